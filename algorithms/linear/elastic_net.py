@@ -45,7 +45,7 @@ class ElasticNet(SparseCoefficients, MultiOutputMixin, RegressorMixin, Estimator
     and a proximal Newton method; the penalty falls to `alpha` meanwhile. The fit ends when the duality gap of
     the whole problem is small enough, so that `dual_gap_` bounds how far the objective is from its minimum.
 
-    `X` is never changed, never made dense and copied at most once, namely where it does not lie by
+    `X` is never changed, never made dense and copied at most once, namely where it is not stored by
     columns (Fortran order or CSC) already; centring and `standardize` are implicit.
 
     Seeds and threads: the result is *bitwise* the same for any `n_jobs`.

@@ -70,7 +70,7 @@ class Lasso(ElasticNet):
 
     See Also
     --------
-    ElasticNet : With a squared penalty besides.
+    ElasticNet : With an additional squared penalty.
     LassoCV : Chooses `alpha` by cross-validation.
     lasso_path : Coefficients for many values of `alpha`.
 

@@ -76,7 +76,7 @@ class LogisticRegression(LinearClassifier, SmoothModel):
     engine : str, default="local"
         Where the rows are read. ``"local"``: threads of this process; ``"dask"``: the current Dask client;
         or the address of a Dask scheduler. On a cluster an array is cut into portions that are sent once, and
-        the blocks of a Dask array or DataFrame stay where they lie; a Dask `X` goes to the current client, if
+        the blocks of a Dask array or DataFrame are not moved; a Dask `X` goes to the current client, if
         there is one. This process holds the parameters, and vectors that are not Dask's.
     n_jobs : int or None, default=None
         Threads, on a cluster of each worker. None is 1, on a cluster as many as a worker has; -1 all cores.
@@ -205,7 +205,7 @@ class LogisticRegression(LinearClassifier, SmoothModel):
         ----------
         X : ndarray, sparse matrix or DataFrame of shape (n_samples, n_features)
             float32 and float64 are kept. Best in C order or CSR: then nothing is copied. Or a Dask array or
-            DataFrame; then the vectors below may be Dask's, too, and stay beside the rows, unless an l1
+            DataFrame; then the vectors below may be Dask's, too, and stay with the rows, unless an l1
             penalty meets 2,000 columns or more, or more than two classes.
         y : array-like of shape (n_samples,)
             Labels: numbers or strings, of two classes or more.

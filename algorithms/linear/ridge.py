@@ -50,7 +50,7 @@ class Ridge(MultiOutputMixin, RegressorMixin, SmoothModel):
     engine : str, default="local"
         Where the rows are read. ``"local"``: threads of this process; ``"dask"``: the current Dask client;
         or the address of a Dask scheduler. On a cluster an array is cut into portions that are sent once, and
-        the blocks of a Dask array or DataFrame stay where they lie; a Dask `X` goes to the current client, if
+        the blocks of a Dask array or DataFrame are not moved; a Dask `X` goes to the current client, if
         there is one. This process holds the parameters, and vectors that are not Dask's.
     n_jobs : int or None, default=None
         Threads, on a cluster of each worker. None is 1, on a cluster as many as a worker has; -1 all cores.
@@ -87,7 +87,7 @@ class Ridge(MultiOutputMixin, RegressorMixin, SmoothModel):
 
     See Also
     --------
-    ElasticNet : With an l1 penalty besides.
+    ElasticNet : With an additional l1 penalty.
 
     References
     ----------
@@ -150,7 +150,7 @@ class Ridge(MultiOutputMixin, RegressorMixin, SmoothModel):
         ----------
         X : ndarray, sparse matrix or DataFrame of shape (n_samples, n_features)
             float32 and float64 are kept. Best in C order or CSR: then nothing is copied. Or a Dask array or
-            DataFrame; then the vectors below may be Dask's, too: a single target stays beside the rows.
+            DataFrame; then the vectors below may be Dask's, too: a single target stays with the rows.
         y : array-like of shape (n_samples,) or (n_samples, n_targets)
             Each target is a problem of its own.
         sample_weight : float or array-like of shape (n_samples,), optional

@@ -38,7 +38,7 @@ class SparseLogisticRegression(SparseCoefficients, ScoringClassifier):
     working set, and solves the problem on that set by a proximal Newton method; the penalty falls to `alpha`
     meanwhile. The fit ends when the duality gap of the whole problem is small enough.
 
-    `X` is never changed, never made dense and copied at most once, namely where it does not lie by
+    `X` is never changed, never made dense and copied at most once, namely where it is not stored by
     columns (Fortran order or CSC) already; `standardize` is implicit. The state takes ``40 K`` bytes a row
     besides (K = 1 for two classes), 32 bytes a column, and the columns of the working set.
 

@@ -138,7 +138,7 @@ def minimize_downpour(
 def watched(watch, engine, *args, **options):
     """Call `minimize_downpour` under a `Watch`.
 
-    On a cluster the watch cannot be told anything before the end: its callback is refused, and Ctrl-C raises.
+    On a cluster the watch learns nothing before the end: its callback is refused, and Ctrl-C raises.
     """
     if engine == "local":
         with watch:

@@ -1,6 +1,6 @@
 """The Newton decrement: a test that L-BFGS has converged.
 
-L-BFGS knows curvature along its last steps only, and its ``-g.d/2`` misses what lies in flat directions that
+L-BFGS knows curvature along its last steps only, and its ``-g.d/2`` misses flat directions that
 it has not gone along. Before a run is called converged the decrement ``g^T H^(-1) g / 2`` is found, by the
 cheapest of: strong convexity, which bounds it; the factor of the Hessian; conjugate gradients.
 
@@ -29,10 +29,8 @@ _SAME = 0.5  # of the smallest Ritz value of half of the products: no flatter di
 class Excess:
     """Estimates the excess of a point over the minimum, in units of the allowed excess.
 
-    `tol`: allowed excess relative to the objective; at least its precision is taken. `scaling`:
-    ``scaling(x)`` makes the preconditioner of conjugate gradients at x: curvatures may have changed by orders
-    of magnitude since the start. `by_factor`: whether a Hessian and its factor are cheap. `space`: Space;
-    where vectors lie; numpy arrays of this process when None.
+    `tol`: allowed excess relative to the objective, at least its precision. ``scaling(x)`` makes the
+    preconditioner of conjugate gradients at x. `by_factor`: whether a Hessian and its factor are cheap.
     """
 
     def __init__(self, objective, tol, scaling, by_factor, space=None):
@@ -102,18 +100,21 @@ class _Ritz:
 
     def __init__(self):
         self._diagonal: list[float] = []
-        self._beside: list[float] = []
+        self._off_diagonal: list[float] = []
         self._next = 0.0
 
     def add(self, length, ratio):
         """Take in a step's length, and the square of the residual after it over that before."""
         self._diagonal.append(1 / length + self._next)
-        self._beside.append(np.sqrt(ratio) / length)
+        self._off_diagonal.append(np.sqrt(ratio) / length)
         self._next = ratio / length
 
     def least(self, k):
         """The smallest eigenvalue after k steps."""
         eigenvalues = eigvalsh_tridiagonal(
-            np.array(self._diagonal[:k]), np.array(self._beside[: k - 1]), select="i", select_range=(0, 0)
+            np.array(self._diagonal[:k]),
+            np.array(self._off_diagonal[: k - 1]),
+            select="i",
+            select_range=(0, 0),
         )
         return max(float(eigenvalues[0]), _TINY)

@@ -32,11 +32,10 @@ _MOST_PASSES = 2**53  # that a checkpoint may state
 class Iterate:
     """The argument of callbacks after each step.
 
-    Attributes: `nit`, `nfev`: steps, and passes over the data, so far. `x`, `jac`: the point and the gradient
-    of the smooth part there. `gap`: `gradient_norm` as a part of that at the start, which is what
-    `tol_gradient` ends. `state`: ``state()`` returns a dict of arrays from which `minimize_lbfgs` goes on
-    bitwise (`resume`); of numpy vectors only. ``state(whole=False)`` leaves out all vectors: with an ``x``
-    added, the minimiser goes on from there without pairs.
+    `jac`: the gradient of the smooth part. `gap`: `gradient_norm` relative to that at the start. ``state()``
+    returns a dict of arrays from which `minimize_lbfgs` goes on bitwise (numpy vectors only);
+    ``state(whole=False)`` leaves out all vectors: with an ``x`` added, the minimiser goes on from there
+    without pairs.
     """
 
     nit: int
@@ -128,35 +127,34 @@ def minimize_lbfgs(
     history=None,
     resume=None,
 ):
-    """Minimise f(x), or f(x) + sum_j l1_j abs(x_j), by L-BFGS or OWL-QN.
+    """Minimise f(x), or f(x) + sum_j l1_j abs(x_j), by L-BFGS or OWL-QN; return an OptimizeResult.
 
     A step goes along -H g, H made of the last pairs of steps and changes of the gradient, to a point that
     meets the strong Wolfe conditions (with `l1` see `stradask.algorithms.optimize.owlqn`). A pair is skipped
     unless s.y > 1e-10 abs(s) abs(y); all are dropped where the direction does not go down, or no point along
     it is lower.
 
-    `fun_and_grad`: ``fun_and_grad(x)`` returns f and a gradient that is not changed later. A value that is
-    not finite, or a `NonFiniteObjective`, shortens the step; if that does not help, or five steps in a row
-    met such values, the minimiser stops at the last good point. `x0`: array (n,), or vector of `space`; not
-    changed. `space`: Space; where vectors lie; numpy arrays of this process when None. `memory`: pairs kept;
-    2 n numbers each. `l1`: None, float or array (n,); weights of the l1 penalty, not negative.
-    `preconditioner`: A change of variables x = P u: ``direct(v)`` is P v and ``transposed(v)`` P^T v; P P^T
-    should be near the inverse Hessian. With `l1` P must be diagonal and positive. `max_iter`: steps.
-    `tol_gradient`: stop when the 2-norm of the gradient (with `l1` of the pseudo-gradient) is at most this
-    part of that at `x0`. `tol_decrease`: stop when -g.d/2, which estimates f(x) - min f, is at most this part
-    of abs(f). Needs no scaling of x. `tol_objective`: stop when a step lowers the objective by at most this
-    part of its size. `precision`: relative precision of f, about 1e-7 where it is computed from float32: if
-    no lower point is found, the run counts as converged where the promised decrease is at most this part of
-    abs(f). `excess`: ``excess(x, f, gradient)``, the part of the allowed excess over the minimum that is
-    there, is asked before a small promised decrease ends the run: above 1 it goes on, for a smaller one.
-    `callback`: ``callback(iterate)`` after each step, with an `Iterate`; True stops. `history`: Trace;
-    written into; a new one when None. `resume`: dict of arrays; what ``Iterate.state()`` gave: goes on from
-    there, bitwise as if it had never stopped; `x0` is unused. Returns scipy.optimize.OptimizeResult; ``x``,
-    ``fun``, ``jac`` (of the smooth part), ``nit``, ``nfev`` (passes), ``success``, ``status`` (0: converged;
-    1: `max_iter`; 2: no lower point was found, or the objective falls without end; 3: `callback`; 4: the
-    objective is not finite), ``message``, ``history`` (dict of arrays objective, gradient_norm, passes,
-    seconds). References: Nocedal, "Updating quasi-Newton matrices with limited storage", Math. Comp. 1980;
-    Andrew, Gao, "Scalable training of L1-regularized log-linear models", ICML 2007.
+    ``fun_and_grad(x)`` returns f and a gradient that is not changed later. A value that is not finite, or a
+    `NonFiniteObjective`, shortens the step; after five such steps in a row the minimiser stops at the last
+    good point. `x0`: vector of `space` (default: numpy arrays), not changed. `memory`: pairs, of 2 n numbers
+    each. `preconditioner`: a change of variables x = P u, with ``direct(v)`` P v and ``transposed(v)`` P^T v;
+    P P^T should be near the inverse Hessian, and with `l1` P diagonal and positive.
+
+    Stops when the 2-norm of the (pseudo-)gradient is at most `tol_gradient` of that at `x0`; when -g.d/2,
+    which estimates f(x) - min f, is at most `tol_decrease` abs(f); or when a step lowers the objective by at
+    most `tol_objective` of its size. ``excess(x, f, gradient)``, the excess over the minimum relative to the
+    allowed one, must be at most 1 for the second. `precision` of f, relative: if no lower point is found, the
+    run has converged where the promised decrease is at most this part of abs(f). ``callback(iterate)``: True
+    stops. `history`: a `Trace` to be written into. `resume`: what ``Iterate.state()`` gave; goes on bitwise,
+    without `x0`.
+
+    The result has ``x``, ``fun``, ``jac`` (of the smooth part), ``nit``, ``nfev`` (passes), ``success``,
+    ``status`` (0: converged; 1: `max_iter`; 2: no lower point was found, or the objective falls without end;
+    3: `callback`; 4: the objective is not finite), ``message``, ``history`` (arrays objective, gradient_norm,
+    passes, seconds).
+
+    References: Nocedal, "Updating quasi-Newton matrices with limited storage", Math. Comp. 1980; Andrew, Gao,
+    "Scalable training of L1-regularized log-linear models", ICML 2007.
     """
     check_count("memory", memory)
     check_count("max_iter", max_iter, least=0)

@@ -56,7 +56,7 @@ def minimize(
         Where to begin. One that is sharded may be a Dask array; it is read piece by piece.
     portions : sequence, Dask array or DataFrame
         What `fun_and_grad` takes: arrays, tuples of them, names of files... On a cluster each is sent once,
-        to the worker where it stays; Dask's futures, delayed values and arrays are used where they lie. An
+        to the worker where it stays; Dask's futures, delayed values and arrays are not moved. An
         array or DataFrame falls into its chunks of rows. Make them many more than there are threads.
     l1 : float or array-like of shape (n_parameters,), default=0.0
         Weights of the l1 penalty; 0 for coordinates without.
@@ -77,7 +77,7 @@ def minimize(
     deterministic : bool, default=False
         On Dask: the same bits whatever the workers, and whoever of them is lost. Locally it is always so.
     shard_from : int, default=1_000_000
-        On Dask, from so many parameters on every vector lies in slices on the workers, and this process
+        On Dask, from so many parameters on every vector is in slices on the workers, and this process
         sees only scalars. The result's vectors are then Dask arrays (numpy arrays where `engine` is an
         address). After the loss of a worker the minimiser goes on from the last point, without its pairs.
     callback : callable, default=None

@@ -23,12 +23,10 @@ _RIDGE = 1e-10  # of the diagonal: columns that repeat each other
 def minimize_newton(objective, x0, *, max_iter=100, tol_decrease=1e-6, callback=None):
     """Minimise with the Hessian of all rows.
 
-    `objective`: ``value_and_gradient(x, curvature=)``, ``hessian(x, means)``, `fit_intercept`, `constant` and
-    `ridge`, see `LinearObjective`. `x0`: float64 (p,). `max_iter`: steps. `tol_decrease`: see the module.
-    `callback`: ``callback(result)`` after each step, with `x`, `fun`, `nit` and `decrement` (of before the
-    step); the minimisation ends if it returns True. Returns OptimizeResult; `x`, `fun`, `jac`, `nit`, `nfev`,
-    `decrement`, `success`, `status` (0: converged; 1: `max_iter`; 2: rounding allows no further decrease; 3:
-    callback) and `message`.
+    `objective`: see `LinearObjective`. ``callback(result)`` after each step, with `x`, `fun`, `nit` and
+    `decrement` (before the step); True ends it. Returns an OptimizeResult with `x`, `fun`, `jac`, `nit`,
+    `nfev`, `decrement`, `success`, `status` (0: converged; 1: `max_iter`; 2: rounding allows no further
+    decrease; 3: callback), `message`.
     """
 
     factors = Factors(objective)
@@ -49,12 +47,9 @@ def minimize_newton_cg(
 ):
     """Minimise with products of the Hessian and vectors: conjugate gradients solve for the step.
 
-    A system is solved until its residual is a share ``min(forcing, sqrt(|g| / |g_0|))`` of |g|.
-
-    `objective`: as for `minimize_newton`, but ``hessian_product(x, v)``, `n_rows` and, without `scaling`,
-    ``hessian_diagonal(x)``. `x0`, `max_iter`, `tol_decrease`, `callback`: see `minimize_newton`. `scaling`:
-    ``scaling(x)`` makes the preconditioner of a step; by default the diagonal of the Hessian. `forcing`: at
-    most 1e-4 or so for a quadratic objective, whose systems are all the same.
+    A system is solved until its residual is a share ``min(forcing, sqrt(|g| / |g_0|))`` of |g|; for a
+    quadratic objective, whose systems are all the same, `forcing` is at most 1e-4 or so. ``scaling(x)`` makes
+    the preconditioner of a step, by default the diagonal of the Hessian. Others: see `minimize_newton`.
     """
     first: list[float] = []
     ridge = objective.ridge
@@ -79,11 +74,8 @@ def minimize_proximal_newton(objective, x0, l1, *, max_iter=100, tol_decrease=1e
     """Minimise ``f(x) + sum_j l1_j |x_j|``, with the Hessian of all rows.
 
     The quadratic model of f plus the penalty is minimised by `sparse_quadratic`, and the step to its minimum
-    is shortened until the objective falls by a share of what the model promises.
-
-    `objective`, `x0`, `max_iter`, `tol_decrease`, `callback`: see `minimize_newton`; the decrement is what
-    the model falls by. `l1`: float64 (p,); not negative; 0 for an intercept. Returns OptimizeResult; see
-    `minimize_newton`; `fun` has the penalty in it.
+    is shortened until the objective falls by a share of what the model promises, the decrement. `l1`: float64
+    (p,), 0 for an intercept. Others: see `minimize_newton`; `fun` has the penalty in it.
     """
     smooth, g = objective.value_and_gradient(x0, curvature=True)
     state, factors = _State(x0, smooth + l1 @ np.abs(x0), g), Factors(objective)

@@ -54,11 +54,9 @@ class Centred:
     """P for columns far from zero beside an intercept: as `Diagonal` would be, had the columns been centred.
 
     In the variables u the coefficients are D u and the intercept is ``u_c / sqrt(h_c) - m . D u``, m being
-    the means of the columns (weighted by curvature) and ``D^(-2) = h - h_c m^2``, about their variances.
-
-    `h`: float64 (p,); diagonal of a Hessian; the last entry, h_c, is the intercept's. `column`: float64 (p,);
-    the intercept's column of the Hessian, which is h_c m. `centred`: float64 (p,); the diagonal for columns
-    less m, where it was computed for itself.
+    the means of the columns (weighted by curvature) and ``D^(-2) = h - h_c m^2``, about their variances. `h`:
+    diagonal of a Hessian, the intercept's h_c last; `column`: the intercept's column, h_c m; `centred`: the
+    diagonal for columns less m, where it is known.
     """
 
     def __init__(self, h, column, centred=None):
@@ -83,14 +81,10 @@ class Centred:
 class Cholesky:
     """P = D L^(-T) with ``L L^T = D H D``, D bringing the diagonal of H to ones.
 
-    A matrix that is singular to working precision gets a multiple of its diagonal added, from 1e-14 on and
-    a hundred times more as often as it takes.
-
-    `H`: float64 (p, p); symmetric, positive semi-definite up to rounding, finite. `means`: float64 (p - 1,);
-    if H is that of columns less these means, the intercept being the last: P is then for the columns
-    themselves. `ridge`: part of the diagonal that is added where a pivot is smaller, see
-    `LinearObjective.ridge`. Attributes: `jitter`: what was added beyond the ridge, as a part of the diagonal;
-    0 for a matrix that has a factor as it is.
+    A matrix that is singular to working precision gets a multiple of its diagonal added, from 1e-14 on and a
+    hundred times more as often as it takes; `jitter` is that multiple. `means`: of columns, if H is that of
+    columns less these (the intercept being the last); P is then for the columns themselves. `ridge`: part of
+    the diagonal that is added where a pivot is smaller, see `LinearObjective.ridge`.
     """
 
     def __init__(self, H, means=None, ridge=0.0):

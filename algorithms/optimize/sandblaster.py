@@ -31,26 +31,13 @@ def as_portions(portions):
 
 
 class Sandblaster:
-    """An objective f(x) = sum_i f_i(x) over portions, as the minimisers take it.
+    """An objective f(x) = sum_i f_i(x) over portions, for the minimisers.
 
-    Portions are loaded once and stay where they lie: on threads of this process, or on the workers of a Dask
-    cluster. Each call is a pass over all of them (see `stradask.scheduler.sums.portions`). Close it, or use
-    it in a ``with``.
-
-    `fun_and_grad`: ``fun_and_grad(portion, x)`` returns f_i(x) and its gradient. It must not change x, and
-    runs on several threads at once. `portions`: sequence; what `fun_and_grad` takes; on a cluster each goes
-    to the worker where it stays, and Dask's futures, delayed values and arrays, also within a tuple, list or
-    dict, are used where they lie. `engine`: str or Session; ``"local"``, ``"dask"`` or the address of a Dask
-    scheduler. `n_jobs`: threads; on Dask of each worker. `deterministic`: on Dask: whether the sum has the
-    same bits whoever computed what. Locally it always has. Attributes: `n_taken_over`: workers lost so far.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from stradask.algorithms.optimize.sandblaster import Sandblaster
-    >>> with Sandblaster(lambda a, x: ((x - a) @ (x - a) / 2, x - a), [1.0, 2.0, 6.0]) as objective:
-    ...     objective(np.zeros(2))
-    (41.0, array([-9., -9.]))
+    Portions are loaded once, on threads of this process or on the workers of a Dask cluster (futures, delayed
+    values and arrays, also within a tuple, list or dict, are not moved); each call is a pass over all of
+    them. ``fun_and_grad(portion, x)`` must not change x, and runs on several threads at once.
+    `deterministic`: on Dask, whether the sum has the same bits for any workers; locally it always has.
+    `n_taken_over`: workers lost so far. Close it, or use it in a ``with``.
     """
 
     def __init__(self, fun_and_grad, portions, *, engine="local", n_jobs=None, deterministic=False):
@@ -93,7 +80,7 @@ def run_whole(fun_and_grad, portions, x0, session, deterministic, each, states, 
         result = minimize_lbfgs(objective, x0, callback=after, resume=resume, **options)
         if states is not None:
             states.finish()
-    return _told(result, objective.n_taken_over, session)
+    return _completed(result, objective.n_taken_over, session)
 
 
 def run_sharded(fun_and_grad, portions, x0, session, deterministic, each, states, options):
@@ -128,7 +115,7 @@ def run_sharded(fun_and_grad, portions, x0, session, deterministic, each, states
                     states.finish(space)
                 result.x = space.published(result.x)
                 result.jac = None if result.jac is None else space.published(result.jac)
-                return _told(result, n_recoveries, session)
+                return _completed(result, n_recoveries, session)
             except WorkerLost:
                 lost, n_recoveries = lost + 1, n_recoveries + 1
                 if states is not None:
@@ -139,6 +126,6 @@ def run_sharded(fun_and_grad, portions, x0, session, deterministic, each, states
         space.close()
 
 
-def _told(result, n_recoveries, session):
+def _completed(result, n_recoveries, session):
     result.n_recoveries, result.bytes_sent = n_recoveries, session.bytes_sent
     return result

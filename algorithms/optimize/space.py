@@ -13,7 +13,7 @@ class Space(Protocol):
 
     A vector is an object that only its space understands; none of these methods changes one. The optimisers
     themselves see scalars only. `LocalSpace` has numpy vectors, `stradask.algorithms.optimize.sharded` has
-    vectors whose slices lie in workers.
+    vectors in slices on workers.
     """
 
     def dots(self, pairs) -> np.ndarray:
@@ -28,7 +28,7 @@ class Space(Protocol):
     def rows(self, n: int, like) -> Any:
         """Room for n vectors, zero at first, as long as `like`; see `LocalRows`."""
 
-    # What OWL-QN needs besides; `l1` is a float or a vector of weights -------------------------------
+    # Further needs of OWL-QN; `l1` is a float or a vector of weights -------------------------------
 
     def weights(self, l1, like) -> Any:
         """Bring a float, or an array of one weight a coordinate, to the form that the methods below take."""

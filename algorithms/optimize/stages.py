@@ -8,12 +8,10 @@ LBFGS_SHARE = 0.1  # of a tolerance for L-BFGS: its steps promise less than is t
 
 
 class Stages:
-    """Runs minimisers one after the other, each from where the last one ended.
+    """Runs minimisers one after the other, each from the end of the last.
 
-    `objective`: ``value_and_gradient(x)`` and `precision`, see `LinearObjective`. `max_iter`: steps of all
-    stages together. `callback`: callable or None; see `minimize_newton`; steps are counted over all stages.
-    Attributes: `x`: float64 ndarray; where the last stage ended, and the next one begins. `over`: whether a
-    stage has converged, the steps are used up or the callback has ended it.
+    `max_iter`: steps of all stages together. `over`: whether a stage has converged, the steps are used up or
+    the callback has ended it.
     """
 
     def __init__(self, objective, x0, max_iter, callback=None):

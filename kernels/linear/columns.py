@@ -81,7 +81,7 @@ def csc_largest(data, indptr, columns, out):
         out[i] = largest
 
 
-@nb.njit(**_OPTIONS)  # sums beside stores: reassociated, their order would hang on where arrays lie
+@nb.njit(**_OPTIONS)  # sums next to stores: reassociated, their order would depend on addresses
 def dense_take(XT, columns, scales, roots, centre, out, offset, means, norms):
     """Copy columns into the rows ``out[offset:]``: each times its scale, less its mean, times sqrt(weight).
 
@@ -126,7 +126,7 @@ def dense_take(XT, columns, scales, roots, centre, out, offset, means, norms):
         norms[i] = norm
 
 
-@nb.njit(**_OPTIONS)  # sums beside stores: reassociated, their order would hang on where arrays lie
+@nb.njit(**_OPTIONS)  # sums next to stores: reassociated, their order would depend on addresses
 def csc_take(data, indices, indptr, columns, scales, roots, out_data, out_indices, out_indptr, sums, norms):
     """Copy columns behind one another, each times its scale and sqrt(weight).
 

@@ -1,6 +1,6 @@
 """Cross-validation of a path: folds as weights, one task for each fold, no copy of the data.
 
-A fold is learnt from with weights that are zero on its test rows: the matrix stays where it lies, and all
+A fold is learnt from with weights that are zero on its test rows: the matrix is not copied, and all
 folds share it. Centring, scaling of columns and the meaning of alpha follow the weights, so that the model
 is the one of the training rows alone.
 """

@@ -89,7 +89,7 @@ class PathCV:
     def _search(self, X, problem, groups, losses=()):
         """Score all paths on all folds, choose a penalty, and fit the path to all rows.
 
-        `X`: ndarray or CSC array (n_samples, n_features). `losses`: tuple of str; scores to compute beside
+        `X`: ndarray or CSC array (n_samples, n_features). `losses`: tuple of str; scores to compute besides
         `scoring`. Returns `model`: Fit; of all rows, at the place on their path that `rule` chooses.
         `scores`: list of ndarray; of `losses`.
         """

@@ -2,7 +2,7 @@
 
 With Z the rows less their mean, times the roots of their weights, and t the targets likewise, the
 coefficients are ``w = Z^T a`` and ``(Z Z^T + l2) a = t``. What rounding leaves of the equations is computed
-from w itself and solved for again: a Hessian, of p x p, would lose the share l2 has beside its largest entry.
+from w itself and solved for again: a Hessian, of p x p, would lose the share l2 has of its largest entry.
 
 References: Saunders, Gammerman, Vovk, "Ridge regression learning algorithm in dual variables", ICML 1998.
 """
@@ -29,7 +29,7 @@ def applies(objective):
 class DualFactor:
     """The Cholesky factor of ``Z Z^T + l2``, for any targets of the same rows and weights.
 
-    `objective`: LinearObjective; for which `applies` holds. Raises LinAlgError: Where l2 is lost beside
+    `objective`: LinearObjective; for which `applies` holds. Raises LinAlgError: Where l2 is lost in
     rounding.
     """
 

@@ -160,8 +160,7 @@ def surveys(passes):
 class RemoteRows:
     """All rows of a cluster, in the place of `DenseRows` or `SparseRows`.
 
-    `passes`: LocalPasses or ClusterPasses; over `RemotePortions`. `target`: which of the targets the portions
-    hold. `coding`: tuple of arrays; how targets and weights are made of what stays with the rows.
+    `passes`: over `RemotePortions`. `target`: its number in the portions. `coding`: see `RemotePortions`.
     """
 
     def __init__(self, passes, dtype, target=0, coding=None):

@@ -1,7 +1,7 @@
 """Newton's method, or L-BFGS, in the space of the rows: one predictor, few sparse rows, a squared penalty.
 
 From zero on, gradients and steps are combinations of the rows: a vector of coefficients ``w = X^T a`` is held
-as a, a number a row, beside its *image* ``X w = X X^T a``, and
+as a, a number a row, together with its *image* ``X w = X X^T a``, and
 
     <w_1, w_2> = <a_1, X w_2>,    F = scale loss(z) + l2 / 2 <a, X w>,    gradient: r + l2 a
 

@@ -127,11 +127,9 @@ def columns_in_use(rows, n_outputs, fit_intercept):
 
 @contextlib.contextmanager
 def opened_rows(estimator, rows, targets, weights, engine):
-    """Lay rows out for the passes of a fit.
+    """Load rows for the passes of a fit; yield one `DenseRows`, `SparseRows` or `RemoteRows` for each target.
 
-    `rows`: ndarray in C order, csr_array or Dask array. `targets`: list of array (n_samples,). `weights`:
-    None or array (n_samples,). `engine`: from `check_rows_and_targets`. Yields list of DenseRows, SparseRows
-    or RemoteRows; one for each target; on a cluster X is sent once for all of them, or read where it lies.
+    `engine`: from `check_rows_and_targets`. On a cluster X is sent once for all targets, or read in place.
     """
     if engine == "local":
         yield [make_rows(rows, y, weights) for y in targets]
@@ -151,9 +149,8 @@ def opened_rows(estimator, rows, targets, weights, engine):
 def opened_with_targets(estimator, rows, targets, y, sample_weight, engine):
     """Load rows whose targets, and perhaps weights, stay on the cluster.
 
-    `rows`, `y`: Dask arrays of the same chunks of rows. `sample_weight`: None, float, array-like, or Dask
-    array of the same chunks. Yields `answers`: list of tuples; columns of what ``targets.survey`` tells of
-    the blocks. `made`: ``made(coding)`` returns a `RemoteRows`.
+    `sample_weight` may be a number, a vector, or a Dask array in the chunks of the rows. Yields columns of
+    the results of ``targets.survey`` over the blocks, and ``made(coding)``, which returns `RemoteRows`.
     """
     shards = shards_with_targets(rows, y, sample_weight)
     program = RemotePortions(shards, reader(estimator, rows), rows.shape[1], targets)

@@ -2,7 +2,7 @@
 
 From zero on, gradients and steps of such an objective are combinations of the rows: every vector of
 coefficients that L-BFGS meets is ``W = X^T A``, A having one row for each row of X, and K numbers in it for K
-classes. So A stands for W beside its *image* ``Z = X W = X X^T A``, the linear predictors, and
+classes. So A stands for W together with its *image* ``Z = X W = X X^T A``, the linear predictors, and
 
     <W_1, W_2> = <A_1, Z_2>,    F = scale loss(Z) + l2 / 2 <A, Z>,    gradient: R + l2 A,  R = scale loss'(Z)
 

@@ -1,6 +1,6 @@
 """Portions: a few rows of the data, and their sums for generalised linear objectives.
 
-A portion is cut without copying, and evaluated by plain methods of (portion, parameters): wherever it lies,
+A portion is cut without copying, and evaluated by plain methods of (portion, parameters): on any machine
 its sums have the same bits. Vectors of sums are of length d + 1, matrices (d + 1, d + 1): the last entry is
 the intercept's.
 """
@@ -373,17 +373,7 @@ def row_costs(rows):
 
 
 def rare_columns(counts, below, most):
-    """Mark the columns that are rare.
-
-    `counts`: int (d,); entries of the columns. `below`: columns with fewer entries are rare. `most`: entries
-    that the rare columns may have together: the rarest count. Returns bool (d,).
-
-    Examples
-    --------
-    >>> from stradask.algorithms.linear.glm.rows import rare_columns
-    >>> rare_columns(np.array([9, 2, 3, 1]), below=4, most=5).tolist()
-    [False, True, False, True]
-    """
+    """Mark columns with fewer entries than `below`, the rarest first, up to `most` entries in all."""
     order = np.argsort(counts, kind="stable")
     rare = np.zeros(len(counts), bool)
     rare[order[(counts[order] < below) & (np.cumsum(counts[order]) <= most)]] = True
@@ -391,11 +381,10 @@ def rare_columns(counts, below, most):
 
 
 def make_rows(X, y, weights=None):
-    """Lay out data in the form that the kernels read.
+    """Wrap checked data, sharing memory, as `DenseRows` or `SparseRows`.
 
-    `X`: ndarray in C order or csr_array, float32 or float64; checked: finite, indices sound and rising. A CSR
-    matrix without a single zero is read as a dense one. `y`: array (n,); integers are numbers of classes and
-    stay so. `weights`: None or array (n,). Returns DenseRows or SparseRows; sharing memory with `X`.
+    A CSR matrix without a single zero is read as a dense one. Integer targets are numbers of classes and stay
+    so.
     """
     y = y.astype(np.int64 if y.dtype.kind in "iu" else X.dtype, copy=False)
     weights = np.empty(0, X.dtype) if weights is None else weights.astype(X.dtype)
@@ -409,8 +398,8 @@ def make_rows(X, y, weights=None):
 def cut(rows, width=1):
     """Cut rows into portions, by the shape of the data alone.
 
-    `width`: parameters a column has. Returns list of the same kind; at most 16, each of at least 60,000
-    entries, and of 8 an entry of the vector of sums that it makes.
+    `width`: parameters a column has. At most 16 portions, each of at least 60,000 entries, and of 8 an entry
+    of the vector of sums that it makes.
     """
     n, d = rows.shape
     size = rows.n_entries

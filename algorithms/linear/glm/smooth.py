@@ -25,7 +25,7 @@ _EXACT, _ROUNDING = 1e-25, 1e-13  # of the objective at the start and of its con
 class SmoothModel(Estimator):
     """A linear model with a smooth loss and a squared penalty: Ridge, Poisson and logistic regression.
 
-    A subclass checks y (`_target`; where y lies on a cluster `_remote_checks` and `_remote_target`) and has
+    A subclass checks y (`_target`; where y is on a cluster `_remote_checks` and `_remote_target`) and has
     ``_scales(target, k)``: what the mean of the loss is multiplied by in its objective, and the squared
     penalty of that mean.
     """

@@ -3,7 +3,7 @@
 *By columns* (`program`): the coordinator sends the residual, 8 bytes a row, to each worker and round; the
 workers return their largest violators with their columns. *By rows* (`rows`): it sends the coefficients, and
 every shard returns a slope for each column, 8 bytes a column. A Dask array is used as it is chunked, where
-its blocks lie; a matrix of this process is cut into as many shards as the cluster has threads, in the way
+its blocks are; a matrix of this process is cut into as many shards as the cluster has threads, in the way
 that moves less: by columns if they are the greater number. Logistic models are fitted by columns: their
 rows change weight at every step, so that no Gram matrix of the working set can stand for them, and a Dask
 array chunked by rows is then rechunked once.
@@ -219,7 +219,7 @@ class Scales(Program):
     def update(self, state, task):
         """Weighted sums of a shard's columns, or of the squares of their distances from the means."""
         X, weights, means = state["X"], state["weights"], state["means"]
-        if means is None:  # not by BLAS, whose bits hang on where and beside what a column lies
+        if means is None:  # not by BLAS, whose bits depend on the place and the neighbours of a column
             return columns_of(X).dot(np.arange(X.shape[1]), weights[None])[0]
         if not self.by_rows:
             means = means[self.edges[task.shard] : self.edges[task.shard + 1]]

@@ -6,7 +6,7 @@ working set, solves the problem on it and publishes the new v (`aggregate`, pull
 column, so the model has the same bits however the columns are cut.
 
 Messages of a round, in bytes: down to each shard 8 n k for v (k vectors, 1 unless multinomial) and 8 for
-each column of the working set; up 16 for each candidate and, from shards that do not lie in this process,
+each column of the working set; up 16 for each candidate and, from shards on other processes,
 the candidates' columns.
 
 **Screening.** Scores without reading most columns: bounds are carried from round to round.
@@ -189,7 +189,7 @@ class SparseLinearProgram(Program):
         """Return the matrix of a shard (Fortran-ordered, or CSC) from its entry in `shards`."""
         return source
 
-    # Where a shard lies ---------------------------------------------------------------------------
+    # On the worker of a shard ---------------------------------------------------------------------------
 
     def load(self, data):
         """State of a shard: its columns, by reference in this process."""

@@ -15,7 +15,7 @@ columns Z has ``Z^T (V - H d) = 0``, with H the Hessian; and ``V - H d`` has the
 probabilities: for small d (``|d| <= 1/2`` always) a dual point, to rounding, though the intercept is not yet
 at its best value. Larger steps are taken, not projected. The gap is that of `duality.smooth_gap`.
 
-Memory: 24 bytes a row and output, beside the working copies (`copies`).
+Memory: 24 bytes a row and output, besides the working copies (`copies`).
 
 References
 ----------
@@ -93,7 +93,7 @@ class ProximalNewton:
     """
 
     scale = 1.0
-    strides = (0.1, 0.4)  # work on W is cheap beside a pass over X
+    strides = (0.1, 0.4)  # work on W is cheap compared with a pass over X
 
     def __init__(self, loss, *, offset=None, fit_intercept=True):
         self.loss, self.offset = loss, offset

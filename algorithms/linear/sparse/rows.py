@@ -8,7 +8,7 @@ The design for many more rows than columns, where an n-vector is the large thing
   working set is then solved at the coordinator without data.
 
 Bytes of a round and shard: score 16 for each coefficient down and ``8 p`` up; gram 8 for each column named
-and each of the working set down, and for m new columns beside w of the working set ``8 m (w + m + 2)``
+and each of the working set down, and for m new columns and w of the working set ``8 m (w + m + 2)``
 up. No n-vector travels but y and the weights, once.
 """
 
@@ -25,7 +25,7 @@ from .program import Candidates, largest
 from .squared import POSITIVE_TRACE
 
 _MOST_ATTEMPTS = 20
-_CONSTANT = 1e-13  # a column whose variance is this small beside its mean square is constant
+_CONSTANT = 1e-13  # a column whose variance is this small relative to its mean square is constant
 
 
 @dataclass(frozen=True)
@@ -204,7 +204,7 @@ class RowProgram(Program):
         """Return the rows of a shard (ndarray, or sparse) from its entry."""
         return source
 
-    # Where a shard lies ---------------------------------------------------------------------------
+    # On the worker of a shard ---------------------------------------------------------------------------
 
     def load(self, data):
         """State of a shard: its rows, by columns, its part of y, and its weights."""

@@ -112,7 +112,7 @@ class ScheduledElasticNet(Program):
     None. Bits depend on the number of shards, not of threads.
 
     A shard holds its rows of X (shared where there is one shard and X is in Fortran order or CSC, else copied
-    once), 8 bytes a row beside its part of `y` and the weights, and 16 a column; the coordinator holds 32 a
+    once), 8 bytes a row besides its part of `y` and the weights, and 16 a column; the coordinator holds 32 a
     column. Messages of a round carry ``24 U`` bytes up and at most ``16 U`` down for each shard; every
     `measure_every` rounds residuals are computed anew, and ``8 p`` more bytes go up for the duality gap.
 
@@ -191,7 +191,7 @@ class ScheduledElasticNet(Program):
         """Pickle without anything of the size of X, y or the model."""
         return {**self.__dict__, "shards": (), **dict.fromkeys(("weights", "coef", "means", "l1", "l2"))}
 
-    # Where a shard lies ---------------------------------------------------------------------------
+    # On the worker of a shard ---------------------------------------------------------------------------
 
     def load(self, data):
         """State of a shard: its columns, targets, weights, sums over its rows, and its residual."""

@@ -42,7 +42,7 @@ _CLOSE = 3.0  # a descent that is stuck so near to what is asked ends there: the
 _PATIENCE = 0.15  # descent goes on until it has taken this part of what products would: rates are uncertain
 _FAR = 0.6  # columns whose slope is below this part of its threshold are not visited until the next test
 _NEAR = 0.8  # columns whose slope is this near to its threshold join the products
-_NOTHING = 1e-15  # a threshold this small beside |a_j| |y| is lost in rounding: taken for 0
+_NOTHING = 1e-15  # a threshold this small relative to |a_j| |y| is lost in rounding: taken for 0
 _SPANNED = 1e-12  # a column is spanned by the unpenalised ones if so little of its square is left
 _SETTLED, POSITIVE_TRACE = 1e-9, 1e-10
 
@@ -268,7 +268,7 @@ class Squared:
         return False
 
     def _single_serves(self, l1):
-        """Whether the error of float32 slopes is small beside every threshold."""
+        """Whether the error of float32 slopes is small relative to every threshold."""
         least = _SINGLE * np.sqrt(self.copies.norms * (self.rho @ self.rho))
         return bool((l1 >= least)[l1 > 0].all())
 

@@ -18,7 +18,7 @@ from ....kernels.linear import columns as kernels
 from ..sparse.columns import SparseColumns, row_index_type
 
 _NEARLY = 0.9  # part of the rows from which on a sparse column that is centred gets the others
-_CONSTANT = 1e-13  # a sparse column whose variance is this small beside its mean square is constant
+_CONSTANT = 1e-13  # a sparse column whose variance is this small relative to its mean square is constant
 
 
 def copies_of(is_sparse, n_rows, roots, centre, corrected=True):

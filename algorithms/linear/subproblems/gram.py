@@ -52,7 +52,7 @@ _FIRST_STEP, _FACTOR = 10.0, 5.0  # s at first, and its growth
 _MOST_STEP = 1e10  # beyond it only rounding changes
 _OUTER, _INNER, _HALVINGS = 40, 40, 20
 _WORSE = 7  # proximal steps without a smaller gap after which it ends
-_ROUNDING = 1e-18  # a descent this small beside |y|^2 is lost in rounding: the inner problem is solved
+_ROUNDING = 1e-18  # a descent this small relative to |y|^2 is lost in rounding: the inner problem is solved
 _LOOSE = 5.0  # inner steps stop at this multiple of |b+ - b| / s, in the norm of the columns
 # Conjugate gradients
 _TOLERANCE = 1e-8  # of the residual, relative to the right side

@@ -26,7 +26,9 @@ _DESCENTS = 3  # of `_SWEEPS`, with conjugate gradients between them, for a dire
 _MOST_SPARSE, _MOST_DENSE = 200, 100  # columns for which their weighted products may be laid out,
 _GRAM_WORK = 60  # for at most so many multiplications an entry of sparse columns
 _GRAM_SWEEPS, _GRAM_TOL = 1000, 1e-6
-_LEAST_CURVATURE = 1e-9  # directions of less curvature, beside that of their coordinates, are not followed
+_LEAST_CURVATURE = (
+    1e-9  # directions of less curvature, relative to that of their coordinates, are not followed
+)
 _CONJUGATE_STEPS, _CONJUGATE_TOL = 40, 0.3
 
 
@@ -50,7 +52,7 @@ class QuadraticModel:
         self.near = [np.flatnonzero(near) for near in (self.b != 0) | (sizes >= _NEAR * self.l1)]
 
     def minimise(self):
-        """Descend until changes are small beside the first ones."""
+        """Descend until changes are small relative to the first ones."""
         bar = 0.0
         for _ in range(_DESCENTS):
             changes = np.array([self._descend(k, bar) for k in range(len(self.b))])
