@@ -1,26 +1,20 @@
-"""What the Bayesian regressions share: priors, sampling in one piece or in shards, averaged predictions."""
+"""The base of the Bayesian regressions: priors, sampling in one piece or in shards, averaged predictions."""
 
-import os
 from functools import cache, partial
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
 from scipy import sparse
-from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from ...errors import DataError, in_brief
-from ...scheduler.place import check_engine
 from ...scheduler.threads import effective_n_jobs, single_threaded_blas
 from .._base import Estimator
-from ..inputs.dask_arrays import is_frame
 from ..inputs.matrices import check_columns, check_rows
+from ..inputs.pieces import is_frame
 from ..inputs.targets import check_names, check_offset, check_weights
-from .chains.chain import SAMPLERS
-from .chains.sampling import CAREFUL
-from .combine.combiners import COMBINERS
 from .models.groups import (
     LEAST_GROUPS,
     check_groups,
@@ -31,23 +25,22 @@ from .models.groups import (
     text_of,
 )
 from .models.model import PRIORS, Prior, regression
-from .models.propriety import check_identified, check_scale_identified, identifies, warn_of_tails
+from .models.propriety import check_proper, check_shard, warn_of_tails
 from .posterior.draws import Posterior
-from .shards.chains import check_checkpoint, draw_posterior
+from .settings import CONSTRAINTS, SamplingSettings
+from .shards.chains import Densities, draw_posterior
 from .shards.rows import Part, cut_rows, number_of_shards
-from .shards.source_fit import far_model, look, moments, sources_of_fit, spreads
+from .shards.source_fit import look, moments, source_model, sources_of_fit, spreads
 from .shards.sources import BESIDE, columns_of
 
-_NO_VARIANCE = 3.0  # a density that falls like x to minus this, or slower
 _HORSESHOE_TARGET = 0.95  # acceptance: its funnels want short steps
 _CELLS = 4_000_000  # of predictors, rows times draws, at a time
 _POSITIVE = Interval(Real, 0, np.inf, closed="neither")
 SCALE = Interval(Real, 1e-100, np.inf, closed="both")  # inf is a flat prior; squares may not underflow
-_COUNT = Interval(Integral, 1, None, closed="left")
 
 
 class BayesianRegression(Estimator):
-    """What the three have in common: priors, sampling, shards, the posterior."""
+    """Base of the three regressions: priors, sampling, shards, the posterior."""
 
     _state_attributes = ("_posterior_state",)
     # For check_estimator(model, expected_failed_checks=model._expected_failed_checks).
@@ -71,19 +64,7 @@ class BayesianRegression(Estimator):
         "prior_freedom": [_POSITIVE],
         "group_scale": [_POSITIVE],
         "fit_intercept": ["boolean"],
-        "n_samples": [_COUNT],
-        "n_chains": [_COUNT],
-        "n_warmup": [_COUNT],
-        "target_accept": [Interval(Real, 0, 1, closed="neither")],
-        "sampler": [StrOptions({"auto", "laplace", *SAMPLERS})],
-        "n_shards": [StrOptions({"auto"}), _COUNT],
-        "combine": [StrOptions(COMBINERS.keys())],  # a view: entries may be added
-        "n_proposals": [_COUNT],
-        "engine": [str],
-        "checkpoint": [None, str, os.PathLike],
-        "n_jobs": [None, Integral],
-        "random_state": ["random_state"],
-        "verbose": ["verbose"],
+        **CONSTRAINTS,
     }
 
     def __sklearn_tags__(self):
@@ -95,29 +76,112 @@ class BayesianRegression(Estimator):
     # Fitting ------------------------------------------------------------------------------------------
 
     def _fit(self, X, y, sample_weight, offset, groups, callback):
-        """Check, build, sample, store."""
+        """Check, cut into shards, draw, store."""
         self._validate_params()
+        settings = self._settings(callback)
         frame = X if is_frame(X) else None
-        sources = sources_of_fit(X, y, sample_weight=sample_weight, offset=offset, groups=groups)
-        if sources is not None and len(sources) == 1:  # nothing to combine: read here, as any array
-            arrays, _ = columns_of(sources[0])
-            X, y, sample_weight, offset, groups = map(arrays.get, ("X", "y", *BESIDE))
-        elif sources is not None:
-            with self._unchanged_on_error():
-                self._fit_far(sources, frame, callback)
-            return self
+        beside = {"sample_weight": sample_weight, "offset": offset, "groups": groups}
+        sources = sources_of_fit(X, y, **beside)
         with self._unchanged_on_error():
-            X, y, options = self._checked(X, y, sample_weight, offset, groups)
-            if frame is not None:  # of a single block, which was read
-                check_names(self, frame, y)
-            self._number_groups(options)
-            columns, weights = X, options["weights"]
-            scales = cache(lambda: spreads([moments(columns, y, weights)]))
-            prior = self._prior(X.shape[1], scales)
-            X, names = self._with_intercept(X)
-            self._check_proper(X, y, names, prior, options)
-            self._sample(X, y, names, prior, scales, options, callback)
+            if sources is None:
+                densities = self._deal(X, y, beside, frame, settings)
+            elif len(sources) == 1:  # nothing to combine: read here, as any array
+                arrays, _ = columns_of(sources[0])
+                beside = {name: arrays.get(name) for name in BESIDE}
+                densities = self._deal(arrays["X"], arrays["y"], beside, frame, settings)
+            else:
+                densities = self._read_by_workers(sources, frame, settings)
+            posterior, samplers = draw_posterior(densities, settings)
+            self.sampler_ = ", ".join(sorted(set(samplers)))
+            self._keep(posterior)
         return self
+
+    def _settings(self, callback):
+        given = {name: getattr(self, name) for name in CONSTRAINTS}
+        if self.prior == "horseshoe" and self.sampler == "auto":
+            given["target_accept"] = max(self.target_accept, _HORSESHOE_TARGET)
+        return SamplingSettings(**given, callback=callback).checked()
+
+    def _deal(self, X, y, beside, frame, settings):
+        """Check rows that are here, and deal them out to shards."""
+        columns, y, options = self._checked(X, y, **beside)
+        if frame is not None:  # of a single block, which was read
+            check_names(self, frame, y)
+        self._number_groups(options)
+        scales = cache(lambda: spreads([moments(columns, y, options["weights"])]))
+        prior = self._prior(columns.shape[1], scales)
+        X, names = self._with_intercept(columns)
+        check_proper(self._family, X, y, names, prior, options)
+        rows_of_shards = self._rows_of_shards(X, y, names, prior, options, settings)
+        n_jobs = effective_n_jobs(self.n_jobs) if self.n_shards_ == 1 else 1
+        made, local = self._options(prior, scales, options["groups"], settings.seed, n_jobs)
+        arrays = {"X": X, "y": y} | {name: value for name, value in options.items() if value is not None}
+        builds = [
+            partial(_model, self._family, {name: Part(value, rows) for name, value in arrays.items()}, made)
+            for rows in rows_of_shards
+        ]
+        return Densities(builds, self._variables, self._names, local, dealt=True)
+
+    def _rows_of_shards(self, X, y, names, prior, options, settings):
+        """Choose the rows of each shard, None for all; refuse shards that cannot be normalised."""
+        self.n_shards_ = self._count_shards(X, y, options["groups"])
+        if self.n_shards_ == 1:
+            return [None]
+        self._check_sharded(settings)
+        shards, slow = self._cut(y, options["groups"], settings.seed), []
+        if self.n_shards_ == 1:
+            return shards
+        for m, rows in enumerate(shards):
+            its = {name: None if value is None else value[rows] for name, value in options.items()}
+            if check_shard(f"shard {m}", self.n_shards_, self._family, X[rows], y[rows], names, prior, its):
+                slow.append(m)
+        if slow:
+            which = f"shard{'s' * (len(slow) > 1)} {', '.join(map(str, slow))}"
+            warn_of_tails(which, self.n_shards_, self.prior_freedom)
+        return shards
+
+    def _read_by_workers(self, sources, frame, settings):
+        """Let workers read and check their shards; the rows do not come here."""
+        n = len(sources)
+        if self.n_shards not in ("auto", n):
+            raise DataError(f"n_shards={self.n_shards}, but X is {n} shards: take n_shards='auto' or {n}")
+        if not self._merges():
+            self._check_sharded(settings)
+        blank = type(self)(**self.get_params(deep=False))
+        summary = look(blank, sources, engine=self.engine, n_jobs=self.n_jobs)
+        self.n_shards_ = len(summary.sources)
+        check_names(self, np.empty((1, summary.n_features)) if frame is None else frame, np.zeros(1))
+        if summary.classes is not None:
+            self.classes_ = summary.classes
+        self._forget_groups()
+        scales = partial(spreads, summary.moments)
+        prior = self._prior(summary.n_features, scales)
+        if summary.rows is not None:
+            return self._merged(summary, prior)
+        if summary.groups is not None:
+            self._check_sharded(settings)
+            self.groups_ = summary.groups
+        made, local = self._options(prior, scales, summary.groups, settings.seed, 1)
+        builds = [partial(source_model, blank, one, made, summary.groups) for one in summary.sources]
+        n_held = effective_n_jobs(self.n_jobs)
+        return Densities(builds, self._variables, self._names, local, n_held=n_held)
+
+    def _options(self, prior, scales, groups, seed, n_jobs):
+        """Options of the shards' models, and a function that draws the intercepts of groups, or None."""
+        options = self._model_options(prior)
+        if groups is None:
+            return options, None
+        return options | {"group_scale": self._group_scale(scales)}, partial(_intercepts, seed, n_jobs)
+
+    def _merged(self, summary, prior):
+        """One density with the likelihood of all shards, of few weighted rows."""
+        self.n_shards_ = 1
+        X, y, weights = summary.rows
+        names = self._with_intercept(np.empty((0, summary.n_features)))[1]
+        check_proper(self._family, X, y, names, prior, {"weights": weights})
+        arrays = {"X": Part(X), "y": Part(y), "weights": Part(weights)}
+        build = partial(_model, "normal", arrays, self._model_options(prior))
+        return Densities([build], self._variables, self._names)
 
     def _checked(self, X, y, sample_weight=None, offset=None, groups=None):
         """Check what a fit is given; rows of weight 0 are left out."""
@@ -140,14 +204,6 @@ class BayesianRegression(Estimator):
         if not self.fit_intercept:
             return X, names
         return np.column_stack([X, np.ones(len(X), X.dtype)]), [*names, "the intercept"]
-
-    def _check_proper(self, X, y, names, prior, options):
-        """Refuse a flat prior that the rows do not make up for."""
-        flat = np.isinf(prior.scale)
-        if flat.any():
-            which = [name for name, is_flat in zip(names, flat, strict=True) if is_flat]
-            check_identified(self._family, X[:, flat], y, which)
-        check_scale_identified(self._family, X, y, prior.own_scale, flat.sum(), **options)
 
     def _number_groups(self, options):
         """Keep the groups' labels, and put numbers in their place."""
@@ -189,37 +245,8 @@ class BayesianRegression(Estimator):
         return self.prior_scale
 
     def _own_scale(self, spreads):
-        """Of the half-Cauchy prior of what the noise has of its own."""
+        """Scale of the half-Cauchy prior of sigma or of the overdispersion."""
         return 1.0
-
-    def _sample(self, X, y, names, prior, scales, options, callback):
-        """Draw from the posterior, in one piece or in shards."""
-        seed = self._seed()
-        groups, local = options["groups"], None
-        self.n_shards_ = self._count_shards(X, y, groups)
-        shards = [None]
-        if self.n_shards_ > 1:
-            self._check_sharded()
-            shards = self._cut(y, groups, seed)
-        if self.n_shards_ > 1:
-            slow = []
-            for m, rows in enumerate(shards):
-                own = {name: None if value is None else value[rows] for name, value in options.items()}
-                if self._check_shard(f"shard {m}", X[rows], y[rows], names, prior, own):
-                    slow.append(m)
-            if slow:
-                which = f"shard{'s' * (len(slow) > 1)} {', '.join(map(str, slow))}"
-                warn_of_tails(which, self.n_shards_, self.prior_freedom)
-        arrays = {"X": X, "y": y} | {name: value for name, value in options.items() if value is not None}
-        made = self._model_options(prior)
-        if groups is not None:
-            made["group_scale"] = self._group_scale(scales)
-            local = partial(_intercepts, seed, effective_n_jobs(self.n_jobs) if self.n_shards_ == 1 else 1)
-        builds = [
-            partial(_model, self._family, {name: Part(value, rows) for name, value in arrays.items()}, made)
-            for rows in shards
-        ]
-        self._draw(builds, seed, callback, local=local, dealt=True)
 
     def _cut(self, y, groups, seed):
         """Deal rows out; of whole groups "auto" takes fewer shards until all have both classes."""
@@ -233,74 +260,15 @@ class BayesianRegression(Estimator):
             self.n_shards_ -= 1
         return [None]
 
-    def _fit_far(self, sources, frame, callback):
-        """Draw from the shards where they lie; the rows do not come here."""
-        n = len(sources)
-        if self.n_shards not in ("auto", n):
-            raise DataError(f"n_shards={self.n_shards}, but X is {n} shards: take n_shards='auto' or {n}")
-        if not self._merges():
-            self._check_sharded()
-        seed = self._seed()
-        door = type(self)(**self.get_params(deep=False))
-        found = look(door, sources, engine=self.engine, n_jobs=self.n_jobs)
-        self.n_shards_ = len(found.sources)
-        check_names(self, np.empty((1, found.n_features)) if frame is None else frame, np.zeros(1))
-        if found.classes is not None:
-            self.classes_ = found.classes
-        self._forget_groups()
-        scales = partial(spreads, found.moments)
-        prior = self._prior(found.n_features, scales)
-        if found.rows is not None:
-            self.n_shards_ = 1
-            X, y, weights = found.rows
-            names = self._with_intercept(np.empty((0, found.n_features)))[1]
-            self._check_proper(X, y, names, prior, {"weights": weights})
-            build = partial(_model, "normal", {"X": Part(X), "y": Part(y), "weights": Part(weights)})
-            self._draw([partial(build, self._model_options(prior))], seed, callback)
-            return
-        made, local = self._model_options(prior), None
-        if found.groups is not None:
-            self._check_sharded()
-            self.groups_, made["group_scale"] = found.groups, self._group_scale(scales)
-            local = partial(_intercepts, seed, 1)
-        builds = [partial(far_model, door, source, made, found.groups) for source in found.sources]
-        self._draw(builds, seed, callback, local=local, n_held=effective_n_jobs(self.n_jobs))
-
     def _merges(self):
         """Whether shards that lie elsewhere are merged, if they have no groups; see ``source_fit``."""
         return self._family == "normal" and self.combine == "auto"
 
-    def _seed(self):
-        check_engine(self.engine)
-        check_checkpoint(self.checkpoint, self.random_state)
-        return int(check_random_state(self.random_state).randint(2**31))
-
     def _model_options(self, prior):
         return {"prior": prior, "power": 1 / self.n_shards_, "freedom": self._noise_freedom}
 
-    def _draw(self, builds, seed, callback, **places):
-        names = (
-            "sampler",
-            "n_samples",
-            "n_chains",
-            "n_warmup",
-            "combine",
-            "n_proposals",
-            "engine",
-            "checkpoint",
-        )
-        settings = {name: getattr(self, name) for name in (*names, "n_jobs", "verbose")}
-        if self.sampler in ("auto", *CAREFUL):
-            least = _HORSESHOE_TARGET if self.prior == "horseshoe" and self.sampler == "auto" else 0.0
-            settings["target"] = max(self.target_accept, least)
-        posterior, samplers = draw_posterior(
-            builds, self._variables, seed=seed, callback=callback, names=self._names, **places, **settings
-        )
-        self.sampler_ = ", ".join(sorted(set(samplers)))
-        self._keep(posterior)
-
     def _group_scale(self, spreads):
-        """Of the half-normal prior of the standard deviation of the groups' intercepts."""
+        """Scale of the half-normal prior of the groups' standard deviation."""
         return self.group_scale
 
     def _count_shards(self, X, y, groups):
@@ -314,53 +282,13 @@ class BayesianRegression(Estimator):
         most = None if groups is None else int(groups.max() + 1) // LEAST_GROUPS
         return number_of_shards(self.n_shards, len(X), X.shape[1], n_rare, most)
 
-    def _check_sharded(self):
-        """Refuse settings that have no shards: weighted draws, and funnels."""
+    def _check_sharded(self, settings):
+        """Refuse settings that have no shards: funnels, and weighted draws."""
         if self.prior == "horseshoe":
             raise DataError(
                 "prior='horseshoe' makes funnels of the shards, which no combination takes: n_shards=1"
             )
-        if self.sampler == "laplace":
-            raise DataError("sampler='laplace' gives weighted draws, which no combination takes: n_shards=1")
-
-    def _check_shard(self, shard, X, y, names, prior, options):
-        """Refuse a shard that cannot be normalised: of one class, without noise, its prior too weak.
-
-        Returns whether it can, but its tails are those of a Student-t prior to a power that has no variance.
-        """
-        n = self.n_shards_
-        if self._family == "bernoulli" and len(np.unique(y)) < 2:
-            raise DataError(
-                f"all rows of {shard} of {n} are of one class: take a smaller n_shards, or 'auto', which "
-                "does so where groups are not split"
-            )
-        flat = np.isinf(prior.scale)
-        try:
-            check_scale_identified(self._family, X, y, prior.own_scale, flat.sum(), **options)
-        except DataError as error:
-            raise DataError(f"{shard} of {n}: {error}; or take a smaller n_shards") from error
-        decay = (self.prior_freedom + 1) / n if self.prior == "student_t" else np.inf
-        heavy = decay <= 1
-        if heavy:
-            flat = np.ones_like(flat)
-        if flat.any():
-            self._check_flat(shard, X, y, names, flat, heavy)
-        return decay <= _NO_VARIANCE and not identifies(self._family, X, y, names)
-
-    def _check_flat(self, shard, X, y, names, flat, heavy):
-        """Refuse a shard that does not identify coefficients with a flat prior, or one as good as flat."""
-        n = self.n_shards_
-        try:
-            which = [name for name, is_flat in zip(names, flat, strict=True) if is_flat]
-            check_identified(self._family, X[:, flat], y, which)
-        except DataError as error:
-            if not heavy:
-                raise DataError(f"{shard} of {n}: {error}; or take a smaller n_shards") from error
-            raise DataError(
-                f"prior='student_t' with {self.prior_freedom:g} degrees of freedom is improper to the power "
-                f"1/{n}, and the rows of {shard} do not make up for it ({error}): take n_shards below "
-                f"{self.prior_freedom + 1:g}, or prior='normal'"
-            ) from error
+        settings.check_combines()
 
     def _variables(self, model):
         """Names and shapes of the columns of `Model.values`."""
@@ -372,14 +300,14 @@ class BayesianRegression(Estimator):
         )
         if self.prior == "horseshoe":
             variables |= {"local_scale": columns, "global_scale": ()}
-        own = model.value_names[-1]
+        last = model.value_names[-1]
         grouped = "group_sd" in model.value_names
         variables |= {"group_sd": ()} if grouped else {}
-        variables |= {own: ()} if own in ("sigma", "overdispersion") else {}
+        variables |= {last: ()} if last in ("sigma", "overdispersion") else {}
         return variables | ({"group": text_of(self.groups_)} if grouped else {})
 
     def _names(self, model):
-        """Name the parameters of a model as the posterior names what they are.
+        """Name the parameters of a model by the columns of the posterior.
 
         The model's own names are not those of columns: files of chains know a density by them.
         """
@@ -424,18 +352,18 @@ class BayesianRegression(Estimator):
         with single_threaded_blas():
             for first in range(0, len(X), height):
                 rows = slice(first, first + height)
-                found = self._integrated(X[rows], offset[rows], numbers[rows], function)
-                out[:, rows] = np.stack([part @ weights for part in found])
+                outputs = self._integrated(X[rows], offset[rows], numbers[rows], function)
+                out[:, rows] = np.stack([output @ weights for output in outputs])
         return out
 
     def _integrated(self, X, offset, numbers, function):
         """Return ``function(predictors, posterior)``, of new groups its mean over their intercepts."""
         posterior, new = self.posterior_, self._is_new(numbers)
         f = self._predictors(X, offset, numbers)
-        found = np.stack(function(f, posterior))
+        outputs = np.stack(function(f, posterior))
         if new.any():
-            found[:, new] = self._over_groups(function, f[new], posterior)[: len(found)]
-        return found
+            outputs[:, new] = self._over_groups(function, f[new], posterior)[: len(outputs)]
+        return outputs
 
     def _over_groups(self, function, f, posterior):
         """Return means of ``function(f + u, posterior)`` over the intercepts u of new groups."""
@@ -454,13 +382,13 @@ class BayesianRegression(Estimator):
         f = X @ posterior["coef"].T + offset[:, None]
         if "intercept" in posterior.variables:
             f += posterior["intercept"]
-        known = np.flatnonzero(numbers >= 0)
-        if len(known):
-            f[known] += posterior["group"].T[numbers[known]]
+        grouped = np.flatnonzero(numbers >= 0)
+        if len(grouped):
+            f[grouped] += posterior["group"].T[numbers[grouped]]
         return f
 
     def _rows(self, X, offset, groups):
-        """Check new rows, what is added to their predictors, and their groups; -1 is a new group."""
+        """Check new rows, their offsets and their groups; -1 is a new group."""
         X = _dense(check_rows(self, X), type(self).__name__)
         offset = check_offset(offset, len(X), 1)
         numbers = np.full(len(X), -1)

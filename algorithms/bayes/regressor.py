@@ -1,4 +1,4 @@
-"""What Bayesian regressions of numbers share: predictions with their standard deviation."""
+"""The base of Bayesian regressions of numbers: predictions with their standard deviation."""
 
 from typing import Literal, Self, overload
 
@@ -136,7 +136,7 @@ class BayesianRegressor(RegressorMixin, BayesianRegression):
         return self._log_density(self._predictors(X, offset, numbers), y, self._is_new(numbers)).T
 
     def _log_density(self, f, y, new):
-        """Log density of targets (rows, 1) given predictors (rows, draws); `new` tells rows of new groups."""
+        """Log density of targets (rows, 1) given predictors (rows, draws); `new` marks rows of new groups."""
         raise NotImplementedError
 
     def _moments(self, f, posterior):

@@ -1,28 +1,26 @@
 """`sample`: the posterior of any density that a user can write down."""
 
-import functools
 import warnings
 from collections.abc import Mapping, Sized
-from numbers import Integral
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from ..._typing import Callback, FileName, Names, RandomState
 from ...errors import DataError, PosteriorWarning, in_brief, shortened
-from ...scheduler.parameters import check_count, random_source
-from ...scheduler.place import check_engine
 from ...scheduler.tasks import check_ships
 from ...scheduler.threads import effective_n_jobs
-from ..inputs.pieces import checksum
-from .chains.sampling import CAREFUL, check_settings
-from .combine.combiners import COMBINERS
+from ..inputs.pieces import checksum, located
 from .models.density import checked_names, user_model
 from .models.external import ExternalModel
 from .models.mixture import GaussianMixtureDensity
 from .models.row_sums import NotASum, check_sum, depends, gaps, likelihood_alone
 from .posterior.draws import Posterior
-from .shards.chains import check_checkpoint, draw_posterior
+from .settings import SamplingSettings
+from .shards.chains import Densities, draw_posterior
+from .shards.places import check_ships
 from .shards.rows import Part, cut_rows, number_of_shards
 from .shards.sources import Source, find_sources, look_at, with_columns
 
@@ -137,95 +135,157 @@ def sample(
     >>> posterior.mean()["theta"].round(1), posterior.sd()["theta"].round(2)
     (array([3.]), array([0.03]))
     """
-    constrain, variables, rows_gap = None, None, None
-    if isinstance(log_likelihood, ExternalModel):
-        external = log_likelihood
-        _check_alone(log_prior=log_prior, data=data, start=start, names=names)
-        log_likelihood, log_prior = external.functions.likelihood, external.functions.prior
-        data, start, names = external.data, external.start, external.names
-        constrain, variables = external.functions.constrain, external.variables
-    if not isinstance(combine, str) or combine not in COMBINERS:
-        raise DataError(f"combine={shortened(combine)} is unknown: take one of {', '.join(COMBINERS)}")
-    automatic = isinstance(n_shards, str) and n_shards == "auto"
-    if not automatic and (isinstance(n_shards, bool) or not isinstance(n_shards, Integral)):
-        raise DataError(f"n_shards must be 'auto' or an integer, got {shortened(n_shards)}")
-    check_settings(sampler, n_samples, n_chains, n_warmup)
-    check_count("n_proposals", n_proposals)
-    effective_n_jobs(n_jobs)
-    if not isinstance(target_accept, (int, float, np.integer, np.floating)) or not 0 < target_accept < 1:
-        raise DataError(f"target_accept must be a number between 0 and 1, got {shortened(target_accept)}")
-    if not isinstance(verbose, Integral):
-        raise DataError(f"verbose must be a whole number, got a {type(verbose).__name__}")
-    check_engine(engine)
-    check_checkpoint(checkpoint, random_state)
-    if engine != "local":
-        check_ships("log_likelihood", log_likelihood)
-        check_ships("log_prior", log_prior)
-    seed = int(random_source(random_state).randint(2**31))
-    mixture, sources = None, find_sources(data)
-    if isinstance(log_likelihood, GaussianMixtureDensity):
-        _check_absent(log_prior=log_prior, start=start, names=names)
-        if sources is not None:
-            raise DataError("a GaussianMixtureDensity is fitted to its data first: give them as one array")
-        mixture = log_likelihood.fitted_to(data)
-        data, start = mixture.points, mixture.start
-    elif start is None:
-        start = _origin(names)
-    elif isinstance(start, Mapping):
-        start, names = _by_name(start, names)
-    n_shards, parts = _cut(data, sources, n_shards, np.size(start), seed)
-    if n_shards > 1 and sampler == "laplace":
-        raise DataError("sampler='laplace' gives weighted draws, which no combination takes: n_shards=1")
-    own = mixture is None and constrain is None  # what adapters make was checked when they made it
-    if sources is not None and n_shards > 1:
-        looked = functools.partial(_looked, log_likelihood, log_prior, start) if own else _unlooked
-        parts = _seen(sources, looked, engine=engine, n_jobs=n_jobs)
-    if mixture is None:
-        made = functools.partial(_model, log_likelihood, log_prior)
-        options = {"power": 1 / n_shards, "names": names, "constrain": constrain}
-        builds = [functools.partial(made, part, start, **options) for part in parts]
-        if variables is None:
-            size = np.size(start)
-            variables = {"theta": (size,)} if names is None else dict.fromkeys(checked_names(names, size), ())
-        if own and n_shards > 1 and sources is None:
-            rows_gap = _gap_of_rows(builds[0](), log_likelihood, log_prior, data, parts)
-    else:
-        made = functools.partial(_mixture, mixture.without_points(), 1 / n_shards)
-        builds, variables = [functools.partial(made, part) for part in parts], mixture.variables()
-    posterior, _ = draw_posterior(
-        builds,
-        lambda model: variables,
-        sampler=sampler,
-        n_samples=n_samples,
-        n_chains=n_chains,
-        n_warmup=n_warmup,
-        seed=seed,
-        target=target_accept if sampler in ("auto", *CAREFUL) else None,
-        combine=combine,
-        n_proposals=n_proposals,
-        engine=engine,
-        checkpoint=checkpoint,
-        n_jobs=n_jobs,
-        verbose=verbose,
-        callback=callback,
-        n_held=None if sources is None else effective_n_jobs(n_jobs),
-        dealt=sources is None,
-        rows_gap=rows_gap,
-    )
+    given: dict[str, Any] = {"sampler": sampler, "target_accept": target_accept}
+    given |= {"n_samples": n_samples, "n_chains": n_chains, "n_warmup": n_warmup}
+    given |= {"n_shards": n_shards, "combine": combine, "n_proposals": n_proposals}
+    given |= {"engine": engine, "checkpoint": checkpoint, "n_jobs": n_jobs, "random_state": random_state}
+    settings = SamplingSettings(**given, verbose=verbose, callback=callback).checked()
+    problem = _problem(log_likelihood, log_prior, data, start, names)
+    problem.check_ships(engine)
+    parts = problem.cut(settings)
+    posterior, _ = draw_posterior(problem.densities(parts, settings), settings)
     return posterior
 
 
-def _gap_of_rows(model, log_likelihood, log_prior, data, parts):
-    """Check that the likelihood is a sum over rows; return what tells at any points by how much."""
-    alone = likelihood_alone(log_likelihood, log_prior)
-    whole = _taken(_some(data, None))
-    taken = [functools.partial(_taken, part) for part in parts]
+def _problem(log_likelihood, log_prior, data, start, names):
+    """Put together what is sampled: a user's functions, a model of another library, or a mixture."""
+    if isinstance(log_likelihood, ExternalModel):
+        _check_alone(log_prior=log_prior, data=data, start=start, names=names)
+        return _external(log_likelihood)
+    if isinstance(log_likelihood, GaussianMixtureDensity):
+        _check_absent(log_prior=log_prior, start=start, names=names)
+        return _mixture(log_likelihood, data)
+    if start is None:
+        start = _origin(names)
+    elif isinstance(start, Mapping):
+        start, names = _by_name(start, names)
+    return _Problem(log_likelihood, log_prior, data, start, names, find_sources(data))
+
+
+def _external(model):
+    """A model that its adapter has examined."""
+    functions = model.functions
+    return _Problem(
+        functions.likelihood,
+        functions.prior,
+        model.data,
+        model.start,
+        model.names,
+        constrain=functions.constrain,
+        variables=model.variables,
+    )
+
+
+def _mixture(density, data):
+    """A mixture, fitted to the data for where chains begin."""
+    if find_sources(data) is not None:
+        raise DataError("a GaussianMixtureDensity is fitted to its data first: give them as one array")
+    fitted = density.fitted_to(data)
+    return _Problem(
+        density,
+        None,
+        fitted.points,
+        fitted.start,
+        variables=fitted.variables(),
+        mixture=fitted.without_points(),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Problem:
+    """A density, its data, and where chains begin."""
+
+    log_likelihood: Any
+    log_prior: Any
+    data: Any
+    start: Any
+    names: Any = None
+    sources: list[Source] | None = None  # of shards that workers read
+    constrain: Any = None
+    variables: dict | None = None  # names and shapes; given with what has been examined already
+    mixture: Any = None
+
+    def check_ships(self, engine):
+        """Refuse functions that cannot be sent to workers."""
+        if engine != "local":
+            check_ships("log_likelihood", self.log_likelihood)
+            check_ships("log_prior", self.log_prior)
+
+    def cut(self, settings):
+        """Return the observations of each shard, which are taken or read where they are needed."""
+        parts = self._dealt(settings) if self.sources is None else self._listed(settings.n_shards)
+        if len(parts) == 1:
+            return parts
+        settings.check_combines()
+        return parts if self.sources is None else self._looked_at(parts, settings)
+
+    def _dealt(self, settings):
+        """Deal the rows out at random."""
+        n_shards = settings.n_shards
+        if n_shards != 1:
+            n_shards = number_of_shards(n_shards, _n_rows(self.data), np.size(self.start))
+        if n_shards == 1:
+            return [self.data]
+        return [_some(self.data, rows) for rows in cut_rows(_n_rows(self.data), n_shards, settings.seed)]
+
+    def _listed(self, n_shards):
+        if n_shards not in ("auto", len(self.sources)):
+            raise DataError(
+                f"n_shards={n_shards}, but data lists {len(self.sources)}: take n_shards='auto' or "
+                f"{len(self.sources)}"
+            )
+        return self.sources
+
+    def _looked_at(self, sources, settings):
+        """Read every shard once on its worker, for its checksum and whether its likelihood is a sum."""
+        look = _unlooked
+        if self.variables is None:
+            look = partial(_looked, self.log_likelihood, self.log_prior, self.start)
+        return _seen(sources, look, engine=settings.engine, n_jobs=settings.n_jobs)
+
+    def densities(self, parts, settings):
+        """Return the densities of the parts, each with its share of the prior."""
+        builds, variables = self._builds(parts), self._variables()
+        rows_gap = None
+        if len(parts) > 1 and self.sources is None and self.variables is None:
+            rows_gap = _gap_of_rows(builds[0](), self, parts)
+        return Densities(
+            builds,
+            lambda model: variables,
+            n_held=None if self.sources is None else effective_n_jobs(settings.n_jobs),
+            dealt=self.sources is None,
+            rows_gap=rows_gap,
+        )
+
+    def _builds(self, parts):
+        power = 1 / len(parts)
+        if self.mixture is not None:
+            return [partial(_mixture_model, self.mixture, power, part) for part in parts]
+        made = partial(_model, self.log_likelihood, self.log_prior)
+        options = {"power": power, "names": self.names, "constrain": self.constrain}
+        return [partial(made, part, self.start, **options) for part in parts]
+
+    def _variables(self):
+        """Names and shapes of the posterior's columns."""
+        if self.variables is not None:
+            return self.variables
+        size = np.size(self.start)
+        return (
+            {"theta": (size,)} if self.names is None else dict.fromkeys(checked_names(self.names, size), ())
+        )
+
+
+def _gap_of_rows(model, problem, parts):
+    """Check that the likelihood is a sum over rows; return a function of points that measures the gap."""
+    alone = likelihood_alone(problem.log_likelihood, problem.log_prior)
+    whole = _taken(_some(problem.data, None))
+    taken = [partial(_taken, part) for part in parts]
     remedy = (
         "put priors into log_prior, take sums over rows where there are means, and sample rows that depend "
         "on each other, such as a time series, in one piece (n_shards=1)"
     )
     check_sum(alone, whole, taken, model.start, remedy)
-    return functools.partial(gaps, alone, whole=whole, parts=taken)
+    return partial(gaps, alone, whole=whole, parts=taken)
 
 
 def _origin(names):
@@ -267,34 +327,19 @@ def _check_alone(**given):
         raise DataError(f"a model of another library stands alone: leave out {', '.join(given)}")
 
 
-def _cut(data, sources, n_shards, d, seed):
-    """Count the shards, and say what each has."""
-    if sources is not None:
-        if n_shards not in ("auto", len(sources)):
-            raise DataError(
-                f"n_shards={n_shards}, but data lists {len(sources)}: take n_shards='auto' or {len(sources)}"
-            )
-        return len(sources), sources
-    if n_shards != 1:
-        n_shards = number_of_shards(n_shards, _n_rows(data), d)
-    if n_shards == 1:
-        return 1, [data]
-    return n_shards, [_some(data, rows) for rows in cut_rows(_n_rows(data), n_shards, seed)]
-
-
-def _seen(sources, looked, **places):
-    """Read every shard once where it is worked on, so that later readings can be told from it."""
+def _seen(sources, look, **places):
+    """Read every shard once on its worker; return the sources with checksums, and warn of what was seen."""
     sources = with_columns(sources, **places)
-    found = look_at([functools.partial(looked, source) for source in sources], **places)
-    told = [words for _, words in found if words]
-    if told:
+    results = look_at([partial(look, source) for source in sources], **places)
+    doubts = [words for _, words in results if words]
+    if doubts:
         warnings.warn(
-            f"{told[0]}. Shards that you cut yourself are right where all rows that belong together lie in "
+            f"{doubts[0]}. Shards that you cut yourself are right where all rows that belong together lie in "
             "one of them, and wrong otherwise, as with means over rows",
             PosteriorWarning,
-            stacklevel=3,
+            stacklevel=5,
         )
-    return [source.known(checksum=total) for source, (total, _) in zip(sources, found, strict=True)]
+    return [source.known(checksum=total) for source, (total, _) in zip(sources, results, strict=True)]
 
 
 def _unlooked(source, shard):
@@ -309,11 +354,11 @@ def _looked(log_likelihood, log_prior, start, source, shard):
     """
     total, rows = checksum(source.read()), source.take()
     alone, n, start = likelihood_alone(log_likelihood, log_prior), _n_rows(rows), np.asarray(start, float)
-    halves = [functools.partial(_chosen, rows, np.arange(first, n, 2)) for first in (0, 1)]
+    halves = [partial(_chosen, rows, np.arange(first, n, 2)) for first in (0, 1)]
     try:
         check_sum(alone, rows, halves, start, "")
     except NotASum as error:
-        none = functools.partial(_chosen, rows, np.arange(0))
+        none = partial(_chosen, rows, np.arange(0))
         if depends(alone, none(), start):
             raise DataError(
                 f"{source}: log_likelihood depends on the parameters where there are no rows at all, so that "
@@ -332,16 +377,15 @@ def _chosen(rows, which):
 
 
 def _model(log_likelihood, log_prior, data, *arguments, **options):
+    """Make the model of a shard, on the worker that samples it."""
     if not isinstance(data, Source):
         return user_model(log_likelihood, log_prior, _taken(data), *arguments, **options)
     rows = data.take()
-    try:
+    with located(data):
         return user_model(log_likelihood, log_prior, rows, *arguments, **options)
-    except DataError as error:
-        raise DataError(f"{data}: {error}") from error
 
 
-def _mixture(mixture, power, points):
+def _mixture_model(mixture, power, points):
     return mixture.model(_taken(points), power)
 
 

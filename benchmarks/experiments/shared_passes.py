@@ -12,7 +12,7 @@ import time
 
 import numpy as np
 
-from ...algorithms.bayes.chains.team import Team
+from ...algorithms.bayes.chains.sampling import Team
 from ...algorithms.bayes.models.model import regression
 from ...scheduler.threads import run_tasks
 from ..pages.tables import Table

@@ -31,19 +31,8 @@ _LEAST_PART = 1e-10  # of an eigenvalue of correlations, below which it is round
 
 
 def windows(n):
-    """Cut a warm-up into stretches.
+    """Cut a warm-up of n draws into stretches: (length, whether the metric is renewed at its end).
 
-    Parameters
-    ----------
-    n : int
-
-    Returns
-    -------
-    list of (length, metric)
-        Whether the metric is renewed at the end of the stretch.
-
-    Examples
-    --------
     >>> from stradask.algorithms.bayes.chains.adaptation import windows
     >>> [length for length, _ in windows(1000)]
     [75, 25, 50, 100, 200, 500, 50]
@@ -65,22 +54,9 @@ def start_averaging(size, target, most=np.inf):
 
 
 def warm_up(model, q, sampler="nuts", *, chain=0, **settings):
-    """Bring a chain to the posterior and tune it.
+    """Bring a chain from q (d,) to the posterior and tune it; see `warm_up_all` for the settings.
 
-    Parameters
-    ----------
-    model : Model
-    q : ndarray of shape (d,)
-        Where it begins.
-    sampler, chain, **settings
-        See `warm_up_all`.
-
-    Returns
-    -------
-    state : State
-        Ready for its draw number 0.
-    draws : Draws
-        Those of the warm-up.
+    Returns the state, ready for its draw number 0, and the draws of the warm-up.
     """
     (made,) = warm_up_all(model, [q], sampler, chains=[chain], **settings)
     return made
@@ -100,37 +76,13 @@ def warm_up_all(
     shard=0,
     chains,
 ):
-    """Bring several chains to the posterior, each tuned on its own.
+    """Bring several chains to the posterior, each tuned on its own; returns what `warm_up` does for each.
 
-    Parameters
-    ----------
-    model : Model
-    points : list of ndarrays of shape (d,)
-        Where they begin.
-    sampler : str, default="nuts"
-    n : int, default=1000
-        Draws; with the Laplace metric at most 150 of them, as only a step size is left to find.
-    metric : {"adapted", "diagonal", "dense", "laplace"}, default="diagonal"
-        "adapted" is dense where a window of at least 20 draws a parameter shows strong correlations.
-    mode : Mode, optional
-        For the Laplace metric and the split sampler.
-    target : float, optional
-        Acceptance; the sampler's by default. Slice and Gibbs sampling accept always, and have none.
-    limit : float, optional
-        See `init`.
-    seed, shard : int
-    chains : list of int
-        Their numbers.
-
-    Returns
-    -------
-    list of (State, Draws)
-        As `warm_up` gives for each.
-
-    Raises
-    ------
-    DataError
-        For a metric or sampler that needs a mode without one.
+    They begin at `points`, and have the numbers `chains`. The "laplace" metric takes at most 150 of n draws,
+    as only a step size is left to find; it needs a `mode`, as split HMC does. The "adapted" metric becomes
+    dense where a window of at least 20 draws a parameter shows strong correlations. `target` is the
+    acceptance, by default the sampler's; slice and Gibbs sampling accept always, and have none. For `limit`
+    see `init`.
     """
     if metric not in METRICS:
         raise DataError(f"metric must be one of {', '.join(METRICS)}, got {shortened(metric)}")

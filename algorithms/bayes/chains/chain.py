@@ -12,12 +12,14 @@ import numpy as np
 
 from ....errors import DataError
 from ....kernels.bayes import chain as bayes_chain
+from ....kernels.bayes import gibbs as bayes_gibbs
+from ....kernels.bayes import glm as bayes_glm
+from ....kernels.bayes import priors as bayes_priors
 from ....kernels.bayes import together as bayes_together
 from ....kernels.bayes.address import TOGETHER, address_of
 from ....kernels.bayes.nuts import scratch_rows
 from ....kernels.bayes.streams import normals, uniforms
 from ..models.failures import Tally, place_words
-from . import gibbs
 
 STATISTICS = ("acceptance", "n_gradients", "depth", "divergent", "energy", "step_size")
 _LEAST_ROWS = 5
@@ -30,20 +32,11 @@ _MOST_LIMIT = {True: 30, False: 10**9}  # a tree of depth 30 has 10^9 leaves
 
 @dataclass(frozen=True)
 class Sampler:
-    """What is known of a sampler beforehand.
+    """A sampler: its `number` in the compiled loop, and how it is tuned.
 
-    Parameters
-    ----------
-    number : int
-        In the compiled loop.
-    target : float or None
-        Acceptance that the step size is adapted to; None keeps the step size.
-    limit : float
-        What bounds a draw: the depth of a tree, the number of leapfrog steps or widths.
-    most : float
-        Largest step size.
-    size : float or None
-        To begin with; None searches for it.
+    `target` is the acceptance that the step size is adapted to; None keeps the step size. `limit` bounds a
+    draw: the depth of a tree, the number of leapfrog steps or of widths. `most` is the largest step size.
+    `size` is the first one; None searches for it.
     """
 
     number: int
@@ -72,20 +65,8 @@ SAMPLERS = MappingProxyType(
 class State:
     """Where a chain is, and how it moves.
 
-    Parameters
-    ----------
-    sampler : str
-    z, gz : ndarray of shape (d,)
-        Position in the coordinates of the metric, and the gradient there.
-    logp : float
-        Log density there.
-    mu : ndarray of shape (d,)
-    A : ndarray of shape (1, d) or (d, d)
-        ``q = mu + A z``: scales, or a lower triangle.
-    tuning : ndarray of shape (2,)
-        Step size and limit.
-    draw : int
-        Number of the next draw.
+    Position z and gradient gz (d,) are in the coordinates of the metric, ``q = mu + A z``: A holds scales (1,
+    d) or a lower triangle (d, d). `tuning` is (step size, limit), `draw` the number of the next draw.
     """
 
     sampler: str
@@ -100,23 +81,12 @@ class State:
 
 @dataclass(frozen=True, eq=False)
 class Draws:
-    """What a chain, or an independent sampler, gives.
+    """The n draws of a chain, or of importance sampling.
 
-    Parameters
-    ----------
-    draws : ndarray of shape (n, d)
-        Parameters q.
-    gradients : ndarray of shape (n, d), or None
-        Of the log density at the draws; None for importance sampling.
-    log_densities : ndarray of shape (n,)
-    statistics : dict of str to ndarray of shape (n,)
-        acceptance, n_gradients, depth (of the tree), divergent, energy, step_size; undefined and failed
-        (evaluations of a user's density that were NaN, and that raised an error, all at the first draw of a
-        call), which alone importance sampling has.
-    log_weights : ndarray of shape (n,), optional
-        Of importance sampling; None where all weigh the same.
-    failure : str, default=""
-        The first such error.
+    `draws` (n, d) are parameters q, `gradients` (n, d) those of the log density, None for importance
+    sampling. `statistics` are arrays (n,): those named in `STATISTICS`, and ``undefined`` and ``failed``, the
+    evaluations of a user's density that were NaN or raised an error, all counted at the first draw of a call.
+    Importance sampling has only the last two, and `log_weights`. `failure` describes the first error.
     """
 
     draws: np.ndarray
@@ -147,35 +117,10 @@ def stream(seed, shard, chain, draw):
 
 
 def init(model, q, sampler="nuts", *, mu=None, A=None, size=None, limit=None, draw=0):
-    """Begin a chain at q.
+    """Begin a chain at q (d,); for mu, A, step size and limit see `State`.
 
-    Parameters
-    ----------
-    model : Model
-    q : ndarray of shape (d,)
-    sampler : {"nuts", "split_hmc", "hmc", "mala", "random_walk", "slice", "gibbs"}, default="nuts"
-    mu : ndarray of shape (d,), optional
-        Origin of the coordinates; zeros by default.
-    A : ndarray of shape (1, d) or (d, d), optional
-        Scales or a lower triangle; ones by default.
-    size : float, optional
-        Step size; by default the sampler's, or 1.
-    limit : float, optional
-        Depth of the tree, number of leapfrog steps, or widths of a slice.
-    draw : int, default=0
-        Number of the first draw.
+    Raises a DataError if the log density or its gradient is not finite at q, or if a scale is not above zero.
 
-    Returns
-    -------
-    State
-
-    Raises
-    ------
-    DataError
-        If the log density or its gradient at q is not finite, or for scales that are not above zero.
-
-    Examples
-    --------
     >>> import numpy as np
     >>> from stradask.algorithms.bayes.chains.chain import advance, init
     >>> from stradask.algorithms.bayes.models.model import regression
@@ -221,46 +166,20 @@ def is_tuning(sampler, size, limit):
 
 
 def advance(model, state, n, *, seed, shard=0, chain=0, averaging=None):
-    """Make n draws: the pure step of every sampler.
+    """Make n draws; returns the new state and the `Draws`. This is the pure step of every sampler.
 
-    Parameters
-    ----------
-    model : Model
-    state : State
-    n : int
-    seed, shard, chain : int
-        Which random numbers.
-    averaging : ndarray of shape (6,), optional
-        State of dual averaging, changed in place: the step size is adapted.
-
-    Returns
-    -------
-    state : State
-    draws : Draws
+    (seed, shard, chain) name the random numbers. `averaging` (6,) is the state of dual averaging: with it the
+    step size is adapted, and it changes in place.
     """
     (made,) = advance_all(model, [state], n, seed=seed, shard=shard, chains=[chain], averagings=[averaging])
     return made
 
 
 def advance_all(model, states, n, *, seed, shard=0, chains, averagings=None):
-    """Make n draws of several chains: in step, where the model's densities can be evaluated together.
+    """Make n draws of several chains of one sampler; returns (State, Draws) of each.
 
-    Parameters
-    ----------
-    model : Model
-    states : list of State
-        Of one sampler.
-    n : int
-    seed, shard : int
-    chains : list of int
-        Their numbers.
-    averagings : list of ndarrays of shape (6,), optional
-        All None, or none.
-
-    Returns
-    -------
-    list of (State, Draws)
-        Bit for bit what `advance` gives for each.
+    Bits are those of `advance`. The chains go in step where the model's densities can be evaluated together.
+    `averagings` are all None, or none of them.
     """
     if n < 1:
         raise DataError(f"n must be at least 1, got {n}")
@@ -333,7 +252,8 @@ def _run(model, state, averaging, name, n):
     tuning = state.tuning.copy()
     model.take_tally()
     if state.sampler == "gibbs":
-        made = gibbs.run(model, state.z, name, n)
+        check_conjugate(model)
+        made = bayes_gibbs.run(state.z, name, n, model.data, model.meta)
     else:
         made = bayes_chain.run(
             model.address,
@@ -356,26 +276,23 @@ def _run(model, state, averaging, name, n):
     return made, tuning, model.take_tally()
 
 
+def check_conjugate(model):
+    """Refuse models other than normal linear regression with a normal prior, for Gibbs sampling."""
+    normal = model.density is bayes_glm.linear
+    if not normal or model.meta[bayes_priors.PRIOR] != bayes_priors.NORMAL:
+        raise DataError(
+            "sampler='gibbs' takes linear regression with normal noise and prior='normal', without groups, "
+            "whose conditional distributions can be drawn exactly: take sampler='auto' here"
+        )
+
+
 def starting_point(model, *, seed, shard=0, chain=0, mode=None):
-    """Draw where a chain begins, wider than the posterior where that is known.
+    """Draw where a chain begins, (d,); wider than the posterior where that is known.
 
-    Parameters
-    ----------
-    model : Model
-    seed, shard, chain : int
-    mode : Mode, optional
-        Then the point is normal about it, with twice its standard deviations; else uniform within
-        ``model.reach`` of ``model.start`` in every parameter: 2, as in Stan, but for mixtures. Where none of
-        100 points has a density, as on a narrow box, nearer and nearer to the start.
-
-    Returns
-    -------
-    ndarray of shape (d,)
-
-    Raises
-    ------
-    DataError
-        If no point has a finite density and gradient.
+    With a `mode` the point is normal about it, with twice its standard deviations. Else it is uniform within
+    ``model.reach`` of ``model.start`` in every parameter: 2, as in Stan, but for mixtures. Where none of 100
+    points has a density, as on a narrow box, points come nearer and nearer to the start. Raises a DataError
+    if no point has a finite density and gradient.
     """
     d, name = model.n_params, stream(seed, shard, chain, STARTING)
     nearer = 0.5 ** (1 + np.arange(_HALVINGS * _EACH) // _EACH)

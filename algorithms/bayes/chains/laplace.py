@@ -8,7 +8,7 @@ References: Tierney, Kadane, "Accurate approximations for posterior moments and 
 1986. Vehtari, Simpson, Gelman, Yao, Gabry, "Pareto smoothed importance sampling", JMLR 2024.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -35,20 +35,16 @@ _SEEN = 0.25  # part of a mode's own part, that draws near it must be
 MOST_MODES = 8
 _STEEP = 10.0  # fall within a standard deviation of a normal density whose own is .5: there is no such one
 _LEAST_MASS = -10.0  # logarithm of a mode's part, by the normal density there, of the heaviest one's
+_WORTH = 0.05  # of the evaluations that the draws took, for a later search
+_FEW, _WORTH_OF_FEW = 1000, 0.25  # where these are few
+_ELSEWHERE = 2**32 - 1  # in the place of a shard's number: random numbers that no chain has
 
 
 @dataclass(frozen=True, eq=False)
 class Mode:
-    """The mode of a density.
+    """The mode q (d,) of a density.
 
-    Parameters
-    ----------
-    q : ndarray of shape (d,)
-    A : ndarray of shape (d, d)
-        Lower triangle; ``A A'`` is the inverse of the precision.
-    precision : ndarray of shape (d, d)
-        Negative Hessian of the log density.
-    logp : float
+    `precision` is the negative Hessian of the log density; A is the lower triangle with ``A A'`` its inverse.
     """
 
     q: np.ndarray
@@ -58,7 +54,7 @@ class Mode:
 
     @property
     def log_mass(self):
-        """Logarithm of what the normal density at the mode holds, up to a constant."""
+        """Logarithm of the mass of the normal density at the mode, up to a constant."""
         return self.logp + float(np.log(np.diag(self.A)).sum())
 
     def is_near(self, q):
@@ -74,38 +70,20 @@ class Mode:
 class Budget:
     """Evaluations of the density that searches may take.
 
-    Parameters
-    ----------
-    left : float, default=inf
-        Searches end soon after it is used up: by twenty steps and a Hessian at most.
+    They end soon after the last one: by twenty steps and a Hessian at most.
     """
 
     left: float = np.inf
 
 
 def missed_share(model, modes, draws, log_densities):
-    """Compare what the normal densities at modes hold with the draws near them.
+    """Compare the mass of the normal densities at modes with the share of draws (n, d) near them.
 
-    Parameters
-    ----------
-    model : Model
-    modes : sequence of Mode
-    draws : ndarray of shape (n, d)
-        That count alike.
-    log_densities : ndarray of shape (n,)
-
-    Returns
-    -------
-    float
-        The largest part that a mode should have, of those with less than a quarter of it in the draws near
-        them; 0 where there is none.
-
-    Notes
-    -----
-    The integral of the density over what the draws know is estimated as that of a normal density with their
-    covariance, whose mean of logarithms is theirs: exact for a normal one and too large for others, so that a
-    mode's part is found too small rather than too large. Modes that no normal density describes, such as a
-    point of a crooked ridge, do not count.
+    Returns the largest share that a mode should have, of the modes with less than a quarter of it in the
+    draws near them; 0 if there is none. The integral of the density over the region of the draws is estimated
+    as that of a normal density with their covariance and their mean log density. This is exact for a normal
+    density and too large for others, so a mode's share comes out too small rather than too large. Modes that
+    no normal density describes, such as a point of a crooked ridge, do not count.
     """
     modes = [mode for mode in modes if _is_normal(model, mode)]
     d = draws.shape[1]
@@ -133,27 +111,13 @@ def _is_normal(model, mode):
 
 
 def find_mode(model, start=None, max_iter=500, scales=None, known=(), budget=None):
-    """Find a mode with a definite Hessian.
+    """Find a mode with a definite Hessian; None if there is none to be found.
 
-    Parameters
-    ----------
-    model : Model
-    start : ndarray of shape (d,), optional
-        ``model.start`` by default.
-    max_iter : int, default=500
-    scales : ndarray of shape (d, d), optional
-        The search goes on in coordinates z with ``q = start + scales z``; by default such that the Hessian at
-        the start has eigenvalues of 1 and -1.
-    known : sequence of Mode
-        One of them is returned as it is by a search that ends within a tenth of its standard deviations.
-    budget : Budget, optional
-        What the search takes is subtracted from it.
-
-    Returns
-    -------
-    Mode or None
-        None if there is none to be found: a density without a maximum (separated data under a flat prior), or
-        one that is flat or rises without end in some direction, or is highest where it ends.
+    There is none for a density without a maximum (separated data under a flat prior), or one that is flat or
+    rises without end in some direction, or is highest at its border. The search starts at ``model.start`` by
+    default. It goes on in coordinates z with ``q = start + scales z``; by default the Hessian at the start
+    has eigenvalues of 1 and -1 in them. A search that ends within a tenth of a standard deviation of one of
+    the `known` modes returns that. Evaluations are taken off the `budget`.
     """
     start = np.array(model.start if start is None else start, dtype=np.float64)
     budget = Budget() if budget is None else budget
@@ -170,25 +134,12 @@ def find_mode(model, start=None, max_iter=500, scales=None, known=(), budget=Non
 
 
 def find_modes(model, mode, n_pairs, *, seed, shard=0):
-    """Look for further modes from scattered points, about the start and about the mode.
+    """Look for further modes from scattered points, about the start and about the given mode.
 
-    Points come in opposite pairs, of which one lies on the side of whatever other mode there is.
-
-    Parameters
-    ----------
-    model : Model
-    mode : Mode
-        The one that is known.
-    n_pairs : int
-        Of points, at each distance: six standard deviations about the mode, and 2, 10 and 50 about the start.
-    seed, shard : int
-
-    Returns
-    -------
-    modes : list of Mode
-        At most 8, the heaviest first; none that holds less than 1 in 20,000 of it.
-    n_searches : int
-        0 where the density is known to be concave, and has no second mode.
+    Points come in opposite pairs, of which one lies on the side of another mode, if there is one. There are
+    `n_pairs` at each distance: six standard deviations about the mode, and 2, 10 and 50 about the start.
+    Returns at most 8 modes, the heaviest first, and the number of searches. Modes with less than 1 in 20,000
+    of the heaviest one's mass are left out. Concave densities are not searched.
     """
     if model.concave:
         return [mode], 0
@@ -205,7 +156,7 @@ def find_modes(model, mode, n_pairs, *, seed, shard=0):
 
 
 def heaviest(modes):
-    """Sort modes by what they hold, and leave out those that hold less than 1 in 20,000 of the first."""
+    """Sort modes by mass; leave out those with less than 1 in 20,000 of the first one's."""
     modes = sorted(modes, key=lambda one: -one.log_mass)
     return [one for one in modes if one.log_mass - modes[0].log_mass > _LEAST_MASS]
 
@@ -223,7 +174,7 @@ def scattered(model, mode, n_pairs, seed, shard=0):
 
 
 def _climb(model, start, scales, max_iter, budget):
-    """Where quasi-Newton steps from the start end; None if the density is not finite there."""
+    """Return the end of quasi-Newton steps from the start; None if the density is not finite there."""
     d, logp, first = len(start), np.nan, 0
     z, gz, H = np.empty(d), np.empty(d), np.empty((d, d))
     scales = np.ascontiguousarray(scales)
@@ -239,7 +190,7 @@ def _climb(model, start, scales, max_iter, budget):
 
 
 def _first_hessian(model, q):
-    """The Hessian from differences that are a part of the standard deviations, which it tells."""
+    """The Hessian from differences of a hundredth of the standard deviations, which it gives in turn."""
     h = _DIFFERENCE * np.maximum(1.0, np.abs(q))
     for _ in range(_SHORTER):
         precision = hessian(model, q, h)
@@ -301,18 +252,9 @@ def _triangle(L):
 
 
 def hessian(model, q, h=None):
-    """Negative Hessian of the log density at q, from central differences of the gradient: 2 d gradients.
+    """Negative Hessian (d, d) at q, from central differences of the gradient: 2 d gradients.
 
-    Parameters
-    ----------
-    model : Model
-    q : ndarray of shape (d,)
-    h : ndarray of shape (d,), optional
-        Half the differences; a ten-thousandth of q by default, or of 1 where that is more.
-
-    Returns
-    -------
-    ndarray of shape (d, d), symmetric
+    `h` (d,) is half the differences; by default a ten-thousandth of q, or of 1 where that is more.
     """
     h = _DIFFERENCE * np.maximum(1.0, np.abs(q)) if h is None else h
     _, gradients = model.logp_grads(np.concatenate([q + np.diag(h), q - np.diag(h)]))
@@ -322,23 +264,10 @@ def hessian(model, q, h=None):
 
 
 def laplace_draws(model, mode, n, *, seed, shard=0, chain=0, freedom=None):
-    """Draw about the mode, and weigh.
+    """Draw n points about the mode and weigh them; returns `Draws` and k-hat.
 
-    Parameters
-    ----------
-    model : Model
-    mode : Mode
-    n : int
-    seed, shard, chain : int
-    freedom : float, optional
-        Degrees of freedom of a Student-t proposal; normal by default.
-
-    Returns
-    -------
-    draws : Draws
-        With normalised, smoothed `log_weights`, and no gradients, which would cost twice what the draws do.
-    k_hat : float
-        Below 0.5 for weights of finite variance, above 0.7 for such that cannot be used.
+    The proposal is normal, or Student's t with that many degrees of `freedom`. The `Draws` have normalised,
+    smoothed `log_weights`, and no gradients, which would cost twice as much.
     """
     d, name = model.n_params, stream(seed, shard, chain, PROPOSING)
     z = normals(name, n, d)
@@ -354,3 +283,71 @@ def laplace_draws(model, mode, n, *, seed, shard=0, chain=0, freedom=None):
     tally = model.take_tally()
     log_weights, k_hat = psis(np.where(np.isfinite(logps), logps, -np.inf) - log_q)
     return Draws(q, None, logps, tally.columns(n), log_weights, tally.first), k_hat
+
+
+def look_for_modes(model, sample, seed):
+    """Look for modes about chains that were sampled without a search for any; return the sample with them.
+
+    Chains of NUTS, HMC and slices begin near the start. Of modes that lie apart, or of a narrow one within a
+    wide one, all may know the same one, and R-hat is 1.00. This search is for the diagnostics alone, with
+    random numbers of its own and few evaluations compared with the chains'. It begins at the draw with the
+    highest density, then at points scattered about it, by the covariance of the draws, and about the start.
+    An error that the density raises so far out ends that search alone. Ctrl-C keeps the draws. The sample is
+    unchanged where modes were looked for before, where the density is known to be concave, and where no mode
+    with a definite Hessian is found.
+    """
+    if sample.n_searches or not sample.states or model.concave:
+        return sample
+    known = _place_of(sample)
+    if known is None:
+        return sample
+    total = float(sample.statistic("n_gradients").sum())
+    budget = Budget(max(_WORTH * total, min(_FEW, _WORTH_OF_FEW * total)))
+    modes: list[Mode] = []
+    n = 0
+    try:
+        with single_threaded_blas():
+            for start in _starts(model, known, len(sample.chains), seed):
+                if budget.left <= 0 or len(modes) == MOST_MODES:
+                    break
+                n += 1
+                mode = _search(model, start, known, modes, budget)
+                if mode is not None and not any(one is mode or one.is_near(mode.q) for one in modes):
+                    modes.append(mode)
+    except KeyboardInterrupt:
+        sample = replace(sample, reason=f"{sample.reason}; the search for other modes was stopped")
+    model.take_tally()  # of places where no chain was
+    if not modes:
+        return sample
+    modes = heaviest(modes)
+    return replace(sample, modes=tuple(modes), n_modes=len(modes), n_searches=n)
+
+
+def _place_of(sample):
+    """The draw with the highest density, with the covariance of all; None where that is singular."""
+    draws = sample.stacked().reshape(-1, sample.chains[0].draws.shape[1])
+    logps = sample.stacked("log_densities").ravel()
+    try:
+        A = np.linalg.cholesky(np.atleast_2d(np.cov(draws.T)))
+    except np.linalg.LinAlgError:
+        return None
+    best = int(logps.argmax())
+    return Mode(draws[best], A, np.eye(len(A)), float(logps[best])) if np.isfinite(A).all() else None
+
+
+def _starts(model, known, n_pairs, seed):
+    yield known.q
+    points = scattered(model, known, n_pairs, seed, _ELSEWHERE)
+    while True:
+        try:
+            yield next(points)
+        except Exception:  # no finite density there
+            return
+
+
+def _search(model, start, known, modes, budget):
+    """A mode, or None, where the density may fail as it likes."""
+    try:
+        return find_mode(model, start, scales=known.A, known=modes, budget=budget)
+    except Exception:
+        return None

@@ -15,17 +15,30 @@ from functools import partial
 import numpy as np
 
 from ....errors import DataError, StradaskError, shortened
+from ....kernels.bayes import logistic as bayes_logistic
+from ....kernels.bayes.address import ADDRESS, INTEGERS, VECTOR
+from ....kernels.bayes.team import BLOCKS, LINE, ROUND
 from ....scheduler.history import History
 from ....scheduler.loop import iterate
 from ....scheduler.parameters import check_count
 from ....scheduler.threads import effective_n_jobs, run_tasks
+from ..models.model import aligned
 from ..posterior.diagnostics import MOST_DIVERGENT
 from ..posterior.psis import importance_ess, khat_limit
 from .adaptation import METRICS, warm_up_all
-from .chain import SAMPLERS, WARM_UP, Draws, State, advance, advance_all, in_step, init, starting_point
-from .gibbs import check_conjugate
+from .chain import (
+    SAMPLERS,
+    WARM_UP,
+    Draws,
+    State,
+    advance,
+    advance_all,
+    check_conjugate,
+    in_step,
+    init,
+    starting_point,
+)
 from .laplace import Mode, find_mode, find_modes, laplace_draws
-from .team import team_for
 
 K_HAT_WEIGHTS, PART_WEIGHTS = 0.5, 0.75  # for importance sampling alone
 K_HAT_SPLIT, ACCEPTANCE_SPLIT = 0.7, 0.6  # for split HMC
@@ -36,31 +49,22 @@ _PLACES = 4  # that tell whether a density is constant
 _PATIENCE = 0.1  # seconds between two looks at Ctrl-C, where there is no callback
 CAREFUL = ("nuts", "hmc")  # whose steps an acceptance shortens where draws diverge
 _SHORT_STEPS = 0.95  # that acceptance
+_HELPS = {
+    bayes_logistic.logistic64: bayes_logistic.logistic64_help,
+    bayes_logistic.logistic32: bayes_logistic.logistic32_help,
+}
+_CLOSED = -1
+_LEAST_BLOCKS = 3  # a thread, or it would wait too long for the last
 
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """How a density is sampled.
+    """How a density is sampled, and why.
 
-    Parameters
-    ----------
-    sampler : str
-        "laplace" is importance sampling about the mode.
-    metric : str
-    mode : Mode or None
-        Where the metric or the sampler has it from.
-    target, limit : float or None
-        See `warm_up`.
-    k_hat : float
-        Of importance sampling about the mode; NaN where it was not tried.
-    reason : str
-        Why this sampler.
-    draws : Draws or None
-        Those of importance sampling.
-    modes : tuple of Mode
-        Where searches from scattered points ended, the heaviest first.
-    n_searches : int
-        How many there were.
+    `mode` is that of the metric or the sampler, if it needs one; `target` and `limit` are those of
+    `warm_up_all`. `k_hat` is that of importance sampling about the mode, NaN where it was not tried; `draws`
+    are the draws of importance sampling where it is the sampler ("laplace"). `modes` are the ends of
+    `n_searches` searches from scattered points, the heaviest first.
     """
 
     sampler: str
@@ -120,26 +124,10 @@ class Plan:
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """Draws of one density.
+    """Draws of one density: one `Draws` for each chain, or one of importance sampling, which has no states.
 
-    Parameters
-    ----------
-    chains : list of Draws
-        One a chain; one for importance sampling.
-    sampler : str
-        The one that ran; "laplace" is importance sampling about the mode.
-    states : list of State
-        Where the chains are, to go on from; empty for importance sampling.
-    mode : Mode or None
-    k_hat : float
-        Of importance sampling about the mode; NaN where it was not tried.
-    reason : str
-        Why this sampler, and whether the run was stopped.
-    history : History
-    n_modes, n_searches : int
-        Modes that were found, and from how many points; see `Plan`.
-    modes : tuple of Mode
-        Those.
+    `sampler` is the one that ran, `reason` says why, and whether the run was stopped; see `Plan` for the
+    rest.
     """
 
     chains: list[Draws]
@@ -179,41 +167,13 @@ def sample_model(
     verbose=0,
     callback=None,
 ):
-    """Draw from one density.
+    """Draw from one density; see `sample` for sampler, counts, n_jobs, verbose and callback.
 
-    Parameters
-    ----------
-    model : Model
-    sampler : {"auto", "laplace", "nuts", "split_hmc", "hmc", "mala", "random_walk", "slice"}, default="auto"
-    n_samples : int, default=1000
-        Draws a chain, after the warm-up.
-    n_chains, n_warmup : int
-    metric : {"auto", "adapted", "diagonal", "dense", "laplace"}, default="auto"
-        "auto" is "laplace" for regressions, and where k-hat of importance sampling about the mode is below
-        0.7; else "adapted".
-    target, limit : float, optional
-        Acceptance, and what bounds a draw: see `warm_up`.
-    seed, shard : int, default=0
-    weighted : bool, default=True
-        Whether "auto" may take importance sampling, whose draws have weights and no gradients.
-    n_jobs : int, optional
-        Threads; the draws do not depend on them.
-    verbose : int, default=0
-    callback : callable, optional
-        ``callback(info)`` after the warm-up and every 100 draws of each chain; True ends the run. Importance
-        sampling has no rounds, and calls nothing.
+    Metric "auto" is "laplace" for regressions, and where k-hat of importance sampling about the mode is below
+    0.7; else "adapted". `target` and `limit` are those of `warm_up_all`. With ``weighted=False`` "auto" does
+    not take importance sampling, whose draws have weights and no gradients. Raises a DataError if the sampler
+    needs a mode and there is none.
 
-    Returns
-    -------
-    Sample
-
-    Raises
-    ------
-    DataError
-        If the density has no mode and the sampler needs one, and for impossible parameters.
-
-    Examples
-    --------
     >>> import numpy as np
     >>> from stradask.algorithms.bayes.models.model import regression
     >>> from stradask.algorithms.bayes.chains.sampling import sample_model
@@ -257,21 +217,10 @@ def make_plan(
     shard=0,
     weighted=True,
 ):
-    """Choose sampler and metric, and find the mode where they need it.
+    """Choose sampler and metric, and find the mode where they need it; see `sample_model`.
 
-    Parameters
-    ----------
-    model : Model
-    n : int
-        Draws of importance sampling, by which "auto" chooses.
-    n_starts : int, default=4
-        Pairs of scattered points from which "auto" looks for other modes.
-    sampler, metric, target, limit, seed, shard, weighted
-        See `sample_model`.
-
-    Returns
-    -------
-    Plan
+    n is the number of draws of importance sampling, by which "auto" chooses. `n_starts` pairs of scattered
+    points are the starts of searches for other modes.
     """
     if metric not in ("auto", *METRICS):
         raise DataError(f"metric must be one of auto, {', '.join(METRICS)}, got {shortened(metric)}")
@@ -338,7 +287,7 @@ def check_settings(sampler, n_samples, n_chains, n_warmup):
 
 
 def _choose(model, mode, n, several, numbers, weighted):
-    """What "auto" picks: sampler, mode if it is the only one, draws about it, their k-hat, the reason."""
+    """Choose for "auto": sampler, mode if it is the only one, draws about it, their k-hat, the reason."""
     if mode is None and _is_level(model, **numbers):
         return (
             "slice",
@@ -393,10 +342,10 @@ def _run(model, plan, n_warmup, n_samples, n_chains, numbers, n_jobs, verbose, c
         nonlocal length
         work = begin if r == 0 else go_on
         if team is None:
-            found = run_tasks([(work, (group,)) for group in groups], n_jobs)
+            results_of_groups = run_tasks([(work, (group,)) for group in groups], n_jobs)
         else:
-            found = [team.run(partial(work, groups[0]))]
-        results = [one for some in found for one in some]
+            results_of_groups = [team.run(partial(work, groups[0]))]
+        results = [one for some in results_of_groups for one in some]
         for chain, (state, draws) in enumerate(results):
             states[chain] = state
             if r:
@@ -430,3 +379,50 @@ def _run(model, plan, n_warmup, n_samples, n_chains, numbers, n_jobs, verbose, c
         kind = StradaskError if end == "callback" else KeyboardInterrupt
         raise kind("stopped before the first draw")
     return [Draws.join(some) for some in parts], states, history, end
+
+
+class Team:
+    """Threads that share each evaluation of several chains: for a logistic regression of many rows.
+
+    With a thread for some of the chains, each thread reads all rows for its own, and waits for the memory;
+    together they read them once for all chains. See ``kernels.bayes.team``. Each thread takes about a 200th
+    of the memory of the rows. `model` is evaluated by the team while it runs, and else by its caller, always
+    with the same bits.
+    """
+
+    def __init__(self, model, n_threads):
+        n_blocks, size = _sizes(model, n_threads)
+        self._control = aligned(8 * LINE * (BLOCKS + n_blocks)).view(np.int64)
+        self._control[ROUND] = _CLOSED
+        self._floats = aligned(8 * size)
+        places = [self._control.ctypes.data, self._floats.ctypes.data, size]
+        self.model = replace(model, meta=np.append(model.meta, places))
+        vars(self.model)["_team"] = self._control, self._floats  # which it has the addresses of
+        self._n_threads = n_threads
+        self._help = _HELPS[model.density]
+        self._help.compile((ADDRESS, VECTOR, INTEGERS))  # here, and not on several threads at a time
+
+    def run(self, work):
+        """Run ``work()`` on one thread, which the others help with evaluations."""
+        self._control[ROUND] = 0
+        self._control[BLOCKS * LINE :] = 0
+
+        def lead():
+            try:
+                return work()
+            finally:
+                self._control[ROUND] = _CLOSED
+
+        others = [(self._help, (who, self.model.data, self.model.meta)) for who in range(1, self._n_threads)]
+        return run_tasks([lead, *others], self._n_threads)[0]
+
+
+def team_for(model, n_threads):
+    """Return a `Team`, or None where threads do better on their own."""
+    if n_threads < 2 or model.density not in _HELPS or _sizes(model, 1)[0] < _LEAST_BLOCKS * n_threads:
+        return None
+    return Team(model, n_threads)
+
+
+def _sizes(model, n_threads):
+    return bayes_logistic.team_sizes(n_threads, model.density is bayes_logistic.logistic32, model.meta)

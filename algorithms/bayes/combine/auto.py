@@ -44,22 +44,7 @@ _HEAVIER = 3.0  # log of the weight, above the accepted draws', that speaks of a
 
 
 def combine_auto(shards, n, rng):
-    """Combine what can be combined; see the module's text.
-
-    Parameters
-    ----------
-    shards : Subposteriors
-    n : int
-    rng : numpy.random.Generator
-
-    Returns
-    -------
-    Combination
-
-    Raises
-    ------
-    CombinationRefused
-    """
+    """Combine shards, or raise CombinationRefused; see the module's text."""
     if shards.log_density is None:
         return _closed_form(shards, n, rng)
     seen: list[str] = []

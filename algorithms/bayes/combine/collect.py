@@ -11,8 +11,7 @@ import numpy as np
 from ....errors import PosteriorWarning
 from ....scheduler.threads import single_threaded_blas
 from ..chains.chain import STATISTICS
-from ..chains.laplace import missed_share
-from ..chains.unseen import look_for_modes
+from ..chains.laplace import look_for_modes, missed_share
 from ..models.failures import COUNTS, first_failure
 from ..posterior.diagnostics import diagnose, told_aloud
 from ..posterior.draws import Posterior
@@ -30,33 +29,14 @@ _RESAMPLING = 1  # beside the seed: a stream of its own
 
 
 def from_sample(model, sample, variables, seed, local=None, names=None):
-    """Make the posterior of a density that was sampled in one piece.
+    """Make the posterior of a density that was sampled in one piece; warn if its diagnostics are bad.
 
-    Parameters
-    ----------
-    model : Model
-    sample : Sample
-    variables : dict of str to tuple of int
-        Names and shapes of the columns of ``model.values``.
-    seed : int
-        Of the resampling of weighted draws.
-    local : callable, optional
-        ``local(points)`` draws further columns given those of ``model.values``; see `draw_posterior`.
-    names : sequence of str, optional
-        Of the parameters in the diagnostics; the model's by default.
-
-    Returns
-    -------
-    Posterior
-
-    Warns
-    -----
-    PosteriorWarning
-        If the diagnostics say not to use the draws.
+    `variables` are names and shapes of the columns of ``model.values``. `seed` is that of the resampling of
+    weighted draws. For `local` and `names` see `Densities`; `names` is here a list.
     """
     draws = sample.stacked()
     chains, T, d = draws.shape
-    log_weights, found = sample.chains[0].log_weights, None
+    log_weights, diagnostics = sample.chains[0].log_weights, None
     if log_weights is not None:
         limit = khat_limit(T) if T > 1 else 0.0
         figures = {
@@ -72,7 +52,7 @@ def from_sample(model, sample, variables, seed, local=None, names=None):
             points = _alike(draws.reshape(-1, d), log_weights, seed, T)
             logps = _alike(sample.stacked("log_densities").ravel(), log_weights, seed, T)
             figures["missed_share"] = missed_share(model, sample.modes, points, logps)
-        found = diagnose(None, figures=figures, failure=sample.chains[0].failure)
+        diagnostics = diagnose(None, figures=figures, failure=sample.chains[0].failure)
     elif T >= _LEAST:
         by_name = not sample.n_searches
         sample = look_for_modes(model, sample, seed)
@@ -81,7 +61,7 @@ def from_sample(model, sample, variables, seed, local=None, names=None):
         )
         energy = sample.statistic("energy")[None] if sample.sampler in _HAMILTONIAN else None
         divergences = [int(sample.statistic("divergent").sum())]
-        found = diagnose(
+        diagnostics = diagnose(
             draws[None],
             energy=energy,
             divergences=divergences,
@@ -96,7 +76,7 @@ def from_sample(model, sample, variables, seed, local=None, names=None):
             names=model.names if names is None else names,
             failure=next((chain.failure for chain in sample.chains if chain.failure), ""),
         )
-    _warn(found, alone=log_weights is None)
+    _warn(diagnostics, alone=log_weights is None)
     statistics = None
     if log_weights is None:
         columns = [sample.stacked("log_densities"), *map(sample.statistic, STATISTICS)]
@@ -106,7 +86,7 @@ def from_sample(model, sample, variables, seed, local=None, names=None):
         variables,
         n_chains=chains if log_weights is None else None,
         statistics=statistics,
-        diagnostics=found,
+        diagnostics=diagnostics,
         method=f"{sample.sampler}: {sample.reason}",
     )
 
@@ -126,42 +106,14 @@ def from_shards(
     dealt=False,
     rows_gap=None,
 ):
-    """Combine the draws of all shards into the posterior.
+    """Combine the draws of all shards into the posterior; warn if its diagnostics are bad.
 
-    Parameters
-    ----------
-    model : Model
-        Of any shard.
-    arrays : dict of str to ndarray of shape (M, chains, T, ...)
-        ``draws``, ``gradients``, ``divergent``, ``undefined``, ``failed`` and ``failure``.
-    log_density : callable
-        ``log_density(points)`` returns the sum over shards, (K,); its ``failed`` and ``failure`` count the
-        evaluations that raised an error, and tell the first.
-    variables : dict of str to tuple of int
-        See `from_sample`.
-    method : str
-        See `combine`.
-    n_draws, seed : int
-    n_proposals : int, default=0
-        Of a second round, at least; there are never fewer than draws.
-    local : callable, optional
-        See `from_sample`.
-    names : sequence of str, optional
-        See `from_sample`.
-    dealt : bool, default=False
-        Whether the rows were dealt to the shards here, at random.
-    rows_gap : callable, optional
-        ``rows_gap(points)`` returns the log density of all rows less the sum over shards, (K,), which should
-        be constant.
-
-    Returns
-    -------
-    Posterior
-
-    Warns
-    -----
-    PosteriorWarning
-        If the diagnostics say not to use the draws.
+    `model` is that of any shard. `arrays` (M, chains, T, ...) are ``draws``, ``gradients``, ``divergent``,
+    ``undefined``, ``failed`` and ``failure``. ``log_density(points)`` is the sum over shards, (K,); its
+    ``failed`` and ``failure`` count the evaluations that raised an error, and describe the first. A second
+    round has `n_proposals` points, and never fewer than draws. ``rows_gap(points)`` is the log density of all
+    rows less the sum over shards, (K,), which should be constant. For the rest see `from_sample`,
+    `Densities`.
     """
     draws, gradients = arrays["draws"], arrays["gradients"]
     with single_threaded_blas():
@@ -175,7 +127,7 @@ def from_shards(
             names=model.names if names is None else names,
         )
     draws_of_all = _alike(whole.draws, whole.log_weights, seed, n_draws)
-    found = None
+    diagnostics = None
     if draws.shape[2] >= _LEAST:
         divergences = arrays["divergent"].sum(axis=(1, 2)).astype(np.int64)
         figures = whole.figures | {name: int(arrays[name].sum()) for name in COUNTS}
@@ -183,7 +135,7 @@ def from_shards(
         if rows_gap is not None:
             apart = rows_gap(draws_of_all[:_COMPARED])
             figures["rows_apart"] = float(apart.std()) if np.isfinite(apart).all() else np.inf
-        found = diagnose(
+        diagnostics = diagnose(
             draws,
             gradients=gradients,
             divergences=divergences,
@@ -192,13 +144,13 @@ def from_shards(
             dealt=dealt,
             failure=first_failure(arrays["failure"]) or log_density.failure,
         )
-    _warn(found)
+    _warn(diagnostics)
     return Posterior(
         _values(model, draws_of_all, local),
         variables,
         n_chains=whole.n_chains,
         shard_draws=model.values(draws.reshape(-1, draws.shape[3])).reshape((*draws.shape[:3], -1)),
-        diagnostics=found,
+        diagnostics=diagnostics,
         method=f"{whole.method} of {len(draws)} shards",
     )
 
@@ -208,7 +160,7 @@ def _counted(chains):
 
 
 def _values(model, draws, local):
-    """What people ask for of draws, and what is drawn given them."""
+    """Values of draws, and what is drawn given them."""
     values = model.values(draws)
     return values if local is None else np.concatenate([values, local(draws)], axis=1)
 
@@ -221,12 +173,13 @@ def _alike(draws, log_weights, seed, n):
     return draws[resample(log_weights, n, rng)]
 
 
-def _warn(found, alone=False):
-    """Say aloud that draws are not to be used, or that chains which are themselves the result mix badly."""
-    if found is None or (found.level < 2 and not alone):
+def _warn(diagnostics, alone=False):
+    """Warn of draws that should not be used, or of chains that are themselves the result and mix badly."""
+    if diagnostics is None or (diagnostics.level < 2 and not alone):
         return
     lines = "; ".join(
-        f"{name} {value:.3g} (limit {limit}): {words}" for name, value, limit, _, words in told_aloud(found)
+        f"{name} {value:.3g} (limit {limit}): {words}"
+        for name, value, limit, _, words in told_aloud(diagnostics)
     )
     if lines:
-        warnings.warn(f"{found.verdict} {lines}", PosteriorWarning, stacklevel=4)
+        warnings.warn(f"{diagnostics.verdict} {lines}", PosteriorWarning, stacklevel=5)

@@ -1,4 +1,4 @@
-"""What combiners take and give: the shards' draws, a combination of them, and its refusal."""
+"""Input and output of combiners: the shards' draws, a combination of them, and its refusal."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -18,15 +18,9 @@ class CombinationWarning(UserWarning):
 
 @dataclass(frozen=True)
 class Subposteriors:
-    """What is known of the shards.
+    """Draws (M, T, d) of M shards, the gradients of log p_m at shard m's own draws, and the sum over shards.
 
-    Attributes
-    ----------
-    draws : ndarray of shape (M, T, d)
-    gradients : ndarray of shape (M, T, d) or None
-        Of log p_m at its own draws.
-    log_density : callable or None
-        ``log_density(points)``: for points (K, d) the sum over shards of log p_m, (K,).
+    ``log_density(points)`` returns the sum of log p_m at points (K, d), (K,).
     """
 
     draws: np.ndarray
@@ -36,24 +30,14 @@ class Subposteriors:
 
 @dataclass(frozen=True)
 class Combination:
-    """Draws of the posterior.
+    """Draws (n, d) of the posterior, with normalised `log_weights` where they do not count alike.
 
-    Attributes
-    ----------
-    draws : ndarray of shape (n, d)
-    method : str
-    log_weights : ndarray of shape (n,) or None
-        Normalised; None where all draws count alike.
-    figures : dict of str to float
-        What the method tells of itself: acceptance, kernel_width, k_hat, importance_ess, half_disagreement,
-        populations_apart, skew_shift, excess_moments. What the posterior tells of a method without weights
-        that was asked for by name, given log_density: shift of the means in standard deviations, spread (how
-        many times too wide or too narrow), their shift_limit and spread_limit, and check_k_hat and check_ess
-        of the weights that say so.
-    seen : tuple of str
-        In words, what was tried before.
-    n_chains : int or None
-        1 where the draws are a chain, each near the one before; None where they are independent.
+    `figures` are what the method measures of itself: acceptance, kernel_width, k_hat, importance_ess,
+    half_disagreement, populations_apart, skew_shift, excess_moments. A method without weights that is asked
+    for by name, with log_density, is compared with the posterior: shift of the means in standard deviations,
+    spread (how many times too wide or too narrow), shift_limit and spread_limit, and check_k_hat and
+    check_ess of the weights behind them. `seen` lists in words what was tried before. `n_chains` is 1 where
+    the draws are a chain, each near the one before.
     """
 
     draws: np.ndarray

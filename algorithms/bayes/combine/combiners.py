@@ -45,19 +45,10 @@ _FEW = 100  # draws of a chain, below which R-hat warns of noise
 
 @dataclass(frozen=True)
 class Combiner:
-    """An entry of the registry.
+    """An entry of the registry: ``function(shards, n, rng)`` returns a `Combination`.
 
-    Attributes
-    ----------
-    function : callable
-        ``function(shards, n, rng)`` returns a `Combination`.
-    needs : tuple of str
-        Which of "gradients" and "log_density" it needs beside the draws.
-    least_draws : callable
-        ``least_draws(d)``: draws a shard below which it cannot work.
-    most_parameters : int or None
-    right_for : str
-        When its draws tend to those of the posterior as T grows.
+    `right_for` says when its draws tend to those of the posterior as T grows. `needs` names "gradients" and
+    "log_density"; ``least_draws(d)`` is the number of draws a shard below which it cannot work.
     """
 
     function: Callable[[Subposteriors, int, np.random.Generator], Combination]
@@ -234,7 +225,7 @@ def combine(
 
 
 def _check(draws, log_density, rng):
-    """Weigh points about the draws by the posterior: how far off are means and sd, and can they tell."""
+    """Weigh points about the draws by the posterior: errors of means and sd, if the weights can show them."""
     mean, d = draws.mean(axis=0), draws.shape[1]
     if len(draws) < d + 2:
         return {}
@@ -247,17 +238,17 @@ def _check(draws, log_density, rng):
     weights, points, widths = np.exp(log_weights), proposals.points, draws.std(axis=0)
     there = weights @ points
     names = {"k_hat": "check_k_hat", "k_hat_limit": "check_k_hat_limit"}
-    told = {new: figures[name] for name, new in names.items()}
-    told["check_ess"] = figures["mean_ess"]
+    measured = {new: figures[name] for name, new in names.items()}
+    measured["check_ess"] = figures["mean_ess"]
     # What chance alone does to the worst of d parameters, by the draws and by the weights.
     chance = special.ndtri(1 - _CHANCE / (2 * d)) * np.sqrt(1 / len(draws) + 1 / figures["mean_ess"])
-    told["shift_limit"] = float(np.clip(chance, LEAST_SHIFT, MOST_SHIFT))
-    told["spread_limit"] = float(np.clip(np.exp(chance), LEAST_SPREAD, MOST_SPREAD))
-    told["shift"] = float((np.abs(there - mean) / widths).max())
+    measured["shift_limit"] = float(np.clip(chance, LEAST_SHIFT, MOST_SHIFT))
+    measured["spread_limit"] = float(np.clip(np.exp(chance), LEAST_SPREAD, MOST_SPREAD))
+    measured["shift"] = float((np.abs(there - mean) / widths).max())
     if figures["mean_ess"] > LEAST_ESS:  # fewer do not tell widths
         times = widths / np.sqrt(weights @ (points - there) ** 2)
-        told["spread"] = float(np.maximum(times, 1 / times).max())
-    return told
+        measured["spread"] = float(np.maximum(times, 1 / times).max())
+    return measured
 
 
 def _checked(draws, gradients, log_density):

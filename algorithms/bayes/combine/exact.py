@@ -33,20 +33,7 @@ class Proposals(NamedTuple):
 
 
 def gaussian_proposals(gaussian, n, rng, freedom=None):
-    """Draw proposals from a normal density, or from Student's t with its scale.
-
-    Parameters
-    ----------
-    gaussian : Gaussian
-    n : int
-    rng : numpy.random.Generator
-    freedom : float, optional
-        Degrees of freedom of the t.
-
-    Returns
-    -------
-    Proposals
-    """
+    """Draw n proposals from a normal density, or from Student's t of `freedom` with its scale."""
     z = rng.standard_normal((n, len(gaussian.mean)))
     if freedom is not None:
         z /= np.sqrt(rng.chisquare(freedom, n) / freedom)[:, None]
@@ -68,20 +55,7 @@ def proposal_log_density(gaussian, freedom, points):
 
 
 def kernel_proposals(draws, n, rng, centres=1500):
-    """Draw proposals from kernels about some of the draws; one in ten from a wide t, for the tails.
-
-    Parameters
-    ----------
-    draws : ndarray of shape (m, d)
-        For few dimensions.
-    n : int
-    rng : numpy.random.Generator
-    centres : int, default=1500
-
-    Returns
-    -------
-    Proposals
-    """
+    """Draw n proposals from kernels about some of the draws (m, d), and one in ten from a wide t."""
     d = draws.shape[1]
     scale = draws.std(axis=0)
     middles = rng.permutation(draws)[:centres] / scale
@@ -102,7 +76,7 @@ def kernel_proposals(draws, n, rng, centres=1500):
 
 
 def evaluated(log_density, points):
-    """Ask for the log density at points (K, d), and check what comes back: K numbers, none NaN or inf."""
+    """Compute the log density at points (K, d), and check it: K numbers, none NaN or inf."""
     values = np.asarray(log_density(np.ascontiguousarray(points)), dtype=np.float64)
     if values.shape != (len(points),):
         raise DataError(
@@ -119,23 +93,10 @@ def evaluated(log_density, points):
 
 
 def weighed(proposals, log_density):
-    """Weigh proposals by the posterior.
+    """Weigh proposals by the posterior; returns smoothed, normalised log weights, log densities and figures.
 
-    Parameters
-    ----------
-    proposals : Proposals
-    log_density : callable
-        ``log_density(points)`` returns the sum over shards of log p_m, (K,).
-
-    Returns
-    -------
-    log_weights : ndarray of shape (K,)
-        Smoothed and normalised.
-    heights : ndarray of shape (K,)
-        The posterior's log density there.
-    figures : dict
-        ``k_hat``, its ``k_hat_limit``, ``importance_ess``, ``importance_ess_limit`` and ``mean_ess``: of the
-        means, the worst parameter's variance over its squared standard error.
+    The figures are ``k_hat``, its ``k_hat_limit``, ``importance_ess``, ``importance_ess_limit`` and
+    ``mean_ess`` of the means: the worst parameter's variance over its squared standard error.
     """
     heights = evaluated(log_density, proposals.points)
     log_weights, k_hat = psis(heights - proposals.log_q)

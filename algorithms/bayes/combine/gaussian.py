@@ -1,4 +1,4 @@
-r"""Products of Gaussians: the closed forms, and what tells whether shards are near enough to Gaussian.
+r"""Products of Gaussians: closed forms, and tests whether shards are near enough to Gaussian.
 
 .. math:: \prod_m N(\theta \mid \mu_m, P_m^{-1}) \propto N(\theta \mid P^{-1} \sum_m P_m \mu_m, P^{-1}),
     \qquad P = \sum_m P_m.
@@ -32,22 +32,9 @@ class NotDefinite(ArithmeticError):
 
 
 def gaussian_product(precisions, shifts):
-    """Multiply Gaussians.
+    """Multiply Gaussians of precisions P_m (M, d, d) and shifts ``P_m mu_m`` (M, d).
 
-    Parameters
-    ----------
-    precisions : ndarray of shape (M, d, d)
-    shifts : ndarray of shape (M, d)
-        ``P_m mu_m``.
-
-    Returns
-    -------
-    Gaussian
-
-    Raises
-    ------
-    NotDefinite
-        If the sum of the precisions is not positive definite.
+    Raises NotDefinite if the sum of the precisions is not positive definite.
     """
     precision = precisions.sum(axis=0)
     scale = np.sqrt(np.abs(np.diag(precision)))
@@ -89,18 +76,9 @@ def inverses(matrices, what):
 
 
 def from_moments(draws):
-    """Multiply Gaussians with the shards' sample means and covariances (the parametric product).
+    """Multiply Gaussians with the shards' sample means and covariances (the parametric product), T > d + 2.
 
-    The inverse of a sample covariance is too large on average; ``(T - d - 2) / (T - 1)`` puts that right.
-
-    Parameters
-    ----------
-    draws : ndarray of shape (M, T, d)
-        T > d + 2.
-
-    Returns
-    -------
-    Gaussian
+    The inverse of a sample covariance is too large on average; ``(T - d - 2) / (T - 1)`` corrects it.
     """
     _, T, d = draws.shape
     if d + 2 >= T:
@@ -119,7 +97,7 @@ def moment_parameters(draws):
 
 
 def from_scores(draws, gradients, spd=False):
-    r"""Multiply Gaussians found by regressing each shard's gradients on its draws.
+    r"""Multiply Gaussians found by regressing each shard's gradients on its draws, (M, T, d) both.
 
     For :math:`N(\mu, P^{-1})` the gradient is :math:`g = -P (\theta - \mu)` without any noise. So
 
@@ -127,19 +105,8 @@ def from_scores(draws, gradients, spd=False):
         P_m \mu_m = P_m \bar\theta + \bar g
 
     are exact from d + 2 draws on, where sample moments are off by :math:`O(\sqrt{M d / T})` standard
-    deviations.
-
-    Parameters
-    ----------
-    draws, gradients : ndarrays of shape (M, T, d)
-        T >= d + 2.
-    spd : bool, default=False
-        Take the positive definite solution of :math:`P C_\theta P = C_g`: where shards are skewed the
-        regression may not be definite, and is noisier.
-
-    Returns
-    -------
-    Gaussian
+    deviations. `spd` takes the positive definite solution of :math:`P C_\theta P = C_g`: where shards are
+    skewed the regression may not be definite, and is noisier.
     """
     T, d = draws.shape[1:]
     if d + 2 > T:
@@ -181,21 +148,10 @@ def _definite_precisions(spread, slopes):
 
 
 def half_disagreement(draws, gradients=None, spd=False):
-    """Combine the shards' first halves and their second halves: a combiner's own Monte Carlo error, for free.
+    """Compare the combinations of the shards' first and second halves: a free estimate of Monte Carlo error.
 
-    Parameters
-    ----------
-    draws : ndarray of shape (M, T, d)
-    gradients : ndarray of shape (M, T, d), optional
-        With them the score-matched product, else the parametric one.
-    spd : bool
-        See `from_scores`.
-
-    Returns
-    -------
-    float
-        Largest difference of the two means in standard deviations, NaN if a half has too few draws or its
-        product is not a density. The combination of all draws errs by about half of it.
+    Returns the largest difference of the two means in standard deviations; NaN if a half has too few draws or
+    its product is not a density. The combination of all draws errs by about half of it.
     """
     half = draws.shape[1] // 2
     try:
@@ -213,22 +169,13 @@ def half_disagreement(draws, gradients=None, spd=False):
 
 
 def non_gaussianity(draws, gradients):
-    r"""Measure how far each shard is from a Gaussian, by what is left of its gradients after the regression.
+    r"""Measure how far each shard is from a Gaussian, (M,), by the residuals of its gradients.
 
     A Gaussian's gradient is linear in the parameters. By Stein's identity :math:`C_{\theta g} = -I`, so the
     part of :math:`C_g` that the regression explains is :math:`C_\theta^{-1}`; the figure is the largest
     eigenvalue of :math:`C_g` in its unit. It is 1 for a Gaussian whatever the number of draws, 2 for
-    Student's t with 3 degrees of freedom, :math:`1 + a^2 / s^2` for two equal modes of width s at a and -a.
-
-    Parameters
-    ----------
-    draws, gradients : ndarrays of shape (M, T, d)
-        T > d + 1.
-
-    Returns
-    -------
-    ndarray of shape (M,)
-        ``inf`` where the regression explains nothing in some direction.
+    Student's t with 3 degrees of freedom, :math:`1 + a^2 / s^2` for two equal modes of width s at a and -a,
+    and inf where the regression explains nothing in some direction. T > d + 1.
     """
     _, T, d = draws.shape
     _, x, g = _scaled(draws, gradients)
@@ -249,19 +196,9 @@ def skew_shift(draws, gradients=None):
 
     A shard of skewness :math:`\gamma` has its score :math:`\gamma / 2` of its standard deviations from where
     the Gaussian has it, and M such shards add up: :math:`(M - 1) \gamma / (2 \sqrt M)` standard deviations of
-    the posterior. With gradients :math:`\gamma^2 / 2` is what `non_gaussianity` has above 1, and counts as
-    if all shards leant to one side; without them :math:`\gamma` is the mean of :math:`|z|^2 z` of whitened
-    draws.
-
-    Parameters
-    ----------
-    draws : ndarray of shape (M, T, d)
-    gradients : ndarray of shape (M, T, d), optional
-
-    Returns
-    -------
-    float
-        In any direction.
+    the posterior, in any direction. With gradients :math:`\gamma^2 / 2` is the excess of `non_gaussianity`
+    over 1, and counts as if all shards leant to one side; without them :math:`\gamma` is the mean of
+    :math:`|z|^2 z` of whitened draws.
     """
     M = len(draws)
     if gradients is not None:
@@ -272,21 +209,12 @@ def skew_shift(draws, gradients=None):
 
 
 def excess_moments(draws):
-    r"""Measure how far shards are from Gaussian by their third and fourth moments in any direction.
+    """Measure how far shards are from Gaussian by their third and fourth moments in any direction.
 
     The eigenvalues of :math:`E |z|^2 z z^T - (d + 2) I`, of whitened draws z, are the excess kurtoses of
     independent parts that the parameters are mixed of. Few draws make them large, the more so in many
-    dimensions.
-
-    Parameters
-    ----------
-    draws : ndarray of shape (M, T, d)
-
-    Returns
-    -------
-    float
-        Of the larger of skewness and kurtosis, by their size: the mean over shards, or a third of the
-        largest, by which one shard in two pieces is not lost among many others.
+    dimensions. Skewness or kurtosis counts, whichever is larger: the mean over shards, or a third of the
+    largest, so that one shard in two pieces is not lost among many others.
     """
     z = _whitened(draws)
     fourth = np.swapaxes(z * (z**2).sum(axis=2, keepdims=True), 1, 2) @ z / z.shape[1]

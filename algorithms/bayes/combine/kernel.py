@@ -13,44 +13,26 @@ from .gaussian import centred_covariance, from_moments, gaussian_product, invers
 
 
 def kernel_product(draws, n, rng, *, semiparametric=False, sweeps=4, floor=0.1, width=None, exponent=None):
-    r"""Draw from the product of kernel density estimates, by Metropolis over which draws are taken.
+    r"""Draw n points from the product of kernel density estimates, by Metropolis over which draws are taken.
 
-    Draws are first whitened by the product of Gaussians, where each shard has a spread of about
+    Draws (M, T, d) are first whitened by the product of Gaussians, where each shard has a spread of about
     :math:`\sqrt M`; the width of the kernels then falls as :math:`2 \sqrt M\, i^{-1/(4 + d)}`. The
     semiparametric product is a Gaussian for each shard, corrected by kernels. Its weights divide by that
-    Gaussian, so that kernels as wide as a shard prefer draws far out, and are worse than no kernels: it has
-    the width that estimates of a density have, from the first draw on:
+    Gaussian, so that kernels as wide as a shard prefer draws far out, and are worse than no kernels. So it
+    has one width, Silverman's of T draws, from the first draw on:
 
     .. math:: w \propto \prod_m \frac{N(\theta_m \mid \bar\theta, h^2 I)}{N(\theta_m \mid \mu_m, S_m)}\;
         N(\bar\theta \mid \mu, \Sigma + \tfrac{h^2}{M} I).
 
-    Parameters
-    ----------
-    draws : ndarray of shape (M, T, d)
-    n : int
-        Draws to return, after ``n // 4`` that are thrown away.
-    rng : numpy.random.Generator
-    semiparametric : bool, default=False
-    sweeps : int, default=4
-        Over all shards for each draw.
-    floor : float, default=0.1
-        The width is held while the acceptance is lower; 0 is the schedule of the paper, which freezes.
-    width, exponent : float, optional
-        Of the schedule of widths, in standard deviations of a shard: by default 2 and -1 / (4 + d). The
-        semiparametric product has one width, Silverman's of T draws, and an exponent of 0.
+    ``n // 4`` draws are thrown away first; each takes `sweeps` over all shards. The width is ``width *
+    i^exponent`` standard deviations of a shard, and is held while the acceptance is lower than `floor`. A
+    floor of 0 is the schedule of the paper, which freezes.
 
-    Returns
-    -------
-    out : ndarray of shape (n, d)
-    acceptance : float
-        Below 0.05 the choices are frozen, and the draws tell of a few of them only.
-    width : float
-        Of the kernels at the end, in standard deviations of the product: the draws of the nonparametric
-        product are ``sqrt(1 + width^2)`` times too wide.
+    Returns the draws (n, d), the acceptance, and the last width in standard deviations of the product. With
+    an acceptance below 0.05 the draws stand for few choices. Nonparametric draws are ``sqrt(1 + width^2)``
+    times too wide.
 
-    References
-    ----------
-    Neiswanger, Wang, Xing, "Asymptotically exact, embarrassingly parallel MCMC", UAI 2014.
+    Reference: Neiswanger, Wang, Xing, "Asymptotically exact, embarrassingly parallel MCMC", UAI 2014.
     """
     M, T, d = draws.shape
     if width is None:
@@ -93,30 +75,15 @@ def _whitened(x, gaussian):
 
 
 def pair_tree(draws, n, rng, *, kept=2000):
-    r"""Multiply kernel density estimates two shards at a time, with the weights of all pairs of draws.
+    r"""Multiply kernel density estimates two shards at a time, by the weights of all pairs of draws.
 
     The product of two mixtures of :math:`T_a` and :math:`T_b` kernels is a mixture of :math:`T_a T_b`
     Gaussians with weights :math:`N(x_a - x_b \mid 0, (h_a^2 + h_b^2) I)`. All are computed and `kept` draws
-    taken in a stratified way, so no chain has to find its way between separate modes. Fit for one or two
-    dimensions: in more, hardly any pair is near.
+    taken in a stratified way, so no chain has to find its way between separate modes. For at most two
+    parameters: in more dimensions hardly any pair is near. The n draws are smoothed by the kernels: wider
+    than the product, by less as T grows.
 
-    Parameters
-    ----------
-    draws : ndarray of shape (M, T, d)
-        d at most 2.
-    n : int
-    rng : numpy.random.Generator
-    kept : int, default=2000
-        Draws of a product that go into the next one.
-
-    Returns
-    -------
-    ndarray of shape (n, d)
-        Smoothed by the kernels: wider than the product, by less as T grows.
-
-    References
-    ----------
-    Wang, Guo, Heller, Dunson, "Parallelizing MCMC with random partition trees", NeurIPS 2015.
+    Reference: Wang, Guo, Heller, Dunson, "Parallelizing MCMC with random partition trees", NeurIPS 2015.
     """
     if draws.shape[2] > 2:
         raise DataError(f"the tree of pairs is for at most 2 parameters, got {draws.shape[2]}")

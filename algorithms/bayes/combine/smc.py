@@ -25,29 +25,16 @@ _MOST_STEPS = 60
 
 
 def tempered(shards, n, rng):
-    """Draw from the posterior by two tempered populations.
+    """Draw n >= 8 points from the posterior, half of them by each of two tempered populations.
 
-    Parameters
-    ----------
-    shards : Subposteriors
-        With log_density.
-    n : int
-        Draws, at least 8: half of them of each population.
-    rng : numpy.random.Generator
-
-    Returns
-    -------
-    draws : ndarray of shape (n, d)
-        In random order.
-    figures : dict
-        ``populations_apart``: largest difference of the two means in standard deviations, and of the
-        logarithms of the standard deviations; ``temperatures``.
+    The figures are ``populations_apart``, the largest difference of the two means in standard deviations or
+    of the logarithms of the standard deviations, and ``temperatures``.
     """
     flat = shards.draws.reshape(-1, shards.draws.shape[2])
     start = Gaussian(flat.mean(axis=0), np.atleast_2d(np.cov(flat.T)))
     sizes = (n - n // 2, n // 2)
-    found = [_population(shards.log_density, start, size, rng) for size in sizes]
-    (one, steps), (two, more) = found
+    populations = [_population(shards.log_density, start, size, rng) for size in sizes]
+    (one, steps), (two, more) = populations
     deviations = np.stack([one.std(axis=0), two.std(axis=0)])
     with np.errstate(divide="ignore", invalid="ignore"):
         apart = np.abs(one.mean(axis=0) - two.mean(axis=0)) / deviations.mean(axis=0)

@@ -9,6 +9,7 @@ import ctypes
 import functools
 import inspect
 import math
+import types
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -21,7 +22,6 @@ from ....kernels.bayes.callback import call_function, callback
 from ...inputs.matrices import check_takes
 from .density_check import STEP, check_density
 from .failures import Failures
-from .fingerprint import fingerprint
 from .model import Model
 
 _POINTER = ctypes.POINTER(ctypes.c_double)
@@ -29,44 +29,13 @@ _CALLBACK = ctypes.CFUNCTYPE(ctypes.c_double, _POINTER, _POINTER, ctypes.c_int64
 
 
 def user_model(log_likelihood, log_prior, data, start, *, power=1.0, names=None, constrain=None, check=True):
-    """Make a model of a user's own functions.
+    """Make a model of a user's own functions; for these and `start` see `sample`.
 
-    Parameters
-    ----------
-    log_likelihood : callable
-        ``log_likelihood(q, data)`` returns a float. A Python function may also return ``(value, gradient)``.
-        A function compiled by ``numba.njit`` may take a third argument, g (d,), to which it adds the
-        gradient; its `data` must be an array of floats of one or two axes. Compiled functions run without the
-        interpreter, on as many threads as there are chains; Python ones wait for each other, and are some
-        hundred times slower.
-    log_prior : callable or None
-        ``log_prior(q)`` or ``log_prior(q, g)``, in the same way; None is flat.
-    data : array, or for Python functions anything
-        Handed on.
-    start : array-like of shape (d,)
-        A point of the region where the density lies; chains begin within 2 of it.
-    power : float, default=1
-        Of the prior: 1/M in a subposterior.
-    names : sequence of str, optional
-        Of the parameters.
-    constrain : callable, optional
-        ``constrain(Q)`` turns parameters (K, d) into the values to be shown (K, columns); for functions of
-        plain Python.
-    check : bool, default=True
-        Whether density and gradient are examined first, at three points.
+    Compiled functions run without the interpreter, on as many threads as there are chains; Python ones wait
+    for each other, and are some hundred times slower. `power` is that of the prior, 1/M in a subposterior.
+    ``constrain(Q)`` turns parameters (K, d) into the values to be shown (K, columns), for functions of plain
+    Python. With `check` density and gradient are examined first, at three points.
 
-    Returns
-    -------
-    Model
-
-    Raises
-    ------
-    DataError
-        If the density is not finite at `start`, does not depend on a parameter, or if a gradient has the
-        wrong shape or differs from differences; names the parameter.
-
-    Examples
-    --------
     >>> import numpy as np
     >>> from stradask.algorithms.bayes.models.density import user_model
     >>> def log_likelihood(q, x):
@@ -180,15 +149,15 @@ class CompiledModel(Model):
                 function(q, *arguments)
 
     def identity(self):
-        """What the density depends on, for digests."""
+        """All that the density depends on, for digests."""
         return fingerprint(self.functions), self.data, self.meta[:2], self.names, self.start
 
     def raise_errors(self):
-        """Raise what a function raised, unless it only says that a point has no density."""
+        """Raise the error of a function, unless it only says that a point has no density."""
         vars(self)["_failures"].raise_fatal()
 
     def take_tally(self):
-        """Return what evaluations on this thread gave no number since it was last asked."""
+        """Return a `Tally` of this thread's evaluations since the last call."""
         return vars(self)["_failures"].take()
 
     def __setstate__(self, state):
@@ -247,7 +216,7 @@ def _check_compiles(name, function, axes):
 
 @functools.lru_cache(maxsize=32)  # shards have the same functions
 def _compile(log_likelihood, log_prior, likelihood_slopes, prior_slopes, n_axes):
-    """Put prior and likelihood together; what has no gradient is differenced."""
+    """Put prior and likelihood together; functions without a gradient are differenced."""
     import numba as nb
 
     options: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
@@ -431,19 +400,87 @@ class PythonModel(Model):
         return replace(self, function=None)
 
     def identity(self):
-        """What the density depends on, for digests."""
+        """All that the density depends on, for digests."""
         both = self.function
         functions = fingerprint((both.log_likelihood, both.log_prior))
         return functions, both.data, both.power, self.names, self.start
 
     def raise_errors(self):
-        """Raise what the function raised, unless it only says that a point has no density."""
+        """Raise the error of the function, unless it only says that a point has no density."""
         vars(self)["_failures"].raise_fatal()
 
     def take_tally(self):
-        """Return what evaluations on this thread gave no number since it was last asked."""
+        """Return a `Tally` of this thread's evaluations since the last call."""
         return vars(self)["_failures"].take()
 
     def __setstate__(self, state):
         super().__setstate__(state)
         self.__post_init__()
+
+
+# What a function computes -------------------------------------------------------------------------
+
+
+def fingerprint(value):
+    """Describe a function by its code and all that it refers to, so that its digest differs from others'.
+
+    Pickled bytes will not do: a function of a module is pickled as its name, whatever it has become since.
+    Compiled functions, bound methods and partials are described too; of functions of other packages the name
+    is enough. Other values are returned as they are.
+
+    >>> from stradask.algorithms.bayes.models.density import fingerprint
+    >>> def scaled(scale):
+    ...     return lambda x: scale * x
+    >>> fingerprint(scaled(2)) == fingerprint(scaled(2)), fingerprint(scaled(2)) == fingerprint(scaled(3))
+    (True, False)
+    """
+    return _described(value, None, ())
+
+
+def _described(value, package, path):
+    value = getattr(value, "py_func", value)
+    if isinstance(value, types.ModuleType):
+        return "module", value.__name__
+    if isinstance(value, functools.partial):
+        parts = (value.func, value.args, tuple(sorted(value.keywords.items())))
+        return "partial", _described(parts, package, path)
+    if isinstance(value, types.MethodType):
+        return "method", _described((value.__func__, value.__self__), package, path)
+    if isinstance(value, types.FunctionType):
+        return _function(value, package, path)
+    if type(value) in (tuple, list):
+        return type(value).__name__, [_described(part, package, path) for part in value]
+    if isinstance(value, (type, types.BuiltinFunctionType)):
+        return "name", value.__module__, value.__qualname__
+    return value
+
+
+def _function(function, package, path):
+    """Name, code, defaults, closure and the globals that it uses."""
+    name = (function.__module__, function.__qualname__)
+    own = (function.__module__ or "").partition(".")[0]
+    if function in path or (package is not None and own != package):
+        return "name", *name
+    path = (*path, function)
+    held = [cell.cell_contents for cell in function.__closure__ or ()]
+    found = {
+        name: function.__globals__[name] for name in _looked_up(function.__code__) & {*function.__globals__}
+    }
+    parts = [function.__defaults__, tuple((function.__kwdefaults__ or {}).items()), held]
+    parts += [(key, found[key]) for key in sorted(found)]
+    return "function", *name, _code(function.__code__), _described(parts, own, path)
+
+
+def _looked_up(code):
+    """Names that the code, and functions inside it, look up."""
+    inner = [_looked_up(part) for part in code.co_consts if isinstance(part, types.CodeType)]
+    return set(code.co_names).union(*inner)
+
+
+def _code(code):
+    parts = [_code(part) if isinstance(part, types.CodeType) else _shown(part) for part in code.co_consts]
+    return code.co_code.hex(), parts, code.co_names, code.co_varnames, code.co_freevars
+
+
+def _shown(constant):
+    return sorted(map(repr, constant)) if isinstance(constant, frozenset) else repr(constant)

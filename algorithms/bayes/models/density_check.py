@@ -27,14 +27,7 @@ _TOGETHER = 256  # lines that are looked along in one call: all at once take 8 d
 def check_density(model):
     """Compare gradients with differences of the log density, at three points about the start.
 
-    Parameters
-    ----------
-    model : Model
-
-    Raises
-    ------
-    DataError
-        Names the parameter, and both numbers.
+    Raises a DataError that names the parameter and both numbers.
     """
     d = model.n_params
     spread = uniforms(stream(0, 0, 0, STARTING), _PLACES * d).reshape(_PLACES, d) - 0.5
@@ -58,9 +51,9 @@ def check_density(model):
 def _check_falls(model, flat):
     """Refuse a density that along some line from the start falls no faster than one over the distance.
 
-    Such a one cannot be normalised, and its chains would wander without end. Tried are all axes, the gradient
-    and the eigenvectors of the Hessian at the start; lines along which this has no curvature are ridges, and
-    are followed as far as their direction can be found. A density that is constant near the start, in the
+    Such a density cannot be normalised, and its chains would wander without end. The lines are all axes, the
+    gradient and the eigenvectors of the Hessian at the start. Those without curvature are ridges, and are
+    followed as far as their direction can be found. A density that is constant near the start, in the
     parameters that are `flat`, may end farther out, and is proper then.
     """
     with single_threaded_blas():
@@ -110,22 +103,13 @@ def _check_falls(model, flat):
 
 
 def _followed(model, level, values, steep, gradient):
-    """Follow lines without curvature, and return those along which the density does not fall.
+    """Follow lines (k, d) without curvature, and return those along which the density does not fall.
 
-    Along a straight ridge the gradient is what it is at the start: Newton's steps across the ridge find its
-    direction, to rounding errors, from points farther and farther out.
-
-    Parameters
-    ----------
-    model : Model
-    level : ndarray of shape (k, d)
-        The lines.
-    values, steep : ndarrays of shape (d - k,), (d, d - k)
-        Curvatures, and the directions across that have one.
-    gradient : ndarray of shape (d,)
-        At the start.
+    Along a straight ridge the gradient is the same as at the start: Newton's steps across the ridge find its
+    direction, to rounding errors, from points farther and farther out. `values` (d - k,) and `steep` (d, d -
+    k) are the curvatures across, and their directions.
     """
-    found = []
+    directions = []
     for line in np.concatenate([level, -level]):
         heights, direction = [], line
         for distance in _ALONG:
@@ -147,8 +131,8 @@ def _followed(model, level, values, steep, gradient):
             direction = (point - model.start) / distance
         falls = np.diff(heights[1:]) if len(heights) == len(_ALONG) else [-np.inf]
         if (falls > -np.diff(np.log(_ALONG[1:]))).all():
-            found.append(direction / np.abs(direction).max())
-    return np.array(found).reshape(-1, model.n_params)
+            directions.append(direction / np.abs(direction).max())
+    return np.array(directions).reshape(-1, model.n_params)
 
 
 def _at(model, point):

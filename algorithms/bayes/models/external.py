@@ -1,4 +1,4 @@
-"""A model of another library, taken apart: what belongs to each row of the data, and what does not.
+"""A model of another library, split into the likelihood of rows and the rest.
 
 Shards need the two apart: each has the likelihood of its own rows, and the rest (priors, with the Jacobians
 of what is constrained, and whatever else no row has a part in) to the power 1/M. That what an adapter calls
@@ -27,8 +27,8 @@ _REMEDY = (
 class Functions:
     """Log likelihood and log prior of a model, with gradients, in unconstrained parameters q.
 
-    An adapter fills in the four methods. What they compile is made when first needed and stays behind when
-    the object travels: `compiled` is the place for it. ``row`` holds one row of the data, ``start`` a point.
+    An adapter fills in the four methods. Functions that they compile are made when first needed, by
+    `compiled`, and stay behind when the object travels. ``row`` holds one row of the data, ``start`` a point.
     """
 
     row: tuple
@@ -47,12 +47,12 @@ class Functions:
         raise NotImplementedError
 
     def compile(self):
-        """Make what the other methods call."""
+        """Compile the functions that the other methods call."""
         raise NotImplementedError
 
     @property
     def compiled(self):
-        """What `compile` has made in this process."""
+        """Result of `compile` in this process."""
         if "_compiled" not in vars(self):
             self._compiled = self.compile()
         return self._compiled
@@ -61,7 +61,7 @@ class Functions:
         return {name: value for name, value in vars(self).items() if name != "_compiled"}
 
     def __dask_tokenize__(self):
-        """Known by its values at a few points: no graph of another library says what it computes."""
+        """Identify a model by its values at a few points: graphs of other libraries have no digest."""
         points = _points(self.start)
         values = [[f"{x:.{_DIGITS}g}" for x in _joined(self.prior(q))] for q in points]
         rows = [[f"{x:.{_DIGITS}g}" for x in _joined(self.likelihood(q, self.row))] for q in points]
@@ -72,17 +72,8 @@ class Functions:
 class ExternalModel:
     """A model of another library for `sample`; made by ``from_numpyro``, ``from_pymc``, ``from_bridgestan``.
 
-    Parameters
-    ----------
-    functions : Functions
-    data : tuple of arrays
-        What is cut into shards, all of one length.
-    start : ndarray of shape (d,)
-        In unconstrained parameters.
-    names : tuple of str
-        Of those.
-    variables : dict of str to tuple of int
-        The model's own parameters and their shapes.
+    `data` are arrays of one length, which are cut into shards. `start` (d,) and `names` are those of the
+    unconstrained parameters, `variables` the model's own parameters and their shapes.
     """
 
     functions: Functions
@@ -114,20 +105,7 @@ def _points(start):
 
 
 def rows_of(data, n, what):
-    """Split a dict into arrays of `n` rows and the rest.
-
-    Parameters
-    ----------
-    data : dict of str to array or anything
-    n : int
-    what : str
-        Names the axis in the message.
-
-    Returns
-    -------
-    cut : dict of str to ndarray
-    fixed : dict
-    """
+    """Split a dict into arrays of n rows and the rest; `what` names the axis in the message."""
     cut: dict[str, np.ndarray] = {}
     fixed: dict = {}
     for name, value in data.items():

@@ -1,4 +1,4 @@
-"""What a user's density raises: a point outside of its domain, or an error of the program.
+"""Errors of a user's density: a point outside of its domain, or a fault of the program.
 
 A matrix that is not positive definite, a division by zero or a logarithm of a negative number say that a
 point has no density: it is rejected, as in Stan, counted, and the first such error is kept for the
@@ -22,18 +22,9 @@ _MOST_NAMES, _MOST_LETTERS = 8, 200
 
 @dataclass
 class Tally:
-    """Evaluations of a density that gave no number.
+    """Evaluations of a density that gave no number: NaN (`undefined`), or an error of the domain (`failed`).
 
-    Parameters
-    ----------
-    undefined : int
-        Those that were NaN.
-    failed : int
-        Those that raised an error of the domain.
-    first : str
-        The first of these errors, and where: "" if there was none.
-    error : Exception or None
-        That error, with its traceback.
+    `first` describes the first error and its place, "" if there was none; `error` has its traceback.
     """
 
     undefined: int = 0
@@ -68,13 +59,7 @@ def place_words(names, q):
 
 
 class Failures:
-    """What a density raised, on each thread for itself; a chain is on one thread.
-
-    Parameters
-    ----------
-    names : sequence of str
-        Of the parameters.
-    """
+    """Errors of a density, on each thread for itself; a chain is on one thread."""
 
     def __init__(self, names):
         self._names = names
@@ -88,7 +73,7 @@ class Failures:
         return own.fatal is not None
 
     def note(self, error, q):
-        """Keep what was raised at q; return the log density to go on with: -inf, or NaN if the run ends."""
+        """Keep an error that was raised at q; return -inf, or NaN if the error ends the run."""
         where = place_words(self._names, q)
         if not is_of_the_domain(error):
             if isinstance(error, Exception):
@@ -109,7 +94,7 @@ class Failures:
             self._tally().undefined += 1
 
     def take(self):
-        """Return what this thread counted since it was last asked."""
+        """Return this thread's counts since the last call."""
         tally, self._own.tally = self._tally(), Tally()
         return tally
 

@@ -21,29 +21,9 @@ _KINDS = {
 
 
 def check_groups(groups, n_samples):
-    """Check which group each row is of.
+    """Check the label of each row's group; returns an array of numbers, times, or Python strings.
 
-    Parameters
-    ----------
-    groups : array-like of shape (n_samples,)
-        Labels: numbers, text or times.
-    n_samples : int
-
-    Returns
-    -------
-    ndarray of shape (n_samples,)
-        Text as Python strings.
-
-    Raises
-    ------
-    DataError
-        For another length or shape, labels that are missing, and labels of different kinds.
-
-    Examples
-    --------
-    >>> from stradask.algorithms.bayes.models.groups import check_groups
-    >>> check_groups(["north", "south", "north"], 3)
-    array(['north', 'south', 'north'], dtype=object)
+    Raises a DataError for another length or shape, missing labels, and labels of different kinds.
     """
     if isinstance(groups, np.ma.MaskedArray) and np.ma.is_masked(groups):  # pandas has masks of its own
         row = np.argwhere(np.ma.getmaskarray(groups))[0][0]
@@ -93,34 +73,10 @@ def _plain(labels):
 
 
 def code_groups(labels, family, weights=None):
-    """Number the groups of a fit.
+    """Number the groups of a fit; returns their labels, sorted, and the number of each row.
 
-    Parameters
-    ----------
-    labels : ndarray of shape (n_samples,)
-        From `check_groups`.
-    family : str
-        As in `regression`.
-    weights : ndarray of shape (n_samples,), optional
-        Of rows: a single row of weight 2 is two rows.
-
-    Returns
-    -------
-    names : ndarray of shape (G,)
-        Labels, sorted.
-    numbers : ndarray of int, shape (n_samples,)
-
-    Raises
-    ------
-    DataError
-        For a single group, and for as many as rows where that leaves nothing to tell groups by.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from stradask.algorithms.bayes.models.groups import code_groups
-    >>> code_groups(np.array([30, 10, 30]), "normal")
-    (array([10, 30]), array([1, 0, 1]))
+    `weights` are of rows: a single row of weight 2 is two rows. Raises a DataError for a single group, and
+    for as many as rows where that leaves nothing to tell groups by.
     """
     names, numbers = np.unique(labels, return_inverse=True)
     check_enough(names, len(labels), is_counted(family, weights))
@@ -149,31 +105,9 @@ def check_enough(names, n_rows, counted):
 
 
 def join_groups(parts, shards):
-    """Put the groups' labels of several shards together, of which none may lie in two.
+    """Join the groups' labels of several shards, each sorted; returns all, sorted.
 
-    Parameters
-    ----------
-    parts : list of ndarray
-        The labels of each shard, sorted.
-    shards : list of object
-        What the shards are called.
-
-    Returns
-    -------
-    ndarray of shape (G,)
-        All labels, sorted.
-
-    Raises
-    ------
-    DataError
-        Names the shards that share a group, or have labels of other kinds.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from stradask.algorithms.bayes.models.groups import join_groups
-    >>> join_groups([np.array([3, 7]), np.array([5])], ["a", "b"])
-    array([3, 5, 7])
+    A DataError names the `shards` that share a group, or have labels of other kinds.
     """
     kinds = [_KINDS[part.dtype.kind] for part in parts]
     for kind, shard in zip(kinds, shards, strict=True):
@@ -198,24 +132,9 @@ def text_of(names):
 
 
 def find_groups(labels, names):
-    """Number the groups of new rows.
+    """Number the groups of new rows; -1 for a group that the fit did not see.
 
-    Parameters
-    ----------
-    labels : ndarray of shape (n_samples,)
-        From `check_groups`.
-    names : ndarray of shape (G,)
-        Those of the fit.
-
-    Returns
-    -------
-    ndarray of int, shape (n_samples,)
-        -1 for a group that the fit did not see.
-
-    Raises
-    ------
-    DataError
-        If one are numbers and the other text, so that none would be found.
+    Raises a DataError if one are numbers and the other text, so that none would be found.
     """
     given, known = (_KINDS[array.dtype.kind] for array in (labels, names))
     if given != known:
@@ -231,28 +150,10 @@ def find_groups(labels, names):
 
 
 def normal_nodes(sd):
-    """Points and weights of sums for means over the intercepts of new groups, which are normal.
+    """Points and weights (K,) of sums for means over the intercepts of new groups, in standard deviations.
 
-    A trapezoidal sum: for ``expit(f + sd z)`` it errs by ``exp(-2 pi^2 / (sd step))``, and it reaches as far
-    as probabilities near zero have their mass.
-
-    Parameters
-    ----------
-    sd : ndarray
-        Standard deviations of the intercepts; the largest decides.
-
-    Returns
-    -------
-    nodes, weights : ndarray of shape (K,)
-        In standard deviations.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from stradask.algorithms.bayes.models.groups import normal_nodes
-    >>> nodes, weights = normal_nodes(np.array([0.5, 3.0]))
-    >>> round(float(weights @ nodes**2), 12), len(nodes)
-    (1.0, 35)
+    A trapezoidal sum, whose step the largest of the standard deviations `sd` decides: for ``expit(f + sd z)``
+    it errs by ``exp(-2 pi^2 / (sd step))``, and it reaches as far as probabilities near zero have their mass.
     """
     largest = max(float(np.max(sd)), 1e-3)
     reach = _REACH + min(largest, _REACH)
@@ -263,31 +164,9 @@ def normal_nodes(sd):
 
 
 def cut_groups(numbers, n_shards, seed):
-    """Deal whole groups out to shards, so that these have about as many rows.
+    """Deal whole groups out to shards of about as many rows; returns the sorted rows of each.
 
-    Parameters
-    ----------
-    numbers : ndarray of int, shape (n_rows,)
-        The group of each row.
-    n_shards, seed : int
-
-    Returns
-    -------
-    list of ndarray of int
-        Sorted rows of each shard.
-
-    Raises
-    ------
-    DataError
-        If there are fewer groups than shards.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from stradask.algorithms.bayes.models.groups import cut_groups
-    >>> shards = cut_groups(np.array([0, 1, 2, 0, 0, 0, 1, 2]), 2, seed=0)
-    >>> sorted(rows.tolist() for rows in shards)
-    [[0, 3, 4, 5], [1, 2, 6, 7]]
+    `numbers` (n_rows,) are the groups of rows. Raises a DataError if there are fewer groups than shards.
     """
     sizes = np.bincount(numbers)
     if len(sizes) < n_shards:

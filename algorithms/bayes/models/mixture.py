@@ -36,7 +36,7 @@ class MixtureModel(Model):
         return out
 
     def identity(self):
-        """What the density depends on, for digests."""
+        """All that the density depends on, for digests."""
         return *super().identity(), np.asarray(self.location), np.asarray(self.unit)
 
 
@@ -105,21 +105,10 @@ class GaussianMixtureDensity:
                 raise DataError(f"{name} must be a finite number above zero, got {shortened(value)}")
 
     def fitted_to(self, data: Any) -> Any:
-        """Return the density of that data: its units, and where chains begin.
+        """Return the density of data (n,) or (n, p): its units, and where chains begin.
 
-        Parameters
-        ----------
-        data : array-like of shape (n,) or (n, p)
-
-        Returns
-        -------
-        _Fitted
-
-        Raises
-        ------
-        DataError
-            For other shapes, values that are not finite, an axis without spread, and fewer points than
-            components.
+        Raises a DataError for other shapes, values that are not finite, an axis without spread, and fewer
+        points than components.
         """
         if np.iscomplexobj(data):
             raise DataError("data of a mixture hold complex numbers: give real ones")
@@ -201,10 +190,10 @@ def _start(x, K):
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # near is enough
-        found = GaussianMixture(K, covariance_type="diag", reg_covar=1e-3, n_init=4, random_state=0).fit(x)
-    order = np.argsort(found.means_[:, 0], kind="stable")
-    means, log_scales = found.means_[order], 0.5 * np.log(found.covariances_[order])
-    weights = np.log(np.maximum(found.weights_[order], 1e-3))
+        fitted = GaussianMixture(K, covariance_type="diag", reg_covar=1e-3, n_init=4, random_state=0).fit(x)
+    order = np.argsort(fitted.means_[:, 0], kind="stable")
+    means, log_scales = fitted.means_[order], 0.5 * np.log(fitted.covariances_[order])
+    weights = np.log(np.maximum(fitted.weights_[order], 1e-3))
     gaps = np.log(np.maximum(np.diff(means[:, 0]), 0.05))
     ratios = weights[:-1] - weights[-1]
     return np.concatenate([means[:1, 0], gaps, means[:, 1:].ravel(), log_scales.ravel(), ratios])

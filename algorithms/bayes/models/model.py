@@ -45,7 +45,7 @@ _FAMILIES = {
 
 
 def aligned(n_bytes):
-    """Return zeros (float64) on a cache line: a vector that lies across two halves the rate of loads."""
+    """Return zeros (float64) on a cache line: a vector across two lines halves the rate of loads."""
     memory = np.zeros(n_bytes + bayes_tiles.LINE, np.uint8)
     first = -memory.ctypes.data % bayes_tiles.LINE
     return memory[first : first + n_bytes].view(np.float64)
@@ -53,23 +53,12 @@ def aligned(n_bytes):
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """A log density over unconstrained parameters q.
+    """A log density over unconstrained parameters q, whose names are `names`.
 
-    Parameters
-    ----------
-    density : compiled function
-        ``density(q, g, data, meta)`` returns the log density and fills its gradient g; see ``kernels.hmc``.
-    data : float64 array (n,)
-    meta : int64 array (k,)
-    names : tuple of str
-        Of the parameters q.
-    start : ndarray of shape (d,)
-        The middle of the region where chains begin.
-    concave : bool, default=False
-        Whether the log density is known to be concave: then it has no second mode.
+    The compiled ``density(q, g, data, meta)`` returns the log density and fills its gradient g; see
+    ``kernels.bayes.hmc``. Chains begin about `start` (d,). A density that is known to be concave has no
+    second mode.
 
-    Examples
-    --------
     >>> import numpy as np
     >>> from stradask.algorithms.bayes.models.model import regression
     >>> model = regression("bernoulli", np.array([[1.0], [2.0]]), np.array([1.0, -1.0]))
@@ -90,7 +79,7 @@ class Model:
 
     @cached_property
     def address(self):
-        """Where the compiled density lies in this process."""
+        """Address of the compiled density in this process."""
         return address_of(self.density, SIGNATURE)
 
     @property
@@ -99,17 +88,7 @@ class Model:
         return len(self.names)
 
     def logp_grad(self, q):
-        """Compute the log density and its gradient at q.
-
-        Parameters
-        ----------
-        q : ndarray of shape (d,)
-
-        Returns
-        -------
-        logp : float
-        gradient : ndarray of shape (d,)
-        """
+        """Compute the log density and its gradient (d,) at q (d,)."""
         logps, gradients = self.logp_grads(np.asarray(q)[None])
         return float(logps[0]), gradients[0]
 
@@ -120,23 +99,14 @@ class Model:
         return results
 
     def raise_errors(self):
-        """Raise what went wrong inside the density; compiled ones raise nothing."""
+        """Raise an error that ended an evaluation; compiled densities raise nothing."""
 
     def take_tally(self):
         """Return a `Tally` of what this thread's evaluations raised since it was last asked."""
         return Tally()
 
     def logp_batch(self, Q):
-        """Compute log densities without gradients, where the model has a faster way for many points.
-
-        Parameters
-        ----------
-        Q : ndarray of shape (K, d)
-
-        Returns
-        -------
-        ndarray of shape (K,)
-        """
+        """Compute log densities (K,) at points (K, d), without gradients where that is faster."""
         Q, batch = self._points(Q), _BATCHES.get(self.density)
         if batch is None:
             return self.logp_grads(Q)[0]
@@ -174,11 +144,11 @@ class Model:
         return self.names
 
     def values(self, Q):
-        """Turn parameters q (K, d) into the values that people ask for."""
+        """Turn parameters q (K, d) into the values of the posterior."""
         return self._points(Q)
 
     def identity(self):
-        """What the density depends on, for digests."""
+        """All that the density depends on, for digests."""
         function = self.density.py_func
         # Files of draws that 0.1 wrote know the densities of this package by flat names.
         module = function.__module__.replace("stradask.kernels.bayes.", "stradask.kernels.bayes_")
@@ -202,23 +172,11 @@ class Model:
 
 @dataclass(frozen=True)
 class Prior:
-    """Priors of a regression.
+    """Priors of a regression; a scale of inf is a flat prior.
 
-    Parameters
-    ----------
-    kind : {"normal", "student_t", "laplace", "horseshoe"}, default="normal"
-        Of the coefficients. The horseshoe (the regularised one, with `scale` for its slab) shrinks the first
-        `n_shrunk` of them, the others are normal.
-    scale : float or array-like of shape (d,), default=2.5
-        Inf is a flat prior.
-    freedom : float, default=4
-        Degrees of freedom of Student's t.
-    global_scale : float, default=1
-        Of the horseshoe, in units of `scale`.
-    own_scale : float, default=2.5
-        Of the half-Cauchy prior of what the noise has: sigma, or the overdispersion; inf is flat.
-    n_shrunk : int, optional
-        All coefficients by default.
+    The horseshoe (the regularised one, with `scale` for its slab) shrinks the first `n_shrunk` coefficients,
+    by default all; the others are normal. `global_scale` is in units of `scale`; `freedom` is that of
+    Student's t. `own_scale` is that of the half-Cauchy prior of sigma, or of the overdispersion.
     """
 
     kind: str = "normal"
@@ -253,7 +211,7 @@ class Regression(Model):
         return tuple(name.removeprefix("log ") for name in self.names)
 
     def values(self, Q):
-        """Coefficients and scales: exponentials of what is a logarithm in q."""
+        """Coefficients and scales: exponentials of the logarithms in q."""
         Q = self._points(Q)
         out, d, h = Q.copy(), self.n_coefs, self._n_local
         out[:, d:] = np.exp(Q[:, d:])
@@ -267,28 +225,13 @@ class Regression(Model):
 class GroupedRegression(Regression):
     """A regression with an intercept for each group, which is integrated out and drawn afterwards.
 
-    Parameters
-    ----------
-    groups : ndarray of int, shape (G,)
-        Numbers of the groups, rising.
+    `groups` (G,) are the numbers of the groups, rising.
     """
 
     groups: Any = None
 
     def draw_intercepts(self, Q, *, seed, n_jobs=1):
-        """Draw the groups' intercepts given parameters q, exactly.
-
-        Parameters
-        ----------
-        Q : ndarray of shape (K, d)
-        seed : int
-        n_jobs : int, default=1
-            Threads; the draws do not depend on them.
-
-        Returns
-        -------
-        ndarray of shape (K, G)
-        """
+        """Draw the groups' intercepts (K, G) exactly, given parameters q (K, d)."""
         linear = self.density is bayes_groups.linear_groups
         draw = bayes_groups.draw_linear_intercepts if linear else bayes_groups.draw_intercepts
         Q, name = self._points(Q), stream(seed, int(self.groups[0]), INTERCEPTS, 0)
@@ -316,32 +259,12 @@ def regression(
     power=1.0,
     freedom=4.0,
 ):
-    """Make the model of a regression.
+    """Make the `Regression` of a family: a key of `_FAMILIES`, or "normal".
 
-    Parameters
-    ----------
-    family : {"bernoulli", "normal", "student_t", "poisson", "negative_binomial"}
-    X : ndarray of shape (n, d), float32 or float64
-        An intercept is a column of ones. In single precision a logistic regression computes in it.
-    y : ndarray of shape (n,)
-        Targets; 1 and -1 for "bernoulli".
-    weights, offsets : ndarray of shape (n,), optional
-    groups : ndarray of int, shape (n,), optional
-        Number of each row's group. Each group has an intercept of its own, normal about 0; not for
-        "student_t".
-    names : sequence of str, optional
-        Of the columns.
-    prior : Prior, optional
-    group_scale : float, default=1
-        Of the half-normal prior of the standard deviation of the groups' intercepts.
-    power : float, default=1
-        1/M for one of M shards: the prior's power.
-    freedom : float, default=4
-        Of Student-t noise.
-
-    Returns
-    -------
-    Regression
+    An intercept is a column of ones of X (n, d). In single precision a logistic regression computes in it.
+    Targets are 1 and -1 for "bernoulli". `groups` (n,) number each row's group, whose intercept is normal
+    about 0 with a standard deviation of the half-normal prior of `group_scale`; not for "student_t". `power`
+    is the prior's, 1/M for one of M shards; `freedom` is that of Student-t noise.
     """
     prior = Prior() if prior is None else prior
     n, d = X.shape
@@ -383,7 +306,7 @@ def regression(
 
 
 def _least_squares(family, X, y, weights, offsets):
-    """Where to begin: coefficients fitted to targets, or to logarithms of counts, and what they leave."""
+    """Fit coefficients to targets, or to logarithms of counts, as a start; also the size of the residuals."""
     targets = y if family in ("normal", "student_t") else np.log(y + 0.5)
     targets = targets if offsets is None else targets - offsets
     root = np.ones(1) if weights is None else np.sqrt(weights)
@@ -425,7 +348,7 @@ def _logistic_body(meta, head, X, y):
 
 
 def _linear_body(head, X, y, weights, offsets):
-    """Sufficient statistics: what the sum of squares is at its least, where, and its square root matrix."""
+    """Sufficient statistics: the least sum of squares, where it is, and its square root matrix."""
     X = X.astype(np.float64)
     weights = np.ones(len(X)) if weights is None else weights
     y = y if offsets is None else y - offsets

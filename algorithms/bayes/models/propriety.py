@@ -13,36 +13,23 @@ import numpy as np
 from ....errors import DataError, PosteriorWarning
 from ....scheduler.threads import single_threaded_blas
 
+_NO_VARIANCE = 3.0  # a density that falls like x to minus this, or slower
 _LEAST = 1e-6
 _EXACT = 1e-12  # residuals, in parts of the targets, that are rounding errors
+
+
+def check_proper(family, X, y, names, prior, options):
+    """Refuse a flat prior that the rows do not make up for, and targets without noise."""
+    flat = np.isinf(prior.scale)
+    if flat.any():
+        _check_flat(family, X, y, names, flat)
+    check_scale_identified(family, X, y, prior.own_scale, flat.sum(), **options)
 
 
 def check_identified(family, X, y, names):
     """Check that the likelihood identifies coefficients that have a flat prior.
 
-    Parameters
-    ----------
-    family : str
-        As in `regression`.
-    X : ndarray of shape (n, d)
-        The columns with a flat prior.
-    y : ndarray of shape (n,)
-    names : sequence of d str
-
-    Raises
-    ------
-    DataError
-        Says which columns, and what to do.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from stradask.algorithms.bayes.models.propriety import check_identified
-    >>> try:
-    ...     check_identified("bernoulli", np.array([[1.0], [2.0], [-1.0]]), np.array([1, 1, -1]), ["x"])
-    ... except ValueError as error:
-    ...     print(str(error)[:61])
-    the data separate the classes along a combination of x, whose
+    X (n, d) has their columns alone, and `names` are theirs. Raises a DataError that names the columns.
     """
     remedy = (
         "prior is flat: the posterior cannot be normalised. Give a finite prior_scale and intercept_scale"
@@ -78,7 +65,7 @@ def identifies(family, X, y, names):
 
 
 def warn_of_tails(which, n_shards, freedom):
-    """Say before anything is sampled that shards with the tails of a Student-t prior take long, and why."""
+    """Warn before sampling that shards with the tails of a Student-t prior take long, and why."""
     left = (freedom + 1) / n_shards - 1
     warnings.warn(
         f"the rows of {which} of {n_shards} do not identify the coefficients (separated classes, or columns "
@@ -87,30 +74,61 @@ def warn_of_tails(which, n_shards, freedom):
         "take long trajectories, often for minutes, and may not converge: take a smaller n_shards, or "
         "prior='normal'",
         PosteriorWarning,
-        stacklevel=5,
+        stacklevel=6,
     )
+
+
+def check_shard(shard, n_shards, family, X, y, names, prior, options):
+    """Refuse a shard that cannot be normalised: of one class, without noise, its prior too weak.
+
+    Returns whether it can, but its tails are those of a Student-t prior to a power that has no variance.
+    """
+    if family == "bernoulli" and len(np.unique(y)) < 2:
+        raise DataError(
+            f"all rows of {shard} of {n_shards} are of one class: take a smaller n_shards, or 'auto', which "
+            "does so where groups are not split"
+        )
+    flat = np.isinf(prior.scale)
+    try:
+        check_scale_identified(family, X, y, prior.own_scale, flat.sum(), **options)
+    except DataError as error:
+        raise DataError(f"{shard} of {n_shards}: {error}; or take a smaller n_shards") from error
+    decay = (prior.freedom + 1) / n_shards if prior.kind == "student_t" else np.inf
+    if decay <= 1:
+        _check_heavy(shard, n_shards, family, X, y, names, prior)
+    elif flat.any():
+        try:
+            _check_flat(family, X, y, names, flat)
+        except DataError as error:
+            raise DataError(f"{shard} of {n_shards}: {error}; or take a smaller n_shards") from error
+    return decay <= _NO_VARIANCE and not identifies(family, X, y, names)
+
+
+def _check_flat(family, X, y, names, flat):
+    """Check that rows identify the coefficients that have a flat prior."""
+    check_identified(
+        family, X[:, flat], y, [name for name, is_flat in zip(names, flat, strict=True) if is_flat]
+    )
+
+
+def _check_heavy(shard, n_shards, family, X, y, names, prior):
+    """Refuse a Student-t prior that is as good as flat to the power of a shard, where rows do not help."""
+    try:
+        check_identified(family, X, y, names)
+    except DataError as error:
+        raise DataError(
+            f"prior='student_t' with {prior.freedom:g} degrees of freedom is improper to the power "
+            f"1/{n_shards}, and the rows of {shard} do not make up for it ({error}): take n_shards below "
+            f"{prior.freedom + 1:g}, or prior='normal'"
+        ) from error
 
 
 def check_scale_identified(family, X, y, own_scale, n_flat, *, weights=None, offsets=None, groups=None):
     """Check that the scale of the noise, or the overdispersion, can be neither zero nor infinite.
 
-    Parameters
-    ----------
-    family, X, y
-        As in `regression`.
-    own_scale : float
-        Of its half-Cauchy prior; inf is flat.
-    n_flat : int
-        How many coefficients have a flat prior.
-    weights, offsets
-        As in `regression`; a row of weight 2 is two rows.
-    groups : ndarray of int, shape (n,), optional
-        Of rows with an intercept in common; what is constant in groups says nothing of the noise.
-
-    Raises
-    ------
-    DataError
-        If the targets are a linear function of X without noise, or a flat prior meets too few rows.
+    `own_scale` is that of its half-Cauchy prior, `n_flat` the number of coefficients with a flat prior. A row
+    of weight 2 is two rows; columns that are constant in `groups` say nothing of the noise. Raises a
+    DataError if the targets are a linear function of X without noise, or a flat prior meets too few rows.
     """
     if family == "negative_binomial":
         if np.isinf(own_scale) and (y > 0).sum() < n_flat + 2:
@@ -160,7 +178,7 @@ def _rising(family, X, y):
         equal = equal if len(equal) else None
     if not len(signed):
         return None
-    found = linprog(
+    solution = linprog(
         -signed.sum(axis=0),
         A_ub=-signed,
         b_ub=np.zeros(len(signed)),
@@ -169,4 +187,4 @@ def _rising(family, X, y):
         bounds=(-1, 1),
         method="highs",
     )
-    return found.x if found.status == 0 and signed.sum(axis=0) @ found.x > _LEAST else None
+    return solution.x if solution.status == 0 and signed.sum(axis=0) @ solution.x > _LEAST else None

@@ -26,31 +26,13 @@ class NotASum(DataError):
 
 
 def check_sum(likelihood, whole, parts, start, remedy):
-    """Refuse a likelihood that is no sum over rows, up to a constant.
+    """Refuse a ``likelihood(q, data)`` that is no sum over rows, up to a constant.
 
-    Parameters
-    ----------
-    likelihood : callable
-        ``likelihood(q, data)`` returns a number.
-    whole : data of all rows
-    parts : list of callables
-        ``part()`` returns some of the rows; each row is in one of them.
-    start : ndarray of shape (d,)
-    remedy : str
-        Ends the message.
-
-    Raises
-    ------
-    NotASum
-        Says by how much the difference changes, and where; or that parts of the rows cannot be evaluated, and
-        why.
-    DataError
-        If the likelihood is not finite where chains begin.
-
-    Notes
-    -----
-    Rounding errors are allowed for by their size, which fourth differences over short steps show: of a smooth
-    function these are zero.
+    ``part()`` of the `parts` returns some of the rows of `whole`; each row is in one of them. `remedy` ends
+    the message. Rounding errors are allowed for by their size, which fourth differences over short steps
+    show: of a smooth function these are zero. Raises NotASum with the change of the difference and its place,
+    or the reason why parts cannot be evaluated; a DataError if the likelihood is not finite where chains
+    begin.
     """
     points = _points(start)
     apart, scale = np.full(len(points), np.nan), 0.0
@@ -84,18 +66,9 @@ def check_sum(likelihood, whole, parts, start, remedy):
 
 
 def gaps(likelihood, points, whole, parts):
-    """Compute the likelihood of all rows less the sum over parts of them, at points (K, d).
+    """Compute the likelihood of all rows less the sum over parts of them, (K,), at points (K, d).
 
-    Parameters
-    ----------
-    likelihood, whole, parts
-        See `check_sum`.
-    points : ndarray of shape (K, d)
-
-    Returns
-    -------
-    ndarray of shape (K,)
-        NaN where both are minus infinity or cannot be evaluated.
+    NaN where both are minus infinity or cannot be evaluated. See `check_sum`.
     """
     with np.errstate(invalid="ignore"):
         return np.array([np.subtract(*_values(likelihood, q, whole, parts)) for q in points])
@@ -108,8 +81,8 @@ def likelihood_alone(log_likelihood, log_prior):
     ):
 
         def likelihood(q, data):
-            found = log_likelihood(q, data)
-            return np.asarray(found[0] if isinstance(found, tuple) else found, dtype=np.float64).item()
+            value = log_likelihood(q, data)
+            return np.asarray(value[0] if isinstance(value, tuple) else value, dtype=np.float64).item()
 
         return likelihood
     fills = len(inspect.signature(log_likelihood.py_func).parameters) == 3
@@ -170,8 +143,8 @@ def _values(likelihood, q, whole, parts, must=False):
 def _noise(likelihood, q, whole, parts):
     """Size of the rounding errors of the gap at q."""
     steps = _STEP * np.arange(7)[:, None] * np.maximum(1.0, np.abs(q))
-    found = gaps(likelihood, q + steps, whole, parts)
-    fourth = np.diff(found, 4)
+    values = gaps(likelihood, q + steps, whole, parts)
+    fourth = np.diff(values, 4)
     return float(np.sqrt(np.mean(fourth**2)) / _BINOMIAL) if np.isfinite(fourth).all() else 0.0
 
 

@@ -1,1 +1,1 @@
-"""The `Posterior` and what it says: convergence, diagnostics, tables, pictures."""
+"""The `Posterior`, its convergence, diagnostics, tables and pictures."""

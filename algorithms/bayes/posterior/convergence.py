@@ -1,4 +1,4 @@
-"""What chains are worth: R-hat, effective sample sizes, errors of means, energies.
+"""Convergence of chains: R-hat, effective sample sizes, errors of means, energies.
 
 R-hat and the effective sample sizes are those of Vehtari et al. (2021), for all parameters at once. They
 decide whether draws are returned at all, so they are computed here and not by a package that may be missing
@@ -77,26 +77,14 @@ def _scale_reduction(x):
 
 
 def split_rhat(draws):
-    """Measure whether chains, and their halves, tell of the same distribution: rank-normalised split R-hat.
+    """Rank-normalised split R-hat of draws (chains, draws[, d]): do chains, and their halves, agree?
 
-    Parameters
-    ----------
-    draws : array-like of shape (chains, draws) or (chains, draws, d)
-        At least 4 draws; one chain will do.
+    The larger R-hat of the bulk and of the folded draws (tails): 1 for chains that agree, NaN where nothing
+    moves. At least 4 draws; one chain will do.
 
-    Returns
-    -------
-    float or ndarray of shape (d,)
-        The larger of the bulk's and the folded (tails') R-hat: 1 for chains that agree; NaN where nothing
-        moves.
+    Reference: Vehtari, Gelman, Simpson, Carpenter, Bürkner, "Rank-normalization, folding, and localization:
+    an improved R-hat for assessing convergence of MCMC", Bayesian Analysis 16(2), 2021.
 
-    References
-    ----------
-    Vehtari, Gelman, Simpson, Carpenter, Bürkner, "Rank-normalization, folding, and localization: an improved
-    R-hat for assessing convergence of MCMC", Bayesian Analysis 16(2), 2021.
-
-    Examples
-    --------
     >>> import numpy as np
     >>> from stradask.algorithms.bayes.posterior.convergence import ess, split_rhat
     >>> x = np.random.default_rng(0).standard_normal((4, 1000))
@@ -117,34 +105,23 @@ def _rhat(halves, scores):
 
 
 def ess(draws, kind="bulk"):
-    """Estimate the number of independent draws that chains are worth.
+    """Effective sample size of draws (chains, draws[, d]); at most ``n log10 n``, NaN where nothing moves.
 
-    Parameters
-    ----------
-    draws : array-like of shape (chains, draws) or (chains, draws, d)
-    kind : {"bulk", "tail", "mean"}, default="bulk"
-        Of normal scores of the ranks; the smaller one of the 5 % and 95 % quantiles; of the values as they
-        are.
+    Kind "bulk" is that of normal scores of the ranks, "tail" the smaller one of the 5 % and 95 % quantiles,
+    "mean" that of the values as they are.
 
-    Returns
-    -------
-    float or ndarray of shape (d,)
-        At most ``n log10 n`` for n draws; NaN where nothing moves.
-
-    References
-    ----------
-    Vehtari et al. (2021), see `split_rhat`; Geyer's initial monotone sequence (1992).
+    References: Vehtari et al. (2021), see `split_rhat`; Geyer's initial monotone sequence (1992).
     """
     x = _chains(draws)
     if kind == "bulk":
-        found = _geyer(_normal_scores(_split(x)))
+        sizes = _geyer(_normal_scores(_split(x)))
     elif kind == "tail":
-        found = _tail(x)
+        sizes = _tail(x)
     elif kind == "mean":
-        found = _geyer(_split(x))
+        sizes = _geyer(_split(x))
     else:
         raise DataError(f"kind must be 'bulk', 'tail' or 'mean', got {shortened(kind)}")
-    return _as_given(draws, found)
+    return _as_given(draws, sizes)
 
 
 def _tail(x):
@@ -158,17 +135,7 @@ def _tail(x):
 
 
 def convergence(draws):
-    """Compute R-hat, bulk and tail effective sizes of chains at once, for the ranks are the dearest of it.
-
-    Parameters
-    ----------
-    draws : ndarray of shape (chains, draws, d)
-
-    Returns
-    -------
-    rhat, bulk, tail : ndarray of shape (d,)
-        As `split_rhat` and `ess` give them.
-    """
+    """R-hat, bulk and tail effective sizes (d,) of chains (chains, draws, d), from one ranking."""
     x = _chains(draws)
     halves = _split(x)
     scores = _normal_scores(halves)
@@ -221,16 +188,7 @@ def _as_given(draws, values):
 
 
 def mcse_mean(draws):
-    """Standard error of the mean of chains: standard deviation over the root of the effective size.
-
-    Parameters
-    ----------
-    draws : array-like of shape (chains, draws) or (chains, draws, d)
-
-    Returns
-    -------
-    float or ndarray of shape (d,)
-    """
+    """Standard error of the mean of chains: standard deviation over the root of the effective size."""
     x = _chains(draws)
     return _as_given(draws, x.std(axis=(1, 2), ddof=1) / np.sqrt(ess(draws, "mean")))
 
@@ -238,19 +196,9 @@ def mcse_mean(draws):
 def e_bfmi(energy):
     """Measure how well momenta explore the energy: ``mean((E_t - E_{t-1})^2) / var(E)`` of every chain.
 
-    Parameters
-    ----------
-    energy : array-like of shape (chains, draws)
-        Of a Hamiltonian sampler.
+    For energies (chains, draws) of a Hamiltonian sampler. Below about 0.3 the tails are reached too slowly.
 
-    Returns
-    -------
-    ndarray of shape (chains,)
-        Below about 0.3 the tails are reached too slowly.
-
-    References
-    ----------
-    Betancourt, "Diagnosing suboptimal cotangent disintegrations in Hamiltonian Monte Carlo", 2016.
+    Reference: Betancourt, "Diagnosing suboptimal cotangent disintegrations in Hamiltonian Monte Carlo", 2016.
     """
     energy = _chains(energy)[0]
     with np.errstate(divide="ignore", invalid="ignore"):

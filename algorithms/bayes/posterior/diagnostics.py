@@ -1,4 +1,4 @@
-"""Has a chain converged, do the shards agree, can the combination be trusted: the figures and their limits.
+"""Diagnostics: did chains converge, do shards agree, can the combination be trusted; figures and limits.
 
 The figures of chains are in `convergence`; here are those of shards and combinations, and what they mean.
 """
@@ -45,20 +45,11 @@ def largest_skewness(draws):
 
 
 def cochran_q(draws):
-    """Ask whether the shards' means differ by more than their posteriors allow.
+    """Test whether the means of shards (M, T, d) differ by more than their posteriors allow: Q (d,) and p.
 
     ``Q_j = sum_m (mean_mj - mean_j)^2 / var_mj``, with the mean over shards weighted by ``1 / var_mj``, is
-    chi-square with M - 1 degrees of freedom where shards are random parts of data that fit the model.
-
-    Parameters
-    ----------
-    draws : ndarray of shape (M, T, d)
-
-    Returns
-    -------
-    q : ndarray of shape (d,)
-    p : float
-        Probability of so large a largest Q, times d (Bonferroni), at most 1.
+    chi-square with M - 1 degrees of freedom where shards are random parts of data that fit the model. p is
+    the probability of so large a largest Q, times d (Bonferroni), at most 1.
     """
     means, weights = draws.mean(axis=1), 1 / draws.var(axis=1, ddof=1)
     centre = (weights * means).sum(axis=0) / weights.sum(axis=0)
@@ -69,24 +60,13 @@ def cochran_q(draws):
 
 
 def leave_one_out_distances(draws, gradients=None):
-    r"""Measure how far each shard lies from the product of the others.
+    r"""Measure how far each shard lies from the product of the others: D (M,), and p of the largest.
 
     .. math:: D_m^2 = (\mu_m - \mu_{-m})^T (S_m + S_{-m})^{-1} (\mu_m - \mu_{-m}),
 
-    which is chi-square with d degrees of freedom where shards are random parts of the data.
-
-    Parameters
-    ----------
-    draws : ndarray of shape (M, T, d)
-    gradients : ndarray of shape (M, T, d), optional
-        With them the Gaussians of the shards are score-matched, without by moments (T > d + 2).
-
-    Returns
-    -------
-    distances : ndarray of shape (M,)
-        :math:`D_m`; zeros for one shard.
-    p : float
-        Probability of so large a largest one, times M, at most 1.
+    which is chi-square with d degrees of freedom where shards are random parts of the data. p is
+    Bonferroni's. With gradients the Gaussians of the shards are score-matched, without by moments (T > d +
+    2).
     """
     M, _, d = draws.shape
     if M == 1:
@@ -133,6 +113,15 @@ class Diagnostics(Table):
         super().__init__(names, columns, self.verdict)
 
 
+def checked_line(name, value, limit, level, words):
+    """Return a line that was read from a file, or raise a ValueError."""
+    if not (
+        isinstance(name, str) and isinstance(limit, str) and isinstance(words, str) and level in (0, 1, 2)
+    ):
+        raise ValueError("a line of the diagnostics is damaged")
+    return name, float(value), limit, int(level), words
+
+
 def diagnose(
     chains,
     *,
@@ -146,26 +135,10 @@ def diagnose(
 ):
     """Judge shards, their agreement and their combination.
 
-    Parameters
-    ----------
-    chains : array-like of shape (M, chains, T, d), or None
-        Draws of the shards, in the space in which they are combined.
-    gradients : array-like, as chains, optional
-    energy : array-like of shape (M, chains, T), optional
-        Of a Hamiltonian sampler.
-    divergences : array-like of M ints, optional
-    figures : dict, optional
-        `Combination.figures`.
-    names : sequence of d str, optional
-        Of the parameters.
-    dealt : bool, default=False
-        Whether the rows were dealt to the shards at random, so that it is no question where shards disagree.
-    failure : str, default=""
-        The first error of those evaluations of the density that ``figures["failed"]`` counts.
-
-    Returns
-    -------
-    Diagnostics
+    Draws and gradients are (M, chains, T, d), in the space in which shards are combined; `energy` (M, chains,
+    T) is that of a Hamiltonian sampler, `divergences` has M counts. `figures` are those of a `Combination`.
+    `failure` is the first error of the evaluations that ``figures["failed"]`` counts. `dealt` says that rows
+    were dealt to the shards at random, so that chance is no reason for shards to disagree.
     """
     figures = figures or {}
     lines, ends = [], list(_combination_lines(figures))
@@ -241,14 +214,7 @@ def _rhat_by_chance(chains):
 def told_aloud(found):
     """Lines of diagnostics that a user is warned of: all that are bad, or those of chains that mix badly.
 
-    Parameters
-    ----------
-    found : Diagnostics
-
-    Returns
-    -------
-    list of tuple
-        Empty where draws were few and good: that stands in the table.
+    Empty where draws were few and good: the table says so.
     """
     if found.level == 2:
         return [line for line in found.lines if line[3] == 2]
@@ -300,7 +266,7 @@ def _agreement_lines(chains, gradients, dealt):
 
 
 def _combination_lines(figures):
-    """Judge what a combination tells of itself; figures without a limit are not shown."""
+    """Judge the figures of a combination; those without a limit are not shown."""
     k_limit, least = figures.get("k_hat_limit", 0.7), figures.get("importance_ess_limit", 100)
     check_limit = figures.get("check_k_hat_limit", 0.7)
     judged = (

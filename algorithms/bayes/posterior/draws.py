@@ -1,4 +1,4 @@
-"""The `Posterior`: draws by name, what they say, and whether to trust them."""
+"""The `Posterior`: draws by name, their summaries, and whether to trust them."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Self
@@ -10,7 +10,11 @@ from ...._typing import Array, ArrayLike, FileName, Names, RandomState
 from ...._version import __version__
 from ....errors import DataError, ModelFileError, StradaskError, shortened
 from ....scheduler.stores.store import read_npz, write_npz
-from ..models.variables import (
+from .convergence import ess, split_rhat
+from .diagnostics import Diagnostics, checked_line
+from .psis import importance_ess, resample
+from .tables import (
+    Table,
     by_name,
     checked_variables,
     finite,
@@ -21,11 +25,8 @@ from ..models.variables import (
     of_draws,
     quantile_levels,
     shape_of,
+    weighted_quantiles,
 )
-from .convergence import ess, split_rhat
-from .diagnostics import Diagnostics
-from .psis import importance_ess, resample
-from .tables import Table
 
 _FORMAT, _VERSION = "stradask posterior", 1
 _STATISTICS = ("lp", "acceptance_rate", "n_steps", "tree_depth", "diverging", "energy", "step_size")
@@ -159,7 +160,7 @@ class Posterior:
             return self.draws[:, self.names.index(name)]
         raise DataError(f"there is no variable {shortened(name)}; there are {', '.join(self.variables)}")
 
-    # What the draws say -----------------------------------------------------------------------------------
+    # Summaries of the draws ---------------------------------------------------------------------------------
 
     @property
     def weights(self) -> Array:
@@ -222,13 +223,7 @@ class Posterior:
     def _quantiles(self, levels):
         if self.log_weights is None:
             return np.quantile(self.draws, levels, axis=0)
-        order = np.argsort(self.draws, axis=0)
-        sums = np.cumsum(self.weights[order], axis=0)
-        values = np.take_along_axis(self.draws, order, axis=0)
-        # A draw stands in the middle of its weight; between two draws it goes in a straight line.
-        middles = (sums - self.weights[order] / 2) / sums[-1]
-        columns = [np.interp(levels, middles[:, j], values[:, j]) for j in range(values.shape[1])]
-        return np.stack(columns, axis=-1)
+        return weighted_quantiles(self.draws, self.weights, levels)
 
     def _sizes(self, variances):
         if self.n_chains is not None and len(self) // self.n_chains >= 4:
@@ -422,7 +417,7 @@ class Posterior:
         """
         try:
             state = dict(state)
-            diagnostics = Diagnostics([_line(*line) for line in state.pop("diagnostics")])
+            diagnostics = Diagnostics([checked_line(*line) for line in state.pop("diagnostics")])
             variables = {name: shape_of(shape) for name, shape in state.pop("variables").items()}
             return cls(variables=variables, diagnostics=diagnostics, **state)
         except (TypeError, ValueError, KeyError, AttributeError) as error:
@@ -498,11 +493,3 @@ class Posterior:
         from .plots import plot_posterior
 
         return plot_posterior(self, kind, names, axes)
-
-
-def _line(name, value, limit, level, words):
-    if not (
-        isinstance(name, str) and isinstance(limit, str) and isinstance(words, str) and level in (0, 1, 2)
-    ):
-        raise ValueError("a line of the diagnostics is damaged")
-    return name, float(value), limit, int(level), words

@@ -15,40 +15,20 @@ _LEAST_TAIL = 5  # draws below which no tail is fitted
 
 
 def psis(log_weights):
-    """Smooth and normalise importance weights.
+    """Smooth and normalise importance weights; returns logarithms (n,) and k-hat, the shape of the tail.
 
-    Parameters
-    ----------
-    log_weights : array-like of shape (n,)
-        Logarithms of the weights, up to one constant; ``-inf`` is a weight of zero.
+    Log weights are up to one constant; ``-inf`` is a weight of zero. A DataError refuses weights that are NaN
+    or ``inf``, none at all, and zeros alone. For k-hat see `khat_limit`. It is ``-inf`` where all weights are
+    equal, ``inf`` where the tail is so heavy (or so many weights are zero) that none can be fitted, and NaN
+    for fewer than 25 weights, of which a tail says nothing. Weights of the last two kinds are not smoothed.
 
-    Returns
-    -------
-    smoothed : ndarray of shape (n,)
-        Logarithms of the smoothed weights, which sum to one.
-    k_hat : float
-        Shape of the fitted tail; compare it with `khat_limit`. ``-inf`` where all weights are equal; ``inf``
-        where the tail is so heavy (or so many weights are zero) that none can be fitted; NaN for fewer than
-        25 weights, of which a tail says nothing. Weights of the last two kinds are not smoothed.
+    The tail is the ``min(n / 5, 3 sqrt(n))`` largest weights. Zhang and Stephens' estimate is the mean of a
+    profile posterior over a grid; the shape is then drawn towards 0.5 with the weight of ten observations.
 
-    Raises
-    ------
-    DataError
-        If there are no weights, if one is NaN or ``inf``, or if all are zero.
-
-    Notes
-    -----
-    The tail is the ``min(n / 5, 3 sqrt(n))`` largest weights. Zhang and Stephens' estimate is the mean of
-    a profile posterior over a grid; the shape is then drawn towards 0.5 with the weight of ten observations.
-
-    References
-    ----------
-    Vehtari, Simpson, Gelman, Yao, Gabry, "Pareto smoothed importance sampling", JMLR 25(72), 2024.
-    Zhang, Stephens, "A new and efficient estimation method for the generalized Pareto distribution",
+    References: Vehtari, Simpson, Gelman, Yao, Gabry, "Pareto smoothed importance sampling", JMLR 25(72),
+    2024. Zhang, Stephens, "A new and efficient estimation method for the generalized Pareto distribution",
     Technometrics 51(3), 2009.
 
-    Examples
-    --------
     >>> import numpy as np
     >>> from stradask.algorithms.bayes.posterior.psis import importance_ess, psis
     >>> x = np.random.default_rng(0).standard_normal(4000)  # proposal N(0, 1), target N(0.5, 1)
@@ -102,17 +82,10 @@ def _smoothed_tail(excess):
 
 
 def fit_pareto(excess):
-    """Fit a generalised Pareto distribution, ``P(X > x) = (1 + k x / sigma)^(-1/k)``.
+    """Fit a generalised Pareto distribution, ``P(X > x) = (1 + k x / sigma)^(-1/k)``; returns k and sigma.
 
-    Parameters
-    ----------
-    excess : ndarray of shape (n,)
-        Ascending, not negative, positive from the lower quartile on.
-
-    Returns
-    -------
-    k, sigma : float
-        `k` is drawn towards 0.5 with the weight of ten observations.
+    `excess` (n,) ascends and is positive from the lower quartile on. k is drawn towards 0.5 with the weight
+    of ten observations.
     """
     n = len(excess)
     n_grid = 30 + int(math.sqrt(n))
@@ -131,57 +104,19 @@ def _quartile(n):
 
 
 def importance_ess(log_weights):
-    """Count the independent draws that weighted ones are worth, ``1 / sum_i w_i^2``.
-
-    Parameters
-    ----------
-    log_weights : ndarray of shape (n,)
-        Normalised, as `psis` returns them.
-
-    Returns
-    -------
-    float
-        Between 1 and n.
-    """
+    """Count the independent draws that normalised weights are worth, ``1 / sum_i w_i^2``: between 1 and n."""
     return float(1 / np.exp(2 * log_weights).sum())
 
 
 def khat_limit(n):
-    """Return the k-hat above which a weighted mean has not settled, ``min(1 - 1 / log10 n, 0.7)``.
-
-    Parameters
-    ----------
-    n : int
-        Draws, at least 2.
-
-    Returns
-    -------
-    float
-
-    Examples
-    --------
-    >>> from stradask.algorithms.bayes.posterior.psis import khat_limit
-    >>> round(khat_limit(100), 2), round(khat_limit(10_000), 2)
-    (0.5, 0.7)
-    """
+    """Return the k-hat above which a mean of n >= 2 draws has not settled, ``min(1 - 1 / log10 n, 0.7)``."""
     return min(1 - 1 / math.log10(n), 0.7)
 
 
 def resample(log_weights, n, rng):
-    """Choose draws by their weights, systematically: each is taken floor or ceil of ``n w`` times.
+    """Choose n draws by their weights, systematically: each is taken floor or ceil of ``n w`` times.
 
-    Parameters
-    ----------
-    log_weights : ndarray of shape (m,)
-        Normalised.
-    n : int
-        How many are taken.
-    rng : numpy.random.Generator
-
-    Returns
-    -------
-    ndarray of shape (n,)
-        Positions in random order, with repetitions where weights are uneven.
+    Returns positions in random order, with repetitions where weights are uneven.
     """
     sums = np.cumsum(np.exp(log_weights))
     places = (rng.permutation(n) + rng.random()) / n * sums[-1]  # one number for all: equal weights are kept

@@ -1,9 +1,10 @@
 """Chains of shards as chunks of 100 draws, and the posterior of all: on threads, on Dask, with files.
 
-What a chunk has to know is a `State`, its random numbers are named by (seed, shard, chain, draw): see
-``shard_tasks`` for what follows from that.
+A chunk begins with a `State`, and its random numbers are named by (seed, shard, chain, draw): see
+``shards.tasks`` for the consequences.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import partial
 from typing import Any
@@ -12,13 +13,12 @@ import numpy as np
 from dask.base import normalize_token
 
 from ...._version import __version__
-from ....errors import DataError, StradaskError, shortened
+from ....errors import StradaskError
 from ....scheduler.history import History
 from ....scheduler.loop import Round
-from ....scheduler.place import check_engine
 from ....scheduler.threads import single_threaded_blas
 from ..chains.chain import STATISTICS, Draws, State, advance, is_tuning
-from ..chains.sampling import CHUNK, Plan, check_settings, make_plan, sample_model
+from ..chains.sampling import CHUNK, Plan, make_plan, sample_model
 from ..combine.collect import from_sample, from_shards
 from ..models.failures import COUNTS, first_failure
 from ..models.model import Model
@@ -26,7 +26,7 @@ from .tasks import ShardPool
 
 _N_CHOICE = 2000  # draws of importance sampling by which "auto" chooses; not those asked for, which may grow
 _LATER = {"failed": "f8", "failure": "U1"}  # arrays that files of version 0.1 lack: nothing was raised there
-_NEAR = 1e-4  # to which part a density must be what a file says: sums are rounded in several orders
+_NEAR = 1e-4  # relative difference of a density from that in a file: sums are rounded in several orders
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,121 +56,112 @@ class _Load:
             return _Shard(model, self.plan or make_plan(model, shard=shard, **self.settings))
 
 
-def draw_posterior(
-    builds,
-    variables,
-    *,
-    sampler,
-    n_samples,
-    n_chains,
-    n_warmup,
-    seed,
-    combine="auto",
-    n_proposals=0,
-    target=None,
-    engine="local",
-    checkpoint=None,
-    n_jobs=None,
-    verbose=0,
-    callback=None,
-    local=None,
-    n_held=None,
-    names=None,
-    dealt=False,
-    rows_gap=None,
-):
-    """Draw from a posterior, in one piece or in shards.
-
-    Parameters
-    ----------
-    builds : list of callables
-        ``build()`` makes the `Model` of a shard, wherever it is called; one of them is the whole.
-    variables : callable
-        ``variables(model)`` returns names and shapes of the columns of ``model.values``.
-    sampler, n_samples, n_chains, n_warmup, seed, target, n_jobs, verbose, callback
-        See `sample_model`; with shards or a checkpoint `n_jobs` are threads over chains.
-    combine : str, default="auto"
-        See `combine.combine`.
-    n_proposals : int, default=0
-        See `from_shards`.
-    engine, checkpoint
-        See `ShardPool`.
-    local : callable, optional
-        ``local(model, points)`` draws what belongs to a shard alone, given draws (K, d) of the parameters
-        that all share; returns (K, c), and the c numbers of these columns among all such. They become the
-        last columns of the posterior.
-    n_held : int, optional
-        See `ShardPool`.
-    names : callable, optional
-        ``names(model)`` returns the names of its parameters for diagnostics; ``model.names`` by default.
-    dealt : bool, default=False
-        Whether rows were dealt to the shards at random, and not by whoever made their files.
-    rows_gap : callable, optional
-        See `from_shards`.
-
-    Returns
-    -------
-    posterior : Posterior
-    samplers : list of str
-        The one that ran in each shard.
-    """
-    check_settings(sampler, n_samples, n_chains, n_warmup)
-    check_engine(engine)
-    counts = {"n_samples": n_samples, "n_chains": n_chains, "n_warmup": n_warmup}
-    choice = {"sampler": sampler, "target": target, "seed": seed, "n_starts": n_chains}
-    ways = {"engine": engine, "checkpoint": checkpoint, "n_jobs": n_jobs, "n_held": n_held}
-    told = {"verbose": verbose, "callback": callback}
-    shown = _names if names is None else names
-    whole = len(builds) == 1
-    model = builds[0]() if whole else None
-    own = None if local is None else lambda points: _in_place([local(model, points)])
-    if whole and engine == "local" and checkpoint is None:
-        sample = sample_model(model, sampler, **counts, target=target, seed=seed, n_jobs=n_jobs, **told)
-        return from_sample(model, sample, variables(model), seed, own, shown(model)), [sample.sampler]
-    if whole:
-        with single_threaded_blas():
-            plan = make_plan(model, n=n_samples * n_chains, **choice)
-        if plan.draws is not None:  # made here and now, as without engine and checkpoint
-            sample = plan.sample([plan.draws], [], History())
-            return from_sample(model, sample, variables(model), seed, own, shown(model)), [plan.sampler]
-        loads, made = [_Load(builds[0], {}, plan)], [plan.sampler, plan.metric]
-    else:
-        choice |= {"n": _N_CHOICE, "weighted": False}
-        loads, made = [_Load(build, choice) for build in builds], None
-    identity = {"version": __version__, "plan": made, "n_warmup": n_warmup, "target": target}
-    with ShardPool(loads, len(builds), **ways) as pool:
-        runs = _run(pool, identity | {"sampler": sampler}, **counts, seed=seed, **told)
-        if whole:
-            sample = _as_sample(runs, plan, n_samples)
-            return from_sample(model, sample, variables(model), seed, own, shown(model)), [plan.sampler]
-        arrays = {name: array[:, :, :n_samples] for name, array in runs.arrays.items()}
-        model = pool.values(_without_data, None)[0]
-        settings = {"method": combine, "n_draws": n_samples * n_chains, "seed": seed}
-        settings |= {"n_proposals": n_proposals, "names": shown(model), "dealt": dealt, "rows_gap": rows_gap}
-        if local is not None:
-            settings["local"] = lambda points: _in_place(pool.values(partial(_local, local), points))
-        posterior = from_shards(model, arrays, _SecondRound(pool), variables(model), **settings)
-    return posterior, [str(chains[0].state["sampler"]) for chains in runs.last]
-
-
 def _names(model):
     return model.names
 
 
-def _run(pool, identity, *, n_samples, n_chains, n_warmup, seed, verbose, callback):
+@dataclass(frozen=True, eq=False)
+class Densities:
+    """Densities that multiply to the posterior, or the one that is the posterior.
+
+    ``builds[m]()`` makes the `Model` of shard m, wherever it is called. ``variables(model)`` returns names
+    and shapes of the columns of ``model.values``; ``names(model)`` names its parameters in diagnostics.
+    ``local(model, points)`` draws what belongs to one shard alone, given draws (K, d) of the parameters that
+    all share: it returns (K, c), and the numbers of these columns among all such. They become the last
+    columns of the posterior. The local engine holds the data of `n_held` shards at a time, by default of all.
+    `dealt` says that rows were dealt at random here, not by whoever made files. `rows_gap`: `from_shards`.
+    """
+
+    builds: list[Callable]
+    variables: Callable
+    names: Callable = _names
+    local: Callable | None = None
+    n_held: int | None = None
+    dealt: bool = False
+    rows_gap: Callable | None = None
+
+
+def draw_posterior(densities, settings):
+    """Draw from a posterior, in one piece or in shards; return it and the sampler of each shard."""
+    return (_draw_whole if len(densities.builds) == 1 else _draw_shards)(densities, settings)
+
+
+def _draw_whole(densities, settings):
+    model = densities.builds[0]()
+    sample = _sample_whole(model, densities, settings)
+    local = None if densities.local is None else lambda points: _in_place([densities.local(model, points)])
+    variables, names = densities.variables(model), densities.names(model)
+    return from_sample(model, sample, variables, settings.seed, local, names), [sample.sampler]
+
+
+def _sample_whole(model, densities, settings):
+    """Sample on threads; with another engine or a checkpoint, in chunks."""
+    choice = {"target": settings.target, "seed": settings.seed}
+    if settings.engine == "local" and settings.checkpoint is None:
+        shown = {"verbose": settings.verbose, "callback": settings.callback}
+        return sample_model(
+            model, settings.sampler, **settings.counts, **choice, n_jobs=settings.n_jobs, **shown
+        )
+    n, n_chains = settings.n_samples * settings.n_chains, settings.n_chains
+    with single_threaded_blas():
+        plan = make_plan(model, settings.sampler, n=n, n_starts=n_chains, **choice)
+    if plan.draws is not None:  # made here and now, as without engine and checkpoint
+        return plan.sample([plan.draws], [], History())
+    with _pool([_Load(densities.builds[0], {}, plan)], densities, settings) as pool:
+        runs = _run(pool, settings, [plan.sampler, plan.metric])
+    return _as_sample(runs, plan, settings.n_samples)
+
+
+def _draw_shards(densities, settings):
+    """Sample every shard, then combine the draws."""
+    choice = {"sampler": settings.sampler, "target": settings.target, "seed": settings.seed}
+    choice |= {"n": _N_CHOICE, "n_starts": settings.n_chains, "weighted": False}
+    with _pool([_Load(build, choice) for build in densities.builds], densities, settings) as pool:
+        runs = _run(pool, settings, None)
+        model = pool.values(_without_data, None)[0]
+        local = None
+        if densities.local is not None:
+            local = lambda points: _in_place(pool.values(partial(_local, densities.local), points))  # noqa: E731
+        posterior = from_shards(
+            model,
+            {name: array[:, :, : settings.n_samples] for name, array in runs.arrays.items()},
+            _SecondRound(pool),
+            densities.variables(model),
+            method=settings.combine,
+            n_draws=settings.n_samples * settings.n_chains,
+            n_proposals=settings.n_proposals,
+            seed=settings.seed,
+            local=local,
+            names=densities.names(model),
+            dealt=densities.dealt,
+            rows_gap=densities.rows_gap,
+        )
+    return posterior, [str(chains[0].state["sampler"]) for chains in runs.last]
+
+
+def _pool(loads, densities, settings):
+    ways = {"engine": settings.engine, "checkpoint": settings.checkpoint, "n_jobs": settings.n_jobs}
+    return ShardPool(loads, len(loads), **ways, n_held=densities.n_held)
+
+
+def _run(pool, settings, plan):
     """Chunks of 100 draws, the last one in full: so a run that is extended finds all of them."""
-    length = min(CHUNK, n_samples)
-    n_chunks = -(-n_samples // length)
+    length = min(CHUNK, settings.n_samples)
+    n_chunks, n_chains = -(-settings.n_samples // length), settings.n_chains
+    identity = {"version": __version__, "plan": plan, "sampler": settings.sampler, "length": length}
+    callback, on_chunk = settings.callback, None
+    if callback is not None:
+        on_chunk = _Watch(callback, pool.n_shards, n_chains, n_chunks, length)
     return pool.run(
-        partial(_step, length, n_warmup),
+        partial(_step, length, settings.n_warmup),
         n_chunks=n_chunks,
         n_chains=n_chains,
-        seed=seed,
-        identity=identity | {"length": length},
+        seed=settings.seed,
+        identity=identity | {"n_warmup": settings.n_warmup, "target": settings.target},
         fits=partial(_fits, length),
         optional=_LATER,
-        verbose=verbose,
-        on_chunk=None if callback is None else _Watch(callback, pool.n_shards, n_chains, n_chunks, length),
+        verbose=settings.verbose,
+        on_chunk=on_chunk,
     )
 
 
@@ -229,15 +220,15 @@ def _fits(length, shard, state, arrays, key):
 
 
 def _is_there(model, state):
-    """Whether density and gradient at a state's place are what it says: a chain elsewhere would be stuck."""
+    """Whether a state has the density and gradient of its place: a chain elsewhere would be stuck."""
     A = state.A
     diagonal = len(A) != model.n_params
     with np.errstate(all="ignore"):
         logp, gradient = model.logp_grad(state.mu + (A[0] * state.z if diagonal else A @ state.z))
         gz = A[0] * gradient if diagonal else A.T @ gradient
-        found = np.append(gz, logp)
-        far = np.abs(found - np.append(state.gz, state.logp)).max()
-        return bool(np.isfinite(found).all() and far <= _NEAR * (1 + np.abs(found).max()))
+        here = np.append(gz, logp)
+        far = np.abs(here - np.append(state.gz, state.logp)).max()
+        return bool(np.isfinite(here).all() and far <= _NEAR * (1 + np.abs(here).max()))
 
 
 def _are_floats(arrays, shapes):
@@ -260,15 +251,15 @@ def _without_data(shard, points):
 
 
 class _SecondRound:
-    """Sums over the shards of their log densities, and what these raised."""
+    """Sums over the shards of their log densities, and a count of the errors that these raised."""
 
     def __init__(self, pool):
         self._pool, self.failed, self.failure = pool, 0, ""
 
     def __call__(self, points):
-        found = self._pool.values(_log_density, points)
+        results = self._pool.values(_log_density, points)
         total = np.zeros(len(points))
-        for values, failed, failure in found:
+        for values, failed, failure in results:
             total += values
             self.failed += failed
             self.failure = self.failure or failure
@@ -287,7 +278,7 @@ def _local(local, shard, points):
 
 
 def _in_place(parts):
-    """Columns of all shards, each in its place."""
+    """Put the columns of all shards in order."""
     columns = np.concatenate([numbers for _, numbers in parts])
     return np.concatenate([values for values, _ in parts], axis=1)[:, np.argsort(columns)]
 
@@ -302,14 +293,3 @@ def _as_sample(runs, plan, n_samples):
         chains.append(Draws(draws, gradients, log_densities, figures, failure=failure))
     states = [_unpacked(chunk.state) for chunk in runs.last[0]]
     return plan.sample(chains, states, History())
-
-
-def check_checkpoint(checkpoint, random_state):
-    """Refuse a checkpoint without a seed, whose files would never be found again."""
-    if checkpoint is not None and (
-        isinstance(random_state, bool) or not isinstance(random_state, (int, np.integer))
-    ):
-        raise DataError(
-            f"checkpoint={shortened(str(checkpoint), 200)} needs random_state to be an integer, by which a "
-            f"later run finds the files; got {shortened(random_state)}"
-        )

@@ -13,31 +13,13 @@ _CELLS = 1_000_000  # rows times parameters: below it, chains of all the data ta
 
 
 def number_of_shards(n_shards, n_rows, n_params, n_rare=None, most=None):
-    """Check the parameter `n_shards`, or choose.
+    """Check the number of shards, or choose it for "auto".
 
-    Parameters
-    ----------
-    n_shards : int or "auto"
-        "auto" leaves at least 100 rows a parameter to each shard, and as many rows of the rarer class as
-        there are parameters. It is 1 where
-        rows times parameters are below a million, for then a second suffices for all the data.
-    n_rows, n_params : int
-    n_rare : int, optional
-        Rows of the rarer class, or counts above zero.
-    most : int, optional
-        What "auto" takes at most.
+    "auto" leaves at least 100 rows a parameter to each shard, and as many rows of the rarer class (`n_rare`)
+    as there are parameters; it takes `most` at most. It is 1 where rows times parameters are below a million,
+    for then a second suffices for all the data. Raises a DataError if there are more shards than rows, or
+    none.
 
-    Returns
-    -------
-    int
-
-    Raises
-    ------
-    DataError
-        If there are more shards than rows, or none.
-
-    Examples
-    --------
     >>> from stradask.algorithms.bayes.shards.rows import number_of_shards
     >>> number_of_shards("auto", 50_000, 50), number_of_shards("auto", 40_000, 30, n_rare=200)
     (10, 6)
@@ -57,31 +39,10 @@ def number_of_shards(n_shards, n_rows, n_params, n_rare=None, most=None):
 
 
 def cut_rows(n_rows, n_shards, seed, groups=None):
-    """Deal rows out to shards, at random; of each group every shard gets its share.
+    """Deal rows out to shards, at random; returns the sorted rows of each.
 
-    Parameters
-    ----------
-    n_rows, n_shards, seed : int
-    groups : ndarray of int, shape (n_rows,), optional
-        For instance the class of each row.
-
-    Returns
-    -------
-    list of ndarray of int
-        Sorted rows of each shard.
-
-    Raises
-    ------
-    DataError
-        If a group has fewer rows than there are shards.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from stradask.algorithms.bayes.shards.rows import cut_rows
-    >>> shards = cut_rows(10, 2, seed=0, groups=np.array([0, 1, 1, 1, 0, 0, 1, 1, 1, 0]))
-    >>> [len(rows) for rows in shards]
-    [5, 5]
+    Of each of the `groups` (n_rows,), for instance classes, every shard gets its share. Raises a DataError if
+    one has fewer rows than there are shards.
     """
     order = np.random.Generator(np.random.Philox(seed)).permutation(n_rows)
     if groups is not None:
@@ -96,14 +57,7 @@ def cut_rows(n_rows, n_shards, seed, groups=None):
 
 
 class Part:
-    """Some rows of an array; what travels to a worker is these alone.
-
-    Parameters
-    ----------
-    array : ndarray
-    rows : ndarray of int, or None
-        None for all.
-    """
+    """Some rows of an array, None for all; only these travel to a worker."""
 
     def __init__(self, array, rows=None):
         self.array, self.rows = array, rows

@@ -15,10 +15,11 @@ import numpy as np
 
 from ....errors import DataError
 from ....scheduler.threads import single_threaded_blas
-from ...inputs.dask_arrays import check_blocks, is_dask
+from ...inputs.dask_arrays import check_blocks
+from ...inputs.pieces import is_dask
 from ..models.groups import check_enough, find_groups, is_counted, join_groups
 from ..models.model import regression
-from ..models.propriety import warn_of_tails
+from ..models.propriety import check_shard, warn_of_tails
 from .sources import blocks_of, columns_of, find_sources, look_at, with_columns
 
 _ROUNDING = 1e-12
@@ -27,16 +28,7 @@ _ROUNDING = 1e-12
 def sources_of_fit(X, y, **beside):
     """Make the sources of a fit's X and y; None where these are arrays.
 
-    Parameters
-    ----------
-    X : list of specifications, collection of Dask's, or anything else
-    y : None for specifications, which have it; a vector or Dask array
-    **beside
-        What must be None, for a shard has its own.
-
-    Returns
-    -------
-    list of Source, or None
+    Only a Dask collection takes a y. Nothing may be given `beside`, for a shard has its own.
     """
     sources = find_sources(X)
     if sources is None and not is_dask(X):
@@ -54,24 +46,7 @@ def sources_of_fit(X, y, **beside):
 
 @dataclass(frozen=True)
 class Looked:
-    """What was seen of a shard.
-
-    Parameters
-    ----------
-    n_features : int
-    dtype : str
-    classes : ndarray or None
-    moments : tuple or None
-        See `moments`.
-    checksum : int
-    groups : ndarray or None
-        Labels of its groups, sorted.
-    n_rows : int
-    is_counted : bool
-        See `groups.is_counted`.
-    reduced : tuple or None
-        See `reduced_rows`; where these are enough.
-    """
+    """Facts of a shard that was read; `groups` are its labels, sorted."""
 
     n_features: int
     dtype: str
@@ -86,10 +61,10 @@ class Looked:
 
 @dataclass(frozen=True)
 class Found:
-    """What all shards have in common, and the sources of those that count; `moments` has an entry for each.
+    """Facts that all shards have in common, and the sources of those with any weight.
 
-    `groups` are the labels of all, sorted, or None; `rows` (X, y, weights) has the likelihood of all, or is
-    None.
+    `moments` has an entry for each. `groups` are the labels of all, sorted, or None; `rows` (X, y, weights)
+    has the likelihood of all, or is None.
     """
 
     n_features: int
@@ -100,38 +75,20 @@ class Found:
     rows: Any
 
 
-def look(door, sources, **places):
-    """Look at every shard where it will be worked on.
+def look(blank, sources, **places):
+    """Read and check every shard on its worker, by the checks of `blank`, a model that is not fitted.
 
-    Parameters
-    ----------
-    door : BayesianRegression
-        Not fitted; it checks.
-    sources : list of Source
-    **places
-        See `ShardPool`.
-
-    Returns
-    -------
-    Found
-
-    Raises
-    ------
-    DataError
-        Names the shard that is wrong in itself, or unlike the first; or if no row has any weight.
-
-    Notes
-    -----
     A shard whose rows all have the weight 0 is left out, as such rows are: the others look as if it were not
-    there.
+    there. Raises a DataError that names the shard that is wrong in itself, or unlike the first; or if no row
+    has any weight.
     """
     sources = with_columns(sources, **places)
-    seen = look_at([partial(_look, door, source, len(sources)) for source in sources], **places)
+    seen = look_at([partial(_look, blank, source, len(sources)) for source in sources], **places)
     counting = [source for one, source in zip(seen, sources, strict=True) if one is not None]
     if not counting:
         raise DataError("sample_weight is zero in every row of all shards: nothing is left to fit to")
     if len(counting) < len(sources):
-        return look(door, counting, **places)  # whose number their priors go by
+        return look(blank, counting, **places)  # whose number their priors go by
     widths = [one.n_features for one in seen]
     n_features = max(widths)
     for one, source in zip(seen, sources, strict=True):
@@ -147,11 +104,11 @@ def look(door, sources, **places):
                 f"{source} has the classes {one.classes.tolist()}, {sources[0]} {seen[0].classes.tolist()}: "
                 "every shard needs rows of both; deal rows out to shards at random"
             )
-    found = [source.known(checksum=one.checksum) for one, source in zip(seen, sources, strict=True)]
+    known = [source.known(checksum=one.checksum) for one, source in zip(seen, sources, strict=True)]
     groups, rows = _groups_of(seen, sources), None
     if seen[0].reduced is not None:
         rows = tuple(np.concatenate(part) for part in zip(*(one.reduced for one in seen), strict=True))
-    return Found(n_features, seen[0].classes, [one.moments for one in seen], found, groups, rows)
+    return Found(n_features, seen[0].classes, [one.moments for one in seen], known, groups, rows)
 
 
 def _groups_of(seen, sources):
@@ -172,20 +129,9 @@ def _groups_of(seen, sources):
 def reduced_rows(X, y, weights=None, offsets=None):
     """Make rows of the same normal likelihood: at most one more than there are columns, each of equal weight.
 
-    Parameters
-    ----------
-    X : ndarray of shape (n, d)
-    y : ndarray of shape (n,)
-    weights, offsets : ndarray of shape (n,), optional
+    Returns X, y and weights with the same sum of weights, and the same weighted cross products of (X, y -
+    offsets).
 
-    Returns
-    -------
-    X : ndarray of shape (k, d)
-    y, weights : ndarray of shape (k,)
-        With the same sum of weights, and the same weighted cross products of (X, y - offsets).
-
-    Examples
-    --------
     >>> import numpy as np
     >>> from stradask.algorithms.bayes.shards.source_fit import reduced_rows
     >>> X, y, w = reduced_rows(np.array([[1.0], [2.0], [3.0]]), np.array([2.0, 4.0, 7.0]))
@@ -202,18 +148,18 @@ def reduced_rows(X, y, weights=None, offsets=None):
     return both[:, :-1], both[:, -1], weights
 
 
-def far_model(door, source, options, groups=None):
-    """Make the model of a shard, where it is worked on; see `regression` for the options.
+def source_model(blank, source, options, groups=None):
+    """Make the model of a shard on its worker; for the options see `regression`.
 
     `groups` are the labels of all shards' groups, sorted.
     """
     arrays, _ = columns_of(source)
-    door = copy(door)  # it keeps what it sees, and others look through it at the same time
-    X, y, rest = door._checked(**arrays)
-    X, _ = door._with_intercept(X)
+    blank = copy(blank)  # it keeps what it sees, and others look through it at the same time
+    X, y, rest = blank._checked(**arrays)
+    X, _ = blank._with_intercept(X)
     if groups is not None:
         rest["groups"] = find_groups(rest["groups"], groups)
-    return regression(door._family, X, y, **rest, **options)
+    return regression(blank._family, X, y, **rest, **options)
 
 
 def moments(X, y, weights=None):
@@ -248,31 +194,30 @@ def _weighs_nothing(X, sample_weight=None, **rest):
     return weights.dtype.kind in "biuf" and weights.shape == np.shape(X)[:1] and not weights.any()
 
 
-def _look(door, source, n_shards, shard):
-    """Look at one shard; None if all its weights are zero."""
+def _look(blank, source, n_shards, shard):
+    """Read one shard; None if all its weights are zero."""
     arrays, checksum = columns_of(source)
     if _weighs_nothing(**arrays):
         return None
-    door = copy(door)
+    blank = copy(blank)
     try:
-        X, y, options = door._checked(**arrays)
+        X, y, options = blank._checked(**arrays)
         labels = None
         if options["groups"] is not None:
-            door._check_grouped()
+            blank._check_grouped()
             labels, options["groups"] = np.unique(options["groups"], return_inverse=True)
-        scaled = door._family in ("normal", "student_t")
+        scaled = blank._family in ("normal", "student_t")
         own = moments(X, y, options["weights"]) if scaled else None
-        prior = door._prior(X.shape[1], partial(spreads, [own]))
-        X, names = door._with_intercept(X)
+        prior = blank._prior(X.shape[1], partial(spreads, [own]))
+        X, names = blank._with_intercept(X)
         reduced = None
-        if labels is None and door._merges():
+        if labels is None and blank._merges():
             reduced = reduced_rows(X, y, options["weights"], options["offsets"])
         else:
-            door.n_shards_ = n_shards
-            if door._check_shard("this shard", X, y, names, prior, options):
-                warn_of_tails(f"{source}, a shard", n_shards, door.prior_freedom)
+            if check_shard("this shard", n_shards, blank._family, X, y, names, prior, options):
+                warn_of_tails(f"{source}, a shard", n_shards, blank.prior_freedom)
     except (DataError, TypeError) as error:
         raise DataError(f"{source}: {error}") from error
-    width = X.shape[1] - door.fit_intercept
-    classes, counted = getattr(door, "classes_", None), is_counted(door._family, options["weights"])
+    width = X.shape[1] - blank.fit_intercept
+    classes, counted = getattr(blank, "classes_", None), is_counted(blank._family, options["weights"])
     return Looked(width, X.dtype.name, classes, own, checksum, labels, len(y), counted, reduced)

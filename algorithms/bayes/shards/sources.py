@@ -15,7 +15,7 @@ import numpy as np
 from scipy import sparse
 
 from ....errors import DataError
-from ...inputs.pieces import check_same, checksum, delayed_blocks, is_dask, is_frame
+from ...inputs.pieces import check_same, checksum, computed, delayed_blocks, is_dask, is_frame
 from ...inputs.texts import check_are_names
 from .tasks import ShardPool
 
@@ -25,20 +25,11 @@ _LARGE = 2**27  # entries of X: a gigabyte
 
 
 class Source:
-    """Where the observations of a shard are read.
+    """Where the observations of a shard are read; `number` is the shard's.
 
-    Parameters
-    ----------
-    spec : path-like, Delayed, array, or tuple of these
-        See `find_sources`.
-    number : int
-        Of the shard, for messages.
-    n_features : int, optional
-        Columns of an svmlight file, which does not state them.
-    zero_based : bool or "auto", default="auto"
-        Whether an svmlight file counts columns from 0; "auto" takes 1 if it does not name the column 0.
-    checksum : int, optional
-        Of `read`, as it was before.
+    An svmlight file does not state its columns `n_features`, nor whether it counts them from 0
+    (`zero_based`): "auto" takes 1 if it does not name the column 0. `checksum` is that of `read` before. For
+    the spec see `find_sources`.
     """
 
     def __init__(self, spec, number, n_features=None, zero_based="auto", checksum=None):
@@ -50,21 +41,18 @@ class Source:
 
     @property
     def is_svmlight(self):
-        """Whether it is a file that tells neither its width nor from where it counts columns."""
+        """Whether it is a file that states neither its width nor from where it counts columns."""
         return isinstance(self.spec, str) and not self.spec.endswith((".npy", ".npz"))
 
     def known(self, **what):
-        """Return the source with more that is known of it."""
+        """Return the source with some attributes replaced."""
         names = ("n_features", "zero_based", "checksum")
         return Source(self.spec, self.number, **{name: getattr(self, name) for name in names} | what)
 
     def read(self):
         """Read the arrays: an array, or a dict of them by name, or a tuple where nothing names them.
 
-        Raises
-        ------
-        DataError
-            Names the shard, where it cannot be read or is no longer what it was.
+        Raises a DataError that names the shard, where it cannot be read or has changed.
         """
         try:
             arrays = self._read(self.spec)
@@ -75,7 +63,7 @@ class Source:
         return arrays
 
     def take(self):
-        """Read, for densities of one's own: an array or a tuple of arrays."""
+        """Read an array or a tuple of arrays, for a user's density."""
         arrays = self.read()
         arrays = tuple(arrays.values()) if isinstance(arrays, dict) else arrays
         return arrays[0] if isinstance(arrays, tuple) and len(arrays) == 1 else arrays
@@ -85,11 +73,7 @@ class Source:
             return self._read_file(spec)
         if isinstance(spec, tuple):
             return tuple(self._read(part) for part in spec)
-        if is_dask(spec):
-            dask = sys.modules["dask"]
-            (found,) = dask.compute(spec, scheduler=dask.get)  # not by name, of which Dask warns
-            return found
-        return spec
+        return computed(spec)
 
     def _read_file(self, path):
         if path.endswith(".npy"):
@@ -104,30 +88,11 @@ class Source:
 
 
 def find_sources(data):
-    """Tell whether `data` is a list of shards' specifications, and make their sources.
+    """Make the sources of a list of shards' specifications; None for all other data.
 
-    Parameters
-    ----------
-    data : object
-        A list whose entries are each the path of a file (npz, npy or svmlight), a Delayed of Dask's, or a
-        tuple of such and of arrays.
-
-    Returns
-    -------
-    list of Source, or None
-        None for all other data.
-
-    Raises
-    ------
-    DataError
-        For files that are not there or of no known kind, where the client sees the folder, and blocks that
-        a cluster holds and could not make again.
-
-    Examples
-    --------
-    >>> from stradask.algorithms.bayes.shards.sources import find_sources
-    >>> find_sources([[1.0, 2.0], [3.0, 4.0]]) is None
-    True
+    Entries are each the path of a file (npz, npy or svmlight), a Delayed of Dask's, or a tuple of such and of
+    arrays. Raises a DataError for files that are not there or of no known kind, where the client sees the
+    folder, and blocks that a cluster holds and could not make again.
     """
     if not isinstance(data, list) or not data or not all(map(_is_spec, data)):
         return None
@@ -135,18 +100,7 @@ def find_sources(data):
 
 
 def blocks_of(X, y):
-    """Make the sources of a Dask array's or DataFrame's blocks of rows, and of a vector beside it.
-
-    Parameters
-    ----------
-    X : Dask array of shape (n_samples, n_features)
-        With chunks of known size.
-    y : Dask array or array-like of shape (n_samples,)
-
-    Returns
-    -------
-    list of Source
-    """
+    """Make the sources of a Dask array's blocks of rows, of known sizes, and of the vector y."""
     if y is None:
         raise DataError("y is missing: give a vector, or a Dask array, with an entry for each row of X")
     for name, part in (("X", X), ("y", y)):
@@ -167,14 +121,7 @@ def blocks_of(X, y):
 
 
 def look_at(looks, **places):
-    """Call functions of a shard's number, each where its shard will be worked on; return what they return.
-
-    Parameters
-    ----------
-    looks : list of callables
-    **places
-        See `ShardPool`.
-    """
+    """Call functions of a shard's number, each on its shard's worker; `places` are options of `ShardPool`."""
     with ShardPool(looks, len(looks), **places) as pool:
         return pool.values(_itself, None)
 
@@ -183,16 +130,6 @@ def with_columns(sources, **places):
     """Settle for all svmlight files together how wide they are, and from where they count columns.
 
     One file alone cannot tell: rows of a shard may happen to have nothing in the first or the last columns.
-
-    Parameters
-    ----------
-    sources : list of Source
-    **places
-        See `ShardPool`.
-
-    Returns
-    -------
-    list of Source
     """
     unknown = [source.known(zero_based=True) for source in sources if source.is_svmlight]
     if not unknown:
@@ -207,35 +144,22 @@ def with_columns(sources, **places):
 
 
 def columns_of(source):
-    """Read the shard of a regression.
+    """Read the shard of a regression; returns its arrays by name, X dense, and the checksum.
 
-    Parameters
-    ----------
-    source : Source
-        Of an npz file with ``X`` and ``y``, and perhaps ``sample_weight``, ``offset`` and ``groups``; of an
-        svmlight file; or of what gives (X, y), or a dict of these names.
-
-    Returns
-    -------
-    arrays : dict
-        By these names, X dense.
-    checksum : int
-
-    Raises
-    ------
-    DataError
+    It is an npz file with ``X`` and ``y``, and perhaps ``sample_weight``, ``offset`` and ``groups``; an
+    svmlight file; or a lazy pair (X, y) or dict of these names.
     """
-    found = source.read()
-    total = checksum(found)
-    if isinstance(found, tuple | list) and len(found) == 2:
-        found = dict(zip(("X", "y"), found, strict=True))
-    if not isinstance(found, dict) or not {"X", "y"} <= {*found} <= {"X", "y", *BESIDE}:
-        held = f"{sorted(found)}" if isinstance(found, dict) else f"a {type(found).__name__}"
+    content = source.read()
+    total = checksum(content)
+    if isinstance(content, tuple | list) and len(content) == 2:
+        content = dict(zip(("X", "y"), content, strict=True))
+    if not isinstance(content, dict) or not {"X", "y"} <= {*content} <= {"X", "y", *BESIDE}:
+        held = f"{sorted(content)}" if isinstance(content, dict) else f"a {type(content).__name__}"
         raise DataError(
             f"{source} must hold X and y, and perhaps {', '.join(BESIDE)}; it holds {held}: give an npz "
             "file with these names, an svmlight file, or a pair (X, y)"
         )
-    arrays: dict[str, Any] = dict(found)
+    arrays: dict[str, Any] = dict(content)
     if sparse.issparse(arrays["X"]):
         arrays["X"] = _dense(source, arrays["X"])
     return arrays, total

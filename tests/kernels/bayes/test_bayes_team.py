@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from stradask.algorithms.bayes.chains import sampling, team
-from stradask.algorithms.bayes.chains.team import Team, team_for
+from stradask.algorithms.bayes.chains.sampling import Team, team_for
 from stradask.algorithms.bayes.models.model import regression
 from stradask.kernels.bayes import logistic as bayes_logistic
 from stradask.kernels.bayes.team import BLOCKS, LEADER, LINE, ROUND, done_by, publish, take

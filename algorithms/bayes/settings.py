@@ -1,0 +1,109 @@
+"""The parameters that `sample` and the Bayesian regressions share, and their checks."""
+
+import os
+from dataclasses import dataclass
+from functools import cached_property
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from sklearn.utils._param_validation import Interval, StrOptions
+
+from ...errors import DataError, shortened
+from ...scheduler.parameters import check_count, random_source
+from ...scheduler.sessions.session import check_engine
+from ...scheduler.threads import effective_n_jobs
+from .chains.chain import SAMPLERS
+from .chains.sampling import CAREFUL, check_settings
+from .combine.combiners import COMBINERS
+
+_COUNT = Interval(Integral, 1, None, closed="left")
+# For scikit-learn's validation of estimators.
+CONSTRAINTS: dict[str, list] = {
+    "n_samples": [_COUNT],
+    "n_chains": [_COUNT],
+    "n_warmup": [_COUNT],
+    "target_accept": [Interval(Real, 0, 1, closed="neither")],
+    "sampler": [StrOptions({"auto", "laplace", *SAMPLERS})],
+    "n_shards": [StrOptions({"auto"}), _COUNT],
+    "combine": [StrOptions(COMBINERS.keys())],  # a view: entries may be added
+    "n_proposals": [_COUNT],
+    "engine": [str],
+    "checkpoint": [None, str, os.PathLike],
+    "n_jobs": [None, Integral],
+    "random_state": ["random_state"],
+    "verbose": ["verbose"],
+}
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SamplingSettings:
+    """How a posterior is sampled; see `sample` for the fields."""
+
+    sampler: str
+    n_samples: int
+    n_chains: int
+    n_warmup: int
+    target_accept: float
+    n_shards: int | str
+    combine: str
+    n_proposals: int
+    engine: str
+    checkpoint: Any
+    n_jobs: int | None
+    random_state: Any
+    verbose: int
+    callback: Any = None
+
+    def checked(self):
+        """Return the settings; raise a DataError for the first that is unknown or out of range."""
+        if not isinstance(self.combine, str) or self.combine not in COMBINERS:
+            raise DataError(
+                f"combine={shortened(self.combine)} is unknown: take one of {', '.join(COMBINERS)}"
+            )
+        automatic = isinstance(self.n_shards, str) and self.n_shards == "auto"
+        if not automatic and (isinstance(self.n_shards, bool) or not isinstance(self.n_shards, Integral)):
+            raise DataError(f"n_shards must be 'auto' or an integer, got {shortened(self.n_shards)}")
+        check_settings(self.sampler, **self.counts)
+        check_count("n_proposals", self.n_proposals)
+        effective_n_jobs(self.n_jobs)
+        if not isinstance(self.target_accept, Real) or not 0 < self.target_accept < 1:
+            raise DataError(
+                f"target_accept must be a number between 0 and 1, got {shortened(self.target_accept)}"
+            )
+        if not isinstance(self.verbose, Integral):
+            raise DataError(f"verbose must be a whole number, got a {type(self.verbose).__name__}")
+        check_engine(self.engine)
+        _check_checkpoint(self.checkpoint, self.random_state)
+        return self
+
+    def check_combines(self):
+        """Refuse a sampler whose draws cannot be combined."""
+        if self.sampler == "laplace":
+            raise DataError("sampler='laplace' gives weighted draws, which no combination takes: n_shards=1")
+
+    @cached_property
+    def seed(self):
+        """The seed of all random numbers, taken from `random_state` once."""
+        return int(random_source(self.random_state).randint(2**31))
+
+    @property
+    def counts(self):
+        """Draws and chains, as samplers take them."""
+        return {"n_samples": self.n_samples, "n_chains": self.n_chains, "n_warmup": self.n_warmup}
+
+    @property
+    def target(self):
+        """The acceptance that step sizes are adapted to; None leaves it to the sampler."""
+        return self.target_accept if self.sampler in ("auto", *CAREFUL) else None
+
+
+def _check_checkpoint(checkpoint, random_state):
+    """Refuse a checkpoint without a seed, whose files would never be found again."""
+    if checkpoint is not None and (
+        isinstance(random_state, bool) or not isinstance(random_state, (int, np.integer))
+    ):
+        raise DataError(
+            f"checkpoint={shortened(str(checkpoint), 200)} needs random_state to be an integer, by which a "
+            f"later run finds the files; got {shortened(random_state)}"
+        )
