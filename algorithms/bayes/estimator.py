@@ -184,7 +184,7 @@ class BayesianRegression(Estimator):
         return Densities([build], self._variables, self._names)
 
     def _checked(self, X, y, sample_weight=None, offset=None, groups=None):
-        """Check what a fit is given; rows of weight 0 are left out."""
+        """Check the data of a fit; rows of weight 0 are left out."""
         checked = _dense(check_columns(self, X), type(self).__name__)
         n_samples = len(checked)
         check_names(self, X, y)
@@ -261,7 +261,7 @@ class BayesianRegression(Estimator):
         return [None]
 
     def _merges(self):
-        """Whether shards that lie elsewhere are merged, if they have no groups; see ``source_fit``."""
+        """Whether shards that workers read are merged, if they have no groups; see ``source_fit``."""
         return self._family == "normal" and self.combine == "auto"
 
     def _model_options(self, prior):
@@ -422,7 +422,7 @@ def _intercepts(seed, n_jobs, model, points):
 
 
 def _dense(X, name):
-    """Refuse sparse matrices, with what to do."""
+    """Refuse sparse matrices, with a remedy."""
     if sparse.issparse(X):
         raise TypeError(
             f"Sparse data was passed for X, but {name} needs dense data: every step reads each row in full; "

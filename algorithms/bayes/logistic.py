@@ -23,8 +23,8 @@ class BayesianLogisticRegression(ClassifierMixin, BayesianRegression):
 
     ``sampler="auto"`` looks for the mode first. Where importance sampling about it is reliable by Pareto's
     k-hat, its draws are the posterior, resampled once by their weights; else split Hamiltonian Monte Carlo
-    where it accepts enough, else NUTS. With `n_shards` above 1 the rows are dealt out, every shard is sampled
-    alone with the prior to the power 1 / n_shards, and the draws are combined: see `combine`.
+    if it accepts enough, else NUTS. With `n_shards` above 1 the rows are dealt out at random, every shard is
+    sampled alone with the prior to the power 1 / n_shards, and the draws are combined: see `combine`.
 
     With `groups` each group has an intercept ``u_g ~ N(0, group_sd^2)`` of its own. In the density that is
     sampled the intercepts are integrated out, group by group, to about ten digits; they are drawn afterwards
@@ -36,8 +36,8 @@ class BayesianLogisticRegression(ClassifierMixin, BayesianRegression):
     `sample_weight` or an offset the kernel goes row by row, at a third of the speed. float32 computes in
     single precision.
 
-    Seeds and threads: draws are *bitwise* the same for any `n_jobs`, engine and number of workers, and if
-    some of them die or the run is resumed.
+    Seeds and threads: draws are *bit-identical* for any `n_jobs`, engine and number of workers, and if
+    workers are lost or the run is resumed.
 
     Parameters
     ----------
@@ -58,28 +58,27 @@ class BayesianLogisticRegression(ClassifierMixin, BayesianRegression):
         Draws of each chain.
     n_chains : int, default=4
     n_warmup : int, default=1000
-        Draws of each chain that tune it and are thrown away; 150 suffice where there is a mode to begin
-        from, and are then taken at most.
+        Draws that tune each chain and are thrown away; at most 150 are made if chains begin about a mode.
     target_accept : float, default=0.8
-        Acceptance that NUTS and HMC find their step size by; nearer to 1 for shorter steps and fewer
-        divergences. A chain whose warm-up diverges begins anew with 0.95, as the horseshoe does under "auto".
+        Acceptance to which NUTS and HMC adapt their step size; nearer to 1 for shorter steps and fewer
+        divergences. A chain whose warm-up diverges starts again with 0.95; the horseshoe starts with it under
+        "auto".
     sampler : {"auto", "laplace", "nuts", "split_hmc", "hmc", "mala", "random_walk", "slice"}, default="auto"
         "laplace" is importance sampling about the mode.
     n_shards : int or "auto", default=1
         "auto" leaves at least 100 rows a column to each shard, and of each class as many rows as columns;
         it is 1 below a million entries of X, where shards do not pay.
     combine : str, default="auto"
-        Which way from shards' draws to the posterior; "auto" refuses where no way passes its tests.
+        How draws of shards are combined; "auto" raises an error if no combination passes its tests.
     n_proposals : int, default=4000
-        Points that a combination of shards weighs by all their densities, at least; there are never fewer
-        than draws.
+        At least so many points, and never fewer than draws, are weighted by the densities of all shards when
+        these are combined.
     engine : str, default="local"
         Where chains run: "local" on threads of this process, "dask" on the current Dask client, or the
         address of a Dask scheduler.
     checkpoint : path-like, optional
-        A folder, seen by all workers, for files of 100 draws each. The same fit finds them, and goes on where
-        it was stopped; with more `n_samples` it extends the run. Needs an integer `random_state`. Importance
-        sampling writes none.
+        A folder, visible to all workers, for files of 100 draws each. The same fit resumes from them; with
+        more `n_samples` it extends the run. Needs an integer `random_state`. Importance sampling writes none.
     n_jobs : int, optional
         Threads, over chains or shards. None is 1, -1 all cores.
     random_state : int, RandomState or None
@@ -111,7 +110,7 @@ class BayesianLogisticRegression(ClassifierMixin, BayesianRegression):
         For NaN, other numbers of classes than two, a flat prior that the data do not complement, and the
         like.
     CombinationRefused
-        With several shards, where no combination can be trusted; says what was seen.
+        With several shards, if no combination passes its diagnostics; lists them.
 
     Warns
     -----
@@ -205,13 +204,13 @@ class BayesianLogisticRegression(ClassifierMixin, BayesianRegression):
 
         Parameters
         ----------
-        X : ndarray or DataFrame of shape (n_samples, n_features), Dask array, or list of where shards lie
+        X : ndarray or DataFrame of shape (n_samples, n_features), Dask array, or list of shards
             float32 and float64 are kept. Blocks of rows of a Dask array (not persisted), and entries of a
-            list, are shards that workers read themselves, again if one dies: paths of npz files with X and
-            y, and perhaps sample_weight, offset and groups; of svmlight files; pairs of npy files; Delayed of
-            (X, y) or of a dict of these names.
+            list, are shards. Workers read them, and read them again if a worker is lost. Entries are paths of
+            npz files with X and y, and perhaps sample_weight, offset and groups; paths of svmlight files;
+            pairs of npy files; Delayed of (X, y) or of a dict of these names.
         y : array-like of shape (n_samples,), or Dask array
-            Labels of two classes: numbers or strings. None with a list, whose entries have it.
+            Labels of two classes: numbers or strings. None with a list, whose entries hold y.
         sample_weight : float or array-like of shape (n_samples,), optional
             A row of weight 2 counts as two rows.
         offset : array-like of shape (n_samples,), optional

@@ -40,12 +40,13 @@ class BayesianRegressor(RegressorMixin, BayesianRegression):
 
         Parameters
         ----------
-        X : ndarray or DataFrame of shape (n_samples, n_features), Dask array, or list of where shards lie
-            Blocks of rows of a Dask array (not persisted), and entries of a list, are shards that workers
-            read themselves, again if one dies: paths of npz files with X and y, and perhaps sample_weight,
-            offset and groups; of svmlight files; pairs of npy files; Delayed of (X, y).
+        X : ndarray or DataFrame of shape (n_samples, n_features), Dask array, or list of shards
+            Blocks of rows of a Dask array (not persisted), and entries of a list, are shards. Workers read
+            them, and read them again if a worker is lost. Entries are paths of npz files with X and y, and
+            perhaps sample_weight, offset and groups; paths of svmlight files; pairs of npy files; Delayed of
+            (X, y).
         y : array-like of shape (n_samples,), or Dask array
-            None with a list, whose entries have it.
+            None with a list, whose entries hold y.
         sample_weight : float or array-like of shape (n_samples,), optional
             A row of weight 2 counts as two rows.
         offset : array-like of shape (n_samples,), optional

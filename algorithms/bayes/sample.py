@@ -1,4 +1,4 @@
-"""`sample`: the posterior of any density that a user can write down."""
+"""`sample`: draws from the posterior of a user's density."""
 
 import warnings
 from collections.abc import Mapping, Sized
@@ -47,59 +47,58 @@ def sample(
     verbose: int = 0,
     callback: Callback | None = None,
 ) -> Posterior:
-    """Draw from the posterior of a density of your own.
+    """Draw from the posterior of a density that you write.
 
     Parameters
     ----------
     log_likelihood : callable, GaussianMixtureDensity, or a model of NumPyro, PyMC or Stan
-        What `from_numpyro`, `from_pymc` and `from_bridgestan` make stands alone, without log_prior, data,
-        start and names. Else
-        ``log_likelihood(q, data)`` for parameters q (d,) that may be any real numbers: take logarithms of
-        what must be positive, and add the logarithm of the Jacobian to the prior. Returns a float, or a tuple
-        of it and the gradient. A function compiled by ``numba.njit`` may take ``(q, data, g)`` and add its
-        gradient to g; its data are an array of floats of one or two axes. Without a gradient it is
-        differenced. Compiled functions are some hundred times faster.
+        ``log_likelihood(q, data)`` for parameters q (d,), which may be any real numbers: use the logarithm of
+        a positive parameter, and add the logarithm of the Jacobian to the prior. It returns a float, or a
+        tuple of it and the gradient. A function compiled by ``numba.njit`` may take ``(q, data, g)`` and add
+        its gradient to g; its data are an array of floats of one or two axes. Compiled functions are some
+        hundred times faster. Without a gradient the function is differenced. A model of `from_numpyro`,
+        `from_pymc` or `from_bridgestan` is given alone, without log_prior, data, start and names.
     log_prior : callable, optional
-        ``log_prior(q)``, in the same way; None is flat. It alone is raised to 1 / n_shards.
-    data : array, DataFrame, tuple of arrays, or list of where shards lie
+        ``log_prior(q)``, in the same form; None is flat. Only the prior is raised to 1 / n_shards.
+    data : array, DataFrame, tuple of arrays, or list of shards
         The first axis counts the observations. In several shards `log_likelihood` gets some of them, in the
-        same form (of a DataFrame an array). Entries of a list are paths of files (npy: an array; npz: its
-        arrays in a tuple, of one alone the array; svmlight: ``(X, y)`` with X in CSR), Delayed of Dask's, or
-        tuples of these: each is a shard, and is read where that is worked on.
+        same form (of a DataFrame an array). A list has an entry for each shard, which a worker reads: the
+        path of a file (npy: an array; npz: a tuple of its arrays, or the only one; svmlight: ``(X, y)`` with
+        X in CSR), a Dask Delayed, or a tuple of these.
     start : array-like of shape (d,), or dict of str to float, optional
         A point where the density is finite; chains begin within 2 of it. A dict has a number for each of the
-        `names`, or is these names in its own order where `names` is None. By default zero for each of the
+        `names`; without `names` its keys are the names, in its order. By default zero for each of the
         `names`: one of the two is needed. A `GaussianMixtureDensity` has its own, and its own priors and
         names.
     names : sequence of d str, optional
-        Of the parameters; by default they are one vector, ``theta``.
+        Names of the parameters; by default they are one vector, ``theta``.
     sampler : {"auto", "laplace", "nuts", "split_hmc", "hmc", "mala", "random_walk", "slice"}, default="auto"
-        "auto" takes importance sampling about the mode where that is reliable, else split Hamiltonian Monte
-        Carlo where it accepts enough, else NUTS.
+        "auto" takes importance sampling about the mode if that is reliable, else split Hamiltonian Monte
+        Carlo if that accepts enough, else NUTS.
     n_samples, n_chains, n_warmup : int
-        Draws of each chain after its warm-up of `n_warmup`.
+        Draws of each chain, after its warm-up of `n_warmup` draws.
     target_accept : float, default=0.8
-        Acceptance that NUTS and HMC find their step size by; nearer to 1 for shorter steps and fewer
-        divergences. A chain whose warm-up diverges begins anew with 0.95.
+        Acceptance to which NUTS and HMC adapt their step size; nearer to 1 for shorter steps and fewer
+        divergences. A chain whose warm-up diverges starts again with 0.95.
     n_shards : int or "auto", default=1
-        Each has a part of the data and the prior to the power 1 / n_shards. `log_likelihood` must be a sum
-        over rows then, up to a constant, which is checked. "auto" leaves at least 100
-        observations a parameter to each, and is 1 below a million of observations times parameters. Where
-        `data` lists shards, "auto" or their number.
+        Each shard has a part of the data, and the prior to the power 1 / n_shards. The log-likelihood must
+        then be a sum over rows, up to a constant, which is checked. "auto" leaves at least 100 observations a
+        parameter to each shard, and is 1 below a million of observations times parameters. If `data` lists
+        shards, "auto" or their number.
     combine : str, default="auto"
-        From shards' draws to the posterior, see `combine`.
+        How draws of shards are combined, see `combine`.
     n_proposals : int, default=4000
-        Points that a combination of shards weighs by all their densities, at least; there are never fewer
-        than draws. The error of the result follows from their number, however few draws are asked for.
+        At least so many points, and never fewer than draws, are weighted by the densities of all shards when
+        these are combined. The error of the result depends on their number, however few draws are returned.
     engine : str, default="local"
         Where chains run: "local" on threads of this process, "dask" on the current Dask client, or the
-        address of a Dask scheduler. The draws are the same, bit for bit, for any number of workers, and if
-        some of them die.
+        address of a Dask scheduler. The draws are bit-identical for any number of workers, and if workers are
+        lost.
     checkpoint : path-like, optional
-        A folder, seen by all workers, for files of 100 draws each. The same call finds them, and goes on
-        where it was stopped; with more `n_samples` it extends the run. Needs an integer `random_state`.
+        A folder, visible to all workers, for files of 100 draws each. The same call resumes from them; with
+        more `n_samples` it extends the run. Needs an integer `random_state`.
     n_jobs : int, optional
-        Threads, over chains or shards; the draws do not depend on them. Python functions wait for each other.
+        Threads, over chains or shards; the draws do not depend on them. Python functions hold the GIL.
     random_state : int, RandomState or None
     verbose : int, default=0
     callback : callable, optional
@@ -114,10 +113,10 @@ def sample(
     ------
     DataError
         If the density is not finite at the start, constant in a parameter, or its gradient wrong: names the
-        parameter. If there are several shards and `log_likelihood` is no sum over rows. For numbers that are
-        none, or out of range.
+        parameter. If there are several shards and `log_likelihood` is no sum over rows. For numbers of the
+        wrong type or out of range.
     CombinationRefused
-        With several shards, where no combination can be trusted; says what was seen.
+        With several shards, if no combination passes its diagnostics; lists them.
 
     Warns
     -----
@@ -148,7 +147,7 @@ def sample(
 
 
 def _problem(log_likelihood, log_prior, data, start, names):
-    """Put together what is sampled: a user's functions, a model of another library, or a mixture."""
+    """Assemble the density: a user's functions, a model of another library, or a mixture."""
     if isinstance(log_likelihood, ExternalModel):
         _check_alone(log_prior=log_prior, data=data, start=start, names=names)
         return _external(log_likelihood)
@@ -301,7 +300,7 @@ def _origin(names):
 
 
 def _by_name(start, names):
-    """Return the numbers of a dict in the order of the names, and these."""
+    """Return the numbers of a dict in the order of the names, and the names."""
     names = checked_names(list(start) if names is None else names, None)
     faults = {
         "lacks": [name for name in names if name not in start],
@@ -328,7 +327,7 @@ def _check_alone(**given):
 
 
 def _seen(sources, look, **places):
-    """Read every shard once on its worker; return the sources with checksums, and warn of what was seen."""
+    """Read every shard once on its worker; return the sources with checksums, and warn of doubts."""
     sources = with_columns(sources, **places)
     results = look_at([partial(look, source) for source in sources], **places)
     doubts = [words for _, words in results if words]
@@ -347,7 +346,7 @@ def _unlooked(source, shard):
 
 
 def _looked(log_likelihood, log_prior, start, source, shard):
-    """The checksum of a shard, and what speaks against its likelihood's being a sum over its rows.
+    """Return the checksum of a shard, and doubts whether its likelihood is a sum over its rows.
 
     A shard may hold whole groups of rows, whose likelihood is no sum over single rows. But without any rows
     nothing may be left that depends on the parameters.
@@ -414,7 +413,7 @@ def _n_rows(data):
 
 
 def _some(data, rows):
-    """The observations of a shard, not yet taken."""
+    """Select the observations of a shard, without copying them yet."""
     if isinstance(data, tuple):
         return tuple(_some(part, rows) for part in data)
     return Part(np.asarray(data), rows)

@@ -26,6 +26,7 @@ METRICS = ("adapted", "diagonal", "dense", "laplace")
 _FIRST, _WINDOW, _LAST, _LEAST = 75, 25, 50, 20
 _LAPLACE_WARM_UP = 150
 _SHRINK, _FLOOR = 5.0, 1e-3
+# Tail ESS a gradient with and without: docs/mcmc.md, "Steps and metrics".
 _CORRELATED, _DRAWS = 9.0, 20  # condition number, and draws a parameter, from which a metric is dense
 _LEAST_PART = 1e-10  # of an eigenvalue of correlations, below which it is rounding
 
@@ -76,7 +77,7 @@ def warm_up_all(
     shard=0,
     chains,
 ):
-    """Bring several chains to the posterior, each tuned on its own; returns what `warm_up` does for each.
+    """Bring several chains to the posterior, each tuned on its own; returns pairs as `warm_up`.
 
     They begin at `points`, and have the numbers `chains`. The "laplace" metric takes at most 150 of n draws,
     as only a step size is left to find; it needs a `mode`, as split HMC does. The "adapted" metric becomes

@@ -1,8 +1,8 @@
-"""Chains of one machine: the state of a chain, a pure step of any length, and what comes out.
+"""Chains on one machine: the state of a chain, a pure step of any length, and its draws.
 
-A chain is known by its numbers (seed, shard, chain); its draws by theirs. `advance` is a pure function of a
-model, a state and those numbers, so that a run goes on where it stopped, a part of it can be done anew on
-another machine, and 2 x 100 draws are 200 draws bit for bit.
+Random numbers are named by (seed, shard, chain, draw). `advance` is a pure function of a model, a state and
+those numbers. So a run resumes where it stopped, a part of it can be repeated on another machine, and 2 x 100
+draws are 200 draws bit for bit.
 """
 
 from dataclasses import dataclass, replace

@@ -2,7 +2,7 @@
 
 The mode is found by quasi-Newton steps and polished by Newton's; the Hessian is taken from central
 differences of the gradient. Draws from the normal distribution there (Laplace's approximation), or from
-Student's t, weigh ``p(q) / approximation(q)``; Pareto's k-hat tells whether the weights can be trusted.
+Student's t, weigh ``p(q) / approximation(q)``; Pareto's k-hat shows whether the weights can be trusted.
 
 References: Tierney, Kadane, "Accurate approximations for posterior moments and marginal densities", JASA
 1986. Vehtari, Simpson, Gelman, Yao, Gabry, "Pareto smoothed importance sampling", JMLR 2024.
@@ -35,6 +35,7 @@ _SEEN = 0.25  # part of a mode's own part, that draws near it must be
 MOST_MODES = 8
 _STEEP = 10.0  # fall within a standard deviation of a normal density whose own is .5: there is no such one
 _LEAST_MASS = -10.0  # logarithm of a mode's part, by the normal density there, of the heaviest one's
+# Searches after the draws: docs/mcmc.md, "Any density".
 _WORTH = 0.05  # of the evaluations that the draws took, for a later search
 _FEW, _WORTH_OF_FEW = 1000, 0.25  # where these are few
 _ELSEWHERE = 2**32 - 1  # in the place of a shard's number: random numbers that no chain has

@@ -87,7 +87,7 @@ class Plan:
         return self.begin_all(model, n_warmup, chains=[chain], **numbers)[0]
 
     def begin_all(self, model, n_warmup, *, chains, seed, shard=0):
-        """Warm up several chains; returns for each what `begin` does."""
+        """Warm up several chains; returns a list of pairs as `begin`."""
         numbers = {"seed": seed, "shard": shard}
         modes = self.modes if self.mode is None and len(self.modes) > 1 else (self.mode,)
         points = [

@@ -31,6 +31,7 @@ from .gaussian import (
 from .kernel import pair_tree
 from .smc import MOST_PARAMETERS, largest_power, tempered
 
+# Gates and their limits: docs/mcmc.md, "What auto does".
 MOST_PIECES = 5.0  # of `non_gaussianity`: two modes at 2 widths from their middle
 MOST_SKEW_SHIFT = 0.15  # of `skew_shift`, in sd, where there is no log_density to put things right
 MOST_EXCESS = 0.25  # of `excess_moments`: two modes at 3/4 of a width, whose product is 1.2 times as wide
@@ -183,7 +184,7 @@ def _tempered(shards, n, rng, seen):
 
 
 def _closed_form(shards, n, rng):
-    """Without log_density: a Gaussian product, where the shards are Gaussian to within what can be seen."""
+    """Combine without log_density: a Gaussian product, if no test shows shards to be other than Gaussian."""
     if len(shards.draws) == 1:  # of any form
         return Combination(taken(shards.draws[0], n, rng), "one shard")
     pair = shards.draws, shards.gradients

@@ -1,7 +1,7 @@
 """From draws of one density, or of its shards, to a `Posterior` with its diagnostics.
 
-Weighted draws are resampled once, so that every posterior that is handed out has draws that count alike; what
-the weights were worth stays in the diagnostics. Where these say not to use the draws, there is a warning.
+Weighted draws are resampled once, so that all draws of a posterior count alike; the diagnostics keep the
+effective size of the weights. If these say not to use the draws, there is a warning.
 """
 
 import warnings
@@ -34,60 +34,69 @@ def from_sample(model, sample, variables, seed, local=None, names=None):
     `variables` are names and shapes of the columns of ``model.values``. `seed` is that of the resampling of
     weighted draws. For `local` and `names` see `Densities`; `names` is here a list.
     """
-    draws = sample.stacked()
-    chains, T, d = draws.shape
-    log_weights, diagnostics = sample.chains[0].log_weights, None
+    names = model.names if names is None else names
+    draws, log_weights = sample.stacked(), sample.chains[0].log_weights
+    n_chains, T, d = draws.shape
+    points = _alike(draws.reshape(-1, d), log_weights, seed, n_chains * T)
     if log_weights is not None:
-        limit = khat_limit(T) if T > 1 else 0.0
-        figures = {
-            "k_hat": sample.k_hat,
-            "k_hat_limit": limit,
-            "importance_ess": importance_ess(log_weights),
-            "importance_ess_limit": min(LEAST_ESS, _LEAST_PART * T),  # few were asked for: no fault of theirs
-            "n_modes": sample.n_modes,
-            "n_searches": sample.n_searches,
-        }
-        figures |= _counted(sample.chains)
-        if len(sample.modes) > 1:
-            points = _alike(draws.reshape(-1, d), log_weights, seed, T)
-            logps = _alike(sample.stacked("log_densities").ravel(), log_weights, seed, T)
-            figures["missed_share"] = missed_share(model, sample.modes, points, logps)
-        diagnostics = diagnose(None, figures=figures, failure=sample.chains[0].failure)
-    elif T >= _LEAST:
-        by_name = not sample.n_searches
-        sample = look_for_modes(model, sample, seed)
-        share = missed_share(
-            model, sample.modes, draws.reshape(-1, d), sample.stacked("log_densities").ravel()
-        )
-        energy = sample.statistic("energy")[None] if sample.sampler in _HAMILTONIAN else None
-        divergences = [int(sample.statistic("divergent").sum())]
-        diagnostics = diagnose(
-            draws[None],
-            energy=energy,
-            divergences=divergences,
-            figures=_counted(sample.chains)
-            | {
-                "n_modes": sample.n_modes,
-                "n_searches": sample.n_searches,
-                "missed_share": share,
-                "modes_seen": by_name and not share,
-                "k_hat_mode": sample.k_hat if sample.sampler == "split_hmc" else np.nan,
-            },
-            names=model.names if names is None else names,
-            failure=next((chain.failure for chain in sample.chains if chain.failure), ""),
-        )
-    _warn(diagnostics, alone=log_weights is None)
-    statistics = None
-    if log_weights is None:
+        diagnostics = _judge_weights(model, sample, points, seed)
+        _warn(diagnostics)
+        n_chains = statistics = None
+    else:
+        diagnostics, by_name = None, not sample.n_searches
+        if T >= _LEAST:
+            sample = look_for_modes(model, sample, seed)
+            diagnostics = _judge_chains(model, sample, names, by_name)
+        _warn(diagnostics, alone=True)
         columns = [sample.stacked("log_densities"), *map(sample.statistic, STATISTICS)]
-        statistics = np.stack(columns, axis=-1).reshape(chains * T, -1)
+        statistics = np.stack(columns, axis=-1).reshape(n_chains * T, -1)
     return Posterior(
-        _values(model, _alike(draws.reshape(-1, d), log_weights, seed, chains * T), local),
+        _values(model, points, local),
         variables,
-        n_chains=chains if log_weights is None else None,
+        n_chains=n_chains,
         statistics=statistics,
         diagnostics=diagnostics,
         method=f"{sample.sampler}: {sample.reason}",
+    )
+
+
+def _judge_weights(model, sample, points, seed):
+    """Diagnostics of importance sampling; `points` are its draws, resampled."""
+    log_weights, T = sample.chains[0].log_weights, len(points)
+    figures = {
+        "k_hat": sample.k_hat,
+        "k_hat_limit": khat_limit(T) if T > 1 else 0.0,
+        "importance_ess": importance_ess(log_weights),
+        "importance_ess_limit": min(LEAST_ESS, _LEAST_PART * T),  # few were asked for: no fault of theirs
+        "n_modes": sample.n_modes,
+        "n_searches": sample.n_searches,
+    }
+    figures |= _counted(sample.chains)
+    if len(sample.modes) > 1:
+        logps = _alike(sample.stacked("log_densities").ravel(), log_weights, seed, T)
+        figures["missed_share"] = missed_share(model, sample.modes, points, logps)
+    return diagnose(None, figures=figures, failure=sample.chains[0].failure)
+
+
+def _judge_chains(model, sample, names, by_name):
+    """Diagnostics of chains, after the search for modes; `by_name` says that there was none before."""
+    draws = sample.stacked()
+    points, logps = draws.reshape(-1, draws.shape[2]), sample.stacked("log_densities").ravel()
+    share = missed_share(model, sample.modes, points, logps)
+    figures = _counted(sample.chains) | {
+        "n_modes": sample.n_modes,
+        "n_searches": sample.n_searches,
+        "missed_share": share,
+        "modes_seen": by_name and not share,
+        "k_hat_mode": sample.k_hat if sample.sampler == "split_hmc" else np.nan,
+    }
+    return diagnose(
+        draws[None],
+        energy=sample.statistic("energy")[None] if sample.sampler in _HAMILTONIAN else None,
+        divergences=[int(sample.statistic("divergent").sum())],
+        figures=figures,
+        names=names,
+        failure=next((chain.failure for chain in sample.chains if chain.failure), ""),
     )
 
 
@@ -160,7 +169,7 @@ def _counted(chains):
 
 
 def _values(model, draws, local):
-    """Values of draws, and what is drawn given them."""
+    """Values of draws, and the draws that `local` adds to them."""
     values = model.values(draws)
     return values if local is None else np.concatenate([values, local(draws)], axis=1)
 

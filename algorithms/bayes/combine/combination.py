@@ -9,11 +9,11 @@ from ....errors import StradaskError
 
 
 class CombinationRefused(StradaskError):
-    """No combination of the shards' draws can be trusted; the message lists what was seen and what to do."""
+    """No combination of the shards' draws can be trusted; the message lists reasons and remedies."""
 
 
 class CombinationWarning(UserWarning):
-    """A combination that was asked for by name, and whose own figures speak against it."""
+    """A combination that was requested by name has poor figures."""
 
 
 @dataclass(frozen=True)

@@ -332,7 +332,7 @@ def _unconverged(chains, names):
 
 
 def _complaints(found):
-    """Say what speaks against a combination."""
+    """List the faults of a combination."""
     figures = found.figures
     if figures.get("acceptance", 1) < LEAST_ACCEPTANCE:
         yield (

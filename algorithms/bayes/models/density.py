@@ -1,4 +1,4 @@
-"""A user's own density: functions compiled by numba, or plain Python ones, with gradients or without.
+"""A user's density: functions compiled by numba or plain Python ones, with gradients or without.
 
 Only the prior is raised to a power in a subposterior, so that prior and likelihood are two functions. A
 gradient is optional: without one it is taken by central differences, at the cost of 2 d evaluations each.
@@ -97,7 +97,7 @@ def _is_compiled(function):
 
 
 def _check_called_from_python(function, most, what):
-    """Refuse a compiled function that is to fill g beside one that is not compiled: nobody hands it g."""
+    """Refuse a compiled function that fills g, if the other one is not compiled: it would get no g."""
     if _is_compiled(function) and len(inspect.signature(function.py_func).parameters) > most:
         raise DataError(
             f"{what} is compiled and the other function is not: decorate both with numba.njit, or return "
@@ -105,11 +105,27 @@ def _check_called_from_python(function, most, what):
         )
 
 
+class _CalledModel(Model):
+    """A model whose functions are called through C pointers, through which no error can pass."""
+
+    def raise_errors(self):
+        """Raise the error of a function, unless it only says that a point has no density."""
+        vars(self)["_failures"].raise_fatal()
+
+    def take_tally(self):
+        """Return a `Tally` of this thread's evaluations since the last call."""
+        return vars(self)["_failures"].take()
+
+    def __setstate__(self, state):
+        super().__setstate__(state)
+        self.__post_init__()
+
+
 # Compiled functions -----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
-class CompiledModel(Model):
+class CompiledModel(_CalledModel):
     """A model of a user's compiled functions, kept for their identity."""
 
     functions: tuple = ()
@@ -137,7 +153,7 @@ class CompiledModel(Model):
         self.__dict__.update(meta=meta, _failures=failures, _pointers=pointers)
 
     def _again(self, q):
-        """Call the functions from Python, as the density does: what compiled code catches has no text."""
+        """Call the functions from Python, as the density does: errors in compiled code have no text."""
         x = self.data[1:].reshape(self.meta[: self.n_axes])
         for function, arguments in zip(self.functions, ((x,), ()), strict=True):
             if function is None:
@@ -151,18 +167,6 @@ class CompiledModel(Model):
     def identity(self):
         """All that the density depends on, for digests."""
         return fingerprint(self.functions), self.data, self.meta[:2], self.names, self.start
-
-    def raise_errors(self):
-        """Raise the error of a function, unless it only says that a point has no density."""
-        vars(self)["_failures"].raise_fatal()
-
-    def take_tally(self):
-        """Return a `Tally` of this thread's evaluations since the last call."""
-        return vars(self)["_failures"].take()
-
-    def __setstate__(self, state):
-        super().__setstate__(state)
-        self.__post_init__()
 
 
 def _address(pointer):
@@ -356,7 +360,7 @@ def differences(function, q):
 
 
 @dataclass(frozen=True, eq=False)
-class PythonModel(Model):
+class PythonModel(_CalledModel):
     """A model of a Python function ``q -> (log density, gradient)``.
 
     The compiled sampler calls it through a C pointer, through which no error can pass. One that says that a
@@ -369,7 +373,7 @@ class PythonModel(Model):
     constrain: Any = None
 
     def values(self, Q):
-        """Parameters, or what `constrain` makes of them."""
+        """Parameters, or the values that `constrain` computes from them."""
         Q = self._points(Q)
         return Q if self.constrain is None else self.constrain(Q)
 
@@ -405,20 +409,8 @@ class PythonModel(Model):
         functions = fingerprint((both.log_likelihood, both.log_prior))
         return functions, both.data, both.power, self.names, self.start
 
-    def raise_errors(self):
-        """Raise the error of the function, unless it only says that a point has no density."""
-        vars(self)["_failures"].raise_fatal()
 
-    def take_tally(self):
-        """Return a `Tally` of this thread's evaluations since the last call."""
-        return vars(self)["_failures"].take()
-
-    def __setstate__(self, state):
-        super().__setstate__(state)
-        self.__post_init__()
-
-
-# What a function computes -------------------------------------------------------------------------
+# Digests of functions ---------------------------------------------------------------------------
 
 
 def fingerprint(value):

@@ -1,4 +1,4 @@
-"""The examination of a user's density before anything is sampled: its gradient, and whether it is proper."""
+"""Checks of a user's density before anything is sampled: its gradient, and whether it is proper."""
 
 import numpy as np
 
@@ -136,7 +136,7 @@ def _followed(model, level, values, steep, gradient):
 
 
 def _at(model, point):
-    """Log density and gradient; NaN where no chain comes, and a function may fail as it likes."""
+    """Log density and gradient; NaN where the function fails, as no chain comes so far."""
     try:
         with np.errstate(all="ignore"):
             logp, gradient = model.logp_grad(point)
@@ -146,7 +146,7 @@ def _at(model, point):
 
 
 def _stay(model, sides, near, far):
-    """Along which lines the log density falls by less than that of 1/x; not where it is undefined."""
+    """Whether the log density falls by less than that of 1/x along lines; false where it is undefined."""
     try:
         logps, _ = model.logp_grads(model.start + np.concatenate([near * sides, far * sides]))
     except Exception:  # whatever a function says of points where no chain comes: it does not reach so far

@@ -1,8 +1,8 @@
 """A model of another library, split into the likelihood of rows and the rest.
 
-Shards need the two apart: each has the likelihood of its own rows, and the rest (priors, with the Jacobians
-of what is constrained, and whatever else no row has a part in) to the power 1/M. That what an adapter calls
-the likelihood is a sum over rows is found out before anything is sampled.
+A shard has the likelihood of its own rows, and the rest to the power 1/M: priors with the Jacobians of
+constrained parameters, and all other terms that depend on no row. Before anything is sampled, the likelihood
+of an adapter is checked to be a sum over rows.
 """
 
 import importlib

@@ -1,4 +1,4 @@
-"""A mixture of Gaussians as a density for `sample`: priors, transforms, where chains begin."""
+"""A mixture of Gaussians as a density for `sample`: priors, transforms, start of chains."""
 
 import warnings
 from dataclasses import dataclass, replace
@@ -155,7 +155,7 @@ class _Fitted:
     start: np.ndarray
 
     def without_points(self):
-        """Return what every shard has to know."""
+        """Return a copy without the points, for every shard."""
         return replace(self, points=None)
 
     def variables(self):
@@ -184,7 +184,7 @@ class _Fitted:
 
 
 def _start(x, K):
-    """Where the likelihood is high, by scikit-learn's EM algorithm."""
+    """Find a point of high likelihood by scikit-learn's EM algorithm."""
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.mixture import GaussianMixture
 

@@ -1,4 +1,4 @@
-"""Models: a log density, and what samplers, combiners and readers need to know of it."""
+"""Models: a log density with its names, start and values, as samplers and combiners need them."""
 
 import math
 from dataclasses import dataclass, replace
@@ -102,7 +102,7 @@ class Model:
         """Raise an error that ended an evaluation; compiled densities raise nothing."""
 
     def take_tally(self):
-        """Return a `Tally` of what this thread's evaluations raised since it was last asked."""
+        """Return a `Tally` of the errors of this thread's evaluations since the last call."""
         return Tally()
 
     def logp_batch(self, Q):
@@ -118,7 +118,7 @@ class Model:
     def together(self):
         """A compiled function for several points, by which chains share readings of the data; or None.
 
-        It gives the same bits as `density`; see ``kernels.bayes_address``.
+        It gives the same bits as `density`; see ``kernels.bayes.address``.
         """
         return _TOGETHER.get(self.density)
 
@@ -140,7 +140,7 @@ class Model:
 
     @property
     def value_names(self):
-        """Names of what `values` returns."""
+        """Names of the columns of `values`."""
         return self.names
 
     def values(self, Q):
@@ -156,11 +156,11 @@ class Model:
         return name, self.data, self.meta, self.names, self.start
 
     def without_data(self):
-        """Return a model that knows its names and what `values` returns, and has no density."""
+        """Return a copy for names and `values` alone, without a density."""
         return replace(self, data=np.zeros(0))
 
     def __getstate__(self):
-        """Travel as plain arrays, without what belongs to this process."""
+        """Pickle plain arrays, without the address and other state of this process."""
         state = vars(self)
         return {name: value for name, value in state.items() if name != "address" and name[0] != "_"}
 
@@ -325,7 +325,7 @@ def _solved(X, y):
 
 
 def _head(d, n, prior, power, freedom):
-    """The numbers at the front of data and meta; what the likelihood has of its own is added later."""
+    """Fill the front of data and meta; the likelihood adds its own numbers later."""
     scale = np.broadcast_to(np.asarray(prior.scale, dtype=np.float64), d)
     start = bayes_priors.HEAD + -(-d // 8) * 8
     meta, head = np.zeros(bayes_priors.HEAD, np.int64), np.zeros(start)
@@ -363,7 +363,7 @@ def _linear_body(head, X, y, weights, offsets):
 
 
 def _grouped_body(family, meta, head, X, y, weights, offsets, sizes, group_scale):
-    """As the bodies of one family without groups, rows sorted by group; see ``kernels.bayes_groups``."""
+    """As the bodies of one family without groups, rows sorted by group; see ``kernels.bayes.groups``."""
     firsts = np.append(0, np.cumsum(sizes))
     longer = np.concatenate([meta, [len(sizes)], firsts])
     if family == "normal":

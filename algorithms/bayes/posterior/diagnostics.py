@@ -19,6 +19,7 @@ _ESS_GOOD, _ESS_SHARD = 400, 100
 MIXED = 0.5  # part of the draws that chains are worth which mix well
 _BFMI_LIMIT = 0.3
 MOST_DIVERGENT = 0.01  # part of the draws
+# Limits of shift and spread: docs/mcmc.md, "What auto does".
 # Of a combination's means by the posterior itself, in standard deviations; and of its standard deviations to
 # those by the posterior, or of these to them. In between the limit is what chance does.
 LEAST_SHIFT, MOST_SHIFT = 0.15, 0.3
@@ -88,7 +89,7 @@ def leave_one_out_distances(draws, gradients=None):
 
 
 class Diagnostics(Table):
-    """The table of diagnostics: a line a figure, with its limit and what that means.
+    """The table of diagnostics: a line for each figure, with its limit and meaning.
 
     Attributes
     ----------

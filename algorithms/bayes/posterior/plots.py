@@ -78,7 +78,7 @@ def _density(x, weights, grid):
 
 
 def _chains_of(posterior, j):
-    """The chains of a parameter, and what each is called."""
+    """The chains of a parameter, and their labels."""
     if posterior.n_chains is not None:
         chains = posterior.draws[:, j].reshape(posterior.n_chains, -1)
         return chains, [f"chain {c}" for c in range(len(chains))]

@@ -1,4 +1,4 @@
-"""Names, shapes and checks of what a `Posterior` holds, and the table that it prints."""
+"""Names, shapes and checks of the arrays of a `Posterior`, and the table that it prints."""
 
 import math
 

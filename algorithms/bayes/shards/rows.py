@@ -1,13 +1,14 @@
-"""Subposteriors: how many shards, and which rows each has.
+"""Subposteriors: the number of shards, and the rows of each.
 
 A shard's density is the prior to the power 1/M times the likelihood of its rows. Shards are drawn
-independently, with random numbers named by the shard, and meet only afterwards: see ``shard_chains``.
+independently, with random numbers named by the shard, and meet only afterwards: see ``shards.chains``.
 """
 
 import numpy as np
 
 from ....errors import DataError
 
+# The rule of n_shards="auto": docs/mcmc.md, "Regressions".
 ROWS_A_PARAMETER = 100  # that a shard should have at least
 _CELLS = 1_000_000  # rows times parameters: below it, chains of all the data take a second
 

@@ -1,9 +1,9 @@
-"""Fits of regressions to shards that lie elsewhere: each is checked, and made a model, where it is read.
+"""Fits of regressions to shards that workers read: a worker checks a shard and makes its model.
 
-With normal noise and no groups there is nothing to combine. The likelihood of a shard's rows is known from
-its weight and the cross products of (X, y), so that as many rows as columns, with weights, stand for all of
-it; those of all shards together are the whole posterior, for any prior. They are made where the shard is
-looked at, by a QR decomposition, which loses no digits as sums of squares would.
+With normal noise and no groups there is nothing to combine. The likelihood of a shard's rows follows from
+its weight and the cross products of (X, y), so that as many rows as columns, with weights, replace it. Those
+of all shards together give the whole posterior, for any prior. The worker that reads the shard computes them
+by a QR decomposition, which loses no digits as sums of squares would.
 """
 
 from copy import copy

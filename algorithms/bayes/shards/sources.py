@@ -1,7 +1,7 @@
-"""Shards that are known by where they lie: files, and blocks of Dask's collections.
+"""Shards that workers read: files, and blocks of Dask collections.
 
-A `Source` is a few bytes that travel; whoever works on the shard reads it, and reads it again if it was lost.
-What is read the second time must be what was there the first time: a checksum tells.
+A `Source` is a few bytes, which are sent to the worker of the shard. It reads the data, and another worker
+reads them again if it is lost. A checksum makes sure that the data have not changed in between.
 """
 
 import os
@@ -19,7 +19,7 @@ from ...inputs.pieces import check_same, checksum, computed, delayed_blocks, is_
 from ...inputs.texts import check_are_names
 from .tasks import ShardPool
 
-BESIDE = ("sample_weight", "offset", "groups")  # what an npz file may hold beside X and y
+BESIDE = ("sample_weight", "offset", "groups")  # further arrays of an npz file with X and y
 _FULL = 0.05  # part of the entries of an svmlight file that must not be zero where X is large
 _LARGE = 2**27  # entries of X: a gigabyte
 
@@ -193,7 +193,7 @@ def _is_spec(value):
 
 
 def _plain(spec, number):
-    """Paths in full, as text; what a cluster holds is refused."""
+    """Make paths absolute text; refuse collections whose values a cluster holds."""
     if isinstance(spec, tuple):
         return tuple(_plain(part, number) for part in spec)
     if isinstance(spec, str | os.PathLike):
