@@ -20,7 +20,6 @@ from .models.row_sums import NotASum, check_sum, depends, gaps, likelihood_alone
 from .posterior.draws import Posterior
 from .settings import SamplingSettings
 from .shards.chains import Densities, draw_posterior
-from .shards.places import check_ships
 from .shards.rows import Part, cut_rows, number_of_shards
 from .shards.sources import Source, find_sources, look_at, with_columns
 
