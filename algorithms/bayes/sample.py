@@ -211,7 +211,7 @@ class _Problem:
 
     def cut(self, settings):
         """Return the observations of each shard, which are taken or read where they are needed."""
-        parts = self._dealt(settings) if self.sources is None else self._listed(settings.n_shards)
+        parts = self._dealt(settings) if self.sources is None else _listed(self.sources, settings.n_shards)
         if len(parts) == 1:
             return parts
         settings.check_combines()
@@ -225,14 +225,6 @@ class _Problem:
         if n_shards == 1:
             return [self.data]
         return [_some(self.data, rows) for rows in cut_rows(_n_rows(self.data), n_shards, settings.seed)]
-
-    def _listed(self, n_shards):
-        if n_shards not in ("auto", len(self.sources)):
-            raise DataError(
-                f"n_shards={n_shards}, but data lists {len(self.sources)}: take n_shards='auto' or "
-                f"{len(self.sources)}"
-            )
-        return self.sources
 
     def _looked_at(self, sources, settings):
         """Read every shard once on its worker, for its checksum and whether its likelihood is a sum."""
@@ -271,6 +263,15 @@ class _Problem:
         return (
             {"theta": (size,)} if self.names is None else dict.fromkeys(checked_names(self.names, size), ())
         )
+
+
+def _listed(sources, n_shards):
+    """Return the sources of shards that the caller has cut."""
+    if n_shards not in ("auto", len(sources)):
+        raise DataError(
+            f"n_shards={n_shards}, but data lists {len(sources)}: take n_shards='auto' or {len(sources)}"
+        )
+    return sources
 
 
 def _gap_of_rows(model, problem, parts):

@@ -11,7 +11,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from ...errors import DataError, shortened
 from ...scheduler.parameters import check_count, random_source
-from ...scheduler.sessions.session import check_engine
+from ...scheduler.place import check_engine
 from ...scheduler.threads import effective_n_jobs
 from .chains.chain import SAMPLERS
 from .chains.sampling import CAREFUL, check_settings

@@ -137,7 +137,7 @@ def _runner(engine):
 
     if not isinstance(engine, distributed.Client):
         known = "'local', 'dask', an address, a client or a SimulatedClock"
-        raise DataError(f"engine must be {known}, got {engine!r}")
+        raise DataError(f"engine must be {known}, got {shortened(engine)}")
     return ClusterPlace(engine).table()
 
 

@@ -355,7 +355,7 @@ def test_a_worker_that_must_import_first_is_not_waited_for(start_cluster, tmp_pa
     with start_cluster(1, processes=False, client=True) as (cluster, client):
         session, program = open_session(cluster.scheduler_address), slow_to_read(tmp_path, 4, 0.0, True)
         session.open(program)
-        (old,) = session._members
+        (old,) = session._workers
         cluster.scale(2)
         client.wait_for_workers(2, timeout=60)
         opening, hold = members.SessionPlugin._open, asyncio.Event()
@@ -367,11 +367,11 @@ def test_a_worker_that_must_import_first_is_not_waited_for(start_cluster, tmp_pa
 
         monkeypatch.setattr(members.SessionPlugin, "_open", slowly)
         session.open(program)  # or it would wait for ever
-        assert set(session._members) == set(session._shard_at) == {old}
+        assert set(session._workers) == set(session._shard_at) == {old}
         client.loop.add_callback(hold.set)
         while len(session._ready) < 1:
             time.sleep(0.01)
         session.open(program)
-        assert set(session._shard_at) == set(session._members) != {old}
+        assert set(session._shard_at) == set(session._workers) != {old}
         assert sum(map(len, readers(tmp_path).values())) == 6  # two went to the other
         session.close()

@@ -4,7 +4,7 @@ A chunk begins with a `State`, and its random numbers are named by (seed, shard,
 ``shards.tasks`` for the consequences.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
 from typing import Any
@@ -72,7 +72,7 @@ class Densities:
     `dealt` says that rows were dealt at random here, not by whoever made files. `rows_gap`: `from_shards`.
     """
 
-    builds: list[Callable]
+    builds: Sequence[Callable]
     variables: Callable
     names: Callable = _names
     local: Callable | None = None
