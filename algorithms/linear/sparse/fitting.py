@@ -120,7 +120,7 @@ class SparseCoefficients:
     coef_: Any
 
     @property
-    def sparse_coef_(self):
+    def sparse_coef_(self) -> Any:
         """The coefficients as a CSR array."""
         if "coef_" not in vars(self):
             raise AttributeError(f"this {type(self).__name__} has no 'sparse_coef_': it is not fitted yet")
