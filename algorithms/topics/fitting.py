@@ -2,7 +2,6 @@
 
 import copy
 from numbers import Integral
-from typing import Any
 
 import numpy as np
 from scipy import sparse
