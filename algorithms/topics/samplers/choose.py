@@ -6,6 +6,7 @@ from ....errors import DataError
 from ....kernels.cuda.device import device_for
 from .annealing import annealed_sweeps
 from .groups import number_of_groups
+from .list_layout import DENSE_TOPICS, ListRoom
 
 _LEAST_SWEEPS = 8  # of a fit that is worth two samplers
 _LEAST_TOPICS = 64  # for fewer a Gibbs sweep is as cheap
@@ -58,12 +59,10 @@ def chosen(n_tokens, n_words, longest, n_topics, exact, max_sweeps):
 
     It is ``"gibbs"``, ``"both"`` (warp and then Gibbs), or ``"warp"`` alone where lists cannot hold it.
     """
-    from .document_rows import DENSE_TOPICS, PackedLists
-
     large = n_topics >= _LEAST_TOPICS and number_of_groups(n_tokens, n_words, n_topics) > 1
     if exact or not large or max_sweeps < _LEAST_SWEEPS:
         return "gibbs"
-    return "both" if n_topics <= DENSE_TOPICS or PackedLists.hold(longest, n_topics) else "warp"
+    return "both" if n_topics <= DENSE_TOPICS or ListRoom.hold(longest, n_topics) else "warp"
 
 
 def settled(program, tol):

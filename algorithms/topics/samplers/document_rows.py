@@ -11,12 +11,11 @@ from ....kernels.lda import counts as topic_counts
 from ....kernels.lda import gibbs as kernels
 from ....kernels.lda import labels as lda_labels
 from ...inputs.indices import narrow_csr
-from .list_layout import ListRoom, lists_do_not_fit
+from .list_layout import DENSE_TOPICS, ListRoom, lists_do_not_fit
 from .restoring import unfit
 from .storage import Storage
 
 _IN_MEMORY = Storage()
-DENSE_TOPICS = 256  # up to here a dense row is drawn from faster than a list
 
 
 def document_rows(lengths, n_topics, labels=None, storage=_IN_MEMORY):

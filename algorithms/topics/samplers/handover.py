@@ -3,7 +3,7 @@
 import numpy as np
 
 from ....errors import ModelFileError
-from .document_rows import DENSE_TOPICS
+from .list_layout import DENSE_TOPICS
 from .restoring import taken
 
 _PASSES = (2, 4)  # pairs of passes a sweep, for dense rows and for lists: they do what a Gibbs sweep does

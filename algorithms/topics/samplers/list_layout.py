@@ -6,6 +6,8 @@ from ....errors import DataError
 from ....kernels.lda.host import LANES
 from .restoring import taken, unfit
 
+DENSE_TOPICS = 256  # up to here a dense row is drawn from faster than a list
+
 
 class ListRoom:
     """A list of ``topic << shift | count`` a document, with room for min(length, K) topics.

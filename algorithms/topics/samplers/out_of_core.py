@@ -7,6 +7,7 @@ from numbers import Integral
 from ....datasets.document_files import is_compressed
 from ....errors import DataError, shortened
 from .document_rows import DENSE_TOPICS
+from .list_layout import DENSE_TOPICS
 
 AT_ONCE = 4  # shards at work, so that at most as many threads are used; one at a time is read
 # In units of the bytes of a plain file of entries: the memory to read it, and what becomes of it, tokens with

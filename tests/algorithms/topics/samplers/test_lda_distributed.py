@@ -15,7 +15,7 @@ from scipy import sparse
 
 import stradask as sd
 from stradask.algorithms.topics.samplers.gibbs import Block, RotatingGibbs
-from stradask.algorithms.topics.samplers.state import deal_words
+from stradask.algorithms.topics.samplers.groups import deal_words
 from stradask.algorithms.topics.samplers.word_blocks import Words
 from stradask.algorithms.topics.shard_input import corpus_of_matrix
 from stradask.datasets import save_uci_bow

@@ -12,6 +12,7 @@ from scipy import sparse
 from scipy.optimize import linear_sum_assignment
 
 import stradask as sd
+from stradask.algorithms.topics.samplers.groups import MOST_OF_A_WORD
 from stradask.algorithms.topics.samplers.light import _SWEEP, RotatingLight
 from stradask.algorithms.topics.samplers.light_cuda import (
     LightCudaState,
@@ -20,7 +21,6 @@ from stradask.algorithms.topics.samplers.light_cuda import (
     plan_for,
     plans_of,
 )
-from stradask.algorithms.topics.samplers.state import MOST_OF_A_WORD
 from stradask.datasets.generators import make_lda_corpus
 from stradask.errors import CheckpointMismatch, DataError, DeviceError, ModelFileError
 from stradask.kernels.cuda.device import standing_in

@@ -9,7 +9,7 @@ from sklearn.datasets import dump_svmlight_file
 
 import stradask as sd
 from stradask.algorithms.topics import survey
-from stradask.algorithms.topics.samplers.state import number_of_groups
+from stradask.algorithms.topics.samplers.groups import number_of_groups
 from stradask.kernels.cuda.device import why_no_device
 
 
