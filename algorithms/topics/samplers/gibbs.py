@@ -71,7 +71,8 @@ class RotatingGibbs(RotatingModel):
         self.schedule = FirstCountThenRotate(len(self.shards), at_once, repeats)
         self.n_blocks, self.on_disk = self.schedule.n_blocks, folder is not None and at_once is not None
         self.in_process = in_process or self.on_disk
-        self.pool = Pool(folder) if self.on_disk else None
+        # Few files: those of one array each would be more than a process may have open.
+        self.pool = Pool(folder) if self.in_process and folder is not None else None
         self.loads_at_once = None if at_once is None else 1  # what is read takes more memory than what stays
         self.n_topics, self.seed, self.fits_priors = n_topics, np.uint64(seed), fits_priors
         self.exact, self.folder = int(exact), folder
@@ -214,8 +215,12 @@ class RotatingGibbs(RotatingModel):
                 "start anew"
             )
         if self.all_tokens:
-            lda_blocks.add_rows(self.words.bounds(block), value.tokens, value.rows)
+            self._count_rows(block, value)
         return value
+
+    def _count_rows(self, block, value):
+        value.rows[:] = 0
+        lda_blocks.add_rows(self.words.bounds(block), value.tokens, value.rows)
 
     def sync(self, state, message):
         """Take over totals, or their changes, and priors."""
@@ -251,6 +256,8 @@ class RotatingGibbs(RotatingModel):
         place = self.schedule.place(task.round, task.step)
         if place < 0:
             result = {"changes": self._fill(state, task.blocks, task.value)}
+            if self.all_tokens and place >= -self.n_blocks:  # the last shards: all tokens are there
+                self._count_rows(task.blocks, task.value)
             if self.schedule.is_last_of_shard(place):
                 self.put_away(state)
             return result

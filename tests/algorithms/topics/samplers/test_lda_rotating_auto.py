@@ -99,6 +99,15 @@ def test_where_one_process_takes_gibbs_the_bits_are_those(client, X, options):
     same(local, distant)
 
 
+@pytest.mark.parametrize("sampler", ["auto", "warp"])
+def test_a_cluster_gives_the_chain_of_threads(client, X, sampler):
+    local, distant = (lda(sampler=sampler, engine=engine).fit(X) for engine in ("local", "dask"))
+    assert [part["name"] for part in local.sampler_] == ["warp", "gibbs"][: 2 if sampler == "auto" else 1]
+    same(local, distant)
+    np.testing.assert_allclose(local.log_likelihood_, distant.log_likelihood_, rtol=1e-12)
+    assert (local.doc_topic_counts_ != distant.doc_topic_counts_).nnz == 0
+
+
 def test_the_rule_goes_by_what_workers_report(client, X, tmp_path):
     """Tokens and columns of files in shards, and the longest document, which lists may not hold."""
     for number, rows in enumerate((X[:300], X[300:])):
