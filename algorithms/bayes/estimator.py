@@ -91,9 +91,7 @@ class BayesianRegression(Estimator):
                 densities = self._deal(arrays["X"], arrays["y"], beside, frame, settings)
             else:
                 densities = self._read_by_workers(sources, frame, settings)
-            posterior, samplers = draw_posterior(densities, settings)
-            self.sampler_ = ", ".join(sorted(set(samplers)))
-            self._keep(posterior)
+            self._draw(densities, settings)
         return self
 
     def _settings(self, callback):
@@ -319,7 +317,9 @@ class BayesianRegression(Estimator):
         rest = model.names[model.n_coefs :]
         return [*coefs, *(scales.get(name, name.replace("global scale", "global_scale")) for name in rest)]
 
-    def _keep(self, posterior):
+    def _draw(self, densities, settings):
+        posterior, samplers = draw_posterior(densities, settings)
+        self.sampler_ = ", ".join(sorted(set(samplers)))
         mean = posterior.mean()
         self.coef_: Any = self._shaped(mean["coef"])
         self.intercept_: Any = self._shaped(mean.get("intercept", np.float64(0.0)))

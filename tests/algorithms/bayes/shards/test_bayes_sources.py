@@ -300,7 +300,7 @@ def test_priors_that_go_by_the_data_go_by_all_shards(tmp_path):
             seen.append(super()._prior(d, spreads))
             return seen[-1]
 
-        def _draw(self, builds, seed, callback, **places):
+        def _draw(self, densities, settings):
             raise InterruptedError
 
     for given in ((paths,), (X, y)):
