@@ -266,7 +266,7 @@ class _Problem:
 
 
 def _listed(sources, n_shards):
-    """Return the sources of shards that the caller has cut."""
+    """Return the sources, if the user gave no other number of shards."""
     if n_shards not in ("auto", len(sources)):
         raise DataError(
             f"n_shards={n_shards}, but data lists {len(sources)}: take n_shards='auto' or {len(sources)}"

@@ -127,7 +127,7 @@ class FittedTopicModel(TopicModel):
             from .samplers.at_hand import FirstTopics, tokens_of, with_first_topics
 
             alpha, beta = model
-            options_at_hand: dict[str, Any] = options | at_hand
+            options_at_hand: dict = options | at_hand
             first = FirstTopics(corpus, self.n_components, alpha, beta, derived(seed, 0), **options_at_hand)
             drawn = with_first_topics(documents.checked(first), corpus, documents.engine, documents.n_jobs)
         if fits_shards(sampler, self.device):

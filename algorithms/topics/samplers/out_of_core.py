@@ -6,7 +6,6 @@ from numbers import Integral
 
 from ....datasets.document_files import is_compressed
 from ....errors import DataError, shortened
-from .document_rows import DENSE_TOPICS
 from .list_layout import DENSE_TOPICS
 
 AT_ONCE = 4  # shards at work, so that at most as many threads are used; one at a time is read
