@@ -84,19 +84,16 @@ class Pass(Program):
         self.log, self.messages = [], 0
 
     def load(self, number):
-        return {"number": float(number), "total": np.zeros(1), "told": []}
+        return {"number": float(number), "total": np.zeros(1)}
 
     def block(self, block):
         return np.array([10.0**block])
-
-    def sync(self, state, message):
-        state["told"].append(message)
 
     def update(self, state, task):
         value = task.value[0]
         state["total"] += value
         task.value += state["number"]
-        return value, task.round, task.step, task.shard, task.blocks, list(state["told"])
+        return value, task.round, task.step, task.shard, task.blocks
 
     def aggregate(self, tasks, partials):
         assert [(t.round, t.step, t.shard, t.blocks) for t in tasks] == [p[1:5] for p in partials]
@@ -297,6 +294,15 @@ def test_messages_come_once_and_before_the_next_update():
     told = []
 
     class Listening(Pass):
+        def load(self, number):
+            return super().load(number) | {"told": []}
+
+        def sync(self, state, message):
+            state["told"].append(message)
+
+        def update(self, state, task):
+            return *super().update(state, task), list(state["told"])
+
         def aggregate(self, tasks, partials):
             told.append([p[-1] for p in partials])
             return super().aggregate(tasks, partials)

@@ -392,7 +392,7 @@ def test_foreign_files_in_the_folder_stay(tmp_path):
 
 KILLED = """
 import os, sys, numpy as np
-from stradask.scheduler import store
+from stradask.scheduler.stores import store
 
 n_calls = 0
 def dies(target, *args, real=os.replace):
