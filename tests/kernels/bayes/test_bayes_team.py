@@ -6,7 +6,7 @@ import weakref
 import numpy as np
 import pytest
 
-from stradask.algorithms.bayes.chains import sampling, team
+from stradask.algorithms.bayes.chains import sampling
 from stradask.algorithms.bayes.chains.sampling import Team, team_for
 from stradask.algorithms.bayes.models.model import regression
 from stradask.kernels.bayes import logistic as bayes_logistic
@@ -86,7 +86,7 @@ def test_a_run_lets_helpers_go_though_it_fails(model):
 
 
 def test_threads_change_no_bit_of_a_run(model, monkeypatch):
-    monkeypatch.setattr(team, "_LEAST", 1)
+    monkeypatch.setattr(sampling, "_LEAST_BLOCKS", 1)
     made = []
     monkeypatch.setattr(sampling, "team_for", lambda *args: made.append(team_for(*args)) or made[-1])
     settings = {"n_samples": 12, "n_warmup": 25, "n_chains": 3, "seed": 3}
