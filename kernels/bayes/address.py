@@ -1,8 +1,8 @@
-"""Log densities as addresses of compiled functions: one compiled sampler serves all models.
+"""Log densities as addresses of compiled functions, so that one compiled sampler serves all models.
 
 numba takes a function as an argument too, but looks it up by Python on every call of the sampler: that takes
-tens of microseconds, more than many a density. An address is a number. It is good in this process only, and
-as long as the function lives.
+tens of microseconds, more than many densities. An address is a number. It is valid in this process only, and
+as long as the function exists.
 """
 
 import numba as nb
@@ -20,38 +20,28 @@ TOGETHER = nb.void(nb.int64, MATRIX, MATRIX, VECTOR, VECTOR, INTEGERS)
 
 
 def address_of(function, signature):
-    """Compile a function for a signature, or read it from disk; return its address.
-
-    Parameters
-    ----------
-    function : function compiled by ``numba.njit``
-    signature : Signature
-
-    Returns
-    -------
-    int
-    """
+    """Compile a function of ``numba.njit`` for a signature, or read it from disk; return its address."""
     compiled = function.get_compile_result(signature)
     return compiled.library.get_pointer_to_function(compiled.fndesc.llvm_func_name)
 
 
 def _emit(context, builder, signature, args):
-    """Call it as numba calls its own; what it raises goes on to the caller.
+    """Call the function as numba does; its exceptions propagate to the caller.
 
-    Arrays are lent without their owners: functions count the references to all their arguments, by locked
-    instructions, which take longer than the density of a few rows.
+    Arrays are borrowed, without their owners: functions count the references to all their arguments, by
+    locked instructions, which take longer than the density of a few rows.
     """
     convention, result, kinds = context.call_conv, signature.return_type, signature.args[1:]
-    lent = [_lent(context, builder, kind, value) for kind, value in zip(kinds, args[1:], strict=True)]
+    borrowed = [_borrowed(context, builder, kind, value) for kind, value in zip(kinds, args[1:], strict=True)]
     kind = convention.get_function_type(result, kinds).as_pointer()
     function = builder.inttoptr(args[0], kind)
-    status, value = convention.call_function(builder, function, result, kinds, lent)
+    status, value = convention.call_function(builder, function, result, kinds, borrowed)
     with cgutils.if_unlikely(builder, status.is_error):
         convention.return_status_propagate(builder, status)
     return value
 
 
-def _lent(context, builder, kind, value):
+def _borrowed(context, builder, kind, value):
     if not isinstance(kind, types.Array):
         return value
     array = cgutils.create_struct_proxy(kind)(context, builder, value=value)

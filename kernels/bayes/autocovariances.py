@@ -11,18 +11,9 @@ _OPTIONS = {"nogil": True, "cache": True, "fastmath": {"reassoc", "contract"}}
 
 
 def autocovariances(x, n_lags):
-    """Compute ``sum_t x_t x_(t + k) / n``, averaged over chains.
+    """Compute ``sum_t x_t x_(t + k) / n``, averaged over chains, for lags k below `n_lags`: (d, n_lags).
 
-    Parameters
-    ----------
-    x : float64 array (d, chains, n)
-        Each chain less its mean.
-    n_lags : int
-        For lags k below it; n for all.
-
-    Returns
-    -------
-    float64 array (d, n_lags)
+    x (d, chains, n) holds each chain less its mean; `n_lags` is n for all lags.
     """
     n = x.shape[2]
     if n_lags < n:

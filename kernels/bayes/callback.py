@@ -1,4 +1,4 @@
-"""A density that lies behind a C function: one of Python (through ctypes), or of another compiled library.
+"""A density given by a C function: one of Python (through ctypes), or of another compiled library.
 
 ``meta[0]`` is the address of ``double f(const double *q, double *g, int64_t d)``.
 """

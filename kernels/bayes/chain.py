@@ -40,7 +40,7 @@ def adapt_size(tuning, averaging, accepted):
 
 @nb.njit(**OPTIONS)
 def keep(z, gz, logp, mu, A, draw, gradient, statistic):
-    """Put where the chain is into the rows of its results."""
+    """Put the state of the chain into the rows of its results."""
     hmc.place(z, draw, mu, A)
     hmc.gradient_of_place(gz, gradient, A)
     statistic[0] = logp
@@ -70,40 +70,12 @@ _RESULT = types.Tuple((MATRIX, MATRIX, MATRIX, VECTOR, VECTOR, nb.float64))
     **OPTIONS,
 )
 def run(density, sampler, z, gz, logp, mu, A, tuning, averaging, adapt, name, n, rows, data, meta):
-    """Make `n` transitions.
+    """Make n transitions; returns draws, gradients (n, d) in q, statistics (n, 7), and the last z, gz, logp.
 
-    Parameters
-    ----------
-    density : int
-        Its address, see ``bayes_address``.
-    sampler : int
-        NUTS and so on.
-    z, gz : float64 arrays (d,)
-        Where the chain is, and the gradient there; not changed.
-    logp : float
-        Log density there.
-    mu : float64 array (d,)
-    A : float64 array (1, d) or (d, d)
-    tuning : float64 array (2,)
-        Step size and limit; the step size is adapted in place.
-    averaging : float64 array (6,)
-        State of dual averaging, changed in place if `adapt`.
-    adapt : bool
-    name : uint32 array (6,)
-        The stream of the first draw, see ``bayes_streams``; not changed.
-    n : int
-    rows : int
-        Scratch rows that the sampler needs.
-    data, meta
-        Handed to the density.
-
-    Returns
-    -------
-    draws, gradients : float64 arrays (n, d)
-        In q.
-    statistics : float64 array (n, 7)
-    z, gz, logp
-        Where the chain is afterwards.
+    `density` is an address, `sampler` NUTS and so on. The chain is at z with the gradient gz and the log
+    density logp, which stay as they are. For mu and A see ``hmc``. `tuning` is (step size, limit). With
+    `adapt` the step size and the state of dual averaging (6,) change in place. `name` is the stream of the
+    first draw, see ``streams``; `rows` counts the scratch rows that the sampler needs.
     """
     d = len(z)
     draws, gradients, statistics = np.empty((n, d)), np.empty((n, d)), np.empty((n, N_STATISTICS))

@@ -1,7 +1,7 @@
-"""The way up a log density: quasi-Newton steps (BFGS), compiled once for all models.
+"""A climb to the mode of a log density: quasi-Newton steps (BFGS), compiled once for all models.
 
-Coordinates are z, with ``q = origin + S z``. A step goes along ``H g``, g being the gradient in z and H what
-the steps so far tell of the inverse of the negative Hessian. Its length is bisected, or doubled, until the
+Coordinates are z, with ``q = origin + S z``. A step goes along ``H g``, where g is the gradient in z and H
+the estimate so far of the inverse of the negative Hessian. Its length is bisected, or doubled, until the
 density has risen and its slope has fallen enough (the weak conditions of Wolfe): so H stays definite, also
 where the density is not concave or has kinks, and a point where it is not a number is only a step too far.
 
@@ -41,7 +41,7 @@ def _evaluate(density, origin, S, z, gz, q, g, data, meta):
 
 @nb.njit(**OPTIONS)
 def _learn(H, step, change, Hc, first):
-    """The update of H by a step and by how much the gradient fell along it."""
+    """Update H by a step and the fall of the gradient along it."""
     d, curvature = len(step), dot(step, change)
     if not curvature > 0.0:  # rounding
         return
@@ -63,34 +63,12 @@ def _learn(H, step, change, Hc, first):
     **OPTIONS,
 )
 def climb(density, origin, S, z, gz, H, logp, first, n, data, meta):
-    """Make up to `n` steps, in place.
+    """Make up to n steps, in place; returns the log density, whether the climb goes on, and the evaluations.
 
-    Parameters
-    ----------
-    density : int
-        Its address.
-    origin, S : float64 arrays (d,), (d, d)
-        ``q = origin + S z``.
-    z, gz : float64 arrays (d,)
-        Where the climb is, and the gradient there; changed, as is
-    H : float64 array (d, d)
-        What is known of the curvature.
-    logp : float
-        Log density at z.
-    first : int
-        Number of the first step; with number 0 all but `origin` and `S` is set anew.
-    n : int
-    data, meta
-        Handed to the density.
-
-    Returns
-    -------
-    logp : float
-        Where the climb ends; -inf if the density or its gradient is no number at its start.
-    going : bool
-        Whether it has not come to an end.
-    n_evaluations : int
-        Of the density, in this call.
+    `density` is an address, and ``q = origin + S z``. The climb is at z, with the gradient gz and the log
+    density logp; H (d, d) is the curvature learnt so far. `first` is the number of the first step: with
+    number 0 all but `origin` and `S` is set anew. The log density is -inf if it, or its gradient, is no
+    number at the start.
     """
     d, n_evaluations = len(z), 0
     q, g, way, new_z, new_g = np.empty(d), np.empty(d), np.empty(d), np.empty(d), np.empty(d)

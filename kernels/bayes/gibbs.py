@@ -7,7 +7,7 @@ S(b) and a half-Cauchy prior of the scale s for sigma:
     ``u | t ~ Gamma(p, t + 1 / s^2)``,  ``t | b, u ~ Gamma((n + p) / 2, S(b) / 2 + u)``,
 
 where u makes ``(t + 1 / s^2)^-p`` a mixture of exponentials. With a flat prior of sigma u is 0 and the shape
-``(n - p) / 2``. The density is `bayes_glm.linear`, its data are read as they lie; parameters are b and log
+``(n - p) / 2``. The density is `glm.linear`, its data are read in place; parameters are b and log
 sigma.
 
 References: Gelfand, Smith, "Sampling-based approaches to calculating marginal densities", JASA 1990.
@@ -87,7 +87,7 @@ def _noise(stream, precision, residual, data):
 
 @nb.njit(**OPTIONS)
 def run(q, name, n, data, meta):
-    """Make `n` draws from q on; see `bayes_chain.run` for what returns."""
+    """Make `n` draws from q on; returns what `chain.run` does."""
     d, at = meta[N_COEFS], meta[START]
     center = data[at : at + d]
     R = data[at + d : at + d + d * d].reshape(d, d)

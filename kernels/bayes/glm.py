@@ -2,7 +2,7 @@
 
 A row has the linear predictor ``f = x b + o``, with an offset o. Where a family has a scale of its own (the
 standard deviation of normal and Student-t noise, the overdispersion a = 1/r of the negative binomial), its
-logarithm is the last parameter. Layout of coefficients and priors: see ``bayes_priors``.
+logarithm is the last parameter. Layout of coefficients and priors: see ``priors``.
 
 From ``data[meta[START]:]`` on: X (n, d), targets (n,), weights (n,), offsets (n,); for the negative binomial
 the different counts (v,) and the sums of their weights (v,), so that the gamma functions cost nothing by row.

@@ -14,11 +14,11 @@ over one number each:
 
 By Fisher's identity the gradient is the mean, over z, of the gradient with z given: the same sum.
 `draw_intercepts` draws z given the parameters, exactly, by rejection under Devroye's envelope of log-concave
-densities. Parameters q: as in ``bayes_priors``, then ``log t``, half-normal, then the noise's own logarithm.
+densities. Parameters q: as in ``priors``, then ``log t``, half-normal, then the noise's own logarithm.
 
-After the numbers of ``bayes_priors``, ``meta[N_GROUPS]`` counts groups and the row at which each begins
+After the numbers of ``priors``, ``meta[N_GROUPS]`` counts groups and the row at which each begins
 follows, and where the last ends. ``data[meta[START]]`` is the inverse scale of the half-normal prior; then
-comes what ``bayes_glm`` needs, rows sorted by group; for `linear_groups` centre and triangle are of rows
+come the numbers of ``glm``, rows sorted by group; for `linear_groups` centre and triangle are of rows
 with their group's mean taken off, and group means of X (G, d) and of y (G,) follow, and weights (G,).
 
 References: Devroye, "Non-Uniform Random Variate Generation", 1986, chapter VII.2. Trefethen, Weideman, "The
@@ -227,18 +227,11 @@ def _mean_slopes(nodes, powers, parts, family, f, y, weights, t, log_scale, scal
 
 @nb.njit(**OPTIONS)
 def _integral(family, f, y, weights, t, log_scale, scale, near, work):
-    """Logarithm of a group's integral, and the sum that it is.
+    """Logarithm of a group's integral, the number K of its nodes, and the integrand's mode and sd.
 
     `work` (5, most nodes) is scratch: nodes, heights and then their weights, products, two rows of powers.
-
-    Returns
-    -------
-    log_integral : float
-    K : int
-        How many nodes there are; ``work[0, :K]`` are the nodes, ``work[1, :K]`` their weights, which add up
-        to one.
-    mode, sd : float
-        Of the integrand, the former within `near` standard deviations.
+    ``work[0, :K]`` are the nodes, ``work[1, :K]`` their weights, which add up to one. The mode is within
+    `near` standard deviations.
     """
     mode, sd = _mode(family, f, y, weights, t, log_scale, scale, near)
     step, low, high = _STEP * sd, -_NODES, _NODES

@@ -4,7 +4,7 @@ With signs s_i = 1 or -1 multiplied into the rows, a_i = s_i x_i,
 
     ``log p(y | b) = -sum_i log(1 + exp(-a_i b))``,  gradient ``sum_i a_i / (1 + exp(a_i b))``.
 
-The passes over the rows are those of ``bayes_tiles``; what is here puts them together, for one parameter
+The passes over the rows are those of ``tiles``; they are combined here, for one parameter
 vector or for two or four that share a pass, in double or single precision by the type of the coefficients.
 Single precision keeps sums over some thousand rows only, then goes over to double.
 """
@@ -21,7 +21,7 @@ from .streams import OPTIONS
 from .team import LEADER, current, done_by, finish, publish, take
 from .tiles import LINE, N_VECTORS, RUN32, RUN64, tile_pass
 
-# A function of its own would have the passes in it, and be optimised, with them, in each that calls it.
+# Compiled alone, each function would hold a copy of the passes, optimised again in each of its callers.
 _PART: dict[str, Any] = {**OPTIONS, "inline": "always"}
 _FLUSH = 8  # runs of single precision
 _SHARED = 400_000  # bytes of X in the second-level cache while several parameter vectors meet them
@@ -47,20 +47,20 @@ def _sum_lanes(lanes, g):
 
 @nb.njit(**OPTIONS)
 def _runs_of(coefs):
-    """How many tiles are a run, after which products are looked at, and after how many runs sums are."""
+    """Tiles of a run, after which products are checked, and runs after which sums are."""
     return (RUN64, 1) if coefs.itemsize == 8 else (RUN32, _FLUSH)
 
 
 @nb.njit(**OPTIONS)
 def n_blocks(kind, meta):
-    """How many blocks of tiles there are: what is summed in the precision of `kind` before it is added up."""
+    """Number of blocks of tiles: each is summed in the precision of `kind` before it is added up."""
     run, flush = _runs_of(kind)
     return (meta[N_TILES] + run * flush - 1) // (run * flush)
 
 
 @nb.njit(**OPTIONS)
 def result_size(n, kind, meta):
-    """Numbers of `kind` that a block comes to for n vectors."""
+    """Size of a block's result for n vectors, in numbers of `kind`."""
     return n * (LINE // kind.itemsize) * (meta[N_COEFS] + 2 * _runs_of(kind)[1])
 
 
@@ -92,7 +92,7 @@ def _do_block(block, coefs, result, X, n_tiles):
 
 @nb.njit(**OPTIONS)
 def _add_block(result, slopes, logps, flush):
-    """Add what a block came to."""
+    """Add the result of a block."""
     d, n = slopes.shape
     half = len(result) // (d + 2 * flush)
     lanes = half // n
@@ -126,7 +126,7 @@ def _likelihoods(coefs, slopes, logps, X, meta):
 
 @nb.njit(**OPTIONS)
 def _shared(who, block, n, kind, meta):
-    """Where a team has the vectors, (d, n), and what someone made of a block."""
+    """Return the team's vectors (d, n), and someone's result of a block."""
     d = meta[N_COEFS]
     whole = nb.carray(floats(meta[TEAM + 1]), meta[TEAM + 2]).view(kind.dtype)
     first = (who * n_blocks(kind, meta) + block) * result_size(_TOGETHER, kind, meta)
@@ -136,7 +136,7 @@ def _shared(who, block, n, kind, meta):
 
 @nb.njit(**OPTIONS)
 def take_blocks(who, number, n, kind, X, meta):
-    """Do what is left of an evaluation: the leader from the first block on, others from the last."""
+    """Do the blocks of an evaluation that are left: the leader from the first on, others from the last."""
     control, many = meta[TEAM], n_blocks(kind, meta)
     for i in range(many):
         block = i if who == LEADER else many - 1 - i
@@ -246,7 +246,7 @@ def _batch(Q, out, kind, data, meta):
 
 
 def team_sizes(n_threads, single, meta):
-    """How many blocks a team has, and how many float64 are between its members."""
+    """Number of blocks of a team, and of the float64 that its threads share."""
     kind = _SINGLE if single else _DOUBLE
     many = n_blocks(kind, meta)
     items = n_threads * many * result_size(_TOGETHER, kind, meta) + meta[N_COEFS] * _TOGETHER

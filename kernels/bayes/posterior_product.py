@@ -1,10 +1,9 @@
 """Draws from a product of kernel density estimates: Metropolis over which draw of each shard is taken.
 
 With one Gaussian kernel of width h at each draw x_m of each of M shards, the product is a mixture of T^M
-Gaussians
-``N(S / M, h^2 / M)`` with weights ``exp(-(Q - |S|^2 / M) / (2 h^2))``, where S is the sum of the chosen x_m
-and Q that of their squared lengths. Both are kept, so that another choice for one shard costs O(d), not O(M
-d).
+Gaussians ``N(S / M, h^2 / M)`` with weights ``exp(-(Q - |S|^2 / M) / (2 h^2))``, where S is the sum of the
+chosen x_m and Q that of their squared lengths. Both are kept, so that another choice for one shard costs
+O(d), not O(M d).
 
 Reference: Neiswanger, Wang, Xing, "Asymptotically exact, embarrassingly parallel MCMC", UAI 2014, Algorithm
 1.
@@ -43,32 +42,10 @@ def product_draws(x, squares, logs, semi, mean, noise, skip, sweeps, width, expo
     The width of draw i is ``width * i^exponent``, but i stands still while the running mean of the acceptance
     is below `floor`: below a few per cent the choices freeze, and the draws look narrower than they are.
 
-    Parameters
-    ----------
-    x : float64 array (M, T, d)
-    squares : float64 array (M, T)
-        Squared lengths of x.
-    logs : float64 array (M, T)
-        Log density of each draw under its shard's Gaussian; read with `semi` only.
-    semi : bool
-        Whether the kernels correct a Gaussian of covariance I about `mean` (the semiparametric product).
-    mean : float64 array (d,)
-    noise : float64 array (n, d)
-        Standard normal numbers.
-    skip : int
-        Draws to begin with that are not returned.
-    sweeps : int
-        Over all shards, for each draw.
-    width, exponent, floor : float
-    seed : uint64
-
-    Returns
-    -------
-    out : float64 array (n, d)
-    acceptance : float
-        Of the draws that are returned.
-    h : float
-        The last width.
+    x (M, T, d) has the squared lengths `squares` (M, T). With `semi` kernels correct a Gaussian of covariance
+    I about `mean` (the semiparametric product), and `logs` (M, T) are the log densities of draws under their
+    shard's Gaussian. `noise` (n, d) is standard normal. The first `skip` draws are not returned; each takes
+    `sweeps` over all shards. Returns the draws (n, d), their acceptance, and the last width.
     """
     M, T, d = x.shape
     n = noise.shape[0]
@@ -131,17 +108,7 @@ def _apart(a, b, i, j):
 
 @nb.njit(nogil=True, cache=True, error_model="numpy")
 def pair_sums(a, b, variance):
-    """Return ``log sum_j exp(-|a_i - b_j|^2 / (2 variance))`` for every row of a.
-
-    Parameters
-    ----------
-    a, b : float64 arrays (n_a, d) and (n_b, d)
-    variance : float
-
-    Returns
-    -------
-    float64 array (n_a,)
-    """
+    """Return ``log sum_j exp(-|a_i - b_j|^2 / (2 variance))`` (n_a,) for every row of a (n_a, d)."""
     sums = np.empty(len(a))
     for i in range(len(a)):
         nearest = _apart(a, b, i, 0)
@@ -158,19 +125,8 @@ def pair_sums(a, b, variance):
 def pair_choices(a, b, sums, rows, u, variance):
     """Draw a partner for some rows of a with probability ``exp(-|a_i - b_j|^2 / (2 variance) - sums_i)``.
 
-    Parameters
-    ----------
-    a, b, sums, variance
-        See `pair_sums`.
-    rows : int64 array (n,)
-        Checked to be rows of a.
-    u : float64 array (n,)
-        Uniform on [0, 1).
-
-    Returns
-    -------
-    int64 array (n,)
-        Rows of b.
+    `sums` are those of `pair_sums`, `rows` (n,) are checked to be rows of a, and u (n,) is uniform on [0, 1).
+    Returns rows of b.
     """
     chosen = np.empty(len(rows), np.int64)
     for r in range(len(rows)):

@@ -2,7 +2,7 @@
 
 ``meta[:HEAD]`` holds the numbers named below and ``data[:HEAD]`` the reals; then ``data[HEAD:HEAD + d]``
 holds the inverse prior scale of each coefficient (0 is a flat prior), padded to a whole number of cache
-lines, and then comes what the likelihood needs. A prior enters with the power `POWER` = 1/M of a
+lines, and then come the numbers of the likelihood. A prior enters with the power `POWER` = 1/M of a
 subposterior, and so does the Jacobian of every transformed parameter, which belongs to it.
 
 Parameters q: the coefficients; with the horseshoe, for its first h coefficients ``b_j = z_j s_j r(l_j + t)``,

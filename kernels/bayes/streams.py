@@ -45,7 +45,7 @@ def uniform(stream):
 
 @nb.njit(**OPTIONS)
 def fill_uniform(stream, out, first, n):
-    """Put what `uniform` would give n times into `out`, from `first` on: several at once, by vectors."""
+    """Put n numbers of `uniform` into `out`, from `first` on: several at once, by vectors."""
     block, draw, chain, shard, low, high = stream[0], stream[1], stream[2], stream[3], stream[4], stream[5]
     for i in range(n):
         r0, r1, _, _ = philox4x32(np.uint32(block + np.uint32(i)), draw, chain, shard, low, high)

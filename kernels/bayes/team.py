@@ -1,14 +1,14 @@
-"""Several threads in one evaluation: blocks of rows, each taken by whoever is free, none waited for in vain.
+"""Several threads in one evaluation: any free thread takes a block of rows, and none waits for a lost core.
 
-The leader numbers its evaluations, and says what is to be evaluated. Everyone takes blocks, the leader from
-the first on, helpers from the last; what a block comes to is left with its number, for the leader, which adds
-blocks up in their order: the bits do not depend on who did what. A helper whose core is taken from it would
-hold up the others, so that the leader, having waited for about as long as a block takes, does its block anew.
-The helper's is then late, and nobody looks at it.
+The leader numbers its evaluations, and publishes the vectors. All threads take blocks, the leader from the
+first on, helpers from the last. The result of a block is left with its number for the leader, which adds
+blocks up in their order: the bits do not depend on which thread did which block. A helper whose core is taken
+from it would hold up the others. So the leader, having waited for about as long as a block takes, does its
+block anew; the helper's result is then late, and is not read.
 
 Control words are int64, each on a cache line of its own: the number of the evaluation (-1 closes the team),
-how many vectors, and for each block ``number << 16 | who << 2 | state`` of its latest. Who takes, finishes or
-takes over a block does so by exchanging that word, and only if it is what was expected.
+how many vectors, and for each block ``number << 16 | who << 2 | state`` of its latest. A thread takes,
+finishes or takes over a block by exchanging that word, and only if it has the expected value.
 """
 
 import numba as nb
@@ -74,7 +74,7 @@ def publish(control, n):
 
 @nb.njit(**OPTIONS)
 def take(control, block, number, who):
-    """Whether the block was free, and is now who's."""
+    """Whether the block was free, and is now taken by `who`."""
     place = _line(control, BLOCKS + block)
     seen = _load(place)
     return seen >> 16 < number and _exchange(place, seen, number << 16 | who << 2 | _TAKEN)
@@ -82,14 +82,14 @@ def take(control, block, number, who):
 
 @nb.njit(**OPTIONS)
 def finish(control, block, number, who):
-    """Say that a block is done, if it still is who's."""
+    """Mark a block as done, if `who` still has it."""
     mine = number << 16 | who << 2
     _exchange(_line(control, BLOCKS + block), mine | _TAKEN, mine | _DONE)
 
 
 @nb.njit(**OPTIONS)
 def done_by(control, block, number):
-    """Who has done a block; -1 where the leader, having waited, has taken it over, and is to do it."""
+    """Return who has done a block; -1 where the leader, having waited, has taken it over and must do it."""
     place, mine = _line(control, BLOCKS + block), number << 16 | LEADER << 2 | _TAKEN
     for _ in range(_WAIT):
         seen = _load(place)

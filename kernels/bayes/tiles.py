@@ -240,18 +240,7 @@ def tile_pass(n, with_gradient):
 
 
 def tiles(rows, dtype):
-    """Lay rows out in tiles.
-
-    Parameters
-    ----------
-    rows : array (n, d)
-    dtype : float32 or float64
-
-    Returns
-    -------
-    ndarray of shape (n_tiles, d, rows of a tile)
-        Rows beyond n are zero.
-    """
+    """Lay rows (n, d) out in tiles (n_tiles, d, rows of a tile) of that type; rows beyond n are zero."""
     n, d = rows.shape
     height = ROWS64 if np.dtype(dtype) == np.float64 else ROWS32
     n_tiles = -(-n // height)

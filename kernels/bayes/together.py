@@ -1,8 +1,8 @@
-"""Several chains in step: each asks for the density where it is, and all are evaluated together.
+"""Several chains in step: each asks for the density at a point, and all points are evaluated together.
 
-Where the density reads much data, one reading serves them all. Each chain does what it does alone, with its
-own random numbers, metric and step size, and its draws are the same bit for bit; so they do not depend on
-which chains go together. One that has its draws leaves, and the others go on.
+Where the density reads much data, one reading serves all chains. Each chain has its own random numbers,
+metric and step size, and its draws are the same, bit for bit, as alone; so they do not depend on which chains
+go together. A chain that has all its draws leaves, and the others go on.
 """
 
 import numba as nb
@@ -65,7 +65,7 @@ def _go_on(sampler, c, Z, GZ, logp, q, g, MU, A, tuning, streams, works, numbers
     **OPTIONS,
 )
 def run(density, sampler, Z, GZ, logps, MU, A, tuning, averaging, adapt, names, n, rows, data, meta):
-    """Make `n` transitions of each chain; arguments and results of ``bayes_chain.run``, one row a chain.
+    """Make `n` transitions of each chain; arguments and results of ``chain.run``, one row a chain.
 
     `sampler` is NUTS or split HMC; A (chains, 1, d) or (chains, d, d).
     """
