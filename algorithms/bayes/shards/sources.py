@@ -15,7 +15,7 @@ import numpy as np
 from scipy import sparse
 
 from ....errors import DataError
-from ...inputs.pieces import check_same, checksum, computed, delayed_blocks, is_dask, is_frame
+from ...inputs.pieces import check_same, checksum, delayed_blocks, is_dask, is_frame
 from ...inputs.texts import check_are_names
 from .tasks import ShardPool
 
@@ -73,7 +73,11 @@ class Source:
             return self._read_file(spec)
         if isinstance(spec, tuple):
             return tuple(self._read(part) for part in spec)
-        return computed(spec)
+        if not is_dask(spec):
+            return spec
+        dask = sys.modules["dask"]
+        (block,) = dask.compute(spec, scheduler=dask.get)  # in this thread: shards share the `n_jobs` threads
+        return block
 
     def _read_file(self, path):
         if path.endswith(".npy"):
