@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from .._typing import Callback, FileName
-from ..errors import DataError, ModelFileError, StradaskError, WorkerLost, shortened
+from ..errors import DataError, ModelFileError, StradaskError, WorkerLost, in_brief, shortened
 from .divergence import broken_off, check_end
 from .history import Activity, History
 from .loop import iterate, small_change
@@ -234,7 +234,7 @@ class Engine:
                     raise
                 raise ModelFileError(
                     f"the checkpoint of round {round_} does not hold what this fit needs "
-                    f"({shortened(error)}); remove the folder to start anew"
+                    f"({in_brief(error, 200)}); remove the folder to start anew"
                 ) from error
         if self._rewinds:
             self._kept = _Kept(round_, _copied(self._coordinator()), self._plan, shards)

@@ -22,8 +22,8 @@ def plan_routes(first, steps, shard_at, block_at, stamps, later=()):
 
     Examples
     --------
-    >>> from stradask.scheduler.sessions.routes import routes
-    >>> plans, moves, block_at, stamps = routes(0, [[(0, 0)], [(1, 0)]], ["a", "b"], ["b"], [0])
+    >>> from stradask.scheduler.sessions.routes import plan_routes
+    >>> plans, moves, block_at, stamps = plan_routes(0, [[(0, 0)], [(1, 0)]], ["a", "b"], ["b"], [0])
     >>> moves
     {'b': [(0, 0, 'a')]}
     >>> plans["a"][0].to, block_at, stamps

@@ -6,7 +6,7 @@ independently, with random numbers named by the shard, and meet only afterwards:
 
 import numpy as np
 
-from ....errors import DataError
+from ....errors import DataError, shortened
 
 # The rule of n_shards="auto": docs/mcmc.md, "Regressions".
 ROWS_A_PARAMETER = 100  # that a shard should have at least
@@ -34,7 +34,7 @@ def number_of_shards(n_shards, n_rows, n_params, n_rare=None, most=None):
         return max(1, min(limits))
     if not 1 <= n_shards <= n_rows:
         raise DataError(
-            f"n_shards={n_shards}, but there are {n_rows} rows: take from 1 to {n_rows}, or 'auto'"
+            f"n_shards={shortened(n_shards)}, but there are {n_rows} rows: take from 1 to {n_rows}, or 'auto'"
         )
     return int(n_shards)
 

@@ -12,8 +12,7 @@ import pytest
 from far_problems import MODELS, N, close, make_problem, two_workers
 from sklearn.base import clone
 
-from stradask.algorithms.linear import logistic_regression
-from stradask.algorithms.linear.glm import row_places
+from stradask.algorithms.linear.glm import choose, row_places
 from stradask.algorithms.linear.logistic_regression import LogisticRegression
 from stradask.algorithms.linear.poisson import PoissonRegressor
 from stradask.algorithms.linear.ridge import Ridge
@@ -105,7 +104,7 @@ def test_labels_stay_where_they_lie_with_an_l1_penalty(problem, class_weight):
 def test_an_l1_penalty_over_several_classes_or_many_columns_takes_labels_here(problem, monkeypatch, most):
     X, targets, _ = problem
     y = np.arange(N) % 3 if most > 3 else targets[LogisticRegression]
-    monkeypatch.setattr(logistic_regression, "NEWTON_MOST", most)
+    monkeypatch.setattr(choose, "NEWTON_MOST", most)
     model = LogisticRegression(0.05, l1_ratio=0.9, tol=1e-9)
     far = clone(model).fit(da.from_array(X, (90, 4)), da.from_array(y, 70))
     close(far, model.fit(X, y), rtol=1e-7)

@@ -62,13 +62,13 @@ def test_seconds_of_minimize():
     leaves_out(time.perf_counter() - began, found.history["seconds"][-1], loss.seconds)
 
 
-@pytest.mark.parametrize("at", [1, 90])
+@pytest.mark.parametrize("at", [1, 40])
 def test_seconds_of_downpour_and_of_its_watch(at):
     loss, began = Compiles(at), time.perf_counter()
     with Watch(20, label="fit") as watch:
         found = minimize_downpour(
             loss, np.zeros(3), [ROWS], learning_rate=0.1, warm_steps=2, batch_size=10, max_epochs=30,
-            callback=watch,
+            random_state=0, callback=watch,
         )  # fmt: skip
     wall = time.perf_counter() - began
     leaves_out(wall, watch.history.as_dict()["seconds"].sum(), loss.seconds)
