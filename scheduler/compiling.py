@@ -85,6 +85,8 @@ if hasattr(os, "register_at_fork"):
 class CompileClock:
     """Seconds of compiling between `start` and `stop`; 0 where numba is not imported."""
 
+    _to: float | None  # None while it runs
+
     def __init__(self):
         self._from, self._to = 0.0, 0.0
 
