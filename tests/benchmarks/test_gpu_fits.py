@@ -183,7 +183,7 @@ runtime = types.SimpleNamespace(driverGetVersion=lambda: 13000, runtimeGetVersio
 cupy = sys.modules["cupy"] = types.ModuleType("cupy")
 cupy.__version__, cupy.cuda = "0", types.SimpleNamespace(runtime=runtime)
 from cuda_emulator import EmulatedDevice
-from stradask.kernels import device
+from stradask.kernels.cuda import device
 device._stand_in = EmulatedDevice()
 """
 SANITIZER = """#!/bin/sh

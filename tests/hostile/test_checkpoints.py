@@ -43,7 +43,8 @@ def topics(folder, rounds, seed, **options):
 
 
 def factors(folder, rounds, seed, **options):
-    model = sd.MatrixFactorization(2, max_iter=rounds, checkpoint=folder, random_state=seed, **options)
+    options |= {"random_state": seed, "tol": 0.0}  # R has nothing beyond biases, which is found in few rounds
+    model = sd.MatrixFactorization(2, max_iter=rounds, checkpoint=folder, **options)
     return model.fit(R).item_factors_
 
 

@@ -28,6 +28,8 @@ from stradask.kernels.lda import light as lda_light
 from stradask.scheduler.engine import run
 from stradask.scheduler.program import Task
 
+FOLDERS = [Path(__file__).parent, Path(__file__).parents[3] / "problems"]  # of what the script imports
+
 
 @pytest.fixture(params=KINDS)
 def device(request):
@@ -387,8 +389,8 @@ import numpy as np
 from cuda_emulator import EmulatedDevice
 from test_light_cuda import _after, _corpus, _priors
 from stradask.algorithms.topics.samplers.light_cuda import LightCudaState
-from stradask.kernels import lda_light_chunks
-lda_light_chunks.PARTS = 2  # a thread sanitizer keeps something of every thread of a launch
+from stradask.kernels.lda import light_chunks
+light_chunks.PARTS = 2  # a thread sanitizer keeps something of every thread of a launch
 X, device = _corpus(20, 60), EmulatedDevice(sanitize=sys.argv[1])
 state = LightCudaState(X, 40, *_priors(40, 60), 1, n_groups=7, n_sections=1, device=device)
 assert len(state.common_words) > 0
@@ -407,7 +409,13 @@ def test_a_sanitizer_has_nothing_against_it(which, tmp_path, monkeypatch):
     options = {"n_groups": 7, "n_sections": 1, "device": EmulatedDevice()}
     state = LightCudaState(_corpus(20, 60), 40, *_priors(40, 60), 1, **options)
     np.save(tmp_path / "topics.npy", _after(state, 1).topics)
-    said = sanitized(which, SANITIZED, which, tmp_path / "topics.npy", folders=[Path(__file__).parent])
+    said = sanitized(
+        which,
+        SANITIZED,
+        which,
+        tmp_path / "topics.npy",
+        folders=FOLDERS,
+    )
     if said is None:
         pytest.skip(f"the C++ compiler has no {which} sanitizer")
     assert said == "ended True\n"
