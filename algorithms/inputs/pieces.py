@@ -83,7 +83,7 @@ def read_block(block, shape=None):
     block = computed(block)
     if not isinstance(block, np.ndarray) and not sparse.issparse(block):
         raise DataError(
-            f"it is a {type(block).__name__}; partitions must be numpy arrays or scipy.sparse matrices"
+            f"a block of X is a {type(block).__name__}: blocks must be numpy arrays or scipy.sparse matrices"
         )
     if shape is not None and block.shape != shape:
         raise DataError(

@@ -11,6 +11,7 @@ from ...scheduler.place import open_place
 from ...scheduler.threads import effective_n_jobs, own_threads
 from ..inputs.dask_arrays import engine_for, is_dask, is_frame
 from ..inputs.matrices import check_counts, check_width
+from ..inputs.pieces import is_lazy
 from ..inputs.targets import check_names
 from .samplers.choose import check_knows, chosen, fits_shards
 from .samplers.groups import number_of_groups, pays_threads, warn_of_fewer_groups, warn_of_idle_threads
@@ -25,7 +26,7 @@ from .samplers.out_of_core import (
     shards_for,
 )
 from .samplers.storage import Pool, Storage
-from .shard_input import Corpus, corpus_of, corpus_of_matrix, is_lazy
+from .shard_input import Corpus, corpus_of, corpus_of_matrix
 from .survey import are_files, in_shards, is_sharded, sources_of, survey
 
 
@@ -125,7 +126,7 @@ class Documents:
             if source[0].format == "svmlight":
                 more = "give the documents in more files"
                 why = "files in the svmlight format are not cut"
-        elif is_dask(source) or is_lazy(source):
+        elif is_lazy(source):
             more, why = "cut X into more parts", "each part of X is a group"
         warn_of_fewer_groups(model.n_groups, n_groups, why)
         if on_gpu:

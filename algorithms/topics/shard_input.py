@@ -10,9 +10,8 @@ from ...datasets.document_files import read_pieces
 from ...errors import DataError
 from ...scheduler.schedules.rotation import balance
 from ...scheduler.stores.store import fingerprint_csr
-from ...scheduler.threads import computed_here
-from ..inputs.dask_arrays import is_dask
 from ..inputs.matrices import check_counts
+from ..inputs.pieces import check_same, computed, is_dask, is_lazy
 from ..inputs.texts import text_in
 from .samplers.storage import Storage, release
 
@@ -115,12 +114,8 @@ def read_again(shard, n_words):
     X, _ = read_source(shard["source"], n_words)
     if "digest" in shard:
         seen = sparse.csr_array((X.data, X.indices, X.indptr), shape=(X.shape[0], shard["width"]))
-        if fingerprint_csr(seen) != shard["digest"]:
-            raise DataError(
-                f"the shard of X that begins with document {shard['first_document']} is not what it was when "
-                "the fit began: leave files as they are while it runs, and let delayed values be the same "
-                "each time they are computed"
-            )
+        begins = f"the shard of X that begins with document {shard['first_document']}"
+        check_same(fingerprint_csr(seen), shard["digest"], f"{begins} is not what it was when the fit began")
     return X
 
 
@@ -133,7 +128,7 @@ def read_source(source, n_features=None):
         X, n_entries = read_pieces(source, n_features)
         return check_counts("LatentDirichletAllocation", X, reset=False), n_entries
     if is_lazy(source):  # in a session of this process
-        source = computed_here(source)[0] if hasattr(source, "compute") else source.result()
+        source = computed(source) if is_dask(source) else source.result()
     if isinstance(source, list):  # a partition of a bag
         others = [type(part).__name__ for part in source if getattr(part, "ndim", 0) != 2]
         if source and (text := text_in(source)):
@@ -149,8 +144,3 @@ def read_source(source, n_features=None):
             raise DataError(f"a partition of X holds matrices of {sorted(widths)} columns: one width for all")
         source = sparse.vstack([sparse.csr_array(part) for part in source], format="csr")
     return check_counts("LatentDirichletAllocation", source, reset=False), []
-
-
-def is_lazy(X):
-    """Whether X is a Dask collection or a future."""
-    return is_dask(X) or type(X).__module__.startswith("distributed.client")

@@ -13,10 +13,10 @@ from ...scheduler.place import check_engine
 from ...scheduler.program import Outcome, Program
 from ...scheduler.schedules.static import StaticSchedule
 from ...scheduler.stores.store import fingerprint_csr
-from ..inputs.dask_arrays import is_dask, is_frame
+from ..inputs.pieces import delayed_blocks, is_dask, is_frame, is_lazy, located
 from ..inputs.texts import check_are_names
 from .samplers.storage import Storage
-from .shard_input import figures_of, is_lazy, read_source
+from .shard_input import figures_of, read_source
 
 _IN_MEMORY = Storage()
 # Of files, where nothing else says how many shards there are to be; above a few they are larger, since each
@@ -84,12 +84,7 @@ def sources_of(X, n_shards=None, n_threads=1):
         return X.to_delayed() if hasattr(X, "to_delayed") else [X]
     if X.ndim != 2:
         raise DataError(f"X must have two dimensions, documents and words, but it has {X.ndim}")
-    if X.numblocks[1] > 1:
-        raise DataError(
-            f"X is cut into {X.numblocks[1]} ranges of words: documents are to stay whole; call "
-            "X.rechunk({1: -1}) before the fit"
-        )
-    return list(X.to_delayed().ravel())
+    return delayed_blocks(X, "X", "documents")
 
 
 def _number_of_shards(n_bytes):
@@ -118,10 +113,8 @@ class Survey(Program):
 
     def load(self, data):
         """Read a shard; a worker that is lost afterwards takes only its own figures with it."""
-        try:
+        with located(f"in shard {data['number']} of X"):
             X, n_entries = read_source(data["source"], self.n_features)
-        except DataError as error:
-            raise DataError(f"in shard {data['number']} of X: {error}") from error
         size, words, tokens, longest = figures_of(X)
         figures = {"size": size, "width": X.shape[1], "n_tokens": int(tokens.sum()), "longest": longest}
         figures |= {"words": self.storage.put(words), "tokens": self.storage.put(tokens)}

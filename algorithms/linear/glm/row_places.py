@@ -2,14 +2,12 @@
 
 import contextlib
 import functools
-import itertools
 from dataclasses import dataclass
 from numbers import Real
 
 import numpy as np
 from scipy import sparse
 
-from ....errors import DataError
 from ....kernels.linear.glm_sparse import csr_counts
 from ....scheduler.place import open_place
 from ....scheduler.threads import computed_here
@@ -23,6 +21,7 @@ from ...inputs.dask_arrays import (
     is_dask,
     is_frame,
 )
+from ...inputs.pieces import cut_at_chunks, cut_evenly, located, partition, read_block
 from ...inputs.row_order import check_row_matrix, row_matrix
 from ...inputs.targets import check_names, check_row_weights, check_weights
 from .remote import RemotePortions, RemoteRows, surveys
@@ -192,7 +191,7 @@ def _opened(estimator, program, engine):
 
 def sources_of(rows):
     """First row, last row and source for a `reader`, of the chunks of a Dask array or of equal parts."""
-    return [(a, b, (k, a, b - a, part)) for k, a, b, part in _pieces(rows)]
+    return [(a, b, (k, a, b - a, block)) for k, a, b, block in _spans(rows)]
 
 
 def reader(estimator, rows):
@@ -200,34 +199,16 @@ def reader(estimator, rows):
     return functools.partial(_read, type(estimator).__name__, rows.shape[1], rows.dtype)
 
 
-def _pieces(rows):
+def _spans(rows):
     if is_dask(rows):
-        rows = rows.rechunk({1: -1})
-        spans = enumerate(itertools.pairwise(np.cumsum([0, *rows.chunks[0]]).tolist()))
-        return [(k, a, b, rows.blocks[k]) for k, (a, b) in spans if b > a]  # Dask allows empty chunks
+        return cut_at_chunks(rows)
     n, size = rows.shape[0], rows.size if isinstance(rows, np.ndarray) else rows.nnz
-    n_portions = max(1, min(_MOST_PORTIONS, size // _LEAST_ENTRIES, n))
-    edges = [n * k // n_portions for k in range(n_portions + 1)]
-    return [(k, a, b, rows[a:b]) for k, (a, b) in enumerate(itertools.pairwise(edges))]
+    return cut_evenly(rows, max(1, min(_MOST_PORTIONS, size // _LEAST_ENTRIES, n)))
 
 
 def _read(name, n_columns, dtype, source):
     """On a worker: check a block of X; errors name the block."""
     number, first, n_rows, block = source
-    if is_dask(block):  # in a session of this process
-        block = computed_here(block)[0]
-    where = f"in partition {number} of X, which begins at row {first}"
-    if not isinstance(block, np.ndarray) and not sparse.issparse(block):
-        raise DataError(
-            f"{where}: it is a {type(block).__name__}; partitions must be numpy arrays or scipy.sparse ones"
-        )
-    shape = getattr(block, "shape", None)
-    if shape != (n_rows, n_columns):
-        raise DataError(
-            f"{where}: it has the shape {shape}, but X says {(n_rows, n_columns)}: correct the shape "
-            "that was given to Dask, or call X.compute_chunk_sizes()"
-        )
-    try:
+    with located(partition(number, first, "X")):
+        block = read_block(block, (n_rows, n_columns))
         return aligned(row_matrix(name, aligned(block)).astype(dtype, copy=False))
-    except DataError as error:
-        raise DataError(f"{where}: {error}") from error

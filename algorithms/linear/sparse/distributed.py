@@ -21,12 +21,12 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from ....errors import DataError
 from ....scheduler.place import open_place
 from ....scheduler.program import Outcome, Program
 from ....scheduler.schedules.static import StaticSchedule
 from ....scheduler.threads import computed_here, own_threads
 from ...inputs.dask_arrays import aligned, is_dask
+from ...inputs.pieces import cut_at_chunks, cut_evenly, located, read_block
 from .columns import columns_of, cut
 from .program import SparseLinearProgram
 from .rows import RowProgram
@@ -102,9 +102,8 @@ def lay_out(X, engine, *, allow_rows):
     n_shards = open_place(engine).n_threads()
     if by_rows:
         n_shards = min(n_shards, n_rows)
-        edges = [n_rows * s // n_shards for s in range(n_shards + 1)]
-        rows = X if isinstance(X, np.ndarray) else X.tocsr()
-        pieces = [rows[a:b] for a, b in itertools.pairwise(edges)]
+        spans = cut_evenly(X if isinstance(X, np.ndarray) else X.tocsr(), n_shards)
+        pieces, edges = [span.block for span in spans], [0, *(span.last for span in spans)]
     else:
         ranges = cut(columns_of(X), n_shards)
         edges = [first for first, _ in ranges] + [n_columns]
@@ -119,13 +118,11 @@ def _chunked(X, allow_rows):
     axis = 0 if by_rows else 1
     if X.numblocks[axis] == 1 and not by_rows and rows > 1:  # was cut by rows alone
         X = X.rechunk({1: -(-X.shape[1] // min(rows, X.shape[1]))})
-    edges = np.cumsum([0, *X.chunks[axis]]).tolist()
-    pieces = [X.blocks[i] if by_rows else X.blocks[:, i] for i in range(X.numblocks[axis])]
-    filled = [k for k, size in enumerate(X.chunks[axis]) if size]  # Dask allows empty chunks
+    spans = cut_at_chunks(X, axis)
     return CutMatrix(
         by_rows,
-        [pieces[k] for k in filled],
-        [*(edges[k] for k in filled), edges[-1]],
+        [span.block for span in spans],
+        [*(span.first for span in spans), X.shape[axis]],
         X.shape,
         X.dtype,
         sparse.issparse(X._meta),
@@ -160,10 +157,8 @@ class RowBlocks(RowProgram):
 
 def _laid(block, first, by_rows=False):
     """Check a block and store it by columns; errors name its first row or column."""
-    try:
+    with located(f"in the {'rows' if by_rows else 'columns'} of X from {first} on"):
         return by_columns(block)
-    except DataError as error:
-        raise DataError(f"in the {'rows' if by_rows else 'columns'} of X from {first} on: {error}") from error
 
 
 def _same(block):
@@ -172,15 +167,9 @@ def _same(block):
 
 def by_columns(block):
     """Check a block of X, computed or of Dask, and lay it by columns."""
-    if is_dask(block):  # in a session of this process
-        block = computed_here(block)[0]
-    if not isinstance(block, np.ndarray) and not sparse.issparse(block):
-        raise DataError(
-            f"a block of X is a {type(block).__name__}: blocks must be numpy arrays or scipy.sparse matrices"
-        )
     from ...inputs.matrices import check_columns
 
-    return aligned(check_columns("X", aligned(block)))
+    return aligned(check_columns("X", aligned(read_block(block))))
 
 
 class Scales(Program):

@@ -80,7 +80,7 @@ def test_a_wrong_block_is_refused_with_its_place():
     wanted = r"^in partition 3 of X, which begins at row 21: it has the shape \(7, 5\), but X says \(7, 6\)"
     with pytest.raises(DataError, match=wanted), located(partition(3, 21, "X")):
         read_block(dask.delayed(X), (7, 6))
-    wanted = r"^in partition 0, which begins at row 0: it is a list; "
+    wanted = r"^in partition 0, which begins at row 0: a block of X is a list: "
     with pytest.raises(DataError, match=wanted), located(partition(0, 0)):
         read_block(dask.delayed(X.tolist()))
 
