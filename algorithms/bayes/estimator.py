@@ -31,7 +31,7 @@ from .settings import CONSTRAINTS, SamplingSettings
 from .shards.chains import Densities, draw_posterior
 from .shards.rows import Part, cut_rows, number_of_shards
 from .shards.source_fit import look, moments, source_model, sources_of_fit, spreads
-from .shards.sources import BESIDE, columns_of
+from .shards.sources import ROW_VECTORS, columns_of
 
 _HORSESHOE_TARGET = 0.95  # acceptance: its funnels want short steps
 _CELLS = 4_000_000  # of predictors, rows times draws, at a time
@@ -80,15 +80,15 @@ class BayesianRegression(Estimator):
         self._validate_params()
         settings = self._settings(callback)
         frame = X if is_frame(X) else None
-        beside = {"sample_weight": sample_weight, "offset": offset, "groups": groups}
-        sources = sources_of_fit(X, y, **beside)
+        row_vectors = {"sample_weight": sample_weight, "offset": offset, "groups": groups}
+        sources = sources_of_fit(X, y, **row_vectors)
         with self._unchanged_on_error():
             if sources is None:
-                densities = self._deal(X, y, beside, frame, settings)
+                densities = self._deal(X, y, row_vectors, frame, settings)
             elif len(sources) == 1:  # nothing to combine: read here, as any array
                 arrays, _ = columns_of(sources[0])
-                beside = {name: arrays.get(name) for name in BESIDE}
-                densities = self._deal(arrays["X"], arrays["y"], beside, frame, settings)
+                row_vectors = {name: arrays.get(name) for name in ROW_VECTORS}
+                densities = self._deal(arrays["X"], arrays["y"], row_vectors, frame, settings)
             else:
                 densities = self._read_by_workers(sources, frame, settings)
             self._draw(densities, settings)
@@ -100,9 +100,9 @@ class BayesianRegression(Estimator):
             given["target_accept"] = max(self.target_accept, _HORSESHOE_TARGET)
         return SamplingSettings(**given, callback=callback).checked()
 
-    def _deal(self, X, y, beside, frame, settings):
+    def _deal(self, X, y, row_vectors, frame, settings):
         """Check rows that are here, and deal them out to shards."""
-        columns, y, options = self._checked(X, y, **beside)
+        columns, y, options = self._checked(X, y, **row_vectors)
         if frame is not None:  # of a single block, which was read
             check_names(self, frame, y)
         self._number_groups(options)

@@ -25,7 +25,7 @@ _LEAST = 4  # draws of a chain that tell of convergence
 _LEAST_PART = 0.5  # of few weighted draws, that they must be worth
 _COMPARED = 50  # draws at which the density of all rows is compared with the shards'
 _WEIGHING = ("auto", "exact")  # with proposals in a second round
-_RESAMPLING = 1  # beside the seed: a stream of its own
+_RESAMPLING = 1  # with the seed, the name of a random stream
 
 
 def from_sample(model, sample, variables, seed, local=None, names=None):

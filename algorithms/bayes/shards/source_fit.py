@@ -25,15 +25,15 @@ from .sources import blocks_of, columns_of, find_sources, look_at, with_columns
 _ROUNDING = 1e-12
 
 
-def sources_of_fit(X, y, **beside):
+def sources_of_fit(X, y, **row_vectors):
     """Make the sources of a fit's X and y; None where these are arrays.
 
-    Only a Dask collection takes a y. Nothing may be given `beside`, for a shard has its own.
+    Only a Dask collection takes a y. No `row_vectors` may be given, for a shard has its own.
     """
     sources = find_sources(X)
     if sources is None and not is_dask(X):
         return None
-    given = [name for name, value in beside.items() if value is not None]
+    given = [name for name, value in row_vectors.items() if value is not None]
     if sources is not None and y is not None:
         given.append("y")
     if given:

@@ -19,7 +19,7 @@ from ...inputs.pieces import check_same, checksum, delayed_blocks, is_dask, is_f
 from ...inputs.texts import check_are_names
 from .tasks import ShardPool
 
-BESIDE = ("sample_weight", "offset", "groups")  # further arrays of an npz file with X and y
+ROW_VECTORS = ("sample_weight", "offset", "groups")  # further arrays of an npz file with X and y
 _FULL = 0.05  # part of the entries of an svmlight file that must not be zero where X is large
 _LARGE = 2**27  # entries of X: a gigabyte
 
@@ -157,10 +157,10 @@ def columns_of(source):
     total = checksum(content)
     if isinstance(content, tuple | list) and len(content) == 2:
         content = dict(zip(("X", "y"), content, strict=True))
-    if not isinstance(content, dict) or not {"X", "y"} <= {*content} <= {"X", "y", *BESIDE}:
+    if not isinstance(content, dict) or not {"X", "y"} <= {*content} <= {"X", "y", *ROW_VECTORS}:
         held = f"{sorted(content)}" if isinstance(content, dict) else f"a {type(content).__name__}"
         raise DataError(
-            f"{source} must hold X and y, and perhaps {', '.join(BESIDE)}; it holds {held}: give an npz "
+            f"{source} must hold X and y, and perhaps {', '.join(ROW_VECTORS)}; it holds {held}: give an npz "
             "file with these names, an svmlight file, or a pair (X, y)"
         )
     arrays: dict[str, Any] = dict(content)
