@@ -1,6 +1,7 @@
 """How ``make docs`` builds the pages: Sphinx, from the Markdown of this folder and the code's docstrings."""
 
 from stradask import __version__
+from stradask.cli.arguments import build_parser
 
 project = "stradask"
 author = "the stradask maintainers"
@@ -12,6 +13,7 @@ extensions = [
     "sphinx.ext.mathjax",
     "myst_parser",
     "numpydoc",
+    "sphinxarg.ext",
 ]
 exclude_patterns = ["_build"]
 templates_path = ["_templates"]
@@ -25,6 +27,11 @@ numpydoc_show_class_members = False  # the template lists them once
 numpydoc_xref_param_type = False
 default_role = "code"
 intersphinx_mapping: dict = {}  # a build needs no network
+
+
+def parser():
+    """Return the parser that the page of the command line shows."""
+    return build_parser(with_bench=True)
 
 
 def setup(app):

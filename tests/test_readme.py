@@ -1,4 +1,4 @@
-"""Every block of README.md runs: as it stands, but with the cheaper figures of a table and on little data."""
+"""Every block of README.md and of the page of the command line runs: as it stands, but with the cheaper figures of a table and on little data."""
 
 import re
 import shutil
@@ -14,15 +14,14 @@ from stradask.cli.arguments import main
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 PYTHON = re.findall(r"^```python\n(.*?)^```", README, re.DOTALL | re.MULTILINE)
-SHELL = re.findall(r"^```\n((?:make|stradask) .*?)^```", README, re.DOTALL | re.MULTILINE)
+PAGE = (ROOT / "docs" / "command-line.md").read_text(encoding="utf-8")
+MAKE, COMMANDS = (re.findall(r"^```\n((?:make|stradask) .*?)^```", t, re.DOTALL | re.MULTILINE) for t in (README, PAGE))
 
 # What a block says, and what stands for it here so that it runs within seconds.
 CHEAPER = {
     "LatentDirichletAllocation(n_components=30,": "LatentDirichletAllocation(n_components=4, max_iter=5,",
     "LatentDirichletAllocation(1000,": "LatentDirichletAllocation(3, max_iter=3,",
     "n_features=102_660": "n_features=40",
-    "MatrixFactorization(32,": "MatrixFactorization(4,",
-    "BayesianLogisticRegression(n_shards=4,": "BayesianLogisticRegression(n_shards=2,",
     "n_components=30 --save": "n_components=3 max_iter=5 --save",
     "n_components=50": "n_components=3 max_iter=5",
     "--n-components 20 50 100 200": "--n-components 2 3 --repeats 1 --param max_iter=5",
@@ -36,9 +35,9 @@ def cheaper(text, address=""):
 
 
 def test_the_blocks_are_those_that_are_run():
-    assert len(PYTHON) == 4
-    assert len(SHELL) == 2
-    assert README.count("```") == 2 * (len(PYTHON) + len(SHELL) + 1)  # and what the first one prints
+    assert len(PYTHON) == 3
+    assert len(MAKE) == len(COMMANDS) == 1
+    assert README.count("```") == 2 * (len(PYTHON) + len(MAKE) + 2)  # and what the first two print
 
 
 @pytest.fixture
@@ -60,24 +59,7 @@ def corpus(tmp_path, monkeypatch):
     return tmp_path
 
 
-def names():
-    """What the short blocks take for granted."""
-    rng = np.random.default_rng(0)
-    X = rng.standard_normal((200, 6))
-    y = (X[:, 0] + rng.logistic(size=200) > 0).astype(int)
-    ratings, _ = sd.datasets.make_ratings(60, 30, 3, density=0.3, random_state=0)
-
-    def loss_and_gradient(portion, w):
-        X, y = portion
-        margin = (2 * y - 1) * (X @ w)
-        return np.logaddexp(0, -margin).sum(), -X.T @ ((2 * y - 1) / (1 + np.exp(margin)))
-
-    portions = [(X[:100], y[:100]), (X[100:], y[100:])]
-    given = {"X": X, "y": y, "ratings": ratings, "users": [0, 1], "x0": np.zeros(6), "portions": portions}
-    return given | {"sd": sd, "loss_and_gradient": loss_and_gradient}
-
-
-def test_ten_lines(corpus, monkeypatch, capsys):
+def test_topics_of_texts(corpus, monkeypatch, capsys):
     counts, vocabulary = sd.datasets.load_docstrings()
     monkeypatch.setattr(sd.datasets, "load_docstrings", lambda: (counts[:300], vocabulary))
     exec(compile(cheaper(PYTHON[0]), "README.md", "exec"), {})
@@ -85,27 +67,22 @@ def test_ten_lines(corpus, monkeypatch, capsys):
     assert sd.load("topics.npz").n_components == 4
 
 
-# The pages' code with a hundredth of its draws: whether it runs. The warnings have tests of their own.
-@pytest.mark.filterwarnings("ignore::stradask.errors.PosteriorWarning")
-@pytest.mark.parametrize("number", [1, 2])
-def test_linear_models_and_posteriors(number):
+def test_linear_models_and_posteriors_print_what_the_page_says(capsys):
     pytest.importorskip("matplotlib")
-    given = names()
-    exec(compile(cheaper(PYTHON[number]), "README.md", "exec"), given)
-    assert "model" in given
+    exec(compile(PYTHON[1], "README.md", "exec"), {})
+    assert f"```\n{capsys.readouterr().out}```" in README
 
 
 @pytest.mark.cluster
-def test_recommendations_and_a_cluster(corpus, address):
-    given = names()
-    exec(compile(cheaper(PYTHON[3], address), "README.md", "exec"), given)
-    assert given["mf"].recommend([0], n=10).items.shape == (1, 10)
+def test_topics_on_a_cluster(corpus, address, capsys):
+    exec(compile(cheaper(PYTHON[2], address), "README.md", "exec"), {})
+    assert "topic  share  words" in capsys.readouterr().out
 
 
 def test_make_has_the_two_commands():
     if shutil.which("make") is None:
         pytest.skip("make is not installed")
-    for line in SHELL[0].splitlines():
+    for line in MAKE[0].splitlines():
         command = line.partition("#")[0].split()
         done = subprocess.run([*command, "--dry-run"], cwd=ROOT, capture_output=True, text=True, timeout=300)
         assert done.returncode == 0, done.stderr
@@ -122,7 +99,7 @@ def test_every_line_of_the_command_line(corpus, address, capsys, monkeypatch):
     monkeypatch.setattr(ssp, "QUICK", {"n": 200, "p": 4, "clocks": 20})
     monkeypatch.setattr(ceilings, "MEGABYTES", 1)
     monkeypatch.setattr(ceilings, "rounds", lambda: {"task_ms": 1.0, "round_ms": 2.0})
-    lines = [line.partition("#")[0] for line in cheaper(SHELL[1], address).splitlines()]
+    lines = [line.partition("#")[0] for line in cheaper(COMMANDS[0], address).splitlines()]
     commands = [command.split() for line in lines for command in line.split(";")]
     assert len(commands) == 14
     for words in commands:

@@ -9,6 +9,7 @@ of `experiments.parts`; without names, all of them. README.md gets one line for 
 """
 
 import argparse
+import itertools
 from pathlib import Path
 
 from .. import overview, recipes
@@ -32,11 +33,20 @@ TITLES = {
     "mf": "ratings: 32 factors",
     "mf-64": "ratings: 64 factors",
     "mf-10m": "ratings: ten million",
-    "implicit": "choices: 32 factors",
-    "implicit-64": "choices: 64 factors",
-    "implicit-128": "choices: 128 factors",
+    "implicit": "implicit feedback: 32 factors",
+    "implicit-64": "implicit feedback: 64 factors",
+    "implicit-128": "implicit feedback: 128 factors",
     "mcmc": "posteriors by MCMC",
     "mcmc-small": "posteriors: small data",
+}
+IN_SHORT = {  # the rows of README's table, each from some folders
+    "topics (LDA)": ("lda-20news", "lda-20news-1000"),
+    "Lasso": ("lasso",),
+    "logistic regression, l1": ("sparse-logistic", "sparse-logistic-c"),
+    "logistic regression, l2": ("logistic",),
+    "ratings": ("mf", "mf-64", "mf-10m"),
+    "implicit feedback": ("implicit", "implicit-64", "implicit-128"),
+    "posteriors (MCMC)": ("mcmc", "mcmc-small"),
 }
 STARVED = (
     "Other work took the core from some of these runs: what is reached can be compared, how fast cannot, and "
@@ -52,7 +62,7 @@ def topics():
     lda = stradask.LatentDirichletAllocation(30, random_state=0, n_jobs=-1).fit(X)
     lines = str(lda.topics(vocabulary, n_words=8)).splitlines()
     figures = f"perplexity {lda.perplexity(X):.0f} over {X.shape[0]:,} docstrings, {X.sum():,} words"
-    return "\n".join(["```", *lines[:9], "  ...", figures, "```", ""])
+    return "\n".join(["```", *lines[:6], "  ...", figures, "```", ""])
 
 
 def table(records):
@@ -127,17 +137,22 @@ def part(name, records):
 def in_short(records_of_folders):
     """Return the README's table of all folders, a dict of records by folder."""
     lines = []
-    for name, records in records_of_folders.items():
-        rows = [c for c in overview.comparisons(records) if c.other and c.speedup.median == c.speedup.median]
-        if not rows or starved(records):
+    for title, folders in IN_SHORT.items():
+        found = [records for name in folders if (records := records_of_folders.get(name))]
+        found = [records for records in found if not starved(records)]
+        compared = [c for records in found for c in overview.comparisons(records) if c.other]
+        rows = [c for c in compared if c.speedup.median == c.speedup.median]
+        if not rows:
             continue
         spread = overview.middle(rows)
         middle, low, high = (number(v, "only ours") for v in (spread.median, spread.low, spread.high))
-        peers = sorted({r["solver"] for r in records if not r["ours"] and r["status"] == "ok"})
-        behind = sum(c.speedup.median < 1 for c in rows)
-        shown = middle if len(rows) == 1 else f"{middle} ({low} .. {high})"
-        lines.append([TITLES[name], ", ".join(peers), str(len(rows)), shown, str(behind)])
-    header = ["", "beside", "problems", "times as fast as the best of them", "of these behind"]
+        records = itertools.chain(*found)
+        names = (r["solver"] for r in records if not r["ours"] and r["status"] == "ok")
+        peers = sorted({name.partition("-")[0] for name in names})
+        slower = sum(c.speedup.median < 1 for c in rows)
+        shown = [middle] + ([f"{low} to {high}"] if len(rows) > 1 else [""])
+        lines.append([title, ", ".join(peers), str(len(rows)), *shown, str(slower)])
+    header = ["", "compared with", "problems", "speed-up over the fastest", "range", "slower on"]
     return Table(lines, header).markdown()
 
 

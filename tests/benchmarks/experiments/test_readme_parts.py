@@ -77,7 +77,7 @@ def test_all_parts_are_written_from_the_last_runs(tree):
     assert (tree / "docs" / "bench-lasso.png").read_bytes().startswith(b"\x89PNG")
     assert "`stradask bench mcmc --full --out benchmarks/results`" in page
     shown = (tree / "README.md").read_text().split("<!-- bench -->")[1].split("<!-- /bench -->")[0]
-    assert shown.strip().splitlines()[2:] == ["| Lasso | slow | 1 | 4.00 | 0 |"]
+    assert shown.strip().splitlines()[2:] == ["| Lasso | slow | 1 | 4.00 |  | 0 |"]
 
 
 def test_a_second_machine_is_named_with_what_it_measured():
@@ -125,6 +125,7 @@ def test_pages_have_a_part_for_every_folder_that_recipes_fill():
     page = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
     assert set(re.findall(r"<!-- bench ([\w-]+) -->", page)) == set(readme.TITLES)
     assert set(readme.TITLES) == set(recipes.FULL) - set(run.COMPARISONS)
+    assert sorted(name for names in readme.IN_SHORT.values() for name in names) == sorted(readme.TITLES)
     assert {recipes.family_of(recipes.FULL[name][0]) for name in readme.TITLES} == set(families())
 
 
@@ -148,5 +149,5 @@ def test_the_package_tells_what_it_weighs(tmp_path, monkeypatch):
     (tmp_path / "dist").mkdir()
     (tmp_path / "dist" / "stradask-0.1.0-py3-none-any.whl").write_bytes(bytes(1_234_567))
     said = package.line()
-    assert said.startswith("The wheel has 1.2 MB")
-    assert re.search(r"takes \d+ ms.*requires 10 packages, which bring \d+ more\.$", said)
+    assert said.startswith("The wheel is 1.2 MB and pure Python.")
+    assert re.search(r"10 direct dependencies, \d+ in all\. .* takes \d+ ms more", said)
