@@ -1,4 +1,4 @@
-"""Every block of README.md and of the page of the command line runs: as it stands, but with the cheaper figures of a table and on little data."""
+"""Every block of README.md and of the page of the command line runs, with cheaper figures, on little data."""
 
 import re
 import shutil
@@ -15,7 +15,9 @@ ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 PYTHON = re.findall(r"^```python\n(.*?)^```", README, re.DOTALL | re.MULTILINE)
 PAGE = (ROOT / "docs" / "command-line.md").read_text(encoding="utf-8")
-MAKE, COMMANDS = (re.findall(r"^```\n((?:make|stradask) .*?)^```", t, re.DOTALL | re.MULTILINE) for t in (README, PAGE))
+MAKE, COMMANDS = (
+    re.findall(r"^```\n((?:make|stradask) .*?)^```", t, re.DOTALL | re.MULTILINE) for t in (README, PAGE)
+)
 
 # What a block says, and what stands for it here so that it runs within seconds.
 CHEAPER = {

@@ -157,13 +157,13 @@ def _problem(log_likelihood, log_prior, data, start, names):
         start = _origin(names)
     elif isinstance(start, Mapping):
         start, names = _by_name(start, names)
-    return _Problem(log_likelihood, log_prior, data, start, names, find_sources(data))
+    return _Inference(log_likelihood, log_prior, data, start, names, find_sources(data))
 
 
 def _external(model):
     """A model that its adapter has examined."""
     functions = model.functions
-    return _Problem(
+    return _Inference(
         functions.likelihood,
         functions.prior,
         model.data,
@@ -179,7 +179,7 @@ def _mixture(density, data):
     if find_sources(data) is not None:
         raise DataError("a GaussianMixtureDensity is fitted to its data first: give them as one array")
     fitted = density.fitted_to(data)
-    return _Problem(
+    return _Inference(
         density,
         None,
         fitted.points,
@@ -190,7 +190,7 @@ def _mixture(density, data):
 
 
 @dataclass(frozen=True, eq=False)
-class _Problem:
+class _Inference:
     """A density, its data, and where chains begin."""
 
     log_likelihood: Any

@@ -7,7 +7,7 @@ from .sides import Sides
 
 
 def hold_out(entries, fraction, patience, rng):
-    """Hold out a random fraction of the ratings; return the rest and a `Watch` over those held out."""
+    """Hold out a random fraction of the ratings; return the rest and the `EarlyStopping` of the fit."""
     n_held = round(fraction * len(entries))
     if not 0 < n_held < len(entries):
         raise DataError(
@@ -18,10 +18,10 @@ def hold_out(entries, fraction, patience, rng):
     held[rng.permutation(len(entries))[:n_held]] = True
     if len(entries.weights) > 1 and not entries.weights[~held].any():
         raise DataError("all ratings that are not held out have the weight 0; set early_stopping=False")
-    return entries.chosen(~held), Watch(entries.chosen(held), patience)
+    return entries.chosen(~held), EarlyStopping(entries.chosen(held), patience)
 
 
-class Watch:
+class EarlyStopping:
     """Keeps the model with the least (unweighted) error on held-out ratings.
 
     `patience`: iterations without a smaller error after which a fit ends.

@@ -24,7 +24,7 @@ from .targets import (
 )
 
 
-class _Remote:
+class _RemoteTargets:
     """Checks targets and weights of a block; `name` is the estimator's, for messages."""
 
     def __init__(self, name):
@@ -59,7 +59,7 @@ class _Remote:
     sums: Any
 
 
-class FarLabels(_Remote):
+class FarLabels(_RemoteTargets):
     """Labels of classes."""
 
     def checked(self, y, n_rows):
@@ -83,7 +83,7 @@ class FarLabels(_Remote):
         return [target], (factors[numbers] * (1.0 if weights is None else weights)).astype(dtype)
 
 
-class FarTargets(_Remote):
+class FarTargets(_RemoteTargets):
     """Targets of a regression."""
 
     def checked(self, y, n_rows):

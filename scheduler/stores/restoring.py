@@ -14,7 +14,7 @@ _MOST_BYTES = 2**26  # of a shard's state, of which the trial makes three copies
 _RTOL = 1e-6  # what `publish` gives may be summed in another order than what `sync` was given
 
 
-class Trial(NamedTuple):
+class Probe(NamedTuple):
     """The data from which the first shard is made again, and its next task.
 
     `saved` are its arrays in the snapshot, or a `StoredPart`; `message` is `Program.publish`'s; `task` its
@@ -40,7 +40,7 @@ def check_forgotten(program, session, snapshot, plan, round_):
     packed = saved_block(snapshot, blocks) if program.travels and blocks is not None else None
     saved = saved_shard(snapshot, 0, program.saved)
     task = None if blocks is None else Task(round_, step, 0, blocks)
-    differ = session.differing(program, Trial(saved, program.publish(), task, packed))
+    differ = session.differing(program, Probe(saved, program.publish(), task, packed))
     if differ:
         raise DataError(
             f"{type(program).__name__}.saved = {tuple(program.saved)} forgets a part of the state: a shard "

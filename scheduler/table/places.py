@@ -12,7 +12,7 @@ import numpy as np
 from ...errors import DataError
 from ..parameters import numbers_of
 from ..threads import single_threaded_blas
-from .state import Design
+from .state import TableForm
 from .table import ParameterTable
 
 
@@ -57,7 +57,7 @@ class TableRunner(Protocol):
 
     remote: bool  # whether `WorkerLost` can come
 
-    def open(self, design: Design, cells: np.ndarray, clock: int):
+    def open(self, design: TableForm, cells: np.ndarray, clock: int):
         """Lay out the cells over shards."""
 
     def start(self, function, tasks) -> list[Future]:

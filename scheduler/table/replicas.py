@@ -14,7 +14,7 @@ from ...errors import DataError, ModelFileError, StradaskError, WorkerLost, in_b
 from ..parameters import check_count
 from ..place import ClusterPlace, open_place
 from ..stores.store import Checkpoint
-from .state import OVER, Add, Design, Keep, Read
+from .state import OVER, Add, Keep, Read, TableForm
 
 _ATTEMPTS = 5  # to go on from one state, each ended by a lost worker
 _KEEP_SECONDS, _KEEP_RATE = 5.0, 5e6  # states kept against losses: seconds between two, bytes a second
@@ -117,11 +117,11 @@ def run_replicas(
     tasks = list(tasks)
     cells = _cells(values, slots, rule)
     n_rows, _, width = cells.shape
-    design = Design(n_rows, width, cells.dtype, len(tasks), _check_staleness(staleness), rule)
+    design = TableForm(n_rows, width, cells.dtype, len(tasks), _check_staleness(staleness), rule)
     if not tasks:
         raise DataError("tasks is empty: there is one replica for each of them")
     check_count("checkpoint_every", checkpoint_every)
-    run = _Run(design, function, tasks, _runner(engine), checkpoint_every)
+    run = _ReplicaRun(design, function, tasks, _runner(engine), checkpoint_every)
     store = None if checkpoint is None else Checkpoint(checkpoint)
     if fingerprint is None:
         fingerprint = {"beginning": hashlib.blake2b(cells.tobytes(), digest_size=16).hexdigest()}
@@ -179,7 +179,7 @@ def _identity(design):
     }
 
 
-class _Run:
+class _ReplicaRun:
     """Starts replicas, takes states meanwhile, and starts again from the newest when a worker is lost."""
 
     def __init__(self, design, function, tasks, table, every):

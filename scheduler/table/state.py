@@ -364,7 +364,7 @@ class Replica:
 
 
 @dataclass(frozen=True)
-class Design:
+class TableForm:
     """The form of a table, which all shards and replicas share."""
 
     n_rows: int

@@ -58,7 +58,7 @@ _LEAST_BLOCKS = 3  # a thread, or it would wait too long for the last
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
+class SamplingPlan:
     """How a density is sampled, and why.
 
     `mode` is that of the metric or the sampler, if it needs one; `target` and `limit` are those of
@@ -126,8 +126,8 @@ class Plan:
 class Sample:
     """Draws of one density: one `Draws` for each chain, or one of importance sampling, which has no states.
 
-    `sampler` is the one that ran, `reason` says why, and whether the run was stopped; see `Plan` for the
-    rest.
+    `sampler` is the one that ran, `reason` says why, and whether the run was stopped; for the rest see
+    `SamplingPlan`.
     """
 
     chains: list[Draws]
@@ -261,7 +261,7 @@ def make_plan(
     draws = draws if sampler == "laplace" else None
     if sampler == "split_hmc" and np.isnan(k_hat) and weighted:  # of a chain that may never leave the mode
         _, k_hat = laplace_draws(model, mode, _TOLD, **numbers)
-    return Plan(sampler, metric, mode, target, limit, k_hat, reason, draws, tuple(modes), n_searches)
+    return SamplingPlan(sampler, metric, mode, target, limit, k_hat, reason, draws, tuple(modes), n_searches)
 
 
 def _is_level(model, **numbers):

@@ -18,7 +18,7 @@ from ....scheduler.history import History
 from ....scheduler.loop import Round
 from ....scheduler.threads import single_threaded_blas
 from ..chains.chain import STATISTICS, Draws, State, advance, is_tuning
-from ..chains.sampling import CHUNK, Plan, make_plan, sample_model
+from ..chains.sampling import CHUNK, SamplingPlan, make_plan, sample_model
 from ..combine.collect import from_sample, from_shards
 from ..models.failures import COUNTS, first_failure
 from ..models.model import Model
@@ -34,7 +34,7 @@ class _Shard:
     """The density of a shard, and how it is sampled."""
 
     model: Model
-    plan: Plan
+    plan: SamplingPlan
 
 
 @normalize_token.register(_Shard)
@@ -48,7 +48,7 @@ class _Load:
 
     build: Any
     settings: dict
-    plan: Plan | None = None
+    plan: SamplingPlan | None = None
 
     def __call__(self, shard):
         with single_threaded_blas():

@@ -38,7 +38,7 @@ class Chunk:
     found: bool  # whether it was read from a file
 
 
-class Work(NamedTuple):
+class ChunkWork(NamedTuple):
     """What all chunks of a run share."""
 
     step: Callable

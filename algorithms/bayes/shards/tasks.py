@@ -15,7 +15,7 @@ from ....errors import DataError, in_brief, shortened
 from ....scheduler.place import check_engine, open_place
 from ....scheduler.tasks import Chain, Load
 from ....scheduler.threads import own_threads
-from .chunks import Chunk, Work, load_shard, run_chunk, value_of
+from .chunks import Chunk, ChunkWork, load_shard, run_chunk, value_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,7 +146,7 @@ class ShardPool:
         if self.checkpoint is not None and identity is None:
             raise DataError("with a checkpoint, identity must say what the chunks depend on, got None")
         self._check_after(after, n_chains, n_chunks)
-        work = Work(step, int(seed), _as_json(identity), self.checkpoint, fits)
+        work = ChunkWork(step, int(seed), _as_json(identity), self.checkpoint, fits)
         numbers = range(0 if after is None else after.n_chunks + 1, n_chunks + 1)
         last = [[None] * n_chains] * self.n_shards if after is None else after.last
         chains = [
