@@ -211,12 +211,6 @@ class ShardPool:
         return total
 
 
-def run_shards(load, step, n_shards, *, engine="local", n_jobs=None, checkpoint=None, **arguments):
-    """Run chains of shards once; see `ShardPool` and `ShardPool.run` for the arguments."""
-    with ShardPool(load, n_shards, engine=engine, n_jobs=n_jobs, checkpoint=checkpoint) as pool:
-        return pool.run(step, **arguments)
-
-
 def _check_positive(name, value):
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
         raise DataError(f"{name} must be a positive integer, got {shortened(value)}")

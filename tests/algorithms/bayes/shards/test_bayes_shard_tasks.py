@@ -10,7 +10,7 @@ import dask
 import numpy as np
 import pytest
 
-from stradask.algorithms.bayes.shards.tasks import ShardPool, run_shards
+from stradask.algorithms.bayes.shards.tasks import ShardPool
 from stradask.errors import DataError, StradaskError
 
 
@@ -40,6 +40,11 @@ def walk(seconds=0.0, draws=20):
         return {"x": x, "width": state["width"]}, {"draws": kept, "logp": -(kept**2).sum(axis=1)}
 
     return load, step
+
+
+def run_shards(load, step, n_shards, *, engine="local", n_jobs=None, checkpoint=None, **arguments):
+    with ShardPool(load, n_shards, engine=engine, n_jobs=n_jobs, checkpoint=checkpoint) as pool:
+        return pool.run(step, **arguments)
 
 
 ARGUMENTS = {"n_chunks": 4, "n_chains": 2, "seed": 11}
