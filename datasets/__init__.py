@@ -27,12 +27,15 @@ if TYPE_CHECKING:
     from .ratings import Ratings, read_ratings
     from .split import rating_split, split_tokens
     from .svmlight import read_svmlight
+    from .texts import TextCounts, Texts, read_texts
 
 # Where each public name lives.
 _PLACES = {
     "CatalogueEntry": ".fetchers",
     "DownloadError": ".fetchers",
     "Ratings": ".ratings",
+    "TextCounts": ".texts",
+    "Texts": ".texts",
     "catalogue": ".fetchers",
     "describe_file": ".describe",
     "download": ".fetchers",
@@ -49,6 +52,7 @@ _PLACES = {
     "read_idx": ".images",
     "read_ratings": ".ratings",
     "read_svmlight": ".svmlight",
+    "read_texts": ".texts",
     "read_uci_bow": ".bag_of_words",
     "save_uci_bow": ".bag_of_words",
     "split_tokens": ".split",
@@ -58,6 +62,8 @@ __all__ = [
     "CatalogueEntry",
     "DownloadError",
     "Ratings",
+    "TextCounts",
+    "Texts",
     "catalogue",
     "describe_file",
     "download",
@@ -74,6 +80,7 @@ __all__ = [
     "read_idx",
     "read_ratings",
     "read_svmlight",
+    "read_texts",
     "read_uci_bow",
     "save_uci_bow",
     "split_tokens",

@@ -5,20 +5,26 @@ from ..errors import DataError, shortened
 _LOOKED_AT, _SHOWN = 1000, 100  # bytes of the beginning: to tell text by, and in the message
 
 
-def check_no_text(path, start, expected):
-    """Refuse a file whose beginning (`start`, bytes) is text; `expected` names the formats it could be in.
+def is_text(start):
+    """Whether the beginning of a file (bytes) is text: no control signs, and letters for the greater part.
 
-    Text is UTF-8 without control signs, and letters for the greater part. Lines that begin with ``#`` do not
-    count: they are comments of the svmlight format.
+    Lines that begin with ``#`` do not count: they are comments of the svmlight format.
     """
-    lines = start[:_LOOKED_AT].splitlines(keepends=True)
-    body = b"".join(line for line in lines if not line.lstrip().startswith(b"#"))
-    seen = [sign for sign in body.decode(errors="replace").rstrip("\ufffd") if not sign.isspace()]
+    seen = [sign for sign in _body(start).decode(errors="replace").rstrip("\ufffd") if not sign.isspace()]
     readable = all(sign.isprintable() and sign != "\ufffd" for sign in seen)
-    if readable and 2 * sum(map(str.isalpha, seen)) > len(seen):
-        begin = shortened(body.lstrip()[:_SHOWN].decode(errors="ignore"))
+    return readable and 2 * sum(map(str.isalpha, seen)) > len(seen)
+
+
+def check_no_text(path, start, expected):
+    """Refuse a file whose beginning is text; `expected` names the formats it could be in."""
+    if is_text(start):
+        begin = shortened(_body(start).lstrip()[:_SHOWN].decode(errors="ignore"))
         raise DataError(
-            f"{path}: not {expected}, but text, which starts with {begin}: count the words of the texts with "
-            "sklearn.feature_extraction.text.CountVectorizer and write the counts with "
-            "stradask.datasets.save_uci_bow"
+            f"{path}: not {expected}, but text, which starts with {begin}: count its words with "
+            "stradask.text_counts(stradask.datasets.read_texts(path))"
         )
+
+
+def _body(start):
+    lines = start[:_LOOKED_AT].splitlines(keepends=True)
+    return b"".join(line for line in lines if not line.lstrip().startswith(b"#"))

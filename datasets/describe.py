@@ -7,7 +7,7 @@ from typing import Any
 from .._typing import FileName
 from ..errors import DataError, shortened
 from ._files import Reader
-from ._texts import check_no_text
+from ._texts import check_no_text, is_text
 from .bag_of_words import read_uci_bow
 from .images import read_idx
 from .ratings import read_ratings
@@ -80,8 +80,8 @@ def _of_matrix(X):
     }
 
 
-def detect_format(path):
-    """Return the name of the format of a file, by its first lines."""
+def detect_format(path, *, texts=False):
+    """Return the name of the format of a file, by its first lines; with `texts` it may be "text"."""
     with Reader(path) as reader:
         if reader.read(2) == b"\0\0":
             return "idx"
@@ -94,6 +94,8 @@ def detect_format(path):
         return "svmlight"
     if any(map(_may_be_rating, lines[:10])):
         return "ratings"
+    if texts and is_text(start):
+        return "text"
     check_no_text(path, start, _FORMATS)
     raise DataError(f"{path}: not {_FORMATS}; it starts with {shortened(start, 40)}")
 

@@ -94,7 +94,7 @@ def document_files(paths):
             called = name if len(name) <= 200 else shortened(name)
             raise DataError(
                 f"{called}: cannot be opened (there is no such file); check the path; if X holds "
-                "texts, count their words first, for instance with scikit-learn's CountVectorizer"
+                "texts, count their words first with stradask.text_counts"
             )
     for name, following in itertools.pairwise(found):
         if name == following:

@@ -70,8 +70,7 @@ class ClusterTasks(Tasks):
     def _sent(self, value):
         while True:
             try:
-                workers = self._workers.where()["workers"]  # some may be about to come
-                return self._workers.scatter(value, workers=workers, hash=False)
+                return self._workers.scatter(value)
             except (OSError, CancelledError) as error:  # the worker that was to have it, or the scheduler
                 self._count_loss(error)
 

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from .algorithms.neural.mlp import MLPClassifier, MLPRegressor
     from .algorithms.optimize.minimize import minimize
     from .algorithms.topics.lda import LatentDirichletAllocation
+    from .datasets.texts import text_counts
 
 # Where each public name lives.
 _PLACES = {
@@ -68,6 +69,7 @@ _PLACES = {
     "load": ".algorithms._persistence",
     "minimize": ".algorithms.optimize.minimize",
     "sample": ".algorithms.bayes.sample",
+    "text_counts": ".datasets.texts",
 }
 _ROOMS = ("datasets", "scheduler", "errors")
 
@@ -103,6 +105,7 @@ __all__ = [
     "minimize",
     "sample",
     "scheduler",
+    "text_counts",
 ]
 
 

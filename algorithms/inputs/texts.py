@@ -8,7 +8,7 @@ import numpy as np
 from ..._numbers import is_number
 from ...errors import LONGEST_NAME, DataError, shortened
 
-REMEDY = "count their words first, for instance with sklearn.feature_extraction.text.CountVectorizer"
+REMEDY = "count their words first with stradask.text_counts"
 _FIRST_ROWS = 1000  # are looked through for a text
 
 

@@ -79,9 +79,17 @@ class TaskWorkers(Membership):
         """
         return self._tasks.sync(self._while_connected, self._tasks.gather, futures)
 
-    def scatter(self, data, **where):
-        """Send data to workers; see `distributed.Client.scatter`, and `gather` for what it raises."""
-        return self._tasks.sync(self._while_connected, self._tasks.scatter, data, **where)
+    def scatter(self, data):
+        """Send data to one of the workers; OSError if it is lost meanwhile, and what `gather` raises."""
+        while True:
+            workers = self.where()["workers"]  # some may be about to come
+            options = {"workers": workers, "hash": False}
+            try:
+                return self._tasks.sync(self._while_connected, self._tasks.scatter, data, **options)
+            except KeyError as error:  # the scheduler's, of a worker whose loss has not been heard of here
+                if error.args[0] not in workers:
+                    raise
+                self._client.sync(self._hear_of_loss, error.args[0])
 
     def cancel(self, futures):
         """Cancel tasks that nobody needs any more."""
@@ -128,7 +136,14 @@ class TaskWorkers(Membership):
             return
         if news.get("action") == "add-worker":
             self._in_background(self._admit(news["worker"]))
-        elif news.get("action") == "remove-worker" and self._workers.pop(news["worker"], None):
+        elif news.get("action") == "remove-worker":
+            self._take_out(news["worker"])
+
+    async def _hear_of_loss(self, worker):
+        self._take_out(worker)
+
+    def _take_out(self, worker):
+        if self._workers.pop(worker, None):
             self._cancel_orphans()
 
     async def _admit(self, worker):

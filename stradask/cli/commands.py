@@ -205,8 +205,10 @@ def _load_and_read(args, ability):
     if "n_jobs" in estimator.get_params():
         estimator.set_params(n_jobs=args.n_jobs)
     args.data = data.with_target(args.data, args.target)
-    n_features = getattr(estimator, "n_features_in_", None)
-    return estimator, data.read(model_of(estimator).data, args.data, args, n_features=n_features)
+    kind, known = model_of(estimator).data, {"n_features": getattr(estimator, "n_features_in_", None)}
+    if kind == "counts":
+        known["words"] = getattr(estimator, "vocabulary_", None)
+    return estimator, data.read(kind, args.data, args, **known)
 
 
 def topics(args):
@@ -288,6 +290,8 @@ def data_shard(args):
 def _readable(value):
     if isinstance(value, list):
         return " x ".join(f"{n:,}" for n in value)
+    if isinstance(value, dict):
+        return ", ".join(f"{n:,} {why}" for why, n in value.items())
     if isinstance(value, float):
         return f"{value:.4g}"
     return f"{value:,}" if isinstance(value, int) else value

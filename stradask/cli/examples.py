@@ -5,8 +5,9 @@ from . import commands
 EPILOG = """
 start here:
   stradask demo                               every family in a minute or two; writes a report with pictures
-  stradask fit lda docstrings --save m.npz    topics of the docstrings on this machine
+  stradask fit lda reviews.csv:text --save m.npz    topics of the texts in a column, a folder or lines
   stradask topics m.npz                       read them again
+  stradask transform m.npz new.csv:text       shares of topics in new texts
   stradask sweep lda docstrings --n-components 10 20 50    how many topics?
   stradask fit lasso-cv data.svm --save s.npz a sparse linear model, its penalty chosen by cross-validation
   stradask predict s.npz new.svm              what it says of new rows
@@ -21,6 +22,8 @@ EXAMPLES = {
 """,
     "fit": f"""
   stradask fit lda docstrings
+  stradask fit lda reviews.csv:text --param n_components=20 --save topics.npz
+  stradask fit lda folder-of-texts/ --param n_components=20
   stradask fit lda docword.kos.txt.gz --vocab vocab.kos.txt --param n_components=50 max_iter=500
   stradask fit lda corpus/docword.*.txt.gz --cluster tcp://host:8786 --param n_components=1000 --save topics
   stradask fit lda counts.npz --test-size 0.1 --n-jobs -1 --save model.npz --json

@@ -19,12 +19,16 @@ _DENSE_LIMIT = 1.0  # GiB up to which a sparse matrix is made dense for models t
 
 @dataclass(frozen=True)
 class Counts:
-    """Word counts (sparse, documents x words), with words of columns and names of documents, or None."""
+    """Word counts (sparse, documents x words), with words of columns and names of documents, or None.
+
+    Of texts, `left_out` says how many words and tokens each limit of `text_counts` left out.
+    """
 
     X: Any
     source: str
     vocabulary: Any = None
     names: Any = None
+    left_out: Any = None
 
     def describe(self):
         """Sizes, fit for JSON."""
@@ -36,12 +40,16 @@ class Counts:
             "words": words,
             "nonzeros": int(self.X.nnz),
             "tokens": int(tokens) if tokens.is_integer() else tokens,
-        }
+        } | (
+            {} if self.left_out is None else {"words_left_out": {k: n for k, (n, _) in self.left_out.items()}}
+        )
 
     def in_words(self):
         """Sizes, in words."""
         sizes = self.describe()
-        return f"{sizes['documents']:,} documents, {sizes['tokens']:,} tokens, {sizes['words']:,} words"
+        said = f"{sizes['documents']:,} documents, {sizes['tokens']:,} tokens, {sizes['words']:,} words"
+        gone = [f"{n:,} {why}" for why, (n, _) in (self.left_out or {}).items() if n]
+        return said + (f" (words left out: {', '.join(gone)})" if gone else "")
 
     def rows(self, rows):
         """Return the documents of the given numbers."""
@@ -155,11 +163,11 @@ def _divided(data, share, seed, option, stratify=None):
     return data.rows(np.sort(train)), data.rows(np.sort(test))
 
 
-def read_counts(source, vocab=None, *, n_features=None, verbose=0):
-    """Read `Counts`: docstrings, or a file of UCI bag of words, svmlight or `scipy.sparse.save_npz`.
+def read_counts(source, vocab=None, *, n_features=None, words=None, verbose=0):
+    """Read `Counts`: texts, docstrings, or a file of UCI bag of words, svmlight or `scipy.sparse.save_npz`.
 
-    `vocab` is a file with the word of each column. `n_features` is that of the model which will read the
-    counts: an svmlight file does not state its own.
+    `vocab` is a file with the word of each column. `n_features` and `words` are those of the model which will
+    read the counts: an svmlight file does not state its own, and of texts these words are counted.
     """
     if source == DOCSTRINGS:
         if vocab is not None:
@@ -168,6 +176,19 @@ def read_counts(source, vocab=None, *, n_features=None, verbose=0):
 
         corpus = load_docstrings()
         return Counts(corpus.X, source, corpus.vocabulary, corpus.names)
+    if holds_texts(source):
+        if vocab is not None:
+            raise DataError(f"--vocab: {source} holds texts, whose words are counted; leave it out")
+        from ..datasets.texts import names_texts, read_texts, text_counts
+
+        found = read_texts(source, verbose=verbose)
+        if words is None and not names_texts(source) and max(map(len, map(str.split, found.texts))) == 1:
+            raise DataError(
+                f"{source} has one word on each line, as a vocabulary has: give it as --vocab "
+                "of a file of counts"
+            )
+        counted = text_counts(found, vocabulary=words)
+        return Counts(counted.X, source, counted.vocabulary, counted.names, counted.left_out)
     kind = kind_of(source)
     if kind == "uci-bow":
         from ..datasets import read_uci_bow
@@ -183,7 +204,9 @@ def read_counts(source, vocab=None, *, n_features=None, verbose=0):
 
         X = read_svmlight(source, n_features=n_features, verbose=verbose)[0]
     else:
-        raise DataError(f"{source} holds {kind}; word counts are needed: UCI bag of words, svmlight, or npz")
+        raise DataError(
+            f"{source} holds {kind}; texts or word counts are needed: UCI bag of words, svmlight, or npz"
+        )
     return Counts(X, source, _words(vocab, X, source))
 
 
@@ -318,6 +341,10 @@ def source_of(model, args):
         if args.target is not None:
             raise DataError(f"--target: {model.name} predicts nothing; leave it out")
         apart = not (args.data == [DOCSTRINGS] or any(name.endswith(".npz") for name in args.data))
+        of_texts = [name for name in args.data if holds_texts(name)]
+        if several and of_texts:
+            raise DataError(f"DATA: {of_texts[0]} holds texts; give it alone, or a folder of texts")
+        apart = apart and not of_texts
     if several and not apart:
         raise DataError(
             f"DATA: {len(args.data)} files are a corpus only for lda, in the bag-of-words or in the "
@@ -356,13 +383,20 @@ def read_files(paths, vocabulary=None):
     return Files(files, words)
 
 
-def kind_of(path):
-    """Return the format of a file: "npz", or one of `stradask.datasets.describe_file`."""
+def holds_texts(source):
+    """Whether DATA are texts: a table or a folder by name, a file by its first lines."""
+    from ..datasets.texts import names_texts
+
+    return names_texts(source) or kind_of(source, texts=True) == "text"
+
+
+def kind_of(path, *, texts=False):
+    """Return the format of a file: "npz", or one of `stradask.datasets.describe_file`, or "text"."""
     from ..datasets.describe import detect_format
 
     if zipfile.is_zipfile(path):
         return "npz"
-    return detect_format(path)
+    return detect_format(path, texts=texts)
 
 
 def read_npz_matrix(path):
@@ -437,8 +471,8 @@ def check_columns(read, model):
 
 def describe(source, *, verbose=0):
     """Describe a data file; a dict for JSON."""
-    if source == DOCSTRINGS:
-        return read_counts(source).describe()
+    if source == DOCSTRINGS or holds_texts(source):
+        return read_counts(source, verbose=verbose).describe()
     if kind_of(source) != "npz":
         from ..datasets import describe_file
 

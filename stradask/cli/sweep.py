@@ -161,7 +161,7 @@ def _documents(args):
         train, test = train.held_out(args.held_out, args.random_state, option)
     else:
         option = "--test"
-        test = _counts(args, args.test, n_features=width)
+        test = _counts(args, args.test, n_features=width, words=train.vocabulary)
         if test.X.shape[1] != width:
             sizes = f"{args.test} has {test.X.shape[1]:,} words and {args.data} {width:,}"
             raise DataError(f"--test: {sizes}; give documents with the same words")

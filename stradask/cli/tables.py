@@ -20,7 +20,9 @@ _SEPARATORS = ",;\t"
 
 def file_of(source):
     """Return the file that DATA names, without a column."""
-    return _parts(source)[0]
+    from ..datasets.texts import file_of_texts
+
+    return _parts(source)[0] if is_table(source) else file_of_texts(source)
 
 
 def is_table(source):

@@ -77,9 +77,9 @@ MISTAKES = {
     "data": "required: COMMAND",
     "fit ldaa docstrings": "there are: lda",
     "fit lda nofile": "nofile: cannot be opened",
-    "fit lda {folder}": "cannot be opened",
-    "fit lda {folder}/vocab": "but text, which starts with",
-    "fit lda {folder}/ratings": "holds ratings; word counts are needed",
+    "fit lda {folder}": "has no .txt files",
+    "fit lda {folder}/vocab": "one word on each line",
+    "fit lda {folder}/ratings": "holds ratings; texts or word counts are needed",
     "fit lda {folder}/labels": "fractional",
     "fit lda {folder}/broken": "line 4",
     "fit lda {folder}/foreign.npz": "save_npz",
@@ -184,7 +184,7 @@ def test_ctrl_c_elsewhere_is_status_130(monkeypatch, capsys):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(datasets, "describe_file", interrupted)
-    monkeypatch.setattr("stradask.cli.inputs.kind_of", lambda path: "idx")
+    monkeypatch.setattr("stradask.cli.inputs.kind_of", lambda path, **_: "idx")
     assert main(["data", "info", "x"]) == 130
     assert one_line(capsys) == "stradask: interrupted\n"
 

@@ -62,10 +62,7 @@ class Workers:
     def open(self):
         return SimpleNamespace(status="running")
 
-    def where(self):
-        return {"workers": []}
-
-    def scatter(self, value, **where):
+    def scatter(self, value):
         return value
 
     def submit(self, function, *args):
@@ -179,3 +176,19 @@ def test_a_task_that_kills_its_workers_is_named(start_cluster):
         pytest.raises(WorkerLost, match=words),
     ):
         tasks.map(die, [(0,)], unit="fold")
+
+
+@pytest.mark.cluster
+def test_data_go_to_the_workers_that_are_left(start_cluster):
+    """Of a worker that dies, the scheduler knows before the tasks do: it must not get data by then."""
+    gone = "tcp://127.0.0.1:9"
+    with start_cluster(1, client=True):
+        workers = open_place("dask").workers()
+        workers.open()
+        try:
+            workers._workers[gone] = 1
+            future = workers.scatter([1, 2])
+            assert workers.gather([future]) == [[1, 2]]
+            assert gone not in workers.where()["workers"]
+        finally:
+            workers.close()

@@ -1,0 +1,514 @@
+"""Texts as input: read them from tables, folders and files of lines, and count their words."""
+
+import contextlib
+import csv
+import io
+import itertools
+import json
+import os
+import re
+import sys
+import unicodedata
+import warnings
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import sparse
+
+from .._typing import Array, FileName, Names
+from ..errors import DataError, in_brief, shortened
+from ._files import Reader
+
+# Two letters or more. Python's \w has no vowel signs of Hebrew, Arabic, Indic and Thai scripts, so these
+# are added: without them such words fall into pieces.
+_SIGNS = (
+    "\u0300-\u036f\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0900-\u0963\u0970-\u0dff\u0e31-\u0e3a\u0e47-\u0e4e"
+)
+_WORD = re.compile(rf"(?:[^\W\d_]|[{_SIGNS}]){{2,}}")
+# What contractions leave behind, which scikit-learn's English list lacks.
+_PIECES = (
+    "ain aren couldn didn doesn don hadn hasn haven isn ll mustn needn shan shouldn ve wasn weren won wouldn"
+)
+_ENGLISH = 0.2  # share of tokens in the English list from which texts count as English (others: below 0.1)
+_TABLES = {".csv", ".tsv"}
+_FORMS = "FILE.csv:COLUMN, FILE.tsv:COLUMN, FILE.jsonl:FIELD, FILE.parquet:COLUMN, a folder of .txt files"
+_SOURCE = re.compile(
+    r"(.+?\.(csv|tsv|jsonl|parquet)(?:\.(?:gz|xz|bz2))?)(?::(.*))?", re.IGNORECASE | re.DOTALL
+)
+
+
+class Texts(NamedTuple):
+    """Texts, and where each is from: a list of str, and an array of str of the same length."""
+
+    texts: list[str]
+    names: Array
+
+
+@dataclass(frozen=True, eq=False)
+class TextCounts:
+    """Word counts of texts; unpacks to ``X, vocabulary``.
+
+    Attributes
+    ----------
+    X : csr_matrix of int32, shape (n_texts, n_words)
+    vocabulary : ndarray of str, shape (n_words,)
+        The word of each column, in alphabetical order, or the one given.
+    names : ndarray of str, shape (n_texts,)
+        Where each text is from, or its number.
+    left_out : dict
+        How many words, and of how many tokens, each limit left out.
+    """
+
+    X: sparse.csr_matrix
+    vocabulary: np.ndarray
+    names: np.ndarray
+    left_out: dict
+
+    def __iter__(self):
+        return iter((self.X, self.vocabulary))
+
+    def __repr__(self):
+        n_texts, n_words = self.X.shape
+        lines = [f"<TextCounts: {n_texts:,} texts, {n_words:,} words, {int(self.X.sum()):,} tokens"]
+        lines += [
+            f"  left out: {n:,} words {why} ({t:,} tokens)" for why, (n, t) in self.left_out.items() if n
+        ]
+        return "\n".join(lines) + ">"
+
+
+def text_counts(
+    texts: Iterable[str] | Texts,
+    *,
+    vocabulary: Names | None = None,
+    min_df: int | float | str = "auto",
+    max_df: int | float | str = "auto",
+    stop_words: str | Names | None = "auto",
+    lowercase: bool = True,
+) -> TextCounts:
+    """Count the words of texts, for topic models and sparse linear models.
+
+    A word is a run of two letters or more, in any script that puts space between words. Digits, punctuation
+    and single letters are left out. Texts are brought to the Unicode form NFKC first.
+
+    Parameters
+    ----------
+    texts : iterable of str, or Texts
+        A list, a Series, a generator, or what `stradask.datasets.read_texts` returns. Missing values (None,
+        NaN) count as empty texts, with a warning.
+    vocabulary : sequence of str, optional
+        Count these words, in this order, and no others: those of a fitted model (``lda.vocabulary_``), so
+        that new texts have its columns. The limits below do not apply then.
+    min_df : int, float or "auto", default="auto"
+        Leave out words in fewer texts than this; a float is a share of the texts. "auto" is 1 below 100
+        texts, 2 below 1,000, and else the greater of 5 and one in 20,000.
+    max_df : int, float or "auto", default="auto"
+        Leave out words in more texts than this; a float is a share of the texts. "auto" is half of the texts,
+        and all of them below 100 texts.
+    stop_words : "auto", "english", sequence of str or None, default="auto"
+        Words to leave out. "english" is scikit-learn's list, with the pieces of contractions ("don", "ll").
+        "auto" takes it if one token in five is on it, so that texts are in English, and none otherwise.
+    lowercase : bool, default=True
+
+    Returns
+    -------
+    TextCounts
+        Unpacks to ``X, vocabulary``; printed, it says what was left out.
+
+    Raises
+    ------
+    DataError
+        If `texts` is a single text, a table, or holds anything but texts; if no word is left.
+
+    See Also
+    --------
+    stradask.datasets.read_texts : Texts from tables, folders and files of lines.
+
+    Examples
+    --------
+    >>> import stradask as sd
+    >>> reviews = ["Clean room, friendly staff", "The staff was rude", "A clean and quiet room"]
+    >>> counts = sd.text_counts(reviews)
+    >>> counts.vocabulary.tolist()
+    ['clean', 'friendly', 'quiet', 'room', 'rude', 'staff']
+    >>> lda = sd.LatentDirichletAllocation(2, random_state=0).fit(counts.X, vocabulary=counts.vocabulary)
+    >>> new, _ = sd.text_counts(["a quiet room"], vocabulary=lda.vocabulary_)
+    >>> lda.transform(new).shape
+    (1, 2)
+    """
+    names = texts.names if isinstance(texts, Texts) else None
+    texts = _checked(texts.texts if isinstance(texts, Texts) else texts)
+    names = np.arange(len(texts)).astype(str) if names is None else names
+    prepare = _lower if lowercase else _normal
+    if vocabulary is not None:
+        words = [str(word) for word in vocabulary]
+        if len(set(words)) < len(words) or not words:
+            raise DataError("vocabulary must hold words that are all different; give each word once")
+        X, _ = _count(texts, prepare, {word: j for j, word in enumerate(words)})
+        return TextCounts(X, np.array(words), names, {})
+    lowest, highest = _limits(min_df, max_df, len(texts))
+    X, words = _count(texts, prepare)
+    df = np.bincount(X.indices, minlength=X.shape[1])
+    sums = np.asarray(X.sum(axis=0), dtype=np.int64).ravel()
+    stops, which = _stop_words(stop_words, words, sums, prepare)
+    listed = np.isin(words, stops) if stops else np.zeros(len(words), bool)
+    reasons = {
+        which: listed,
+        f"in fewer than {lowest:,} texts": ~listed & (df < lowest),
+        f"in more than {highest:,} texts": ~listed & (df > highest),
+    }
+    kept = np.flatnonzero(~np.logical_or.reduce(list(reasons.values())))
+    left_out = {why: (int(gone.sum()), int(sums[gone].sum())) for why, gone in reasons.items()}
+    if not len(kept):
+        said = ", ".join(f"{n:,} {why}" for why, (n, _) in left_out.items() if n)
+        raise DataError(
+            f"texts: no word is left of {len(words):,} ({said}); lower min_df, raise max_df, or set "
+            "stop_words=None"
+        )
+    return TextCounts(sparse.csr_matrix(X[:, kept]), words[kept], names, left_out)
+
+
+def read_texts(
+    path: FileName, column: str | int | None = None, *, encoding: str | None = None, verbose: int = 0
+) -> Texts:
+    """Read texts from a table, a folder, or a file with a text on each line.
+
+    Parameters
+    ----------
+    path : str or path-like
+        A table with a header (``.csv``, ``.tsv``), JSON lines (``.jsonl``), Parquet (``.parquet``, needs
+        pyarrow), each plain or compressed but for Parquet; a folder, of which all ``.txt`` files are read,
+        those of inner folders too; any other file, of which each line is a text; or ``"-"``, the lines of
+        standard input. ``"FILE.csv:COLUMN"`` names the column, too.
+    column : str or int, optional
+        The column or field of the texts, by its name or number from 0. Needed where a table has several.
+    encoding : str, optional
+        By default UTF-8, or UTF-16 with a byte-order mark; files that are neither are read as Windows-1252,
+        with a warning.
+    verbose : int, default=0
+        Show a progress bar.
+
+    Returns
+    -------
+    Texts
+        ``texts``, a list, and ``names``: the paths of files inside a folder, or numbers of rows from 1.
+        Missing texts of tables are "".
+
+    Raises
+    ------
+    DataError
+        If the column is missing, not there or not of texts, or a file is damaged.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> from stradask.datasets import read_texts
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder, "reviews.csv")
+    ...     _ = path.write_text('stars,text\\n5,"Clean, quiet"\\n1,Rude\\n')
+    ...     read_texts(path, "text").texts
+    ['Clean, quiet', 'Rude']
+    """
+    path, column = _parts(path, column)
+    if str(path) == "-":
+        return _lines(_decoded(sys.stdin.buffer.read(), "standard input", encoding))
+    if os.path.isdir(path):
+        return _folder(Path(path), encoding, verbose)
+    kind = _kind(path)
+    if kind == ".parquet":
+        return _numbered(_of_parquet(path, column))
+    with Reader(path, verbose=verbose) as reader:
+        text = _decoded(reader.read(), str(path), encoding)
+    if kind in _TABLES:
+        return _numbered(_of_table(text, path, column))
+    if kind == ".jsonl":
+        return _numbered(_of_json(text, path, column))
+    if column is not None:
+        raise DataError(f"column={shortened(column)}: {path} is a file of lines, not a table; leave it out")
+    return _lines(text)
+
+
+def names_texts(source):
+    """Whether a name, as the command line takes it, is of texts: a table, a folder or standard input."""
+    return str(source) == "-" or _SOURCE.fullmatch(str(source)) is not None or os.path.isdir(source)
+
+
+def file_of_texts(source):
+    """The file that ``FILE.jsonl:FIELD`` names."""
+    return os.fspath(_parts(source, None)[0])
+
+
+# Counting -----------------------------------------------------------------------------------------------
+
+
+def _checked(texts):
+    """Take texts as a list; missing ones become empty."""
+    if isinstance(texts, (str, bytes, os.PathLike)):
+        raise DataError(
+            f"texts is one text, {shortened(texts)}: give a list of texts, or what "
+            "stradask.datasets.read_texts reads from a file"
+        )
+    if hasattr(texts, "columns") or isinstance(texts, dict) or sparse.issparse(texts):
+        raise DataError("texts is a table: give its column of texts, for instance frame['text']")
+    texts = list(texts)
+    missing = 0
+    for row, text in enumerate(texts):
+        if isinstance(text, str):
+            continue
+        if text is None or (isinstance(text, float) and text != text) or type(text).__name__ == "NAType":
+            texts[row], missing = "", missing + 1
+        else:
+            remedy = "decode it first" if isinstance(text, bytes) else "texts must be str"
+            raise DataError(f"texts: row {row} holds {shortened(text)}, a {type(text).__name__}: {remedy}")
+    if not texts:
+        raise DataError("texts is empty; give one text or more")
+    if missing:
+        warnings.warn(
+            f"{missing:,} of {len(texts):,} texts are missing and count as empty; drop them if their "
+            "rows are not needed",
+            stacklevel=3,
+        )
+    return texts
+
+
+def _normal(text):
+    return unicodedata.normalize("NFKC", text)
+
+
+def _lower(text):
+    return _normal(text).lower()
+
+
+def _count(texts, prepare, vocabulary=None):
+    """Counts and words, alphabetical, by scikit-learn."""
+    from sklearn.feature_extraction.text import CountVectorizer
+
+    vectorizer = CountVectorizer(
+        preprocessor=prepare,
+        tokenizer=_WORD.findall,
+        token_pattern=None,
+        dtype=np.int32,
+        vocabulary=vocabulary,
+    )
+    try:
+        X = sparse.csr_matrix(vectorizer.fit_transform(texts))
+    except ValueError as error:  # its message names neither the argument nor what it saw
+        raise DataError(
+            f"texts: the {len(texts):,} texts hold no word of two letters or more, such as "
+            f"{shortened(next(filter(None, texts), ''))}; give texts in a script that has words"
+        ) from error
+    X.sort_indices()
+    return X, vectorizer.get_feature_names_out().astype(str)
+
+
+def _limits(min_df, max_df, n):
+    """Numbers of texts: at least, and at most."""
+
+    def number(name, value):
+        whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+        if whole and value >= 1:
+            return int(value)
+        if isinstance(value, (float, np.floating)) and 0 <= value <= 1:
+            return value * n
+        remedy = "give a number of texts from 1 on, or a share from 0.0 to 1.0"
+        raise DataError(f"{name} is {shortened(value)}: {remedy}")
+
+    automatic = 1 if n < 100 else 2 if n < 1000 else max(5, n // 20_000)
+    lowest = automatic if min_df == "auto" else max(1, int(np.ceil(number("min_df", min_df))))
+    most = (0.5 if n >= 100 else 1.0) if max_df == "auto" else max_df
+    highest = int(np.floor(number("max_df", most)))
+    if highest < lowest:
+        raise DataError(
+            f"max_df={max_df} allows words in at most {highest:,} of {n:,} texts, and min_df={min_df} needs "
+            f"{lowest:,}: raise max_df or lower min_df"
+        )
+    return lowest, highest
+
+
+def _stop_words(given, words, sums, prepare):
+    """The words to leave out, and what they are called."""
+    if given is None:
+        return [], "on no list"
+    if isinstance(given, str):
+        if given not in ("auto", "english"):
+            raise DataError(
+                f'stop_words is {shortened(given)}: give "auto", "english", a list of words or None'
+            )
+        from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
+
+        english = sorted(ENGLISH_STOP_WORDS.union(_PIECES.split()))
+        share = sums[np.isin(words, english)].sum() / max(sums.sum(), 1)
+        return (english if given == "english" or share >= _ENGLISH else []), "on the English stop list"
+    stops = list(given)
+    if not all(isinstance(word, str) for word in stops):
+        raise DataError("stop_words must be words; give a list of str")
+    return [prepare(word) for word in stops], "on the list of stop words"
+
+
+# Reading ------------------------------------------------------------------------------------------------
+
+
+def _parts(path, column):
+    """Divide ``FILE.csv:COLUMN``."""
+    found = _SOURCE.fullmatch(os.fspath(path))
+    if found is None or found[3] is None or os.path.exists(path):
+        return path, column
+    if column is not None:
+        raise DataError(
+            f"path names the column {shortened(found[3])} and column={shortened(column)}: give one"
+        )
+    return found[1], found[3]
+
+
+def _kind(path):
+    found = _SOURCE.fullmatch(os.fspath(path))
+    return "" if found is None else f".{found[2].lower()}"
+
+
+def _numbered(texts):
+    return Texts(texts, np.arange(1, len(texts) + 1).astype(str))
+
+
+def _lines(text):
+    """The lines that are not blank, by their numbers."""
+    lines = [(n, line.strip()) for n, line in enumerate(io.StringIO(text, newline=None), 1) if line.strip()]
+    if not lines:
+        raise DataError("path holds no texts, but blank lines; give a file with a text on each line")
+    return Texts([line for _, line in lines], np.array([str(n) for n, _ in lines]))
+
+
+def _decoded(data, name, encoding, fallback=None):
+    """Text of bytes; of several files those that are not UTF-8 are collected in `fallback`."""
+    if encoding is not None:
+        try:
+            return data.decode(encoding)
+        except (UnicodeDecodeError, LookupError) as error:
+            raise DataError(
+                f"encoding={shortened(encoding)} does not fit {in_brief(name)}: {error}"
+            ) from None
+    marked = data[:2] in (b"\xff\xfe", b"\xfe\xff")
+    if not marked and b"\0" in data[:1000]:
+        raise DataError(f"{in_brief(name)} is not text; give {_FORMS}, or a file of lines")
+    with contextlib.suppress(UnicodeDecodeError):
+        return data.decode("utf-16" if marked else "utf-8-sig")
+    if fallback is None:
+        _warn_of_encoding(f"{in_brief(name)} is")
+    else:
+        fallback.append(name)
+    return data.decode("cp1252", errors="replace")
+
+
+def _warn_of_encoding(subject):
+    warnings.warn(
+        f"{subject} not in UTF-8 and read as Windows-1252; pass encoding=... if it is another", stacklevel=4
+    )
+
+
+def _folder(folder, encoding, verbose):
+    """All text files of a folder; hidden ones are passed over."""
+    from .._bar import Bar
+
+    paths = sorted(p for p in folder.rglob("*.txt") if p.is_file())
+    paths = [p for p in paths if not any(part.startswith(".") for part in p.relative_to(folder).parts)]
+    if not paths:
+        there = sorted(p.name for p in itertools.islice(folder.iterdir(), 3))
+        raise DataError(
+            f"{in_brief(folder)} has no .txt files, but {', '.join(there) or 'nothing'}; give texts as "
+            f"{_FORMS}"
+        )
+    texts: list[str] = []
+    others: list[str] = []
+    for path in Bar(paths, desc=folder.name, unit="file", disable=not verbose):
+        with Reader(path, may_be_empty=True) as reader:
+            texts.append(_decoded(reader.read(), str(path), encoding, others))
+    if others:
+        _warn_of_encoding(f"{len(others):,} of {len(paths):,} files, such as {in_brief(others[0])}, are")
+    return Texts(texts, np.array([p.relative_to(folder).as_posix() for p in paths]))
+
+
+def _of_table(text, path, column):
+    """The texts of a column of CSV; quoted cells may hold line ends."""
+    separator = "\t" if _kind(path) == ".tsv" else max(",;\t", key=text.partition("\n")[0].count)
+    before = csv.field_size_limit(max(len(text) + 1, 1 << 17))  # a cell may be as long as the file
+    try:
+        rows = list(csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True))
+    except csv.Error as error:
+        raise DataError(f"{path}: not a table ({error}); write it as CSV with quoted texts") from None
+    finally:
+        csv.field_size_limit(before)
+    numbered = [(line, row) for line, row in enumerate(rows, 1) if row]
+    if len(numbered) < 2:
+        raise DataError(f"{path} holds no rows below its header; add rows")
+    header = [cell.strip() for cell in numbered[0][1]]
+    at = _place(header, column, path)
+    for number, row in numbered:
+        if len(row) != len(header):
+            raise DataError(
+                f"{path}, row {number}: {len(row)} cells, but the header has {len(header)}; put texts with "
+                f"{separator!r} or line ends in quotes"
+            )
+    return [row[at] for _, row in numbered[1:]]
+
+
+def _place(header, column, path):
+    """The number of a column."""
+    there = f"the columns {shortened(header, 150)}"
+    if column is None:
+        if len(header) == 1:
+            return 0
+        raise DataError(
+            f"say which column of {in_brief(path)} holds the texts, as {path}:COLUMN; it has {there}"
+        )
+    if column in header:
+        if header.count(column) > 1:
+            raise DataError(f"{path} has two columns {shortened(column)}; give its number, from 0")
+        return header.index(column)
+    if re.fullmatch("[0-9]+", str(column)) and int(column) < len(header):
+        return int(column)
+    raise DataError(f"{in_brief(path)} has no column {shortened(column)}; it has {there}")
+
+
+def _of_json(text, path, column):
+    """The texts of JSON lines: strings, or a field of objects."""
+    texts = []
+    for number, line in enumerate(io.StringIO(text, newline=None), 1):
+        if not line.strip():
+            continue
+        try:
+            value: Any = json.loads(line)
+        except (json.JSONDecodeError, RecursionError) as error:
+            raise DataError(f"{path}, line {number}: not JSON ({error}); write one object a line") from None
+        if isinstance(value, dict):
+            fields = list(value)
+            value = value.get(fields[_place(fields, column, path)]) if column in (None, *fields) else None
+        if value is not None and not isinstance(value, str):
+            raise DataError(f"{path}, line {number}: {shortened(value)} is no text; name a field of texts")
+        texts.append(value or "")
+    if not any(texts):
+        field = "texts" if column is None else f"field {shortened(column)} with texts"
+        raise DataError(
+            f"{in_brief(path)} has no {field}; give lines of objects, and the field that holds texts"
+        )
+    return texts
+
+
+def _of_parquet(path, column):
+    try:
+        from pyarrow import lib, parquet
+    except ImportError:
+        raise DataError(f"{in_brief(path)}: Parquet needs pyarrow; pip install pyarrow") from None
+    try:
+        file = parquet.ParquetFile(path)
+        header = file.schema_arrow.names
+        name = header[_place(header, column, path)]
+        values = file.read(columns=[name])[name].to_pylist()
+    except (OSError, lib.ArrowException) as error:
+        raise DataError(
+            f"{in_brief(path)} cannot be read as Parquet ({in_brief(error)}); write it again"
+        ) from None
+    wrong = next((value for value in values if value is not None and not isinstance(value, str)), None)
+    if wrong is not None:
+        raise DataError(f"{in_brief(path)}: the column {shortened(name)} holds {shortened(wrong)}, not texts")
+    return [value or "" for value in values]

@@ -1,0 +1,98 @@
+"""Texts on the command line: fit, topics, transform, sweep and data info."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+
+import stradask as sd
+from stradask.cli.arguments import main
+
+HOTEL = ["room", "bed", "bathroom", "shower", "towel", "quiet", "pillow", "lobby"]
+OTHERS = ["he", "said", "and", "left"]
+FOOD = ["breakfast", "dinner", "waiter", "menu", "soup", "coffee", "tasty", "bread"]
+FIT = ["--param", "n_components=2", "max_iter=40", "doc_topic_prior=0.1"]
+
+
+def texts(n, seed=0):
+    rng = np.random.default_rng(seed)
+    return [" ".join(rng.choice((HOTEL, FOOD)[i % 2], 20)) for i in range(n)]
+
+
+def write(path, rows):
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows([["stars", "text"], *([i % 5, row] for i, row in enumerate(rows))])
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "reviews.csv", [*texts(60), 'He said "bed",\nand left'])
+    write(tmp_path / "new.csv", ["pillow towel unheard", "soup bread menu"])
+    return tmp_path
+
+
+def run(capsys, *words):
+    status = main([str(word) for word in words])
+    return status, *capsys.readouterr()
+
+
+def test_topics_of_a_column_and_shares_of_new_rows(folder, capsys):
+    assert run(capsys, "fit", "lda", "reviews.csv:text", *FIT, "--save", "m.npz")[0] == 0
+    model = sd.load("m.npz")
+    assert set(model.vocabulary_) == {*HOTEL, *FOOD, *OTHERS}
+    status, out, _ = run(capsys, "topics", "m.npz", "--n-words", 8, "--json")
+    tops = {frozenset(topic["words"]) for topic in json.loads(out)["topics"]}
+    assert (status, tops) == (0, {frozenset(HOTEL), frozenset(FOOD)})
+    status, out, _ = run(capsys, "transform", "m.npz", "new.csv:text", "--out", "shares.csv")
+    rows = list(csv.reader((folder / "shares.csv").open()))
+    X, _ = sd.text_counts(["pillow towel unheard", "soup bread menu"], vocabulary=model.vocabulary_)
+    assert [row[0] for row in rows[1:]] == ["1", "2"]
+    np.testing.assert_allclose(np.array(rows[1:], float)[:, 1:], model.transform(X), rtol=1e-4)
+
+
+def test_folders_lines_and_sweeps(folder, capsys):
+    (folder / "docs").mkdir()
+    for number, text in enumerate(texts(30)):
+        (folder / "docs" / f"{number:02}.txt").write_text(text)
+    (folder / "lines.txt").write_text("\n".join(texts(30)))
+    status, out, _ = run(capsys, "fit", "lda", "docs", *FIT, "--save", "m.npz", "--json")
+    assert (status, json.loads(out)["data"]["documents"]) == (0, 30)
+    _, out, _ = run(capsys, "transform", "m.npz", "docs", "--json")
+    assert "00.txt" in out
+    status, out, _ = run(capsys, "fit", "lda", "lines.txt", *FIT, "--test-size", 0.2, "--json")
+    assert (status, json.loads(out)["data"]["words"]) == (0, 16)
+    words = ("--n-components", 2, 3, "--repeats", 1, "--param", "max_iter=20", "--test", "new.csv:text")
+    status, out, _ = run(capsys, "sweep", "lda", "reviews.csv:text", *words, "--json")
+    assert (status, json.loads(out)["best"] in (2, 3)) == (0, True)
+
+
+def test_what_the_data_hold(folder, capsys):
+    status, out, _ = run(capsys, "data", "info", "reviews.csv:text", "--json")
+    described = json.loads(out)
+    assert (status, described["documents"], described["words"]) == (0, 61, 20)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["fit", "lda", "reviews.csv"], "say which column of reviews.csv holds the texts"),
+        (["fit", "lda", "reviews.csv:body"], "no column 'body'"),
+        (["fit", "lda", "reviews.csv:text", "--vocab", "v.txt"], "--vocab: reviews.csv:text holds texts"),
+        (
+            ["fit", "lda", "reviews.csv:text", "new.csv:text"],
+            "holds texts; give it alone, or a folder of texts",
+        ),
+        (["fit", "lda", "reviews.csv:text", "--save", "reviews.csv"], "--save"),
+        (["fit", "mf", "lines.txt"], "text, which starts with"),
+    ],
+)
+def test_mistakes_are_named(folder, capsys, words, said):
+    (folder / "lines.txt").write_text("\n".join(texts(5)))
+    (folder / "v.txt").write_text("a\n")
+    before = (folder / "reviews.csv").read_bytes()
+    status, _, err = run(capsys, *words)
+    assert status == 2
+    assert said in err.splitlines()[-1]
+    assert (folder / "reviews.csv").read_bytes() == before

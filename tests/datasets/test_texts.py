@@ -1,0 +1,216 @@
+"""Texts: read from tables, folders and lines; words counted as scikit-learn and a plain loop count them."""
+
+import collections
+import gzip
+import io
+import json
+import re
+
+import numpy as np
+import pytest
+from sklearn.feature_extraction.text import CountVectorizer
+
+import stradask as sd
+from stradask import text_counts
+from stradask.datasets import read_texts
+from stradask.errors import DataError
+
+REVIEWS = ["Clean room, friendly staff!", "The staff was RUDE; the room dirty.", "A clean and quiet room", ""]
+
+
+def counted(texts):
+    return [dict(collections.Counter(re.findall("[a-z]{2,}", text.lower()))) for text in texts]
+
+
+def as_dicts(X, vocabulary):
+    return [{vocabulary[j]: int(X[i, j]) for j in X[i].indices} for i in range(X.shape[0])]
+
+
+def test_all_words_are_counted():
+    X, vocabulary = text_counts(REVIEWS, stop_words=None)
+    assert as_dicts(X, vocabulary) == counted(REVIEWS)
+    assert X.dtype == np.int32
+    assert X.has_sorted_indices
+    assert list(vocabulary) == sorted(vocabulary)
+
+
+def test_limits_are_those_of_scikit_learn():
+    rng = np.random.default_rng(0)
+    words = np.array([f"w{'abcdefghij'[i // 10]}{'abcdefghij'[i % 10]}" for i in range(100)])
+    texts = [" ".join(words[rng.zipf(1.3, 40) % 100]) for _ in range(150)]
+    for min_df, max_df in ((3, 0.4), (0.05, 100), (1, 1.0)):
+        X, vocabulary = text_counts(texts, min_df=min_df, max_df=max_df)
+        other = CountVectorizer(min_df=min_df, max_df=max_df)
+        assert (other.fit_transform(texts) != X).nnz == 0
+        assert list(vocabulary) == list(other.get_feature_names_out())
+
+
+def test_what_is_left_out_adds_up():
+    texts = ["the cat and the dog", "the dog", "the bird is here", "zebra"] * 30 + ["lynx"]
+    made = text_counts(texts)
+    everything = text_counts(texts, min_df=1, max_df=1.0, stop_words=None)
+    n_words, n_tokens = map(sum, zip(*made.left_out.values(), strict=True))
+    assert n_words == len(everything.vocabulary) - len(made.vocabulary)
+    assert n_tokens == everything.X.sum() - made.X.sum()
+    assert made.vocabulary.tolist() == ["bird", "cat", "dog", "zebra"]
+    assert "1 words in fewer than 2 texts (1 tokens)" in repr(made)
+
+
+def test_english_is_seen_and_other_languages_are_not():
+    german = ["der Hund und die Katze schlafen im Haus", "die Katze jagt den Hund im Garten"]
+    assert {"hund", "katze", "im"} <= set(text_counts(german).vocabulary)
+    english = text_counts(["the dog and the cat don't sleep in the house"])
+    assert set(english.vocabulary) == {"dog", "cat", "sleep", "house"}
+    assert set(text_counts(german, stop_words=["Hund", "die"]).vocabulary).isdisjoint({"hund", "die"})
+
+
+def test_scripts_with_signs_stay_whole_and_forms_of_unicode_are_one():
+    hindi = "हिन्दी भाषा"
+    assert text_counts([hindi, "x y zz"]).vocabulary.tolist() == sorted(["zz", *hindi.split()])
+    composed, apart = "café", "cafe\u0301"
+    X, vocabulary = text_counts([composed, apart])
+    assert vocabulary.tolist() == ["café"]
+    assert X.toarray().tolist() == [[1], [1]]
+
+
+def test_a_model_reads_new_texts_after_load(tmp_path):
+    made = text_counts(REVIEWS[:3] * 5)
+    lda = sd.LatentDirichletAllocation(2, max_iter=5, random_state=0).fit(made.X, vocabulary=made.vocabulary)
+    lda.save(tmp_path / "m.npz")
+    again = sd.load(tmp_path / "m.npz")
+    new = text_counts(["Quiet room with a view"], vocabulary=again.vocabulary_)
+    assert new.vocabulary.tolist() == made.vocabulary.tolist()
+    assert as_dicts(*new) == [{"quiet": 1, "room": 1}]
+    np.testing.assert_array_equal(again.transform(new.X), lda.transform(new.X))
+    assert "room" in str(again.topics())
+
+
+def test_missing_texts_are_empty_with_a_warning():
+    pandas = pytest.importorskip("pandas")
+    column = pandas.Series(["aa bb", None, "bb cc", float("nan"), pandas.NA], dtype=object)
+    with pytest.warns(UserWarning, match="3 of 5 texts are missing"):
+        X, _ = text_counts(column)
+    assert X.sum(axis=1).A1.tolist() == [2, 0, 2, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("texts", "given", "said"),
+    [
+        ("one text", {}, "texts is one text, 'one text'"),
+        ([b"bytes"], {}, "row 0 holds b'bytes', a bytes: decode it first"),
+        (["a", 3], {}, "row 1 holds 3, a int"),
+        ([], {}, "texts is empty"),
+        ({"text": ["a"]}, {}, "texts is a table"),
+        (["1 2 3"], {}, "no word of two letters"),
+        (["aa bb"], {"min_df": 2}, "min_df=2 needs 2"),
+        (["aa", "bb"], {"min_df": 2, "max_df": 2}, "no word is left of 2"),
+        (["aa"], {"min_df": 0}, "min_df is 0"),
+        (["aa"], {"max_df": 1.5}, "max_df is 1.5"),
+        (["aa"], {"min_df": True}, "min_df is True"),
+        (["aa"], {"stop_words": "french"}, "stop_words is 'french'"),
+        (["aa"], {"stop_words": [1]}, "stop_words must be words"),
+        (["aa"], {"vocabulary": ["aa", "aa"]}, "all different"),
+        (["aa"], {"vocabulary": []}, "all different"),
+    ],
+)
+def test_wrong_input_is_named(texts, given, said):
+    with pytest.raises(DataError, match=re.escape(said)):
+        text_counts(texts, **given)
+
+
+# Reading ------------------------------------------------------------------------------------------------
+
+
+def test_tables(tmp_path):
+    rows = 'stars,text\r\n5,"Clean, ""really"" clean\nand quiet"\r\n1,\r\n2,Grün\r\n'
+    expected = ['Clean, "really" clean\nand quiet', "", "Grün"]
+    (tmp_path / "a.csv").write_bytes(rows.encode())
+    (tmp_path / "b.csv.gz").write_bytes(gzip.compress(b"\xef\xbb\xbf" + rows.encode()))
+    (tmp_path / "c.csv").write_bytes(rows.encode("utf-16"))
+    for name in ("a.csv", "b.csv.gz", "c.csv"):
+        found = read_texts(tmp_path / name, "text")
+        assert found.texts == expected
+        assert found.names.tolist() == ["1", "2", "3"]
+    assert read_texts(f"{tmp_path}/a.csv:text").texts == expected
+    assert read_texts(tmp_path / "a.csv", 1).texts == expected
+    (tmp_path / "d.tsv").write_text("text\tn\na, b\t1\n")
+    assert read_texts(tmp_path / "d.tsv", "text").texts == ["a, b"]
+    long = "x" * 200_000  # beyond the limit that the csv module begins with
+    (tmp_path / "e.csv").write_text(f"text\n{long}\n")
+    assert read_texts(tmp_path / "e.csv").texts == [long]
+
+
+def test_json_lines_and_parquet(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    records = [{"id": 1, "body": "a b"}, {"id": 2, "body": None}, {"id": 3}]
+    (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, records)) + "\n")
+    assert read_texts(tmp_path / "a.jsonl", "body").texts == ["a b", "", ""]
+    (tmp_path / "b.jsonl").write_text('"one"\n\n"two"\n')
+    assert read_texts(tmp_path / "b.jsonl").texts == ["one", "two"]
+    pandas.DataFrame(records).to_parquet(tmp_path / "a.parquet")
+    assert read_texts(f"{tmp_path}/a.parquet:body").texts == ["a b", "", ""]
+
+
+def test_folders_lines_and_standard_input(tmp_path, monkeypatch):
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "b.txt").write_text("second")
+    (tmp_path / "sub" / "a.txt").write_text("third\nline")
+    (tmp_path / ".hidden.txt").write_text("no")
+    (tmp_path / "empty.txt").write_text("")
+    found = read_texts(tmp_path)
+    assert found.names.tolist() == ["b.txt", "empty.txt", "sub/a.txt"]
+    assert found.texts == ["second", "", "third\nline"]
+    assert text_counts(found).names.tolist() == found.names.tolist()
+    lines = read_texts(tmp_path / "sub" / "a.txt")
+    assert (lines.texts, lines.names.tolist()) == (["third", "line"], ["1", "2"])
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"x\n\ny\n")))
+    assert read_texts("-").names.tolist() == ["1", "3"]
+
+
+def test_files_of_another_encoding_are_counted(tmp_path):
+    for name, encoding in (("a", "utf-8"), ("b", "cp1252"), ("c", "utf-16"), ("d", "cp1252")):
+        (tmp_path / f"{name}.txt").write_bytes("Grüße".encode(encoding))
+    with pytest.warns(UserWarning, match="2 of 4 files, such as .*b.txt, are not in UTF-8"):
+        assert read_texts(tmp_path).texts == ["Grüße"] * 4
+    with pytest.warns(UserWarning, match="b.txt is not in UTF-8"):
+        assert read_texts(tmp_path / "b.txt").texts == ["Grüße"]
+    assert read_texts(tmp_path / "b.txt", encoding="latin-1").texts == ["Grüße"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "column", "said"),
+    [
+        ("a.csv", b"a,b\n1,2\n", None, "say which column"),
+        ("a.csv", b"a,b\n1,2\n", "c", "no column 'c'; it has the columns ['a', 'b']"),
+        ("a.csv", b"a,a\n1,2\n", "a", "two columns 'a'"),
+        ("a.csv", b"a,b\n1,2,3\n", "a", "row 2: 3 cells, but the header has 2"),
+        ("a.csv", b'a\n"x\n', "a", "not a table"),
+        ("a.csv", b"a\n", "a", "no rows"),
+        ("a.jsonl", b"{\n", None, "line 1: not JSON"),
+        ("a.jsonl", b'{"a": 1}\n', "a", "line 1: 1 is no text"),
+        ("a.jsonl", b'{"a": "x"}\n', "b", "no field 'b' with texts"),
+        ("a.parquet", b"PAR", "a", "cannot be read as Parquet"),
+        ("a.txt", b"\0\1\2", None, "is not text"),
+        ("a.txt", b" \n\n", None, "blank lines"),
+        ("a.txt", b"x", "text", "a file of lines, not a table"),
+    ],
+)
+def test_files_that_cannot_be_used_are_named(tmp_path, name, content, column, said):
+    if name.endswith("parquet"):
+        pytest.importorskip("pyarrow")
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(DataError, match=re.escape(said)):
+        read_texts(tmp_path / name, column)
+
+
+def test_paths_that_cannot_be_used_are_named(tmp_path):
+    (tmp_path / "a.doc").write_text("x")
+    with pytest.raises(DataError, match=r"has no \.txt files, but a\.doc"):
+        read_texts(tmp_path)
+    with pytest.raises(DataError, match="cannot be opened"):
+        read_texts(tmp_path / "none.txt")
+    with pytest.raises(DataError, match="encoding='latin-77' does not fit"):
+        read_texts(tmp_path / "a.doc", encoding="latin-77")
+    with pytest.raises(DataError, match="give one"):
+        read_texts(f"{tmp_path}/a.csv:x", "y")
