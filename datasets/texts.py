@@ -138,18 +138,17 @@ def text_counts(
     >>> lda.transform(new).shape
     (1, 2)
     """
-    names = texts.names if isinstance(texts, Texts) else None
-    texts = _checked(texts.texts if isinstance(texts, Texts) else texts)
-    names = np.arange(len(texts)).astype(str) if names is None else names
+    given = texts.texts if isinstance(texts, Texts) else _checked(texts)
+    names = texts.names if isinstance(texts, Texts) else np.arange(len(given)).astype(str)
     prepare = _lower if lowercase else _normal
     if vocabulary is not None:
         words = [str(word) for word in vocabulary]
         if len(set(words)) < len(words) or not words:
             raise DataError("vocabulary must hold words that are all different; give each word once")
-        X, _ = _count(texts, prepare, {word: j for j, word in enumerate(words)})
+        X, _ = _count(given, prepare, {word: j for j, word in enumerate(words)})
         return TextCounts(X, np.array(words), names, {})
-    lowest, highest = _limits(min_df, max_df, len(texts))
-    X, words = _count(texts, prepare)
+    lowest, highest = _limits(min_df, max_df, len(given))
+    X, words = _count(given, prepare)
     df = np.bincount(X.indices, minlength=X.shape[1])
     sums = np.asarray(X.sum(axis=0), dtype=np.int64).ravel()
     stops, which = _stop_words(stop_words, words, sums, prepare)
