@@ -71,7 +71,7 @@ _PLACES = {
     "sample": ".algorithms.bayes.sample",
     "text_counts": ".datasets.texts",
 }
-_ROOMS = ("datasets", "scheduler", "errors")
+_SUBPACKAGES = ("datasets", "scheduler", "errors")
 
 __all__ = [
     "BayesianLinearRegression",
@@ -112,7 +112,7 @@ __all__ = [
 def __getattr__(name):
     if name in _PLACES:
         value = getattr(importlib.import_module(_PLACES[name], __name__), name)
-    elif name in _ROOMS:
+    elif name in _SUBPACKAGES:
         value = importlib.import_module(f".{name}", __name__)
     else:
         raise AttributeError(f"module 'stradask' has no attribute {name!r}")

@@ -1,6 +1,6 @@
 """Errors that stradask raises.
 
-They stand beside the face of the package, because every room (also `datasets`, which
+They stand outside the folders of the package, because every folder (also `datasets`, which
 imports no other) raises them.
 """
 

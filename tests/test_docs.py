@@ -22,19 +22,19 @@ def blocks(name):
     return re.findall(r"^```python\n(.*?)^```", text_of(name), re.DOTALL | re.MULTILINE)
 
 
-def names_of(room):
+def names_of(module):
     parts = (DOCS / "api.md").read_text(encoding="utf-8").split(".. currentmodule:: ")[1:]
     listed = [part.split("```")[0].splitlines() for part in parts]
-    return {line.strip() for lines in listed if lines[0] == room for line in lines[5:] if line.strip()}
+    return {line.strip() for lines in listed if lines[0] == module for line in lines[5:] if line.strip()}
 
 
-@pytest.mark.parametrize("room", [stradask, datasets, scheduler, errors])
-def test_the_reference_lists_every_public_name(room):
-    if room is errors:
+@pytest.mark.parametrize("module", [stradask, datasets, scheduler, errors])
+def test_the_reference_lists_every_public_name(module):
+    if module is errors:
         public = {name for name, value in vars(errors).items() if isinstance(value, type)}
     else:
-        public = {name for name in room.__all__ if not name.startswith("_")}
-    assert names_of(room.__name__) == public - {"datasets", "errors", "scheduler"}
+        public = {name for name in module.__all__ if not name.startswith("_")}
+    assert names_of(module.__name__) == public - {"datasets", "errors", "scheduler"}
 
 
 def test_the_index_lists_every_page():
@@ -219,8 +219,8 @@ def test_every_picture_is_shown_and_made_by_a_command():
     assert {path.name for path in DOCS.glob("*.png")} == shown
     scripts = [
         path.read_text()
-        for room in ("docs", "examples", "benchmarks")
-        for path in DOCS.parent.joinpath(room).rglob("*.py")
+        for folder in ("docs", "examples", "benchmarks")
+        for path in DOCS.parent.joinpath(folder).rglob("*.py")
     ]
     commands = [*scripts, *(path.read_text() for path in DOCS.glob("*.md"))]
     for name in shown:

@@ -16,9 +16,9 @@ import stradask
 
 ROOT = Path(__file__).parents[1]
 FACE = ROOT / "stradask"
-ROOMS = sorted(p.parent for p in ROOT.glob("*/__init__.py") if p.parent != FACE)
+FOLDERS = sorted(p.parent for p in ROOT.glob("*/__init__.py") if p.parent != FACE)
 NOT_IN_THE_WHEEL = {"stradask.benchmarks.experiments", "stradask.benchmarks.experiments.solvers_on_dask"}
-SOURCES = sorted({*FACE.rglob("*.py"), *(source for room in ROOMS for source in room.rglob("*.py"))})
+SOURCES = sorted({*FACE.rglob("*.py"), *(source for folder in FOLDERS for source in folder.rglob("*.py"))})
 
 
 @pytest.mark.parametrize("module", ["stradask", "stradask.datasets", "stradask.scheduler", "stradask.errors"])
@@ -38,7 +38,7 @@ def options():
 
 
 def test_packages_of_setup_cfg_are_the_folders():
-    folders = [p.parent.relative_to(ROOT) for room in ROOMS for p in room.rglob("__init__.py")]
+    folders = [p.parent.relative_to(ROOT) for folder in FOLDERS for p in folder.rglob("__init__.py")]
     expected = {".".join(["stradask", *folder.parts]) for folder in folders} - NOT_IN_THE_WHEEL
     expected |= {".".join(p.parent.relative_to(ROOT).parts) for p in FACE.rglob("__init__.py")}
     listed = options()["packages"].split()
@@ -108,7 +108,7 @@ def test_every_public_name_is_there():
     for name in stradask.__all__:
         assert getattr(stradask, name) is not None
     assert set(stradask.__all__) <= set(dir(stradask))
-    assert set(stradask._PLACES) | set(stradask._ROOMS) | {"__version__"} == set(stradask.__all__)
+    assert set(stradask._PLACES) | set(stradask._SUBPACKAGES) | {"__version__"} == set(stradask.__all__)
 
 
 def test_an_unknown_name_is_an_attribute_error():

@@ -107,11 +107,10 @@ class MatrixFactorization(FactorModel):
     solver : {"auto", "als", "ccd", "gibbs", "sgd"}, default="auto"
         Alternating least squares and CCD++ never raise the objective. Stochastic gradient descent in rotation
         predicts better where there are many ratings: it ends before the minimum, which overfits, and then
-        puts the biases at theirs. "gibbs"
-        predicts best, for ratings, and takes several times as long: after five epochs of gradient descent it
-        draws factors from their posterior, under priors that it learns (instead of `reg`), and keeps the mean
-        of the draws; there are no biases then, which take two of the factors. Implicit feedback takes "als",
-        `non_negative` "als" or "ccd". "auto" is "sgd" for 10,000 ratings or more where it can, else "als".
+        puts the biases at theirs. "gibbs" predicts ratings best and takes several times as long: after five
+        epochs of gradient descent it draws factors from their posterior, under priors that it learns (instead
+        of `reg`), and keeps the mean of the draws; two factors stand for biases. Implicit feedback takes
+        "als", `non_negative` "als" or "ccd". "auto" is "sgd" from 10,000 ratings on where it can, else "als".
     non_negative : bool, default=False
         Factors of 0 or above. Biases may still be negative; parts that only add up come with ``bias=False``.
     scale_reg : bool or "auto", default="auto"
@@ -133,18 +132,17 @@ class MatrixFactorization(FactorModel):
         Share of the ratings that are held out.
     n_iter_no_change : int, default=3
     n_blocks : int, default=8
-        Groups of users of "sgd", at most 128; items have as many, and twice as many from 3 million ratings
-        on. At most so many threads or workers are of use. The result depends on it.
+        Groups of users of "sgd", at most 128, and of items (twice as many from 3 million ratings on): at most
+        so many threads or workers are of use. The result depends on it.
     half_blocks : bool, default=False
         Whether "sgd" rounds the factors of a block of items to float16 whenever it is handed on, so that on
         Dask half as much travels. Local fits round alike.
     dtype : {"float32", "float64"}, default="float32"
         Of ratings and factors.
     engine : str, default="local"
-        "local"; "dask", the current Dask client; or the address of a Dask scheduler. For "sgd" groups of
-        users stay on their workers and blocks of items travel from one to the next; for "als" and "gibbs"
-        every worker is told the factors after each half of an iteration, for "ccd" each factor when a side of
-        it is refitted.
+        "local"; "dask", the current Dask client; or the address of a Dask scheduler. Users stay on their
+        workers. Blocks of items travel for "sgd"; all workers get the factors after each half of an iteration
+        of "als" and "gibbs", and each refitted side of a factor for "ccd".
     checkpoint : path-like or None, default=None
         Folder in which a state is kept every five iterations. A fit of the same ratings and parameters goes
         on from it, as if it had not stopped.
@@ -162,7 +160,6 @@ class MatrixFactorization(FactorModel):
     user_bias_, item_bias_ : ndarray of shape (n_users,) and (n_items,)
         Zeros without biases.
     mean_ : float
-        0 without biases.
     bias_reg_ : ndarray of shape (2,) or None
         Penalties of the biases of users and of items; None for implicit feedback.
     reg_offset_ : float

@@ -134,9 +134,9 @@ def test_a_shard_is_read_again_once_at_most(one_process, monkeypatch, tmp_path):
 
     tried, differing = collections.Counter(), WorkerState.differing
 
-    def noting(room, shard, *args):
+    def noting(worker, shard, *args):
         tried[shard] += 1
-        return differing(room, shard, *args)
+        return differing(worker, shard, *args)
 
     monkeypatch.setattr(WorkerState, "differing", noting)
     options = {"engine": one_process.scheduler_address, "checkpoint": tmp_path, "checkpoint_every": 1}

@@ -39,9 +39,8 @@ class ReadableTopics(Estimator):
             relevance     lambda log phi_kw + (1 - lambda) log(phi_kw / p_w)
             frex          1 / (omega / E_k(phi_kw / sum_j phi_jw) + (1 - omega) / F_k(phi_kw))
 
-        Relevance and FREX prefer words that other topics lack. p_w is the word's probability under all
-        topics by their shares of the tokens; E_k and F_k are the empirical distribution functions over the
-        words in topic k, of exclusivity and of frequency.
+        Relevance and FREX prefer words that other topics lack. p_w is the word's probability in the corpus;
+        E_k and F_k are the empirical distribution functions of exclusivity and frequency in topic k.
 
         Parameters
         ----------

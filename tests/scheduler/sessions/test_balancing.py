@@ -1,4 +1,4 @@
-"""Shards that move to faster members: where to, when, and that no bit of the result changes."""
+"""Shards that move to faster workers: where to, when, and that no bit of the result changes."""
 
 import asyncio
 import itertools
@@ -14,19 +14,19 @@ from stradask.scheduler.sessions.migration import Migration
 from stradask.scheduler.sessions.session import open_session
 
 
-def all_contiguous(n_shards, members):
-    """Every way to give each member, in order, neighbouring shards."""
-    for cuts in itertools.combinations_with_replacement(range(n_shards + 1), len(members) - 1):
+def all_contiguous(n_shards, workers):
+    """Every way to give each worker, in order, neighbouring shards."""
+    for cuts in itertools.combinations_with_replacement(range(n_shards + 1), len(workers) - 1):
         sizes = np.diff([0, *cuts, n_shards])
-        yield [member for member, size in zip(members, sizes, strict=True) for _ in range(size)]
+        yield [worker for worker, size in zip(workers, sizes, strict=True) for _ in range(size)]
 
 
 def test_many_shards_are_placed_in_no_time():
-    members, places = {f"m{n}": 2 for n in range(8)}, [f"m{s // 1000}" for s in range(8000)]
+    workers, places = {f"m{n}": 2 for n in range(8)}, [f"m{s // 1000}" for s in range(8000)]
     balance = Balance(np.ones(8000))
     for _ in range(2):
-        balance.observe({s: 9.0 if s < 1000 else 1.0 for s in range(8000)}, places, members)
-    better = balance.better(places, members)
+        balance.observe({s: 9.0 if s < 1000 else 1.0 for s in range(8000)}, places, workers)
+    better = balance.better(places, workers)
     assert better.count("m0") < 130
     assert better.count("m7") == pytest.approx(8000 / (7 + 1 / 9), abs=10)
 
@@ -34,14 +34,14 @@ def test_many_shards_are_placed_in_no_time():
 def test_places_are_the_best_of_all_contiguous_ones():
     rng = np.random.default_rng(0)
     for _ in range(60):
-        members = {name: int(rng.integers(1, 4)) for name in "abc"[: rng.integers(1, 4)]}
-        pace = {name: float(rng.choice([1, 1.5, 10])) for name in members}
+        workers = {name: int(rng.integers(1, 4)) for name in "abc"[: rng.integers(1, 4)]}
+        pace = {name: float(rng.choice([1, 1.5, 10])) for name in workers}
         weights = rng.uniform(0.5, 2, rng.integers(1, 9))
-        places = sorted(rng.choice(list(members), len(weights)))
-        found = contiguous(weights, pace, members, places)
-        order = list(dict.fromkeys([*places, *members]))
-        best = min(slowest(weights, p, pace, members) for p in all_contiguous(len(weights), order))
-        assert slowest(weights, found, pace, members) == pytest.approx(best, rel=2e-3)
+        places = sorted(rng.choice(list(workers), len(weights)))
+        found = contiguous(weights, pace, workers, places)
+        order = list(dict.fromkeys([*places, *workers]))
+        best = min(slowest(weights, p, pace, workers) for p in all_contiguous(len(weights), order))
+        assert slowest(weights, found, pace, workers) == pytest.approx(best, rel=2e-3)
         assert len(list(itertools.groupby(found))) == len(set(found))
 
 
@@ -50,7 +50,7 @@ class Machine:
 
     def __init__(self, n_shards, speed, price):
         self.speed, self.price, self.n_moves, self.clock = speed, price, 0, 0.0
-        self.members = dict.fromkeys(speed, 1)
+        self.workers = dict.fromkeys(speed, 1)
         names = list(speed)
         self.places = [names[s * len(names) // n_shards] for s in range(n_shards)]
         self.balance = Balance(np.ones(n_shards))
@@ -61,20 +61,20 @@ class Machine:
             name: sum(seconds[s] for s, p in enumerate(self.places) if p == name) for name in self.speed
         }
         self.clock += max(lasted.values())
-        self.balance.observe(seconds, self.places, self.members)
-        if (better := self.balance.better(self.places, self.members)) is not None:
+        self.balance.observe(seconds, self.places, self.workers)
+        if (better := self.balance.better(self.places, self.workers)) is not None:
             self.places, self.n_moves = better, self.n_moves + 1
             self.clock += self.price
             self.balance.moved(self.price)
         return max(lasted.values())
 
 
-@pytest.mark.parametrize("n_members", [2, 4, 8])
-def test_a_member_ten_times_slower_stalls_the_others_for_a_round_only(n_members):
-    machine = Machine(16, {f"m{i}": 0.1 if i == 1 else 1.0 for i in range(n_members)}, price=3.0)
+@pytest.mark.parametrize("n_workers", [2, 4, 8])
+def test_a_worker_ten_times_slower_stalls_the_others_for_a_round_only(n_workers):
+    machine = Machine(16, {f"m{i}": 0.1 if i == 1 else 1.0 for i in range(n_workers)}, price=3.0)
     rounds = [machine.round() for _ in range(20)]
-    assert rounds[0] == pytest.approx(10 * 16 / n_members)
-    least = 16 / (n_members - 0.9)  # if shards could be cut anywhere
+    assert rounds[0] == pytest.approx(10 * 16 / n_workers)
+    least = 16 / (n_workers - 0.9)  # if shards could be cut anywhere
     assert rounds[-1] <= least + 1.0 + 1e-9
     assert rounds[2] == rounds[-1]
     assert machine.n_moves == 1
@@ -97,67 +97,67 @@ def test_what_moves_nothing():
     for _ in range(50):
         machine.round()
     assert machine.n_moves == 0
-    balance, members, places = Balance([1, 1]), {"a": 1, "b": 1}, ["a", "b"]
-    assert balance.better(places, members) is None  # nothing was seen
+    balance, workers, places = Balance([1, 1]), {"a": 1, "b": 1}, ["a", "b"]
+    assert balance.better(places, workers) is None  # nothing was seen
     for _ in range(5):  # short a trouble: less time is lost than moving costs
         for seconds in (0.02, 0.001, 0.001, 0.001):
-            balance.observe({0: 0.001, 1: seconds}, places, members)
-            assert balance.better(places, members) is None
+            balance.observe({0: 0.001, 1: seconds}, places, workers)
+            assert balance.better(places, workers) is None
     # Nor does a single round, however bad.
     balance = Balance([1, 1])
     for seconds in (1.0, 1.0, 500.0, 1.0, 1.0):
-        balance.observe({0: 1.0, 1: seconds}, places, members)
-        assert balance.better(places, members) is None
+        balance.observe({0: 1.0, 1: seconds}, places, workers)
+        assert balance.better(places, workers) is None
     # By weight nobody is slow here, though one works longer.
     balance = Balance([9, 1])
     for _ in range(2):
-        balance.observe({0: 9.0, 1: 1.0}, places, members)
+        balance.observe({0: 9.0, 1: 1.0}, places, workers)
     assert balance.pace["a"] == balance.pace["b"]
 
 
 def test_a_newcomer_that_compiles_in_its_first_round_keeps_its_shards():
-    balance, members = Balance([1.0] * 4), {"a": 1}
+    balance, workers = Balance([1.0] * 4), {"a": 1}
     for _ in range(3):
-        balance.observe(dict.fromkeys(range(4), 1.0), ["a"] * 4, members)
-    members, places = {"a": 1, "b": 1}, ["a"] * 4
-    places = balance.better(places, members)
+        balance.observe(dict.fromkeys(range(4), 1.0), ["a"] * 4, workers)
+    workers, places = {"a": 1, "b": 1}, ["a"] * 4
+    places = balance.better(places, workers)
     assert places == ["a", "a", "b", "b"]
     for compiling in (60.0, 0.0, 0.0):
-        balance.observe({0: 1.0, 1: 1.0, 2: 1.0 + compiling, 3: 1.0}, places, members)
-        assert balance.better(places, members) is None
+        balance.observe({0: 1.0, 1: 1.0, 2: 1.0 + compiling, 3: 1.0}, places, workers)
+        assert balance.better(places, workers) is None
     assert balance.pace["b"] == 1.0
 
 
 def test_a_shard_without_work_does_not_tell_of_its_member():
-    balance, members, places = Balance([1.0, 1.0, 0.0]), {"a": 1, "b": 1, "c": 1}, ["a", "b", "c"]
+    balance, workers, places = Balance([1.0, 1.0, 0.0]), {"a": 1, "b": 1, "c": 1}, ["a", "b", "c"]
     for _ in range(3):
-        balance.observe({0: 1.0, 1: 1.0, 2: 1e-4}, places, members)
+        balance.observe({0: 1.0, 1: 1.0, 2: 1e-4}, places, workers)
     assert balance.pace["c"] < 1.0
     assert Balance([0.0, 0.0]).weights.tolist() == [1.0, 1.0]
 
 
 def test_a_price_that_was_high_is_not_paid_for_little():
-    balance, members, places = Balance([1, 1, 1, 1]), {"a": 1, "b": 1}, ["a", "a", "b", "b"]
+    balance, workers, places = Balance([1, 1, 1, 1]), {"a": 1, "b": 1}, ["a", "a", "b", "b"]
     balance.moved(25.0)
     seconds = {0: 1.0, 1: 1.0, 2: 10.0, 3: 10.0}  # 16 a round are lost
     wishes = []
     for _ in range(4):
-        balance.observe(seconds, places, members)
-        wishes.append(balance.better(places, members))
+        balance.observe(seconds, places, workers)
+        wishes.append(balance.better(places, workers))
     assert wishes == [None, None, ["a"] * 4, ["a"] * 4]
 
 
 # On a cluster ----------------------------------------------------------------------------------------------
 
 
-def slowed(program, member, seconds):
+def slowed(program, worker, seconds):
     """Let updates of one worker last longer, which tells its threads by their process."""
 
     class Slowed(type(program)):
         shard_weights = (1.0,) * len(program.shards)
 
         def update(self, state, task):
-            if os.getpid() == member:
+            if os.getpid() == worker:
                 time.sleep(seconds)
             return super().update(state, task)
 
@@ -208,10 +208,10 @@ def weighted(program, **attributes):
 
 @pytest.fixture
 def swaps(monkeypatch):
-    """Have all shards change their members before the third round."""
+    """Have all shards change their workers before the third round."""
     calls = itertools.count()
     monkeypatch.setattr(
-        Balance, "better", lambda balance, places, members: places[::-1] if next(calls) == 2 else None
+        Balance, "better", lambda balance, places, workers: places[::-1] if next(calls) == 2 else None
     )
 
 
@@ -294,7 +294,7 @@ def test_a_newcomer_that_retires_before_it_has_shards_is_let_go(start_cluster, m
 @pytest.mark.parametrize(("what", "remedy"), [("other", "install the same"), ("coming", "install it there")])
 def test_a_newcomer_that_does_not_fit_is_told_of_once(what, remedy):
     class Asked(Migration):
-        async def _answers(self, member):
+        async def _answers(self, worker):
             return what
 
     session = Asked("tcp://nowhere:1")

@@ -45,19 +45,19 @@ class Tracing(Program):
 class Network:
     """Rooms that send blocks to one another late, in any order, and sometimes twice."""
 
-    def __init__(self, program, n_members, n_threads, seed=0):
+    def __init__(self, program, n_workers, n_threads, seed=0):
         self.random, self.pool = random.Random(seed), ThreadPoolExecutor(8)
-        self.rooms = {f"m{i}": WorkerState(program, n_threads, self.send) for i in range(n_members)}
+        self.workers = {f"m{i}": WorkerState(program, n_threads, self.send) for i in range(n_workers)}
         # The coordinator's half, which knows where everything lies.
         self.session = ClusterSession("tcp://nowhere:1")
-        threads = dict.fromkeys(self.rooms, n_threads)
+        threads = dict.fromkeys(self.workers, n_threads)
         self.session._shard_at = place(len(program.shards), threads)
         self.session._block_at = place(program.n_blocks, threads)
         self.session._stamps = [0] * program.n_blocks
-        for shard, member in enumerate(self.session._shard_at):
-            self.rooms[member].load(shard, program.shards[shard], 0, {})
-        for block, member in enumerate(self.session._block_at):
-            self.rooms[member].make_block(block)
+        for shard, name in enumerate(self.session._shard_at):
+            self.workers[name].load(shard, program.shards[shard], 0, {})
+        for block, name in enumerate(self.session._block_at):
+            self.workers[name].make_block(block)
 
     def send(self, to, block, stamp, value):
         value, delays = (
@@ -68,17 +68,17 @@ class Network:
         def deliver():
             for delay in delays:
                 time.sleep(delay)
-                self.rooms[to].receive(block, stamp, value.copy())
+                self.workers[to].receive(block, stamp, value.copy())
 
         return self.pool.submit(deliver)
 
     def run(self, round_, steps, messages):
         plans, moves, self.session._block_at, self.session._stamps = self.session._plan_routes(0, steps)
         partials, calls = {}, {}
-        with ThreadPoolExecutor(2 * len(self.rooms)) as callers:
-            for name, room in self.rooms.items():
-                arguments = round_, room.run, round_, moves.get(name, []), plans.get(name, []), messages
-                calls[name] = [callers.submit(room.once, *arguments) for _ in range(2)]  # asked twice
+        with ThreadPoolExecutor(2 * len(self.workers)) as callers:
+            for name, worker in self.workers.items():
+                arguments = round_, worker.run, round_, moves.get(name, []), plans.get(name, []), messages
+                calls[name] = [callers.submit(worker.once, *arguments) for _ in range(2)]  # asked twice
         for first, second in calls.values():
             assert first.result()[0] == second.result()[0]
             partials.update(first.result()[0])
@@ -106,39 +106,39 @@ def situations(draw):
 @given(situations())
 @settings(max_examples=60, deadline=None)
 def test_any_plan_gives_what_one_thread_gives(situation):
-    n_shards, n_blocks, plans, n_members, n_threads, seed = situation
+    n_shards, n_blocks, plans, n_workers, n_threads, seed = situation
     local, program = LocalSession(), Tracing(n_shards, n_blocks)
     local.open(program)
-    network = Network(program, n_members, n_threads, seed)
+    network = Network(program, n_workers, n_threads, seed)
     for r, steps in enumerate(plans):
         assert network.run(r, steps, [0.5]) == local.run(r, 0, steps, [0.5])
     found = {}
-    for room in network.rooms.values():
-        found |= room.snapshot(False, [])
+    for worker in network.workers.values():
+        found |= worker.snapshot(False, [])
     want = local.snapshot([])
     assert found.keys() == want.keys()
     assert all(found[name].tobytes() == want[name].tobytes() for name in want)
 
 
 def test_a_block_that_is_not_newer_is_dropped():
-    room = WorkerState(Tracing(1, 1), 1, None)
-    room.put(0, 3, np.array([3.0]))
-    room.put(0, 3, np.array([33.0]))
-    room.put(0, 2, np.array([2.0]))
-    assert room.blocks[0][0] == 3
-    room.put(0, 4, np.array([4.0]))
-    assert room.blocks[0][0] == 4
+    worker = WorkerState(Tracing(1, 1), 1, None)
+    worker.put(0, 3, np.array([3.0]))
+    worker.put(0, 3, np.array([33.0]))
+    worker.put(0, 2, np.array([2.0]))
+    assert worker.blocks[0][0] == 3
+    worker.put(0, 4, np.array([4.0]))
+    assert worker.blocks[0][0] == 4
 
 
 def test_a_call_is_carried_out_once_and_the_next_again():
-    room, calls = WorkerState(Tracing(1, 1), 1, None), []
+    worker, calls = WorkerState(Tracing(1, 1), 1, None), []
     for serial in (1, 1, 2, 2, 2):
-        room.once(serial, calls.append, serial)
+        worker.once(serial, calls.append, serial)
     assert calls == [1, 2]
 
 
 @pytest.mark.parametrize("how", ["close", "hop", "update"])
-def test_whoever_waits_in_a_room_is_woken(how):
+def test_whoever_waits_in_a_worker_is_woken(how):
     sent: list[Future] = []
 
     def send(*message):
@@ -153,16 +153,16 @@ def test_whoever_waits_in_a_room_is_woken(how):
             return 0.0
 
     program = Failing(2, 3)
-    room = WorkerState(program, 2, send)
+    worker = WorkerState(program, 2, send)
     for shard in range(2):
-        room.load(shard, shard, 0, {})
+        worker.load(shard, shard, 0, {})
     for block in range(2):
-        room.make_block(block)
+        worker.make_block(block)
     from stradask.scheduler.sessions.worker_state import Assignment
 
     steps = [Assignment(0, 0, 0, 0, 0, "other"), Assignment(1, 0, 1, 1, 0), Assignment(2, 1, 0, 2, 5)]
     with ThreadPoolExecutor(1) as caller:
-        call = caller.submit(room.once, 1, room.run, 0, [], steps, [])  # block 2 will not come
+        call = caller.submit(worker.once, 1, worker.run, 0, [], steps, [])  # block 2 will not come
         if how == "update":
             kind = ZeroDivisionError
         else:
@@ -170,24 +170,24 @@ def test_whoever_waits_in_a_room_is_woken(how):
             while not sent and time.monotonic() < end:
                 time.sleep(0.01)
             kind = {"close": StaleEpoch, "hop": WorkerLost}[how]
-            room.close() if how == "close" else sent[0].set_exception(WorkerLost("the way is cut"))
+            worker.close() if how == "close" else sent[0].set_exception(WorkerLost("the way is cut"))
         with pytest.raises(kind):
             call.result(60)
     if how == "close":
         assert sent[0].cancelled()
-        with pytest.raises(StaleEpoch):  # what was on its way from another member is not taken in
-            room.adopt(0, {})
-        assert room.states[0] != {}  # what is here the next room may take over
-        room.clear()
-        assert room.states == {}
+        with pytest.raises(StaleEpoch):  # what was on its way from another name is not taken in
+            worker.adopt(0, {})
+        assert worker.states[0] != {}  # what is here the next worker may take over
+        worker.clear()
+        assert worker.states == {}
 
 
 def test_a_call_ends_when_all_that_it_sent_has_arrived():
     arrived, begun = Future(), threading.Event()
-    room = WorkerState(Tracing(1, 1), 1, lambda *message: begun.set() or arrived)
-    room.make_block(0)
+    worker = WorkerState(Tracing(1, 1), 1, lambda *message: begun.set() or arrived)
+    worker.make_block(0)
     with ThreadPoolExecutor(1) as caller:
-        call = caller.submit(room.once, 1, room.run, 0, [(0, 0, "other")], [], [])
+        call = caller.submit(worker.once, 1, worker.run, 0, [(0, 0, "other")], [], [])
         assert begun.wait(60)
         time.sleep(0.05)
         assert not call.done()
@@ -212,24 +212,24 @@ def test_a_call_ends_when_all_that_it_sent_has_arrived():
     ],
 )
 def test_what_is_no_block_is_refused_and_harms_nothing(block, stamp, value):
-    room = WorkerState(Tracing(1, 1), 1, None)
+    worker = WorkerState(Tracing(1, 1), 1, None)
     with pytest.raises(StradaskError, match="not one that travels here"):
-        room.receive(block, stamp, value)
-    assert (room.blocks, room.stamps, room.failure) == ({}, {}, None)
-    room.receive(0, 0, np.zeros(2))
-    assert room.stamps == {0: 0}
+        worker.receive(block, stamp, value)
+    assert (worker.blocks, worker.stamps, worker.failure) == ({}, {}, None)
+    worker.receive(0, 0, np.zeros(2))
+    assert worker.stamps == {0: 0}
 
 
 def test_waiting_is_counted_while_no_thread_works():
-    room = WorkerState(Tracing(1, 2), 2, None)
-    room.load(0, 0, 0, {})
-    room.make_block(0)
+    worker = WorkerState(Tracing(1, 2), 2, None)
+    worker.load(0, 0, 0, {})
+    worker.make_block(0)
     from stradask.scheduler.sessions.worker_state import Assignment
 
     plan = [Assignment(0, 0, 0, 0, 0), Assignment(1, 1, 0, 1, 7)]
-    late = threading.Timer(0.2, room.put, (1, 7, np.zeros(2)))
+    late = threading.Timer(0.2, worker.put, (1, 7, np.zeros(2)))
     late.start()
-    _, effort = room.once(1, room.run, 0, [], plan, [])
+    _, effort = worker.once(1, worker.run, 0, [], plan, [])
     assert 0.05 < effort["waiting"] < 20
     assert list(effort["working"]) == [0]
     assert 0 < effort["working"][0] < 20

@@ -244,7 +244,7 @@ minimize(loss, np.zeros(3), list(np.ones((200, 3))), tol=0.0, engine=sys_argv[1]
 
 
 @pytest.mark.cluster
-def test_a_client_that_dies_while_rooms_are_made_leaves_nothing_on_the_workers(start_cluster):
+def test_a_client_that_dies_while_worker_states_are_made_leaves_nothing_on_the_workers(start_cluster):
     """No task of its own is there yet whose release would tell the workers."""
     code = """
 import os, sys, distributed, numpy as np
@@ -259,5 +259,5 @@ session.open(Summed(lambda portion, x: (0.0, x), list(np.ones((4, 3)))))
         start_cluster(1, client=True) as (cluster, client),
     ):
         other = subprocess.Popen([sys.executable, "-c", code, cluster.scheduler_address])
-        assert other.wait(60) == 77  # at the first task, which comes after the room
+        assert other.wait(60) == 77  # at the first task, which comes after the worker state
         until(lambda: worker_sessions(client) == 0)
