@@ -193,6 +193,15 @@ def _add_fit(parsers):
             metavar="FILE.csv",
             help=f"features of the {what}s of mf, lines of id,number,...; also {what}s without ratings",
         )
+    parser.add_argument(
+        "--impute",
+        action="store_true",
+        help="of a table: missing numbers become the column's median, missing categories none of its values",
+    )
+    for option, what in (("drop", "to leave out"), ("categories", "of numbers that stand for categories")):
+        parser.add_argument(
+            f"--{option}", nargs="+", action="extend", metavar="COLUMN", help=f"of a table: columns {what}"
+        )
     parser.add_argument("--save", type=Path, metavar="FILE", help="where the fitted model goes")
     _add_parameters(parser)
     _add_threads(parser)

@@ -8,9 +8,10 @@ import math
 import sys
 import warnings
 
-from ..errors import DataError, InterruptedFitWarning, shortened
+from ..errors import DataError, InterruptedFitWarning, ModelFileError, shortened
 from ..registry import MODELS, find_model, model_of, resolve
 from . import inputs as data
+from .encoding import Encoding
 from .outputs import WRITERS, Table, bars, check_output, is_model_file, put_out, say, show
 
 INTERRUPTED = 130  # exit status after Ctrl-C, as shells have it
@@ -39,6 +40,8 @@ def fit(args):
         read.name_rows(estimator, args.titles)
     if read.vocabulary is not None:
         _remember(estimator, read.vocabulary)
+    if getattr(read, "encoding", None) is not None:
+        estimator.table_encoding_ = read.encoding.as_dict()
     if args.save is not None:
         estimator.save(args.save)
     document, text = resolve(model.report)(estimator, read, test)
@@ -208,7 +211,17 @@ def _load_and_read(args, ability):
     kind, known = model_of(estimator).data, {"n_features": getattr(estimator, "n_features_in_", None)}
     if kind == "counts":
         known["words"] = getattr(estimator, "vocabulary_", None)
-    return estimator, data.read(kind, args.data, args, **known)
+    elif hasattr(estimator, "table_encoding_"):
+        known["encoding"] = Encoding.of_dict(estimator.table_encoding_)
+        if len(known["encoding"].names) != known["n_features"]:
+            raise ModelFileError(f"{args.file}: its table has other columns than its model; fit it again")
+        if not data.is_table(args.data):
+            raise DataError(f"{args.data} is no table, and the model was fitted to one; give FILE.csv")
+    read = data.read(kind, args.data, args, **known)
+    if getattr(read, "unknown", 0):
+        unseen = f"{read.unknown:,} cells hold categories that the model has not seen"
+        say(args, f"note: {unseen}; they count as none of its categories")
+    return estimator, read
 
 
 def topics(args):

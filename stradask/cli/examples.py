@@ -29,6 +29,7 @@ EXAMPLES = {
   stradask fit lda counts.npz --test-size 0.1 --n-jobs -1 --save model.npz --json
   stradask fit lasso data.svm.gz --param alpha=0.1 --test-size 0.2 --save model.npz
   stradask fit lasso-cv prices.csv --target price --save prices.npz
+  stradask fit logistic customers.csv:churned --impute --drop id name --save churn.npz
   stradask fit sparse-logistic-cv data.svm --param cv=10 rule=1se
   stradask fit logistic data.svm --cluster tcp://host:8786
   stradask fit mlp-classifier data.svm --param hidden_layer_sizes=100,50 --save network.npz

@@ -10,7 +10,7 @@ from typing import Any
 from ..errors import DataError, in_brief, shortened
 from .outputs import bars, say
 from .ratings import Rated
-from .tables import file_of, is_table, read_table
+from .tables import NotNumbers, file_of, is_table, read_encoded, read_table
 
 DOCSTRINGS = "docstrings"
 _UNFOLDED, _UNFOLDED_TIMES = 1 << 30, 100  # bytes that a matrix in a file may have, and times the file's
@@ -73,7 +73,9 @@ class Counts:
 class Labelled:
     """Rows of numbers (dense or sparse) with a target each, or None where the targets are not known.
 
-    `classes` are the different labels, if the targets are labels; `vocabulary` names the columns.
+    `classes` are the different labels, if the targets are labels; `vocabulary` names the columns. `encoding`
+    says how the columns of a table became those of X, where they are not the same; `unknown` is the number of
+    cells with a category that it does not know.
     """
 
     X: Any
@@ -81,6 +83,8 @@ class Labelled:
     source: str
     classes: Any = None
     vocabulary: Any = None
+    encoding: Any = None
+    unknown: int = 0
 
     names = None  # rows have numbers only
 
@@ -101,7 +105,9 @@ class Labelled:
         """Sizes, in words."""
         rows, columns = self.X.shape
         classes = "" if self.classes is None else f", {len(self.classes)} classes"
-        return f"{rows:,} rows, {columns:,} columns, {self.nonzeros:,} entries other than zero{classes}"
+        said = f"{rows:,} rows, {columns:,} columns, {self.nonzeros:,} entries other than zero{classes}"
+        named = [f"{c.name} ({len(c.values)})" for c in getattr(self.encoding, "columns", ()) if c.values]
+        return said + (f"; categories: {in_brief(', '.join(named), 200)}" if named else "")
 
     def rows(self, rows):
         """Return the rows of the given numbers."""
@@ -210,13 +216,26 @@ def read_counts(source, vocab=None, *, n_features=None, words=None, verbose=0):
     return Counts(X, source, _words(vocab, X, source))
 
 
-def read_targets(source, vocab=None, *, n_features=None, verbose=0, labels=False):
+def read_targets(source, vocab=None, *, n_features=None, encoding=None, verbose=0, labels=False, **learned):
     """Read `Labelled` rows from an svmlight file or a table, ``FILE:COLUMN``.
 
-    A table of `n_features` columns has no targets; with ``labels`` targets may be text.
+    A table of `n_features` columns has no targets; with ``labels`` targets may be text. A table with
+    categories or missing cells is read by the `encoding` of a model, or, without a model, by one that is
+    learned; `learned` are options for that (see `tables.read_encoded`).
     """
     if is_table(source):
-        X, y, names = read_table(source, labels=labels, n_features=n_features, verbose=verbose)
+        try:
+            if encoding is not None or any(learned.values()):
+                raise NotNumbers
+            X, y, names = read_table(source, labels=labels, n_features=n_features, verbose=verbose)
+        except NotNumbers:
+            if n_features is not None and encoding is None:
+                raise
+            options = {"encoding": encoding, "labels": labels, "verbose": verbose} | learned
+            X, y, encoding, unknown = read_encoded(source, **options)
+            if vocab is not None:
+                raise DataError(f"--vocab: {file_of(source)} has a header with names; leave it out") from None
+            return Labelled(X, y, source, None, encoding.names, encoding, unknown)
         if vocab is not None and names is not None:
             raise DataError(
                 f"--vocab: {file_of(source)} has a header with the names of columns; leave it out"
@@ -250,11 +269,11 @@ def with_target(source, column):
     return f"{source}:{column}"
 
 
-def read_classes(source, vocab=None, *, n_features=None, verbose=0):
+def read_classes(source, vocab=None, **options):
     """Read rows of numbers with labels; see `read_targets`."""
     import numpy as np
 
-    data = read_targets(source, vocab, n_features=n_features, verbose=verbose, labels=True)
+    data = read_targets(source, vocab, labels=True, **options)
     if data.y is None:
         return data
     if data.y.dtype.kind == "U":
@@ -267,8 +286,8 @@ def read_classes(source, vocab=None, *, n_features=None, verbose=0):
 def _dense(read):
     """Read rows for models that need every entry; a svmlight file comes as a sparse matrix."""
 
-    def read_dense(source, vocab=None, *, n_features=None, verbose=0):
-        data = read(source, vocab, n_features=n_features, verbose=verbose)
+    def read_dense(source, vocab=None, **options):
+        data = read(source, vocab, **options)
         if not hasattr(data.X, "toarray"):
             return data
         rows, columns = data.X.shape
@@ -300,6 +319,7 @@ def read_ratings(source, vocab=None, *, n_features=None, verbose=0):
     return Rated(found.matrix, found.users, found.items, source)
 
 
+LEARNED = ("impute", "drop", "categories")  # options of tables with categories or missing cells
 # What `Model.data` may say, and who reads it.
 READERS = {
     "counts": read_counts,
@@ -313,7 +333,8 @@ READERS = {
 
 def read(kind, source, args, **options):
     """Read DATA of a kind that `READERS` has, as the arguments say."""
-    return READERS[kind](source, args.vocab, verbose=bars(args), **options)
+    learned = {name: value for name in LEARNED if (value := getattr(args, name, None))}
+    return READERS[kind](source, args.vocab, verbose=bars(args), **options, **learned)
 
 
 @dataclass(frozen=True)
@@ -354,6 +375,9 @@ def source_of(model, args):
         return Source(model.data, args.data)
     if args.target is not None and model.data in ("counts", "ratings"):
         raise DataError(f"--target: the data of {model.name} have no target column; leave it out")
+    for option in LEARNED:
+        if getattr(args, option) and (model.data in ("counts", "ratings") or not is_table(args.data[0])):
+            raise DataError(f"--{option}: for tables, FILE.csv:COLUMN, of linear models; leave it out")
     return Source(model.data, with_target(args.data[0], args.target))
 
 

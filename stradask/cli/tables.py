@@ -13,6 +13,7 @@ from array import array
 
 from .._numbers import is_number
 from ..errors import DataError, shortened
+from .encoding import Encoding, is_missing
 
 _TABLE = re.compile(r"(.+?\.[ct]sv(?:\.(?:gz|xz|bz2))?)(?::(.*))?", re.IGNORECASE | re.DOTALL)
 _SEPARATORS = ",;\t"
@@ -28,6 +29,73 @@ def file_of(source):
 def is_table(source):
     """Tell whether DATA is a table, by the file's name."""
     return _TABLE.fullmatch(str(source)) is not None
+
+
+class NotNumbers(DataError):
+    """A table has a cell that is not a number, and a header."""
+
+
+def read_encoded(source, *, encoding=None, impute=False, drop=(), categories=(), labels=False, verbose=0):
+    """Read a table with categories or missing cells; see `encoding`.
+
+    `encoding` is that of a fitted model, and the target may be missing then; else it is learned, from all
+    columns but the target and those of `drop`.
+
+    Returns
+    -------
+    X : ndarray in Fortran order or csc_array
+    y : ndarray of str or float64, or None
+    encoding : Encoding
+    unknown : int
+        Cells with a category that the encoding does not know: their columns are zero.
+    """
+    import numpy as np
+
+    path, target = _parts(source)
+    numbered = list(_rows(path, verbose))
+    lines, rows = [line for line, _ in numbered], [row for _, row in numbered]
+    if len(rows) < 2 or any(map(is_number, rows[0])):
+        raise DataError(
+            f"{path}: a table with categories needs a header and rows below it; name the columns in line 1"
+        )
+    header, width = [cell.strip() for cell in rows[0]], len(rows[0])
+    for line, row in zip(lines, rows, strict=True):
+        if len(row) != width:
+            raise DataError(f"{path}, line {line}: {len(row)} cells, but the first line has {width}")
+    lines, cells = lines[1:], list(zip(*rows[1:], strict=True))
+    twice = next((name for name in header if header.count(name) > 1), None)
+    if twice is not None:
+        raise DataError(f"{path} has two columns {shortened(twice)}: columns are known by their names")
+    at = None if encoding is not None and not target else _place_of(target, header, width, path, "")
+    y = None if at is None else _targets(cells[at], lines, header[at], path, labels)
+    if encoding is None:
+        for option, asked in (("--drop", drop), ("--categories", categories)):
+            gone = next((name for name in asked if name not in header), None)
+            if gone is not None:
+                there = shortened(header, 150)
+                raise DataError(f"{option}: {path} has no column {shortened(gone)}; it has {there}")
+        kept = [k for k in range(width) if k != at and header[k] not in drop]
+        if not kept:
+            raise DataError(f"--drop leaves no column of {path} but the target; drop fewer")
+        encoding = Encoding.of(
+            [header[k] for k in kept], [cells[k] for k in kept], lines, path, impute, categories
+        )
+    X, unknown = encoding.encode(header, cells, lines, path)
+    return X, y if labels or y is None else y.astype(np.float64), encoding, unknown
+
+
+def _targets(cells, lines, name, path, labels):
+    """Labels as text, or as numbers where all are; targets as numbers."""
+    import numpy as np
+
+    for line, cell in zip(lines, cells, strict=True):
+        if is_missing(cell) or not (labels or is_number(cell)):
+            what = "has no value" if is_missing(cell) else f"{shortened(cell)} is not a number"
+            raise DataError(
+                f"{path}, line {line}, target {shortened(name)}: {what}; correct or leave out the row"
+            )
+    cells = [cell.strip() for cell in cells]
+    return np.array(cells).astype(np.float64) if all(map(is_number, cells)) else np.array(cells)
 
 
 def read_table(source, *, labels=False, n_features=None, verbose=0):
@@ -144,4 +212,5 @@ def _unusable(path, line, cells, label, names):
         if not cell
         else f"{shortened(cell)} is not a {'label' if wrong == label else 'number'}"
     )
-    return DataError(f"{path}, line {line}, {where}: {what}; fill it in, or leave out the row or column")
+    kind = DataError if names is None or wrong == label else NotNumbers
+    return kind(f"{path}, line {line}, {where}: {what}; fill it in, or leave out the row or column")

@@ -154,9 +154,9 @@ def test_targets_that_cannot_be_named(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("text", "target", "message"),
     [
-        ("a,b\n1,2\n3,x\n", "a", "line 3, column 1 ('b'): 'x' is not a number; fill it in"),
-        ("a,b\n1,2\n3,\n", "a", "line 3, column 1 ('b'): the cell is empty"),
-        ("a,b\n1,2\n\nx,4\n", "a", "line 4, column 0 ('a'): 'x' is not a number"),
+        ("a,b\n1,2\n3,x\n", "a", "line 3, column 'b': 'x' among 1 numbers: correct the cell"),
+        ("a,b\n1,2\n3,\n", "a", "column 'b' has 1 cells without a value, the first in line 3"),
+        ("a,b\n1,2\n\nx,4\n", "a", "line 4, target 'a': 'x' is not a number"),
         ("1,2\n3,x\n", "0", "line 2, column 1: 'x' is not a number"),
         ("1,2,5\n3,4\n", "0", "line 2: 2 cells, but the first line has 3"),
         ("a,b\n1,nan\n", "a", "X contains NaN in row 0, column 0"),

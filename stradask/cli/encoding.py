@@ -1,0 +1,172 @@
+"""Tables with categories and missing cells: how columns become numbers, kept in the model's file.
+
+A column whose cells are all numbers stays one; of any other column each value becomes a column of zeros and
+ones. The encoding is learned where a model is fitted; new tables are read by it, their columns found by name.
+"""
+
+import math
+import re
+from dataclasses import dataclass
+
+from .._numbers import is_number
+from ..errors import DataError, ModelFileError, shortened
+
+_MISSING = {"", "na", "n/a", "nan", "null", "none", "?"}
+_DATE = re.compile(r"\d{4}-\d\d?-\d\d?([T ].*)?|\d\d?[./-]\d\d?[./-]\d{2,4}")
+_MOST_VALUES, _LARGEST_SHARE = 1000, 0.5  # of a category: in all, and of the rows from 50 on
+_DENSE = 0.25  # share of entries other than zero from which X is an ndarray
+
+
+def is_missing(cell):
+    """Whether a cell holds no value."""
+    return cell.strip().lower() in _MISSING
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column: of numbers, missing ones replaced by `fill`, or of categories, the `values`."""
+
+    name: str
+    values: tuple | None = None
+    fill: float | None = None
+
+    @classmethod
+    def of(cls, name, cells, lines, path, impute, category):
+        """Learn a column from its cells; as a category also if all are numbers, where `category` says so."""
+        present = [cell for cell in cells if not is_missing(cell)]
+        if len(present) < len(cells) and not impute:
+            raise _missing(name, cells, lines, path)
+        if not present:
+            raise DataError(f"{path}: column {shortened(name)} has no values at all; leave it out by --drop")
+        n_numbers, where = sum(map(_finite, present)), f"column {shortened(name)}"
+        if n_numbers == len(present) and not category:
+            numbers = sorted(map(float, present))
+            middle = len(numbers) // 2
+            return cls(name, None, (numbers[middle] + numbers[~middle]) / 2)
+        values = sorted({cell.strip() for cell in present})
+        odd = next((value for value in values if not _finite(value)), values[0])
+        if n_numbers and not category:
+            line = next(line for line, cell in zip(lines, cells, strict=True) if cell.strip() == odd)
+            raise DataError(
+                f"{path}, line {line}, {where}: {shortened(odd)} among {n_numbers:,} numbers: correct the "
+                "cell, or pass --categories with the column's name if its values are categories"
+            )
+        if all(map(_DATE.fullmatch, values)):
+            raise DataError(
+                f"{path}: {where} holds dates, such as {shortened(odd)}: put year, month or day in columns "
+                "of numbers, or leave it out by --drop"
+            )
+        if len(values) > _MOST_VALUES or (len(cells) >= 50 and len(values) > _LARGEST_SHARE * len(cells)):
+            raise DataError(
+                f"{path}: {where} has {len(values):,} different values in {len(cells):,} rows, such as "
+                f"{shortened(odd)}: leave names, ids and texts out by --drop (for topics of texts: fit lda)"
+            )
+        return cls(name, tuple(values))
+
+    @property
+    def names(self):
+        """Names of the columns that it becomes."""
+        return [self.name] if self.values is None else [f"{self.name}={value}" for value in self.values]
+
+    def encode(self, cells, lines, path):
+        """Return rows, columns (of those it becomes) and values other than zero, and how many are unknown."""
+        import numpy as np
+
+        if self.values is not None:
+            number = {value: k for k, value in enumerate(self.values)}
+            codes = np.array(
+                [-2 if is_missing(cell) else number.get(cell.strip(), -1) for cell in cells], int
+            )
+            rows = np.flatnonzero(codes >= 0)
+            return rows, codes[rows], np.ones(len(rows)), int(np.count_nonzero(codes == -1))
+        for line, cell in zip(lines, cells, strict=True):
+            if not (_finite(cell) or is_missing(cell)):
+                raise DataError(
+                    f"{path}, line {line}, column {shortened(self.name)}: {shortened(cell)} is not a finite "
+                    "number, as the model's column has; correct it"
+                )
+        numbers = np.array([self.fill if is_missing(cell) else float(cell) for cell in cells], float)
+        rows = np.flatnonzero(numbers)
+        return rows, np.zeros(len(rows), int), numbers[rows], 0
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """All columns of a table but the target and those left out; `impute`: missing cells may come."""
+
+    columns: tuple
+    impute: bool
+
+    @classmethod
+    def of(cls, names, cells, lines, path, impute, categories=()):
+        """Learn from the cells of each column."""
+        pairs = zip(names, cells, strict=True)
+        made = (Column.of(name, own, lines, path, impute, name in categories) for name, own in pairs)
+        return cls(tuple(made), impute)
+
+    @property
+    def names(self):
+        """Names of the columns of X."""
+        return [name for column in self.columns for name in column.names]
+
+    def encode(self, header, cells, lines, path):
+        """Return X, dense or CSC, of columns found by their names, and how many cells had unknown values."""
+        import numpy as np
+        from scipy import sparse
+
+        lacking = [column.name for column in self.columns if column.name not in header]
+        if lacking:
+            raise DataError(
+                f"{path} has no column {shortened(lacking[0])}, which the model was fitted with; add it (the "
+                "order of columns does not matter)"
+            )
+        rows, at, values, first, unknown = [], [], [], 0, 0
+        for column in self.columns:
+            own = cells[header.index(column.name)]
+            if not self.impute and any(map(is_missing, own)):
+                raise _missing(column.name, own, lines, path)
+            found = column.encode(own, lines, path)
+            rows.append(found[0])
+            at.append(found[1] + first)
+            values.append(found[2])
+            unknown += found[3]
+            first += len(column.names)
+        entries = np.concatenate(values), (np.concatenate(rows), np.concatenate(at))
+        X = sparse.csc_array(entries, shape=(len(lines), first))
+        return (X.toarray(order="F") if X.nnz > _DENSE * len(lines) * first else X), unknown
+
+    def as_dict(self):
+        """For the model's file."""
+        columns = [
+            {"name": c.name, "values": c.values and list(c.values), "fill": c.fill} for c in self.columns
+        ]
+        return {"columns": columns, "impute": self.impute}
+
+    @classmethod
+    def of_dict(cls, kept):
+        """Take what `as_dict` made from a file, which may have been altered."""
+        try:
+            columns = []
+            for entry in kept["columns"]:
+                name, values, fill = entry["name"], entry["values"], entry["fill"]
+                texts = values is None or all(isinstance(value, str) for value in values)
+                if not (isinstance(name, str) and texts and (values or isinstance(fill, float))):
+                    raise ValueError(name)
+                columns.append(Column(name, values and tuple(values), fill))
+            return cls(tuple(columns), bool(kept["impute"]))
+        except (KeyError, TypeError, ValueError) as error:
+            raise ModelFileError(
+                f"the model's file does not say how its table was read ({shortened(str(error))}): fit again"
+            ) from error
+
+
+def _missing(name, cells, lines, path):
+    gone = [line for line, cell in zip(lines, cells, strict=True) if is_missing(cell)]
+    return DataError(
+        f"{path}: column {shortened(name)} has {len(gone):,} cells without a value, the first in line "
+        f"{gone[0]}: fill them in, leave the column out by --drop, or fit with --impute"
+    )
+
+
+def _finite(cell):
+    return is_number(cell) and math.isfinite(float(cell))
