@@ -212,8 +212,8 @@ def _load_and_read(args, ability):
     if kind == "counts":
         known["words"] = getattr(estimator, "vocabulary_", None)
     elif hasattr(estimator, "table_encoding_"):
-        known["encoding"] = Encoding.of_dict(estimator.table_encoding_)
-        if len(known["encoding"].names) != known["n_features"]:
+        encoding = known["encoding"] = Encoding.of_dict(estimator.table_encoding_)
+        if len(encoding.names) != known["n_features"]:
             raise ModelFileError(f"{args.file}: its table has other columns than its model; fit it again")
         if not data.is_table(args.data):
             raise DataError(f"{args.data} is no table, and the model was fitted to one; give FILE.csv")
