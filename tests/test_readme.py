@@ -103,7 +103,7 @@ def test_every_line_of_the_command_line(corpus, address, capsys, monkeypatch):
     monkeypatch.setattr(ceilings, "rounds", lambda: {"task_ms": 1.0, "round_ms": 2.0})
     lines = [line.partition("#")[0] for line in cheaper(COMMANDS[0], address).splitlines()]
     commands = [command.split() for line in lines for command in line.split(";")]
-    assert len(commands) == 14
+    assert len(commands) == 15
     for words in commands:
         assert words[0] == "stradask"
         assert main(words[1:]) == 0, " ".join(words)

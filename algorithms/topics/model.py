@@ -7,7 +7,7 @@ from scipy import sparse
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from ..._typing import Array, Matrix, Vector
+from ..._typing import Array, FileName, Matrix, Names, Vector
 from ...datasets.split import split_tokens
 from ...errors import DataError, shortened
 from ...kernels.cuda.device import device_for
@@ -249,6 +249,69 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ReadableTopi
         return float(np.exp(-self.score(X, doc_labels=doc_labels)))
 
     # Reading ------------------------------------------------------------------------------------
+
+    def explore(
+        self,
+        texts: Any = None,
+        path: FileName = "topics.html",
+        *,
+        X: Matrix | None = None,
+        vocabulary: Names | None = None,
+        names: Names | None = None,
+        groups: Vector | None = None,
+        n_documents: int = 10_000,
+    ) -> str:
+        """Write a page on which to read the topics: their words, documents, and shares of groups.
+
+        One file of HTML, which opens without a server or a network: a map and a list of topics, their words
+        with a slider of relevance, the documents of each with the words marked that speak for it, shares over
+        groups with 90 % bootstrap intervals over documents, and a search. Keys: arrows change the topic, "/"
+        searches. The address keeps what is shown.
+
+        Parameters
+        ----------
+        texts : sequence of str or Texts, optional
+            Documents, whose words are counted by `stradask.text_counts`. They become part of the file.
+        path : path-like, default="topics.html"
+            A file of that name is replaced.
+        X : sparse matrix, array or DataFrame of shape (n_samples, n_features), optional
+            Counts of documents in place of their texts.
+        vocabulary : sequence of str of length n_features, optional
+            As in `topics`.
+        names : sequence of str of length n_samples, optional
+            Of the documents; numbers by default. Without texts and X of those of the fit.
+        groups : array-like of shape (n_samples,), optional
+            A label for each document, such as a year or a source.
+        n_documents : int, default=10,000
+            Documents on the page: the best 20 of each topic, and others by chance, which the search finds.
+
+        Returns
+        -------
+        str
+            The path.
+
+        Raises
+        ------
+        DataError
+            If lengths differ, or the model does not know its words and `texts` are given.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> import stradask as sd
+        >>> texts = ["soup and bread", "bread, soup and tea", "a quiet room", "room with a bed"] * 5
+        >>> X, words = sd.text_counts(texts)
+        >>> lda = sd.LatentDirichletAllocation(2, random_state=0, max_iter=30).fit(X, vocabulary=words)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = lda.explore(texts, f"{folder}/topics.html")
+        ...     "<html" in open(path, encoding="utf-8").read()
+        True
+        """
+        from .reading.explore import write_page
+
+        self._fitted("word_topic_counts_")
+        write_page(self, path, texts, X, vocabulary, names, groups, n_documents)
+        return str(path)
 
     @property
     def components_(self) -> Array:

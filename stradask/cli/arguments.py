@@ -122,6 +122,7 @@ def build_parser(with_bench=False):
     _add_transform(commands_of)
     _add_predict(commands_of)
     _add_topics(commands_of)
+    _add_explore(commands_of)
     _add_recommend(commands_of)
     _add_data(commands_of)
     info = _command(commands_of, "info", commands.info, "versions, processor, memory, GPU, folders")
@@ -286,6 +287,25 @@ def _add_topics(parsers):
         default="probability",
         help="which words are the best: the probable ones (default), or those that other topics lack",
     )
+    _add_output(parser)
+
+
+def _add_explore(parsers):
+    parser = _command(
+        parsers, "explore", commands.explore, "write a page to read the topics of a saved model"
+    )
+    parser.add_argument("file", metavar="FILE", help="a model that fit --save wrote")
+    parser.add_argument(
+        "data", nargs="?", metavar="DATA", help="documents to show: texts, or counts as for transform"
+    )
+    parser.add_argument(
+        "--out", type=Path, default=Path("topics.html"), metavar="PAGE.html", help="(%(default)s)"
+    )
+    parser.add_argument(
+        "--groups", metavar="COLUMN", help="column of DATA, a table: shares of topics in its groups"
+    )
+    _add_vocabulary(parser)
+    _add_threads(parser)
     _add_output(parser)
 
 

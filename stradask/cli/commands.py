@@ -238,6 +238,34 @@ def topics(args):
     show(args, {"topics": as_documents(shown)}, str(shown))
 
 
+def explore(args):
+    """Write a page of HTML with the topics of a saved model."""
+    from ..algorithms.topics.reading.explore import is_page
+    from ..datasets.texts import names_texts, read_texts
+
+    groups = texts = counts = None
+    check_output("--out", args.out, inputs=[args.file], is_ours=is_page)
+    estimator = _load(args.file, "explore")
+    estimator.set_params(n_jobs=args.n_jobs)
+    vocabulary = args.vocab and data.read_vocabulary(args.vocab, estimator.n_features_in_, args.file)
+    if args.groups is not None and not (args.data and data.is_table(args.data)):
+        raise DataError("--groups names a column of DATA, FILE.csv:COLUMN; give such a table")
+    if args.data is not None:
+        if args.data != data.DOCSTRINGS and data.holds_texts(args.data):
+            texts = read_texts(args.data, verbose=bars(args))
+            if args.groups is not None and names_texts(args.data):
+                groups = read_texts(data.file_of(args.data), args.groups).texts
+        else:
+            known = {"n_features": estimator.n_features_in_, "words": getattr(estimator, "vocabulary_", None)}
+            args.vocab = None
+            counts = data.aligned(
+                data.read("counts", args.data, args, **known), estimator, lambda t: say(args, t)
+            )
+    options = {} if counts is None else {"X": counts.X, "names": counts.names}
+    estimator.explore(texts, args.out, vocabulary=vocabulary, groups=groups, **options)
+    show(args, {"page": str(args.out)}, f"page of the topics written to {args.out}; open it in a browser")
+
+
 # Data, installation, demo ------------------------------------------------------------------------
 
 

@@ -87,6 +87,11 @@ DATA is an svmlight file or a table, as for fit. A table may have the model's co
 targets, say which column they are, and how well they are predicted is told on stderr. Classifiers give the
 label and the probability of each class.
 """,
+    "explore": """
+  stradask explore topics.npz reviews.csv:text --out topics.html
+  stradask explore topics.npz reviews.csv:text --groups year
+  stradask explore topics.npz
+""",
     "recommend": """
   stradask recommend model.npz --user 42
   stradask recommend model.npz --user ann bob --n 3 --json

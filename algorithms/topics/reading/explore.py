@@ -1,0 +1,210 @@
+"""One page of HTML with a model's topics, their words and documents, which needs no server and no network."""
+
+import json
+import re
+from importlib import resources
+
+import numpy as np
+
+from ....errors import DataError, shortened
+from ....scheduler.stores.store import write_atomic
+from ...inputs.matrices import check_counts
+from . import comparison
+from .plots import classical_scaling
+from .top_words import check_whole
+
+_SHOWN = 30  # words of a topic at a time; for any weight of relevance they are among those of these weights
+_WEIGHTS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
+_DOCUMENTS, _LONG, _SHORT = 20, 400, 160  # documents of a topic; letters of these, and of other documents
+_MARKS = 60  # words of a document that are marked, at most
+_BOOTSTRAPS, _TAILS = 200, (5, 95)
+_MOST_GROUPS = 200
+_WORD = re.compile(r"\w+")
+
+
+def write_page(model, path, texts, X, vocabulary, names, groups, n_documents):
+    """Write the page; see `TopicModel.explore`."""
+    from ....datasets.texts import Texts, text_counts
+
+    n_documents = check_whole("n_documents", n_documents, least=0)
+    known = vocabulary is not None or hasattr(model, "vocabulary_") or hasattr(model, "feature_names_in_")
+    vocabulary = np.asarray(model._vocabulary(vocabulary), dtype=str)
+    if texts is not None and X is not None:
+        raise DataError("texts and X are both given: pass texts, whose words are counted, or X, their counts")
+    if texts is not None:
+        if not known:
+            raise DataError(
+                "texts needs the model's words: fit(X, vocabulary=words), or pass X in place of texts"
+            )
+        names = texts.names if names is None and isinstance(texts, Texts) else names
+        texts = texts.texts if isinstance(texts, Texts) else texts
+        texts = texts if isinstance(texts, str) else list(texts)  # one text is refused below
+        X = text_counts(texts, vocabulary=vocabulary).X
+        texts = [text if isinstance(text, str) else "" for text in texts]
+    if X is not None:
+        X = check_counts(model, X, reset=False)
+        shares, lengths = model.transform(X), np.asarray(X.sum(axis=1)).ravel()
+    elif names is not None or groups is not None:
+        lengths = np.asarray(model._fitted_documents().sum(axis=1)).ravel()
+        shares = model.doc_topic_
+    else:
+        shares, lengths = np.zeros((0, len(model.doc_topic_prior_))), np.zeros(0)
+    n = len(shares)
+    for name, value in (("names", names), ("groups", groups)):
+        if value is not None and len(value) != n:
+            raise DataError(f"{name} has {len(value):,} entries for {n:,} documents: give one for each")
+    names = np.arange(n).astype(str) if names is None else np.asarray(names, dtype=str)
+    page = {"title": f"{model.word_topic_counts_.shape[1]} topics", "facts": _facts(model, n)}
+    page |= _Page(model, vocabulary).content(shares, lengths, X, texts, names, n_documents)
+    page["groups"] = None if groups is None else _by_group(shares, lengths, groups)
+    # "<" cannot end the script, whatever the texts hold.
+    data = json.dumps(page, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    data = data.replace("<", "\\u003c")
+    form = resources.files(__package__).joinpath("explore.html").read_text(encoding="utf-8")
+    write_atomic(path, lambda file: file.write(form.replace("/*DATA*/", data).encode()))
+
+
+def is_page(path):
+    """Tell whether a file is a page of `write_page`."""
+    with open(path, "rb") as file:
+        return b'content="stradask explore"' in file.read(1000)
+
+
+def _facts(model, n_documents):
+    tokens, (n_words, _) = int(model.word_topic_counts_.sum()), model.word_topic_counts_.shape
+    documents = f", {n_documents:,} documents on this page" if n_documents else ""
+    return f"fitted to {tokens:,} tokens of {n_words:,} words{documents}"
+
+
+class _Page:
+    """Collects the words that the page shows; their numbers stand for them elsewhere."""
+
+    def __init__(self, model, vocabulary):
+        self.model, self.vocabulary = model, vocabulary
+        self.shares = model._topic_shares()
+        self.numbers: dict[int, int] = {}
+
+    def number(self, words):
+        return [self.numbers.setdefault(int(word), len(self.numbers)) for word in words]
+
+    def content(self, shares, lengths, X, texts, names, n_documents):
+        topics = self.topics()
+        documents = self.documents(topics, shares, lengths, X, texts, names, n_documents)
+        words = np.fromiter(self.numbers, np.int64, len(self.numbers))
+        parts = np.array_split(words, 1 + len(words) // 4096)
+        p = np.concatenate([self.model._word_probabilities(part) @ self.shares for part in parts])
+        names = self.vocabulary[words].tolist()
+        return {"words": names, "p": _short(p), "topics": topics, "documents": documents}
+
+    def topics(self):
+        """Shares, places on the map, and the words that any weight of relevance puts first."""
+        model, n_words = self.model, min(_SHOWN, len(self.vocabulary))
+        ranked = [
+            model.topics(self.vocabulary, n_words, rank_by="relevance", relevance_weight=weight).indices
+            for weight in _WEIGHTS
+        ]
+        places = classical_scaling(model.topic_distances()) if len(self.shares) > 1 else np.zeros((1, 2))
+        topics = []
+        for k, share in enumerate(self.shares):
+            words = np.unique(np.concatenate([indices[k] for indices in ranked]))
+            p = model._word_probabilities(words)[:, k]
+            topic = {"share": float(share), "x": float(places[k, 0]), "y": float(places[k, 1])}
+            topics.append(
+                topic
+                | {"words": self.number(words), "p": _short(p), "documents": [], "shares": [], "marks": []}
+            )
+        return topics
+
+    def documents(self, topics, shares, lengths, X, texts, names, n_documents):
+        """The best documents of each topic, and others by chance; fills in those of the topics."""
+        for topic in topics:
+            topic |= {"documents": [], "shares": [], "marks": []}
+        with_words = np.flatnonzero(lengths > 0)
+        if not len(with_words) or not n_documents:
+            return []
+        n_best = min(_DOCUMENTS, len(with_words), n_documents)
+        numbers = np.arange(len(topics))
+        best, their_shares = comparison.documents_by_shares(shares[with_words], numbers, n_best)
+        best = with_words[best]
+        seen = dict.fromkeys(best.T.ravel().tolist()[: max(n_documents, 1)])  # the first of each topic first
+        others = np.setdiff1d(with_words, list(seen))
+        chosen = np.random.default_rng(0).permutation(others)[: n_documents - len(seen)]
+        place = {document: i for i, document in enumerate([*seen, *np.sort(chosen).tolist()])}
+        marks: dict[int, list] = {}
+        for k, topic in enumerate(topics):
+            kept = [i for i, document in enumerate(best[k].tolist()) if document in place]
+            topic["documents"] = [place[int(best[k, i])] for i in kept]
+            topic["shares"] = _short(their_shares[k, kept])
+            rows = best[k, kept]
+            found = [[] for _ in kept] if X is None else self.words_for(k, X[rows], shares[rows])
+            topic["marks"] = [self.number(words) for words in found]
+            for i, words in zip(kept, found, strict=True):
+                marks.setdefault(int(best[k, i]), words)
+        tops = np.argsort(-shares, axis=1, kind="stable")[:, :3]
+        return [
+            {
+                "name": str(names[d]),
+                "text": self.text(d, X, texts, marks.get(d)),
+                "topics": tops[d].tolist(),
+                "shares": _short(shares[d, tops[d]]),
+            }
+            for d in place
+        ]
+
+    def words_for(self, topic, counts, shares):
+        """Words of each document that the topic explains best: argmax_j theta_dj phi_jw is the topic."""
+        words, at = np.unique(counts.indices, return_inverse=True)
+        phi = self.model._word_probabilities(words)
+        found = []
+        for i, theta in enumerate(shares):
+            own = slice(counts.indptr[i], counts.indptr[i + 1])
+            mine = (phi[at[own]] * theta).argmax(axis=1) == topic
+            order = np.argsort(-counts.data[own][mine], kind="stable")[:_MARKS]
+            found.append(counts.indices[own][mine][order])
+        return found
+
+    def text(self, document, X, texts, marked):
+        """The part of a text with the most marked words; without texts the document's words."""
+        if texts is None:
+            if X is None:
+                return ""
+            own = slice(X.indptr[document], X.indptr[document + 1])
+            words, counts = X.indices[own], X.data[own]
+            order = np.argsort(-counts, kind="stable")[:40]
+            pairs = zip(words[order], counts[order], strict=True)
+            return ", ".join(f"{self.vocabulary[word]} {count}" for word, count in pairs)
+        text = " ".join(texts[document].split())
+        size = _SHORT if marked is None else _LONG
+        if len(text) <= size:
+            return text
+        wanted = set() if marked is None else {str(word).lower() for word in self.vocabulary[marked]}
+        at = [found.start() for found in _WORD.finditer(text) if found[0].lower() in wanted]
+        start = max([0, *at], key=lambda begin: (sum(begin <= a < begin + size - 20 for a in at), -begin))
+        start = max(0, min(start - 20, len(text) - size))
+        return "…" * (start > 0) + text[start : start + size] + "…" * (start + size < len(text))
+
+
+def _by_group(shares, lengths, groups):
+    """Mean shares of groups, documents weighted by their tokens, and 90 % bootstrap intervals."""
+    labels, codes = comparison.group_codes(groups, len(shares))
+    if len(labels) > _MOST_GROUPS:
+        raise DataError(
+            f"groups has {len(labels):,} different labels, such as {shortened(str(labels[0]))}: give at most "
+            f"{_MOST_GROUPS}, for instance years in place of days"
+        )
+    rng = np.random.default_rng(0)
+    made: dict[str, list] = {"names": [str(label) for label in labels], "share": [], "low": [], "high": []}
+    for group in range(len(labels)):
+        own, weights = shares[codes == group], lengths[codes == group] + 1e-9
+        drawn = rng.multinomial(len(own), np.full(len(own), 1 / len(own)), size=_BOOTSTRAPS) * weights
+        means = (drawn @ own) / drawn.sum(axis=1, keepdims=True)
+        low, high = np.percentile(means, _TAILS, axis=0)
+        made["share"].append(_short(weights @ own / weights.sum()))
+        made["low"].append(_short(low))
+        made["high"].append(_short(high))
+    return made
+
+
+def _short(values):
+    """Numbers with four digits, which keep the page small."""
+    return [float(f"{value:.4g}") for value in np.asarray(values, float).tolist()]

@@ -1,0 +1,231 @@
+"""The page of topics: what it holds, and what a browser shows of it."""
+
+import json
+import re
+import shutil
+import subprocess
+
+import numpy as np
+import pytest
+
+import stradask as sd
+from stradask.datasets import Texts
+from stradask.errors import DataError
+
+HOTEL = ["room", "bed", "bathroom", "shower", "towel", "quiet", "pillow", "lobby"]
+FOOD = ["breakfast", "dinner", "waiter", "menu", "soup", "coffee", "tasty", "bread"]
+EVIL = "</script><script>document.title='caught'</script> soup & <b>bread</b>"
+BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+
+
+def texts(n=40):
+    rng = np.random.default_rng(0)
+    made = [" ".join(rng.choice((HOTEL, FOOD)[i % 2], 25)) for i in range(n)]
+    return [*made, f"{EVIL} {made[1]}", ""]
+
+
+@pytest.fixture(scope="module")
+def lda():
+    X, vocabulary = sd.text_counts(texts()[:-2])
+    return sd.LatentDirichletAllocation(2, max_iter=60, doc_topic_prior=0.1, random_state=0).fit(
+        X, vocabulary=vocabulary
+    )
+
+
+def content(path):
+    page = path.read_text(encoding="utf-8")
+    return page, json.loads(
+        re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.S)[1]
+    )
+
+
+def test_words_are_the_best_by_any_weight_of_relevance(lda, tmp_path):
+    rng = np.random.default_rng(1)
+    X = rng.poisson(rng.gamma(0.1, 4, size=(200, 150)))
+    words = np.array([f"w{i}" for i in range(150)])
+    model = sd.LatentDirichletAllocation(5, max_iter=20, random_state=0).fit(X, vocabulary=words)
+    model.explore(path=tmp_path / "t.html")
+    _, page = content(tmp_path / "t.html")
+    phi = model.topic_word_
+    shares = model.word_topic_counts_.sum(axis=0) / model.word_topic_counts_.sum()
+    marginal = dict(zip(page["words"], page["p"], strict=True))
+    assert marginal == pytest.approx(
+        {w: p for w, p in zip(words, shares @ phi, strict=True) if w in marginal}, rel=1e-3
+    )
+    for k, topic in enumerate(page["topics"]):
+        shown = {page["words"][w]: p for w, p in zip(topic["words"], topic["p"], strict=True)}
+        assert shown == pytest.approx({w: phi[k, list(words).index(w)] for w in shown}, rel=1e-3)
+        for weight in np.linspace(0, 1, 11):
+            relevance = weight * np.log(phi[k]) + (1 - weight) * np.log(phi[k] / (shares @ phi))
+            assert set(words[np.argsort(-relevance, kind="stable")[:30]]) <= set(shown)
+    assert page["documents"] == []
+    assert page["groups"] is None
+
+
+def test_documents_marks_and_groups(lda, tmp_path):
+    names = [f"review {i}" for i in range(42)]
+    groups = np.array(["odd" if i % 2 else "even" for i in range(42)])
+    path = lda.explore(texts(), tmp_path / "t.html", names=names, groups=groups)
+    assert path == str(tmp_path / "t.html")
+    page, found = content(tmp_path / "t.html")
+    assert page.count("</script>") == 2  # its own
+    X, _ = sd.text_counts(texts(), vocabulary=lda.vocabulary_)
+    theta = lda.transform(X)
+    food = int(lda.topic_word_[:, list(lda.vocabulary_).index("soup")].argmax())
+    for k, topic in enumerate(found["topics"]):
+        documents = [found["documents"][d] for d in topic["documents"]]
+        rows = [names.index(d["name"]) for d in documents]
+        np.testing.assert_allclose(topic["shares"], np.sort(theta[:-1, k])[::-1][: len(rows)], rtol=1e-3)
+        np.testing.assert_allclose(topic["shares"], theta[rows, k], rtol=1e-3)
+        for marks, document in zip(topic["marks"], documents, strict=True):
+            words = {found["words"][w] for w in marks}
+            assert words <= set(FOOD if k == food else HOTEL)
+            assert words >= {w for w in document["text"].split() if w in (FOOD if k == food else HOTEL)}
+    assert len(found["documents"]) == 41  # all that have words
+    lengths = np.asarray(X.sum(axis=1)).ravel()
+    for i, name in enumerate(found["groups"]["names"]):
+        own = groups == name
+        share = lengths[own] @ theta[own] / lengths[own].sum()
+        np.testing.assert_allclose(found["groups"]["share"][i], share, rtol=1e-3)
+        assert (np.array(found["groups"]["low"][i]) <= share + 1e-4).all()
+        assert (np.array(found["groups"]["high"][i]) >= share - 1e-4).all()
+
+
+def test_intervals_of_groups_cover_the_mean_of_a_large_population(tmp_path):
+    from stradask.algorithms.topics.reading.explore import _by_group
+
+    rng, covered = np.random.default_rng(0), []
+    for _ in range(100):
+        shares = rng.dirichlet([1, 2, 4], size=80)
+        found = _by_group(shares, np.full(80, 50.0), np.zeros(80, int))
+        truth = np.array([1, 2, 4]) / 7
+        covered += [(np.array(found["low"][0]) <= truth) & (truth <= np.array(found["high"][0]))]
+    assert 0.8 <= np.mean(covered) <= 0.97
+
+
+def test_counts_in_place_of_texts_and_few_documents(lda, tmp_path):
+    X, _ = sd.text_counts(texts(), vocabulary=lda.vocabulary_)
+    lda.explore(X=X, path=tmp_path / "t.html", n_documents=3)
+    _, found = content(tmp_path / "t.html")
+    assert len(found["documents"]) == 3
+    assert re.fullmatch(r"(\w+ \d+, )+\w+ \d+", found["documents"][0]["text"])
+    lda.explore(path=tmp_path / "t.html", names=[f"d{i}" for i in range(40)])
+    _, found = content(tmp_path / "t.html")
+    assert {d["name"] for d in found["documents"]} == {f"d{i}" for i in range(40)}
+
+
+def test_long_texts_are_cut_where_the_marked_words_are(lda, tmp_path):
+    long = "filler " * 300 + "soup bread coffee menu " + "filler " * 300
+    lda.explore(Texts([long, "room bed"], np.array(["long", "short"])), tmp_path / "t.html")
+    _, found = content(tmp_path / "t.html")
+    (text,) = (d["text"] for d in found["documents"] if d["name"] == "long")
+    assert "soup bread coffee menu" in text
+    assert len(text) <= 402
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"texts": ["a"], "X": np.ones((1, 16), int)}, "both given"),
+        ({"texts": ["soup"], "names": ["a", "b"]}, "names has 2 entries for 1 documents"),
+        ({"texts": ["soup", "bed"], "groups": ["a"]}, "groups has 1 entries for 2 documents"),
+        ({"texts": ["soup"] * 300, "groups": np.arange(300)}, "groups has 300 different labels"),
+        ({"texts": "soup"}, "texts is one text"),
+        ({"n_documents": -1}, "n_documents=-1"),
+    ],
+)
+def test_wrong_input(lda, tmp_path, given, said):
+    with pytest.raises(DataError, match=said):
+        lda.explore(path=tmp_path / "t.html", **given)
+    assert not (tmp_path / "t.html").exists()
+
+
+def test_texts_need_a_model_that_knows_its_words(tmp_path):
+    model = sd.LatentDirichletAllocation(2, max_iter=2, random_state=0).fit(np.eye(4, dtype=int))
+    with pytest.raises(DataError, match="needs the model's words"):
+        model.explore(["a"], tmp_path / "t.html")
+    model.explore(path=tmp_path / "t.html")
+
+
+# In a browser -------------------------------------------------------------------------------------------
+
+
+def in_a_browser(test):
+    return pytest.mark.slow(pytest.mark.skipif(BROWSER is None, reason="no browser: install chromium")(test))
+
+
+def shown(tmp_path, page, script="", size="1300,900", fragment=""):
+    """The page's elements as text, after a script."""
+    path = tmp_path / "seen.html"
+    path.write_text(page.replace("</body>", f"<script>{script}</script></body>"), encoding="utf-8")
+    quiet = [
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-quic",
+        "--no-first-run",
+        "--disable-background-networking",
+    ]
+    options = [f"--user-data-dir={tmp_path}/browser", f"--window-size={size}", "--dump-dom"]
+    command = [BROWSER, "--headless", *quiet, *options, f"file://{path}{fragment}"]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
+
+
+@pytest.fixture(scope="module")
+def page(lda, tmp_path_factory):
+    path = tmp_path_factory.mktemp("explore") / "t.html"
+    lda.explore(texts(), path, groups=["a long name of a group " * 3 if i % 2 else "even" for i in range(42)])
+    return path.read_text(encoding="utf-8")
+
+
+@in_a_browser
+def test_a_browser_shows_words_documents_and_groups(page, tmp_path):
+    for k in (0, 1):
+        seen = shown(tmp_path, page, fragment=f"#topic={k}&weight=1")
+        words = set(re.findall(r'class="bar"><span>(\w+)</span>', seen))
+        assert words == {*HOTEL, *FOOD}  # 16 words, all shown
+        assert f"Topic {k}: 5" in seen or f"Topic {k}: 4" in seen
+        assert seen.count("<article>") == 20
+        assert "<mark>" in seen
+        assert 'aria-label="a long name' in seen or "a long name of a gr…" in seen
+
+
+@in_a_browser
+def test_texts_are_shown_and_not_run(page, tmp_path):
+    seen = shown(tmp_path, page, fragment="#search=document.title")
+    assert "<title>2 topics</title>" in seen
+    assert "&lt;/script&gt;" in seen
+    assert "<b>bread" not in seen
+
+
+@in_a_browser
+def test_search_keys_and_the_slider(page, tmp_path):
+    press = "at('topics').dispatchEvent(new KeyboardEvent('keydown', {key: '%s'}));"
+    first = re.search(r"<h2 id=\"name\">Topic (\d)", shown(tmp_path, page))[1]
+    after = re.search(r"<h2 id=\"name\">Topic (\d)", shown(tmp_path, page, press % "ArrowDown"))[1]
+    assert {first, after} == {"0", "1"}
+    assert (
+        re.search(r"<h2 id=\"name\">Topic (\d)", shown(tmp_path, page, press % "ArrowDown" + press % "Home"))[
+            1
+        ]
+        == first
+    )
+    typed = "at('search').value = 'soup'; at('search').dispatchEvent(new Event('input'));"
+    seen = shown(tmp_path, page, typed)
+    assert "Documents with “soup”" in seen
+    n = sum("soup" in text for text in texts())
+    assert seen.count("<article>") == n
+    seen = shown(tmp_path, page, "at('theme').click();", fragment="#theme=light")
+    assert 'data-theme="dark"' in seen
+
+
+@in_a_browser
+@pytest.mark.parametrize("width", [400, 800, 1400])
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_nothing_is_wider_than_the_window(page, tmp_path, width, theme):
+    script = "const root = document.documentElement, seen = document.body.dataset;"
+    script += "const parts = [...document.querySelectorAll('main *')].filter((e) => !e.closest('svg'));"
+    script += "seen.wide = root.scrollWidth - root.clientWidth;"
+    script += "seen.out = parts.filter((e) => e.getBoundingClientRect().right > innerWidth + 1).length;"
+    seen = shown(tmp_path, page, script, f"{width},900", f"#theme={theme}")
+    assert 'data-wide="0"' in seen
+    assert 'data-out="0"' in seen
