@@ -25,10 +25,10 @@ from .sparse.fitting import (
     SparseCoefficients,
     check_shapes,
     rounded,
-    solve,
     solve_scheduled,
     warn_short,
 )
+from .sparse.moments import solve_squared
 
 
 class ElasticNet(SparseCoefficients, MultiOutputMixin, RegressorMixin, Estimator):
@@ -44,6 +44,9 @@ class ElasticNet(SparseCoefficients, MultiOutputMixin, RegressorMixin, Estimator
     conditions most, adds them to a working set, and solves the problem on that set by coordinate descent
     and a proximal Newton method; the penalty falls to `alpha` meanwhile. The fit ends when the duality gap of
     the whole problem is small enough, so that `dual_gap_` bounds how far the objective is from its minimum.
+    Up to 200 columns are fitted through their products, in one round, where rounding errors of these are far
+    below `tol`, `X` is not large or sparse, all columns are penalised, and neither `callback` nor `verbose`
+    asks for rounds.
 
     `X` is never changed, never made dense and copied at most once, namely where it is not stored by
     columns (Fortran order or CSC) already; centring and `standardize` are implicit.
@@ -315,11 +318,10 @@ class ElasticNet(SparseCoefficients, MultiOutputMixin, RegressorMixin, Estimator
         return self._read(design, y, fits, histories)
 
     def _solve(self, design, target, **options):
+        if self.schedule != "dynamic":
+            return solve_squared(design, target, np.array([self.alpha], float), self.l1_ratio, **options)
         penalty = design.penalty(self.alpha, self.l1_ratio)
-        if self.schedule == "dynamic":
-            fits, done = solve_scheduled(design, target, penalty, random_state=self.random_state, **options)
-        else:
-            fits, done = solve(design, squared.subproblem(design, target), [penalty], **options)
+        fits, done = solve_scheduled(design, target, penalty, random_state=self.random_state, **options)
         fit = rounded(
             design, lambda: squared.subproblem(design, target), penalty, fits[0], n_jobs=self.n_jobs
         )

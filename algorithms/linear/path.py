@@ -12,7 +12,8 @@ from ...errors import DataError, shortened
 from ..inputs.matrices import check_columns
 from ..inputs.targets import check_alphas, check_penalty_factor, check_start, check_targets, check_weights
 from .losses import squared
-from .sparse.fitting import SHORT, Design, rounded, solve, warn_short
+from .sparse.fitting import SHORT, Design, warn_short
+from .sparse.moments import problem_of, solve_squared
 
 _MOST_ALPHAS = 1_000_000
 
@@ -209,17 +210,20 @@ def enet_path(
         engine=engine,
         allow_rows=True,
     )
-    if alphas is None or isinstance(alphas, Integral):
-        alphas = alpha_grid(
-            design, squared.subproblem(design, y), l1_ratio, eps, n_alphas if alphas is None else alphas
-        )
+    is_grid = alphas is None or isinstance(alphas, Integral)
+    if is_grid:
+        n_alphas = n_alphas if alphas is None else alphas
     else:
         alphas = check_alphas(alphas)
-    penalties = [design.penalty(alpha, l1_ratio) for alpha in alphas]
-    fits, _ = solve(
+    problem = problem_of(design, y, n_alphas if is_grid else len(alphas))
+    if is_grid:
+        alphas = alpha_grid(lambda: largest_alpha(design, y, l1_ratio, problem), l1_ratio, eps, n_alphas)
+    fits, _ = solve_squared(
         design,
-        squared.subproblem(design, y),
-        penalties,
+        y,
+        alphas,
+        l1_ratio,
+        problem=problem,
         tol=tol,
         max_iter=max_iter,
         start=check_start("coef_init", coef_init, n_features, positive),
@@ -228,10 +232,6 @@ def enet_path(
         label=name,
     )
     alphas = alphas[: len(fits)]
-    fits = [
-        rounded(design, lambda: squared.subproblem(design, y), penalty, fit, n_jobs=n_jobs)
-        for penalty, fit in zip(penalties, fits, strict=False)
-    ]
     _warn(name, alphas, fits, tol, max_iter, columns.dtype)
     results = [alphas, stacked(fits, n_features, columns.dtype), np.array([fit.gap_absolute for fit in fits])]
     if not sparse_coefs:
@@ -250,12 +250,19 @@ def _check_kind(kind, **given):
             raise DataError(f"{name} cannot be {shortened(value)}: see the kinds of the parameters")
 
 
-def alpha_grid(design, subproblem, l1_ratio, eps, n_alphas):
+def largest_alpha(design, y, l1_ratio, problem=None):
+    """Find the least alpha at which every penalised coefficient is zero; `problem` as in `solve_squared`."""
+    if problem and problem.sound:
+        return problem.alpha_max(l1_ratio)
+    return design.alpha_max(squared.subproblem(design, y), l1_ratio)
+
+
+def alpha_grid(largest_of, l1_ratio, eps, n_alphas):
     """Lay out falling penalties, from the smallest at which every penalised coefficient is zero.
 
-    `subproblem`: Subproblem; with an empty working set; it is changed. `l1_ratio`: above 0. `eps`: smallest
-    over largest. Returns array (n_alphas,). Raises DataError: For ``l1_ratio=0``, where no alpha is large
-    enough, and for `eps` or `n_alphas` out of range.
+    ``largest_of()`` finds that one. `l1_ratio`: above 0. `eps`: smallest over largest. Returns array
+    (n_alphas,). Raises DataError: For ``l1_ratio=0``, where no alpha is large enough, and for `eps` or
+    `n_alphas` out of range.
     """
     if l1_ratio == 0:
         raise DataError("l1_ratio=0 leaves no largest alpha to begin a path with: give the alphas themselves")
@@ -265,7 +272,7 @@ def alpha_grid(design, subproblem, l1_ratio, eps, n_alphas):
         raise DataError(f"a path needs one alpha or more, got n_alphas={shortened(n_alphas)}")
     if n_alphas > _MOST_ALPHAS:
         raise DataError(f"n_alphas is above {_MOST_ALPHAS:,}: a path is that many models")
-    largest = design.alpha_max(subproblem, l1_ratio)
+    largest = largest_of()
     if not np.isfinite(largest):
         raise DataError(
             f"l1_ratio={shortened(l1_ratio)} is too near to 0 for a largest alpha: give the alphas themselves"

@@ -20,6 +20,7 @@ from ...inputs.targets import check_class_weights, check_weights
 from ..losses import loss_of, squared
 from ..path import alpha_grid, stacked
 from ..sparse.fitting import SHORT, Design, rounded, solve
+from ..sparse.moments import affords, constant_in, moments_of, shift_of
 from ..sparse.working_set import Solution
 from .evaluation import path_scorer, score_path
 
@@ -174,7 +175,7 @@ class PathProblem:
     def grid(self, X, l1_ratio, eps, n_alphas):
         """Return the falling alphas for all rows; see `alpha_grid`."""
         design = self.design(X, self.weights)
-        return alpha_grid(design, self.loss(design), l1_ratio, eps, n_alphas)
+        return alpha_grid(lambda: design.alpha_max(self.loss(design), l1_ratio), l1_ratio, eps, n_alphas)
 
     def path(self, X, l1_ratio, alphas, weights, n_jobs=None):
         """Solve for falling alphas; Ctrl-C raises KeyboardInterrupt, as a part of a path cannot be judged."""
@@ -216,7 +217,11 @@ class PathProblem:
         of array (n_alphas,). `unsolved`: list of float; see `Path`.
         """
         path = self.path(X, l1_ratio, alphas, fold.weights)
-        scores = [
+        return self.judge(X, fold, path, scorings), path.unsolved
+
+    def judge(self, X, fold, path, scorings):
+        """Score a path on the test rows of a fold: list of array (n_alphas,)."""
+        return [
             score_path(
                 path_scorer(scoring, self.classes),
                 X,
@@ -230,7 +235,22 @@ class PathProblem:
             )
             for scoring in scorings
         ]
-        return scores, path.unsolved
+
+    # Second moments, for `MomentSearch` ---------------------------------------------------------------
+
+    def shift(self, X, n_alphas):
+        """Return the `Shift` of moments; None where they are not the cheaper way."""
+        if self.classes is not None or not affords(X, self.factors, n_alphas):
+            return None
+        return shift_of(X, self.y[:, None], self.fit_intercept)
+
+    def moments(self, X, shift, weights, rows=None):
+        """Return the moments of some rows."""
+        return moments_of(X, self.y[:, None], weights, shift, rows)
+
+    def constant(self, X, weights, columns):
+        """Say which of some columns are constant in the rows that have weight."""
+        return constant_in(X, weights, self.fit_intercept)(columns)
 
 
 def path_of(fits, n_features, n_outputs=1):
@@ -259,15 +279,23 @@ def tasks_over(X, engine, n_jobs):
     return open_place(engine, n_jobs).tasks([Load(by_columns, (X,)) if is_dask(X) else X], name="X")
 
 
-def score_folds(tasks, problem, grids, folds, scorings, *, label, verbose):
-    """Fit every path on every fold and score it, one task for each pair.
+def score_folds(tasks, problem, grids, folds, scorings, *, search=None, label, verbose):
+    """Fit every path on every fold and score it, one task for each pair; by a `MomentSearch` what it can.
 
     `grids`: shares of the l1 penalty with their alphas. Returns scores (n_scorings, n_grids, n_alphas,
     n_folds), and the relative gaps of fits that did not reach the tolerance.
     """
-    work = [(0, fold, l1_ratio, alphas, scorings) for l1_ratio, alphas in grids for fold in folds]
-    with single_threaded_blas():  # in this process; its threads would compete with those of the folds
-        results = tasks.map(problem.scores, work, label=label, unit="fold", verbose=verbose)
+    pairs = [(number, *grid) for grid in grids for number in range(len(folds))]
+    results: list[Any] = [None] * len(pairs)
+    if search:
+        results = search.scores(pairs, scorings, label=label, verbose=verbose)
+    left = [k for k, result in enumerate(results) if result is None]
+    if left:
+        work = [(0, folds[number], *grid, scorings) for number, *grid in (pairs[k] for k in left)]
+        with single_threaded_blas():  # in this process; its threads would compete with those of the folds
+            done = tasks.map(problem.scores, work, label=label, unit="fold", verbose=verbose)
+        for k, result in zip(left, done, strict=True):
+            results[k] = result
     table = np.array([scores for scores, _ in results])  # tasks, scorings, alphas
     table = table.reshape(len(grids), len(folds), len(scorings), -1).transpose(2, 0, 3, 1)
     return table, [gap for _, unsolved in results for gap in unsolved]

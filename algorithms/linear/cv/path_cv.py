@@ -17,6 +17,7 @@ from ...inputs.dask_arrays import check_matrix, check_vector
 from ...inputs.targets import check_alphas, check_names, check_penalty_factor, check_weights
 from .evaluation import choose, mean_and_error, path_scorer
 from .folds import PathProblem, folds_of, score_folds, tasks_over
+from .moment_search import MomentSearch
 
 
 class PathCV:
@@ -98,8 +99,12 @@ class PathCV:
         folds = folds_of(self.cv, len(problem.y), problem.y, groups, problem.weights, classes)
         with tasks_over(X, self.engine, self.n_jobs) as tasks:
             n_alphas, ratios = self._n_alphas(), self._l1_ratios()
-            if n_alphas is None:
-                grids = [(ratio, check_alphas(self.alphas)) for ratio in ratios]
+            given = np.empty(0) if n_alphas else check_alphas(self.alphas)
+            search = MomentSearch.begin(tasks, problem, folds, n_alphas or len(given))
+            if not n_alphas:
+                grids = [(ratio, given) for ratio in ratios]
+            elif search:
+                grids = [(ratio, search.grid(ratio, self.eps, n_alphas)) for ratio in ratios]
             else:
                 asked = [(0, ratio, self.eps, n_alphas) for ratio in ratios]
                 with single_threaded_blas():
@@ -110,6 +115,7 @@ class PathCV:
                 grids,
                 folds,
                 [self.scoring, *losses],
+                search=search,
                 label=type(self).__name__,
                 verbose=self.verbose,
             )
@@ -117,8 +123,9 @@ class PathCV:
             mean, error = mean_and_error(scores)
             chosen = int(np.unravel_index(np.argmax(mean), mean.shape)[0])  # of equals the first
             l1_ratio, alphas = grids[chosen]
-            whole = (0, l1_ratio, alphas, problem.weights, tasks.n_jobs)
-            (path,) = tasks.map(problem.path, [whole])
+            path = search and search.path(l1_ratio, alphas)
+            if not path:
+                (path,) = tasks.map(problem.path, [(0, l1_ratio, alphas, problem.weights, tasks.n_jobs)])
             best, spare = choose(mean[chosen], error[chosen])
             at = spare if self.rule == "1se" else best
             model = problem.model(path, at)

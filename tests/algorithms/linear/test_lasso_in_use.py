@@ -240,7 +240,7 @@ def test_a_path_of_sparse_coefficients_takes_little():
 
 
 def test_a_path_from_given_coefficients():
-    X, y = problem(60, 200)
+    X, y = problem(60, 300)
     alpha = 0.02
     start = sd.Lasso(alpha, fit_intercept=False, tol=1e-9).fit(X, y)
     _, cold, _, cold_rounds = sd.lasso_path(X, y, alphas=[alpha], tol=1e-8, return_n_iter=True)

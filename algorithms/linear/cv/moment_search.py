@@ -1,0 +1,125 @@
+"""Cross-validation of least squares from second moments: X is read once for folds, penalties and scores.
+
+The moments of each fold's test rows are computed where X is. Those of all rows are their sum where the folds
+divide the rows, those of training rows what is left; paths and squared errors need no more (see
+`sparse.moments`).
+"""
+
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from ....scheduler.place import open_place
+from ....scheduler.threads import single_threaded_blas
+from ..path import alpha_grid
+from ..sparse.moments import MomentProblem, Terms
+from .folds import Path
+
+_SQUARED = {"mse", "deviance", "neg_mean_squared_error"}  # scores that are minus the squared error
+
+
+class MomentSearch:
+    """Paths of all folds; what it cannot answer to the precision asked for is None.
+
+    `tests`, `trains`: moments of the folds' test rows, and the problems of their training rows. `whole`: the
+    problem of all rows.
+    """
+
+    def __init__(self, tasks, problem, folds, shift):
+        self.tasks, self.problem, self.folds, self.shift = tasks, problem, folds, shift
+        weights = problem.weights
+        with single_threaded_blas():
+            work = [(0, shift, weights, fold.test) for fold in folds]
+            self.tests = tasks.map(problem.moments, work)
+            counts = np.bincount(np.concatenate([fold.test for fold in folds]), minlength=len(problem.y))
+            if (counts == 1).all():
+                total = np.sum(self.tests, axis=0)
+            else:
+                (total,) = tasks.map(problem.moments, [(0, shift, weights, None)])
+            apart = [number for number, fold in enumerate(folds) if not self._is_rest(fold)]
+            moments = dict.fromkeys(range(len(folds)))
+            work = [(0, shift, folds[number].weights, None) for number in apart]
+            moments.update(zip(apart, tasks.map(problem.moments, work), strict=True) if apart else ())
+        self.whole = self._problem(total, weights)
+        raw = np.diagonal(total)
+        self.trains = [
+            self._problem(total - test, fold.weights, raw)
+            if moments[number] is None
+            else self._problem(moments[number], fold.weights)
+            for number, (fold, test) in enumerate(zip(folds, self.tests, strict=True))
+        ]
+
+    @classmethod
+    def begin(cls, tasks, problem, folds, n_alphas):
+        """Read the moments; None where they are not the cheaper way, or say too little of all rows."""
+        if problem.classes is not None:
+            return None
+        (shift,) = tasks.map(problem.shift, [(0, n_alphas)])
+        if shift is None:
+            return None
+        search = cls(tasks, problem, folds, shift)
+        return search if search.whole.sound else None
+
+    def _is_rest(self, fold):
+        """Whether the training rows are those that are not tested, with their own weights."""
+        rest = np.ones(len(fold.weights)) if self.problem.weights is None else self.problem.weights.copy()
+        rest[fold.test] = 0.0
+        return len(np.unique(fold.test)) == len(fold.test) and np.array_equal(rest, fold.weights)
+
+    def _problem(self, moments, weights, raw=None):
+        problem = self.problem
+
+        def constant(columns):
+            if not len(columns):
+                return np.ones(0, bool)
+            return self.tasks.map(problem.constant, [(0, weights, columns)])[0]
+
+        terms = Terms(
+            problem.factors, problem.factors, problem.fit_intercept, problem.positive, problem.standardize
+        )
+        return MomentProblem(terms, self.shift, moments, 0, constant, raw)
+
+    def grid(self, l1_ratio, eps, n_alphas):
+        """Return the falling alphas for all rows."""
+        return alpha_grid(lambda: self.whole.alpha_max(l1_ratio), l1_ratio, eps, n_alphas)
+
+    def path(self, l1_ratio, alphas):
+        """Solve for all rows: `Path` or None."""
+        return self._path(self.whole, l1_ratio, alphas)
+
+    def _path(self, problem, l1_ratio, alphas):
+        found = problem.solve(alphas, l1_ratio, self.problem.tol)
+        if found is None:
+            return None
+        coefs, figures = found
+        rounds = np.ones(len(alphas), np.int64)
+        return Path(sparse.csc_array(coefs.T), problem.intercepts(coefs), figures[:, 1].copy(), rounds, [])
+
+    def scores(self, pairs, scorings, **bar):
+        """Solve and score; return for each ``(fold, l1_ratio, alphas)`` as `PathProblem.scores`, or None."""
+        work = [(0, self.trains[number], *grid) for number, *grid in pairs]
+        with open_place("local", self.tasks.n_jobs).tasks([self]) as here:
+            paths = here.map(MomentSearch._path, work, unit="fold", **bar)
+        quick = [isinstance(scoring, str) and scoring in _SQUARED for scoring in scorings]
+        results: list[Any] = []
+        missing, judge = [], []
+        for (number, *_), path in zip(pairs, paths, strict=True):
+            errors = path and self._errors(number, path)
+            results.append(
+                path and ([None if errors is None else -errors if one else None for one in quick], [])
+            )
+            for k, found in enumerate(results[-1][0] if path else ()):
+                if found is None:
+                    missing.append((results[-1][0], k))
+                    judge.append((0, self.folds[number], path, [scorings[k]]))
+        judged = self.tasks.map(self.problem.judge, judge) if judge else ()
+        for (row, k), (found,) in zip(missing, judged, strict=True):
+            row[k] = found
+        return results
+
+    def _errors(self, number, path):
+        """Mean squared errors on the test rows of a fold; None where moments do not resolve them."""
+        test, coefs = self.tests[number], path.coefs.T.toarray()
+        errors = self.trains[number].squared_errors(coefs, path.intercepts, self.shift, test, 0)
+        return errors if np.isfinite(errors).all() else None
