@@ -128,7 +128,8 @@ def single_threaded_blas():
     global _blas_users, _blas_limit
     with _lock:
         if not _blas_users:
-            _blas_limit = _blas_libraries().limit(limits=1, user_api="blas")
+            _blas_limit = [(library, library.num_threads) for library in _blas_libraries()]
+            _set_threads((library, 1) for library, before in _blas_limit if before != 1)
         _blas_users += 1
     try:
         yield
@@ -136,7 +137,7 @@ def single_threaded_blas():
         with _lock:
             _blas_users -= 1
             if not _blas_users:
-                _blas_limit.restore_original_limits()
+                _set_threads((library, before) for library, before in _blas_limit if before != 1)
 
 
 @functools.cache
@@ -144,7 +145,12 @@ def _blas_libraries():
     """Find the BLAS libraries of this process, which takes a millisecond."""
     from threadpoolctl import ThreadpoolController
 
-    return ThreadpoolController()
+    return ThreadpoolController().select(user_api="blas").lib_controllers
+
+
+def _set_threads(numbers):
+    for library, number in numbers:
+        library.set_num_threads(number)
 
 
 def own_threads():

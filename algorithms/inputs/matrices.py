@@ -252,6 +252,9 @@ def real(X, name, *, sparse_format, order, finite=False):
         plain = X.dtype in (np.float64, np.float32) and all(X.shape)
         if plain and isinstance(sparse_format, str) and not finite:
             return X.asformat(sparse_format)  # all that scikit-learn does, at length for small data
+    plain = type(X) is np.ndarray and X.dtype in (np.float64, np.float32) and X.ndim == 2 and X.size > 0
+    if plain and (not finite or np.isfinite(X).all()):
+        return np.asarray(X, order=order)  # likewise
     with _as_data_errors(X):
         return check_array(
             X,

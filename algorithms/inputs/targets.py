@@ -34,15 +34,20 @@ def check_targets(y, n_samples, name):
     with _as_data_errors():
         _check_real(y, name)
         try:
-            y = check_array(
-                y,
-                dtype=np.float64,
-                order="F",
-                ensure_2d=False,
-                ensure_min_samples=0,
-                ensure_all_finite=False,
-                estimator=name,
-                input_name="y",
+            plain = type(y) is np.ndarray and y.dtype == np.float64 and y.ndim in (1, 2)
+            y = (
+                np.asarray(y, order="F")
+                if plain
+                else check_array(
+                    y,
+                    dtype=np.float64,
+                    order="F",
+                    ensure_2d=False,
+                    ensure_min_samples=0,
+                    ensure_all_finite=False,
+                    estimator=name,
+                    input_name="y",
+                )
             )
         except (TypeError, OverflowError) as error:  # NumPy's, of what is no number, or too large a one
             raise DataError(f"y must hold {n_samples} targets: {reworded(str(error), '')}") from error

@@ -13,10 +13,10 @@ from .preconditioner import Diagonal, Factors
 from .sparse_quadratic import minimise_quadratic
 
 _LEAST_PRODUCTS, _MOST_PRODUCTS = 200, 2000  # limits of those for one system; between them twice its rank
-_ROUNDING = 1e-15  # of the constant, and its square of the objective at the start: what is lost in rounding
+ROUNDING = 1e-15  # of the constant, and its square of the objective at the start: what is lost in rounding
 _DOUBT = 0.1  # of a decrement: what a system that is singular to working precision may leave of it
 _LEAST_ROUND, _NEARLY = 0.01, 10.0  # of a model with l1: how far it is solved, and when it is to the end
-_STALLED = 2  # steps in a row that lower nothing
+STALLED = 2  # steps in a row that lower nothing
 _RIDGE = 1e-10  # of the diagonal: columns that repeat each other
 
 
@@ -136,7 +136,7 @@ def conjugate_gradients(product, right, stop, most):
 def _descend(objective, x0, direction, max_iter, tol_decrease, callback):
     """Line searches along directions; ``direction(x, g)`` also returns whether its system was solved."""
     state = _State(x0, *objective.value_and_gradient(x0, curvature=True))
-    rounding = _ROUNDING * abs(objective.constant) + _ROUNDING**2 * abs(state.fun)
+    rounding = ROUNDING * abs(objective.constant) + ROUNDING**2 * abs(state.fun)
     stalled = 0
     for _ in range(max_iter):
         x, f = state.x, state.fun
@@ -157,11 +157,11 @@ def _descend(objective, x0, direction, max_iter, tol_decrease, callback):
         trial = strong_wolfe(phi, f, slope)
         if trial is None:
             return state.result(0 if near else 2)
-        stalled = stalled + 1 if trial.value >= f * (1 - _ROUNDING) else 0
+        stalled = stalled + 1 if trial.value >= f * (1 - ROUNDING) else 0
         state.take(trial)
         if callback is not None and callback(state.result(1)) is True:
             return state.result(3)
-        if near or stalled == _STALLED:
+        if near or stalled == STALLED:
             return state.result(0 if near else 2)
     return state.result(1)
 

@@ -33,14 +33,15 @@ _STUCK = 4  # rounds without progress after which it gives up
 
 
 @nb.njit(**_SUMS)
-def _subtract(slopes, step, row, m):
+def subtract(slopes, step, row, m):
     """Subtract ``step * row`` from the first m slopes."""
     for k in range(m):
         slopes[k] -= step * row[k]
 
 
 @nb.njit(**_SUMS)
-def _dot(x, y, m):
+def dot(x, y, m):
+    """Multiply the first m entries of two vectors."""
     total = 0.0
     for k in range(m):
         total += x[k] * y[k]
@@ -72,7 +73,7 @@ def _gap(b, slopes, c, y_y, l1, l2, positive, m):
 
 
 @nb.njit(**_OPTIONS)
-def _sweep(G, slopes, b, l1, l2, positive, m):
+def sweep(G, slopes, b, l1, l2, positive, m):
     """Visit m coordinates once, keeping their slopes."""
     for j in range(m):
         norm, old = G[j, j], b[j]
@@ -83,15 +84,18 @@ def _sweep(G, slopes, b, l1, l2, positive, m):
             new = (z + l1[j]) / (norm + l2[j])
         if new != old:
             b[j] = new
-            _subtract(slopes, new - old, G[j], m)
+            subtract(slopes, new - old, G[j], m)
 
 
 @nb.njit(**_OPTIONS)
-def _step_on_signs(G, slopes, c, b, l1, l2, m, support, H, z):
-    """Go to the solution of the present signs, or until a coefficient is zero; False if it is not unique."""
+def step_on_signs(G, slopes, c, b, l1, l2, m, support, H, z):
+    """Go to the solution of the present signs, or until a coefficient is zero; False if it is not unique.
+
+    Coefficients whose l1 is 0 have no sign to keep.
+    """
     k = 0
     for j in range(m):
-        if b[j] != 0.0:
+        if b[j] != 0.0 or l1[j] == 0.0:
             support[k] = j
             k += 1
     for i in range(k):  # Cholesky factor, by rows
@@ -101,27 +105,27 @@ def _step_on_signs(G, slopes, c, b, l1, l2, m, support, H, z):
         row[i] += l2[own]
         least = _FLAT * row[i]
         for j in range(i):
-            row[j] = (row[j] - _dot(row, H[j], j)) / H[j, j]
-        pivot = row[i] - _dot(row, row, i)
+            row[j] = (row[j] - dot(row, H[j], j)) / H[j, j]
+        pivot = row[i] - dot(row, row, i)
         if not pivot > least:
             return False
         row[i] = np.sqrt(pivot)
         z[i] = c[own] - (l1[own] if b[own] > 0.0 else -l1[own])
-        z[i] = (z[i] - _dot(row, z, i)) / row[i]
+        z[i] = (z[i] - dot(row, z, i)) / row[i]
     for i in range(k - 1, -1, -1):
         z[i] /= H[i, i]
-        _subtract(z, z[i], H[i], i)
+        subtract(z, z[i], H[i], i)
     length, first = 1.0, -1
     for i in range(k):
         old = b[support[i]]
-        if z[i] * old <= 0.0:
+        if l1[support[i]] > 0.0 and z[i] * old <= 0.0:
             to_zero = old / (old - z[i])
             if to_zero < length:
                 length, first = to_zero, i
     for i in range(k):
         j = support[i]
         new = 0.0 if i == first else b[j] + length * (z[i] - b[j])
-        _subtract(slopes, new - b[j], G[j], m)
+        subtract(slopes, new - b[j], G[j], m)
         b[j] = new
     return True
 
@@ -152,7 +156,7 @@ def solve_path(
     slopes[:] = c
     for j in range(p):
         if b[j] != 0.0:
-            _subtract(slopes, b[j], G[j], p)
+            subtract(slopes, b[j], G[j], p)
     before = 0.0
     for j in range(p):
         before = max(before, abs(slopes[j]) / l1_factors[j])
@@ -195,7 +199,7 @@ def solve_path(
                 bs[i], cs[i], qs[i], l1s[i], l2s[i] = b[j], c[j], slopes[j], l1[j], l2[j]
             last, wait = gap, 2
             for _sweeps in range(_MOST_SWEEPS):
-                _sweep(Gs, qs, bs, l1s, l2s, positive, m)
+                sweep(Gs, qs, bs, l1s, l2s, positive, m)
                 visits += m
                 inner = _gap(bs, qs, cs, y_y, l1s, l2s, positive, m)[1]
                 if inner <= _INNER * eps:
@@ -207,7 +211,7 @@ def solve_path(
                         k += bs[i] != 0.0
                     need = np.log(inner / (_INNER * eps)) / np.log(max(last / inner, 1.0 + 1e-9))
                     if need > 4.0 + k * k / (6.0 * m):
-                        regular = _step_on_signs(Gs, qs, cs, bs, l1s, l2s, m, support, H, z)
+                        regular = step_on_signs(Gs, qs, cs, bs, l1s, l2s, m, support, H, z)
                         wait = 2
                 last = inner
             for i in range(m):
@@ -215,7 +219,7 @@ def solve_path(
             slopes[:] = c
             for j in range(p):
                 if b[j] != 0.0:
-                    _subtract(slopes, b[j], G[j], p)
+                    subtract(slopes, b[j], G[j], p)
         coefs[a] = b
         figures[a, 0], figures[a, 1], figures[a, 2], figures[a, 3] = objective, gap, rounds, visits
     return len(strengths)

@@ -48,6 +48,8 @@ from .row_space import applies as row_space_applies
 from .row_space import minimize_by_rows
 from .rows import CALL, SQUARED, row_costs
 from .sketch import minimize_sketch, sample_size
+from .small import applies as small_applies
+from .small import minimize_small
 
 NEWTON_MOST = 2000  # parameters: beyond, a Hessian and its factor take too much memory and time
 _NEWTON_STEPS, _SKETCH_PASSES, _DIAGONAL_PASSES = 6, 9, 35
@@ -73,6 +75,8 @@ def minimise(objective, x0, *, solver="auto", max_iter=1000, tol=1e-6, callback=
     "newton": with the Hessian for up to 2,000 parameters, else with conjugate gradients. "sandblaster":
     L-BFGS with the diagonal of the Hessian. `tol`: excess over the minimum, relative to the objective.
     """
+    if solver != "sandblaster" and small_applies(objective):
+        return _small(objective, x0, max_iter, callback, tol_decrease=tol), "newton"
     if solver == "newton":
         name = "newton" if objective.n_parameters <= NEWTON_MOST else "newton-cg"
     elif solver == "sandblaster":
@@ -202,10 +206,21 @@ def minimise_sparse(objective, x0, *, l1, max_iter=1000, tol=1e-6, callback=None
     """
     weights = np.full(objective.n_parameters, l1)
     weights[objective.n_penalised :] = 0.0
-    result = minimize_proximal_newton(
-        objective, x0, weights, max_iter=max_iter, tol_decrease=tol, callback=callback
-    )
+    slow = functools.partial(minimize_proximal_newton, l1=weights)
+    if small_applies(objective):
+        result = _small(objective, x0, max_iter, callback, slow, l1=l1, tol_decrease=tol)
+    else:
+        result = slow(objective, x0, max_iter=max_iter, tol_decrease=tol, callback=callback)
     return result, "proximal-newton"
+
+
+def _small(objective, x0, max_iter, callback, slow=minimize_newton, *, tol_decrease, **options):
+    """Minimise by compiled steps, and where these end early by others."""
+    stages = Stages(objective, x0, max_iter, callback)
+    stages.run(minimize_small, tol_decrease=tol_decrease, **options)
+    if not stages.over:
+        stages.run(slow, tol_decrease=tol_decrease)
+    return stages.result()
 
 
 def _diagonal_first(objective, x0, *, max_iter, tol_decrease, callback):
