@@ -1,5 +1,6 @@
 """Ridge regression: least squares with a squared penalty."""
 
+import time
 from numbers import Integral, Real
 from typing import ClassVar, Self
 
@@ -9,7 +10,10 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from ..._typing import Array, ArrayLike, Callback, Matrix, Vector
 from ...errors import DataError, shortened
+from ...scheduler.history import History
 from ..inputs.remote_targets import FarTargets, target_sums
+from .glm.objective import LAST_PLACES
+from .glm.small_ridge import applies, solve_ridge
 from .glm.smooth import SOLVERS, SmoothModel, linear_predictor
 from .losses import squared
 
@@ -178,6 +182,28 @@ class Ridge(MultiOutputMixin, RegressorMixin, SmoothModel):
 
     def _remote_target(self, answers, n_samples):
         return squared.remote_target(target_sums(answers, n_samples))
+
+    def _solve(self, data, dtype, target, layout, callback):
+        """Solve the normal equations of few columns where nobody watches steps; else as `SmoothModel`."""
+        watched = callback is not None or self.verbose or (self.warm_start and "coef_" in vars(self))
+        if watched or self.solver == "sandblaster" or not applies(data[0], len(target.vectors)):
+            return super()._solve(data, dtype, target, layout, callback)
+        began, scales = time.perf_counter(), [self._scales(target, k) for k in range(len(target.vectors))]
+        tol = max(self.tol, LAST_PLACES * float(np.finfo(dtype).eps))
+        Y = np.array(target.vectors).T
+        options = {"fit_intercept": self.fit_intercept, "tol": tol, "max_iter": self.max_iter}
+        found = solve_ridge(data[0].X, Y, target.weights, [l2 for _, l2 in scales], **options)
+        if found is None:
+            return super()._solve(data, dtype, target, layout, callback)
+        coefs, intercepts, objectives, n_iter = found
+        history, seconds = History(), time.perf_counter() - began
+        for number in range(1, n_iter[-1] + 1):
+            history.record(
+                round=number, seconds=seconds / n_iter[-1], objective=scales[-1][0] * objectives[-1]
+            )
+        self.solver_ = "newton"
+        models = [(coef[:, None], np.atleast_1d(c)) for coef, c in zip(coefs, intercepts, strict=True)]
+        return self._read(models, n_iter, dtype, target, history)
 
     def _scales(self, target, k):
         """The objective is a sum, its loss twice the kernels'."""
