@@ -75,6 +75,7 @@ FULL = {
         "mcmc --dataset poisson-gamma mixture --against numpyro blackjax nutpie pymc --repeats 1",
         "mcmc --dataset eight-schools --against numpyro blackjax nutpie pymc --repeats 2",
     ),
+    "everyday": ("everyday",),
     "ssp": ("ssp",),
     "strads": ("strads",),
     "rotation": (

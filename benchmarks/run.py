@@ -36,7 +36,13 @@ from .runs.training import train_and_judge
 from .runs.turn import Turn
 
 # What has no peers: shares of the machine, bounds and schedules compared with one another; and the modules.
-COMPARISONS = {"ceilings": "kernel_shares", "rotation": "rotation", "ssp": "ssp", "strads": "strads"}
+COMPARISONS = {
+    "ceilings": "kernel_shares",
+    "everyday": "everyday",
+    "rotation": "rotation",
+    "ssp": "ssp",
+    "strads": "strads",
+}
 PROCEDURES = {"training": train_and_judge, "solving": time_to_gaps, "sampling": draw_and_judge}
 
 

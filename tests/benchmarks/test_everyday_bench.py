@@ -1,0 +1,107 @@
+"""``stradask bench everyday``: its objectives against scikit-learn's losses, tolerances, and a quick run."""
+
+import argparse
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from sklearn import linear_model
+from sklearn.datasets import load_breast_cancer, load_iris
+from sklearn.metrics import log_loss, mean_poisson_deviance, mean_squared_error
+
+from stradask.benchmarks import command, everyday, run
+from stradask.benchmarks.run import read_records
+from stradask.errors import DataError
+
+
+def arguments(folder, **change):
+    parser = argparse.ArgumentParser()
+    run.add_arguments(parser)
+    args = parser.parse_args(["everyday", "--quick", "--out", str(folder)])
+    return argparse.Namespace(**vars(args) | change)
+
+
+def test_a_quick_run_leaves_records_a_table_and_a_page(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(everyday, "LEAST", 0.0)
+    assert command.main(arguments(tmp_path)) == 0
+    records = read_records(tmp_path / "records.jsonl")
+    assert [(r["task"], r["data"]["name"]) for r in records] == everyday.problems(quick=True)
+    for record in records:
+        for side in everyday.SIDES:
+            figures = record[side]
+            assert len(figures["turns"]) == everyday.QUICK_ROUNDS
+            assert figures["seconds"] == pytest.approx(np.median(figures["turns"]), rel=1e-4)
+            assert -1e-9 <= figures["excess"] <= everyday.LEVEL
+    out = capsys.readouterr().out
+    assert "3 problems" in out
+    assert f"{everyday.ratio(records[0]):.2f}" in out
+    page = (tmp_path / "report.html").read_text()
+    assert "<h1>" in page
+    assert "Lasso: diabetes" in page
+
+
+def test_a_side_that_is_too_far_gets_a_smaller_tolerance(monkeypatch):
+    """A loss of four steps of ten times smaller tolerances: the first below the level is taken."""
+    monkeypatch.setattr(everyday, "LEAST", 0.0)
+    asked = []
+
+    def fit(library, X, y, tol=1e-4):
+        asked.append((library.__name__, tol))
+        return SimpleNamespace(off=0.0 if library is everyday.ours else 10 * tol)
+
+    task = everyday.Task(
+        fit, {"none": lambda: (np.zeros((3, 1)), np.array([0.0, 1.0, 2.0]))}, lambda X, y, m: m.off
+    )
+    monkeypatch.setitem(everyday.TASKS, "PoissonRegressor", task)
+    monkeypatch.setattr(everyday, "_tightest", lambda fit, model: SimpleNamespace(off=0.0))
+    found = everyday.measure("PoissonRegressor", "none", 1)
+    assert found["stradask"]["tol"] is None
+    assert found["scikit-learn"]["tol"] == pytest.approx(1e-5)
+    assert found["scikit-learn"]["excess"] == pytest.approx(1e-4)
+    assert ("sklearn.linear_model", pytest.approx(1e-5)) in asked
+
+
+def test_objectives_are_those_of_the_models():
+    X, y = everyday._regression(60, 4)
+    model = linear_model.Lasso(0.1).fit(X, y)
+    expected = mean_squared_error(y, model.predict(X)) / 2 + 0.1 * np.abs(model.coef_).sum()
+    assert everyday._lasso(X, y, model) == pytest.approx(expected)
+    model = linear_model.Ridge().fit(X, y)
+    expected = 60 * mean_squared_error(y, model.predict(X)) + (model.coef_**2).sum()
+    assert everyday._ridge(X, y, model) == pytest.approx(expected)
+    for load in (load_breast_cancer, load_iris):
+        A, b = load(return_X_y=True)
+        A = (A - A.mean(0)) / A.std(0)
+        model = linear_model.LogisticRegression().fit(A, b)
+        expected = log_loss(b, model.predict_proba(A)) * len(b)
+        assert everyday._log_loss(A, b, model) == pytest.approx(expected)
+        squares, sizes = (model.coef_**2).sum() / 2, np.abs(model.coef_).sum()
+        assert everyday._logistic(A, b, model) == pytest.approx(expected + squares)
+        assert everyday._sparse_logistic(A, b, model) == pytest.approx(expected + sizes)
+    A, b = everyday._counts(lambda: (X, y))()
+    model = linear_model.PoissonRegressor().fit(A, b)
+    expected = mean_poisson_deviance(b, model.predict(A)) / 2 + (model.coef_**2).sum() / 2
+    assert everyday._poisson(A, b, model) == pytest.approx(expected)
+
+
+def test_there_are_sixty_problems_and_more_of_the_sizes_that_they_name():
+    pairs = everyday.problems()
+    assert len(pairs) == len(set(pairs)) >= 60
+    for name, make in everyday._MADE.items():
+        n, p = (int(part.replace(",", "")) for part in name.split(" ", 1)[1].split(" x "))
+        assert make()[0].shape == (n, p)
+
+
+def test_halves_and_behind_are_counted():
+    def record(place, ours):
+        return {"place": place, "stradask": {"seconds": ours}, "scikit-learn": {"seconds": 1.0}}
+
+    said = everyday.summary([record(0, 0.5), record(1, 2.0), record(2, 0.7), record(3, 0.1)])
+    assert "4 problems, 1 slower" in said
+    assert "median ratio 0.60 (even numbers 0.60, odd 1.05), largest 2.00" in said
+
+
+@pytest.mark.parametrize("change", [{"against": ["celer"]}, {"dataset": ["a"]}, {"param": [("n", 3)]}])
+def test_what_it_does_not_take_is_refused(tmp_path, change):
+    with pytest.raises(DataError, match="everyday"):
+        everyday.collect(arguments(tmp_path, **change), print, print)
