@@ -194,7 +194,7 @@ class Engine:
         self._planner = ThreadPoolExecutor(1, "stradask-plan") if schedule.lookahead else None
         # Whether a lost worker costs more than the step that was running: if shards hold what neither
         # `load` nor `publish` gives back, or the coordinator has gone on before the round is over.
-        held = bool(program.saved) or program.travels or program.barrier == "step"
+        held = bool(program.saved) or program.travels or program.barrier != "round"
         self._rewinds = session.remote and held
         self._done: bool | str = False
         self._done_rounds = 0
@@ -343,9 +343,10 @@ class Engine:
 
     def _segments(self, plan):
         """Cut a plan where the program wants its partial results combined."""
-        if self.program.barrier == "step":
-            return [(number, [step]) for number, step in enumerate(plan)]
-        return [(0, plan)]
+        if self.program.barrier == "round":
+            return [(0, plan)]
+        size = 1 if self.program.barrier == "step" else self.program.barrier
+        return [(first, plan[first : first + size]) for first in range(0, len(plan), size)]
 
     def _take(self, outcome, tasks, figures, events):
         if outcome.message is not None:

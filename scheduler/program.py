@@ -97,8 +97,8 @@ class Program:
     travels : bool, default=False
         True if blocks are arrays that move from shard to shard (`block` makes them), as in
         matrix factorization by rotation.
-    barrier : {"round", "step"}, default="round"
-        When `aggregate` is called: after each round, or after each step of it.
+    barrier : {"round", "step"} or int, default="round"
+        When `aggregate` is called: after each round, after each step of it, or after so many steps.
     saved : tuple of str, default=()
         Arrays of a shard's state (a dict) that updates change and that cannot be had from `load` and
         `publish`. A program without any (and without travelling blocks) loses nothing with a worker: the
@@ -171,7 +171,7 @@ class Program:
     shards: Sequence = (None,)
     n_blocks: int = 1
     travels: bool = False
-    barrier: str = "round"
+    barrier: str | int = "round"
     saved: tuple[str, ...] = ()
     measure_every: int = 1
     shard_weights: Sequence[float] | None = None
@@ -309,7 +309,7 @@ class Program:
     # At the coordinator -----------------------------------------------------------------------------
 
     def aggregate(self, tasks: Any, partials: Any) -> Any:
-        """Pull: combine the partial results of a round (or of a step, see `barrier`).
+        """Pull: combine the partial results of a round (or of some steps, see `barrier`).
 
         Parameters
         ----------

@@ -78,7 +78,7 @@ def _on_cpu(lengths, frequency, n_tokens, n_topics):
     if n_topics <= DENSE_TOPICS or holds:
         documents = dense if n_topics <= DENSE_TOPICS else lists
         found["gibbs"] = common + rows + topic * rare + documents
-    found["warp"] = (3 * topic + 4) * n_tokens + rows + sizes
+    found["warp"] = (2 * topic + 4) * n_tokens + sizes
     if holds:
         found["light"] = common + topic * n_tokens + lists
     if _saber_fits(lengths, frequency, n_topics):

@@ -33,7 +33,7 @@ class Corpus:
     Attributes
     ----------
     shards : list of dict
-        Of each its ``source`` (for `read_source`), the number of its ``first_document`` among all, and for
+        Of each its ``number``, its ``source`` (for `read_source`), that of its ``first_document``, and for
         the ``words`` in it the ``offsets``: how many tokens of the word are in shards before it; also its
         ``width`` and ``digest`` if it was surveyed (`survey`).
     frequency : int64 array of shape (n_words,)
@@ -70,8 +70,8 @@ def corpus_of(sources, figures, n_words, rows=None, storage=_IN_MEMORY):
     frequency, shards, weights, n_documents, most = np.zeros(n_words, np.int64), [], [], 0, 0
     for source, (size, words, tokens, longest) in zip(sources, figures, strict=True):
         offsets = frequency[words].astype(np.int32)  # no word has more tokens (`check_frequency`)
-        place = {"first_document": n_documents, "words": words, "offsets": storage.put(offsets)}
-        shards.append({"source": source} | place)
+        place = {"number": len(shards), "first_document": n_documents}
+        shards.append({"source": source, "words": words, "offsets": storage.put(offsets)} | place)
         weights.append(int(tokens.sum()))
         frequency[words] += tokens
         n_documents, most = n_documents + size, max(most, longest)

@@ -13,7 +13,8 @@ acceptance
     min(1, (C_wt + beta_w) (C_s + sum(beta)) / ((C_ws + beta_w) (C_t + sum(beta))))
 
 needs one word's counts, which lie in the first-level cache; and the same with words and documents exchanged.
-Counts are those at the beginning of a pass, except that a token leaves itself out.
+Counts are those at the beginning of a pass, except that a token leaves itself out, and that the tokens of a
+word have their turns shard by shard: see `word_pass`.
 
 Reference: Chen, Li, Zhu, Chen, "WarpLDA: a cache efficient O(1) algorithm for latent Dirichlet allocation",
 VLDB 2016. There, counts and proposals include the token itself.
@@ -44,15 +45,19 @@ def documents(doc_start, position, token_doc):
 
 
 @nb.njit(**_INLINE)
-def _accept(current, proposed, first, n, weight, own, key):
-    """Move tokens to their proposals with probability ``weight[proposed] / own[current]``, at most 1.
+def _accept(current, proposed, moved, first, n, counts, prior, inverse, inverse_less, key):
+    """Write the topics of `n` tokens into `moved`: their proposals with the probability above, or as they are.
 
-    They are `n` tokens of a word or a document, from its token number `first` on.
+    They are of a word or a document with these `counts`, from its token number `first` on. `prior` is a
+    vector over topics, or one element. All is looked up at the token, so that the loop is vectorised.
     """
     for i in range(n):
         s, t = current[i], proposed[i]
         u = np.float32(hash32(np.uint32(first + i) * _GOLDEN ^ key)) * _UNIT
-        current[i] = t if u * own[at(s)] < weight[at(t)] else s
+        a = prior[at(s)] if len(prior) > 1 else prior[0]
+        stay = (np.float32(counts[at(s)]) - _ONE + a) * inverse_less[at(s)]
+        a = prior[at(t)] if len(prior) > 1 else prior[0]
+        moved[i] = t if u * stay < (np.float32(counts[at(t)]) + a) * inverse[at(t)] else s
 
 
 @nb.njit(**_INLINE)
@@ -76,30 +81,6 @@ def _propose(current, proposed, first, n_own, smooth, n_topics, aliases, limits,
         j += np.uint64(j >= name)
         taken = current[min(j, np.uint64(n - 1))]
         proposed[i] = drawn if b <= threshold else taken
-
-
-@nb.njit(**_INLINE)
-def _weigh(current, proposed, n, prior, inverse, inverse_less, counts, weight, own):
-    """Weights of the topics at hand: with all tokens, and with one token of the topic itself left out.
-
-    `counts` is zero before and after; `prior` is a vector over topics, or one element. Returns how many
-    topics the tokens have.
-    """
-    for i in range(n):
-        counts[at(current[i])] += 1
-        k = at(proposed[i])
-        weight[k] = (prior[k] if len(prior) > 1 else prior[0]) * inverse[k]
-    distinct = 0
-    for i in range(n):
-        k = at(current[i])
-        c = np.float32(counts[k])
-        if c > 0:
-            a = prior[k] if len(prior) > 1 else prior[0]
-            distinct += 1
-            weight[k] = (c + a) * inverse[k]
-            own[k] = (c - _ONE + a) * inverse_less[k]
-            counts[k] = 0
-    return distinct
 
 
 @nb.njit(**_INLINE)
@@ -144,10 +125,10 @@ def document_pass(
     """
     n_topics = len(totals)
     inverse, inverse_less = _invert(totals, beta_sum)
-    weight, own = np.empty(n_topics, np.float32), np.empty(n_topics, np.float32)
     counts = np.zeros(n_topics, np.int32)
     longest = _longest(first, last, doc_start)
     current, proposed = np.empty(longest, pairs.dtype), np.empty(longest, pairs.dtype)
+    moved = np.empty(longest, pairs.dtype)
     flat, n_documents, distinct = pairs.reshape(-1), len(doc_start) - 1, 0
     for d in range(first, last):
         start = doc_start[d]
@@ -160,85 +141,150 @@ def document_pass(
         place = position[start : start + n]
         for i in range(n):
             p = at(place[i])
-            current[i] = pairs[p, 0]
+            k = pairs[p, 0]
+            current[i] = k
             proposed[i] = pairs[p, 1]
-            changed[at(current[i])] -= 1
+            counts[at(k)] += 1
+            changed[at(k)] -= 1
         accepting, proposing = _keys(names[d], seed, purpose, round_)
-        distinct += _weigh(current, proposed, n, alpha, inverse, inverse_less, counts, weight, own)
-        _accept(current, proposed, 0, n, weight, own, accepting)
+        _accept(current, proposed, moved, 0, n, counts, alpha, inverse, inverse_less, accepting)
         smooth = alpha_sum / (alpha_sum + n - 1)
-        _propose(current[:n], proposed, 0, n, smooth, n_topics, aliases, limits, proposing)
+        _propose(moved[:n], proposed, 0, n, smooth, n_topics, aliases, limits, proposing)
         for i in range(n):
-            p = at(place[i])
-            changed[at(current[i])] += 1
-            pairs[p, 0] = current[i]
+            p, k = at(place[i]), at(current[i])
+            distinct += counts[k] > 0
+            counts[k] = 0
+            changed[at(moved[i])] += 1
+            pairs[p, 0] = moved[i]
             pairs[p, 1] = proposed[i]
     return distinct
 
 
-@nb.njit(**_PASS)
-def word_pass(
-    names, begin, end, word_start, tokens, rows, starts, pairs, totals, beta, beta_sum, seed, purpose, round_
+@nb.njit(**_INLINE)
+def _have_turn(
+    theirs, first, proposed, moved, counts, inverse, inverse_less, beta, aliases, limits, accepting, proposing
 ):  # fmt: skip
-    """Accept the documents' proposals for a shard's tokens of some words, and draw new ones from the words.
+    """Accept and draw what is `proposed` for a shard's tokens of a word.
 
-    Counts are those of a word's tokens as they come: shards that the block has met in this pass have drawn
-    theirs, the others not yet. With one shard they are those at the beginning of the pass.
+    `theirs` are the topics of all tokens of the word, of which the shard's begin at `first`, and `counts` their
+    counts: both are kept up to date.
+    """
+    n_topics, n, n_all = len(counts), len(proposed), len(theirs)
+    mine = theirs[first : first + n]
+    _accept(mine, proposed, moved, first, n, counts, beta, inverse, inverse_less, accepting)
+    for i in range(n):
+        counts[at(mine[i])] -= 1
+        counts[at(moved[i])] += 1
+        mine[i] = moved[i]
+    prior = n_topics * np.float64(beta[0])
+    smooth = prior / (prior + n_all - 1)
+    _propose(theirs, proposed, first, n, smooth, n_topics, aliases, limits, proposing)
 
-    `names` (int32) name the random streams of words. `tokens` are the topics of all tokens of the block,
-    those of a word bounded by `word_start`, and the shard's among them by `begin` and `end`; these are taken
-    from `pairs`, topic and proposal, where a word's begin at `starts`, and both are changed in place. `rows`
-    (int32) are the counts of the first words' `tokens`, kept up to date; other words are counted anew. The
-    changes of the topic totals are added when all words are done.
+
+@nb.njit(**_PASS)
+def word_pass(names, first, starts, pairs, totals, beta, beta_sum, change, seed, purpose, round_):
+    """Accept the documents' proposals for all tokens of some words, and draw new ones from the words.
+
+    The tokens of shard g of the word w are ``pairs[starts[w, g]:starts[w + 1, g]]``; they change in place, and
+    the changes of the topic totals are added to `change`. `names` (int32) name the random streams of words.
+    Shards have their turns from the one named `first` down and around, and each finds the counts that the one
+    before left.
+    """
+    n_topics, n_shards = len(totals), starts.shape[1]
+    inverse, inverse_less = _invert(totals, beta_sum)
+    counts, at_shard = np.zeros(n_topics, np.int32), np.zeros(n_shards + 1, np.int64)
+    longest = 0
+    for w in range(len(names)):
+        n = 0
+        for g in range(n_shards):
+            n += starts[w + 1, g] - starts[w, g]
+        longest = max(longest, n)
+    current, proposed = np.empty(longest, pairs.dtype), np.empty(longest, pairs.dtype)
+    moved = np.empty(longest, pairs.dtype)
+    aliases, limits = np.empty(0, np.int64), np.empty(0, np.uint32)  # one beta for all topics
+    for w in range(len(names)):
+        n = 0
+        for g in range(n_shards):
+            for p in range(starts[w, g], starts[w + 1, g]):
+                k = pairs[at(p), 0]
+                current[n] = k
+                proposed[n] = pairs[at(p), 1]
+                counts[at(k)] += 1
+                change[at(k)] -= 1
+                n += 1
+            at_shard[g + 1] = n
+        accepting, proposing = _keys(names[w], seed, purpose, round_)
+        for turn in range(n_shards):
+            g = first - turn + (n_shards if turn > first else 0)
+            begin, end = at_shard[g], at_shard[g + 1]
+            if begin < end:
+                _have_turn(
+                    current[:n], begin, proposed[begin:end], moved, counts, inverse, inverse_less,
+                    beta[w : w + 1], aliases, limits, accepting, proposing,
+                )  # fmt: skip
+        n = 0
+        for g in range(n_shards):
+            for p in range(starts[w, g], starts[w + 1, g]):
+                k = current[n]
+                pairs[at(p), 0] = k
+                pairs[at(p), 1] = proposed[n]
+                counts[at(k)] = 0  # before the next word
+                change[at(k)] += 1
+                n += 1
+
+
+@nb.njit(**_PASS)
+def word_turn(
+    names, begin, end, word_start, tokens, rows, starts, pairs, totals, beta, beta_sum, change, seed, purpose, round_
+):  # fmt: skip
+    """The turn of one shard in `word_pass`, of words whose other tokens are known by their topics alone.
+
+    `tokens` are the topics of all tokens of the block, those of a word bounded by `word_start`, and the
+    shard's among them by `begin` and `end`; in `pairs` a word's begin at `starts`, and have the same topics.
+    Both are changed in place. `rows` (int32) are the counts of the first words' `tokens`, kept up to date;
+    other words are counted anew.
     """
     n_topics = len(totals)
     inverse, inverse_less = _invert(totals, beta_sum)
-    weight, own = np.empty(n_topics, np.float32), np.empty(n_topics, np.float32)
-    scratch, change = np.zeros(n_topics, np.int32), np.zeros(n_topics, np.int64)
-    aliases, limits = np.empty(0, np.int64), np.empty(0, np.uint32)  # one beta for all topics
-    most = 0
+    scratch, most = np.zeros(n_topics, np.int32), 0
     for w in range(len(names)):
         most = max(most, end[w] - begin[w])
-    current, proposed = np.empty(most, pairs.dtype), np.empty(most, pairs.dtype)
+    moved, proposed = np.empty(most, pairs.dtype), np.empty(most, pairs.dtype)
+    aliases, limits = np.empty(0, np.int64), np.empty(0, np.uint32)
     for w in range(len(names)):
-        n_own = end[w] - begin[w]
-        if n_own == 0:
+        n = end[w] - begin[w]
+        if n == 0:
             continue
-        n, prior, kept = word_start[w + 1] - word_start[w], np.float32(beta[w]), w < len(rows)
-        mine, theirs = tokens[begin[w] : end[w]], tokens[word_start[w] : word_start[w + 1]]
-        drawn, counts = pairs[starts[w] : starts[w] + n_own], rows[w] if kept else scratch
-        for i in range(n_own):
-            current[i] = drawn[i, 0]
-            proposed[i] = drawn[i, 1]
-        if kept:
-            for i in range(n_own):
-                counts[at(mine[i])] -= 1
-                counts[at(current[i])] += 1
-        mine[:] = current[:n_own]
-        if not kept:
-            for i in range(n):
+        theirs, drawn = tokens[word_start[w] : word_start[w + 1]], pairs[starts[w] : starts[w] + n]
+        counts = rows[w] if w < len(rows) else scratch
+        if w >= len(rows):
+            for i in range(len(theirs)):
                 counts[at(theirs[i])] += 1
-        for i in range(n_own):
-            s, t = at(current[i]), at(proposed[i])
-            own[s] = (np.float32(counts[s]) - _ONE + prior) * inverse_less[s]
-            weight[t] = (np.float32(counts[t]) + prior) * inverse[t]
+        for i in range(n):
+            proposed[i] = drawn[i, 1]
+            change[at(drawn[i, 0])] -= 1
         accepting, proposing = _keys(names[w], seed, purpose, round_)
         first = begin[w] - word_start[w]
-        _accept(current, proposed, first, n_own, weight, own, accepting)
-        if kept:
-            for i in range(n_own):
-                counts[at(mine[i])] -= 1
-                counts[at(current[i])] += 1
-        else:  # back to zero before the next word
-            for i in range(n):
-                counts[at(theirs[i])] = 0
-        for i in range(n_own):
-            change[at(mine[i])] -= 1
-            change[at(current[i])] += 1
-            mine[i] = current[i]
-        smooth = n_topics * beta[w] / (n_topics * beta[w] + n - 1)
-        _propose(theirs, proposed, first, n_own, smooth, n_topics, aliases, limits, proposing)
-        for i in range(n_own):
-            drawn[i, 0] = current[i]
+        _have_turn(
+            theirs, first, proposed[:n], moved, counts, inverse, inverse_less, beta[w : w + 1], aliases, limits,
+            accepting, proposing,
+        )  # fmt: skip
+        for i in range(n):
+            k = theirs[first + i]
+            drawn[i, 0] = k
             drawn[i, 1] = proposed[i]
-    totals += change
+            change[at(k)] += 1
+        if w >= len(rows):  # back to zero before the next word
+            for i in range(len(theirs)):
+                counts[at(theirs[i])] = 0
+
+
+@nb.njit(**_PASS)
+def gather(starts, pairs, topics):
+    """Copy the topics of the tokens of some words, placed as in `word_pass`, word by word."""
+    n = 0
+    for w in range(len(starts) - 1):
+        for g in range(starts.shape[1]):
+            for p in range(starts[w, g], starts[w + 1, g]):
+                topics[n] = pairs[at(p), 0]
+                n += 1

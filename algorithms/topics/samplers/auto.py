@@ -38,7 +38,7 @@ class RotatingAuto(Program):
     of `RotatingGibbs`.
     """
 
-    name, travels, barrier, unit, on_gpu = "auto", True, "step", "token", False
+    name, travels, unit, on_gpu = "auto", True, "token", False
 
     def __init__(
         self, corpus, n_topics, alpha, beta, seed, *, max_sweeps, anneals=False, fits_priors=False, **options
@@ -64,6 +64,11 @@ class RotatingAuto(Program):
     def current(self):
         """The part that runs."""
         return self.parts[_GIBBS if self.takeover.done else _WARP]
+
+    @property
+    def barrier(self):  # ty: ignore
+        """That of the part that runs."""
+        return self.current.barrier
 
     @property
     def ran(self):
@@ -109,7 +114,9 @@ class RotatingAuto(Program):
         topics = storage.zeros(len(pairs), gibbs.kind)
         topics[:] = pairs[:, 0]
         documents = gibbs.document_kind(lengths, storage)
-        del state["names"]
+        for name in ("names", "number", "at_hand"):
+            state.pop(name, None)
+        state["starts"] = state["starts"].copy()
         state |= {"docs": docs, "topics": topics, "documents": documents, "gibbs": True} | documents.arrays()
         state["priors"] = Priors(own.alpha, own.beta, 0, own.first)
         gibbs.make_ready(state)
@@ -122,8 +129,10 @@ class RotatingAuto(Program):
         return self._of(state).update(state, task)
 
     def _part_of(self, block, value):
-        """The program of a block: one of warp has the tokens of frequent words besides their rows."""
-        return self.parts[_GIBBS if len(value.tokens) == self.parts[_GIBBS].words.n_tokens[block] else _WARP]
+        """The program of a block: one of warp has tokens of frequent words, too, or none."""
+        n_tokens = self.parts[_GIBBS].words.n_tokens[block]
+        is_gibbs = value.tokens is not None and len(value.tokens) == n_tokens
+        return self.parts[_GIBBS if is_gibbs else _WARP]
 
     def _take_over(self, block, value):
         """Turn a block of warp into one of Gibbs sampling: rows, and the tokens of the other words."""
@@ -131,10 +140,11 @@ class RotatingAuto(Program):
         if self._part_of(block, value) is gibbs:
             return
         n_rows, bounds = gibbs.words.n_rows[block], self.parts[_WARP].words.bounds(block)
+        tokens = self.parts[_WARP].whole(block, value).tokens
         if len(value.rows) < n_rows:
             value.rows = np.zeros((n_rows, gibbs.n_topics), np.int32)
-            lda_blocks.add_rows(bounds, value.tokens, value.rows)
-        value.tokens = value.tokens[bounds[n_rows] :].copy()
+            lda_blocks.add_rows(bounds, tokens, value.rows)
+        value.tokens = tokens[bounds[n_rows] :].copy()
 
     def measure(self, state):
         """See `RotatingModel`."""
@@ -193,6 +203,8 @@ class RotatingAuto(Program):
         warp, gibbs = self.parts
         went_over = self.takeover.done
         outcome = self.current.aggregate(tasks, partials)
+        if went_over:
+            warp.at_hand = None  # in one process all blocks were taken over in the first step
         if not outcome.updates or went_over:
             return outcome
         if not self.takeover.after(warp.topics_per_document, warp.annealed):

@@ -68,9 +68,10 @@ class RotatingGibbs(RotatingModel):
         self.corpus, self.shards = corpus.summary, corpus.shards
         self.shard_weights, self.rows = corpus.weights, corpus.rows
         self.labels, self.labelled = corpus.labels, corpus.labels is not None
-        self.schedule = FirstCountThenRotate(len(self.shards), at_once, repeats)
-        self.n_blocks, self.on_disk = self.schedule.n_blocks, folder is not None and at_once is not None
+        self.on_disk = folder is not None and at_once is not None
         self.in_process = in_process or self.on_disk
+        self.schedule = self._schedule(at_once, repeats)
+        self.n_blocks = self.schedule.n_blocks
         # Few files: those of one array each would be more than a process may have open.
         self.pool = Pool(folder) if self.in_process and folder is not None else None
         self.loads_at_once = None if at_once is None else 1  # what is read takes more memory than what stays
@@ -94,6 +95,9 @@ class RotatingGibbs(RotatingModel):
         self._word_part = np.nan
         self._figures: list[dict] = [{} for _ in self.shards]  # of the last sweep, by shard
         self._block_figures: list[dict] = [{} for _ in range(self.n_blocks)]  # of the last shard that had it
+
+    def _schedule(self, at_once, repeats):
+        return FirstCountThenRotate(len(self.shards), at_once, repeats)
 
     def _number_of_rows(self, frequency, background):
         """Words that keep a row of counts, the most frequent ones."""
@@ -129,7 +133,7 @@ class RotatingGibbs(RotatingModel):
         offset[data["words"]] = data["offsets"]
         release(data["words"])
         release(data["offsets"])
-        begun = {"first_document": data["first_document"]}
+        begun = {name: data[name] for name in ("number", "first_document")}
         if "labels" in data:
             begun["labels"] = data["labels"][order]
         state = {"order": order, "lengths": lengths, "docs": docs, "starts": starts}
@@ -256,7 +260,7 @@ class RotatingGibbs(RotatingModel):
         place = self.schedule.place(task.round, task.step)
         if place < 0:
             result = {"changes": self._fill(state, task.blocks, task.value)}
-            if self.all_tokens and place >= -self.n_blocks:  # the last shards: all tokens are there
+            if len(task.value.rows) and self.all_tokens and place >= -self.n_blocks:  # all tokens are there
                 self._count_rows(task.blocks, task.value)
             if self.schedule.is_last_of_shard(place):
                 self.put_away(state)

@@ -178,7 +178,7 @@ class RotatingModel(Program):
             {"totals": self.totals} if self.in_process else {"changes": changes_of(0 * changes, changes)}
         )
         round_ = tasks[0].round
-        place = self.schedule.place(round_, tasks[0].step)
+        place = self.schedule.place(round_, tasks[-1].step)
         if place < 0:
             return Outcome(message)
         for task, partial in zip(tasks, partials, strict=True):

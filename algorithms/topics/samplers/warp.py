@@ -1,29 +1,61 @@
-"""WarpLDA's order of Metropolis-Hastings with documents in shards and words in blocks that travel.
+"""WarpLDA's order of Metropolis-Hastings with documents in shards and words in blocks.
 
-A sweep begins with the pass over a shard's documents, which needs nothing of others. Then blocks come by: of
-each word the topics of all tokens, into which the shard writes those of its own, accepts its documents'
-proposals by the counts, and draws new ones. The tokens of shards that the block has yet to meet are as they
-were left a sweep ago. The model is the same on threads, from files and for any number of workers.
+A sweep begins with the pass over the documents of each shard, which needs nothing of others. In the pass over
+words shards have their turns one after the other: a shard accepts its documents' proposals for its tokens of a
+word by the counts of all tokens of this word, and draws new proposals from them. Topic totals are those at the
+beginning of a pass.
+
+In one process all shards are at hand where a block of words is: each word is counted once, and shards have
+their turns in one step. Elsewhere blocks travel with the topics of all tokens of their words, twice: first
+shards put those of their own into them, which the pass over documents changed, then they have their turns. The
+model is the same on threads, from files and for any number of workers.
 
 Its time a token does not grow with K or with the topics of a document. Counts lag by up to a pass, so that
 the chain's stationary distribution is near the posterior but not the posterior.
 
-Memory: 10 bytes a token (topic and proposal 4, place in the document's order 4, topic in a block 2), and at
-most 4 for the counts of frequent words, which blocks keep where they work and do not carry.
+Memory: 8 bytes a token (topic and proposal 4, place in the document's order 4). Blocks that travel have 2 more,
+and at most 4 for the counts of frequent words, which stay where blocks work.
 """
 
 import numpy as np
 
 from ....errors import DataError
 from ....kernels.lda import alias
+from ....kernels.lda import blocks as lda_blocks
 from ....kernels.lda import counts as topic_counts
 from ....kernels.lda import warp as lda_warp
 from ....kernels.lda.gibbs import AHEAD
 from .gibbs import RotatingGibbs
 from .program import csr_of_segments
 from .restoring import unfit
+from .word_blocks import Block, FirstCountThenRotate, changes_of
 
 _STREAMS = 8  # purposes of random streams: this one and the next
+
+
+class TokensAtHand:
+    """Topics and proposals of all shards of this process, and where each one's tokens of a word begin.
+
+    Those of a shard are behind those of the one before.
+    """
+
+    def __init__(self, sizes, n_words, kind, storage):
+        self.first = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
+        self.pairs = storage.zeros((self.first[-1], 2), kind)
+        narrow = np.int32 if max(sizes) <= np.iinfo(np.int32).max else np.int64
+        self.starts = storage.zeros((len(sizes), n_words + 1), narrow)
+
+    def __deepcopy__(self, memo):
+        raise TypeError("a shard has no copy of its own: its tokens are with those of others")
+
+    def of(self, number):
+        """Topics and proposals of a shard."""
+        return self.pairs[self.first[number] : self.first[number + 1]]
+
+    def places(self, words):
+        """Where each shard's tokens of some words begin: a row a word, and one for the end of the last."""
+        here = self.starts[:, words.start : words.stop + 1]
+        return np.ascontiguousarray(here.T) + self.first[:-1]
 
 
 class RotatingWarp(RotatingGibbs):
@@ -33,14 +65,28 @@ class RotatingWarp(RotatingGibbs):
     ----------
     topics_per_document : float
         Mean number of distinct topics of the documents that have words (K_d), of the last sweep.
+    at_hand : TokensAtHand or None
+        In one process; blocks have no tokens then.
     """
 
     name, all_tokens = "warp", True
     topics_per_document = np.nan
 
+    def __init__(self, corpus, *model, **options):
+        super().__init__(corpus, *model, **options)
+        self.at_hand, self.barrier = None, self.n_blocks
+        if self.in_process and not self.on_disk:
+            own = (corpus.weights, len(self.words.ids), self.kind)
+            self.at_hand, self.barrier = TokensAtHand(*own, self._storage()), "step"
+
+    def _schedule(self, at_once, repeats):
+        at_hand = self.in_process and not self.on_disk
+        return FirstCountThenRotate(len(self.shards), at_once, repeats, twice=True, at_hand=at_hand)
+
     def _number_of_rows(self, frequency, background):
-        """See `RotatingGibbs`; with shards on disk, memory is for the tokens of blocks alone."""
-        return 0 if self.on_disk else super()._number_of_rows(frequency, background)
+        """See `RotatingGibbs`; in one process words are counted once a pass."""
+        n_rows = super()._number_of_rows(frequency, background)
+        return 0 if self.in_process else n_rows
 
     def document_kind(self, lengths, storage, labels=None):
         """Documents have no rows of counts."""
@@ -61,7 +107,13 @@ class RotatingWarp(RotatingGibbs):
         state["position"][:] = np.argsort(docs, kind="stable")
         state["doc_start"] = np.concatenate([[0], np.cumsum(lengths)])
         state["names"] = data["first_document"] + np.arange(len(lengths))
-        pairs = storage.zeros((len(topics), 2), self.kind)
+        if self.at_hand is None:
+            pairs = storage.zeros((len(topics), 2), self.kind)
+        else:
+            state["number"], state["at_hand"] = data["number"], self.at_hand
+            starts, pairs = self.at_hand.starts[data["number"]], self.at_hand.of(data["number"])
+            starts[:] = state["starts"]
+            state["starts"] = starts
         pairs[:] = topics[:, None]  # the first proposals are the topics themselves
         return pairs
 
@@ -76,38 +128,99 @@ class RotatingWarp(RotatingGibbs):
         return np.ascontiguousarray(state["topics"][first:last, 0])
 
     def make_ready(self, state):
-        """See `RotatingGibbs`."""
+        """See `RotatingGibbs`; topics of a snapshot go where all are."""
         if state["topics"].max(initial=0) >= self.n_topics:
             raise unfit("topics")
+        if self.at_hand is not None:
+            own = self.at_hand.of(state["number"])
+            own[:] = state["topics"]
+            state["topics"] = own
+
+    # Blocks -------------------------------------------------------------------------------------------
+
+    def block(self, block):
+        """See `RotatingGibbs`."""
+        none = np.zeros((0, self.n_topics), np.int32)
+        return super().block(block) if self.at_hand is None else Block(none, None)
+
+    def whole(self, block, value):
+        """A block between two rounds, with all its tokens and no rows."""
+        tokens = value.tokens
+        if tokens is None:
+            tokens = np.empty(self.words.n_tokens[block], self.kind)
+            lda_warp.gather(self.at_hand.places(self.words.of(block)), self.at_hand.pairs, tokens)
+        return Block(value.rows[:0], tokens)
+
+    def pack(self, block, value):
+        """See `RotatingGibbs`."""
+        return super().pack(block, self.whole(block, value))
+
+    def word_part(self, block, value, beta):
+        """See `RotatingModel`."""
+        return super().word_part(block, self.whole(block, value), beta)
+
+    def counts_of_block(self, block, value):
+        """See `RotatingModel`."""
+        return super().counts_of_block(block, self.whole(block, value))
+
+    @property
+    def bytes_of_blocks(self):
+        """See `RotatingModel`."""
+        return super().bytes_of_blocks if self.at_hand is None else 0
+
+    def _fill(self, state, block, value):
+        if self.at_hand is None:
+            return super()._fill(state, block, value)
+        starts = self._starts(state, block)
+        counted = np.bincount(self.own_topics(state, starts[0], starts[-1]), minlength=self.n_topics)
+        return changes_of(np.zeros(self.n_topics, np.int64), counted)
 
     # Sampling -----------------------------------------------------------------------------------------
 
     def draw(self, state, task, totals):
-        """Before a turn's first block make the pass over documents; work on own tokens of a block's words."""
-        figures = {}
-        beta, beta_sum = state["priors"].beta_of(task.round)
-        repeat, place = divmod(self.schedule.place(task.round, task.step), self.schedule.n_steps)
-        pass_ = task.round * self.schedule.repeats + repeat
-        if place % self.n_blocks == 0:
-            distinct = self._document_pass(state, pass_, beta_sum, totals)
+        """Make the pass over the shard's documents, tell a block of it, or make the pass over its words."""
+        repeat, place = divmod(self.schedule.place(task.round, task.step), self.schedule.n_turn)
+        pass_, change = task.round * self.schedule.repeats + repeat, np.zeros(self.n_topics, np.int64)
+        figures, step, by_words = {}, place % self.schedule.period, 1 if self.at_hand else self.n_blocks
+        if repeat == self.schedule.repeats:
+            return figures  # the step in which nothing is drawn
+        if step == 0:
+            distinct = self._document_pass(state, task, change, pass_)
             figures = {"distinct": distinct, "documents": np.count_nonzero(state["lengths"])}
-        block, value = task.blocks, task.value
-        begin, end, _ = self._own_places(state, block)
-        names = self.words.ids[self.words.of(block)]
-        place = (names, begin, end, self.words.bounds(block), value.tokens, value.rows)
-        own = (self._starts(state, block), state["topics"], totals, beta[names], beta_sum)
-        lda_warp.word_pass(*place, *own, self.seed, _STREAMS, pass_)
+        if step >= by_words:
+            self._word_pass(state, task, change, pass_)
+        elif self.at_hand is None:
+            self._tell(state, task.blocks, task.value)
+            if step == self.n_blocks - 1:
+                self._count_rows(task.blocks, task.value)
+        totals += change
         return figures
 
-    def _document_pass(self, state, pass_, beta_sum, totals):
+    def _document_pass(self, state, task, change, pass_):
         alpha, pairs = state["priors"].alpha, state["topics"]
-        change = np.zeros(self.n_topics, np.int64)
+        _, beta_sum = state["priors"].beta_of(task.round)
         place = (0, len(state["lengths"]), state["doc_start"], state["position"], state["names"], pairs)
         prior = (alpha.astype(np.float32), float(alpha.sum()), *alias.tables_of(alpha), beta_sum)
-        stream = (self.seed, _STREAMS + 1, pass_)
-        distinct = lda_warp.document_pass(*place, totals, *prior, change, *stream)
-        totals += change
-        return distinct
+        stream = (change, self.seed, _STREAMS + 1, pass_)
+        return lda_warp.document_pass(*place, state["totals"], *prior, *stream)
+
+    def _tell(self, state, block, value):
+        """Put the topics of a shard's tokens into a block."""
+        starts, (begin, end, _) = self._starts(state, block), self._own_places(state, block)
+        lda_blocks.put_own(begin, end, self.own_topics(state, starts[0], starts[-1]), value.tokens)
+
+    def _word_pass(self, state, task, change, pass_):
+        block, value, here = task.blocks, task.value, self.words.of(task.blocks)
+        beta, beta_sum = state["priors"].beta_of(task.round)
+        names, totals = self.words.ids[here], state["totals"]
+        rest = (totals, beta[names].astype(np.float32), beta_sum, change, self.seed, _STREAMS, pass_)
+        if self.at_hand is not None:
+            value.tokens = None  # those of a snapshot
+            lda_warp.word_pass(names, block, self.at_hand.places(here), self.at_hand.pairs, *rest)
+            return
+        begin, end, _ = self._own_places(state, block)
+        place = (names, begin, end, self.words.bounds(block), value.tokens, value.rows)
+        lda_warp.word_turn(*place, self._starts(state, block), state["topics"], *rest)
 
     def aggregate(self, tasks, partials):
         """See `RotatingModel`; counts the topics of documents, too."""

@@ -102,19 +102,29 @@ class FirstCountThenRotate(Schedule):
 
     With `at_once` only so many shards take part at a time; these meet all blocks before the next ones do, so
     that others can be on disk. There are as many blocks as shards, or two for each shard at work: there are
-    many shards then, and they meet blocks in pieces of some size. A turn has `n_steps`.
+    many shards then, and they meet blocks in pieces of some size. The first turn has `n_steps`.
+
+    With `twice` shards meet all blocks once more before the next ones do. Where all shards are `at_hand` of a
+    block, one step takes the place of each of the two rotations, and a round ends with a step apart.
     """
 
-    def __init__(self, n_shards, at_once=None, repeats=1):
+    def __init__(self, n_shards, at_once=None, repeats=1, *, twice=False, at_hand=False):
         self.n_shards, self.repeats = n_shards, repeats
         self.at_once = min(at_once or n_shards, n_shards)
         self.n_blocks = n_shards if at_once is None else min(n_shards, 2 * at_once)
-        self.n_steps = self.n_blocks * -(-n_shards // self.at_once)
+        self.n_parties = -(-n_shards // self.at_once)
+        self.n_steps, self._at_hand = self.n_blocks * self.n_parties, at_hand
+        self.period = 2 if at_hand else self.n_blocks * (1 + twice)  # steps of the same shards
+        self.n_turn = self.period * self.n_parties
+        self._last = self.n_turn * repeats - (not at_hand)
 
     def plan(self, round, state):
         """Pair shards with blocks, step by step."""
-        turn = [self._step(*divmod(step, self.n_blocks)) for step in range(self.n_steps)]
-        return turn * (self.repeats + (round == 0))
+        first = self.n_steps if round == 0 else 0
+        filling = [self._step(*divmod(step, self.n_blocks)) for step in range(first)]
+        if self._at_hand:
+            return filling + [self._step(0, 0)] * (self._last + 1)
+        return filling + [self._step(*divmod(s, self.period)) for s in range(self.n_turn)] * self.repeats
 
     def _step(self, party, step):
         shards = range(party * self.at_once, min((party + 1) * self.at_once, self.n_shards))
@@ -126,15 +136,18 @@ class FirstCountThenRotate(Schedule):
 
     def is_last_of_shard(self, place):
         """Whether a step is the last of its shards in a turn."""
-        return place % self.n_blocks == self.n_blocks - 1
+        if place < 0:
+            return place % self.n_blocks == self.n_blocks - 1
+        return self.is_end(place) if self._at_hand else place % self.period == self.period - 1
 
     def may_be_last_of_block(self, place):
         """Whether a step belongs to the last shards: of those to meet a block, the last one leaves it."""
-        return place >= self.n_steps * self.repeats - self.n_blocks
+        together = self.n_blocks == self.at_once  # they meet all blocks in the last step
+        return place > self._last - (1 if together else self.n_blocks)
 
     def is_end(self, place):
         """Whether a step is the last of its round."""
-        return place == self.n_steps * self.repeats - 1
+        return place == self._last
 
 
 # Changes of totals: the few topics that changed, or all of them ----------------------------------------

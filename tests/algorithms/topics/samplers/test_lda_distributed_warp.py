@@ -10,7 +10,7 @@ import stradask as sd
 from stradask.algorithms.topics.samplers.warp import RotatingWarp
 from stradask.algorithms.topics.shard_input import corpus_of_matrix
 from stradask.datasets.generators import make_lda_corpus
-from stradask.kernels.lda.warp import word_pass
+from stradask.kernels.lda.warp import word_pass, word_turn
 from stradask.kernels.random import hash32, philox4x32
 from stradask.scheduler.engine import run
 from stradask.scheduler.sessions.local import LocalSession
@@ -23,8 +23,9 @@ def X():
     return make_lda_corpus(250, n_features=150, n_components=5, random_state=0)[0]
 
 
-def program(X, n_shards):
-    return RotatingWarp(corpus_of_matrix(X, n_shards), K, np.full(K, 0.1), np.full(X.shape[1], 0.01), 5)
+def program(X, n_shards, **options):
+    priors = np.full(K, 0.1), np.full(X.shape[1], 0.01)
+    return RotatingWarp(corpus_of_matrix(X, n_shards), K, *priors, 5, **options)
 
 
 def swept(X, n_shards, n_rounds, session):
@@ -43,6 +44,21 @@ def test_words_and_documents_agree_with_the_corpus(X):
     np.testing.assert_array_equal(documents.sum(axis=1), np.asarray(X.sum(axis=1)).ravel())
 
 
+@pytest.mark.parametrize("n_shards", [1, 2, 5])
+@pytest.mark.parametrize("repeats", [1, 3])
+def test_blocks_that_travel_and_shards_at_hand_make_one_chain(X, tmp_path, n_shards, repeats):
+    runs = []
+    for options in ({"in_process": True}, {}, {"folder": tmp_path, "at_once": n_shards}):
+        made = program(X, n_shards, repeats=repeats, **options)
+        assert (made.at_hand is None) == ("in_process" not in options)
+        runs.append(run(made, made.schedule, max_rounds=10, engine=LocalSession(2)))
+    for other in runs[1:]:
+        assert (other.fetched.words != runs[0].fetched.words).nnz == 0
+        assert (other.fetched.documents != runs[0].fetched.documents).nnz == 0
+        assert other.history.as_dict()["objective"][-1] == runs[0].history.as_dict()["objective"][-1]
+        assert other.fetched.joint == runs[0].fetched.joint
+
+
 def test_one_result_for_any_number_of_workers(X):
     expected = swept(X, 4, 12, LocalSession(3))
     options = {"dashboard_address": ":0", "silence_logs": logging.CRITICAL, "processes": False}
@@ -55,54 +71,72 @@ def test_one_result_for_any_number_of_workers(X):
     assert (different[0] != expected[0]).any()
 
 
+SIZES = np.array([[9, 0, 14, 3], [0, 1, 0, 0], [0, 25, 0, 0], [2, 2, 1, 30]])  # tokens of words in shards
+
+
+def _pass_by_definition(parts, totals, beta, first):
+    """Make the pass over words anew from its definition; `parts` are pairs by word and shard."""
+    changed = totals.copy()
+    for w, shards in enumerate(parts):
+        keys = philox4x32(*(np.uint32(v) for v in (7 + w, 0, 3, 8, 5, 0)))[:2]
+        begin, n = np.concatenate([[0], np.cumsum(SIZES[w])]), SIZES[w].sum()
+        for g in [(first - turn) % len(shards) for turn in range(len(shards))]:
+            mine = shards[g]
+            counts = np.bincount(np.concatenate(shards)[:, 0], minlength=K)
+            with np.errstate(over="ignore"):
+                scrambled = [np.uint32(begin[g] + i) * np.uint32(0x9E3779B9) for i in range(len(mine))]
+            for i, (s, t) in enumerate(mine.tolist()):
+                weight = (counts[t] + beta[w]) / (totals[t] + beta.sum())
+                own_weight = (counts[s] - 1 + beta[w]) / (totals[s] - 1 + beta.sum())
+                if s != t and int(hash32(scrambled[i] ^ keys[0])) / 2**32 * own_weight < weight:
+                    mine[i, 0] = t
+                    changed[s] -= 1
+                    changed[t] += 1
+            theirs = np.concatenate(shards)[:, 0]
+            for i in range(len(mine)):
+                pick = int(hash32(scrambled[i] ^ keys[1]))
+                choice = int(hash32(scrambled[i] ^ keys[1] ^ np.uint32(0x5BD1E995)))
+                others = np.delete(theirs, begin[g] + i)
+                smooth = K * beta[w] / (K * beta[w] + n - 1)
+                from_prior = choice <= smooth * 2**32 or not len(others)
+                mine[i, 1] = pick * K >> 32 if from_prior else others[pick * len(others) >> 32]
+    return changed
+
+
 def _counted(tokens, word_start):
     parts = np.split(tokens, word_start[1:-1])
     return np.array([np.bincount(part, minlength=K) for part in parts], np.int32)
 
 
-@pytest.mark.parametrize("n_rows", [0, 1, 3])
-def test_a_pass_over_a_part_is_what_its_docstring_says(n_rows):
-    """Two words, tokens of two shards; every draw made anew from the definition."""
-    rng = np.random.default_rng(0)
-    word_start, begin, end = np.array([0, 40, 41, 90]), np.array([10, 40, 55]), np.array([30, 41, 55])
-    starts, names = np.array([0, 20, 21, 21]), np.array([4, 9, 2], np.int32)
-    tokens = rng.integers(0, K, 90).astype(np.uint16)
-    pairs = rng.integers(0, K, (21, 2)).astype(np.uint16)
-    rows = _counted(tokens, word_start)[:n_rows]
-    totals, beta = rng.integers(20, 60, K), np.array([0.3, 0.05, 1.0])
-    before, changed = totals.copy(), totals.copy()
-    want_tokens, want = tokens.copy(), pairs.copy()
-    for w in (0, 1):
-        keys = philox4x32(*(np.uint32(v) for v in (names[w], 0, 3, 8, 5, 0)))[:2]
-        own, here = slice(begin[w], end[w]), slice(word_start[w], word_start[w + 1])
-        first, n = begin[w] - word_start[w], word_start[w + 1] - word_start[w]
-        mine = want[starts[w] : starts[w + 1]]
-        want_tokens[own] = mine[:, 0]
-        counts = np.bincount(want_tokens[here], minlength=K)
-        with np.errstate(over="ignore"):
-            scrambled = [np.uint32(first + i) * np.uint32(0x9E3779B9) for i in range(len(mine))]
-        for i, (s, t) in enumerate(mine.tolist()):
-            weight = (counts[t] + beta[w]) / (before[t] + beta.sum())
-            own_weight = (counts[s] - 1 + beta[w]) / (before[s] - 1 + beta.sum())
-            if s != t and int(hash32(scrambled[i] ^ keys[0])) / 2**32 * own_weight < weight:
-                mine[i, 0] = t
-                changed[s] -= 1
-                changed[t] += 1
-        want_tokens[own] = mine[:, 0]
-        for i in range(len(mine)):
-            pick = int(hash32(scrambled[i] ^ keys[1]))
-            choice = int(hash32(scrambled[i] ^ keys[1] ^ np.uint32(0x5BD1E995)))
-            others = np.delete(want_tokens[here], first + i)
-            smooth = K * beta[w] / (K * beta[w] + n - 1)
-            from_prior = choice <= smooth * 2**32 or not len(others)
-            mine[i, 1] = pick * K >> 32 if from_prior else others[pick * len(others) >> 32]
-    tables = (names, begin, end, word_start, tokens, rows, starts, pairs, totals)
-    word_pass(*tables, beta, beta.sum(), np.uint64(5), 8, 3)
-    np.testing.assert_array_equal(rows, _counted(tokens, word_start)[: len(rows)])
-    np.testing.assert_array_equal(tokens, want_tokens)
-    np.testing.assert_array_equal(pairs, want)
-    np.testing.assert_array_equal(totals, changed)
-    assert (totals != before).any()
+@pytest.mark.parametrize(("first", "n_rows"), [(0, 0), (2, 1), (3, 4)])
+def test_a_pass_over_words_is_what_its_docstring_says(first, n_rows):
+    """Whole, and in turns of shards; every draw made anew from the definition."""
+    rng = np.random.default_rng(first)
+    parts = [[rng.integers(0, K, (n, 2)).astype(np.uint16) for n in row] for row in SIZES]
+    by_shard = [np.concatenate([row[g] for row in parts]) for g in range(4)]
+    tokens = np.concatenate([part[:, 0] for row in parts for part in row])
+    word_start = np.concatenate([[0], np.cumsum(SIZES.sum(axis=1))])
+    begin = word_start[:-1, None] + np.cumsum(SIZES, axis=1) - SIZES
+    starts = np.concatenate([np.zeros((1, 4), int), np.cumsum(SIZES, axis=0)])
+    pairs = np.concatenate(by_shard)
+    totals, beta = rng.integers(80, 160, K), np.array([0.3, 0.05, 1.0, 0.02])
+    names, rest = np.arange(7, 11, dtype=np.int32), (beta.astype(np.float32), beta.sum())
+    stream = (np.uint64(5), 8, 3)
+    rows, turned, whole = _counted(tokens, word_start)[:n_rows], 0 * totals, 0 * totals
+    before = pairs.copy()
+    changed = _pass_by_definition(parts, totals, beta, first)
+    word_pass(names, first, starts + starts[-1].cumsum() - starts[-1], pairs, totals, *rest, whole, *stream)
+    for g in [(first - turn) % 4 for turn in range(4)]:
+        place = (begin[:, g].copy(), (begin + SIZES)[:, g].copy(), word_start, tokens, rows)
+        word_turn(names, *place, starts[:, g].copy(), by_shard[g], totals, *rest, turned, *stream)
+    expected = np.concatenate([row[g] for g in range(4) for row in parts])
+    np.testing.assert_array_equal(pairs, expected)
+    np.testing.assert_array_equal(np.concatenate(by_shard), expected)
+    np.testing.assert_array_equal(tokens, np.concatenate([part[:, 0] for row in parts for part in row]))
+    np.testing.assert_array_equal(rows, _counted(tokens, word_start)[:n_rows])
+    np.testing.assert_array_equal(totals + whole, changed)
+    np.testing.assert_array_equal(totals + turned, changed)
+    assert (pairs[:, 0] != before[:, 0]).any()
 
 
 def perplexities(n_documents, n_words, n_topics, seeds, **options):

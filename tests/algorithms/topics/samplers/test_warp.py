@@ -111,8 +111,8 @@ def _chain(n, word_start, doc_start, position, pairs, totals, alpha, alpha_sum, 
     """Code of the topics (word by word) after each of n sweeps of one shard."""
     n_topics, n_words, n_docs = len(totals), len(word_start) - 1, len(doc_start) - 1
     aliases, limits = np.empty(0, np.int64), np.empty(0, np.uint32)
-    names, rows, tokens = np.arange(n_docs), np.zeros((0, n_topics), np.int32), pairs[:, 0].copy()
-    words, begin, end = np.arange(n_words).astype(np.int32), word_start[:-1].copy(), word_start[1:].copy()
+    names, words = np.arange(n_docs), np.arange(n_words).astype(np.int32)
+    starts, narrow = word_start.reshape(-1, 1), beta.astype(np.float32)
     zero = np.int64(0)  # no literals, for which numba would compile the kernels once more
     for r in range(n):
         changed = np.zeros(n_topics, np.int64)
@@ -120,11 +120,9 @@ def _chain(n, word_start, doc_start, position, pairs, totals, alpha, alpha_sum, 
             zero, n_docs, doc_start, position, names, pairs, totals, alpha, alpha_sum, aliases, limits,
             beta.sum(), changed, SEED, np.int64(6), r,
         )  # fmt: skip
+        totals, changed = totals + changed, np.zeros(n_topics, np.int64)
+        word_pass(words, zero, starts, pairs, totals, narrow, beta.sum(), changed, SEED, np.int64(5), r)
         totals = totals + changed
-        word_pass(
-            words, begin, end, word_start, tokens, rows, word_start, pairs, totals, beta, beta.sum(), SEED,
-            np.int64(5), r,
-        )  # fmt: skip
         code = 0
         for i in range(len(pairs)):
             code = code * n_topics + pairs[i, 0]
