@@ -140,3 +140,11 @@ def test_everything_public_is_documented(source):
 @pytest.mark.parametrize("name", sorted(stradask._PLACES))
 def test_public_docstrings_have_examples(name):
     assert "\nExamples\n--------\n" in inspect.cleandoc(getattr(stradask, name).__doc__)
+
+
+def test_the_conda_recipe_asks_for_what_pip_does():
+    recipe = (ROOT / "packaging" / "meta.yaml").read_text(encoding="utf-8")
+    run = recipe.split("  run:\n")[1].split("test:")[0]
+    asked = {line.strip("- ").replace(" ", "") for line in run.splitlines() if line.strip()}
+    assert asked == {*options()["install_requires"].split(), f"python{options()['python_requires']}"}
+    assert f'version = "{stradask.__version__}"' in recipe
