@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ... import _html
 from ...errors import DataError
 from ...kernels.factorization.top import best_columns
 from ...scheduler.threads import run_tasks, single_threaded_blas
@@ -24,6 +25,16 @@ class Recommendations(NamedTuple):
     """Ids, shape (n_users, n)."""
     scores: np.ndarray
     """Of the same shape."""
+
+    def _repr_html_(self):
+        """What a notebook shows: a row a user, at most the first 20."""
+        items, scores = np.atleast_2d(self.items)[:20], np.atleast_2d(self.scores)[:20]
+        rows = [
+            [i, *(f"{item} ({score:.3g})" for item, score in zip(*of_user, strict=True) if score > -np.inf)]
+            for i, of_user in enumerate(zip(items, scores, strict=True))
+        ]
+        rows = [[*row, *[""] * (items.shape[1] + 1 - len(row))] for row in rows]
+        return _html.table(["user", *range(1, items.shape[1] + 1)], rows, text=range(1, items.shape[1] + 1))
 
 
 def best_items(factors, bias, sides, n, seen, candidates, n_jobs):

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 
+from .... import _html
 from ....errors import DataError, StradaskError, in_brief, shortened
 
 
@@ -69,6 +70,13 @@ class Table:
                 line += "  " + (cell.ljust(width) if column[0] in left else cell.rjust(width))
             lines.append(line.rstrip())
         return "\n".join(lines + [self.note] * bool(self.note))
+
+    def _repr_html_(self):
+        """What a notebook shows."""
+        texts = [k for k, values in enumerate(self.columns.values(), 1) if values.dtype.kind not in "fiub"]
+        shown = [list(map(_shown, values)) for values in self.columns.values()]
+        rows = zip(self.rows, *shown, strict=True)
+        return _html.table(["", *self.columns], rows, self.note, [0, *texts])
 
 
 def _shown(value):

@@ -11,6 +11,7 @@ import numpy as np
 from scipy import sparse
 from scipy.stats import rankdata
 
+from .... import _html
 from ....errors import DataError, shortened
 
 RANKINGS = ("probability", "relevance", "frex")
@@ -47,6 +48,11 @@ class Topics(list):
             for k, (share, words) in enumerate(zip(self.shares, self, strict=True))
         )
         return "\n".join(["topic  share  words", *lines])
+
+    def _repr_html_(self):
+        """What a notebook shows."""
+        rows = ((k, f"{share:.2%}", " ".join(self[k])) for k, share in enumerate(self.shares))
+        return _html.table(["topic", "share", "words"], rows, text=[2])
 
 
 def check_whole(name, value, least=1):
