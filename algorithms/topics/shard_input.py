@@ -17,6 +17,8 @@ from .samplers.storage import Storage, release
 
 _IN_MEMORY = Storage()
 
+_COUNTED = "bag.map_partitions(lambda texts: stradask.text_counts(texts, vocabulary=words).X)"
+
 
 @dataclass(frozen=True)
 class Summary:
@@ -132,12 +134,11 @@ def read_source(source, n_features=None):
     if isinstance(source, list):  # a partition of a bag
         others = [type(part).__name__ for part in source if getattr(part, "ndim", 0) != 2]
         if source and (text := text_in(source)):
-            raise DataError(f"{text}; of a bag by bag.map_partitions(vectorizer.transform)")
+            raise DataError(f"{text}; of a bag by {_COUNTED}")
         if others or not source:
             raise DataError(
                 f"a partition of X holds {others[0] if others else 'nothing'}, where matrices of counts are "
-                "expected: count words before the fit, for instance by "
-                "bag.map_partitions(CountVectorizer(vocabulary=words).transform); leave no partition empty"
+                f"expected: count words before the fit, by {_COUNTED}; leave no partition empty"
             )
         widths = {np.shape(part)[1] for part in source}
         if len(widths) > 1:
