@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from .algorithms.linear.sparse_logistic import SparseLogisticRegression
     from .algorithms.neural.mlp import MLPClassifier, MLPRegressor
     from .algorithms.optimize.minimize import minimize
+    from .algorithms.plotting import plot_history
     from .algorithms.topics.lda import LatentDirichletAllocation
     from .datasets.texts import text_counts
 
@@ -68,6 +69,7 @@ _PLACES = {
     "lasso_path": ".algorithms.linear.path",
     "load": ".algorithms._persistence",
     "minimize": ".algorithms.optimize.minimize",
+    "plot_history": ".algorithms.plotting",
     "sample": ".algorithms.bayes.sample",
     "text_counts": ".datasets.texts",
 }
@@ -103,6 +105,7 @@ __all__ = [
     "lasso_path",
     "load",
     "minimize",
+    "plot_history",
     "sample",
     "scheduler",
     "text_counts",
