@@ -17,7 +17,6 @@ CHEAPER = {
     "LatentDirichletAllocation(100, max_iter=500, n_jobs=-1,": "LatentDirichletAllocation(4, max_iter=5,",
     "LatentDirichletAllocation(n_jobs=-1,": "LatentDirichletAllocation(max_iter=5,",
     "LatentDirichletAllocation(labels.shape[1])": "LatentDirichletAllocation(labels.shape[1], max_iter=5)",
-    "LatentDirichletAllocation(n_components=30,": "LatentDirichletAllocation(n_components=3, max_iter=3,",
     "LatentDirichletAllocation(1000,": "LatentDirichletAllocation(3, max_iter=3,",
     "LatentDirichletAllocation(100,": "LatentDirichletAllocation(3, max_iter=3,",
     "[20, 50, 100, 200]": "[2, 3]",
@@ -78,13 +77,6 @@ def _no_windows(monkeypatch):
     pyplot.switch_backend("agg")
     yield
     pyplot.close("all")
-
-
-def test_the_first_page(corpus, capsys, monkeypatch):
-    words = [f"word{i}" for i in range(60)]
-    monkeypatch.setattr(sd.datasets, "load_docstrings", lambda: (corpus, words))
-    run_page("index", {})
-    assert "topic  share  words" in capsys.readouterr().out
 
 
 def test_topics(corpus, capsys):
