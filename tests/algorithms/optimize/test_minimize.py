@@ -292,7 +292,7 @@ def test_a_checkpoint_of_another_problem(data, tmp_path):
 
 def test_the_page_runs(capsys):
     page = (Path(__file__).parents[3] / "docs" / "optimize.md").read_text(encoding="utf-8")
-    exec(re.search(r"```python\n(.*?)```", page, re.DOTALL)[1], {})
+    exec(re.findall(r"```python\n(.*?)```", page, re.DOTALL)[-1], {})
     assert capsys.readouterr().out.startswith("True ")
 
 
