@@ -69,7 +69,9 @@ class Rows:
 
 def corpus_of(sources, figures, n_words, rows=None, storage=_IN_MEMORY):
     """Put shards together, from their `figures_of`; words and offsets are put into the storage."""
-    frequency, shards, weights, n_documents, most = np.zeros(n_words, np.int64), [], [], 0, 0
+    frequency, n_documents, most = np.zeros(n_words, np.int64), 0, 0
+    shards: list[dict] = []
+    weights = []
     for source, (size, words, tokens, longest) in zip(sources, figures, strict=True):
         offsets = frequency[words].astype(np.int32)  # no word has more tokens (`check_frequency`)
         place = {"number": len(shards), "first_document": n_documents}

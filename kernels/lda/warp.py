@@ -13,8 +13,10 @@ acceptance
     min(1, (C_wt + beta_w) (C_s + sum(beta)) / ((C_ws + beta_w) (C_t + sum(beta))))
 
 needs one word's counts, which lie in the first-level cache; and the same with words and documents exchanged.
-Counts are those at the beginning of a pass, except that a token leaves itself out, and that the tokens of a
-word have their turns shard by shard: see `word_pass`.
+Counts are those at the beginning of a pass, except that a token leaves itself out. A proposal from a document
+is a topic that its tokens come to in the pass. A proposal from a word is one that its tokens had at the
+beginning, which is what shards of documents know of each other; if one shard has all its tokens, it is one
+that they come to.
 
 Reference: Chen, Li, Zhu, Chen, "WarpLDA: a cache efficient O(1) algorithm for latent Dirichlet allocation",
 VLDB 2016. There, counts and proposals include the token itself.
@@ -46,7 +48,7 @@ def documents(doc_start, position, token_doc):
 
 @nb.njit(**_INLINE)
 def _accept(current, proposed, moved, first, n, counts, prior, inverse, inverse_less, key):
-    """Write the topics of `n` tokens into `moved`: their proposals with the probability above, or as they are.
+    """Write the topics of `n` tokens into `moved`: proposals with the probability above, or what they are.
 
     They are of a word or a document with these `counts`, from its token number `first` on. `prior` is a
     vector over topics, or one element. All is looked up at the token, so that the loop is vectorised.
@@ -114,14 +116,14 @@ def _longest(first, last, start):
 @nb.njit(**_PASS)
 def document_pass(
     first, last, doc_start, position, names, pairs, totals, alpha, alpha_sum, aliases, limits, beta_sum,
-    changed, seed, purpose, round_,
+    counted, seed, purpose, round_,
 ):  # fmt: skip
     """Accept the words' proposals for the documents ``first:last``, and draw new ones from the documents.
 
     The tokens of document d are ``position[doc_start[d]:doc_start[d + 1]]``, places in `pairs` (topic and
-    proposal), which change in place; so do the topic totals, whose changes are added to `changed`. `names`
-    (int64) name the random streams of documents. `aliases` and `limits` are Walker's tables of alpha
-    (`alias.tables_of`). Returns the distinct topics of the documents before the pass, summed.
+    proposal), which change in place; their topics after the pass are added to `counted`. `names` (int64) name
+    the random streams of documents. `aliases` and `limits` are Walker's tables of alpha (`alias.tables_of`).
+    Returns the distinct topics of the documents before the pass, summed.
     """
     n_topics = len(totals)
     inverse, inverse_less = _invert(totals, beta_sum)
@@ -145,7 +147,6 @@ def document_pass(
             current[i] = k
             proposed[i] = pairs[p, 1]
             counts[at(k)] += 1
-            changed[at(k)] -= 1
         accepting, proposing = _keys(names[d], seed, purpose, round_)
         _accept(current, proposed, moved, 0, n, counts, alpha, inverse, inverse_less, accepting)
         smooth = alpha_sum / (alpha_sum + n - 1)
@@ -154,95 +155,63 @@ def document_pass(
             p, k = at(place[i]), at(current[i])
             distinct += counts[k] > 0
             counts[k] = 0
-            changed[at(moved[i])] += 1
+            counted[at(moved[i])] += 1
             pairs[p, 0] = moved[i]
             pairs[p, 1] = proposed[i]
     return distinct
 
 
-@nb.njit(**_INLINE)
-def _have_turn(
-    theirs, first, proposed, moved, counts, inverse, inverse_less, beta, aliases, limits, accepting, proposing
-):  # fmt: skip
-    """Accept and draw what is `proposed` for a shard's tokens of a word.
-
-    `theirs` are the topics of all tokens of the word, of which the shard's begin at `first`, and `counts` their
-    counts: both are kept up to date.
-    """
-    n_topics, n, n_all = len(counts), len(proposed), len(theirs)
-    mine = theirs[first : first + n]
-    _accept(mine, proposed, moved, first, n, counts, beta, inverse, inverse_less, accepting)
-    for i in range(n):
-        counts[at(mine[i])] -= 1
-        counts[at(moved[i])] += 1
-        mine[i] = moved[i]
-    prior = n_topics * np.float64(beta[0])
-    smooth = prior / (prior + n_all - 1)
-    _propose(theirs, proposed, first, n, smooth, n_topics, aliases, limits, proposing)
-
-
 @nb.njit(**_PASS)
-def word_pass(names, first, starts, pairs, totals, beta, beta_sum, change, seed, purpose, round_):
+def word_pass(names, longest, starts, first, pairs, totals, beta, beta_sum, counted, seed, purpose, round_):
     """Accept the documents' proposals for all tokens of some words, and draw new ones from the words.
 
-    The tokens of shard g of the word w are ``pairs[starts[w, g]:starts[w + 1, g]]``; they change in place, and
-    the changes of the topic totals are added to `change`. `names` (int32) name the random streams of words.
-    Shards have their turns from the one named `first` down and around, and each finds the counts that the one
-    before left.
+    The tokens of shard g of the word w are those from ``starts[w, g]`` to ``starts[w + 1, g]`` behind the
+    place ``first[g]`` of `pairs`, and of a word at most `longest` in all. They change in place, and their
+    topics after the pass are added to `counted`. `names` (int32) name the random streams of words.
     """
     n_topics, n_shards = len(totals), starts.shape[1]
     inverse, inverse_less = _invert(totals, beta_sum)
-    counts, at_shard = np.zeros(n_topics, np.int32), np.zeros(n_shards + 1, np.int64)
-    longest = 0
-    for w in range(len(names)):
-        n = 0
-        for g in range(n_shards):
-            n += starts[w + 1, g] - starts[w, g]
-        longest = max(longest, n)
+    counts = np.zeros(n_topics, np.int32)
     current, proposed = np.empty(longest, pairs.dtype), np.empty(longest, pairs.dtype)
     moved = np.empty(longest, pairs.dtype)
     aliases, limits = np.empty(0, np.int64), np.empty(0, np.uint32)  # one beta for all topics
     for w in range(len(names)):
-        n = 0
+        n, most, prior = 0, 0, n_topics * np.float64(beta[w])
         for g in range(n_shards):
-            for p in range(starts[w, g], starts[w + 1, g]):
+            most = max(most, starts[w + 1, g] - starts[w, g])
+            for p in range(first[g] + starts[w, g], first[g] + starts[w + 1, g]):
                 k = pairs[at(p), 0]
                 current[n] = k
                 proposed[n] = pairs[at(p), 1]
                 counts[at(k)] += 1
-                change[at(k)] -= 1
                 n += 1
-            at_shard[g + 1] = n
         accepting, proposing = _keys(names[w], seed, purpose, round_)
-        for turn in range(n_shards):
-            g = first - turn + (n_shards if turn > first else 0)
-            begin, end = at_shard[g], at_shard[g + 1]
-            if begin < end:
-                _have_turn(
-                    current[:n], begin, proposed[begin:end], moved, counts, inverse, inverse_less,
-                    beta[w : w + 1], aliases, limits, accepting, proposing,
-                )  # fmt: skip
+        own = (counts, beta[w : w + 1], inverse, inverse_less)
+        _accept(current, proposed, moved, 0, n, *own, accepting)
+        theirs, smooth = moved[:n] if most == n else current[:n], prior / (prior + n - 1)
+        _propose(theirs, proposed, 0, n, smooth, n_topics, aliases, limits, proposing)
         n = 0
         for g in range(n_shards):
-            for p in range(starts[w, g], starts[w + 1, g]):
-                k = current[n]
+            for p in range(first[g] + starts[w, g], first[g] + starts[w + 1, g]):
+                k = moved[n]
                 pairs[at(p), 0] = k
                 pairs[at(p), 1] = proposed[n]
-                counts[at(k)] = 0  # before the next word
-                change[at(k)] += 1
+                counted[at(k)] += 1
+                counts[at(current[n])] = 0  # before the next word
                 n += 1
 
 
 @nb.njit(**_PASS)
-def word_turn(
-    names, begin, end, word_start, tokens, rows, starts, pairs, totals, beta, beta_sum, change, seed, purpose, round_
+def word_part(
+    names, begin, end, word_start, tokens, rows, starts, pairs, totals, beta, beta_sum, change, seed,
+    purpose, round_,
 ):  # fmt: skip
-    """The turn of one shard in `word_pass`, of words whose other tokens are known by their topics alone.
+    """The part of one shard in `word_pass`, of words whose other tokens are known by their topics alone.
 
-    `tokens` are the topics of all tokens of the block, those of a word bounded by `word_start`, and the
-    shard's among them by `begin` and `end`; in `pairs` a word's begin at `starts`, and have the same topics.
-    Both are changed in place. `rows` (int32) are the counts of the first words' `tokens`, kept up to date;
-    other words are counted anew.
+    `tokens` are the topics that all tokens of the block have at the beginning of the pass, those of a word
+    bounded by `word_start`, and the shard's among them by `begin` and `end`; in `pairs`, which change in
+    place, a word's begin at `starts`. `rows` (int32) are the counts of the first words' `tokens`; other words
+    are counted anew. The changes of the topic totals are added to `change`.
     """
     n_topics = len(totals)
     inverse, inverse_less = _invert(totals, beta_sum)
@@ -252,39 +221,38 @@ def word_turn(
     moved, proposed = np.empty(most, pairs.dtype), np.empty(most, pairs.dtype)
     aliases, limits = np.empty(0, np.int64), np.empty(0, np.uint32)
     for w in range(len(names)):
-        n = end[w] - begin[w]
+        n, first, prior = end[w] - begin[w], begin[w] - word_start[w], n_topics * np.float64(beta[w])
         if n == 0:
             continue
         theirs, drawn = tokens[word_start[w] : word_start[w + 1]], pairs[starts[w] : starts[w] + n]
-        counts = rows[w] if w < len(rows) else scratch
+        n_all = len(theirs)
+        current, counts = tokens[begin[w] : end[w]], rows[w] if w < len(rows) else scratch
         if w >= len(rows):
             for i in range(len(theirs)):
                 counts[at(theirs[i])] += 1
         for i in range(n):
             proposed[i] = drawn[i, 1]
-            change[at(drawn[i, 0])] -= 1
         accepting, proposing = _keys(names[w], seed, purpose, round_)
-        first = begin[w] - word_start[w]
-        _have_turn(
-            theirs, first, proposed[:n], moved, counts, inverse, inverse_less, beta[w : w + 1], aliases, limits,
-            accepting, proposing,
-        )  # fmt: skip
+        own = (counts, beta[w : w + 1], inverse, inverse_less)
+        _accept(current, proposed, moved, first, n, *own, accepting)
+        theirs, smooth = moved[:n] if n == n_all else theirs, prior / (prior + n_all - 1)
+        _propose(theirs, proposed, first, n, smooth, n_topics, aliases, limits, proposing)
         for i in range(n):
-            k = theirs[first + i]
-            drawn[i, 0] = k
+            drawn[i, 0] = moved[i]
             drawn[i, 1] = proposed[i]
-            change[at(k)] += 1
+            change[at(current[i])] -= 1
+            change[at(moved[i])] += 1
         if w >= len(rows):  # back to zero before the next word
-            for i in range(len(theirs)):
-                counts[at(theirs[i])] = 0
+            for i in range(word_start[w], word_start[w + 1]):
+                counts[at(tokens[i])] = 0
 
 
 @nb.njit(**_PASS)
-def gather(starts, pairs, topics):
+def gather(starts, first, pairs, topics):
     """Copy the topics of the tokens of some words, placed as in `word_pass`, word by word."""
     n = 0
     for w in range(len(starts) - 1):
         for g in range(starts.shape[1]):
-            for p in range(starts[w, g], starts[w + 1, g]):
+            for p in range(first[g] + starts[w, g], first[g] + starts[w + 1, g]):
                 topics[n] = pairs[at(p), 0]
                 n += 1

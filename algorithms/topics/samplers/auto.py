@@ -66,7 +66,7 @@ class RotatingAuto(Program):
         return self.parts[_GIBBS if self.takeover.done else _WARP]
 
     @property
-    def barrier(self):  # ty: ignore
+    def barrier(self):  # type: ignore[override]
         """That of the part that runs."""
         return self.current.barrier
 
@@ -136,11 +136,11 @@ class RotatingAuto(Program):
 
     def _take_over(self, block, value):
         """Turn a block of warp into one of Gibbs sampling: rows, and the tokens of the other words."""
-        gibbs = self.parts[_GIBBS]
+        warp, gibbs = self.parts
         if self._part_of(block, value) is gibbs:
             return
-        n_rows, bounds = gibbs.words.n_rows[block], self.parts[_WARP].words.bounds(block)
-        tokens = self.parts[_WARP].whole(block, value).tokens
+        n_rows, bounds = gibbs.words.n_rows[block], warp.words.bounds(block)
+        tokens = warp.whole(block, value).tokens
         if len(value.rows) < n_rows:
             value.rows = np.zeros((n_rows, gibbs.n_topics), np.int32)
             lda_blocks.add_rows(bounds, tokens, value.rows)

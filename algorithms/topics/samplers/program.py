@@ -48,7 +48,8 @@ class RotatingModel(Program):
     _figures: list[dict]
     _block_figures: list[dict]
     on_gpu = False
-    name, travels, barrier, unit, measure_every = "", True, "step", "token", MEASURE_EVERY
+    name, travels, unit, measure_every = "", True, "token", MEASURE_EVERY
+    barrier: str | int = "step"
 
     def __getstate__(self):
         """Arrays of all documents stay with the coordinator."""

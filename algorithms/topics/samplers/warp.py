@@ -1,21 +1,22 @@
 """WarpLDA's order of Metropolis-Hastings with documents in shards and words in blocks.
 
 A sweep begins with the pass over the documents of each shard, which needs nothing of others. In the pass over
-words shards have their turns one after the other: a shard accepts its documents' proposals for its tokens of a
-word by the counts of all tokens of this word, and draws new proposals from them. Topic totals are those at the
-beginning of a pass.
+words a shard accepts its documents' proposals for its tokens of a word by the counts of all tokens of the
+word, and draws new proposals from them. All counts, topic totals too, are those at the beginning of a pass.
 
-In one process all shards are at hand where a block of words is: each word is counted once, and shards have
-their turns in one step. Elsewhere blocks travel with the topics of all tokens of their words, twice: first
-shards put those of their own into them, which the pass over documents changed, then they have their turns. The
-model is the same on threads, from files and for any number of workers.
+In one process a pass over the words of a block sees the tokens of all shards. Elsewhere blocks travel with
+the topics of all tokens of their words, twice: first shards write into them what the pass over documents
+changed, then they work by them. They travel once more at the end of a sweep, so that blocks have the topics
+of then. The model is the same on threads, from files and for any number of workers.
 
 Its time a token does not grow with K or with the topics of a document. Counts lag by up to a pass, so that
 the chain's stationary distribution is near the posterior but not the posterior.
 
-Memory: 8 bytes a token (topic and proposal 4, place in the document's order 4). Blocks that travel have 2 more,
-and at most 4 for the counts of frequent words, which stay where blocks work.
+Memory: 8 bytes a token (topic and proposal 4, place in the document's order 4). Blocks that travel have 2
+more, and at most 4 for the counts of frequent words, which stay where blocks work.
 """
+
+from typing import Any
 
 import numpy as np
 
@@ -43,7 +44,7 @@ class TokensAtHand:
         self.first = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
         self.pairs = storage.zeros((self.first[-1], 2), kind)
         narrow = np.int32 if max(sizes) <= np.iinfo(np.int32).max else np.int64
-        self.starts = storage.zeros((len(sizes), n_words + 1), narrow)
+        self.starts = storage.zeros((n_words + 1, len(sizes)), narrow)
 
     def __deepcopy__(self, memo):
         raise TypeError("a shard has no copy of its own: its tokens are with those of others")
@@ -53,9 +54,8 @@ class TokensAtHand:
         return self.pairs[self.first[number] : self.first[number + 1]]
 
     def places(self, words):
-        """Where each shard's tokens of some words begin: a row a word, and one for the end of the last."""
-        here = self.starts[:, words.start : words.stop + 1]
-        return np.ascontiguousarray(here.T) + self.first[:-1]
+        """Where each shard's tokens of some words begin, a row a word and one for the end, and each shard."""
+        return self.starts[words.start : words.stop + 1], self.first
 
 
 class RotatingWarp(RotatingGibbs):
@@ -71,6 +71,7 @@ class RotatingWarp(RotatingGibbs):
 
     name, all_tokens = "warp", True
     topics_per_document = np.nan
+    at_hand: Any
 
     def __init__(self, corpus, *model, **options):
         super().__init__(corpus, *model, **options)
@@ -80,8 +81,9 @@ class RotatingWarp(RotatingGibbs):
             self.at_hand, self.barrier = TokensAtHand(*own, self._storage()), "step"
 
     def _schedule(self, at_once, repeats):
-        at_hand = self.in_process and not self.on_disk
-        return FirstCountThenRotate(len(self.shards), at_once, repeats, twice=True, at_hand=at_hand)
+        kinds, at_hand = ("documents", "words"), self.in_process and not self.on_disk
+        own = (len(self.shards), at_once, repeats)
+        return FirstCountThenRotate(*own, kinds=kinds, last="told", at_hand=at_hand)
 
     def _number_of_rows(self, frequency, background):
         """See `RotatingGibbs`; in one process words are counted once a pass."""
@@ -111,7 +113,7 @@ class RotatingWarp(RotatingGibbs):
             pairs = storage.zeros((len(topics), 2), self.kind)
         else:
             state["number"], state["at_hand"] = data["number"], self.at_hand
-            starts, pairs = self.at_hand.starts[data["number"]], self.at_hand.of(data["number"])
+            starts, pairs = self.at_hand.starts[:, data["number"]], self.at_hand.of(data["number"])
             starts[:] = state["starts"]
             state["starts"] = starts
         pairs[:] = topics[:, None]  # the first proposals are the topics themselves
@@ -148,7 +150,7 @@ class RotatingWarp(RotatingGibbs):
         tokens = value.tokens
         if tokens is None:
             tokens = np.empty(self.words.n_tokens[block], self.kind)
-            lda_warp.gather(self.at_hand.places(self.words.of(block)), self.at_hand.pairs, tokens)
+            lda_warp.gather(*self.at_hand.places(self.words.of(block)), self.at_hand.pairs, tokens)
         return Block(value.rows[:0], tokens)
 
     def pack(self, block, value):
@@ -178,26 +180,28 @@ class RotatingWarp(RotatingGibbs):
     # Sampling -----------------------------------------------------------------------------------------
 
     def draw(self, state, task, totals):
-        """Make the pass over the shard's documents, tell a block of it, or make the pass over its words."""
-        repeat, place = divmod(self.schedule.place(task.round, task.step), self.schedule.n_turn)
-        pass_, change = task.round * self.schedule.repeats + repeat, np.zeros(self.n_topics, np.int64)
-        figures, step, by_words = {}, place % self.schedule.period, 1 if self.at_hand else self.n_blocks
-        if repeat == self.schedule.repeats:
-            return figures  # the step in which nothing is drawn
-        if step == 0:
+        """Make the pass over the shard's documents and tell blocks, or make its part of that over words."""
+        turn, kind, step = self.schedule.rotation(self.schedule.place(task.round, task.step))
+        pass_, change = task.round * self.schedule.repeats + turn, np.zeros(self.n_topics, np.int64)
+        figures = {}
+        if kind == "documents" and step == 0:
             distinct = self._document_pass(state, task, change, pass_)
             figures = {"distinct": distinct, "documents": np.count_nonzero(state["lengths"])}
-        if step >= by_words:
+        if kind == "words":
             self._word_pass(state, task, change, pass_)
         elif self.at_hand is None:
             self._tell(state, task.blocks, task.value)
-            if step == self.n_blocks - 1:
+            if step == self.n_blocks - 1:  # all have told
                 self._count_rows(task.blocks, task.value)
         totals += change
         return figures
 
     def _document_pass(self, state, task, change, pass_):
         alpha, pairs = state["priors"].alpha, state["topics"]
+        if self.at_hand is None:
+            change -= np.bincount(pairs[:, 0], minlength=self.n_topics)
+        elif task.shard == 0:  # all shards count their tokens anew
+            change -= state["totals"]
         _, beta_sum = state["priors"].beta_of(task.round)
         place = (0, len(state["lengths"]), state["doc_start"], state["position"], state["names"], pairs)
         prior = (alpha.astype(np.float32), float(alpha.sum()), *alias.tables_of(alpha), beta_sum)
@@ -216,11 +220,14 @@ class RotatingWarp(RotatingGibbs):
         rest = (totals, beta[names].astype(np.float32), beta_sum, change, self.seed, _STREAMS, pass_)
         if self.at_hand is not None:
             value.tokens = None  # those of a snapshot
-            lda_warp.word_pass(names, block, self.at_hand.places(here), self.at_hand.pairs, *rest)
+            if block == 0:  # all tokens are counted anew, each in one block
+                change -= totals
+            longest = self.words.frequency[here][:1].sum()  # the first word is the most frequent one
+            lda_warp.word_pass(names, longest, *self.at_hand.places(here), self.at_hand.pairs, *rest)
             return
         begin, end, _ = self._own_places(state, block)
         place = (names, begin, end, self.words.bounds(block), value.tokens, value.rows)
-        lda_warp.word_turn(*place, self._starts(state, block), state["topics"], *rest)
+        lda_warp.word_part(*place, self._starts(state, block), state["topics"], *rest)
 
     def aggregate(self, tasks, partials):
         """See `RotatingModel`; counts the topics of documents, too."""

@@ -1,6 +1,8 @@
 """Blocks of words: their words, their order of meeting shards, and the totals that travel beside them."""
 
+import itertools
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -12,10 +14,10 @@ from .groups import deal_words
 
 @dataclass(eq=False)
 class Block:
-    """A travelling group of words: `rows` of counts of the frequent ones, `tokens` of the others."""
+    """A travelling group of words: `rows` of counts of the frequent ones, `tokens` of the others, if any."""
 
     rows: np.ndarray
-    tokens: np.ndarray
+    tokens: Any
 
 
 class Words:
@@ -102,29 +104,30 @@ class FirstCountThenRotate(Schedule):
 
     With `at_once` only so many shards take part at a time; these meet all blocks before the next ones do, so
     that others can be on disk. There are as many blocks as shards, or two for each shard at work: there are
-    many shards then, and they meet blocks in pieces of some size. The first turn has `n_steps`.
+    many shards then, and they meet blocks in pieces of some size.
 
-    With `twice` shards meet all blocks once more before the next ones do. Where all shards are `at_hand` of a
-    block, one step takes the place of each of the two rotations, and a round ends with a step apart.
+    In a turn shards meet all blocks once for each of `kinds`, and for `last`, the kind of a rotation after
+    which others read the blocks: those of the next party, or whoever comes after the round. Where all shards
+    are `at_hand` of a block, one step takes the place of each rotation.
     """
 
-    def __init__(self, n_shards, at_once=None, repeats=1, *, twice=False, at_hand=False):
+    def __init__(self, n_shards, at_once=None, repeats=1, *, kinds=("draw",), last=None, at_hand=False):
         self.n_shards, self.repeats = n_shards, repeats
         self.at_once = min(at_once or n_shards, n_shards)
         self.n_blocks = n_shards if at_once is None else min(n_shards, 2 * at_once)
-        self.n_parties = -(-n_shards // self.at_once)
-        self.n_steps, self._at_hand = self.n_blocks * self.n_parties, at_hand
-        self.period = 2 if at_hand else self.n_blocks * (1 + twice)  # steps of the same shards
-        self.n_turn = self.period * self.n_parties
-        self._last = self.n_turn * repeats - (not at_hand)
+        parties = range(-(-n_shards // self.at_once))
+        self._filling, self._rotations = [(-1, party, "fill") for party in parties], []
+        for turn, party in itertools.product(range(repeats), parties):
+            read = last is not None and (len(parties) > 1 or turn == repeats - 1)
+            self._rotations += [(turn, party, kind) for kind in (*kinds, *([last] if read else []))]
+        self._length = 1 if at_hand else self.n_blocks  # steps of a rotation
+        self.n_filling = len(parties) * self.n_blocks
 
     def plan(self, round, state):
         """Pair shards with blocks, step by step."""
-        first = self.n_steps if round == 0 else 0
-        filling = [self._step(*divmod(step, self.n_blocks)) for step in range(first)]
-        if self._at_hand:
-            return filling + [self._step(0, 0)] * (self._last + 1)
-        return filling + [self._step(*divmod(s, self.period)) for s in range(self.n_turn)] * self.repeats
+        filling = [(party, step) for _, party, _ in self._filling for step in range(self.n_blocks)]
+        rotating = [(party, step) for _, party, _ in self._rotations for step in range(self._length)]
+        return [self._step(*pair) for pair in (filling if round == 0 else []) + rotating]
 
     def _step(self, party, step):
         shards = range(party * self.at_once, min((party + 1) * self.at_once, self.n_shards))
@@ -132,22 +135,30 @@ class FirstCountThenRotate(Schedule):
 
     def place(self, round, step):
         """Number of a step among those that sample; negative in the turn that fills blocks."""
-        return step - (self.n_steps if round == 0 else 0)
+        return step - (self.n_filling if round == 0 else 0)
+
+    def rotation(self, place):
+        """Turn and kind of a step's rotation, and the number of the step in it."""
+        number, step = divmod(place, self._length)
+        turn, _, kind = self._rotations[number]
+        return turn, kind, step
 
     def is_last_of_shard(self, place):
         """Whether a step is the last of its shards in a turn."""
         if place < 0:
             return place % self.n_blocks == self.n_blocks - 1
-        return self.is_end(place) if self._at_hand else place % self.period == self.period - 1
+        number, step = divmod(place, self._length)
+        after = self._rotations[number + 1 : number + 2]
+        return step == self._length - 1 and [self._rotations[number][:2]] != [other[:2] for other in after]
 
     def may_be_last_of_block(self, place):
         """Whether a step belongs to the last shards: of those to meet a block, the last one leaves it."""
         together = self.n_blocks == self.at_once  # they meet all blocks in the last step
-        return place > self._last - (1 if together else self.n_blocks)
+        return place >= self._length * len(self._rotations) - (1 if together else self._length)
 
     def is_end(self, place):
         """Whether a step is the last of its round."""
-        return place == self._last
+        return place == self._length * len(self._rotations) - 1
 
 
 # Changes of totals: the few topics that changed, or all of them ----------------------------------------

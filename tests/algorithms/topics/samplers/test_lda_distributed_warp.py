@@ -10,7 +10,7 @@ import stradask as sd
 from stradask.algorithms.topics.samplers.warp import RotatingWarp
 from stradask.algorithms.topics.shard_input import corpus_of_matrix
 from stradask.datasets.generators import make_lda_corpus
-from stradask.kernels.lda.warp import word_pass, word_turn
+from stradask.kernels.lda.warp import word_part, word_pass
 from stradask.kernels.random import hash32, philox4x32
 from stradask.scheduler.engine import run
 from stradask.scheduler.sessions.local import LocalSession
@@ -74,33 +74,29 @@ def test_one_result_for_any_number_of_workers(X):
 SIZES = np.array([[9, 0, 14, 3], [0, 1, 0, 0], [0, 25, 0, 0], [2, 2, 1, 30]])  # tokens of words in shards
 
 
-def _pass_by_definition(parts, totals, beta, first):
+def _pass_by_definition(parts, totals, beta):
     """Make the pass over words anew from its definition; `parts` are pairs by word and shard."""
-    changed = totals.copy()
     for w, shards in enumerate(parts):
         keys = philox4x32(*(np.uint32(v) for v in (7 + w, 0, 3, 8, 5, 0)))[:2]
-        begin, n = np.concatenate([[0], np.cumsum(SIZES[w])]), SIZES[w].sum()
-        for g in [(first - turn) % len(shards) for turn in range(len(shards))]:
-            mine = shards[g]
-            counts = np.bincount(np.concatenate(shards)[:, 0], minlength=K)
+        before, begin = np.concatenate(shards)[:, 0], 0
+        counts, n = np.bincount(before, minlength=K), len(before)
+        for mine in shards:
             with np.errstate(over="ignore"):
-                scrambled = [np.uint32(begin[g] + i) * np.uint32(0x9E3779B9) for i in range(len(mine))]
+                scrambled = [np.uint32(begin + i) * np.uint32(0x9E3779B9) for i in range(len(mine))]
             for i, (s, t) in enumerate(mine.tolist()):
                 weight = (counts[t] + beta[w]) / (totals[t] + beta.sum())
                 own_weight = (counts[s] - 1 + beta[w]) / (totals[s] - 1 + beta.sum())
                 if s != t and int(hash32(scrambled[i] ^ keys[0])) / 2**32 * own_weight < weight:
                     mine[i, 0] = t
-                    changed[s] -= 1
-                    changed[t] += 1
-            theirs = np.concatenate(shards)[:, 0]
+            theirs = mine[:, 0] if len(mine) == n else before
             for i in range(len(mine)):
                 pick = int(hash32(scrambled[i] ^ keys[1]))
                 choice = int(hash32(scrambled[i] ^ keys[1] ^ np.uint32(0x5BD1E995)))
-                others = np.delete(theirs, begin[g] + i)
+                others = np.delete(theirs, begin + i)
                 smooth = K * beta[w] / (K * beta[w] + n - 1)
                 from_prior = choice <= smooth * 2**32 or not len(others)
                 mine[i, 1] = pick * K >> 32 if from_prior else others[pick * len(others) >> 32]
-    return changed
+            begin += len(mine)
 
 
 def _counted(tokens, word_start):
@@ -108,34 +104,32 @@ def _counted(tokens, word_start):
     return np.array([np.bincount(part, minlength=K) for part in parts], np.int32)
 
 
-@pytest.mark.parametrize(("first", "n_rows"), [(0, 0), (2, 1), (3, 4)])
-def test_a_pass_over_words_is_what_its_docstring_says(first, n_rows):
-    """Whole, and in turns of shards; every draw made anew from the definition."""
-    rng = np.random.default_rng(first)
+@pytest.mark.parametrize("n_rows", [0, 1, 4])
+def test_a_pass_over_words_is_what_its_docstring_says(n_rows):
+    """Whole, and in parts; every draw made anew from the definition."""
+    rng = np.random.default_rng(n_rows)
     parts = [[rng.integers(0, K, (n, 2)).astype(np.uint16) for n in row] for row in SIZES]
     by_shard = [np.concatenate([row[g] for row in parts]) for g in range(4)]
     tokens = np.concatenate([part[:, 0] for row in parts for part in row])
     word_start = np.concatenate([[0], np.cumsum(SIZES.sum(axis=1))])
     begin = word_start[:-1, None] + np.cumsum(SIZES, axis=1) - SIZES
     starts = np.concatenate([np.zeros((1, 4), int), np.cumsum(SIZES, axis=0)])
-    pairs = np.concatenate(by_shard)
+    pairs, first = np.concatenate(by_shard), np.concatenate([[0], np.cumsum(starts[-1])])
     totals, beta = rng.integers(80, 160, K), np.array([0.3, 0.05, 1.0, 0.02])
     names, rest = np.arange(7, 11, dtype=np.int32), (beta.astype(np.float32), beta.sum())
-    stream = (np.uint64(5), 8, 3)
-    rows, turned, whole = _counted(tokens, word_start)[:n_rows], 0 * totals, 0 * totals
-    before = pairs.copy()
-    changed = _pass_by_definition(parts, totals, beta, first)
-    word_pass(names, first, starts + starts[-1].cumsum() - starts[-1], pairs, totals, *rest, whole, *stream)
-    for g in [(first - turn) % 4 for turn in range(4)]:
+    stream, rows = (np.uint64(5), 8, 3), _counted(tokens, word_start)[:n_rows]
+    before, change, counted = pairs.copy(), 0 * totals, 0 * totals
+    _pass_by_definition(parts, totals, beta)
+    longest = SIZES.sum(axis=1).max()
+    word_pass(names, longest, starts.astype(np.int32), first, pairs, totals, *rest, counted, *stream)
+    for g in (2, 0, 3, 1):
         place = (begin[:, g].copy(), (begin + SIZES)[:, g].copy(), word_start, tokens, rows)
-        word_turn(names, *place, starts[:, g].copy(), by_shard[g], totals, *rest, turned, *stream)
+        word_part(names, *place, starts[:, g].copy(), by_shard[g], totals, *rest, change, *stream)
     expected = np.concatenate([row[g] for g in range(4) for row in parts])
     np.testing.assert_array_equal(pairs, expected)
     np.testing.assert_array_equal(np.concatenate(by_shard), expected)
-    np.testing.assert_array_equal(tokens, np.concatenate([part[:, 0] for row in parts for part in row]))
-    np.testing.assert_array_equal(rows, _counted(tokens, word_start)[:n_rows])
-    np.testing.assert_array_equal(totals + whole, changed)
-    np.testing.assert_array_equal(totals + turned, changed)
+    np.testing.assert_array_equal(counted, np.bincount(expected[:, 0], minlength=K))
+    np.testing.assert_array_equal(change, counted - np.bincount(before[:, 0], minlength=K))
     assert (pairs[:, 0] != before[:, 0]).any()
 
 

@@ -53,6 +53,34 @@ def test_every_shard_meets_every_block_and_parties_one_after_the_other(n, at_onc
     assert all(schedule.may_be_last_of_block(p) for p in last_of_block.values())
 
 
+@pytest.mark.parametrize(("n", "at_once", "repeats"), [(5, 2, 1), (5, 2, 3), (4, None, 3), (3, 9, 1)])
+def test_passes_are_rotations_and_the_last_one_is_for_others_to_read(n, at_once, repeats):
+    kinds = {"kinds": ("documents", "words"), "last": "told"}
+    schedule = FirstCountThenRotate(n, at_once, repeats, **kinds)
+    plan, rotation = schedule.plan(1, {}), FirstCountThenRotate(n, at_once).plan(1, {})
+    assert schedule.plan(0, {}) == rotation + plan
+    steps = [(*schedule.rotation(place), pairs) for place, pairs in enumerate(plan)]
+    for turn in range(repeats):
+        seen = {}
+        for _, kind, _, pairs in (step for step in steps if step[0] == turn):
+            for shard, block in pairs:
+                seen.setdefault(shard, []).append((kind, block))
+        several = at_once is not None and n > at_once
+        wanted = ["documents", "words", *(["told"] if several or turn == repeats - 1 else [])]
+        for met in seen.values():
+            assert [kind for kind, _ in itertools.groupby(met, lambda pair: pair[0])] == wanted
+            assert sorted(met) == sorted(itertools.product(wanted, range(schedule.n_blocks)))
+    ends = [place for place in range(len(plan)) if schedule.is_last_of_shard(place)]
+    assert len(ends) == repeats * -(-n // schedule.at_once)
+    assert schedule.is_end(ends[-1])
+    at_hand = FirstCountThenRotate(4, repeats=2, at_hand=True, **kinds)
+    found = [at_hand.rotation(place)[:2] for place in range(5)]
+    assert found == [(0, "documents"), (0, "words"), (1, "documents"), (1, "words"), (1, "told")]
+    assert at_hand.plan(1, {}) == [[(s, s) for s in range(4)]] * 5
+    assert [at_hand.is_last_of_shard(place) for place in range(5)] == [False, True, False, False, True]
+    assert [at_hand.is_end(place) for place in range(5)] == [False] * 4 + [True]
+
+
 @pytest.mark.parametrize("kind", [RotatingGibbs, RotatingWarp])
 def test_parties_sample_every_token_once_and_measure_what_is_there(X, kind):
     corpus = corpus_of_matrix(X, 5)

@@ -61,11 +61,11 @@ def test_a_document_pass_is_what_its_docstring_says():
     (shard,) = _state(X, 5, alpha).states
     pairs, doc_start, position = shard["topics"], shard["doc_start"], shard["position"]
     pairs[:] = np.random.default_rng(1).integers(0, 5, pairs.shape)
-    totals, before, changed = np.bincount(pairs[:, 0], minlength=5), pairs.copy(), np.zeros(5, np.int64)
+    totals, before, counted = np.bincount(pairs[:, 0], minlength=5), pairs.copy(), np.zeros(5, np.int64)
     prior = (alpha.astype(np.float32), alpha.sum(), *tables_of(alpha), 7 * 0.4)
     place = (0, 12, doc_start, position, shard["names"], pairs, totals)
-    distinct = document_pass(*place, *prior, changed, SEED, 6, 3)
-    assert (totals + changed == np.bincount(pairs[:, 0], minlength=5)).all()
+    distinct = document_pass(*place, *prior, counted, SEED, 6, 3)
+    assert (counted == np.bincount(pairs[:, 0], minlength=5)).all()
     assert distinct == sum(len(set(before[position[slice(*doc_start[d : d + 2])], 0])) for d in range(12))
     for d in range(12):
         tokens = position[slice(*doc_start[d : d + 2])]
@@ -114,15 +114,17 @@ def _chain(n, word_start, doc_start, position, pairs, totals, alpha, alpha_sum, 
     names, words = np.arange(n_docs), np.arange(n_words).astype(np.int32)
     starts, narrow = word_start.reshape(-1, 1), beta.astype(np.float32)
     zero = np.int64(0)  # no literals, for which numba would compile the kernels once more
+    first = np.zeros(1, np.int64)
     for r in range(n):
-        changed = np.zeros(n_topics, np.int64)
+        counted = np.zeros(n_topics, np.int64)
         document_pass(
             zero, n_docs, doc_start, position, names, pairs, totals, alpha, alpha_sum, aliases, limits,
-            beta.sum(), changed, SEED, np.int64(6), r,
+            beta.sum(), counted, SEED, np.int64(6), r,
         )  # fmt: skip
-        totals, changed = totals + changed, np.zeros(n_topics, np.int64)
-        word_pass(words, zero, starts, pairs, totals, narrow, beta.sum(), changed, SEED, np.int64(5), r)
-        totals = totals + changed
+        totals, counted = counted, np.zeros(n_topics, np.int64)
+        place = (words, len(pairs), starts, first, pairs, totals)
+        word_pass(*place, narrow, beta.sum(), counted, SEED, np.int64(5), r)
+        totals = counted
         code = 0
         for i in range(len(pairs)):
             code = code * n_topics + pairs[i, 0]
@@ -256,7 +258,7 @@ def test_small_problems_are_gibbs_from_the_start(corpus, n_components):
     assert lda.sampler_ == [{"name": "gibbs", "sweep": 1, "topics_per_document": None}]
 
 
-@pytest.mark.parametrize(("sampler", "cut"), [("warp", 5), ("auto", 5), ("auto", 14)])
+@pytest.mark.parametrize(("sampler", "cut"), [("warp", 5), ("auto", 5), ("auto", 13), ("auto", 14)])
 def test_a_checkpoint_goes_on_bit_for_bit(corpus, tmp_path, sampler, cut):
     lda = sd.LatentDirichletAllocation(80, sampler=sampler, max_iter=18, random_state=0)
     whole = lda.fit(corpus).word_topic_counts_
@@ -295,7 +297,7 @@ def test_a_checkpoint_with_other_priors_or_without_an_array_is_refused(corpus, s
 def _auto_state(corpus):
     alpha, beta = np.full(80, 0.1), np.full(corpus.shape[1], 0.01)
     corpus = corpus_of_matrix(sparse.csr_array(corpus), 2)
-    return auto.RotatingAuto(corpus, 80, alpha, beta, 0, max_sweeps=12)
+    return auto.RotatingAuto(corpus, 80, alpha, beta, 0, max_sweeps=12, in_process=True)
 
 
 @pytest.mark.parametrize(
@@ -339,6 +341,14 @@ def test_warp_keeps_what_partial_fit_and_warm_starts_promise(corpus):
     before = first.fit(corpus).log_likelihood_
     after = first.set_params(max_iter=10).fit(corpus).log_likelihood_
     assert after[0] > before[0]
+
+
+def test_auto_lets_go_of_what_warp_held(corpus):
+    for rounds, held in ((9, True), (12, False)):
+        state = _auto_state(corpus)
+        warp_ = state.parts[0]
+        run(state, state.schedule, max_rounds=rounds, label="LDA")
+        assert (warp_.at_hand is not None) == held
 
 
 def test_priors_are_fitted_by_warp_too(corpus):
