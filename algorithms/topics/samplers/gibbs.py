@@ -201,12 +201,10 @@ class RotatingGibbs(RotatingModel):
 
     def unpack(self, block, packed):
         """Undo `pack`; every topic and count is checked, for kernels trust them."""
-        here, n_rows = self.words.of(block), self.words.n_rows[block]
-        value = Block(
-            np.zeros((n_rows, self.n_topics), np.int32), np.zeros(self.words.n_tokens[block], self.kind)
-        )
-        rows = value.rows[:0] if self.all_tokens else value.rows
-        most = self.words.frequency[here][: len(rows)]
+        here, n_rows = self.words.of(block), 0 if self.all_tokens else self.words.n_rows[block]
+        rows = np.zeros((n_rows, self.n_topics), np.int32)
+        value = Block(rows, np.zeros(self.words.n_tokens[block], self.kind))
+        most = self.words.frequency[here][:n_rows]
         if self.background is not None:
             most = most + self.background[self.words.ids[here]].sum(axis=1, dtype=np.int64)
         size = len(packed) - value.tokens.nbytes if packed.dtype == np.uint8 and packed.ndim == 1 else -1
@@ -218,13 +216,7 @@ class RotatingGibbs(RotatingModel):
                 f"block {block} of the words is damaged; if it comes from a checkpoint, remove the folder to "
                 "start anew"
             )
-        if self.all_tokens:
-            self._count_rows(block, value)
         return value
-
-    def _count_rows(self, block, value):
-        value.rows[:] = 0
-        lda_blocks.add_rows(self.words.bounds(block), value.tokens, value.rows)
 
     def sync(self, state, message):
         """Take over totals, or their changes, and priors."""
@@ -260,8 +252,6 @@ class RotatingGibbs(RotatingModel):
         place = self.schedule.place(task.round, task.step)
         if place < 0:
             result = {"changes": self._fill(state, task.blocks, task.value)}
-            if len(task.value.rows) and self.all_tokens and place >= -self.n_blocks:  # all tokens are there
-                self._count_rows(task.blocks, task.value)
             if self.schedule.is_last_of_shard(place):
                 self.put_away(state)
             return result

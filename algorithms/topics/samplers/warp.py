@@ -142,8 +142,8 @@ class RotatingWarp(RotatingGibbs):
 
     def block(self, block):
         """See `RotatingGibbs`."""
-        none = np.zeros((0, self.n_topics), np.int32)
-        return super().block(block) if self.at_hand is None else Block(none, None)
+        tokens = None if self.at_hand else self._storage().zeros(self.words.n_tokens[block], self.kind)
+        return Block(np.zeros((0, self.n_topics), np.int32), tokens)
 
     def whole(self, block, value):
         """A block between two rounds, with all its tokens and no rows."""
@@ -152,6 +152,13 @@ class RotatingWarp(RotatingGibbs):
             tokens = np.empty(self.words.n_tokens[block], self.kind)
             lda_warp.gather(*self.at_hand.places(self.words.of(block)), self.at_hand.pairs, tokens)
         return Block(value.rows[:0], tokens)
+
+    def count_rows(self, block, value):
+        """Count the frequent words of a block if that was not done since its tokens changed."""
+        n_rows = self.words.n_rows[block]
+        if len(value.rows) < n_rows:
+            value.rows = np.zeros((n_rows, self.n_topics), np.int32)
+            lda_blocks.add_rows(self.words.bounds(block), self.whole(block, value).tokens, value.rows)
 
     def pack(self, block, value):
         """See `RotatingGibbs`."""
@@ -191,8 +198,6 @@ class RotatingWarp(RotatingGibbs):
             self._word_pass(state, task, change, pass_)
         elif self.at_hand is None:
             self._tell(state, task.blocks, task.value)
-            if step == self.n_blocks - 1:  # all have told
-                self._count_rows(task.blocks, task.value)
         totals += change
         return figures
 
@@ -209,7 +214,8 @@ class RotatingWarp(RotatingGibbs):
         return lda_warp.document_pass(*place, state["totals"], *prior, *stream)
 
     def _tell(self, state, block, value):
-        """Put the topics of a shard's tokens into a block."""
+        """Put the topics of a shard's tokens into a block; rows are counted when they are needed."""
+        value.rows = value.rows[:0]
         starts, (begin, end, _) = self._starts(state, block), self._own_places(state, block)
         lda_blocks.put_own(begin, end, self.own_topics(state, starts[0], starts[-1]), value.tokens)
 
@@ -225,6 +231,7 @@ class RotatingWarp(RotatingGibbs):
             longest = self.words.frequency[here][:1].sum()  # the first word is the most frequent one
             lda_warp.word_pass(names, longest, *self.at_hand.places(here), self.at_hand.pairs, *rest)
             return
+        self.count_rows(block, value)
         begin, end, _ = self._own_places(state, block)
         place = (names, begin, end, self.words.bounds(block), value.tokens, value.rows)
         lda_warp.word_part(*place, self._starts(state, block), state["topics"], *rest)
