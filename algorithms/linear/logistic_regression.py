@@ -3,6 +3,7 @@
 import contextlib
 import copy
 import functools
+import warnings
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
@@ -21,6 +22,9 @@ from .glm.smooth import SOLVERS, SmoothModel
 from .losses import class_target, class_total, remote_class_target
 from .sparse.labels import before, check_goes_on, dense_coef, pose, solve_classes, take
 from .sparse.penalties import ENDLESS
+
+_SOLVERS = SOLVERS | {"downpour", "proximal-newton", "working-set"}
+_SOLVERS |= {"newton-cholesky", "liblinear", "sag", "saga"}  # scikit-learn's
 
 
 class LogisticRegression(LinearClassifier, SmoothModel):
@@ -47,6 +51,9 @@ class LogisticRegression(LinearClassifier, SmoothModel):
     ----------
     C : float, default=1.0
         Weight of the losses against the penalty; ``np.inf`` penalises nothing.
+    penalty : {"auto", "l1", "l2", "elasticnet", None}, default="auto"
+        scikit-learn's older way to say it: "l1" and "l2" are an `l1_ratio` of 1 and 0, None is ``C=np.inf``;
+        "auto" and "elasticnet" leave both parameters as they are.
     l1_ratio : float, default=0.0
         rho: 0 is the squared penalty, 1 the l1 penalty.
     tol : float, default=1e-6
@@ -58,17 +65,20 @@ class LogisticRegression(LinearClassifier, SmoothModel):
         False takes c = 0.
     class_weight : None, "balanced" or dict of label to float, default=None
         "balanced" is n_samples / (n_classes * n_rows_of_the_class).
-    solver : {"auto", "newton", "sandblaster", "downpour"}, default="auto"
+    solver : str, default="auto"
         "newton": Hessian and Cholesky factor for up to 2,000 parameters, else conjugate gradients.
         "sandblaster": L-BFGS, preconditioned by the diagonal of the Hessian. "auto" takes, by the shape of
         the data, the one or the other, or L-BFGS preconditioned by the Hessian of a sample of the rows.
-        `solver_` tells which. More than two classes are fitted by L-BFGS. An l1 penalty, whatever this says,
-        is met by proximal Newton steps (two classes and p columns, up to 100, or up to 2,000 on a cluster or
-        of p^2 / 4 rows), or as `SparseLogisticRegression` does it. "downpour": replicas of the model,
-        each on rows of its own, take minibatches of 100 over one table of parameters; a step is a pass of the
-        first replica, and the fit ends when ten in a row have not lowered the mean loss over its minibatches
-        by `tol`. It comes near the minimum, to a percent or so of the objective, in few passes; it takes no
-        l1 penalty, and on a cluster no callback.
+        `solver_` tells which, and can be given. Of scikit-learn's names "newton-cholesky" is "newton",
+        "lbfgs" is "sandblaster", "newton-cg" the method of that name; with "liblinear", "sag" and "saga"
+        "auto" runs. Where another method runs than the one named, a warning says which. More than two
+        classes are fitted by L-BFGS. An l1 penalty, whatever this says, is met by proximal Newton steps (two
+        classes and p columns, up to 100, or up to 2,000 on a cluster or of p^2 / 4 rows), or as
+        `SparseLogisticRegression` does it. "downpour": replicas of the model, each on rows of its own, take
+        minibatches of 100 over one table of parameters; a step is a pass of the first replica, and the fit
+        ends when ten in a row have not lowered the mean loss over its minibatches by `tol`. It comes near
+        the minimum, to a percent or so of the objective, in few passes; it takes no l1 penalty, and on a
+        cluster no callback.
     max_iter : int, default=1000
         Most steps.
     warm_start : bool, default=False
@@ -144,11 +154,12 @@ class LogisticRegression(LinearClassifier, SmoothModel):
 
     _parameter_constraints: ClassVar[dict] = {
         "C": [Interval(Real, 0, None, closed="right")],
+        "penalty": [StrOptions({"auto", "l1", "l2", "elasticnet"}), None],
         "l1_ratio": [Interval(Real, 0, 1, closed="both")],
         "tol": [Interval(Real, 0, None, closed="left")],
         "fit_intercept": ["boolean"],
         "class_weight": [None, dict, StrOptions({"balanced"})],
-        "solver": [StrOptions(SOLVERS | {"downpour"})],
+        "solver": [StrOptions(_SOLVERS)],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "warm_start": ["boolean"],
         "engine": [str],
@@ -163,6 +174,7 @@ class LogisticRegression(LinearClassifier, SmoothModel):
         self,
         C: float = 1.0,
         *,
+        penalty: str | None = "auto",
         l1_ratio: float = 0.0,
         tol: float = 1e-6,
         fit_intercept: bool = True,
@@ -178,6 +190,7 @@ class LogisticRegression(LinearClassifier, SmoothModel):
         verbose: int = 0,
     ) -> None:
         self.C = C
+        self.penalty = penalty
         self.l1_ratio = l1_ratio
         self.tol = tol
         self.fit_intercept = fit_intercept
@@ -222,22 +235,39 @@ class LogisticRegression(LinearClassifier, SmoothModel):
         """
         self._validate_params()
         with self._unchanged_on_error():
-            self._check_for_downpour()
+            self._check_penalty()
             if self._is_for_columns(X):
-                return self._fit_columns(X, y, sample_weight, callback)
-            most = NEWTON_MOST - 1 if self._l1 > 0 else np.inf
-            fitted = self._fit_rows(X, y, sample_weight, callback, stays_up_to=most)
-            return self._fit_columns(X, y, sample_weight, callback) if fitted is None else fitted
+                self._fit_columns(X, y, sample_weight, callback)
+            else:
+                most = NEWTON_MOST - 1 if self._l1 > 0 else np.inf
+                if self._fit_rows(X, y, sample_weight, callback, stays_up_to=most) is None:
+                    self._fit_columns(X, y, sample_weight, callback)
+            self._warn_of_method()
+            return self
+
+    @property
+    def _C(self):
+        """`C`, as `penalty` has it."""
+        return np.inf if self.penalty is None else self.C
 
     @property
     def _l1(self):
-        """`l1_ratio`, or 0 where nothing is penalised."""
-        return 0.0 if np.isinf(self.C) else self.l1_ratio
+        """`l1_ratio`, as `penalty` has it; 0 where nothing is penalised."""
+        ratio = {"l1": 1.0, "l2": 0.0}.get(self.penalty, self.l1_ratio)
+        return 0.0 if np.isinf(self._C) else ratio
 
-    def _check_for_downpour(self):
+    def _check_penalty(self):
+        """Refuse l1 with Downpour; warn of a parameter that `penalty` overrules."""
+        if self.penalty is None and self.C not in (1.0, np.inf):
+            warnings.warn(f"penalty=None penalises nothing: C={self.C:g} is not used", stacklevel=3)
+        elif self.penalty in ("l1", "l2") and self.l1_ratio not in (0.0, self._l1):
+            warnings.warn(
+                f"penalty={self.penalty!r}: l1_ratio={self.l1_ratio:g} is not used; 'elasticnet' takes it",
+                stacklevel=3,
+            )
         if self.solver == "downpour" and self._l1 > 0:
             raise DataError(
-                f"solver='downpour' takes the squared penalty alone, but l1_ratio is {self.l1_ratio:g}: "
+                f"solver='downpour' takes the squared penalty alone, but l1_ratio is {self._l1:g}: "
                 "choose another solver"
             )
 
@@ -255,22 +285,25 @@ class LogisticRegression(LinearClassifier, SmoothModel):
     def _takes(self, target, X, shape):
         """Whether there is no l1 penalty, or one of two classes that goes by rows."""
         here = self.engine == "local" and not is_dask(X)
-        return self._l1 == 0 or (target.loss.n_outputs == 1 and not by_columns(shape, here))
+        if self._l1 == 0:
+            return True
+        by_rows = self.solver == "proximal-newton" and shape[1] < NEWTON_MOST
+        return target.loss.n_outputs == 1 and (by_rows or not by_columns(shape, here))
 
     def _scales(self, target, k):
         """The objective is a sum, in units of the penalty."""
-        strength = 1 / (self.C * target.total)
-        return 1.0 if np.isinf(self.C) else self.C * target.total, strength * (1 - self._l1)
+        strength = 1 / (self._C * target.total)
+        return 1.0 if np.isinf(self._C) else self._C * target.total, strength * (1 - self._l1)
 
     def _minimiser(self, target):
         if self._l1 > 0:
-            return functools.partial(minimise_sparse, l1=1 / (self.C * target.total) * self._l1)
+            return functools.partial(minimise_sparse, l1=1 / (self._C * target.total) * self._l1)
         return super()._minimiser(target)
 
     def _starts(self, target, layout):
         last = before(self)
         check_goes_on(last, target.classes, layout.n_features)
-        if np.isinf(self.C) and target.mass.min() == 0:
+        if np.isinf(self._C) and target.mass.min() == 0:
             raise DataError(
                 "C=inf penalises nothing, and all rows of a class have the weight zero: there are no best "
                 "coefficients; leave these rows out, or give a penalty"
@@ -322,14 +355,17 @@ class LogisticRegression(LinearClassifier, SmoothModel):
     def _is_for_columns(self, X):
         """Whether the shape of X leaves an l1 penalty to a working set; X of Dask may not know its shape."""
         shape = () if self._l1 == 0 or is_dask(X) else getattr(X, "shape", ())
-        return len(shape) == 2 and by_columns(shape, self.engine == "local")
+        if self.solver == "proximal-newton" and len(shape) == 2 and shape[1] < NEWTON_MOST:
+            return False
+        by_name = self.solver == "working-set" and len(shape) == 2
+        return by_name or (len(shape) == 2 and by_columns(shape, self.engine == "local"))
 
     def _fit_columns(self, X, y, sample_weight, callback):
         """Leave an l1 penalty over many columns or classes to the working set."""
         problem = pose(self, X, y, sample_weight)
         total = class_total(problem.sample_weight, self.class_weight, problem.classes, problem.numbers)
-        unit = max(self.C * total, 1 / ENDLESS)
-        penalty = problem.design.penalty(1 / unit, self.l1_ratio)
+        unit = max(self._C * total, 1 / ENDLESS)
+        penalty = problem.design.penalty(1 / unit, self._l1)
 
         def read(fit, history):
             return take(copy.copy(self), problem, fit, history)

@@ -39,7 +39,7 @@ class PoissonRegressor(RegressorMixin, SmoothModel):
         A fit ends when the estimated excess of the objective over its minimum is at most `tol` times the
         objective.
         For float32 data at least 1.2e-6 is taken.
-    solver : {"auto", "newton", "sandblaster"}, default="auto"
+    solver : str, default="auto"
         As in `LogisticRegression`.
     max_iter : int, default=1000
         Most steps.
@@ -103,7 +103,7 @@ class PoissonRegressor(RegressorMixin, SmoothModel):
         "alpha": [Interval(Real, 0, None, closed="left")],
         "fit_intercept": ["boolean"],
         "tol": [Interval(Real, 0, None, closed="left")],
-        "solver": [StrOptions(SOLVERS)],
+        "solver": [StrOptions(SOLVERS | {"newton-cholesky"})],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "warm_start": ["boolean"],
         "engine": [str],
@@ -166,7 +166,9 @@ class PoissonRegressor(RegressorMixin, SmoothModel):
         """
         self._validate_params()
         with self._unchanged_on_error():
-            return self._fit_rows(X, y, sample_weight, callback)
+            self._fit_rows(X, y, sample_weight, callback)
+            self._warn_of_method()
+            return self
 
     def _target(self, name, y, sample_weight, n_samples):
         return poisson.target(name, y, sample_weight, n_samples)

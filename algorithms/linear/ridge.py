@@ -41,12 +41,14 @@ class Ridge(MultiOutputMixin, RegressorMixin, SmoothModel):
     tol : float, default=1e-8
         A fit ends when the estimated excess of the objective over its minimum is at most `tol` times the
         objective. For float32 data at least 1.2e-6 is taken.
-    solver : {"auto", "newton", "sandblaster"}, default="auto"
+    solver : str, default="auto"
         "newton": Cholesky factor of the normal equations for up to 2,000 parameters, its rounding errors
         corrected by further steps; else conjugate gradients. For at most 2,000 rows, fewer than columns, it
         and "auto" factor a matrix as large as the rows. "sandblaster": L-BFGS, preconditioned by the
         diagonal of the Hessian. "auto" takes, by the shape of the data, the one or the other, or L-BFGS
-        preconditioned by the Hessian of a sample of the rows. `solver_` tells which.
+        preconditioned by the Hessian of a sample of the rows. `solver_` tells which, and can be given. Of
+        scikit-learn's names "cholesky" is "newton", "sparse_cg" is "newton-cg", "lbfgs" is "sandblaster";
+        with "svd", "lsqr", "sag" and "saga" "auto" runs, and a warning says what that took.
     max_iter : int, default=1000
         Most steps, for each target.
     warm_start : bool, default=False
@@ -111,7 +113,7 @@ class Ridge(MultiOutputMixin, RegressorMixin, SmoothModel):
         "alpha": [Interval(Real, 0, None, closed="left"), "array-like"],
         "fit_intercept": ["boolean"],
         "tol": [Interval(Real, 0, None, closed="left")],
-        "solver": [StrOptions(SOLVERS)],
+        "solver": [StrOptions(SOLVERS | {"cholesky", "sparse_cg", "lsqr", "svd", "sag", "saga"})],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "warm_start": ["boolean"],
         "engine": [str],
@@ -169,7 +171,9 @@ class Ridge(MultiOutputMixin, RegressorMixin, SmoothModel):
         """
         self._validate_params()
         with self._unchanged_on_error():
-            return self._fit_rows(X, y, sample_weight, callback)
+            self._fit_rows(X, y, sample_weight, callback)
+            self._warn_of_method()
+            return self
 
     def _target(self, name, y, sample_weight, n_samples):
         target = squared.target(name, y, sample_weight, n_samples)
@@ -186,7 +190,7 @@ class Ridge(MultiOutputMixin, RegressorMixin, SmoothModel):
     def _solve(self, data, dtype, target, layout, callback):
         """Solve the normal equations of few columns where nobody watches steps; else as `SmoothModel`."""
         watched = callback is not None or self.verbose or (self.warm_start and "coef_" in vars(self))
-        if watched or self.solver == "sandblaster" or not applies(data[0], len(target.vectors)):
+        if watched or self._method not in ("auto", "newton") or not applies(data[0], len(target.vectors)):
             return super()._solve(data, dtype, target, layout, callback)
         began, scales = time.perf_counter(), [self._scales(target, k) for k in range(len(target.vectors))]
         tol = max(self.tol, LAST_PLACES * float(np.finfo(dtype).eps))

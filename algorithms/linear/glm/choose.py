@@ -72,17 +72,18 @@ _FORCING, _QUADRATIC = 0.1, 1e-5  # residuals of Newton systems; a quadratic has
 def minimise(objective, x0, *, solver="auto", max_iter=1000, tol=1e-6, callback=None):
     """Minimise a `LinearObjective`; return a result and the name of the first method.
 
-    "newton": with the Hessian for up to 2,000 parameters, else with conjugate gradients. "sandblaster":
-    L-BFGS with the diagonal of the Hessian. `tol`: excess over the minimum, relative to the objective.
+    "newton": with the Hessian for up to 2,000 parameters, else with conjugate gradients. "sandblaster" or
+    "lbfgs": L-BFGS with the diagonal of the Hessian; or another name of a method. `tol`: excess over the
+    minimum, relative to the objective.
     """
-    if solver != "sandblaster" and small_applies(objective):
+    if solver in ("auto", "newton") and small_applies(objective):
         return _small(objective, x0, max_iter, callback, tol_decrease=tol), "newton"
     if solver == "newton":
         name = "newton" if objective.n_parameters <= NEWTON_MOST else "newton-cg"
-    elif solver == "sandblaster":
-        name = "lbfgs"
-    else:
+    elif solver == "auto":
         name = method_for(objective)
+    else:
+        name = "lbfgs" if solver == "sandblaster" else solver
     options = {"max_iter": max_iter, "tol_decrease": tol, "callback": callback}
     if name == "lbfgs" and solver == "auto":
         return _diagonal_first(objective, x0, **options)
@@ -116,7 +117,7 @@ def minimise_square(objective, x0, *, solver="auto", factor=None, max_iter=1000,
     takes the Newton step, and then corrects what rounding left. `factor`: from an earlier call; of the
     Hessian, or of `dual_ridge` for fewer rows than columns.
     """
-    if solver != "sandblaster" and applies(objective):
+    if solver in ("auto", "newton") and applies(objective):
         return _by_rows(objective, x0, factor, max_iter=max_iter, tol=tol, callback=callback)
     by_hessian = solver == "newton" and objective.n_parameters <= NEWTON_MOST
     if not by_hessian and (solver != "auto" or method_for(objective) != "newton"):

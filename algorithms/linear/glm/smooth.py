@@ -18,7 +18,19 @@ from .objective import LAST_PLACES
 from .row_places import check_rows_and_targets, columns_in_use, opened_rows, opened_with_targets
 from .separation import separated
 
-SOLVERS = {"auto", "newton", "sandblaster"}
+# What a solver's name runs, here and in scikit-learn; the names of methods that are not here run "auto".
+_RUNS = {
+    "newton-cholesky": "newton",
+    "cholesky": "newton",
+    "newton-cg": "newton-cg",
+    "sparse_cg": "newton-cg",
+    "lbfgs": "lbfgs",
+    "sketch": "sketch",
+    "proximal-newton": "proximal-newton",
+    "working-set": "working-set",
+}
+_ELSEWHERE = {"liblinear", "sag", "saga", "svd", "lsqr"}
+SOLVERS = {"auto", "newton", "newton-cg", "sketch", "lbfgs", "sandblaster"}
 _EXACT, _ROUNDING = 1e-25, 1e-13  # of the objective at the start and of its constant: a perfect fit
 
 
@@ -96,7 +108,24 @@ class SmoothModel(Estimator):
         return self._read(models, n_iter, dtype, target, watch.history)
 
     def _minimiser(self, target):
-        return target.loss.minimiser(self.solver)
+        return target.loss.minimiser(self._method)
+
+    @property
+    def _method(self):
+        """The solver in the words of `glm.choose`."""
+        name = _RUNS.get(self.solver, self.solver)
+        return "auto" if name in _ELSEWHERE | {"proximal-newton", "working-set"} else name
+
+    def _warn_of_method(self):
+        """Say what ran where `solver` names another method."""
+        if self.solver in _ELSEWHERE or _RUNS.get(self.solver, self.solver_) != self.solver_:
+            same = "has the same minimum"
+            if self.solver == "liblinear" and self.fit_intercept:
+                same = "does not penalise the intercept"
+            warnings.warn(
+                f"solver={self.solver!r}: {type(self).__name__} took {self.solver_!r}, which {same}",
+                stacklevel=3,
+            )
 
     def _starts(self, target, layout):
         """Coefficients (n_features, n_outputs) and intercepts (n_outputs,) to begin with, for each target."""
