@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from .algorithms.factorization.matrix_factorization import MatrixFactorization
     from .algorithms.factorization.ranking import evaluate_ranking
     from .algorithms.linear.cv.estimators import ElasticNetCV, LassoCV, SparseLogisticRegressionCV
+    from .algorithms.linear.cv.ridge_cv import RidgeCV
     from .algorithms.linear.lasso import ElasticNet, Lasso
     from .algorithms.linear.logistic_regression import LogisticRegression
     from .algorithms.linear.path import enet_path, lasso_path
@@ -59,6 +60,7 @@ _PLACES = {
     "PoissonRegressor": ".algorithms.linear.poisson",
     "Posterior": ".algorithms.bayes.posterior.draws",
     "Ridge": ".algorithms.linear.ridge",
+    "RidgeCV": ".algorithms.linear.cv.ridge_cv",
     "SparseLogisticRegression": ".algorithms.linear.sparse_logistic",
     "SparseLogisticRegressionCV": ".algorithms.linear.cv.estimators",
     "enet_path": ".algorithms.linear.path",
@@ -92,6 +94,7 @@ __all__ = [
     "PoissonRegressor",
     "Posterior",
     "Ridge",
+    "RidgeCV",
     "SparseLogisticRegression",
     "SparseLogisticRegressionCV",
     "__version__",

@@ -253,7 +253,7 @@ class LogisticRegression(LinearClassifier, SmoothModel):
     @property
     def _l1(self):
         """`l1_ratio`, as `penalty` has it; 0 where nothing is penalised."""
-        ratio = {"l1": 1.0, "l2": 0.0}.get(self.penalty, self.l1_ratio)
+        ratio = {"l1": 1.0, "l2": 0.0}.get(str(self.penalty), self.l1_ratio)
         return 0.0 if np.isinf(self._C) else ratio
 
     def _check_penalty(self):
@@ -354,11 +354,10 @@ class LogisticRegression(LinearClassifier, SmoothModel):
 
     def _is_for_columns(self, X):
         """Whether the shape of X leaves an l1 penalty to a working set; X of Dask may not know its shape."""
-        shape = () if self._l1 == 0 or is_dask(X) else getattr(X, "shape", ())
-        if self.solver == "proximal-newton" and len(shape) == 2 and shape[1] < NEWTON_MOST:
+        shape: tuple[int, ...] = () if self._l1 == 0 or is_dask(X) else getattr(X, "shape", ())
+        if len(shape) != 2 or (self.solver == "proximal-newton" and shape[1] < NEWTON_MOST):
             return False
-        by_name = self.solver == "working-set" and len(shape) == 2
-        return by_name or (len(shape) == 2 and by_columns(shape, self.engine == "local"))
+        return self.solver == "working-set" or by_columns(shape, self.engine == "local")
 
     def _fit_columns(self, X, y, sample_weight, callback):
         """Leave an l1 penalty over many columns or classes to the working set."""

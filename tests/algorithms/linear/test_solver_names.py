@@ -1,4 +1,4 @@
-"""Names of solvers and penalties, scikit-learn's and this library's: what they mean, and what is said of them."""
+"""Names of solvers and penalties: what they mean, and what is said of them."""
 
 import warnings
 

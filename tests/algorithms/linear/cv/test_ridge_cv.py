@@ -1,0 +1,172 @@
+"""RidgeCV: against fits that really leave out a row, scikit-learn's choice, and bad input."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn import linear_model
+from sklearn.model_selection import KFold
+from sklearn.utils.estimator_checks import check_estimator
+
+import stradask as sd
+from stradask.algorithms.linear.cv import ridge_cv
+from stradask.errors import DataError
+
+ALPHAS = np.array([1e-3, 0.1, 10.0, 300.0])
+
+
+def data(n, p, n_targets=1, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, p)) * rng.uniform(0.1, 5, p) * (rng.random((n, p)) < 0.7) + rng.uniform(
+        0, 2, p
+    )
+    Y = X @ rng.standard_normal((p, n_targets)) + 3 * rng.standard_normal((n, n_targets)) + 5
+    return X, Y if n_targets > 1 else Y[:, 0], rng.uniform(0.1, 2, n) * (rng.random(n) < 0.9)
+
+
+def left_out(X, y, w, alpha, intercept):
+    """Fit without each row, by the normal equations of the others."""
+    errors = np.empty(len(y))
+    for i in range(len(y)):
+        v = w.copy()
+        v[i] = 0
+        mean, y_mean = (np.average(part, axis=0, weights=v) * intercept for part in (X, y))
+        A, b = np.sqrt(v)[:, None] * (X - mean), np.sqrt(v) * (y - y_mean)
+        coef = np.linalg.solve(A.T @ A + alpha * np.eye(X.shape[1]), A.T @ b)
+        errors[i] = y[i] - y_mean - (X[i] - mean) @ coef
+    return errors
+
+
+@pytest.mark.parametrize("shape", [(40, 5), (12, 30), (20, 20), (25, 1)])
+@pytest.mark.parametrize("form", [np.asarray, sparse.csr_array, sparse.csc_array])
+@pytest.mark.parametrize("intercept", [True, False])
+def test_errors_are_those_of_fits_without_the_row(shape, form, intercept):
+    X, y, w = data(*shape)
+    for weights in (None, w):
+        model = sd.RidgeCV(ALPHAS, fit_intercept=intercept, store_cv_results=True).fit(form(X), y, weights)
+        v = np.ones(len(y)) if weights is None else weights
+        expected = np.array([v * left_out(X, y, v, alpha, intercept) ** 2 for alpha in ALPHAS]).T
+        np.testing.assert_allclose(model.cv_results_, expected, rtol=1e-6, atol=1e-9)
+        assert model.best_score_ == pytest.approx(-expected.mean(axis=0).min())
+        assert model.alpha_ == ALPHAS[expected.mean(axis=0).argmin()]
+        whole = sd.Ridge(model.alpha_, fit_intercept=intercept, tol=1e-14).fit(X, y, weights)
+        np.testing.assert_allclose(model.coef_, whole.coef_, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(model.intercept_, whole.intercept_, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("shape", [(40, 5), (12, 30)])
+@pytest.mark.parametrize(
+    "options", [{}, {"fit_intercept": False}, {"scoring": "neg_mean_absolute_error"}, {"scoring": "r2"}]
+)
+@pytest.mark.parametrize("n_targets", [1, 3])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_choices_are_scikit_learns(shape, options, n_targets, weighted):
+    X, y, w = data(*shape, n_targets)
+    w = np.maximum(w, 0.05) if weighted else None  # scikit-learn divides by the roots of weights
+    for per_target in (False, True):
+        if per_target and n_targets == 1 and "scoring" in options:
+            continue  # an IndexError in scikit-learn
+        given = {"alphas": ALPHAS, "alpha_per_target": per_target, "store_cv_results": True, **options}
+        ours, theirs = sd.RidgeCV(**given).fit(X, y, w), linear_model.RidgeCV(**given).fit(X, y, w)
+        np.testing.assert_array_equal(ours.alpha_, theirs.alpha_)
+        np.testing.assert_allclose(ours.best_score_, theirs.best_score_, rtol=1e-7)
+        np.testing.assert_allclose(ours.cv_results_, theirs.cv_results_, rtol=1e-6, atol=1e-8)
+        np.testing.assert_allclose(ours.coef_, theirs.coef_, rtol=1e-5, atol=1e-7)
+        np.testing.assert_allclose(ours.intercept_, theirs.intercept_, rtol=1e-6)
+        assert ours.coef_.shape == theirs.coef_.shape
+
+
+def test_folds_are_those_of_a_search_over_ridge():
+    X, y, w = data(50, 4)
+    for scoring in (None, "neg_mean_squared_error"):
+        for cv in (3, KFold(4, shuffle=True, random_state=0)):
+            given = {"alphas": ALPHAS, "cv": cv, "scoring": scoring}
+            ours, theirs = sd.RidgeCV(**given).fit(X, y, w), linear_model.RidgeCV(**given).fit(X, y, w)
+            assert ours.alpha_ == theirs.alpha_
+            assert ours.best_score_ == pytest.approx(theirs.best_score_, rel=1e-5)
+            np.testing.assert_allclose(ours.coef_, theirs.coef_, rtol=1e-4, atol=1e-6)
+            assert ours.n_features_in_ == 4
+
+
+def test_rows_that_alone_tell_a_column_keep_their_errors():
+    """The leverage of row 0 is 1 - 1e-6."""
+    X, y, _ = data(30, 4)
+    X[:, 2] = 0
+    X[0, 2] = 1e3
+    alphas = [1.0, 10.0]
+    for intercept in (True, False):
+        model = sd.RidgeCV(alphas, fit_intercept=intercept, store_cv_results=True).fit(X, y)
+        for k, alpha in enumerate(alphas):
+            expected = left_out(X, y, np.ones(30), alpha, intercept) ** 2
+            np.testing.assert_allclose(model.cv_results_[:, k], expected, rtol=1e-5)
+
+
+def test_tiny_penalties_of_badly_scaled_columns_are_told_apart():
+    X, y, _ = data(60, 5)
+    X = X * [1e6, 1, 1, 1, 1e-2]
+    for alpha in (1e-3, 1e-1):
+        model = sd.RidgeCV(alpha, store_cv_results=True).fit(X, y)
+        expected = left_out(X, y, np.ones(60), alpha, True) ** 2
+        np.testing.assert_allclose(model.cv_results_[:, 0], expected, rtol=1e-5)
+
+
+def test_columns_far_from_zero_and_constant_ones():
+    X, y, w = data(40, 5)
+    model = sd.RidgeCV(ALPHAS, store_cv_results=True).fit(np.column_stack([X, np.full(40, 3.0)]), y, w)
+    other = sd.RidgeCV(ALPHAS, store_cv_results=True).fit(X + 1e6, y, w)
+    expected = sd.RidgeCV(ALPHAS, store_cv_results=True).fit(X, y, w).cv_results_
+    np.testing.assert_allclose(model.cv_results_, expected, rtol=1e-8)
+    np.testing.assert_allclose(other.cv_results_, expected, rtol=1e-5)
+    assert model.coef_[-1] == pytest.approx(0, abs=1e-12)
+
+
+def test_types_blocks_and_files(tmp_path, monkeypatch):
+    X, y, w = data(40, 5)
+    model = sd.RidgeCV(ALPHAS, store_cv_results=True).fit(X, y, w)
+    monkeypatch.setattr(ridge_cv, "_BLOCK", 16)
+    blocks = sd.RidgeCV(ALPHAS, store_cv_results=True).fit(X, y, w)
+    np.testing.assert_allclose(blocks.cv_results_, model.cv_results_, rtol=1e-12)
+    single = sd.RidgeCV(ALPHAS).fit(X.astype(np.float32), y, w)
+    assert single.coef_.dtype == np.float32
+    np.testing.assert_allclose(single.coef_, model.coef_, rtol=1e-3, atol=1e-4)
+    again = sd.load(model.save(tmp_path / "model.npz") and tmp_path / "model.npz")
+    np.testing.assert_array_equal(again.predict(X), model.predict(X))
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"alphas": [1.0, 0.0]}, "alphas must be finite numbers above 0"),
+        ({"alphas": [1.0, -1.0], "cv": 3}, "alphas must be finite numbers 0 or more"),
+        ({"alphas": []}, "alphas"),
+        ({"alphas": ["a"]}, "alphas must be numbers"),
+        ({"cv": 3, "store_cv_results": True}, "store_cv_results=True is for cv=None"),
+        ({"cv": 3, "alpha_per_target": True}, "alpha_per_target=True is for cv=None"),
+        ({"scoring": "nothing"}, "get_scorer_names"),
+        ({"scoring": "roc_auc"}, "cannot judge"),
+    ],
+)
+def test_bad_parameters(given, message):
+    X, y, _ = data(20, 3)
+    with pytest.raises(DataError, match=message):
+        sd.RidgeCV(**given).fit(X, y)
+
+
+def test_bad_data(monkeypatch):
+    X, y, w = data(20, 3)
+    with pytest.raises(DataError, match="1 sample has weight"):
+        sd.RidgeCV().fit(X, y, np.eye(20)[0])
+    with pytest.raises(DataError, match="1 sample has weight"):
+        sd.RidgeCV().fit(X[:1], y[:1])
+    with pytest.raises(DataError, match="NaN"):
+        sd.RidgeCV().fit(np.where(X > 2, np.nan, X), y)
+    with pytest.raises(DataError, match="sample_weight"):
+        sd.RidgeCV().fit(X, y, w[:-1])
+    monkeypatch.setattr(ridge_cv, "_MOST", 2)
+    with pytest.raises(DataError, match="give cv"):
+        sd.RidgeCV().fit(X, y)
+
+
+def test_contract():
+    outcomes = check_estimator(sd.RidgeCV(), on_fail=None, on_skip=None)
+    assert len(outcomes) > 40
+    assert [outcome["check_name"] for outcome in outcomes if outcome["status"] == "failed"] == []
