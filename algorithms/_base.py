@@ -15,6 +15,7 @@ from ..errors import DataError, shortened
 from ..scheduler.loop import unmasked_interrupt
 
 _MOST = 2**63
+_MOST_TEXT = 280  # characters of a message, about
 
 
 class Estimator(BaseEstimator):
@@ -143,7 +144,8 @@ def _in_short(error):
     """Shorten the value in a message of scikit-learn's."""
     head, got, value = str(error).partition(" Got ")
     value = value.removesuffix(" instead.")
-    return error if len(value) <= 80 else type(error)(f"{head}{got}{value[:77]}... instead.")
+    room = min(80, _MOST_TEXT - len(head))
+    return error if len(value) <= room else type(error)(f"{head}{got}{value[: room - 3]}... instead.")
 
 
 def _plain(kind):

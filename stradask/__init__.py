@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from .algorithms.factorization.matrix_factorization import MatrixFactorization
     from .algorithms.factorization.ranking import evaluate_ranking
     from .algorithms.linear.cv.estimators import ElasticNetCV, LassoCV, SparseLogisticRegressionCV
+    from .algorithms.linear.cv.logistic_cv import LogisticRegressionCV
     from .algorithms.linear.cv.ridge_cv import RidgeCV
     from .algorithms.linear.lasso import ElasticNet, Lasso
     from .algorithms.linear.logistic_regression import LogisticRegression
@@ -54,6 +55,7 @@ _PLACES = {
     "LassoCV": ".algorithms.linear.cv.estimators",
     "LatentDirichletAllocation": ".algorithms.topics.lda",
     "LogisticRegression": ".algorithms.linear.logistic_regression",
+    "LogisticRegressionCV": ".algorithms.linear.cv.logistic_cv",
     "MLPClassifier": ".algorithms.neural.mlp",
     "MLPRegressor": ".algorithms.neural.mlp",
     "MatrixFactorization": ".algorithms.factorization.matrix_factorization",
@@ -88,6 +90,7 @@ __all__ = [
     "LassoCV",
     "LatentDirichletAllocation",
     "LogisticRegression",
+    "LogisticRegressionCV",
     "MLPClassifier",
     "MLPRegressor",
     "MatrixFactorization",

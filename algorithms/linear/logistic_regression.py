@@ -315,6 +315,7 @@ class LogisticRegression(LinearClassifier, SmoothModel):
         ((coef, intercept),) = models
         if len(intercept) > 1:
             intercept = intercept - intercept.mean()
+            coef = coef - coef.mean(axis=1, keepdims=True)  # the same probabilities, and no more penalty
         self.classes_ = target.classes
         self.coef_ = np.ascontiguousarray(coef.T).astype(dtype)
         self.intercept_ = intercept.astype(dtype)

@@ -257,10 +257,10 @@ def test_counts_that_are_refused():
     "model",
     [
         LogisticRegression(0.0), LogisticRegression(-1), LogisticRegression(l1_ratio=1.5),
-        LogisticRegression(tol=-1), LogisticRegression(solver="lbfgs"), LogisticRegression(max_iter=0),
+        LogisticRegression(tol=-1), LogisticRegression(solver="bfgs"), LogisticRegression(max_iter=0),
         LogisticRegression(class_weight="even"), LogisticRegression(staleness=0.5),
         LogisticRegression(staleness=np.nan), MLPClassifier(staleness=0.5),
-        Ridge(-1.0), Ridge(solver="svd"), PoissonRegressor(-1.0), PoissonRegressor(n_jobs="two"),
+        Ridge(-1.0), Ridge(solver="qr"), PoissonRegressor(-1.0), PoissonRegressor(n_jobs="two"),
     ],
     ids=repr,
 )  # fmt: skip
