@@ -29,6 +29,7 @@ _SUMS: dict[str, Any] = {**_OPTIONS, "fastmath": FAST}
 _INNER = 0.5  # the problem on some columns is solved to this part of what is asked of all
 _MOST_SWEEPS = 500  # a round
 _FLAT = 1e-12  # a pivot below this part of its diagonal: the columns are dependent
+_HELD = 1e-6  # of the diagonal, where columns are dependent
 _STUCK = 4  # rounds without progress after which it gives up
 
 
@@ -88,10 +89,11 @@ def sweep(G, slopes, b, l1, l2, positive, m):
 
 
 @nb.njit(**_OPTIONS)
-def step_on_signs(G, slopes, c, b, l1, l2, m, support, H, z):
+def step_on_signs(G, slopes, c, b, l1, l2, m, support, H, z, held):
     """Go to the solution of the present signs, or until a coefficient is zero; False if it is not unique.
 
-    Coefficients whose l1 is 0 have no sign to keep.
+    Coefficients whose l1 is 0 have no sign to keep. `held`: curvature that is added, as a part of each
+    diagonal, around the present point: with it there is one solution.
     """
     k = 0
     for j in range(m):
@@ -102,7 +104,8 @@ def step_on_signs(G, slopes, c, b, l1, l2, m, support, H, z):
         own, row = support[i], H[i]
         for j in range(i + 1):
             row[j] = G[own, support[j]]
-        row[i] += l2[own]
+        hold = held * row[i]
+        row[i] += l2[own] + hold
         least = _FLAT * row[i]
         for j in range(i):
             row[j] = (row[j] - dot(row, H[j], j)) / H[j, j]
@@ -110,7 +113,7 @@ def step_on_signs(G, slopes, c, b, l1, l2, m, support, H, z):
         if not pivot > least:
             return False
         row[i] = np.sqrt(pivot)
-        z[i] = c[own] - (l1[own] if b[own] > 0.0 else -l1[own])
+        z[i] = c[own] - (l1[own] if b[own] > 0.0 else -l1[own]) + hold * b[own]
         z[i] = (z[i] - dot(row, z, i)) / row[i]
     for i in range(k - 1, -1, -1):
         z[i] /= H[i, i]
@@ -197,7 +200,7 @@ def solve_path(
             for i in range(m):
                 j = members[i]
                 bs[i], cs[i], qs[i], l1s[i], l2s[i] = b[j], c[j], slopes[j], l1[j], l2[j]
-            last, wait = gap, 2
+            last, wait, held = gap, 2, 0.0
             for _sweeps in range(_MOST_SWEEPS):
                 sweep(Gs, qs, bs, l1s, l2s, positive, m)
                 visits += m
@@ -211,7 +214,8 @@ def solve_path(
                         k += bs[i] != 0.0
                     need = np.log(inner / (_INNER * eps)) / np.log(max(last / inner, 1.0 + 1e-9))
                     if need > 4.0 + k * k / (6.0 * m):
-                        regular = step_on_signs(Gs, qs, cs, bs, l1s, l2s, m, support, H, z)
+                        if not step_on_signs(Gs, qs, cs, bs, l1s, l2s, m, support, H, z, held):
+                            regular, held = held == 0.0, _HELD
                         wait = 2
                 last = inner
             for i in range(m):

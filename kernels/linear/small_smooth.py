@@ -77,12 +77,12 @@ def _minimise_model(H, g, x, l1, zeros, b, slopes, c, support, L, z):
         c[j] = -g[j] + dot(H[j], x, m)
         penalised = penalised or l1[j] > 0.0
     if not penalised:
-        return step_on_signs(H, slopes, c, b, l1, zeros, m, support, L, z)
+        return step_on_signs(H, slopes, c, b, l1, zeros, m, support, L, z, 0.0)
     regular = True
     for t in range(_SWEEPS):
         sweep(H, slopes, b, l1, zeros, False, m)
         if t % _BETWEEN == _BETWEEN - 1 and regular:
-            regular = step_on_signs(H, slopes, c, b, l1, zeros, m, support, L, z)
+            regular = step_on_signs(H, slopes, c, b, l1, zeros, m, support, L, z, 0.0)
         gain = fell = 0.0
         for j in range(m):
             rise = abs(slopes[j]) - l1[j]

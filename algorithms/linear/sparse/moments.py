@@ -148,7 +148,7 @@ class MomentProblem:
         squares, self.y_size, rounded = raw[:p], raw[at], np.zeros(p)
         if terms.fit_intercept:
             mean, y_mean = total[:p, -1] / mass, total[at, -1] / mass
-            gram = gram - np.outer(mean, mean)
+            gram -= mean[:, None] * mean
             products, self.y_y = products - mean * y_mean, self.y_y - y_mean * y_mean
             self.x_mean, self.y_mean = shift.columns + mean, self.y_mean + y_mean
             rounded = shift.columns**2
