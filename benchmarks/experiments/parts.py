@@ -8,7 +8,7 @@ import itertools
 from collections.abc import Callable
 from typing import NamedTuple
 
-from .. import kernel_shares, ssp
+from .. import everyday, kernel_shares, ssp
 from ..pages import rotation, strads
 from ..pages.tables import Spread, Table, by_solver, latest_run
 from ..pages.training import final, time_to
@@ -168,6 +168,16 @@ def shards_part(records, docs):
     return table(records[-1]) if records else None
 
 
+def everyday_part(records, docs):
+    """Return the table of ordinary problems, of the last run."""
+    if not records:
+        return NOT_YET.format("everyday")
+    last = latest_run(records)
+    table = everyday.times_table(last)
+    machine = last[0]["machine"]["processor"]
+    return f"{everyday.summary(last)}.\n\n{table.markdown()}\n{table.caption}; one thread, {machine}.\n"
+
+
 class Part(NamedTuple):
     """Where a part stands, a page of the guide and the name of the marks, and what writes it."""
 
@@ -178,6 +188,7 @@ class Part(NamedTuple):
 
 PARTS = {
     "growth": Part("benchmarks.md", "growth", growth_part),
+    "everyday": Part("benchmarks.md", "everyday", everyday_part),
     "ceilings": Part("benchmarks.md", "ceilings", ceilings_part),
     "rotation": Part("benchmarks.md", "rotation", rotation_part),
     "ssp": Part("ssp.md", "measured", ssp_part),
