@@ -160,7 +160,9 @@ class _PathModel(NamedTuple):
 
 
 def _path(X, y, model):
-    return max(_least_squares(X, y, b, 0.0, a) for a, b in zip(model.alphas, model.coefs.T, strict=True))
+    """The mean over the path."""
+    pairs = zip(model.alphas, model.coefs.T, strict=True)
+    return float(np.mean([_least_squares(X, y, coef, 0.0, alpha) for alpha, coef in pairs]))
 
 
 # Problems -----------------------------------------------------------------------------------------------

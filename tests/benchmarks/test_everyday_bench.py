@@ -78,6 +78,11 @@ def test_objectives_are_those_of_the_models():
         squares, sizes = (model.coef_**2).sum() / 2, np.abs(model.coef_).sum()
         assert everyday._logistic(A, b, model) == pytest.approx(expected + squares)
         assert everyday._sparse_logistic(A, b, model) == pytest.approx(expected + sizes)
+    alphas, coefs, _ = linear_model.lasso_path(X, y, n_alphas=3)
+    values = [
+        mean_squared_error(y, X @ b) / 2 + a * np.abs(b).sum() for a, b in zip(alphas, coefs.T, strict=True)
+    ]
+    assert everyday._path(X, y, everyday._PathModel(alphas, coefs)) == pytest.approx(np.mean(values))
     A, b = everyday._counts(lambda: (X, y))()
     model = linear_model.PoissonRegressor().fit(A, b)
     expected = mean_poisson_deviance(b, model.predict(A)) / 2 + (model.coef_**2).sum() / 2
