@@ -78,7 +78,7 @@ def test_objectives_are_those_of_the_models():
         squares, sizes = (model.coef_**2).sum() / 2, np.abs(model.coef_).sum()
         assert everyday._logistic(A, b, model) == pytest.approx(expected + squares)
         assert everyday._sparse_logistic(A, b, model) == pytest.approx(expected + sizes)
-    alphas, coefs, _ = linear_model.lasso_path(X, y, n_alphas=3)
+    alphas, coefs, _ = linear_model.lasso_path(X, y, alphas=[0.5, 0.1])
     values = [
         mean_squared_error(y, X @ b) / 2 + a * np.abs(b).sum() for a, b in zip(alphas, coefs.T, strict=True)
     ]
