@@ -66,13 +66,16 @@ class Network:
             at += a * b + b
         return layers
 
-    def start(self, seed, dtype):
-        """Draw initial parameters: uniform, scaled by the widths on both sides (Glorot and Bengio, 2010)."""
+    def start(self, seed, dtype, first=0):
+        """Draw initial parameters: uniform, scaled by the widths on both sides (Glorot and Bengio, 2010).
+
+        `first` is the number of the first layer where this is a part of a network.
+        """
         w = np.empty(self.n_parameters, dtype)
         scale = 2.0 if self.activation == "logistic" else 6.0
         for number, ((W, b), (n_in, n_out)) in enumerate(zip(self.layers(w), self.shapes, strict=True)):
             bound = math.sqrt(scale / (n_in + n_out))
-            random = stream(seed, _WEIGHTS, number)
+            random = stream(seed, _WEIGHTS, first + number)
             W[:] = random.uniform(-bound, bound, W.shape)
             b[:] = random.uniform(-bound, bound, b.shape)
         return w
@@ -104,7 +107,7 @@ class Network:
             a = values[-1] @ W
             a += b
             if number < len(layers) - 1:
-                _ACTIVATIONS[self.activation](xp, a)
+                ACTIVATIONS[self.activation](xp, a)
             values.append(a)
         return values
 
@@ -128,7 +131,7 @@ class Network:
         X, y, *weights = rows
         layers = self.layers(parameters)
         values = self._forward(xp, X, layers)
-        value, delta = _LOSSES[self.loss_name](xp, values[-1], y, *weights)
+        value, delta = LOSSES[self.loss_name](xp, values[-1], y, *weights)
         gradient = xp.empty_like(parameters)
         for number, (out, (W, _)) in reversed(
             list(enumerate(zip(self.layers(gradient), layers, strict=True)))
@@ -137,7 +140,7 @@ class Network:
             out[1][:] = delta.sum(axis=0)
             if number:
                 delta = delta @ W.T
-                _SLOPES[self.activation](delta, values[number])
+                SLOPES[self.activation](delta, values[number])
         share = X.shape[0] / self.n_rows * self.alpha
         if share:
             for (G, _), (W, _) in zip(self.layers(gradient), layers, strict=True):
@@ -197,8 +200,8 @@ def _identity_slope(delta, value):
     pass
 
 
-_ACTIVATIONS = {"relu": _relu, "tanh": _tanh, "logistic": _logistic, "identity": _identity}
-_SLOPES = {
+ACTIVATIONS = {"relu": _relu, "tanh": _tanh, "logistic": _logistic, "identity": _identity}
+SLOPES = {
     "relu": _relu_slope,
     "tanh": _tanh_slope,
     "logistic": _logistic_slope,
@@ -242,4 +245,4 @@ def _expit(xp, a):
     return expit(a) if xp is np else xp.exp(-xp.logaddexp(0.0, -a))
 
 
-_LOSSES = {"squared": _squared, "softmax": _softmax, "logistic": _two_classes}
+LOSSES = {"squared": _squared, "softmax": _softmax, "logistic": _two_classes}

@@ -1,0 +1,307 @@
+"""Training as a scheduled program: places are shards, micro-batches and parts of gradients travel as blocks."""
+
+import copy
+import math
+import time
+from typing import Any
+
+import numpy as np
+
+from ....errors import DataError
+from ....scheduler.parameters import stream
+from ....scheduler.program import Outcome, Program
+from ....scheduler.schedules.pipeline import levels
+from ..network import LOSSES
+
+_ORDER = 2**63 + 21  # purpose of a random stream
+_EMPTY = np.empty(0, np.float32)
+
+
+class _Carrier:
+    """A travelling block: an array that may be replaced by one of another shape."""
+
+    def __init__(self, array):
+        self.array = array
+
+
+class Training(Program):
+    r"""Minimise the mean loss of a chain of stages by mini-batches, an epoch a round.
+
+    Row i belongs to part ``i mod n_micro``. In each epoch the rows of a part are put into a new order, and
+    micro-batch m of each mini-batch takes the next rows of part m. So a place holds only the rows of its
+    micro-batches, and the rows of a mini-batch do not depend on the number of replicas.
+
+    Gradients of micro-batches are summed as a binary counter carries (pairs, pairs of pairs...), inside a replica
+    and between replicas. If ``n_micro / replicas`` is 1, 2, 4... for every stage, the result does not depend on
+    the layout, *bitwise*, as long as the stages compute each layer in the same way.
+
+    Parameters
+    ----------
+    stages : list of Stage
+    layout : Layout
+        ``n_steps`` mini-batches are an epoch.
+    rows : tuple of ndarray
+        X, the targets of `loss`, and perhaps weights of mean 1.
+    loss : {"softmax", "logistic", "squared"}
+        See `Network`.
+    optimizer : SGD or Adam
+    seed : int
+        Of the order of rows, and of the random numbers of stages.
+    starts : list of (params, slots), optional
+        For each stage the initial vector, and the slots of the optimiser; by default those of ``start(seed)``.
+    recompute : bool, default=False
+        Keep the input of a micro-batch only, and compute the rest again before its backward pass.
+    first_epoch, first_update : int, default=0
+        Epochs and steps before these.
+    counts_decay : bool, default=False
+        Whether the weight decay is part of the objective; stages then have ``squares(params)``, one a layer.
+
+    Attributes
+    ----------
+    held : list of dict
+        For each stage, after a run: ``params``, ``slots``.
+    events : list of ndarray
+        For each place the operations of the last epoch: columns kind, step, micro, begin, end (seconds).
+    """
+
+    travels = True
+    saved = ("params", "slots")
+    unit = "row"
+
+    def __init__(
+        self,
+        stages,
+        layout,
+        rows,
+        *,
+        loss,
+        optimizer,
+        seed=0,
+        starts=None,
+        recompute=False,
+        first_epoch=0,
+        first_update=0,
+        counts_decay=False,
+    ):
+        if len(stages) != len(layout.replicas):
+            raise DataError(f"{len(stages)} stages are given, but the layout has {len(layout.replicas)}")
+        self.stages, self.layout, self.loss, self.optimizer = stages, layout, loss, optimizer
+        self.seed, self.recompute, self.n_rows = int(seed), recompute, len(rows[0])
+        self.first_epoch, self.first_update, self.counts_decay = first_epoch, first_update, counts_decay
+        self.n_blocks = layout.n_blocks
+        if starts is None:
+            starts = [
+                (params, optimizer.slots(params[: _n_trained(stage, params)]))
+                for stage, params in ((stage, stage.start(seed)) for stage in stages)
+            ]
+        self.shards = [
+            (stage, *starts[stage], self._parts(rows, place, stage))
+            for place, (stage, _) in enumerate(map(layout.stage_of, range(layout.n_places)))
+        ]
+        self.held: Any = None
+        self.events: Any = None
+
+    def _parts(self, rows, place, stage):
+        """Return what a place holds of the rows: X at the first stage, the rest at the last."""
+        M, last = self.layout.n_micro, len(self.stages) - 1
+        wanted = (rows[:1] if stage == 0 else ()), (rows[1:] if stage == last else ())
+        mine = [m for m in range(M) if self.layout.place(stage, m) == place]
+        return {m: tuple(tuple(part[m::M] for part in kind) for kind in wanted) for m in mine}
+
+    def sizes(self, step):
+        """Return the number of rows of each micro-batch of a mini-batch."""
+        return [b - a for a, b in (self._range(step, m) for m in range(self.layout.n_micro))]
+
+    def _range(self, step, micro):
+        M, T = self.layout.n_micro, self.layout.n_steps
+        n = (self.n_rows - micro + M - 1) // M
+        return n * step // T, n * (step + 1) // T
+
+    # Where a place is -----------------------------------------------------------------------------
+
+    def load(self, data):
+        """Copy the initial vectors; the stage is a copy, too, since torch's modules serve one thread."""
+        number, params, slots, parts = data
+        stage, params = copy.deepcopy(self.stages[number]), np.array(params)
+        return {
+            "number": number,
+            "stage": stage,
+            "params": params,
+            "slots": np.array(slots),
+            "n_trained": _n_trained(stage, params),
+            "decayed": stage.decayed() if hasattr(stage, "decayed") else None,
+            "parts": parts,
+            "orders": {},  # of the rows of each part: epoch, permutation
+            "kept": {},  # of each micro-batch under way
+            "sums": [],  # (level, gradient): what the counter holds
+            "spare": [],  # gradients that are free
+            "events": [],
+        }
+
+    def block(self, block):
+        """Begin empty."""
+        return _Carrier(_EMPTY)
+
+    def pack(self, block, value):
+        """Send the array."""
+        return np.ascontiguousarray(value.array)
+
+    def unpack(self, block, packed):
+        """Take the array."""
+        return _Carrier(packed)
+
+    def update(self, state, task):
+        """Carry out the operation of this place in this step."""
+        began, op = time.time(), self._operation(task)
+        if not task.step or (state["events"] and state["events"][0][0] != task.round):
+            state["events"] = []
+        with np.errstate(over="ignore", invalid="ignore"):
+            found = getattr(self, f"_{op.kind}")(state, task.value, task.round, op)
+            if op.updates:
+                found = self._learn(state, task.round, op)
+        kind = ("forward", "backward", "send", "add", "fill", "take").index(op.kind)
+        state["events"].append((task.round, kind, op.step, op.micro, began, time.time()))
+        return found
+
+    def _operation(self, task):
+        return next(op for op in levels(self.layout)[task.step] if op.place == task.shard)
+
+    def _rows(self, state, epoch, op, kind):
+        """Return the rows of a micro-batch: of kind 0 X, of kind 1 targets and weights."""
+        arrays, first = state["parts"][op.micro][kind], self.first_epoch
+        known, order = state["orders"].get(op.micro, (None, None))
+        if known != epoch:
+            order = stream(self.seed, _ORDER, first + epoch, op.micro).permutation(len(arrays[0]))
+            state["orders"][op.micro] = epoch, order
+        a, b = self._range(op.step, op.micro)
+        return [array[order[a:b]] for array in arrays]
+
+    def _forward(self, state, carrier, epoch, op):
+        if not self.sizes(op.step)[op.micro]:  # fewer rows than micro-batches are left
+            carrier.array = _EMPTY
+            return None
+        number, last = state["number"], state["number"] == len(self.stages) - 1
+        x = carrier.array if number else np.ascontiguousarray(self._rows(state, epoch, op, 0)[0])
+        key = (self.seed, self.first_epoch + epoch, op.step, op.micro)
+        params = state["params"]
+        y, context = state["stage"].forward(params, x, key)
+        if not math.isfinite(float(y.sum())) and not np.isfinite(y).all():
+            self._refuse("output", state, epoch, op)
+        again = (x, key) if self.recompute else None
+        state["kept"][op.step, op.micro] = again, params, None if self.recompute else context
+        if not last:
+            carrier.array = y
+            return None
+        value, delta = LOSSES[self.loss](np, y, *self._rows(state, epoch, op, 1))
+        if not math.isfinite(value):
+            self._refuse("loss", state, epoch, op)
+        delta /= y.dtype.type(sum(self.sizes(op.step)))
+        carrier.array = delta.astype(y.dtype, copy=False)
+        return value
+
+    def _refuse(self, what, state, epoch, op):
+        raise DataError(
+            f"the {what} of stage {state['number']} is not finite in epoch {self.first_epoch + epoch + 1}, "
+            f"mini-batch {op.step + 1}: scale X, or lower the learning rate ({self.optimizer.learning_rate:g})"
+        )
+
+    def _backward(self, state, carrier, epoch, op):
+        gradient = (
+            state["spare"].pop() if state["spare"] else np.empty(state["n_trained"], state["params"].dtype)
+        )
+        gradient[:] = 0
+        if self.sizes(op.step)[op.micro]:
+            again, params, context = state["kept"].pop((op.step, op.micro))
+            if again is not None:
+                buffers = params[state["n_trained"] :].copy()  # which must not move twice
+                context = state["stage"].forward(params, *again)[1]
+                params[state["n_trained"] :] = buffers
+            dx = state["stage"].backward(context, carrier.array, gradient)
+            carrier.array = dx if state["number"] else _EMPTY
+        self._carry(state, gradient)
+
+    def _carry(self, state, gradient, level=0):
+        sums = state["sums"]
+        while sums and sums[-1][0] == level:
+            one = sums.pop()[1]
+            one += gradient
+            state["spare"].append(gradient)
+            gradient, level = one, level + 1
+        sums.append((level, gradient))
+
+    def _gradient(self, state):
+        """Return the sum of what the counter holds: all of it in one vector."""
+        sums = state["sums"]
+        while len(sums) > 1:
+            (_, one), (level, two) = sums.pop(), sums.pop()
+            two += one
+            state["spare"].append(one)
+            sums.append((level + 1, two))
+        return sums[0][1]
+
+    def _span(self, state, op):
+        gradient, (first, last, n) = self._gradient(state), op.span
+        return gradient[len(gradient) * first // n : len(gradient) * last // n]
+
+    def _send(self, state, carrier, epoch, op):
+        carrier.array = self._span(state, op).copy()
+
+    def _add(self, state, carrier, epoch, op):
+        here = self._span(state, op)
+        here += carrier.array
+
+    _fill = _send
+
+    def _take(self, state, carrier, epoch, op):
+        self._span(state, op)[:] = carrier.array
+        carrier.array = _EMPTY
+
+    def _learn(self, state, epoch, op):
+        """Make a step of the optimiser; return the penalties of the layers before it, or None."""
+        if self.layout.order == "pipedream":
+            state["params"] = state["params"].copy()  # backward passes to come need the old ones
+        params = state["params"][: state["n_trained"]]
+        penalties = None
+        if self.counts_decay:
+            penalties = [self.optimizer.weight_decay / 2 * s for s in state["stage"].squares(params)]
+        number = self.first_update + epoch * self.layout.n_steps + op.step + 1
+        gradient = self._gradient(state)
+        self.optimizer.step(params, gradient, state["slots"], number, state["decayed"])
+        state["spare"].append(gradient)
+        state["sums"] = []
+        return penalties
+
+    def hold(self, state):
+        """Return what a place holds, for `collect`."""
+        params, slots = state["params"].copy(), state["slots"].copy()
+        return {"params": params, "slots": slots, "events": np.array(state["events"], float)}
+
+    # At the coordinator -----------------------------------------------------------------------------
+
+    def aggregate(self, tasks, partials):
+        """Sum losses and penalties exactly: their order belongs to the layout."""
+        losses, penalties = [], []
+        for task, partial in zip(tasks, partials, strict=True):
+            if partial is None:
+                continue
+            op = self._operation(task)
+            if op.kind == "forward":
+                losses.append(partial)
+            elif self.layout.stage_of(op.place)[1] == 0:
+                penalties += partial
+        loss = math.fsum(losses) / self.n_rows + math.fsum(penalties) / self.layout.n_steps
+        return Outcome(objective=loss, updates=self.n_rows)
+
+    def restore(self, arrays):
+        """Restore nothing: the coordinator keeps nothing that the places need."""
+
+    def collect(self, ask):
+        """Take in the vectors of every stage, and the events of every place."""
+        held = ask(lambda session, messages: session.measure(messages, "hold"))
+        first = [self.layout.place(stage, 0) for stage in range(len(self.stages))]
+        self.held = [held[place] for place in first]
+        self.events = [one["events"] for one in held]
+
+
+def _n_trained(stage, params):
+    return len(params) - getattr(stage, "n_buffers", 0)

@@ -1,0 +1,274 @@
+"""Stages of torch modules: a module is cut between its children, and keeps no numbers of its own."""
+
+import copy
+import inspect
+import threading
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+import numpy as np
+
+from ....errors import DataError, StradaskError, in_brief, shortened
+
+# Files of torch.nn whose modules draw no random numbers, but for these modules.
+_STEADY = (
+    "linear conv batchnorm normalization instancenorm flatten container pooling padding activation sparse "
+    "upsampling pixelshuffle channelshuffle fold distance"
+).split()
+_RANDOM = ("RReLU", "MultiheadAttention", "FractionalMaxPool2d", "FractionalMaxPool3d")
+_drawing = threading.RLock()  # the generator of torch is one for all threads
+
+
+def import_torch():
+    """Return torch, or say how to install it."""
+    try:
+        import torch
+    except ImportError as error:
+        raise StradaskError(
+            f"torch cannot be imported ({in_brief(error)}): install it, for instance with pip install "
+            "'stradask[torch]'"
+        ) from error
+    return torch
+
+
+@contextmanager
+def seeded(*numbers):
+    """Let torch draw from a generator of these numbers, and restore the generator that there was."""
+    import torch
+
+    words = np.random.SeedSequence([int(n) % 2**64 for n in numbers]).generate_state(1, np.uint64)
+    with _drawing:
+        before = torch.random.get_rng_state()
+        torch.random.default_generator.manual_seed(int(words[0] >> np.uint64(1)))
+        try:
+            yield
+        finally:
+            torch.random.set_rng_state(before)
+
+
+@contextmanager
+def one_torch_thread():
+    """Let torch compute on one thread: the number of its threads would change the last bits of sums."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+class TorchLayers:
+    """A module as layers that can be cut: the children of a Sequential, any other module as one.
+
+    Parameters
+    ----------
+    module : torch.nn.Module
+        It is not changed. Its parameters are the start.
+
+    Attributes
+    ----------
+    children : list of torch.nn.Module
+        Without numbers, in the state of training.
+    sizes : list of (int, int)
+        Trained entries and buffers of each layer. A parameter that is not trained counts as a buffer.
+    dtype : dtype
+    """
+
+    def __init__(self, module):
+        torch = import_torch()
+        self.module = module
+        self.dtype = _dtype(torch, module)
+        parts = list(module.children()) if type(module) is torch.nn.Sequential else [module]
+        held = [_held(part) for part in parts]
+        ids = [id(tensor) for names in held for kind in names for _, tensor in kind]
+        if len(ids) != len(set(ids)) or not parts:  # tensors that several layers share
+            parts, held = [module], [_held(module)]
+        self.whole = len(parts) == 1 and len(list(module.children())) > 1
+        self.sizes = [tuple(sum(t.numel() for _, t in kind) for kind in names) for names in held]
+        self.start = tuple(
+            _flat([t for names in held for _, t in names[kind]], self.dtype) for kind in (0, 1)
+        )
+        self.children = [copy.deepcopy(part).to("meta").train() for part in parts]
+
+    def stage(self, first, last):
+        """Return the layers first to last, without the latter, as a stage."""
+        return TorchStage(self.children[first:last], first, begins=first == 0)
+
+    def filled(self, trained, buffers):
+        """Return a copy of the module with these numbers, in the state of evaluation."""
+        torch = import_torch()
+        module = copy.deepcopy(self.module)
+        parts = [module] if len(self.children) == 1 else list(module.children())
+        with torch.no_grad():
+            for vector, kind in ((trained, 0), (buffers, 1)):
+                tensors = [tensor for part in parts for _, tensor in _held(part)[kind]]
+                for tensor, values in zip(tensors, _views(tensors, vector), strict=True):
+                    tensor.copy_(values)
+        return module.eval()
+
+    def has_batch_norm(self):
+        """Whether a layer normalises by the rows of a micro-batch."""
+        torch = import_torch()
+        kinds = torch.nn.modules.batchnorm._BatchNorm
+        return any(isinstance(part, kinds) for child in self.children for part in child.modules())
+
+
+def _dtype(torch, module):
+    kinds = {p.dtype for p in module.parameters()}
+    if any(isinstance(p, torch.nn.parameter.UninitializedParameter) for p in module.parameters()):
+        raise DataError(
+            "module has parameters without a shape: call it once on a few rows before the fit, or give a function "
+            "of (n_features, n_outputs) that makes it"
+        )
+    if len(kinds) != 1 or not kinds <= {torch.float32, torch.float64}:
+        names = ", ".join(sorted(str(kind) for kind in kinds)) or "none"
+        raise DataError(
+            f"module has parameters of these types: {names}; all must be float32, or all float64: call "
+            "module.float()"
+        )
+    return np.dtype(np.float32 if kinds == {torch.float32} else np.float64)
+
+
+def _held(part):
+    """Return the names and tensors of a layer: what is trained, and what is not."""
+    trained = [(name, p) for name, p in part.named_parameters() if p.requires_grad]
+    frozen = [(name, p) for name, p in part.named_parameters() if not p.requires_grad]
+    return trained, [*frozen, *part.named_buffers()]
+
+
+def _flat(tensors, dtype):
+    parts = [t.detach().cpu().numpy().ravel().astype(dtype) for t in tensors]
+    return np.concatenate(parts) if parts else np.empty(0, dtype)
+
+
+def _views(tensors, vector):
+    """Cut a flat vector into the shapes of these tensors; autograd follows changes of each apart."""
+    import torch
+
+    at = 0
+    for tensor in tensors:
+        yield torch.from_numpy(vector[at : at + tensor.numel()]).view(tensor.shape)
+        at += tensor.numel()
+
+
+class TorchStage:
+    """Some layers of a network, by `torch.func.functional_call`; tensors share memory with the flat vector.
+
+    Random numbers of a layer (dropout) come from the key and the layer's number in the whole network, so that
+    where it is cut changes no bit. Buffers are kept in the type of the parameters.
+
+    Parameters
+    ----------
+    layers : list of torch.nn.Module
+        Their own numbers are not used.
+    first : int, default=0
+        Number of the first layer in the whole network.
+    begins : bool, default=False
+        Whether this is the first stage, which needs no gradient of its input.
+    """
+
+    def __init__(self, layers, first=0, begins=False):
+        self.layers, self.first, self.begins = layers, first, begins
+        self.held = [_held(layer) for layer in layers]
+        self.n_buffers = sum(t.numel() for _, buffers in self.held for _, t in buffers)
+        self.draws = [not all(map(_is_steady, layer.modules())) for layer in layers]
+
+    def start(self, seed):
+        """Return the numbers of the layers as they are."""
+        dtype = _dtype(import_torch(), self.layers[0])
+        return np.concatenate([_flat([t for h in self.held for _, t in h[kind]], dtype) for kind in (0, 1)])
+
+    def forward(self, params, x, key):
+        """Call the layers one after another, recording what autograd needs."""
+        import torch
+
+        n_trained = len(params) - self.n_buffers
+        leaves = [v.requires_grad_() for v in self._tensors(params[:n_trained], 0)]
+        moving = list(self._tensors(params[n_trained:], 1))
+        inputs = torch.from_numpy(np.ascontiguousarray(x))
+        if not self.begins and inputs.is_floating_point():
+            inputs.requires_grad_()
+        y = inputs.clone() if _may_overwrite(self.layers[0]) else inputs
+        of_leaves, of_moving = iter(leaves), iter(moving)
+        for number, (layer, (trained, buffers)) in enumerate(zip(self.layers, self.held, strict=True)):
+            own = {name: next(of_moving) for name, _ in buffers}
+            given = {name: next(of_leaves) for name, _ in trained}
+            given |= {name: own[name].to(kept.dtype) for name, kept in buffers}  # a copy of counts, as int64
+            with seeded(*key, self.first + number) if self.draws[number] else nullcontext():
+                y = torch.func.functional_call(layer, given, (y,))
+            for name, tensor in own.items():
+                if given[name] is not tensor:  # converted, or set anew by the layer
+                    tensor.copy_(given[name].detach())
+        return y.detach().numpy(), (inputs, leaves, y)
+
+    def _tensors(self, vector, kind):
+        return _views([t for held in self.held for _, t in held[kind]], vector)
+
+    def backward(self, context, dy, grads):
+        """Ask autograd."""
+        import torch
+
+        inputs, leaves, y = context
+        wanted = [inputs, *leaves] if inputs.requires_grad else leaves
+        found: Any = ()
+        if wanted and y.requires_grad:
+            found = torch.autograd.grad(y, wanted, torch.from_numpy(dy), allow_unused=True)
+        total, at = torch.from_numpy(grads), 0
+        for leaf, part in zip(leaves, found[len(wanted) - len(leaves) :], strict=bool(found)):
+            if part is not None:
+                total[at : at + leaf.numel()] += part.reshape(-1)
+            at += leaf.numel()
+        if not inputs.requires_grad:
+            return None
+        dx = found[0] if found else None
+        return np.zeros(inputs.shape, dy.dtype) if dx is None else dx.contiguous().numpy()
+
+
+def _is_steady(part):
+    """Whether a module is known to draw no random numbers; its children are asked by themselves."""
+    kind = type(part)
+    home, _, file = kind.__module__.rpartition(".")
+    return home == "torch.nn.modules" and file in _STEADY and kind.__name__ not in _RANDOM
+
+
+def _may_overwrite(layer):
+    """Whether a layer may write into its input, which recomputation and the stage before still need."""
+    return any(
+        getattr(part, "inplace", False) or not type(part).__module__.startswith("torch.nn.")
+        for part in layer.modules()
+    )
+
+
+def make_module(module, shape, n_outputs, seed):
+    """Return the module of an estimator's parameter: itself, or what a function makes, drawn by the seed.
+
+    The function is called with nothing, or with `n_features` (of rows of several axes their shape) and the number
+    of outputs.
+    """
+    torch = import_torch()
+    if isinstance(module, torch.nn.Module):
+        return module
+    if not callable(module):
+        raise DataError(
+            f"module must be a torch.nn.Module, or a function of (n_features, n_outputs) that makes one, got "
+            f"{shortened(module)}"
+        )
+    needed = [
+        p
+        for p in inspect.signature(module).parameters.values()
+        if p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
+    ]
+    if len(needed) not in (0, 2):
+        raise DataError(
+            f"module is a function of {len(needed)} arguments: it is called with none, or with (n_features, "
+            "n_outputs)"
+        )
+    with seeded(seed):
+        made = module() if not needed else module(shape[0] if len(shape) == 1 else shape, n_outputs)
+    if not isinstance(made, torch.nn.Module):
+        raise DataError(
+            f"the function given as module made {shortened(made)}, and must make a torch.nn.Module"
+        )
+    return made
