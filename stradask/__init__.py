@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from .algorithms.linear.ridge import Ridge
     from .algorithms.linear.sparse_logistic import SparseLogisticRegression
     from .algorithms.neural.mlp import MLPClassifier, MLPRegressor
+    from .algorithms.neural.torch_models import TorchClassifier, TorchRegressor
     from .algorithms.optimize.minimize import minimize
     from .algorithms.plotting import plot_history
     from .algorithms.topics.lda import LatentDirichletAllocation
@@ -65,6 +66,8 @@ _PLACES = {
     "RidgeCV": ".algorithms.linear.cv.ridge_cv",
     "SparseLogisticRegression": ".algorithms.linear.sparse_logistic",
     "SparseLogisticRegressionCV": ".algorithms.linear.cv.estimators",
+    "TorchClassifier": ".algorithms.neural.torch_models",
+    "TorchRegressor": ".algorithms.neural.torch_models",
     "enet_path": ".algorithms.linear.path",
     "evaluate_ranking": ".algorithms.factorization.ranking",
     "from_bridgestan": ".algorithms.bayes.adapters.bridgestan",
@@ -100,6 +103,8 @@ __all__ = [
     "RidgeCV",
     "SparseLogisticRegression",
     "SparseLogisticRegressionCV",
+    "TorchClassifier",
+    "TorchRegressor",
     "__version__",
     "datasets",
     "enet_path",

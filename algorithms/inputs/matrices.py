@@ -244,6 +244,27 @@ def check_rows(estimator, X):
     return rows
 
 
+def check_dense(estimator, X, *, reset):
+    """Check rows of any number of axes, dense and of floating-point numbers; return an ndarray of X's type.
+
+    With `reset` `n_features_in_` and `feature_names_in_` are set, else compared.
+    """
+    name = type(estimator).__name__
+    check_plain("X", X)
+    if sparse.issparse(X):
+        raise DataError(f"X is sparse, and {name} takes dense rows; pass X.toarray()")
+    with _as_data_errors(X):
+        rows = check_array(X, dtype="numeric", order="C", allow_nd=True, estimator=name, input_name="X")
+    if rows.dtype.kind != "f":
+        raise DataError(
+            f"X holds {rows.dtype}, and {name} takes floating-point numbers: pass X.astype('float32'), scaled to "
+            "about 1"
+        )
+    with _as_data_errors():
+        validate_data(estimator, named(X), reset=reset, skip_check_array=True)
+    return rows
+
+
 def real(X, name, *, sparse_format, order, finite=False):
     """Return X in float32 or float64, dense or in one of the sparse formats, sharing memory if possible."""
     check_plain("X", X)

@@ -150,6 +150,33 @@ def label_numbers(y, n_samples, name):
     return classes, numbers.astype(np.int64)
 
 
+def labels_of_call(classes, y, n_samples, known, name):
+    """Check the labels of a call of `partial_fit`; return the classes of all calls and each row's number.
+
+    `classes` are those of the call, or None; `known` those of the calls before, None at the first.
+    """
+    if classes is None and known is None:
+        raise DataError(
+            f"classes: the first call of partial_fit needs them, as rows to come may hold more than y: "
+            f"{name}().partial_fit(X, y, classes=...)"
+        )
+    if classes is not None:
+        given, _ = label_numbers(classes, len(np.atleast_1d(classes)), name)
+        if len(given) < 2:
+            raise DataError(f"classes holds {given.tolist()}: {name} needs two classes or more")
+        if known is not None and not np.array_equal(given, known):
+            raise DataError(
+                f"classes are {given.tolist()}, but the model knows {known.tolist()}: leave them "
+                "out, or fit a new estimator"
+            )
+        known = given
+    labels, numbers = label_numbers(y, n_samples, name)
+    unknown = [label for label in labels.tolist() if label not in known.tolist()]
+    if unknown:
+        raise DataError(f"y holds {shortened(unknown[0])}, which is none of the classes {known.tolist()}")
+    return known, np.searchsorted(known, labels)[numbers]
+
+
 def _two_classes(y):
     """Classes and numbers of finite labels without sorting; None unless they are two integers."""
     low, high = y.min(), y.max()

@@ -8,9 +8,9 @@ from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.metaestimators import available_if
 
 from ..._typing import Array, Matrix, Vector
-from ...errors import DataError, shortened
+from ...errors import DataError
 from .._base import check_classes, documented
-from ..inputs.targets import check_labels, check_targets, label_numbers
+from ..inputs.targets import check_labels, check_targets, labels_of_call
 from .perceptron import Perceptron, accuracy, determination, learns_in_passes
 
 _SHARED_DOCS = {
@@ -194,29 +194,9 @@ class MLPClassifier(ClassifierMixin, Perceptron):
         return self._pass(X, y, sample_weight, functools.partial(self._labels_of_call, classes))
 
     def _labels_of_call(self, classes, y, X, first):
-        name = type(self).__name__
-        if classes is None and first:
-            raise DataError(
-                f"classes: the first call of partial_fit needs them, as rows to come may hold more than y: "
-                f"{name}().partial_fit(X, y, classes=...)"
-            )
-        if classes is not None:
-            given, _ = label_numbers(classes, len(np.atleast_1d(classes)), name)
-            if len(given) < 2:
-                raise DataError(f"classes holds {given.tolist()}: {name} needs two classes or more")
-            if not first and not np.array_equal(given, self.classes_):
-                raise DataError(
-                    f"classes are {given.tolist()}, but the model knows {self.classes_.tolist()}: leave them "
-                    "out, or fit a new estimator"
-                )
-            self.classes_ = given
-        labels, numbers = label_numbers(y, X.shape[0], name)
-        unknown = [label for label in labels.tolist() if label not in self.classes_.tolist()]
-        if unknown:
-            raise DataError(
-                f"y holds {shortened(unknown[0])}, which is none of the classes {self.classes_.tolist()}"
-            )
-        return np.searchsorted(self.classes_, labels)[numbers], *self._outputs()
+        known = None if first else self.classes_
+        self.classes_, numbers = labels_of_call(classes, y, X.shape[0], known, type(self).__name__)
+        return numbers, *self._outputs()
 
     def predict_proba(self, X: Matrix) -> Array:
         """Compute the probabilities of the classes.

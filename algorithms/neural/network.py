@@ -19,7 +19,7 @@ _VALUES = 2**27  # of all layers, of the rows that a GPU takes at once
 class Network:
     r"""A network of layers ``a <- activation(a W + b)``, the last one without activation, and its loss.
 
-    The loss of a row is half the squared error, ``-log softmax(a)[y]``, or for two classes and one output
+    The loss of a row is half the squared error, the mean square or size of the errors ("mse", "mae"), ``-log softmax(a)[y]``, or for two classes and one output
     ``log(1 + exp(-a))`` for y = 1 and ``log(1 + exp(a))`` for y = 0. Each of the `n_rows` rows adds its
     share of the penalty :math:`\alpha |W|^2 / 2`.
 
@@ -217,6 +217,18 @@ def _squared(xp, output, y, weights=None):
     return _summed(xp, 0.5 * xp.sum(delta * delta, axis=1, dtype=np.float64), delta, weights)
 
 
+def _mean_squared(xp, output, y, weights=None):
+    delta = output - y
+    losses = xp.mean(delta * delta, axis=1, dtype=np.float64)
+    return _summed(xp, losses, delta * delta.dtype.type(2 / delta.shape[1]), weights)
+
+
+def _absolute(xp, output, y, weights=None):
+    delta = output - y
+    losses = xp.mean(xp.abs(delta), axis=1, dtype=np.float64)
+    return _summed(xp, losses, xp.sign(delta) / delta.dtype.type(delta.shape[1]), weights)
+
+
 def _softmax(xp, output, y, weights=None):
     rows = xp.arange(len(y))
     shifted = output - output.max(axis=1, keepdims=True)
@@ -245,4 +257,10 @@ def _expit(xp, a):
     return expit(a) if xp is np else xp.exp(-xp.logaddexp(0.0, -a))
 
 
-LOSSES = {"squared": _squared, "softmax": _softmax, "logistic": _two_classes}
+LOSSES = {
+    "squared": _squared,
+    "mse": _mean_squared,
+    "mae": _absolute,
+    "softmax": _softmax,
+    "logistic": _two_classes,
+}

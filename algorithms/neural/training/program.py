@@ -11,6 +11,7 @@ from ....errors import DataError
 from ....scheduler.parameters import stream
 from ....scheduler.program import Outcome, Program
 from ....scheduler.schedules.pipeline import levels
+from ....scheduler.threads import single_threaded_blas
 from ..network import LOSSES
 
 _ORDER = 2**63 + 21  # purpose of a random stream
@@ -155,7 +156,7 @@ class Training(Program):
         began, op = time.time(), self._operation(task)
         if not task.step or (state["events"] and state["events"][0][0] != task.round):
             state["events"] = []
-        with np.errstate(over="ignore", invalid="ignore"):
+        with np.errstate(over="ignore", invalid="ignore"), single_threaded_blas():
             found = getattr(self, f"_{op.kind}")(state, task.value, task.round, op)
             if op.updates:
                 found = self._learn(state, task.round, op)

@@ -11,10 +11,10 @@ import numpy as np
 from ....errors import DataError, StradaskError, in_brief, shortened
 
 # Files of torch.nn whose modules draw no random numbers, but for these modules.
-_STEADY = (
-    "linear conv batchnorm normalization instancenorm flatten container pooling padding activation sparse "
-    "upsampling pixelshuffle channelshuffle fold distance"
-).split()
+_STEADY = {
+    *("linear", "conv", "batchnorm", "normalization", "instancenorm", "flatten", "container", "pooling"),
+    *("padding", "activation", "sparse", "upsampling", "pixelshuffle", "channelshuffle", "fold", "distance"),
+}
 _RANDOM = ("RReLU", "MultiheadAttention", "FractionalMaxPool2d", "FractionalMaxPool3d")
 _drawing = threading.RLock()  # the generator of torch is one for all threads
 
@@ -48,7 +48,7 @@ def seeded(*numbers):
 
 @contextmanager
 def one_torch_thread():
-    """Let torch compute on one thread: the number of its threads would change the last bits of sums."""
+    """Let torch compute on one thread, here: the number of its threads would change the last bits of sums."""
     import torch
 
     before = torch.get_num_threads()
@@ -65,27 +65,23 @@ class TorchLayers:
     Parameters
     ----------
     module : torch.nn.Module
-        It is not changed. Its parameters are the start.
+        It is not changed.
 
     Attributes
     ----------
     children : list of torch.nn.Module
-        Without numbers, in the state of training.
+        The layers, without numbers, in the state of training.
     sizes : list of (int, int)
         Trained entries and buffers of each layer. A parameter that is not trained counts as a buffer.
+    start : tuple of ndarray
+        The numbers of the module: trained entries, and buffers.
     dtype : dtype
     """
 
     def __init__(self, module):
-        torch = import_torch()
-        self.module = module
-        self.dtype = _dtype(torch, module)
-        parts = list(module.children()) if type(module) is torch.nn.Sequential else [module]
-        held = [_held(part) for part in parts]
-        ids = [id(tensor) for names in held for kind in names for _, tensor in kind]
-        if len(ids) != len(set(ids)) or not parts:  # tensors that several layers share
-            parts, held = [module], [_held(module)]
-        self.whole = len(parts) == 1 and len(list(module.children())) > 1
+        self.dtype = _dtype(module)
+        parts = _parts(module)
+        held = list(map(_held, parts))
         self.sizes = [tuple(sum(t.numel() for _, t in kind) for kind in names) for names in held]
         self.start = tuple(
             _flat([t for names in held for _, t in names[kind]], self.dtype) for kind in (0, 1)
@@ -96,26 +92,42 @@ class TorchLayers:
         """Return the layers first to last, without the latter, as a stage."""
         return TorchStage(self.children[first:last], first, begins=first == 0)
 
-    def filled(self, trained, buffers):
-        """Return a copy of the module with these numbers, in the state of evaluation."""
-        torch = import_torch()
-        module = copy.deepcopy(self.module)
-        parts = [module] if len(self.children) == 1 else list(module.children())
-        with torch.no_grad():
-            for vector, kind in ((trained, 0), (buffers, 1)):
-                tensors = [tensor for part in parts for _, tensor in _held(part)[kind]]
-                for tensor, values in zip(tensors, _views(tensors, vector), strict=True):
-                    tensor.copy_(values)
-        return module.eval()
-
     def has_batch_norm(self):
         """Whether a layer normalises by the rows of a micro-batch."""
-        torch = import_torch()
-        kinds = torch.nn.modules.batchnorm._BatchNorm
-        return any(isinstance(part, kinds) for child in self.children for part in child.modules())
+        kind = import_torch().nn.modules.batchnorm._BatchNorm
+        return any(isinstance(part, kind) for child in self.children for part in child.modules())
 
 
-def _dtype(torch, module):
+def filled(module, trained, buffers):
+    """Return a copy of a module with these numbers, in the state of evaluation."""
+    import torch
+
+    module = copy.deepcopy(module)
+    held = list(map(_held, _parts(module)))
+    with torch.no_grad():
+        for kind, vector in enumerate((trained, buffers)):
+            tensors = [tensor for names in held for _, tensor in names[kind]]
+            if sum(t.numel() for t in tensors) != len(vector):
+                raise DataError(
+                    f"module has {sum(t.numel() for t in tensors)} {('parameters', 'buffers')[kind]}, but the model "
+                    f"was fitted with {len(vector)}: give the module that it was fitted with"
+                )
+            for tensor, values in zip(tensors, _views(tensors, vector), strict=True):
+                tensor.copy_(values)
+    return module.eval()
+
+
+def _parts(module):
+    """Return the layers of a module: it is one itself where some of them share tensors."""
+    import torch
+
+    parts = list(module.children()) if type(module) is torch.nn.Sequential else []
+    ids = [id(tensor) for part in parts for kind in _held(part) for _, tensor in kind]
+    return parts if parts and len(ids) == len(set(ids)) else [module]
+
+
+def _dtype(module):
+    torch = import_torch()
     kinds = {p.dtype for p in module.parameters()}
     if any(isinstance(p, torch.nn.parameter.UninitializedParameter) for p in module.parameters()):
         raise DataError(
@@ -128,7 +140,11 @@ def _dtype(torch, module):
             f"module has parameters of these types: {names}; all must be float32, or all float64: call "
             "module.float()"
         )
-    return np.dtype(np.float32 if kinds == {torch.float32} else np.float64)
+    return _numpy_type(next(module.parameters()))
+
+
+def _numpy_type(tensor):
+    return np.dtype(str(tensor.dtype).removeprefix("torch."))
 
 
 def _held(part):
@@ -177,11 +193,15 @@ class TorchStage:
 
     def start(self, seed):
         """Return the numbers of the layers as they are."""
-        dtype = _dtype(import_torch(), self.layers[0])
-        return np.concatenate([_flat([t for h in self.held for _, t in h[kind]], dtype) for kind in (0, 1)])
+        tensors = [t for kind in (0, 1) for held in self.held for _, t in held[kind]]
+        return _flat(tensors, next((_numpy_type(t) for t in tensors if t.is_floating_point()), np.float32))
 
     def forward(self, params, x, key):
         """Call the layers one after another, recording what autograd needs."""
+        with one_torch_thread():
+            return self._forward(params, x, key)
+
+    def _forward(self, params, x, key):
         import torch
 
         n_trained = len(params) - self.n_buffers
@@ -214,7 +234,8 @@ class TorchStage:
         wanted = [inputs, *leaves] if inputs.requires_grad else leaves
         found: Any = ()
         if wanted and y.requires_grad:
-            found = torch.autograd.grad(y, wanted, torch.from_numpy(dy), allow_unused=True)
+            with one_torch_thread():
+                found = torch.autograd.grad(y, wanted, torch.from_numpy(dy), allow_unused=True)
         total, at = torch.from_numpy(grads), 0
         for leaf, part in zip(leaves, found[len(wanted) - len(leaves) :], strict=bool(found)):
             if part is not None:

@@ -1,0 +1,472 @@
+"""Base of the estimators of torch modules: parameters, fit, prediction, the module with its numbers."""
+
+import copy
+import dataclasses
+from numbers import Integral, Real
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_is_fitted
+
+from ..._typing import Callback, FileName, Matrix, RandomState, Vector
+from ...errors import DataError, in_brief, shortened
+from ...scheduler.parameters import seed_from
+from ...scheduler.place import open_place
+from ...scheduler.schedules.pipeline import ORDERS
+from ...scheduler.threads import run_tasks
+from .._base import Estimator
+from ..inputs.matrices import check_dense
+from ..inputs.pieces import checksum, is_lazy
+from ..inputs.targets import check_weights
+from .training.fitting import Vectors, Watch, hold_out, plan_for, train
+from .training.optimizers import SGD, Adam
+from .training.torch_stage import TorchLayers, filled, import_torch, make_module, one_torch_thread, seeded
+from .training.torch_workers import check_workers
+
+_OPTIONAL_ATTRIBUTES = ("validation_scores_", "best_validation_score_")
+_FREE = ("max_iter", "n_jobs", "verbose", "random_state", "plan")  # a fit that goes on may have others
+_ROWS = 1024  # that are predicted at once
+
+SHARED_DOCS = {
+    "parameters": """module : torch.nn.Module or callable
+        The network, whose parameters are the start and stay as they are; or a function that makes one, called with
+        nothing or with (n_features, n_outputs), whose random numbers come from `random_state`. Rows of X of
+        several axes have their shape in the place of `n_features`.
+    %(loss)s
+    optimizer : {"sgd", "nesterov", "adam"}, default="sgd"
+        As in PyTorch.
+    learning_rate : float, default=0.01
+    momentum : float, default=0.9
+        Of "sgd" and "nesterov".
+    weight_decay : float, default=0.0
+        This times the parameters is added to the gradient.
+    batch_size : int, default=256
+        Rows of a mini-batch, at most: the rows of an epoch are cut into mini-batches of equal size.
+    micro_batches : int or "auto", default="auto"
+        Parts into which a mini-batch is cut. "auto" is 1, 2, 4, 8 or 16, of 64 rows or more; it depends on
+        `batch_size` alone, so that places change no bit.
+    max_iter : int, default=10
+        Epochs.
+    plan : "auto", "data" or list of (str, int), default="auto"
+        ``[("0:4", 2), ("4:", 1)]`` puts the first four layers of a ``nn.Sequential`` on two places, which share
+        the rows, and the rest on one. "data", as "auto", puts all layers on each place: as many as there are
+        threads (`n_jobs`, or those of all workers) and as the micro-batches can be shared by evenly.
+    order : {"1f1b", "gpipe", "pipedream"}, default="1f1b"
+        Order of the micro-batches in a pipeline. "1f1b" and "gpipe" give the same model; "pipedream" does not
+        wait for the end of a mini-batch, and computes its gradient with parameters of some steps ago.
+    recompute : bool or "auto", default="auto"
+        Keep only the input of each stage, and compute the rest again before the backward pass: less memory for a
+        third more time. "auto" does not.
+    early_stopping : bool, default=False
+        Hold rows out, stop by the score on them, and keep the parameters with the best.
+    validation_fraction : float, default=0.1
+        Share of rows that are held out.
+    n_iter_no_change : int, default=10
+        Epochs without a better score after which `early_stopping` stops.
+    warm_start : bool, default=False
+        Begin from the parameters of the last fit.
+    engine : str, default="local"
+        ``"local"``: threads of this process; ``"dask"``: the current Dask client; or a scheduler's address.
+    n_jobs : int or None, default=None
+        Threads; on a cluster threads of each worker, None for as many as it has.
+    checkpoint : path-like or None, default=None
+        Folder of states. A fit of the same data, parameters and module goes on from it.
+    random_state : int, RandomState or None, default=None
+        Order of the rows, dropout, rows that are held out, and what a function given as `module` draws.
+    verbose : int, default=0
+        1 shows a progress bar.""",
+    "attributes": """module_ : torch.nn.Module
+        A copy of `module` with the fitted parameters, in the state of evaluation: plain torch.
+    weights_, buffers_ : ndarray
+        All trained parameters, and all other numbers of the module, one after another.
+    plan_ : Plan
+        Stages, replicas, micro-batches and order; ``plan_.table()`` is text. Not in model files.
+    timeline_ : structured ndarray
+        What each place did in the last epoch: place, kind, step, micro, start, end (seconds). Not in model files.
+    loss_curve_ : list of float
+        Mean loss of the rows of each epoch, as they were trained on.
+    loss_ : float
+        The last of them.
+    validation_scores_ : list of float
+    best_validation_score_ : float
+        With `early_stopping`.
+    history_ : dict of ndarray
+        One row an epoch.
+    n_iter_ : int
+        Epochs.
+    module_name_ : str
+        Where the class or function of `module` is, for who reads the model from a file.
+    row_shape_ : tuple of int
+    n_features_in_ : int
+    feature_names_in_ : ndarray of str
+        Only when `X` had feature names that are all strings.""",
+    "notes": """Seeds and places: with the same `micro_batches` the parameters are *bitwise* the same on one place,
+    on 2, 4... replicas, and for "1f1b" and "gpipe" pipelines of any stages, with or without `recompute`, on threads
+    and on workers of one kind of processor and one version of torch; also after a worker was lost. Each place
+    computes on one thread of torch's. Running means of batch normalisation are those of the first replica, and
+    belong to the plan; each micro-batch is normalised by itself.
+
+    `save` writes the numbers and no code. ``stradask.load(path, module=...)`` is given the module, or the function,
+    again; `module_name_` says which.""",
+}
+
+
+class TorchEstimator(Estimator):
+    """Base of `TorchClassifier` and `TorchRegressor`, which define targets, losses and scores."""
+
+    _parameter_constraints: ClassVar[dict] = {
+        "module": "no_validation",
+        "optimizer": [StrOptions({"sgd", "nesterov", "adam"})],
+        "learning_rate": [Interval(Real, 0, None, closed="neither")],
+        "momentum": [Interval(Real, 0, 1, closed="left")],
+        "weight_decay": [Interval(Real, 0, None, closed="left")],
+        "batch_size": [Interval(Integral, 1, None, closed="left")],
+        "micro_batches": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "plan": [StrOptions({"auto", "data"}), list, tuple],
+        "order": [StrOptions(set(ORDERS))],
+        "recompute": [StrOptions({"auto"}), "boolean"],
+        "early_stopping": ["boolean"],
+        "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
+        "n_iter_no_change": [Interval(Integral, 1, None, closed="left")],
+        "warm_start": ["boolean"],
+        "engine": [str],
+        "n_jobs": [None, Integral],
+        "checkpoint": "no_validation",
+        "random_state": ["random_state"],
+        "verbose": ["verbose"],
+    }
+    _losses: ClassVar[dict[str, str]]  # names of the losses, and those of `Network`
+    _stratified = False
+
+    def __init__(
+        self,
+        module: Any = None,
+        *,
+        loss: str = "auto",
+        optimizer: str = "sgd",
+        learning_rate: float = 0.01,
+        momentum: float = 0.9,
+        weight_decay: float = 0.0,
+        batch_size: int = 256,
+        micro_batches: int | str = "auto",
+        max_iter: int = 10,
+        plan: Any = "auto",
+        order: str = "1f1b",
+        recompute: bool | str = "auto",
+        early_stopping: bool = False,
+        validation_fraction: float = 0.1,
+        n_iter_no_change: int = 10,
+        warm_start: bool = False,
+        engine: str = "local",
+        n_jobs: int | None = None,
+        checkpoint: FileName | None = None,
+        random_state: RandomState | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.module = module
+        self.loss = loss
+        self.optimizer = optimizer
+        self.learning_rate = learning_rate
+        self.momentum = momentum
+        self.weight_decay = weight_decay
+        self.batch_size = batch_size
+        self.micro_batches = micro_batches
+        self.max_iter = max_iter
+        self.plan = plan
+        self.order = order
+        self.recompute = recompute
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.n_iter_no_change = n_iter_no_change
+        self.warm_start = warm_start
+        self.engine = engine
+        self.n_jobs = n_jobs
+        self.checkpoint = checkpoint
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def __sklearn_tags__(self):
+        """Dense input only; rows may have several axes."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = False
+        tags.input_tags.three_d_array = True
+        return tags
+
+    # Fitting ------------------------------------------------------------------------------------
+
+    def fit(
+        self, X: Matrix, y: Vector, sample_weight: Vector | None = None, *, callback: Callback | None = None
+    ) -> Self:
+        """Train the network.
+
+        Ctrl-C ends the fit after the running epoch and keeps the model so far, with a warning.
+
+        Parameters
+        ----------
+        X : ndarray or DataFrame of shape (n_samples, ...)
+            Floating-point numbers, converted to the type of the module's parameters.
+        y : array-like
+            Labels of shape (n_samples,), or targets of shape (n_samples,) or (n_samples, n_outputs).
+        sample_weight : float or array-like of shape (n_samples,), optional
+            Not negative; weights of the rows' losses, scaled to mean 1.
+        callback : callable, optional
+            ``callback(info)`` after every epoch; `info` has round, total, objective, seconds, history, and
+            ``info.snapshot()``, the model so far as a fitted estimator. Returning True ends the fit.
+
+        Returns
+        -------
+        self
+        """
+        self._validate_params()
+        with self._unchanged_on_error():
+            before = self._vectors() if self.warm_start and "weights_" in vars(self) else None
+            self._train(X, y, sample_weight, lambda y, n: self._targets(y, n, before), before, callback)
+        return self
+
+    def _go_on(self, X, y, sample_weight, targets_of):
+        """Train for one more epoch, for `partial_fit`."""
+        self._validate_params()
+        with self._unchanged_on_error():
+            if self.early_stopping:
+                raise DataError("partial_fit holds no rows out: set early_stopping=False, or call fit")
+            if self.checkpoint is not None:
+                raise DataError("partial_fit writes no checkpoint: set checkpoint=None, or call fit")
+            before = self._vectors() if "weights_" in vars(self) else None
+            self._train(X, y, sample_weight, targets_of, before, n_epochs=1)
+        return self
+
+    def _train(self, X, y, sample_weight, targets_of, before, callback=None, n_epochs=None):
+        """Fit, from the numbers of before if there are any; with `n_epochs` as many more of them."""
+        goes_on = n_epochs is not None and before is not None
+        X = self._rows(X, reset=not goes_on)
+        targets, n_outputs = targets_of(y, X.shape[0])
+        seed = seed_from(self.random_state)
+        module = make_module(self.module, X.shape[1:], n_outputs, seed)
+        layers, optimizer = TorchLayers(module), self._optimizer()
+        vectors = self._start(layers, before, optimizer)
+        weights = check_weights(sample_weight, X.shape[0])
+        rows = (X, targets) if weights is None else (X, targets, weights)
+        rows = tuple(
+            part if part.dtype.kind == "i" else part.astype(layers.dtype, copy=False) for part in rows
+        )
+        _check_output(module, rows[0], n_outputs, type(self).__name__)
+        own = module, X.shape[1:], n_outputs
+        rows, watch = self._split(rows, seed, own)
+        plan, n_steps = self._plan_for(layers, len(rows[0]))
+        done = train(
+            layers,
+            vectors,
+            rows,
+            loss=self._losses[self.loss],
+            optimizer=optimizer,
+            plan=plan,
+            n_steps=n_steps,
+            n_epochs=n_epochs or self.max_iter,
+            seed=seed,
+            engine=self.engine,
+            n_jobs=self.n_jobs,
+            first_epoch=self.n_iter_ if goes_on else 0,
+            first_update=vars(self).get("_n_updates", 0) if goes_on else 0,
+            watch=watch,
+            callback=callback,
+            snapshot=lambda vectors, history: copy.copy(self)._store(own, vectors, history),
+            checkpoint=self.checkpoint,
+            fingerprint=None if self.checkpoint is None else self._fingerprint(rows, vectors, seed, plan),
+            label=type(self).__name__,
+            verbose=self.verbose,
+        )
+        n_updates = vars(self).get("_n_updates", 0) if goes_on else 0
+        self._store(own, done.vectors, done.history, self.loss_curve_ if goes_on else ())
+        self._n_updates = n_updates + len(done.history) * n_steps
+        self._plan, self._timeline = done.plan, done.timeline
+        if watch is not None:
+            self.validation_scores_, self.best_validation_score_ = watch.scores, watch.highest
+
+    def _rows(self, X, *, reset):
+        if is_lazy(X):
+            raise DataError(
+                f"X is a {type(X).__name__}: {type(self).__name__} takes arrays of this process; pass X.compute()"
+            )
+        rows = check_dense(self, X, reset=reset)
+        if not reset and rows.shape[1:] != self.row_shape_:
+            raise DataError(
+                f"rows of X have the shape {rows.shape[1:]}, but those of the fit had {self.row_shape_}"
+            )
+        return rows
+
+    def _optimizer(self):
+        if self.optimizer == "adam":
+            return Adam(self.learning_rate, weight_decay=self.weight_decay)
+        return SGD(self.learning_rate, self.momentum, self.optimizer == "nesterov", self.weight_decay)
+
+    def _start(self, layers, before, optimizer):
+        """Return the initial numbers: the module's, or those of before."""
+        vectors = Vectors(*layers.start, None) if before is None else before
+        found = [len(v) for v in layers.start]
+        if found != [len(vectors.trained), len(vectors.buffers)]:
+            raise DataError(
+                f"the model has {len(vectors.trained)} parameters and {len(vectors.buffers)} other numbers, but "
+                f"module has {found[0]} and {found[1]}: give the same module, or fit a new estimator"
+            )
+        slots = optimizer.slots(vectors.trained)
+        if vectors.slots is None or vectors.slots.shape != slots.shape:
+            vectors = Vectors(vectors.trained, vectors.buffers, slots)
+        return vectors
+
+    def _split(self, rows, seed, own):
+        """Hold rows out for early stopping, and make what watches the score on them."""
+        if not self.early_stopping:
+            return rows, None
+        if self.checkpoint is not None:
+            raise DataError(
+                "early_stopping=True and checkpoint: a checkpoint does not hold the best parameters so far; set "
+                "one of them only"
+            )
+        labels = rows[1] if self._stratified else None
+        rows, aside = hold_out(rows, seed, fraction=self.validation_fraction, labels=labels)
+
+        def score(vectors):
+            module = filled(own[0], vectors.trained, vectors.buffers)
+            return self._score(_output(module, aside[0], self.n_jobs), *aside[1:])
+
+        return rows, Watch(score, self.n_iter_no_change, 0.0)
+
+    def _plan_for(self, layers, n_rows):
+        plan, n_steps = plan_for(
+            self.plan,
+            len(layers.sizes),
+            n_rows,
+            batch_size=self.batch_size,
+            micro_batches=self.micro_batches,
+            order=self.order,
+            recompute=self.recompute,
+            engine=self.engine,
+            n_jobs=self.n_jobs,
+        )
+        if len(layers.sizes) == 1:
+            plan = dataclasses.replace(
+                plan, note="one stage: only the children of a nn.Sequential can be cut"
+            )
+        if layers.has_batch_norm() and n_rows // n_steps // plan.micro_batches < 2:
+            raise DataError(
+                f"module has batch normalisation, and {plan.micro_batches} micro-batches of {n_rows // n_steps} rows "
+                "leave one row or none to normalise by: take a larger batch_size, or fewer micro_batches"
+            )
+        place = open_place(self.engine, self.n_jobs)
+        if place.remote:
+            stages = [layers.stage(first, last) for first, last, _ in plan.stages]
+            copies = 2 + len(self._optimizer().slots(np.empty(0)))  # parameters, gradient, slots
+            needs = [
+                copies * sum(map(sum, layers.sizes[a:b])) * layers.dtype.itemsize for a, b, _ in plan.stages
+            ]
+            check_workers(place, stages, needs)
+        return plan, n_steps
+
+    def _fingerprint(self, rows, vectors, seed, plan):
+        """What a checkpoint belongs to: data, parameters, the numbers of the module."""
+        places = self._place_parameters()
+        settings = {k: v for k, v in self.get_params(deep=False).items() if k not in (*places, *_FREE)}
+        start = checksum((vectors.trained, vectors.buffers))
+        return {
+            "settings": repr(sorted(settings.items())),
+            "stages": repr(plan.stages),
+            "seed": seed,
+            "rows": checksum(rows),
+            "start": start,
+        }
+
+    def _store(self, own, vectors, history, curve=()):
+        """Set the fitted attributes."""
+        module, self.row_shape_, self.n_outputs_ = own
+        for name in _OPTIONAL_ATTRIBUTES:
+            self.__dict__.pop(name, None)
+        made = type(module) if self.module is module else self.module
+        self.module_name_ = f"{made.__module__}:{getattr(made, '__qualname__', type(made).__qualname__)}"
+        self.weights_, self.buffers_, self._slots = vectors.trained, vectors.buffers, vectors.slots
+        self._template, self._filled = module, None
+        self.history_ = history.as_dict()
+        self.loss_curve_ = [*curve, *self.history_["objective"].tolist()]
+        self.loss_, self.n_iter_ = self.loss_curve_[-1], len(self.loss_curve_)
+        return self
+
+    def _vectors(self):
+        return Vectors(self.weights_, self.buffers_, vars(self).get("_slots"))
+
+    # Using ---------------------------------------------------------------------------------------
+
+    @property
+    def module_(self):
+        """The module with the fitted parameters."""
+        shape, n_outputs, known = self.row_shape_, self.n_outputs_, vars(self)
+        if known.get("_filled") is None:
+            template = known.get("_template")
+            if template is None and self.module is None:
+                raise DataError(
+                    f"this model comes from a file, which holds no code: read it by stradask.load(path, module=...) "
+                    f"with the module that it was fitted with, of {shortened(self.module_name_)}"
+                )
+            if template is None:
+                template = make_module(self.module, shape, n_outputs, 0)
+            self._filled = filled(template, self.weights_, self.buffers_)
+        return self._filled
+
+    @property
+    def plan_(self):
+        """The plan of the last fit."""
+        return self._plan
+
+    @property
+    def timeline_(self):
+        """What each place did in the last epoch."""
+        return self._timeline
+
+    def _output(self, X):
+        """Compute the module's output for rows."""
+        check_is_fitted(self)
+        X = self._rows(X, reset=False)
+        return _output(self.module_, X.astype(self.weights_.dtype, copy=False), self.n_jobs)
+
+    def _check_state(self):
+        super()._check_state()
+        for name in ("weights_", "buffers_"):
+            vector = getattr(self, name)
+            if not isinstance(vector, np.ndarray) or vector.ndim != 1 or vector.dtype.kind != "f":
+                raise DataError(f"{name} must be a vector of numbers")
+        if type(self.row_shape_) is not tuple or not all(type(n) is int and n > 0 for n in self.row_shape_):
+            raise DataError(f"row_shape_ must be a shape, and is {shortened(self.row_shape_)}")
+        if not isinstance(self.module_name_, str):
+            raise DataError("module_name_ must be text")
+
+
+def _output(module, X, n_jobs):
+    """Compute a module's output for rows, in parts on threads: the same bits on any number of them."""
+    torch = import_torch()
+
+    def compute(part):
+        with one_torch_thread(), torch.no_grad():
+            return module(torch.from_numpy(np.array(part))).numpy()
+
+    parts = [(compute, (X[first : first + _ROWS],)) for first in range(0, len(X), _ROWS)]
+    return np.concatenate(run_tasks(parts, n_jobs))
+
+
+def _check_output(module, X, n_outputs, name):
+    """Call the module on two rows, and refuse an output of another form than the targets."""
+    torch = import_torch()
+    trial = copy.deepcopy(module).eval()
+    try:
+        with seeded(0), one_torch_thread(), torch.no_grad():
+            output = trial(torch.from_numpy(np.array(X[:2])))
+    except Exception as error:  # of the caller's module
+        raise DataError(
+            f"module fails on rows of the shape {X.shape[1:]}: {in_brief(error, 120)}; do its first layer and X "
+            "fit together?"
+        ) from error
+    form = tuple(output.shape[1:]) if isinstance(output, torch.Tensor) else type(output).__name__
+    if form != (n_outputs,):
+        raise DataError(
+            f"module gives {shortened(form)} for each row, and {name} needs a tensor of ({n_outputs},): one output for "
+            "each class or target"
+        )

@@ -1,0 +1,247 @@
+"""Torch modules as estimators: `TorchClassifier` and `TorchRegressor`."""
+
+from typing import ClassVar, Self
+
+import numpy as np
+from scipy.special import log_softmax, softmax
+from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.metrics import accuracy_score, r2_score
+from sklearn.utils._param_validation import StrOptions
+
+from ..._typing import Array, Matrix, Vector
+from ...errors import DataError
+from .._base import documented
+from ..inputs.targets import check_labels, check_targets, labels_of_call
+from .torch_estimator import SHARED_DOCS, TorchEstimator
+
+_LOSS = """loss : {"auto", %s}, default="auto"
+    %s"""
+
+
+@documented(
+    SHARED_DOCS
+    | {"loss": _LOSS % ('"cross_entropy"', 'As in PyTorch, the mean over rows; "auto" is "cross_entropy".')}
+)
+class TorchClassifier(ClassifierMixin, TorchEstimator):
+    """A classifier: a torch module, trained on threads or on the workers of a Dask cluster.
+
+    The module has one output a class. Mini-batches are cut into micro-batches, which replicas share and
+    which travel through the stages of a cut network.
+
+    Parameters
+    ----------
+    %(parameters)s
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+    %(attributes)s
+
+    Raises
+    ------
+    DataError
+        For NaN, infinities, integers in `X`, a single class, a module whose output is no (n_classes,) a row, a plan
+        that does not fit the module or the workers, and the like; if the loss is not finite any more.
+    StradaskError
+        If torch is not installed, or a worker has another version.
+
+    Notes
+    -----
+    %(notes)s
+
+    References
+    ----------
+    Huang et al., "GPipe: efficient training of giant neural networks using pipeline parallelism", NeurIPS
+    2019. Narayanan et al., "PipeDream: generalized pipeline parallelism for DNN training", SOSP 2019. Sergeev, Del
+    Balso, "Horovod: fast and easy distributed deep learning in TensorFlow", arXiv:1802.05799.
+
+    Examples
+    --------
+    >>> import stradask as sd
+    >>> from sklearn.datasets import load_iris
+    >>> from torch import nn  # doctest: +SKIP
+    >>> X, y = load_iris(return_X_y=True)
+    >>> net = nn.Sequential(nn.Linear(4, 32), nn.ReLU(), nn.Linear(32, 3))  # doctest: +SKIP
+    >>> model = sd.TorchClassifier(net, max_iter=100, batch_size=30, random_state=0)  # doctest: +SKIP
+    >>> model.fit(X - X.mean(axis=0), y).score(X - X.mean(axis=0), y) > 0.9  # doctest: +SKIP
+    True
+    """
+
+    _parameter_constraints: ClassVar[dict] = TorchEstimator._parameter_constraints | {
+        "loss": [StrOptions({"auto", "cross_entropy"})]
+    }
+    _losses: ClassVar[dict] = {"auto": "softmax", "cross_entropy": "softmax"}
+    _stratified = True
+
+    def _targets(self, y, n_rows, before):
+        known = self.classes_ if before is not None else None
+        self.classes_, numbers = check_labels(y, n_rows, type(self).__name__)
+        if known is not None and not np.array_equal(known, self.classes_):
+            raise DataError(
+                f"warm_start=True goes on from a model of the classes {known.tolist()}, but y has "
+                f"{self.classes_.tolist()}: fit a new estimator, or set warm_start=False"
+            )
+        return numbers, len(self.classes_)
+
+    def partial_fit(
+        self, X: Matrix, y: Vector, classes: Vector | None = None, sample_weight: Vector | None = None
+    ) -> Self:
+        """Train for an epoch on these rows, from where the last call, or `fit`, ended.
+
+        Parameters
+        ----------
+        X : ndarray or DataFrame of shape (n_samples, ...)
+        y : array-like of shape (n_samples,)
+            Not all classes need be in it.
+        classes : array-like of shape (n_classes,), optional
+            The labels of all calls; needed at the first.
+        sample_weight : float or array-like of shape (n_samples,), optional
+
+        Returns
+        -------
+        self
+        """
+
+        def targets_of(y, n_rows):
+            known = vars(self).get("classes_")
+            self.classes_, numbers = labels_of_call(classes, y, n_rows, known, type(self).__name__)
+            return numbers, len(self.classes_)
+
+        return self._go_on(X, y, sample_weight, targets_of)
+
+    @staticmethod
+    def _score(output, y, weights=None):
+        return float(accuracy_score(y, output.argmax(axis=1), sample_weight=weights))
+
+    def predict_proba(self, X: Matrix) -> Array:
+        """Compute the probabilities of the classes.
+
+        Parameters
+        ----------
+        X : ndarray or DataFrame of shape (n_samples, ...)
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+        """
+        return softmax(self._output(X), axis=1)
+
+    def predict_log_proba(self, X: Matrix) -> Array:
+        """Compute the logarithms of `predict_proba`, exact also where that is 0.
+
+        Parameters
+        ----------
+        X : ndarray or DataFrame of shape (n_samples, ...)
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+        """
+        return log_softmax(self._output(X), axis=1)
+
+    def predict(self, X: Matrix) -> Array:
+        """Find the most probable class of each row.
+
+        Parameters
+        ----------
+        X : ndarray or DataFrame of shape (n_samples, ...)
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+        """
+        return self.classes_[self._output(X).argmax(axis=1)]
+
+    def _check_state(self):
+        super()._check_state()
+        classes = self.classes_
+        if not isinstance(classes, np.ndarray) or classes.ndim != 1 or len(classes) != self.n_outputs_:
+            raise DataError("classes_ must be a vector, one entry for each output")
+
+
+@documented(
+    SHARED_DOCS
+    | {
+        "loss": _LOSS
+        % ('"mse", "mae"', 'Mean square, or size, of the errors over rows and outputs; "auto" is "mse".')
+    }
+)
+class TorchRegressor(RegressorMixin, TorchEstimator):
+    """A regression: a torch module, trained on threads or on the workers of a Dask cluster.
+
+    The module has one output a target. Mini-batches are cut into micro-batches, which replicas share and
+    which travel through the stages of a cut network.
+
+    Parameters
+    ----------
+    %(parameters)s
+
+    Attributes
+    ----------
+    %(attributes)s
+
+    Raises
+    ------
+    DataError
+        For NaN, infinities, integers in `X`, a module whose output is no (n_targets,) a row, a plan that does not
+        fit the module or the workers, and the like; if the loss is not finite any more.
+    StradaskError
+        If torch is not installed, or a worker has another version.
+
+    Notes
+    -----
+    %(notes)s
+
+    Examples
+    --------
+    See `TorchClassifier`.
+    """
+
+    _parameter_constraints: ClassVar[dict] = TorchEstimator._parameter_constraints | {
+        "loss": [StrOptions({"auto", "mse", "mae"})]
+    }
+    _losses: ClassVar[dict] = {"auto": "mse", "mse": "mse", "mae": "mae"}
+
+    def __sklearn_tags__(self):
+        """Tell scikit-learn that there may be several targets."""
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
+
+    def _targets(self, y, n_rows, before):
+        y = check_targets(y, n_rows, type(self).__name__)
+        y = np.ascontiguousarray(y.reshape(len(y), -1))
+        return y, y.shape[1]
+
+    def partial_fit(self, X: Matrix, y: Vector, sample_weight: Vector | None = None) -> Self:
+        """Train for an epoch on these rows, from where the last call, or `fit`, ended.
+
+        Parameters
+        ----------
+        X : ndarray or DataFrame of shape (n_samples, ...)
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+        sample_weight : float or array-like of shape (n_samples,), optional
+
+        Returns
+        -------
+        self
+        """
+        return self._go_on(X, y, sample_weight, lambda y, n_rows: self._targets(y, n_rows, None))
+
+    @staticmethod
+    def _score(output, y, weights=None):
+        return float(r2_score(y, output, sample_weight=weights))
+
+    def predict(self, X: Matrix) -> Array:
+        """Predict the targets of each row.
+
+        Parameters
+        ----------
+        X : ndarray or DataFrame of shape (n_samples, ...)
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, n_outputs)
+        """
+        output = self._output(X)
+        return output[:, 0] if self.n_outputs_ == 1 else output

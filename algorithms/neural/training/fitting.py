@@ -1,0 +1,219 @@
+"""A fit by mini-batches: the plan, the program and its run, early stopping, and the vectors of whole networks."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from sklearn.model_selection import train_test_split
+
+from ....errors import DataError
+from ....scheduler.engine import run
+from ....scheduler.place import open_place
+from ....scheduler.schedules.pipeline import PipelineSchedule
+from ....scheduler.threads import single_threaded_blas
+from .plans import check_micro_batches, make_plan
+from .program import Training
+from .stage import DenseStage
+
+_CHECKPOINT_EVERY = 5  # epochs
+_EVENT = [
+    ("place", np.int64),
+    ("kind", "U10"),
+    ("step", np.int64),
+    ("micro", np.int64),
+    ("start", np.float64),
+    ("end", np.float64),
+]
+_KINDS = ("forward", "backward", *4 * ("all-reduce",))
+
+
+class DenseLayers:
+    """The layers of a `Network` as layers that can be cut; see `TorchLayers`."""
+
+    def __init__(self, network):
+        self.network = network
+        self.sizes = [(a * b + b, 0) for a, b in network.shapes]
+
+    def stage(self, first, last):
+        """Return the layers first to last, without the latter, as a stage."""
+        sizes, n = self.network.sizes, len(self.sizes)
+        return DenseStage(sizes[first : last + 1], self.network.activation, first, not first, last == n)
+
+
+@dataclass
+class Vectors:
+    """The numbers of a whole network, layer by layer: trained entries, buffers, slots of the optimiser."""
+
+    trained: Any
+    buffers: Any
+    slots: Any
+
+    def cut(self, sizes, stages):
+        """Return the vector and the slots of each stage."""
+        ends = np.cumsum([(0, 0), *sizes], axis=0)
+        found = []
+        for first, last, _ in stages:
+            (a, c), (b, d) = ends[first], ends[last]
+            found.append((np.concatenate([self.trained[a:b], self.buffers[c:d]]), self.slots[:, a:b]))
+        return found
+
+    @classmethod
+    def joined(cls, held, stages, sizes):
+        """Put together what the stages hold."""
+        counts = [sum(n for n, _ in sizes[first:last]) for first, last, _ in stages]
+        pairs = list(zip(held, counts, strict=True))
+        return cls(
+            np.concatenate([one["params"][:n] for one, n in pairs]),
+            np.concatenate([one["params"][n:] for one, n in pairs]),
+            np.concatenate([one["slots"] for one in held], axis=1),
+        )
+
+
+class Watch:
+    """Scores after each epoch: stops when they have not risen for a while, and keeps the best numbers."""
+
+    def __init__(self, score, patience, tol):
+        self._score, self._patience, self._tol = score, patience, tol
+        self.scores: list[float] = []
+        self.highest, self.best, self._idle = -math.inf, None, 0
+
+    def enough(self, vectors):
+        """Take in the numbers after an epoch; return whether to stop."""
+        score = self._score(vectors)
+        self.scores.append(score)
+        self._idle = 0 if score > self.highest + self._tol else self._idle + 1
+        if score > self.highest:
+            self.highest, self.best = score, vectors
+        return self._idle >= self._patience
+
+
+@dataclass
+class Trained:
+    """What a fit came to."""
+
+    vectors: Vectors
+    history: Any
+    plan: Any
+    timeline: Any
+    n_steps: int  # mini-batches an epoch
+    reason: str
+
+
+def hold_out(rows, seed, *, fraction, labels=None):
+    """Split rows, a tuple of arrays, into those to train on and those that are held out."""
+    n_rows = rows[0].shape[0]
+    try:
+        kept, aside = train_test_split(
+            np.arange(n_rows), test_size=fraction, random_state=seed % 2**31, stratify=labels
+        )
+    except ValueError as error:
+        raise DataError(
+            f"early_stopping=True needs rows to hold out, but validation_fraction={fraction} of {n_rows} rows "
+            f"cannot be: {error}"
+        ) from error
+    kept.sort()
+    return tuple(part[kept] for part in rows), tuple(part[aside] for part in rows)
+
+
+def plan_for(plan, n_layers, n_rows, *, batch_size, micro_batches, order, recompute, engine, n_jobs):
+    """Return the plan of an estimator's parameters, and the mini-batches of an epoch."""
+    place, most = open_place(engine, n_jobs), min(batch_size, n_rows)
+    n_micro = check_micro_batches(micro_batches, most if micro_batches == "auto" else batch_size, order)
+    found = make_plan(
+        plan,
+        n_layers,
+        place.n_threads(),
+        micro_batches=n_micro,
+        order=order,
+        recompute=recompute,
+        bounded=place.remote,
+    )
+    return found, -(-n_rows // most)
+
+
+def train(
+    layers,
+    vectors,
+    rows,
+    *,
+    loss,
+    optimizer,
+    plan,
+    n_steps,
+    n_epochs,
+    seed,
+    engine,
+    n_jobs,
+    first_epoch=0,
+    first_update=0,
+    counts_decay=False,
+    watch=None,
+    stop=None,
+    callback=None,
+    snapshot=None,
+    checkpoint=None,
+    fingerprint=None,
+    label=None,
+    verbose=0,
+):
+    """Train a network; return a `Trained`. ``snapshot(vectors, history)`` makes the model of a callback."""
+    stages = [layers.stage(first, last) for first, last, _ in plan.stages]
+    layout = plan.layout(n_steps)
+    program = Training(
+        stages,
+        layout,
+        rows,
+        loss=loss,
+        optimizer=optimizer,
+        seed=seed,
+        starts=vectors.cut(layers.sizes, plan.stages),
+        recompute=plan.recompute,
+        first_epoch=first_epoch,
+        first_update=first_update,
+        counts_decay=counts_decay,
+    )
+
+    def joined():
+        return Vectors.joined(program.held, plan.stages, layers.sizes)
+
+    def each(info):
+        enough = False
+        if watch is not None:
+            info.snapshot()  # which makes the program collect
+            enough = watch.enough(joined())
+        return (callback is not None and callback(info) is True) or enough
+
+    with single_threaded_blas():
+        done = run(
+            program,
+            PipelineSchedule(layout),
+            max_rounds=n_epochs,
+            engine=engine,
+            n_jobs=n_jobs,
+            stop=stop,
+            callback=each if callback is not None or watch is not None else None,
+            snapshot=lambda history: snapshot(joined(), history),
+            checkpoint=checkpoint,
+            checkpoint_every=_CHECKPOINT_EVERY,
+            fingerprint=fingerprint,
+            label=label,
+            verbose=verbose,
+        )
+    found = joined() if watch is None or watch.best is None else watch.best
+    return Trained(found, done.history, plan, _timeline(program.events), n_steps, done.reason)
+
+
+def _timeline(events):
+    """Return who did what when in the last epoch: a structured array, in seconds since its beginning."""
+    rows = [
+        (place, _KINDS[int(kind)], step, micro, start, end)
+        for place, of_place in enumerate(events)
+        for _, kind, step, micro, start, end in of_place.reshape(-1, 6).tolist()
+    ]
+    timeline = np.array(rows, _EVENT)
+    began = timeline["start"].min(initial=math.inf)
+    for name in ("start", "end"):
+        timeline[name] -= began
+    return timeline
