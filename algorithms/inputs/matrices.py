@@ -257,8 +257,8 @@ def check_dense(estimator, X, *, reset):
         rows = check_array(X, dtype="numeric", order="C", allow_nd=True, estimator=name, input_name="X")
     if rows.dtype.kind != "f":
         raise DataError(
-            f"X holds {rows.dtype}, and {name} takes floating-point numbers: pass X.astype('float32'), scaled to "
-            "about 1"
+            f"X holds {rows.dtype}, and {name} takes floating-point numbers: pass X.astype('float32'), "
+            "scaled to about 1"
         )
     with _as_data_errors():
         validate_data(estimator, named(X), reset=reset, skip_check_array=True)

@@ -18,20 +18,28 @@ _SHARED_DOCS = {
         Widths of the hidden layers; none for a linear model.
     activation : {"relu", "tanh", "logistic", "identity"}, default="relu"
         Of the hidden layers.
-    solver : {"sandblaster", "downpour"}, default="sandblaster"
-        L-BFGS on all rows, the portions computed on threads or workers; or replicas of the network with
+    solver : {"sandblaster", "downpour", "sgd", "adam"}, default="sandblaster"
+        L-BFGS on all rows, the portions computed on threads or workers; replicas of the network with
         minibatches of their own over one table of parameters, which reach a good model sooner where there
-        are many rows.
+        are many rows; or synchronous minibatches by a `plan`.
     alpha : float, default=1e-4
         Weight of the penalty.
     batch_size : int or "auto", default="auto"
-        Rows of a minibatch of Downpour's; "auto" is 200, or all rows if they are fewer.
+        Rows of a minibatch; "auto" is 200, or all rows if they are fewer.
     learning_rate_init : float or None, default=None
-        Downpour's gamma; None looks for one.
+        Downpour's gamma, which None looks for; the rate of "sgd" and "adam", where None is 0.001.
+    momentum : float, default=0.9
+        Of "sgd".
+    nesterovs_momentum : bool, default=True
+        Of "sgd".
+    plan : "auto", "data" or list of (str, int), default="auto"
+        Of "sgd" and "adam": ``[("0:2", 2), ("2:", 1)]`` puts the first two layers on two places, which share
+        the rows, and the rest on one; "data", as "auto", puts the whole network on each place. Plans change
+        no bit, as long as replicas are 1, 2, 4... See `TorchClassifier`.
     max_iter : int, default=200
-        Steps of L-BFGS, or passes of Downpour.
+        Steps of L-BFGS, or passes.
     tol : float, default=1e-4
-        L-BFGS ends when the gradient has fallen to this part of its first norm; Downpour when the loss (or
+        L-BFGS ends when the gradient has fallen to this part of its first norm; the others when the loss (or
         the score, with `early_stopping`) has not gained so much in `n_iter_no_change` passes.
     n_iter_no_change : int, default=10
     early_stopping : bool, default=False
@@ -64,8 +72,8 @@ _SHARED_DOCS = {
     best_loss_ : float or None
         The least; None with `early_stopping`.
     loss_curve_ : list of float
-        The objective after each step of L-BFGS; for Downpour the mean over the minibatches of each pass of
-        the first replica.
+        The objective after each step of L-BFGS; else the mean over the minibatches of each pass, of
+        Downpour's first replica.
     validation_scores_ : list of float
     best_validation_score_ : float
         With `early_stopping`.
@@ -79,6 +87,9 @@ _SHARED_DOCS = {
         Downpour's sums of squared gradients, layer by layer, from which `partial_fit` goes on.
     device_ : {"cpu", "cuda"}
         Where the fit computed.
+    plan_ : Plan
+    timeline_ : structured ndarray
+        By "sgd" and "adam", see `TorchClassifier`. Not in model files.
     n_layers_, n_outputs_ : int
     out_activation_ : str
     n_features_in_ : int

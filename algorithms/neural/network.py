@@ -19,7 +19,8 @@ _VALUES = 2**27  # of all layers, of the rows that a GPU takes at once
 class Network:
     r"""A network of layers ``a <- activation(a W + b)``, the last one without activation, and its loss.
 
-    The loss of a row is half the squared error, the mean square or size of the errors ("mse", "mae"), ``-log softmax(a)[y]``, or for two classes and one output
+    The loss of a row is half the squared error, the mean square or size of its errors ("mse", "mae"),
+    ``-log softmax(a)[y]``, or for two classes and one output
     ``log(1 + exp(-a))`` for y = 1 and ``log(1 + exp(a))`` for y = 0. Each of the `n_rows` rows adds its
     share of the penalty :math:`\alpha |W|^2 / 2`.
 

@@ -12,7 +12,6 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import r2_score
-from sklearn.model_selection import train_test_split
 from sklearn.utils._param_validation import Interval, Options, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
@@ -29,6 +28,9 @@ from ..optimize.minimize import minimize
 from ..optimize.one_pass import one_pass
 from ..optimize.watch import Watch
 from .network import Network
+from .scheduled import SCHEDULED, by_schedule
+from .training.fitting import Watch as ScoreWatch
+from .training.fitting import hold_out
 
 # Attributes of one solver, or of early stopping alone.
 _OPTIONAL_ATTRIBUTES = (
@@ -57,10 +59,13 @@ class Perceptron(Estimator):
     _parameter_constraints: ClassVar[dict] = {
         "hidden_layer_sizes": ["array-like", Interval(Integral, 1, None, closed="left")],
         "activation": [StrOptions({"relu", "tanh", "logistic", "identity"})],
-        "solver": [StrOptions({"sandblaster", "downpour"})],
+        "solver": [StrOptions({"sandblaster", "downpour", *SCHEDULED})],
         "alpha": [Interval(Real, 0, None, closed="left")],
         "batch_size": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
         "learning_rate_init": [None, Interval(Real, 0, None, closed="neither")],
+        "momentum": [Interval(Real, 0, 1, closed="left")],
+        "nesterovs_momentum": ["boolean"],
+        "plan": [StrOptions({"auto", "data"}), list, tuple],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "tol": [Interval(Real, 0, None, closed="left")],
         "n_iter_no_change": [Interval(Integral, 1, None, closed="left")],
@@ -85,6 +90,9 @@ class Perceptron(Estimator):
         alpha: float = 1e-4,
         batch_size: int | str = "auto",
         learning_rate_init: float | None = None,
+        momentum: float = 0.9,
+        nesterovs_momentum: bool = True,
+        plan: Any = "auto",
         max_iter: int = 200,
         tol: float = 1e-4,
         n_iter_no_change: int = 10,
@@ -105,6 +113,9 @@ class Perceptron(Estimator):
         self.alpha = alpha
         self.batch_size = batch_size
         self.learning_rate_init = learning_rate_init
+        self.momentum = momentum
+        self.nesterovs_momentum = nesterovs_momentum
+        self.plan = plan
         self.max_iter = max_iter
         self.tol = tol
         self.n_iter_no_change = n_iter_no_change
@@ -158,10 +169,13 @@ class Perceptron(Estimator):
             sizes = (X.shape[1], *hidden, n_outputs)
             network = Network(sizes, self.activation, loss, alpha, rows[0].shape[0], self.device_)
             w = self._initial(network, before, seed, X.dtype)
-            watch = self._watch(network, X.dtype, callback)
-            solve = self._by_sandblaster if self.solver == "sandblaster" else self._by_downpour
             with single_threaded_blas():
-                w = solve(network, w, rows, held_out, seed, watch)
+                if self.solver in SCHEDULED:
+                    w = by_schedule(self, network, w, rows, held_out, seed, callback)
+                else:
+                    watch = self._watch(network, X.dtype, callback)
+                    solve = self._by_sandblaster if self.solver == "sandblaster" else self._by_downpour
+                    w = solve(network, w, rows, held_out, seed, watch)
             self._keep(network, w, X.dtype)
         return self
 
@@ -172,6 +186,16 @@ class Perceptron(Estimator):
         X = values if dtype is None else values.astype(dtype, copy=False)
         self.device_ = self._device(X)
         return X
+
+    @property
+    def plan_(self):
+        """The plan of the last fit, by "sgd" or "adam"."""
+        return self._plan
+
+    @property
+    def timeline_(self):
+        """What each place did in the last epoch."""
+        return self._timeline
 
     def _forget(self):
         """Drop the attributes that the coming fit may not set."""
@@ -209,6 +233,10 @@ class Perceptron(Estimator):
     def _device(self, X):
         """Return where the network is computed; raises before any work if it cannot be."""
         is_dense = isinstance(X, np.ndarray)
+        if self.solver in SCHEDULED:
+            if self.device == "cuda":
+                raise DataError(f"solver='{self.solver}' computes on the CPU: use device='cpu' or 'auto'")
+            return "cpu"
         if self.device == "cuda" and not is_dense:
             raise DataError(
                 "device='cuda' takes a dense X, and this one is sparse: use device='cpu' or 'auto'"
@@ -235,22 +263,8 @@ class Perceptron(Estimator):
         """Hold rows out for early stopping; without it these are None."""
         if not self.early_stopping:
             return rows, None
-        n_rows = rows[0].shape[0]
         labels = rows[1] if self._stratified else None
-        try:
-            kept, aside = train_test_split(
-                np.arange(n_rows),
-                test_size=self.validation_fraction,
-                random_state=seed % _SPLIT,
-                stratify=labels,
-            )
-        except ValueError as error:
-            raise DataError(
-                f"early_stopping=True needs rows to hold out, but validation_fraction="
-                f"{self.validation_fraction} of {n_rows} rows cannot be: {error}"
-            ) from error
-        kept.sort()
-        return tuple(part[kept] for part in rows), tuple(part[aside] for part in rows)
+        return hold_out(rows, seed, fraction=self.validation_fraction, labels=labels)
 
     def _by_sandblaster(self, network, w, rows, held_out, seed, watch):
         n_rows = rows[0].shape[0]
@@ -258,10 +272,11 @@ class Perceptron(Estimator):
         portions = [tuple(part[a : a + size] for part in rows) for a in range(0, n_rows, size)]
         if self.engine == "local":
             portions = _moved_to_device(network, portions)
-        best = None if held_out is None else _Best(self, network, held_out)
+        score = functools.partial(self._score, network, held_out)
+        best = None if held_out is None else ScoreWatch(score, self.n_iter_no_change, self.tol)
 
         def each(iterate):
-            over = best is not None and best(iterate)
+            over = best is not None and best.enough(iterate.x.copy())
             return watch(iterate) or over
 
         with watch:
@@ -459,24 +474,6 @@ def _moved_to_device(network, portions):
         network.on_device(portion) if size <= room else portion
         for portion, size in zip(portions, sizes, strict=True)
     ]
-
-
-class _Best:
-    """Callback of L-BFGS: keeps the parameters with the best score on held-out rows, and stops in time."""
-
-    def __init__(self, estimator, network, held_out):
-        self.patience, self.tol = estimator.n_iter_no_change, estimator.tol
-        self.score, self.network, self.held_out = estimator._score, network, held_out
-        self.scores: list[float] = []
-        self.highest, self.best, self.idle = -math.inf, None, 0
-
-    def __call__(self, iterate):
-        score = self.score(self.network, self.held_out, iterate.x)
-        self.scores.append(score)
-        self.idle = 0 if score > self.highest + self.tol else self.idle + 1
-        if score > self.highest:
-            self.highest, self.best = score, iterate.x.copy()
-        return self.idle >= self.patience
 
 
 class _OneMinusScore:

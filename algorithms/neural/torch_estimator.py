@@ -21,7 +21,15 @@ from ..inputs.pieces import checksum, is_lazy
 from ..inputs.targets import check_weights
 from .training.fitting import Vectors, Watch, hold_out, plan_for, train
 from .training.optimizers import SGD, Adam
-from .training.torch_stage import TorchLayers, filled, import_torch, make_module, one_torch_thread, seeded
+from .training.torch_stage import (
+    TorchLayers,
+    copied,
+    filled,
+    import_torch,
+    make_module,
+    one_torch_thread,
+    seeded,
+)
 from .training.torch_workers import check_workers
 
 _OPTIONAL_ATTRIBUTES = ("validation_scores_", "best_validation_score_")
@@ -30,9 +38,9 @@ _ROWS = 1024  # that are predicted at once
 
 SHARED_DOCS = {
     "parameters": """module : torch.nn.Module or callable
-        The network, whose parameters are the start and stay as they are; or a function that makes one, called with
-        nothing or with (n_features, n_outputs), whose random numbers come from `random_state`. Rows of X of
-        several axes have their shape in the place of `n_features`.
+        The network, whose parameters are the start and stay as they are; or a function that makes one, called
+        with nothing or with (n_features, n_outputs), whose random numbers come from `random_state`. Rows of X
+        of several axes have their shape in the place of `n_features`.
     %(loss)s
     optimizer : {"sgd", "nesterov", "adam"}, default="sgd"
         As in PyTorch.
@@ -49,15 +57,16 @@ SHARED_DOCS = {
     max_iter : int, default=10
         Epochs.
     plan : "auto", "data" or list of (str, int), default="auto"
-        ``[("0:4", 2), ("4:", 1)]`` puts the first four layers of a ``nn.Sequential`` on two places, which share
-        the rows, and the rest on one. "data", as "auto", puts all layers on each place: as many as there are
-        threads (`n_jobs`, or those of all workers) and as the micro-batches can be shared by evenly.
+        ``[("0:4", 2), ("4:", 1)]`` puts the first four layers of a ``nn.Sequential`` on two places, which
+        share the rows, and the rest on one. "data", as "auto", puts all layers on each place: as many as
+        there are threads (`n_jobs`, or those of all workers) and as the micro-batches can be shared by
+        evenly.
     order : {"1f1b", "gpipe", "pipedream"}, default="1f1b"
         Order of the micro-batches in a pipeline. "1f1b" and "gpipe" give the same model; "pipedream" does not
         wait for the end of a mini-batch, and computes its gradient with parameters of some steps ago.
     recompute : bool or "auto", default="auto"
-        Keep only the input of each stage, and compute the rest again before the backward pass: less memory for a
-        third more time. "auto" does not.
+        Keep only the input of each stage, and compute the rest again before the backward pass: less memory
+        for a third more time. "auto" does not.
     early_stopping : bool, default=False
         Hold rows out, stop by the score on them, and keep the parameters with the best.
     validation_fraction : float, default=0.1
@@ -83,7 +92,8 @@ SHARED_DOCS = {
     plan_ : Plan
         Stages, replicas, micro-batches and order; ``plan_.table()`` is text. Not in model files.
     timeline_ : structured ndarray
-        What each place did in the last epoch: place, kind, step, micro, start, end (seconds). Not in model files.
+        What each place did in the last epoch: place, kind, step, micro, start, end (seconds). Not in model
+        files.
     loss_curve_ : list of float
         Mean loss of the rows of each epoch, as they were trained on.
     loss_ : float
@@ -101,14 +111,14 @@ SHARED_DOCS = {
     n_features_in_ : int
     feature_names_in_ : ndarray of str
         Only when `X` had feature names that are all strings.""",
-    "notes": """Seeds and places: with the same `micro_batches` the parameters are *bitwise* the same on one place,
-    on 2, 4... replicas, and for "1f1b" and "gpipe" pipelines of any stages, with or without `recompute`, on threads
-    and on workers of one kind of processor and one version of torch; also after a worker was lost. Each place
-    computes on one thread of torch's. Running means of batch normalisation are those of the first replica, and
-    belong to the plan; each micro-batch is normalised by itself.
+    "notes": """Seeds and places: with the same `micro_batches` the parameters are *bitwise* the same on one
+    place, on 2, 4... replicas, and for "1f1b" and "gpipe" pipelines of any stages, with or without
+    `recompute`, on threads and on workers of one kind of processor and one version of torch; also after a
+    worker was lost. Each place computes on one thread of torch's. Running means of batch normalisation are
+    those of the first replica, and belong to the plan; each micro-batch is normalised by itself.
 
-    `save` writes the numbers and no code. ``stradask.load(path, module=...)`` is given the module, or the function,
-    again; `module_name_` says which.""",
+    `save` writes the numbers and no code. ``stradask.load(path, module=...)`` is given the module, or the
+    function, again; `module_name_` says which.""",
 }
 
 
@@ -287,7 +297,8 @@ class TorchEstimator(Estimator):
     def _rows(self, X, *, reset):
         if is_lazy(X):
             raise DataError(
-                f"X is a {type(X).__name__}: {type(self).__name__} takes arrays of this process; pass X.compute()"
+                f"X is a {type(X).__name__}: {type(self).__name__} takes arrays of this process; pass "
+                "X.compute()"
             )
         rows = check_dense(self, X, reset=reset)
         if not reset and rows.shape[1:] != self.row_shape_:
@@ -307,8 +318,8 @@ class TorchEstimator(Estimator):
         found = [len(v) for v in layers.start]
         if found != [len(vectors.trained), len(vectors.buffers)]:
             raise DataError(
-                f"the model has {len(vectors.trained)} parameters and {len(vectors.buffers)} other numbers, but "
-                f"module has {found[0]} and {found[1]}: give the same module, or fit a new estimator"
+                f"the model has {len(vectors.trained)} parameters and {len(vectors.buffers)} other numbers, "
+                f"but module has {found[0]} and {found[1]}: give the same module, or fit a new estimator"
             )
         slots = optimizer.slots(vectors.trained)
         if vectors.slots is None or vectors.slots.shape != slots.shape:
@@ -321,8 +332,8 @@ class TorchEstimator(Estimator):
             return rows, None
         if self.checkpoint is not None:
             raise DataError(
-                "early_stopping=True and checkpoint: a checkpoint does not hold the best parameters so far; set "
-                "one of them only"
+                "early_stopping=True and checkpoint: a checkpoint does not hold the best parameters so far; "
+                "set one of them only"
             )
         labels = rows[1] if self._stratified else None
         rows, aside = hold_out(rows, seed, fraction=self.validation_fraction, labels=labels)
@@ -351,8 +362,9 @@ class TorchEstimator(Estimator):
             )
         if layers.has_batch_norm() and n_rows // n_steps // plan.micro_batches < 2:
             raise DataError(
-                f"module has batch normalisation, and {plan.micro_batches} micro-batches of {n_rows // n_steps} rows "
-                "leave one row or none to normalise by: take a larger batch_size, or fewer micro_batches"
+                f"module has batch normalisation, and {plan.micro_batches} micro-batches of "
+                f"{n_rows // n_steps} rows leave one row or none to normalise by: take a larger batch_size, "
+                "or fewer micro_batches"
             )
         place = open_place(self.engine, self.n_jobs)
         if place.remote:
@@ -404,8 +416,8 @@ class TorchEstimator(Estimator):
             template = known.get("_template")
             if template is None and self.module is None:
                 raise DataError(
-                    f"this model comes from a file, which holds no code: read it by stradask.load(path, module=...) "
-                    f"with the module that it was fitted with, of {shortened(self.module_name_)}"
+                    "this model comes from a file, which holds no code: read it by stradask.load(path, "
+                    f"module=...) with the module that it was fitted with, of {shortened(self.module_name_)}"
                 )
             if template is None:
                 template = make_module(self.module, shape, n_outputs, 0)
@@ -455,18 +467,18 @@ def _output(module, X, n_jobs):
 def _check_output(module, X, n_outputs, name):
     """Call the module on two rows, and refuse an output of another form than the targets."""
     torch = import_torch()
-    trial = copy.deepcopy(module).eval()
+    trial = copied(module).eval()
     try:
         with seeded(0), one_torch_thread(), torch.no_grad():
             output = trial(torch.from_numpy(np.array(X[:2])))
     except Exception as error:  # of the caller's module
         raise DataError(
-            f"module fails on rows of the shape {X.shape[1:]}: {in_brief(error, 120)}; do its first layer and X "
-            "fit together?"
+            f"module fails on rows of the shape {X.shape[1:]}: {in_brief(error, 120)}; do its first layer "
+            "and X fit together?"
         ) from error
     form = tuple(output.shape[1:]) if isinstance(output, torch.Tensor) else type(output).__name__
     if form != (n_outputs,):
         raise DataError(
-            f"module gives {shortened(form)} for each row, and {name} needs a tensor of ({n_outputs},): one output for "
-            "each class or target"
+            f"module gives {shortened(form)} for each row, and {name} needs a tensor of ({n_outputs},): one "
+            "output for each class or target"
         )

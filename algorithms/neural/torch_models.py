@@ -40,8 +40,8 @@ class TorchClassifier(ClassifierMixin, TorchEstimator):
     Raises
     ------
     DataError
-        For NaN, infinities, integers in `X`, a single class, a module whose output is no (n_classes,) a row, a plan
-        that does not fit the module or the workers, and the like; if the loss is not finite any more.
+        For NaN, infinities, integers in `X`, a single class, a module whose output is no (n_classes,) a row,
+        a plan that does not fit the module or the workers, and the like; if the loss is not finite any more.
     StradaskError
         If torch is not installed, or a worker has another version.
 
@@ -52,8 +52,8 @@ class TorchClassifier(ClassifierMixin, TorchEstimator):
     References
     ----------
     Huang et al., "GPipe: efficient training of giant neural networks using pipeline parallelism", NeurIPS
-    2019. Narayanan et al., "PipeDream: generalized pipeline parallelism for DNN training", SOSP 2019. Sergeev, Del
-    Balso, "Horovod: fast and easy distributed deep learning in TensorFlow", arXiv:1802.05799.
+    2019. Narayanan et al., "PipeDream: generalized pipeline parallelism for DNN training", SOSP 2019.
+    Sergeev, Del Balso, "Horovod: fast and easy distributed deep learning in TensorFlow", arXiv:1802.05799.
 
     Examples
     --------
@@ -74,7 +74,7 @@ class TorchClassifier(ClassifierMixin, TorchEstimator):
     _stratified = True
 
     def _targets(self, y, n_rows, before):
-        known = self.classes_ if before is not None else None
+        known = vars(self)["classes_"] if before is not None else None
         self.classes_, numbers = check_labels(y, n_rows, type(self).__name__)
         if known is not None and not np.array_equal(known, self.classes_):
             raise DataError(
@@ -183,8 +183,8 @@ class TorchRegressor(RegressorMixin, TorchEstimator):
     Raises
     ------
     DataError
-        For NaN, infinities, integers in `X`, a module whose output is no (n_targets,) a row, a plan that does not
-        fit the module or the workers, and the like; if the loss is not finite any more.
+        For NaN, infinities, integers in `X`, a module whose output is no (n_targets,) a row, a plan that does
+        not fit the module or the workers, and the like; if the loss is not finite any more.
     StradaskError
         If torch is not installed, or a worker has another version.
 

@@ -1,9 +1,9 @@
-"""Pipelines: networks cut into stages, micro-batches that travel through them, gradients summed over replicas."""
+"""Pipelines: stages and their replicas, micro-batches that travel, gradients that are summed."""
 
 import functools
 import itertools
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ...errors import DataError, shortened
@@ -55,9 +55,10 @@ class Layout:
     n_steps : int, default=1
         Mini-batches of a round.
     order : {"1f1b", "gpipe", "pipedream"}, default="1f1b"
-        "gpipe" makes all forward passes of a mini-batch and then all backward passes; "1f1b" alternates as soon
-        as it can, which holds fewer activations; both end a mini-batch before the next. "pipedream" does not:
-        every mini-batch is one micro-batch, and its backward pass uses the parameters of its forward pass.
+        "gpipe" makes all forward passes of a mini-batch and then all backward passes; "1f1b" alternates as
+        soon as it can, which holds fewer activations; both end a mini-batch before the next. "pipedream" does
+        not: every mini-batch is one micro-batch, and its backward pass uses the parameters of its forward
+        pass.
 
     Examples
     --------
@@ -89,8 +90,8 @@ class Layout:
         odd = next((n for n in self.replicas if self.n_micro % n), None)
         if odd is not None and self.order != "pipedream":
             raise DataError(
-                f"{self.n_micro} micro-batches cannot be shared by {odd} replicas of a stage: take a multiple "
-                f"of {odd} micro-batches"
+                f"{self.n_micro} micro-batches cannot be shared by {odd} replicas of a stage: take a "
+                f"multiple of {odd} micro-batches"
             )
         if self.order == "pipedream" and (max(self.replicas) > 1 or self.n_micro > 1):
             raise DataError(
@@ -114,7 +115,7 @@ class Layout:
         return self.n_micro_blocks + sum(len(exchanges(n)) for n in self.replicas)
 
     def place(self, stage, micro):
-        """Return the place of a micro-batch: neighbours share a replica, as they share a branch of the sum."""
+        """Return the place of a micro-batch: neighbours, which are summed first, share a replica."""
         return sum(self.replicas[:stage]) + micro * self.replicas[stage] // self.n_micro
 
     def stage_of(self, place):
@@ -130,9 +131,9 @@ class Layout:
 def exchanges(n):
     """Return how n replicas sum: (level, sender, receiver, span), by level.
 
-    Neighbours are summed first, then pairs of neighbours, as a binary counter carries: the order of the sum over
-    micro-batches does not depend on n if each replica has 1, 2, 4... of them. For n = 2, 4, 8... each replica
-    sums a part (recursive halving); else the first one sums all.
+    Neighbours are summed first, then pairs of neighbours, as a binary counter carries: the order of the sum
+    over micro-batches does not depend on n if each replica has 1, 2, 4... of them. For n = 2, 4, 8... each
+    replica sums a part (recursive halving); else the first one sums all.
 
     Examples
     --------
@@ -209,7 +210,7 @@ def operations(layout):
             sums = _sums(layout, stage, t, first_block)[layout.stage_of(place)[1]]
             lists[place][at:at] = sums
             done = at + len(sums) - 1
-            lists[place][done] = Operation(**vars(lists[place][done]) | {"updates": True})
+            lists[place][done] = replace(lists[place][done], updates=True)
         first_block += len(exchanges(n))
     return lists
 
@@ -262,8 +263,8 @@ class PipelineSchedule(Schedule):
 
     References
     ----------
-    Huang et al., "GPipe: efficient training of giant neural networks using pipeline parallelism", NeurIPS 2019.
-    Narayanan et al., "PipeDream: generalized pipeline parallelism for DNN training", SOSP 2019. Thakur,
+    Huang et al., "GPipe: efficient training of giant neural networks using pipeline parallelism", NeurIPS
+    2019. Narayanan et al., "PipeDream: generalized pipeline parallelism for DNN training", SOSP 2019. Thakur,
     Rabenseifner, Gropp, "Optimization of collective communication operations in MPICH", IJHPCA 19 (2005).
 
     Examples

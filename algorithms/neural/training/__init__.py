@@ -1,1 +1,1 @@
-"""Networks cut into stages and trained by scheduled mini-batches: what a stage is, optimisers, the program."""
+"""Networks cut into stages and trained by scheduled mini-batches."""

@@ -1,11 +1,10 @@
-"""A fit by mini-batches: the plan, the program and its run, early stopping, and the vectors of whole networks."""
+"""A fit by mini-batches: its plan, its run, early stopping, and the vectors of whole networks."""
 
 import math
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-
 from sklearn.model_selection import train_test_split
 
 from ....errors import DataError
@@ -110,8 +109,8 @@ def hold_out(rows, seed, *, fraction, labels=None):
         )
     except ValueError as error:
         raise DataError(
-            f"early_stopping=True needs rows to hold out, but validation_fraction={fraction} of {n_rows} rows "
-            f"cannot be: {error}"
+            f"early_stopping=True needs rows to hold out, but validation_fraction={fraction} of {n_rows} "
+            f"rows cannot be: {error}"
         ) from error
     kept.sort()
     return tuple(part[kept] for part in rows), tuple(part[aside] for part in rows)

@@ -76,8 +76,8 @@ def check_micro_batches(micro_batches, batch_size, order):
     if order == "pipedream":
         if micro_batches not in ("auto", 1):
             raise DataError(
-                f"micro_batches={shortened(micro_batches)} with order='pipedream', where each mini-batch goes whole: "
-                "leave it out, and make batch_size smaller"
+                f"micro_batches={shortened(micro_batches)} with order='pipedream', where each mini-batch "
+                "goes whole: leave it out, and make batch_size smaller"
             )
         return 1
     if micro_batches == "auto":
@@ -117,8 +117,8 @@ def make_plan(plan, n_layers, n_places, *, micro_batches, order, recompute, boun
     n_used = sum(n for *_, n in stages)
     if bounded and n_used > n_places:
         raise DataError(
-            f"plan takes {n_used} places, but the workers have {n_places} threads: start more workers, or take fewer "
-            "stages or replicas"
+            f"plan takes {n_used} places, but the workers have {n_places} threads: start more workers, or "
+            "take fewer stages or replicas"
         )
     found = Plan(tuple(stages), micro_batches, order, recompute is True)
     found.layout(1)  # checks the replicas against the micro-batches
@@ -145,8 +145,9 @@ def _read(plan, n_layers):
         first, last = int(match[1] or at), int(match[2] or n_layers)
         if first != at or last <= first or last > n_layers:
             raise DataError(
-                f"entry {number} of plan has the layers {first}:{last}, and they must begin with layer {at} and end "
-                f"at {n_layers} or before: the network has {n_layers} layers that can be cut, and a stage one or more"
+                f"entry {number} of plan has the layers {first}:{last}, and they must begin with layer {at} "
+                f"and end at {n_layers} or before: the network has {n_layers} layers that can be cut, and a "
+                "stage one or more"
             )
         stages.append((first, last, int(pair[1])))
         at = last

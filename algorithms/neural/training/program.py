@@ -1,4 +1,4 @@
-"""Training as a scheduled program: places are shards, micro-batches and parts of gradients travel as blocks."""
+"""Training as a scheduled program: places are shards, micro-batches and gradients travel as blocks."""
 
 import copy
 import math
@@ -32,9 +32,9 @@ class Training(Program):
     micro-batch m of each mini-batch takes the next rows of part m. So a place holds only the rows of its
     micro-batches, and the rows of a mini-batch do not depend on the number of replicas.
 
-    Gradients of micro-batches are summed as a binary counter carries (pairs, pairs of pairs...), inside a replica
-    and between replicas. If ``n_micro / replicas`` is 1, 2, 4... for every stage, the result does not depend on
-    the layout, *bitwise*, as long as the stages compute each layer in the same way.
+    Gradients of micro-batches are summed as a binary counter carries (pairs, pairs of pairs...), inside a
+    replica and between replicas. If ``n_micro / replicas`` is 1, 2, 4... for every stage, the result does not
+    depend on the layout, *bitwise*, as long as the stages compute each layer in the same way.
 
     Parameters
     ----------
@@ -49,7 +49,8 @@ class Training(Program):
     seed : int
         Of the order of rows, and of the random numbers of stages.
     starts : list of (params, slots), optional
-        For each stage the initial vector, and the slots of the optimiser; by default those of ``start(seed)``.
+        For each stage the initial vector, and the slots of the optimiser; by default those of
+        ``start(seed)``.
     recompute : bool, default=False
         Keep the input of a micro-batch only, and compute the rest again before its backward pass.
     first_epoch, first_update : int, default=0
@@ -87,7 +88,7 @@ class Training(Program):
         if len(stages) != len(layout.replicas):
             raise DataError(f"{len(stages)} stages are given, but the layout has {len(layout.replicas)}")
         self.stages, self.layout, self.loss, self.optimizer = stages, layout, loss, optimizer
-        self.seed, self.recompute, self.n_rows = int(seed), recompute, len(rows[0])
+        self.seed, self.recompute, self.n_rows = int(seed), recompute, rows[0].shape[0]
         self.first_epoch, self.first_update, self.counts_decay = first_epoch, first_update, counts_decay
         self.n_blocks = layout.n_blocks
         if starts is None:
@@ -172,7 +173,7 @@ class Training(Program):
         arrays, first = state["parts"][op.micro][kind], self.first_epoch
         known, order = state["orders"].get(op.micro, (None, None))
         if known != epoch:
-            order = stream(self.seed, _ORDER, first + epoch, op.micro).permutation(len(arrays[0]))
+            order = stream(self.seed, _ORDER, first + epoch, op.micro).permutation(arrays[0].shape[0])
             state["orders"][op.micro] = epoch, order
         a, b = self._range(op.step, op.micro)
         return [array[order[a:b]] for array in arrays]
@@ -182,7 +183,7 @@ class Training(Program):
             carrier.array = _EMPTY
             return None
         number, last = state["number"], state["number"] == len(self.stages) - 1
-        x = carrier.array if number else np.ascontiguousarray(self._rows(state, epoch, op, 0)[0])
+        x = carrier.array if number else self._rows(state, epoch, op, 0)[0]
         key = (self.seed, self.first_epoch + epoch, op.step, op.micro)
         params = state["params"]
         y, context = state["stage"].forward(params, x, key)
@@ -203,7 +204,8 @@ class Training(Program):
     def _refuse(self, what, state, epoch, op):
         raise DataError(
             f"the {what} of stage {state['number']} is not finite in epoch {self.first_epoch + epoch + 1}, "
-            f"mini-batch {op.step + 1}: scale X, or lower the learning rate ({self.optimizer.learning_rate:g})"
+            f"mini-batch {op.step + 1}: scale X, or lower the learning rate "
+            f"({self.optimizer.learning_rate:g})"
         )
 
     def _backward(self, state, carrier, epoch, op):
@@ -294,7 +296,7 @@ class Training(Program):
         return Outcome(objective=loss, updates=self.n_rows)
 
     def restore(self, arrays):
-        """Restore nothing: the coordinator keeps nothing that the places need."""
+        """Do nothing: the coordinator keeps nothing that the places need."""
 
     def collect(self, ask):
         """Take in the vectors of every stage, and the events of every place."""

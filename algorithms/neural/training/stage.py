@@ -50,8 +50,8 @@ class DenseStage:
     first : int, default=0
         Number of the first layer in the whole network: where it is cut changes no initial value.
     begins, ends : bool, default=False
-        Whether it is the first stage, which needs no gradient of its input, and the last one, whose last layer has no
-        activation.
+        Whether it is the first stage, which needs no gradient of its input, and the last one, whose last
+        layer has no activation.
 
     Examples
     --------
@@ -119,8 +119,8 @@ def check_stage(stage: Any, x: Array, *, seed: int = 0, n_entries: int = 20) -> 
     ----------
     stage : Stage
     x : ndarray of shape (n_rows, ...)
-        Rows that it may get. The differences are taken in their type, and that of `start`: pass float64, and let
-        ``start`` return float64, for a sharp check.
+        Rows that it may get. The differences are taken in their type, and that of `start`: pass float64, and
+        let ``start`` return float64, for a sharp check.
     seed : int, default=0
     n_entries : int, default=20
         Entries of the parameters and of the input that are checked, drawn at random.

@@ -86,7 +86,7 @@ class TorchLayers:
         self.start = tuple(
             _flat([t for names in held for _, t in names[kind]], self.dtype) for kind in (0, 1)
         )
-        self.children = [copy.deepcopy(part).to("meta").train() for part in parts]
+        self.children = [copied(part).to("meta").train() for part in parts]
 
     def stage(self, first, last):
         """Return the layers first to last, without the latter, as a stage."""
@@ -98,19 +98,29 @@ class TorchLayers:
         return any(isinstance(part, kind) for child in self.children for part in child.modules())
 
 
+def copied(module):
+    """Return a copy of a module, or say why there can be none."""
+    try:
+        return copy.deepcopy(module)
+    except Exception as error:  # of the caller's module
+        raise DataError(
+            f"module cannot be copied: {in_brief(error)}; it must hold no open files, locks and the like"
+        ) from error
+
+
 def filled(module, trained, buffers):
     """Return a copy of a module with these numbers, in the state of evaluation."""
     import torch
 
-    module = copy.deepcopy(module)
+    module = copied(module)
     held = list(map(_held, _parts(module)))
     with torch.no_grad():
         for kind, vector in enumerate((trained, buffers)):
             tensors = [tensor for names in held for _, tensor in names[kind]]
             if sum(t.numel() for t in tensors) != len(vector):
                 raise DataError(
-                    f"module has {sum(t.numel() for t in tensors)} {('parameters', 'buffers')[kind]}, but the model "
-                    f"was fitted with {len(vector)}: give the module that it was fitted with"
+                    f"module has {sum(t.numel() for t in tensors)} {('parameters', 'buffers')[kind]}, but "
+                    f"the model was fitted with {len(vector)}: give the module that it was fitted with"
                 )
             for tensor, values in zip(tensors, _views(tensors, vector), strict=True):
                 tensor.copy_(values)
@@ -131,8 +141,8 @@ def _dtype(module):
     kinds = {p.dtype for p in module.parameters()}
     if any(isinstance(p, torch.nn.parameter.UninitializedParameter) for p in module.parameters()):
         raise DataError(
-            "module has parameters without a shape: call it once on a few rows before the fit, or give a function "
-            "of (n_features, n_outputs) that makes it"
+            "module has parameters without a shape: call it once on a few rows before the fit, or give a "
+            "function of (n_features, n_outputs) that makes it"
         )
     if len(kinds) != 1 or not kinds <= {torch.float32, torch.float64}:
         names = ", ".join(sorted(str(kind) for kind in kinds)) or "none"
@@ -265,8 +275,8 @@ def _may_overwrite(layer):
 def make_module(module, shape, n_outputs, seed):
     """Return the module of an estimator's parameter: itself, or what a function makes, drawn by the seed.
 
-    The function is called with nothing, or with `n_features` (of rows of several axes their shape) and the number
-    of outputs.
+    The function is called with nothing, or with `n_features` (of rows of several axes their shape) and the
+    number of outputs.
     """
     torch = import_torch()
     if isinstance(module, torch.nn.Module):

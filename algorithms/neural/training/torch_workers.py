@@ -15,8 +15,8 @@ def check_workers(place, stages, needs):
         Frames.of(stages)
     except Exception as error:  # of the caller's module
         raise DataError(
-            f"module cannot be sent to workers: {in_brief(error)}; it must pickle, without open files, locks and the "
-            "like"
+            f"module cannot be sent to workers: {in_brief(error)}; it must pickle, without open files, locks "
+            "and the like"
         ) from error
     workers = place.workers()
     client = workers.open()
@@ -35,8 +35,9 @@ def check_workers(place, stages, needs):
     if 0 < least < max(needs):
         number = needs.index(max(needs))
         raise DataError(
-            f"stage {number} needs {max(needs) / 2**20:.0f} MiB for parameters, gradient and optimizer, and a worker "
-            f"has {least / 2**20:.0f}: cut the network into more stages by plan, or take larger workers"
+            f"stage {number} needs {max(needs) / 2**20:.0f} MiB for parameters, gradient and optimizer, and "
+            f"a worker has {least / 2**20:.0f}: cut the network into more stages by plan, or take larger "
+            "workers"
         )
 
 
