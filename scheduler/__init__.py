@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .engine import run
+    from .planning.placement import place_graph
+    from .planning.plan import plan_pipeline
     from .program import Outcome, Program, Task
     from .schedules.dynamic import DynamicSchedule
     from .schedules.rotation import RotationSchedule, balance
@@ -26,6 +28,8 @@ _PLACES = {
     "StaticSchedule": ".schedules.static",
     "Task": ".program",
     "balance": ".schedules.rotation",
+    "place_graph": ".planning.placement",
+    "plan_pipeline": ".planning.plan",
     "run": ".engine",
     "run_replicas": ".table.replicas",
 }
@@ -41,6 +45,8 @@ __all__ = [
     "StaticSchedule",
     "Task",
     "balance",
+    "place_graph",
+    "plan_pipeline",
     "run",
     "run_replicas",
 ]
