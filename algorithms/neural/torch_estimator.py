@@ -314,7 +314,7 @@ class TorchEstimator(Estimator):
 
     def _start(self, layers, before, optimizer):
         """Return the initial numbers: the module's, or those of before."""
-        vectors = Vectors(*layers.start, None) if before is None else before
+        vectors = Vectors(layers.start[0], layers.start[1], None) if before is None else before
         found = [len(v) for v in layers.start]
         if found != [len(vectors.trained), len(vectors.buffers)]:
             raise DataError(

@@ -1,0 +1,384 @@
+"""TorchClassifier and TorchRegressor: plans, a plain torch loop, scikit-learn's contract, files, errors."""
+
+import importlib.util
+import os
+import signal
+import threading
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV
+from sklearn.utils.estimator_checks import check_estimator
+
+import stradask as sd
+from stradask.errors import CheckpointMismatch, DataError, InterruptedFitWarning, StradaskError
+
+if importlib.util.find_spec("torch") is None:
+    pytest.skip("torch is not installed", allow_module_level=True)
+import torch
+from torch import nn
+
+
+def small_net(n_features, n_outputs):
+    return nn.Sequential(nn.Linear(n_features, 16), nn.Tanh(), nn.Dropout(0.2), nn.Linear(16, n_outputs))
+
+
+def linear_net(n_features, n_outputs):
+    return nn.Sequential(nn.Linear(n_features, 16), nn.ReLU(), nn.Linear(16, n_outputs))
+
+
+@pytest.fixture(scope="module")
+def data():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((400, 10), dtype=np.float32)
+    return X, np.array(["ham", "jam", "spam"])[(X[:, 0] > 0) + (X[:, 1] > 0).astype(int)]
+
+
+def classifier(module=small_net, **options):
+    settings = {"learning_rate": 0.1, "batch_size": 100, "micro_batches": 4, "max_iter": 4, "random_state": 0}
+    return sd.TorchClassifier(module, **settings | options)
+
+
+@pytest.fixture(scope="module")
+def one(data):
+    return classifier().fit(*data)
+
+
+# The same model by every plan ----------------------------------------------------------------------------------
+
+PLANS = {
+    "data, 2": {"n_jobs": 2},
+    "data, 4": {"n_jobs": 4, "plan": "data"},
+    "1f1b": {"plan": [("0:2", 1), ("2:", 1)]},
+    "gpipe": {"plan": [(":1", 1), ("1:", 1)], "order": "gpipe", "recompute": True},
+    "hybrid": {"plan": [("0:3", 2), ("3:", 1)], "n_jobs": 2},
+}
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_plans_change_no_bit(data, one, name):
+    model = classifier(**PLANS[name]).fit(*data)
+    assert np.array_equal(model.weights_, one.weights_)
+    assert model.loss_curve_ == one.loss_curve_
+    assert "micro-batches" in model.plan_.table()
+    timeline = model.timeline_
+    assert set(timeline["place"]) == set(range(sum(n for *_, n in model.plan_.stages)))
+    assert (timeline["end"] >= timeline["start"]).all()
+    assert (timeline["start"] >= 0).all()
+
+
+@pytest.mark.cluster
+def test_workers_change_no_bit(data, one, address):
+    for plan in ([("0:2", 1), ("2:", 1)], "data"):
+        model = classifier(engine=address, plan=plan).fit(*data)
+        assert sum(n for *_, n in model.plan_.stages) == 2
+        assert np.array_equal(model.weights_, one.weights_)
+
+
+@pytest.mark.slow
+@pytest.mark.cluster
+@pytest.mark.parametrize("plan", [[("0:2", 1), ("2:", 1)], "data"])
+def test_a_killed_worker_changes_no_bit(data, plan):
+    import distributed
+
+    want = classifier(n_jobs=2, plan=plan, max_iter=80).fit(*data)
+    killed = []
+    with (
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
+        distributed.Client(cluster) as client,
+    ):
+
+        def kill(info):
+            if info.round == 10:
+                killed.append(list(client.run(os.getpid).values())[-1])
+                threading.Timer(0.02, os.kill, (killed[0], signal.SIGKILL)).start()
+
+        model = classifier(engine="dask", plan=plan, max_iter=80).fit(*data, callback=kill)
+    assert killed
+    assert np.array_equal(model.weights_, want.weights_)
+
+
+def test_gradients_are_those_of_a_plain_loop(data):
+    """One mini-batch an epoch holds all rows: their order does not matter."""
+    X, y = data
+    numbers = torch.from_numpy(np.searchsorted(np.unique(y), y))
+    net = linear_net(10, 3).double()
+    with torch.random.fork_rng():
+        model = classifier(net, batch_size=400, max_iter=20, weight_decay=0.01).fit(X.astype(float), y)
+    optimizer = torch.optim.SGD(net.parameters(), 0.1, 0.9, weight_decay=0.01)
+    losses = []
+    for _ in range(20):
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(net(torch.from_numpy(X).double()), numbers)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    own = torch.cat([p.detach().ravel() for p in model.module_.parameters()])
+    peer = torch.cat([p.detach().ravel() for p in net.parameters()])
+    assert (own - peer).abs().max() < 1e-6
+    assert model.loss_curve_ == pytest.approx(losses, rel=1e-6)
+
+
+def test_images_pass_through_layers_that_are_cut():
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((96, 1, 8, 8), dtype=np.float32), np.arange(96) % 2
+    X[y == 1, :, 2:5, 2:5] += 1
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        net = nn.Sequential(
+            nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(inplace=True), nn.Flatten(), nn.Linear(144, 2)
+        )
+    fits = [
+        classifier(net, batch_size=32, max_iter=5, plan=plan).fit(X, y)
+        for plan in ("auto", [("0:2", 1), ("2:", 1)], [("0:3", 1), ("3:", 2)])
+    ]
+    assert fits[0].score(X, y) > 0.9
+    for model in fits[1:]:
+        assert np.array_equal(model.weights_, fits[0].weights_)
+        assert np.array_equal(model.buffers_, fits[0].buffers_)
+    assert fits[0].module_[1].num_batches_tracked == 5 * 3 * 4
+    assert fits[0].module_[1].running_var.std() > 0
+
+
+def test_a_regression_learns_a_line():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((300, 3), dtype=np.float32)
+    Y = X @ np.array([[1.0, -2.0], [0.5, 0.0], [0.0, 3.0]]) + 1
+    for loss in ("mse", "mae"):
+        model = sd.TorchRegressor(nn.Linear, loss=loss, learning_rate=0.1, max_iter=40, random_state=0).fit(X, Y)
+        assert model.score(X, Y) > 0.99
+        assert model.predict(X).shape == (300, 2)
+    assert sd.TorchRegressor(nn.Linear, random_state=0, max_iter=2).fit(X, Y[:, 0]).predict(X).shape == (300,)
+
+
+# The contract -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [sd.TorchClassifier, sd.TorchRegressor])
+def test_scikit_learns_checks_pass(kind):
+    weights, integers = "rows are put into mini-batches, a repeated one into several", "integers are refused"
+    expected = {
+        "check_sample_weight_equivalence_on_dense_data": weights,
+        "check_estimators_dtypes": integers,
+        "check_classifier_data_not_an_array": integers,
+        "check_regressor_data_not_an_array": integers,
+        "check_sample_weights_not_an_array": integers,
+        "check_sample_weights_pandas_series": integers,
+        "check_fit2d_1sample": integers,
+        "check_classifiers_regression_target": integers,
+    }
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = kind(linear_net, max_iter=20, batch_size=20, learning_rate=0.05)
+        outcomes = check_estimator(model, expected_failed_checks=expected, on_fail=None, on_skip=None)
+    failed = [(o["check_name"], o["exception"]) for o in outcomes if o["status"] == "failed"]
+    assert len(outcomes) > 40
+    assert not failed
+
+
+def test_the_given_module_stays_as_it_is(data):
+    net = linear_net(10, 3)
+    before = [p.detach().clone() for p in net.parameters()]
+    state = torch.random.get_rng_state()
+    model = classifier(net).fit(*data)
+    assert all(torch.equal(a, b) for a, b in zip(before, net.parameters(), strict=True))
+    assert torch.equal(state, torch.random.get_rng_state())
+    assert net.training
+    assert not model.module_.training
+    assert not torch.equal(before[0], model.module_[0].weight)
+
+
+def test_clones_and_grids(data):
+    model = classifier()
+    assert clone(model).get_params().keys() == model.get_params().keys()
+    grid = GridSearchCV(model, {"learning_rate": [1e-4, 0.1]}, cv=2).fit(*data)
+    assert grid.best_params_ == {"learning_rate": 0.1}
+
+
+def test_the_best_scored_parameters_are_kept(data):
+    X, y = data
+    model = classifier(early_stopping=True, max_iter=60, n_iter_no_change=3).fit(X, y)
+    scores = model.validation_scores_
+    assert model.n_iter_ == len(scores) < 60
+    assert model.best_validation_score_ == max(scores) == max(scores[:-3])
+    assert max(scores[-3:]) <= max(scores[:-3])
+
+
+def test_epochs_go_on(data):
+    X, y = data
+    model = classifier(max_iter=1)
+    for _ in range(4):
+        model.partial_fit(X, y, classes=["ham", "jam", "spam"])
+    want = classifier(max_iter=4).fit(X, y)
+    assert np.array_equal(model.weights_, want.weights_)
+    assert model.loss_curve_ == want.loss_curve_
+    with pytest.raises(DataError, match="'eggs', which is none of the classes"):
+        model.partial_fit(X[:2], ["eggs", "ham"])
+    again = classifier(max_iter=2, warm_start=True).fit(X, y)
+    assert again.fit(X, y).loss_curve_[0] < again.set_params(warm_start=False).fit(X, y).loss_curve_[0]
+
+
+def test_weights_of_rows_count(data):
+    X, y = data
+    one = classifier(batch_size=400, micro_batches=1).fit(X, y, sample_weight=np.where(y == "ham", 5.0, 0.0))
+    assert (one.predict(X) == "ham").all()
+
+
+def test_files_hold_numbers_and_no_code(data, one, tmp_path):
+    X, _ = data
+    one.save(tmp_path / "model")
+    back = sd.load(tmp_path / "model", module=small_net)
+    assert np.array_equal(back.predict_proba(X), one.predict_proba(X))
+    assert one.module_name_.endswith("test_torch:small_net")
+    with pytest.raises(DataError, match=r"no code: .*small_net"):
+        sd.load(tmp_path / "model").predict(X)
+    with pytest.raises(DataError, match="module has 35 parameters, but the model was fitted with 227"):
+        sd.load(tmp_path / "model", module=nn.Linear(10, 3).double().float() if 0 else nn.Linear).set_params(
+            module=lambda n, k: nn.Linear(n + 1 - 1, k) if False else nn.Sequential(nn.Linear(4, 7))
+        ).predict(X)
+
+
+def test_a_fit_goes_on_from_its_checkpoint(data, one, tmp_path):
+    X, y = data
+
+    class Stop(Exception):
+        pass
+
+    def stop(info):
+        if info.round == 7:
+            raise Stop
+
+    with pytest.raises(Stop):
+        classifier(checkpoint=tmp_path / "states", max_iter=12).fit(X, y, callback=stop)
+    model = classifier(checkpoint=tmp_path / "states", max_iter=12).fit(X, y)
+    want = classifier(max_iter=12).fit(X, y)
+    assert np.array_equal(model.weights_, want.weights_)
+    assert model.loss_curve_ == want.loss_curve_
+    with pytest.raises(CheckpointMismatch):
+        classifier(checkpoint=tmp_path / "states", learning_rate=0.2).fit(X, y)
+
+
+def test_callbacks_see_the_model_and_stop(data):
+    X, y = data
+    scores = []
+
+    def look(info):
+        scores.append(info.snapshot().score(X, y))
+        return len(scores) == 3
+
+    model = classifier(max_iter=9).fit(X, y, callback=look)
+    assert model.n_iter_ == 3
+    assert scores[-1] == model.score(X, y)
+
+
+def test_ctrl_c_keeps_the_model(data):
+    def press(info):
+        if info.round == 2:
+            signal.raise_signal(signal.SIGINT)
+
+    with pytest.warns(InterruptedFitWarning, match="2 of 9 rounds"):
+        model = classifier(max_iter=9).fit(*data, callback=press)
+    assert model.n_iter_ == 2
+    assert model.predict(data[0]).shape == (400,)
+
+
+# Errors before any work -----------------------------------------------------------------------------------------
+
+
+def _locked(n_features, n_outputs):
+    net = linear_net(n_features, n_outputs)
+    net.lock = threading.Lock()
+    return net
+
+
+def _tied(n_features, n_outputs):
+    net = nn.Sequential(nn.Linear(10, 10), nn.Linear(10, 10), nn.Linear(10, 3))
+    net[1].weight = net[0].weight
+    return net
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"module": None}, "module must be a torch.nn.Module, or a function"),
+        ({"module": lambda a: a}, "function of 1 arguments"),
+        ({"module": lambda: 3}, "made 3, and must make"),
+        ({"module": lambda n, k: linear_net(n, k + 1)}, r"module gives \(4,\) for each row"),
+        ({"module": lambda n, k: linear_net(n + 1, k)}, "module fails on rows of the shape"),
+        ({"module": lambda n, k: linear_net(n, k).half()}, "types: torch.float16"),
+        ({"module": lambda n, k: nn.Sequential(nn.LazyLinear(k))}, "parameters without a shape"),
+        ({"module": _locked}, "module cannot be copied"),
+        ({"module": _tied, "plan": [("0:1", 1), ("1:", 1)]}, "has 1 layers"),
+        ({"micro_batches": 3}, "micro_batches=3 does not divide batch_size=100"),
+        ({"plan": [("0:2", 3), ("2:", 1)]}, "4 micro-batches cannot be shared by 3 replicas"),
+        ({"plan": [("0:2", 1), ("3:", 1)]}, "begin with layer 2"),
+        ({"plan": [("0:2", 1), ("2:9", 1)]}, "has 4 layers"),
+        ({"plan": [("0:2", 1)]}, "plan ends with layer 1"),
+        ({"plan": [("all", 1)]}, "entry 0 of plan must be layers and"),
+        ({"order": "pipedream"}, "micro_batches=4 with order='pipedream'"),
+        ({"early_stopping": True, "checkpoint": "folder"}, "set one of them only"),
+        ({"learning_rate": 1e38, "max_iter": 3}, "is not finite in epoch"),
+        (
+            {"module": lambda n, k: nn.Sequential(nn.BatchNorm1d(n), nn.Linear(n, k)), "batch_size": 4},
+            "leave one row or none to normalise by",
+        ),
+    ],
+)
+def test_what_cannot_be_fitted_is_refused(data, options, said):
+    model = classifier(**options)
+    with pytest.raises(DataError, match=said) as caught:
+        model.fit(*data)
+    assert len(str(caught.value)) < 300
+    assert not hasattr(model, "classes_")
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda X: X.astype(int), "X holds int64"),
+        (lambda X: np.where(X > 2, np.nan, X), "NaN"),
+        (lambda X: X[:, 0], "1D array"),
+    ],
+)
+def test_bad_rows_are_refused(data, one, change, said):
+    with pytest.raises(ValueError, match=said):
+        classifier().fit(change(data[0]), data[1])
+    with pytest.raises(ValueError, match=said):
+        one.predict(change(data[0]))
+
+
+def test_other_input_is_refused(data, one):
+    X, y = data
+    from scipy import sparse
+
+    with pytest.raises(DataError, match="X is sparse"):
+        classifier().fit(sparse.csr_array(X), y)
+    with pytest.raises(DataError, match=r"pass X.compute\(\)"):
+        da = pytest.importorskip("dask.array")
+        classifier().fit(da.from_array(X), y)
+    with pytest.raises(DataError, match=r"shape \(10, 2\), but those of the fit had \(10,\)"):
+        one.predict(np.zeros((3, 10, 2), np.float32))
+
+
+@pytest.mark.cluster
+def test_workers_that_do_not_suffice_are_refused(data, address, monkeypatch):
+    with pytest.raises(DataError, match="plan takes 3 places, but the workers have 2 threads"):
+        classifier(engine=address, plan=[("0:1", 1), ("1:2", 1), ("2:", 1)]).fit(*data)
+    from stradask.algorithms.neural.training import torch_workers
+
+    monkeypatch.setattr(torch_workers, "_equipment", _old)
+    with pytest.raises(StradaskError, match=r"worker tcp://.* has torch 1.0, and this process"):
+        classifier(engine=address).fit(*data)
+    monkeypatch.setattr(torch_workers, "_equipment", _small)
+    with pytest.raises(DataError, match=r"stage 0 needs .* MiB .* cut the network into more stages"):
+        classifier(engine=address).fit(*data)
+
+
+def _old():
+    return "1.0", 0
+
+
+def _small():
+    return torch.__version__, 1000

@@ -1,0 +1,227 @@
+"""Stages, optimisers and the training program: the same tests for dense and torch stages."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from stradask.algorithms.neural.network import Network
+from stradask.algorithms.neural.training.fitting import DenseLayers, Vectors
+from stradask.algorithms.neural.training.optimizers import SGD, Adam
+from stradask.algorithms.neural.training.program import Training
+from stradask.algorithms.neural.training.stage import DenseStage, check_stage
+from stradask.errors import DataError
+from stradask.scheduler import run
+from stradask.scheduler.schedules.pipeline import Layout, Operation, PipelineSchedule
+
+SIZES = (12, 16, 16, 16, 3)
+PLANS = {
+    "gpipe": ([2], (1, 1), "gpipe", False),
+    "1f1b": ([2], (1, 1), "1f1b", False),
+    "1f1b of all layers": (None, None, "1f1b", False),
+    "recomputed": ([1, 2], (1, 1, 1), "gpipe", True),
+    "2 replicas": ([], (2,), "1f1b", False),
+    "4 replicas": ([], (4,), "1f1b", True),
+    "hybrid 2-1": ([2], (2, 1), "1f1b", False),
+    "hybrid 1-4-2": ([1, 2], (1, 4, 2), "1f1b", True),
+}
+
+
+@pytest.fixture(scope="module")
+def rows():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((301, SIZES[0]), dtype=np.float32)
+    return X, (X[:, 0] > 0) + (X[:, 1] > 0).astype(np.int64)
+
+
+class DenseCase:
+    layers = DenseLayers(Network(SIZES, "tanh", "softmax", 0.0, 1))
+    start = layers.network.start(3, np.float32), np.empty(0, np.float32)
+    decays = True
+
+    @staticmethod
+    def exact():
+        """A stage that computes in double precision, without kinks."""
+        stage = DenseStage(SIZES, "logistic")
+        stage.start = lambda seed: stage.network.start(seed, np.float64)
+        return stage
+
+
+class TorchCase:
+    decays = False
+
+    def __init__(self):
+        torch = pytest.importorskip("torch")
+        from stradask.algorithms.neural.training.torch_stage import TorchLayers, TorchStage, seeded
+
+        nn = torch.nn
+        with seeded(3):
+            net = nn.Sequential(
+                nn.Linear(12, 16),
+                nn.Tanh(),
+                nn.Dropout(0.3),
+                nn.Linear(16, 16),
+                nn.BatchNorm1d(16, momentum=None),
+                nn.ReLU(inplace=True),
+                nn.Linear(16, 3),
+            )
+        self.layers = TorchLayers(net)
+        self.start = self.layers.start
+        self.exact = lambda: TorchStage(list(net.double().children())[:5])
+
+
+@pytest.fixture(params=[DenseCase, TorchCase])
+def case(request):
+    return request.param()
+
+
+def fit(case, rows, cuts, replicas, order="1f1b", recompute=False, *, optimizer=None, n_micro=8, **options):
+    """Train for 3 epochs of 5 mini-batches; return all numbers and the losses."""
+    n_layers, sizes = len(case.layers.sizes), case.layers.sizes
+    cuts = range(1, n_layers) if cuts is None else cuts
+    replicas = (1,) * n_layers if replicas is None else replicas
+    stages = [(a, b, n) for (a, b), n in zip(itertools.pairwise([0, *cuts, n_layers]), replicas, strict=True)]
+    optimizer = optimizer or SGD(0.1, 0.9, True, 0.01)
+    layout = Layout(replicas, n_micro, 5, order)
+    start = Vectors(*case.start, optimizer.slots(case.start[0]))
+    program = Training(
+        [case.layers.stage(a, b) for a, b, _ in stages],
+        layout,
+        rows,
+        loss="softmax",
+        optimizer=optimizer,
+        seed=7,
+        starts=start.cut(sizes, stages),
+        recompute=recompute,
+        counts_decay=case.decays,
+    )
+    done = run(program, PipelineSchedule(layout), max_rounds=3, **options)
+    vectors = Vectors.joined(program.held, stages, sizes)
+    return vectors, done.history.as_dict()["objective"], program
+
+
+def test_gradients_are_finite_differences(case):
+    assert check_stage(case.exact(), np.random.default_rng(0).standard_normal((9, 12))) < 1e-6
+
+
+def test_a_wrong_gradient_is_found():
+    class Wrong(DenseStage):
+        def backward(self, context, dy, grads):
+            dx = super().backward(context, dy, grads)
+            grads[3] *= 1.01
+            grads[3] += 0.1
+            return dx
+
+    assert check_stage(Wrong((3, 2), "tanh"), np.ones((4, 3))) > 1e-3
+
+    class Unsteady(DenseStage):
+        def forward(self, params, x, key):
+            y, context = super().forward(params, x, key)
+            return y + np.random.default_rng().random(), context
+
+    with pytest.raises(DataError, match="other values for the same key"):
+        check_stage(Unsteady((3, 2), "tanh"), np.ones((4, 3)))
+
+
+@pytest.mark.parametrize("optimizer", [SGD(0.1, 0.9, True, 0.01), Adam(0.01, weight_decay=0.01)], ids=["sgd", "adam"])
+def test_plans_change_no_bit(case, rows, optimizer):
+    one, losses, _ = fit(case, rows, [], (1,), optimizer=optimizer)
+    assert losses[-1] < losses[0]
+    for name, plan in PLANS.items():
+        vectors, curve, program = fit(case, rows, *plan, optimizer=optimizer, n_jobs=2)
+        assert np.array_equal(vectors.trained, one.trained), name
+        assert np.array_equal(vectors.slots, one.slots), name
+        assert np.array_equal(curve, losses), name
+        if program.layout.replicas[0] == 1 and "4" not in name:  # each replica has its own running means
+            assert np.array_equal(vectors.buffers, one.buffers), name
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("plan", ["recomputed", "hybrid 2-1", "4 replicas"])
+def test_workers_change_no_bit(case, rows, plan, address):
+    one, losses, _ = fit(case, rows, [], (1,))
+    vectors, curve, _ = fit(case, rows, *PLANS[plan], engine=address)
+    assert np.array_equal(vectors.trained, one.trained)
+    assert np.array_equal(curve, losses)
+
+
+def test_a_pipeline_without_flush_is_the_delayed_method(rows):
+    """PipeDream against its definition: gradients at the parameters that the forward pass read."""
+    case, optimizer = DenseCase(), SGD(0.05, 0.9)
+    vectors, _, program = fit(case, rows, [1, 3], (1, 1, 1), "pipedream", optimizer=optimizer, n_micro=1)
+    network = Network(SIZES, "tanh", "softmax", 0.0, 1)
+    w = [case.start[0].copy()]
+    slots, ends = optimizer.slots(w[0]), np.cumsum([0, *(n for n, _ in case.layers.sizes)])[[0, 1, 3, 4]]
+    for epoch in range(3):
+        order = program_order(program, epoch)
+        began = len(w) - 1
+        for step in range(5):
+            read = np.empty_like(w[0])
+            for k in range(3):  # stage k has made 2 - k fewer steps than mini-batches it has seen
+                version = began + max(0, step - (2 - k))
+                read[ends[k] : ends[k + 1]] = w[version][ends[k] : ends[k + 1]]
+            part = order[301 * step // 5 : 301 * (step + 1) // 5]
+            _, gradient = network.loss((rows[0][part], rows[1][part]), read)
+            new = w[-1].copy()
+            optimizer.step(new, gradient / np.float32(len(part)), slots, 1)
+            w.append(new)
+    assert np.abs(w[-1] - case.start[0]).max() > 0.01
+    assert np.abs(vectors.trained - w[-1]).max() < 1e-6
+
+
+def program_order(program, epoch):
+    from stradask.algorithms.neural.training.program import _ORDER
+    from stradask.scheduler.parameters import stream
+
+    return stream(program.seed, _ORDER, epoch, 0).permutation(program.n_rows)
+
+
+def test_an_epoch_takes_every_row_once(rows):
+    for n_micro, n_steps in ((1, 5), (4, 7), (8, 40)):
+        layout = Layout((1,), n_micro, n_steps)
+        program = Training([DenseStage(SIZES)], layout, rows, loss="softmax", optimizer=SGD(0.1))
+        sizes = [program.sizes(step) for step in range(n_steps)]
+        assert np.sum(sizes) == 301
+        totals = np.sum(sizes, axis=1)
+        assert totals.max() - totals.min() <= n_micro
+        state = program.load(program.shards[0])
+        parts = [Operation("forward", 0, 0, *pair) for pair in np.ndindex(n_steps, n_micro)]
+        for epoch in (0, 1):
+            seen = np.concatenate([program._rows(state, epoch, op, 0)[0] for op in parts])
+            assert not np.array_equal(seen, rows[0])
+            assert np.array_equal(np.sort(seen, axis=0), np.sort(rows[0], axis=0))
+
+
+def test_fewer_rows_than_micro_batches_are_no_error(rows):
+    few = rows[0][:5], rows[1][:5]
+    one, _, _ = fit(DenseCase(), few, [], (1,))
+    two, _, _ = fit(DenseCase(), few, [2], (2, 1))
+    assert np.isfinite(one.trained).all()
+    assert np.array_equal(one.trained, two.trained)
+
+
+def test_optimizers_are_those_of_torch():
+    torch = pytest.importorskip("torch")
+    rng = np.random.default_rng(0)
+    start, gradients = rng.standard_normal(50_000), rng.standard_normal((4, 50_000))
+    for own, peer in (
+        (SGD(0.1, 0.9, False, 0.01), lambda p: torch.optim.SGD(p, 0.1, 0.9, weight_decay=0.01)),
+        (SGD(0.1, 0.9, True), lambda p: torch.optim.SGD(p, 0.1, 0.9, nesterov=True)),
+        (SGD(0.1), lambda p: torch.optim.SGD(p, 0.1)),
+        (Adam(0.1, weight_decay=0.01), lambda p: torch.optim.Adam(p, 0.1, weight_decay=0.01)),
+    ):
+        params, tensor = start.copy(), torch.tensor(start, requires_grad=True)
+        slots, optimizer = own.slots(params), peer([tensor])
+        for number, gradient in enumerate(gradients, 1):
+            own.step(params, gradient.copy(), slots, number)
+            tensor.grad = torch.tensor(gradient)
+            optimizer.step()
+        assert np.abs(params - tensor.detach().numpy()).max() < 1e-12
+
+
+def test_a_loss_that_is_not_finite_names_step_and_stage(rows):
+    huge = rows[0] * np.float32(1e30), rows[1]
+    with pytest.raises(DataError, match=r"output of stage 0 is not finite in epoch 1, mini-batch 2: scale X"):
+        relu = DenseCase()
+        relu.layers = DenseLayers(Network(SIZES, "relu", "softmax", 0.0, 1))
+        fit(relu, huge, [2], (1, 1), optimizer=SGD(1e3))
