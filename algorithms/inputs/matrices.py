@@ -244,12 +244,8 @@ def check_rows(estimator, X):
     return rows
 
 
-def check_dense(estimator, X, *, reset):
-    """Check rows of any number of axes, dense and of floating-point numbers; return an ndarray of X's type.
-
-    With `reset` `n_features_in_` and `feature_names_in_` are set, else compared.
-    """
-    name = type(estimator).__name__
+def check_dense(X, name):
+    """Check dense rows of floating-point numbers, of any number of axes; return an ndarray of their type."""
     check_plain("X", X)
     if sparse.issparse(X):
         raise DataError(f"X is sparse, and {name} takes dense rows; pass X.toarray()")
@@ -260,8 +256,6 @@ def check_dense(estimator, X, *, reset):
             f"X holds {rows.dtype}, and {name} takes floating-point numbers: pass X.astype('float32'), "
             "scaled to about 1"
         )
-    with _as_data_errors():
-        validate_data(estimator, named(X), reset=reset, skip_check_array=True)
     return rows
 
 

@@ -18,7 +18,7 @@ from ...scheduler.threads import run_tasks
 from .._base import Estimator
 from ..inputs.matrices import check_dense
 from ..inputs.pieces import checksum, is_lazy
-from ..inputs.targets import check_weights
+from ..inputs.targets import check_names, check_weights
 from .training.fitting import Vectors, Watch, hold_out, plan_for, train
 from .training.optimizers import SGD, Adam
 from .training.torch_stage import (
@@ -250,7 +250,7 @@ class TorchEstimator(Estimator):
     def _train(self, X, y, sample_weight, targets_of, before, callback=None, n_epochs=None):
         """Fit, from the numbers of before if there are any; with `n_epochs` as many more of them."""
         goes_on = n_epochs is not None and before is not None
-        X = self._rows(X, reset=not goes_on)
+        X = self._rows(X, y, first=not goes_on)
         targets, n_outputs = targets_of(y, X.shape[0])
         seed = seed_from(self.random_state)
         module = make_module(self.module, X.shape[1:], n_outputs, seed)
@@ -290,18 +290,20 @@ class TorchEstimator(Estimator):
         n_updates = vars(self).get("_n_updates", 0) if goes_on else 0
         self._store(own, done.vectors, done.history, self.loss_curve_ if goes_on else ())
         self._n_updates = n_updates + len(done.history) * n_steps
+        self._filled = filled(module, self.weights_, self.buffers_)
         self._plan, self._timeline = done.plan, done.timeline
         if watch is not None:
             self.validation_scores_, self.best_validation_score_ = watch.scores, watch.highest
 
-    def _rows(self, X, *, reset):
+    def _rows(self, X, y="no_validation", first=False):
         if is_lazy(X):
             raise DataError(
                 f"X is a {type(X).__name__}: {type(self).__name__} takes arrays of this process; pass "
                 "X.compute()"
             )
-        rows = check_dense(self, X, reset=reset)
-        if not reset and rows.shape[1:] != self.row_shape_:
+        rows = check_dense(X, type(self).__name__)
+        check_names(self, X, y, first=first)
+        if not first and rows.shape[1:] != self.row_shape_:
             raise DataError(
                 f"rows of X have the shape {rows.shape[1:]}, but those of the fit had {self.row_shape_}"
             )
@@ -437,7 +439,7 @@ class TorchEstimator(Estimator):
     def _output(self, X):
         """Compute the module's output for rows."""
         check_is_fitted(self)
-        X = self._rows(X, reset=False)
+        X = self._rows(X)
         return _output(self.module_, X.astype(self.weights_.dtype, copy=False), self.n_jobs)
 
     def _check_state(self):

@@ -150,7 +150,8 @@ class TorchClassifier(ClassifierMixin, TorchEstimator):
         -------
         ndarray of shape (n_samples,)
         """
-        return self.classes_[self._output(X).argmax(axis=1)]
+        best = self._output(X).argmax(axis=1)
+        return self.classes_[best]
 
     def _check_state(self):
         super()._check_state()

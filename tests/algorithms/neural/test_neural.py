@@ -288,7 +288,7 @@ def test_a_model_comes_back_from_its_file(digits, tmp_path, monkeypatch):
     [
         ({"hidden_layer_sizes": (3, 0)}, "hidden_layer_sizes must be integers above 0"),
         ({"hidden_layer_sizes": (3, 2.5)}, "hidden_layer_sizes must be integers above 0"),
-        ({"solver": "adam"}, "solver"),
+        ({"solver": "newton"}, "solver"),
         ({"validation_fraction": 1.0}, "validation_fraction"),
         (
             {"early_stopping": True, "validation_fraction": 0.001},
@@ -408,3 +408,61 @@ def test_callbacks_snapshots_and_control_c(digits, solver, capsys):
     distant = MLPClassifier(10, solver="downpour", engine="tcp://nobody:1")
     with pytest.raises(DataError, match="callback with solver='downpour' needs engine='local'"):
         distant.fit(X, y, callback=watch)
+
+
+# Synchronous minibatches ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("solver", ["sgd", "adam"])
+def test_plans_of_minibatches_change_no_bit(digits, solver):
+    X, y = digits
+    settings = {"solver": solver, "max_iter": 15, "learning_rate_init": 0.01, "random_state": 0, "tol": 0.0}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        one = MLPClassifier((30, 20), **settings).fit(X[:1200], y[:1200])
+        for options in (
+            {"n_jobs": 2},
+            {"plan": [("0:1", 1), ("1:", 1)]},
+            {"plan": [("0:2", 2), ("2:", 1)], "n_jobs": 2},
+        ):
+            model = MLPClassifier((30, 20), **settings, **options).fit(X[:1200], y[:1200])
+            assert all(np.array_equal(a, b) for a, b in zip(model.coefs_, one.coefs_, strict=True))
+            assert model.loss_curve_ == one.loss_curve_
+        peer = neural_network.MLPClassifier((30, 20), **settings).fit(X[:1200], y[:1200])
+    assert one.loss_curve_[-1] < 1.1 * peer.loss_curve_[-1]
+    assert one.score(X[1200:], y[1200:]) > peer.score(X[1200:], y[1200:]) - 0.02
+    assert one.plan_.table().startswith("stage  layers  replicas")
+
+
+def test_a_full_batch_step_is_the_gradient_of_the_objective():
+    """One minibatch of all rows, sparse and weighted: a step of descent by the network's own gradient."""
+    rng = np.random.default_rng(0)
+    X, y = sparse.random_array((60, 8), density=0.3, rng=rng, format="csr"), np.arange(60) % 3
+    weights = rng.random(60) + 0.5
+    settings = {"solver": "sgd", "momentum": 0.0, "alpha": 0.5, "batch_size": 60, "random_state": 0}
+    with pytest.warns(ConvergenceWarning):
+        model = MLPClassifier((6,), max_iter=1, learning_rate_init=0.1, **settings).fit(X, y, weights)
+    with pytest.warns(ConvergenceWarning):
+        start = MLPClassifier((6,), max_iter=1, learning_rate_init=1e-300, **settings).fit(X, y, weights)
+    w = [
+        np.concatenate([p.ravel() for pair in zip(m.coefs_, m.intercepts_, strict=True) for p in pair])
+        for m in (start, model)
+    ]
+    network = Network((8, 6, 3), "relu", "softmax", 0.5 * 60 / weights.sum(), 60)
+    value, gradient = network.loss((X, y, weights / weights.mean()), w[0])
+    assert w[1] == pytest.approx(w[0] - 0.1 * gradient / 60, rel=1e-9)
+    assert model.loss_ == pytest.approx(value / 60, rel=1e-12)
+
+
+def test_minibatches_stop_in_time(digits):
+    X, y = digits
+    model = MLPClassifier(
+        20, solver="adam", early_stopping=True, learning_rate_init=0.02, random_state=0
+    ).fit(X, y)
+    assert model.n_iter_ < 200
+    assert model.best_validation_score_ == max(model.validation_scores_) > 0.9
+    settled = MLPClassifier(20, solver="adam", tol=0.05, n_iter_no_change=2, random_state=0).fit(X, y)
+    assert settled.n_iter_ < 100
+    assert all(a - b < 0.05 for a, b in zip(settled.loss_curve_[-3:], settled.loss_curve_[-2:], strict=False))
+    with pytest.raises(DataError, match="solver='adam' computes on the CPU"):
+        MLPClassifier(solver="adam", device="cuda").fit(X, y)

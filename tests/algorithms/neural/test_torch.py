@@ -6,8 +6,10 @@ import signal
 import threading
 import warnings
 
+import dask.array as da
 import numpy as np
 import pytest
+from scipy import sparse
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 from sklearn.utils.estimator_checks import check_estimator
@@ -46,7 +48,7 @@ def one(data):
     return classifier().fit(*data)
 
 
-# The same model by every plan ----------------------------------------------------------------------------------
+# The same model by every plan ---------------------------------------------------------------------------
 
 PLANS = {
     "data, 2": {"n_jobs": 2},
@@ -147,13 +149,15 @@ def test_a_regression_learns_a_line():
     X = rng.standard_normal((300, 3), dtype=np.float32)
     Y = X @ np.array([[1.0, -2.0], [0.5, 0.0], [0.0, 3.0]]) + 1
     for loss in ("mse", "mae"):
-        model = sd.TorchRegressor(nn.Linear, loss=loss, learning_rate=0.1, max_iter=40, random_state=0).fit(X, Y)
+        model = sd.TorchRegressor(nn.Linear, loss=loss, learning_rate=0.1, max_iter=40, random_state=0).fit(
+            X, Y
+        )
         assert model.score(X, Y) > 0.99
         assert model.predict(X).shape == (300, 2)
     assert sd.TorchRegressor(nn.Linear, random_state=0, max_iter=2).fit(X, Y[:, 0]).predict(X).shape == (300,)
 
 
-# The contract -----------------------------------------------------------------------------------------------------
+# The contract --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", [sd.TorchClassifier, sd.TorchRegressor])
@@ -163,15 +167,14 @@ def test_scikit_learns_checks_pass(kind):
         "check_sample_weight_equivalence_on_dense_data": weights,
         "check_estimators_dtypes": integers,
         "check_classifier_data_not_an_array": integers,
-        "check_regressor_data_not_an_array": integers,
         "check_sample_weights_not_an_array": integers,
         "check_sample_weights_pandas_series": integers,
-        "check_fit2d_1sample": integers,
-        "check_classifiers_regression_target": integers,
+        "check_sample_weights_shape": integers,
+        "check_regressor_multioutput": "predictions are of the type of the module",
     }
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model = kind(linear_net, max_iter=20, batch_size=20, learning_rate=0.05)
+        model = kind(linear_net, max_iter=20, batch_size=20, learning_rate=1e-3, optimizer="adam")
         outcomes = check_estimator(model, expected_failed_checks=expected, on_fail=None, on_skip=None)
     failed = [(o["check_name"], o["exception"]) for o in outcomes if o["status"] == "failed"]
     assert len(outcomes) > 40
@@ -234,10 +237,8 @@ def test_files_hold_numbers_and_no_code(data, one, tmp_path):
     assert one.module_name_.endswith("test_torch:small_net")
     with pytest.raises(DataError, match=r"no code: .*small_net"):
         sd.load(tmp_path / "model").predict(X)
-    with pytest.raises(DataError, match="module has 35 parameters, but the model was fitted with 227"):
-        sd.load(tmp_path / "model", module=nn.Linear(10, 3).double().float() if 0 else nn.Linear).set_params(
-            module=lambda n, k: nn.Linear(n + 1 - 1, k) if False else nn.Sequential(nn.Linear(4, 7))
-        ).predict(X)
+    with pytest.raises(DataError, match="module has 63 parameters, but the model was fitted with 227"):
+        sd.load(tmp_path / "model", module=lambda n, k: nn.Sequential(nn.Linear(20, 3))).predict(X)
 
 
 def test_a_fit_goes_on_from_its_checkpoint(data, one, tmp_path):
@@ -284,7 +285,7 @@ def test_ctrl_c_keeps_the_model(data):
     assert model.predict(data[0]).shape == (400,)
 
 
-# Errors before any work -----------------------------------------------------------------------------------------
+# Errors before any work ------------------------------------------------------------------------------------
 
 
 def _locked(n_features, n_outputs):
@@ -351,12 +352,9 @@ def test_bad_rows_are_refused(data, one, change, said):
 
 def test_other_input_is_refused(data, one):
     X, y = data
-    from scipy import sparse
-
     with pytest.raises(DataError, match="X is sparse"):
         classifier().fit(sparse.csr_array(X), y)
     with pytest.raises(DataError, match=r"pass X.compute\(\)"):
-        da = pytest.importorskip("dask.array")
         classifier().fit(da.from_array(X), y)
     with pytest.raises(DataError, match=r"shape \(10, 2\), but those of the fit had \(10,\)"):
         one.predict(np.zeros((3, 10, 2), np.float32))

@@ -82,7 +82,9 @@ def test_replicas_sum_all_parts_once_in_the_order_of_a_counter(n):
             if op.kind in ("send", "fill"):
                 values = held[p][first:last]
             elif op.kind == "add":
-                held[p][first:last] = [frozenset(pair) for pair in zip(held[p][first:last], values, strict=True)]
+                held[p][first:last] = [
+                    frozenset(pair) for pair in zip(held[p][first:last], values, strict=True)
+                ]
             else:
                 held[p][first:last] = values
             blocks[op.block] = op.kind, values

@@ -123,7 +123,9 @@ def test_a_wrong_gradient_is_found():
         check_stage(Unsteady((3, 2), "tanh"), np.ones((4, 3)))
 
 
-@pytest.mark.parametrize("optimizer", [SGD(0.1, 0.9, True, 0.01), Adam(0.01, weight_decay=0.01)], ids=["sgd", "adam"])
+@pytest.mark.parametrize(
+    "optimizer", [SGD(0.1, 0.9, True, 0.01), Adam(0.01, weight_decay=0.01)], ids=["sgd", "adam"]
+)
 def test_plans_change_no_bit(case, rows, optimizer):
     one, losses, _ = fit(case, rows, [], (1,), optimizer=optimizer)
     assert losses[-1] < losses[0]
@@ -221,7 +223,7 @@ def test_optimizers_are_those_of_torch():
 
 def test_a_loss_that_is_not_finite_names_step_and_stage(rows):
     huge = rows[0] * np.float32(1e30), rows[1]
+    relu = DenseCase()
+    relu.layers = DenseLayers(Network(SIZES, "relu", "softmax", 0.0, 1))
     with pytest.raises(DataError, match=r"output of stage 0 is not finite in epoch 1, mini-batch 2: scale X"):
-        relu = DenseCase()
-        relu.layers = DenseLayers(Network(SIZES, "relu", "softmax", 0.0, 1))
         fit(relu, huge, [2], (1, 1), optimizer=SGD(1e3))
