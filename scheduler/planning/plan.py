@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -322,7 +322,7 @@ class _Search:
         ):  # also where they do not fit: what there is to gain
             fitting = self.fastest(self.candidates(1, limited=False)) | fitting
         considered = tuple(sorted(fitting.values(), key=_seconds))
-        return self.made(*_choices(chosen), seconds=chosen.seconds, considered=considered)
+        return replace(chosen, considered=considered)
 
     def candidates(self, most_stages, limited):
         """Return tuples (least seconds, stages, micro-batches, order, recompute), the shortest first."""
@@ -427,11 +427,10 @@ class _Search:
                         plan, better = moved, True
         return plan
 
-    def made(self, stages, micro, order, again, seconds=None, considered=()):
-        """Make the plan of a candidate; play it if its seconds are not known."""
+    def made(self, stages, micro, order, again):
+        """Play a candidate, and make a plan of it."""
         options = {"batch_size": self.batch_size, "micro_batches": micro, "order": order, "recompute": again}
-        if seconds is None:
-            seconds = seconds_of_a_step(self.profile, stages, self.link, **options)
+        seconds = seconds_of_a_step(self.profile, stages, self.link, **options)
         memory, fits = self.held_by(stages, micro, order, again)
         return PipelinePlan(
             stages,
@@ -441,7 +440,6 @@ class _Search:
             fits=fits,
             profile=self.profile,
             link=self.link,
-            considered=considered,
         )
 
     def _why_nothing(self, least, most):

@@ -147,7 +147,9 @@ def split_layers(
     if data not in ("S0", "B"):
         raise DataError(f"data must be 'S0' or 'B', got {shortened(data)}")
     chain = _Chain(seconds, sizes, p, as_link(link), rows * itemsize, itemsize)
-    best = {None: (0.0, ())}  # by the signature of the last layer: seconds and signatures of all before
+    best: dict[Any, tuple] = {
+        None: (0.0, ())
+    }  # by the signature of the last layer: seconds and signatures of all before
     for layer in range(len(seconds)):
         best = {
             new: min(

@@ -23,7 +23,7 @@ class Work(NamedTuple):
 
 def work_of(layout):
     """Return the list of each place: what a schedule's operations compute."""
-    lists = []
+    lists: list[list[Work]] = []
     for found in operations(layout):
         lists.append([])
         for op in found:
@@ -145,7 +145,7 @@ class _Play:
 
     def push(self, place, op, start, end):
         if end > start:
-            self.events.append(Event(place, *op, start, end))
+            self.events.append(Event(place, op.kind, op.step, op.micro, start, end))
         self.busy[place] = True
         heapq.heappush(self.running, (end, place, op))
 
