@@ -17,6 +17,7 @@ QUICK = (
     "ssp --param cluster=False threads=False",
     "strads --param cluster=False sizes=32",
     "rotation --param kill=False max_iter=6 n_components=50",
+    "placement",
     "ceilings",
 )
 
@@ -82,6 +83,7 @@ FULL = {
         "rotation --dataset docword.rfc_early.txt.gz --param max_iter=24",
         "rotation --dataset docword.rfc_early.txt.gz --param n_components=1000 max_iter=14 kill=False",
     ),
+    "placement": ("placement",),
     "ceilings": ("ceilings",),
 }
 

@@ -39,6 +39,7 @@ from .runs.turn import Turn
 COMPARISONS = {
     "ceilings": "kernel_shares",
     "everyday": "everyday",
+    "placement": "placement",
     "rotation": "rotation",
     "ssp": "ssp",
     "strads": "strads",

@@ -202,6 +202,24 @@ def optimizers(rows=20_000, columns=50):
     return figure
 
 
+def which_plan():
+    """The simulated step of the plan of which-plan.md."""
+    from stradask.scheduler.planning import Link, Profile
+
+    profile = Profile(
+        forward=[[0.006, 0.040], [0.005, 0.034], [0.004, 0.030], [0.003, 0.020]],
+        backward=[[0.012, 0.081], [0.010, 0.070], [0.008, 0.060], [0.006, 0.041]],
+        rows=[32, 256],
+        activation_bytes=[65536, 32768, 16384, 4000],
+        parameter_bytes=[2e6, 5e6, 20e6, 400e6],
+        update=[0.001, 0.001, 0.002, 0.03],
+    )
+    plan = sd.scheduler.plan_pipeline(profile, 2, Link(1e-3, 1.25e9), batch_size=256)
+    figure = Figure(figsize=(8, 2.0), layout="constrained")
+    plan.timeline().plot(axes=figure.subplots())
+    return figure
+
+
 PICTURES = {
     "rotation": rotation,
     "gpu-sweeps": gpu_sweeps,
@@ -209,6 +227,7 @@ PICTURES = {
     "combiners": combiners,
     "factorization": factorization,
     "optimizers": optimizers,
+    "which-plan": which_plan,
 }
 # The same with little data, to see that it runs.
 SMALL = {

@@ -67,6 +67,14 @@ def test_a_combiner_of_ones_own(capsys):
     assert capsys.readouterr().out.splitlines() == ["True", "True", "diagonal of 2 shards"]
 
 
+def test_plans_are_what_the_page_shows(capsys):
+    names: dict = {}
+    for block in blocks("which-plan.md"):
+        exec(compile(block, "which-plan.md", "exec"), names)
+    shown = re.findall(r"^```text\n(.*?)^```", text_of("which-plan.md"), re.DOTALL | re.MULTILINE)
+    assert capsys.readouterr().out == "".join(shown)
+
+
 @pytest.mark.parametrize("page", ["add-a-sampler.md", "add-a-kernel.md"])
 def test_what_a_page_adds_works_as_it_says(page, capsys):
     names: dict = {}

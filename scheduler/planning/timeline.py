@@ -9,6 +9,7 @@ import numpy as np
 from ...errors import DataError, StradaskError, shortened
 
 KINDS = ("forward", "backward", "all-reduce", "update")
+_SUMS = ("send", "add", "fill", "take")  # the parts of an all-reduce, as a schedule of pipelines names them
 # Okabe and Ito's palette.
 _COLOURS = {"forward": "#0072B2", "backward": "#E69F00", "all-reduce": "#CC79A7", "update": "#009E73"}
 
@@ -33,7 +34,7 @@ class Timeline:
     Parameters
     ----------
     events : iterable of Event, or of tuples with the same entries
-        Simulated or measured. Those of one place must not overlap.
+        Simulated or measured, as `timeline_` of a fitted network is. Those of one place must not overlap.
     n_places : int, optional
         By default as many as the events name.
 
@@ -63,8 +64,8 @@ class Timeline:
 
     def __init__(self, events: Iterable[Any], n_places: int | None = None) -> None:
         try:
-            found = [Event(*event) for event in events]
-        except TypeError as error:
+            found = [event if isinstance(event, Event) else _event(*event) for event in events]
+        except (TypeError, ValueError) as error:
             raise DataError("events must be tuples (place, kind, step, micro, start, end)") from error
         found.sort(key=lambda event: (event.place, event.start, event.end))
         for event in found:
@@ -139,6 +140,11 @@ class Timeline:
         axes[0].legend(shown.values(), shown.keys(), ncols=4, fontsize=8, frameon=False, loc="lower right",
                        bbox_to_anchor=(1, 1))  # fmt: skip
         return axes
+
+
+def _event(place, kind, step, micro, start, end):
+    kind = "all-reduce" if kind in _SUMS else str(kind)
+    return Event(int(place), kind, int(step), int(micro), float(start), float(end))
 
 
 def _draw(ax, line, unit):

@@ -123,6 +123,15 @@ def test_timelines_that_cannot_be(events, said):
         Timeline([EVENT], 0)
 
 
+def test_measured_events_may_be_a_structured_array():
+    fields = [("place", int), ("kind", "U8"), ("step", int), ("micro", int), ("start", float), ("end", float)]
+    rows = [(0, "forward", 0, 0, 5.0, 6.0), (0, "send", 0, -1, 6.0, 6.5), (1, "add", 0, -1, 6.5, 7.0)]
+    timeline = Timeline(np.array(rows, fields))
+    assert [event.kind for event in timeline.events] == ["forward", "all-reduce", "all-reduce"]
+    assert timeline.seconds == 2.0
+    assert timeline.busy.tolist() == [0.75, 0.25]
+
+
 def test_a_timeline_is_drawn_beside_a_measured_one():
     plt = pytest.importorskip("matplotlib.pyplot")
     simulated = simulate(equal(2, 4), stages(1, 1), FREE, batch_size=8, micro_batches=2)
