@@ -150,7 +150,7 @@ def _tables(records):
     keys = dict.fromkeys((problem, places) for problem, places, _ in runs)
     rows = [(f"{problem}, {places} places", (problem, places)) for problem, places in keys]
 
-    def column(figure, form):
+    def column(figure, form) -> dict[str, Any]:
         return {
             f"{method}{', search s' if figure != 'ratio' else ''}": lambda key, m=method: (
                 format(runs[*key, m][figure], form) if (*key, m) in runs else ""

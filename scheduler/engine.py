@@ -13,7 +13,7 @@ from ..errors import DataError, ModelFileError, StradaskError, WorkerLost, in_br
 from .divergence import broken_off, check_end
 from .history import Activity, History
 from .loop import iterate, small_change
-from .program import Program, Task
+from .program import Program, Task, events_of, own_figures
 from .schedules.schedule import blocks_of, check_plan, plan_as_json, plan_from_json
 from .sessions.session import open_session
 from .stores.restoring import check_forgotten
@@ -97,7 +97,8 @@ def run(
     max_seconds : float or None, default=None
         Stop after the round in which this call has lasted so long.
     stop : callable, optional
-        ``stop(history)`` returns True or a reason to stop.
+        ``stop(history)`` returns True or a reason to stop; ``history.figures`` are the program's own
+        (`Outcome.figures`).
     callback : callable, optional
         ``callback(info)`` after each round with a `stradask.scheduler.loop.Round`; True stops.
     snapshot : callable, optional
@@ -292,8 +293,10 @@ class Engine:
             if ahead:
                 wait([ahead])
         self._plan = ahead.result() if ahead else None
-        for blocks, priorities in events:
+        for blocks, priorities, others in events:
             self.schedule.observe(self._state, r, blocks, priorities)
+            if others is not None:
+                self.schedule.prioritise(self._state, *others)
         if self._measured and (r + 1) % self.program.measure_every == 0:
             figures["objective"] = self.program.objective(self._measure())
         return figures
@@ -357,8 +360,10 @@ class Engine:
             figures["gap"] = outcome.gap
         figures["updates"] += outcome.updates
         figures["done"] = self._done = outcome.done or figures.get("done", False)
+        if outcome.figures is not None:
+            figures["own"] = figures.get("own", {}) | own_figures(self.program, outcome.figures)
         if outcome.priorities is not None:
-            events.append((blocks_of(tasks), np.asarray(outcome.priorities, np.float64)))
+            events.append(events_of(self.program, blocks_of(tasks), outcome.priorities))
 
     def result(self, n_rounds, reason):
         """Let the program collect what shards and blocks hold; return the `Run`."""

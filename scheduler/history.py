@@ -91,6 +91,11 @@ class History:
     - ``waiting``: seconds that workers waited for others, summed over the workers;
     - ``staleness``: mean age, in rounds, of the values that the round read.
 
+    Attributes
+    ----------
+    figures : dict of str to float
+        The program's own numbers after the newest round (`Outcome.figures`). They are not in checkpoints.
+
     Examples
     --------
     >>> from stradask.scheduler.history import History
@@ -105,6 +110,7 @@ class History:
 
     def __init__(self):
         self._columns: dict[str, list] = {name: [] for name in _COLUMNS}
+        self.figures: dict[str, float] = {}
 
     def __len__(self):
         return len(self._columns["round"])
@@ -113,6 +119,7 @@ class History:
         """Return a copy whose objectives are in another unit."""
         copy = History()
         copy._columns = {name: list(column) for name, column in self._columns.items()}
+        copy.figures = dict(self.figures)
         copy._columns["objective"] = [unit * value for value in self._columns["objective"]]
         return copy
 

@@ -119,7 +119,16 @@ class Monitor:
             )
 
     def record(
-        self, figures, *, gap=math.nan, shown=None, snapshot=None, on_round=None, stop=None, done=False
+        self,
+        figures,
+        *,
+        gap=math.nan,
+        shown=None,
+        own=None,
+        snapshot=None,
+        on_round=None,
+        stop=None,
+        done=False,
     ):
         """Take in a round's figures for the history; return why the fit has to end, or None.
 
@@ -129,6 +138,7 @@ class Monitor:
         seconds, self._last = figures.pop("seconds", now - self._last), now
         self._done += 1
         self.history.record(round=self._done, seconds=seconds, **figures)
+        self.history.figures = {} if own is None else own
         objective, updates = figures.get("objective", math.nan), figures.get("updates", 0)
         self._progress.advance(updates=updates, objective=objective, gap=gap, **(shown or {}))
         info = Round(self._done, self._total, objective, seconds, updates, self.history, snapshot, gap)
@@ -170,7 +180,7 @@ def iterate(
         ``step(r)`` does round number r, counted from 0, and returns a dict of figures for the history
         (``objective``, ``updates``, ...; ``seconds`` instead of the measured wall time) or None. A true
         ``done`` ends the loop; if it is a str, that is the reason. A ``gap`` goes to bar and callbacks;
-        ``shown``, a dict of numbers, to the bar alone.
+        ``shown``, a dict of numbers, to the bar alone; ``own``, another, is `History.figures`.
     n_rounds : int
         Rounds to do now, with r = start, ..., start + n_rounds - 1.
     callback : callable, optional
@@ -210,7 +220,9 @@ def iterate(
             figures = dict(step(r) or {})
             compiled = monitor.compile_seconds - compiled
             figures.setdefault("seconds", time.perf_counter() - began - compiled)
-            of_round = {name: figures.pop(name) for name in ("done", "gap", "shown") if name in figures}
+            of_round = {
+                name: figures.pop(name) for name in ("done", "gap", "shown", "own") if name in figures
+            }
             n_done += 1
             if monitor.record(figures, **of_round, snapshot=snapshot, on_round=on_round, stop=stop):
                 break

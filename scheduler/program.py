@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from ..errors import DataError, shortened
+
 
 @dataclass(eq=False)
 class Task:
@@ -55,21 +57,65 @@ class Outcome:
         If it is known without asking the shards (see `Program.measure`).
     updates : int, default=0
         How many updates were made: coordinates visited, tokens drawn...
-    priorities : ndarray, optional
-        One number for each block of the round, for the schedule: how much it changed.
+    priorities : ndarray or tuple of (ids, values), optional
+        For the schedule: one number for each block of the round, how much it changed; or the priorities of
+        any blocks by their numbers, for instance of neighbours. Blocks of the round that are not among the
+        ids have the priority 0.
     done : bool or str, default=False
         True, or a reason, ends the run after this round.
     gap : float, default=nan
         How far a program that ends by a tolerance is from the end, in the units of the tolerance, if it is
         known. The progress bar shows it, and then no time left: the most rounds say nothing of that.
+    figures : dict of str to float, optional
+        Numbers of the program's own, for `stop` and callbacks: they are ``history.figures`` after the round.
     """
 
     message: Any = None
     objective: float = np.nan
     updates: int = 0
-    priorities: np.ndarray | None = None
+    priorities: Any = None
     done: bool | str = False
     gap: float = np.nan
+    figures: dict[str, float] | None = None
+
+
+def events_of(program, blocks, priorities):
+    """Split `Outcome.priorities`: the updated blocks, theirs, and the others' ids and values, or None."""
+    if not (isinstance(priorities, tuple) and len(priorities) == 2 and np.ndim(priorities[0])):
+        return blocks, np.asarray(priorities, np.float64), None
+    ids, values = np.asarray(priorities[0]), np.asarray(priorities[1], np.float64)
+    name = type(program).__name__
+    if ids.ndim != 1 or ids.shape != values.shape or (ids.size and ids.dtype.kind not in "iu"):
+        raise DataError(
+            f"{name} gives priorities as (ids, values): there must be a value for each id, an integer, but "
+            f"the shapes are {ids.shape} and {values.shape}, and the ids are {ids.dtype}"
+        )
+    ids = ids.astype(np.int64)
+    if ids.size and not 0 <= ids.min() <= ids.max() < program.n_blocks:
+        raise DataError(
+            f"{name} gives priorities of blocks {ids.min()} to {ids.max()}, but has blocks 0 to "
+            f"{program.n_blocks - 1}"
+        )
+    order = np.argsort(ids, kind="stable")
+    ids, values = ids[order], values[order]
+    if (twice := np.flatnonzero(ids[1:] == ids[:-1])).size:
+        raise DataError(
+            f"{name} gives two priorities of block {ids[twice[0]]}; give the last one, or their sum"
+        )
+    blocks = np.unique(blocks)
+    own, other = np.zeros(len(blocks)), ~np.isin(ids, blocks)
+    own[np.searchsorted(blocks, ids[~other])] = values[~other]
+    return blocks, own, (ids[other], values[other])
+
+
+def own_figures(program, figures):
+    """Check `Outcome.figures`."""
+    try:
+        return {str(name): float(value) for name, value in figures.items()}
+    except (AttributeError, TypeError, ValueError) as error:
+        raise DataError(
+            f"{type(program).__name__} gives figures that are not a dict of numbers: {shortened(figures)}"
+        ) from error
 
 
 class Program:

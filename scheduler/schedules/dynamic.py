@@ -25,7 +25,8 @@ class DynamicSchedule(Schedule):
     was kept before, until `size` are. (Sorting by priority first, as is sometimes done, would let heavy
     candidates shut out the light ones for ever.) Blocks that were never updated come first, drawn with
     equal weights among themselves. So every block is updated: for the first time within as many rounds as
-    there are blocks, and again and again since ``eta > 0``. Every shard is given the set.
+    there are blocks, and again and again since ``eta > 0``. Every shard is given the set. A program may give
+    priorities of other blocks than those it updated (`Outcome.priorities`); they count as last changes.
 
     Parameters
     ----------
@@ -156,6 +157,13 @@ class DynamicSchedule(Schedule):
 
     def observe(self, state: Any, round: int, blocks: Any, priorities: Any) -> None:
         """Take in how much the blocks changed."""
+        self._take(state, blocks, priorities, updated=True)
+
+    def prioritise(self, state: Any, blocks: Any, priorities: Any) -> None:
+        """Take in priorities of other blocks; those that were never updated still come first."""
+        self._take(state, blocks, priorities, updated=False)
+
+    def _take(self, state, blocks, priorities, updated):
         from ...kernels import scheduling
 
         self._check_state(state)
@@ -165,6 +173,8 @@ class DynamicSchedule(Schedule):
         for k in np.unique(owner):
             mine = owner == k
             tree, fresh = self._tree(state, k), state["fresh"]
+            if fresh[k] and not updated:
+                continue
             weights = np.zeros(mine.sum()) if fresh[k] else changes[mine]
             scheduling.change(tree, blocks[mine] - self._first[k], weights)
             if fresh[k] and tree[1] == 0:

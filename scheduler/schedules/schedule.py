@@ -75,6 +75,12 @@ class Schedule:
         `blocks` (int64) were updated; `priorities` (float64, not negative) are how much each of them changed.
         """
 
+    def prioritise(self, state: Any, blocks: Any, priorities: Any) -> None:
+        """Take in the priorities of blocks that were not updated, neighbours of those that were.
+
+        Arrays as in `observe`; no block is there twice. A schedule that has no priorities ignores them.
+        """
+
 
 def check_plan(plan, program, schedule):
     """Refuse a plan that names shards or blocks which the program does not have."""
