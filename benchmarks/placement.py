@@ -92,7 +92,12 @@ class _Graph:
         return number
 
 
-GRAPHS = {"recurrent": recurrent, "translator": translator, "branches": branches, "random": scattered}
+GRAPHS: dict[str, Any] = {
+    "recurrent": recurrent,
+    "translator": translator,
+    "branches": branches,
+    "random": scattered,
+}
 
 
 def measure(graph, n_places, method, *, max_iter, seed):
@@ -150,7 +155,7 @@ def _tables(records):
     keys = dict.fromkeys((problem, places) for problem, places, _ in runs)
     rows = [(f"{problem}, {places} places", (problem, places)) for problem, places in keys]
 
-    def column(figure, form) -> dict[str, Any]:
+    def column(figure, form):
         return {
             f"{method}{', search s' if figure != 'ratio' else ''}": lambda key, m=method: (
                 format(runs[*key, m][figure], form) if (*key, m) in runs else ""
