@@ -24,10 +24,13 @@ def by_schedule(estimator, network, w, rows, held_out, seed, callback):
         optimizer = Adam(rate, weight_decay=decay)
     else:
         optimizer = SGD(rate, estimator.momentum, estimator.nesterovs_momentum, decay)
+    vectors = Vectors(w, np.empty(0, w.dtype), optimizer.slots(w))
     plan, n_steps = plan_for(
         estimator.plan,
-        len(layers.sizes),
-        n_rows,
+        layers,
+        vectors,
+        rows[0],
+        optimizer=optimizer,
         batch_size=estimator._batch(n_rows),
         micro_batches="auto",
         order="1f1b",
@@ -44,7 +47,7 @@ def by_schedule(estimator, network, w, rows, held_out, seed, callback):
         )
     done = train(
         layers,
-        Vectors(w, np.empty(0, w.dtype), optimizer.slots(w)),
+        vectors,
         rows,
         loss=network.loss_name,
         optimizer=optimizer,

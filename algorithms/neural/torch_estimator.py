@@ -30,7 +30,7 @@ from .training.torch_stage import (
     one_torch_thread,
     seeded,
 )
-from .training.torch_workers import check_workers
+from .training.torch_workers import check_memory, check_workers
 
 _OPTIONAL_ATTRIBUTES = ("validation_scores_", "best_validation_score_")
 _FREE = ("max_iter", "n_jobs", "verbose", "random_state", "plan")  # a fit that goes on may have others
@@ -56,11 +56,12 @@ SHARED_DOCS = {
         `batch_size` alone, so that places change no bit.
     max_iter : int, default=10
         Epochs.
-    plan : "auto", "data" or list of (str, int), default="auto"
+    plan : "auto", "data", "pipeline" or list of (str, int), default="auto"
         ``[("0:4", 2), ("4:", 1)]`` puts the first four layers of a ``nn.Sequential`` on two places, which
-        share the rows, and the rest on one. "data", as "auto", puts all layers on each place: as many as
-        there are threads (`n_jobs`, or those of all workers) and as the micro-batches can be shared by
-        evenly.
+        share the rows, and the rest on one. "data" puts all layers on each place: on as many as there are
+        threads (`n_jobs`, or those of all workers) and can share the micro-batches evenly. "pipeline" and
+        "auto" time the layers, on a worker if there are workers, and take the plan that
+        `stradask.scheduler.plan_pipeline` predicts to be fastest: of several stages, or of any number.
     order : {"1f1b", "gpipe", "pipedream"}, default="1f1b"
         Order of the micro-batches in a pipeline. "1f1b" and "gpipe" give the same model; "pipedream" does not
         wait for the end of a mini-batch, and computes its gradient with parameters of some steps ago.
@@ -134,7 +135,7 @@ class TorchEstimator(Estimator):
         "batch_size": [Interval(Integral, 1, None, closed="left")],
         "micro_batches": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
-        "plan": [StrOptions({"auto", "data"}), list, tuple],
+        "plan": [StrOptions({"auto", "data", "pipeline"}), list, tuple],
         "order": [StrOptions(set(ORDERS))],
         "recompute": [StrOptions({"auto"}), "boolean"],
         "early_stopping": ["boolean"],
@@ -149,6 +150,8 @@ class TorchEstimator(Estimator):
     }
     _losses: ClassVar[dict[str, str]]  # names of the losses, and those of `Network`
     _stratified = False
+    loss_curve_: list[float]
+    n_iter_: int
 
     def __init__(
         self,
@@ -264,7 +267,7 @@ class TorchEstimator(Estimator):
         _check_output(module, rows[0], n_outputs, type(self).__name__)
         own = module, X.shape[1:], n_outputs
         rows, watch = self._split(rows, seed, own)
-        plan, n_steps = self._plan_for(layers, len(rows[0]))
+        plan, n_steps = self._plan_for(layers, vectors, rows[0], optimizer)
         done = train(
             layers,
             vectors,
@@ -346,36 +349,32 @@ class TorchEstimator(Estimator):
 
         return rows, Watch(score, self.n_iter_no_change, 0.0)
 
-    def _plan_for(self, layers, n_rows):
+    def _plan_for(self, layers, vectors, X, optimizer):
+        place = open_place(self.engine, self.n_jobs)
+        memory = None if not place.remote else check_workers(place, layers.children)
         plan, n_steps = plan_for(
             self.plan,
-            len(layers.sizes),
-            n_rows,
+            layers,
+            vectors,
+            X,
+            optimizer=optimizer,
             batch_size=self.batch_size,
             micro_batches=self.micro_batches,
             order=self.order,
             recompute=self.recompute,
             engine=self.engine,
             n_jobs=self.n_jobs,
+            memory_limit=memory,
+            least_rows=2 if layers.has_batch_norm() else 1,
         )
+        if memory is not None:
+            copies = 2 + len(vectors.slots)  # parameters, gradient, slots
+            sizes = [copies * sum(map(sum, layers.sizes[a:b])) for a, b, _ in plan.stages]
+            check_memory([size * layers.dtype.itemsize for size in sizes], memory)
         if len(layers.sizes) == 1:
             plan = dataclasses.replace(
                 plan, note="one stage: only the children of a nn.Sequential can be cut"
             )
-        if layers.has_batch_norm() and n_rows // n_steps // plan.micro_batches < 2:
-            raise DataError(
-                f"module has batch normalisation, and {plan.micro_batches} micro-batches of "
-                f"{n_rows // n_steps} rows leave one row or none to normalise by: take a larger batch_size, "
-                "or fewer micro_batches"
-            )
-        place = open_place(self.engine, self.n_jobs)
-        if place.remote:
-            stages = [layers.stage(first, last) for first, last, _ in plan.stages]
-            copies = 2 + len(self._optimizer().slots(np.empty(0)))  # parameters, gradient, slots
-            needs = [
-                copies * sum(map(sum, layers.sizes[a:b])) * layers.dtype.itemsize for a, b, _ in plan.stages
-            ]
-            check_workers(place, stages, needs)
         return plan, n_steps
 
     def _fingerprint(self, rows, vectors, seed, plan):

@@ -10,9 +10,11 @@ from sklearn.model_selection import train_test_split
 from ....errors import DataError
 from ....scheduler.engine import run
 from ....scheduler.place import open_place
+from ....scheduler.planning.plan import given_stages, plan_pipeline
 from ....scheduler.schedules.pipeline import PipelineSchedule
 from ....scheduler.threads import single_threaded_blas
-from .plans import check_micro_batches, make_plan
+from .plans import check_micro_batches, layout_of, make_plan
+from .profiling import THREADS, WORKERS, profile_layers
 from .program import Training
 from .stage import DenseStage
 
@@ -116,20 +118,63 @@ def hold_out(rows, seed, *, fraction, labels=None):
     return tuple(part[kept] for part in rows), tuple(part[aside] for part in rows)
 
 
-def plan_for(plan, n_layers, n_rows, *, batch_size, micro_batches, order, recompute, engine, n_jobs):
-    """Return the plan of an estimator's parameters, and the mini-batches of an epoch."""
+def plan_for(
+    plan,
+    layers,
+    vectors,
+    X,
+    *,
+    optimizer,
+    batch_size,
+    micro_batches,
+    order,
+    recompute,
+    engine,
+    n_jobs,
+    memory_limit=None,
+    least_rows=1,
+):
+    """Return the plan of an estimator's parameters, and the mini-batches of an epoch.
+
+    Where there is a choice, layers are timed, and the planner chooses.
+    """
+    n_rows, n_layers = X.shape[0], len(layers.sizes)
     place, most = open_place(engine, n_jobs), min(batch_size, n_rows)
+    n_places = place.n_threads()
     n_micro = check_micro_batches(micro_batches, most if micro_batches == "auto" else batch_size, order)
+    n_steps = -(-n_rows // most)
+    if n_rows // n_steps // n_micro < least_rows:
+        raise DataError(
+            f"module has batch normalisation, and {n_micro} micro-batches of {n_rows // n_steps} rows leave "
+            "one row or none to normalise by: take a larger batch_size, or fewer micro_batches"
+        )
+    if plan == "pipeline" or (plan == "auto" and min(n_places, n_layers) > 1):
+        given_stages(plan, n_layers, n_places)  # refuses a pipeline of nothing, before anything is timed
+        rows = most - most % n_micro or n_micro
+        counts = sorted({rows // n_micro, rows})
+        link = WORKERS if place.remote else THREADS
+        chosen = plan_pipeline(
+            profile_layers(layers, vectors, X[: counts[-1]], optimizer, counts, place),
+            n_places,
+            link,
+            batch_size=rows,
+            plan=plan,
+            micro_batches=n_micro,
+            orders=order,
+            recompute=recompute,
+            memory_limit=memory_limit,
+        )
+        return chosen, n_steps
     found = make_plan(
-        plan,
+        "data" if plan == "auto" else plan,
         n_layers,
-        place.n_threads(),
+        n_places,
         micro_batches=n_micro,
         order=order,
         recompute=recompute,
         bounded=place.remote,
     )
-    return found, -(-n_rows // most)
+    return found, n_steps
 
 
 def train(
@@ -159,7 +204,7 @@ def train(
 ):
     """Train a network; return a `Trained`. ``snapshot(vectors, history)`` makes the model of a callback."""
     stages = [layers.stage(first, last) for first, last, _ in plan.stages]
-    layout = plan.layout(n_steps)
+    layout = layout_of(plan, n_steps)
     program = Training(
         stages,
         layout,

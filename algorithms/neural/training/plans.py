@@ -1,19 +1,24 @@
 """Plans: which layers are on which places, how mini-batches are cut, in which order they go."""
 
-import re
+import sys
 from dataclasses import dataclass
-from numbers import Integral
+from typing import Any
 
 from ....errors import DataError, shortened
-from ....scheduler.schedules.pipeline import ORDERS, Layout
+from ....scheduler.planning.plan import given_stages
+from ....scheduler.schedules.pipeline import Layout
 
 _LEAST_ROWS, _MOST_MICRO = 64, 16  # of a micro-batch, where nobody says how many there are
-_SPAN = re.compile(r"\s*(\d*)\s*:\s*(\d*)\s*")
+
+
+def layout_of(plan, n_steps):
+    """Return the layout of a plan, for epochs of so many mini-batches."""
+    return Layout(tuple(n for *_, n in plan.stages), plan.micro_batches, n_steps, plan.order)
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How a network is trained on several places.
+    """How a network is trained where nothing was chosen; see also `PipelinePlan`.
 
     Attributes
     ----------
@@ -31,11 +36,6 @@ class Plan:
     order: str
     recompute: bool = False
     note: str = ""
-
-    def layout(self, n_steps):
-        """Return the layout of an epoch of so many mini-batches."""
-        n_micro = 1 if self.order == "pipedream" else self.micro_batches
-        return Layout(tuple(n for *_, n in self.stages), n_micro, n_steps, self.order)
 
     def table(self) -> str:
         """Return the plan as text.
@@ -90,11 +90,11 @@ def check_micro_batches(micro_batches, batch_size, order):
 
 
 def make_plan(plan, n_layers, n_places, *, micro_batches, order, recompute, bounded):
-    """Read the parameter `plan` of an estimator.
+    """Read the parameter `plan` of an estimator, where nothing is to be chosen.
 
     Parameters
     ----------
-    plan : "auto", "data" or list of (str, int)
+    plan : "data" or list of (str, int)
     n_layers, n_places : int
     micro_batches : int
     order : str
@@ -102,57 +102,27 @@ def make_plan(plan, n_layers, n_places, *, micro_batches, order, recompute, boun
     bounded : bool
         Whether there may be no more places than `n_places`. Threads can take turns, workers cannot.
     """
-    if order not in ORDERS:
-        raise DataError(f"order must be one of {', '.join(ORDERS)}, got {shortened(order)}")
-    if isinstance(plan, str):
-        if plan not in ("auto", "data"):
-            raise DataError(
-                f"plan must be 'auto', 'data' or a list such as [('0:4', 2), ('4:', 1)], got {plan!r}"
-            )
-        one = order == "pipedream"
-        fit = (r for r in range(1, n_places + 1) if not micro_batches % r and _is_power(micro_batches // r))
-        stages = [(0, n_layers, 1 if one else max(fit, default=1))]
+    stages: Any
+    if plan == "data":
+        fit = [r for r in range(1, n_places + 1) if not micro_batches % r and _is_power(micro_batches // r)]
+        stages = ((0, n_layers, 1 if order == "pipedream" else max(fit, default=1)),)
     else:
-        stages = _read(plan, n_layers)
+        if n_layers == 1 and len(plan) > 1:
+            raise DataError(
+                f"plan has {len(plan)} stages, but the network is one: only the children of a nn.Sequential "
+                "that share no parameters can be cut"
+            )
+        stages = given_stages(plan, n_layers, sys.maxsize)
     n_used = sum(n for *_, n in stages)
     if bounded and n_used > n_places:
         raise DataError(
             f"plan takes {n_used} places, but the workers have {n_places} threads: start more workers, or "
             "take fewer stages or replicas"
         )
-    found = Plan(tuple(stages), micro_batches, order, recompute is True)
-    found.layout(1)  # checks the replicas against the micro-batches
+    found = Plan(stages, micro_batches, order, recompute is True)
+    layout_of(found, 1)  # checks the replicas against the micro-batches
     return found
 
 
 def _is_power(n):
     return not n & (n - 1)
-
-
-def _read(plan, n_layers):
-    """Turn ``[("0:4", 2), ("4:", 1)]`` into spans of layers."""
-    stages, at = [], 0
-    if not isinstance(plan, list | tuple) or not plan:
-        raise DataError(f"plan must be 'auto', 'data' or a list of (layers, replicas), got {shortened(plan)}")
-    for number, entry in enumerate(plan):
-        pair = entry if isinstance(entry, tuple | list) and len(entry) == 2 else ("", 0)
-        match = _SPAN.fullmatch(pair[0]) if isinstance(pair[0], str) else None
-        if match is None or not isinstance(pair[1], Integral) or isinstance(pair[1], bool) or pair[1] < 1:
-            raise DataError(
-                f"entry {number} of plan must be layers and a number of replicas, such as ('0:4', 2), got "
-                f"{shortened(entry)}"
-            )
-        first, last = int(match[1] or at), int(match[2] or n_layers)
-        if first != at or last <= first or last > n_layers:
-            raise DataError(
-                f"entry {number} of plan has the layers {first}:{last}, and they must begin with layer {at} "
-                f"and end at {n_layers} or before: the network has {n_layers} layers that can be cut, and a "
-                "stage one or more"
-            )
-        stages.append((first, last, int(pair[1])))
-        at = last
-    if at < n_layers:
-        raise DataError(
-            f"plan ends with layer {at - 1}, but the network has {n_layers} layers: add ('{at}:', 1)"
-        )
-    return stages

@@ -51,8 +51,10 @@ def one(data):
 # The same model by every plan ---------------------------------------------------------------------------
 
 PLANS = {
-    "data, 2": {"n_jobs": 2},
+    "data, 2": {"n_jobs": 2, "plan": "data"},
     "data, 4": {"n_jobs": 4, "plan": "data"},
+    "timed": {"n_jobs": 2, "plan": "auto"},
+    "pipeline": {"n_jobs": 3, "plan": "pipeline"},
     "1f1b": {"plan": [("0:2", 1), ("2:", 1)]},
     "gpipe": {"plan": [(":1", 1), ("1:", 1)], "order": "gpipe", "recompute": True},
     "hybrid": {"plan": [("0:3", 2), ("3:", 1)], "n_jobs": 2},
@@ -73,7 +75,7 @@ def test_plans_change_no_bit(data, one, name):
 
 @pytest.mark.cluster
 def test_workers_change_no_bit(data, one, address):
-    for plan in ([("0:2", 1), ("2:", 1)], "data"):
+    for plan in ([("0:2", 1), ("2:", 1)], "data", "pipeline"):
         model = classifier(engine=address, plan=plan).fit(*data)
         assert sum(n for *_, n in model.plan_.stages) == 2
         assert np.array_equal(model.weights_, one.weights_)
@@ -311,13 +313,13 @@ def _tied(n_features, n_outputs):
         ({"module": lambda n, k: linear_net(n, k).half()}, "types: torch.float16"),
         ({"module": lambda n, k: nn.Sequential(nn.LazyLinear(k))}, "parameters without a shape"),
         ({"module": _locked}, "module cannot be copied"),
-        ({"module": _tied, "plan": [("0:1", 1), ("1:", 1)]}, "has 1 layers"),
+        ({"module": _tied, "plan": [("0:1", 1), ("1:", 1)]}, "plan has 2 stages, but the network is one"),
         ({"micro_batches": 3}, "micro_batches=3 does not divide batch_size=100"),
         ({"plan": [("0:2", 3), ("2:", 1)]}, "4 micro-batches cannot be shared by 3 replicas"),
-        ({"plan": [("0:2", 1), ("3:", 1)]}, "begin with layer 2"),
-        ({"plan": [("0:2", 1), ("2:9", 1)]}, "has 4 layers"),
-        ({"plan": [("0:2", 1)]}, "plan ends with layer 1"),
-        ({"plan": [("all", 1)]}, "entry 0 of plan must be layers and"),
+        ({"plan": [("0:2", 1), ("3:", 1)]}, "must cut layers 0 to 4"),
+        ({"plan": [("0:2", 1), ("2:9", 1)]}, "must cut layers 0 to 4"),
+        ({"plan": [("0:2", 1)]}, "must cut layers 0 to 4"),
+        ({"plan": [("all", 1)]}, "plan must be a list such as"),
         ({"order": "pipedream"}, "micro_batches=4 with order='pipedream'"),
         ({"early_stopping": True, "checkpoint": "folder"}, "set one of them only"),
         ({"learning_rate": 1e38, "max_iter": 3}, "is not finite in epoch"),
@@ -371,12 +373,12 @@ def test_workers_that_do_not_suffice_are_refused(data, address, monkeypatch):
         classifier(engine=address).fit(*data)
     monkeypatch.setattr(torch_workers, "_equipment", _small)
     with pytest.raises(DataError, match=r"stage 0 needs .* MiB .* cut the network into more stages"):
-        classifier(engine=address).fit(*data)
+        classifier(engine=address, plan="data").fit(*data)
 
 
 def _old():
-    return "1.0", 0
+    return "1.0", 0, 1
 
 
 def _small():
-    return torch.__version__, 1000
+    return torch.__version__, 1000, 1

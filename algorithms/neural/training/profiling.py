@@ -1,0 +1,75 @@
+"""What layers cost: their passes timed on one thread, here or on a worker, as the planner needs it."""
+
+import time
+
+import numpy as np
+
+from ....scheduler.planning.costs import Link, Profile
+from ....scheduler.threads import single_threaded_blas
+
+_REPEATS = 3
+# Of messages between threads, and of Dask's between processes of one machine (1 KB takes 1.1 ms, 8 MB 17).
+THREADS, WORKERS = Link(5e-5, 1e10), Link(1e-3, 5e8, cpu=5e-4)
+
+
+def profile_layers(layers, vectors, x, optimizer, counts, place):
+    """Time the passes of each layer for these numbers of rows; return a `Profile`.
+
+    `x` are rows for the first layer. On a cluster one of the workers is timed.
+    """
+    spans = [(number, number + 1, 1) for number in range(len(layers.sizes))]
+    starts = [params for params, _ in vectors.cut(layers.sizes, spans)]
+    args = [layers.stage(first, last) for first, last, _ in spans], starts, x, counts
+    if place.remote:
+        workers = place.workers()
+        workers.open()
+        try:
+            (forward, backward, out_bytes), *_ = workers.gather([workers.submit(_timed, *args)])
+        finally:
+            workers.close()
+    else:
+        forward, backward, out_bytes = _timed(*args)
+    sizes = np.array([n for n, _ in layers.sizes])
+    n_slots = len(optimizer.slots(np.empty(0)))
+    params, slots = vectors.trained.copy(), optimizer.slots(vectors.trained)
+    step = _least(lambda: optimizer.step(params, np.zeros_like(params), slots, 1))
+    return Profile(
+        forward,
+        backward,
+        out_bytes,
+        sizes * params.itemsize,
+        rows=counts,
+        update=step * sizes / max(len(params), 1),
+        state_copies=n_slots,
+        input_bytes=getattr(x, "nbytes", 0) / x.shape[0],
+    )
+
+
+def _timed(stages, starts, x, counts):
+    """Return seconds forward and backward, (n_layers, n_counts), and the bytes a row of each output."""
+    forward, backward = np.empty((2, len(stages), len(counts)))
+    out_bytes, key = np.empty(len(stages)), (0, 0, 0, 0)
+    with single_threaded_blas():
+        for c, rows in enumerate(counts):
+            value = x[np.arange(rows) % x.shape[0]]
+            for number, (stage, params) in enumerate(zip(stages, starts, strict=True)):
+                params = np.array(params)
+                grads = np.zeros(len(params) - getattr(stage, "n_buffers", 0), params.dtype)
+                forward[number, c] = _least(lambda s=stage, p=params, v=value: s.forward(p, v, key))
+                took = []
+                for _ in range(_REPEATS):
+                    y, context = stage.forward(params, value, key)
+                    began = time.perf_counter()
+                    stage.backward(context, np.full(y.shape, 1e-3, y.dtype), grads)
+                    took.append(time.perf_counter() - began)
+                backward[number, c], out_bytes[number], value = min(took), y.nbytes / rows, y
+    return forward, backward, out_bytes
+
+
+def _least(function):
+    took = []
+    for _ in range(_REPEATS):
+        began = time.perf_counter()
+        function()
+        took.append(time.perf_counter() - began)
+    return min(took)
