@@ -18,6 +18,7 @@ QUICK = (
     "strads --param cluster=False sizes=32",
     "rotation --param kill=False max_iter=6 n_components=50",
     "placement",
+    "plan --dataset even",
     "ceilings",
 )
 
@@ -84,6 +85,7 @@ FULL = {
         "rotation --dataset docword.rfc_early.txt.gz --param n_components=1000 max_iter=14 kill=False",
     ),
     "placement": ("placement",),
+    "plan": ("plan",),
     "ceilings": ("ceilings",),
 }
 

@@ -40,6 +40,7 @@ COMPARISONS = {
     "ceilings": "kernel_shares",
     "everyday": "everyday",
     "placement": "placement",
+    "plan": "planned",
     "rotation": "rotation",
     "ssp": "ssp",
     "strads": "strads",

@@ -22,6 +22,8 @@ class Link:
         Bytes a second.
     cpu : float, default=0.0
         Seconds of computing that a message costs each of its two places.
+    sum_bandwidth : float, optional
+        Bytes a second in an all-reduce, where each place copies and adds them, too; `bandwidth` by default.
     duplex : bool, default=True
         Whether a place sends and receives at the same time, each at full bandwidth. PipeDream's cost model
         has links that do not.
@@ -37,6 +39,7 @@ class Link:
     latency: float = 1e-3
     bandwidth: float = 1e9
     cpu: float = 0.0
+    sum_bandwidth: float | None = None
     duplex: bool = True
 
     def __post_init__(self) -> None:
@@ -44,8 +47,10 @@ class Link:
             value = getattr(self, name)
             if not (_is_number(value) and 0 <= value < np.inf):
                 raise DataError(f"{name} must be a finite number of seconds from 0, got {shortened(value)}")
-        if not (_is_number(self.bandwidth) and self.bandwidth > 0):
-            raise DataError(f"bandwidth must be a number above 0, in bytes a second, got {self.bandwidth!r}")
+        for name in ("bandwidth", "sum_bandwidth"):
+            value = getattr(self, name)
+            if not (_is_number(value) and value > 0) and (name, value) != ("sum_bandwidth", None):
+                raise DataError(f"{name} must be a number above 0, in bytes a second, got {shortened(value)}")
 
     def seconds(self, nbytes: float) -> float:
         """Return the seconds of one message."""
@@ -68,7 +73,8 @@ class Link:
         return self._sum(2 * (n - 1), 2 * (n - 1) / n * nbytes)
 
     def _sum(self, messages, moved):
-        return messages * (self.latency + 2 * self.cpu) + (1 if self.duplex else 2) * moved / self.bandwidth
+        speed = self.bandwidth if self.sum_bandwidth is None else self.sum_bandwidth
+        return messages * (self.latency + 2 * self.cpu) + (1 if self.duplex else 2) * moved / speed
 
 
 @dataclass(frozen=True, eq=False)

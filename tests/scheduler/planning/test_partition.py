@@ -161,6 +161,7 @@ def test_profiles_that_cannot_be(wrong, said):
         ({"cpu": INF}, "cpu must be a finite number of seconds"),
         ({"bandwidth": 0}, "bandwidth must be a number above 0"),
         ({"bandwidth": "fast"}, "bandwidth must be a number above 0"),
+        ({"sum_bandwidth": 0}, "sum_bandwidth must be a number above 0"),
     ],
 )
 def test_links_that_cannot_be(wrong, said):
@@ -174,3 +175,5 @@ def test_sums_over_places_move_what_their_algorithm_moves():
     assert [link.all_reduce(12.0, n) for n in (1, 2, 3, 4, 5, 8)] == [0, 12, 48, 18, 72, 21]
     assert Link(1.0, INF, cpu=0.25).all_reduce(1e9, 8) == 6 * 1.5
     assert Link(0, 1.0, duplex=False).ring(12.0, 4) == 36
+    slow = Link(0, 2.0, sum_bandwidth=1.0)
+    assert (slow.seconds(12.0), slow.ring(12.0, 2), slow.all_reduce(12.0, 4)) == (6, 12, 18)
