@@ -32,10 +32,12 @@ def profile_layers(layers, vectors, x, optimizer, counts, place):
     sizes = np.array([n for n, _ in layers.sizes])
     n_slots = len(optimizer.slots(np.empty(0)))
     params, slots = vectors.trained.copy(), optimizer.slots(vectors.trained)
-    step = _least(lambda: optimizer.step(params, np.zeros_like(params), slots, 1))
+    grads = np.zeros_like(params)
+    step = _least(lambda: optimizer.step(params, grads, slots, 1))
+    summed = _least(lambda: _add(params, grads)) / max(len(params), 1)
     return Profile(
         forward,
-        backward,
+        backward + (summed * sizes)[:, None],
         out_bytes,
         sizes * params.itemsize,
         rows=counts,
@@ -64,6 +66,12 @@ def _timed(stages, starts, x, counts):
                     took.append(time.perf_counter() - began)
                 backward[number, c], out_bytes[number], value = min(took), y.nbytes / rows, y
     return forward, backward, out_bytes
+
+
+def _add(one, two):
+    """Add up gradients as the program does for each micro-batch: one is cleared, and one added."""
+    two[:] = 0
+    one += two
 
 
 def _least(function):
