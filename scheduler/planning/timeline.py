@@ -157,7 +157,7 @@ def _draw(ax, line, unit):
                     edgecolor="white", linewidth=0.5)  # fmt: skip
     if len(line.events) <= 120:  # more numbers than that nobody reads
         for event in line.events:
-            if event.micro >= 0:
+            if event.micro >= 0 and event.end - event.start > 0.01 * line.seconds:
                 middle = unit * ((event.start + event.end) / 2 - line._start)
                 ax.text(middle, event.place, event.micro, ha="center", va="center", color="white", fontsize=7)
     ax.set_yticks(range(line.n_places), [f"place {place}" for place in range(line.n_places)])
