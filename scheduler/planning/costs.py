@@ -45,11 +45,11 @@ class Link:
     def __post_init__(self) -> None:
         for name in ("latency", "cpu"):
             value = getattr(self, name)
-            if not (_is_number(value) and 0 <= value < np.inf):
+            if not (is_number(value) and 0 <= value < np.inf):
                 raise DataError(f"{name} must be a finite number of seconds from 0, got {shortened(value)}")
         for name in ("bandwidth", "sum_bandwidth"):
             value = getattr(self, name)
-            if not (_is_number(value) and value > 0) and (name, value) != ("sum_bandwidth", None):
+            if not (is_number(value) and value > 0) and (name, value) != ("sum_bandwidth", None):
                 raise DataError(f"{name} must be a number above 0, in bytes a second, got {shortened(value)}")
 
     def seconds(self, nbytes: float) -> float:
@@ -142,7 +142,7 @@ class Profile:
         if len(names) != n_layers:
             raise DataError(f"names must be {n_layers}, one for each layer, got {len(names)}")
         for name, value in (("state_copies", self.state_copies), ("input_bytes", self.input_bytes)):
-            if not (_is_number(value) and 0 <= value < np.inf):
+            if not (is_number(value) and 0 <= value < np.inf):
                 raise DataError(f"{name} must be a finite number from 0, got {shortened(value)}")
         values = {
             "rows": tuple(rows),
@@ -182,7 +182,8 @@ def as_link(link):
     return Link() if link is None else link
 
 
-def _is_number(value):
+def is_number(value):
+    """Return whether a value is a real number, and no truth value."""
     return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from ...errors import DataError, shortened
 from ..parameters import check_count
 from ..schedules.pipeline import ORDERS
-from .costs import Link, Profile, as_link
+from .costs import Link, Profile, as_link, is_number
 from .memory import held, stage_bytes
 from .partition import partition
 from .simulate import seconds_of_a_step, simulate, stage_costs
@@ -208,7 +208,7 @@ def plan_pipeline(
     n_places, batch_size = check_count("n_places", n_places), check_count("batch_size", batch_size)
     if not isinstance(profile, Profile):
         raise DataError(f"profile must be a Profile of stradask.scheduler.planning, got {shortened(profile)}")
-    if memory_limit is not None and not (isinstance(memory_limit, int | float) and memory_limit > 0):
+    if memory_limit is not None and not (is_number(memory_limit) and memory_limit > 0):
         raise DataError(
             f"memory_limit must be a number of bytes above 0, or None, got {shortened(memory_limit)}"
         )
