@@ -19,6 +19,7 @@ from .timeline import Timeline, columns
 
 _MOST_MICRO_BATCHES = 64
 _MOST_SHOWN, _REFINED = 6, 6
+_WORTH = 1.2  # slower plans, in units of the fastest, are not improved
 _NEAR = 1.05  # data parallelism is taken if the best other plan is not faster than that
 
 
@@ -398,16 +399,17 @@ class _Search:
     def fastest(self, candidates):
         """Play candidates, the most promising first; return the best of each number of stages."""
         played: dict[tuple, list[PipelinePlan]] = {}
+        best = np.inf
         for bound, *choices in candidates:
             own = played.setdefault((len(choices[0]), sum(n for _, _, n in choices[0]) == 1), [])
-            if not own or bound < own[0].seconds:
+            if not own or bound < min(own[0].seconds, _WORTH * best):
                 own.append(self.made(*choices))
+                best = min(best, own[-1].seconds)
                 own.sort(key=_seconds)  # of equal ones the first stays first
         if self.given is None and played:
-            worth = 1.2 * min(own[0].seconds for own in played.values())
             for own in played.values():
                 own[:_REFINED] = [
-                    self.refined(plan) if plan.seconds < worth else plan for plan in own[:_REFINED]
+                    self.refined(plan) if plan.seconds < _WORTH * best else plan for plan in own[:_REFINED]
                 ]
         return {k: min(own, key=_seconds) for k, own in played.items()}
 

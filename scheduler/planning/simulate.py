@@ -2,6 +2,7 @@
 
 import heapq
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,8 +22,9 @@ class Work(NamedTuple):
     micro: int
 
 
+@lru_cache(64)
 def work_of(layout):
-    """Return the list of each place: what a schedule's operations compute."""
+    """Return the list of each place, not to be changed: what a schedule's operations compute."""
     lists: list[list[Work]] = []
     for found in operations(layout):
         lists.append([])
