@@ -82,7 +82,8 @@ def _no_windows(monkeypatch):
 def test_topics(corpus, capsys):
     pd = pytest.importorskip("pandas")
     rng = np.random.default_rng(0)
-    words = ["goal", "match", "vote", "party", *(f"word{chr(97 + i // 8)}{chr(97 + i % 8)}" for i in range(56))]
+    letters = "abcdefgh"
+    words = ["goal", "match", "vote", "party", *(f"word{a}{b}" for a in letters[:7] for b in letters)]
     names = {
         "texts": [" ".join(rng.choice(words, 10)) for _ in range(60)],
         "X_test": corpus[:5],
