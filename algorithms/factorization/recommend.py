@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ... import _html
+from ..._html import table as html_table
 from ...errors import DataError
 from ...kernels.factorization.top import best_columns
 from ...scheduler.threads import run_tasks, single_threaded_blas
@@ -34,7 +34,7 @@ class Recommendations(NamedTuple):
             for i, of_user in enumerate(zip(items, scores, strict=True))
         ]
         rows = [[*row, *[""] * (items.shape[1] + 1 - len(row))] for row in rows]
-        return _html.table(["user", *range(1, items.shape[1] + 1)], rows, text=range(1, items.shape[1] + 1))
+        return html_table(["user", *range(1, items.shape[1] + 1)], rows, text=range(1, items.shape[1] + 1))
 
 
 def best_items(factors, bias, sides, n, seen, candidates, n_jobs):

@@ -221,6 +221,8 @@ def _load_and_read(args, ability):
     if getattr(read, "unknown", 0):
         unseen = f"{read.unknown:,} cells hold categories that the model has not seen"
         say(args, f"note: {unseen}; they count as none of its categories")
+    if getattr(read, "imputed", 0):
+        say(args, f"note: {read.imputed:,} missing cells were imputed by the values of the model's table")
     return estimator, read
 
 

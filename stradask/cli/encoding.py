@@ -13,6 +13,9 @@ from ..errors import DataError, ModelFileError, shortened
 
 _MISSING = {"", "na", "n/a", "nan", "null", "none", "?"}
 _DATE = re.compile(r"\d{4}-\d\d?-\d\d?([T ].*)?|\d\d?[./-]\d\d?[./-]\d{2,4}")
+# Numbers as people write them, which Python does not read: 1,5  $1,200  5 %  1 000
+_WRITTEN = re.compile(r"[-+(]?\s*[$€£¥]?\s*[-+]?\d[\d.,' \u00a0]*\s*[%$€£¥)]?")
+_LONGEST = 100  # letters of a category
 _MOST_VALUES, _LARGEST_SHARE = 1000, 0.5  # of a category: in all, and of the rows from 50 on
 _DENSE = 0.25  # share of entries other than zero from which X is an ndarray
 
@@ -29,13 +32,19 @@ class Column:
     name: str
     values: tuple | None = None
     fill: float | None = None
+    asked: bool = False  # for as a category: then only an empty cell is missing, and "NA" is a value
+
+    def misses(self, cell):
+        """Whether a cell of this column holds no value."""
+        return not cell.strip() if self.asked else is_missing(cell)
 
     @classmethod
     def of(cls, name, cells, lines, path, impute, category):
         """Learn a column from its cells; as a category also if all are numbers, where `category` says so."""
-        present = [cell for cell in cells if not is_missing(cell)]
+        misses = cls(name, asked=category).misses
+        present = [cell for cell in cells if not misses(cell)]
         if len(present) < len(cells) and not impute:
-            raise _missing(name, cells, lines, path)
+            raise _missing(name, list(map(misses, cells)), lines, path)
         if not present:
             raise DataError(f"{path}: column {shortened(name)} has no values at all; leave it out by --drop")
         n_numbers, where = sum(map(_finite, present)), f"column {shortened(name)}"
@@ -51,17 +60,29 @@ class Column:
                 f"{path}, line {line}, {where}: {shortened(odd)} among {n_numbers:,} numbers: correct the "
                 "cell, or pass --categories with the column's name if its values are categories"
             )
+        written = sum(_WRITTEN.fullmatch(value) is not None for value in values)
+        if not category and written > len(values) / 2:
+            raise DataError(
+                f"{path}: {where} holds {shortened(odd)}: write numbers with a point and no other signs, or "
+                "pass --categories with the column's name if these are categories"
+            )
         if all(map(_DATE.fullmatch, values)):
             raise DataError(
                 f"{path}: {where} holds dates, such as {shortened(odd)}: put year, month or day in columns "
                 "of numbers, or leave it out by --drop"
+            )
+        strange = next((v for v in values if len(v) > _LONGEST or not v.isprintable()), None)
+        if strange is not None:
+            raise DataError(
+                f"{path}: {where} holds {shortened(strange)}, too long or with control characters for a "
+                "category: leave texts out by --drop (for topics of texts: fit lda)"
             )
         if len(values) > _MOST_VALUES or (len(cells) >= 50 and len(values) > _LARGEST_SHARE * len(cells)):
             raise DataError(
                 f"{path}: {where} has {len(values):,} different values in {len(cells):,} rows, such as "
                 f"{shortened(odd)}: leave names, ids and texts out by --drop (for topics of texts: fit lda)"
             )
-        return cls(name, tuple(values))
+        return cls(name, tuple(values), None, category)
 
     @property
     def names(self):
@@ -69,16 +90,17 @@ class Column:
         return [self.name] if self.values is None else [f"{self.name}={value}" for value in self.values]
 
     def encode(self, cells, lines, path):
-        """Return rows, columns (of those it becomes) and values other than zero, and how many are unknown."""
+        """Return rows, columns (of those it becomes) and values not zero; unknown and missing cells."""
         import numpy as np
 
         if self.values is not None:
             number = {value: k for k, value in enumerate(self.values)}
             codes = np.array(
-                [-2 if is_missing(cell) else number.get(cell.strip(), -1) for cell in cells], int
+                [-2 if self.misses(cell) else number.get(cell.strip(), -1) for cell in cells], int
             )
             rows = np.flatnonzero(codes >= 0)
-            return rows, codes[rows], np.ones(len(rows)), int(np.count_nonzero(codes == -1))
+            counts = np.array([np.count_nonzero(codes == -1), np.count_nonzero(codes == -2)])
+            return rows, codes[rows], np.ones(len(rows)), counts
         for line, cell in zip(lines, cells, strict=True):
             if not (_finite(cell) or is_missing(cell)):
                 raise DataError(
@@ -87,7 +109,7 @@ class Column:
                 )
         numbers = np.array([self.fill if is_missing(cell) else float(cell) for cell in cells], float)
         rows = np.flatnonzero(numbers)
-        return rows, np.zeros(len(rows), int), numbers[rows], 0
+        return rows, np.zeros(len(rows), int), numbers[rows], np.array([0, sum(map(is_missing, cells))])
 
 
 @dataclass(frozen=True)
@@ -110,7 +132,7 @@ class Encoding:
         return [name for column in self.columns for name in column.names]
 
     def encode(self, header, cells, lines, path):
-        """Return X, dense or CSC, of columns found by their names, and how many cells had unknown values."""
+        """Return X, dense or CSC, of columns found by their names; numbers of unknown and missing cells."""
         import numpy as np
         from scipy import sparse
 
@@ -120,26 +142,27 @@ class Encoding:
                 f"{path} has no column {shortened(lacking[0])}, which the model was fitted with; add it (the "
                 "order of columns does not matter)"
             )
-        rows, at, values, first, unknown = [], [], [], 0, 0
+        rows, at, values, first, counts = [], [], [], 0, np.zeros(2, int)
         for column in self.columns:
             own = cells[header.index(column.name)]
-            if not self.impute and any(map(is_missing, own)):
-                raise _missing(column.name, own, lines, path)
+            if not self.impute and any(map(column.misses, own)):
+                raise _missing(column.name, list(map(column.misses, own)), lines, path)
             found = column.encode(own, lines, path)
             rows.append(found[0])
             at.append(found[1] + first)
             values.append(found[2])
-            unknown += found[3]
+            counts += found[3]
             first += len(column.names)
         entries = np.concatenate(values), (np.concatenate(rows), np.concatenate(at))
         X = sparse.csc_array(entries, shape=(len(lines), first))
-        return (X.toarray(order="F") if X.nnz > _DENSE * len(lines) * first else X), unknown
+        return (X.toarray(order="F") if X.nnz > _DENSE * len(lines) * first else X), counts
 
     def as_dict(self):
         """For the model's file."""
-        columns = [
-            {"name": c.name, "values": c.values and list(c.values), "fill": c.fill} for c in self.columns
-        ]
+        columns = []
+        for c in self.columns:
+            values = c.values and list(c.values)
+            columns.append({"name": c.name, "values": values, "fill": c.fill, "asked": c.asked})
         return {"columns": columns, "impute": self.impute}
 
     @classmethod
@@ -152,7 +175,7 @@ class Encoding:
                 texts = values is None or all(isinstance(value, str) for value in values)
                 if not (isinstance(name, str) and texts and (values or isinstance(fill, float))):
                     raise ValueError(name)
-                columns.append(Column(name, values and tuple(values), fill))
+                columns.append(Column(name, values and tuple(values), fill, bool(entry["asked"])))
             return cls(tuple(columns), bool(kept["impute"]))
         except (KeyError, TypeError, ValueError) as error:
             raise ModelFileError(
@@ -160,8 +183,8 @@ class Encoding:
             ) from error
 
 
-def _missing(name, cells, lines, path):
-    gone = [line for line, cell in zip(lines, cells, strict=True) if is_missing(cell)]
+def _missing(name, missing, lines, path):
+    gone = [line for line, misses in zip(lines, missing, strict=True) if misses]
     return DataError(
         f"{path}: column {shortened(name)} has {len(gone):,} cells without a value, the first in line "
         f"{gone[0]}: fill them in, leave the column out by --drop, or fit with --impute"

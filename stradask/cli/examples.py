@@ -44,7 +44,8 @@ labels are not used), both plain or compressed (gz, xz, bz2), or a sparse matrix
 or the word docstrings: the documentation of the installed packages (./docstrings is a file).
 DATA of the other models is rows of numbers with a target each: an svmlight file, or a table in text whose
 name ends in csv or tsv, both plain or compressed. Of a table say which column is the target, by its name in
-the header or by its number from 0, as prices.csv:price or with --target price; all others must hold numbers.
+the header or by its number from 0, as prices.csv:price or with --target price; the others hold
+numbers, or text for categories.
 DATA of mf is ratings: lines of user, item, rating in CSV or as MovieLens has them (ids are whole numbers or
 text, and kept with the model), or a sparse matrix of scipy.sparse.save_npz.
 

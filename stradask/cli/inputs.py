@@ -74,8 +74,8 @@ class Labelled:
     """Rows of numbers (dense or sparse) with a target each, or None where the targets are not known.
 
     `classes` are the different labels, if the targets are labels; `vocabulary` names the columns. `encoding`
-    says how the columns of a table became those of X, where they are not the same; `unknown` is the number of
-    cells with a category that it does not know.
+    says how the columns of a table became those of X, where they are not the same; `unknown` and `imputed`
+    count cells with a category that it does not know, and cells without a value.
     """
 
     X: Any
@@ -85,6 +85,7 @@ class Labelled:
     vocabulary: Any = None
     encoding: Any = None
     unknown: int = 0
+    imputed: int = 0
 
     names = None  # rows have numbers only
 
@@ -107,7 +108,8 @@ class Labelled:
         classes = "" if self.classes is None else f", {len(self.classes)} classes"
         said = f"{rows:,} rows, {columns:,} columns, {self.nonzeros:,} entries other than zero{classes}"
         named = [f"{c.name} ({len(c.values)})" for c in getattr(self.encoding, "columns", ()) if c.values]
-        return said + (f"; categories: {in_brief(', '.join(named), 200)}" if named else "")
+        said += f"; categories: {in_brief(', '.join(named), 200)}" if named else ""
+        return said + (f"; {self.imputed:,} missing cells imputed" if self.imputed else "")
 
     def rows(self, rows):
         """Return the rows of the given numbers."""
@@ -232,10 +234,10 @@ def read_targets(source, vocab=None, *, n_features=None, encoding=None, verbose=
             if n_features is not None and encoding is None:
                 raise
             options = {"encoding": encoding, "labels": labels, "verbose": verbose} | learned
-            X, y, encoding, unknown = read_encoded(source, **options)
+            X, y, encoding, counts = read_encoded(source, **options)
             if vocab is not None:
                 raise DataError(f"--vocab: {file_of(source)} has a header with names; leave it out") from None
-            return Labelled(X, y, source, None, encoding.names, encoding, unknown)
+            return Labelled(X, y, source, None, encoding.names, encoding, *counts.tolist())
         if vocab is not None and names is not None:
             raise DataError(
                 f"--vocab: {file_of(source)} has a header with the names of columns; leave it out"

@@ -12,7 +12,7 @@ import re
 from array import array
 
 from .._numbers import is_number
-from ..errors import DataError, shortened
+from ..errors import DataError, in_brief, shortened
 from .encoding import Encoding, is_missing
 
 _TABLE = re.compile(r"(.+?\.[ct]sv(?:\.(?:gz|xz|bz2))?)(?::(.*))?", re.IGNORECASE | re.DOTALL)
@@ -46,8 +46,8 @@ def read_encoded(source, *, encoding=None, impute=False, drop=(), categories=(),
     X : ndarray in Fortran order or csc_array
     y : ndarray of str or float64, or None
     encoding : Encoding
-    unknown : int
-        Cells with a category that the encoding does not know: their columns are zero.
+    counts : ndarray of int, shape (2,)
+        Cells with a category that the encoding does not know, whose columns are zero, and missing cells.
     """
     import numpy as np
 
@@ -80,8 +80,8 @@ def read_encoded(source, *, encoding=None, impute=False, drop=(), categories=(),
         encoding = Encoding.of(
             [header[k] for k in kept], [cells[k] for k in kept], lines, path, impute, categories
         )
-    X, unknown = encoding.encode(header, cells, lines, path)
-    return X, y if labels or y is None else y.astype(np.float64), encoding, unknown
+    X, counts = encoding.encode(header, cells, lines, path)
+    return X, y if labels or y is None else y.astype(np.float64), encoding, counts
 
 
 def _targets(cells, lines, name, path, labels):
@@ -89,8 +89,12 @@ def _targets(cells, lines, name, path, labels):
     import numpy as np
 
     for line, cell in zip(lines, cells, strict=True):
-        if is_missing(cell) or not (labels or is_number(cell)):
-            what = "has no value" if is_missing(cell) else f"{shortened(cell)} is not a number"
+        try:
+            missing = is_missing(cell) if not labels else _label(cell) is None
+        except ValueError:
+            missing = True
+        if missing or not (labels or is_number(cell)):
+            what = "has no value" if missing else f"{shortened(cell)} is not a number"
             raise DataError(
                 f"{path}, line {line}, target {shortened(name)}: {what}; correct or leave out the row"
             )
@@ -166,20 +170,26 @@ def _rows(path, verbose):
                 head.append(line)
                 if line.strip():
                     break
-            separator = max(_SEPARATORS, key=head[-1].count)
-            rows = csv.reader(itertools.chain(head, lines), delimiter=separator)
+            unquoted = re.sub('"[^"]*"', "", head[-1])
+            separator = max(_SEPARATORS, key=unquoted.count)
+            rows = csv.reader(itertools.chain(head, lines), delimiter=separator, strict=True)
             for cells in rows:
-                if any(cell.strip() for cell in cells):
+                if len(cells) > 1 or any(cell.strip() for cell in cells):  # "," is a row without values
                     yield rows.line_num, cells
-        except (UnicodeDecodeError, csv.Error) as error:
+        except UnicodeDecodeError as error:
+            raise DataError(f"{path}: not text in UTF-8 ({error}); save it as CSV in UTF-8") from None
+        except csv.Error as error:
             raise DataError(
-                f"{path}: not a table of text in UTF-8 ({error}); save it as CSV in UTF-8"
+                f"{path}: not a table ({error}); write it as CSV with quotes in pairs, and leave out texts "
+                "of more than 100,000 letters"
             ) from None
 
 
 def _place_of(target, names, width, path, alone):
     """Return the number of the target column; `alone` ends the remedy where it is missing."""
-    there = f"the columns {', '.join(map(repr, names))}" if names else f"no header and {width} columns"
+    there = f"no header and {width} columns"
+    if names:
+        there = f"the columns {in_brief(', '.join(map(repr, names)), 150)}"
     if width < 2:
         raise DataError(f"{path} has {there}; a target and one column or more are needed")
     if not target:

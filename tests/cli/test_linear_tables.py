@@ -171,7 +171,7 @@ def test_targets_that_cannot_be_named(tmp_path, capsys):
         ("a\n1\n", "a", "a target and one column or more are needed"),
         ("a,b\n", "a", "holds a header and no rows"),
         ("\n\n", "a", "holds no line but empty ones"),
-        ("a,b\n\xff,2\n", "a", "not a table of text in UTF-8"),
+        ("a,b\n\xff,2\n", "a", "not text in UTF-8"),
     ],
 )
 def test_tables_that_cannot_be_used(tmp_path, capsys, text, target, message):

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from .... import _html
+from ...._html import table as html_table
 from ....errors import DataError, StradaskError, in_brief, shortened
 
 
@@ -76,7 +76,7 @@ class Table:
         texts = [k for k, values in enumerate(self.columns.values(), 1) if values.dtype.kind not in "fiub"]
         shown = [list(map(_shown, values)) for values in self.columns.values()]
         rows = zip(self.rows, *shown, strict=True)
-        return _html.table(["", *self.columns], rows, self.note, [0, *texts])
+        return html_table(["", *self.columns], rows, self.note, [0, *texts])
 
 
 def _shown(value):

@@ -11,7 +11,7 @@ import numpy as np
 from scipy import sparse
 from scipy.stats import rankdata
 
-from .... import _html
+from ...._html import table as html_table
 from ....errors import DataError, shortened
 
 RANKINGS = ("probability", "relevance", "frex")
@@ -52,7 +52,7 @@ class Topics(list):
     def _repr_html_(self):
         """What a notebook shows."""
         rows = ((k, f"{share:.2%}", " ".join(self[k])) for k, share in enumerate(self.shares))
-        return _html.table(["topic", "share", "words"], rows, text=[2])
+        return html_table(["topic", "share", "words"], rows, text=[2])
 
 
 def check_whole(name, value, least=1):
