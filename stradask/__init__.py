@@ -37,6 +37,15 @@ if TYPE_CHECKING:
     from .algorithms.linear.poisson import PoissonRegressor
     from .algorithms.linear.ridge import Ridge
     from .algorithms.linear.sparse_logistic import SparseLogisticRegression
+    from .algorithms.linear.structured.regressors import (
+        GroupLasso,
+        HuberRegressor,
+        MultiTaskElasticNet,
+        MultiTaskLasso,
+        QuantileRegressor,
+        SparsePoissonRegressor,
+    )
+    from .algorithms.linear.structured.sparse_glm import SparseGLM
     from .algorithms.neural.mlp import MLPClassifier, MLPRegressor
     from .algorithms.neural.torch_models import TorchClassifier, TorchRegressor
     from .algorithms.optimize.minimize import minimize
@@ -52,6 +61,8 @@ _PLACES = {
     "ElasticNet": ".algorithms.linear.lasso",
     "ElasticNetCV": ".algorithms.linear.cv.estimators",
     "GaussianMixtureDensity": ".algorithms.bayes.models.mixture",
+    "GroupLasso": ".algorithms.linear.structured.regressors",
+    "HuberRegressor": ".algorithms.linear.structured.regressors",
     "Lasso": ".algorithms.linear.lasso",
     "LassoCV": ".algorithms.linear.cv.estimators",
     "LatentDirichletAllocation": ".algorithms.topics.lda",
@@ -60,12 +71,17 @@ _PLACES = {
     "MLPClassifier": ".algorithms.neural.mlp",
     "MLPRegressor": ".algorithms.neural.mlp",
     "MatrixFactorization": ".algorithms.factorization.matrix_factorization",
+    "MultiTaskElasticNet": ".algorithms.linear.structured.regressors",
+    "MultiTaskLasso": ".algorithms.linear.structured.regressors",
     "PoissonRegressor": ".algorithms.linear.poisson",
     "Posterior": ".algorithms.bayes.posterior.draws",
+    "QuantileRegressor": ".algorithms.linear.structured.regressors",
     "Ridge": ".algorithms.linear.ridge",
     "RidgeCV": ".algorithms.linear.cv.ridge_cv",
+    "SparseGLM": ".algorithms.linear.structured.sparse_glm",
     "SparseLogisticRegression": ".algorithms.linear.sparse_logistic",
     "SparseLogisticRegressionCV": ".algorithms.linear.cv.estimators",
+    "SparsePoissonRegressor": ".algorithms.linear.structured.regressors",
     "TorchClassifier": ".algorithms.neural.torch_models",
     "TorchRegressor": ".algorithms.neural.torch_models",
     "enet_path": ".algorithms.linear.path",
@@ -89,6 +105,8 @@ __all__ = [
     "ElasticNet",
     "ElasticNetCV",
     "GaussianMixtureDensity",
+    "GroupLasso",
+    "HuberRegressor",
     "Lasso",
     "LassoCV",
     "LatentDirichletAllocation",
@@ -97,12 +115,17 @@ __all__ = [
     "MLPClassifier",
     "MLPRegressor",
     "MatrixFactorization",
+    "MultiTaskElasticNet",
+    "MultiTaskLasso",
     "PoissonRegressor",
     "Posterior",
+    "QuantileRegressor",
     "Ridge",
     "RidgeCV",
+    "SparseGLM",
     "SparseLogisticRegression",
     "SparseLogisticRegressionCV",
+    "SparsePoissonRegressor",
     "TorchClassifier",
     "TorchRegressor",
     "__version__",

@@ -1,0 +1,1 @@
+"""Generalised linear models with any loss and any sparse penalty: `SparseGLM` and the estimators over it."""

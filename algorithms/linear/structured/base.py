@@ -1,0 +1,569 @@
+"""The fit and the predictions that all estimators of the generic solver share."""
+
+import copy
+import warnings
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import MultiOutputMixin, RegressorMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.extmath import safe_sparse_dot
+from sklearn.utils.validation import check_is_fitted, column_or_1d
+
+from ...._typing import Array, Callback, Matrix, Vector
+from ....errors import DataError
+from ....scheduler.loop import Monitor
+from ....scheduler.threads import single_threaded_blas
+from ..._base import Estimator
+from ...inputs.dask_arrays import is_dask
+from ...inputs.matrices import _as_data_errors, check_columns, check_plain, check_rows
+from ...inputs.targets import _vector, check_names, check_offset, check_penalty_factor, check_targets, check_weights
+from ..sparse.fitting import SparseCoefficients
+from .blocks import Blocks, check_groups
+from .columns import Columns
+from .losses import Loss, Rows
+from .penalties import BlockPenalty, GivenPenalty, Penalty
+from .solver import Fit, Solver
+
+_DEFAULT_GAMMA = {"mcp": 3.0, "scad": 3.7, "log": 1.0}
+_ROUNDS_OF_ALPHA_MAX = 100
+
+
+@dataclass
+class Problem:
+    """Checked data of a fit."""
+
+    columns: Columns
+    loss: Any
+    blocks: Blocks
+    factors: np.ndarray  # of blocks
+    curvatures: np.ndarray | None  # of columns, for penalties on vectors
+
+
+@dataclass
+class Terms:
+    """The penalty of an estimator without its strength.
+
+    `kind`: "norm", "mcp", "scad", "log", or a `Penalty`. `l1_ratio`: the share of the l1 norm where there are groups,
+    else of the norm next to the square. `factors`: None or one a block.
+    """
+
+    kind: Any = "norm"
+    l1_ratio: float = 1.0
+    groups: Any = None
+    overlap: bool = False
+    factors: Any = None
+    low: Any = -np.inf
+    high: Any = np.inf
+    gamma: float | None = None
+    sparse_groups: bool = False
+
+
+class StructuredModel(SparseCoefficients, Estimator):
+    """Fits, paths and predictions. A subclass has `_make_loss` and `_terms`."""
+
+    coef_: Any
+    intercept_: Any
+    fit_intercept: bool
+    alpha: float
+
+    def _make_loss(self) -> Loss:
+        raise NotImplementedError
+
+    def _terms(self) -> Terms:
+        raise NotImplementedError
+
+    # Input --------------------------------------------------------------------------------------
+
+    def _columns(self, X, y):
+        if is_dask(X):
+            raise DataError(
+                f"{type(self).__name__} takes X in this process, not a Dask collection: pass X.compute(), or take "
+                "Lasso, ElasticNet or SparseLogisticRegression, which compute on a cluster"
+            )
+        X = check_columns(self, X)
+        check_names(self, X, y)
+        return X
+
+    def _pose(self, X, y, sample_weight=None, offset=None, exposure=None):
+        """Check the input; set the number and names of the columns."""
+        loss, name = self._make_loss(), type(self).__name__
+        X = self._columns(X, y)
+        n_samples = X.shape[0]
+        if not self.__sklearn_tags__().target_tags.multi_output:
+            with _as_data_errors():
+                check_plain("y", y)
+                y = column_or_1d(y, warn=True)
+        y = self._check_y(loss, check_targets(y, n_samples, name), name)
+        weights = check_weights(sample_weight, n_samples)
+        weights = np.full(n_samples, 1 / n_samples) if weights is None else weights / n_samples
+        loss.check(y[weights > 0], name)
+        if hasattr(loss, "width"):
+            loss = copy.copy(loss)
+            loss.width = float(weights @ np.abs(y - weights @ y)) or 1.0
+        offset = self._offset(loss, offset, exposure, n_samples, y.reshape(n_samples, -1).shape[1])
+        rows = Rows(loss, y.reshape(n_samples, -1), weights, offset)
+        return self._problem(X, rows, weights)
+
+    def _check_y(self, loss, y, name):
+        """Refuse targets of another form than the model takes."""
+        if y.ndim != 1:
+            raise DataError(f"y has the shape {y.shape}; {name} takes a vector, one target a row")
+        return y
+
+    def _offset(self, loss, offset, exposure, n_samples, n_outputs):
+        offset = check_offset(offset, n_samples, n_outputs)
+        if exposure is not None:
+            if not loss.positive_mean:
+                raise DataError("exposure is for losses of positive means, such as 'poisson'; pass offset instead")
+            exposure = _vector("exposure", exposure, n_samples, "row")
+            if not exposure.all():
+                raise DataError(
+                    f"exposure is 0 in row {int(np.argmin(exposure))}: it must be above 0; leave out rows that were "
+                    "not observed"
+                )
+            offset = np.log(exposure) + (0 if offset is None else offset)
+        return None if offset is None else offset.reshape(n_samples, -1)
+
+    def _problem(self, X, loss, weights):
+        terms, p = self._terms(), X.shape[1]
+        blocks = check_groups(terms.groups, p, overlap=terms.overlap)
+        n_blocks, grouped = len(blocks.sizes), terms.groups is not None
+        factors = np.sqrt(blocks.sizes) if grouped else np.ones(n_blocks)
+        if terms.factors is not None:
+            given = check_penalty_factor(terms.factors, n_blocks)
+            factors = np.ones(n_blocks) if given is None else given
+        columns = Columns(X, weights, centre=self.fit_intercept)
+        curvatures = None
+        if isinstance(terms.kind, Penalty):
+            if grouped or loss.n_outputs > 1:
+                raise DataError("a penalty of your own takes single columns and one target: leave out groups")
+            finite = factors[np.isfinite(factors)]
+            if not terms.kind.separable and len(finite) and (factors != finite[0]).any():
+                raise DataError("penalty_factor is for penalties that are sums over coefficients; leave it out")
+            f = np.repeat(loss.start()[None], len(loss.y), axis=0)
+            curvatures = columns.curvatures(weights * np.ravel(loss.loss.curvature(loss.y, f)))
+        return Problem(columns, loss, blocks, factors, curvatures)
+
+    def _penalty(self, problem, alpha, *, convex=False):
+        """The penalty at a strength; with `convex` its convex form, the norm."""
+        terms, factors, blocks = self._terms(), problem.factors, problem.blocks
+        with np.errstate(invalid="ignore"):
+            strengths = np.where(factors == np.inf, np.inf, alpha * np.where(factors == np.inf, 1, factors))
+        if isinstance(terms.kind, Penalty):
+            own = terms.kind.of_width(problem.columns.n_features)
+            return GivenPenalty(own, strengths, problem.curvatures)
+        rho, n = terms.l1_ratio, len(factors)
+        low, high = _bounds(terms.low, terms.high, n, blocks, problem.loss.n_outputs)
+        kind = "norm" if convex else terms.kind
+        lam, l1, ridge = strengths, np.zeros(n), np.zeros(n)
+        if terms.sparse_groups:
+            whole = np.where(factors == np.inf, np.inf, np.where(factors == 0, 0.0, alpha))
+            lam, l1 = _times(1 - rho, strengths), _times(rho, whole)
+        else:
+            lam, ridge = _times(rho, strengths), _times(1 - rho, strengths)
+        excluded = factors == np.inf
+        lam[excluded] = np.inf
+        gamma = _DEFAULT_GAMMA.get(terms.kind, 3.0) if terms.gamma is None else terms.gamma
+        return BlockPenalty(blocks, lam, l1, ridge, low, high, kind, gamma)
+
+    # Fitting ------------------------------------------------------------------------------------
+
+    def _fit(self, problem, callback=None, start=None):
+        with single_threaded_blas():
+            return self._take(problem, *self._solve(problem, callback, start))
+
+    def _solve(self, problem, callback, start):
+        label = type(self).__name__
+        solver = self._solver(problem)
+        penalty = self._penalty(problem, self.alpha)
+        unit, first = _scale_of(solver, self._penalty(problem, self.alpha))
+        if start is not None:
+            solver.begin(*start)
+        monitor = Monitor(
+            self.max_iter,
+            label=label,
+            unit="pass",
+            verbose=self.verbose,
+            callback=callback,
+            came_to=lambda: f"{len(monitor.history)} passes; the model so far is kept",
+        )
+
+        def report(round_, objective, figure):
+            def snapshot():
+                fit = _so_far(solver, objective, figure, round_)
+                return copy.copy(self)._take(problem, fit, monitor.history)
+
+            return bool(monitor.record({"objective": objective}, gap=figure, snapshot=snapshot))
+
+        options = {"tol": max(self.tol, 1e-30), "report": report}
+        with monitor:
+            if penalty.convex or start is not None:
+                fit = _smoothed(solver, penalty, unit, first, max_rounds=self.max_iter, **options)
+            else:
+                fit = self._lowest(problem, solver, penalty, unit, first, options)
+        self._warn(fit, unit, first)
+        return fit, monitor.history
+
+    def _solver(self, problem):
+        return Solver(problem.columns, problem.loss, problem.blocks, fit_intercept=self.fit_intercept)
+
+    def _lowest(self, problem, solver, penalty, unit, first, options):
+        """Find stationary points from zero, along falling strengths, and from the convex solution; keep the lower."""
+        origin = solver.B.copy(), solver.intercept()
+        most = _alpha_max(lambda alpha: self._penalty(problem, alpha), solver)
+        strengths = np.geomspace(most, self.alpha, 8)[1:-1] if self.alpha < most < np.inf and self.alpha > 0 else []
+        best, rounds = None, 0
+        for begin in ("zero", "path", "convex"):
+            solver.begin(*origin)
+            if begin == "path":
+                for alpha in strengths:
+                    solver.solve(self._penalty(problem, alpha), unit, first, tol=1e-3, max_rounds=20)
+            if begin == "convex" and not isinstance(penalty, GivenPenalty):
+                convex = self._penalty(problem, self.alpha, convex=True)
+                solver.solve(convex, unit, first, tol=1e-4, max_rounds=self.max_iter)
+            fit = solver.solve(penalty, unit, first, max_rounds=self.max_iter, **options)
+            rounds += fit.rounds
+            if best is None or fit.objective < best.objective:
+                best = fit
+            if fit.reason == "stopped":
+                break
+        best.rounds = rounds
+        return best
+
+    def _warn(self, fit, unit, first):
+        if fit.reason not in ("max_rounds", "stalled"):
+            return
+        by_gap = np.isfinite(fit.gap)
+        figure, scale = (fit.gap, unit) if by_gap else (fit.violation, first)
+        why = f"max_iter={self.max_iter} passes" if fit.reason == "max_rounds" else "the precision of the arithmetic"
+        warnings.warn(
+            f"{type(self).__name__} did not reach tol={self.tol:g} by {why}: the "
+            f"{'duality gap' if by_gap else 'violation of optimality'} is {figure:.3g}, above {self.tol * scale:.3g}; "
+            "raise max_iter or tol, or scale the columns",
+            ConvergenceWarning,
+            stacklevel=6,
+        )
+
+    def _take(self, problem, fit, history):
+        p = problem.columns.n_features
+        coef = problem.blocks.summed(fit.B, p).T
+        intercept = np.asarray(fit.intercept, np.float64)
+        single = self._single(coef)
+        self.coef_ = coef[0].copy() if single else np.ascontiguousarray(coef)
+        if self.fit_intercept:
+            self.intercept_ = float(intercept[0]) if single else intercept
+        else:
+            self.intercept_ = 0.0
+        self.objective_, self.n_iter_ = float(fit.objective), int(fit.rounds)
+        self.dual_gap_, self.kkt_violation_ = float(fit.gap), float(fit.violation)
+        self.stopped_by_ = {"gap": "duality gap", "kkt": "kkt violation"}.get(fit.reason, fit.reason)
+        self.history_ = history.as_dict()
+        if problem.blocks.plain is False and len(fit.B) > p:
+            self.group_coef_ = fit.B[:, 0].copy()
+        return self
+
+    def _single(self, coef):
+        return coef.shape[0] == 1
+
+    def _start(self, problem):
+        """Coefficients of places and intercepts of the last fit, for `warm_start`."""
+        if not self.warm_start or "coef_" not in vars(self):
+            return None
+        B = self.group_coef_[:, None] if "group_coef_" in vars(self) else np.atleast_2d(self.coef_).T
+        if B.shape != (len(problem.blocks.order), problem.loss.n_outputs):
+            B = None if "group_coef_" in vars(self) else problem.blocks.spread(B)
+        if B is None or B.shape != (len(problem.blocks.order), problem.loss.n_outputs):
+            raise DataError(
+                "warm_start=True goes on from a model of other columns, groups or targets: fit a new estimator, or set "
+                "warm_start=False"
+            )
+        return B, np.atleast_1d(np.asarray(self.intercept_, np.float64))
+
+    def _largest_alpha(self, problem):
+        with single_threaded_blas():
+            solver = self._solver(problem)
+            _scale_of(solver, self._penalty(problem, 1.0))
+            return _alpha_max(lambda alpha: self._penalty(problem, alpha), solver)
+
+    def _fit_path(self, problem, alphas):
+        """Solve for falling strengths, each from the one before; yields fits."""
+        with single_threaded_blas():
+            solver = self._solver(problem)
+            unit, first = _scale_of(solver, self._penalty(problem, alphas[0]))
+            for alpha in alphas:
+                penalty = self._penalty(problem, alpha)
+                fit = _smoothed(solver, penalty, unit, first, tol=max(self.tol, 1e-30), max_rounds=self.max_iter)
+                self._warn(fit, unit, first)
+                yield fit
+
+    # Using --------------------------------------------------------------------------------------
+
+    def _linear_predictor(self, X, offset=None):
+        check_is_fitted(self)
+        X = check_rows(self, X)
+        coef = self.coef_ if isinstance(self.coef_, np.ndarray) else self.coef_.toarray()
+        f = safe_sparse_dot(X, coef.T, dense_output=True) + self.intercept_
+        offset = check_offset(offset, len(f), 1 if f.ndim == 1 else f.shape[1])
+        return f if offset is None else f + offset.reshape(f.shape)
+
+    def _check_state(self):
+        super()._check_state()
+        if not isinstance(self.coef_, np.ndarray) or self.coef_.ndim not in (1, 2):
+            raise DataError("coef_ must be a vector or matrix of numbers")
+        if self.coef_.dtype.kind != "f" or self.coef_.shape[-1] != self.n_features_in_:
+            raise DataError(f"coef_ of the shape {self.coef_.shape} does not fit {self.n_features_in_} columns")
+        if np.shape(self.intercept_) not in ((), self.coef_.shape[:-1]):
+            raise DataError("intercept_ does not fit coef_")
+
+
+class StructuredRegressor(MultiOutputMixin, RegressorMixin, StructuredModel):
+    """Fits of targets by a mean of the linear predictor."""
+
+    def __sklearn_tags__(self):
+        """Tell scikit-learn which targets are taken."""
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = self._many_targets()
+        tags.target_tags.single_output = not self._only_many()
+        tags.target_tags.positive_only = bool(getattr(self._quiet_loss(), "positive_mean", False))
+        return tags
+
+    def _quiet_loss(self):
+        try:
+            return self._make_loss()
+        except (ValueError, TypeError):  # of a parameter that `fit` refuses with its message
+            return None
+
+    def _many_targets(self):
+        return False
+
+    def _only_many(self):
+        return False
+
+    def fit(
+        self,
+        X: Matrix,
+        y: Vector,
+        sample_weight: Vector | None = None,
+        *,
+        offset: Vector | None = None,
+        exposure: Vector | None = None,
+        callback: Callback | None = None,
+    ) -> Self:
+        """Fit coefficients and intercept.
+
+        Ctrl-C stops after the running pass and keeps the model so far, with a warning.
+
+        Parameters
+        ----------
+        X : ndarray, sparse matrix or DataFrame of shape (n_samples, n_features)
+            Best in Fortran order or CSC: then nothing is copied but the columns of the working set.
+        y : array-like of shape (n_samples,) or (n_samples, n_targets)
+            Several targets share which columns have coefficients.
+        sample_weight : float or array-like of shape (n_samples,), optional
+            Not negative. Only ratios count.
+        offset : array-like of shape (n_samples,), optional
+            Is added to the linear predictor.
+        exposure : array-like of shape (n_samples,), optional
+            Above 0; its logarithm is an offset. For losses with a logarithmic link.
+        callback : callable, optional
+            ``callback(info)`` after every pass; `info` has round, total, objective, gap, seconds, history, and
+            ``info.snapshot()``, the model so far. Returning True ends the fit.
+
+        Returns
+        -------
+        self
+        """
+        self._validate_params()
+        with self._unchanged_on_error():
+            problem = self._pose(X, y, sample_weight, offset, exposure)
+            return self._fit(problem, callback, self._start(problem))
+
+    def predict(self, X: Matrix, *, offset: Vector | None = None, exposure: Vector | None = None) -> Array:
+        """Predict the mean of each row, or its quantile.
+
+        Parameters
+        ----------
+        X : ndarray, sparse matrix or DataFrame of shape (n_samples, n_features)
+        offset, exposure : array-like of shape (n_samples,), optional
+            As in `fit`.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, n_targets)
+        """
+        loss = self._make_loss()
+        f = self._linear_predictor(X, offset)
+        if exposure is not None:
+            f = f + self._offset(loss, None, exposure, len(f), 1)[:, 0]
+        return loss.mean(f)
+
+    def score(self, X: Matrix, y: Vector, sample_weight: Vector | None = None) -> float:
+        """Compute R^2, or with a logarithmic link D^2, the share of the deviance that is explained.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,) or (n_samples, n_targets)
+        sample_weight : array-like of shape (n_samples,), optional
+
+        Returns
+        -------
+        float
+            1 is perfect; 0 is no better than the mean.
+        """
+        from sklearn.metrics import d2_tweedie_score, r2_score
+
+        loss, predicted = self._make_loss(), self.predict(X)
+        power = {"Poisson": 1, "Gamma": 2}.get(type(loss).__name__, getattr(loss, "power", None))
+        if power is None:
+            return float(r2_score(y, predicted, sample_weight=sample_weight))
+        return float(d2_tweedie_score(y, predicted, sample_weight=sample_weight, power=power))
+
+    def alpha_max(
+        self,
+        X: Matrix,
+        y: Vector,
+        sample_weight: Vector | None = None,
+        *,
+        offset: Vector | None = None,
+        exposure: Vector | None = None,
+    ) -> float:
+        """Find the smallest `alpha` at which all penalised coefficients are zero, given the other parameters.
+
+        Parameters
+        ----------
+        X, y, sample_weight, offset, exposure
+            As in `fit`.
+
+        Returns
+        -------
+        float
+            Infinite where no strength suffices, as for ``l1_ratio=0`` of an elastic net.
+        """
+        self._validate_params()
+        return self._largest_alpha(copy.copy(self)._pose(X, y, sample_weight, offset, exposure))
+
+    def path(
+        self,
+        X: Matrix,
+        y: Vector,
+        sample_weight: Vector | None = None,
+        *,
+        alphas: Vector | int = 100,
+        eps: float = 1e-3,
+        offset: Vector | None = None,
+        exposure: Vector | None = None,
+    ) -> tuple[Array, Array, Array, Array]:
+        """Fit a falling sequence of `alpha`, each from the solution before.
+
+        Parameters
+        ----------
+        X, y, sample_weight, offset, exposure
+            As in `fit`.
+        alphas : int or array-like, default=100
+            The strengths, or how many, from `alpha_max` to `eps` times that.
+        eps : float, default=1e-3
+            Ratio of the last strength to the first.
+
+        Returns
+        -------
+        alphas : ndarray of shape (n_alphas,)
+            Falling.
+        coefs : ndarray of shape (n_features, n_alphas) or (n_targets, n_features, n_alphas)
+        intercepts : ndarray of shape (n_alphas,) or (n_targets, n_alphas)
+        dual_gaps : ndarray of shape (n_alphas,)
+            NaN where no gap is known.
+        """
+        self._validate_params()
+        problem = copy.copy(self)._pose(X, y, sample_weight, offset, exposure)
+        alphas = path_of(self, problem, alphas, eps)
+        fits = list(self._fit_path(problem, alphas))
+        p = problem.columns.n_features
+        coefs = np.stack([problem.blocks.summed(fit.B, p).T for fit in fits], axis=-1)
+        intercepts = np.stack([fit.intercept for fit in fits], axis=-1)
+        gaps = np.array([fit.gap for fit in fits])
+        single = coefs.shape[0] == 1 and not self._only_many()
+        return alphas, coefs[0] if single else coefs, intercepts[0] if single else intercepts, gaps
+
+
+def path_of(estimator, problem, alphas, eps):
+    """Falling strengths: those given, or a number of them below the largest."""
+    from numbers import Integral
+
+    from ...inputs.targets import check_alphas
+
+    if not isinstance(alphas, Integral):
+        return check_alphas(alphas)
+    if not (alphas >= 1 and 0 < eps < 1):
+        raise DataError(f"alphas={alphas} must be at least 1, and eps={eps} between 0 and 1")
+    most = estimator._largest_alpha(problem)
+    if not np.isfinite(most):
+        raise DataError("no alpha makes all coefficients zero, so that a path has no start: pass alphas as numbers")
+    return np.geomspace(most or 1.0, (most or 1.0) * eps, int(alphas))
+
+
+def _smoothed(solver, penalty, unit, first, **options):
+    """Solve; for a loss with a kink, with a smoothing that falls until the exact gap is small enough."""
+    loss = solver.loss.loss if isinstance(solver.loss, Rows) else None
+    if not hasattr(loss, "width"):
+        return solver.solve(penalty, unit, first, **options)
+    return solver.sharpened(penalty, unit, first, **options)
+
+
+def _scale_of(solver, penalty):
+    """Fit the intercept and free columns alone: the units of gaps and violations."""
+    unit, V = solver.null(penalty)
+    first = float(np.abs(V).max(initial=0.0))
+    return unit or 1e-300, first or 1.0
+
+
+def _alpha_max(penalty_at, solver):
+    """The least strength whose penalty holds all coefficients at zero; `solver` is at the null model."""
+    V, _ = solver.slopes()
+    zero = np.zeros_like(solver.B)
+    scale = float(np.abs(V).max(initial=0.0))
+
+    def holds(alpha):
+        penalty = penalty_at(alpha)
+        return not (penalty.distances(zero, V) * (penalty.allowed & ~penalty.free) > 1e-12 * scale).any()
+
+    if scale == 0 or holds(1e-12 * scale):
+        return 0.0
+    low, high = 1e-12 * scale, scale
+    while not holds(high):
+        low, high = high, 4 * high
+        if high > 1e12 * scale:
+            return np.inf
+    while high > low * (1 + 1e-14):
+        middle = np.sqrt(low * high)
+        if middle in (low, high):
+            break
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return float(high)
+
+
+def _so_far(solver, objective, figure, round_):
+    return Fit(solver.B.copy(), solver.intercept(), objective, figure, figure, round_, "running")
+
+
+def _times(share, strengths):
+    """A share of strengths, some of which are infinite."""
+    return np.where(np.isfinite(strengths), share * np.where(np.isfinite(strengths), strengths, 0), np.inf if share else 0)
+
+
+def _bounds(low, high, n_blocks, blocks, n_outputs):
+    given = []
+    for name, value in (("low", low), ("high", high)):
+        value = np.asarray(value, np.float64)
+        if value.shape not in ((), (n_blocks,)) or np.isnan(value).any():
+            raise DataError(f"bounds must be two numbers, or vectors of {n_blocks}, one entry a column, without NaN")
+        if (value > 0).any() if name == "low" else (value < 0).any():
+            raise DataError("bounds must have 0 between them: a coefficient that is not chosen is 0")
+        given.append(np.broadcast_to(value, (n_blocks,)).copy())
+    low, high = given
+    cones = np.isin(low, (0, -np.inf)) & np.isin(high, (0, np.inf))
+    if (~cones & ((blocks.sizes > 1) | (n_outputs > 1))).any():
+        raise DataError("bounds other than 0 and infinity are for single columns and one target, not for groups")
+    return low, high

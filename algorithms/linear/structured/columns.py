@@ -1,0 +1,71 @@
+"""Products with the columns of X, whole or a part: dense or CSC, never made dense."""
+
+import numpy as np
+from scipy import sparse
+
+_BLOCK = 1 << 22  # entries of a float32 matrix that are turned into float64 at a time
+
+
+class Columns:
+    """Columns of X. Dense ones are copied less their mean, `shift`, which the intercept takes up again."""
+
+    def __init__(self, X, weights, *, centre):
+        self.X, self.is_sparse = X, not isinstance(X, np.ndarray)
+        self.n_samples, self.n_features = X.shape
+        self._weights = weights if centre and not self.is_sparse else None
+
+    def take(self, features):
+        """Copy columns in float64: the part, and what was subtracted from each."""
+        part = self.X[:, features].astype(np.float64)
+        if self._weights is None:
+            return part, np.zeros(len(features))
+        part = np.asfortranarray(part)
+        shift = self._weights @ part
+        part -= shift
+        return part, shift
+
+    def join(self, part, more):
+        """Put columns behind others."""
+        if self.is_sparse:
+            return sparse.hstack([part, more], format="csc")
+        joined = np.empty((len(part), part.shape[1] + more.shape[1]), order="F")
+        joined[:, : part.shape[1]], joined[:, part.shape[1] :] = part, more
+        return joined
+
+    def all_slopes(self, U):
+        """``X.T @ U``."""
+        if self.is_sparse or self.X.dtype == np.float64:
+            return self.X.T @ U
+        step = max(1, _BLOCK // self.n_samples)
+        parts = [self.X[:, a : a + step].astype(np.float64).T @ U for a in range(0, self.n_features, step)]
+        return np.concatenate(parts)
+
+    def slopes(self, part, U):
+        """``part.T @ U``."""
+        return part.T @ U
+
+    def times(self, part, B):
+        """``part @ B``, of the columns that have a coefficient."""
+        on = np.flatnonzero(B.any(axis=1))
+        return part @ B if 2 * len(on) > len(B) else part[:, on] @ B[on]
+
+    def gram(self, part, h):
+        """``part.T @ diag(h) @ part``."""
+        roots = np.sqrt(h)[:, None]
+        if self.is_sparse:
+            scaled = part.multiply(roots).tocsc()
+            return (scaled.T @ scaled).toarray()
+        scaled = part * roots
+        return scaled.T @ scaled
+
+    def cross(self, part, more, h):
+        """``part.T @ diag(h) @ more``."""
+        if self.is_sparse:
+            return (part.T @ more.multiply(h[:, None]).tocsc()).toarray()
+        return part.T @ (more * h[:, None])
+
+    def curvatures(self, h):
+        """``sum_i h_i x_ij^2`` of each column."""
+        if self.is_sparse:
+            return (self.X.multiply(self.X)).T @ h
+        return np.einsum("ij,ij,i->j", self.X, self.X, h, dtype=np.float64)

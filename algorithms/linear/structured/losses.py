@@ -1,0 +1,401 @@
+"""Losses of the generic solver: the protocol for one of your own, and those at hand.
+
+A loss is a function of a target and a linear predictor. A class with `value`, `gradient` and `curvature` is
+enough; with `conjugate` the fit stops at a duality gap, without it at the violation of the optimality conditions.
+"""
+
+from typing import Any
+
+import numpy as np
+from scipy.special import expit, xlogy
+
+from ....errors import DataError
+
+
+class Loss:
+    """Base of losses ``loss(y_i, f_i)`` of a target and a linear predictor; subclass it for one of your own.
+
+    Methods take and return arrays of one entry a row. Weights, offsets and the sum over rows are the solver's.
+
+    Attributes
+    ----------
+    conjugate : callable or None
+        ``conjugate(y, u)``, the supremum over f of ``u f - loss(y, f)``: infinite where there is none.
+    quadratic : bool
+        True if the curvature is constant: products of columns are then made once.
+    convex : bool
+        Whether the loss is convex in f.
+    flat : bool
+        True if the curvature may be 0 where the slope is not.
+    positive_mean : bool
+        True if predictions are ``exp(f)``, so that an exposure makes sense.
+
+    Examples
+    --------
+    The logarithm of the hyperbolic cosine:
+
+    >>> import numpy as np
+    >>> import stradask as sd
+    >>> from stradask.algorithms.linear.structured.losses import Loss
+    >>> class LogCosh(Loss):
+    ...     def value(self, y, f):
+    ...         return np.logaddexp(f - y, y - f) - np.log(2)
+    ...     def gradient(self, y, f):
+    ...         return np.tanh(f - y)
+    ...     def curvature(self, y, f):
+    ...         return 1 - np.tanh(f - y) ** 2
+    >>> X, y = np.eye(4), np.array([3.0, 0, 0, 0])
+    >>> model = sd.SparseGLM(LogCosh(), alpha=0.1, fit_intercept=False).fit(X, y)
+    >>> model.coef_.round(2), model.stopped_by_
+    (array([2.58, 0.  , 0.  , 0.  ]), 'kkt violation')
+    """
+
+    conjugate: Any = None
+    quadratic = False
+    convex = True
+    positive_mean = False
+    flat = False
+
+    def check(self, y, name):
+        """Refuse targets that the loss cannot take: raise a ValueError."""
+
+    def value(self, y, f):
+        """The loss of each row."""
+        raise NotImplementedError(f"{type(self).__name__} must define value(y, f)")
+
+    def gradient(self, y, f):
+        """Its derivative by f."""
+        raise NotImplementedError(f"{type(self).__name__} must define gradient(y, f)")
+
+    def curvature(self, y, f):
+        """Its second derivative by f, or a bound of it; not negative."""
+        raise NotImplementedError(f"{type(self).__name__} must define curvature(y, f)")
+
+    def least(self, y):
+        """The least value of each row, of a model that knows y: it sets the scale of `tol`."""
+        return np.zeros(y.shape)
+
+    def start(self, mean):
+        """An intercept to begin with, from the mean of y."""
+        return 0.0
+
+    def mean(self, f):
+        """The prediction that belongs to a linear predictor."""
+        return f
+
+
+class Squared(Loss):
+    """``(y - f)^2 / 2``; also of several targets."""
+
+    quadratic = True
+
+    def value(self, y, f):
+        """See `Loss`."""
+        return (f - y) ** 2 / 2
+
+    def gradient(self, y, f):
+        """See `Loss`."""
+        return f - y
+
+    def curvature(self, y, f):
+        """See `Loss`."""
+        return np.ones(len(f))
+
+    def conjugate(self, y, u):
+        """See `Loss`."""
+        return u * (u / 2 + y)
+
+    def start(self, mean):
+        """See `Loss`."""
+        return mean
+
+
+class Logistic(Loss):
+    """``log(1 + exp(f)) - y f`` of y from 0 to 1."""
+
+    def check(self, y, name):
+        """See `Loss`."""
+        wrong = np.flatnonzero((y < 0) | (y > 1))
+        if len(wrong):
+            raise DataError(
+                f"y holds {y[wrong[0]]:g} in row {wrong[0]}: targets of the logistic loss are 0, 1 or shares between; "
+                "GroupLogisticRegression takes labels"
+            )
+
+    def value(self, y, f):
+        """See `Loss`."""
+        return np.logaddexp(0, f) - y * f
+
+    def gradient(self, y, f):
+        """See `Loss`."""
+        return expit(f) - y
+
+    def curvature(self, y, f):
+        """See `Loss`."""
+        return expit(f) * expit(-f)
+
+    def conjugate(self, y, u):
+        """See `Loss`."""
+        p = np.clip(u + y, 0, 1)
+        return xlogy(p, p) + xlogy(1 - p, 1 - p)
+
+    def least(self, y):
+        """See `Loss`."""
+        return -xlogy(y, y) - xlogy(1 - y, 1 - y)
+
+    def start(self, mean):
+        """See `Loss`."""
+        mean = np.clip(mean, 1e-6, 1 - 1e-6)
+        return np.log(mean / (1 - mean))
+
+    def mean(self, f):
+        """See `Loss`."""
+        return expit(f)
+
+
+class _Log(Loss):
+    """A loss with a logarithmic link."""
+
+    positive_mean = True
+    allows_zero = True
+
+    def check(self, y, name):
+        """See `Loss`."""
+        wrong = np.flatnonzero(y < 0 if self.allows_zero else y <= 0)
+        if len(wrong):
+            least = "0 or above" if self.allows_zero else "above 0"
+            raise DataError(f"y holds {y[wrong[0]]:g} in row {wrong[0]}: the targets of {name} are {least}")
+        if not y.any():
+            raise DataError(f"y is 0 in every row: {name} needs at least one target above 0")
+
+    def start(self, mean):
+        """See `Loss`."""
+        return np.log(mean) if mean > 0 else 0.0
+
+    def mean(self, f):
+        """See `Loss`."""
+        return np.exp(f)
+
+
+class Poisson(_Log):
+    """``exp(f) - y f`` of counts, or other numbers that are not negative."""
+
+    def value(self, y, f):
+        """See `Loss`."""
+        return np.exp(f) - y * f
+
+    def gradient(self, y, f):
+        """See `Loss`."""
+        return np.exp(f) - y
+
+    def curvature(self, y, f):
+        """See `Loss`."""
+        return np.exp(f)
+
+    def conjugate(self, y, u):
+        """See `Loss`."""
+        mean = np.maximum(u + y, 0)
+        return xlogy(mean, mean) - mean
+
+    def least(self, y):
+        """See `Loss`."""
+        return y - xlogy(y, y)
+
+
+class Gamma(_Log):
+    """``y exp(-f) + f`` of targets above 0: half the gamma deviance, but for a constant."""
+
+    allows_zero = False
+
+    def value(self, y, f):
+        """See `Loss`."""
+        return y * np.exp(-f) + f
+
+    def gradient(self, y, f):
+        """See `Loss`."""
+        return 1 - y * np.exp(-f)
+
+    def curvature(self, y, f):
+        """See `Loss`."""
+        return y * np.exp(-f)
+
+    def conjugate(self, y, u):
+        """See `Loss`."""
+        rest = 1 - u
+        return np.where(rest > 0, -rest * (np.log(y) + 1) + xlogy(rest, np.maximum(rest, 0)), np.inf)
+
+    def least(self, y):
+        """See `Loss`."""
+        return 1 + np.log(y)
+
+
+class Tweedie(_Log):
+    """Half the Tweedie deviance of a power between 1 and 2, with a logarithmic link; y of 0 and above."""
+
+    def __init__(self, power=1.5):
+        if not 1 < power < 2:
+            raise DataError(
+                f"power={power} of the Tweedie loss must lie between 1 and 2; take loss='poisson' for 1, 'gamma' for 2"
+            )
+        self.power = float(power)
+
+    def value(self, y, f):
+        """See `Loss`."""
+        p = self.power
+        return np.exp((2 - p) * f) / (2 - p) - y * np.exp((1 - p) * f) / (1 - p)
+
+    def gradient(self, y, f):
+        """See `Loss`."""
+        return np.exp((2 - self.power) * f) - y * np.exp((1 - self.power) * f)
+
+    def curvature(self, y, f):
+        """See `Loss`."""
+        p = self.power
+        return (2 - p) * np.exp((2 - p) * f) - (1 - p) * y * np.exp((1 - p) * f)
+
+    def least(self, y):
+        """See `Loss`."""
+        return y ** (2 - self.power) * (1 / (2 - self.power) - 1 / (1 - self.power))
+
+
+class Huber(Loss):
+    """Half the square of a residual up to `delta`, linear beyond: outliers count less."""
+
+    flat = True
+
+    def __init__(self, delta=1.35):
+        if not 0 < delta < np.inf:
+            raise DataError(f"delta={delta} of the Huber loss must be finite and above 0")
+        self.delta = float(delta)
+
+    def value(self, y, f):
+        """See `Loss`."""
+        inside = np.clip(f - y, -self.delta, self.delta)
+        return inside * (f - y) - inside**2 / 2
+
+    def gradient(self, y, f):
+        """See `Loss`."""
+        return np.clip(f - y, -self.delta, self.delta)
+
+    def curvature(self, y, f):
+        """See `Loss`."""
+        return (np.abs(f - y) <= self.delta).astype(np.float64)
+
+    def conjugate(self, y, u):
+        """See `Loss`."""
+        return np.where(np.abs(u) <= self.delta * (1 + 1e-12), u * (u / 2 + y), np.inf)
+
+    def start(self, mean):
+        """See `Loss`."""
+        return mean
+
+
+class Pinball(Loss):
+    """The loss of a quantile, smooth within `width` of a kink: the solver lets the width fall.
+
+    Its value is that of the smooth loss; `exact` is that of the quantile. `conjugate` is of the exact loss, so that
+    the gap is that of the exact problem.
+    """
+
+    flat = True
+
+    def __init__(self, quantile=0.5, width=0.0):
+        if not 0 < quantile < 1:
+            raise DataError(f"quantile={quantile} must lie between 0 and 1, both excluded")
+        self.quantile, self.width = float(quantile), width
+
+    def gradient(self, y, f):
+        """See `Loss`."""
+        return np.clip((f - y) / self.width, -self.quantile, 1 - self.quantile)
+
+    def value(self, y, f):
+        """See `Loss`."""
+        u = self.gradient(y, f)
+        return u * (f - y) - self.width * u * u / 2
+
+    def curvature(self, y, f):
+        """See `Loss`."""
+        r = (f - y) / self.width
+        return ((r >= -self.quantile) & (r <= 1 - self.quantile)) / self.width
+
+    def exact(self, y, f):
+        """The loss without smoothing."""
+        return np.maximum(self.quantile * (y - f), (self.quantile - 1) * (y - f))
+
+    def conjugate(self, y, u):
+        """See `Loss`."""
+        inside = (u >= -self.quantile - 1e-12) & (u <= 1 - self.quantile + 1e-12)
+        return np.where(inside, u * y, np.inf)
+
+    def start(self, mean):
+        """See `Loss`."""
+        return mean
+
+
+class Rows:
+    """A loss over the rows of a fit: the weighted mean, at a predictor that includes the offset.
+
+    `y`: (n_samples, n_outputs). `weights`: (n_samples,), of sum 1. Predictors and slopes have the form of y.
+    """
+
+    def __init__(self, loss, y, weights, offset=None):
+        self.loss, self.y, self.weights, self.offset = loss, y, weights, offset
+        self.quadratic, self.convex, self.n_outputs = loss.quadratic, loss.convex, y.shape[1]
+        self.flat = loss.flat
+        self.has_conjugate = loss.convex and loss.conjugate is not None
+
+    def value(self, f):
+        """The mean loss; infinite where it overflows."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            total = float(self.weights @ self.loss.value(self.y, f).sum(axis=1))
+        return total if np.isfinite(total) else np.inf
+
+    def objective(self, f):
+        """The mean loss that is reported: without smoothing."""
+        exact = getattr(self.loss, "exact", None)
+        return self.value(f) if exact is None else float(self.weights @ exact(self.y, f).sum(axis=1))
+
+    def gradient(self, f):
+        """Its derivative by f."""
+        return self.loss.gradient(self.y, f) * self.weights[:, None]
+
+    def gram(self, f, columns, part, intercept, floor=0.0):
+        """Products of columns, of columns and the intercept, and of the intercept: the second-order model.
+
+        `floor`: the least curvature of a row, as a share of the largest.
+        """
+        curvature = self.loss.curvature(self.y, f)
+        curvature = curvature if curvature.ndim == 1 else curvature[:, 0]
+        if floor:
+            curvature = np.maximum(curvature, floor * curvature.max())
+        h = self.weights * curvature
+        ones = columns.slopes(part, h) if intercept else None
+        return columns.gram(part, h), ones, float(h.sum())
+
+    def conjugate(self, u):
+        """Conjugate of the mean loss at slopes u."""
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            there = self.weights > 0
+            each = self.loss.conjugate(self.y[there], u[there] / self.weights[there, None]).sum(axis=1)
+        total = float(self.weights[there] @ each)
+        return total if self.offset is None else total - float(np.sum(u * self.offset))
+
+    def least(self):
+        """The mean loss of a model that knows y."""
+        return float(self.weights @ self.loss.least(self.y).sum(axis=1))
+
+    def start(self):
+        """Intercepts to begin with."""
+        means = self.weights @ self.y
+        return np.array([self.loss.start(mean) for mean in means], dtype=np.float64)
+
+
+LOSSES = {
+    "squared": Squared,
+    "logistic": Logistic,
+    "poisson": Poisson,
+    "gamma": Gamma,
+    "tweedie": Tweedie,
+    "huber": Huber,
+    "quantile": Pinball,
+}

@@ -1,0 +1,270 @@
+"""Penalties of the generic solver: the protocol for one of your own, SLOPE, and penalties on norms of blocks.
+
+A penalty of your own has `value` and `prox` on whole vectors, and is solved by accelerated proximal gradients on the
+products of the columns of the working set. Penalties on norms of blocks (`BlockPenalty`) are solved by compiled block
+coordinate descent. Both answer the questions of `solver`.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.special import ndtri
+
+from ....errors import DataError
+from ....kernels.linear import blocks as kernels
+from .accelerated import block_descent, proximal_gradients
+
+KINDS = {"norm": 0, "mcp": 1, "scad": 2, "log": 3}
+
+
+class Penalty:
+    """Base of penalties on a vector of coefficients; subclass it for one of your own.
+
+    `alpha` is an array of one strength for each coefficient: the estimator's `alpha` times `penalty_factor`. It is 0
+    nowhere: columns without penalty never come here, and neither do excluded ones.
+
+    Attributes
+    ----------
+    convex : bool
+        Whether it is. The fit of a penalty that is not convex ends at a stationary point.
+    separable : bool
+        Whether it is a sum over coefficients. If not, `penalty_factor` is refused.
+    dual_norm : callable or None
+        ``dual_norm(slopes, alpha)`` of a penalty that is a norm, the largest of ``slopes @ b`` where the penalty of b
+        is 1: with it, and a convex loss, the fit stops at a duality gap.
+    """
+
+    convex = True
+    separable = True
+    dual_norm: Any = None
+
+    def of_width(self, n_features):
+        """The penalty for a number of columns, where it depends on that."""
+        return self
+
+    def value(self, coef, alpha):
+        """The penalty of all coefficients, a number."""
+        raise NotImplementedError(f"{type(self).__name__} must define value(coef, alpha)")
+
+    def prox(self, coef, step, alpha):
+        """The b that minimises ``|b - coef|^2 / (2 step)`` plus the penalty; `step` is a number or an array."""
+        raise NotImplementedError(f"{type(self).__name__} must define prox(coef, step, alpha)")
+
+
+class Slope(Penalty):
+    """The sorted l1 norm: the largest coefficient has the largest weight, so that equal effects get equal values.
+
+    `weights`: falling, one for each column; by default those of Benjamini and Hochberg at the level `q`, over the
+    first of them, so that `alpha` is the weight of the largest coefficient.
+    """
+
+    separable = False
+
+    def __init__(self, weights=None, q=0.1):
+        if not 0 < q < 1:
+            raise DataError(f"q={q} of the SLOPE penalty must lie between 0 and 1")
+        self.weights, self.q = weights, float(q)
+
+    def of_width(self, n_features):
+        """See `Penalty`."""
+        weights = self.weights
+        if weights is None:
+            weights = ndtri(1 - self.q * np.arange(1, n_features + 1) / (2 * n_features))
+            weights = weights / weights[0]
+        weights = np.asarray(weights, dtype=np.float64)
+        falling = weights.shape == (n_features,) and np.isfinite(weights).all() and (np.diff(weights) <= 0).all()
+        if not falling or weights[-1] < 0 or weights[0] <= 0:
+            raise DataError(
+                f"weights of the SLOPE penalty must be {n_features} numbers, falling, of 0 and above, the first above 0"
+            )
+        return Slope(weights, self.q)
+
+    def value(self, coef, alpha):
+        """See `Penalty`."""
+        return float(np.sort(np.abs(coef))[::-1] @ (self.weights[: len(coef)] * alpha))
+
+    def prox(self, coef, step, alpha):
+        """See `Penalty`; isotonic regression of the sorted sizes."""
+        from scipy.optimize import isotonic_regression
+
+        size = np.abs(coef)
+        order = np.argsort(-size, kind="stable")
+        falling = size[order] - step * alpha * self.weights[: len(coef)]
+        sizes = np.empty(len(coef))
+        sizes[order] = np.maximum(isotonic_regression(falling, increasing=False).x, 0)
+        return np.sign(coef) * sizes
+
+    def dual_norm(self, slopes, alpha):
+        """See `Penalty`."""
+        sums = np.cumsum(self.weights[: len(slopes)] * alpha)
+        return float(np.max(np.cumsum(np.sort(np.abs(slopes))[::-1]) / sums))
+
+
+@dataclass
+class GivenPenalty:
+    """A `Penalty` as the solver asks for it: single columns, one output."""
+
+    penalty: Penalty
+    alpha: np.ndarray
+    curvatures: np.ndarray  # of the loss along each column
+
+    def __post_init__(self):
+        self.convex, self.allowed = self.penalty.convex, np.isfinite(self.alpha)
+        self.free = self.alpha == 0
+        self.ridge = None
+        self.has_dual = self.convex and self.penalty.dual_norm is not None
+        self._step = 1 / max(self.curvatures.max(initial=0.0), 1e-300)
+
+    def _penalised(self):
+        return self.allowed & ~self.free
+
+    def value(self, B):
+        """The penalty at all coefficients."""
+        on = self._penalised()
+        return float(self.penalty.value(B[on, 0], self.alpha_of(on)))
+
+    def alpha_of(self, on):
+        """Strengths of some columns; one number for a penalty that is not separable."""
+        return self.alpha[on] if self.penalty.separable else self.alpha.max()
+
+    def distances(self, B, V):
+        """How far each column is from a step of the proximal gradient method that does not move it."""
+        on, out = self._penalised(), np.abs(V[:, 0]) * self.free
+        step = 1 / np.maximum(self.curvatures[on], 1e-300) if self.penalty.separable else self._step
+        b = B[on, 0]
+        out[on] = np.abs(b - self.penalty.prox(b + step * V[on, 0], step, self.alpha_of(on))) / step
+        return out
+
+    def descend(self, H, Q, B, blocks, starts, tol, most):
+        """Minimise the quadratic model plus penalty from B, in place."""
+        on = np.zeros(len(self.alpha), bool)
+        on[blocks] = True
+        alpha = self.alpha[blocks] if self.penalty.separable else self.alpha.max()
+        proximal_gradients(
+            H,
+            Q,
+            B,
+            lambda z, step: self.penalty.prox(z, step, alpha),
+            lambda b: self.penalty.value(b, alpha),
+            tol,
+            convex=self.convex,
+            most=most,
+        )
+
+    def scale(self, B, V):
+        """The share of the slopes that is dual feasible."""
+        on = self._penalised()
+        norm = self.penalty.dual_norm(V[on, 0], self.alpha_of(on)) if on.any() else 0.0
+        return 1 / max(norm, 1.0)
+
+    def conjugate(self, V):
+        """Of feasible slopes."""
+        return 0.0
+
+
+class BlockPenalty:
+    """``phi(|B_g|) + l1 |B_g|_1 + ridge |B_g|^2 / 2`` of each block, perhaps within bounds.
+
+    `lam`, `l1`, `ridge`, `low`, `high`: float64 (n_blocks,). A block without lam, l1 and bounds is free; one with an
+    infinite lam or l1 is excluded.
+    """
+
+    def __init__(self, blocks, lam, l1, ridge, low, high, kind="norm", gamma=3.0):
+        self.blocks, self.lam, self.l1, self.low, self.high = blocks, lam, l1, low, high
+        self.gamma, self.kind, self.convex = float(gamma), KINDS[kind], kind == "norm"
+        self.allowed = np.isfinite(lam) & np.isfinite(l1) & (low < high)
+        unbounded = (low == -np.inf) & (high == np.inf)
+        self.free = (lam == 0) & (l1 == 0) & unbounded
+        ridge = np.where(self.allowed, ridge, 0.0)
+        self.ridge = np.repeat(ridge, blocks.sizes) if ridge.any() else None
+        self.has_dual = self.convex
+        self._block = blocks.block_of()
+
+    def _norms(self, V):
+        return np.sqrt(np.bincount(self._block, (V**2).sum(axis=1), len(self.lam)))
+
+    def value(self, B):
+        """The penalty at all coefficients."""
+        there = np.flatnonzero(B.any(axis=1))
+        size = np.sqrt(np.bincount(self._block[there], (B[there] ** 2).sum(axis=1), len(self.lam)))
+        some = np.flatnonzero(size)
+        if self.kind == 0:
+            total = float(self.lam[some] @ size[some])
+        else:
+            total = sum(kernels.phi(size[g], self.lam[g], self.gamma, self.kind) for g in some.tolist())
+        total += float(self.l1[self._block[there]] @ np.abs(B[there]).sum(axis=1))
+        if self.ridge is not None:
+            total += 0.5 * float(self.ridge[there] @ (B[there] ** 2).sum(axis=1))
+        return total
+
+    def distances(self, B, V):
+        """Distance of the slopes of each block (without those of the ridge) from the subdifferential."""
+        if self.ridge is not None:
+            V = V - self.ridge[:, None] * B
+        return kernels.distances(
+            B, V, self.blocks.starts, self.lam, self.l1, self.low, self.high, self.gamma, self.kind
+        )
+
+    def descend(self, H, Q, B, blocks, starts, tol, most):
+        """Minimise the quadratic model plus penalty from B, in place."""
+        of = [values[blocks] for values in (self.lam, self.l1, self.low, self.high)]
+        block_descent(H, Q, B, starts, *of, self.gamma, self.kind, tol, convex=self.convex, most=most)
+
+    # Duality ------------------------------------------------------------------------------------
+
+    def _bounded(self, V):
+        """Slopes of which bounds at zero leave nothing."""
+        low, high = self.low[self._block, None], self.high[self._block, None]
+        return np.where(((low == 0) & (V < 0)) | ((high == 0) & (V > 0)), 0.0, V)
+
+    def scale(self, B, V):
+        """The share of the slopes that is dual feasible, those of the ridge apart."""
+        if self.ridge is not None:
+            V = V - self.ridge[:, None] * B
+        V = self._bounded(V)
+        finite = np.isfinite(np.where(self.low < 0, self.low, 0)) & np.isfinite(np.where(self.high > 0, self.high, 0))
+        check = self.allowed & ~self.free & ~finite
+        over = np.flatnonzero(check & (self.distances(np.zeros_like(B), V) > 0))
+        most = 1.0
+        for g in over.tolist():
+            v = np.abs(V[self.blocks.starts[g] : self.blocks.starts[g + 1]])
+            most = max(most, _gauge(v, self.lam[g], self.l1[g]))
+        return 1 / most
+
+    def conjugate(self, V):
+        """Conjugate of the penalty at slopes, within its domain but for rounding."""
+        V = self._bounded(V)
+        l1 = np.where(self.allowed, self.l1, 0)[self._block, None]
+        rest = np.sign(V) * np.maximum(np.abs(V) - l1, 0)
+        excess = np.maximum(self._norms(rest) - np.where(self.allowed, self.lam, np.inf), 0)
+        excess[self.free] = 0  # whose slopes vanish
+        some = np.flatnonzero(excess > 0)
+        total = 0.0
+        for g in some.tolist():
+            ridge = 0.0 if self.ridge is None else self.ridge[self.blocks.starts[g]]
+            bound = np.inf
+            if self.low[g] > -np.inf or self.high[g] < np.inf:  # of single columns
+                v = rest[self.blocks.starts[g], 0]
+                bound = self.high[g] if v > 0 else -self.low[g]
+            best = excess[g] / ridge if ridge > 0 else np.inf
+            best = min(best, bound)
+            if np.isfinite(best):
+                total += excess[g] * best - ridge * best**2 / 2
+        return float(total)
+
+
+def _gauge(v, lam, l1):
+    """The least t for which ``|soft(v, t l1)| <= t lam``."""
+    if l1 == 0:
+        return np.linalg.norm(v) / lam if lam > 0 else np.inf
+    if lam == 0:
+        return v.max() / l1
+    low, high = 0.0, v.max() / l1
+    for _ in range(60):
+        t = (low + high) / 2
+        if np.linalg.norm(np.maximum(v - t * l1, 0)) <= t * lam:
+            high = t
+        else:
+            low = t
+    return high

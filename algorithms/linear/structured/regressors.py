@@ -1,0 +1,489 @@
+"""Named regressions over the generic solver."""
+
+from numbers import Real
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.utils._param_validation import Interval, StrOptions
+
+from ...._typing import Vector
+from ....errors import DataError
+from ..._base import documented
+from .base import StructuredRegressor, Terms
+from .losses import LOSSES, Huber, Pinball, Poisson, Squared
+from .sparse_glm import ALPHA, CONSTRAINTS, FACTOR, GROUPS, RATIO, SHARED
+
+
+@documented(SHARED)
+class GroupLasso(StructuredRegressor):
+    r"""Regression in which groups of columns have coefficients, or none.
+
+    Minimises the mean loss plus
+
+    .. math:: \alpha \sum_g \left(\rho |b_g|_1 + (1 - \rho) f_g |b_g|_2\right)
+
+    with rho = `l1_ratio`, 0 by default: the group lasso; above 0 it is the sparse-group lasso, with zeros within groups.
+
+    Parameters
+    ----------
+    groups : int, array-like or None, default=None
+        The size of consecutive groups, a label for each column, or a list of lists of columns. None takes every
+        column alone.
+    alpha : float, default=1.0
+        Strength of the penalty. From `alpha_max` on all penalised coefficients are zero.
+    l1_ratio : float, default=0.0
+        rho.
+    loss : {"squared", "poisson", "gamma", "huber"}, default="squared"
+        For classes see `GroupLogisticRegression`.
+    penalty_factor : array-like of shape (n_groups,), default=None
+        f, by default the square root of the size of each group. 0 leaves a group unpenalised, infinity excludes it.
+        Labels are sorted: the first factor is of the least label.
+    overlap : bool, default=False
+        Allow lists of columns that overlap: each group has a copy of its columns.
+    positive : bool, default=False
+        Only coefficients of 0 and above.
+    %(fit_parameters)s
+
+    Attributes
+    ----------
+    %(attributes)s
+    group_coef_ : ndarray
+        With `overlap`: the coefficients of the copies, one group after the other.
+
+    See Also
+    --------
+    SparseGLM : More losses and penalties.
+
+    References
+    ----------
+    Yuan, Lin, "Model selection and estimation in regression with grouped variables", JRSS B 2006. Simon and others,
+    "A sparse-group lasso", Journal of Computational and Graphical Statistics 2013.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import stradask as sd
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.standard_normal((100, 30))
+    >>> y = X[:, 3:6] @ [1.0, -1.0, 2.0] + 0.1 * rng.standard_normal(100)
+    >>> np.flatnonzero(sd.GroupLasso(3, alpha=0.3).fit(X, y).coef_)
+    array([3, 4, 5])
+    """
+
+    _parameter_constraints: ClassVar[dict] = {
+        **GROUPS,
+        **ALPHA,
+        **RATIO,
+        "loss": [StrOptions({"squared", "poisson", "gamma", "huber"})],
+        **FACTOR,
+        "positive": ["boolean"],
+        **CONSTRAINTS,
+    }
+
+    def __init__(
+        self,
+        groups: Any = None,
+        *,
+        alpha: float = 1.0,
+        l1_ratio: float = 0.0,
+        loss: str = "squared",
+        penalty_factor: Vector | None = None,
+        overlap: bool = False,
+        positive: bool = False,
+        fit_intercept: bool = True,
+        max_iter: int = 100,
+        tol: float = 1e-4,
+        warm_start: bool = False,
+        verbose: int = 0,
+    ) -> None:
+        self.groups = groups
+        self.alpha = alpha
+        self.l1_ratio = l1_ratio
+        self.loss = loss
+        self.penalty_factor = penalty_factor
+        self.overlap = overlap
+        self.positive = positive
+        self.fit_intercept = fit_intercept
+        self.max_iter = max_iter
+        self.tol = tol
+        self.warm_start = warm_start
+        self.verbose = verbose
+
+    def _make_loss(self):
+        return LOSSES[self.loss]()
+
+    def _terms(self):
+        return group_terms(self)
+
+
+def group_terms(model):
+    """The penalty of a model with groups."""
+    low = 0.0 if model.positive else -np.inf
+    return Terms(
+        "norm", model.l1_ratio, model.groups, model.overlap, model.penalty_factor, low, sparse_groups=True
+    )
+
+
+@documented(SHARED)
+class MultiTaskElasticNet(StructuredRegressor):
+    r"""Regression of several targets that share which columns have coefficients, with a squared penalty besides.
+
+    Minimises, over coefficients B with a row a column and a column a target,
+
+    .. math:: \frac{1}{2 \sum_i w_i} \sum_i w_i |y_i - x_i B - c|^2
+              + \alpha \sum_j f_j \left(\rho |B_j|_2 + \frac{1 - \rho}{2} |B_j|_2^2\right)
+
+    scikit-learn's objective.
+
+    Parameters
+    ----------
+    alpha : float, default=1.0
+        Strength of the penalty.
+    l1_ratio : float, default=0.5
+        rho, the share of the norm.
+    penalty_factor : array-like of shape (n_features,), default=None
+        f; 0 never penalises a column, infinity excludes it.
+    %(fit_parameters)s
+
+    Attributes
+    ----------
+    %(attributes)s
+
+    See Also
+    --------
+    ElasticNet : Each target by itself.
+
+    References
+    ----------
+    Obozinski, Taskar, Jordan, "Joint covariate selection and joint subspace selection for multiple classification
+    problems", Statistics and Computing 2010.
+
+    Examples
+    --------
+    >>> import stradask as sd
+    >>> model = sd.MultiTaskElasticNet(alpha=0.1).fit([[0, 0], [1, 1], [2, 2]], [[0, 0], [1, 1], [2, 2]])
+    >>> model.coef_.round(3)
+    array([[0.457, 0.457],
+           [0.457, 0.457]])
+    """
+
+    _parameter_constraints: ClassVar[dict] = {**ALPHA, **RATIO, **FACTOR, **CONSTRAINTS}
+
+    def __init__(
+        self,
+        alpha: float = 1.0,
+        *,
+        l1_ratio: float = 0.5,
+        penalty_factor: Vector | None = None,
+        fit_intercept: bool = True,
+        max_iter: int = 100,
+        tol: float = 1e-4,
+        warm_start: bool = False,
+        verbose: int = 0,
+    ) -> None:
+        self.alpha = alpha
+        self.l1_ratio = l1_ratio
+        self.penalty_factor = penalty_factor
+        self.fit_intercept = fit_intercept
+        self.max_iter = max_iter
+        self.tol = tol
+        self.warm_start = warm_start
+        self.verbose = verbose
+
+    def _many_targets(self):
+        return True
+
+    def _only_many(self):
+        return True
+
+    def _single(self, coef):
+        return False
+
+    def _check_y(self, loss, y, name):
+        if y.ndim != 2:
+            raise DataError(f"y has the shape {y.shape}; {name} takes several targets: for a single one take Lasso")
+        return y
+
+    def _make_loss(self):
+        return Squared()
+
+    def _terms(self):
+        return Terms("norm", self.l1_ratio, factors=self.penalty_factor)
+
+
+@documented(SHARED)
+class MultiTaskLasso(MultiTaskElasticNet):
+    r"""Regression of several targets that share which columns have coefficients.
+
+    Minimises the objective of `MultiTaskElasticNet` with ``l1_ratio=1``: scikit-learn's `MultiTaskLasso`.
+
+    Parameters
+    ----------
+    alpha : float, default=1.0
+        Strength of the penalty.
+    penalty_factor : array-like of shape (n_features,), default=None
+        0 never penalises a column, infinity excludes it.
+    %(fit_parameters)s
+
+    Attributes
+    ----------
+    %(attributes)s
+
+    See Also
+    --------
+    Lasso : Each target by itself.
+
+    Examples
+    --------
+    >>> import stradask as sd
+    >>> model = sd.MultiTaskLasso(alpha=0.1).fit([[0], [1], [2]], [[0, 0], [1, 2], [2, 4]])
+    >>> model.coef_.round(3)
+    array([[0.933],
+           [1.866]])
+    """
+
+    _parameter_constraints: ClassVar[dict] = {**ALPHA, **FACTOR, **CONSTRAINTS}
+
+    def __init__(
+        self,
+        alpha: float = 1.0,
+        *,
+        penalty_factor: Vector | None = None,
+        fit_intercept: bool = True,
+        max_iter: int = 100,
+        tol: float = 1e-4,
+        warm_start: bool = False,
+        verbose: int = 0,
+    ) -> None:
+        self.alpha = alpha
+        self.penalty_factor = penalty_factor
+        self.fit_intercept = fit_intercept
+        self.max_iter = max_iter
+        self.tol = tol
+        self.warm_start = warm_start
+        self.verbose = verbose
+
+    def _terms(self):
+        return Terms("norm", 1.0, factors=self.penalty_factor)
+
+
+class _L1Regressor(StructuredRegressor):
+    """A loss with l1 and squared penalties on single columns."""
+
+    l1_ratio: float
+    penalty_factor: Any
+    positive: bool
+
+    def _terms(self):
+        low = 0.0 if self.positive else -np.inf
+        return Terms("norm", self.l1_ratio, factors=self.penalty_factor, low=low)
+
+
+_OF_L1 = {
+    **SHARED,
+    "l1": """
+    alpha : float, default=1.0
+        Strength of the penalty ``alpha f_j (l1_ratio |b_j| + (1 - l1_ratio) b_j^2 / 2)``.
+    l1_ratio : float, default=1.0
+        The share of the l1 penalty; 0 is the squared penalty alone.
+    penalty_factor : array-like of shape (n_features,), default=None
+        f; 0 never penalises a column, infinity excludes it.
+    positive : bool, default=False
+        Only coefficients of 0 and above.""",
+}
+_L1: dict = {**ALPHA, **RATIO, **FACTOR, "positive": ["boolean"], **CONSTRAINTS}
+
+
+@documented(_OF_L1)
+class SparsePoissonRegressor(_L1Regressor):
+    r"""Counts by few columns: a linear model of the logarithm of the mean.
+
+    Minimises the mean of ``exp(f) - y f``, f = X b + c + offset, plus l1 and squared penalties. Targets that are no
+    whole numbers are taken, as by `PoissonRegressor`: rates, for instance, with their exposures as weights.
+
+    Parameters
+    ----------
+    %(l1)s
+    %(fit_parameters)s
+
+    Attributes
+    ----------
+    %(attributes)s
+
+    See Also
+    --------
+    PoissonRegressor : The squared penalty alone, also on clusters.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import stradask as sd
+    >>> rng = np.random.default_rng(0)
+    >>> X, years = rng.standard_normal((300, 20)), rng.uniform(1, 5, 300)
+    >>> y = rng.poisson(years * np.exp(X[:, 7]))
+    >>> np.flatnonzero(sd.SparsePoissonRegressor(alpha=1.0).fit(X, y, exposure=years).coef_)
+    array([7])
+    """
+
+    _parameter_constraints: ClassVar[dict] = _L1
+
+    def __init__(
+        self,
+        alpha: float = 1.0,
+        *,
+        l1_ratio: float = 1.0,
+        penalty_factor: Vector | None = None,
+        positive: bool = False,
+        fit_intercept: bool = True,
+        max_iter: int = 100,
+        tol: float = 1e-4,
+        warm_start: bool = False,
+        verbose: int = 0,
+    ) -> None:
+        self.alpha = alpha
+        self.l1_ratio = l1_ratio
+        self.penalty_factor = penalty_factor
+        self.positive = positive
+        self.fit_intercept = fit_intercept
+        self.max_iter = max_iter
+        self.tol = tol
+        self.warm_start = warm_start
+        self.verbose = verbose
+
+    def _make_loss(self):
+        return Poisson()
+
+
+@documented(_OF_L1)
+class HuberRegressor(_L1Regressor):
+    r"""Regression that outliers do not pull, with l1 and squared penalties.
+
+    The loss of a residual r is ``r^2 / 2`` up to `delta`, and ``delta (|r| - delta / 2)`` beyond.
+
+    Parameters
+    ----------
+    delta : float, default=1.35
+        In the units of y, and fixed: unlike scikit-learn's `HuberRegressor` this one does not estimate a scale. 1.35
+        times the standard deviation of the noise loses 5 % of efficiency if that is normal.
+    %(l1)s
+    %(fit_parameters)s
+
+    Attributes
+    ----------
+    %(attributes)s
+
+    See Also
+    --------
+    QuantileRegressor : The median, and other quantiles.
+
+    References
+    ----------
+    Huber, "Robust estimation of a location parameter", Annals of Mathematical Statistics 1964.
+
+    Examples
+    --------
+    >>> import stradask as sd
+    >>> model = sd.HuberRegressor(0.1, alpha=0).fit([[0], [1], [2], [3]], [0, 1, 2, 100])
+    >>> bool(model.coef_[0] < 2)
+    True
+    """
+
+    _parameter_constraints: ClassVar[dict] = {"delta": [Interval(Real, 0, np.inf, closed="neither")], **_L1}
+
+    def __init__(
+        self,
+        delta: float = 1.35,
+        *,
+        alpha: float = 1.0,
+        l1_ratio: float = 1.0,
+        penalty_factor: Vector | None = None,
+        positive: bool = False,
+        fit_intercept: bool = True,
+        max_iter: int = 100,
+        tol: float = 1e-4,
+        warm_start: bool = False,
+        verbose: int = 0,
+    ) -> None:
+        self.delta = delta
+        self.alpha = alpha
+        self.l1_ratio = l1_ratio
+        self.penalty_factor = penalty_factor
+        self.positive = positive
+        self.fit_intercept = fit_intercept
+        self.max_iter = max_iter
+        self.tol = tol
+        self.warm_start = warm_start
+        self.verbose = verbose
+
+    def _make_loss(self):
+        return Huber(self.delta)
+
+
+@documented(_OF_L1)
+class QuantileRegressor(_L1Regressor):
+    r"""A quantile of the target by few columns.
+
+    Minimises the mean of ``q max(r, 0) + (1 - q) max(-r, 0)``, r = y - X b - c, plus penalties: scikit-learn's objective
+    with ``l1_ratio=1``. The kink is smoothed, less and less, until the duality gap of the exact problem is small enough;
+    `objective_` and `dual_gap_` are those of the exact problem.
+
+    Parameters
+    ----------
+    quantile : float, default=0.5
+        q, between 0 and 1.
+    %(l1)s
+    %(fit_parameters)s
+
+    Attributes
+    ----------
+    %(attributes)s
+
+    See Also
+    --------
+    sklearn.linear_model.QuantileRegressor : The same problem as a linear program.
+
+    References
+    ----------
+    Koenker, Bassett, "Regression quantiles", Econometrica 1978. Tan, Wang, Zhou, "High-dimensional quantile regression:
+    convolution smoothing and concave regularization", JRSS B 2022.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import stradask as sd
+    >>> X, y = np.zeros((5, 1)), [1.0, 2.0, 3.0, 4.0, 100.0]
+    >>> sd.QuantileRegressor(tol=1e-6).fit(X, y).predict(X[:1]).round(2)
+    array([3.])
+    """
+
+    _parameter_constraints: ClassVar[dict] = {"quantile": [Interval(Real, 0, 1, closed="neither")], **_L1}
+
+    def __init__(
+        self,
+        quantile: float = 0.5,
+        *,
+        alpha: float = 1.0,
+        l1_ratio: float = 1.0,
+        penalty_factor: Vector | None = None,
+        positive: bool = False,
+        fit_intercept: bool = True,
+        max_iter: int = 300,
+        tol: float = 1e-4,
+        warm_start: bool = False,
+        verbose: int = 0,
+    ) -> None:
+        self.quantile = quantile
+        self.alpha = alpha
+        self.l1_ratio = l1_ratio
+        self.penalty_factor = penalty_factor
+        self.positive = positive
+        self.fit_intercept = fit_intercept
+        self.max_iter = max_iter
+        self.tol = tol
+        self.warm_start = warm_start
+        self.verbose = verbose
+
+    def _make_loss(self):
+        return Pinball(self.quantile)
+
+

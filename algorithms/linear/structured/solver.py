@@ -1,0 +1,299 @@
+"""A working set of blocks and proximal Newton steps, for any loss and penalty.
+
+A round computes the slopes of all columns, adds the blocks that break the optimality conditions most, and solves the
+problem on the working set: the loss is replaced by its second-order model, which has one row a coefficient, and the
+intercept and the columns without penalty are eliminated from it.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+_NEWTON_STEPS = 50
+_FEW = 10  # blocks that join at least
+_LEAST = 1e-14  # violations below this, in units of the first slopes, are rounding
+
+
+@dataclass
+class Fit:
+    """A solution: coefficients of places, intercepts of X as it is, and how far from the optimum."""
+
+    B: np.ndarray
+    intercept: np.ndarray
+    objective: float
+    gap: float
+    violation: float
+    rounds: int
+    reason: str
+
+
+class Solver:
+    """Solves for one penalty after the other, each from the solution before.
+
+    `loss`: `Rows` or alike, see `losses`. `blocks`: `Blocks`.
+    """
+
+    def __init__(self, columns, loss, blocks, *, fit_intercept):
+        self.columns, self.loss, self.blocks, self.fit_intercept = columns, loss, blocks, fit_intercept
+        self.K = loss.n_outputs
+        self.B = np.zeros((len(blocks.order), self.K))
+        self.c = loss.start() if fit_intercept else np.zeros(self.K)  # of the shifted columns
+        self.floor = 1e-2 if loss.flat else 0.0  # of curvatures, where they may vanish
+        self._forget()
+        self.f = self._predictor()
+
+    # State --------------------------------------------------------------------------------------
+
+    def _forget(self):
+        self.inside = np.empty(0, np.int64)  # blocks of the working set
+        self.places, self.starts = np.empty(0, np.int64), np.zeros(1, np.int64)
+        self.part, self.shift = self.columns.take(self.places)
+        self.products = None  # of a loss of constant curvature
+
+    def _predictor(self):
+        f = self.columns.times(self.part, self.B[self.places]) + self.c
+        return f if self.loss.offset is None else f + self.loss.offset
+
+    def begin(self, B, intercept):
+        """Start from coefficients of places and an intercept."""
+        self.B[:] = B
+        self._forget()
+        self._grow(np.flatnonzero(np.bincount(self.blocks.block_of(), B.any(axis=1))))
+        self.c = intercept + self.shift @ self.B[self.places] if self.fit_intercept else self.c
+        self.f = self._predictor()
+
+    def intercept(self):
+        """Intercepts of X as it is."""
+        return self.c - self.shift @ self.B[self.places]
+
+    def _grow(self, blocks):
+        blocks = np.setdiff1d(blocks, self.inside)
+        if not len(blocks):
+            return
+        places, starts = self.blocks.places(blocks)
+        more, shift = self.columns.take(self.blocks.order[places])
+        if self.products is not None:
+            h = self.loss.weights
+            cross = self.columns.cross(self.part, more, h)
+            H, ones, total = self.products
+            H = np.block([[H, cross], [cross.T, self.columns.gram(more, h)]])
+            self.products = H, np.concatenate([ones, self.columns.slopes(more, h)]), total
+        self.part = self.columns.join(self.part, more)
+        self.inside = np.concatenate([self.inside, blocks])
+        self.starts = np.concatenate([self.starts, self.starts[-1] + starts[1:]])
+        self.places, self.shift = np.concatenate([self.places, places]), np.concatenate([self.shift, shift])
+
+    # The whole problem ---------------------------------------------------------------------------
+
+    def slopes(self):
+        """Minus the slopes of the loss at all places, and those of the predictors."""
+        u = self.loss.gradient(self.f)
+        if self.fit_intercept:
+            u = _balanced(u)
+        V = -self.blocks.spread(self.columns.all_slopes(u))
+        return V, u
+
+    def objective(self, penalty):
+        """Loss, without smoothing, plus penalty."""
+        return self.loss.objective(self.f) + penalty.value(self.B)
+
+    def gap(self, penalty, V, u):
+        """Duality gap, NaN where none is known."""
+        if not (self.loss.has_conjugate and penalty.has_dual):
+            return np.nan
+        scale = penalty.scale(self.B, V)
+        dual = -self.loss.conjugate(scale * u) - penalty.conjugate(scale * V)
+        free = self.blocks.places(np.flatnonzero(penalty.free))[0]
+        rest = float(np.sum(np.abs(V[free] * self.B[free])))  # of slopes that vanish but for rounding
+        return max(self.objective(penalty) - dual, 0.0) + rest
+
+    def null(self, penalty):
+        """Fit the intercept and the free columns alone; return the loss above the least one, and the slopes."""
+        self._grow(np.flatnonzero(penalty.free))
+        self._newton(penalty, 1e-13 * self._size_of_slopes())
+        return max(self.loss.objective(self.f) - self.loss.least(), 0.0), self.slopes()[0]
+
+    def _size_of_slopes(self):
+        return float(np.abs(self.loss.gradient(self.f)).sum()) or 1.0
+
+    def solve(self, penalty, unit, first, *, tol, max_rounds, report=None):
+        """Minimise for a penalty. `unit` is that of the gap, `first` that of violations; both times `tol`.
+
+        ``report(solver, round, objective, gap, violation)`` returns whether to end.
+        """
+        allowed = penalty.allowed
+        if len(self.inside) > 200 + 2 * np.count_nonzero(self._there()):
+            self.begin(self.B.copy(), self.intercept())
+        self._grow(np.flatnonzero(penalty.free))
+        convex = self.loss.has_conjugate and penalty.has_dual
+        reason, aim, rounds, last, stuck = "max_rounds", np.inf, 0, np.inf, 0
+        for rounds in range(1, max_rounds + 1):
+            V, u = self.slopes()
+            scores = np.where(allowed, penalty.distances(self.B, V), 0.0)
+            violation = max(float(scores.max(initial=0.0)), self._free_slope(u))
+            gap = self.gap(penalty, V, u)
+            done = gap <= tol * unit if convex else violation <= tol * first
+            if report is not None and report(rounds, self.objective(penalty), gap if convex else violation):
+                reason = "stopped"
+                break
+            if done:
+                reason = "gap" if convex else "kkt"
+                break
+            figure = gap if convex else violation
+            stuck = stuck + 1 if figure > 0.9 * last and violation <= 100 * aim else 0
+            last = min(last, figure)
+            if violation <= _LEAST * first or stuck > 5:
+                reason = "stalled"
+                break
+            outside = scores.copy()
+            outside[self.inside] = 0
+            n_new = max(_FEW, np.count_nonzero(self._there()))
+            if np.count_nonzero(outside) > n_new:
+                candidates = np.argpartition(-outside, n_new)[:n_new]
+            else:
+                candidates = np.flatnonzero(outside)
+            candidates = candidates[outside[candidates] > 0]
+            self._grow(np.sort(candidates))
+            aim = min(aim / 3, 0.1 * violation)
+            if not convex:
+                aim = max(aim, 0.3 * tol * first)
+            self._newton(penalty, max(aim, 0.1 * _LEAST * first))
+        return Fit(
+            self.B.copy(),
+            self.intercept(),
+            self.objective(penalty),
+            gap,
+            violation,
+            rounds,
+            reason,
+        )
+
+    def sharpened(self, penalty, unit, first, *, tol, max_rounds, report=None):
+        """Solve for a loss whose smoothing has a `width`: it falls until the exact gap is small enough."""
+        loss, rounds = self.loss.loss, 0
+        width = loss.width
+        while True:
+            smooth = loss.width * 0.5  # more than the gap that the smoothing leaves
+            fit = self.solve(
+                penalty, unit, first, tol=max(tol, smooth / unit), max_rounds=max_rounds - rounds, report=report
+            )
+            rounds += fit.rounds
+            fit.rounds = rounds
+            if fit.reason in ("stopped", "stalled") or rounds >= max_rounds or fit.gap <= tol * unit:
+                loss.width = width
+                return fit
+            loss.width /= 4
+
+    def _there(self):
+        """Blocks of the working set that have coefficients."""
+        if not len(self.inside):
+            return np.zeros(0, bool)
+        return np.logical_or.reduceat(self.B[self.places].any(axis=1), self.starts[:-1])
+
+    def _free_slope(self, u):
+        return float(np.abs(u.sum(axis=0)).max()) if self.fit_intercept else 0.0
+
+    # The working set ------------------------------------------------------------------------------
+
+    def _newton(self, penalty, tol):
+        """Minimise on the working set until the optimality conditions are broken by at most `tol`."""
+        blocks, places = self.inside, self.places
+        free_blocks = penalty.free[blocks]
+        ridge = None if penalty.ridge is None else penalty.ridge[places]
+        damping, value = self.floor, None
+        for _ in range(_NEWTON_STEPS):
+            u = self.loss.gradient(self.f)
+            b = self.B[places]
+            g = self.columns.slopes(self.part, u)
+            V = np.zeros_like(self.B)
+            V[places] = -g
+            violation = max(penalty.distances(self.B, V)[blocks].max(initial=0.0), self._free_slope(u))
+            if violation <= tol:
+                return
+            H, ones, total = self._model(damping)
+            if ridge is not None:
+                H = H + np.diag(ridge)
+                g = g + ridge[:, None] * b
+            if damping and not self.loss.flat:
+                H = H + damping * np.diag(np.diag(H))
+                total = total * (1 + damping)
+            inner = 0.5 * tol if self.loss.quadratic else max(0.1 * violation, 0.3 * tol)
+            new, dc = _solve_model(
+                H, ones if self.fit_intercept else None, total, g, u.sum(axis=0), b, blocks, self.starts,
+                free_blocks, penalty, inner, 20_000 if self.loss.quadratic else 500,
+            )  # fmt: skip
+            value = self.loss.value(self.f) + penalty.value(self.B) if value is None else value
+            moved, damping, value = self._search(penalty, new - b, dc, value, damping)
+            if self.loss.flat:
+                damping = self.floor = min(max(damping, 1e-9), 1.0)
+            if not moved:
+                return
+
+    def _search(self, penalty, step, dc, before, damping):
+        """Go along a step as far as the objective falls; whether it did, the next damping, and the objective."""
+        old, c, f = self.B[self.places].copy(), self.c.copy(), self.f
+        df = self.columns.times(self.part, step) + dc
+        t = 1.0
+        for _ in range(12):
+            self.B[self.places], self.c, self.f = old + t * step, c + t * dc, f + t * df
+            value = self.loss.value(self.f) + penalty.value(self.B)
+            if value < before:
+                if t == 1.0:
+                    return True, damping / 4 if damping > 1e-4 or self.loss.flat else 0.0, value
+                return True, max(4 * damping, 1e-3) if t < 0.1 else damping, value
+            if value <= before + 1e-14 * abs(before) and t == 1.0:  # rounding: the step may still bring slopes down
+                return bool(np.any(step)) or bool(np.any(dc)), damping, min(value, before)
+            t /= 2
+        self.B[self.places], self.c, self.f = old, c, f
+        return damping < (1.0 if self.loss.flat else 1e6), max(10 * damping, 1e-2), before
+
+    def _model(self, floor):
+        if not self.loss.quadratic:
+            more = (floor,) if self.loss.flat else ()
+            return self.loss.gram(self.f, self.columns, self.part, self.fit_intercept, *more)
+        if self.products is None:
+            H, ones, total = self.loss.gram(self.f, self.columns, self.part, True)
+            self.products = H, ones, total
+        return self.products
+
+
+def _balanced(u):
+    """Slopes of sum zero in each column: dual feasible with an intercept. Slopes shrink only, and stay allowed."""
+    out = u.copy()
+    for column in out.T:
+        above, below = column[column > 0].sum(), -column[column < 0].sum()
+        if above > below:
+            column[column > 0] *= below / above
+        elif below > above:
+            column[column < 0] *= above / below
+    return out
+
+
+def _solve_model(H, ones, total, g, g0, b, blocks, starts, free_blocks, penalty, tol, most):
+    """Minimise the second-order model plus penalty: new coefficients, and the change of the intercepts."""
+    free = np.repeat(free_blocks, np.diff(starts))
+    n_free = np.count_nonzero(free) + (ones is not None)
+    if not n_free:
+        new = b.copy()
+        penalty.descend(H, g - H @ b, new, blocks, starts, tol, most)
+        return new, np.zeros(b.shape[1])
+    held = ~free
+    HF = np.zeros((n_free, n_free))
+    HFP = np.zeros((n_free, np.count_nonzero(held)))
+    gF = np.zeros((n_free, b.shape[1]))
+    k = n_free - (ones is not None)
+    HF[:k, :k], HFP[:k], gF[:k] = H[np.ix_(free, free)], H[np.ix_(free, held)], g[free]
+    if ones is not None:
+        HF[k, k], HF[k, :k], HF[:k, k], HFP[k], gF[k] = total, ones[free], ones[free], ones[held], g0
+    # In terms of changes d: the free ones are -HF^-1 (gF + HFP d).
+    solved = np.linalg.lstsq(HF, np.hstack([HFP, gF]), rcond=1e-14)[0]
+    across, alone = solved[:, : HFP.shape[1]], solved[:, HFP.shape[1] :]
+    new, kept = b.copy(), b[held]
+    if held.any():
+        reduced = H[np.ix_(held, held)] - HFP.T @ across
+        slope = g[held] - HFP.T @ alone
+        places = np.concatenate([[0], np.cumsum(np.diff(starts)[~free_blocks])])
+        penalty.descend(reduced, slope - reduced @ kept, kept, blocks[~free_blocks], places, tol, most)
+    change = -(alone + across @ (kept - b[held]))
+    new[held], new[free] = kept, b[free] + change[:k]
+    return new, change[k] if ones is not None else np.zeros(b.shape[1])

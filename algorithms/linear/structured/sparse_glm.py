@@ -1,0 +1,278 @@
+"""Generalised linear models with any loss and any sparse penalty."""
+
+from numbers import Integral, Real
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.utils._param_validation import Interval, StrOptions
+
+from ...._typing import Vector
+from ....errors import DataError, shortened
+from ..._base import documented
+from .base import StructuredRegressor, Terms
+from .losses import LOSSES, Loss
+from .penalties import Penalty, Slope
+
+PENALTIES = ("l1", "elastic-net", "group", "sparse-group", "mcp", "scad", "log", "slope")
+SHARED = {
+    "fit_parameters": """
+    fit_intercept : bool, default=True
+        False takes an intercept of 0.
+    max_iter : int, default=100
+        Most passes over `X`; ten are usual. A pass is followed by work on the columns that matter.
+    tol : float, default=1e-4
+        The fit ends when the duality gap is at most `tol` times the loss of the model without columns, above that
+        of a model that knows y. Where no gap is known it ends when the optimality conditions are broken by at most
+        `tol` times the largest slope of that model; `stopped_by_` says which.
+    warm_start : bool, default=False
+        Begin from the coefficients of the last fit.
+    verbose : int, default=0
+        1 shows a progress bar.""",
+    "attributes": """
+    coef_ : ndarray of shape (n_features,) or (n_targets, n_features)
+        Coefficients, in float64.
+    sparse_coef_ : CSR array
+        The same; made at each access.
+    intercept_ : float or ndarray of shape (n_targets,)
+    objective_ : float
+        The minimum that was found.
+    stopped_by_ : str
+        "duality gap": the objective is at most `dual_gap_` above the least one. "kkt violation": no gap is known,
+        and `kkt_violation_` is small. "max_rounds" or "stalled": neither, with a warning.
+    dual_gap_ : float
+        Duality gap in the units of the objective; NaN where none is known: penalties that are not convex, losses
+        without a conjugate.
+    kkt_violation_ : float
+        The largest distance of a block of slopes from the subdifferential of its penalty.
+    n_iter_ : int
+        Passes over `X`.
+    history_ : dict of arrays
+        One entry a pass: round, seconds, objective and others.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of str
+        Only when `X` had feature names that are all strings.""",
+}
+CONSTRAINTS: dict = {
+    "fit_intercept": ["boolean"],
+    "max_iter": [Interval(Integral, 1, None, closed="left")],
+    "tol": [Interval(Real, 0, np.inf, closed="left")],
+    "warm_start": ["boolean"],
+    "verbose": ["verbose"],
+}
+ALPHA: dict = {"alpha": [Interval(Real, 0, np.inf, closed="left")]}
+RATIO: dict = {"l1_ratio": [Interval(Real, 0, 1, closed="both")]}
+GROUPS: dict = {"groups": ["array-like", Integral, None], "overlap": ["boolean"]}
+FACTOR: dict = {"penalty_factor": ["array-like", None]}
+
+
+def make(name, given, known, options):
+    """Make a loss or penalty from its name and options; one that is an object already is taken as it is."""
+    if not isinstance(given, str):
+        if options:
+            raise DataError(f"{name}_options is for a {name} given by name: set them on the object")
+        return given
+    try:
+        return known[given](**(options or {}))
+    except TypeError as error:
+        raise DataError(f"{name}_options={shortened(options)} does not suit {name}={given!r}: {error}") from None
+
+
+@documented(SHARED)
+class SparseGLM(StructuredRegressor):
+    r"""A linear predictor with any loss and a penalty that makes it sparse.
+
+    Minimises, over coefficients b and an intercept c,
+
+    .. math:: \frac{1}{\sum_i w_i} \sum_i w_i\, \mathrm{loss}(y_i, x_i b + c + o_i) + \alpha\, \mathrm{pen}(b)
+
+    by a working set of columns or groups, and proximal Newton steps on it. Both terms may be objects of your own, see
+    the page "Add a penalty or a loss".
+
+    `X` is never changed and never made dense. The working set takes 8 bytes an entry of its columns, and 8 bytes a
+    pair of them.
+
+    Parameters
+    ----------
+    loss : str or Loss, default="squared"
+        "squared", "logistic" (y of 0 and 1), "poisson", "gamma", "tweedie" (logarithmic links), "huber", "quantile",
+        or an object.
+    penalty : str or Penalty, default="l1"
+        With f = `penalty_factor`, rho = `l1_ratio`, and groups g:
+
+        * "l1": ``f_j |b_j|``; with `groups`, or several targets, the norm of each block instead of ``|b_j|``.
+        * "elastic-net": ``f_j (rho |b_j| + (1 - rho) b_j^2 / 2)``.
+        * "group": ``f_g |b_g|_2``, with f by default the square root of the size of the group.
+        * "sparse-group": ``rho |b_g|_1 + (1 - rho) f_g |b_g|_2``.
+        * "mcp", "scad": the minimax concave penalty and SCAD, which leave large blocks unshrunk; not convex.
+        * "log": ``gamma log(1 + |b_j| / gamma)``, the limit of reweighted l1 penalties; not convex.
+        * "slope": the sorted l1 norm.
+    alpha : float, default=1.0
+        Strength of the penalty. From `alpha_max` on all penalised coefficients are zero.
+    l1_ratio : float, default=0.5
+        rho, of "elastic-net" and "sparse-group".
+    groups : int, array-like or None, default=None
+        The size of consecutive groups, a label for each column, or a list of lists of columns.
+    overlap : bool, default=False
+        Allow lists of columns that overlap: each group has a copy of its columns, and the coefficients of a column
+        are summed.
+    penalty_factor : array-like, default=None
+        f, one number for each group, without groups for each column, from 0 (no penalty) to infinity (excluded). For
+        an adaptive lasso give the inverse sizes of first estimates.
+    positive : bool, default=False
+        Only coefficients of 0 and above.
+    bounds : tuple of two floats or array-likes, default=None
+        The least and the largest value of coefficients, with 0 between them. Other bounds than 0 and infinity are for
+        single columns.
+    gamma : float, default=None
+        Shape of "mcp" (above 0, by default 3), "scad" (above 2, by default 3.7) and "log" (above 0, by default 1).
+    loss_options : dict, default=None
+        Of a loss given by name: ``delta`` of "huber", ``quantile`` of "quantile", ``power`` of "tweedie".
+    penalty_options : dict, default=None
+        Of "slope": ``weights``, falling, or ``q``.
+    %(fit_parameters)s
+
+    Attributes
+    ----------
+    %(attributes)s
+    group_coef_ : ndarray
+        With `overlap`: the coefficients of the copies, one group after the other.
+
+    Raises
+    ------
+    DataError
+        For NaN, infinities, targets that the loss does not take, groups that lack or repeat a column, and the like.
+
+    Warns
+    -----
+    ConvergenceWarning
+        If `max_iter` passes, or the precision of the arithmetic, did not suffice for `tol`.
+
+    See Also
+    --------
+    Lasso, ElasticNet, SparseLogisticRegression : Faster for what they fit, and on clusters.
+    GroupLasso, SparsePoissonRegressor, CoxRegression : Named models over the same solver.
+
+    Notes
+    -----
+    A fit with a penalty that is not convex ends at a stationary point. It starts from zero, from the end of a path
+    of falling strengths, and from the convex solution, and keeps the lowest of the three.
+
+    References
+    ----------
+    Massias, Gramfort, Salmon, "Celer: a fast solver for the Lasso with dual extrapolation", ICML 2018. Bertrand and
+    others, "Beyond L1: faster and better sparse models with skglm", NeurIPS 2022. Zhang, "Nearly unbiased variable
+    selection under minimax concave penalty", Annals of Statistics 2010. Bogdan and others, "SLOPE", Annals of
+    Applied Statistics 2015.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import stradask as sd
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.standard_normal((200, 50))
+    >>> y = rng.poisson(np.exp(0.5 * X[:, 0] - 0.5 * X[:, 1]))
+    >>> model = sd.SparseGLM("poisson", "mcp", alpha=0.2).fit(X, y)
+    >>> np.flatnonzero(model.coef_), model.stopped_by_
+    (array([0, 1]), 'kkt violation')
+    """
+
+    _parameter_constraints: ClassVar[dict] = {
+        "loss": [StrOptions(set(LOSSES)), Loss],
+        "penalty": [StrOptions(set(PENALTIES)), Penalty],
+        **ALPHA,
+        **RATIO,
+        **GROUPS,
+        **FACTOR,
+        "positive": ["boolean"],
+        "bounds": [tuple, list, None],
+        "gamma": [Interval(Real, 0, np.inf, closed="neither"), None],
+        "loss_options": [dict, None],
+        "penalty_options": [dict, None],
+        **CONSTRAINTS,
+    }
+
+    def __init__(
+        self,
+        loss: str | Loss = "squared",
+        penalty: str | Penalty = "l1",
+        *,
+        alpha: float = 1.0,
+        l1_ratio: float = 0.5,
+        groups: Any = None,
+        overlap: bool = False,
+        penalty_factor: Vector | None = None,
+        positive: bool = False,
+        bounds: Any = None,
+        gamma: float | None = None,
+        loss_options: dict | None = None,
+        penalty_options: dict | None = None,
+        fit_intercept: bool = True,
+        max_iter: int = 100,
+        tol: float = 1e-4,
+        warm_start: bool = False,
+        verbose: int = 0,
+    ) -> None:
+        self.loss = loss
+        self.penalty = penalty
+        self.alpha = alpha
+        self.l1_ratio = l1_ratio
+        self.groups = groups
+        self.overlap = overlap
+        self.penalty_factor = penalty_factor
+        self.positive = positive
+        self.bounds = bounds
+        self.gamma = gamma
+        self.loss_options = loss_options
+        self.penalty_options = penalty_options
+        self.fit_intercept = fit_intercept
+        self.max_iter = max_iter
+        self.tol = tol
+        self.warm_start = warm_start
+        self.verbose = verbose
+
+    def _many_targets(self):
+        return isinstance(self.loss, str) and self.loss == "squared"
+
+    def _check_y(self, loss, y, name):
+        return y if y.ndim == 2 and loss.quadratic else super()._check_y(loss, y, name)
+
+    def _make_loss(self):
+        return make("loss", self.loss, LOSSES, self.loss_options)
+
+    def _terms(self):
+        if self.penalty_options and self.penalty != "slope":
+            raise DataError("penalty_options is for penalty='slope': set those of an object on the object")
+        low, high = _check_bounds(self.bounds, self.positive)
+        kind, sparse_groups, ratio = "norm", False, 1.0
+        if not isinstance(self.penalty, str) or self.penalty == "slope":
+            kind = make("penalty", self.penalty, {"slope": Slope}, self.penalty_options)
+            if self.positive or self.bounds is not None:
+                raise DataError("positive and bounds are not for this penalty: let its prox respect them")
+        elif self.penalty in ("mcp", "scad", "log"):
+            kind = self.penalty
+            if kind == "scad" and self.gamma is not None and self.gamma <= 2:
+                raise DataError(f"gamma={self.gamma} of penalty='scad' must be above 2")
+            if not (np.isin(low, (0, -np.inf)).all() and np.isin(high, (0, np.inf)).all()):
+                raise DataError(f"bounds other than 0 and infinity are for convex penalties, not for {kind!r}")
+        elif self.penalty in ("group", "sparse-group") and self.groups is None:
+            raise DataError(f"penalty={self.penalty!r} needs groups: the size of groups, labels or lists of columns")
+        elif self.penalty == "sparse-group":
+            sparse_groups, ratio = True, self.l1_ratio
+        elif self.penalty == "elastic-net":
+            ratio = self.l1_ratio
+        return Terms(
+            kind, ratio, self.groups, self.overlap, self.penalty_factor, low, high, self.gamma, sparse_groups
+        )
+
+
+def _check_bounds(bounds, positive):
+    if bounds is None:
+        return (0.0 if positive else -np.inf), np.inf
+    if positive:
+        raise DataError("positive=True and bounds are given: pass bounds=(0, high) alone")
+    if len(bounds) != 2:
+        raise DataError(f"bounds has {len(bounds)} entries: pass the least and the largest value of coefficients")
+    try:
+        return tuple(np.asarray(bound, np.float64) for bound in bounds)
+    except (TypeError, ValueError) as error:
+        raise DataError("bounds must be two numbers, or two vectors of one entry a column") from error
