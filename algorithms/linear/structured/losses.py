@@ -25,8 +25,8 @@ class Loss:
         True if the curvature is constant: products of columns are then made once.
     convex : bool
         Whether the loss is convex in f.
-    flat : bool
-        True if the curvature may be 0 where the slope is not.
+    flat : float
+        The largest curvature, where it may be 0 although the slope is not; else 0.
     positive_mean : bool
         True if predictions are ``exp(f)``, so that an exposure makes sense.
 
@@ -54,7 +54,7 @@ class Loss:
     quadratic = False
     convex = True
     positive_mean = False
-    flat = False
+    flat: Any = 0.0
 
     def check(self, y, name):
         """Refuse targets that the loss cannot take: raise a ValueError."""
@@ -261,7 +261,7 @@ class Tweedie(_Log):
 class Huber(Loss):
     """Half the square of a residual up to `delta`, linear beyond: outliers count less."""
 
-    flat = True
+    flat = 1.0
 
     def __init__(self, delta=1.35):
         if not 0 < delta < np.inf:
@@ -297,9 +297,12 @@ class Pinball(Loss):
     the gap is that of the exact problem.
     """
 
-    flat = True
+    @property
+    def flat(self):
+        """See `Loss`."""
+        return 1 / self.width
 
-    def __init__(self, quantile=0.5, width=0.0):
+    def __init__(self, quantile=0.5, width=1.0):
         if not 0 < quantile < 1:
             raise DataError(f"quantile={quantile} must lie between 0 and 1, both excluded")
         self.quantile, self.width = float(quantile), width
@@ -341,7 +344,7 @@ class Rows:
     def __init__(self, loss, y, weights, offset=None):
         self.loss, self.y, self.weights, self.offset = loss, y, weights, offset
         self.quadratic, self.convex, self.n_outputs = loss.quadratic, loss.convex, y.shape[1]
-        self.flat = loss.flat
+        self.flat = bool(loss.flat)
         self.has_conjugate = loss.convex and loss.conjugate is not None
 
     def value(self, f):
@@ -367,13 +370,14 @@ class Rows:
         curvature = self.loss.curvature(self.y, f)
         curvature = curvature if curvature.ndim == 1 else curvature[:, 0]
         if floor:
-            curvature = np.maximum(curvature, floor * curvature.max())
+            curvature = np.maximum(curvature, floor * self.loss.flat)
         h = self.weights * curvature
         ones = columns.slopes(part, h) if intercept else None
         return columns.gram(part, h), ones, float(h.sum())
 
-    def conjugate(self, u):
-        """Conjugate of the mean loss at slopes u."""
+    def conjugate(self, u, scale, f):
+        """Conjugate of the mean loss at a share of its slopes u, those at f."""
+        u = scale * u
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             there = self.weights > 0
             each = self.loss.conjugate(self.y[there], u[there] / self.weights[there, None]).sum(axis=1)

@@ -102,7 +102,7 @@ class Solver:
         if not (self.loss.has_conjugate and penalty.has_dual):
             return np.nan
         scale = penalty.scale(self.B, V)
-        dual = -self.loss.conjugate(scale * u) - penalty.conjugate(scale * V)
+        dual = -self.loss.conjugate(u, scale, self.f) - penalty.conjugate(scale * V)
         free = self.blocks.places(np.flatnonzero(penalty.free))[0]
         rest = float(np.sum(np.abs(V[free] * self.B[free])))  # of slopes that vanish but for rounding
         return max(self.objective(penalty) - dual, 0.0) + rest
@@ -130,7 +130,7 @@ class Solver:
         for rounds in range(1, max_rounds + 1):
             V, u = self.slopes()
             scores = np.where(allowed, penalty.distances(self.B, V), 0.0)
-            violation = max(float(scores.max(initial=0.0)), self._free_slope(u))
+            violation = max(float(scores.max(initial=0.0)), self._free_slope(self.loss.gradient(self.f)))
             gap = self.gap(penalty, V, u)
             done = gap <= tol * unit if convex else violation <= tol * first
             if report is not None and report(rounds, self.objective(penalty), gap if convex else violation):

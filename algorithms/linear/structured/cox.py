@@ -1,0 +1,429 @@
+"""Cox's proportional hazards with sparse coefficients."""
+
+import copy
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from sklearn.utils._param_validation import StrOptions
+from sklearn.utils.validation import check_is_fitted
+
+from ...._typing import Array, Callback, Matrix, Vector
+from ....errors import DataError, shortened
+from ..._base import documented
+from ...inputs.targets import _numbers, check_length, check_offset, check_targets, check_weights
+from .base import StructuredModel, Terms, path_of
+from .cox_loss import PartialLikelihood
+from .sparse_glm import ALPHA, CONSTRAINTS, FACTOR, GROUPS, RATIO, SHARED
+
+_MOST_TIMES = 1_000_000_000  # entries of a table of survival curves
+
+
+@documented(SHARED)
+class CoxRegression(StructuredModel):
+    r"""Hazards of rows that are observed until an event, or censored, by few columns.
+
+    The hazard at a time t is :math:`h_0(t) \exp(x_i b)`. Minimises minus the logarithm of the partial likelihood over
+    the sum of the weights, plus l1 and squared penalties; with `groups` the sparse-group penalty of `GroupLasso`.
+
+    Parameters
+    ----------
+    alpha : float, default=0.01
+        Strength of the penalty. 0 leaves the partial likelihood alone, which may have no maximum.
+    l1_ratio : float, default=1.0
+        Without `groups` the share of the l1 penalty, the rest is the squared one; with `groups` the share of the l1
+        norm, the rest is the norm of the groups.
+    ties : {"efron", "breslow"}, default="efron"
+        How events at the same time are taken. Efron's is the more exact, and the default of R.
+    groups : int, array-like or None, default=None
+        As in `GroupLasso`.
+    penalty_factor : array-like, default=None
+        One number for each column, or group; 0 never penalises, infinity excludes.
+    max_iter : int, default=100
+        Most passes over `X`.
+    tol : float, default=1e-6
+        The fit ends when the duality gap is at most `tol` times what the model without columns loses.
+    warm_start : bool, default=False
+        Begin from the coefficients of the last fit.
+    verbose : int, default=0
+        1 shows a progress bar.
+
+    Attributes
+    ----------
+    %(attributes)s
+    event_times_ : ndarray of shape (n_times,)
+        Times of events, rising within each stratum.
+    event_strata_ : ndarray of shape (n_times,)
+        The stratum of each.
+    cumulative_baseline_hazard_ : ndarray of shape (n_times,)
+        Cumulative hazard of a row with ``x b = 0`` at those times, by Breslow's estimator (with Efron's ties, by
+        Efron's).
+
+    See Also
+    --------
+    GroupLasso : The penalty on groups.
+
+    References
+    ----------
+    Cox, "Regression models and life-tables", JRSS B 1972. Efron, "The efficiency of Cox's likelihood function for
+    censored data", JASA 1977. Simon and others, "Regularization paths for Cox's proportional hazards model via
+    coordinate descent", Journal of Statistical Software 2011.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import stradask as sd
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.standard_normal((300, 10))
+    >>> time, censored = rng.exponential(np.exp(-X[:, 2])), rng.exponential(2, 300)
+    >>> y = np.rec.fromarrays([time <= censored, np.minimum(time, censored)], names="event,time")
+    >>> model = sd.CoxRegression(alpha=0.1).fit(X, y)
+    >>> np.flatnonzero(model.coef_), model.score(X, y) > 0.7
+    (array([2]), True)
+    >>> model.predict_survival(X[:2], times=[0.5, 1.0]).shape
+    (2, 2)
+    """
+
+    _parameter_constraints: ClassVar[dict] = {
+        **ALPHA,
+        **RATIO,
+        "ties": [StrOptions({"efron", "breslow"})],
+        "groups": GROUPS["groups"],
+        **FACTOR,
+        **{name: kinds for name, kinds in CONSTRAINTS.items() if name != "fit_intercept"},
+    }
+    fit_intercept = False
+
+    def __init__(
+        self,
+        alpha: float = 0.01,
+        *,
+        l1_ratio: float = 1.0,
+        ties: str = "efron",
+        groups: Any = None,
+        penalty_factor: Vector | None = None,
+        max_iter: int = 100,
+        tol: float = 1e-6,
+        warm_start: bool = False,
+        verbose: int = 0,
+    ) -> None:
+        self.alpha = alpha
+        self.l1_ratio = l1_ratio
+        self.ties = ties
+        self.groups = groups
+        self.penalty_factor = penalty_factor
+        self.max_iter = max_iter
+        self.tol = tol
+        self.warm_start = warm_start
+        self.verbose = verbose
+
+    def __sklearn_tags__(self):
+        """Tell scikit-learn that times are needed, and not negative."""
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        tags.target_tags.positive_only = True
+        return tags
+
+    def _terms(self):
+        grouped = self.groups is not None
+        return Terms("norm", self.l1_ratio, self.groups, factors=self.penalty_factor, sparse_groups=grouped)
+
+    def _pose(self, X, y, sample_weight=None, offset=None, entry=None, strata=None):
+        X = self._columns(X, y)
+        n_samples = X.shape[0]
+        time, event = check_times(y, n_samples, type(self).__name__)
+        weights = check_weights(sample_weight, n_samples)
+        weights = np.ones(n_samples) if weights is None else weights
+        if entry is not None:
+            entry = _numbers("entry", entry)
+            if entry.shape != (n_samples,) or not np.isfinite(entry).all():
+                raise DataError(f"entry must be {n_samples} finite numbers, got the shape {entry.shape}")
+            late = np.flatnonzero(entry >= time)
+            if len(late):
+                raise DataError(
+                    f"entry is {entry[late[0]]:g} in row {late[0]}, not before its time {time[late[0]]:g}: a row must "
+                    "be observed for a while; leave it out"
+                )
+        labels, numbers = _strata(strata, n_samples)
+        offset = check_offset(offset, n_samples, 1)
+        offset = None if offset is None else offset[:, None]
+        loss = PartialLikelihood(
+            time, event, weights, ties=self.ties, entry=entry, strata=numbers, offset=offset
+        )
+        problem = self._problem(X, loss, weights / n_samples)
+        problem.columns._weights = None if problem.columns.is_sparse else weights / n_samples  # it knows no shift
+        self._labels_of_strata = labels
+        return problem
+
+    def fit(
+        self,
+        X: Matrix,
+        y: Vector,
+        sample_weight: Vector | None = None,
+        *,
+        entry: Vector | None = None,
+        strata: Vector | None = None,
+        offset: Vector | None = None,
+        callback: Callback | None = None,
+    ) -> Self:
+        """Fit coefficients and the baseline hazard.
+
+        Parameters
+        ----------
+        X : ndarray, sparse matrix or DataFrame of shape (n_samples, n_features)
+        y : structured array of shape (n_samples,), or array-like
+            A field of booleans, whether there was an event, and one of times, as scikit-survival has it; or two columns,
+            times and events; or times alone, all of events.
+        sample_weight : array-like of shape (n_samples,), optional
+            Not negative. Only ratios count.
+        entry : array-like of shape (n_samples,), optional
+            When a row began to be observed (left truncation): it is at risk after that.
+        strata : array-like of shape (n_samples,), optional
+            Labels: rows are compared within a stratum, each of which has a baseline hazard.
+        offset : array-like of shape (n_samples,), optional
+            Is added to ``x b``.
+        callback : callable, optional
+            As in `SparseGLM.fit`.
+
+        Returns
+        -------
+        self
+        """
+        self._validate_params()
+        with self._unchanged_on_error():
+            problem = self._pose(X, y, sample_weight, offset, entry, strata)
+            labels = vars(self).pop("_labels_of_strata")
+            self._fit(problem, callback, self._start(problem))
+            loss = problem.loss
+            f = problem.columns.X @ self.coef_
+            hazard = loss.hazard((f if offset is None else f + loss.offset[:, 0])[:, None])
+            self.event_times_, self.event_strata_ = loss.times, labels[loss.of_stratum]
+            edges = zip(loss.edges[:-1], loss.edges[1:], strict=True)
+            self.cumulative_baseline_hazard_ = np.concatenate([np.cumsum(hazard[a:b]) for a, b in edges])
+            return self
+
+    def predict(self, X: Matrix, *, offset: Vector | None = None) -> Array:
+        """Compute ``x b``, the logarithm of the relative hazard: the larger, the sooner the event.
+
+        Parameters
+        ----------
+        X : ndarray, sparse matrix or DataFrame of shape (n_samples, n_features)
+        offset : array-like of shape (n_samples,), optional
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+        """
+        return self._linear_predictor(X, offset)
+
+    def predict_cumulative_hazard(
+        self, X: Matrix, times: Vector | None = None, *, stratum: Any = None, offset: Vector | None = None
+    ) -> Array:
+        """Compute cumulative hazards.
+
+        Parameters
+        ----------
+        X : ndarray, sparse matrix or DataFrame of shape (n_samples, n_features)
+        times : array-like of shape (n_times,), optional
+            By default the times of events of the stratum.
+        stratum : optional
+            A label, needed if the model has several strata.
+        offset : array-like of shape (n_samples,), optional
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_times)
+        """
+        f = self.predict(X, offset=offset)
+        labels = np.unique(self.event_strata_)
+        if stratum is None and len(labels) > 1:
+            raise DataError(f"stratum must be given: the model has {len(labels)} of them")
+        own = np.ones(len(self.event_times_), bool) if stratum is None else self.event_strata_ == stratum
+        if not own.any():
+            raise DataError(f"stratum={shortened(stratum)} has no events in the fit; there are {shortened(labels)}")
+        known, hazard = self.event_times_[own], self.cumulative_baseline_hazard_[own]
+        times = known if times is None else _numbers("times", times)
+        if times.ndim != 1 or np.isnan(times).any() or len(times) * len(f) > _MOST_TIMES:
+            raise DataError(f"times must be a vector without NaN, and the table below {_MOST_TIMES:g} entries")
+        at = np.concatenate([[0.0], hazard])[np.searchsorted(known, times, side="right")]
+        return np.exp(f)[:, None] * at
+
+    def predict_survival(
+        self, X: Matrix, times: Vector | None = None, *, stratum: Any = None, offset: Vector | None = None
+    ) -> Array:
+        """Compute the probabilities that there is no event until some times.
+
+        Parameters
+        ----------
+        X, times, stratum, offset
+            As in `predict_cumulative_hazard`.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_times)
+        """
+        return np.exp(-self.predict_cumulative_hazard(X, times, stratum=stratum, offset=offset))
+
+    def score(self, X: Matrix, y: Vector, sample_weight: Vector | None = None) -> float:
+        """Compute Harrell's concordance: how often the row with the larger hazard has the event first.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        y : as in `fit`
+        sample_weight : None
+            Weights are not taken.
+
+        Returns
+        -------
+        float
+            1 is perfect, 0.5 is chance; 0.5 also where no rows can be compared.
+        """
+        if sample_weight is not None:
+            raise DataError("sample_weight is not taken by the concordance: leave it out")
+        f = self.predict(X)
+        time, event = check_times(y, len(f), type(self).__name__)
+        return concordance(time, event, f)
+
+    def alpha_max(
+        self,
+        X: Matrix,
+        y: Vector,
+        sample_weight: Vector | None = None,
+        *,
+        entry: Vector | None = None,
+        strata: Vector | None = None,
+        offset: Vector | None = None,
+    ) -> float:
+        """Find the smallest `alpha` at which all penalised coefficients are zero.
+
+        Parameters
+        ----------
+        X, y, sample_weight, entry, strata, offset
+            As in `fit`.
+
+        Returns
+        -------
+        float
+        """
+        self._validate_params()
+        return self._largest_alpha(copy.copy(self)._pose(X, y, sample_weight, offset, entry, strata))
+
+    def path(
+        self,
+        X: Matrix,
+        y: Vector,
+        sample_weight: Vector | None = None,
+        *,
+        alphas: Vector | int = 100,
+        eps: float = 1e-2,
+        entry: Vector | None = None,
+        strata: Vector | None = None,
+        offset: Vector | None = None,
+    ) -> tuple[Array, Array, Array]:
+        """Fit a falling sequence of `alpha`, each from the solution before.
+
+        Parameters
+        ----------
+        X, y, sample_weight, entry, strata, offset
+            As in `fit`.
+        alphas : int or array-like, default=100
+            The strengths, or how many, from `alpha_max` to `eps` times that.
+        eps : float, default=1e-2
+
+        Returns
+        -------
+        alphas : ndarray of shape (n_alphas,)
+        coefs : ndarray of shape (n_features, n_alphas)
+        dual_gaps : ndarray of shape (n_alphas,)
+        """
+        self._validate_params()
+        problem = copy.copy(self)._pose(X, y, sample_weight, offset, entry, strata)
+        alphas = path_of(self, problem, alphas, eps)
+        fits = list(self._fit_path(problem, alphas))
+        p = problem.columns.n_features
+        coefs = np.stack([problem.blocks.summed(fit.B, p)[:, 0] for fit in fits], axis=-1)
+        return alphas, coefs, np.array([fit.gap for fit in fits])
+
+    def _check_state(self):
+        super()._check_state()
+        check_is_fitted(self, ["event_times_", "cumulative_baseline_hazard_"])
+        n = len(self.event_times_)
+        if len(self.event_strata_) != n or self.cumulative_baseline_hazard_.shape != (n,):
+            raise DataError("event_times_, event_strata_ and cumulative_baseline_hazard_ must have one length")
+
+
+def _strata(strata, n_samples):
+    if strata is None:
+        return np.zeros(1, np.int64), None
+    values = np.asarray(strata)
+    if values.shape != (n_samples,):
+        raise DataError(f"strata has the shape {values.shape}; pass a label for each of the {n_samples} rows")
+    if values.dtype.kind == "f" and np.isnan(values).any():
+        raise DataError("strata holds NaN: give every row the label of its stratum")
+    if values.dtype.kind == "O":
+        values = values.astype(str)
+    labels, numbers = np.unique(values, return_inverse=True)
+    return labels, numbers.astype(np.int64)
+
+
+def check_times(y, n_samples, name):
+    """Check times and events; return float64 and bool arrays.
+
+    Examples
+    --------
+    >>> from stradask.algorithms.linear.structured.cox import check_times
+    >>> check_times([[2.0, 1], [3.0, 0]], 2, "CoxRegression")
+    (array([2., 3.]), array([ True, False]))
+    """
+    fields = getattr(getattr(y, "dtype", None), "names", None)
+    if fields is not None:
+        flags = [field for field in fields if y.dtype[field].kind == "b"]
+        if len(fields) != 2 or len(flags) != 1:
+            raise DataError(
+                f"y has the fields {shortened(fields)}; {name} takes two, one of booleans (was there an event) and one "
+                "of times"
+            )
+        other = next(field for field in fields if field != flags[0])
+        time, event = np.asarray(y[other]), np.asarray(y[flags[0]])
+        event = event.ravel()
+    else:
+        time, event = y, None
+    time = check_targets(time, n_samples, name)
+    if event is None and time.ndim == 2 and time.shape[1] == 2:
+        time, flags = time[:, 0].copy(), time[:, 1]
+        wrong = np.flatnonzero(~np.isin(flags, (0, 1)))
+        if len(wrong):
+            raise DataError(f"y holds the event {flags[wrong[0]]:g} in row {wrong[0]}: events are 1, censored rows 0")
+        event = flags == 1
+    if time.ndim == 2 and time.shape[1] == 1:
+        from sklearn.utils.validation import column_or_1d
+
+        time = column_or_1d(time, warn=True)
+    if time.ndim != 1:
+        raise DataError(f"y has {time.shape[1]} columns; {name} takes two, times and events, or a structured array")
+    event = np.ones(n_samples, bool) if event is None else event
+    check_length("y", event, n_samples)
+    wrong = np.flatnonzero(time < 0)
+    if len(wrong):
+        raise DataError(f"y holds the time {time[wrong[0]]:g} in row {wrong[0]}: times are 0 or above")
+    return time, event
+
+
+def concordance(time, event, risk):
+    """Harrell's concordance of risks with times: the share of comparable pairs in the right order, ties half.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from stradask.algorithms.linear.structured.cox import concordance
+    >>> concordance(np.array([1.0, 2.0, 3.0]), np.array([True, True, False]), np.array([3.0, 1.0, 2.0]))
+    0.6666666666666666
+    """
+    from ....kernels.linear.concordance import concordant_pairs
+
+    values, ranks = np.unique(risk, return_inverse=True)
+    order = np.argsort(-time, kind="stable")
+    right, tied, total = concordant_pairs(order, time, event, ranks.astype(np.int64) + 1, len(values))
+    return float((right + tied / 2) / total) if total else 0.5
+
+
