@@ -32,8 +32,6 @@ def save(estimator, path):
             "save an instance of the class itself"
         )
     writer = _Writer()
-    places = type(estimator)._place_parameters()
-    parameters = {k: v for k, v in estimator.get_params(deep=False).items() if k not in places}
     header = {
         "format": _FORMAT,
         "format_version": _VERSION,
@@ -45,8 +43,7 @@ def save(estimator, path):
             "scipy": scipy.__version__,
             "scikit-learn": sklearn.__version__,
         },
-        "parameters": writer.encode_all(parameters, "the parameter"),
-        "attributes": writer.encode_all(_fitted_attributes(estimator), "the attribute"),
+        **writer.encode_estimator(estimator),
     }
     write_npz(path, writer.arrays, header)
 
@@ -145,12 +142,16 @@ def _rebuild(arrays, header):
         )
     if version != _VERSION:
         raise ModelFileError(f"has the unknown model format {shortened(version)}")
+    return _made(_Reader(arrays), header)
+
+
+def _made(reader, header):
+    """Make an estimator from its part of the header; return it, and the place parameters that were there."""
     cls = _class_named(header.get("class"))
     if cls is None:
         raise ModelFileError(
             f"holds a model of the class {shortened(header.get('class'))}, which stradask does not have"
         )
-    reader = _Reader(arrays)
     parameters = reader.decode_all(header.get("parameters"))
     attributes = reader.decode_all(header.get("attributes"))
     known = cls._get_param_names()
@@ -230,7 +231,18 @@ class _Writer:
             if kind != "MT19937":
                 raise TypeError(f"a RandomState of {kind} has no place in a model file, only one of MT19937")
             return {_TAG: "RandomState", "state": self.encode(value.get_state(legacy=True))}
+        if hasattr(value, "_place_parameters") and _class_named(type(value).__name__) is type(value):
+            return {_TAG: "estimator", "class": type(value).__name__, **self.encode_estimator(value)}
         raise TypeError(f"a {type(value).__name__} has no place in a model file")
+
+    def encode_estimator(self, estimator):
+        """Parameters, without places, and fitted attributes."""
+        places = type(estimator)._place_parameters()
+        parameters = {k: v for k, v in estimator.get_params(deep=False).items() if k not in places}
+        return {
+            "parameters": self.encode_all(parameters, "the parameter"),
+            "attributes": self.encode_all(_fitted_attributes(estimator), "the attribute"),
+        }
 
     def _encode_dict(self, value):
         if all(type(key) is str for key in value) and _TAG not in value:
@@ -303,6 +315,8 @@ class _Reader:
             return np.array(value["items"], dtype=object).reshape(value["shape"])
         if tag == "RandomState":
             return self._decode_random_state(value)
+        if tag == "estimator":  # within another; its places keep their defaults
+            return _made(self, value)[0]
         raise ValueError(f"unknown kind {shortened(tag)}")
 
     def _decode_pairs(self, value):

@@ -36,8 +36,7 @@ class Loss:
 
     >>> import numpy as np
     >>> import stradask as sd
-    >>> from stradask.algorithms.linear.structured.losses import Loss
-    >>> class LogCosh(Loss):
+    >>> class LogCosh(sd.Loss):
     ...     def value(self, y, f):
     ...         return np.logaddexp(f - y, y - f) - np.log(2)
     ...     def gradient(self, y, f):

@@ -33,6 +33,25 @@ class Penalty:
     dual_norm : callable or None
         ``dual_norm(slopes, alpha)`` of a penalty that is a norm, the largest of ``slopes @ b`` where the penalty of b
         is 1: with it, and a convex loss, the fit stops at a duality gap.
+
+    Examples
+    --------
+    An l1 penalty that ends at 1:
+
+    >>> import numpy as np
+    >>> import stradask as sd
+    >>> class Capped(sd.Penalty):
+    ...     convex = False
+    ...     def value(self, coef, alpha):
+    ...         return np.sum(alpha * np.minimum(np.abs(coef), 1))
+    ...     def prox(self, coef, step, alpha):
+    ...         size = np.abs(coef)
+    ...         near, far = np.clip(size - step * alpha, 0, 1), np.maximum(size, 1)
+    ...         gain = (far - size) ** 2 / (2 * step) + alpha - (near - size) ** 2 / (2 * step) - alpha * near
+    ...         return np.sign(coef) * np.where(gain < 0, far, near)
+    >>> X, y = 2 * np.eye(4), np.array([6.0, 1, 0, 0])
+    >>> sd.SparseGLM(penalty=Capped(), alpha=0.5, fit_intercept=False).fit(X, y).coef_.round(2)
+    array([3., 0., 0., 0.])
     """
 
     convex = True
@@ -146,7 +165,6 @@ class GivenPenalty:
             Q,
             B,
             lambda z, step: self.penalty.prox(z, step, alpha),
-            lambda b: self.penalty.value(b, alpha),
             tol,
             convex=self.convex,
             most=most,

@@ -231,7 +231,7 @@ class SparseGLM(StructuredRegressor):
         self.verbose = verbose
 
     def _many_targets(self):
-        return isinstance(self.loss, str) and self.loss == "squared"
+        return self.loss == "squared" and isinstance(self.penalty, str) and self.penalty != "slope"
 
     def _check_y(self, loss, y, name):
         return y if y.ndim == 2 and loss.quadratic else super()._check_y(loss, y, name)

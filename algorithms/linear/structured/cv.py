@@ -1,0 +1,288 @@
+"""Cross-validation of the strength of any model of the generic solver."""
+
+import copy
+from numbers import Integral, Real
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from sklearn.base import MetaEstimatorMixin, clone, is_classifier
+from sklearn.model_selection import check_cv
+from sklearn.utils import get_tags
+from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
+
+from ...._typing import Array, Matrix, Vector
+from ....errors import DataError
+from ..._base import Estimator
+from ...inputs.targets import check_weights
+from .base import StructuredModel, path_of
+from .losses import Rows
+from .sparse_glm import SparseGLM
+
+
+def _has(name):
+    return available_if(lambda self: hasattr(self._base(), name))
+
+
+class SparseGLMCV(MetaEstimatorMixin, Estimator):
+    """Choose `alpha` of `SparseGLM`, or of a model like it, by cross-validation.
+
+    For each fold a path of falling strengths is fitted to the other rows; the loss of the fold's rows, without penalty,
+    is averaged over the folds. Of `CoxRegression` that loss is the partial likelihood of all rows less that of the rows
+    of the fit (Verweij, van Houwelingen).
+
+    Parameters
+    ----------
+    estimator : SparseGLM or a named model over it, default=None
+        Its `alpha` is ignored. None is ``SparseGLM()``.
+    alphas : int or array-like, default=50
+        The strengths, or how many, from the least that holds all coefficients at zero to `eps` times that.
+    eps : float, default=0.01
+        Ratio of the last strength to the first.
+    cv : int, splitter or iterable, default=None
+        As in scikit-learn; None is 5 folds of consecutive rows, of classes stratified.
+    rule : {"min", "1se"}, default="min"
+        "min" takes the strength of the least mean loss, "1se" the largest whose mean loss is within one standard error
+        of that.
+
+    Attributes
+    ----------
+    alpha_ : float
+        The strength that was chosen: `alpha_min_` or `alpha_1se_`.
+    alpha_min_, alpha_1se_ : float
+    alphas_ : ndarray of shape (n_alphas,)
+        Falling.
+    losses_ : ndarray of shape (n_alphas, n_folds)
+        Mean losses of the rows of each fold.
+    best_estimator_ : estimator
+        Fitted with `alpha_` to all rows. Its `coef_`, `intercept_`, `dual_gap_` and `n_iter_` are those of this object.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of str
+        Only when `X` had feature names that are all strings.
+
+    See Also
+    --------
+    LassoCV, ElasticNetCV, SparseLogisticRegressionCV : Faster for what they fit, and on clusters.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import stradask as sd
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.standard_normal((100, 30))
+    >>> y = X[:, 3:6] @ [1.0, -1.0, 2.0] + rng.standard_normal(100)
+    >>> model = sd.SparseGLMCV(sd.GroupLasso(3), rule="1se").fit(X, y)
+    >>> np.flatnonzero(model.coef_)
+    array([3, 4, 5])
+    """
+
+    _parameter_constraints: ClassVar[dict] = {
+        "estimator": [HasMethods(["fit", "predict"]), None],
+        "alphas": [Interval(Integral, 1, None, closed="left"), "array-like"],
+        "eps": [Interval(Real, 0, 1, closed="neither")],
+        "cv": ["cv_object"],
+        "rule": [StrOptions({"min", "1se"})],
+    }
+
+    def __init__(
+        self,
+        estimator: Any = None,
+        *,
+        alphas: Any = 50,
+        eps: float = 0.01,
+        cv: Any = None,
+        rule: str = "min",
+    ) -> None:
+        self.estimator = estimator
+        self.alphas = alphas
+        self.eps = eps
+        self.cv = cv
+        self.rule = rule
+
+    def _base(self):
+        return SparseGLM() if self.estimator is None else self.estimator
+
+    def __sklearn_tags__(self):
+        """Tell scikit-learn what the estimator takes."""
+        own, base = super().__sklearn_tags__(), get_tags(self._base())
+        own.estimator_type, own.target_tags, own.input_tags = base.estimator_type, base.target_tags, base.input_tags
+        own.classifier_tags, own.regressor_tags = base.classifier_tags, base.regressor_tags
+        return own
+
+    def fit(self, X: Matrix, y: Vector, sample_weight: Vector | None = None, **given: Any) -> Self:
+        """Choose the strength, and fit all rows with it.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As in the method `fit` of the estimator.
+        **given : array-likes of shape (n_samples,)
+            Further arguments of that method, one entry a row: offset, exposure, entry, strata.
+
+        Returns
+        -------
+        self
+        """
+        self._validate_params()
+        base = self._base()
+        if not isinstance(base, StructuredModel):
+            raise DataError(
+                f"estimator is a {type(base).__name__}; SparseGLMCV takes SparseGLM, GroupLasso, CoxRegression and the "
+                "like, see also LassoCV, ElasticNetCV and SparseLogisticRegressionCV"
+            )
+        base = clone(base)
+        base._validate_params()
+        with self._unchanged_on_error():
+            whole = copy.copy(base)
+            problem = whole._pose(X, y, sample_weight, **given)
+            alphas = path_of(whole, problem, self.alphas, self.eps)
+            n_samples = problem.columns.n_samples
+            weights = check_weights(sample_weight, n_samples)
+            weights = np.ones(n_samples) if weights is None else weights
+            labels = np.asarray(y) if is_classifier(base) else None
+            splitter = check_cv(self.cv, labels, classifier=labels is not None)
+            rows = problem.columns.X.tocsr() if problem.columns.is_sparse else problem.columns.X
+            target = np.asarray(y)
+            losses, masses = [], []
+            for train, test in splitter.split(np.zeros(n_samples), labels):
+                if not weights[test].any() or not weights[train].any():
+                    continue
+                losses.append(self._of_fold(base, rows, target, weights, given, train, test, alphas))
+                masses.append(weights[test].sum())
+            if not losses:
+                raise DataError("cv gives no fold with weight in both parts: use fewer folds, or other weights")
+            self._choose(alphas, np.array(losses).T, np.array(masses))
+            self.best_estimator_ = clone(base).set_params(alpha=self.alpha_)
+            self.best_estimator_.fit(X, y, sample_weight, **given)
+            for name in ("n_features_in_", "feature_names_in_", "classes_"):
+                vars(self).pop(name, None)
+                if hasattr(self.best_estimator_, name):
+                    setattr(self, name, getattr(self.best_estimator_, name))
+        return self
+
+    def _of_fold(self, base, X, y, weights, given, train, test, alphas):
+        """Losses of the rows of a fold, of each strength."""
+
+        def part(rows):
+            some = {name: None if value is None else np.asarray(value)[rows] for name, value in given.items()}
+            return copy.copy(base)._pose(X[rows], y[rows], weights[rows], **some)
+
+        learnt = part(train)
+        if not isinstance(learnt.loss, Rows):  # the partial likelihood is no sum over rows
+            rows = np.sort(np.concatenate([train, test]))
+            judge, share = part(rows), weights[train].sum() / weights[rows].sum()
+        else:
+            judge, share = part(test), None
+        losses = []
+        for fit in base._fit_path(learnt, alphas):
+            loss = _loss_at(judge, fit)
+            if share is not None:
+                loss = (loss - share * _loss_at(learnt, fit)) / (1 - share)
+            losses.append(loss)
+        return losses
+
+    def _choose(self, alphas, losses, masses):
+        means = losses @ (masses / masses.sum())
+        if np.isnan(means).all():
+            raise DataError("the losses of all strengths are NaN: check the targets of the folds")
+        best = int(np.nanargmin(means))
+        n = losses.shape[1]
+        error = losses[best].std(ddof=1) / np.sqrt(n) if n > 1 else 0.0
+        within = int(np.flatnonzero(means <= means[best] + error)[0])
+        self.alphas_, self.losses_ = alphas, losses
+        self.alpha_min_, self.alpha_1se_ = float(alphas[best]), float(alphas[within])
+        self.alpha_ = self.alpha_min_ if self.rule == "min" else self.alpha_1se_
+
+    @property
+    def coef_(self) -> Array:
+        """Coefficients of `best_estimator_`."""
+        return self._fitted().coef_
+
+    @property
+    def intercept_(self) -> Any:
+        """Intercept of `best_estimator_`."""
+        return self._fitted().intercept_
+
+    @property
+    def n_iter_(self) -> int:
+        """Passes of `best_estimator_`."""
+        return self._fitted().n_iter_
+
+    @property
+    def dual_gap_(self) -> float:
+        """Duality gap of `best_estimator_`."""
+        return self._fitted().dual_gap_
+
+    def _fitted(self):
+        if "best_estimator_" not in vars(self):
+            raise AttributeError(f"this {type(self).__name__} is not fitted yet")
+        return self.best_estimator_
+
+    def predict(self, X: Matrix, **given: Any) -> Array:
+        """Predict by `best_estimator_`.
+
+        Parameters
+        ----------
+        X : ndarray, sparse matrix or DataFrame of shape (n_samples, n_features)
+        **given
+            Further arguments of its method.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+        """
+        check_is_fitted(self, "best_estimator_")
+        return self.best_estimator_.predict(X, **given)
+
+    @_has("predict_proba")
+    def predict_proba(self, X: Matrix) -> Array:
+        """Compute probabilities of classes by `best_estimator_`.
+
+        Parameters
+        ----------
+        X : ndarray, sparse matrix or DataFrame of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples, 2)
+        """
+        check_is_fitted(self, "best_estimator_")
+        return self.best_estimator_.predict_proba(X)
+
+    @_has("decision_function")
+    def decision_function(self, X: Matrix) -> Array:
+        """Compute log-odds by `best_estimator_`.
+
+        Parameters
+        ----------
+        X : ndarray, sparse matrix or DataFrame of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+        """
+        check_is_fitted(self, "best_estimator_")
+        return self.best_estimator_.decision_function(X)
+
+    def score(self, X: Matrix, y: Vector, sample_weight: Vector | None = None) -> float:
+        """Compute the score of `best_estimator_`.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As in its method `score`.
+
+        Returns
+        -------
+        float
+        """
+        check_is_fitted(self, "best_estimator_")
+        return self.best_estimator_.score(X, y, sample_weight)
+
+
+def _loss_at(problem, fit):
+    """Mean loss of rows with the coefficients of a fit."""
+    f = problem.columns.X @ problem.blocks.summed(fit.B, problem.columns.n_features) + fit.intercept
+    offset = problem.loss.offset
+    return problem.loss.objective(f if offset is None else f + offset)

@@ -1,0 +1,162 @@
+"""Cox regression against the partial likelihood by double loops, published numbers and closed forms."""
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+
+import stradask as sd
+from stradask.algorithms.linear.structured.cox import concordance
+from stradask.errors import DataError
+
+RNG = np.random.default_rng(0)
+N, P = 60, 5
+X = RNG.standard_normal((N, P)) + 3
+LIVES = RNG.exponential(np.exp(-X[:, 2] + 3))
+CENSORED = RNG.exponential(2, N)
+TIME, EVENT = np.ceil(8 * np.minimum(LIVES, CENSORED)), LIVES <= CENSORED  # with ties
+Y = np.rec.fromarrays([EVENT, TIME], names="event,time")
+ENTRY = np.maximum(TIME - RNG.integers(1, 12, N), 0)
+STRATA = np.array(["a", "b", "c"])[RNG.integers(0, 3, N)]
+WEIGHTS = RNG.uniform(0.3, 2, N)
+# Freireich and others, 1963: weeks of remission of leukaemia, without and with 6-MP.
+PLACEBO = [1, 1, 2, 2, 3, 4, 4, 5, 5, 8, 8, 8, 8, 11, 11, 12, 12, 15, 17, 22, 23]
+TREATED = [6, 6, 6, 6, 7, 9, 10, 10, 11, 13, 16, 17, 19, 20, 22, 23, 25, 32, 32, 34, 35]
+LOST = [0, 0, 0, 1, 0, 1, 0, 1, 1, 0, 0, 1, 1, 1, 0, 0, 1, 1, 1, 1, 1]
+
+
+def minus_log_likelihood(f, ties, *, weights=None, entry=None, strata=None):
+    """Summed over deaths, one loop in another."""
+    weights = np.ones(N) if weights is None else weights
+    entry = np.full(N, -1.0) if entry is None else entry
+    strata = np.zeros(N) if strata is None else strata
+    total = 0.0
+    for s in np.unique(strata):
+        for t in np.unique(TIME[(strata == s) & EVENT]):
+            risk = (strata == s) & (entry < t) & (t <= TIME)
+            dead = risk & EVENT & (t == TIME)
+            d, mass = dead.sum(), weights[dead].sum()
+            total -= weights[dead] @ f[dead]
+            all_of, of_dead = weights[risk] @ np.exp(f[risk]), weights[dead] @ np.exp(f[dead])
+            for part in range(d):
+                total += mass / d * np.log(all_of - (part / d * of_dead if ties == "efron" else 0))
+    return total
+
+
+@pytest.mark.parametrize("ties", ["efron", "breslow"])
+@pytest.mark.parametrize("given", [{}, {"entry": ENTRY}, {"strata": STRATA}, {"entry": ENTRY, "strata": STRATA}])
+def test_the_partial_likelihood_is_least(ties, given):
+    model = sd.CoxRegression(0, ties=ties, tol=1e-13).fit(X, Y, WEIGHTS, offset=0.3 * X[:, 1], **given)
+
+    def objective(b):
+        return minus_log_likelihood(X @ b + 0.3 * X[:, 1], ties, weights=WEIGHTS, **given) / WEIGHTS.sum()
+
+    assert model.objective_ * N / WEIGHTS.sum() * WEIGHTS.mean() == pytest.approx(
+        objective(model.coef_) + np.log(1 / WEIGHTS.mean()) * WEIGHTS[EVENT].sum() / WEIGHTS.sum()
+    )
+    other = minimize(objective, model.coef_ + 0.1, method="BFGS", options={"gtol": 1e-9})
+    np.testing.assert_allclose(model.coef_, other.x, atol=1e-5)
+
+
+@pytest.mark.parametrize("ties", ["efron", "breslow"])
+def test_l1_fits_satisfy_the_optimality_conditions_and_the_gap_is_a_bound(ties):
+    alpha = 0.05
+    model = sd.CoxRegression(alpha, ties=ties, tol=1e-11).fit(X, Y, entry=ENTRY, strata=STRATA)
+    h, slopes = 1e-5, []
+    for j in range(P):
+        ends = [
+            minus_log_likelihood(X @ model.coef_ + e * X[:, j], ties, entry=ENTRY, strata=STRATA) / N for e in (h, -h)
+        ]
+        slopes.append((ends[0] - ends[1]) / (2 * h))
+    slopes, b = np.array(slopes), model.coef_
+    assert 0 < np.count_nonzero(b) < P
+    np.testing.assert_allclose(slopes[b != 0], -alpha * np.sign(b[b != 0]), atol=1e-7)
+    assert np.abs(slopes[b == 0]).max() <= alpha
+    assert 0 <= model.dual_gap_ < 1e-10
+    loose = sd.CoxRegression(alpha, ties=ties, tol=0.2).fit(X, Y, entry=ENTRY, strata=STRATA)
+    assert loose.dual_gap_ >= loose.objective_ - model.objective_
+    assert loose.dual_gap_ > 1e-6
+
+
+@pytest.mark.parametrize(("ties", "published"), [("breslow", 1.50919), ("efron", 1.57213)])
+def test_the_published_effect_of_6_mp(ties, published):
+    group = np.repeat([1.0, 0.0], 21)[:, None]
+    events = np.concatenate([np.ones(21), 1 - np.array(LOST)])
+    model = sd.CoxRegression(0, ties=ties, tol=1e-12).fit(group, np.column_stack([PLACEBO + TREATED, events]))
+    assert model.coef_[0] == pytest.approx(published, abs=2e-5)
+
+
+def test_without_coefficients_the_hazard_is_that_of_nelson_and_aalen():
+    model = sd.CoxRegression(1e3, ties="breslow").fit(X, Y, entry=ENTRY, strata=STRATA)
+    assert not model.coef_.any()
+    for s in np.unique(STRATA):
+        own = model.event_strata_ == s
+        times = model.event_times_[own]
+        at_risk = [((STRATA == s) & (ENTRY < t) & (t <= TIME)).sum() for t in times]
+        deaths = [((STRATA == s) & EVENT & (t == TIME)).sum() for t in times]
+        hazard = np.cumsum(np.divide(deaths, at_risk))
+        np.testing.assert_allclose(model.cumulative_baseline_hazard_[own], hazard)
+        curve = model.predict_survival(X[:2], times=[0, times[1], 1e9], stratum=s)
+        np.testing.assert_allclose(curve, [[1, np.exp(-hazard[1]), np.exp(-hazard[-1])]] * 2)
+    with pytest.raises(DataError, match="stratum must be given"):
+        model.predict_survival(X)
+    with pytest.raises(DataError, match="no events"):
+        model.predict_survival(X, stratum="d")
+
+
+def test_hazards_grow_with_the_predictor_as_breslow_estimates_them():
+    model = sd.CoxRegression(0.01, ties="breslow").fit(X, Y)
+    risk = np.exp(X @ model.coef_)
+    np.testing.assert_allclose(np.exp(model.predict(X)), risk)
+    steps = [(EVENT & (t == TIME)).sum() / risk[t <= TIME].sum() for t in model.event_times_]
+    np.testing.assert_allclose(model.cumulative_baseline_hazard_, np.cumsum(steps))
+    np.testing.assert_allclose(model.predict_cumulative_hazard(X), np.outer(risk, np.cumsum(steps)))
+
+
+def test_the_concordance_counts_pairs():
+    risk = np.round(RNG.standard_normal(N), 1)
+    right, total = 0.0, 0
+    for i in range(N):
+        for j in range(N):
+            if EVENT[i] and (TIME[i] < TIME[j] or (TIME[i] == TIME[j] and not EVENT[j])):
+                total += 1
+                right += 1.0 if risk[i] > risk[j] else 0.5 if risk[i] == risk[j] else 0.0
+    assert concordance(TIME, EVENT, risk) == pytest.approx(right / total, rel=1e-12)
+    model = sd.CoxRegression(0.01).fit(X, Y)
+    assert model.score(X, Y) == concordance(TIME, EVENT, model.predict(X))
+
+
+def test_forms_of_the_target_and_a_path():
+    coef = sd.CoxRegression(0.02).fit(X, Y).coef_
+    table = np.column_stack([TIME, EVENT])
+    np.testing.assert_array_equal(sd.CoxRegression(0.02).fit(X, table).coef_, coef)
+    all_events = np.rec.fromarrays([np.ones(N, bool), TIME], names="a,b")
+    np.testing.assert_array_equal(
+        sd.CoxRegression(0.02).fit(X, TIME).coef_, sd.CoxRegression(0.02).fit(X, all_events).coef_
+    )
+    model = sd.CoxRegression(tol=1e-10)
+    alphas, coefs, gaps = model.path(X, Y, alphas=4)
+    assert alphas[0] == pytest.approx(model.alpha_max(X, Y))
+    assert not coefs[:, 0].any()
+    assert gaps.max() < 1e-9
+    np.testing.assert_allclose(sd.CoxRegression(alphas[2], tol=1e-10).fit(X, Y).coef_, coefs[:, 2], atol=1e-6)
+    grouped = sd.CoxRegression(0.05, groups=[0, 0, 1, 1, 1], l1_ratio=0).fit(X, Y)
+    assert (grouped.coef_[2:] != 0).all()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"y": np.column_stack([-TIME, EVENT])}, "times are 0 or above"),
+        ({"y": np.column_stack([TIME, np.zeros(N)])}, "all rows are censored"),
+        ({"y": np.column_stack([TIME, EVENT + 1])}, "events are 1"),
+        ({"y": np.column_stack([TIME, EVENT, EVENT])}, "y has 3 columns"),
+        ({"y": np.rec.fromarrays([TIME, TIME], names="a,b")}, "one of booleans"),
+        ({"entry": TIME}, "entry is .* not before its time"),
+        ({"entry": TIME[1:]}, "entry must be 60 finite numbers"),
+        ({"strata": STRATA[1:]}, "strata has the shape"),
+        ({"y": Y[1:]}, "y has 59 rows"),
+    ],
+)
+def test_bad_targets_are_refused(change, message):
+    with pytest.raises(DataError, match=message):
+        sd.CoxRegression().fit(X, **{"y": Y, **change})
