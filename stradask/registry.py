@@ -93,6 +93,12 @@ MODELS = {
         ),
         _linear("ridge", "Ridge", "targets", "linear regression with a squared penalty"),
         _linear("poisson", "PoissonRegressor", "targets", "counts by a linear model of their logarithm"),
+        _linear("group-lasso", "GroupLasso", "targets", "groups of columns that have coefficients, or none"),
+        _linear("group-logistic", "GroupLogisticRegression", "classes", "two classes by groups of columns"),
+        _linear("sparse-glm", "SparseGLM", "targets", "any loss and any sparse penalty"),
+        _linear("sparse-poisson", "SparsePoissonRegressor", "targets", "counts by few columns"),
+        _linear("huber", "HuberRegressor", "targets", "linear regression that outliers do not pull"),
+        _linear("quantile", "QuantileRegressor", "targets", "a quantile by few columns"),
         _network("mlp-classifier", "MLPClassifier", "classes", "two or more classes by a neural network"),
         _network("mlp-regressor", "MLPRegressor", "targets", "numbers by a neural network"),
         _bayesian(

@@ -86,8 +86,9 @@ def prox(z, step, lam, lam1, low, high, gamma, kind):
 def sweeps(H, G, B, starts, steps, lam, lam1, low, high, gamma, kind, n_sweeps, tol):
     """Visit every block, then several times the blocks that are not zero; change B and ``G = H B + Q``.
 
-    `steps`: float64 (n_blocks,), 1 / largest eigenvalue of the block of H; 0 leaves the block at zero. Returns
-    the largest change of a block in a whole sweep, in units of the slope: at most `tol` ends the descent.
+    `steps`: float64 (n_blocks,), 1 / largest eigenvalue of the block of H; 0 leaves the block at zero.
+    Returns the largest change of a block in a whole sweep, in units of the slope: at most `tol` ends the
+    descent.
     """
     n_blocks, K = len(starts) - 1, B.shape[1]
     most, whole, since = 0.0, True, 0

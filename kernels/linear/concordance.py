@@ -21,8 +21,8 @@ def _below(tree, rank):
 def concordant_pairs(order, times, events, ranks, n_ranks):
     """Count comparable pairs: concordant, tied in risk, all.
 
-    `order`: rows by falling time. `ranks`: int64 (n,), the rank of each risk from 1 to `n_ranks`. A row with an event
-    is comparable with all that are observed longer, and with those censored at the same time.
+    `order`: rows by falling time. `ranks`: int64 (n,), the rank of each risk from 1 to `n_ranks`. A row with
+    an event is comparable with all that are observed longer, and with those censored at the same time.
     """
     tree = np.zeros(n_ranks + 1, np.int64)
     concordant, tied, total, n_longer = 0, 0, 0, 0

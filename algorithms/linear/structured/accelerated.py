@@ -10,7 +10,7 @@ _BETWEEN = 10  # sweeps between them
 
 
 def block_descent(H, Q, B, starts, lam, l1, low, high, gamma, kind, tol, *, convex, most=_MOST_SWEEPS):
-    """Minimise ``<B, H B> / 2 + <Q, B>`` plus the penalty of blocks, in place, with Anderson steps if convex."""
+    """Minimise ``<B, H B> / 2 + <Q, B>`` plus the penalty of blocks, in place; Anderson steps if convex."""
     if not len(B):
         return
     steps = _steps(H, starts)
@@ -27,7 +27,11 @@ def block_descent(H, Q, B, starts, lam, l1, low, high, gamma, kind, tol, *, conv
         if len(kept) > _KEPT:
             better = _extrapolated(kept)
             if better is not None:
-                better = np.clip(better, np.repeat(low, np.diff(starts))[:, None], np.repeat(high, np.diff(starts))[:, None])
+                better = np.clip(
+                    better,
+                    np.repeat(low, np.diff(starts))[:, None],
+                    np.repeat(high, np.diff(starts))[:, None],
+                )
                 after = H @ better + Q
                 if _model(better, after, Q, *arguments) < _model(B, G, Q, *arguments):
                     B[:], G = better, after
@@ -56,7 +60,9 @@ def _extrapolated(kept):
     steps = np.diff(points, axis=0)
     products = steps @ steps.T
     try:
-        weights = np.linalg.solve(products + 1e-12 * np.trace(products) * np.eye(len(steps)), np.ones(len(steps)))
+        weights = np.linalg.solve(
+            products + 1e-12 * np.trace(products) * np.eye(len(steps)), np.ones(len(steps))
+        )
     except np.linalg.LinAlgError:
         return None
     if not np.isfinite(weights).all() or abs(weights.sum()) < 1e-300:
@@ -98,5 +104,3 @@ def _largest_eigenvalue(H):
             return 0.0
         vector /= size
     return 1.1 * float(vector @ (H @ vector))
-
-

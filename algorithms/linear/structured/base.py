@@ -2,7 +2,6 @@
 
 import copy
 import warnings
-from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -18,46 +17,24 @@ from ....scheduler.threads import single_threaded_blas
 from ..._base import Estimator
 from ...inputs.dask_arrays import is_dask
 from ...inputs.matrices import _as_data_errors, check_columns, check_plain, check_rows
-from ...inputs.targets import _vector, check_names, check_offset, check_penalty_factor, check_targets, check_weights
+from ...inputs.targets import (
+    _vector,
+    check_names,
+    check_offset,
+    check_penalty_factor,
+    check_targets,
+    check_weights,
+)
 from ..sparse.fitting import SparseCoefficients
-from .blocks import Blocks, check_groups
+from .blocks import check_groups
 from .columns import Columns
 from .losses import Loss, Rows
 from .penalties import BlockPenalty, GivenPenalty, Penalty
-from .solver import Fit, Solver
+from .problem import Problem, Terms, least_alpha, path_of, scale_of, smoothed, so_far, spread_bounds, times
+from .solver import Solver
 
 _DEFAULT_GAMMA = {"mcp": 3.0, "scad": 3.7, "log": 1.0}
 _ROUNDS_OF_ALPHA_MAX = 100
-
-
-@dataclass
-class Problem:
-    """Checked data of a fit."""
-
-    columns: Columns
-    loss: Any
-    blocks: Blocks
-    factors: np.ndarray  # of blocks
-    curvatures: np.ndarray | None  # of columns, for penalties on vectors
-
-
-@dataclass
-class Terms:
-    """The penalty of an estimator without its strength.
-
-    `kind`: "norm", "mcp", "scad", "log", or a `Penalty`. `l1_ratio`: the share of the l1 norm where there are groups,
-    else of the norm next to the square. `factors`: None or one a block.
-    """
-
-    kind: Any = "norm"
-    l1_ratio: float = 1.0
-    groups: Any = None
-    overlap: bool = False
-    factors: Any = None
-    low: Any = -np.inf
-    high: Any = np.inf
-    gamma: float | None = None
-    sparse_groups: bool = False
 
 
 class StructuredModel(SparseCoefficients, Estimator):
@@ -79,7 +56,8 @@ class StructuredModel(SparseCoefficients, Estimator):
     def _columns(self, X, y):
         if is_dask(X):
             raise DataError(
-                f"{type(self).__name__} takes X in this process, not a Dask collection: pass X.compute(), or take "
+                f"{type(self).__name__} takes X in this process, not a Dask collection: pass X.compute(), "
+                "or take "
                 "Lasso, ElasticNet or SparseLogisticRegression, which compute on a cluster"
             )
         X = check_columns(self, X)
@@ -116,11 +94,14 @@ class StructuredModel(SparseCoefficients, Estimator):
         offset = check_offset(offset, n_samples, n_outputs)
         if exposure is not None:
             if not loss.positive_mean:
-                raise DataError("exposure is for losses of positive means, such as 'poisson'; pass offset instead")
+                raise DataError(
+                    "exposure is for losses of positive means, such as 'poisson'; pass offset instead"
+                )
             exposure = _vector("exposure", exposure, n_samples, "row")
             if not exposure.all():
                 raise DataError(
-                    f"exposure is 0 in row {int(np.argmin(exposure))}: it must be above 0; leave out rows that were "
+                    f"exposure is 0 in row {int(np.argmin(exposure))}: it must be above 0; leave out rows "
+                    "that were "
                     "not observed"
                 )
             offset = np.log(exposure) + (0 if offset is None else offset)
@@ -135,16 +116,19 @@ class StructuredModel(SparseCoefficients, Estimator):
             given = check_penalty_factor(terms.factors, n_blocks)
             factors = np.ones(n_blocks) if given is None else given
         columns = Columns(X, weights, centre=self.fit_intercept)
-        curvatures = None
+        curvature = 0.0
         if isinstance(terms.kind, Penalty):
             if grouped or loss.n_outputs > 1:
                 raise DataError("a penalty of your own takes single columns and one target: leave out groups")
             finite = factors[np.isfinite(factors)]
             if not terms.kind.separable and len(finite) and (factors != finite[0]).any():
-                raise DataError("penalty_factor is for penalties that are sums over coefficients; leave it out")
+                raise DataError(
+                    "penalty_factor is for penalties that are sums over coefficients; leave it out"
+                )
             f = np.repeat(loss.start()[None], len(loss.y), axis=0)
-            curvatures = columns.curvatures(weights * np.ravel(loss.loss.curvature(loss.y, f)))
-        return Problem(columns, loss, blocks, factors, curvatures)
+            largest = float(loss.loss.curvature(loss.y, f).max()) or 1.0
+            curvature = columns.largest_curvature(weights * largest)
+        return Problem(columns, loss, blocks, factors, curvature)
 
     def _penalty(self, problem, alpha, *, convex=False):
         """The penalty at a strength; with `convex` its convex form, the norm."""
@@ -153,16 +137,16 @@ class StructuredModel(SparseCoefficients, Estimator):
             strengths = np.where(factors == np.inf, np.inf, alpha * np.where(factors == np.inf, 1, factors))
         if isinstance(terms.kind, Penalty):
             own = terms.kind.of_width(problem.columns.n_features)
-            return GivenPenalty(own, strengths, problem.curvatures)
+            return GivenPenalty(own, strengths, problem.curvature)
         rho, n = terms.l1_ratio, len(factors)
-        low, high = _bounds(terms.low, terms.high, n, blocks, problem.loss.n_outputs)
+        low, high = spread_bounds(terms.low, terms.high, n, blocks, problem.loss.n_outputs)
         kind = "norm" if convex else terms.kind
         lam, l1, ridge = strengths, np.zeros(n), np.zeros(n)
         if terms.sparse_groups:
             whole = np.where(factors == np.inf, np.inf, np.where(factors == 0, 0.0, alpha))
-            lam, l1 = _times(1 - rho, strengths), _times(rho, whole)
+            lam, l1 = times(1 - rho, strengths), times(rho, whole)
         else:
-            lam, ridge = _times(rho, strengths), _times(1 - rho, strengths)
+            lam, ridge = times(rho, strengths), times(1 - rho, strengths)
         excluded = factors == np.inf
         lam[excluded] = np.inf
         gamma = _DEFAULT_GAMMA.get(terms.kind, 3.0) if terms.gamma is None else terms.gamma
@@ -178,10 +162,10 @@ class StructuredModel(SparseCoefficients, Estimator):
         label = type(self).__name__
         solver = self._solver(problem)
         penalty = self._penalty(problem, self.alpha)
-        unit, first = _scale_of(solver, self._penalty(problem, self.alpha))
+        unit, first = scale_of(solver, self._penalty(problem, self.alpha))
         if start is not None:
             solver.begin(*start)
-        monitor = Monitor(
+        monitor: Monitor = Monitor(
             self.max_iter,
             label=label,
             unit="pass",
@@ -192,7 +176,7 @@ class StructuredModel(SparseCoefficients, Estimator):
 
         def report(round_, objective, figure):
             def snapshot():
-                fit = _so_far(solver, objective, figure, round_)
+                fit = so_far(solver, objective, figure, round_)
                 return copy.copy(self)._take(problem, fit, monitor.history)
 
             return bool(monitor.record({"objective": objective}, gap=figure, snapshot=snapshot))
@@ -200,7 +184,7 @@ class StructuredModel(SparseCoefficients, Estimator):
         options = {"tol": max(self.tol, 1e-30), "report": report}
         with monitor:
             if penalty.convex or start is not None:
-                fit = _smoothed(solver, penalty, unit, first, max_rounds=self.max_iter, **options)
+                fit = smoothed(solver, penalty, unit, first, max_rounds=self.max_iter, **options)
             else:
                 fit = self._lowest(problem, solver, penalty, unit, first, options)
         self._warn(fit, unit, first)
@@ -210,38 +194,42 @@ class StructuredModel(SparseCoefficients, Estimator):
         return Solver(problem.columns, problem.loss, problem.blocks, fit_intercept=self.fit_intercept)
 
     def _lowest(self, problem, solver, penalty, unit, first, options):
-        """Find stationary points from zero, along falling strengths, and from the convex solution; keep the lower."""
+        """Solve from zero, along falling strengths, and from the convex solution; keep the lowest."""
         origin = solver.B.copy(), solver.intercept()
-        most = _alpha_max(lambda alpha: self._penalty(problem, alpha), solver)
-        strengths = np.geomspace(most, self.alpha, 8)[1:-1] if self.alpha < most < np.inf and self.alpha > 0 else []
-        best, rounds = None, 0
-        for begin in ("zero", "path", "convex"):
-            solver.begin(*origin)
-            if begin == "path":
-                for alpha in strengths:
+        most = least_alpha(lambda alpha: self._penalty(problem, alpha), solver)
+
+        def along():
+            if 0 < self.alpha < most < np.inf:
+                for alpha in np.geomspace(most, self.alpha, 8)[1:-1]:
                     solver.solve(self._penalty(problem, alpha), unit, first, tol=1e-3, max_rounds=20)
-            if begin == "convex" and not isinstance(penalty, GivenPenalty):
-                convex = self._penalty(problem, self.alpha, convex=True)
-                solver.solve(convex, unit, first, tol=1e-4, max_rounds=self.max_iter)
-            fit = solver.solve(penalty, unit, first, max_rounds=self.max_iter, **options)
-            rounds += fit.rounds
-            if best is None or fit.objective < best.objective:
-                best = fit
-            if fit.reason == "stopped":
+
+        def from_convex():
+            convex = self._penalty(problem, self.alpha, convex=True)
+            solver.solve(convex, unit, first, tol=1e-4, max_rounds=self.max_iter)
+
+        fits: list = []
+        starts = [lambda: None, along]
+        for start in starts if isinstance(penalty, GivenPenalty) else [*starts, from_convex]:
+            solver.begin(*origin)
+            start()
+            fits.append(solver.solve(penalty, unit, first, max_rounds=self.max_iter, **options))
+            if fits[-1].reason == "stopped":
                 break
-        best.rounds = rounds
+        best = min(fits, key=lambda fit: fit.objective)
+        best.rounds = sum(fit.rounds for fit in fits)
         return best
 
     def _warn(self, fit, unit, first):
         if fit.reason not in ("max_rounds", "stalled"):
             return
         by_gap = np.isfinite(fit.gap)
-        figure, scale = (fit.gap, unit) if by_gap else (fit.violation, first)
-        why = f"max_iter={self.max_iter} passes" if fit.reason == "max_rounds" else "the precision of the arithmetic"
+        name = "duality gap" if by_gap else "violation of optimality"
+        figure, bound = (fit.gap, self.tol * unit) if by_gap else (fit.violation, self.tol * first)
+        passes = fit.reason == "max_rounds"
+        why = f"max_iter={self.max_iter} passes" if passes else "the precision of the arithmetic"
         warnings.warn(
-            f"{type(self).__name__} did not reach tol={self.tol:g} by {why}: the "
-            f"{'duality gap' if by_gap else 'violation of optimality'} is {figure:.3g}, above {self.tol * scale:.3g}; "
-            "raise max_iter or tol, or scale the columns",
+            f"{type(self).__name__} did not reach tol={self.tol:g} by {why}: the {name} is {figure:.3g}, "
+            f"above {bound:.3g}; raise max_iter or tol, or scale the columns",
             ConvergenceWarning,
             stacklevel=6,
         )
@@ -276,7 +264,8 @@ class StructuredModel(SparseCoefficients, Estimator):
             B = None if "group_coef_" in vars(self) else problem.blocks.spread(B)
         if B is None or B.shape != (len(problem.blocks.order), problem.loss.n_outputs):
             raise DataError(
-                "warm_start=True goes on from a model of other columns, groups or targets: fit a new estimator, or set "
+                "warm_start=True goes on from a model of other columns, groups or targets: fit a new "
+                "estimator, or set "
                 "warm_start=False"
             )
         return B, np.atleast_1d(np.asarray(self.intercept_, np.float64))
@@ -284,17 +273,19 @@ class StructuredModel(SparseCoefficients, Estimator):
     def _largest_alpha(self, problem):
         with single_threaded_blas():
             solver = self._solver(problem)
-            _scale_of(solver, self._penalty(problem, 1.0))
-            return _alpha_max(lambda alpha: self._penalty(problem, alpha), solver)
+            scale_of(solver, self._penalty(problem, 1.0))
+            return least_alpha(lambda alpha: self._penalty(problem, alpha), solver)
 
     def _fit_path(self, problem, alphas):
         """Solve for falling strengths, each from the one before; yields fits."""
         with single_threaded_blas():
             solver = self._solver(problem)
-            unit, first = _scale_of(solver, self._penalty(problem, alphas[0]))
+            unit, first = scale_of(solver, self._penalty(problem, alphas[0]))
             for alpha in alphas:
                 penalty = self._penalty(problem, alpha)
-                fit = _smoothed(solver, penalty, unit, first, tol=max(self.tol, 1e-30), max_rounds=self.max_iter)
+                fit = smoothed(
+                    solver, penalty, unit, first, tol=max(self.tol, 1e-30), max_rounds=self.max_iter
+                )
                 self._warn(fit, unit, first)
                 yield fit
 
@@ -313,7 +304,9 @@ class StructuredModel(SparseCoefficients, Estimator):
         if not isinstance(self.coef_, np.ndarray) or self.coef_.ndim not in (1, 2):
             raise DataError("coef_ must be a vector or matrix of numbers")
         if self.coef_.dtype.kind != "f" or self.coef_.shape[-1] != self.n_features_in_:
-            raise DataError(f"coef_ of the shape {self.coef_.shape} does not fit {self.n_features_in_} columns")
+            raise DataError(
+                f"coef_ of the shape {self.coef_.shape} does not fit {self.n_features_in_} columns"
+            )
         if np.shape(self.intercept_) not in ((), self.coef_.shape[:-1]):
             raise DataError("intercept_ does not fit coef_")
 
@@ -368,8 +361,8 @@ class StructuredRegressor(MultiOutputMixin, RegressorMixin, StructuredModel):
         exposure : array-like of shape (n_samples,), optional
             Above 0; its logarithm is an offset. For losses with a logarithmic link.
         callback : callable, optional
-            ``callback(info)`` after every pass; `info` has round, total, objective, gap, seconds, history, and
-            ``info.snapshot()``, the model so far. Returning True ends the fit.
+            ``callback(info)`` after every pass; `info` has round, total, objective, gap, seconds, history,
+            and ``info.snapshot()``, the model so far. Returning True ends the fit.
 
         Returns
         -------
@@ -486,84 +479,3 @@ class StructuredRegressor(MultiOutputMixin, RegressorMixin, StructuredModel):
         gaps = np.array([fit.gap for fit in fits])
         single = coefs.shape[0] == 1 and not self._only_many()
         return alphas, coefs[0] if single else coefs, intercepts[0] if single else intercepts, gaps
-
-
-def path_of(estimator, problem, alphas, eps):
-    """Falling strengths: those given, or a number of them below the largest."""
-    from numbers import Integral
-
-    from ...inputs.targets import check_alphas
-
-    if not isinstance(alphas, Integral):
-        return check_alphas(alphas)
-    if not (alphas >= 1 and 0 < eps < 1):
-        raise DataError(f"alphas={alphas} must be at least 1, and eps={eps} between 0 and 1")
-    most = estimator._largest_alpha(problem)
-    if not np.isfinite(most):
-        raise DataError("no alpha makes all coefficients zero, so that a path has no start: pass alphas as numbers")
-    return np.geomspace(most or 1.0, (most or 1.0) * eps, int(alphas))
-
-
-def _smoothed(solver, penalty, unit, first, **options):
-    """Solve; for a loss with a kink, with a smoothing that falls until the exact gap is small enough."""
-    loss = solver.loss.loss if isinstance(solver.loss, Rows) else None
-    if not hasattr(loss, "width"):
-        return solver.solve(penalty, unit, first, **options)
-    return solver.sharpened(penalty, unit, first, **options)
-
-
-def _scale_of(solver, penalty):
-    """Fit the intercept and free columns alone: the units of gaps and violations."""
-    unit, V = solver.null(penalty)
-    first = float(np.abs(V).max(initial=0.0))
-    return unit or 1e-300, first or 1.0
-
-
-def _alpha_max(penalty_at, solver):
-    """The least strength whose penalty holds all coefficients at zero; `solver` is at the null model."""
-    V, _ = solver.slopes()
-    zero = np.zeros_like(solver.B)
-    scale = float(np.abs(V).max(initial=0.0))
-
-    def holds(alpha):
-        penalty = penalty_at(alpha)
-        return not (penalty.distances(zero, V) * (penalty.allowed & ~penalty.free) > 1e-12 * scale).any()
-
-    if scale == 0 or holds(1e-12 * scale):
-        return 0.0
-    low, high = 1e-12 * scale, scale
-    while not holds(high):
-        low, high = high, 4 * high
-        if high > 1e12 * scale:
-            return np.inf
-    while high > low * (1 + 1e-14):
-        middle = np.sqrt(low * high)
-        if middle in (low, high):
-            break
-        low, high = (low, middle) if holds(middle) else (middle, high)
-    return float(high)
-
-
-def _so_far(solver, objective, figure, round_):
-    return Fit(solver.B.copy(), solver.intercept(), objective, figure, figure, round_, "running")
-
-
-def _times(share, strengths):
-    """A share of strengths, some of which are infinite."""
-    return np.where(np.isfinite(strengths), share * np.where(np.isfinite(strengths), strengths, 0), np.inf if share else 0)
-
-
-def _bounds(low, high, n_blocks, blocks, n_outputs):
-    given = []
-    for name, value in (("low", low), ("high", high)):
-        value = np.asarray(value, np.float64)
-        if value.shape not in ((), (n_blocks,)) or np.isnan(value).any():
-            raise DataError(f"bounds must be two numbers, or vectors of {n_blocks}, one entry a column, without NaN")
-        if (value > 0).any() if name == "low" else (value < 0).any():
-            raise DataError("bounds must have 0 between them: a coefficient that is not chosen is 0")
-        given.append(np.broadcast_to(value, (n_blocks,)).copy())
-    low, high = given
-    cones = np.isin(low, (0, -np.inf)) & np.isin(high, (0, np.inf))
-    if (~cones & ((blocks.sizes > 1) | (n_outputs > 1))).any():
-        raise DataError("bounds other than 0 and infinity are for single columns and one target, not for groups")
-    return low, high

@@ -68,22 +68,25 @@ def check_groups(groups, n_features, *, overlap=False):
     if groups is None:
         return single_columns(n_features)
     if isinstance(groups, Integral) and not isinstance(groups, bool):
+        groups = int(groups)
         if not 1 <= groups <= n_features or n_features % groups:
             raise DataError(
-                f"groups={shortened(groups)} is a size of groups and must divide the {n_features} columns of X; "
+                f"groups={shortened(groups)} is a size of groups and must divide the {n_features} columns "
+                "of X; "
                 "pass a label for each column instead"
             )
-        return Blocks(np.arange(n_features), np.arange(0, n_features + 1, int(groups)), plain=True)
-    if isinstance(groups, (list, tuple)) and len(groups) and hasattr(groups[0], "__len__"):
-        if not isinstance(groups[0], (str, bytes)):
-            return _of_lists(groups, n_features, overlap)
+        return Blocks(np.arange(n_features), np.arange(0, n_features + 1, groups), plain=True)
+    first = groups[0] if isinstance(groups, (list, tuple)) and len(groups) else ""
+    if hasattr(first, "__len__") and not isinstance(first, (str, bytes)):
+        return _of_lists(groups, n_features, overlap)
     try:
         labels = np.asarray(groups)
     except ValueError as error:
         raise DataError("groups must be a label for each column, or a list of lists of columns") from error
     if labels.shape != (n_features,):
         raise DataError(
-            f"groups has the shape {labels.shape}; pass a label for each of the {n_features} columns, or a list "
+            f"groups has the shape {labels.shape}; pass a label for each of the {n_features} columns, or "
+            "a list "
             "of lists of columns"
         )
     if labels.dtype.kind == "f" and not np.isfinite(labels).all():
@@ -115,7 +118,8 @@ def _of_lists(groups, n_features, overlap):
         )
     if counts.max() > 1 and not overlap:
         raise DataError(
-            f"groups names column {int(np.argmax(counts > 1))} in several groups: pass overlap=True to give each "
+            f"groups names column {int(np.argmax(counts > 1))} in several groups: pass overlap=True to "
+            "give each "
             "group a copy of it, or assign it to one group"
         )
     starts = np.concatenate([[0], np.cumsum([len(part) for part in parts])])

@@ -30,8 +30,8 @@ class GroupLogisticRegression(StructuredModel, ScoringClassifier):
     Parameters
     ----------
     groups : int, array-like or None, default=None
-        The size of consecutive groups, a label for each column, or a list of lists of columns. None takes every
-        column alone.
+        The size of consecutive groups, a label for each column, or a list of lists of columns. None takes
+        every column alone.
     alpha : float, default=0.01
         Strength of the penalty.
     l1_ratio : float, default=0.0
@@ -39,7 +39,8 @@ class GroupLogisticRegression(StructuredModel, ScoringClassifier):
     class_weight : dict of label to float, "balanced" or None, default=None
         Multiplies the weights of the rows of a class.
     penalty_factor : array-like of shape (n_groups,), default=None
-        f, by default the square root of the size of each group; 0 leaves a group unpenalised, infinity excludes it.
+        f, by default the square root of the size of each group; 0 leaves a group unpenalised, infinity
+        excludes it.
     overlap : bool, default=False
         Allow lists of columns that overlap: each group has a copy of its columns.
     positive : bool, default=False
@@ -121,13 +122,16 @@ class GroupLogisticRegression(StructuredModel, ScoringClassifier):
     def _single(self, coef):
         return False
 
-    def _pose(self, X, y, sample_weight=None, offset=None):
+    def _pose(self, X, y, sample_weight=None, offset=None, exposure=None):
+        if exposure is not None:
+            raise DataError("exposure is not for classes: pass offset instead")
         X = self._columns(X, y)
         n_samples, name = X.shape[0], type(self).__name__
         classes, numbers = check_labels(y, n_samples, name)
         if len(classes) > 2:
             raise DataError(
-                f"Only binary classification is supported. The type of the target is {type_of_target(y)}: {name} takes "
+                f"Only binary classification is supported. The type of the target is {type_of_target(y)}: "
+                f"{name} takes "
                 f"two classes, not {len(classes)}; take SparseLogisticRegression"
             )
         weights = check_class_weights(
@@ -137,7 +141,9 @@ class GroupLogisticRegression(StructuredModel, ScoringClassifier):
         offset = check_offset(offset, n_samples, 1)
         offset = None if offset is None else offset[:, None]
         self.classes_ = classes
-        return self._problem(X, Rows(Logistic(), numbers[:, None].astype(np.float64), weights, offset), weights)
+        return self._problem(
+            X, Rows(Logistic(), numbers[:, None].astype(np.float64), weights, offset), weights
+        )
 
     def fit(
         self,

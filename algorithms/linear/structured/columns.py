@@ -64,8 +64,14 @@ class Columns:
             return (part.T @ more.multiply(h[:, None]).tocsc()).toarray()
         return part.T @ (more * h[:, None])
 
-    def curvatures(self, h):
-        """``sum_i h_i x_ij^2`` of each column."""
-        if self.is_sparse:
-            return (self.X.multiply(self.X)).T @ h
-        return np.einsum("ij,ij,i->j", self.X, self.X, h, dtype=np.float64)
+    def largest_curvature(self, h):
+        """A bound of the largest eigenvalue of ``X.T @ diag(h) @ X``, by power iterations."""
+        vector = np.random.default_rng(0).standard_normal((self.n_features, 1))
+        size = 0.0
+        for _ in range(15):
+            vector = self.all_slopes(h[:, None] * (self.X @ vector))
+            size = float(np.linalg.norm(vector))
+            if size == 0:
+                break
+            vector /= size
+        return 1.2 * size

@@ -11,8 +11,9 @@ from ...._typing import Array, Callback, Matrix, Vector
 from ....errors import DataError, shortened
 from ..._base import documented
 from ...inputs.targets import _numbers, check_length, check_offset, check_targets, check_weights
-from .base import StructuredModel, Terms, path_of
+from .base import StructuredModel
 from .cox_loss import PartialLikelihood
+from .problem import Terms, path_of
 from .sparse_glm import ALPHA, CONSTRAINTS, FACTOR, GROUPS, RATIO, SHARED
 
 _MOST_TIMES = 1_000_000_000  # entries of a table of survival curves
@@ -22,16 +23,17 @@ _MOST_TIMES = 1_000_000_000  # entries of a table of survival curves
 class CoxRegression(StructuredModel):
     r"""Hazards of rows that are observed until an event, or censored, by few columns.
 
-    The hazard at a time t is :math:`h_0(t) \exp(x_i b)`. Minimises minus the logarithm of the partial likelihood over
-    the sum of the weights, plus l1 and squared penalties; with `groups` the sparse-group penalty of `GroupLasso`.
+    The hazard at a time t is :math:`h_0(t) \exp(x_i b)`. Minimises minus the logarithm of the partial
+    likelihood over the sum of the weights, plus l1 and squared penalties; with `groups` the sparse-group
+    penalty of `GroupLasso`.
 
     Parameters
     ----------
     alpha : float, default=0.01
         Strength of the penalty. 0 leaves the partial likelihood alone, which may have no maximum.
     l1_ratio : float, default=1.0
-        Without `groups` the share of the l1 penalty, the rest is the squared one; with `groups` the share of the l1
-        norm, the rest is the norm of the groups.
+        Without `groups` the share of the l1 penalty, the rest is the squared one; with `groups` the share of
+        the l1 norm, the rest is the norm of the groups.
     ties : {"efron", "breslow"}, default="efron"
         How events at the same time are taken. Efron's is the more exact, and the default of R.
     groups : int, array-like or None, default=None
@@ -55,8 +57,8 @@ class CoxRegression(StructuredModel):
     event_strata_ : ndarray of shape (n_times,)
         The stratum of each.
     cumulative_baseline_hazard_ : ndarray of shape (n_times,)
-        Cumulative hazard of a row with ``x b = 0`` at those times, by Breslow's estimator (with Efron's ties, by
-        Efron's).
+        Cumulative hazard of a row with ``x b = 0`` at those times, by Breslow's estimator (with Efron's
+        ties, by Efron's).
 
     See Also
     --------
@@ -64,9 +66,9 @@ class CoxRegression(StructuredModel):
 
     References
     ----------
-    Cox, "Regression models and life-tables", JRSS B 1972. Efron, "The efficiency of Cox's likelihood function for
-    censored data", JASA 1977. Simon and others, "Regularization paths for Cox's proportional hazards model via
-    coordinate descent", Journal of Statistical Software 2011.
+    Cox, "Regression models and life-tables", JRSS B 1972. Efron, "The efficiency of Cox's likelihood
+    function for censored data", JASA 1977. Simon and others, "Regularization paths for Cox's proportional
+    hazards model via coordinate descent", Journal of Statistical Software 2011.
 
     Examples
     --------
@@ -94,7 +96,8 @@ class CoxRegression(StructuredModel):
     fit_intercept = False
     # For check_estimator(model, expected_failed_checks=model._expected_failed_checks).
     _expected_failed_checks: ClassVar[dict] = {
-        f"check_sample_weight_equivalence_on_{kind}_data": "by Efron a row of weight 2 is not two rows: they tie"
+        f"check_sample_weight_equivalence_on_{kind}_data": "by Efron a row of weight 2 is not two rows: "
+        "they tie"
         for kind in ("dense", "sparse")
     }
 
@@ -145,7 +148,8 @@ class CoxRegression(StructuredModel):
             late = np.flatnonzero(entry >= time)
             if len(late):
                 raise DataError(
-                    f"entry is {entry[late[0]]:g} in row {late[0]}, not before its time {time[late[0]]:g}: a row must "
+                    f"entry is {entry[late[0]]:g} in row {late[0]}, not before its time "
+                    f"{time[late[0]]:g}: a row must "
                     "be observed for a while; leave it out"
                 )
         labels, numbers = _strata(strata, n_samples)
@@ -155,7 +159,9 @@ class CoxRegression(StructuredModel):
             time, event, weights, ties=self.ties, entry=entry, strata=numbers, offset=offset
         )
         problem = self._problem(X, loss, weights / n_samples)
-        problem.columns._weights = None if problem.columns.is_sparse else weights / n_samples  # it knows no shift
+        problem.columns._weights = (
+            None if problem.columns.is_sparse else weights / n_samples
+        )  # it knows no shift
         self._labels_of_strata = labels
         return problem
 
@@ -176,8 +182,8 @@ class CoxRegression(StructuredModel):
         ----------
         X : ndarray, sparse matrix or DataFrame of shape (n_samples, n_features)
         y : structured array of shape (n_samples,), or array-like
-            A field of booleans, whether there was an event, and one of times, as scikit-survival has it; or two columns,
-            times and events; or times alone, all of events.
+            A field of booleans, whether there was an event, and one of times, as scikit-survival has it; or
+            two columns, times and events; or times alone, all of events.
         sample_weight : array-like of shape (n_samples,), optional
             Not negative. Only ratios count.
         entry : array-like of shape (n_samples,), optional
@@ -196,7 +202,7 @@ class CoxRegression(StructuredModel):
         self._validate_params()
         with self._unchanged_on_error():
             problem = self._pose(X, y, sample_weight, offset, entry, strata)
-            labels = vars(self).pop("_labels_of_strata")
+            labels = self.__dict__.pop("_labels_of_strata")
             self._fit(problem, callback, self._start(problem))
             loss = problem.loss
             f = problem.columns.X @ self.coef_
@@ -244,11 +250,15 @@ class CoxRegression(StructuredModel):
             raise DataError(f"stratum must be given: the model has {len(labels)} of them")
         own = np.ones(len(self.event_times_), bool) if stratum is None else self.event_strata_ == stratum
         if not own.any():
-            raise DataError(f"stratum={shortened(stratum)} has no events in the fit; there are {shortened(labels)}")
+            raise DataError(
+                f"stratum={shortened(stratum)} has no events in the fit; there are {shortened(labels)}"
+            )
         known, hazard = self.event_times_[own], self.cumulative_baseline_hazard_[own]
         times = known if times is None else _numbers("times", times)
         if times.ndim != 1 or np.isnan(times).any() or len(times) * len(f) > _MOST_TIMES:
-            raise DataError(f"times must be a vector without NaN, and the table below {_MOST_TIMES:g} entries")
+            raise DataError(
+                f"times must be a vector without NaN, and the table below {_MOST_TIMES:g} entries"
+            )
         at = np.concatenate([[0.0], hazard])[np.searchsorted(known, times, side="right")]
         return np.exp(f)[:, None] * at
 
@@ -354,7 +364,9 @@ class CoxRegression(StructuredModel):
         check_is_fitted(self, ["event_times_", "cumulative_baseline_hazard_"])
         n = len(self.event_times_)
         if len(self.event_strata_) != n or self.cumulative_baseline_hazard_.shape != (n,):
-            raise DataError("event_times_, event_strata_ and cumulative_baseline_hazard_ must have one length")
+            raise DataError(
+                "event_times_, event_strata_ and cumulative_baseline_hazard_ must have one length"
+            )
 
 
 def _strata(strata, n_samples):
@@ -385,7 +397,8 @@ def check_times(y, n_samples, name):
         flags = [field for field in fields if y.dtype[field].kind == "b"]
         if len(fields) != 2 or len(flags) != 1:
             raise DataError(
-                f"y has the fields {shortened(fields)}; {name} takes two, one of booleans (was there an event) and one "
+                f"y has the fields {shortened(fields)}; {name} takes two, one of booleans (was there an "
+                "event) and one "
                 "of times"
             )
         other = next(field for field in fields if field != flags[0])
@@ -398,14 +411,18 @@ def check_times(y, n_samples, name):
         time, flags = time[:, 0].copy(), time[:, 1]
         wrong = np.flatnonzero(~np.isin(flags, (0, 1)))
         if len(wrong):
-            raise DataError(f"y holds the event {flags[wrong[0]]:g} in row {wrong[0]}: events are 1, censored rows 0")
+            raise DataError(
+                f"y holds the event {flags[wrong[0]]:g} in row {wrong[0]}: events are 1, censored rows 0"
+            )
         event = flags == 1
     if time.ndim == 2 and time.shape[1] == 1:
         from sklearn.utils.validation import column_or_1d
 
         time = column_or_1d(time, warn=True)
     if time.ndim != 1:
-        raise DataError(f"y has {time.shape[1]} columns; {name} takes two, times and events, or a structured array")
+        raise DataError(
+            f"y has {time.shape[1]} columns; {name} takes two, times and events, or a structured array"
+        )
     event = np.ones(n_samples, bool) if event is None else event
     check_length("y", event, n_samples)
     wrong = np.flatnonzero(time < 0)
@@ -430,5 +447,3 @@ def concordance(time, event, risk):
     order = np.argsort(-time, kind="stable")
     right, tied, total = concordant_pairs(order, time, event, ranks.astype(np.int64) + 1, len(values))
     return float((right + tied / 2) / total) if total else 0.5
-
-

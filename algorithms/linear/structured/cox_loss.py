@@ -12,10 +12,12 @@ _MOST_PAIRS = 5_000_000  # of tied deaths and terms, for which a gap is computed
 class PartialLikelihood:
     """Minus the logarithm of the partial likelihood, over the number of rows, as a loss of the solver.
 
-    A row is at risk at times t with ``entry < t <= time``. Each time of deaths has one term by Breslow; by Efron as
-    many as there are deaths, the l-th of which counts those who die at that time ``1 - l / d`` times.
+    A row is at risk at times t with ``entry < t <= time``. Each time of deaths has one term by Breslow; by
+    Efron as many as there are deaths, the l-th of which counts those who die at that time ``1 - l / d``
+    times.
 
-    `weights`: (n_samples,), of mean 1. `strata`: int64 (n_samples,), from 0. `offset`: (n_samples, 1) or None.
+    `weights`: (n_samples,), of mean 1. `strata`: int64 (n_samples,), from 0. `offset`: (n_samples, 1) or
+    None.
     """
 
     quadratic, convex, flat, n_outputs = False, True, False, 1
@@ -24,7 +26,9 @@ class PartialLikelihood:
         n = len(time)
         event = event & (weights > 0)
         if not event.any():
-            raise DataError("y has no event in a row with weight: all rows are censored, and no risk can be compared")
+            raise DataError(
+                "y has no event in a row with weight: all rows are censored, and no risk can be compared"
+            )
         self.offset, self.n, self.w, self.event = offset, n, weights, event
         strata = np.zeros(n, np.int64) if strata is None else strata
         self.strata = strata
@@ -129,7 +133,7 @@ class PartialLikelihood:
         return H - means.T @ means, None, 0.0
 
     def conjugate(self, u, scale, f):
-        """Conjugate at a share of the slopes: of each term the entropy of its risks mixed with those of the dead."""
+        """Conjugate at a share of the slopes, from the entropies of risks mixed with those of the dead."""
         v, tops, sums = self._risks(f)
         f = f[:, 0]
         s, f0 = scale, f - tops[self.strata]
@@ -143,7 +147,11 @@ class PartialLikelihood:
         first = np.cumsum(counts) - counts
         sizes = counts[self.term]
         pair = np.repeat(np.arange(len(self.term)), sizes)
-        row = self.dead[by_time[np.arange(len(pair)) - np.repeat(np.cumsum(sizes) - sizes, sizes) + first[self.term[pair]]]]
+        row = self.dead[
+            by_time[
+                np.arange(len(pair)) - np.repeat(np.cumsum(sizes) - sizes, sizes) + first[self.term[pair]]
+            ]
+        ]
         a = self.w[row] * (1 - self.c[pair])
         share = (1 - s) * self.w[row] / self.mass[self.term[pair]] + s * a * np.exp(f0[row]) / sums[pair]
         total += np.bincount(pair, xlogy(share, share / a), len(self.term))

@@ -16,8 +16,9 @@ from ...._typing import Array, Matrix, Vector
 from ....errors import DataError
 from ..._base import Estimator
 from ...inputs.targets import check_weights
-from .base import StructuredModel, path_of
+from .base import StructuredModel
 from .losses import Rows
+from .problem import path_of
 from .sparse_glm import SparseGLM
 
 
@@ -28,9 +29,9 @@ def _has(name):
 class SparseGLMCV(MetaEstimatorMixin, Estimator):
     """Choose `alpha` of `SparseGLM`, or of a model like it, by cross-validation.
 
-    For each fold a path of falling strengths is fitted to the other rows; the loss of the fold's rows, without penalty,
-    is averaged over the folds. Of `CoxRegression` that loss is the partial likelihood of all rows less that of the rows
-    of the fit (Verweij, van Houwelingen).
+    For each fold a path of falling strengths is fitted to the other rows; the loss of the fold's rows,
+    without penalty, is averaged over the folds. Of `CoxRegression` that loss is the partial likelihood of
+    all rows less that of the rows of the fit (Verweij, van Houwelingen).
 
     Parameters
     ----------
@@ -43,8 +44,8 @@ class SparseGLMCV(MetaEstimatorMixin, Estimator):
     cv : int, splitter or iterable, default=None
         As in scikit-learn; None is 5 folds of consecutive rows, of classes stratified.
     rule : {"min", "1se"}, default="min"
-        "min" takes the strength of the least mean loss, "1se" the largest whose mean loss is within one standard error
-        of that.
+        "min" takes the strength of the least mean loss, "1se" the largest whose mean loss is within one
+        standard error of that.
 
     Attributes
     ----------
@@ -56,7 +57,8 @@ class SparseGLMCV(MetaEstimatorMixin, Estimator):
     losses_ : ndarray of shape (n_alphas, n_folds)
         Mean losses of the rows of each fold.
     best_estimator_ : estimator
-        Fitted with `alpha_` to all rows. Its `coef_`, `intercept_`, `dual_gap_` and `n_iter_` are those of this object.
+        Fitted with `alpha_` to all rows. Its `coef_`, `intercept_`, `dual_gap_` and `n_iter_` are those of
+        this object.
     n_features_in_ : int
     feature_names_in_ : ndarray of str
         Only when `X` had feature names that are all strings.
@@ -106,7 +108,11 @@ class SparseGLMCV(MetaEstimatorMixin, Estimator):
     def __sklearn_tags__(self):
         """Tell scikit-learn what the estimator takes."""
         own, base = super().__sklearn_tags__(), get_tags(self._base())
-        own.estimator_type, own.target_tags, own.input_tags = base.estimator_type, base.target_tags, base.input_tags
+        own.estimator_type, own.target_tags, own.input_tags = (
+            base.estimator_type,
+            base.target_tags,
+            base.input_tags,
+        )
         own.classifier_tags, own.regressor_tags = base.classifier_tags, base.regressor_tags
         return own
 
@@ -128,7 +134,8 @@ class SparseGLMCV(MetaEstimatorMixin, Estimator):
         base = self._base()
         if not isinstance(base, StructuredModel):
             raise DataError(
-                f"estimator is a {type(base).__name__}; SparseGLMCV takes SparseGLM, GroupLasso, CoxRegression and the "
+                f"estimator is a {type(base).__name__}; SparseGLMCV takes SparseGLM, GroupLasso, "
+                "CoxRegression and the "
                 "like, see also LassoCV, ElasticNetCV and SparseLogisticRegressionCV"
             )
         base = clone(base)
@@ -151,12 +158,14 @@ class SparseGLMCV(MetaEstimatorMixin, Estimator):
                 losses.append(self._of_fold(base, rows, target, weights, given, train, test, alphas))
                 masses.append(weights[test].sum())
             if not losses:
-                raise DataError("cv gives no fold with weight in both parts: use fewer folds, or other weights")
+                raise DataError(
+                    "cv gives no fold with weight in both parts: use fewer folds, or other weights"
+                )
             self._choose(alphas, np.array(losses).T, np.array(masses))
             self.best_estimator_ = clone(base).set_params(alpha=self.alpha_)
             self.best_estimator_.fit(X, y, sample_weight, **given)
             for name in ("n_features_in_", "feature_names_in_", "classes_"):
-                vars(self).pop(name, None)
+                self.__dict__.pop(name, None)
                 if hasattr(self.best_estimator_, name):
                     setattr(self, name, getattr(self.best_estimator_, name))
         return self

@@ -1,7 +1,8 @@
 """Losses of the generic solver: the protocol for one of your own, and those at hand.
 
 A loss is a function of a target and a linear predictor. A class with `value`, `gradient` and `curvature` is
-enough; with `conjugate` the fit stops at a duality gap, without it at the violation of the optimality conditions.
+enough; with `conjugate` the fit stops at a duality gap, without it at the violation of the optimality
+conditions.
 """
 
 from typing import Any
@@ -9,13 +10,15 @@ from typing import Any
 import numpy as np
 from scipy.special import expit, xlogy
 
+from ...._typing import Array
 from ....errors import DataError
 
 
 class Loss:
     """Base of losses ``loss(y_i, f_i)`` of a target and a linear predictor; subclass it for one of your own.
 
-    Methods take and return arrays of one entry a row. Weights, offsets and the sum over rows are the solver's.
+    Methods take and return arrays of one entry a row. Weights, offsets and the sum over rows are the
+    solver's.
 
     Attributes
     ----------
@@ -55,30 +58,30 @@ class Loss:
     positive_mean = False
     flat: Any = 0.0
 
-    def check(self, y, name):
+    def check(self, y: Array, name: str) -> None:
         """Refuse targets that the loss cannot take: raise a ValueError."""
 
-    def value(self, y, f):
+    def value(self, y: Array, f: Array) -> Array:
         """The loss of each row."""
         raise NotImplementedError(f"{type(self).__name__} must define value(y, f)")
 
-    def gradient(self, y, f):
+    def gradient(self, y: Array, f: Array) -> Array:
         """Its derivative by f."""
         raise NotImplementedError(f"{type(self).__name__} must define gradient(y, f)")
 
-    def curvature(self, y, f):
+    def curvature(self, y: Array, f: Array) -> Array:
         """Its second derivative by f, or a bound of it; not negative."""
         raise NotImplementedError(f"{type(self).__name__} must define curvature(y, f)")
 
-    def least(self, y):
+    def least(self, y: Array) -> Array:
         """The least value of each row, of a model that knows y: it sets the scale of `tol`."""
         return np.zeros(y.shape)
 
-    def start(self, mean):
+    def start(self, mean: float) -> float:
         """An intercept to begin with, from the mean of y."""
         return 0.0
 
-    def mean(self, f):
+    def mean(self, f: Array) -> Array:
         """The prediction that belongs to a linear predictor."""
         return f
 
@@ -117,7 +120,8 @@ class Logistic(Loss):
         wrong = np.flatnonzero((y < 0) | (y > 1))
         if len(wrong):
             raise DataError(
-                f"y holds {y[wrong[0]]:g} in row {wrong[0]}: targets of the logistic loss are 0, 1 or shares between; "
+                f"y holds {y[wrong[0]]:g} in row {wrong[0]}: targets of the logistic loss are 0, 1 or "
+                "shares between; "
                 "GroupLogisticRegression takes labels"
             )
 
@@ -234,7 +238,8 @@ class Tweedie(_Log):
     def __init__(self, power=1.5):
         if not 1 < power < 2:
             raise DataError(
-                f"power={power} of the Tweedie loss must lie between 1 and 2; take loss='poisson' for 1, 'gamma' for 2"
+                f"power={power} of the Tweedie loss must lie between 1 and 2; take loss='poisson' for 1, "
+                "'gamma' for 2"
             )
         self.power = float(power)
 
@@ -292,8 +297,8 @@ class Huber(Loss):
 class Pinball(Loss):
     """The loss of a quantile, smooth within `width` of a kink: the solver lets the width fall.
 
-    Its value is that of the smooth loss; `exact` is that of the quantile. `conjugate` is of the exact loss, so that
-    the gap is that of the exact problem.
+    Its value is that of the smooth loss; `exact` is that of the quantile. `conjugate` is of the exact loss,
+    so that the gap is that of the exact problem.
     """
 
     @property

@@ -1,8 +1,8 @@
 """Penalties of the generic solver: the protocol for one of your own, SLOPE, and penalties on norms of blocks.
 
-A penalty of your own has `value` and `prox` on whole vectors, and is solved by accelerated proximal gradients on the
-products of the columns of the working set. Penalties on norms of blocks (`BlockPenalty`) are solved by compiled block
-coordinate descent. Both answer the questions of `solver`.
+A penalty of your own has `value` and `prox` on whole vectors, and is solved by accelerated proximal
+gradients on the products of the columns of the working set. Penalties on norms of blocks (`BlockPenalty`)
+are solved by compiled block coordinate descent. Both answer the questions of `solver`.
 """
 
 from dataclasses import dataclass
@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtri
 
+from ...._typing import Array
 from ....errors import DataError
 from ....kernels.linear import blocks as kernels
 from .accelerated import block_descent, proximal_gradients
@@ -21,8 +22,8 @@ KINDS = {"norm": 0, "mcp": 1, "scad": 2, "log": 3}
 class Penalty:
     """Base of penalties on a vector of coefficients; subclass it for one of your own.
 
-    `alpha` is an array of one strength for each coefficient: the estimator's `alpha` times `penalty_factor`. It is 0
-    nowhere: columns without penalty never come here, and neither do excluded ones.
+    `alpha` is an array of one strength for each coefficient: the estimator's `alpha` times `penalty_factor`.
+    It is 0 nowhere: columns without penalty never come here, and neither do excluded ones.
 
     Attributes
     ----------
@@ -31,8 +32,8 @@ class Penalty:
     separable : bool
         Whether it is a sum over coefficients. If not, `penalty_factor` is refused.
     dual_norm : callable or None
-        ``dual_norm(slopes, alpha)`` of a penalty that is a norm, the largest of ``slopes @ b`` where the penalty of b
-        is 1: with it, and a convex loss, the fit stops at a duality gap.
+        ``dual_norm(slopes, alpha)`` of a penalty that is a norm, the largest of ``slopes @ b`` where the
+        penalty of b is 1: with it, and a convex loss, the fit stops at a duality gap.
 
     Examples
     --------
@@ -58,24 +59,25 @@ class Penalty:
     separable = True
     dual_norm: Any = None
 
-    def of_width(self, n_features):
+    def of_width(self, n_features: int) -> "Penalty":
         """The penalty for a number of columns, where it depends on that."""
         return self
 
-    def value(self, coef, alpha):
+    def value(self, coef: Array, alpha: Any) -> float:
         """The penalty of all coefficients, a number."""
         raise NotImplementedError(f"{type(self).__name__} must define value(coef, alpha)")
 
-    def prox(self, coef, step, alpha):
-        """The b that minimises ``|b - coef|^2 / (2 step)`` plus the penalty; `step` is a number or an array."""
+    def prox(self, coef: Array, step: Any, alpha: Any) -> Array:
+        """The b that minimises ``|b - coef|^2 / (2 step)`` plus the penalty; `step`: number or array."""
         raise NotImplementedError(f"{type(self).__name__} must define prox(coef, step, alpha)")
 
 
 class Slope(Penalty):
-    """The sorted l1 norm: the largest coefficient has the largest weight, so that equal effects get equal values.
+    """The sorted l1 norm: the largest coefficient has the largest weight, so that equal effects get equal
+    values.
 
-    `weights`: falling, one for each column; by default those of Benjamini and Hochberg at the level `q`, over the
-    first of them, so that `alpha` is the weight of the largest coefficient.
+    `weights`: falling, one for each column; by default those of Benjamini and Hochberg at the level `q`,
+    over the first of them, so that `alpha` is the weight of the largest coefficient.
     """
 
     separable = False
@@ -92,10 +94,13 @@ class Slope(Penalty):
             weights = ndtri(1 - self.q * np.arange(1, n_features + 1) / (2 * n_features))
             weights = weights / weights[0]
         weights = np.asarray(weights, dtype=np.float64)
-        falling = weights.shape == (n_features,) and np.isfinite(weights).all() and (np.diff(weights) <= 0).all()
+        falling = (
+            weights.shape == (n_features,) and np.isfinite(weights).all() and (np.diff(weights) <= 0).all()
+        )
         if not falling or weights[-1] < 0 or weights[0] <= 0:
             raise DataError(
-                f"weights of the SLOPE penalty must be {n_features} numbers, falling, of 0 and above, the first above 0"
+                f"weights of the SLOPE penalty must be {n_features} numbers, falling, of 0 and above, the "
+                "first above 0"
             )
         return Slope(weights, self.q)
 
@@ -126,14 +131,14 @@ class GivenPenalty:
 
     penalty: Penalty
     alpha: np.ndarray
-    curvatures: np.ndarray  # of the loss along each column
+    curvature: float  # the largest of the loss
 
     def __post_init__(self):
         self.convex, self.allowed = self.penalty.convex, np.isfinite(self.alpha)
         self.free = self.alpha == 0
         self.ridge = None
         self.has_dual = self.convex and self.penalty.dual_norm is not None
-        self._step = 1 / max(self.curvatures.max(initial=0.0), 1e-300)
+        self._step = 1 / max(self.curvature, 1e-300)
 
     def _penalised(self):
         return self.allowed & ~self.free
@@ -150,8 +155,7 @@ class GivenPenalty:
     def distances(self, B, V):
         """How far each column is from a step of the proximal gradient method that does not move it."""
         on, out = self._penalised(), np.abs(V[:, 0]) * self.free
-        step = 1 / np.maximum(self.curvatures[on], 1e-300) if self.penalty.separable else self._step
-        b = B[on, 0]
+        step, b = self._step, B[on, 0]
         out[on] = np.abs(b - self.penalty.prox(b + step * V[on, 0], step, self.alpha_of(on))) / step
         return out
 
@@ -184,8 +188,8 @@ class GivenPenalty:
 class BlockPenalty:
     """``phi(|B_g|) + l1 |B_g|_1 + ridge |B_g|^2 / 2`` of each block, perhaps within bounds.
 
-    `lam`, `l1`, `ridge`, `low`, `high`: float64 (n_blocks,). A block without lam, l1 and bounds is free; one with an
-    infinite lam or l1 is excluded.
+    `lam`, `l1`, `ridge`, `low`, `high`: float64 (n_blocks,). A block without lam, l1 and bounds is free; one
+    with an infinite lam or l1 is excluded.
     """
 
     def __init__(self, blocks, lam, l1, ridge, low, high, kind="norm", gamma=3.0):
@@ -226,8 +230,9 @@ class BlockPenalty:
 
     def descend(self, H, Q, B, blocks, starts, tol, most):
         """Minimise the quadratic model plus penalty from B, in place."""
-        of = [values[blocks] for values in (self.lam, self.l1, self.low, self.high)]
-        block_descent(H, Q, B, starts, *of, self.gamma, self.kind, tol, convex=self.convex, most=most)
+        lam, l1, low, high = (values[blocks] for values in (self.lam, self.l1, self.low, self.high))
+        limits = {"convex": self.convex, "most": most}
+        block_descent(H, Q, B, starts, lam, l1, low, high, self.gamma, self.kind, tol, **limits)
 
     # Duality ------------------------------------------------------------------------------------
 
@@ -241,7 +246,9 @@ class BlockPenalty:
         if self.ridge is not None:
             V = V - self.ridge[:, None] * B
         V = self._bounded(V)
-        finite = np.isfinite(np.where(self.low < 0, self.low, 0)) & np.isfinite(np.where(self.high > 0, self.high, 0))
+        finite = np.isfinite(np.where(self.low < 0, self.low, 0)) & np.isfinite(
+            np.where(self.high > 0, self.high, 0)
+        )
         check = self.allowed & ~self.free & ~finite
         over = np.flatnonzero(check & (self.distances(np.zeros_like(B), V) > 0))
         most = 1.0

@@ -9,8 +9,9 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from ...._typing import Vector
 from ....errors import DataError
 from ..._base import documented
-from .base import StructuredRegressor, Terms
+from .base import StructuredRegressor
 from .losses import LOSSES, Huber, Pinball, Poisson, Squared
+from .problem import Terms
 from .sparse_glm import ALPHA, CONSTRAINTS, FACTOR, GROUPS, RATIO, SHARED
 
 
@@ -22,13 +23,14 @@ class GroupLasso(StructuredRegressor):
 
     .. math:: \alpha \sum_g \left(\rho |b_g|_1 + (1 - \rho) f_g |b_g|_2\right)
 
-    with rho = `l1_ratio`, 0 by default: the group lasso; above 0 it is the sparse-group lasso, with zeros within groups.
+    with rho = `l1_ratio`, 0 by default: the group lasso; above 0 it is the sparse-group lasso, with zeros
+    within groups.
 
     Parameters
     ----------
     groups : int, array-like or None, default=None
-        The size of consecutive groups, a label for each column, or a list of lists of columns. None takes every
-        column alone.
+        The size of consecutive groups, a label for each column, or a list of lists of columns. None takes
+        every column alone.
     alpha : float, default=1.0
         Strength of the penalty. From `alpha_max` on all penalised coefficients are zero.
     l1_ratio : float, default=0.0
@@ -36,8 +38,8 @@ class GroupLasso(StructuredRegressor):
     loss : {"squared", "poisson", "gamma", "huber"}, default="squared"
         For classes see `GroupLogisticRegression`.
     penalty_factor : array-like of shape (n_groups,), default=None
-        f, by default the square root of the size of each group. 0 leaves a group unpenalised, infinity excludes it.
-        Labels are sorted: the first factor is of the least label.
+        f, by default the square root of the size of each group. 0 leaves a group unpenalised, infinity
+        excludes it. Labels are sorted: the first factor is of the least label.
     overlap : bool, default=False
         Allow lists of columns that overlap: each group has a copy of its columns.
     positive : bool, default=False
@@ -56,8 +58,8 @@ class GroupLasso(StructuredRegressor):
 
     References
     ----------
-    Yuan, Lin, "Model selection and estimation in regression with grouped variables", JRSS B 2006. Simon and others,
-    "A sparse-group lasso", Journal of Computational and Graphical Statistics 2013.
+    Yuan, Lin, "Model selection and estimation in regression with grouped variables", JRSS B 2006. Simon and
+    others, "A sparse-group lasso", Journal of Computational and Graphical Statistics 2013.
 
     Examples
     --------
@@ -126,7 +128,8 @@ def group_terms(model):
 
 @documented(SHARED)
 class MultiTaskElasticNet(StructuredRegressor):
-    r"""Regression of several targets that share which columns have coefficients, with a squared penalty besides.
+    r"""Regression of several targets that share which columns have coefficients, with a squared penalty
+    besides.
 
     Minimises, over coefficients B with a row a column and a column a target,
 
@@ -155,13 +158,13 @@ class MultiTaskElasticNet(StructuredRegressor):
 
     References
     ----------
-    Obozinski, Taskar, Jordan, "Joint covariate selection and joint subspace selection for multiple classification
-    problems", Statistics and Computing 2010.
+    Obozinski, Taskar, Jordan, "Joint covariate selection and joint subspace selection for multiple
+    classification problems", Statistics and Computing 2010.
 
     Examples
     --------
     >>> import stradask as sd
-    >>> model = sd.MultiTaskElasticNet(alpha=0.1).fit([[0, 0], [1, 1], [2, 2]], [[0, 0], [1, 1], [2, 2]])
+    >>> model = sd.MultiTaskElasticNet(alpha=0.1, tol=1e-8).fit([[0, 0], [1, 1], [2, 2]], [[0, 0], [1, 1], [2, 2]])
     >>> model.coef_.round(3)
     array([[0.457, 0.457],
            [0.457, 0.457]])
@@ -201,7 +204,9 @@ class MultiTaskElasticNet(StructuredRegressor):
 
     def _check_y(self, loss, y, name):
         if y.ndim != 2:
-            raise DataError(f"y has the shape {y.shape}; {name} takes several targets: for a single one take Lasso")
+            raise DataError(
+                f"y has the shape {y.shape}; {name} takes several targets: for a single one take Lasso"
+            )
         return y
 
     def _make_loss(self):
@@ -298,8 +303,9 @@ _L1: dict = {**ALPHA, **RATIO, **FACTOR, "positive": ["boolean"], **CONSTRAINTS}
 class SparsePoissonRegressor(_L1Regressor):
     r"""Counts by few columns: a linear model of the logarithm of the mean.
 
-    Minimises the mean of ``exp(f) - y f``, f = X b + c + offset, plus l1 and squared penalties. Targets that are no
-    whole numbers are taken, as by `PoissonRegressor`: rates, for instance, with their exposures as weights.
+    Minimises the mean of ``exp(f) - y f``, f = X b + c + offset, plus l1 and squared penalties. Targets that
+    are no whole numbers are taken, as by `PoissonRegressor`: rates, for instance, with their exposures as
+    weights.
 
     Parameters
     ----------
@@ -363,8 +369,8 @@ class HuberRegressor(_L1Regressor):
     Parameters
     ----------
     delta : float, default=1.35
-        In the units of y, and fixed: unlike scikit-learn's `HuberRegressor` this one does not estimate a scale. 1.35
-        times the standard deviation of the noise loses 5 % of efficiency if that is normal.
+        In the units of y, and fixed: unlike scikit-learn's `HuberRegressor` this one does not estimate a
+        scale. 1.35 times the standard deviation of the noise loses 5 % of efficiency if that is normal.
     %(l1)s
     %(fit_parameters)s
 
@@ -383,9 +389,9 @@ class HuberRegressor(_L1Regressor):
     Examples
     --------
     >>> import stradask as sd
-    >>> model = sd.HuberRegressor(0.1, alpha=0).fit([[0], [1], [2], [3]], [0, 1, 2, 100])
-    >>> bool(model.coef_[0] < 2)
-    True
+    >>> model = sd.HuberRegressor(0.1, alpha=0).fit([[0], [1], [2], [3], [4]], [0, 1, 100, 3, 4])
+    >>> model.coef_.round(1)
+    array([1.])
     """
 
     _parameter_constraints: ClassVar[dict] = {"delta": [Interval(Real, 0, np.inf, closed="neither")], **_L1}
@@ -423,9 +429,9 @@ class HuberRegressor(_L1Regressor):
 class QuantileRegressor(_L1Regressor):
     r"""A quantile of the target by few columns.
 
-    Minimises the mean of ``q max(r, 0) + (1 - q) max(-r, 0)``, r = y - X b - c, plus penalties: scikit-learn's objective
-    with ``l1_ratio=1``. The kink is smoothed, less and less, until the duality gap of the exact problem is small enough;
-    `objective_` and `dual_gap_` are those of the exact problem.
+    Minimises the mean of ``q max(r, 0) + (1 - q) max(-r, 0)``, r = y - X b - c, plus penalties:
+    scikit-learn's objective with ``l1_ratio=1``. The kink is smoothed, less and less, until the duality gap
+    of the exact problem is small enough; `objective_` and `dual_gap_` are those of the exact problem.
 
     Parameters
     ----------
@@ -444,8 +450,8 @@ class QuantileRegressor(_L1Regressor):
 
     References
     ----------
-    Koenker, Bassett, "Regression quantiles", Econometrica 1978. Tan, Wang, Zhou, "High-dimensional quantile regression:
-    convolution smoothing and concave regularization", JRSS B 2022.
+    Koenker, Bassett, "Regression quantiles", Econometrica 1978. Tan, Wang, Zhou, "High-dimensional quantile
+    regression: convolution smoothing and concave regularization", JRSS B 2022.
 
     Examples
     --------
@@ -485,5 +491,3 @@ class QuantileRegressor(_L1Regressor):
 
     def _make_loss(self):
         return Pinball(self.quantile)
-
-

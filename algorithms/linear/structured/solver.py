@@ -1,8 +1,8 @@
 """A working set of blocks and proximal Newton steps, for any loss and penalty.
 
-A round computes the slopes of all columns, adds the blocks that break the optimality conditions most, and solves the
-problem on the working set: the loss is replaced by its second-order model, which has one row a coefficient, and the
-intercept and the columns without penalty are eliminated from it.
+A round computes the slopes of all columns, adds the blocks that break the optimality conditions most, and
+solves the problem on the working set: the loss is replaced by its second-order model, which has one row a
+coefficient, and the intercept and the columns without penalty are eliminated from it.
 """
 
 from dataclasses import dataclass
@@ -108,7 +108,7 @@ class Solver:
         return max(self.objective(penalty) - dual, 0.0) + rest
 
     def null(self, penalty):
-        """Fit the intercept and the free columns alone; return the loss above the least one, and the slopes."""
+        """Fit the intercept and the free columns alone; return the excess of the loss, and the slopes."""
         self._grow(np.flatnonzero(penalty.free))
         self._newton(penalty, 1e-13 * self._size_of_slopes())
         return max(self.loss.objective(self.f) - self.loss.least(), 0.0), self.slopes()[0]
@@ -147,7 +147,7 @@ class Solver:
                 break
             outside = scores.copy()
             outside[self.inside] = 0
-            n_new = max(_FEW, np.count_nonzero(self._there()))
+            n_new = max(_FEW, int(np.count_nonzero(self._there())))
             if np.count_nonzero(outside) > n_new:
                 candidates = np.argpartition(-outside, n_new)[:n_new]
             else:
@@ -175,7 +175,12 @@ class Solver:
         while True:
             smooth = loss.width * 0.5  # more than the gap that the smoothing leaves
             fit = self.solve(
-                penalty, unit, first, tol=max(tol, smooth / unit), max_rounds=max_rounds - rounds, report=report
+                penalty,
+                unit,
+                first,
+                tol=max(tol, smooth / unit),
+                max_rounds=max_rounds - rounds,
+                report=report,
             )
             rounds += fit.rounds
             fit.rounds = rounds
@@ -230,7 +235,7 @@ class Solver:
                 return
 
     def _search(self, penalty, step, dc, before, damping):
-        """Go along a step as far as the objective falls; whether it did, the next damping, and the objective."""
+        """Go along a step while the objective falls; return whether it did, damping and objective."""
         old, c, f = self.B[self.places].copy(), self.c.copy(), self.f
         df = self.columns.times(self.part, step) + dc
         t = 1.0
@@ -241,7 +246,9 @@ class Solver:
                 if t == 1.0:
                     return True, damping / 4 if damping > 1e-4 or self.loss.flat else 0.0, value
                 return True, max(4 * damping, 1e-3) if t < 0.1 else damping, value
-            if value <= before + 1e-14 * abs(before) and t == 1.0:  # rounding: the step may still bring slopes down
+            if (
+                value <= before + 1e-14 * abs(before) and t == 1.0
+            ):  # rounding: the step may still bring slopes down
                 return bool(np.any(step)) or bool(np.any(dc)), damping, min(value, before)
             t /= 2
         self.B[self.places], self.c, self.f = old, c, f
@@ -258,7 +265,7 @@ class Solver:
 
 
 def _balanced(u):
-    """Slopes of sum zero in each column: dual feasible with an intercept. Slopes shrink only, and stay allowed."""
+    """Slopes of sum zero, dual feasible with an intercept. They only shrink, and stay in the domain."""
     out = u.copy()
     for column in out.T:
         above, below = column[column > 0].sum(), -column[column < 0].sum()

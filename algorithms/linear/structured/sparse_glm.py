@@ -9,9 +9,10 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from ...._typing import Vector
 from ....errors import DataError, shortened
 from ..._base import documented
-from .base import StructuredRegressor, Terms
+from .base import StructuredRegressor
 from .losses import LOSSES, Loss
 from .penalties import Penalty, Slope
+from .problem import Terms
 
 PENALTIES = ("l1", "elastic-net", "group", "sparse-group", "mcp", "scad", "log", "slope")
 SHARED = {
@@ -21,9 +22,9 @@ SHARED = {
     max_iter : int, default=100
         Most passes over `X`; ten are usual. A pass is followed by work on the columns that matter.
     tol : float, default=1e-4
-        The fit ends when the duality gap is at most `tol` times the loss of the model without columns, above that
-        of a model that knows y. Where no gap is known it ends when the optimality conditions are broken by at most
-        `tol` times the largest slope of that model; `stopped_by_` says which.
+        The fit ends when the duality gap is at most `tol` times the loss of the model without columns, above
+        that of a model that knows y. Where no gap is known it ends when the optimality conditions are broken
+        by at most `tol` times the largest slope of that model; `stopped_by_` says which.
     warm_start : bool, default=False
         Begin from the coefficients of the last fit.
     verbose : int, default=0
@@ -37,11 +38,11 @@ SHARED = {
     objective_ : float
         The minimum that was found.
     stopped_by_ : str
-        "duality gap": the objective is at most `dual_gap_` above the least one. "kkt violation": no gap is known,
-        and `kkt_violation_` is small. "max_rounds" or "stalled": neither, with a warning.
+        "duality gap": the objective is at most `dual_gap_` above the least one. "kkt violation": no gap is
+        known, and `kkt_violation_` is small. "max_rounds" or "stalled": neither, with a warning.
     dual_gap_ : float
-        Duality gap in the units of the objective; NaN where none is known: penalties that are not convex, losses
-        without a conjugate.
+        Duality gap in the units of the objective; NaN where none is known: penalties that are not convex,
+        losses without a conjugate.
     kkt_violation_ : float
         The largest distance of a block of slopes from the subdifferential of its penalty.
     n_iter_ : int
@@ -74,7 +75,9 @@ def make(name, given, known, options):
     try:
         return known[given](**(options or {}))
     except TypeError as error:
-        raise DataError(f"{name}_options={shortened(options)} does not suit {name}={given!r}: {error}") from None
+        raise DataError(
+            f"{name}_options={shortened(options)} does not suit {name}={given!r}: {error}"
+        ) from None
 
 
 @documented(SHARED)
@@ -85,16 +88,17 @@ class SparseGLM(StructuredRegressor):
 
     .. math:: \frac{1}{\sum_i w_i} \sum_i w_i\, \mathrm{loss}(y_i, x_i b + c + o_i) + \alpha\, \mathrm{pen}(b)
 
-    by a working set of columns or groups, and proximal Newton steps on it. Both terms may be objects of your own, see
-    the page "Add a penalty or a loss".
+    by a working set of columns or groups, and proximal Newton steps on it. Both terms may be objects of your
+    own, see the page "Add a penalty or a loss".
 
-    `X` is never changed and never made dense. The working set takes 8 bytes an entry of its columns, and 8 bytes a
-    pair of them.
+    `X` is never changed and never made dense. The working set takes 8 bytes an entry of its columns, and 8
+    bytes a pair of them.
 
     Parameters
     ----------
     loss : str or Loss, default="squared"
-        "squared", "logistic" (y of 0 and 1), "poisson", "gamma", "tweedie" (logarithmic links), "huber", "quantile",
+        "squared", "logistic" (y of 0 and 1), "poisson", "gamma", "tweedie" (logarithmic links), "
+        ""huber", "quantile",
         or an object.
     penalty : str or Penalty, default="l1"
         With f = `penalty_factor`, rho = `l1_ratio`, and groups g:
@@ -113,18 +117,19 @@ class SparseGLM(StructuredRegressor):
     groups : int, array-like or None, default=None
         The size of consecutive groups, a label for each column, or a list of lists of columns.
     overlap : bool, default=False
-        Allow lists of columns that overlap: each group has a copy of its columns, and the coefficients of a column
-        are summed.
+        Allow lists of columns that overlap: each group has a copy of its columns, and the coefficients of a
+        column are summed.
     penalty_factor : array-like, default=None
-        f, one number for each group, without groups for each column, from 0 (no penalty) to infinity (excluded). For
-        an adaptive lasso give the inverse sizes of first estimates.
+        f, one number for each group, without groups for each column, from 0 (no penalty) to infinity
+        (excluded). For an adaptive lasso give the inverse sizes of first estimates.
     positive : bool, default=False
         Only coefficients of 0 and above.
     bounds : tuple of two floats or array-likes, default=None
-        The least and the largest value of coefficients, with 0 between them. Other bounds than 0 and infinity are for
-        single columns.
+        The least and the largest value of coefficients, with 0 between them. Other bounds than 0 and
+        infinity are for single columns.
     gamma : float, default=None
-        Shape of "mcp" (above 0, by default 3), "scad" (above 2, by default 3.7) and "log" (above 0, by default 1).
+        Shape of "mcp" (above 0, by default 3), "scad" (above 2, by default 3.7) and "log" (above 0, by
+        default 1).
     loss_options : dict, default=None
         Of a loss given by name: ``delta`` of "huber", ``quantile`` of "quantile", ``power`` of "tweedie".
     penalty_options : dict, default=None
@@ -140,7 +145,8 @@ class SparseGLM(StructuredRegressor):
     Raises
     ------
     DataError
-        For NaN, infinities, targets that the loss does not take, groups that lack or repeat a column, and the like.
+        For NaN, infinities, targets that the loss does not take, groups that lack or repeat a column, and
+        the like.
 
     Warns
     -----
@@ -154,15 +160,16 @@ class SparseGLM(StructuredRegressor):
 
     Notes
     -----
-    A fit with a penalty that is not convex ends at a stationary point. It starts from zero, from the end of a path
-    of falling strengths, and from the convex solution, and keeps the lowest of the three.
+    A fit with a penalty that is not convex ends at a stationary point. It starts from zero, from the end of
+    a path of falling strengths, and from the convex solution, and keeps the lowest of the three.
 
     References
     ----------
-    Massias, Gramfort, Salmon, "Celer: a fast solver for the Lasso with dual extrapolation", ICML 2018. Bertrand and
-    others, "Beyond L1: faster and better sparse models with skglm", NeurIPS 2022. Zhang, "Nearly unbiased variable
-    selection under minimax concave penalty", Annals of Statistics 2010. Bogdan and others, "SLOPE", Annals of
-    Applied Statistics 2015.
+    Massias, Gramfort, Salmon, "Celer: a fast solver for the Lasso with dual extrapolation", ICML 2018.
+    Bertrand and others, "Beyond L1: faster and better sparse models with skglm", NeurIPS 2022. Zhang,
+    "Nearly unbiased variable selection under minimax concave penalty", Annals of Statistics 2010. "
+    "Bogdan and others, "SLOPE",
+    Annals of Applied Statistics 2015.
 
     Examples
     --------
@@ -171,7 +178,7 @@ class SparseGLM(StructuredRegressor):
     >>> rng = np.random.default_rng(0)
     >>> X = rng.standard_normal((200, 50))
     >>> y = rng.poisson(np.exp(0.5 * X[:, 0] - 0.5 * X[:, 1]))
-    >>> model = sd.SparseGLM("poisson", "mcp", alpha=0.2).fit(X, y)
+    >>> model = sd.SparseGLM("poisson", "mcp", alpha=0.3).fit(X, y)
     >>> np.flatnonzero(model.coef_), model.stopped_by_
     (array([0, 1]), 'kkt violation')
     """
@@ -253,9 +260,13 @@ class SparseGLM(StructuredRegressor):
             if kind == "scad" and self.gamma is not None and self.gamma <= 2:
                 raise DataError(f"gamma={self.gamma} of penalty='scad' must be above 2")
             if not (np.isin(low, (0, -np.inf)).all() and np.isin(high, (0, np.inf)).all()):
-                raise DataError(f"bounds other than 0 and infinity are for convex penalties, not for {kind!r}")
+                raise DataError(
+                    f"bounds other than 0 and infinity are for convex penalties, not for {kind!r}"
+                )
         elif self.penalty in ("group", "sparse-group") and self.groups is None:
-            raise DataError(f"penalty={self.penalty!r} needs groups: the size of groups, labels or lists of columns")
+            raise DataError(
+                f"penalty={self.penalty!r} needs groups: the size of groups, labels or lists of columns"
+            )
         elif self.penalty == "sparse-group":
             sparse_groups, ratio = True, self.l1_ratio
         elif self.penalty == "elastic-net":
@@ -271,7 +282,9 @@ def _check_bounds(bounds, positive):
     if positive:
         raise DataError("positive=True and bounds are given: pass bounds=(0, high) alone")
     if len(bounds) != 2:
-        raise DataError(f"bounds has {len(bounds)} entries: pass the least and the largest value of coefficients")
+        raise DataError(
+            f"bounds has {len(bounds)} entries: pass the least and the largest value of coefficients"
+        )
     try:
         return tuple(np.asarray(bound, np.float64) for bound in bounds)
     except (TypeError, ValueError) as error:

@@ -85,9 +85,14 @@ OF_X = (
 OF_X += ("fit_transform", "score", "perplexity", "coherence", "log_probability")
 
 
+def labels_of(name):
+    """Two targets, where a model takes several."""
+    return np.column_stack([LABELS, LABELS]) if name.startswith("MultiTask") else LABELS
+
+
 @functools.cache
 def _fitted(name):
-    return getattr(sd, name)().fit(NUMBERS, LABELS)
+    return getattr(sd, name)().fit(NUMBERS, labels_of(name))
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -1,8 +1,5 @@
 """The solver of the squared loss: each of its ways, penalties from outside, refusals and parts."""
 
-import re
-from pathlib import Path
-
 import numba
 import numpy as np
 import pytest
@@ -19,8 +16,6 @@ from stradask.algorithms.linear.subproblems import gram as gram_module
 from stradask.algorithms.linear.subproblems.copies import copies_of
 from stradask.algorithms.linear.subproblems.gram import KeptFactor
 from stradask.errors import DataError
-
-DOCS = Path(__file__).parents[4] / "docs" / "add-a-penalty.md"
 
 # --- each way to the solution of a subproblem -------------------------------------------------------------
 
@@ -76,32 +71,54 @@ def test_weights_of_zero_leave_rows_out():
 # --- penalties from outside -------------------------------------------------------------------------------
 
 
+@numba.njit("float64(float64, float64, float64, float64)")
+def mcp_prox(z, step, strength, gamma):
+    size = abs(z)
+    if size <= step * strength:
+        return 0.0
+    if size > gamma * strength:
+        return z
+    return np.sign(z) * (size - step * strength) / (1.0 - step / gamma)
+
+
+class MCP(Separable):
+    prox = staticmethod(mcp_prox)
+
+    def value(self, coef, features):
+        strengths, size = self.thresholds(features), np.abs(coef)
+        inside = strengths * size - size**2 / (2 * self.shape)
+        return np.where(size <= self.shape * strengths, inside, self.shape * strengths**2 / 2).sum()
+
+
 @pytest.fixture(scope="module")
-def page():
-    code = "\n".join(re.findall(r"```python\n(.*?)```", DOCS.read_text(), re.DOTALL))
-    names: dict = {}
-    exec(compile(code.replace("cache=True", "cache=False"), DOCS.name, "exec"), names)  # a page has no file
-    return names
+def outside():
+    rng = np.random.default_rng(0)
+    X = np.asfortranarray(rng.standard_normal((100, 300)))
+    truth = np.zeros(300)
+    truth[:5] = [3, -2, 2, 4, -3]
+    y = X @ truth + 0.1 * rng.standard_normal(100)
+    penalties = [MCP(strength, shape=0.1) for strength in (40.0, 20.0, 10.0)]
+    return {"MCP": MCP, "truth": truth, "solution": fit(X, y, penalties, intercept=True, tol=1e-8)[-1]}
 
 
 def mcp_slope(b, strength, gamma):
     return np.sign(b) * np.maximum(strength - abs(b) / gamma, 0)
 
 
-def test_the_page_finds_the_five_features(page):
-    solution = page["solution"]
+def test_a_penalty_from_outside_finds_the_five_features(outside):
+    solution = outside["solution"]
     np.testing.assert_array_equal(solution.features, np.arange(5))
-    np.testing.assert_allclose(solution.coef, page["truth"][:5], atol=0.05)
+    np.testing.assert_allclose(solution.coef, outside["truth"][:5], atol=0.05)
     assert solution.reason == "gap"
 
 
 @pytest.mark.parametrize("density", [None, 0.3])
-def test_mcp_of_the_page_meets_its_optimality_conditions(page, density):
+def test_mcp_from_outside_meets_its_optimality_conditions(outside, density):
     X, y = problem(80, 120, density=density, shift=1.0)
     weights = np.random.default_rng(0).random(80) + 0.5
     f = np.random.default_rng(1).random(120) + 0.5
     f[7] = 0
-    penalties = [page["MCP"](strength, 0.2, l1_factors=f) for strength in (60.0, 30.0, 15.0)]
+    penalties = [outside["MCP"](strength, 0.2, l1_factors=f) for strength in (60.0, 30.0, 15.0)]
     solutions = fit(X, y, penalties, weights=weights, intercept=True, tol=1e-8)
     A = X.toarray() if density else X
     for penalty, solution in zip(penalties, solutions, strict=True):
@@ -119,12 +136,12 @@ def test_mcp_of_the_page_meets_its_optimality_conditions(page, density):
         assert solution.objective == pytest.approx(objective, rel=1e-10)
 
 
-def test_mcp_in_one_dimension_is_the_minimum_of_a_grid(page):
+def test_mcp_in_one_dimension_is_the_minimum_of_a_grid(outside):
     rng = np.random.default_rng(3)
     x = rng.standard_normal((30, 1))
     for size in (0.1, 0.6, 2.0):
         y = size * x[:, 0] + 0.1 * rng.standard_normal(30)
-        penalty = page["MCP"](10.0, 0.1)
+        penalty = outside["MCP"](10.0, 0.1)
         (solution,) = fit(np.asfortranarray(x), y, [penalty], tol=1e-10)
         grid = np.linspace(-3, 3, 6001)
         values = ((y[:, None] - x * grid) ** 2).sum(axis=0) / 2

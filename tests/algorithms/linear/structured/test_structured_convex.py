@@ -1,4 +1,4 @@
-"""Convex losses and penalties of the generic solver, against other solvers and conditions written down here."""
+"""Convex losses and penalties of the generic solver, against other solvers and conditions."""
 
 import numpy as np
 import pytest
@@ -119,7 +119,7 @@ def test_factors_leave_groups_free_and_exclude_them():
 def test_labels_lists_and_sizes_name_the_same_groups():
     order = RNG.permutation(P)
     labels = np.array(list("fedcba"))[GROUPS]
-    lists = [np.flatnonzero(GROUPS == g).tolist() for g in range(6)]
+    lists = [np.flatnonzero(g == GROUPS).tolist() for g in range(6)]
     models = [sd.GroupLasso(groups, alpha=0.1, tol=1e-12).fit(X, Y).coef_ for groups in (4, labels, lists)]
     np.testing.assert_allclose(models[1], models[0], atol=1e-8)
     np.testing.assert_allclose(models[2], models[0], atol=1e-8)
@@ -171,9 +171,13 @@ def test_exposure_is_an_offset_and_weights_are_rows():
     np.testing.assert_allclose(model.predict(X[:3], exposure=years[:3]), model.predict(X[:3]) * years[:3])
     np.testing.assert_array_equal(model.fit(X, COUNTS, offset=np.log(years)).coef_, coef)
     rates = model.fit(X, COUNTS / years, years).coef_
-    np.testing.assert_allclose(sd.SparsePoissonRegressor(0.05, tol=1e-12).fit(X, COUNTS / years, years).coef_, rates)
+    np.testing.assert_allclose(
+        sd.SparsePoissonRegressor(0.05, tol=1e-12).fit(X, COUNTS / years, years).coef_, rates
+    )
     times = RNG.integers(0, 3, N)
-    repeated = sd.SparsePoissonRegressor(0.05, tol=1e-12).fit(np.repeat(X, times, axis=0), np.repeat(COUNTS, times))
+    repeated = sd.SparsePoissonRegressor(0.05, tol=1e-12).fit(
+        np.repeat(X, times, axis=0), np.repeat(COUNTS, times)
+    )
     np.testing.assert_allclose(model.fit(X, COUNTS, times).coef_, repeated.coef_, atol=1e-8)
 
 

@@ -92,7 +92,9 @@ def test_other_losses_end_at_stationary_points(loss):
     f = X @ model.coef_ + model.intercept_
     v = -X.T @ LOSSES[loss]().gradient(y, f) / N
     size = np.abs(model.coef_)
-    np.testing.assert_allclose(v[size > 0], (np.sign(model.coef_) * np.maximum(0.15 - size / 3, 0))[size > 0], atol=1e-7)
+    np.testing.assert_allclose(
+        v[size > 0], (np.sign(model.coef_) * np.maximum(0.15 - size / 3, 0))[size > 0], atol=1e-7
+    )
     assert np.abs(v[size == 0]).max() <= 0.15 + 1e-8
 
 
@@ -169,7 +171,9 @@ def test_a_loss_of_ones_own_reaches_its_minimum():
         return LogCosh().value(Y, X[:, :10] @ (z[:10] - z[10:20]) + z[20]).mean() + 0.05 * z[:20].sum()
 
     bounds = [(0, None)] * 20 + [(None, None)]
-    other = minimize(objective, np.zeros(21), bounds=bounds, options={"maxiter": 3000, "maxfun": 10**6, "ftol": 1e-14})
+    other = minimize(
+        objective, np.zeros(21), bounds=bounds, options={"maxiter": 3000, "maxfun": 10**6, "ftol": 1e-14}
+    )
     assert model.objective_ <= other.fun + 1e-7
     assert model.stopped_by_ == "kkt violation"
 
@@ -178,7 +182,9 @@ def test_a_penalty_of_ones_own_is_that_of_the_kernel():
     factors = np.ones(P)
     factors[:4] = [0, np.inf, 2, 0.5]
     for loss, y in (("squared", Y), ("logistic", (Y > 0) * 1.0)):
-        own = sd.SparseGLM(loss, Absolute(), alpha=0.05, penalty_factor=factors, tol=1e-10, max_iter=300).fit(X, y)
+        own = sd.SparseGLM(loss, Absolute(), alpha=0.05, penalty_factor=factors, tol=1e-10, max_iter=300).fit(
+            X, y
+        )
         same = sd.SparseGLM(loss, alpha=0.05, penalty_factor=factors, tol=1e-10).fit(X, y)
         assert own.stopped_by_ == same.stopped_by_ == "duality gap"
         np.testing.assert_allclose(own.coef_, same.coef_, atol=1e-3)

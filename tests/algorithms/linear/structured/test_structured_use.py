@@ -1,4 +1,7 @@
-"""The estimators of the generic solver in use: cross-validation, files, callbacks, bad input, scikit-learn's checks."""
+"""The models of the generic solver in use: cross-validation, files, callbacks, bad input, checks."""
+
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -59,7 +62,11 @@ def test_a_loss_of_ones_own_is_in_no_file(tmp_path):
 def test_callback_history_and_warm_start(name):
     model, y = MODELS[name]
     seen = []
-    model = clone(model).set_params(tol=1e-5 if name == "quantile" else 1e-9).fit(X, y, callback=lambda info: seen.append(info.snapshot().coef_))
+    model = (
+        clone(model)
+        .set_params(tol=1e-5 if name == "quantile" else 1e-9)
+        .fit(X, y, callback=lambda info: seen.append(info.snapshot().coef_))
+    )
     assert len(model.history_["objective"]) == len(seen) == model.n_iter_ > 1
     assert seen[0].shape == model.coef_.shape
     ended = clone(model).fit(X, y, callback=lambda info: True)
@@ -79,6 +86,22 @@ def test_callback_history_and_warm_start(name):
 def test_too_few_passes_are_a_warning():
     with pytest.warns(ConvergenceWarning, match="max_iter=2 passes: the duality gap is"):
         sd.GroupLasso(3, alpha=0.01, tol=1e-12, max_iter=2).fit(X, Y)
+
+
+@pytest.mark.parametrize(
+    ("page", "lines"),
+    [
+        ("add-a-penalty", ["[0 1 2 3 4] [ 2.9 -2.   2.   4.  -3. ] kkt violation"]),
+        ("structured-sparsity", ["[6 7 8] True", "[2] 0.7"]),
+    ],
+)
+def test_a_page_prints_what_it_says(page, lines, capsys):
+    text = (Path(__file__).parents[4] / "docs" / f"{page}.md").read_text(encoding="utf-8")
+    names: dict = {}
+    for block in re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
+        exec(compile(block, page, "exec"), names)
+    assert capsys.readouterr().out.splitlines() == lines
+    assert all(f"`{line}`" in text for line in lines)
 
 
 # Cross-validation -----------------------------------------------------------------------------------
@@ -136,12 +159,20 @@ def test_cross_validation_of_classes_predicts_labels():
     ("model", "given", "message"),
     [
         (sd.GroupLasso([[0, 1]]), {}, "groups lacks column 2"),
-        (sd.GroupLasso([list(range(P)), [0]]), {}, "groups names column 0 in several groups: pass overlap=True"),
+        (
+            sd.GroupLasso([list(range(P)), [0]]),
+            {},
+            "groups names column 0 in several groups: pass overlap=True",
+        ),
         (sd.GroupLasso([[0, 0]]), {}, "names a column twice"),
         (sd.GroupLasso([[0, P]]), {}, "groups.0. holds 12"),
         (sd.GroupLasso(5), {}, "must divide the 12 columns"),
         (sd.GroupLasso([1, 2]), {}, "groups has the shape"),
-        (sd.GroupLasso(3, penalty_factor=[1, 2]), {}, "penalty_factor has the shape .2,.; pass a vector of 4"),
+        (
+            sd.GroupLasso(3, penalty_factor=[1, 2]),
+            {},
+            "penalty_factor has the shape .2,.; pass a vector of 4",
+        ),
         (sd.SparseGLM(penalty="group"), {}, "needs groups"),
         (sd.SparsePoissonRegressor(), {}, "y holds -.* in row .*: the targets of SparsePoissonRegressor"),
         (sd.SparsePoissonRegressor(), {"y": np.zeros(N)}, "at least one target above 0"),
