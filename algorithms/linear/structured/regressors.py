@@ -166,8 +166,8 @@ class MultiTaskElasticNet(StructuredRegressor):
     >>> import stradask as sd
     >>> model = sd.MultiTaskElasticNet(alpha=0.1, tol=1e-8).fit([[0, 0], [1, 1], [2, 2]], [[0, 0], [1, 1], [2, 2]])
     >>> model.coef_.round(3)
-    array([[0.457, 0.457],
-           [0.457, 0.457]])
+    array([[0.456, 0.456],
+           [0.456, 0.456]])
     """
 
     _parameter_constraints: ClassVar[dict] = {**ALPHA, **RATIO, **FACTOR, **CONSTRAINTS}
