@@ -99,6 +99,23 @@ def sweeps(H, G, B, starts, steps, lam, lam1, low, high, gamma, kind, n_sweeps, 
             if step == 0.0:
                 continue
             size = last - first
+            if size == 1 and K == 1:  # without the copies that a block needs
+                if not whole and B[first, 0] == 0.0:
+                    continue
+                z = B[first, 0] - step * G[first, 0]
+                z = np.sign(z) * max(abs(z) - step * lam1[g], 0.0)
+                if (low[g] == 0.0 and z < 0) or (high[g] == 0.0 and z > 0):
+                    z = 0.0
+                z = np.sign(z) * shrunk(abs(z), step, lam[g], gamma, kind)
+                value = min(max(z, low[g]), high[g])
+                d = value - B[first, 0]
+                if d != 0.0:
+                    B[first, 0] = value
+                    row = H[first]
+                    for j in range(H.shape[0]):
+                        G[j, 0] += row[j] * d
+                    change = max(change, abs(d) / step)
+                continue
             if not whole:
                 there = False
                 for i in range(first, last):

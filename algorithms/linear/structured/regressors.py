@@ -164,7 +164,8 @@ class MultiTaskElasticNet(StructuredRegressor):
     Examples
     --------
     >>> import stradask as sd
-    >>> model = sd.MultiTaskElasticNet(alpha=0.1, tol=1e-8).fit([[0, 0], [1, 1], [2, 2]], [[0, 0], [1, 1], [2, 2]])
+    >>> X = [[0, 0], [1, 1], [2, 2]]
+    >>> model = sd.MultiTaskElasticNet(alpha=0.1, tol=1e-8).fit(X, X)
     >>> model.coef_.round(3)
     array([[0.456, 0.456],
            [0.456, 0.456]])

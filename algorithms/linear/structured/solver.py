@@ -154,7 +154,7 @@ class Solver:
                 candidates = np.flatnonzero(outside)
             candidates = candidates[outside[candidates] > 0]
             self._grow(np.sort(candidates))
-            aim = min(aim / 3, 0.1 * violation)
+            aim = min(aim, 0.3 * violation)
             if not convex:
                 aim = max(aim, 0.3 * tol * first)
             self._newton(penalty, max(aim, 0.1 * _LEAST * first))
