@@ -52,7 +52,7 @@ SHARED_DOCS = {
     batch_size : int, default=256
         Rows of a mini-batch, at most: the rows of an epoch are cut into mini-batches of equal size.
     micro_batches : int or "auto", default="auto"
-        Parts into which a mini-batch is cut. "auto" is 1, 2, 4, 8 or 16, of 64 rows or more; it depends on
+        Parts into which a mini-batch is cut. "auto" is 1, 2, 4, 8 or 16, of 128 rows or more; it depends on
         `batch_size` alone, so that places change no bit.
     max_iter : int, default=10
         Epochs.

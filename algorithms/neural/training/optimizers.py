@@ -38,11 +38,16 @@ class SGD:
         rate, momentum, decay = map(params.dtype.type, (self.learning_rate, self.momentum, self.weight_decay))
         for part, (w, g, *v) in _blocks(params, grads, *slots):
             _add_decay(w, g, decay, decayed, part)
-            if v:
+            if not v:
+                g *= rate
+            else:
                 v[0] *= momentum
                 v[0] += g
-                g[:] = g + momentum * v[0] if self.nesterov else v[0]
-            g *= rate
+                if self.nesterov:
+                    g += momentum * v[0]
+                    g *= rate
+                else:
+                    np.multiply(v[0], rate, out=g)
             w -= g
 
 

@@ -8,7 +8,7 @@ from ....errors import DataError, shortened
 from ....scheduler.planning.plan import given_stages
 from ....scheduler.schedules.pipeline import Layout
 
-_LEAST_ROWS, _MOST_MICRO = 64, 16  # of a micro-batch, where nobody says how many there are
+_LEAST_ROWS, _MOST_MICRO = 128, 16  # of a micro-batch, where nobody says how many there are
 
 
 def layout_of(plan, n_steps):
@@ -63,7 +63,7 @@ def default_micro_batches(batch_size):
     --------
     >>> from stradask.algorithms.neural.training.plans import default_micro_batches
     >>> [default_micro_batches(n) for n in (32, 128, 256, 10_000)]
-    [1, 2, 4, 16]
+    [1, 1, 2, 16]
     """
     number = 1
     while 2 * number <= min(batch_size // _LEAST_ROWS, _MOST_MICRO):

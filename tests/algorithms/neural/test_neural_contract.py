@@ -19,7 +19,7 @@ _MINIBATCHES = {
     [
         (MLPClassifier, "sandblaster"),
         (MLPRegressor, "downpour"),
-        (MLPClassifier, "adam"),
+        pytest.param(MLPClassifier, "adam", marks=pytest.mark.slow),
         pytest.param(MLPRegressor, "sgd", marks=pytest.mark.slow),
         pytest.param(MLPClassifier, "downpour", marks=pytest.mark.slow),
         pytest.param(MLPRegressor, "sandblaster", marks=pytest.mark.slow),

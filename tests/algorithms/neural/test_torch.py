@@ -162,7 +162,9 @@ def test_a_regression_learns_a_line():
 # The contract --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", [sd.TorchClassifier, sd.TorchRegressor])
+@pytest.mark.parametrize(
+    "kind", [sd.TorchClassifier, pytest.param(sd.TorchRegressor, marks=pytest.mark.slow)]
+)
 def test_scikit_learns_checks_pass(kind):
     weights, integers = "rows are put into mini-batches, a repeated one into several", "integers are refused"
     expected = {

@@ -124,7 +124,9 @@ def test_a_wrong_gradient_is_found():
 
 
 @pytest.mark.parametrize(
-    "optimizer", [SGD(0.1, 0.9, True, 0.01), Adam(0.01, weight_decay=0.01)], ids=["sgd", "adam"]
+    "optimizer",
+    [SGD(0.1, 0.9, True, 0.01), pytest.param(Adam(0.01, weight_decay=0.01), marks=pytest.mark.slow)],
+    ids=["sgd", "adam"],
 )
 def test_plans_change_no_bit(case, rows, optimizer):
     one, losses, _ = fit(case, rows, [], (1,), optimizer=optimizer)
@@ -139,7 +141,10 @@ def test_plans_change_no_bit(case, rows, optimizer):
 
 
 @pytest.mark.cluster
-@pytest.mark.parametrize("plan", ["recomputed", "hybrid 2-1", "4 replicas"])
+@pytest.mark.parametrize(
+    "plan",
+    ["hybrid 2-1", *(pytest.param(name, marks=pytest.mark.slow) for name in ("recomputed", "4 replicas"))],
+)
 def test_workers_change_no_bit(case, rows, plan, address):
     one, losses, _ = fit(case, rows, [], (1,))
     vectors, curve, _ = fit(case, rows, *PLANS[plan], engine=address)
