@@ -31,7 +31,7 @@ def test_training_torch_models(address, tmp_path, monkeypatch, capsys):
             )
     names["client"].close()
     printed = capsys.readouterr().out.splitlines()
-    assert float(printed[0]) > 0.8
+    assert float(printed[0]) > 0.5
     assert printed[1] == printed[-1] == "True"
     assert "{'learning_rate': 0.1}" in printed
 

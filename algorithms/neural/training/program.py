@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ....errors import DataError
+from ....scheduler.allocation import keep_freed_memory
 from ....scheduler.parameters import stream
 from ....scheduler.program import Outcome, Program
 from ....scheduler.schedules.pipeline import levels
@@ -123,6 +124,7 @@ class Training(Program):
 
     def load(self, data):
         """Copy the initial vectors; the stage is a copy, too, since torch's modules serve one thread."""
+        keep_freed_memory()
         number, params, slots, parts = data
         stage, params = copy.deepcopy(self.stages[number]), np.array(params)
         return {

@@ -1,0 +1,33 @@
+"""Freed memory is kept in workers of a nanny's, and in no other process."""
+
+import subprocess
+import sys
+
+import pytest
+
+CODE = """
+import os, resource, numpy as np
+from stradask.scheduler.allocation import keep_freed_memory
+assert keep_freed_memory() is {said}
+def faults():
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(50):
+        np.ones(250_000)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+faults()
+print(faults())
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="glibc")
+def test_large_temporaries_are_not_faulted_in_again():
+    found = {}
+    for said, setting in (("True", {}), ("False", {"DASK_STRADASK__KEEP_FREED_MEMORY": "False"})):
+        environment = {"MALLOC_TRIM_THRESHOLD_": "65536", "PATH": "", **setting}
+        done = subprocess.run(
+            [sys.executable, "-c", CODE.format(said=said)], env=environment, capture_output=True, text=True
+        )
+        assert not done.returncode, done.stderr
+        found[said] = int(done.stdout)
+    assert found["True"] < 500  # 50 temporaries of 488 pages
+    assert found["False"] > 10_000
