@@ -15,7 +15,7 @@ from sklearn.metrics import r2_score
 from sklearn.utils._param_validation import Interval, Options, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from ..._typing import Callback, Matrix, RandomState, Vector
+from ..._typing import Array, Callback, Matrix, RandomState, Vector
 from ...errors import DataError, shortened
 from ...kernels.cuda.device import cuda_device, device_for, why_no_device
 from ...scheduler.parameters import seed_from
@@ -188,12 +188,12 @@ class Perceptron(Estimator):
         return X
 
     @property
-    def plan_(self):
+    def plan_(self) -> Any:
         """The plan of the last fit, by "sgd" or "adam"."""
         return self._plan
 
     @property
-    def timeline_(self):
+    def timeline_(self) -> Array:
         """What each place did in the last epoch."""
         return self._timeline
 

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from ..._typing import Callback, FileName, Matrix, RandomState, Vector
+from ..._typing import Array, Callback, FileName, Matrix, RandomState, Vector
 from ...errors import DataError, in_brief, shortened
 from ...scheduler.parameters import seed_from
 from ...scheduler.place import open_place
@@ -52,7 +52,7 @@ SHARED_DOCS = {
     batch_size : int, default=256
         Rows of a mini-batch, at most: the rows of an epoch are cut into mini-batches of equal size.
     micro_batches : int or "auto", default="auto"
-        Parts into which a mini-batch is cut. "auto" is 1, 2, 4, 8 or 16, of 128 rows or more; it depends on
+        Parts into which a mini-batch is cut. "auto" is 1, 2, 4, 8 or 16, of 100 rows or more; it depends on
         `batch_size` alone, so that places change no bit.
     max_iter : int, default=10
         Epochs.
@@ -410,7 +410,7 @@ class TorchEstimator(Estimator):
     # Using ---------------------------------------------------------------------------------------
 
     @property
-    def module_(self):
+    def module_(self) -> Any:
         """The module with the fitted parameters."""
         shape, n_outputs, known = self.row_shape_, self.n_outputs_, vars(self)
         if known.get("_filled") is None:
@@ -426,12 +426,12 @@ class TorchEstimator(Estimator):
         return self._filled
 
     @property
-    def plan_(self):
+    def plan_(self) -> Any:
         """The plan of the last fit."""
         return self._plan
 
     @property
-    def timeline_(self):
+    def timeline_(self) -> Array:
         """What each place did in the last epoch."""
         return self._timeline
 

@@ -19,16 +19,9 @@ def profile_layers(layers, vectors, x, optimizer, counts, place):
     """
     spans = [(number, number + 1, 1) for number in range(len(layers.sizes))]
     starts = [params for params, _ in vectors.cut(layers.sizes, spans)]
-    args = [layers.stage(first, last) for first, last, _ in spans], starts, x, counts
-    if place.remote:
-        workers = place.workers()
-        workers.open()
-        try:
-            (forward, backward, out_bytes), *_ = workers.gather([workers.submit(_timed, *args)])
-        finally:
-            workers.close()
-    else:
-        forward, backward, out_bytes = _timed(*args)
+    stages = [layers.stage(first, last) for first, last, _ in spans]
+    with place.tasks([x], name="the rows on which layers are timed") as tasks:
+        ((forward, backward, out_bytes),) = tasks.map(_timed, [(0, stages, starts, counts)])
     sizes = np.array([n for n, _ in layers.sizes])
     n_slots = len(optimizer.slots(np.empty(0)))
     params, slots = vectors.trained.copy(), optimizer.slots(vectors.trained)
@@ -47,7 +40,7 @@ def profile_layers(layers, vectors, x, optimizer, counts, place):
     )
 
 
-def _timed(stages, starts, x, counts):
+def _timed(x, stages, starts, counts):
     """Return seconds forward and backward, (n_layers, n_counts), and the bytes a row of each output."""
     forward, backward = np.empty((2, len(stages), len(counts)))
     out_bytes, key = np.empty(len(stages)), (0, 0, 0, 0)

@@ -22,7 +22,7 @@ def check_workers(place, layers):
     client = workers.open()
     try:
         names = workers.where()["workers"]
-        found = client.run(_equipment, workers=names)
+        found = client.run(_equipment, workers=names, on_error="ignore")
     finally:
         workers.close()
     for name, (there, _, _) in found.items():
