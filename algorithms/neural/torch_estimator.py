@@ -234,7 +234,9 @@ class TorchEstimator(Estimator):
         """
         self._validate_params()
         with self._unchanged_on_error():
-            before = self._vectors() if self.warm_start and "weights_" in vars(self) else None
+            before = None
+            if self.warm_start and "weights_" in vars(self):  # the optimizer begins anew
+                before = Vectors(self.weights_, self.buffers_, None)
             self._train(X, y, sample_weight, lambda y, n: self._targets(y, n, before), before, callback)
         return self
 
@@ -246,7 +248,9 @@ class TorchEstimator(Estimator):
                 raise DataError("partial_fit holds no rows out: set early_stopping=False, or call fit")
             if self.checkpoint is not None:
                 raise DataError("partial_fit writes no checkpoint: set checkpoint=None, or call fit")
-            before = self._vectors() if "weights_" in vars(self) else None
+            before = None
+            if "weights_" in vars(self):
+                before = Vectors(self.weights_, self.buffers_, vars(self).get("_slots"))
             self._train(X, y, sample_weight, targets_of, before, n_epochs=1)
         return self
 
@@ -266,6 +270,7 @@ class TorchEstimator(Estimator):
         )
         _check_output(module, rows[0], n_outputs, type(self).__name__)
         own = module, X.shape[1:], n_outputs
+        n_updates = vars(self).get("_n_updates", 0) if goes_on and vectors is before else 0
         rows, watch = self._split(rows, seed, own)
         plan, n_steps = self._plan_for(layers, vectors, rows[0], optimizer)
         done = train(
@@ -281,7 +286,7 @@ class TorchEstimator(Estimator):
             engine=self.engine,
             n_jobs=self.n_jobs,
             first_epoch=self.n_iter_ if goes_on else 0,
-            first_update=vars(self).get("_n_updates", 0) if goes_on else 0,
+            first_update=n_updates,
             watch=watch,
             callback=callback,
             snapshot=lambda vectors, history: copy.copy(self)._store(own, vectors, history),
@@ -290,7 +295,6 @@ class TorchEstimator(Estimator):
             label=type(self).__name__,
             verbose=self.verbose,
         )
-        n_updates = vars(self).get("_n_updates", 0) if goes_on else 0
         self._store(own, done.vectors, done.history, self.loss_curve_ if goes_on else ())
         self._n_updates = n_updates + len(done.history) * n_steps
         self._filled = filled(module, self.weights_, self.buffers_)
@@ -403,9 +407,6 @@ class TorchEstimator(Estimator):
         self.loss_curve_ = [*curve, *self.history_["objective"].tolist()]
         self.loss_, self.n_iter_ = self.loss_curve_[-1], len(self.loss_curve_)
         return self
-
-    def _vectors(self):
-        return Vectors(self.weights_, self.buffers_, vars(self).get("_slots"))
 
     # Using ---------------------------------------------------------------------------------------
 

@@ -98,6 +98,8 @@ def test_a_killed_worker_changes_no_bit(data, plan):
             if info.round == 10:
                 killed.append(list(client.run(os.getpid).values())[-1])
                 threading.Timer(0.02, os.kill, (killed[0], signal.SIGKILL)).start()
+            if info.round == 80:  # it died meanwhile
+                assert killed[0] not in client.run(os.getpid).values()
 
         model = classifier(engine="dask", plan=plan, max_iter=80).fit(*data, callback=kill)
     assert killed
@@ -225,6 +227,19 @@ def test_epochs_go_on(data):
         model.partial_fit(X[:2], ["eggs", "ham"])
     again = classifier(max_iter=2, warm_start=True).fit(X, y)
     assert again.fit(X, y).loss_curve_[0] < again.set_params(warm_start=False).fit(X, y).loss_curve_[0]
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "nesterov", "adam"])
+def test_the_optimizer_goes_on_from_call_to_call(data, optimizer):
+    X, y = data
+    options = {"optimizer": optimizer, "learning_rate": 0.01}
+    model = classifier(**options)
+    for _ in range(3):
+        model.partial_fit(X, y, classes=np.unique(y))
+    assert np.array_equal(model.weights_, classifier(max_iter=3, **options).fit(X, y).weights_)
+    start = classifier(max_iter=1, **options).fit(X, y)
+    again = classifier(start.module_, max_iter=1, **options).fit(X, y)
+    assert np.array_equal(start.set_params(warm_start=True).fit(X, y).weights_, again.weights_)
 
 
 def test_weights_of_rows_count(data):

@@ -1,16 +1,18 @@
 """Stages, optimisers and the training program: the same tests for dense and torch stages."""
 
 import itertools
+import sys
 
 import numpy as np
 import pytest
 
+import stradask as sd
 from stradask.algorithms.neural.network import Network
 from stradask.algorithms.neural.training.fitting import DenseLayers, Vectors
 from stradask.algorithms.neural.training.optimizers import SGD, Adam
 from stradask.algorithms.neural.training.program import Training
 from stradask.algorithms.neural.training.stage import DenseStage, check_stage
-from stradask.errors import DataError
+from stradask.errors import DataError, StradaskError
 from stradask.scheduler import run
 from stradask.scheduler.schedules.pipeline import Layout, Operation, PipelineSchedule
 
@@ -224,6 +226,14 @@ def test_optimizers_are_those_of_torch():
             tensor.grad = torch.tensor(gradient)
             optimizer.step()
         assert np.abs(params - tensor.detach().numpy()).max() < 1e-12
+
+
+def test_without_torch_the_remedy_is_named(rows, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    model = sd.TorchClassifier(lambda: None)
+    assert "module" in model.get_params()
+    with pytest.raises(StradaskError, match=r"install it, for instance with pip install 'stradask\[torch\]'"):
+        model.fit(*rows)
 
 
 def test_a_loss_that_is_not_finite_names_step_and_stage(rows):
