@@ -251,12 +251,17 @@ def check_dense(X, name):
         raise DataError(f"X is sparse, and {name} takes dense rows; pass X.toarray()")
     with _as_data_errors(X):
         rows = check_array(X, dtype="numeric", order="C", allow_nd=True, estimator=name, input_name="X")
-    if rows.dtype.kind != "f":
+    check_floats(rows, name)
+    return rows
+
+
+def check_floats(X, name):
+    """Refuse an array that holds no floating-point numbers."""
+    if X.dtype.kind != "f":
         raise DataError(
-            f"X holds {rows.dtype}, and {name} takes floating-point numbers: pass X.astype('float32'), "
+            f"X holds {X.dtype}, and {name} takes floating-point numbers: pass X.astype('float32'), "
             "scaled to about 1"
         )
-    return rows
 
 
 def real(X, name, *, sparse_format, order, finite=False):

@@ -17,8 +17,9 @@ from ...scheduler.schedules.pipeline import ORDERS
 from ...scheduler.threads import run_tasks
 from .._base import Estimator
 from ..inputs.matrices import check_dense
-from ..inputs.pieces import checksum, is_lazy
+from ..inputs.pieces import checksum, computed, is_lazy
 from ..inputs.targets import check_names, check_weights
+from .torch_rows import read_rows
 from .training.fitting import Vectors, Watch, hold_out, plan_for, train
 from .training.optimizers import SGD, Adam
 from .training.torch_stage import (
@@ -218,8 +219,9 @@ class TorchEstimator(Estimator):
 
         Parameters
         ----------
-        X : ndarray or DataFrame of shape (n_samples, ...)
-            Floating-point numbers, converted to the type of the module's parameters.
+        X : ndarray, DataFrame or Dask array of shape (n_samples, ...)
+            Floating-point numbers, converted to the type of the module's parameters. A Dask array or
+            DataFrame goes to the current client, if there is one, and is computed by the workers.
         y : array-like
             Labels of shape (n_samples,), or targets of shape (n_samples,) or (n_samples, n_outputs).
         sample_weight : float or array-like of shape (n_samples,), optional
@@ -257,7 +259,11 @@ class TorchEstimator(Estimator):
     def _train(self, X, y, sample_weight, targets_of, before, callback=None, n_epochs=None):
         """Fit, from the numbers of before if there are any; with `n_epochs` as many more of them."""
         goes_on = n_epochs is not None and before is not None
-        X = self._rows(X, y, first=not goes_on)
+        own_X, (X, engine) = X, read_rows(X, type(self).__name__, self.engine)
+        check_names(self, own_X, y, first=not goes_on)
+        if goes_on:
+            self._check_shape(X)
+        y, sample_weight = computed(y), computed(sample_weight)
         targets, n_outputs = targets_of(y, X.shape[0])
         seed = seed_from(self.random_state)
         module = make_module(self.module, X.shape[1:], n_outputs, seed)
@@ -272,7 +278,7 @@ class TorchEstimator(Estimator):
         own = module, X.shape[1:], n_outputs
         n_updates = vars(self).get("_n_updates", 0) if goes_on and vectors is before else 0
         rows, watch = self._split(rows, seed, own)
-        plan, n_steps = self._plan_for(layers, vectors, rows[0], optimizer)
+        plan, n_steps = self._plan_for(layers, vectors, rows[0], optimizer, engine)
         done = train(
             layers,
             vectors,
@@ -283,7 +289,7 @@ class TorchEstimator(Estimator):
             n_steps=n_steps,
             n_epochs=n_epochs or self.max_iter,
             seed=seed,
-            engine=self.engine,
+            engine=engine,
             n_jobs=self.n_jobs,
             first_epoch=self.n_iter_ if goes_on else 0,
             first_update=n_updates,
@@ -301,20 +307,6 @@ class TorchEstimator(Estimator):
         self._plan, self._timeline = done.plan, done.timeline
         if watch is not None:
             self.validation_scores_, self.best_validation_score_ = watch.scores, watch.highest
-
-    def _rows(self, X, y="no_validation", first=False):
-        if is_lazy(X):
-            raise DataError(
-                f"X is a {type(X).__name__}: {type(self).__name__} takes arrays of this process; pass "
-                "X.compute()"
-            )
-        rows = check_dense(X, type(self).__name__)
-        check_names(self, X, y, first=first)
-        if not first and rows.shape[1:] != self.row_shape_:
-            raise DataError(
-                f"rows of X have the shape {rows.shape[1:]}, but those of the fit had {self.row_shape_}"
-            )
-        return rows
 
     def _optimizer(self):
         if self.optimizer == "adam":
@@ -346,6 +338,7 @@ class TorchEstimator(Estimator):
             )
         labels = rows[1] if self._stratified else None
         rows, aside = hold_out(rows, seed, fraction=self.validation_fraction, labels=labels)
+        aside = tuple(map(computed, aside))
 
         def score(vectors):
             module = filled(own[0], vectors.trained, vectors.buffers)
@@ -353,8 +346,8 @@ class TorchEstimator(Estimator):
 
         return rows, Watch(score, self.n_iter_no_change, 0.0)
 
-    def _plan_for(self, layers, vectors, X, optimizer):
-        place = open_place(self.engine, self.n_jobs)
+    def _plan_for(self, layers, vectors, X, optimizer, engine):
+        place = open_place(engine, self.n_jobs)
         memory = None if not place.remote else check_workers(place, layers.children)
         plan, n_steps = plan_for(
             self.plan,
@@ -366,7 +359,7 @@ class TorchEstimator(Estimator):
             micro_batches=self.micro_batches,
             order=self.order,
             recompute=self.recompute,
-            engine=self.engine,
+            engine=engine,
             n_jobs=self.n_jobs,
             memory_limit=memory,
             least_rows=2 if layers.has_batch_norm() else 1,
@@ -383,6 +376,8 @@ class TorchEstimator(Estimator):
 
     def _fingerprint(self, rows, vectors, seed, plan):
         """What a checkpoint belongs to: data, parameters, the numbers of the module."""
+        if is_lazy(rows[0]):
+            raise DataError("checkpoint: states belong to an array of this process; pass X.compute() as X")
         places = self._place_parameters()
         settings = {k: v for k, v in self.get_params(deep=False).items() if k not in (*places, *_FREE)}
         start = checksum((vectors.trained, vectors.buffers))
@@ -439,8 +434,21 @@ class TorchEstimator(Estimator):
     def _output(self, X):
         """Compute the module's output for rows."""
         check_is_fitted(self)
-        X = self._rows(X)
-        return _output(self.module_, X.astype(self.weights_.dtype, copy=False), self.n_jobs)
+        if is_lazy(X):
+            raise DataError(
+                f"X is a {type(X).__name__}: predictions are of arrays of this process; pass X.compute(), or "
+                "X.map_blocks with the method"
+            )
+        rows = check_dense(X, type(self).__name__)
+        check_names(self, X, "no_validation", first=False)
+        self._check_shape(rows)
+        return _output(self.module_, rows.astype(self.weights_.dtype, copy=False), self.n_jobs)
+
+    def _check_shape(self, X):
+        if X.shape[1:] != self.row_shape_:
+            raise DataError(
+                f"rows of X have the shape {X.shape[1:]}, but those of the fit had {self.row_shape_}"
+            )
 
     def _check_state(self):
         super()._check_state()
@@ -472,7 +480,7 @@ def _check_output(module, X, n_outputs, name):
     trial = copied(module).eval()
     try:
         with seeded(0), one_torch_thread(), torch.no_grad():
-            output = trial(torch.from_numpy(np.array(X[:2])))
+            output = trial(torch.from_numpy(np.array(computed(X[:2]))))
     except Exception as error:  # of the caller's module
         raise DataError(
             f"module fails on rows of the shape {X.shape[1:]}: {in_brief(error, 120)}; do its first layer "

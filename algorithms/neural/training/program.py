@@ -13,6 +13,7 @@ from ....scheduler.parameters import stream
 from ....scheduler.program import Outcome, Program
 from ....scheduler.schedules.pipeline import levels
 from ....scheduler.threads import single_threaded_blas
+from ...inputs.pieces import computed, is_dask
 from ..network import LOSSES
 
 _ORDER = 2**63 + 21  # purpose of a random stream
@@ -91,7 +92,7 @@ class Training(Program):
         self.stages, self.layout, self.loss, self.optimizer = stages, layout, loss, optimizer
         self.seed, self.recompute, self.n_rows = int(seed), recompute, rows[0].shape[0]
         self.first_epoch, self.first_update, self.counts_decay = first_epoch, first_update, counts_decay
-        self.n_blocks = layout.n_blocks
+        self.n_blocks, self.unchecked = layout.n_blocks, is_dask(rows[0])
         if starts is None:
             starts = [
                 (params, optimizer.slots(params[: _n_trained(stage, params)]))
@@ -126,6 +127,8 @@ class Training(Program):
         """Copy the initial vectors; the stage is a copy, too, since torch's modules serve one thread."""
         keep_freed_memory()
         number, params, slots, parts = data
+        if self.unchecked:  # a Dask collection's: a small one may come lazy, inside a task of Dask's
+            parts = {m: (tuple(map(_checked, X)), rest) for m, (X, rest) in parts.items()}
         stage, params = copy.deepcopy(self.stages[number]), np.array(params)
         return {
             "number": number,
@@ -306,6 +309,14 @@ class Training(Program):
         first = [self.layout.place(stage, 0) for stage in range(len(self.stages))]
         self.held = [held[place] for place in first]
         self.events = [one["events"] for one in held]
+
+
+def _checked(X):
+    """Return rows of a Dask array as an array of finite numbers."""
+    X = np.asarray(computed(X))
+    if not np.isfinite(X).all():
+        raise DataError("X contains NaN or infinity: impute it, or drop the rows, before the fit")
+    return X
 
 
 def _n_trained(stage, params):

@@ -81,6 +81,22 @@ def test_workers_change_no_bit(data, one, address):
         assert np.array_equal(model.weights_, one.weights_)
 
 
+@pytest.mark.cluster
+def test_dask_arrays_stay_on_the_workers(data, one, address):
+    X, y = da.from_array(data[0], chunks=(90, 10)), da.from_array(data[1], chunks=70)
+    assert np.array_equal(classifier().fit(X, y).weights_, one.weights_)  # no client: computed here
+    model = classifier(engine=address, plan="data").fit(X, y)
+    assert np.array_equal(model.weights_, one.weights_)
+    held = classifier(engine=address, early_stopping=True).fit(X, y)
+    assert np.array_equal(held.weights_, classifier(early_stopping=True).fit(*data).weights_)
+    with pytest.raises(DataError, match="X contains NaN or infinity"):
+        classifier(engine=address).fit(da.where(X > 2, np.nan, X).astype(np.float32), y)
+    with pytest.raises(DataError, match="X holds int64"):
+        classifier(engine=address).fit(X.astype(int), y)
+    with pytest.raises(DataError, match="checkpoint: states belong to an array"):
+        classifier(engine=address, checkpoint="folder").fit(X, y)
+
+
 @pytest.mark.slow
 @pytest.mark.cluster
 @pytest.mark.parametrize("plan", [[("0:2", 1), ("2:", 1)], "data"])
@@ -374,7 +390,7 @@ def test_other_input_is_refused(data, one):
     with pytest.raises(DataError, match="X is sparse"):
         classifier().fit(sparse.csr_array(X), y)
     with pytest.raises(DataError, match=r"pass X.compute\(\)"):
-        classifier().fit(da.from_array(X), y)
+        one.predict(da.from_array(X))
     with pytest.raises(DataError, match=r"shape \(10, 2\), but those of the fit had \(10,\)"):
         one.predict(np.zeros((3, 10, 2), np.float32))
 
