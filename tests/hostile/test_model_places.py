@@ -23,7 +23,7 @@ ESTIMATORS = [
     for cls in (getattr(sd, name) for name in sd.__all__)
     if isinstance(cls, type) and hasattr(cls, "_parameter_constraints")
 ]
-PLACES = {"engine", "checkpoint", "memmap_folder"}
+PLACES = {"engine", "checkpoint", "memmap_folder", "module"}  # a module is code, which a file must not name
 
 
 @pytest.fixture
