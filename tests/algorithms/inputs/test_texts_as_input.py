@@ -92,6 +92,9 @@ def labels_of(name):
 
 @functools.cache
 def _fitted(name):
+    if name.startswith("Torch"):
+        torch = pytest.importorskip("torch")
+        return getattr(sd, name)(torch.nn.Linear, max_iter=1).fit(NUMBERS / 10, LABELS)
     return getattr(sd, name)().fit(NUMBERS, labels_of(name))
 
 
