@@ -142,11 +142,7 @@ def text_counts(
     names = texts.names if isinstance(texts, Texts) else np.arange(len(given)).astype(str)
     prepare = _lower if lowercase else _normal
     if vocabulary is not None:
-        words = [str(word) for word in vocabulary]
-        if len(set(words)) < len(words) or not words:
-            raise DataError("vocabulary must hold words that are all different; give each word once")
-        X, _ = _count(given, prepare, {word: j for j, word in enumerate(words)})
-        return TextCounts(X, np.array(words), names, {})
+        return _of_vocabulary(given, names, [str(word) for word in vocabulary], prepare)
     lowest, highest = _limits(min_df, max_df, len(given))
     X, words = _count(given, prepare)
     df = np.bincount(X.indices, minlength=X.shape[1])
@@ -251,6 +247,8 @@ def _checked(texts):
         )
     if hasattr(texts, "columns") or isinstance(texts, dict) or sparse.issparse(texts):
         raise DataError("texts is a table: give its column of texts, for instance frame['text']")
+    if not isinstance(texts, Iterable):
+        raise DataError(f"texts is {shortened(texts)}: give a list of texts")
     texts = list(texts)
     missing = 0
     for row, text in enumerate(texts):
@@ -276,11 +274,37 @@ def _normal(text):
     return unicodedata.normalize("NFKC", text)
 
 
+def _of_vocabulary(texts, names, words, prepare):
+    """Count some words; say how many others there are, and which can never be counted."""
+    if len(set(words)) < len(words) or not words:
+        raise DataError("vocabulary must hold words that are all different; give each word once")
+    never = [word for word in words if _WORD.findall(prepare(word)) != [word]]
+    if never:
+        warnings.warn(
+            f"vocabulary: {len(never):,} of {len(words):,} words, such as {shortened(never[0])}, are no "
+            "words as text_counts makes them, and are never counted: count the texts as for the model",
+            stacklevel=4,
+        )
+    if not any(map(_WORD.search, texts)):
+        return TextCounts(
+            sparse.csr_matrix((len(texts), len(words)), dtype=np.int32), np.array(words), names, {}
+        )
+    X, found = _count(texts, prepare)
+    column = {word: j for j, word in enumerate(words)}
+    at = np.array([column.get(word, -1) for word in found])
+    known = np.flatnonzero(at >= 0)
+    entries = (np.ones(len(known), np.int32), (known, at[known]))
+    counts = sparse.csr_matrix(X @ sparse.csr_matrix(entries, shape=(len(found), len(words)), dtype=np.int32))
+    counts.sort_indices()
+    unknown = (len(found) - len(known), int(X.sum(dtype=np.int64) - counts.sum(dtype=np.int64)))
+    return TextCounts(counts, np.array(words), names, {"not in the vocabulary": unknown})
+
+
 def _lower(text):
     return _normal(text).lower()
 
 
-def _count(texts, prepare, vocabulary=None):
+def _count(texts, prepare):
     """Counts and words, alphabetical, by scikit-learn."""
     from sklearn.feature_extraction.text import CountVectorizer
 
@@ -289,7 +313,6 @@ def _count(texts, prepare, vocabulary=None):
         tokenizer=_WORD.findall,
         token_pattern=None,
         dtype=np.int32,
-        vocabulary=vocabulary,
     )
     try:
         X = sparse.csr_matrix(vectorizer.fit_transform(texts))
@@ -367,7 +390,16 @@ def _kind(path):
 
 
 def _numbered(texts):
-    return Texts(texts, np.arange(1, len(texts) + 1).astype(str))
+    return Texts([_whole(text) for text in texts], np.arange(1, len(texts) + 1).astype(str))
+
+
+def _whole(text):
+    """Replace halves of surrogate pairs, which JSON and names of files may hold and no encoding can write."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "replace").decode()
+    return text
 
 
 def _lines(text):
@@ -385,7 +417,7 @@ def _decoded(data, name, encoding, fallback=None):
             return data.decode(encoding)
         except (UnicodeDecodeError, LookupError) as error:
             raise DataError(
-                f"encoding={shortened(encoding)} does not fit {in_brief(name)}: {error}"
+                f"encoding={shortened(encoding)} does not fit {in_brief(name)}: {in_brief(error)}"
             ) from None
     marked = data[:2] in (b"\xff\xfe", b"\xfe\xff")
     if not marked and b"\0" in data[:1000]:
@@ -412,7 +444,7 @@ def _folder(folder, encoding, verbose):
     paths = sorted(p for p in folder.rglob("*.txt") if p.is_file())
     paths = [p for p in paths if not any(part.startswith(".") for part in p.relative_to(folder).parts)]
     if not paths:
-        there = sorted(p.name for p in itertools.islice(folder.iterdir(), 3))
+        there = [shortened(p.name, 30) for p in sorted(itertools.islice(folder.iterdir(), 3))]
         raise DataError(
             f"{in_brief(folder)} has no .txt files, but {', '.join(there) or 'nothing'}; give texts as "
             f"{_FORMS}"
@@ -424,12 +456,13 @@ def _folder(folder, encoding, verbose):
             texts.append(_decoded(reader.read(), str(path), encoding, others))
     if others:
         _warn_of_encoding(f"{len(others):,} of {len(paths):,} files, such as {in_brief(others[0])}, are")
-    return Texts(texts, np.array([p.relative_to(folder).as_posix() for p in paths]))
+    return Texts(texts, np.array([_whole(p.relative_to(folder).as_posix()) for p in paths]))
 
 
 def _of_table(text, path, column):
     """The texts of a column of CSV; quoted cells may hold line ends."""
-    separator = "\t" if _kind(path) == ".tsv" else max(",;\t", key=text.partition("\n")[0].count)
+    first = re.sub('"[^"]*"', "", text.lstrip().partition("\n")[0])
+    separator = "\t" if _kind(path) == ".tsv" else max(",;\t", key=first.count)
     before = csv.field_size_limit(max(len(text) + 1, 1 << 17))  # a cell may be as long as the file
     try:
         rows = list(csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True))
@@ -477,7 +510,7 @@ def _of_json(text, path, column):
             continue
         try:
             value: Any = json.loads(line)
-        except (json.JSONDecodeError, RecursionError) as error:
+        except (ValueError, RecursionError) as error:  # also a number of thousands of digits
             raise DataError(f"{path}, line {number}: not JSON ({error}); write one object a line") from None
         if isinstance(value, dict):
             fields = list(value)

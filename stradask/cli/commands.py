@@ -257,6 +257,9 @@ def explore(args):
             texts = read_texts(args.data, verbose=bars(args))
             if args.groups is not None and names_texts(args.data):
                 groups = read_texts(data.file_of(args.data), args.groups).texts
+                if not all(groups):
+                    row = groups.index("") + 1
+                    raise DataError(f"--groups: row {row} of the column {args.groups} is empty; fill it in")
         else:
             known = {"n_features": estimator.n_features_in_, "words": getattr(estimator, "vocabulary_", None)}
             args.vocab = None

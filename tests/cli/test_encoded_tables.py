@@ -131,6 +131,50 @@ def test_mistakes_in_a_table(tmp_path, capsys, change, options, said):
     assert said in err.splitlines()[-1]
 
 
+def test_rows_without_values_keep_their_place_and_are_counted(tmp_path, capsys):
+    write(tmp_path / "t.csv", [[i, "ab"[i % 2], i] for i in range(20)], ["n", "kind", "y"])
+    model = tmp_path / "m.npz"
+    assert run(capsys, "fit", "ridge", f"{tmp_path}/t.csv:y", "--impute", "--save", model)[0] == 0
+    (tmp_path / "new.csv").write_text("n,kind\n3,a\n,\n?,NA\n4,b\n")
+    _, out, err = run(capsys, "predict", model, tmp_path / "new.csv")
+    assert len(out.splitlines()) == 5
+    assert "4 missing cells were imputed" in err
+
+
+def test_a_stray_quote_is_refused(tmp_path, capsys):
+    lines = [f"{i},{i}" for i in range(40)]
+    lines[20] = '20,"x'
+    (tmp_path / "t.csv").write_text("a,y\n" + "\n".join(lines))
+    status, _, err = run(capsys, "fit", "ridge", f"{tmp_path}/t.csv:y")
+    assert (status, "quotes in pairs" in err) == (2, True)
+
+
+@pytest.mark.parametrize("value", ["1,5", "$1,200", "5 %", "1 000", "(3)"])
+def test_numbers_as_people_write_them_are_refused(tmp_path, capsys, value):
+    path = write(tmp_path / "t.csv", [[value, i] for i in range(9)], ["size", "y"])
+    status, _, err = run(capsys, "fit", "ridge", f"{path}:y")
+    assert (status, "write numbers with a point" in err) == (2, True)
+    assert run(capsys, "fit", "ridge", f"{path}:y", "--categories", "size")[0] == 0
+
+
+def test_namibia_is_a_category_where_it_is_asked_for_and_none_a_label(tmp_path, capsys):
+    made = [[("NA", "DE")[i % 2], ("none", "some")[i % 2]] for i in range(20)]
+    path = write(tmp_path / "t.csv", made, ["country", "y"])
+    words = ("fit", "logistic", f"{path}:y", "--categories", "country", "--save", tmp_path / "m.npz")
+    assert run(capsys, *words)[0] == 0
+    assert set(sd.load(tmp_path / "m.npz").vocabulary_) == {"country=NA", "country=DE"}
+    status, _, err = run(capsys, "fit", "logistic", f"{path}:y")
+    assert (status, "10 cells without a value" in err) == (2, True)
+
+
+@pytest.mark.parametrize("value", ["x" * 5000, "two\nlines", "\x1b[31m"])
+def test_texts_are_no_categories(tmp_path, capsys, value):
+    path = write(tmp_path / "t.csv", [[value if i % 2 else "a", i] for i in range(9)], ["kind", "y"])
+    status, _, err = run(capsys, "fit", "ridge", f"{path}:y")
+    assert (status, "too long or with control characters" in err) == (2, True)
+    assert len(err) < 500
+
+
 def test_columns_of_ids_and_columns_without_values_are_refused(tmp_path, capsys):
     made = [[f"id{i}", "", i, i] for i in range(60)]
     path = write(tmp_path / "t.csv", made, ["id", "empty", "n", "y"])

@@ -101,6 +101,7 @@ def test_missing_texts_are_empty_with_a_warning():
         (["a", 3], {}, "row 1 holds 3, a int"),
         ([], {}, "texts is empty"),
         ({"text": ["a"]}, {}, "texts is a table"),
+        (None, {}, "texts is None"),
         (["1 2 3"], {}, "no word of two letters"),
         (["aa bb"], {"min_df": 2}, "min_df=2 needs 2"),
         (["aa", "bb"], {"min_df": 2, "max_df": 2}, "no word is left of 2"),
@@ -116,6 +117,15 @@ def test_missing_texts_are_empty_with_a_warning():
 def test_wrong_input_is_named(texts, given, said):
     with pytest.raises(DataError, match=re.escape(said)):
         text_counts(texts, **given)
+
+
+def test_words_of_a_vocabulary_and_others():
+    made = text_counts(["soup bread soup unheard", "NEW york"], vocabulary=["bread", "soup"])
+    assert made.X.toarray().tolist() == [[1, 2], [0, 0]]
+    assert made.left_out == {"not in the vocabulary": (3, 3)}
+    assert text_counts(["", "1"], vocabulary=["bread"]).X.toarray().tolist() == [[0], [0]]
+    with pytest.warns(UserWarning, match="2 of 3 words, such as 'new york', are no words"):
+        text_counts(["new york a1"], vocabulary=["new york", "a1", "new"])
 
 
 # Reading ------------------------------------------------------------------------------------------------
@@ -150,6 +160,17 @@ def test_json_lines_and_parquet(tmp_path):
     assert read_texts(tmp_path / "b.jsonl").texts == ["one", "two"]
     pandas.DataFrame(records).to_parquet(tmp_path / "a.parquet")
     assert read_texts(f"{tmp_path}/a.parquet:body").texts == ["a b", "", ""]
+
+
+def test_separators_are_those_outside_of_quotes(tmp_path):
+    (tmp_path / "a.csv").write_text('\n"a, b, c";text\n1;"x, y"\n')
+    assert read_texts(tmp_path / "a.csv", "text").texts == ["x, y"]
+
+
+def test_halves_of_surrogate_pairs_are_replaced(tmp_path):
+    (tmp_path / "a.jsonl").write_text('{"t": "a \\ud83d b"}\n')
+    (text,) = read_texts(tmp_path / "a.jsonl", "t").texts
+    assert text.encode() == b"a ? b"
 
 
 def test_folders_lines_and_standard_input(tmp_path, monkeypatch):
@@ -188,6 +209,7 @@ def test_files_of_another_encoding_are_counted(tmp_path):
         ("a.csv", b'a\n"x\n', "a", "not a table"),
         ("a.csv", b"a\n", "a", "no rows"),
         ("a.jsonl", b"{\n", None, "line 1: not JSON"),
+        ("a.jsonl", b"1" * 5000, None, "line 1: not JSON"),
         ("a.jsonl", b'{"a": 1}\n', "a", "line 1: 1 is no text"),
         ("a.jsonl", b'{"a": "x"}\n', "b", "no field 'b' with texts"),
         ("a.parquet", b"PAR", "a", "cannot be read as Parquet"),
@@ -206,7 +228,7 @@ def test_files_that_cannot_be_used_are_named(tmp_path, name, content, column, sa
 
 def test_paths_that_cannot_be_used_are_named(tmp_path):
     (tmp_path / "a.doc").write_text("x")
-    with pytest.raises(DataError, match=r"has no \.txt files, but a\.doc"):
+    with pytest.raises(DataError, match=r"has no \.txt files, but 'a\.doc'"):
         read_texts(tmp_path)
     with pytest.raises(DataError, match="cannot be opened"):
         read_texts(tmp_path / "none.txt")

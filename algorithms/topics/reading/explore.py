@@ -2,6 +2,8 @@
 
 import json
 import re
+import warnings
+from collections.abc import Iterator
 from importlib import resources
 
 import numpy as np
@@ -17,7 +19,7 @@ _SHOWN = 30  # words of a topic at a time; for any weight of relevance they are 
 _WEIGHTS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 _DOCUMENTS, _LONG, _SHORT = 20, 400, 160  # documents of a topic; letters of these, and of other documents
 _MARKS = 60  # words of a document that are marked, at most
-_BOOTSTRAPS, _TAILS = 200, (5, 95)
+_BOOTSTRAPS, _TAILS, _MANY = 200, (5, 95), 1000  # from so many documents on, the normal distribution
 _MOST_GROUPS = 200
 _WORD = re.compile(r"\w+")
 
@@ -38,9 +40,17 @@ def write_page(model, path, texts, X, vocabulary, names, groups, n_documents):
             )
         names = texts.names if names is None and isinstance(texts, Texts) else names
         texts = texts.texts if isinstance(texts, Texts) else texts
-        texts = texts if isinstance(texts, str) else list(texts)  # one text is refused below
-        X = text_counts(texts, vocabulary=vocabulary).X
-        texts = [text if isinstance(text, str) else "" for text in texts]
+        if isinstance(texts, Iterator):
+            texts = list(texts)
+        counted = text_counts(texts, vocabulary=vocabulary)
+        X, texts = counted.X, [text if isinstance(text, str) else "" for text in texts]
+        for _, unknown in counted.left_out.values():
+            if unknown > X.sum():
+                warnings.warn(
+                    f"texts: {unknown:,} of {unknown + int(X.sum()):,} tokens are words that the model does "
+                    "not know; are the texts of the language and the kind that it was fitted to?",
+                    stacklevel=3,
+                )
     if X is not None:
         X = check_counts(model, X, reset=False)
         shares, lengths = model.transform(X), np.asarray(X.sum(axis=1)).ravel()
@@ -51,17 +61,21 @@ def write_page(model, path, texts, X, vocabulary, names, groups, n_documents):
         shares, lengths = np.zeros((0, len(model.doc_topic_prior_))), np.zeros(0)
     n = len(shares)
     for name, value in (("names", names), ("groups", groups)):
+        if value is not None and not hasattr(value, "__len__"):
+            raise DataError(f"{name} is {shortened(value)}: give a list of one entry for each document")
         if value is not None and len(value) != n:
             raise DataError(f"{name} has {len(value):,} entries for {n:,} documents: give one for each")
     names = np.arange(n).astype(str) if names is None else np.asarray(names, dtype=str)
-    page = {"title": f"{model.word_topic_counts_.shape[1]} topics", "facts": _facts(model, n)}
-    page |= _Page(model, vocabulary).content(shares, lengths, X, texts, names, n_documents)
+    page = _Page(model, vocabulary).content(shares, lengths, X, texts, names, n_documents)
+    page["title"] = f"{model.word_topic_counts_.shape[1]} topics"
+    page["facts"] = _facts(model, n, len(page["documents"]))
     page["groups"] = None if groups is None else _by_group(shares, lengths, groups)
     # "<" cannot end the script, whatever the texts hold.
     data = json.dumps(page, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     data = data.replace("<", "\\u003c")
     form = resources.files(__package__).joinpath("explore.html").read_text(encoding="utf-8")
-    write_atomic(path, lambda file: file.write(form.replace("/*DATA*/", data).encode()))
+    page = form.replace("/*DATA*/", data).encode("utf-8", "replace")
+    write_atomic(path, lambda file: file.write(page))
 
 
 def is_page(path):
@@ -70,9 +84,9 @@ def is_page(path):
         return b'content="stradask explore"' in file.read(1000)
 
 
-def _facts(model, n_documents):
+def _facts(model, n_documents, n_shown):
     tokens, (n_words, _) = int(model.word_topic_counts_.sum()), model.word_topic_counts_.shape
-    documents = f", {n_documents:,} documents on this page" if n_documents else ""
+    documents = f", {n_shown:,} of {n_documents:,} documents on this page" if n_documents else ""
     return f"fitted to {tokens:,} tokens of {n_words:,} words{documents}"
 
 
@@ -185,7 +199,13 @@ class _Page:
 
 
 def _by_group(shares, lengths, groups):
-    """Mean shares of groups, documents weighted by their tokens, and 90 % bootstrap intervals."""
+    """Mean shares of groups, documents weighted by their tokens, and 90 % intervals over documents.
+
+    Intervals are those of the bootstrap, and from 1,000 documents on of the normal distribution with the
+    linearised standard error of a ratio. A group without tokens has no share, one document no interval.
+    """
+    if isinstance(groups, (list, tuple)):  # NumPy would make texts of missing labels
+        groups = np.fromiter(groups, object, len(groups))
     labels, codes = comparison.group_codes(groups, len(shares))
     if len(labels) > _MOST_GROUPS:
         raise DataError(
@@ -195,13 +215,25 @@ def _by_group(shares, lengths, groups):
     rng = np.random.default_rng(0)
     made: dict[str, list] = {"names": [str(label) for label in labels], "share": [], "low": [], "high": []}
     for group in range(len(labels)):
-        own, weights = shares[codes == group], lengths[codes == group] + 1e-9
-        drawn = rng.multinomial(len(own), np.full(len(own), 1 / len(own)), size=_BOOTSTRAPS) * weights
-        means = (drawn @ own) / drawn.sum(axis=1, keepdims=True)
-        low, high = np.percentile(means, _TAILS, axis=0)
-        made["share"].append(_short(weights @ own / weights.sum()))
-        made["low"].append(_short(low))
-        made["high"].append(_short(high))
+        chosen = (codes == group) & (lengths > 0)
+        own, weights = shares[chosen], lengths[chosen]
+        if not len(own):
+            for name in ("share", "low", "high"):
+                made[name].append(None)
+            continue
+        share = weights @ own / weights.sum()
+        made["share"].append(_short(share))
+        if len(own) == 1:
+            low = high = None
+        elif len(own) < _MANY:
+            drawn = rng.multinomial(len(own), np.full(len(own), 1 / len(own)), size=_BOOTSTRAPS) * weights
+            sums = drawn.sum(axis=1, keepdims=True)
+            low, high = map(_short, np.percentile((drawn @ own) / sums, _TAILS, axis=0))
+        else:
+            error = np.sqrt(((weights[:, None] * (own - share)) ** 2).sum(axis=0)) / weights.sum()
+            low, high = _short(np.maximum(share - 1.645 * error, 0)), _short(share + 1.645 * error)
+        made["low"].append(low)
+        made["high"].append(high)
     return made
 
 

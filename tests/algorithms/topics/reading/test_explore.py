@@ -103,6 +103,31 @@ def test_intervals_of_groups_cover_the_mean_of_a_large_population(tmp_path):
     assert 0.8 <= np.mean(covered) <= 0.97
 
 
+def test_groups_without_words_have_no_share_and_one_document_no_interval(lda, tmp_path):
+    given = ["", "soup soup bread", "room bed", "soup menu"]
+    lda.explore(given, tmp_path / "t.html", groups=["none", "one", "two", "two"], n_documents=1)
+    _, found = content(tmp_path / "t.html")
+    groups = found["groups"]
+    assert groups["names"] == ["none", "one", "two"]
+    assert [groups[name][0] for name in ("share", "low", "high")] == [None] * 3
+    assert groups["share"][1] is not None
+    assert groups["low"][1] is groups["high"][1] is None
+    assert groups["low"][2] != groups["high"][2]
+    assert "1 of 4 documents on this page" in found["facts"]
+
+
+@pytest.mark.parametrize("n", [900, 1100])  # by the bootstrap, and by the normal distribution
+def test_both_kinds_of_intervals_agree(n):
+    from stradask.algorithms.topics.reading.explore import _by_group
+
+    rng = np.random.default_rng(0)
+    found = _by_group(rng.dirichlet([1, 2, 4], size=n), rng.integers(20, 200, n).astype(float), np.zeros(n))
+    width = np.array(found["high"][0]) - np.array(found["low"][0])
+    ratio = 1 + 2 * (rng.integers(20, 200, 10**5).std() / 109.5) ** 2 / 2  # of weights that differ
+    expected = 2 * 1.645 * np.sqrt(np.array([1, 2, 4]) * np.array([6, 5, 3]) / 49 / 8 / n * ratio)
+    np.testing.assert_allclose(width, expected, rtol=0.2)
+
+
 def test_counts_in_place_of_texts_and_few_documents(lda, tmp_path):
     X, _ = sd.text_counts(texts(), vocabulary=lda.vocabulary_)
     lda.explore(X=X, path=tmp_path / "t.html", n_documents=3)
@@ -116,7 +141,8 @@ def test_counts_in_place_of_texts_and_few_documents(lda, tmp_path):
 
 def test_long_texts_are_cut_where_the_marked_words_are(lda, tmp_path):
     long = "filler " * 300 + "soup bread coffee menu " + "filler " * 300
-    lda.explore(Texts([long, "room bed"], np.array(["long", "short"])), tmp_path / "t.html")
+    with pytest.warns(UserWarning, match="600 of 606 tokens are words that the model does not know"):
+        lda.explore(Texts([long, "room bed"], np.array(["long", "short"])), tmp_path / "t.html")
     _, found = content(tmp_path / "t.html")
     (text,) = (d["text"] for d in found["documents"] if d["name"] == "long")
     assert "soup bread coffee menu" in text
@@ -131,6 +157,10 @@ def test_long_texts_are_cut_where_the_marked_words_are(lda, tmp_path):
         ({"texts": ["soup", "bed"], "groups": ["a"]}, "groups has 1 entries for 2 documents"),
         ({"texts": ["soup"] * 300, "groups": np.arange(300)}, "groups has 300 different labels"),
         ({"texts": "soup"}, "texts is one text"),
+        ({"texts": {"a": ["soup"]}}, "texts is a table"),
+        ({"texts": ["soup"], "groups": 5}, "groups is 5: give a list"),
+        ({"texts": ["soup", "bed"], "groups": ["a", None]}, "groups"),
+        ({"texts": ["soup", "bed"], "groups": ["a", float("nan")]}, "groups"),
         ({"n_documents": -1}, "n_documents=-1"),
     ],
 )
