@@ -12,6 +12,7 @@ QUICK = (
     "lasso --dataset a c --param divisor=10,100 --max-seconds 2",
     "sparse-logistic --dataset a --param divisor=10,100 --max-seconds 2",
     "logistic --dataset dense words --max-seconds 2",
+    "everyday",
     "mf --dataset generated",
     "implicit --dataset generated",
     "ssp --param cluster=False threads=False",

@@ -364,7 +364,9 @@ def source_of(model, args):
         if args.target is not None:
             raise DataError(f"--target: {model.name} predicts nothing; leave it out")
         apart = not (args.data == [DOCSTRINGS] or any(name.endswith(".npz") for name in args.data))
-        of_texts = [name for name in args.data if holds_texts(name)]
+        of_texts = [
+            name for name in args.data if apart and os.path.exists(file_of(name)) and holds_texts(name)
+        ]
         if several and of_texts:
             raise DataError(f"DATA: {of_texts[0]} holds texts; give it alone, or a folder of texts")
         apart = apart and not of_texts

@@ -77,7 +77,9 @@ def test_a_uniform_density_on_a_box_is_sampled(compiled):
         assert found.sd()[name] == pytest.approx(np.sqrt(1 / 3), abs=4.5 * np.sqrt(4 / 45 / (4 / 3) / size))
 
 
-@pytest.mark.parametrize(("low", "high", "d"), [(0, 1, 3), (2.99, 3.01, 3), (0, 1, 10)])
+@pytest.mark.parametrize(
+    ("low", "high", "d"), [(0, 1, 3), (2.99, 3.01, 3), pytest.param(0, 1, 10, marks=pytest.mark.slow)]
+)
 def test_a_box_narrower_than_the_reach_of_starts_is_sampled(low, high, d):
     """Chains begin within 2 of the start, where the most of these points have no density."""
     start = np.full(d, (low + high) / 2)
