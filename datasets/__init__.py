@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from .ratings import Ratings, read_ratings
     from .split import rating_split, split_tokens
     from .svmlight import read_svmlight
-    from .texts import TextCounts, Texts, read_texts
+    from .text_files import Texts, read_texts
+    from .texts import TextCounts
 
 # Where each public name lives.
 _PLACES = {
@@ -35,7 +36,7 @@ _PLACES = {
     "DownloadError": ".fetchers",
     "Ratings": ".ratings",
     "TextCounts": ".texts",
-    "Texts": ".texts",
+    "Texts": ".text_files",
     "catalogue": ".fetchers",
     "describe_file": ".describe",
     "download": ".fetchers",
@@ -52,7 +53,7 @@ _PLACES = {
     "read_idx": ".images",
     "read_ratings": ".ratings",
     "read_svmlight": ".svmlight",
-    "read_texts": ".texts",
+    "read_texts": ".text_files",
     "read_uci_bow": ".bag_of_words",
     "save_uci_bow": ".bag_of_words",
     "split_tokens": ".split",

@@ -1,26 +1,18 @@
-"""Texts as input: read them from tables, folders and files of lines, and count their words."""
+"""Texts as input: their words are counted; `text_files` reads them."""
 
-import contextlib
-import csv
-import io
-import itertools
-import json
 import os
 import re
-import sys
 import unicodedata
 import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
 
-from .._typing import Array, FileName, Names
-from ..errors import DataError, in_brief, shortened
-from ._files import Reader
+from .._typing import Names
+from ..errors import DataError, shortened
+from .text_files import Texts
 
 # Two letters or more. Python's \w has no vowel signs of Hebrew, Arabic, Indic and Thai scripts, so these
 # are added: without them such words fall into pieces.
@@ -33,18 +25,6 @@ _PIECES = (
     "ain aren couldn didn doesn don hadn hasn haven isn ll mustn needn shan shouldn ve wasn weren won wouldn"
 )
 _ENGLISH = 0.2  # share of tokens in the English list from which texts count as English (others: below 0.1)
-_TABLES = {".csv", ".tsv"}
-_FORMS = "FILE.csv:COLUMN, FILE.tsv:COLUMN, FILE.jsonl:FIELD, FILE.parquet:COLUMN, a folder of .txt files"
-_SOURCE = re.compile(
-    r"(.+?\.(csv|tsv|jsonl|parquet)(?:\.(?:gz|xz|bz2))?)(?::(.*))?", re.IGNORECASE | re.DOTALL
-)
-
-
-class Texts(NamedTuple):
-    """Texts, and where each is from: a list of str, and an array of str of the same length."""
-
-    texts: list[str]
-    names: Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,76 +143,6 @@ def text_counts(
             "stop_words=None"
         )
     return TextCounts(sparse.csr_matrix(X[:, kept]), words[kept], names, left_out)
-
-
-def read_texts(
-    path: FileName, column: str | int | None = None, *, encoding: str | None = None, verbose: int = 0
-) -> Texts:
-    """Read texts from a table, a folder, or a file with a text on each line.
-
-    Parameters
-    ----------
-    path : str or path-like
-        A table with a header (``.csv``, ``.tsv``), JSON lines (``.jsonl``), Parquet (``.parquet``, needs
-        pyarrow), each plain or compressed but for Parquet; a folder, of which all ``.txt`` files are read,
-        those of inner folders too; any other file, of which each line is a text; or ``"-"``, the lines of
-        standard input. ``"FILE.csv:COLUMN"`` names the column, too.
-    column : str or int, optional
-        The column or field of the texts, by its name or number from 0. Needed where a table has several.
-    encoding : str, optional
-        By default UTF-8, or UTF-16 with a byte-order mark; files that are neither are read as Windows-1252,
-        with a warning.
-    verbose : int, default=0
-        Show a progress bar.
-
-    Returns
-    -------
-    Texts
-        ``texts``, a list, and ``names``: the paths of files inside a folder, or numbers of rows from 1.
-        Missing texts of tables are "".
-
-    Raises
-    ------
-    DataError
-        If the column is missing, not there or not of texts, or a file is damaged.
-
-    Examples
-    --------
-    >>> import pathlib, tempfile
-    >>> from stradask.datasets import read_texts
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = pathlib.Path(folder, "reviews.csv")
-    ...     _ = path.write_text('stars,text\\n5,"Clean, quiet"\\n1,Rude\\n')
-    ...     read_texts(path, "text").texts
-    ['Clean, quiet', 'Rude']
-    """
-    path, column = _parts(path, column)
-    if str(path) == "-":
-        return _lines(_decoded(sys.stdin.buffer.read(), "standard input", encoding))
-    if os.path.isdir(path):
-        return _folder(Path(path), encoding, verbose)
-    kind = _kind(path)
-    if kind == ".parquet":
-        return _numbered(_of_parquet(path, column))
-    with Reader(path, verbose=verbose) as reader:
-        text = _decoded(reader.read(), str(path), encoding)
-    if kind in _TABLES:
-        return _numbered(_of_table(text, path, column))
-    if kind == ".jsonl":
-        return _numbered(_of_json(text, path, column))
-    if column is not None:
-        raise DataError(f"column={shortened(column)}: {path} is a file of lines, not a table; leave it out")
-    return _lines(text)
-
-
-def names_texts(source):
-    """Whether a name, as the command line takes it, is of texts: a table, a folder or standard input."""
-    return str(source) == "-" or _SOURCE.fullmatch(str(source)) is not None or os.path.isdir(source)
-
-
-def file_of_texts(source):
-    """The file that ``FILE.jsonl:FIELD`` names."""
-    return os.fspath(_parts(source, None)[0])
 
 
 # Counting -----------------------------------------------------------------------------------------------
@@ -367,180 +277,3 @@ def _stop_words(given, words, sums, prepare):
     if not all(isinstance(word, str) for word in stops):
         raise DataError("stop_words must be words; give a list of str")
     return [prepare(word) for word in stops], "on the list of stop words"
-
-
-# Reading ------------------------------------------------------------------------------------------------
-
-
-def _parts(path, column):
-    """Divide ``FILE.csv:COLUMN``."""
-    found = _SOURCE.fullmatch(os.fspath(path))
-    if found is None or found[3] is None or os.path.exists(path):
-        return path, column
-    if column is not None:
-        raise DataError(
-            f"path names the column {shortened(found[3])} and column={shortened(column)}: give one"
-        )
-    return found[1], found[3]
-
-
-def _kind(path):
-    found = _SOURCE.fullmatch(os.fspath(path))
-    return "" if found is None else f".{found[2].lower()}"
-
-
-def _numbered(texts):
-    return Texts([_whole(text) for text in texts], np.arange(1, len(texts) + 1).astype(str))
-
-
-def _whole(text):
-    """Replace halves of surrogate pairs, which JSON and names of files may hold and no encoding can write."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-8", "replace").decode()
-    return text
-
-
-def _lines(text):
-    """The lines that are not blank, by their numbers."""
-    lines = [(n, line.strip()) for n, line in enumerate(io.StringIO(text, newline=None), 1) if line.strip()]
-    if not lines:
-        raise DataError("path holds no texts, but blank lines; give a file with a text on each line")
-    return Texts([line for _, line in lines], np.array([str(n) for n, _ in lines]))
-
-
-def _decoded(data, name, encoding, fallback=None):
-    """Text of bytes; of several files those that are not UTF-8 are collected in `fallback`."""
-    if encoding is not None:
-        try:
-            return data.decode(encoding)
-        except (UnicodeDecodeError, LookupError) as error:
-            raise DataError(
-                f"encoding={shortened(encoding)} does not fit {in_brief(name)}: {in_brief(error)}"
-            ) from None
-    marked = data[:2] in (b"\xff\xfe", b"\xfe\xff")
-    if not marked and b"\0" in data[:1000]:
-        raise DataError(f"{in_brief(name)} is not text; give {_FORMS}, or a file of lines")
-    with contextlib.suppress(UnicodeDecodeError):
-        return data.decode("utf-16" if marked else "utf-8-sig")
-    if fallback is None:
-        _warn_of_encoding(f"{in_brief(name)} is")
-    else:
-        fallback.append(name)
-    return data.decode("cp1252", errors="replace")
-
-
-def _warn_of_encoding(subject):
-    warnings.warn(
-        f"{subject} not in UTF-8 and read as Windows-1252; pass encoding=... if it is another", stacklevel=4
-    )
-
-
-def _folder(folder, encoding, verbose):
-    """All text files of a folder; hidden ones are passed over."""
-    from .._bar import Bar
-
-    paths = sorted(p for p in folder.rglob("*.txt") if p.is_file())
-    paths = [p for p in paths if not any(part.startswith(".") for part in p.relative_to(folder).parts)]
-    if not paths:
-        there = [shortened(p.name, 30) for p in sorted(itertools.islice(folder.iterdir(), 3))]
-        raise DataError(
-            f"{in_brief(folder)} has no .txt files, but {', '.join(there) or 'nothing'}; give texts as "
-            f"{_FORMS}"
-        )
-    texts: list[str] = []
-    others: list[str] = []
-    for path in Bar(paths, desc=folder.name, unit="file", disable=not verbose):
-        with Reader(path, may_be_empty=True) as reader:
-            texts.append(_decoded(reader.read(), str(path), encoding, others))
-    if others:
-        _warn_of_encoding(f"{len(others):,} of {len(paths):,} files, such as {in_brief(others[0])}, are")
-    return Texts(texts, np.array([_whole(p.relative_to(folder).as_posix()) for p in paths]))
-
-
-def _of_table(text, path, column):
-    """The texts of a column of CSV; quoted cells may hold line ends."""
-    first = re.sub('"[^"]*"', "", text.lstrip().partition("\n")[0])
-    separator = "\t" if _kind(path) == ".tsv" else max(",;\t", key=first.count)
-    before = csv.field_size_limit(max(len(text) + 1, 1 << 17))  # a cell may be as long as the file
-    try:
-        rows = list(csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True))
-    except csv.Error as error:
-        raise DataError(f"{path}: not a table ({error}); write it as CSV with quoted texts") from None
-    finally:
-        csv.field_size_limit(before)
-    numbered = [(line, row) for line, row in enumerate(rows, 1) if row]
-    if len(numbered) < 2:
-        raise DataError(f"{path} holds no rows below its header; add rows")
-    header = [cell.strip() for cell in numbered[0][1]]
-    at = _place(header, column, path)
-    for number, row in numbered:
-        if len(row) != len(header):
-            raise DataError(
-                f"{path}, row {number}: {len(row)} cells, but the header has {len(header)}; put texts with "
-                f"{separator!r} or line ends in quotes"
-            )
-    return [row[at] for _, row in numbered[1:]]
-
-
-def _place(header, column, path):
-    """The number of a column."""
-    there = f"the columns {shortened(header, 150)}"
-    if column is None:
-        if len(header) == 1:
-            return 0
-        raise DataError(
-            f"say which column of {in_brief(path)} holds the texts, as {path}:COLUMN; it has {there}"
-        )
-    if column in header:
-        if header.count(column) > 1:
-            raise DataError(f"{path} has two columns {shortened(column)}; give its number, from 0")
-        return header.index(column)
-    if re.fullmatch("[0-9]+", str(column)) and int(column) < len(header):
-        return int(column)
-    raise DataError(f"{in_brief(path)} has no column {shortened(column)}; it has {there}")
-
-
-def _of_json(text, path, column):
-    """The texts of JSON lines: strings, or a field of objects."""
-    texts = []
-    for number, line in enumerate(io.StringIO(text, newline=None), 1):
-        if not line.strip():
-            continue
-        try:
-            value: Any = json.loads(line)
-        except (ValueError, RecursionError) as error:  # also a number of thousands of digits
-            raise DataError(f"{path}, line {number}: not JSON ({error}); write one object a line") from None
-        if isinstance(value, dict):
-            fields = list(value)
-            value = value.get(fields[_place(fields, column, path)]) if column in (None, *fields) else None
-        if value is not None and not isinstance(value, str):
-            raise DataError(f"{path}, line {number}: {shortened(value)} is no text; name a field of texts")
-        texts.append(value or "")
-    if not any(texts):
-        field = "texts" if column is None else f"field {shortened(column)} with texts"
-        raise DataError(
-            f"{in_brief(path)} has no {field}; give lines of objects, and the field that holds texts"
-        )
-    return texts
-
-
-def _of_parquet(path, column):
-    try:
-        from pyarrow import lib, parquet
-    except ImportError:
-        raise DataError(f"{in_brief(path)}: Parquet needs pyarrow; pip install pyarrow") from None
-    try:
-        file = parquet.ParquetFile(path)
-        header = file.schema_arrow.names
-        name = header[_place(header, column, path)]
-        values = file.read(columns=[name])[name].to_pylist()
-    except (OSError, lib.ArrowException) as error:
-        raise DataError(
-            f"{in_brief(path)} cannot be read as Parquet ({in_brief(error)}); write it again"
-        ) from None
-    wrong = next((value for value in values if value is not None and not isinstance(value, str)), None)
-    if wrong is not None:
-        raise DataError(f"{in_brief(path)}: the column {shortened(name)} holds {shortened(wrong)}, not texts")
-    return [value or "" for value in values]

@@ -11,6 +11,7 @@ import warnings
 from ..errors import DataError, InterruptedFitWarning, ModelFileError, shortened
 from ..registry import MODELS, find_model, model_of, resolve
 from . import inputs as data
+from .columns import aligned, check_columns
 from .encoding import Encoding
 from .outputs import WRITERS, Table, bars, check_output, is_model_file, put_out, say, show
 
@@ -144,7 +145,7 @@ def _load(path, ability):
 def transform(args):
     """Apply a saved model to data."""
     estimator, read = _load_and_read(args, "transform")
-    read = data.aligned(read, estimator, lambda text: say(args, text))
+    read = aligned(read, estimator, lambda text: say(args, text))
     shares = estimator.transform(read.X)
     names = [str(name) for name in (range(len(shares)) if read.names is None else read.names)]
     header = [f"topic{k}" for k in range(shares.shape[1])]
@@ -160,7 +161,7 @@ def predict(args):
     if model_of(estimator).data == "ratings":
         _predict_ratings(args, estimator, read)
         return
-    data.check_columns(read, estimator)
+    check_columns(read, estimator)
     arrays, header = {"prediction": estimator.predict(read.X)}, ["prediction"]
     if hasattr(estimator, "predict_proba"):
         arrays["probability"] = estimator.predict_proba(read.X)
@@ -243,7 +244,7 @@ def topics(args):
 def explore(args):
     """Write a page of HTML with the topics of a saved model."""
     from ..algorithms.topics.reading.explore import is_page
-    from ..datasets.texts import names_texts, read_texts
+    from ..datasets.text_files import names_texts, read_texts
 
     groups = texts = counts = None
     check_output("--out", args.out, inputs=[args.file], is_ours=is_page)
@@ -263,9 +264,7 @@ def explore(args):
         else:
             known = {"n_features": estimator.n_features_in_, "words": getattr(estimator, "vocabulary_", None)}
             args.vocab = None
-            counts = data.aligned(
-                data.read("counts", args.data, args, **known), estimator, lambda t: say(args, t)
-            )
+            counts = aligned(data.read("counts", args.data, args, **known), estimator, lambda t: say(args, t))
     options = {} if counts is None else {"X": counts.X, "names": counts.names}
     estimator.explore(texts, args.out, vocabulary=vocabulary, groups=groups, **options)
     show(args, {"page": str(args.out)}, f"page of the topics written to {args.out}; open it in a browser")

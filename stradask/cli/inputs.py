@@ -1,13 +1,12 @@
 """DATA of the command line: its forms, their readers, and the data as read."""
 
-import itertools
 import os
 import zipfile
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ..errors import DataError, in_brief, shortened
+from ..errors import DataError, in_brief
 from .outputs import bars, say
 from .ratings import Rated
 from .tables import NotNumbers, file_of, is_table, read_encoded, read_table
@@ -187,7 +186,8 @@ def read_counts(source, vocab=None, *, n_features=None, words=None, verbose=0):
     if holds_texts(source):
         if vocab is not None:
             raise DataError(f"--vocab: {source} holds texts, whose words are counted; leave it out")
-        from ..datasets.texts import names_texts, read_texts, text_counts
+        from ..datasets.text_files import names_texts, read_texts
+        from ..datasets.texts import text_counts
 
         found = read_texts(source, verbose=verbose)
         if words is None and not names_texts(source) and max(map(len, map(str.split, found.texts))) == 1:
@@ -413,7 +413,7 @@ def read_files(paths, vocabulary=None):
 
 def holds_texts(source):
     """Whether DATA are texts: a table or a folder by name, a file by its first lines."""
-    from ..datasets.texts import names_texts
+    from ..datasets.text_files import names_texts
 
     return names_texts(source) or kind_of(source, texts=True) == "text"
 
@@ -451,50 +451,6 @@ def read_vocabulary(path, n_words, source):
     from ..datasets.bag_of_words import read_vocabulary
 
     return read_vocabulary(path, n_words, source)
-
-
-def aligned(counts, model, say):
-    """Bring counts to the columns of a fitted model.
-
-    Where both vocabularies are known and differ, columns are matched by their words, and words that the
-    model does not know are left out.
-    """
-    ours = getattr(model, "vocabulary_", None)
-    if ours is None or counts.vocabulary is None or list(ours) == list(counts.vocabulary):
-        return counts
-    import numpy as np
-    from scipy import sparse
-
-    column_of = {word: column for column, word in enumerate(ours)}
-    if len(column_of) < len(ours):
-        raise DataError(
-            f"{counts.source}: its words differ from the model's, and the model's are not all different, so "
-            "columns cannot be matched by their words; give the vocabulary that the model was fitted with"
-        )
-    columns = np.array([column_of.get(word, -1) for word in counts.vocabulary], dtype=np.int64)
-    known = np.flatnonzero(columns >= 0)
-    if not len(known):
-        raise DataError(f"{counts.source}: the model knows none of its {len(columns):,} words")
-    entries = (np.ones(len(known), dtype=counts.X.dtype), (known, columns[known]))
-    moved = counts.X @ sparse.csr_array(entries, shape=(len(columns), len(ours)))
-    say(
-        f"note: columns are matched by their words; {len(columns) - len(known):,} of {len(columns):,} words, "
-        f"with {counts.X.sum() - moved.sum():,.0f} of {counts.X.sum():,.0f} tokens, are unknown to the model"
-    )
-    return replace(counts, X=moved, vocabulary=list(ours))
-
-
-def check_columns(read, model):
-    """Refuse rows whose columns have other names than those that a model was fitted with."""
-    ours = getattr(model, "vocabulary_", None)
-    if ours is None or read.vocabulary is None or list(ours) == list(read.vocabulary):
-        return
-    pairs = itertools.zip_longest(ours, read.vocabulary)
-    at, (own, other) = next((k, pair) for k, pair in enumerate(pairs) if pair[0] != pair[1])
-    raise DataError(
-        f"{read.source}: column {at} of the model is {shortened(own and str(own))}, that of the file "
-        f"{shortened(other)}; give the file the model's columns, in their order"
-    )
 
 
 def describe(source, *, verbose=0):

@@ -21,7 +21,7 @@ _SEPARATORS = ",;\t"
 
 def file_of(source):
     """Return the file that DATA names, without a column."""
-    from ..datasets.texts import file_of_texts
+    from ..datasets.text_files import file_of_texts
 
     return _parts(source)[0] if is_table(source) else file_of_texts(source)
 
