@@ -144,8 +144,8 @@ def _in_short(error):
     """Shorten the value in a message of scikit-learn's."""
     head, got, value = str(error).partition(" Got ")
     value = value.removesuffix(" instead.")
-    room = min(80, _MOST_TEXT - len(head))
-    return error if len(value) <= room else type(error)(f"{head}{got}{value[: room - 3]}... instead.")
+    most = min(80, _MOST_TEXT - len(head))
+    return error if len(value) <= most else type(error)(f"{head}{got}{value[: most - 3]}... instead.")
 
 
 def _plain(kind):

@@ -10,7 +10,7 @@ _KEPT, _MAPPED = 2**28, 2**25  # bytes; the latter is the most that glibc takes
 
 @functools.cache
 def keep_freed_memory():
-    """Let this process keep up to 256 MB of freed memory, if a nanny of Dask's has told it to keep 64 KB.
+    """Let this process keep up to 256 MB of freed memory, if a nanny of Dask's has set the limit to 64 KB.
 
     With the nanny's setting every large temporary is mapped, faulted in and unmapped anew: networks took
     twice the CPU time. It is for glibc, once for a process, and lasts as long as that. ``dask.config``

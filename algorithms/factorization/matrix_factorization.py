@@ -157,9 +157,8 @@ class MatrixFactorization(FactorModel):
     user_factors_ : ndarray of shape (n_users, n_components)
     item_factors_ : ndarray of shape (n_items, n_components)
         Users and items without ratings have zeros.
-    user_bias_, item_bias_ : ndarray of shape (n_users,) and (n_items,)
+    user_bias_, item_bias_, mean_ : ndarray of shape (n_users,) and (n_items,), float
         Zeros without biases.
-    mean_ : float
     bias_reg_ : ndarray of shape (2,) or None
         Penalties of the biases of users and of items; None for implicit feedback.
     reg_offset_ : float

@@ -188,7 +188,7 @@ class Ridge(MultiOutputMixin, RegressorMixin, SmoothModel):
         return squared.remote_target(target_sums(answers, n_samples))
 
     def _solve(self, data, dtype, target, layout, callback):
-        """Solve the normal equations of few columns where nobody watches steps; else as `SmoothModel`."""
+        """Solve the normal equations of few columns if no callback wants the steps; else as `SmoothModel`."""
         watched = callback is not None or self.verbose or (self.warm_start and "coef_" in vars(self))
         if watched or self._method not in ("auto", "newton") or not applies(data[0], len(target.vectors)):
             return super()._solve(data, dtype, target, layout, callback)

@@ -30,7 +30,7 @@ from .working_set import Solution
 # for a few penalties, and for a path of `_MANY` and more.
 _MOST_SINGLE, _MOST_PATH, _MANY = (200, 1e9, 3e4), (500, 1e10, 2e7), 10
 _BLOCK = 1 << 16  # entries of a block of rows: 512 KiB
-_SMALL = 1e7  # multiplications for which BLAS is not worth being told to take one thread
+_SMALL = 1e7  # multiplications below which limiting BLAS to one thread costs more than it saves
 _DOUBTFUL = 1e-7  # of a column's square that is left by centring, or by taking rows away: is it constant?
 _RANGE = (1e-200, 1e200)  # of squares
 _ROUNDING = 32 * np.finfo(np.float64).eps  # bound of relative errors of sums
@@ -309,8 +309,8 @@ def problem_of(design, y, n_alphas=1):
 def solve_squared(design, y, alphas, l1_ratio, *, problem=None, tol, start=None, **options):
     """Solve least squares for falling penalties, rounded to the type of X; returns as `fitting.solve`.
 
-    `problem`: the `MomentProblem`, if there is one already. It serves where nobody watches the rounds, of
-    which there is one then. `options` are those of `fitting.solve`.
+    `problem`: the `MomentProblem`, if there is one already. It is used
+    without `callback` and `verbose`: there is one round then. `options` are those of `fitting.solve`.
     """
     if options.get("callback") is None and not options.get("verbose"):
         began = time.perf_counter()

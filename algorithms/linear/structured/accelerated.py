@@ -1,6 +1,7 @@
 """Descent on a quadratic model plus a penalty: blocks in turn, or all coefficients by proximal gradients."""
 
 import numpy as np
+from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
 from ....kernels.linear.blocks import sweeps
 
@@ -75,7 +76,7 @@ def proximal_gradients(H, Q, B, prox, tol, *, convex, most=_MOST_SWEEPS):
 
     Accelerated, with a restart where the momentum points uphill; plain steps if the penalty is not convex.
     """
-    bound = _largest_eigenvalue(H) if len(B) else 0.0
+    bound = largest_eigenvalue(H.__matmul__, len(H), float(np.trace(H))) if len(B) else 0.0
     if bound <= 0:
         return
     q, b, t = Q[:, 0], B[:, 0].copy(), 1.0
@@ -93,14 +94,14 @@ def proximal_gradients(H, Q, B, prox, tol, *, convex, most=_MOST_SWEEPS):
     B[:, 0] = b
 
 
-def _largest_eigenvalue(H):
-    if len(H) <= 400:
-        return float(np.linalg.eigvalsh(H)[-1])
-    vector = np.random.default_rng(0).standard_normal(len(H))
-    for _ in range(60):
-        vector = H @ vector
-        size = np.linalg.norm(vector)
-        if size == 0:
-            return 0.0
-        vector /= size
-    return 1.1 * float(vector @ (H @ vector))
+def largest_eigenvalue(times, n, trace):
+    """The largest eigenvalue, and 1 % more, of a positive semidefinite matrix known by its products."""
+    start = np.random.default_rng(0).standard_normal(n)
+    if n < 3 or not np.any(times(start)):  # too few for Lanczos, or zero
+        return trace
+    operator = LinearOperator((n, n), matvec=times, dtype=np.float64)
+    try:
+        found = eigsh(operator, 1, which="LA", tol=1e-3, v0=start, return_eigenvectors=False)[0]
+    except ArpackNoConvergence:  # all eigenvalues together are a bound
+        return trace
+    return min(1.01 * float(found), trace)

@@ -57,8 +57,7 @@ class StructuredModel(SparseCoefficients, Estimator):
         if is_dask(X):
             raise DataError(
                 f"{type(self).__name__} takes X in this process, not a Dask collection: pass X.compute(), "
-                "or take "
-                "Lasso, ElasticNet or SparseLogisticRegression, which compute on a cluster"
+                "or take Lasso, ElasticNet or SparseLogisticRegression, which compute on a cluster"
             )
         X = check_columns(self, X)
         check_names(self, X, y)
@@ -77,9 +76,7 @@ class StructuredModel(SparseCoefficients, Estimator):
         weights = check_weights(sample_weight, n_samples)
         weights = np.full(n_samples, 1 / n_samples) if weights is None else weights / n_samples
         loss.check(y[weights > 0], name)
-        if hasattr(loss, "width"):
-            loss = copy.copy(loss)
-            loss.width = float(weights @ np.abs(y - weights @ y)) or 1.0
+        loss = loss.fitted_to(y, weights)
         offset = self._offset(loss, offset, exposure, n_samples, y.reshape(n_samples, -1).shape[1])
         rows = Rows(loss, y.reshape(n_samples, -1), weights, offset)
         return self._problem(X, rows, weights)
@@ -101,13 +98,13 @@ class StructuredModel(SparseCoefficients, Estimator):
             if not exposure.all():
                 raise DataError(
                     f"exposure is 0 in row {int(np.argmin(exposure))}: it must be above 0; leave out rows "
-                    "that were "
-                    "not observed"
+                    "that were not observed"
                 )
             offset = np.log(exposure) + (0 if offset is None else offset)
         return None if offset is None else offset.reshape(n_samples, -1)
 
-    def _problem(self, X, loss, weights):
+    def _problem(self, X, loss, weights, *, centre=None):
+        """Put X, loss and groups together; columns are centred with an intercept, or as `centre` says."""
         terms, p = self._terms(), X.shape[1]
         blocks = check_groups(terms.groups, p, overlap=terms.overlap)
         n_blocks, grouped = len(blocks.sizes), terms.groups is not None
@@ -115,7 +112,7 @@ class StructuredModel(SparseCoefficients, Estimator):
         if terms.factors is not None:
             given = check_penalty_factor(terms.factors, n_blocks)
             factors = np.ones(n_blocks) if given is None else given
-        columns = Columns(X, weights, centre=self.fit_intercept)
+        columns = Columns(X, weights, centre=self.fit_intercept if centre is None else centre)
         curvature = 0.0
         if isinstance(terms.kind, Penalty):
             if grouped or loss.n_outputs > 1:
@@ -265,8 +262,7 @@ class StructuredModel(SparseCoefficients, Estimator):
         if B is None or B.shape != (len(problem.blocks.order), problem.loss.n_outputs):
             raise DataError(
                 "warm_start=True goes on from a model of other columns, groups or targets: fit a new "
-                "estimator, or set "
-                "warm_start=False"
+                "estimator, or set warm_start=False"
             )
         return B, np.atleast_1d(np.asarray(self.intercept_, np.float64))
 

@@ -72,8 +72,7 @@ def check_groups(groups, n_features, *, overlap=False):
         if not 1 <= groups <= n_features or n_features % groups:
             raise DataError(
                 f"groups={shortened(groups)} is a size of groups and must divide the {n_features} columns "
-                "of X; "
-                "pass a label for each column instead"
+                "of X; pass a label for each column instead"
             )
         return Blocks(np.arange(n_features), np.arange(0, n_features + 1, groups), plain=True)
     first = groups[0] if isinstance(groups, (list, tuple)) and len(groups) else ""
@@ -86,8 +85,7 @@ def check_groups(groups, n_features, *, overlap=False):
     if labels.shape != (n_features,):
         raise DataError(
             f"groups has the shape {labels.shape}; pass a label for each of the {n_features} columns, or "
-            "a list "
-            "of lists of columns"
+            "a list of lists of columns"
         )
     if labels.dtype.kind == "f" and not np.isfinite(labels).all():
         raise DataError("groups holds NaN or infinity: give every column the label of its group")
@@ -119,8 +117,7 @@ def _of_lists(groups, n_features, overlap):
     if counts.max() > 1 and not overlap:
         raise DataError(
             f"groups names column {int(np.argmax(counts > 1))} in several groups: pass overlap=True to "
-            "give each "
-            "group a copy of it, or assign it to one group"
+            "give each group a copy of it, or assign it to one group"
         )
     starts = np.concatenate([[0], np.cumsum([len(part) for part in parts])])
     plain = len(order) == n_features and bool((order == np.arange(n_features)).all())

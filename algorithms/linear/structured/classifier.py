@@ -131,8 +131,7 @@ class GroupLogisticRegression(StructuredModel, ScoringClassifier):
         if len(classes) > 2:
             raise DataError(
                 f"Only binary classification is supported. The type of the target is {type_of_target(y)}: "
-                f"{name} takes "
-                f"two classes, not {len(classes)}; take SparseLogisticRegression"
+                f"{name} takes two classes, not {len(classes)}; take SparseLogisticRegression"
             )
         weights = check_class_weights(
             self.class_weight, classes, numbers, check_weights(sample_weight, n_samples)

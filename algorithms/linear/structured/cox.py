@@ -152,18 +152,13 @@ class CoxRegression(StructuredModel):
                     f"{time[late[0]]:g}: a row must "
                     "be observed for a while; leave it out"
                 )
-        labels, numbers = _strata(strata, n_samples)
+        _, numbers = _strata(strata, n_samples)
         offset = check_offset(offset, n_samples, 1)
         offset = None if offset is None else offset[:, None]
         loss = PartialLikelihood(
             time, event, weights, ties=self.ties, entry=entry, strata=numbers, offset=offset
         )
-        problem = self._problem(X, loss, weights / n_samples)
-        problem.columns._weights = (
-            None if problem.columns.is_sparse else weights / n_samples
-        )  # it knows no shift
-        self._labels_of_strata = labels
-        return problem
+        return self._problem(X, loss, weights / n_samples, centre=True)  # the likelihood knows no shift
 
     def fit(
         self,
@@ -202,7 +197,7 @@ class CoxRegression(StructuredModel):
         self._validate_params()
         with self._unchanged_on_error():
             problem = self._pose(X, y, sample_weight, offset, entry, strata)
-            labels = self.__dict__.pop("_labels_of_strata")
+            labels, _ = _strata(strata, problem.loss.n)
             self._fit(problem, callback, self._start(problem))
             loss = problem.loss
             f = problem.columns.X @ self.coef_
@@ -375,10 +370,11 @@ def _strata(strata, n_samples):
     values = np.asarray(strata)
     if values.shape != (n_samples,):
         raise DataError(f"strata has the shape {values.shape}; pass a label for each of the {n_samples} rows")
-    if values.dtype.kind == "f" and np.isnan(values).any():
-        raise DataError("strata holds NaN: give every row the label of its stratum")
     if values.dtype.kind == "O":
-        values = values.astype(str)
+        absent = [value is None or type(value).__name__ == "NAType" for value in values]
+        values = np.full(n_samples, np.nan) if any(absent) else np.asarray(values.tolist())
+    if values.dtype.kind == "f" and np.isnan(values).any():
+        raise DataError("strata has missing labels: give every row the label of its stratum")
     labels, numbers = np.unique(values, return_inverse=True)
     return labels, numbers.astype(np.int64)
 
@@ -398,8 +394,7 @@ def check_times(y, n_samples, name):
         if len(fields) != 2 or len(flags) != 1:
             raise DataError(
                 f"y has the fields {shortened(fields)}; {name} takes two, one of booleans (was there an "
-                "event) and one "
-                "of times"
+                "event) and one of times"
             )
         other = next(field for field in fields if field != flags[0])
         time, event = np.asarray(y[other]), np.asarray(y[flags[0]])

@@ -73,6 +73,10 @@ class Loss:
         """Its second derivative by f, or a bound of it; not negative."""
         raise NotImplementedError(f"{type(self).__name__} must define curvature(y, f)")
 
+    def fitted_to(self, y: Array, weights: Array) -> "Loss":
+        """The loss with what it takes from targets and weights (of sum 1); most take nothing."""
+        return self
+
     def least(self, y: Array) -> Array:
         """The least value of each row, of a model that knows y: it sets the scale of `tol`."""
         return np.zeros(y.shape)
@@ -121,8 +125,7 @@ class Logistic(Loss):
         if len(wrong):
             raise DataError(
                 f"y holds {y[wrong[0]]:g} in row {wrong[0]}: targets of the logistic loss are 0, 1 or "
-                "shares between; "
-                "GroupLogisticRegression takes labels"
+                "shares between; GroupLogisticRegression takes labels"
             )
 
     def value(self, y, f):
@@ -324,6 +327,10 @@ class Pinball(Loss):
         """See `Loss`."""
         r = (f - y) / self.width
         return ((r >= -self.quantile) & (r <= 1 - self.quantile)) / self.width
+
+    def fitted_to(self, y, weights):
+        """See `Loss`; the width is the mean distance of the targets from their mean."""
+        return Pinball(self.quantile, float(weights @ np.abs(y - weights @ y)) or 1.0)
 
     def exact(self, y, f):
         """The loss without smoothing."""

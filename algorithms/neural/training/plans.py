@@ -8,7 +8,7 @@ from ....errors import DataError, shortened
 from ....scheduler.planning.plan import given_stages
 from ....scheduler.schedules.pipeline import Layout
 
-_LEAST_ROWS, _MOST_MICRO = 100, 16  # of a micro-batch, where nobody says how many there are
+_LEAST_ROWS, _MOST_MICRO = 100, 16  # of a micro-batch, for micro_batches="auto"
 
 
 def layout_of(plan, n_steps):

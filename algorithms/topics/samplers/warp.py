@@ -83,7 +83,7 @@ class RotatingWarp(RotatingGibbs):
     def _schedule(self, at_once, repeats):
         kinds, at_hand = ("documents", "words"), self.in_process and not self.on_disk
         own = (len(self.shards), at_once, repeats)
-        return FirstCountThenRotate(*own, kinds=kinds, last="told", at_hand=at_hand)
+        return FirstCountThenRotate(*own, kinds=kinds, last="write", at_hand=at_hand)
 
     def _number_of_rows(self, frequency, background):
         """See `RotatingGibbs`; in one process words are counted once a pass."""
@@ -187,7 +187,7 @@ class RotatingWarp(RotatingGibbs):
     # Sampling -----------------------------------------------------------------------------------------
 
     def draw(self, state, task, totals):
-        """Make the pass over the shard's documents and tell blocks, or make its part of that over words."""
+        """Make the pass over documents and write topics into blocks, or make a part of that over words."""
         turn, kind, step = self.schedule.rotation(self.schedule.place(task.round, task.step))
         pass_, change = task.round * self.schedule.repeats + turn, np.zeros(self.n_topics, np.int64)
         figures = {}
@@ -197,7 +197,7 @@ class RotatingWarp(RotatingGibbs):
         if kind == "words":
             self._word_pass(state, task, change, pass_)
         elif self.at_hand is None:
-            self._tell(state, task.blocks, task.value)
+            self._write_topics(state, task.blocks, task.value)
         totals += change
         return figures
 
@@ -213,7 +213,7 @@ class RotatingWarp(RotatingGibbs):
         stream = (change, self.seed, _STREAMS + 1, pass_)
         return lda_warp.document_pass(*place, state["totals"], *prior, *stream)
 
-    def _tell(self, state, block, value):
+    def _write_topics(self, state, block, value):
         """Put the topics of a shard's tokens into a block; rows are counted when they are needed."""
         value.rows = value.rows[:0]
         starts, (begin, end, _) = self._starts(state, block), self._own_places(state, block)

@@ -163,3 +163,15 @@ def test_forms_of_the_target_and_a_path():
 def test_bad_targets_are_refused(change, message):
     with pytest.raises(DataError, match=message):
         sd.CoxRegression().fit(X, **{"y": Y, **change})
+
+
+@pytest.mark.parametrize("missing", [None, float("nan")])
+def test_missing_strata_are_refused_and_numbers_stay_numbers(missing):
+    rng = np.random.default_rng(0)
+    X, time = rng.standard_normal((40, 2)), rng.exponential(size=40)
+    strata = np.array([1, 2] * 20, object)
+    model = sd.CoxRegression(alpha=0.01).fit(X, time, strata=strata)
+    assert model.predict_cumulative_hazard(X[:1], stratum=2).shape[0] == 1
+    strata[3] = missing
+    with pytest.raises(DataError, match="strata has missing labels"):
+        sd.CoxRegression(alpha=0.01).fit(X, time, strata=strata)

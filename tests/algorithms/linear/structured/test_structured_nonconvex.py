@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy import sparse
 from scipy.optimize import minimize
 
 import stradask as sd
@@ -195,3 +196,18 @@ def test_a_penalty_of_ones_own_may_not_be_convex():
     model = sd.SparseGLM(penalty=Half(), alpha=0.3, tol=1e-8, max_iter=300).fit(X, Y)
     assert model.stopped_by_ == "kkt violation"
     assert np.flatnonzero(np.abs(model.coef_) > 0.5).tolist() == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    "form", [np.asfortranarray, lambda X: np.asfortranarray(X, np.float32), sparse.csc_array]
+)
+@pytest.mark.parametrize(("n", "p"), [(30, 1), (30, 2), (30, 8), (10, 40)])
+def test_the_bound_of_curvatures_is_close_and_never_less(form, n, p):
+    from stradask.algorithms.linear.structured.columns import Columns
+
+    rng = np.random.default_rng(p)
+    X, h = rng.standard_normal((n, p)), rng.uniform(0, 1, n)
+    found = Columns(form(X), None, centre=False).largest_curvature(h)
+    exact = np.linalg.eigvalsh(X.T @ (h[:, None] * X))[-1]
+    assert exact * (1 - 1e-6) <= found <= (1.02 * exact if p > 2 else p * exact * (1 + 1e-6))
+    assert Columns(form(0 * X), None, centre=False).largest_curvature(h) == 0

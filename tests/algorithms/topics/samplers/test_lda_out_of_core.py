@@ -55,7 +55,7 @@ def test_every_shard_meets_every_block_and_parties_one_after_the_other(n, at_onc
 
 @pytest.mark.parametrize(("n", "at_once", "repeats"), [(5, 2, 1), (5, 2, 3), (4, None, 3), (3, 9, 1)])
 def test_passes_are_rotations_and_the_last_one_is_for_others_to_read(n, at_once, repeats):
-    kinds = {"kinds": ("documents", "words"), "last": "told"}
+    kinds = {"kinds": ("documents", "words"), "last": "write"}
     schedule = FirstCountThenRotate(n, at_once, repeats, **kinds)
     plan, rotation = schedule.plan(1, {}), FirstCountThenRotate(n, at_once).plan(1, {})
     assert schedule.plan(0, {}) == rotation + plan
@@ -66,7 +66,7 @@ def test_passes_are_rotations_and_the_last_one_is_for_others_to_read(n, at_once,
             for shard, block in pairs:
                 seen.setdefault(shard, []).append((kind, block))
         several = at_once is not None and n > at_once
-        wanted = ["documents", "words", *(["told"] if several or turn == repeats - 1 else [])]
+        wanted = ["documents", "words", *(["write"] if several or turn == repeats - 1 else [])]
         for met in seen.values():
             assert [kind for kind, _ in itertools.groupby(met, lambda pair: pair[0])] == wanted
             assert sorted(met) == sorted(itertools.product(wanted, range(schedule.n_blocks)))
@@ -75,7 +75,7 @@ def test_passes_are_rotations_and_the_last_one_is_for_others_to_read(n, at_once,
     assert schedule.is_end(ends[-1])
     at_hand = FirstCountThenRotate(4, repeats=2, at_hand=True, **kinds)
     found = [at_hand.rotation(place)[:2] for place in range(5)]
-    assert found == [(0, "documents"), (0, "words"), (1, "documents"), (1, "words"), (1, "told")]
+    assert found == [(0, "documents"), (0, "words"), (1, "documents"), (1, "words"), (1, "write")]
     assert at_hand.plan(1, {}) == [[(s, s) for s in range(4)]] * 5
     assert [at_hand.is_last_of_shard(place) for place in range(5)] == [False, True, False, False, True]
     assert [at_hand.is_end(place) for place in range(5)] == [False] * 4 + [True]
