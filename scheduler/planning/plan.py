@@ -163,8 +163,8 @@ def plan_pipeline(
         One stage, several, or these: ``[("0:4", 2), ("4:", 1)]`` are two stages, layers 0 to 3 on two
         places and the rest on one.
     micro_batches : int or "auto", default="auto"
-        Parts of a mini-batch; "auto" tries the divisors of `batch_size` up to 64. A stage's replicas share
-        them evenly, so their number divides that of micro-batches.
+        Parts of a mini-batch; "auto" tries the divisors of `batch_size` up to 64. Each replica of a stage
+        has 1, 2, 4... of them, so that sums in pairs are the same for any plan.
     orders : str or sequence of str, default="1f1b"
         Which of "gpipe", "1f1b" and "pipedream" may be taken. The last trains with older parameters than the
         others, and is faster by their bubble; its stages have one replica and its mini-batches one
@@ -370,9 +370,14 @@ class _Search:
         return most
 
     def _even(self, order, micro):
-        """Which numbers of replicas the order can have."""
-        most = 1 if order == "pipedream" else self.n_places
-        return np.array([0 < n <= most and micro % n == 0 for n in range(self.n_places + 1)])
+        """Which numbers of replicas the order can have.
+
+        Each has 1, 2, 4... micro-batches, or a stage has no replicas: sums in pairs are the same then for all
+        of these numbers, so that a choice by timings changes no bit.
+        """
+        n, most = np.arange(self.n_places + 1), 1 if order == "pipedream" else self.n_places
+        each = micro // np.maximum(n, 1)
+        return (n > 0) & (n <= most) & (each * n == micro) & ((n == 1) | (each & (each - 1) == 0))
 
     def _mask(self, k, order, micro, again):
         """Which stages a place can hold when k - 1 follow."""
@@ -449,7 +454,7 @@ class _Search:
         free = [c for c in self.candidates(most, limited=False) if least <= len(c[1]) or self.given]
         if not free:
             return (
-                f"no plan: the replicas of each stage must divide the number of micro-batches, which is of "
+                f"no plan: each replica of a stage must have 1, 2, 4... micro-batches, of which there are "
                 f"{shortened(self.micro_batches)}; take another batch_size, micro_batches or plan"
             )
         need = min(max(self.held_by(*choices)[0]) for _, *choices in free)

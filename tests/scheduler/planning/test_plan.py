@@ -158,7 +158,7 @@ PROFILE = Profile([1, 1, 1], [1, 1, 1], [1, 1, 1], [1, 1, 1])
         ({"plan": "pipeline", "n_places": 1}, "needs 2 layers and 2 places at least, got 3 and 1"),
         (
             {"plan": [("0:1", 1), ("1:", 2)], "n_places": 3, "micro_batches": 1},
-            "must divide the number of micro",
+            "must have 1, 2, 4... micro",
         ),
         ({"orders": "fast"}, "orders must be of 'gpipe', '1f1b', 'pipedream', got 'fast'"),
         ({"orders": []}, "orders must be of"),
@@ -176,3 +176,14 @@ def test_refusals(options, said):
     given = {"profile": PROFILE, "n_places": 2, "batch_size": 64} | options
     with pytest.raises(DataError, match=said):
         plan_pipeline(**given)
+
+
+@pytest.mark.parametrize("micro", [1, 3, 6, 8, 12])
+def test_replicas_have_a_power_of_two_of_micro_batches(micro):
+    """Sums of other numbers have other last bits, which timings would choose."""
+    profile = Profile([0.01] * 3, [0.02] * 3, [100] * 3, [1e3] * 3, rows=120)
+    for n_places in range(1, 13):
+        plan = plan_pipeline(profile, n_places, batch_size=120, micro_batches=micro, plan="data")
+        ((_, _, n),) = plan.stages
+        fine = [m for m in range(1, n_places + 1) if micro % m == 0 and (micro // m).bit_count() == 1]
+        assert n == max(fine, default=1)
