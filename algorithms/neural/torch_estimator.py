@@ -82,7 +82,8 @@ SHARED_DOCS = {
     n_jobs : int or None, default=None
         Threads; on a cluster threads of each worker, None for as many as it has.
     checkpoint : path-like or None, default=None
-        Folder of states. A fit of the same data, parameters and module goes on from it.
+        Folder of states. A fit of the same data, parameters and module goes on from it. `plan` must not
+        depend on timings then: "auto" is "data", and "pipeline" is refused.
     random_state : int, RandomState or None, default=None
         Order of the rows, dropout, rows that are held out, and what a function given as `module` draws.
     verbose : int, default=0
@@ -347,10 +348,18 @@ class TorchEstimator(Estimator):
         return rows, Watch(score, self.n_iter_no_change, 0.0)
 
     def _plan_for(self, layers, vectors, X, optimizer, engine):
-        place = open_place(engine, self.n_jobs)
+        place, wanted = open_place(engine, self.n_jobs), self.plan
         memory = None if not place.remote else check_workers(place, layers.children)
+        if self.checkpoint is not None and isinstance(wanted, str):
+            # A state belongs to the stages of its fit, and other timings would choose others.
+            if wanted == "pipeline":
+                raise DataError(
+                    "plan='pipeline' is chosen by timings, and a fit that resumes might find another: with "
+                    "checkpoint give the stages as a list, such as [('0:2', 1), ('2:', 1)]"
+                )
+            wanted = "data"
         plan, n_steps = plan_for(
-            self.plan,
+            wanted,
             layers,
             vectors,
             X,

@@ -276,6 +276,13 @@ def test_files_hold_numbers_and_no_code(data, one, tmp_path):
         sd.load(tmp_path / "model", module=lambda n, k: nn.Sequential(nn.Linear(20, 3))).predict(X)
 
 
+def test_a_plan_with_checkpoints_does_not_depend_on_timings(data, one, tmp_path, monkeypatch):
+    monkeypatch.setattr("stradask.algorithms.neural.training.fitting.profile_layers", None)  # times nothing
+    model = classifier(checkpoint=tmp_path / "states", n_jobs=2).fit(*data)
+    assert model.plan_.stages == ((0, 4, 2),)
+    np.testing.assert_array_equal(model.weights_, one.weights_)
+
+
 def test_a_fit_goes_on_from_its_checkpoint(data, one, tmp_path):
     X, y = data
 
@@ -355,6 +362,7 @@ def _tied(n_features, n_outputs):
         ({"plan": [("all", 1)]}, "plan must be a list such as"),
         ({"order": "pipedream"}, "micro_batches=4 with order='pipedream'"),
         ({"early_stopping": True, "checkpoint": "folder"}, "set one of them only"),
+        ({"plan": "pipeline", "n_jobs": 2, "checkpoint": "folder"}, "is chosen by timings"),
         ({"learning_rate": 1e38, "max_iter": 3}, "is not finite in epoch"),
         (
             {"module": lambda n, k: nn.Sequential(nn.BatchNorm1d(n), nn.Linear(n, k)), "batch_size": 4},
