@@ -1,6 +1,7 @@
 """For the whole suite: slow tests on demand, the same examples in every run, workers that start fast."""
 
 import functools
+import importlib.util
 import multiprocessing
 import signal
 import threading
@@ -84,18 +85,21 @@ def preload():
     """Say what the process imports from which workers are forked."""
     from distributed.utils import get_mp_context
 
+    modules = [
+        f"stradask.{module}"
+        for module in (
+            "scheduler.sessions.cluster",
+            "algorithms.bayes.logistic",
+            "algorithms.factorization.matrix_factorization",
+            "algorithms.linear.cv",
+            "algorithms.linear.sparse.distributed",
+            "algorithms.neural.mlp",
+            "algorithms.optimize.sandblaster",
+            "algorithms.topics.lda",
+        )
+    ]
+    # The process from which workers are forked passes over a name that is not there without a word.
+    gone = [module for module in modules if importlib.util.find_spec(module) is None]
+    assert not gone, f"Workers start slowly, because these modules have moved: {gone}"
     get_mp_context()  # says it too, once, with less
-    multiprocessing.get_context("forkserver").set_forkserver_preload(
-        ["distributed"]
-        + [
-            f"stradask.{module}"
-            for module in (
-                "scheduler.members",
-                "algorithms.bayes.logistic",
-                "algorithms.factorization.matrix_factorization",
-                "algorithms.linear.cross_validation",
-                "algorithms.optimize.sandblaster",
-                "algorithms.topics.lda",
-            )
-        ]
-    )
+    multiprocessing.get_context("forkserver").set_forkserver_preload(["distributed", *modules])

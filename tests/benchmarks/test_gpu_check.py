@@ -233,6 +233,7 @@ sys.exit(pytest.main(sys.argv[1:]))
 """
 
 
+@pytest.mark.slow
 def test_they_need_neither_dask_nor_hypothesis(monkeypatch, args):
     given, done = [], {"status": 1, "output": "", "seconds": 0.0}
     monkeypatch.setattr(gpu_check, "timed", lambda command, *_: given.extend(command) or done)

@@ -70,7 +70,7 @@ def _in_chunks(monkeypatch, *numbers):
         (100, 0.01, ["document", "list", "tree", "shared", "again"]),
         (100, 1e-7, ["without"]),
         (1000, 0.01, ["document", "list", "shared", "again"]),
-        (10_000, 0.01, ["document", "list", "shared"]),
+        pytest.param(10_000, 0.01, ["document", "list", "shared"], marks=pytest.mark.slow),
     ],
 )
 def test_a_sweep_is_the_references_bit_for_bit(kind, n_topics, beta, parts):

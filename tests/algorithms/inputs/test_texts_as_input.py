@@ -95,7 +95,8 @@ def _fitted(name):
     if name.startswith("Torch"):
         torch = pytest.importorskip("torch")
         return getattr(sd, name)(torch.nn.Linear, max_iter=1).fit(NUMBERS / 10, LABELS)
-    return getattr(sd, name)().fit(NUMBERS, labels_of(name))
+    few = {"n_samples": 20, "n_warmup": 20, "n_chains": 1} if name.startswith("Bayesian") else {}
+    return getattr(sd, name)(**few).fit(NUMBERS, labels_of(name))
 
 
 @pytest.mark.filterwarnings("ignore")
