@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from .algorithms.linear.structured.sparse_glm import SparseGLM
     from .algorithms.neural.mlp import MLPClassifier, MLPRegressor
     from .algorithms.neural.torch_models import TorchClassifier, TorchRegressor
+    from .algorithms.optimize.gradient_check import check_gradient
     from .algorithms.optimize.minimize import minimize
     from .algorithms.plotting import plot_history
     from .algorithms.topics.lda import LatentDirichletAllocation
@@ -94,6 +95,7 @@ _PLACES = {
     "SparsePoissonRegressor": ".algorithms.linear.structured.regressors",
     "TorchClassifier": ".algorithms.neural.torch_models",
     "TorchRegressor": ".algorithms.neural.torch_models",
+    "check_gradient": ".algorithms.optimize.gradient_check",
     "enet_path": ".algorithms.linear.path",
     "evaluate_ranking": ".algorithms.factorization.ranking",
     "from_bridgestan": ".algorithms.bayes.adapters.bridgestan",
@@ -144,6 +146,7 @@ __all__ = [
     "TorchClassifier",
     "TorchRegressor",
     "__version__",
+    "check_gradient",
     "datasets",
     "enet_path",
     "errors",

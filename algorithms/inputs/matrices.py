@@ -95,8 +95,11 @@ def check_plain(name, values):
         raise DataError(f"{name} holds times ({values.dtype}): make numbers of them, such as days since one")
 
 
-def check_takes(name, function, *arguments, **by_name):
-    """Refuse a user's function that cannot be called with these arguments, if its signature shows it."""
+def check_takes(name, function, *arguments, shown=None, **by_name):
+    """Refuse a user's function that cannot be called with these arguments, if its signature shows it.
+
+    `shown`: the arguments as the message has them.
+    """
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):  # compiled ones may not tell
@@ -104,7 +107,7 @@ def check_takes(name, function, *arguments, **by_name):
     try:
         signature.bind(*arguments, **by_name)
     except TypeError as error:
-        form = f"{name}({', '.join([*arguments, *(f'{key}=...' for key in by_name)])})"
+        form = f"{name}({shown or ', '.join([*arguments, *(f'{key}=...' for key in by_name)])})"
         raise DataError(
             f"{name} is called as {form}, and the one given is not made for that: {error}"
         ) from None

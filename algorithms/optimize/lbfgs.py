@@ -17,10 +17,12 @@ from scipy.optimize import OptimizeResult
 from ...errors import DataError, ModelFileError, shortened
 from ...scheduler.compiling import CompileClock, compile_clock
 from ...scheduler.parameters import check_count
+from .box import Box
 from .memory import Memory
 from .owlqn import Orthant
 from .space import LocalSpace, checked_start
 from .steps import Identity, Point, Smooth
+from .truncated_newton import TruncatedNewton
 
 CONVERGED, LIMIT, STUCK, STOPPED, NOT_FINITE = range(5)  # `status` of a result
 _LESS = 2.0, 10.0  # times less, at least and at most, is to be promised after it was too little
@@ -116,6 +118,8 @@ def minimize_lbfgs(
     space=None,
     memory=10,
     l1=None,
+    bounds=None,
+    product=None,
     preconditioner=None,
     max_iter=1000,
     tol_gradient=1e-6,
@@ -138,7 +142,11 @@ def minimize_lbfgs(
     `NonFiniteObjective`, shortens the step; after five such steps in a row the minimiser stops at the last
     good point. `x0`: vector of `space` (default: numpy arrays), not changed. `memory`: pairs, of 2 n numbers
     each. `preconditioner`: a change of variables x = P u, with ``direct(v)`` P v and ``transposed(v)`` P^T v;
-    P P^T should be near the inverse Hessian, and with `l1` P diagonal and positive.
+    P P^T should be near the inverse Hessian, and with `l1` P diagonal and positive. `bounds`: for
+    `stradask.algorithms.optimize.box`, low, high and the weights of a linear term or None.
+    ``product(x, v)``: the Hessian at x times v, for the steps of
+    `stradask.algorithms.optimize.truncated_newton`. Either stands without the other, `l1` and
+    `preconditioner`.
 
     Stops when the 2-norm of the (pseudo-)gradient is at most `tol_gradient` of that at `x0`; when -g.d/2,
     which estimates f(x) - min f, is at most `tol_decrease` abs(f); or when a step lowers the objective by at
@@ -163,12 +171,19 @@ def minimize_lbfgs(
     if space is None:
         space, x0 = LocalSpace(), checked_start(x0) if resume is None else _resumed_start(x0, resume)
     scaling = preconditioner or Identity()
-    if l1 is None:
-        steps = Smooth(fun_and_grad, space, scaling)
-    else:
+    steps: Smooth
+    if bounds is not None:
+        steps = Box(fun_and_grad, space, *bounds)
+    elif product is not None:
+        steps = TruncatedNewton(fun_and_grad, space, product)
+    elif l1 is not None:
         steps = Orthant(fun_and_grad, space, scaling, l1, x0)
+    else:
+        steps = Smooth(fun_and_grad, space, scaling)
     trace = Trace() if history is None else history
-    run = _Run(steps, Memory(space, memory), trace, preconditioner is None, precision, excess)
+    run = _Run(
+        steps, Memory(space, memory), trace, preconditioner is None and not steps.natural, precision, excess
+    )
     with trace.timed():
         run.begin(x0, resume)
         while run.status is None:
@@ -228,6 +243,7 @@ class _Run:
         if self.nit >= max_iter:
             return self._end(LIMIT, f"max_iter={max_iter} steps were taken")
         fresh, before = not self.memory.order, self.point
+        self.steps.trouble = None
         d, slope = self.steps.direction(self.memory, before)
         if not slope < 0 and not fresh:
             return self.memory.clear()
@@ -236,7 +252,6 @@ class _Run:
         if small and self.steps.trusted(self.fell, tol_decrease * size) and self._proved():
             return self._end(CONVERGED, f"the promised decrease is at most {tol_decrease:g} of the objective")
         first = min(1.0, 1.0 / math.sqrt(-slope)) if fresh and self.unscaled else 1.0
-        self.steps.trouble = None
         trial = self.steps.search(before, d, slope, first, fresh) if slope < 0 else None
         if trial is None:
             return self._without_step(fresh, slope)

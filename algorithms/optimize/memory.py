@@ -46,19 +46,43 @@ class Memory:
         if self.seen is not g:
             self.with_seen = self._live(self.rows.dots(g))
             self.seen = g
-        M, m, bg = self.products, self.size, self.with_seen
+        self.delta, self.e = self._recursion(self.products, self.with_seen, self.order)
+        return self.rows.combine(self.delta, self.e, g)
+
+    def direction_within(self, g, free):
+        """Return -H g, H made of the pairs' parts in the free coordinates; 0 in the others.
+
+        `free`: bool (n,); for numpy vectors, whose space is `LocalSpace`.
+        """
+        part = np.where(free, g, 0.0)
+        if not self.order:
+            return -part
+        rows = np.where(free, self.rows.array, 0.0)
+        M, m = rows @ rows.T, self.size
+        order = [
+            k
+            for k in self.order
+            if M[m + k, m + k] > 0 and M[k, m + k] > CURVED * math.sqrt(M[k, k] * M[m + k, m + k])
+        ]
+        if not order:
+            return -part
+        delta, e = self._recursion(M, rows @ part, order)
+        return e * part + delta @ rows
+
+    def _recursion(self, M, bg, order):
+        """The two loops over the pairs `order`: weights of the rows and of g, from products alone."""
+        m = self.size
         delta, e, a = np.zeros(2 * m), -1.0, {}
-        for i in reversed(self.order):
+        for i in reversed(order):
             a[i] = (delta @ M[:, i] + e * bg[i]) / M[i, m + i]
             delta[m + i] -= a[i]
-        last = self.order[-1]
+        last = order[-1]
         gamma = M[last, m + last] / M[m + last, m + last]
         delta *= gamma
         e *= gamma
-        for i in self.order:
+        for i in order:
             delta[i] += a[i] - (delta @ M[:, m + i] + e * bg[m + i]) / M[i, m + i]
-        self.delta, self.e = delta, e
-        return self.rows.combine(delta, e, g)
+        return delta, e
 
     def add(self, s, y, g, t=None):
         """Add a pair, unless it has too little curvature; return whether it was added.

@@ -1,33 +1,31 @@
 """`minimize`: any objective that is a sum over portions of the data."""
 
-import hashlib
+import dataclasses
 from collections.abc import Callable
 from numbers import Integral
 from typing import Any
 
-import numpy as np
-
-from ..._typing import ArrayLike, Callback, FileName
-from ...errors import DataError, shortened
+from ..._typing import Callback, FileName
+from ...errors import DataError
 from ...scheduler.loop import Monitor, unmasked_interrupt
 from ...scheduler.parameters import check_count
 from ...scheduler.sessions.session import open_session
 from ...scheduler.threads import single_threaded_blas
-from ..inputs.matrices import check_takes
 from .lbfgs import check_tolerances
+from .problem import Problem
 from .sandblaster import as_portions, run_sharded, run_whole
-from .space import as_numbers, checked_start
 from .states import PieceStates, States
-
-_PIECE = 1 << 17  # numbers read at a time
 
 
 def minimize(
     fun_and_grad: Callable[..., Any],
-    x0: ArrayLike,
+    x0: Any,
     portions: Any,
     *,
-    l1: float | ArrayLike = 0.0,
+    args: tuple = (),
+    bounds: Any = None,
+    l1: Any = 0.0,
+    hessp: Callable[..., Any] | None = None,
     engine: str = "local",
     memory: int = 10,
     max_iter: int = 1000,
@@ -43,23 +41,38 @@ def minimize(
 ) -> Any:
     """Minimise sum_i f(portion_i, x) + sum_j l1_j abs(x_j), the portions computed on threads or on Dask.
 
-    L-BFGS (with `l1` OWL-QN) steers, and each pass over the portions is Sandblaster's: idle workers take
-    the next portion, slow ones are helped out near the end, a lost worker's portions are computed by the
-    others in the same pass.
+    L-BFGS makes the steps (with `l1` OWL-QN, with `bounds` L-BFGS by projection, with `hessp` Newton's method
+    by conjugate gradients), and each pass over the portions is Sandblaster's: idle workers take the next
+    portion, slow ones are helped out near the end, a lost worker's portions are computed by the others in the
+    same pass.
 
     Parameters
     ----------
     fun_and_grad : callable
-        ``fun_and_grad(portion, x)`` returns a number and its gradient, as long as x, which is
+        ``fun_and_grad(portion, x, *args)`` returns a number and its gradient, of the form of x, which is
         read-only: numpy raises ValueError where it is written into. It is called on several threads at once.
-    x0 : array-like of shape (n_parameters,)
-        Where to begin. One that is sharded may be a Dask array; it is read piece by piece.
+        `stradask.check_gradient` holds the gradient against differences.
+    x0 : array-like of shape (n_parameters,), or nested dict, list or tuple of arrays
+        Where to begin. x, gradients, `l1` and `bounds` have the same form: with ``{"W": ..., "b": ...}``
+        `fun_and_grad` gets such a dict and returns one. An array may have any number of dimensions. A vector
+        that is sharded may be a Dask array; it is read piece by piece.
     portions : sequence, Dask array or DataFrame
         What `fun_and_grad` takes: arrays, tuples of them, names of files... On a cluster each is sent once,
         to the worker where it stays; Dask's futures, delayed values and arrays are not moved. An
         array or DataFrame falls into its chunks of rows. Make them many more than there are threads.
+    args : tuple, default=()
+        Further arguments of `fun_and_grad` and `hessp`.
+    bounds : scipy.optimize.Bounds or sequence of pairs, default=None
+        Of a vector a pair (lower, upper) for each parameter; of another form of x0 the same form with a pair
+        for each array, its ends numbers or arrays. None, for an end or a pair, is no bound. The objective is
+        never computed outside. Takes about 4 memory^2 n_parameters operations a step where bounds hold.
     l1 : float or array-like of shape (n_parameters,), default=0.0
-        Weights of the l1 penalty; 0 for coordinates without.
+        Weights of the l1 penalty, of x0's form or one number; 0 for coordinates without. With `bounds` those
+        of the penalised coordinates must not have both signs within.
+    hessp : callable, default=None
+        ``hessp(portion, x, v, *args)`` returns the product of the portion's Hessian at x and v, of the form
+        of x. Newton's method then needs few steps, each with some passes for products. The objective need
+        not be convex. Goes neither with `bounds` nor with `l1`.
     engine : str, default="local"
         ``"local"``: threads of this process; ``"dask"``: the current Dask client; or the address of a Dask
         scheduler.
@@ -68,8 +81,8 @@ def minimize(
     max_iter : int, default=1000
         Steps.
     tol : float, default=1e-6
-        Stop when the 2-norm of the gradient (with `l1` of the pseudo-gradient) is at most this part of that
-        at `x0`.
+        Stop when the 2-norm of the gradient (with `l1` of the pseudo-gradient, with `bounds` of its part that
+        no bound holds) is at most this part of that at `x0`.
     tol_objective : float, default=0.0
         Stop when a step lowers the objective by at most this part of itself; 0 never does.
     n_jobs : int or None, default=None
@@ -94,11 +107,11 @@ def minimize(
     Returns
     -------
     scipy.optimize.OptimizeResult
-        ``x``, ``fun``, ``jac`` (of the smooth part), ``nit``, ``nfev`` (passes), ``success``, ``status`` (0:
-        converged; 1: `max_iter`; 2: no lower point was found, or the objective falls without end; 3:
-        `callback`; 4: the objective is not finite, x being the last good point), ``message``, ``history``
-        (dict of arrays objective, gradient_norm, passes, seconds; the first row is `x0`), ``n_recoveries``
-        (workers lost), ``bytes_sent``.
+        ``x``, ``fun``, ``jac`` (of the smooth part), ``nit``, ``nfev`` (passes, with those of `hessp`),
+        ``success``, ``status`` (0: converged; 1: `max_iter`; 2: no lower point was found, or
+        the objective falls without end; 3: `callback`; 4: the objective is not finite, x being the last good
+        point), ``message``, ``history`` (dict of arrays objective, gradient_norm, passes, seconds; the first
+        row is `x0`), ``n_recoveries`` (workers lost), ``bytes_sent``.
 
     Raises
     ------
@@ -129,27 +142,27 @@ def minimize(
     >>> result.success, (result.x != 0).tolist()
     (True, [True, True, False, True])
     """
-    if not callable(fun_and_grad):
-        raise DataError(
-            f"fun_and_grad must be callable as fun_and_grad(portion, x), got {shortened(fun_and_grad)}"
-        )
-    check_takes("fun_and_grad", fun_and_grad, "portion", "x")
+    problem = Problem(fun_and_grad, x0, args, bounds, l1, hessp)
     if not isinstance(verbose, Integral):
         raise DataError(f"verbose must be a whole number, got a {type(verbose).__name__}")
     check_tolerances(tol=tol, tol_objective=tol_objective)
     check_count("shard_from", shard_from)
     check_count("checkpoint_every", checkpoint_every)
     portions = as_portions(portions)
-    session = open_session(engine, n_jobs)
-    sharded = session.remote and np.ndim(x0) == 1 and len(x0) >= shard_from
-    if not sharded:
-        x0 = checked_start(x0)
-    l1 = _checked_weights(l1, len(x0))
-    options = {"memory": memory, "l1": l1, "max_iter": max_iter}
+    options = {"memory": memory, "max_iter": max_iter, **problem.options()}
     options |= {"tol_gradient": tol, "tol_objective": tol_objective}
+    session = open_session(engine, n_jobs)
+    sharded = session.remote and problem.size >= shard_from
+    if sharded and (bounds is not None or hessp is not None):
+        session.close()
+        raise DataError(
+            f"bounds and hessp need the {problem.size} parameters in this process: set shard_from, now "
+            f"{shard_from}, above that number, or leave them out"
+        )
+    start = problem.x0 if sharded else problem.start()
     states = None
     if checkpoint is not None:
-        identity = _fingerprint(fun_and_grad, x0, portions, l1, memory)
+        identity = problem.identity() | {"n_portions": len(portions), "memory": int(memory)}
         states = (PieceStates if sharded else States)(checkpoint, checkpoint_every, identity)
     with (
         unmasked_interrupt(),
@@ -164,34 +177,14 @@ def minimize(
             nonlocal n_passes
             updates, n_passes = iterate.nfev - n_passes, iterate.nfev
             monitor.record({"objective": iterate.fun, "updates": updates}, gap=iterate.gap)
-            return callback is not None and callback(iterate)
+            if callback is None:
+                return False
+            if problem.nested:
+                form = {"x": problem.outside(iterate.x), "jac": problem.outside(iterate.jac)}
+                iterate = dataclasses.replace(iterate, **form)
+            return callback(iterate)
 
-        problem = fun_and_grad, portions, x0, session, deterministic
-        return (run_sharded if sharded else run_whole)(*problem, each, states, options)
-
-
-def _checked_weights(l1, n):
-    """Return None for no penalty, else a float or a vector."""
-    weights = as_numbers("l1", l1)
-    if weights.ndim and weights.shape != (n,):
-        raise DataError(f"l1 must be a number or {n} weights, got the shape {weights.shape}")
-    if not (weights.min() >= 0 and weights.max() < np.inf):
-        raise DataError("l1 must be finite and not negative: a number, or one weight a parameter")
-    if not weights.any():
-        return None
-    return weights if weights.ndim else float(weights)
-
-
-def _fingerprint(fun_and_grad, x0, portions, l1, memory):
-    """Identity of a checkpoint; the portions are not read."""
-    digest = hashlib.blake2b(digest_size=16)
-    for vector in (x0, np.atleast_1d(0.0 if l1 is None else l1)):
-        for start in range(0, len(vector), _PIECE):
-            digest.update(np.asarray(vector[start : start + _PIECE], np.float64).tobytes())
-    return {
-        "minimize": getattr(fun_and_grad, "__qualname__", type(fun_and_grad).__qualname__),
-        "n_parameters": len(x0),
-        "n_portions": len(portions),
-        "memory": int(memory),
-        "x0_and_l1": digest.hexdigest(),
-    }
+        common = problem.function, portions, start, session, deterministic, each, states, options
+        result = run_sharded(*common) if sharded else run_whole(*common, problem.hessp)
+        result.x, result.jac = problem.outside(result.x), problem.outside(result.jac)
+        return result

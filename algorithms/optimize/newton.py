@@ -8,6 +8,7 @@ is still taken and is the last: near the minimum a step squares the error.
 import numpy as np
 from scipy.optimize import OptimizeResult
 
+from .conjugate_gradients import conjugate_gradients
 from .line_search import Trial, backtrack, strong_wolfe
 from .preconditioner import Diagonal, Factors
 from .sparse_quadratic import minimise_quadratic
@@ -112,25 +113,6 @@ def minimize_proximal_newton(objective, x0, l1, *, max_iter=100, tol_decrease=1e
         if near:
             return state.result(0)
     return state.result(1)
-
-
-def conjugate_gradients(product, right, stop, most):
-    """Solve until the residual is at most `stop`, by at most `most` products."""
-    z, residual, step = np.zeros_like(right), right.copy(), right.copy()
-    square = residual @ residual
-    for _ in range(most):
-        if not square > stop**2:
-            break
-        bent = product(step)
-        curvature = step @ bent
-        if not curvature > 0:  # rounding: the Hessian is positive definite
-            break
-        length = square / curvature
-        z += length * step
-        residual -= length * bent
-        before, square = square, residual @ residual
-        step = residual + (square / before) * step
-    return z if z.any() else right
 
 
 def _descend(objective, x0, direction, max_iter, tol_decrease, callback):

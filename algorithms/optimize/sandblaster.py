@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable
 
+import numpy as np
+
 from ...errors import DataError, WorkerLost, shortened
 from ...scheduler.sessions.session import open_session
 from ...scheduler.sums.passes import open_passes
@@ -37,16 +39,23 @@ class Sandblaster:
     values and arrays, also within a tuple, list or dict, are not moved); each call is a pass over all of
     them. ``fun_and_grad(portion, x)`` must not change x, and runs on several threads at once.
     `deterministic`: on Dask, whether the sum has the same bits for any workers; locally it always has.
-    `n_taken_over`: workers lost so far. Close it, or use it in a ``with``.
+    ``hessp(portion, x, v)``: the product of a portion's Hessian at x and v, for `product`. `n_taken_over`:
+    workers lost so far. Close it, or use it in a ``with``.
     """
 
-    def __init__(self, fun_and_grad, portions, *, engine="local", n_jobs=None, deterministic=False):
-        program = Summed(fun_and_grad, as_portions(portions))
+    def __init__(
+        self, fun_and_grad, portions, *, hessp=None, engine="local", n_jobs=None, deterministic=False
+    ):
+        program = Summed(fun_and_grad, as_portions(portions), hessp)
         self._passes = open_passes(open_session(engine, n_jobs), program, ordered=deterministic)
 
     def __call__(self, x):
         """Return value and gradient; raises `NonFiniteObjective` if a portion has none."""
         return self._passes.run(x)
+
+    def product(self, x, v):
+        """Return the product of the Hessian at x and v."""
+        return self._passes.run(np.stack([x, v]))[1]
 
     @property
     def n_taken_over(self):
@@ -64,7 +73,7 @@ class Sandblaster:
         self.close()
 
 
-def run_whole(fun_and_grad, portions, x0, session, deterministic, each, states, options):
+def run_whole(fun_and_grad, portions, x0, session, deterministic, each, states, options, hessp=None):
     """Minimise with vectors of this process; the parameters are those of `minimize`, checked.
 
     `each`: called with each `Iterate`; True stops. `options`: for `minimize_lbfgs`.
@@ -75,8 +84,11 @@ def run_whole(fun_and_grad, portions, x0, session, deterministic, each, states, 
             states.take(iterate)
         return each(iterate)
 
-    with Sandblaster(fun_and_grad, portions, engine=session, deterministic=deterministic) as objective:
+    place = {"engine": session, "deterministic": deterministic}
+    with Sandblaster(fun_and_grad, portions, hessp=hessp, **place) as objective:
         resume = None if states is None else states.load()
+        if hessp is not None:
+            options = options | {"product": objective.product}
         result = minimize_lbfgs(objective, x0, callback=after, resume=resume, **options)
         if states is not None:
             states.finish()

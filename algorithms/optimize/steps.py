@@ -38,6 +38,8 @@ class Identity:
 class Smooth:
     """The steps of L-BFGS on a smooth objective."""
 
+    natural = False  # whether a direction has the length of a step even without pairs
+
     def __init__(self, fun_and_grad, space, preconditioner):
         self.fun_and_grad, self.space, self.preconditioner = fun_and_grad, space, preconditioner
         self.passes, self.trouble, self.endless = 0, None, False

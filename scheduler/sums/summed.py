@@ -28,11 +28,12 @@ class Summed(Program):
     """A value and a gradient that are sums over portions of the data, its shards.
 
     ``fun_and_grad(portion, x)`` returns a number and a vector as long as x, and must not change x. Dask
-    collections in a portion are computed on its worker.
+    collections in a portion are computed on its worker. With ``hessp(portion, x, v)`` a pass over a matrix of
+    the rows x and v gives the sum of the products of the Hessians at x and v.
     """
 
-    def __init__(self, fun_and_grad, portions):
-        self.fun_and_grad, self.shards = fun_and_grad, portions
+    def __init__(self, fun_and_grad, portions, hessp=None):
+        self.fun_and_grad, self.shards, self.hessp = fun_and_grad, portions, hessp
 
     def load(self, data):
         """Return the portion; in a session of this process, Dask collections in it are computed."""
@@ -46,11 +47,9 @@ class Summed(Program):
         """Evaluate one portion and check the result; numpy raises if x is written into."""
         read_only = x.view()
         read_only.flags.writeable = False
-        try:
-            answer = self.fun_and_grad(state, read_only)
-        except Exception as error:
-            error.add_note(f"raised by fun_and_grad in portion {number}")
-            raise
+        if x.ndim == 2:
+            return self._product(number, state, *read_only)
+        answer = _called("fun_and_grad", number, self.fun_and_grad, state, read_only)
         if not isinstance(answer, tuple) or len(answer) != 2:
             raise DataError(
                 f"fun_and_grad must return a value and a gradient, got {shortened(answer)} in portion "
@@ -68,6 +67,19 @@ class Summed(Program):
             finite = math.isfinite(gradient.sum()) or np.isfinite(gradient).all()
         return (value, gradient) if finite else Trouble(number, "the gradient is not finite")
 
+    def _product(self, number, state, x, v):
+        """The product of a portion's Hessian and v, with the number 0."""
+        product = _called("hessp", number, self.hessp, state, x, v)
+        product = _real(number, 0.0, product, "hessp must return a vector of numbers")[1]
+        if product.shape != x.shape:
+            raise DataError(
+                f"hessp returned an array of shape {product.shape} in portion {number}; x has the shape "
+                f"{x.shape}"
+            )
+        if not np.isfinite(product).all():
+            return Trouble(number, "the product with the Hessian is not finite")
+        return 0.0, product
+
     def partial(self, states, x, first, last, current, ordered=True):
         """Sum portions `first` to `last`, as a node of the tree; or return a `Trouble`.
 
@@ -84,12 +96,12 @@ class Summed(Program):
         return total.value, total.vector
 
     def kind(self, x):
-        """Name the passes that take about as long as this; all of an objective do."""
-        return ""
+        """Name the passes that take about as long as this."""
+        return "product" if np.ndim(x) == 2 else ""
 
     def answer_bytes(self, x):
         """Bytes of a portion's vector."""
-        return x.nbytes
+        return x.nbytes // x.ndim
 
     def answer(self, worker_state, round_, first, last, ordered):
         """On a worker: the partial sum of an order, and the seconds it took."""
@@ -103,7 +115,16 @@ class Summed(Program):
         return found, math.nan if found is None else time.perf_counter() - began
 
 
-def _real(number, value, gradient):
+def _called(name, number, function, *arguments):
+    """Call a function of the user's; what it raises says for which portion."""
+    try:
+        return function(*arguments)
+    except Exception as error:
+        error.add_note(f"raised by {name} in portion {number}")
+        raise
+
+
+def _real(number, value, gradient, wanted="fun_and_grad must return a number and a vector of numbers"):
     """Return value and gradient in double precision."""
     try:
         if np.iscomplexobj(gradient):
@@ -111,8 +132,8 @@ def _real(number, value, gradient):
         return float(value), np.asarray(gradient, np.float64)
     except (TypeError, ValueError) as error:
         raise DataError(
-            f"fun_and_grad must return a number and a vector of numbers, got {shortened(value, 40)} and "
-            f"{shortened(gradient)} in portion {number}: {in_brief(error)}"
+            f"{wanted}, got {shortened(value, 40)} and {shortened(gradient)} in portion {number}: "
+            f"{in_brief(error)}"
         ) from error
 
 

@@ -7,7 +7,7 @@ come. At a minimum Newton steps move nothing.
 
 import numpy as np
 
-from ...optimize.newton import conjugate_gradients
+from ...optimize.conjugate_gradients import conjugate_gradients
 from ...optimize.preconditioner import BetweenClasses, Factors
 from .objective import MultinomialObjective
 from .rows import POISSON, SQUARED
