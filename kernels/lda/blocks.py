@@ -192,6 +192,56 @@ def pack_rows(rows, out):
     return to
 
 
+@nb.njit(**_OPTIONS)
+def pack_numbers(numbers, out):
+    """Write numbers from 0 on, of ten bytes at most each; return how many bytes they take."""
+    to = 0
+    for number in numbers:
+        to = _write(np.int64(number), out, to)
+    return to
+
+
+@nb.njit(**_OPTIONS)
+def unpack_numbers(packed, start, numbers):
+    """Fill `numbers` from the bytes from `start` on; return where they end, -1 where the bytes are none."""
+    for i in range(len(numbers)):
+        numbers[i], start = _read(packed, start, len(packed))
+        if start < 0:
+            break
+    return start
+
+
+@nb.njit(**_OPTIONS)
+def pack_bits(values, n_bits, out):
+    """Write the lowest bits, at most 32, of each value one after the other, and fill the last byte."""
+    held, n_held, to = np.uint64(0), np.uint64(0), 0
+    for value in values:
+        held |= np.uint64(value) << n_held
+        n_held += np.uint64(n_bits)
+        while n_held >= np.uint64(8):
+            out[to] = np.uint8(held & np.uint64(255))
+            held >>= np.uint64(8)
+            n_held -= np.uint64(8)
+            to += 1
+    if n_held:
+        out[to] = np.uint8(held)
+
+
+@nb.njit(**_OPTIONS)
+def unpack_bits(packed, n_bits, values):
+    """Undo `pack_bits`; there are bytes enough."""
+    held, n_held, start = np.uint64(0), np.uint64(0), 0
+    mask = (np.uint64(1) << np.uint64(n_bits)) - np.uint64(1)
+    for i in range(len(values)):
+        while n_held < np.uint64(n_bits):
+            held |= np.uint64(packed[start]) << n_held
+            n_held += np.uint64(8)
+            start += 1
+        values[i] = held & mask
+        held >>= np.uint64(n_bits)
+        n_held -= np.uint64(n_bits)
+
+
 def packed_room(n_rows, n_topics):
     """Bytes that rows of int32 take at most: a topic up to 2**28 takes 4, as does their number, a count 5."""
     return n_rows * (4 + 9 * n_topics)

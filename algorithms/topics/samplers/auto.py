@@ -15,7 +15,6 @@ Memory: that of `RotatingWarp` or of `RotatingGibbs`; of a shard both while it g
 
 import numpy as np
 
-from ....errors import ModelFileError
 from ....kernels.lda import blocks as lda_blocks
 from ....kernels.lda import warp as lda_warp
 from ....kernels.lda.gibbs import AHEAD
@@ -25,6 +24,7 @@ from .annealing import Priors, annealed_sweeps
 from .gathered import Gathered
 from .gibbs import RotatingGibbs
 from .handover import Takeover
+from .restoring import damaged
 from .storage import Storage
 from .warp import RotatingWarp
 
@@ -129,9 +129,9 @@ class RotatingAuto(Program):
         return self._of(state).update(state, task)
 
     def _part_of(self, block, value):
-        """The program of a block: one of warp has tokens of frequent words, too, or none."""
+        """The program of a block: one of warp has tokens of frequent words, too, or none, or segments."""
         n_tokens = self.parts[_GIBBS].words.n_tokens[block]
-        is_gibbs = value.tokens is not None and len(value.tokens) == n_tokens
+        is_gibbs = value.tokens is not None and len(value.tokens) == n_tokens and not value.segments
         return self.parts[_GIBBS if is_gibbs else _WARP]
 
     def _take_over(self, block, value):
@@ -173,10 +173,7 @@ class RotatingAuto(Program):
         """See `RotatingGibbs`."""
         fits = packed.dtype == np.uint8 and packed.ndim == 1 and len(packed) > 0
         if not fits or packed[0] not in (_WARP, _GIBBS):
-            raise ModelFileError(
-                f"block {block} of the words is damaged; if it comes from a checkpoint, remove the folder to "
-                "start anew"
-            )
+            raise damaged(block)
         return self.parts[packed[0]].unpack(block, packed[1:])
 
     def word_part(self, block, value, beta):

@@ -17,7 +17,6 @@ and the documents' counts (`document_rows`); a block 4 K bytes a frequent word a
 
 import numpy as np
 
-from ....errors import ModelFileError
 from ....kernels.lda import blocks as lda_blocks
 from ....kernels.lda import gibbs as kernels
 from ..evaluation import padded_vector
@@ -27,7 +26,7 @@ from .document_rows import document_rows
 from .first_topics import ASSIGN, CHOICES, FIRST_TOPICS, SEEDED, starts_from_all
 from .groups import check_frequency, number_of_rows
 from .program import RotatingModel
-from .restoring import unfit
+from .restoring import damaged, unfit
 from .storage import Pool, Storage, fetch, release
 from .word_blocks import Block, FirstCountThenRotate, SeedsOfBlocks, Words, add_changes, changes_of
 
@@ -212,10 +211,7 @@ class RotatingGibbs(RotatingModel):
         if fits:
             value.tokens.view(np.uint8)[:] = packed[size:]
         if not fits or value.tokens.max(initial=0) >= self.n_topics:
-            raise ModelFileError(
-                f"block {block} of the words is damaged; if it comes from a checkpoint, remove the folder to "
-                "start anew"
-            )
+            raise damaged(block)
         return value
 
     def sync(self, state, message):
@@ -256,8 +252,10 @@ class RotatingGibbs(RotatingModel):
                 self.put_away(state)
             return result
         totals = state["totals"].copy()
-        more = self.draw(state, task, totals)  # figures of the sampler for its coordinator
-        result = {"changes": changes_of(state["totals"], totals)} | more
+        result = self.draw(state, task, totals)  # figures of the sampler for its coordinator
+        changes = changes_of(state["totals"], totals)
+        if len(changes[0]):
+            result["changes"] = changes
         fits = self.fits_priors_after(task.round + 1)
         if self.schedule.is_last_of_shard(place):
             self.end_sweep(state)

@@ -172,7 +172,8 @@ class RotatingModel(Program):
         """Add up the changes of the totals."""
         changes = np.zeros(self.n_topics, np.int64)
         for partial in partials:
-            add_changes(changes, partial["changes"])
+            if "changes" in partial:
+                add_changes(changes, partial["changes"])
         self.totals = self.totals + changes
         # In one process, which may have many shards, a reference is less than all changes.
         message = (

@@ -16,3 +16,11 @@ def taken(arrays, *names):
 def unfit(what="arrays", to="its data"):
     """Make the error of a checkpoint whose arrays cannot be those of the fit."""
     return ModelFileError(f"the checkpoint's {what} do not fit {to}; remove the folder to start anew")
+
+
+def damaged(block):
+    """Make the error of a block that is not as it was packed."""
+    return ModelFileError(
+        f"block {block} of the words is damaged; if it comes from a checkpoint, remove the folder to start "
+        "anew"
+    )

@@ -4,16 +4,18 @@ A sweep begins with the pass over the documents of each shard, which needs nothi
 words a shard accepts its documents' proposals for its tokens of a word by the counts of all tokens of the
 word, and draws new proposals from them. All counts, topic totals too, are those at the beginning of a pass.
 
-In one process a pass over the words of a block sees the tokens of all shards. Elsewhere blocks travel with
-the topics of all tokens of their words, twice: first shards write into them what the pass over documents
-changed, then they work by them. They travel once more at the end of a sweep, so that blocks have the topics
-of then. The model is the same on threads, from files and for any number of workers.
+In one process a pass over the words of a block sees the tokens of all shards. On a cluster blocks collect
+topics and proposals from the shards, the pass is made where a block has them all, and it gives them back
+(`collected`). Where only some shards are in memory at a time, blocks stay there with the topics of all tokens
+of their words: shards write into them what the pass over documents changed, work by them, and write again, so
+that blocks have the topics of then. The model is the same on threads and for any number of workers.
 
 Its time a token does not grow with K or with the topics of a document. Counts lag by up to a pass, so that
 the chain's stationary distribution is near the posterior but not the posterior.
 
-Memory: 8 bytes a token (topic and proposal 4, place in the document's order 4). Blocks that travel have 2
-more, and at most 4 for the counts of frequent words, which stay where blocks work.
+Memory: 8 bytes a token (topic and proposal 4, place in the document's order 4). On a cluster blocks have 2
+more, and 4 while a pass over their words is made; with shards on disk 2, and at most 4 for the counts of
+frequent words.
 """
 
 from typing import Any
@@ -26,10 +28,11 @@ from ....kernels.lda import blocks as lda_blocks
 from ....kernels.lda import counts as topic_counts
 from ....kernels.lda import warp as lda_warp
 from ....kernels.lda.gibbs import AHEAD
+from .collected import Collected, Packing, Segment
 from .gibbs import RotatingGibbs
 from .program import csr_of_segments
-from .restoring import unfit
-from .word_blocks import Block, FirstCountThenRotate, changes_of
+from .restoring import damaged, unfit
+from .word_blocks import Block, CollectThenReturn, FirstCountThenRotate, changes_of
 
 _STREAMS = 8  # purposes of random streams: this one and the next
 
@@ -80,15 +83,22 @@ class RotatingWarp(RotatingGibbs):
             own = (corpus.weights, len(self.words.ids), self.kind)
             self.at_hand, self.barrier = TokensAtHand(*own, self._storage()), "step"
 
+    @property
+    def collects(self):
+        """Whether blocks collect from all shards: on a cluster."""
+        return isinstance(self.schedule, CollectThenReturn)
+
     def _schedule(self, at_once, repeats):
         kinds, at_hand = ("documents", "words"), self.in_process and not self.on_disk
         own = (len(self.shards), at_once, repeats)
+        if not at_hand and at_once is None:
+            return CollectThenReturn(len(self.shards), repeats)
         return FirstCountThenRotate(*own, kinds=kinds, last="write", at_hand=at_hand)
 
     def _number_of_rows(self, frequency, background):
-        """See `RotatingGibbs`; in one process words are counted once a pass."""
+        """See `RotatingGibbs`; where shards meet, words are counted once a pass."""
         n_rows = super()._number_of_rows(frequency, background)
-        return 0 if self.in_process else n_rows
+        return 0 if self.in_process or self.collects else n_rows
 
     def document_kind(self, lengths, storage, labels=None):
         """Documents have no rows of counts."""
@@ -109,10 +119,11 @@ class RotatingWarp(RotatingGibbs):
         state["position"][:] = np.argsort(docs, kind="stable")
         state["doc_start"] = np.concatenate([[0], np.cumsum(lengths)])
         state["names"] = data["first_document"] + np.arange(len(lengths))
+        state["number"] = data["number"]
         if self.at_hand is None:
             pairs = storage.zeros((len(topics), 2), self.kind)
         else:
-            state["number"], state["at_hand"] = data["number"], self.at_hand
+            state["at_hand"] = self.at_hand
             starts, pairs = self.at_hand.starts[:, data["number"]], self.at_hand.of(data["number"])
             starts[:] = state["starts"]
             state["starts"] = starts
@@ -142,7 +153,8 @@ class RotatingWarp(RotatingGibbs):
 
     def block(self, block):
         """See `RotatingGibbs`."""
-        tokens = None if self.at_hand else self._storage().zeros(self.words.n_tokens[block], self.kind)
+        stays = self.at_hand is None and not self.collects
+        tokens = self._storage().zeros(self.words.n_tokens[block], self.kind) if stays else None
         return Block(np.zeros((0, self.n_topics), np.int32), tokens)
 
     def whole(self, block, value):
@@ -161,8 +173,20 @@ class RotatingWarp(RotatingGibbs):
             lda_blocks.add_rows(self.words.bounds(block), self.whole(block, value).tokens, value.rows)
 
     def pack(self, block, value):
+        """See `RotatingGibbs`; between two rounds a block has the topics of all tokens."""
+        moves = value.segments or (self.collects and value.tokens is None)
+        return self._packing(block).pack(value) if moves else super().pack(block, self.whole(block, value))
+
+    def unpack(self, block, packed):
         """See `RotatingGibbs`."""
-        return super().pack(block, self.whole(block, value))
+        packing = self._packing(block)
+        moves = self.collects and packing.has_segments(packed)
+        return packing.unpack(block, packed) if moves else super().unpack(block, packed)
+
+    def _packing(self, block):
+        here = self.words.of(block)
+        sizes = (here.stop - here.start, int(self.words.n_tokens[block]))
+        return Packing(*sizes, self.n_topics, self.schedule.n_shards, self.kind)
 
     def word_part(self, block, value, beta):
         """See `RotatingModel`."""
@@ -178,7 +202,7 @@ class RotatingWarp(RotatingGibbs):
         return super().bytes_of_blocks if self.at_hand is None else 0
 
     def _fill(self, state, block, value):
-        if self.at_hand is None:
+        if self.at_hand is None and not self.collects:
             return super()._fill(state, block, value)
         starts = self._starts(state, block)
         counted = np.bincount(self.own_topics(state, starts[0], starts[-1]), minlength=self.n_topics)
@@ -194,7 +218,14 @@ class RotatingWarp(RotatingGibbs):
         if kind == "documents" and step == 0:
             distinct = self._document_pass(state, task, change, pass_)
             figures = {"distinct": distinct, "documents": np.count_nonzero(state["lengths"])}
-        if kind == "words":
+        if self.collects:
+            if kind == "documents":
+                self._give(state, task.blocks, task.value)
+            elif step == 0:
+                self._collected_pass(state, task, change, pass_, turn)
+            if kind == "words":
+                self._take(state, task.blocks, task.value)
+        elif kind == "words":
             self._word_pass(state, task, change, pass_)
         elif self.at_hand is None:
             self._write_topics(state, task.blocks, task.value)
@@ -219,17 +250,56 @@ class RotatingWarp(RotatingGibbs):
         starts, (begin, end, _) = self._starts(state, block), self._own_places(state, block)
         lda_blocks.put_own(begin, end, self.own_topics(state, starts[0], starts[-1]), value.tokens)
 
-    def _word_pass(self, state, task, change, pass_):
-        block, value, here = task.blocks, task.value, self.words.of(task.blocks)
+    def _give(self, state, block, value):
+        """Put a shard's topics and proposals into a block."""
+        starts = self._starts(state, block)
+        value.tokens = None  # those of the last sweep
+        value.segments[state["number"]] = Segment(state["topics"][starts[0] : starts[-1]], np.diff(starts))
+
+    def _collected_pass(self, state, task, change, pass_, turn):
+        """Make the pass over the words of a block that has all tokens of them."""
+        here = self.words.of(task.blocks)
+        there = Collected.of(task.blocks, task.value, self.words.frequency[here], self.schedule.n_shards)
+        change -= np.bincount(there.pairs[:, 0], minlength=self.n_topics)
+        names, longest, rest = self._of_words(state, task, change, pass_)
+        lda_warp.word_pass(names, longest, *there, *rest)
+        ends = turn == self.schedule.repeats - 1
+        task.value.segments = there.segments(proposals_alone=ends)
+        if ends:
+            task.value.tokens = np.empty(len(there.pairs), self.kind)
+            lda_warp.gather(*there, task.value.tokens)
+
+    def _take(self, state, block, value):
+        """Take a shard's topics and proposals out of a block."""
+        starts, segment = self._starts(state, block), value.segments.pop(state["number"], None)
+        own = state["topics"][starts[0] : starts[-1]]
+        if segment is None or len(segment.tokens) != len(own):
+            raise damaged(block)
+        if value.tokens is None:
+            own[:] = segment.tokens
+            return
+        begin, end, _ = self._own_places(state, block)
+        topics = np.empty(len(own), self.kind)
+        lda_blocks.take_own(begin, end, value.tokens, topics)
+        own[:, 0], own[:, 1] = topics, segment.tokens
+
+    def _of_words(self, state, task, change, pass_):
+        """Arguments of a pass over the words of a block: names, tokens of the first word, and the rest."""
+        here = self.words.of(task.blocks)
         beta, beta_sum = state["priors"].beta_of(task.round)
-        names, totals = self.words.ids[here], state["totals"]
-        rest = (totals, beta[names].astype(np.float32), beta_sum, change, self.seed, _STREAMS, pass_)
+        names, longest = self.words.ids[here], self.words.frequency[here][:1].sum()  # the most frequent one
+        rest = (state["totals"], beta[names].astype(np.float32), beta_sum, change)
+        return names, longest, (*rest, self.seed, _STREAMS, pass_)
+
+    def _word_pass(self, state, task, change, pass_):
+        block, value = task.blocks, task.value
+        names, longest, rest = self._of_words(state, task, change, pass_)
         if self.at_hand is not None:
             value.tokens = None  # those of a snapshot
             if block == 0:  # all tokens are counted anew, each in one block
-                change -= totals
-            longest = self.words.frequency[here][:1].sum()  # the first word is the most frequent one
-            lda_warp.word_pass(names, longest, *self.at_hand.places(here), self.at_hand.pairs, *rest)
+                change -= state["totals"]
+            places = self.at_hand.places(self.words.of(block))
+            lda_warp.word_pass(names, longest, *places, self.at_hand.pairs, *rest)
             return
         self.count_rows(block, value)
         begin, end, _ = self._own_places(state, block)

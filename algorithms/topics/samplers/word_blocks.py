@@ -1,7 +1,7 @@
 """Blocks of words: their words, their order of meeting shards, and the totals that travel beside them."""
 
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -14,10 +14,14 @@ from .groups import deal_words
 
 @dataclass(eq=False)
 class Block:
-    """A travelling group of words: `rows` of counts of the frequent ones, `tokens` of the others, if any."""
+    """A travelling group of words: `rows` of counts of the frequent ones, `tokens` of the others, if any.
+
+    `segments` are what shards gave to it, or have yet to take from it, by shard (`collected.Segment`).
+    """
 
     rows: np.ndarray
     tokens: Any
+    segments: dict = field(default_factory=dict)
 
 
 class Words:
@@ -125,11 +129,11 @@ class FirstCountThenRotate(Schedule):
 
     def plan(self, round, state):
         """Pair shards with blocks, step by step."""
-        filling = [(party, step) for _, party, _ in self._filling for step in range(self.n_blocks)]
-        rotating = [(party, step) for _, party, _ in self._rotations for step in range(self._length)]
-        return [self._step(*pair) for pair in (filling if round == 0 else []) + rotating]
+        filling = [(*rotation, step) for rotation in self._filling for step in range(self.n_blocks)]
+        rotating = [(*rotation, step) for rotation in self._rotations for step in range(self._length)]
+        return [self._step(*which) for which in (filling if round == 0 else []) + rotating]
 
-    def _step(self, party, step):
+    def _step(self, turn, party, kind, step):
         shards = range(party * self.at_once, min((party + 1) * self.at_once, self.n_shards))
         return [(shard, (shard + step) % self.n_blocks) for shard in shards]
 
@@ -159,6 +163,43 @@ class FirstCountThenRotate(Schedule):
     def is_end(self, place):
         """Whether a step is the last of its round."""
         return place == self._length * len(self._rotations) - 1
+
+
+class CollectThenReturn(FirstCountThenRotate):
+    """A rotation in which blocks collect what shards have, and one in which they give it back, in each turn.
+
+    The first ends, and the second begins, with the shard of a block's own number, at its home. A block meets
+    neighbours one after the other: shards are halves of halves (or thirds, as their number divides), and it
+    leaves a part only for the next. Where a worker has such a part, a block comes to it and leaves it once
+    in each rotation.
+
+    Examples
+    --------
+    >>> from stradask.algorithms.topics.samplers.word_blocks import CollectThenReturn
+    >>> plan = CollectThenReturn(4).plan(1, {})
+    >>> [dict(map(reversed, step))[0] for step in plan]  # the shards that block 0 meets
+    [3, 2, 1, 0, 0, 1, 2, 3]
+    """
+
+    def __init__(self, n_shards, repeats=1):
+        super().__init__(n_shards, None, repeats, kinds=("documents", "words"))
+        self._divisors, left = [], n_shards
+        while left > 1:
+            self._divisors.append(next(d for d in range(2, left + 1) if left % d == 0))
+            left //= self._divisors[-1]
+
+    def _step(self, turn, party, kind, step):
+        step = self.n_blocks - 1 - step if kind == "documents" else step
+        shards, size = np.arange(self.n_shards), self.n_shards
+        blocks = np.zeros(self.n_shards, np.int64)
+        for divisor in self._divisors:
+            size //= divisor
+            blocks += (shards // size + step // size) % divisor * size
+        return list(enumerate(blocks.tolist()))
+
+    def may_be_last_of_block(self, place):
+        """Whether in a step blocks have the topics of a sweep's end, before they give them back."""
+        return place == self._length * (len(self._rotations) - 1)
 
 
 # Changes of totals: the few topics that changed, or all of them ----------------------------------------
