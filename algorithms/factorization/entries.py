@@ -111,10 +111,11 @@ class Entries:
         total = weight = 0.0
         for start in range(0, len(self), 1 << 16):
             part = function(self.values[start : start + (1 << 16)].astype(np.float64))
-            weights = np.ones(len(part))
             if len(self.weights) > 1:
                 weights = self.weights[start : start + (1 << 16)].astype(np.float64)
-            total, weight = total + float(weights @ part), weight + float(weights.sum())
+                total, weight = total + float((weights * part).sum()), weight + float(weights.sum())
+            else:
+                total, weight = total + float(part.sum()), weight + len(part)
         return total / weight
 
     def value_range(self):

@@ -35,15 +35,17 @@ def estimated(entries, n_components):
     sums = [np.zeros(n) for n in entries.shape]
     counts = [np.zeros(n) for n in entries.shape]
     n_weighted, weight = 0, 0.0
-    for a, b in ranges_of(entries.indptr):
+    for a, b in _ranges(entries, 1 << 16):
         part = entries.part(a, b)
-        given = np.broadcast_to(part.weights, len(part)) > 0
-        rows, columns = part.rows[given] + a, part.indices[given]
-        missed = part.values[given].astype(np.float64) - mean
+        rows, columns, missed = part.rows, part.indices, part.values.astype(np.float64) - mean
+        if len(part.weights) > 1:
+            given = part.weights > 0
+            rows, columns, missed = rows[given], columns[given], missed[given]
         for of, count, at in zip(sums, counts, (rows, columns), strict=True):
-            np.add.at(of, at, missed)
-            np.add.at(count, at, 1)
-        total += float(missed @ missed)
+            own = slice(a, b) if at is rows else slice(None)
+            of[own] += np.bincount(at, missed, len(of[own]))
+            count[own] += np.bincount(at, minlength=len(of[own]))
+        total += float((missed**2).sum())
         n_weighted += len(rows)
         weight += float(np.broadcast_to(part.weights, len(part)).sum(dtype=np.float64))
     within, known = [], []
@@ -72,6 +74,11 @@ def estimated(entries, n_components):
     return bias_reg, float(offset * weight)
 
 
+def _ranges(entries, size):
+    """Ranges of rows of so many ratings, or of as many as there are columns: each range sums by column."""
+    return ranges_of(entries.indptr, max(size, entries.shape[1]))
+
+
 def with_best_biases(sides, entries, bias_reg):
     """Put the biases of users, and then those of items, at the minimum of the objective given all else.
 
@@ -87,7 +94,7 @@ def with_best_biases(sides, entries, bias_reg):
     """
     user_bias, item_bias = sides.user_bias.copy(), sides.item_bias.copy()
     pulls, weights_of = np.zeros(len(item_bias)), np.zeros(len(item_bias))
-    for a, b in ranges_of(entries.indptr, 1 << 14):  # what is computed of a range takes a megabyte
+    for a, b in _ranges(entries, 1 << 14):  # what is computed of a range takes a megabyte
         part = entries.part(a, b)
         weights = np.broadcast_to(part.weights, len(part)).astype(np.float64)
         missed = part.values - sides.predict(part.rows + a, part.indices)
@@ -95,8 +102,8 @@ def with_best_biases(sides, entries, bias_reg):
         pull = np.bincount(part.rows, weights * missed, b - a) - bias_reg[0] * user_bias[a:b]
         step = pull / np.maximum(total + bias_reg[0], _TINY)
         user_bias[a:b] += step.astype(user_bias.dtype)
-        np.add.at(pulls, part.indices, weights * (missed - step[part.rows]))
-        np.add.at(weights_of, part.indices, weights)
+        pulls += np.bincount(part.indices, weights * (missed - step[part.rows]), len(pulls))
+        weights_of += np.bincount(part.indices, weights, len(pulls))
     step = (pulls - bias_reg[1] * item_bias) / np.maximum(weights_of + bias_reg[1], _TINY)
     item_bias += step.astype(item_bias.dtype)
     return replace(sides, user_bias=user_bias, item_bias=item_bias)
@@ -127,14 +134,14 @@ def beyond_biases(entries, sides):
     n_probes = min(max(8, _PROBES // n_items), 300)
     signs = np.random.default_rng(0).choice([-1.0, 1.0], (n_items, n_probes))
     found, squares, expected = np.zeros((n_items, n_probes)), np.zeros(n_items), 0.0
-    for a, b in ranges_of(entries.indptr, max(1 << 16, n_items)):  # each takes a table of items and probes
+    for a, b in _ranges(entries, 1 << 16):  # each takes a table of items and probes
         part = entries.part(a, b)
         missed = part.values - sides.predict(part.rows + a, part.indices)
         missed[np.broadcast_to(part.weights, len(part)) == 0] = 0
         table = sparse.csr_array((missed, part.indices, part.indptr), shape=(b - a, n_items))
         found += table.T @ (table @ signs)
         square = missed**2
-        np.add.at(squares, part.indices, square)
+        squares += np.bincount(part.indices, square, n_items)
         expected += float((np.bincount(part.rows, square, b - a) ** 2).sum() - (square**2).sum())
     expected += float((squares**2).sum())
     if expected <= 0:

@@ -70,11 +70,13 @@ class Sides:
         out = np.empty(len(users))
         for start in range(0, len(users), 65536):
             u, j = users[start : start + 65536], items[start : start + 65536]
-            products = np.einsum("ij,ij->i", self.user_factors[u], self.item_factors[j])
             known_u, known_j = u >= 0, j >= 0
             value = self.mean + self.user_bias[u].astype(np.float64) * known_u
             value += self.item_bias[j] * known_j
-            out[start : start + 65536] = value + products * (known_u & known_j)
+            if self.user_factors.shape[1]:
+                products = np.einsum("ij,ij->i", self.user_factors[u], self.item_factors[j])
+                value += products * (known_u & known_j)
+            out[start : start + 65536] = value
         return out
 
     def penalty(self, user_ridges, item_ridges):
