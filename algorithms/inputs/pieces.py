@@ -78,6 +78,16 @@ def computed(value):
     return computed_here(value)[0] if is_dask(value) else value
 
 
+def gathered(value, engine):
+    """Compute a Dask collection: by the current client if there is one, and the engine is no thread here."""
+    return value.compute() if engine != "local" and is_dask(value) else computed(value)
+
+
+def first_rows(X, n_rows, engine):
+    """Return the first rows of X as an array that may be written, wherever it is."""
+    return np.array(gathered(X[:n_rows], engine))
+
+
 def read_block(block, shape=None):
     """Compute a lazy block, and check that it is an array or sparse matrix of the shape that X states."""
     block = computed(block)

@@ -9,17 +9,17 @@ import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from ..._typing import Array, Callback, FileName, Matrix, RandomState, Vector
+from ..._typing import Array, Callback, FileName, RandomState, Vector
 from ...errors import DataError, in_brief, shortened
 from ...scheduler.parameters import seed_from
 from ...scheduler.place import open_place
 from ...scheduler.schedules.pipeline import ORDERS
 from ...scheduler.threads import run_tasks
 from .._base import Estimator
-from ..inputs.matrices import check_dense
-from ..inputs.pieces import checksum, computed, is_lazy
+from ..inputs.pieces import checksum, first_rows, gathered, is_lazy
 from ..inputs.targets import check_names, check_weights
-from .torch_rows import read_rows
+from .torch_data import as_data
+from .torch_rows import checksum_of, new_rows, read_rows
 from .training.fitting import Vectors, Watch, hold_out, plan_for, train
 from .training.optimizers import SGD, Adam
 from .training.torch_stage import (
@@ -36,93 +36,6 @@ from .training.torch_workers import check_memory, check_workers
 _OPTIONAL_ATTRIBUTES = ("validation_scores_", "best_validation_score_")
 _FREE = ("max_iter", "n_jobs", "verbose", "random_state", "plan")  # a fit that goes on may have others
 _ROWS = 1024  # that are predicted at once
-
-SHARED_DOCS = {
-    "parameters": """module : torch.nn.Module or callable
-        The network, whose parameters are the start and stay as they are; or a function that makes one, called
-        with nothing or with (n_features, n_outputs), whose random numbers come from `random_state`. Rows of X
-        of several axes have their shape in the place of `n_features`.
-    %(loss)s
-    optimizer : {"sgd", "nesterov", "adam"}, default="sgd"
-        As in PyTorch.
-    learning_rate : float, default=0.01
-    momentum : float, default=0.9
-        Of "sgd" and "nesterov".
-    weight_decay : float, default=0.0
-        This times the parameters is added to the gradient.
-    batch_size : int, default=256
-        Rows of a mini-batch, at most: the rows of an epoch are cut into mini-batches of equal size.
-    micro_batches : int or "auto", default="auto"
-        Parts into which a mini-batch is cut. "auto" is 1, 2, 4, 8 or 16, of 100 rows or more; it depends on
-        `batch_size` alone, so that places change no bit.
-    max_iter : int, default=10
-        Epochs.
-    plan : "auto", "data", "pipeline" or list of (str, int), default="auto"
-        ``[("0:4", 2), ("4:", 1)]`` puts the first four layers of a ``nn.Sequential`` on two places, which
-        share the rows, and the rest on one. "data" puts all layers on each place: on as many as there are
-        threads (`n_jobs`, or those of all workers) and can share the micro-batches evenly. "pipeline" and
-        "auto" time the layers, on a worker if there are workers, and take the plan that
-        `stradask.scheduler.plan_pipeline` predicts to be fastest: of several stages, or of any number.
-    order : {"1f1b", "gpipe", "pipedream"}, default="1f1b"
-        Order of the micro-batches in a pipeline. "1f1b" and "gpipe" give the same model; "pipedream" does not
-        wait for the end of a mini-batch, and computes its gradient with parameters of some steps ago.
-    recompute : bool or "auto", default="auto"
-        Keep only the input of each stage, and compute the rest again before the backward pass: less memory
-        for a third more time. "auto" does not.
-    early_stopping : bool, default=False
-        Hold rows out, stop by the score on them, and keep the parameters with the best.
-    validation_fraction : float, default=0.1
-        Share of rows that are held out.
-    n_iter_no_change : int, default=10
-        Epochs without a better score after which `early_stopping` stops.
-    warm_start : bool, default=False
-        Begin from the parameters of the last fit.
-    engine : str, default="local"
-        ``"local"``: threads of this process; ``"dask"``: the current Dask client; or a scheduler's address.
-    n_jobs : int or None, default=None
-        Threads; on a cluster threads of each worker, None for as many as it has.
-    checkpoint : path-like or None, default=None
-        Folder of states. A fit of the same data, parameters and module goes on from it. `plan` must not
-        depend on timings then: "auto" is "data", and "pipeline" is refused.
-    random_state : int, RandomState or None, default=None
-        Order of the rows, dropout, rows that are held out, and what a function given as `module` draws.
-    verbose : int, default=0
-        1 shows a progress bar.""",
-    "attributes": """module_ : torch.nn.Module
-        A copy of `module` with the fitted parameters, in the state of evaluation: plain torch.
-    weights_, buffers_ : ndarray
-        All trained parameters, and all other numbers of the module, one after another.
-    plan_ : Plan
-        Stages, replicas, micro-batches and order; ``plan_.table()`` is text. Not in model files.
-    timeline_ : structured ndarray
-        What each place did in the last epoch: place, kind, step, micro, start, end (seconds). Not in model
-        files.
-    loss_curve_ : list of float
-        Mean loss of the rows of each epoch, as they were trained on.
-    loss_ : float
-        The last of them.
-    validation_scores_ : list of float
-    best_validation_score_ : float
-        With `early_stopping`.
-    history_ : dict of ndarray
-        One row an epoch.
-    n_iter_ : int
-        Epochs.
-    module_name_ : str
-        Where the class or function of `module` is, for who reads the model from a file.
-    row_shape_ : tuple of int
-    n_features_in_ : int
-    feature_names_in_ : ndarray of str
-        Only when `X` had feature names that are all strings.""",
-    "notes": """Seeds and places: with the same `micro_batches` the parameters are *bitwise* the same on one
-    place, on 2, 4... replicas, and for "1f1b" and "gpipe" pipelines of any stages, with or without
-    `recompute`, on threads and on workers of one kind of processor and one version of torch; also after a
-    worker was lost. Each place computes on one thread of torch's. Running means of batch normalisation are
-    those of the first replica, and belong to the plan; each micro-batch is normalised by itself.
-
-    `save` writes the numbers and no code. ``stradask.load(path, module=...)`` is given the module, or the
-    function, again; `module_name_` says which.""",
-}
 
 
 class TorchEstimator(Estimator):
@@ -212,7 +125,12 @@ class TorchEstimator(Estimator):
     # Fitting ------------------------------------------------------------------------------------
 
     def fit(
-        self, X: Matrix, y: Vector, sample_weight: Vector | None = None, *, callback: Callback | None = None
+        self,
+        X: Any,
+        y: Vector | None = None,
+        sample_weight: Vector | None = None,
+        *,
+        callback: Callback | None = None,
     ) -> Self:
         """Train the network.
 
@@ -220,11 +138,21 @@ class TorchEstimator(Estimator):
 
         Parameters
         ----------
-        X : ndarray, DataFrame or Dask array of shape (n_samples, ...)
+        X : ndarray, DataFrame or Dask array of shape (n_samples, ...), Dataset, DataLoader, or iterable
             Floating-point numbers, converted to the type of the module's parameters. A Dask array or
             DataFrame goes to the current client, if there is one, and is computed by the workers.
-        y : array-like
-            Labels of shape (n_samples,), or targets of shape (n_samples,) or (n_samples, n_outputs).
+
+            A map-style data set of torch has items (x, y), or x where `y` is given. All items are read once
+            before the fit, for targets and checks, and those of a mini-batch again where it is trained on;
+            random transforms that use torch's generator are drawn anew in each epoch. Of a DataLoader the
+            data set is taken.
+
+            A function, or a list of functions, that returns an iterable of batches (x, y), and an
+            IterableDataset: read on the workers, if there are any, once for the targets and once for the
+            rows, which must be the same. An iterator is read here. These rows are held in memory.
+        y : array-like, optional
+            Labels of shape (n_samples,), or targets of shape (n_samples,) or (n_samples, n_outputs). Not
+            where they are part of `X`.
         sample_weight : float or array-like of shape (n_samples,), optional
             Not negative; weights of the rows' losses, scaled to mean 1.
         callback : callable, optional
@@ -260,25 +188,25 @@ class TorchEstimator(Estimator):
     def _train(self, X, y, sample_weight, targets_of, before, callback=None, n_epochs=None):
         """Fit, from the numbers of before if there are any; with `n_epochs` as many more of them."""
         goes_on = n_epochs is not None and before is not None
-        own_X, (X, engine) = X, read_rows(X, type(self).__name__, self.engine)
-        check_names(self, own_X, y, first=not goes_on)
+        given = read_rows(X, y, sample_weight, type(self).__name__, self.engine, self.n_jobs)
+        X, engine = given.X, given.engine
+        check_names(self, given.named, given.y, first=not goes_on)
         if goes_on:
             self._check_shape(X)
-        y, sample_weight = computed(y), computed(sample_weight)
-        targets, n_outputs = targets_of(y, X.shape[0])
+        targets, n_outputs = targets_of(given.y, X.shape[0])
         seed = seed_from(self.random_state)
         module = make_module(self.module, X.shape[1:], n_outputs, seed)
         layers, optimizer = TorchLayers(module), self._optimizer()
         vectors = self._start(layers, before, optimizer)
-        weights = check_weights(sample_weight, X.shape[0])
+        weights = check_weights(given.sample_weight, X.shape[0])
         rows = (X, targets) if weights is None else (X, targets, weights)
         rows = tuple(
             part if part.dtype.kind == "i" else part.astype(layers.dtype, copy=False) for part in rows
         )
-        _check_output(module, rows[0], n_outputs, type(self).__name__)
+        _check_output(module, first_rows(rows[0], 2, engine), n_outputs, type(self).__name__)
         own = module, X.shape[1:], n_outputs
         n_updates = vars(self).get("_n_updates", 0) if goes_on and vectors is before else 0
-        rows, watch = self._split(rows, seed, own)
+        rows, watch = self._split(rows, seed, own, engine)
         plan, n_steps = self._plan_for(layers, vectors, rows[0], optimizer, engine)
         done = train(
             layers,
@@ -298,7 +226,9 @@ class TorchEstimator(Estimator):
             callback=callback,
             snapshot=lambda vectors, history: copy.copy(self)._store(own, vectors, history),
             checkpoint=self.checkpoint,
-            fingerprint=None if self.checkpoint is None else self._fingerprint(rows, vectors, seed, plan),
+            fingerprint=None
+            if self.checkpoint is None
+            else self._fingerprint(rows, given.crc, vectors, seed, plan),
             label=type(self).__name__,
             verbose=self.verbose,
         )
@@ -328,7 +258,7 @@ class TorchEstimator(Estimator):
             vectors = Vectors(vectors.trained, vectors.buffers, slots)
         return vectors
 
-    def _split(self, rows, seed, own):
+    def _split(self, rows, seed, own, engine):
         """Hold rows out for early stopping, and make what watches the score on them."""
         if not self.early_stopping:
             return rows, None
@@ -339,7 +269,7 @@ class TorchEstimator(Estimator):
             )
         labels = rows[1] if self._stratified else None
         rows, aside = hold_out(rows, seed, fraction=self.validation_fraction, labels=labels)
-        aside = tuple(map(computed, aside))
+        aside = tuple(gathered(part, engine) for part in aside)
 
         def score(vectors):
             module = filled(own[0], vectors.trained, vectors.buffers)
@@ -383,10 +313,8 @@ class TorchEstimator(Estimator):
             )
         return plan, n_steps
 
-    def _fingerprint(self, rows, vectors, seed, plan):
+    def _fingerprint(self, rows, crc, vectors, seed, plan):
         """What a checkpoint belongs to: data, parameters, the numbers of the module."""
-        if is_lazy(rows[0]):
-            raise DataError("checkpoint: states belong to an array of this process; pass X.compute() as X")
         places = self._place_parameters()
         settings = {k: v for k, v in self.get_params(deep=False).items() if k not in (*places, *_FREE)}
         start = checksum((vectors.trained, vectors.buffers))
@@ -394,7 +322,7 @@ class TorchEstimator(Estimator):
             "settings": repr(sorted(settings.items())),
             "stages": repr(plan.stages),
             "seed": seed,
-            "rows": checksum(rows),
+            "rows": checksum((checksum_of(rows[0], crc), *rows[1:])),
             "start": start,
         }
 
@@ -448,8 +376,8 @@ class TorchEstimator(Estimator):
                 f"X is a {type(X).__name__}: predictions are of arrays of this process; pass X.compute(), or "
                 "X.map_blocks with the method"
             )
-        rows = check_dense(X, type(self).__name__)
-        check_names(self, X, "no_validation", first=False)
+        rows = new_rows(X, type(self).__name__)
+        check_names(self, rows if as_data(X) is not None else X, "no_validation", first=False)
         self._check_shape(rows)
         return _output(self.module_, rows.astype(self.weights_.dtype, copy=False), self.n_jobs)
 
@@ -484,12 +412,12 @@ def _output(module, X, n_jobs):
 
 
 def _check_output(module, X, n_outputs, name):
-    """Call the module on two rows, and refuse an output of another form than the targets."""
+    """Call the module on rows, and refuse an output of another form than the targets."""
     torch = import_torch()
     trial = copied(module).eval()
     try:
         with seeded(0), one_torch_thread(), torch.no_grad():
-            output = trial(torch.from_numpy(np.array(computed(X[:2]))))
+            output = trial(torch.from_numpy(X))
     except Exception as error:  # of the caller's module
         raise DataError(
             f"module fails on rows of the shape {X.shape[1:]}: {in_brief(error, 120)}; do its first layer "

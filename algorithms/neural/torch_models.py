@@ -1,6 +1,6 @@
 """Torch modules as estimators: `TorchClassifier` and `TorchRegressor`."""
 
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from scipy.special import log_softmax, softmax
@@ -12,7 +12,8 @@ from ..._typing import Array, Matrix, Vector
 from ...errors import DataError
 from .._base import documented
 from ..inputs.targets import check_labels, check_targets, labels_of_call
-from .torch_estimator import SHARED_DOCS, TorchEstimator
+from .torch_docs import SHARED_DOCS
+from .torch_estimator import TorchEstimator
 
 _LOSS = """loss : {"auto", %s}, default="auto"
     %s"""
@@ -84,14 +85,18 @@ class TorchClassifier(ClassifierMixin, TorchEstimator):
         return numbers, len(self.classes_)
 
     def partial_fit(
-        self, X: Matrix, y: Vector, classes: Vector | None = None, sample_weight: Vector | None = None
+        self,
+        X: Any,
+        y: Vector | None = None,
+        classes: Vector | None = None,
+        sample_weight: Vector | None = None,
     ) -> Self:
         """Train for an epoch on these rows, from where the last call, or `fit`, ended.
 
         Parameters
         ----------
-        X : ndarray or DataFrame of shape (n_samples, ...)
-        y : array-like of shape (n_samples,)
+        X : ndarray or DataFrame of shape (n_samples, ...), or as in `fit`
+        y : array-like of shape (n_samples,), optional
             Not all classes need be in it.
         classes : array-like of shape (n_classes,), optional
             The labels of all calls; needed at the first.
@@ -118,7 +123,7 @@ class TorchClassifier(ClassifierMixin, TorchEstimator):
 
         Parameters
         ----------
-        X : ndarray or DataFrame of shape (n_samples, ...)
+        X : ndarray or DataFrame of shape (n_samples, ...), or Dataset
 
         Returns
         -------
@@ -131,7 +136,7 @@ class TorchClassifier(ClassifierMixin, TorchEstimator):
 
         Parameters
         ----------
-        X : ndarray or DataFrame of shape (n_samples, ...)
+        X : ndarray or DataFrame of shape (n_samples, ...), or Dataset
 
         Returns
         -------
@@ -144,7 +149,7 @@ class TorchClassifier(ClassifierMixin, TorchEstimator):
 
         Parameters
         ----------
-        X : ndarray or DataFrame of shape (n_samples, ...)
+        X : ndarray or DataFrame of shape (n_samples, ...), or Dataset
 
         Returns
         -------
@@ -214,13 +219,13 @@ class TorchRegressor(RegressorMixin, TorchEstimator):
         y = np.ascontiguousarray(y.reshape(len(y), -1))
         return y, y.shape[1]
 
-    def partial_fit(self, X: Matrix, y: Vector, sample_weight: Vector | None = None) -> Self:
+    def partial_fit(self, X: Any, y: Vector | None = None, sample_weight: Vector | None = None) -> Self:
         """Train for an epoch on these rows, from where the last call, or `fit`, ended.
 
         Parameters
         ----------
-        X : ndarray or DataFrame of shape (n_samples, ...)
-        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+        X : ndarray or DataFrame of shape (n_samples, ...), or as in `fit`
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs), optional
         sample_weight : float or array-like of shape (n_samples,), optional
 
         Returns
@@ -238,7 +243,7 @@ class TorchRegressor(RegressorMixin, TorchEstimator):
 
         Parameters
         ----------
-        X : ndarray or DataFrame of shape (n_samples, ...)
+        X : ndarray or DataFrame of shape (n_samples, ...), or Dataset
 
         Returns
         -------

@@ -13,7 +13,7 @@ from ....scheduler.place import open_place
 from ....scheduler.planning.plan import given_stages, plan_pipeline
 from ....scheduler.schedules.pipeline import PipelineSchedule
 from ....scheduler.threads import single_threaded_blas
-from ...inputs.pieces import computed
+from ...inputs.pieces import first_rows
 from .plans import check_micro_batches, layout_of, make_plan
 from .profiling import THREADS, WORKERS, profile_layers
 from .program import Training
@@ -155,7 +155,7 @@ def plan_for(
         counts = sorted({rows // n_micro, rows})
         link = WORKERS if place.remote else THREADS
         chosen = plan_pipeline(
-            profile_layers(layers, vectors, computed(X[: counts[-1]]), optimizer, counts, place),
+            profile_layers(layers, vectors, first_rows(X, counts[-1], engine), optimizer, counts, place),
             n_places,
             link,
             batch_size=rows,

@@ -181,7 +181,8 @@ class Training(Program):
             order = stream(self.seed, _ORDER, first + epoch, op.micro).permutation(arrays[0].shape[0])
             state["orders"][op.micro] = epoch, order
         a, b = self._range(op.step, op.micro)
-        return [array[order[a:b]] for array in arrays]
+        key = self.seed, first + epoch, op.step, op.micro
+        return [_read(array[order[a:b]], key) for array in arrays]
 
     def _forward(self, state, carrier, epoch, op):
         if not self.sizes(op.step)[op.micro]:  # fewer rows than micro-batches are left
@@ -309,6 +310,11 @@ class Training(Program):
         first = [self.layout.place(stage, 0) for stage in range(len(self.stages))]
         self.held = [held[place] for place in first]
         self.events = [one["events"] for one in held]
+
+
+def _read(rows, key):
+    """Read rows that are only described so far, as those of a data set; arrays are as they are."""
+    return rows.read(key) if hasattr(rows, "read") else rows
 
 
 def _checked(X):

@@ -93,8 +93,6 @@ def test_dask_arrays_stay_on_the_workers(data, one, address):
         classifier(engine=address).fit(da.where(X > 2, np.nan, X).astype(np.float32), y)
     with pytest.raises(DataError, match="X holds int64"):
         classifier(engine=address).fit(X.astype(int), y)
-    with pytest.raises(DataError, match="checkpoint: states belong to an array"):
-        classifier(engine=address, checkpoint="folder").fit(X, y)
 
 
 @pytest.mark.slow
