@@ -32,10 +32,11 @@ _SHARED_DOCS = {
         Of "sgd".
     nesterovs_momentum : bool, default=True
         Of "sgd".
-    plan : "auto", "data", "pipeline" or list of (str, int), default="auto"
+    plan : "auto", "data", "pipeline", "split" or list of (str, int), default="auto"
         Of "sgd" and "adam": ``[("0:2", 2), ("2:", 1)]`` puts the first two layers on two places, which share
         the rows, and the rest on one; "data", as "auto", puts the whole network on each place. Plans change
-        no bit, as long as replicas are 1, 2, 4... See `TorchClassifier`.
+        no bit, as long as replicas are 1, 2, 4...; "split", which cuts two layers through their hidden units,
+        changes last bits. See `TorchClassifier`.
     max_iter : int, default=200
         Steps of L-BFGS, or passes.
     tol : float, default=1e-4

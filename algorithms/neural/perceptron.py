@@ -65,7 +65,7 @@ class Perceptron(Estimator):
         "learning_rate_init": [None, Interval(Real, 0, None, closed="neither")],
         "momentum": [Interval(Real, 0, 1, closed="left")],
         "nesterovs_momentum": ["boolean"],
-        "plan": [StrOptions({"auto", "data", "pipeline"}), list, tuple],
+        "plan": [StrOptions({"auto", "data", "pipeline", "split"}), list, tuple],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "tol": [Interval(Real, 0, None, closed="left")],
         "n_iter_no_change": [Interval(Integral, 1, None, closed="left")],

@@ -20,12 +20,15 @@ SHARED_DOCS = {
         `batch_size` alone, so that places change no bit.
     max_iter : int, default=10
         Epochs.
-    plan : "auto", "data", "pipeline" or list of (str, int), default="auto"
+    plan : "auto", "data", "pipeline", "split" or list of (str, int), default="auto"
         ``[("0:4", 2), ("4:", 1)]`` puts the first four layers of a ``nn.Sequential`` on two places, which
         share the rows, and the rest on one. "data" puts all layers on each place: on as many as there are
         threads (`n_jobs`, or those of all workers) and can share the micro-batches evenly. "pipeline" and
         "auto" time the layers, on a worker if there are workers, and take the plan that
         `stradask.scheduler.plan_pipeline` predicts to be fastest: of several stages, or of any number.
+        "split" gives each place some hidden units of two ``nn.Linear`` with at most activations between them,
+        those with the most parameters, and all other layers to the first; ``("0:3", 2, "split")`` does so for
+        a stage. Sums over parts have other last bits than one place has.
     order : {"1f1b", "gpipe", "pipedream"}, default="1f1b"
         Order of the micro-batches in a pipeline. "1f1b" and "gpipe" give the same model; "pipedream" does not
         wait for the end of a mini-batch, and computes its gradient with parameters of some steps ago.

@@ -20,7 +20,7 @@ from ..inputs.pieces import checksum, first_rows, gathered, is_lazy
 from ..inputs.targets import check_names, check_weights
 from .torch_data import as_data
 from .torch_rows import checksum_of, new_rows, read_rows
-from .training.fitting import Vectors, Watch, hold_out, plan_for, train
+from .training.fitting import Vectors, Watch, hold_out, most_numbers, plan_for, train
 from .training.optimizers import SGD, Adam
 from .training.torch_stage import (
     TorchLayers,
@@ -50,7 +50,7 @@ class TorchEstimator(Estimator):
         "batch_size": [Interval(Integral, 1, None, closed="left")],
         "micro_batches": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
-        "plan": [StrOptions({"auto", "data", "pipeline"}), list, tuple],
+        "plan": [StrOptions({"auto", "data", "pipeline", "split"}), list, tuple],
         "order": [StrOptions(set(ORDERS))],
         "recompute": [StrOptions({"auto"}), "boolean"],
         "early_stopping": ["boolean"],
@@ -305,8 +305,7 @@ class TorchEstimator(Estimator):
         )
         if memory is not None:
             copies = 2 + len(vectors.slots)  # parameters, gradient, slots
-            sizes = [copies * sum(map(sum, layers.sizes[a:b])) for a, b, _ in plan.stages]
-            check_memory([size * layers.dtype.itemsize for size in sizes], memory)
+            check_memory([copies * n * layers.dtype.itemsize for n in most_numbers(layers, plan)], memory)
         if len(layers.sizes) == 1:
             plan = dataclasses.replace(
                 plan, note="one stage: only the children of a nn.Sequential can be cut"

@@ -11,6 +11,18 @@ from ..parameters import check_count
 from .schedule import Schedule
 
 ORDERS = ("gpipe", "1f1b", "pipedream")
+KINDS = (
+    *("forward", "backward", "send", "add", "fill", "take"),
+    *("open", "hand", "join", "close", "open back", "hand back", "join back", "close back"),
+)
+_TURNS = {
+    kind: turn
+    for turns in (
+        ("send", "add", "fill", "take"),
+        ("hand", "forward", "join", "hand back", "backward", "join back"),
+    )
+    for turn, kind in enumerate(turns)
+}
 
 
 @dataclass(frozen=True)
@@ -19,9 +31,14 @@ class Operation:
 
     Attributes
     ----------
-    kind : {"forward", "backward", "send", "add", "fill", "take"}
-        The passes of a micro-batch; then the sum of gradients over replicas: a part of the sum is sent, and
-        added by another replica, which later fills the block with the whole sum for the sender to take.
+    kind : str
+        "forward" and "backward" are the passes of a micro-batch. "send", "add", "fill", "take" are the sum of
+        gradients over replicas: a part of the sum is sent, and added by another replica, which later fills
+        the block with the whole sum for the sender to take.
+
+        The first place of a split stage opens a micro-batch, hands its input to the other parts, makes the
+        forward pass of its own part, joins the outputs of the others to its own, and closes the micro-batch;
+        for backward passes "open back", "hand back", "join back", "close back" do the same with gradients.
     place, block : int
     step : int
         Mini-batch of the round.
@@ -31,6 +48,8 @@ class Operation:
         ``(first, last, n)``: parts first to last of the gradient, which is cut into n.
     updates : bool
         Whether the place's gradient is whole after this operation.
+    part : int
+        Of a split stage, whose input or output the block carries; 0 for blocks of micro-batches.
     """
 
     kind: str
@@ -40,6 +59,7 @@ class Operation:
     micro: int = -1
     span: tuple[int, int, int] = (0, 1, 1)
     updates: bool = False
+    part: int = 0
 
 
 @dataclass(frozen=True)
@@ -59,6 +79,9 @@ class Layout:
         soon as it can, which holds fewer activations; both end a mini-batch before the next. "pipedream" does
         not: every mini-batch is one micro-batch, and its backward pass uses the parameters of its forward
         pass.
+    parts : tuple of int, optional
+        Places over which the weights of each stage are split; 1 for each by default. A split stage has one
+        replica.
 
     Examples
     --------
@@ -77,10 +100,18 @@ class Layout:
     n_micro: int = 1
     n_steps: int = 1
     order: str = "1f1b"
+    parts: tuple[int, ...] = ()
 
     def __post_init__(self):
         if not self.replicas:
             raise DataError("replicas is empty: a pipeline has one stage or more")
+        object.__setattr__(self, "parts", self.parts or (1,) * len(self.replicas))
+        if len(self.parts) != len(self.replicas):
+            raise DataError(f"parts must be {len(self.replicas)} numbers, one a stage, got {self.parts}")
+        for number in self.parts:
+            check_count("parts", number)
+        if any(min(pair) > 1 for pair in zip(self.parts, self.replicas, strict=True)):
+            raise DataError("a stage is split, or has replicas, and not both: give it one of them")
         for number in self.replicas:
             check_count("replicas", number)
         check_count("n_micro", self.n_micro)
@@ -98,11 +129,18 @@ class Layout:
                 "order='pipedream' takes stages of one replica and mini-batches of one micro-batch: set "
                 "micro_batches=1, or order='1f1b'"
             )
+        if self.order == "pipedream" and max(self.parts) > 1:
+            raise DataError("order='pipedream' has no split stages: set order='1f1b' or 'gpipe'")
+
+    @property
+    def widths(self):
+        """Places of each stage."""
+        return tuple(map(max, self.replicas, self.parts))
 
     @property
     def n_places(self):
         """Number of places."""
-        return sum(self.replicas)
+        return sum(self.widths)
 
     @property
     def n_micro_blocks(self):
@@ -112,15 +150,19 @@ class Layout:
     @property
     def n_blocks(self):
         """Blocks that travel."""
-        return self.n_micro_blocks + sum(len(exchanges(n)) for n in self.replicas)
+        summed = sum(len(exchanges(n)) for n in self.replicas)
+        return summed + self.n_micro_blocks * (1 + sum(n - 1 for n in self.parts))
 
     def place(self, stage, micro):
-        """Return the place of a micro-batch: neighbours, which are summed first, share a replica."""
-        return sum(self.replicas[:stage]) + micro * self.replicas[stage] // self.n_micro
+        """Return the place of a micro-batch: neighbours, which are summed first, share a replica.
+
+        Of a split stage it is the first part.
+        """
+        return sum(self.widths[:stage]) + micro * self.replicas[stage] // self.n_micro
 
     def stage_of(self, place):
-        """Return the stage of a place, and the number of its replica."""
-        for stage, n in enumerate(self.replicas):
+        """Return the stage of a place, and the number of its replica or part."""
+        for stage, n in enumerate(self.widths):
             if place < n:
                 return stage, place
             place -= n
@@ -195,34 +237,54 @@ def _sums(layout, stage, step, first_block):
     return lists
 
 
+def _of_parts(layout, stage, op, first_block):
+    """Return what the places of a split stage do for a pass of a micro-batch."""
+    n, back = layout.parts[stage], " back" if op.kind == "backward" else ""
+    others = [
+        replace(op, block=first_block + op.block * (n - 1) + part - 1, part=part) for part in range(1, n)
+    ]
+    return [
+        replace(op, kind="open" + back),
+        *(replace(other, kind="hand" + back) for other in others),
+        op,
+        *(replace(other, place=op.place + other.part) for other in others),
+        *(replace(other, kind="join" + back) for other in others),
+        replace(op, kind="close" + back),
+    ]
+
+
 def operations(layout):
     """Return for each place its operations in order: the same ones in every round."""
     lists: list[list] = [[] for _ in range(layout.n_places)]
     first_block = layout.n_micro_blocks
-    for stage, n in enumerate(layout.replicas):
+    for stage, (n, n_parts) in enumerate(zip(layout.replicas, layout.parts, strict=True)):
         last: dict[Any, int] = {}
         for kind, t, m in _passes(layout, stage):
             place = layout.place(stage, m)
             block = (t * layout.n_micro + m) % layout.n_micro_blocks
-            lists[place].append(Operation(kind, place, block, t, m))
-            last[place, t] = len(lists[place])
+            one = Operation(kind, place, block, t, m)
+            for op in [one] if n_parts == 1 else _of_parts(layout, stage, one, first_block):
+                lists[op.place].append(op)
+                last[op.place, t] = len(lists[op.place])
         for (place, t), at in reversed(last.items()):
-            sums = _sums(layout, stage, t, first_block)[layout.stage_of(place)[1]]
+            sums = [] if n == 1 else _sums(layout, stage, t, first_block)[layout.stage_of(place)[1]]
             lists[place][at:at] = sums
             done = at + len(sums) - 1
             lists[place][done] = replace(lists[place][done], updates=True)
-        first_block += len(exchanges(n))
+        first_block += len(exchanges(n)) + layout.n_micro_blocks * (n_parts - 1)
     return lists
 
 
 def visits(layout, lists):
     """Return for each block the operations that it meets, in order, as (place, index in the place's list)."""
     K, found = len(layout.replicas), defaultdict(list)
-    turns = {"send": 0, "add": 1, "fill": 2, "take": 3}
     for place, ops in enumerate(lists):
         stage, _ = layout.stage_of(place)
         for index, op in enumerate(ops):
-            turn = turns.get(op.kind, stage if op.kind == "forward" else 2 * K - 1 - stage)
+            if op.micro < 0 or op.part:
+                turn = _TURNS[op.kind]
+            else:
+                turn = stage if op.kind in ("forward", "open", "close") else 2 * K - 1 - stage
             found[op.block].append((op.step, op.micro, turn, place, index))
     return [[visit[3:] for visit in sorted(found[block])] for block in range(layout.n_blocks)]
 

@@ -1,5 +1,6 @@
 """A fit by mini-batches: its plan, its run, early stopping, and the vectors of whole networks."""
 
+import dataclasses
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -11,12 +12,13 @@ from ....errors import DataError
 from ....scheduler.engine import run
 from ....scheduler.place import open_place
 from ....scheduler.planning.plan import given_stages, plan_pipeline
-from ....scheduler.schedules.pipeline import PipelineSchedule
+from ....scheduler.schedules.pipeline import KINDS, PipelineSchedule
 from ....scheduler.threads import single_threaded_blas
 from ...inputs.pieces import first_rows
 from .plans import check_micro_batches, layout_of, make_plan
 from .profiling import THREADS, WORKERS, profile_layers
 from .program import Training
+from .split import Activation, Chain, DensePart, SplitStage, cuts_of, indices, moved_bytes
 from .stage import DenseStage
 
 _CHECKPOINT_EVERY = 5  # epochs
@@ -28,7 +30,8 @@ _EVENT = [
     ("start", np.float64),
     ("end", np.float64),
 ]
-_KINDS = ("forward", "backward", *4 * ("all-reduce",))
+_LIKE = {"open": "forward", "close": "forward", "open back": "backward", "close back": "backward"}
+_SHOWN = [kind if kind in ("forward", "backward") else _LIKE.get(kind, "all-reduce") for kind in KINDS]
 
 
 class DenseLayers:
@@ -42,6 +45,33 @@ class DenseLayers:
         """Return the layers first to last, without the latter, as a stage."""
         sizes, n = self.network.sizes, len(self.sizes)
         return DenseStage(sizes[first : last + 1], self.network.activation, first, not first, last == n)
+
+    def pair(self, first, last):
+        """Return the number of the first of the two layers with the most parameters, and their widths."""
+        sizes = self.network.sizes
+        if last - first < 2:
+            raise DataError(
+                f"plan splits layers {first}:{last}, which are not two dense layers: give the stage more"
+            )
+        at = max(range(first, last - 1), key=lambda k: sizes[k + 1] * (sizes[k] + sizes[k + 2]))
+        return at, sizes[at : at + 3]
+
+    def split(self, first, last, n_parts):
+        """Return the layers as a `SplitStage`: each place has some hidden units of a pair of them."""
+        at, (n_in, n_hidden, n_out) = self.pair(first, last)
+        activation = self.network.activation
+        parts = [
+            DensePart(n_in, b - a, n_out, activation, has_bias=not a, begins=not at)
+            for a, b in cuts_of(n_hidden, n_parts)
+        ]
+        before, after = (
+            [(self.stage(a, b), sum(n for n, _ in self.sizes[a:b]))] if a < b else []
+            for a, b in ((first, at), (at + 2, last))
+        )
+        if at + 2 < len(self.sizes):  # not the output of the network
+            after.insert(0, (Activation(activation), 0))
+        index = indices(n_in, n_hidden, n_out, n_parts, columns_first=True)
+        return SplitStage(Chain(before), parts, Chain(after), index)
 
 
 @dataclass
@@ -166,6 +196,13 @@ def plan_for(
             memory_limit=memory_limit,
         )
         return chosen, n_steps
+    note = ""
+    if plan == "split":
+        _, pair = layers.pair(0, n_layers)
+        n_parts = min(n_places, pair[1])
+        if n_parts < 2:
+            raise DataError("plan='split' needs two places or more, got 1: raise n_jobs, or start workers")
+        plan, note = [("0:", n_parts, "split")], moved_bytes(pair, n_parts, most)
     found = make_plan(
         "data" if plan == "auto" else plan,
         n_layers,
@@ -175,7 +212,16 @@ def plan_for(
         recompute=recompute,
         bounded=place.remote,
     )
-    return found, n_steps
+    return dataclasses.replace(found, note=note), n_steps
+
+
+def most_numbers(layers, plan):
+    """Return for each stage of a plan the parameters and buffers that one of its places holds."""
+    found = []
+    for (first, last, _), n in zip(plan.stages, layout_of(plan, 1).parts, strict=True):
+        whole = sum(map(sum, layers.sizes[first:last]))
+        found.append(max(map(len, layers.split(first, last, n).index)) if n > 1 else whole)
+    return found
 
 
 def train(
@@ -204,8 +250,11 @@ def train(
     verbose=0,
 ):
     """Train a network; return a `Trained`. ``snapshot(vectors, history)`` makes the model of a callback."""
-    stages = [layers.stage(first, last) for first, last, _ in plan.stages]
     layout = layout_of(plan, n_steps)
+    stages = [
+        layers.split(first, last, n) if n > 1 else layers.stage(first, last)
+        for (first, last, _), n in zip(plan.stages, layout.parts, strict=True)
+    ]
     program = Training(
         stages,
         layout,
@@ -253,7 +302,7 @@ def train(
 def _timeline(events):
     """Return who did what when in the last epoch: a structured array, in seconds since its beginning."""
     rows = [
-        (place, _KINDS[int(kind)], step, micro, start, end)
+        (place, _SHOWN[int(kind)], step, micro, start, end)
         for place, of_place in enumerate(events)
         for _, kind, step, micro, start, end in of_place.reshape(-1, 6).tolist()
     ]

@@ -13,7 +13,11 @@ _LEAST_ROWS, _MOST_MICRO = 100, 16  # of a micro-batch, for micro_batches="auto"
 
 def layout_of(plan, n_steps):
     """Return the layout of a plan, for epochs of so many mini-batches."""
-    return Layout(tuple(n for *_, n in plan.stages), plan.micro_batches, n_steps, plan.order)
+    widths = tuple(n for *_, n in plan.stages)
+    splits = getattr(plan, "splits", ()) or (False,) * len(widths)
+    parts = tuple(n if split else 1 for n, split in zip(widths, splits, strict=True))
+    replicas = tuple(1 if split else n for n, split in zip(widths, splits, strict=True))
+    return Layout(replicas, plan.micro_batches, n_steps, plan.order, parts)
 
 
 @dataclass(frozen=True)
@@ -23,12 +27,14 @@ class Plan:
     Attributes
     ----------
     stages : tuple of (int, int, int)
-        First layer, last layer (without it), and number of replicas.
+        First layer, last layer (without it), and number of places.
     micro_batches : int
     order : {"1f1b", "gpipe", "pipedream"}
     recompute : bool
     note : str
         What the user should know.
+    splits : tuple of bool
+        Whether the places of each stage are parts of two of its layers, and not replicas; () for no stage.
     """
 
     stages: tuple[tuple[int, int, int], ...]
@@ -36,6 +42,7 @@ class Plan:
     order: str
     recompute: bool = False
     note: str = ""
+    splits: tuple[bool, ...] = ()
 
     def table(self) -> str:
         """Return the plan as text.
@@ -49,7 +56,11 @@ class Plan:
             1     4:6         1
         4 micro-batches a mini-batch, order 1f1b
         """
-        rows = [(k, f"{a}:{b}", n) for k, (a, b, n) in enumerate(self.stages)]
+        splits = self.splits or (False,) * len(self.stages)
+        rows = [
+            (k, f"{a}:{b}", f"split {n}" if split else n)
+            for (k, (a, b, n)), split in zip(enumerate(self.stages), splits, strict=True)
+        ]
         lines = [f"{a!s:>5}  {b:>6}  {c!s:>8}" for a, b, c in [("stage", "layers", "replicas"), *rows]]
         again = ", activations computed again" if self.recompute else ""
         lines.append(f"{self.micro_batches} micro-batches a mini-batch, order {self.order}{again}")
@@ -94,7 +105,7 @@ def make_plan(plan, n_layers, n_places, *, micro_batches, order, recompute, boun
 
     Parameters
     ----------
-    plan : "data" or list of (str, int)
+    plan : "data" or list of (str, int) and (str, int, "split")
     n_layers, n_places : int
     micro_batches : int
     order : str
@@ -103,11 +114,16 @@ def make_plan(plan, n_layers, n_places, *, micro_batches, order, recompute, boun
         Whether there may be no more places than `n_places`. Threads can take turns, workers cannot.
     """
     stages: Any
+    splits: tuple[bool, ...] = ()
+    if plan != "data":
+        plan, splits = _split_entries(plan)
+    if any(splits) and recompute is True:
+        raise DataError("recompute=True: a split stage keeps its activations; set recompute=False")
     if plan == "data":
         fit = [r for r in range(1, n_places + 1) if not micro_batches % r and _is_power(micro_batches // r)]
         stages = ((0, n_layers, 1 if order == "pipedream" else max(fit, default=1)),)
     else:
-        if n_layers == 1 and len(plan) > 1:
+        if n_layers == 1 and isinstance(plan, list | tuple) and len(plan) > 1:
             raise DataError(
                 f"plan has {len(plan)} stages, but the network is one: only the children of a nn.Sequential "
                 "that share no parameters can be cut"
@@ -119,9 +135,23 @@ def make_plan(plan, n_layers, n_places, *, micro_batches, order, recompute, boun
             f"plan takes {n_used} places, but the workers have {n_places} threads: start more workers, or "
             "take fewer stages or replicas"
         )
-    found = Plan(stages, micro_batches, order, recompute is True)
+    found = Plan(stages, micro_batches, order, recompute is True, splits=splits)
     layout_of(found, 1)  # checks the replicas against the micro-batches
     return found
+
+
+def _split_entries(plan):
+    """Return a list of (span, places), and which of them are split."""
+    entries, splits = [], []
+    for entry in plan:
+        split = isinstance(entry, list | tuple) and len(entry) == 3
+        if split and entry[2] != "split":
+            raise DataError(
+                f"plan must have stages such as ('0:4', 2) or ('0:3', 2, 'split'), got {shortened(entry)}"
+            )
+        entries.append(entry[:2] if split else entry)
+        splits.append(split and entry[1] != 1)
+    return entries, tuple(splits) if any(splits) else ()
 
 
 def _is_power(n):

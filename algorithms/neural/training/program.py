@@ -11,10 +11,11 @@ from ....errors import DataError
 from ....scheduler.allocation import keep_freed_memory
 from ....scheduler.parameters import stream
 from ....scheduler.program import Outcome, Program
-from ....scheduler.schedules.pipeline import levels
+from ....scheduler.schedules.pipeline import KINDS, levels
 from ....scheduler.threads import single_threaded_blas
 from ...inputs.pieces import computed, is_dask
 from ..network import LOSSES
+from .split import SplitOperations, SplitStage
 
 _ORDER = 2**63 + 21  # purpose of a random stream
 _EMPTY = np.empty(0, np.float32)
@@ -27,7 +28,7 @@ class _Carrier:
         self.array = array
 
 
-class Training(Program):
+class Training(SplitOperations, Program):
     r"""Minimise the mean loss of a chain of stages by mini-batches, an epoch a round.
 
     Row i belongs to part ``i mod n_micro``. In each epoch the rows of a part are put into a new order, and
@@ -98,10 +99,13 @@ class Training(Program):
                 (params, optimizer.slots(params[: _n_trained(stage, params)]))
                 for stage, params in ((stage, stage.start(seed)) for stage in stages)
             ]
-        self.shards = [
-            (stage, *starts[stage], self._parts(rows, place, stage))
-            for place, (stage, _) in enumerate(map(layout.stage_of, range(layout.n_places)))
-        ]
+        self.shards = []
+        for place, (stage, part) in enumerate(map(layout.stage_of, range(layout.n_places))):
+            params, slots = starts[stage]
+            if isinstance(stages[stage], SplitStage):
+                index = stages[stage].index[part]
+                params, slots = params[index], slots[:, index]
+            self.shards.append((stage, part, params, slots, self._parts(rows, place, stage)))
         self.held: Any = None
         self.events: Any = None
 
@@ -126,10 +130,12 @@ class Training(Program):
     def load(self, data):
         """Copy the initial vectors; the stage is a copy, too, since torch's modules serve one thread."""
         keep_freed_memory()
-        number, params, slots, parts = data
+        number, part, params, slots, parts = data
         if self.unchecked:  # a Dask collection's: a small one may come lazy, inside a task of Dask's
             parts = {m: (tuple(map(_checked, X)), rest) for m, (X, rest) in parts.items()}
-        stage, params = copy.deepcopy(self.stages[number]), np.array(params)
+        stage = self.stages[number]
+        is_split = isinstance(stage, SplitStage)
+        stage, params = copy.deepcopy(stage.places[part] if is_split else stage), np.array(params)
         return {
             "number": number,
             "stage": stage,
@@ -140,6 +146,7 @@ class Training(Program):
             "parts": parts,
             "orders": {},  # of the rows of each part: epoch, permutation
             "kept": {},  # of each micro-batch under way
+            "split": {} if is_split else None,  # the same, of the first place of a split stage
             "sums": [],  # (level, gradient): what the counter holds
             "spare": [],  # gradients that are free
             "events": [],
@@ -163,11 +170,10 @@ class Training(Program):
         if not task.step or (state["events"] and state["events"][0][0] != task.round):
             state["events"] = []
         with np.errstate(over="ignore", invalid="ignore"), single_threaded_blas():
-            found = getattr(self, f"_{op.kind}")(state, task.value, task.round, op)
+            found = getattr(self, "_" + op.kind.replace(" ", "_"))(state, task.value, task.round, op)
             if op.updates:
                 found = self._learn(state, task.round, op)
-        kind = ("forward", "backward", "send", "add", "fill", "take").index(op.kind)
-        state["events"].append((task.round, kind, op.step, op.micro, began, time.time()))
+        state["events"].append((task.round, KINDS.index(op.kind), op.step, op.micro, began, time.time()))
         return found
 
     def _operation(self, task):
@@ -181,23 +187,35 @@ class Training(Program):
             order = stream(self.seed, _ORDER, first + epoch, op.micro).permutation(arrays[0].shape[0])
             state["orders"][op.micro] = epoch, order
         a, b = self._range(op.step, op.micro)
-        key = self.seed, first + epoch, op.step, op.micro
-        return [_read(array[order[a:b]], key) for array in arrays]
+        return [_read(array[order[a:b]], self._key(epoch, op)) for array in arrays]
+
+    def _key(self, epoch, op):
+        """Return the numbers from which random numbers of a micro-batch are drawn."""
+        return self.seed, self.first_epoch + epoch, op.step, op.micro
+
+    def _input(self, state, carrier, epoch, op):
+        """Return the rows that a stage begins with, and their key."""
+        x = carrier.array if state["number"] else self._rows(state, epoch, op, 0)[0]
+        return x, self._key(epoch, op)
 
     def _forward(self, state, carrier, epoch, op):
+        if state["split"] is not None:
+            return self._forward_part(state, carrier, epoch, op)
         if not self.sizes(op.step)[op.micro]:  # fewer rows than micro-batches are left
             carrier.array = _EMPTY
             return None
-        number, last = state["number"], state["number"] == len(self.stages) - 1
-        x = carrier.array if number else self._rows(state, epoch, op, 0)[0]
-        key = (self.seed, self.first_epoch + epoch, op.step, op.micro)
+        x, key = self._input(state, carrier, epoch, op)
         params = state["params"]
         y, context = state["stage"].forward(params, x, key)
-        if not math.isfinite(float(y.sum())) and not np.isfinite(y).all():
-            self._refuse("output", state, epoch, op)
         again = (x, key) if self.recompute else None
         state["kept"][op.step, op.micro] = again, params, None if self.recompute else context
-        if not last:
+        return self._output(state, carrier, epoch, op, y)
+
+    def _output(self, state, carrier, epoch, op, y):
+        """Hand a stage's output on, or at the end of the network its gradient; return the loss there."""
+        if not math.isfinite(float(y.sum())) and not np.isfinite(y).all():
+            self._refuse("output", state, epoch, op)
+        if state["number"] < len(self.stages) - 1:
             carrier.array = y
             return None
         value, delta = LOSSES[self.loss](np, y, *self._rows(state, epoch, op, 1))
@@ -214,11 +232,19 @@ class Training(Program):
             f"({self.optimizer.learning_rate:g})"
         )
 
-    def _backward(self, state, carrier, epoch, op):
-        gradient = (
-            state["spare"].pop() if state["spare"] else np.empty(state["n_trained"], state["params"].dtype)
-        )
+    def _gradient_of(self, state):
+        """Return a vector of zeros for the gradient of a micro-batch."""
+        if not state["spare"]:
+            return np.zeros(state["n_trained"], state["params"].dtype)
+        gradient = state["spare"].pop()
         gradient[:] = 0
+        return gradient
+
+    def _backward(self, state, carrier, epoch, op):
+        if state["split"] is not None:
+            self._backward_part(state, carrier, epoch, op)
+            return
+        gradient = self._gradient_of(state)
         if self.sizes(op.step)[op.micro]:
             again, params, context = state["kept"].pop((op.step, op.micro))
             if again is not None:
@@ -294,9 +320,10 @@ class Training(Program):
             if partial is None:
                 continue
             op = self._operation(task)
-            if op.kind == "forward":
+            stage, number = self.layout.stage_of(op.place)
+            if op.kind in ("forward", "close"):
                 losses.append(partial)
-            elif self.layout.stage_of(op.place)[1] == 0:
+            elif number == 0 or self.layout.parts[stage] > 1:
                 penalties += partial
         loss = math.fsum(losses) / self.n_rows + math.fsum(penalties) / self.layout.n_steps
         return Outcome(objective=loss, updates=self.n_rows)
@@ -307,8 +334,14 @@ class Training(Program):
     def collect(self, ask):
         """Take in the vectors of every stage, and the events of every place."""
         held = ask(lambda session, messages: session.measure(messages, "hold"))
-        first = [self.layout.place(stage, 0) for stage in range(len(self.stages))]
-        self.held = [held[place] for place in first]
+        self.held = []
+        for number, stage in enumerate(self.stages):
+            first = self.layout.place(number, 0)
+            one = held[first]
+            if isinstance(stage, SplitStage):
+                of_parts = held[first : first + len(stage.places)]
+                one = {name: stage.joined([part[name] for part in of_parts]) for name in ("params", "slots")}
+            self.held.append(one)
         self.events = [one["events"] for one in held]
 
 

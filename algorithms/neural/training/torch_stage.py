@@ -92,6 +92,19 @@ class TorchLayers:
         """Return the layers first to last, without the latter, as a stage."""
         return TorchStage(self.children[first:last], first, begins=first == 0)
 
+    def pair(self, first, last):
+        """Return the number of the first layer of the pair that `split` takes, and its widths."""
+        from .torch_split import find_pair
+
+        at, _, widths = find_pair(self.children, first, last)
+        return at, widths
+
+    def split(self, first, last, n_parts):
+        """Return the layers as a `SplitStage`: each place has some hidden units of a pair of them."""
+        from .torch_split import split_layers
+
+        return split_layers(self.children, first, last, n_parts)
+
     def has_batch_norm(self):
         """Whether a layer normalises by the rows of a micro-batch."""
         kind = import_torch().nn.modules.batchnorm._BatchNorm

@@ -82,6 +82,22 @@ def test_workers_change_no_bit(data, one, address):
 
 
 @pytest.mark.cluster
+def test_layers_split_over_workers_are_those_of_one_place(data, address):
+    X, y = data[0].astype(float), data[1]
+
+    def net(n_features, n_outputs):
+        return linear_net(n_features, n_outputs).double()
+
+    one, here = classifier(net).fit(X, y), classifier(net, plan="split", n_jobs=2).fit(X, y)
+    there = classifier(net, plan=[("0:", 2, "split")], engine=address).fit(X, y)
+    assert np.abs(here.weights_ - one.weights_).max() < 1e-12
+    assert np.array_equal(here.weights_, there.weights_)
+    assert "split of 10-16-3 units" in here.plan_.table()
+    with pytest.raises(DataError, match="which have no two"):
+        classifier(plan="split", n_jobs=2).fit(X, y)
+
+
+@pytest.mark.cluster
 def test_dask_arrays_stay_on_the_workers(data, one, address):
     X, y = da.from_array(data[0], chunks=(90, 10)), da.from_array(data[1], chunks=70)
     assert np.array_equal(classifier().fit(X, y).weights_, one.weights_)  # no client: computed here
