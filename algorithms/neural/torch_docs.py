@@ -35,6 +35,12 @@ SHARED_DOCS = {
     recompute : bool or "auto", default="auto"
         Keep only the input of each stage, and compute the rest again before the backward pass: less memory
         for a third more time. "auto" does not.
+    wire : {"float32", "bfloat16", "log8"} or None, default=None
+        Number format of activations and gradients between places; None leaves them as they are. "bfloat16"
+        takes half the bytes of float32, "log8" (a sign and a power of ``2 ** (1/8)``) a quarter. Parameters
+        and sums stay as they are, and all replicas get the same rounded sums. The result is the same on
+        threads and on Dask, and depends on the plan: "auto" is "data" then, and "pipeline" may choose other
+        stages the next time.
     early_stopping : bool, default=False
         Hold rows out, stop by the score on them, and keep the parameters with the best.
     validation_fraction : float, default=0.1

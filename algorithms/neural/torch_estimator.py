@@ -15,6 +15,7 @@ from ...scheduler.parameters import seed_from
 from ...scheduler.place import open_place
 from ...scheduler.schedules.pipeline import ORDERS
 from ...scheduler.threads import run_tasks
+from ...scheduler.wire import FORMATS
 from .._base import Estimator
 from ..inputs.pieces import checksum, first_rows, gathered, is_lazy
 from ..inputs.targets import check_names, check_weights
@@ -53,6 +54,7 @@ class TorchEstimator(Estimator):
         "plan": [StrOptions({"auto", "data", "pipeline", "split"}), list, tuple],
         "order": [StrOptions(set(ORDERS))],
         "recompute": [StrOptions({"auto"}), "boolean"],
+        "wire": [None, StrOptions(set(FORMATS))],
         "early_stopping": ["boolean"],
         "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
         "n_iter_no_change": [Interval(Integral, 1, None, closed="left")],
@@ -83,6 +85,7 @@ class TorchEstimator(Estimator):
         plan: Any = "auto",
         order: str = "1f1b",
         recompute: bool | str = "auto",
+        wire: str | None = None,
         early_stopping: bool = False,
         validation_fraction: float = 0.1,
         n_iter_no_change: int = 10,
@@ -105,6 +108,7 @@ class TorchEstimator(Estimator):
         self.plan = plan
         self.order = order
         self.recompute = recompute
+        self.wire = wire
         self.early_stopping = early_stopping
         self.validation_fraction = validation_fraction
         self.n_iter_no_change = n_iter_no_change
@@ -222,6 +226,7 @@ class TorchEstimator(Estimator):
             n_jobs=self.n_jobs,
             first_epoch=self.n_iter_ if goes_on else 0,
             first_update=n_updates,
+            wire=self.wire,
             watch=watch,
             callback=callback,
             snapshot=lambda vectors, history: copy.copy(self)._store(own, vectors, history),
@@ -287,6 +292,8 @@ class TorchEstimator(Estimator):
                     "plan='pipeline' is chosen by timings, and a fit that resumes might find another: with "
                     "checkpoint give the stages as a list, such as [('0:2', 1), ('2:', 1)]"
                 )
+            wanted = "data"
+        if self.wire is not None and wanted == "auto":  # the plan decides what is rounded
             wanted = "data"
         plan, n_steps = plan_for(
             wanted,

@@ -240,6 +240,7 @@ def train(
     first_epoch=0,
     first_update=0,
     counts_decay=False,
+    wire=None,
     watch=None,
     stop=None,
     callback=None,
@@ -267,6 +268,7 @@ def train(
         first_epoch=first_epoch,
         first_update=first_update,
         counts_decay=counts_decay,
+        wire=wire,
     )
 
     def joined():

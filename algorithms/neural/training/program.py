@@ -13,6 +13,7 @@ from ....scheduler.parameters import stream
 from ....scheduler.program import Outcome, Program
 from ....scheduler.schedules.pipeline import KINDS, levels
 from ....scheduler.threads import single_threaded_blas
+from ....scheduler.wire import Wire
 from ...inputs.pieces import computed, is_dask
 from ..network import LOSSES
 from .split import SplitOperations, SplitStage
@@ -60,6 +61,8 @@ class Training(SplitOperations, Program):
         Epochs and steps before these.
     counts_decay : bool, default=False
         Whether the weight decay is part of the objective; stages then have ``squares(params)``, one a layer.
+    wire : {"float32", "bfloat16", "log8"}, optional
+        How activations and gradients travel; see `Wire`. The result then depends on the layout.
 
     Attributes
     ----------
@@ -87,10 +90,12 @@ class Training(SplitOperations, Program):
         first_epoch=0,
         first_update=0,
         counts_decay=False,
+        wire=None,
     ):
         if len(stages) != len(layout.replicas):
             raise DataError(f"{len(stages)} stages are given, but the layout has {len(layout.replicas)}")
         self.stages, self.layout, self.loss, self.optimizer = stages, layout, loss, optimizer
+        self.wire = Wire(wire)
         self.seed, self.recompute, self.n_rows = int(seed), recompute, rows[0].shape[0]
         self.first_epoch, self.first_update, self.counts_decay = first_epoch, first_update, counts_decay
         self.n_blocks, self.unchecked = layout.n_blocks, is_dask(rows[0])
@@ -195,8 +200,14 @@ class Training(SplitOperations, Program):
 
     def _input(self, state, carrier, epoch, op):
         """Return the rows that a stage begins with, and their key."""
-        x = carrier.array if state["number"] else self._rows(state, epoch, op, 0)[0]
+        if state["number"]:
+            return self._came(state, carrier), self._key(epoch, op)
+        x = self._rows(state, epoch, op, 0)[0]
         return x, self._key(epoch, op)
+
+    def _came(self, state, carrier):
+        """Return what a block brought from another place."""
+        return self.wire.decode(carrier.array, state["params"].dtype)
 
     def _forward(self, state, carrier, epoch, op):
         if state["split"] is not None:
@@ -216,7 +227,7 @@ class Training(SplitOperations, Program):
         if not math.isfinite(float(y.sum())) and not np.isfinite(y).all():
             self._refuse("output", state, epoch, op)
         if state["number"] < len(self.stages) - 1:
-            carrier.array = y
+            carrier.array = self.wire.encode(y)
             return None
         value, delta = LOSSES[self.loss](np, y, *self._rows(state, epoch, op, 1))
         if not math.isfinite(value):
@@ -240,6 +251,11 @@ class Training(SplitOperations, Program):
         gradient[:] = 0
         return gradient
 
+    def _slope(self, state, carrier):
+        """Return the gradient of a stage's output: at the end of the network it has not travelled."""
+        last = state["number"] == len(self.stages) - 1
+        return carrier.array if last else self._came(state, carrier)
+
     def _backward(self, state, carrier, epoch, op):
         if state["split"] is not None:
             self._backward_part(state, carrier, epoch, op)
@@ -251,8 +267,8 @@ class Training(SplitOperations, Program):
                 buffers = params[state["n_trained"] :].copy()  # which must not move twice
                 context = state["stage"].forward(params, *again)[1]
                 params[state["n_trained"] :] = buffers
-            dx = state["stage"].backward(context, carrier.array, gradient)
-            carrier.array = dx if state["number"] else _EMPTY
+            dx = state["stage"].backward(context, self._slope(state, carrier), gradient)
+            carrier.array = self.wire.encode(dx) if state["number"] else _EMPTY
         self._carry(state, gradient)
 
     def _carry(self, state, gradient, level=0):
@@ -279,16 +295,20 @@ class Training(SplitOperations, Program):
         return gradient[len(gradient) * first // n : len(gradient) * last // n]
 
     def _send(self, state, carrier, epoch, op):
-        carrier.array = self._span(state, op).copy()
+        packed = self.wire.encode(self._span(state, op))
+        carrier.array = packed if self.wire.name else packed.copy()
 
     def _add(self, state, carrier, epoch, op):
         here = self._span(state, op)
-        here += carrier.array
+        here += self._came(state, carrier)
 
-    _fill = _send
+    def _fill(self, state, carrier, epoch, op):
+        self._send(state, carrier, epoch, op)
+        if self.wire.name:  # replicas must go on with the same numbers
+            self._span(state, op)[:] = self._came(state, carrier)
 
     def _take(self, state, carrier, epoch, op):
-        self._span(state, op)[:] = carrier.array
+        self._span(state, op)[:] = self._came(state, carrier)
         carrier.array = _EMPTY
 
     def _learn(self, state, epoch, op):

@@ -211,8 +211,12 @@ class SplitOperations:
     """What the places of split stages do, for `Training`; see `Operation`."""
 
     sizes: Any
-    _output: Any
+    wire: Any
+    _key: Any
     _input: Any
+    _output: Any
+    _came: Any
+    _slope: Any
     _gradient_of: Any
     _carry: Any
 
@@ -225,15 +229,17 @@ class SplitOperations:
 
     def _hand(self, state, carrier, epoch, op):
         if self.sizes(op.step)[op.micro]:
-            carrier.array = np.ascontiguousarray(state["split"][op.step, op.micro]["x"])
+            x = np.ascontiguousarray(state["split"][op.step, op.micro]["x"])
+            carrier.array = self.wire.encode(x)
 
     def _forward_part(self, state, carrier, epoch, op):
         if not self.sizes(op.step)[op.micro]:
             return
         if op.part:
             key = self._key(epoch, op)
-            carrier.array, context = state["stage"].forward(state["params"], carrier.array, key)
+            y, context = state["stage"].forward(state["params"], self._came(state, carrier), key)
             state["kept"][op.step, op.micro] = context
+            carrier.array = self.wire.encode(y)
             return
         held = state["split"][op.step, op.micro]
         part, params = state["stage"].way(1, state["params"])
@@ -242,7 +248,7 @@ class SplitOperations:
     def _join(self, state, carrier, epoch, op):
         if self.sizes(op.step)[op.micro]:
             held = state["split"][op.step, op.micro]
-            held["y"] = held["y"] + carrier.array
+            held["y"] = held["y"] + self._came(state, carrier)
         carrier.array = np.empty(0, np.float32)
 
     def _close(self, state, carrier, epoch, op):
@@ -258,7 +264,7 @@ class SplitOperations:
         if self.sizes(op.step)[op.micro]:
             held = state["split"][op.step, op.micro]
             after, grads = state["stage"].way(2, state["gradient"])
-            held["x"] = after.backward(held.pop("after"), carrier.array, grads)
+            held["x"] = after.backward(held.pop("after"), self._slope(state, carrier), grads)
 
     _hand_back = _hand
 
@@ -267,8 +273,8 @@ class SplitOperations:
             gradient = self._gradient_of(state)
             if self.sizes(op.step)[op.micro]:
                 context = state["kept"].pop((op.step, op.micro))
-                dx = state["stage"].backward(context, carrier.array, gradient)
-                carrier.array = np.empty(0, np.float32) if dx is None else dx
+                dx = state["stage"].backward(context, self._came(state, carrier), gradient)
+                carrier.array = np.empty(0, np.float32) if dx is None else self.wire.encode(dx)
             self._carry(state, gradient)
         elif self.sizes(op.step)[op.micro]:
             held = state["split"][op.step, op.micro]
@@ -279,7 +285,7 @@ class SplitOperations:
         if self.sizes(op.step)[op.micro]:
             held = state["split"][op.step, op.micro]
             if held["y"] is not None:  # the first layers of the network need no gradient of their input
-                held["y"] = held["y"] + carrier.array
+                held["y"] = held["y"] + self._came(state, carrier)
         carrier.array = np.empty(0, np.float32)
 
     def _close_back(self, state, carrier, epoch, op):
@@ -288,7 +294,5 @@ class SplitOperations:
             held = state["split"].pop((op.step, op.micro))
             before, grads = state["stage"].way(0, gradient)
             dx = before.backward(held["before"], held["y"], grads)
-            carrier.array = dx if state["number"] else np.empty(0, np.float32)
+            carrier.array = self.wire.encode(dx) if state["number"] else np.empty(0, np.float32)
         self._carry(state, gradient)
-
-    _key: Any

@@ -98,6 +98,19 @@ def test_layers_split_over_workers_are_those_of_one_place(data, address):
 
 
 @pytest.mark.cluster
+def test_numbers_that_travel_may_be_rounded(data, one, address):
+    sent = {}
+    for wire in (None, "bfloat16", "log8"):
+        model = classifier(wire=wire, plan=[("0:2", 1), ("2:", 1)], engine=address).fit(*data)
+        sent[wire] = model.history_["bytes_sent"][1:].max()
+        assert model.score(*data) > one.score(*data) - 0.02
+        assert np.array_equal(model.weights_, one.weights_) == (wire is None)
+    assert 0.45 < sent["bfloat16"] / sent[None] < 0.6
+    assert 0.2 < sent["log8"] / sent[None] < 0.4
+    assert classifier(wire="log8", n_jobs=2).fit(*data).plan_.stages == ((0, 4, 2),)  # not by timings
+
+
+@pytest.mark.cluster
 def test_dask_arrays_stay_on_the_workers(data, one, address):
     X, y = da.from_array(data[0], chunks=(90, 10)), da.from_array(data[1], chunks=70)
     assert np.array_equal(classifier().fit(X, y).weights_, one.weights_)  # no client: computed here

@@ -77,7 +77,19 @@ def case(request):
     return request.param()
 
 
-def fit(case, rows, cuts, replicas, order="1f1b", recompute=False, *, optimizer=None, n_micro=8, **options):
+def fit(
+    case,
+    rows,
+    cuts,
+    replicas,
+    order="1f1b",
+    recompute=False,
+    *,
+    optimizer=None,
+    n_micro=8,
+    wire=None,
+    **options,
+):
     """Train for 3 epochs of 5 mini-batches; return all numbers and the losses."""
     n_layers, sizes = len(case.layers.sizes), case.layers.sizes
     cuts = range(1, n_layers) if cuts is None else cuts
@@ -96,7 +108,16 @@ def fit(case, rows, cuts, replicas, order="1f1b", recompute=False, *, optimizer=
         starts=start.cut(sizes, stages),
         recompute=recompute,
         counts_decay=case.decays,
+        wire=wire,
     )
+    collect, program.everywhere = program.collect, []
+
+    def collected(ask):  # what every place holds, too
+        held = ask(lambda session, messages: session.measure(messages, "hold"))
+        program.everywhere = [one["params"] for one in held]
+        collect(ask)
+
+    program.collect = collected
     done = run(program, PipelineSchedule(layout), max_rounds=3, **options)
     vectors = Vectors.joined(program.held, stages, sizes)
     return vectors, done.history.as_dict()["objective"], program
@@ -242,3 +263,58 @@ def test_a_loss_that_is_not_finite_names_step_and_stage(rows):
     relu.layers = DenseLayers(Network(SIZES, "relu", "softmax", 0.0, 1))
     with pytest.raises(DataError, match=r"output of stage 0 is not finite in epoch 1, mini-batch 2: scale X"):
         fit(relu, huge, [2], (1, 1), optimizer=SGD(1e3))
+
+
+class Rounded:
+    """A stage that rounds its input and the gradient of its output itself."""
+
+    def __init__(self, stage, wire, first, last):
+        self.stage, self.wire, self.first, self.last = stage, wire, first, last
+        self.n_buffers = getattr(stage, "n_buffers", 0)
+
+    def forward(self, params, x, key):
+        return self.stage.forward(params, x if self.first else self.wire.rounded(x), key)
+
+    def backward(self, context, dy, grads):
+        return self.stage.backward(context, dy if self.last else self.wire.rounded(dy), grads)
+
+
+@pytest.mark.parametrize("name", ["float32", "bfloat16", "log8"])
+def test_what_travels_is_rounded(case, rows, name):
+    from stradask.scheduler.wire import Wire
+
+    plan = [2], (1, 1)
+    one, losses, _ = fit(case, rows, *plan)
+    vectors, curve, _ = fit(case, rows, *plan, wire=name)
+    if name == "float32":
+        assert np.array_equal(vectors.trained, one.trained)
+    else:
+        assert 0 < np.abs(vectors.trained - one.trained).max() < 0.1
+        assert curve[-1] == pytest.approx(losses[-1], rel=0.05)
+
+    class Case:
+        layers, start, decays = type("Layers", (), {"sizes": case.layers.sizes})(), case.start, False
+
+    n = len(case.layers.sizes)
+    Case.layers.stage = lambda a, b: Rounded(case.layers.stage(a, b), Wire(name), a == 0, b == n)
+    plain, _, _ = fit(Case, rows, *plan)
+    if not case.decays:  # torch: dense stages have decays of their own
+        assert np.array_equal(vectors.trained, plain.trained)
+
+
+@pytest.mark.parametrize("replicas", [(2,), (4,), (8,), (3,)])
+def test_replicas_agree_on_rounded_sums(rows, replicas):
+    n_micro = 6 if replicas == (3,) else 8
+    _, _, program = fit(DenseCase(), rows, [], replicas, wire="log8", n_micro=n_micro)
+    assert len(program.everywhere) == replicas[0]
+    for one in program.everywhere[1:]:
+        assert np.array_equal(one, program.everywhere[0])
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("plan", [([2], (1, 1)), ([], (4,))], ids=["1f1b", "4 replicas"])
+def test_rounding_is_the_same_on_workers(rows, plan, address):
+    here, there = (
+        fit(DenseCase(), rows, *plan, wire="log8", engine=place)[0] for place in ("local", address)
+    )
+    assert np.array_equal(here.trained, there.trained)
