@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-_BLOCK = 2**15  # entries at a time, which stay in the cache
+from ....kernels.neural.steps import adam_step, momentum_step, sgd_step
 
 
 @dataclass(frozen=True)
@@ -34,21 +34,14 @@ class SGD:
         return np.zeros((1 if self.momentum else 0, len(params)), params.dtype)
 
     def step(self, params, grads, slots, number, decayed=None):
-        """Make the step of this number, counted from 1; `grads` may be overwritten."""
-        rate, momentum, decay = map(params.dtype.type, (self.learning_rate, self.momentum, self.weight_decay))
-        for part, (w, g, *v) in _blocks(params, grads, *slots):
-            _add_decay(w, g, decay, decayed, part)
-            if not v:
-                g *= rate
-            else:
-                v[0] *= momentum
-                v[0] += g
-                if self.nesterov:
-                    g += momentum * v[0]
-                    g *= rate
-                else:
-                    np.multiply(v[0], rate, out=g)
-            w -= g
+        """Make the step of this number, counted from 1."""
+        kind = params.dtype.type
+        rate, momentum, decay = map(kind, (self.learning_rate, self.momentum, self.weight_decay))
+        decayed = params[:0] if decayed is None else decayed
+        if not len(slots):
+            sgd_step(params, grads, decay, decayed, rate)
+        else:
+            momentum_step(params, grads, slots[0], decay, decayed, rate, momentum, self.nesterov)
 
 
 @dataclass(frozen=True)
@@ -66,30 +59,11 @@ class Adam:
         return np.zeros((2, len(params)), params.dtype)
 
     def step(self, params, grads, slots, number, decayed=None):
-        """Make the step of this number, counted from 1; `grads` may be overwritten."""
+        """Make the step of this number, counted from 1."""
         kind = params.dtype.type
         rate = kind(self.learning_rate / (1 - self.beta_1**number))
         spread = kind(math.sqrt(1 - self.beta_2**number))
-        one, two, epsilon, decay = map(kind, (self.beta_1, self.beta_2, self.epsilon, self.weight_decay))
-        for part, (w, g, m, v) in _blocks(params, grads, *slots):
-            _add_decay(w, g, decay, decayed, part)
-            m += (1 - one) * (g - m)
-            v *= two
-            v += (1 - two) * (g * g)
-            np.sqrt(v, out=g)
-            g /= spread
-            g += epsilon
-            np.divide(m, g, out=g)
-            g *= rate
-            w -= g
-
-
-def _blocks(*vectors):
-    for first in range(0, len(vectors[0]), _BLOCK):
-        part = slice(first, first + _BLOCK)
-        yield part, [vector[part] for vector in vectors]
-
-
-def _add_decay(w, g, decay, decayed, part):
-    if decay:
-        g += decay * w if decayed is None else decay * decayed[part] * w
+        betas = kind(self.beta_1), kind(self.beta_2)
+        decayed = params[:0] if decayed is None else decayed
+        decay, epsilon = kind(self.weight_decay), kind(self.epsilon)
+        adam_step(params, grads, *slots, decay, decayed, rate, spread, *betas, epsilon)

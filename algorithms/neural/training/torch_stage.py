@@ -52,11 +52,13 @@ def one_torch_thread():
     import torch
 
     before = torch.get_num_threads()
-    torch.set_num_threads(1)
+    if before > 1:
+        torch.set_num_threads(1)
     try:
         yield
     finally:
-        torch.set_num_threads(before)
+        if before > 1:
+            torch.set_num_threads(before)
 
 
 class TorchLayers:
@@ -86,7 +88,7 @@ class TorchLayers:
         self.start = tuple(
             _flat([t for names in held for _, t in names[kind]], self.dtype) for kind in (0, 1)
         )
-        self.children = [copied(part).to("meta").train() for part in parts]
+        self.children = [_without_numbers(part).train() for part in parts]
 
     def stage(self, first, last):
         """Return the layers first to last, without the latter, as a stage."""
@@ -111,10 +113,10 @@ class TorchLayers:
         return any(isinstance(part, kind) for child in self.children for part in child.modules())
 
 
-def copied(module):
-    """Return a copy of a module, or say why there can be none."""
+def copied(module, known=None):
+    """Return a copy of a module, or say why there can be none; `known` has copies of parts by their ids."""
     try:
-        return copy.deepcopy(module)
+        return copy.deepcopy(module, known)
     except Exception as error:  # of the caller's module
         raise DataError(
             f"module cannot be copied: {in_brief(error)}; it must hold no open files, locks and the like"
@@ -193,7 +195,7 @@ def _views(tensors, vector):
 
 
 class TorchStage:
-    """Some layers of a network, by `torch.func.functional_call`; tensors share memory with the flat vector.
+    """Some layers of a network; tensors share memory with the flat vector.
 
     Random numbers of a layer (dropout) come from the key and the layer's number in the whole network, so that
     where it is cut changes no bit. Buffers are kept in the type of the parameters.
@@ -210,64 +212,134 @@ class TorchStage:
 
     def __init__(self, layers, first=0, begins=False):
         self.layers, self.first, self.begins = layers, first, begins
-        self.held = [_held(layer) for layer in layers]
-        self.n_buffers = sum(t.numel() for _, buffers in self.held for _, t in buffers)
+        self.n_buffers = sum(t.numel() for layer in layers for _, t in _held(layer)[1])
         self.draws = [not all(map(_is_steady, layer.modules())) for layer in layers]
+        self.overwrites = _may_overwrite(layers[0])
+        self._bound: Any = None
+
+    def __getstate__(self):
+        """Leave out the layers that have numbers."""
+        return vars(self) | {"_bound": None}
 
     def start(self, seed):
         """Return the numbers of the layers as they are."""
-        tensors = [t for kind in (0, 1) for held in self.held for _, t in held[kind]]
+        held = list(map(_held, self.layers))
+        tensors = [t for kind in (0, 1) for names in held for _, t in names[kind]]
         return _flat(tensors, next((_numpy_type(t) for t in tensors if t.is_floating_point()), np.float32))
 
     def forward(self, params, x, key):
         """Call the layers one after another, recording what autograd needs."""
-        with one_torch_thread():
-            return self._forward(params, x, key)
-
-    def _forward(self, params, x, key):
         import torch
 
-        n_trained = len(params) - self.n_buffers
-        leaves = [v.requires_grad_() for v in self._tensors(params[:n_trained], 0)]
-        moving = list(self._tensors(params[n_trained:], 1))
-        inputs = torch.from_numpy(np.ascontiguousarray(x))
-        if not self.begins and inputs.is_floating_point():
-            inputs.requires_grad_()
-        y = inputs.clone() if _may_overwrite(self.layers[0]) else inputs
-        of_leaves, of_moving = iter(leaves), iter(moving)
-        for number, (layer, (trained, buffers)) in enumerate(zip(self.layers, self.held, strict=True)):
-            own = {name: next(of_moving) for name, _ in buffers}
-            given = {name: next(of_leaves) for name, _ in trained}
-            given |= {name: own[name].to(kept.dtype) for name, kept in buffers}  # a copy of counts, as int64
-            with seeded(*key, self.first + number) if self.draws[number] else nullcontext():
-                y = torch.func.functional_call(layer, given, (y,))
-            for name, tensor in own.items():
-                if given[name] is not tensor:  # converted, or set anew by the layer
-                    tensor.copy_(given[name].detach())
+        if self._bound is None:
+            self._bound = _BoundLayers(self.layers)
+        with one_torch_thread():
+            leaves = self._bound.take(params, len(params) - self.n_buffers)
+            inputs = torch.from_numpy(np.ascontiguousarray(x))
+            if not self.begins and inputs.is_floating_point():
+                inputs.requires_grad_()
+            y = inputs.clone() if self.overwrites else inputs
+            for number, (layer, draws) in enumerate(zip(self._bound.layers, self.draws, strict=True)):
+                with seeded(*key, self.first + number) if draws else nullcontext():
+                    y = layer(y)
+            self._bound.put_back()
         return y.detach().numpy(), (inputs, leaves, y)
 
-    def _tensors(self, vector, kind):
-        return _views([t for held in self.held for _, t in held[kind]], vector)
-
     def backward(self, context, dy, grads):
-        """Ask autograd."""
+        """Let autograd add to `grads`."""
         import torch
 
         inputs, leaves, y = context
-        wanted = [inputs, *leaves] if inputs.requires_grad else leaves
-        found: Any = ()
-        if wanted and y.requires_grad:
+        if y.requires_grad:
+            leaves.add_to(grads)
             with one_torch_thread():
-                found = torch.autograd.grad(y, wanted, torch.from_numpy(dy), allow_unused=True)
-        total, at = torch.from_numpy(grads), 0
-        for leaf, part in zip(leaves, found[len(wanted) - len(leaves) :], strict=bool(found)):
-            if part is not None:
-                total[at : at + leaf.numel()] += part.reshape(-1)
-            at += leaf.numel()
+                y.backward(torch.from_numpy(dy))
         if not inputs.requires_grad:
             return None
-        dx = found[0] if found else None
+        dx, inputs.grad = inputs.grad, None
         return np.zeros(inputs.shape, dy.dtype) if dx is None else dx.contiguous().numpy()
+
+
+class _BoundLayers:
+    """Copies of layers whose parameters and buffers are views of a flat vector.
+
+    They stay views of it from call to call: to bind them anew by `torch.func.functional_call` takes longer
+    than small layers compute.
+    """
+
+    def __init__(self, layers):
+        self.layers: list[Any] = copy.deepcopy(layers)
+        # For both kinds of numbers: each tensor, and where modules have it, as (dict, name).
+        self._trained: list[Any] = []
+        self._moving: list[Any] = []
+        for layer in self.layers:
+            owners = _owners(layer)
+            for kind, names in zip((self._trained, self._moving), _held(layer), strict=True):
+                kind += [(tensor, owners[id(tensor)]) for _, tensor in names]
+        self._params, self._leaves = None, None
+        self._views: list[Any] = []  # of the vector, one for each buffer
+
+    def take(self, params, n_trained):
+        """Let the layers have the numbers of a vector; return its leaves."""
+        if self._params is not params:
+            self._params, self._leaves = params, _Leaves(_shapes(self._trained), params[:n_trained])
+            for leaf, (_, owners) in zip(self._leaves.tensors, self._trained, strict=True):
+                _give(leaf, owners)
+        # New views in each call: autograd refuses a backward pass whose tensors were changed after it.
+        self._views = list(_views(_shapes(self._moving), params[n_trained:]))
+        for view, (kept, owners) in zip(self._views, self._moving, strict=True):
+            _give(view.to(kept.dtype), owners)  # a copy of counts, as int64
+        return self._leaves
+
+    def put_back(self):
+        """Take in buffers that are no views: converted ones, and those that a layer has set anew."""
+        for view, (_, ((tensors, name), *_)) in zip(self._views, self._moving, strict=True):
+            if tensors[name] is not view:
+                view.copy_(tensors[name].detach())
+
+
+class _Leaves:
+    """The trained tensors of one vector; their gradients are views of another one."""
+
+    def __init__(self, shapes, vector):
+        self.tensors = [view.requires_grad_() for view in _views(shapes, vector)]
+        self._grads: Any = None
+
+    def add_to(self, grads):
+        """Let autograd add gradients to this vector."""
+        if self._grads is not grads:
+            self._grads = grads
+            for leaf, view in zip(self.tensors, _views(self.tensors, grads), strict=True):
+                leaf.grad = view
+
+
+def _without_numbers(part):
+    """Return a copy of a layer with tensors that have shapes only; those that are tied stay tied."""
+    import torch
+
+    empty: dict[int, Any] = {id(b): b.to("meta") for b in part.buffers()}
+    for p in part.parameters():
+        empty[id(p)] = torch.nn.Parameter(p.detach().to("meta"), p.requires_grad)
+    return copied(part, empty)
+
+
+def _owners(layer):
+    """Return by the id of a tensor the dicts that have it, and its names there: several if it is tied."""
+    found: dict[int, list] = {}
+    for module in layer.modules():
+        for tensors in (module._parameters, module._buffers):
+            for name, tensor in tensors.items():
+                found.setdefault(id(tensor), []).append((tensors, name))
+    return found
+
+
+def _shapes(held):
+    return [tensor for tensor, _ in held]
+
+
+def _give(tensor, owners):
+    for tensors, name in owners:
+        tensors[name] = tensor
 
 
 def _is_steady(part):

@@ -318,3 +318,45 @@ def test_rounding_is_the_same_on_workers(rows, plan, address):
         fit(DenseCase(), rows, *plan, wire="log8", engine=place)[0] for place in ("local", address)
     )
     assert np.array_equal(here.trained, there.trained)
+
+
+def test_tied_frozen_and_moving_numbers_are_those_of_torch():
+    torch = pytest.importorskip("torch")
+    from stradask.algorithms.neural.training.torch_stage import TorchLayers
+
+    class Tied(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.one, self.two = torch.nn.Linear(5, 5), torch.nn.Linear(5, 5)
+            self.two.weight = self.one.weight
+            self.two.bias.requires_grad_(False)
+            self.unused = torch.nn.Parameter(torch.ones(2))
+            self.register_buffer("mean", torch.zeros(5))
+            self.register_buffer("count", torch.zeros((), dtype=torch.int64))
+
+        def forward(self, x):
+            self.count += 1
+            self.mean = 0.5 * self.mean + x.detach().mean(0)  # another tensor
+            return torch.tanh(self.two(torch.tanh(self.one(x)))) + self.mean
+
+    torch.manual_seed(0)
+    peer = Tied()
+    layers = TorchLayers(peer)
+    stage, params = layers.stage(0, 1), np.concatenate(layers.start)
+    n, grads = layers.sizes[0][0], np.zeros(layers.sizes[0][0], np.float32)
+    for seed in range(3):  # gradients add up, buffers go on, and numbers change in place
+        x = np.random.default_rng(seed).standard_normal((7, 5)).astype(np.float32)
+        y, context = stage.forward(params, x, (0, seed))
+        stage.backward(context, np.ones_like(y), grads)
+        wanted = peer(torch.from_numpy(x))
+        wanted.sum().backward()
+        assert np.abs(y - wanted.detach().numpy()).max() < 1e-6
+        trained = [p for p in peer.parameters() if p.requires_grad]
+        slopes = [torch.zeros_like(p) if p.grad is None else p.grad for p in trained]
+        assert np.abs(grads - torch.cat([g.ravel() for g in slopes]).numpy()).max() < 1e-5
+        buffers = torch.cat([peer.two.bias, peer.mean.ravel(), peer.count.ravel().float()])
+        assert np.abs(params[n:] - buffers.numpy()).max() < 1e-6
+        params[:n] *= 1.1
+        with torch.no_grad():
+            for parameter in trained:
+                parameter *= 1.1
