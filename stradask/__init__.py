@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from .algorithms.linear.cv.estimators import ElasticNetCV, LassoCV, SparseLogisticRegressionCV
     from .algorithms.linear.cv.logistic_cv import LogisticRegressionCV
     from .algorithms.linear.cv.ridge_cv import RidgeCV
+    from .algorithms.linear.inference.glm import GLM
     from .algorithms.linear.lasso import ElasticNet, Lasso
     from .algorithms.linear.logistic_regression import LogisticRegression
     from .algorithms.linear.path import enet_path, lasso_path
@@ -67,6 +68,7 @@ _PLACES = {
     "CoxRegression": ".algorithms.linear.structured.cox",
     "ElasticNet": ".algorithms.linear.lasso",
     "ElasticNetCV": ".algorithms.linear.cv.estimators",
+    "GLM": ".algorithms.linear.inference.glm",
     "GaussianMixtureDensity": ".algorithms.bayes.models.mixture",
     "GroupLasso": ".algorithms.linear.structured.regressors",
     "GroupLogisticRegression": ".algorithms.linear.structured.classifier",
@@ -111,6 +113,7 @@ _PLACES = {
 _SUBPACKAGES = ("datasets", "scheduler", "errors")
 
 __all__ = [
+    "GLM",
     "BayesianLinearRegression",
     "BayesianLogisticRegression",
     "BayesianPoissonRegression",

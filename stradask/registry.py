@@ -93,6 +93,13 @@ MODELS = {
         ),
         _linear("ridge", "Ridge", "targets", "linear regression with a squared penalty"),
         _linear("poisson", "PoissonRegressor", "targets", "counts by a linear model of their logarithm"),
+        Model(
+            "glm",
+            "GLM",
+            data="targets",
+            summary="generalised linear models with standard errors",
+            report="stradask.cli.reports.linear:inference",
+        ),
         _linear("group-lasso", "GroupLasso", "targets", "groups of columns that have coefficients, or none"),
         _linear("group-logistic", "GroupLogisticRegression", "classes", "two classes by groups of columns"),
         _linear("sparse-glm", "SparseGLM", "targets", "any loss and any sparse penalty"),

@@ -362,3 +362,33 @@ def check_length(name, values, n_samples):
         raise DataError(
             f"{name} has {len(values)} rows, but X has {n_samples}, which is inconsistent: give each row one"
         )
+
+
+def check_exposure(exposure, n_samples):
+    """Check exposures, which are above 0; return their logarithms, float64."""
+    exposure = _vector("exposure", exposure, n_samples, "row")
+    if not exposure.all():
+        raise DataError(
+            f"exposure is 0 in row {int(np.argmin(exposure))}: it must be above 0; leave out rows "
+            "that were not observed"
+        )
+    return np.log(exposure)
+
+
+def check_row_labels(name, values, n_samples):
+    """Check a label for each row, of any type that has an order; return sorted labels, and row numbers.
+
+    For None the labels are a single 0, and the numbers None.
+    """
+    if values is None:
+        return np.zeros(1, np.int64), None
+    values = np.asarray(values)
+    if values.shape != (n_samples,):
+        raise DataError(f"{name} has the shape {values.shape}; pass a label for each of the {n_samples} rows")
+    if values.dtype.kind == "O":
+        absent = [value is None or type(value).__name__ == "NAType" for value in values]
+        values = np.full(n_samples, np.nan) if any(absent) else np.asarray(values.tolist())
+    if values.dtype.kind == "f" and np.isnan(values).any():
+        raise DataError(f"{name} has missing labels: give every row a label")
+    labels, numbers = np.unique(values, return_inverse=True)
+    return labels, numbers.astype(np.int64)

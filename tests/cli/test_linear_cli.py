@@ -219,3 +219,20 @@ def test_a_mistake_is_one_line_and_status_2(command, folder, saved, capsys):
 def test_help_of_predict_has_examples(capsys):
     assert main(["predict", "--help"]) == 0
     assert "stradask predict model.npz" in capsys.readouterr().out.partition("examples:")[2]
+
+
+def test_standard_errors_with_the_names_of_columns(tmp_path, capsys):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((80, 2))
+    y = rng.poisson(np.exp(0.5 * X[:, 0]))
+    rows = "".join(f"{a:.6f},{b:.6f},{c}\n" for (a, b), c in zip(X, y, strict=True))
+    (tmp_path / "claims.csv").write_text("age,size,claims\n" + rows)
+    data = f"{tmp_path}/claims.csv:claims"
+    assert fit("glm", data, "--json", "--param", "family='poisson'", "covariance='HC1'") == 0
+    found = json.loads(capsys.readouterr().out)
+    model = sd.GLM("poisson", covariance="HC1").fit(np.round(X, 6), y)
+    by_name = {entry["name"]: entry for entry in found["coefficients"]}
+    assert list(by_name) == ["intercept", "age", "size"]
+    assert by_name["size"]["std err"] == pytest.approx(model.standard_errors_[1])
+    assert fit("glm", data) == 0
+    assert "P>|t|" in capsys.readouterr().out

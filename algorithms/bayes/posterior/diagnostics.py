@@ -9,9 +9,9 @@ import numpy as np
 from scipy import stats
 
 from ....errors import DataError
+from ..._table import Table
 from ..combine.gaussian import moment_parameters, score_parameters
 from .convergence import convergence, e_bfmi
-from .tables import Table
 
 RHAT_LIMIT = 1.1  # of a shard; above it its draws are refused
 _RHAT_GOOD = 1.01  # of draws that are themselves the result

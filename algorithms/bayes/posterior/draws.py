@@ -10,11 +10,11 @@ from ...._typing import Array, ArrayLike, FileName, Names, RandomState
 from ...._version import __version__
 from ....errors import DataError, ModelFileError, StradaskError, shortened
 from ....scheduler.stores.store import read_npz, write_npz
+from ..._table import Table
 from .convergence import ess, split_rhat
 from .diagnostics import Diagnostics, checked_line
 from .psis import importance_ess, resample
 from .tables import (
-    Table,
     by_name,
     checked_variables,
     finite,

@@ -18,7 +18,7 @@ from ..._base import Estimator
 from ...inputs.dask_arrays import is_dask
 from ...inputs.matrices import _as_data_errors, check_columns, check_plain, check_rows
 from ...inputs.targets import (
-    _vector,
+    check_exposure,
     check_names,
     check_offset,
     check_penalty_factor,
@@ -94,13 +94,8 @@ class StructuredModel(SparseCoefficients, Estimator):
                 raise DataError(
                     "exposure is for losses of positive means, such as 'poisson'; pass offset instead"
                 )
-            exposure = _vector("exposure", exposure, n_samples, "row")
-            if not exposure.all():
-                raise DataError(
-                    f"exposure is 0 in row {int(np.argmin(exposure))}: it must be above 0; leave out rows "
-                    "that were not observed"
-                )
-            offset = np.log(exposure) + (0 if offset is None else offset)
+            exposure = check_exposure(exposure, n_samples)
+            offset = exposure + (0 if offset is None else offset)
         return None if offset is None else offset.reshape(n_samples, -1)
 
     def _problem(self, X, loss, weights, *, centre=None):

@@ -10,7 +10,14 @@ from sklearn.utils.validation import check_is_fitted
 from ...._typing import Array, Callback, Matrix, Vector
 from ....errors import DataError, shortened
 from ..._base import documented
-from ...inputs.targets import _numbers, check_length, check_offset, check_targets, check_weights
+from ...inputs.targets import (
+    _numbers,
+    check_length,
+    check_offset,
+    check_row_labels,
+    check_targets,
+    check_weights,
+)
 from .base import StructuredModel
 from .cox_loss import PartialLikelihood
 from .problem import Terms, path_of
@@ -152,7 +159,7 @@ class CoxRegression(StructuredModel):
                     f"{time[late[0]]:g}: a row must "
                     "be observed for a while; leave it out"
                 )
-        _, numbers = _strata(strata, n_samples)
+        _, numbers = check_row_labels("strata", strata, n_samples)
         offset = check_offset(offset, n_samples, 1)
         offset = None if offset is None else offset[:, None]
         loss = PartialLikelihood(
@@ -197,7 +204,7 @@ class CoxRegression(StructuredModel):
         self._validate_params()
         with self._unchanged_on_error():
             problem = self._pose(X, y, sample_weight, offset, entry, strata)
-            labels, _ = _strata(strata, problem.loss.n)
+            labels, _ = check_row_labels("strata", strata, problem.loss.n)
             self._fit(problem, callback, self._start(problem))
             loss = problem.loss
             f = problem.columns.X @ self.coef_
@@ -362,21 +369,6 @@ class CoxRegression(StructuredModel):
             raise DataError(
                 "event_times_, event_strata_ and cumulative_baseline_hazard_ must have one length"
             )
-
-
-def _strata(strata, n_samples):
-    if strata is None:
-        return np.zeros(1, np.int64), None
-    values = np.asarray(strata)
-    if values.shape != (n_samples,):
-        raise DataError(f"strata has the shape {values.shape}; pass a label for each of the {n_samples} rows")
-    if values.dtype.kind == "O":
-        absent = [value is None or type(value).__name__ == "NAType" for value in values]
-        values = np.full(n_samples, np.nan) if any(absent) else np.asarray(values.tolist())
-    if values.dtype.kind == "f" and np.isnan(values).any():
-        raise DataError("strata has missing labels: give every row the label of its stratum")
-    labels, numbers = np.unique(values, return_inverse=True)
-    return labels, numbers.astype(np.int64)
 
 
 def check_times(y, n_samples, name):

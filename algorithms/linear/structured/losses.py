@@ -265,6 +265,50 @@ class Tweedie(_Log):
         return y ** (2 - self.power) * (1 / (2 - self.power) - 1 / (1 - self.power))
 
 
+class NegativeBinomial(_Log):
+    """Counts that vary more than Poisson's: variance ``m + overdispersion m^2`` at the mean m; log link.
+
+    ``(y + 1/a) log(1 + a exp(f)) - y f`` with a = `overdispersion`.
+    """
+
+    def __init__(self, overdispersion=1.0):
+        if not 0 < overdispersion < np.inf:
+            raise DataError(
+                f"overdispersion={overdispersion} of the negative binomial loss must be finite and above 0; "
+                "take loss='poisson' for 0"
+            )
+        self.overdispersion = float(overdispersion)
+
+    def value(self, y, f):
+        """See `Loss`."""
+        a = self.overdispersion
+        return (y + 1 / a) * np.logaddexp(0, f + np.log(a)) - y * f
+
+    def gradient(self, y, f):
+        """See `Loss`."""
+        a = self.overdispersion
+        return (y + 1 / a) * expit(f + np.log(a)) - y
+
+    def curvature(self, y, f):
+        """See `Loss`."""
+        z = f + np.log(self.overdispersion)
+        return (y + 1 / self.overdispersion) * expit(z) * expit(-z)
+
+    def conjugate(self, y, u):
+        """See `Loss`."""
+        a = self.overdispersion
+        share = (u + y) / (y + 1 / a)
+        inside = np.clip(share, 0, 1)
+        entropy = xlogy(inside, inside) + xlogy(1 - inside, 1 - inside)
+        value = (y + 1 / a) * entropy - (u + y) * np.log(a)
+        return np.where((share >= -1e-12) & (share <= 1 + 1e-12), value, np.inf)
+
+    def least(self, y):
+        """See `Loss`."""
+        a = self.overdispersion
+        return (y + 1 / a) * np.log1p(a * y) - xlogy(y, y)
+
+
 class Huber(Loss):
     """Half the square of a residual up to `delta`, linear beyond: outliers count less."""
 
@@ -411,6 +455,7 @@ LOSSES = {
     "poisson": Poisson,
     "gamma": Gamma,
     "tweedie": Tweedie,
+    "negative-binomial": NegativeBinomial,
     "huber": Huber,
     "quantile": Pinball,
 }

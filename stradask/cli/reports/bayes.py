@@ -27,7 +27,7 @@ def report(estimator, data, test):
 
 def _with_names(summary, estimator):
     """Name coefficients by their columns, where these have names."""
-    from ...algorithms.bayes.posterior.tables import Table
+    from ...algorithms._table import Table
 
     names = getattr(estimator, "vocabulary_", None)
     if names is None:
@@ -38,7 +38,7 @@ def _with_names(summary, estimator):
 
 def _as_lines(summary):
     """Return the first rows, and the number of the others."""
-    from ...algorithms.bayes.posterior.tables import Table
+    from ...algorithms._table import Table
 
     shown = {name: values[:N_ROWS] for name, values in summary.columns.items()}
     lines = str(Table(summary.rows[:N_ROWS], shown)).splitlines()

@@ -28,6 +28,22 @@ def report(estimator, data, test):
     return document | {"largest": largest}, "\n".join([*lines, *_as_lines(largest)])
 
 
+def inference(estimator, data, test):
+    """Return figures and the table of coefficients of a `GLM`."""
+    summary = estimator.summary()
+    table = summary.table
+    names = getattr(estimator, "vocabulary_", None)
+    if names is not None:
+        table.rows[-len(names) :] = map(str, names)
+    document = {
+        "figures": summary.figures,
+        "coefficients": [{"name": name} | table.row(name) for name in table.rows],
+    }
+    lines: list = []
+    add_scores(document, lines, estimator, data, test)
+    return document, "\n".join([repr(summary), "", *lines])
+
+
 def add_scores(document, lines, estimator, data, test):
     """Add how well a model predicts the rows that it learnt from, and those held out (or None)."""
     for name, rows in (("training", data), ("test", test)):

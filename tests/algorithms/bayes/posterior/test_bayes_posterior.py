@@ -7,10 +7,10 @@ import pytest
 from scipy import integrate, stats
 
 from stradask import BayesianLinearRegression
+from stradask.algorithms._table import Table
 from stradask.algorithms.bayes.posterior.convergence import ess, mcse_mean, split_rhat
 from stradask.algorithms.bayes.posterior.diagnostics import diagnose
 from stradask.algorithms.bayes.posterior.draws import Posterior
-from stradask.algorithms.bayes.posterior.tables import Table
 from stradask.errors import DataError, ModelFileError, StradaskError
 from stradask.scheduler.stores.store import write_npz
 

@@ -1,0 +1,1 @@
+"""Maximum likelihood with standard errors: families, passes over the rows, covariances, summaries."""

@@ -1,0 +1,156 @@
+"""Families of generalised linear models: what a likelihood needs beyond its loss.
+
+The deviance and its derivatives by the linear predictor are those of the losses of `structured.losses`.
+"""
+
+import numpy as np
+from scipy.special import gammaln, log_wright_bessel
+
+from ..structured.losses import Gamma, Logistic, Loss, NegativeBinomial, Poisson, Squared, Tweedie
+
+
+class Family:
+    """A distribution of targets with its usual link.
+
+    Attributes
+    ----------
+    loss : Loss
+        Minus the log-likelihood of a row, but for constants, as a function of the linear predictor.
+    known_dispersion : bool
+        Whether the dispersion is 1; else it is estimated.
+    counts : bool
+        Whether targets should be whole numbers.
+    bounded : bool
+        Whether the likelihood may rise without end along a direction, because predictors can leave for
+        infinity.
+    """
+
+    link = "log"
+    loss: Loss
+    spec: tuple[str, float, float]
+    known_dispersion = True
+    counts = False
+    bounded = False
+
+    def variance(self, mean):
+        """The variance function: the variance of a target at dispersion 1."""
+        raise NotImplementedError
+
+    def slope(self, mean):
+        """The derivative of the mean by the linear predictor."""
+        return mean
+
+    def information(self, f):
+        """The expected curvature of the loss of each row."""
+        mean = self.loss.mean(f)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            each = self.slope(mean) ** 2 / self.variance(mean)
+        return np.where(mean > 0, each, 0.0)
+
+    def log_likelihood(self, y, f, weights, dispersion):
+        """The log-likelihood of each row, of positive weight."""
+        raise NotImplementedError
+
+
+class _Normal(Family):
+    link, loss, known_dispersion, bounded = "identity", Squared(), False, True
+
+    def variance(self, mean):
+        return np.ones(len(mean))
+
+    def information(self, f):
+        return np.ones(len(f))
+
+    def log_likelihood(self, y, f, weights, dispersion):
+        return -0.5 * (weights * (y - f) ** 2 / dispersion - np.log(weights / (2 * np.pi * dispersion)))
+
+
+class _Binomial(Family):
+    link, loss = "logit", Logistic()
+
+    def variance(self, mean):
+        return mean * (1 - mean)
+
+    def information(self, f):
+        return self.loss.curvature(None, f)
+
+    def log_likelihood(self, y, f, weights, dispersion):
+        return -weights * self.loss.value(y, f)
+
+
+class _Poisson(Family):
+    loss, counts = Poisson(), True
+
+    def variance(self, mean):
+        return mean
+
+    def log_likelihood(self, y, f, weights, dispersion):
+        return -weights * (self.loss.value(y, f) + gammaln(y + 1))
+
+
+class _Gamma(Family):
+    loss, known_dispersion, bounded = Gamma(), False, True
+
+    def variance(self, mean):
+        return mean**2
+
+    def information(self, f):
+        return np.ones(len(f))
+
+    def log_likelihood(self, y, f, weights, dispersion):
+        shape = weights / dispersion
+        ratio = y * np.exp(-f)
+        return shape * (np.log(shape * ratio) - ratio) - gammaln(shape) - np.log(y)
+
+
+class _Tweedie(Family):
+    known_dispersion = False
+
+    def __init__(self, power):
+        self.loss = Tweedie(power)
+
+    def variance(self, mean):
+        return mean**self.loss.power
+
+    def log_likelihood(self, y, f, weights, dispersion):
+        """Of a Poisson number of gamma variables; see Dunn and Smyth, Statistics and Computing 2005."""
+        phi, p = dispersion / weights, self.loss.power
+        a, there = (2 - p) / (p - 1), y > 0
+        x = (y[there] / ((p - 1) * phi[there])) ** a / ((2 - p) * phi[there])
+        log_density = -self.loss.value(y, f) / phi
+        log_density[there] += log_wright_bessel(a, 0, x) - np.log(y[there])
+        return log_density
+
+
+class _NegativeBinomial(Family):
+    counts = True
+
+    def __init__(self, overdispersion):
+        self.loss = NegativeBinomial(overdispersion)
+
+    def variance(self, mean):
+        return mean * (1 + self.loss.overdispersion * mean)
+
+    def information(self, f):
+        mean = self.loss.mean(f)
+        return mean / (1 + self.loss.overdispersion * mean)
+
+    def log_likelihood(self, y, f, weights, dispersion):
+        size = 1 / self.loss.overdispersion
+        constant = gammaln(y + size) - gammaln(size) - gammaln(y + 1) - y * np.log(size)
+        return weights * (constant - self.loss.value(y, f))
+
+
+FAMILIES = ("normal", "binomial", "poisson", "gamma", "tweedie", "negative-binomial")
+
+
+def family_of(name, power=1.5, overdispersion=1.0):
+    """Make a family from its name; its `spec` are these arguments, which travel to workers."""
+    if name == "tweedie":
+        family: Family = _Tweedie(power)
+    elif name == "negative-binomial":
+        family = _NegativeBinomial(overdispersion)
+    else:
+        family = {"normal": _Normal, "binomial": _Binomial, "poisson": _Poisson, "gamma": _Gamma}[name]()
+    family.spec = (name, float(power), float(overdispersion))
+    return family

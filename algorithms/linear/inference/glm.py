@@ -1,0 +1,600 @@
+"""Generalised linear models by maximum likelihood, with standard errors."""
+
+import contextlib
+import warnings
+from numbers import Integral, Real
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from scipy import stats
+from sklearn.base import RegressorMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_is_fitted, column_or_1d
+
+from ...._typing import Array, Callback, Matrix, Vector
+from ....errors import DataError, shortened
+from ....scheduler.loop import Monitor
+from ....scheduler.place import open_place
+from ....scheduler.threads import single_threaded_blas
+from ..._base import Estimator
+from ...inputs.dask_arrays import check_vector, is_dask
+from ...inputs.matrices import _as_data_errors, check_plain
+from ...inputs.targets import (
+    check_exposure,
+    check_offset,
+    check_row_labels,
+    check_row_weights,
+    check_some_weight,
+    check_targets,
+)
+from ..glm.row_places import check_rows_and_targets, reader, sources_of
+from ..glm.smooth import linear_predictor
+from ..sparse.fitting import check_shapes
+from .covariance import KINDS, covariance, shifted
+from .families import FAMILIES, family_of
+from .likelihood import Likelihood, maximise
+from .summary import Summary, coefficient_table
+
+_MOST_COLUMNS = 10_000  # whose products take 0.8 GB
+_ROUNDS_OF_SHAPE, _STEPS_OF_SHAPE = 50, 50
+_SETTLED = 1e-11  # a relative change of the overdispersion
+
+
+class GLM(RegressorMixin, Estimator):
+    r"""Generalised linear model by maximum likelihood, with standard errors, intervals and p-values.
+
+    Maximises the likelihood of targets with means :math:`\mu_i = g^{-1}(x_i w + c + o_i)` and variances
+    :math:`\phi V(\mu_i) / s_i`, with s = `sample_weight`:
+
+    =================== ======== ======================= =====================
+    family              link g   V                       dispersion
+    =================== ======== ======================= =====================
+    "normal"            identity 1                       Pearson's, over n - k
+    "binomial"          logit    mu (1 - mu)             1
+    "poisson"           log      mu                      1
+    "gamma"             log      mu^2                    Pearson's, over n - k
+    "tweedie"           log      mu^power                Pearson's, over n - k
+    "negative-binomial" log      mu + overdispersion mu^2 1
+    =================== ======== ======================= =====================
+
+    Newton's method with the Hessian of p + 1 rows: for up to 10,000 columns. `X` is never made dense. The
+    rows are read in portions by threads, or on a Dask cluster where they are; the result is *bitwise* the
+    same for any `n_jobs`.
+
+    Parameters
+    ----------
+    family : str, default="normal"
+        See above. "binomial" takes y of 0 and 1, or shares of successes with the trials as weights.
+    covariance : str, default="nonrobust"
+        "nonrobust" trusts the family's variance: the dispersion times the inverse expected information.
+        "HC0" and "HC1" (times n / (n - k)) are robust to another variance: sandwiches with the observed
+        information. "HC2" and "HC3" divide squared scores by 1 - h and its square, h the leverage. "cluster"
+        sums the scores of each of `clusters` first, and corrects by G / (G - 1) (n - 1) / (n - k).
+    power : float, default=1.5
+        Of "tweedie", between 1 and 2.
+    overdispersion : float or "estimate", default="estimate"
+        Of "negative-binomial"; "estimate" maximises the likelihood over it as well, and standard errors take
+        it as known, as in R's ``glm.nb``.
+    dispersion : float or {"auto", "estimate"}, default="auto"
+        "auto" is the table's; "estimate" takes Pearson's for "poisson" or "binomial" as well, which are then
+        quasi-likelihoods.
+    weight_type : {"variance", "frequency"}, default="variance"
+        "variance": a row of weight 2 has half the variance. "frequency": it stands for two equal rows, also
+        in the number of rows.
+    alpha : float, default=0.0
+        Above 0 a penalty ``alpha |w|^2 / 2`` is added to minus the mean log-likelihood (of dispersion 1), as
+        in `PoissonRegressor`; there are no standard errors then.
+    fit_intercept : bool, default=True
+        False takes c = 0.
+    max_iter : int, default=100
+        Most Newton steps.
+    tol : float, default=1e-8
+        The fit ends after a Newton step of at most `tol` standard errors.
+    engine : str, default="local"
+        Where the rows are read: ``"local"``, ``"dask"`` (the current client) or the address of a Dask
+        scheduler. Blocks of a Dask array are not moved. Vectors are held by this process.
+    n_jobs : int or None, default=None
+        Threads, on a cluster of each worker. None is 1, on a cluster as many as a worker has; -1 all cores.
+    verbose : int, default=0
+        1 shows a progress bar.
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (n_features,)
+        w, in float64.
+    intercept_ : float
+        c; 0.0 without intercept.
+    covariance_ : ndarray of shape (k, k)
+        Of the coefficients, and last the intercept, if there is one; NaN where there is none to trust.
+    standard_errors_ : ndarray of shape (k,)
+        Roots of its diagonal.
+    dispersion_ : float
+        phi.
+    overdispersion_ : float
+        Only of "negative-binomial".
+    deviance_, null_deviance_ : float
+        Twice the log-likelihood below that of a perfect fit, at dispersion 1; and of the model with no
+        columns.
+    pearson_chi2_ : float
+        Sum of ``s (y - mu)^2 / V(mu)``.
+    log_likelihood_, aic_, bic_ : float
+        At `dispersion_`; of "normal" at the deviance over n, as R has it. `aic_` counts coefficients, and an
+        estimated overdispersion, but not the dispersion.
+    df_residual_ : float
+        Rows of positive weight less coefficients; with frequencies the sum of weights less coefficients.
+    n_iter_ : int
+        Newton steps.
+    history_ : dict of arrays
+        One entry a step: round, seconds, objective (minus the mean log-likelihood, but for constants).
+    n_features_in_ : int
+    feature_names_in_ : ndarray of str
+        Only when `X` had feature names that are all strings.
+
+    Raises
+    ------
+    DataError
+        For NaN, infinities, targets that the family does not take, exposures of 0, counts that vary less
+        than Poisson's with an estimated overdispersion, and the like.
+
+    Warns
+    -----
+    ConvergenceWarning
+        If the likelihood rises without end because columns separate the rows, or `max_iter` did not suffice.
+    UserWarning
+        If columns depend on each other, or counts are not whole numbers: standard errors of "nonrobust" take
+        them for counts.
+
+    See Also
+    --------
+    Ridge, PoissonRegressor, LogisticRegression : Penalised, faster for many columns.
+    SparseGLM : Sparse penalties.
+
+    References
+    ----------
+    McCullagh, Nelder, "Generalized linear models", 2nd edition, 1989. White, "Maximum likelihood estimation
+    of misspecified models", Econometrica 1982. MacKinnon, White, "Some heteroskedasticity-consistent
+    covariance matrix estimators", Journal of Econometrics 1985.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import stradask as sd
+    >>> rng = np.random.default_rng(0)
+    >>> X, years = rng.standard_normal((500, 2)), rng.uniform(1, 5, 500)
+    >>> y = rng.poisson(years * np.exp(X @ [0.5, 0.0] - 1))
+    >>> model = sd.GLM("poisson", covariance="HC1").fit(X, y, exposure=years)
+    >>> model.summary().table
+                  coef  std err       z      P>|z|    2.5%   97.5%
+    intercept    -1.09   0.0445   -24.5  1.55e-132   -1.18   -1.00
+    x0           0.562   0.0438    12.9   8.33e-38   0.477   0.648
+    x1         -0.0305   0.0392  -0.779      0.436  -0.107  0.0463
+    """
+
+    _parameter_constraints: ClassVar[dict] = {
+        "family": [StrOptions(set(FAMILIES))],
+        "covariance": [StrOptions(set(KINDS))],
+        "power": [Interval(Real, 1, 2, closed="neither")],
+        "overdispersion": [Interval(Real, 0, np.inf, closed="neither"), StrOptions({"estimate"})],
+        "dispersion": [Interval(Real, 0, np.inf, closed="neither"), StrOptions({"auto", "estimate"})],
+        "weight_type": [StrOptions({"variance", "frequency"})],
+        "alpha": [Interval(Real, 0, np.inf, closed="left")],
+        "fit_intercept": ["boolean"],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "tol": [Interval(Real, 0, np.inf, closed="neither")],
+        "engine": [str],
+        "n_jobs": [None, Integral],
+        "verbose": ["verbose"],
+    }
+
+    def __init__(
+        self,
+        family: str = "normal",
+        *,
+        covariance: str = "nonrobust",
+        power: float = 1.5,
+        overdispersion: float | str = "estimate",
+        dispersion: float | str = "auto",
+        weight_type: str = "variance",
+        alpha: float = 0.0,
+        fit_intercept: bool = True,
+        max_iter: int = 100,
+        tol: float = 1e-8,
+        engine: str = "local",
+        n_jobs: int | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.family = family
+        self.covariance = covariance
+        self.power = power
+        self.overdispersion = overdispersion
+        self.dispersion = dispersion
+        self.weight_type = weight_type
+        self.alpha = alpha
+        self.fit_intercept = fit_intercept
+        self.max_iter = max_iter
+        self.tol = tol
+        self.engine = engine
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+
+    def __sklearn_tags__(self):
+        """Tell scikit-learn which targets are taken."""
+        tags = super().__sklearn_tags__()
+        tags.target_tags.positive_only = self.family != "normal"
+        return tags
+
+    # Fitting ------------------------------------------------------------------------------------
+
+    def fit(
+        self,
+        X: Matrix,
+        y: Vector,
+        sample_weight: Vector | None = None,
+        *,
+        offset: Vector | None = None,
+        exposure: Vector | None = None,
+        clusters: Vector | None = None,
+        callback: Callback | None = None,
+    ) -> Self:
+        """Fit coefficients and intercept, and their covariance.
+
+        Parameters
+        ----------
+        X : ndarray, sparse matrix or DataFrame of shape (n_samples, n_features)
+            Best in C order or CSR. Or a Dask array or DataFrame, which stays on its cluster.
+        y : array-like of shape (n_samples,)
+        sample_weight : float or array-like of shape (n_samples,), optional
+            Not negative, see `weight_type`. Rows of weight 0 are left out.
+        offset : array-like of shape (n_samples,), optional
+            Is added to the linear predictor.
+        exposure : array-like of shape (n_samples,), optional
+            Above 0; its logarithm is an offset. For families with a logarithmic link.
+        clusters : array-like of shape (n_samples,), optional
+            Labels; rows of one label may depend on each other. For ``covariance="cluster"``.
+        callback : callable, optional
+            ``callback(info)`` before every step; `info` has round, total, objective, seconds and history.
+            Returning True ends the fit.
+
+        Returns
+        -------
+        self
+        """
+        self._validate_params()
+        if (clusters is None) == (self.covariance == "cluster"):
+            raise DataError(
+                f"covariance={self.covariance!r} and clusters={'None' if clusters is None else '...'}: "
+                "covariance='cluster' needs the labels of clusters in fit, the others take none"
+            )
+        with self._unchanged_on_error():
+            rows, y, sample_weight, engine = check_rows_and_targets(self, X, y, sample_weight)
+            if rows.shape[1] > _MOST_COLUMNS:
+                raise DataError(
+                    f"X has {rows.shape[1]} columns; GLM takes up to {_MOST_COLUMNS}, since it inverts the "
+                    "products of all pairs: take PoissonRegressor, LogisticRegression, Ridge or SparseGLM"
+                )
+            vectors = self._vectors(rows.shape[0], y, sample_weight, offset, exposure, clusters)
+            shards = [
+                (source, *(None if vector is None else vector[a:b] for vector in vectors))
+                for a, b, source in sources_of(rows)
+            ]
+            read = _block if engine == "local" else reader(self, rows)
+            program = Likelihood(shards, read, rows.shape[1], self.fit_intercept)
+            place = open_place(engine, self.n_jobs)
+            with contextlib.closing(place.sum(program, ordered=True)) as passes, single_threaded_blas():
+                return self._maximise(passes, rows.shape[1], vectors, callback)
+
+    def _family(self):
+        known = getattr(self, "overdispersion_", 1.0)
+        overdispersion = known if self.overdispersion == "estimate" else self.overdispersion
+        return family_of(self.family, self.power, overdispersion)
+
+    def _vectors(self, n_samples, y, sample_weight, offset, exposure, clusters):
+        """Check what has an entry a row: targets, weights, offsets, numbers of clusters."""
+        family, name = self._family(), type(self).__name__
+        with _as_data_errors():
+            check_plain("y", y)
+            y = column_or_1d(y, warn=True)
+        y = check_targets(y, n_samples, name)
+        if sample_weight is None or isinstance(sample_weight, Real):
+            sample_weight = np.full(n_samples, 1.0 if sample_weight is None else sample_weight)
+        weights = check_row_weights(sample_weight, n_samples)
+        check_some_weight(weights.max())
+        if self.weight_type == "frequency" and (weights % 1).any():
+            row = int(np.flatnonzero(weights % 1)[0])
+            raise DataError(
+                f"sample_weight is {weights[row]:g} in row {row}: frequencies are whole numbers; take "
+                "weight_type='variance' for others"
+            )
+        there = weights > 0
+        family.loss.check(y[there], name)
+        broken = np.flatnonzero(there & (y % 1 != 0)) if family.counts else ()
+        if len(broken) and self.covariance == "nonrobust" and self.dispersion == "auto":
+            warnings.warn(
+                f"y holds {y[broken[0]]:g} in row {broken[0]}, which is no count: standard errors take the "
+                "variance of counts; give counts with exposure=, or covariance='HC1'",
+                stacklevel=3,
+            )
+        offset = check_offset(check_vector(offset, n_samples), n_samples, 1)
+        offset = self._with_exposure(offset, check_vector(exposure, n_samples), n_samples)
+        labels, numbers = check_row_labels("clusters", check_vector(clusters, n_samples), n_samples)
+        if numbers is not None and len(np.unique(numbers[there])) < 2:
+            raise DataError(f"clusters holds one label, {shortened(labels[0])}: two or more are needed")
+        return y, weights, None if offset is None else offset.reshape(n_samples), numbers
+
+    def _with_exposure(self, offset, exposure, n_samples):
+        if exposure is None:
+            return offset
+        if self.family in ("normal", "binomial"):
+            raise DataError(f"exposure is for families with a logarithmic link, not for {self.family!r}")
+        return check_exposure(exposure, n_samples) + (0 if offset is None else offset)
+
+    def _maximise(self, passes, n_features, vectors, callback):
+        y, weights, _, _ = vectors
+        there = weights > 0
+        frequencies = self.weight_type == "frequency"
+        n_rows = float(weights.sum()) if frequencies else float(np.count_nonzero(there))
+        k = n_features + self.fit_intercept
+        sums = passes.run(("means",))[1]
+        means = sums[:-1] / sums[-1] if self.fit_intercept else np.zeros(n_features)
+        family = family_of(self.family, self.power, 1.0 if self.overdispersion == "estimate" else
+                           self.overdispersion)  # fmt: skip
+        start = np.zeros(int(self.fit_intercept))
+        if self.fit_intercept:
+            start[0] = family.loss.start(float(np.average(y, weights=weights)))
+        ridges = np.full(k, self.alpha * float(weights.sum()))
+        ridges[n_features:] = 0.0
+        monitor: Monitor = Monitor(
+            self.max_iter, label=type(self).__name__, unit="step", verbose=self.verbose, callback=callback
+        )
+
+        def report(value):
+            return bool(monitor.record({"objective": value / weights.sum()}))
+
+        def solve(family, theta, report=None):
+            null = len(theta) < k
+            n_free = n_rows - len(theta)
+            options = {"n_free": n_free, "tol": self.tol, "max_iter": self.max_iter, "report": report}
+            return maximise(passes, family, theta, means, ridges=0 * start if null else ridges, **options)
+
+        null = solve(family, start) if len(start) < k else None
+        theta = np.zeros(k)
+        theta[n_features:] = start if null is None else null.theta
+        with monitor:
+            found = solve(family, theta, report)
+            if self.family == "negative-binomial" and self.overdispersion == "estimate":
+                family, found = self._with_overdispersion(passes, found, means, solve, report)
+                null = None if null is None else solve(family, null.theta)
+        null = found if null is None else null
+        least = float(weights[there] @ family.loss.least(y[there]))
+        self.deviance_ = 2 * (found.value - 0.5 * float(ridges @ found.theta**2) - least)
+        self.null_deviance_ = 2 * (null.value - least)
+        self.pearson_chi2_, self.df_residual_ = found.pearson, n_rows - k
+        if self.family == "negative-binomial":
+            self.overdispersion_ = family.loss.overdispersion
+        self._take(passes, family, found, means, n_rows, frequencies)
+        self.n_iter_, self.history_ = len(monitor.history), monitor.history.as_dict()
+        return self
+
+    def _with_overdispersion(self, passes, found, means, solve, report):
+        """Maximise over coefficients and overdispersion in turns."""
+        poisson = solve(family_of("poisson"), found.theta)
+        excess, squares = passes.run(("excess", family_of("poisson").spec, poisson.theta, means))
+        if not excess > 0:
+            raise DataError(
+                "y varies no more than Poisson counts of its means, so that there is no overdispersion to "
+                "estimate: take family='poisson', or give overdispersion"
+            )
+        log_a, found = float(np.log(excess / squares[0])), poisson
+        for _ in range(_ROUNDS_OF_SHAPE):
+            family = family_of(self.family, overdispersion=np.exp(log_a))
+            found, before = solve(family, found.theta, report), log_a
+            for _ in range(_STEPS_OF_SHAPE):
+                family, a = family_of(self.family, overdispersion=np.exp(log_a)), np.exp(log_a)
+                slope, bend = passes.run(("shape", family.spec, found.theta, means))[1]
+                slope, bend = a * slope, a * a * bend + a * slope
+                step = float(np.clip(-slope / bend if bend < 0 else np.sign(slope), -1, 1))
+                log_a += step
+                if abs(step) <= _SETTLED:
+                    break
+            if abs(log_a - before) <= 10 * _SETTLED or found.reason == "stopped":
+                break
+        family = family_of(self.family, overdispersion=np.exp(log_a))
+        return family, solve(family, found.theta, report)
+
+    def _take(self, passes, family, found, means, n_rows, frequencies):
+        """Set the model and what is known of its errors; warn where that is nothing."""
+        k, theta = len(found.theta), found.theta
+        n_features = k - self.fit_intercept
+        estimated = self.dispersion == "estimate" or (
+            self.dispersion == "auto" and not family.known_dispersion
+        )
+        self.dispersion_ = 1.0 if self.dispersion in ("auto", "estimate") else float(self.dispersion)
+        if estimated:
+            self.dispersion_ = found.pearson / (n_rows - k) if n_rows > k else np.nan
+        law = self.deviance_ / n_rows if self.family == "normal" else self.dispersion_
+        law = law if law > 0 else np.nan
+        request = ("figures", family.spec, theta, means, law, frequencies)
+        self.log_likelihood_, information = passes.run(request)
+        counted = k + (self.family == "negative-binomial" and self.overdispersion == "estimate")
+        self.aic_ = 2 * (counted - self.log_likelihood_)
+        self.bic_ = counted * np.log(n_rows) - 2 * self.log_likelihood_
+        self.coef_ = theta[:n_features].copy()
+        self.intercept_ = float(theta[-1] - means @ self.coef_) if self.fit_intercept else 0.0
+        self._no_errors = self._warn(found, n_rows)
+        V = np.full((k, k), np.nan)
+        if not self._no_errors:
+            arguments = (family, found, means, information, self.dispersion_, n_rows, frequencies)
+            V = shifted(covariance(passes, self.covariance, *arguments), means, self.fit_intercept)
+        self.covariance_, self.standard_errors_ = V, np.sqrt(np.diag(V))
+
+    def _warn(self, found, n_rows):
+        """Return why there are no standard errors, or ""."""
+        name, k = type(self).__name__, len(found.theta)
+        if len(found.dependent):
+            names = [self._names()[j] for j in found.dependent if j < len(self.coef_)]
+            why = f"columns depend on each other; without {shortened(', '.join(names))} they do not"
+            if self.alpha == 0:
+                warnings.warn(f"{name}: {why}. There are no standard errors", stacklevel=5)
+            return why
+        if found.separated:
+            why = "a combination of columns separates the rows, so that there are no best coefficients"
+            warnings.warn(
+                f"{name}: {why}; leave out such columns, or take a penalty, alpha > 0",
+                ConvergenceWarning,
+                stacklevel=5,
+            )
+            return why
+        if found.reason in ("max_iter", "stalled"):
+            passed = f"max_iter={self.max_iter} steps" if found.reason == "max_iter" else "rounding"
+            warnings.warn(
+                f"{name} did not reach tol={self.tol:g} by {passed}; raise max_iter or tol, or scale the "
+                "columns",
+                ConvergenceWarning,
+                stacklevel=5,
+            )
+            return "the fit did not converge"
+        if found.reason == "stopped":
+            return "the fit was ended before its maximum"
+        if self.alpha > 0:
+            return "alpha is above 0, and penalised coefficients have no such standard errors"
+        return "" if n_rows > k else f"there are {k} coefficients, and only {n_rows:g} rows"
+
+    # Using --------------------------------------------------------------------------------------
+
+    def _names(self):
+        return [str(name) for name in getattr(self, "feature_names_in_", ())] or [
+            f"x{j}" for j in range(self.n_features_in_)
+        ]
+
+    def summary(self, level: float = 0.95) -> Summary:
+        """Describe the fit: figures, and estimate, standard error, p-value and interval of each coefficient.
+
+        P-values and intervals are by the normal distribution; by Student's t with `df_residual_` where the
+        dispersion is estimated and ``covariance="nonrobust"``.
+
+        Parameters
+        ----------
+        level : float, default=0.95
+            Of the intervals.
+
+        Returns
+        -------
+        Summary
+            Prints as text, and as HTML in notebooks; ``.table["std err"]``, ``.table.row("x0")``,
+            ``.to_pandas()``.
+        """
+        if not 0 < level < 1:
+            raise DataError(f"level={level} must lie between 0 and 1")
+        check_is_fitted(self)
+        if np.isnan(self.standard_errors_).all():
+            why = getattr(self, "_no_errors", "") or "the fit has none to trust"
+            raise DataError(f"there are no standard errors: {why}")
+        free = self._family().known_dispersion if self.dispersion == "auto" else self.dispersion != "estimate"
+        normal = free or self.covariance != "nonrobust"
+        law: Any = (stats.norm(), "z") if normal else (stats.t(self.df_residual_), "t")
+        order = np.roll(np.arange(len(self.standard_errors_)), int(self.fit_intercept))
+        names = ["intercept"] * self.fit_intercept + self._names()
+        values = np.append(self.coef_, [self.intercept_] * self.fit_intercept)[order]
+        table = coefficient_table(names, values, self.standard_errors_[order], law, level)
+        figures = {
+            "rows - coefficients": f"{self.df_residual_:g}",
+            "dispersion": f"{self.dispersion_:.6g}" + (" (given)" if free else " (Pearson)"),
+            "deviance": f"{self.deviance_:.6g} (without columns {self.null_deviance_:.6g})",
+            "log-likelihood": f"{self.log_likelihood_:.6g}",
+            "AIC, BIC": f"{self.aic_:.6g}, {self.bic_:.6g}",
+            "covariance": self.covariance,
+        }
+        if self.family == "negative-binomial":
+            figures["overdispersion"] = f"{self.overdispersion_:.6g}"
+        link = self._family().link
+        return Summary(f"GLM, {self.family} family, {link} link", figures, table)
+
+    def confidence_interval(self, level: float = 0.95) -> Array:
+        """Compute intervals of the coefficients, as in `summary`.
+
+        Parameters
+        ----------
+        level : float, default=0.95
+
+        Returns
+        -------
+        ndarray of shape (k, 2)
+            In the order of `standard_errors_`: the intercept is last.
+        """
+        table = self.summary(level).table
+        ends = np.column_stack([table[name] for name in list(table.columns)[-2:]])
+        return np.roll(ends, -int(self.fit_intercept), axis=0)
+
+    def predict(self, X: Matrix, *, offset: Vector | None = None, exposure: Vector | None = None) -> Array:
+        """Compute the means.
+
+        Parameters
+        ----------
+        X : ndarray, sparse matrix or DataFrame of shape (n_samples, n_features)
+            Or a Dask array, and then the result is one.
+        offset, exposure : array-like of shape (n_samples,), optional
+            As in `fit`.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+        """
+        f = self._predictor(X)
+        if offset is not None or exposure is not None:
+            n_samples = len(f)
+            offset = check_offset(check_vector(offset, n_samples), n_samples, 1)
+            f = f + self._with_exposure(offset, check_vector(exposure, n_samples), n_samples).reshape(-1)
+        return self._family().loss.mean(f)
+
+    def _predictor(self, X):
+        return linear_predictor(self, self._predictor, X)
+
+    def score(
+        self,
+        X: Matrix,
+        y: Vector,
+        sample_weight: Vector | None = None,
+        *,
+        offset: Vector | None = None,
+        exposure: Vector | None = None,
+    ) -> float:
+        """Compute D^2, the share of the deviance that is explained; R^2 of the normal family.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+        sample_weight, offset, exposure : array-like of shape (n_samples,), optional
+
+        Returns
+        -------
+        float
+            1 is perfect; 0 is no better than the mean.
+        """
+        mean = self.predict(X, offset=offset, exposure=exposure)
+        mean = np.asarray(mean.compute() if is_dask(mean) else mean)
+        y = check_targets(check_vector(y, len(mean)), len(mean), type(self).__name__)
+        loss = self._family().loss
+        loss.check(y, type(self).__name__)
+        link: Any = {"normal": np.asarray, "binomial": lambda m: np.log(m / (1 - m))}.get(self.family, np.log)
+        weights = np.ones(len(y)) if sample_weight is None else check_row_weights(sample_weight, len(y))
+        least = weights @ loss.least(y)
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            own, null = (
+                weights @ loss.value(y, link(m)) - least
+                for m in (mean, np.full(len(y), np.average(y, weights=weights)))
+            )
+        return float(1 - own / null) if null > 0 else 0.0
+
+    def _check_state(self):
+        super()._check_state()
+        check_shapes(self)
+        k = self.n_features_in_ + self.fit_intercept
+        if np.shape(self.covariance_) != (k, k) or np.shape(self.standard_errors_) != (k,):
+            raise DataError(f"covariance_ and standard_errors_ do not fit {k} coefficients")
+
+
+def _block(source):
+    """Rows of this process, which are checked already."""
+    return source[3]

@@ -1,0 +1,285 @@
+"""The likelihood of a generalised linear model as sums over portions of the rows, and its maximum.
+
+A pass brings the loss, its gradient and its Hessian, a matrix of one row a coefficient, from all portions; on
+a cluster the rows stay where they are. Dense columns are taken less their means. Newton steps are halved
+until the loss falls. All sums are in float64, and grouped in the same way for any number of threads.
+"""
+
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from scipy.linalg import LinAlgError, cho_factor, cho_solve, qr
+from scipy.special import digamma, polygamma
+
+from ....scheduler.sums.summed import Summed
+from .families import family_of
+
+_BLOCK = 1 << 20  # entries of a block of rows
+_DEPENDENT = 1e-12  # a squared pivot below this share of its diagonal: columns depend on each other
+_HALVINGS = 30
+_LEFT, _LEAST = 1e-10, 1e-290  # of the loss, and at all: a step that gains less is rounding
+
+
+class Likelihood(Summed):
+    """Portions of rows with targets, weights, offsets and clusters, and the sums that they answer.
+
+    `shards`: (source, y, weights, offset, clusters) each; the last two may be None. ``read(source)`` returns
+    a checked ndarray or csr_array. Requests bring the `spec` of a family, since its parameters change.
+    """
+
+    def __init__(self, shards, read, n_features, fit_intercept):
+        self.shards, self.read = shards, read
+        self.n_features, self.fit_intercept = n_features, fit_intercept
+
+    def load(self, data):
+        """Read a portion."""
+        source, *vectors = data
+        return _Portion(self.read(source), *vectors)
+
+    def portion(self, number, state, request):
+        """Answer a request: a number and an array."""
+        what, *args = request
+        if args and isinstance(args[0], tuple):
+            args[0] = family_of(*args[0])
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore", under="ignore"):
+            return getattr(self, what)(state, *args)
+
+    def kind(self, request):
+        """Requests of one name take about as long as each other."""
+        return request[0]
+
+    def answer_bytes(self, request):
+        """Bytes of an answer, about."""
+        return 8 * (self.n_features + 1) ** (1 if request[0] in ("means", "reach") else 2)
+
+    def means(self, state):
+        """Weighted sums of the columns, and of the weights; only dense columns are centred."""
+        out = np.zeros(self.n_features + 1)
+        for rows in state.blocks():
+            X, weights = state.X[rows], state.weights[rows]
+            out[-1] += weights.sum()
+            if isinstance(X, np.ndarray):
+                out[:-1] += weights @ X.astype(np.float64)
+        return 0.0, out
+
+    def newton(self, state, family, theta, means):
+        """The loss; and in one vector Pearson's sum, the gradient, and the Hessian."""
+        k = len(theta)
+        value, pearson, g, H = 0.0, 0.0, np.zeros(k), np.zeros((k, k))
+        for A, y, weights, f, _ in self._design(state, theta, means):
+            value += float(weights @ family.loss.value(y, f))
+            mean = family.loss.mean(f)
+            each = (y - mean) ** 2 / family.variance(mean)  # 0 / 0 where a fit is perfect
+            pearson += float(weights @ np.where(y == mean, 0.0, each))
+            g += A.T @ (weights * family.loss.gradient(y, f))
+            H += _products(A, weights * family.loss.curvature(y, f))
+        return value, np.concatenate([[pearson], g, H.ravel()])
+
+    def figures(self, state, family, theta, means, dispersion, frequencies):
+        """The log-likelihood; and the expected information."""
+        value, E = 0.0, np.zeros((len(theta),) * 2)
+        for A, y, weights, f, _ in self._design(state, theta, means):
+            one = np.ones(len(y))
+            each = family.log_likelihood(y, f, one if frequencies else weights, dispersion)
+            value += float((weights if frequencies else one) @ each)
+            E += _products(A, weights * family.information(f))
+        return value, E
+
+    def meat(self, state, family, theta, means, inverse, power, frequencies):
+        """Products of the scores of rows, over ``(1 - h)^power`` with h the leverage, twice."""
+        out = np.zeros((len(theta),) * 2)
+        for A, y, weights, f, _ in self._design(state, theta, means):
+            slopes = family.loss.gradient(y, f)
+            squares = weights * slopes**2 if frequencies else (weights * slopes) ** 2
+            if power:
+                leverage = _row_sums(A, A @ inverse)
+                leverage *= family.information(f) if frequencies else weights * family.information(f)
+                squares = squares / np.maximum(1 - leverage, 1e-300) ** power
+            out += _products(A, squares)
+        return 0.0, out
+
+    def clusters(self, state, family, theta, means):
+        """The scores of each cluster: a list of numbers of clusters and their sums."""
+        found = []
+        for A, y, weights, f, numbers in self._design(state, theta, means):
+            there, place = np.unique(numbers, return_inverse=True)
+            slopes = weights * family.loss.gradient(y, f)
+            sums = sparse.csr_array((slopes, (place, np.arange(len(y)))), shape=(len(there), len(y))) @ A
+            found.append((there, sums if isinstance(sums, np.ndarray) else sums.toarray()))
+        return 0.0, found
+
+    def reach(self, state, theta, means):
+        """The furthest that a direction moves a predictor, a list of one number."""
+        moved = [np.abs(A @ theta).max(initial=0.0) for A, *_ in self._design(state, theta, means)]
+        return 0.0, [max(moved, default=0.0)]
+
+    def shape(self, state, family, theta, means):
+        """First and second derivative of the log-likelihood by the overdispersion of counts."""
+        out = np.zeros(2)
+        a = family.loss.overdispersion
+        for _, y, weights, f, _ in self._design(state, theta, means):
+            mean, size = family.loss.mean(f), 1 / a
+            log, whole = np.log1p(a * mean), 1 + a * mean
+            # By the size 1 / a, and from there by a.
+            by_size = digamma(y + size) - digamma(size) - log + a * (mean - y) / whole
+            twice = polygamma(1, y + size) - polygamma(1, size) + a * mean * a / whole
+            twice = twice - a**2 * (mean - y) / whole**2
+            out += weights @ np.column_stack([-by_size * size**2, twice * size**4 + 2 * by_size * size**3])
+        return 0.0, out
+
+    def excess(self, state, family, theta, means):
+        """How much more counts vary than Poisson's, and the squares of their means, in sum."""
+        total, squares = 0.0, 0.0
+        for _, y, weights, f, _ in self._design(state, theta, means):
+            mean = family.loss.mean(f)
+            total += float(weights @ ((y - mean) ** 2 - y))
+            squares += float(weights @ mean**2)
+        return total, np.array([squares])
+
+    def _design(self, state, theta, means):
+        """Yield blocks of rows that have weight: columns of theta, targets, weights, predictors, clusters.
+
+        `theta` of one entry, where there are more columns, is the intercept alone; of none no column at all.
+        """
+        without = len(theta) < self.n_features + self.fit_intercept
+        for rows in state.blocks():
+            there = state.weights[rows] > 0
+            X = state.X[rows]
+            X = X[:, :0] if without else X
+            A = _columns(X if there.all() else X[there], None if without else means, self.fit_intercept)
+            f = np.asarray(A @ theta, np.float64).reshape(A.shape[0])
+            if state.offset is not None:
+                f = f + state.offset[rows][there]
+            numbers = None if state.numbers is None else state.numbers[rows][there]
+            yield A, state.y[rows][there], state.weights[rows][there], f, numbers
+
+
+class _Portion:
+    def __init__(self, X, y, weights, offset, numbers):
+        self.X, self.y, self.weights, self.offset, self.numbers = X, y, weights, offset, numbers
+
+    def blocks(self):
+        """Slices of rows."""
+        n, d = self.X.shape
+        size = max(64, _BLOCK // max(d, 1))
+        return [slice(start, min(n, start + size)) for start in range(0, n, size)]
+
+
+def _columns(X, means, intercept):
+    """Rows in float64, dense ones less the means of the columns, and a column of ones."""
+    if isinstance(X, np.ndarray):
+        A = np.ones((X.shape[0], X.shape[1] + intercept))
+        A[:, : X.shape[1]] = X
+        if intercept and means is not None:
+            A[:, : X.shape[1]] -= means
+        return A
+    X = X.astype(np.float64)
+    return sparse.hstack([X, np.ones((X.shape[0], 1))], format="csr") if intercept else X
+
+
+def _products(A, h):
+    """``A^T diag(h) A``, dense."""
+    if isinstance(A, np.ndarray):
+        return A.T @ (A * h[:, None])
+    return (A.T @ A.multiply(h[:, None]).tocsr()).toarray()
+
+
+def _row_sums(A, B):
+    """Sums over the columns of the products of entries."""
+    return np.einsum("ij,ij->i", A, B) if isinstance(A, np.ndarray) else np.asarray(A.multiply(B).sum(axis=1))
+
+
+class Maximum:
+    """Where the likelihood is largest: coefficients, and what the last pass brought.
+
+    Attributes: `theta`: of columns less `means`, the intercept last. `value`: the loss. `pearson`: Pearson's
+    sum. `hessian`: the observed information. `dependent`: columns that depend on others. `separated`:
+    whether the likelihood rises without end. `reason`: "converged", "max_iter", "stalled" or what ended it.
+    """
+
+    theta: Any
+    value: float
+    pearson: float
+    hessian: Any
+    n_iter = 0
+    reason = "converged"
+    separated = False
+    dependent: Any = ()
+
+
+def maximise(passes, family, theta, means, *, ridges, n_free, tol, max_iter, report=None):
+    """Maximise the likelihood by Newton's method from `theta`; returns a `Maximum`.
+
+    A step is at most `tol` standard errors at the end. `ridges`: (k,), added to the diagonal of the Hessian.
+    `n_free`: residual degrees of freedom, which divide Pearson's sum.
+    """
+    k = len(theta)
+
+    def at(theta):
+        value, found = passes.run(("newton", family.spec, theta, means))
+        value += 0.5 * float(ridges @ theta**2)
+        g, H = found[1 : k + 1] + ridges * theta, found[k + 1 :].reshape(k, k) + np.diag(ridges)
+        finite = np.isfinite(value) and np.isfinite(g).all() and np.isfinite(H).all()
+        return (value if finite else np.inf), found[0], g, H
+
+    out = Maximum()
+    value, pearson, g, H = at(theta)
+    out.dependent = dependent_columns(H) if k else ()
+    step = np.zeros(k)
+    for out.n_iter in range(1, max_iter + 1):
+        if not k or (report is not None and report(value)):
+            out.reason = "converged" if not k else "stopped"
+            break
+        step = -solve(H, g)
+        decrement = -float(g @ step)
+        unit = 1.0 if family.known_dispersion else max(pearson, 0.0) / max(n_free, 1)
+        if decrement <= tol**2 * unit:  # of the order of rounding: the loss cannot tell
+            new = at(theta + step)
+            if np.isfinite(new[0]):
+                theta, (value, pearson, g, H) = theta + step, new
+            break
+        t, before = 1.0, value
+        for _ in range(_HALVINGS):
+            new = at(theta + t * step)
+            if new[0] < before:
+                break
+            t /= 2
+        else:
+            out.reason = "converged" if decrement <= _LEFT * abs(before) + _LEAST else "stalled"
+            break
+        theta, (value, pearson, g, H) = theta + t * step, new
+    else:
+        out.reason = "max_iter"
+    out.theta, out.value, out.pearson, out.hessian = theta, value, pearson, H
+    judged = out.reason == "converged" and k and not family.bounded
+    if judged and not len(out.dependent) and not ridges.any():
+        _, moved = passes.run(("reach", step, means))
+        out.separated = max(moved) > 0.1
+    return out
+
+
+def _scaled(H):
+    scale = np.sqrt(np.where(np.diag(H) > 0, np.diag(H), 1.0))
+    return H / np.outer(scale, scale), scale
+
+
+def dependent_columns(H):
+    """Numbers of columns that are combinations of others, from their products."""
+    scaled, _ = _scaled(H)
+    _, R, order = qr(scaled, pivoting=True)
+    small = np.abs(np.diag(R)) <= _DEPENDENT * len(H)
+    return np.sort(order[small])
+
+
+def solve(H, g):
+    """``H^-1 g``; where H is singular the smallest solution, of columns of one scale."""
+    scaled, scale = _scaled(H)
+    right = (g.T / scale).T
+    try:
+        factor = cho_factor(scaled, lower=True, check_finite=False)
+        if (np.diag(factor[0]) ** 2 > _DEPENDENT).all():
+            return (cho_solve(factor, right, check_finite=False).T / scale).T
+    except LinAlgError:
+        pass  # singular: below
+    return (np.linalg.lstsq(scaled, right, rcond=1e-12)[0].T / scale).T

@@ -1,0 +1,48 @@
+"""The summary of a fitted generalised linear model, as text, for notebooks and for pandas."""
+
+import numpy as np
+
+from ...._html import table as html_table
+from ..._table import Table
+
+
+class Summary:
+    """Figures of a fit, and a line for each coefficient.
+
+    Attributes
+    ----------
+    figures : dict of str to text
+    table : Table
+        Columns by ``table["coef"]``, rows by ``table.row("intercept")``.
+    """
+
+    def __init__(self, title, figures, table):
+        self.title, self.figures, self.table = title, figures, table
+
+    def to_pandas(self):
+        """Return the coefficients as a pandas DataFrame."""
+        return self.table.to_pandas()
+
+    def __repr__(self):
+        width = max(map(len, self.figures), default=0)
+        lines = [f"{name.ljust(width)}  {value}" for name, value in self.figures.items()]
+        return "\n".join([self.title, "", *lines, "", repr(self.table)])
+
+    def _repr_html_(self):
+        """What a notebook shows."""
+        figures = html_table(["", ""], self.figures.items(), text=[0, 1])
+        return f"<p>{self.title}</p>{figures}{self.table._repr_html_()}"
+
+
+def coefficient_table(names, coef, errors, distribution, level):
+    """Estimates, standard errors, statistics, two-sided p-values and intervals.
+
+    `distribution`: of scipy, of the estimate over its standard error, and its short name.
+    """
+    law, name = distribution
+    with np.errstate(divide="ignore", invalid="ignore"):
+        statistic = coef / errors
+    reach = law.isf((1 - level) / 2) * errors
+    low, high = (f"{100 * share:g}%" for share in ((1 - level) / 2, (1 + level) / 2))
+    columns = {"coef": coef, "std err": errors, name: statistic, f"P>|{name}|": 2 * law.sf(np.abs(statistic))}
+    return Table(names, columns | {low: coef - reach, high: coef + reach})

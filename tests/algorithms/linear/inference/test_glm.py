@@ -1,0 +1,294 @@
+"""Generalised linear models with standard errors: statsmodels, NIST, R, closed forms, coverage.
+
+`glm_references.json` holds figures of statsmodels 0.15 for the data below. Its GLM takes "HC1" for HC0, so
+that HC1 is held against its least squares, which has the factor.
+"""
+
+import json
+from pathlib import Path
+
+import dask.array as da
+import numpy as np
+import pytest
+from far_problems import two_workers
+from scipy import sparse, stats
+from sklearn.datasets import load_diabetes
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.estimator_checks import check_estimator
+
+import stradask as sd
+from stradask.algorithms.linear.glm import row_places
+from stradask.errors import DataError
+
+REFERENCES = json.loads((Path(__file__).parents[3] / "problems" / "glm_references.json").read_text())
+X, RAW = load_diabetes(return_X_y=True)
+X = X[:, [1, 2, 3, 8]] * 20 + 1
+N = len(X)
+ROWS = np.arange(N)
+WEIGHTS, OFFSET, CLUSTERS = 1.0 + ROWS % 3, 0.1 * np.sin(ROWS), ROWS % 20
+COUNTS = np.floor(RAW / 20)
+TARGETS = {
+    "normal": RAW,
+    "binomial": (RAW > 140).astype(float),
+    "poisson": COUNTS,
+    "gamma": RAW,
+    "tweedie": RAW,
+    "negative-binomial": COUNTS,
+}
+LONGLEY = np.array(
+    [
+        [83.0, 234289, 2356, 1590, 107608, 1947, 60323],
+        [88.5, 259426, 2325, 1456, 108632, 1948, 61122],
+        [88.2, 258054, 3682, 1616, 109773, 1949, 60171],
+        [89.5, 284599, 3351, 1650, 110929, 1950, 61187],
+        [96.2, 328975, 2099, 3099, 112075, 1951, 63221],
+        [98.1, 346999, 1932, 3594, 113270, 1952, 63639],
+        [99.0, 365385, 1870, 3547, 115094, 1953, 64989],
+        [100.0, 363112, 3578, 3350, 116219, 1954, 63761],
+        [101.2, 397469, 2904, 3048, 117388, 1955, 66019],
+        [104.6, 419180, 2822, 2857, 118734, 1956, 67857],
+        [108.4, 442769, 2936, 2798, 120445, 1957, 68169],
+        [110.8, 444546, 4681, 2637, 121950, 1958, 66513],
+        [112.6, 482704, 3813, 2552, 123366, 1959, 68655],
+        [114.2, 502601, 3931, 2514, 125368, 1960, 69564],
+        [115.7, 518173, 4806, 2572, 127852, 1961, 69331],
+        [116.9, 554894, 4007, 2827, 130081, 1962, 70551],
+    ]
+)
+
+
+def all_of(model):
+    return np.append(model.coef_, model.intercept_)
+
+
+@pytest.mark.parametrize("family", TARGETS)
+@pytest.mark.parametrize("covariance", ["nonrobust", "HC0", "cluster"])
+def test_statsmodels(family, covariance):
+    known = REFERENCES["glm"][family]
+    clusters = CLUSTERS if covariance == "cluster" else None
+    model = sd.GLM(family, covariance=covariance, overdispersion=0.3)
+    model.fit(X, TARGETS[family], WEIGHTS, offset=OFFSET, clusters=clusters)
+    np.testing.assert_allclose(all_of(model), known["coef"], rtol=1e-6)
+    np.testing.assert_allclose(model.standard_errors_, known[covariance], rtol=1e-6)
+    figures = [model.deviance_, model.null_deviance_, model.pearson_chi2_, model.dispersion_]
+    np.testing.assert_allclose(figures, known["figures"], rtol=1e-6)
+    assert model.log_likelihood_ == pytest.approx(known["log_likelihood"], rel=1e-8)
+
+
+def test_robust_least_squares_quasi_likelihood_and_overdispersion_of_statsmodels():
+    known = REFERENCES["least squares"]
+    for kind in ("HC1", "HC2", "HC3"):
+        model = sd.GLM(covariance=kind).fit(X, RAW, WEIGHTS)
+        np.testing.assert_allclose(model.standard_errors_, known[kind], rtol=1e-8)
+    model = sd.GLM().fit(X, RAW, WEIGHTS)
+    np.testing.assert_allclose(np.roll(model.summary().table["P>|t|"], -1), known["p"], rtol=1e-8)
+    np.testing.assert_allclose(model.confidence_interval(), known["intervals"], rtol=1e-8)
+    quasi = sd.GLM("poisson", dispersion="estimate").fit(X, COUNTS)
+    np.testing.assert_allclose(quasi.standard_errors_, REFERENCES["quasi-poisson"], rtol=1e-8)
+    known = REFERENCES["negative binomial"]
+    model = sd.GLM("negative-binomial").fit(X, COUNTS, offset=OFFSET)
+    np.testing.assert_allclose([*all_of(model), model.overdispersion_], known["params"], rtol=1e-6)
+    assert model.log_likelihood_ == pytest.approx(known["log_likelihood"], rel=1e-9)
+
+
+def test_the_certified_values_of_nist_for_longleys_data():
+    """https://www.itl.nist.gov/div898/strd/lls/data/Longley.shtml"""
+    model = sd.GLM().fit(LONGLEY[:, :6], LONGLEY[:, 6])
+    certified = [15.0618722713733, -0.358191792925910e-1, -2.02022980381683, -1.03322686717359]
+    certified += [-0.511041056535807e-1, 1829.15146461355, -3482258.63459582]
+    errors = [84.9149257747669, 0.334910077722432e-1, 0.488399681651699, 0.214274163161675]
+    errors += [0.226073200069370, 455.478499142212, 890420.383607373]
+    np.testing.assert_allclose(all_of(model), certified, rtol=1e-7)
+    np.testing.assert_allclose(model.standard_errors_, errors, rtol=1e-7)
+    assert np.sqrt(model.dispersion_) == pytest.approx(304.854073561965, rel=1e-9)
+
+
+def test_dobsons_trial_as_in_the_manual_of_r():
+    """`?glm` of R: counts of a randomised trial, Dobson 1990, page 93."""
+    counts = [18, 17, 15, 20, 10, 20, 25, 13, 12]
+    outcome, treatment = np.arange(9) % 3, np.arange(9) // 3
+    dummies = np.column_stack([outcome == 1, outcome == 2, treatment == 1, treatment == 2]).astype(float)
+    model = sd.GLM("poisson").fit(dummies, counts)
+    np.testing.assert_allclose(all_of(model)[[4, 0, 1]], [3.045, -0.4543, -0.2930], atol=5e-4)
+    np.testing.assert_allclose(model.standard_errors_, [0.2022, 0.1927, 0.2, 0.2, 0.1709], atol=5e-5)
+    assert model.deviance_ == pytest.approx(5.1291, abs=5e-5)
+    assert model.null_deviance_ == pytest.approx(10.5814, abs=5e-5)
+    assert model.aic_ == pytest.approx(56.76, abs=5e-3)
+
+
+def test_rates_of_two_groups_in_closed_form():
+    exposure = np.array([10.0, 20, 30, 40])
+    counts = np.array([3.0, 9, 30, 50])
+    group = np.array([[0.0], [0], [1], [1]])
+    model = sd.GLM("poisson").fit(group, counts, exposure=exposure)
+    rates = np.array([12 / 30, 80 / 70])
+    np.testing.assert_allclose(all_of(model), [np.log(rates[1] / rates[0]), np.log(rates[0])])
+    np.testing.assert_allclose(model.standard_errors_, [np.sqrt(1 / 12 + 1 / 80), np.sqrt(1 / 12)])
+    np.testing.assert_allclose(model.predict(group, exposure=exposure), rates[[0, 0, 1, 1]] * exposure)
+    same = sd.GLM("poisson").fit(group, counts, offset=np.log(exposure))
+    np.testing.assert_array_equal(all_of(same), all_of(model))
+
+
+@pytest.mark.parametrize("family", TARGETS)
+@pytest.mark.parametrize("covariance", ["nonrobust", "HC1", "HC3", "cluster"])
+def test_frequencies_are_repeated_rows_and_sparse_rows_are_dense_ones(family, covariance):
+    times = (ROWS % 3).astype(int)
+    thinned = np.where(X > 1.2, X, 0)
+    options = {"covariance": covariance, "overdispersion": 0.3}
+    clustered = covariance == "cluster"
+    model = sd.GLM(family, weight_type="frequency", **options)
+    model.fit(sparse.csc_array(thinned), TARGETS[family], times, clusters=CLUSTERS if clustered else None)
+    repeated = np.repeat(ROWS, times)
+    plain = sd.GLM(family, **options).fit(
+        thinned[repeated], TARGETS[family][repeated], clusters=CLUSTERS[repeated] if clustered else None
+    )
+    np.testing.assert_allclose(all_of(model), all_of(plain), rtol=1e-8)
+    np.testing.assert_allclose(model.covariance_, plain.covariance_, rtol=1e-7, atol=1e-9)
+    for name in ("deviance_", "df_residual_", "dispersion_", "bic_"):
+        assert getattr(model, name) == pytest.approx(getattr(plain, name), rel=1e-9)
+
+
+def test_columns_far_from_zero_keep_their_digits_and_units_do_not_matter():
+    far = sd.GLM("gamma", covariance="HC1").fit(X * [1e-6, 1, 1, 1e5] + [0, 1e6, 0, 0], RAW)
+    near = sd.GLM("gamma", covariance="HC1").fit(X, RAW)
+    np.testing.assert_allclose(far.coef_ * [1e-6, 1, 1, 1e5], near.coef_, rtol=1e-7)
+    np.testing.assert_allclose(
+        far.standard_errors_[:4] * [1e-6, 1, 1, 1e5], near.standard_errors_[:4], rtol=1e-7
+    )
+
+
+def test_a_penalty_gives_the_coefficients_of_poisson_regression_and_no_errors():
+    model = sd.GLM("poisson", alpha=0.3).fit(X, COUNTS, WEIGHTS)
+    other = sd.PoissonRegressor(alpha=0.3, tol=1e-14).fit(X, COUNTS, WEIGHTS)
+    np.testing.assert_allclose(all_of(model), all_of(other), rtol=1e-6)
+    assert np.isnan(model.covariance_).all()
+    with pytest.raises(DataError, match="alpha is above 0"):
+        model.summary()
+    without = sd.GLM("poisson", fit_intercept=False).fit(X, COUNTS)
+    other = sd.PoissonRegressor(alpha=0, fit_intercept=False, tol=1e-14).fit(X, COUNTS)
+    np.testing.assert_allclose(without.coef_, other.coef_, rtol=1e-6)
+    assert without.standard_errors_.shape == (4,)
+
+
+def test_the_same_bits_on_any_number_of_threads_and_the_same_model_on_a_cluster(monkeypatch):
+    monkeypatch.setattr(row_places, "_LEAST_ENTRIES", 200)
+    options = {"covariance": "cluster"}
+    models = [
+        sd.GLM("poisson", n_jobs=n_jobs, **options).fit(X, COUNTS, WEIGHTS, offset=OFFSET, clusters=CLUSTERS)
+        for n_jobs in (1, 2)
+    ]
+    np.testing.assert_array_equal(models[0].covariance_, models[1].covariance_)
+    np.testing.assert_array_equal(all_of(models[0]), all_of(models[1]))
+    with two_workers():
+        for form in (X, sparse.csr_array(X), da.from_array(X, (100, 2))):
+            far = sd.GLM("poisson", engine="dask", **options)
+            far.fit(form, COUNTS, WEIGHTS, offset=OFFSET, clusters=CLUSTERS)
+            np.testing.assert_allclose(all_of(far), all_of(models[0]), rtol=1e-9)
+            np.testing.assert_allclose(far.covariance_, models[0].covariance_, rtol=1e-8)
+            assert far.null_deviance_ == pytest.approx(models[0].null_deviance_)
+        mean = far.predict(da.from_array(X, (100, 2)), exposure=np.exp(OFFSET)).compute()
+    np.testing.assert_allclose(mean, far.predict(X, offset=OFFSET))
+
+
+@pytest.mark.slow
+def test_intervals_cover_as_they_say():
+    """95 % intervals of 300 draws; counts with twice the variance of Poisson's need the robust ones."""
+    rng = np.random.default_rng(3)
+    Z, truth = rng.standard_normal((100, 2)), 0.4
+    inside = {"poisson": 0, "nonrobust": 0, "HC1": 0}
+    for _ in range(300):
+        mean = np.exp(1 + truth * Z[:, 0])
+        cases = {
+            "poisson": (rng.poisson(mean), "nonrobust"),
+            "nonrobust": (rng.poisson(rng.gamma(1.2, mean / 1.2)), "nonrobust"),
+        }
+        cases["HC1"] = (cases["nonrobust"][0], "HC1")
+        for name, (y, covariance) in cases.items():
+            low, high = sd.GLM("poisson", covariance=covariance).fit(Z, y).confidence_interval()[0]
+            inside[name] += low <= truth <= high
+    assert stats.binomtest(inside["poisson"], 300, 0.95).pvalue > 1e-3
+    assert inside["HC1"] > 0.88 * 300
+    assert inside["nonrobust"] < 0.85 * 300
+
+
+def test_a_summary_in_text_html_and_pandas():
+    import pandas as pd
+
+    frame = pd.DataFrame(X, columns=["sex", "bmi", "bp", "s5"])
+    summary = sd.GLM("poisson").fit(frame, COUNTS).summary(level=0.9)
+    text = repr(summary)
+    assert "GLM, poisson family, log link" in text
+    assert "P>|z|" in text
+    assert "5%" in text
+    assert list(summary.to_pandas().index) == ["intercept", "sex", "bmi", "bp", "s5"]
+    assert summary._repr_html_().count("<tr>") == 6 + 1 + 6
+    row = summary.table.row("bmi")
+    assert row["z"] == pytest.approx(row["coef"] / row["std err"])
+    assert row["P>|z|"] == pytest.approx(2 * stats.norm.sf(abs(row["z"])))
+    assert row["95%"] == pytest.approx(row["coef"] + stats.norm.ppf(0.95) * row["std err"])
+
+
+def test_models_without_errors_to_trust_say_so(tmp_path):
+    z = np.linspace(-1, 1, 40)[:, None]
+    with pytest.warns(ConvergenceWarning, match="separates"):
+        model = sd.GLM("binomial").fit(z, (z[:, 0] > 0).astype(float))
+    with pytest.raises(DataError, match="separates"):
+        model.summary()
+    with pytest.warns(UserWarning, match="without 'x[01]' they do not"):
+        model = sd.GLM().fit(np.hstack([z, 2 * z]), z[:, 0] + 1)
+    np.testing.assert_allclose(model.predict(np.hstack([z, 2 * z])), z[:, 0] + 1, atol=1e-9)
+    model.save(tmp_path / "glm")
+    with pytest.raises(DataError, match="no standard errors"):
+        sd.load(tmp_path / "glm").summary()
+    with pytest.warns(ConvergenceWarning, match="max_iter=1"):
+        sd.GLM("poisson", max_iter=1).fit(X, COUNTS)
+    with pytest.warns(UserWarning, match="no count"):
+        sd.GLM("poisson").fit(X, COUNTS + 0.5)
+    assert sd.GLM("poisson", covariance="HC1").fit(X, COUNTS + 0.5).score(X, COUNTS + 0.5) > 0
+    few = sd.GLM().fit([[0.0], [1.0]], [1.0, 2.0])
+    with pytest.raises(DataError, match="2 coefficients, and only 2 rows"):
+        few.summary()
+    stopped = sd.GLM("poisson").fit(X, COUNTS, callback=lambda info: info.round == 2)
+    with pytest.raises(DataError, match="ended before"):
+        stopped.summary()
+
+
+@pytest.mark.parametrize(
+    ("family", "given", "message"),
+    [
+        ("poisson", {"exposure": np.r_[0.0, np.ones(N - 1)]}, "exposure is 0 in row 0"),
+        ("normal", {"exposure": np.ones(N)}, "logarithmic link"),
+        ("gamma", {"y": np.r_[0.0, RAW[1:]]}, "y holds 0 in row 0"),
+        ("binomial", {"y": RAW}, "0, 1 or shares"),
+        ("poisson", {"y": -COUNTS}, "0 or above"),
+        ("poisson", {"clusters": CLUSTERS}, "covariance='cluster' needs"),
+        ("negative-binomial", {"y": np.full(N, 3.0)}, "varies no more than Poisson"),
+        ("normal", {"offset": OFFSET[:5]}, "offset has the shape"),
+        ("normal", {"sample_weight": np.zeros(N)}, "zero in every row"),
+    ],
+)
+def test_bad_input_is_refused(family, given, message):
+    given = {"y": TARGETS[family]} | given
+    with pytest.raises(DataError, match=message):
+        sd.GLM(family).fit(X, **given)
+
+
+def test_bad_parameters_are_refused():
+    with pytest.raises(DataError, match="clusters holds one label"):
+        sd.GLM(covariance="cluster").fit(X, RAW, clusters=np.zeros(N))
+    with pytest.raises(DataError, match="covariance='cluster' needs"):
+        sd.GLM(covariance="cluster").fit(X, RAW)
+    with pytest.raises(DataError, match="whole numbers"):
+        sd.GLM(weight_type="frequency").fit(X, RAW, WEIGHTS / 2)
+    with pytest.raises(ValueError, match="power"):
+        sd.GLM("tweedie", power=2.0).fit(X, RAW)
+    with pytest.raises(DataError, match="level=95"):
+        sd.GLM().fit(X, RAW).summary(95)
+    with pytest.raises(DataError, match="10000"):
+        sd.GLM().fit(sparse.csr_array((20, 10_001)), np.arange(20.0))
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_scikit_learns_checks():
+    check_estimator(sd.GLM(), on_skip=None)
+    check_estimator(sd.GLM("gamma", covariance="HC3"), on_skip=None)
