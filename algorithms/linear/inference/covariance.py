@@ -24,7 +24,7 @@ def covariance(passes, kind, family, found, means, information, dispersion, n_ro
         scores = np.zeros((n_clusters, k))
         for numbers, sums in pieces:
             scores[numbers] += sums
-        n_clusters = np.count_nonzero(np.bincount(np.concatenate([numbers for numbers, _ in pieces])))
+        n_clusters = len(np.unique(np.concatenate([numbers for numbers, _ in pieces])))
         meat = scores.T @ scores
         meat *= n_clusters / (n_clusters - 1) * (n_rows - 1) / (n_rows - k)
     else:

@@ -3,10 +3,12 @@
 The deviance and its derivatives by the linear predictor are those of the losses of `structured.losses`.
 """
 
+from typing import Any
+
 import numpy as np
 from scipy.special import gammaln, log_wright_bessel
 
-from ..structured.losses import Gamma, Logistic, Loss, NegativeBinomial, Poisson, Squared, Tweedie
+from ..structured.losses import Gamma, Logistic, NegativeBinomial, Poisson, Squared, Tweedie
 
 
 class Family:
@@ -26,7 +28,7 @@ class Family:
     """
 
     link = "log"
-    loss: Loss
+    loss: Any
     spec: tuple[str, float, float]
     known_dispersion = True
     counts = False

@@ -10,35 +10,29 @@ from scipy import stats
 from sklearn.base import RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import check_is_fitted, column_or_1d
+from sklearn.utils.validation import check_is_fitted
 
 from ...._typing import Array, Callback, Matrix, Vector
 from ....errors import DataError, shortened
-from ....scheduler.loop import Monitor
 from ....scheduler.place import open_place
 from ....scheduler.threads import single_threaded_blas
 from ..._base import Estimator
 from ...inputs.dask_arrays import check_vector, is_dask
-from ...inputs.matrices import _as_data_errors, check_plain
 from ...inputs.targets import (
-    check_exposure,
     check_offset,
-    check_row_labels,
     check_row_weights,
-    check_some_weight,
     check_targets,
 )
 from ..glm.row_places import check_rows_and_targets, reader, sources_of
 from ..glm.smooth import linear_predictor
 from ..sparse.fitting import check_shapes
 from .covariance import KINDS, covariance, shifted
-from .families import FAMILIES, family_of
-from .likelihood import Likelihood, maximise
+from .families import FAMILIES
+from .fitting import check_vectors, family_of_model, fit_rows, with_exposure
+from .likelihood import Likelihood
 from .summary import Summary, coefficient_table
 
 _MOST_COLUMNS = 10_000  # whose products take 0.8 GB
-_ROUNDS_OF_SHAPE, _STEPS_OF_SHAPE = 50, 50
-_SETTLED = 1e-11  # a relative change of the overdispersion
 
 
 class GLM(RegressorMixin, Estimator):
@@ -273,7 +267,7 @@ class GLM(RegressorMixin, Estimator):
                     f"X has {rows.shape[1]} columns; GLM takes up to {_MOST_COLUMNS}, since it inverts the "
                     "products of all pairs: take PoissonRegressor, LogisticRegression, Ridge or SparseGLM"
                 )
-            vectors = self._vectors(rows.shape[0], y, sample_weight, offset, exposure, clusters)
+            vectors = check_vectors(self, rows.shape[0], y, sample_weight, offset, exposure, clusters)
             shards = [
                 (source, *(None if vector is None else vector[a:b] for vector in vectors))
                 for a, b, source in sources_of(rows)
@@ -282,127 +276,10 @@ class GLM(RegressorMixin, Estimator):
             program = Likelihood(shards, read, rows.shape[1], self.fit_intercept)
             place = open_place(engine, self.n_jobs)
             with contextlib.closing(place.sum(program, ordered=True)) as passes, single_threaded_blas():
-                return self._maximise(passes, rows.shape[1], vectors, callback)
+                self._take(passes, *fit_rows(self, passes, rows.shape[1], vectors, callback))
+            return self
 
-    def _family(self):
-        known = getattr(self, "overdispersion_", 1.0)
-        overdispersion = known if self.overdispersion == "estimate" else self.overdispersion
-        return family_of(self.family, self.power, overdispersion)
-
-    def _vectors(self, n_samples, y, sample_weight, offset, exposure, clusters):
-        """Check what has an entry a row: targets, weights, offsets, numbers of clusters."""
-        family, name = self._family(), type(self).__name__
-        with _as_data_errors():
-            check_plain("y", y)
-            y = column_or_1d(y, warn=True)
-        y = check_targets(y, n_samples, name)
-        if sample_weight is None or isinstance(sample_weight, Real):
-            sample_weight = np.full(n_samples, 1.0 if sample_weight is None else sample_weight)
-        weights = check_row_weights(sample_weight, n_samples)
-        check_some_weight(weights.max())
-        if self.weight_type == "frequency" and (weights % 1).any():
-            row = int(np.flatnonzero(weights % 1)[0])
-            raise DataError(
-                f"sample_weight is {weights[row]:g} in row {row}: frequencies are whole numbers; take "
-                "weight_type='variance' for others"
-            )
-        there = weights > 0
-        family.loss.check(y[there], name)
-        broken = np.flatnonzero(there & (y % 1 != 0)) if family.counts else ()
-        if len(broken) and self.covariance == "nonrobust" and self.dispersion == "auto":
-            warnings.warn(
-                f"y holds {y[broken[0]]:g} in row {broken[0]}, which is no count: standard errors take the "
-                "variance of counts; give counts with exposure=, or covariance='HC1'",
-                stacklevel=3,
-            )
-        offset = check_offset(check_vector(offset, n_samples), n_samples, 1)
-        offset = self._with_exposure(offset, check_vector(exposure, n_samples), n_samples)
-        labels, numbers = check_row_labels("clusters", check_vector(clusters, n_samples), n_samples)
-        if numbers is not None and len(np.unique(numbers[there])) < 2:
-            raise DataError(f"clusters holds one label, {shortened(labels[0])}: two or more are needed")
-        return y, weights, None if offset is None else offset.reshape(n_samples), numbers
-
-    def _with_exposure(self, offset, exposure, n_samples):
-        if exposure is None:
-            return offset
-        if self.family in ("normal", "binomial"):
-            raise DataError(f"exposure is for families with a logarithmic link, not for {self.family!r}")
-        return check_exposure(exposure, n_samples) + (0 if offset is None else offset)
-
-    def _maximise(self, passes, n_features, vectors, callback):
-        y, weights, _, _ = vectors
-        there = weights > 0
-        frequencies = self.weight_type == "frequency"
-        n_rows = float(weights.sum()) if frequencies else float(np.count_nonzero(there))
-        k = n_features + self.fit_intercept
-        sums = passes.run(("means",))[1]
-        means = sums[:-1] / sums[-1] if self.fit_intercept else np.zeros(n_features)
-        family = family_of(self.family, self.power, 1.0 if self.overdispersion == "estimate" else
-                           self.overdispersion)  # fmt: skip
-        start = np.zeros(int(self.fit_intercept))
-        if self.fit_intercept:
-            start[0] = family.loss.start(float(np.average(y, weights=weights)))
-        ridges = np.full(k, self.alpha * float(weights.sum()))
-        ridges[n_features:] = 0.0
-        monitor: Monitor = Monitor(
-            self.max_iter, label=type(self).__name__, unit="step", verbose=self.verbose, callback=callback
-        )
-
-        def report(value):
-            return bool(monitor.record({"objective": value / weights.sum()}))
-
-        def solve(family, theta, report=None):
-            null = len(theta) < k
-            n_free = n_rows - len(theta)
-            options = {"n_free": n_free, "tol": self.tol, "max_iter": self.max_iter, "report": report}
-            return maximise(passes, family, theta, means, ridges=0 * start if null else ridges, **options)
-
-        null = solve(family, start) if len(start) < k else None
-        theta = np.zeros(k)
-        theta[n_features:] = start if null is None else null.theta
-        with monitor:
-            found = solve(family, theta, report)
-            if self.family == "negative-binomial" and self.overdispersion == "estimate":
-                family, found = self._with_overdispersion(passes, found, means, solve, report)
-                null = None if null is None else solve(family, null.theta)
-        null = found if null is None else null
-        least = float(weights[there] @ family.loss.least(y[there]))
-        self.deviance_ = 2 * (found.value - 0.5 * float(ridges @ found.theta**2) - least)
-        self.null_deviance_ = 2 * (null.value - least)
-        self.pearson_chi2_, self.df_residual_ = found.pearson, n_rows - k
-        if self.family == "negative-binomial":
-            self.overdispersion_ = family.loss.overdispersion
-        self._take(passes, family, found, means, n_rows, frequencies)
-        self.n_iter_, self.history_ = len(monitor.history), monitor.history.as_dict()
-        return self
-
-    def _with_overdispersion(self, passes, found, means, solve, report):
-        """Maximise over coefficients and overdispersion in turns."""
-        poisson = solve(family_of("poisson"), found.theta)
-        excess, squares = passes.run(("excess", family_of("poisson").spec, poisson.theta, means))
-        if not excess > 0:
-            raise DataError(
-                "y varies no more than Poisson counts of its means, so that there is no overdispersion to "
-                "estimate: take family='poisson', or give overdispersion"
-            )
-        log_a, found = float(np.log(excess / squares[0])), poisson
-        for _ in range(_ROUNDS_OF_SHAPE):
-            family = family_of(self.family, overdispersion=np.exp(log_a))
-            found, before = solve(family, found.theta, report), log_a
-            for _ in range(_STEPS_OF_SHAPE):
-                family, a = family_of(self.family, overdispersion=np.exp(log_a)), np.exp(log_a)
-                slope, bend = passes.run(("shape", family.spec, found.theta, means))[1]
-                slope, bend = a * slope, a * a * bend + a * slope
-                step = float(np.clip(-slope / bend if bend < 0 else np.sign(slope), -1, 1))
-                log_a += step
-                if abs(step) <= _SETTLED:
-                    break
-            if abs(log_a - before) <= 10 * _SETTLED or found.reason == "stopped":
-                break
-        family = family_of(self.family, overdispersion=np.exp(log_a))
-        return family, solve(family, found.theta, report)
-
-    def _take(self, passes, family, found, means, n_rows, frequencies):
+    def _take(self, passes, found, family, means, n_rows, frequencies):
         """Set the model and what is known of its errors; warn where that is nothing."""
         k, theta = len(found.theta), found.theta
         n_features = k - self.fit_intercept
@@ -435,14 +312,14 @@ class GLM(RegressorMixin, Estimator):
             names = [self._names()[j] for j in found.dependent if j < len(self.coef_)]
             why = f"columns depend on each other; without {shortened(', '.join(names))} they do not"
             if self.alpha == 0:
-                warnings.warn(f"{name}: {why}. There are no standard errors", stacklevel=5)
+                warnings.warn(f"{name}: {why}. There are no standard errors", stacklevel=4)
             return why
         if found.separated:
             why = "a combination of columns separates the rows, so that there are no best coefficients"
             warnings.warn(
                 f"{name}: {why}; leave out such columns, or take a penalty, alpha > 0",
                 ConvergenceWarning,
-                stacklevel=5,
+                stacklevel=4,
             )
             return why
         if found.reason in ("max_iter", "stalled"):
@@ -451,7 +328,7 @@ class GLM(RegressorMixin, Estimator):
                 f"{name} did not reach tol={self.tol:g} by {passed}; raise max_iter or tol, or scale the "
                 "columns",
                 ConvergenceWarning,
-                stacklevel=5,
+                stacklevel=4,
             )
             return "the fit did not converge"
         if found.reason == "stopped":
@@ -490,7 +367,11 @@ class GLM(RegressorMixin, Estimator):
         if np.isnan(self.standard_errors_).all():
             why = getattr(self, "_no_errors", "") or "the fit has none to trust"
             raise DataError(f"there are no standard errors: {why}")
-        free = self._family().known_dispersion if self.dispersion == "auto" else self.dispersion != "estimate"
+        free = (
+            family_of_model(self).known_dispersion
+            if self.dispersion == "auto"
+            else self.dispersion != "estimate"
+        )
         normal = free or self.covariance != "nonrobust"
         law: Any = (stats.norm(), "z") if normal else (stats.t(self.df_residual_), "t")
         order = np.roll(np.arange(len(self.standard_errors_)), int(self.fit_intercept))
@@ -507,7 +388,7 @@ class GLM(RegressorMixin, Estimator):
         }
         if self.family == "negative-binomial":
             figures["overdispersion"] = f"{self.overdispersion_:.6g}"
-        link = self._family().link
+        link = family_of_model(self).link
         return Summary(f"GLM, {self.family} family, {link} link", figures, table)
 
     def confidence_interval(self, level: float = 0.95) -> Array:
@@ -544,8 +425,8 @@ class GLM(RegressorMixin, Estimator):
         if offset is not None or exposure is not None:
             n_samples = len(f)
             offset = check_offset(check_vector(offset, n_samples), n_samples, 1)
-            f = f + self._with_exposure(offset, check_vector(exposure, n_samples), n_samples).reshape(-1)
-        return self._family().loss.mean(f)
+            f = f + with_exposure(self, offset, check_vector(exposure, n_samples), n_samples).reshape(-1)
+        return family_of_model(self).loss.mean(f)
 
     def _predictor(self, X):
         return linear_predictor(self, self._predictor, X)
@@ -572,10 +453,10 @@ class GLM(RegressorMixin, Estimator):
         float
             1 is perfect; 0 is no better than the mean.
         """
-        mean = self.predict(X, offset=offset, exposure=exposure)
+        mean: Any = self.predict(X, offset=offset, exposure=exposure)
         mean = np.asarray(mean.compute() if is_dask(mean) else mean)
         y = check_targets(check_vector(y, len(mean)), len(mean), type(self).__name__)
-        loss = self._family().loss
+        loss = family_of_model(self).loss
         loss.check(y, type(self).__name__)
         link: Any = {"normal": np.asarray, "binomial": lambda m: np.log(m / (1 - m))}.get(self.family, np.log)
         weights = np.ones(len(y)) if sample_weight is None else check_row_weights(sample_weight, len(y))

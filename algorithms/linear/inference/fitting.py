@@ -1,0 +1,153 @@
+"""The fit of a generalised linear model: vectors of the rows checked, and passes until the maximum."""
+
+import warnings
+from numbers import Real
+
+import numpy as np
+from sklearn.utils.validation import column_or_1d
+
+from ....errors import DataError, shortened
+from ....scheduler.loop import Monitor
+from ...inputs.dask_arrays import check_vector
+from ...inputs.matrices import _as_data_errors, check_plain
+from ...inputs.targets import (
+    check_exposure,
+    check_offset,
+    check_row_labels,
+    check_row_weights,
+    check_some_weight,
+    check_targets,
+)
+from .families import family_of
+from .likelihood import maximise
+
+_ROUNDS_OF_SHAPE, _STEPS_OF_SHAPE = 50, 50
+_SETTLED = 1e-11  # a relative change of the overdispersion
+
+
+def family_of_model(model):
+    """The family of a model, with the overdispersion of its fit."""
+    known = getattr(model, "overdispersion_", 1.0)
+    overdispersion = known if model.overdispersion == "estimate" else model.overdispersion
+    return family_of(model.family, model.power, overdispersion)
+
+
+def check_vectors(model, n_samples, y, sample_weight, offset, exposure, clusters):
+    """Check what has an entry a row: targets, weights, offsets, numbers of clusters."""
+    family, name = family_of_model(model), type(model).__name__
+    with _as_data_errors():
+        check_plain("y", y)
+        y = column_or_1d(y, warn=True)
+    y = check_targets(y, n_samples, name)
+    if sample_weight is None or isinstance(sample_weight, Real):
+        sample_weight = np.full(n_samples, 1.0 if sample_weight is None else sample_weight)
+    weights = check_row_weights(sample_weight, n_samples)
+    check_some_weight(weights.max())
+    if model.weight_type == "frequency" and (weights % 1).any():
+        row = int(np.flatnonzero(weights % 1)[0])
+        raise DataError(
+            f"sample_weight is {weights[row]:g} in row {row}: frequencies are whole numbers; take "
+            "weight_type='variance' for others"
+        )
+    there = weights > 0
+    family.loss.check(y[there], name)
+    broken = np.flatnonzero(there & (y % 1 != 0) & family.counts)
+    if len(broken) and model.covariance == "nonrobust" and model.dispersion == "auto":
+        warnings.warn(
+            f"y holds {y[broken[0]]:g} in row {broken[0]}, which is no count: standard errors take the "
+            "variance of counts; give counts with exposure=, or covariance='HC1'",
+            stacklevel=3,
+        )
+    offset = check_offset(check_vector(offset, n_samples), n_samples, 1)
+    offset = with_exposure(model, offset, check_vector(exposure, n_samples), n_samples)
+    labels, numbers = check_row_labels("clusters", check_vector(clusters, n_samples), n_samples)
+    if numbers is not None and len(np.unique(numbers[there])) < 2:
+        raise DataError(f"clusters holds one label, {shortened(labels[0])}: two or more are needed")
+    return y, weights, None if offset is None else offset.reshape(n_samples), numbers
+
+
+def with_exposure(model, offset, exposure, n_samples):
+    """Add the logarithms of exposures to an offset."""
+    if exposure is None:
+        return offset
+    if model.family in ("normal", "binomial"):
+        raise DataError(f"exposure is for families with a logarithmic link, not for {model.family!r}")
+    return check_exposure(exposure, n_samples) + (0 if offset is None else offset)
+
+
+def fit_rows(model, passes, n_features, vectors, callback):
+    """Maximise the likelihood; set figures of the fit. Returns maximum, family, means, rows, frequencies."""
+    y, weights, _, _ = vectors
+    there = weights > 0
+    frequencies = model.weight_type == "frequency"
+    n_rows = float(weights.sum()) if frequencies else float(np.count_nonzero(there))
+    k = n_features + model.fit_intercept
+    sums = passes.run(("means",))[1]
+    means = sums[:-1] / sums[-1] if model.fit_intercept else np.zeros(n_features)
+    family = family_of(model.family, model.power, 1.0 if model.overdispersion == "estimate" else
+                       model.overdispersion)  # fmt: skip
+    start = np.zeros(int(model.fit_intercept))
+    if model.fit_intercept:
+        start[0] = family.loss.start(float(np.average(y, weights=weights)))
+    ridges = np.full(k, model.alpha * float(weights.sum()))
+    ridges[n_features:] = 0.0
+    monitor: Monitor = Monitor(
+        model.max_iter, label=type(model).__name__, unit="step", verbose=model.verbose, callback=callback
+    )
+
+    def report(value):
+        return bool(monitor.record({"objective": value / weights.sum()}))
+
+    def solve(family, theta, report=None):
+        null = len(theta) < k
+        n_free = n_rows - len(theta)
+        options = {"n_free": n_free, "tol": model.tol, "max_iter": model.max_iter, "report": report}
+        return maximise(passes, family, theta, means, ridges=0 * start if null else ridges, **options)
+
+    null = solve(family, start) if len(start) < k else None
+    theta = np.zeros(k)
+    theta[n_features:] = start if null is None else null.theta
+    with monitor:
+        if model.family == "negative-binomial" and model.overdispersion == "estimate":
+            family, found = _with_overdispersion(model, passes, theta, means, solve, report)
+            null = None if null is None else solve(family, null.theta)
+        else:
+            found = solve(family, theta, report)
+    null = found if null is None else null
+    least = float(weights[there] @ family.loss.least(y[there]))
+    model.deviance_ = 2 * (found.value - 0.5 * float(ridges @ found.theta**2) - least)
+    model.null_deviance_ = 2 * (null.value - least)
+    model.pearson_chi2_, model.df_residual_ = found.pearson, n_rows - k
+    if model.family == "negative-binomial":
+        model.overdispersion_ = family.loss.overdispersion
+    model.n_iter_, model.history_ = len(monitor.history), monitor.history.as_dict()
+    return found, family, means, n_rows, frequencies
+
+
+def _with_overdispersion(model, passes, theta, means, solve, report):
+    """Maximise over coefficients and overdispersion in turns."""
+    poisson = solve(family_of("poisson"), theta)
+    excess, squares = passes.run(("excess", family_of("poisson").spec, poisson.theta, means))
+    if not excess > 0:
+        raise DataError(
+            "y varies no more than Poisson counts of its means, so that there is no overdispersion to "
+            "estimate: take family='poisson', or give overdispersion"
+        )
+    log_a, found = float(np.log(excess / squares[0])), poisson
+    for _ in range(_ROUNDS_OF_SHAPE):
+        family = family_of(model.family, overdispersion=np.exp(log_a))
+        found, before = solve(family, found.theta, report), log_a
+        for _ in range(_STEPS_OF_SHAPE):
+            family, a = family_of(model.family, overdispersion=np.exp(log_a)), np.exp(log_a)
+            slope, bend = passes.run(("shape", family.spec, found.theta, means))[1]
+            slope, bend = a * slope, a * a * bend + a * slope
+            step = float(np.clip(-slope / bend if bend < 0 else np.sign(slope), -1, 1))
+            log_a += step
+            if abs(step) <= _SETTLED:
+                break
+        if abs(log_a - before) <= 10 * _SETTLED or found.reason == "stopped":
+            break
+    if found.reason == "stopped":
+        return family, found
+    family = family_of(model.family, overdispersion=np.exp(log_a))
+    return family, solve(family, found.theta, report)
