@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from .algorithms.linear.structured.cox import CoxRegression
     from .algorithms.linear.structured.cv import SparseGLMCV
     from .algorithms.linear.structured.losses import Loss
+    from .algorithms.linear.structured.named_cv import GroupLassoCV, MultiTaskElasticNetCV, MultiTaskLassoCV
     from .algorithms.linear.structured.penalties import Penalty
     from .algorithms.linear.structured.regressors import (
         GroupLasso,
@@ -71,6 +72,7 @@ _PLACES = {
     "GLM": ".algorithms.linear.inference.glm",
     "GaussianMixtureDensity": ".algorithms.bayes.models.mixture",
     "GroupLasso": ".algorithms.linear.structured.regressors",
+    "GroupLassoCV": ".algorithms.linear.structured.named_cv",
     "GroupLogisticRegression": ".algorithms.linear.structured.classifier",
     "HuberRegressor": ".algorithms.linear.structured.regressors",
     "Lasso": ".algorithms.linear.lasso",
@@ -83,7 +85,9 @@ _PLACES = {
     "MLPRegressor": ".algorithms.neural.mlp",
     "MatrixFactorization": ".algorithms.factorization.matrix_factorization",
     "MultiTaskElasticNet": ".algorithms.linear.structured.regressors",
+    "MultiTaskElasticNetCV": ".algorithms.linear.structured.named_cv",
     "MultiTaskLasso": ".algorithms.linear.structured.regressors",
+    "MultiTaskLassoCV": ".algorithms.linear.structured.named_cv",
     "Penalty": ".algorithms.linear.structured.penalties",
     "PoissonRegressor": ".algorithms.linear.poisson",
     "Posterior": ".algorithms.bayes.posterior.draws",
@@ -122,6 +126,7 @@ __all__ = [
     "ElasticNetCV",
     "GaussianMixtureDensity",
     "GroupLasso",
+    "GroupLassoCV",
     "GroupLogisticRegression",
     "HuberRegressor",
     "Lasso",
@@ -134,7 +139,9 @@ __all__ = [
     "MLPRegressor",
     "MatrixFactorization",
     "MultiTaskElasticNet",
+    "MultiTaskElasticNetCV",
     "MultiTaskLasso",
+    "MultiTaskLassoCV",
     "Penalty",
     "PoissonRegressor",
     "Posterior",

@@ -21,7 +21,6 @@ from ...inputs.targets import (
     check_exposure,
     check_names,
     check_offset,
-    check_penalty_factor,
     check_targets,
     check_weights,
 )
@@ -31,13 +30,14 @@ from .columns import Columns
 from .losses import Loss, Rows
 from .penalties import BlockPenalty, GivenPenalty, Penalty
 from .problem import Problem, Terms, least_alpha, path_of, scale_of, smoothed, so_far, spread_bounds, times
+from .reweighting import Reweighting, factors_of
 from .solver import Solver
 
 _DEFAULT_GAMMA = {"mcp": 3.0, "scad": 3.7, "log": 1.0}
 _ROUNDS_OF_ALPHA_MAX = 100
 
 
-class StructuredModel(SparseCoefficients, Estimator):
+class StructuredModel(Reweighting, SparseCoefficients, Estimator):
     """Fits, paths and predictions. A subclass has `_make_loss` and `_terms`."""
 
     coef_: Any
@@ -102,11 +102,7 @@ class StructuredModel(SparseCoefficients, Estimator):
         """Put X, loss and groups together; columns are centred with an intercept, or as `centre` says."""
         terms, p = self._terms(), X.shape[1]
         blocks = check_groups(terms.groups, p, overlap=terms.overlap)
-        n_blocks, grouped = len(blocks.sizes), terms.groups is not None
-        factors = np.sqrt(blocks.sizes) if grouped else np.ones(n_blocks)
-        if terms.factors is not None:
-            given = check_penalty_factor(terms.factors, n_blocks)
-            factors = np.ones(n_blocks) if given is None else given
+        grouped, factors = terms.groups is not None, factors_of(terms, blocks)
         columns = Columns(X, weights, centre=self.fit_intercept if centre is None else centre)
         curvature = 0.0
         if isinstance(terms.kind, Penalty):

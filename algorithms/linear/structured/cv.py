@@ -5,6 +5,7 @@ from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from scipy import sparse
 from sklearn.base import MetaEstimatorMixin, clone, is_classifier
 from sklearn.model_selection import check_cv
 from sklearn.utils import get_tags
@@ -15,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from ...._typing import Array, Matrix, Vector
 from ....errors import DataError
 from ..._base import Estimator
-from ...inputs.targets import check_weights
+from ...inputs.targets import _numbers, check_weights
 from .base import StructuredModel
 from .losses import Rows
 from .problem import path_of
@@ -43,6 +44,8 @@ class SparseGLMCV(MetaEstimatorMixin, Estimator):
         Ratio of the last strength to the first.
     cv : int, splitter or iterable, default=None
         As in scikit-learn; None is 5 folds of consecutive rows, of classes stratified.
+    l1_ratios : array-like, default=None
+        Values of the estimator's `l1_ratio` to try, each with a path of its own. None keeps the estimator's.
     rule : {"min", "1se"}, default="min"
         "min" takes the strength of the least mean loss, "1se" the largest whose mean loss is within one
         standard error of that.
@@ -52,10 +55,16 @@ class SparseGLMCV(MetaEstimatorMixin, Estimator):
     alpha_ : float
         The strength that was chosen: `alpha_min_` or `alpha_1se_`.
     alpha_min_, alpha_1se_ : float
-    alphas_ : ndarray of shape (n_alphas,)
+    l1_ratio_ : float
+        With `l1_ratios`: the one that was chosen.
+    alphas_ : ndarray of shape (n_alphas,), or (n_l1_ratios, n_alphas) with `l1_ratios`
         Falling.
-    losses_ : ndarray of shape (n_alphas, n_folds)
+    losses_ : ndarray of shape (n_alphas, n_folds), or (n_l1_ratios, n_alphas, n_folds)
         Mean losses of the rows of each fold.
+    losses_mean_, losses_se_ : ndarray of the shape of `alphas_`
+        Their means over the folds, by the weight of their rows, and standard errors.
+    coef_path_ : CSC array of shape (n_features, n_alphas * n_outputs)
+        Coefficients of all rows along `alphas_` (those of `l1_ratio_`).
     best_estimator_ : estimator
         Fitted with `alpha_` to all rows. Its `coef_`, `intercept_`, `dual_gap_` and `n_iter_` are those of
         this object.
@@ -84,6 +93,7 @@ class SparseGLMCV(MetaEstimatorMixin, Estimator):
         "alphas": [Interval(Integral, 1, None, closed="left"), "array-like"],
         "eps": [Interval(Real, 0, 1, closed="neither")],
         "cv": ["cv_object"],
+        "l1_ratios": ["array-like", None],
         "rule": [StrOptions({"min", "1se"})],
     }
 
@@ -94,9 +104,11 @@ class SparseGLMCV(MetaEstimatorMixin, Estimator):
         alphas: Any = 50,
         eps: float = 0.01,
         cv: Any = None,
+        l1_ratios: Any = None,
         rule: str = "min",
     ) -> None:
         self.estimator = estimator
+        self.l1_ratios = l1_ratios
         self.alphas = alphas
         self.eps = eps
         self.cv = cv
@@ -138,37 +150,55 @@ class SparseGLMCV(MetaEstimatorMixin, Estimator):
                 "CoxRegression and the "
                 "like, see also LassoCV, ElasticNetCV and SparseLogisticRegressionCV"
             )
-        base = clone(base)
-        base._validate_params()
+        bases = [clone(base).set_params(**some) for some in self._grid()]
+        for base in bases:
+            base._validate_params()
         with self._unchanged_on_error():
-            whole = copy.copy(base)
-            problem = whole._pose(X, y, sample_weight, **given)
-            alphas = path_of(whole, problem, self.alphas, self.eps)
-            n_samples = problem.columns.n_samples
-            weights = check_weights(sample_weight, n_samples)
-            weights = np.ones(n_samples) if weights is None else weights
+            whole = [copy.copy(base) for base in bases]
+            problems = [model._pose(X, y, sample_weight, **given) for model in whole]
+            paths = [
+                path_of(model, problem, self.alphas, self.eps)
+                for model, problem in zip(whole, problems, strict=True)
+            ]
+            columns = problems[0].columns
+            weights = check_weights(sample_weight, columns.n_samples)
+            weights = np.ones(columns.n_samples) if weights is None else weights
             labels = np.asarray(y) if is_classifier(base) else None
             splitter = check_cv(self.cv, labels, classifier=labels is not None)
-            rows = problem.columns.X.tocsr() if problem.columns.is_sparse else problem.columns.X
+            rows = columns.X.tocsr() if columns.is_sparse else columns.X
             target = np.asarray(y)
             losses, masses = [], []
-            for train, test in splitter.split(np.zeros(n_samples), labels):
+            for train, test in splitter.split(np.zeros(columns.n_samples), labels):
                 if not weights[test].any() or not weights[train].any():
                     continue
-                losses.append(self._of_fold(base, rows, target, weights, given, train, test, alphas))
+                part = (rows, target, weights, given, train, test)
+                pairs = zip(bases, paths, strict=True)
+                losses.append([self._of_fold(base, *part, alphas) for base, alphas in pairs])
                 masses.append(weights[test].sum())
             if not losses:
                 raise DataError(
                     "cv gives no fold with weight in both parts: use fewer folds, or other weights"
                 )
-            self._choose(alphas, np.array(losses).T, np.array(masses))
-            self.best_estimator_ = clone(base).set_params(alpha=self.alpha_)
+            best = self._choose(np.array(paths), np.moveaxis(np.array(losses), 0, -1), np.array(masses))
+            self.coef_path_ = _coefficients(
+                problems[best], bases[best]._fit_path(problems[best], paths[best])
+            )
+            self.best_estimator_ = clone(bases[best]).set_params(alpha=self.alpha_)
             self.best_estimator_.fit(X, y, sample_weight, **given)
             for name in ("n_features_in_", "feature_names_in_", "classes_"):
                 self.__dict__.pop(name, None)
                 if hasattr(self.best_estimator_, name):
                     setattr(self, name, getattr(self.best_estimator_, name))
         return self
+
+    def _grid(self):
+        """Parameters of each path."""
+        if self.l1_ratios is None:
+            return [{}]
+        ratios = _numbers("l1_ratios", self.l1_ratios).ravel().tolist()
+        if "l1_ratio" not in self._base().get_params(deep=False):
+            raise DataError(f"l1_ratios: {type(self._base()).__name__} has no l1_ratio; leave it out")
+        return [{"l1_ratio": ratio} for ratio in ratios]
 
     def _of_fold(self, base, X, y, weights, given, train, test, alphas):
         """Losses of the rows of a fold, of each strength."""
@@ -192,16 +222,59 @@ class SparseGLMCV(MetaEstimatorMixin, Estimator):
         return losses
 
     def _choose(self, alphas, losses, masses):
+        """Choose a strength from losses (n_paths, n_alphas, n_folds); return the number of its path."""
         means = losses @ (masses / masses.sum())
         if np.isnan(means).all():
             raise DataError("the losses of all strengths are NaN: check the targets of the folds")
-        best = int(np.nanargmin(means))
-        n = losses.shape[1]
-        error = losses[best].std(ddof=1) / np.sqrt(n) if n > 1 else 0.0
-        within = int(np.flatnonzero(means <= means[best] + error)[0])
-        self.alphas_, self.losses_ = alphas, losses
-        self.alpha_min_, self.alpha_1se_ = float(alphas[best]), float(alphas[within])
+        path, best = np.unravel_index(int(np.nanargmin(means)), means.shape)
+        n = losses.shape[-1]
+        errors = losses.std(axis=-1, ddof=1) / np.sqrt(n) if n > 1 else np.zeros(means.shape)
+        within = int(np.flatnonzero(means[path] <= means[path, best] + errors[path, best])[0])
+        single = self.l1_ratios is None
+        found = (alphas, losses, means, errors)
+        self.alphas_, self.losses_, self.losses_mean_, self.losses_se_ = (
+            (part[0] for part in found) if single else found
+        )
+        vars(self).pop("l1_ratio_", None)
+        if not single:
+            self.l1_ratio_ = self._grid()[path]["l1_ratio"]
+        self.alpha_min_, self.alpha_1se_ = float(alphas[path, best]), float(alphas[path, within])
         self.alpha_ = self.alpha_min_ if self.rule == "min" else self.alpha_1se_
+        return int(path)
+
+    def plot(self, *, axes: Any = None) -> Array:
+        """Draw the coefficient paths of all rows, and below the cross-validation curve; needs matplotlib.
+
+        Parameters
+        ----------
+        axes : sequence of two matplotlib Axes, optional
+            Where to draw; by default in a new figure.
+
+        Returns
+        -------
+        ndarray of two Axes
+        """
+        check_is_fitted(self, "best_estimator_")
+        from ..cv.plotting import plot_path
+
+        at = (
+            0 if self.l1_ratios is None else [some["l1_ratio"] for some in self._grid()].index(self.l1_ratio_)
+        )
+        alphas, mean, error = (
+            np.atleast_2d(a)[at] for a in (self.alphas_, self.losses_mean_, self.losses_se_)
+        )
+        return plot_path(
+            alphas,
+            self.coef_path_,
+            -mean,
+            error,
+            alpha=self.alpha_,
+            alpha_min=self.alpha_min_,
+            alpha_1se=self.alpha_1se_,
+            scoring="neg_mean loss",
+            names=getattr(self, "feature_names_in_", None),
+            axes=axes,
+        )
 
     @property
     def coef_(self) -> Array:
@@ -288,6 +361,12 @@ class SparseGLMCV(MetaEstimatorMixin, Estimator):
         """
         check_is_fitted(self, "best_estimator_")
         return self.best_estimator_.score(X, y, sample_weight)
+
+
+def _coefficients(problem, fits):
+    """Coefficients of columns along a path, sparse: those of all outputs for each strength."""
+    p = problem.columns.n_features
+    return sparse.hstack([sparse.csc_array(problem.blocks.summed(fit.B, p)) for fit in fits], format="csc")
 
 
 def _loss_at(problem, fit):
