@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from .algorithms.linear.path import enet_path, lasso_path
     from .algorithms.linear.poisson import PoissonRegressor
     from .algorithms.linear.ridge import Ridge
+    from .algorithms.linear.selection.filter import KnockoffSelection
+    from .algorithms.linear.selection.stability import StabilitySelection
     from .algorithms.linear.sparse_logistic import SparseLogisticRegression
     from .algorithms.linear.structured.classifier import GroupLogisticRegression
     from .algorithms.linear.structured.cox import CoxRegression
@@ -75,6 +77,7 @@ _PLACES = {
     "GroupLassoCV": ".algorithms.linear.structured.named_cv",
     "GroupLogisticRegression": ".algorithms.linear.structured.classifier",
     "HuberRegressor": ".algorithms.linear.structured.regressors",
+    "KnockoffSelection": ".algorithms.linear.selection.filter",
     "Lasso": ".algorithms.linear.lasso",
     "LassoCV": ".algorithms.linear.cv.estimators",
     "LatentDirichletAllocation": ".algorithms.topics.lda",
@@ -99,6 +102,7 @@ _PLACES = {
     "SparseLogisticRegression": ".algorithms.linear.sparse_logistic",
     "SparseLogisticRegressionCV": ".algorithms.linear.cv.estimators",
     "SparsePoissonRegressor": ".algorithms.linear.structured.regressors",
+    "StabilitySelection": ".algorithms.linear.selection.stability",
     "TorchClassifier": ".algorithms.neural.torch_models",
     "TorchRegressor": ".algorithms.neural.torch_models",
     "check_gradient": ".algorithms.optimize.gradient_check",
@@ -129,6 +133,7 @@ __all__ = [
     "GroupLassoCV",
     "GroupLogisticRegression",
     "HuberRegressor",
+    "KnockoffSelection",
     "Lasso",
     "LassoCV",
     "LatentDirichletAllocation",
@@ -153,6 +158,7 @@ __all__ = [
     "SparseLogisticRegression",
     "SparseLogisticRegressionCV",
     "SparsePoissonRegressor",
+    "StabilitySelection",
     "TorchClassifier",
     "TorchRegressor",
     "__version__",

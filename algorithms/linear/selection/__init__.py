@@ -1,0 +1,1 @@
+"""Selection of columns with error control: stability selection and knockoffs."""

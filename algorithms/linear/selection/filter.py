@@ -1,0 +1,228 @@
+"""The knockoff filter: selection of columns with a bounded expected share of false ones."""
+
+from numbers import Real
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from sklearn.base import MetaEstimatorMixin, clone, is_classifier
+from sklearn.feature_selection import SelectorMixin
+from sklearn.utils import check_random_state, get_tags
+from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
+from sklearn.utils.validation import check_is_fitted
+
+from ...._typing import Array, Matrix, RandomState, Vector
+from ....errors import DataError
+from ..._base import Estimator
+from ...inputs.dask_arrays import is_dask
+from ...inputs.matrices import check_columns
+from ...inputs.targets import check_length, check_names
+from ..cv.estimators import LassoCV
+from ..path import lasso_path
+from .knockoffs import fixed_knockoffs, gaussian_knockoffs, knockoff_threshold
+
+_ALPHAS, _EPS = 500, 1e-3
+
+
+class KnockoffSelection(SelectorMixin, MetaEstimatorMixin, Estimator):
+    r"""Choose columns with a bound on the expected share of false ones, by knockoffs.
+
+    Each column gets a copy that has nothing to do with y, and correlates with the other columns as the
+    original does. Columns are chosen whose statistic W, how much more the column matters than its copy, is at
+    least t, the least number with
+
+    .. math:: \frac{1 + \#\{j: W_j \le -t\}}{\#\{j: W_j \ge t\}} \le q
+
+    (knockoff+). The expected share of chosen columns that are independent of y, given the others, is at most
+    q = `fdr`.
+
+    Parameters
+    ----------
+    estimator : estimator with `coef_`, default=None
+        For ``kind="gaussian"``: fitted to columns and copies together, W is ``|b_j|`` less that of the copy
+        (of several outputs, norms). None is ``LassoCV()``. Give ``SparseLogisticRegressionCV()`` for classes,
+        ``SparseGLMCV(CoxRegression())`` for survival times.
+    kind : {"gaussian", "fixed"}, default="gaussian"
+        "gaussian" (model-X): rows of X are draws of a normal distribution with `mean` and `covariance`, y is
+        anything. "fixed": X is any matrix with n > 2 p, y is linear in it with normal noise; W is where a
+        column enters the lasso path, or its copy, whichever is first, with that sign.
+    fdr : float, default=0.1
+        q.
+    method : {"sdp", "equi"}, default="sdp"
+        How far copies are from their columns: "sdp" as far as possible in sum, "equi" equally far.
+    mean, covariance : array-like of shape (n_features,) and (n_features, n_features), default=None
+        Of the rows. None estimates them from X (Ledoit and Wolf's covariance): the bound then holds as far as
+        they are right.
+    offset : {0, 1}, default=1
+        0 is the plain filter, which bounds a slightly different share, and chooses more.
+    random_state : int, RandomState or None, default=None
+        Of the copies.
+
+    Attributes
+    ----------
+    statistics_ : ndarray of shape (n_features,)
+        W.
+    threshold_ : float
+        t; infinite where nothing can be chosen.
+    support_ : ndarray of bool, of shape (n_features,)
+    n_features_in_ : int
+    feature_names_in_ : ndarray of str
+        Only when `X` had feature names that are all strings.
+
+    See Also
+    --------
+    StabilitySelection : Bounds the number of false choices.
+
+    References
+    ----------
+    Barber, Candès, "Controlling the false discovery rate via knockoffs", Annals of Statistics 2015. Candès,
+    Fan, Janson, Lv, "Panning for gold: model-X knockoffs for high dimensional controlled variable selection",
+    JRSS B 2018.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import stradask as sd
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.standard_normal((300, 60))
+    >>> y = X[:, :15].sum(axis=1) + rng.standard_normal(300)
+    >>> model = sd.KnockoffSelection(fdr=0.2, random_state=0).fit(X, y)
+    >>> np.count_nonzero(model.support_[:15]), np.count_nonzero(model.support_[15:]) <= 4
+    (15, True)
+    """
+
+    _parameter_constraints: ClassVar[dict] = {
+        "estimator": [HasMethods(["fit"]), None],
+        "kind": [StrOptions({"gaussian", "fixed"})],
+        "fdr": [Interval(Real, 0, 1, closed="neither")],
+        "method": [StrOptions({"sdp", "equi"})],
+        "mean": ["array-like", None],
+        "covariance": ["array-like", None],
+        "offset": [Interval(Real, 0, 1, closed="both")],
+        "random_state": ["random_state"],
+    }
+
+    def __init__(
+        self,
+        estimator: Any = None,
+        *,
+        kind: str = "gaussian",
+        fdr: float = 0.1,
+        method: str = "sdp",
+        mean: Vector | None = None,
+        covariance: Any = None,
+        offset: int = 1,
+        random_state: RandomState | None = None,
+    ) -> None:
+        self.estimator = estimator
+        self.kind = kind
+        self.fdr = fdr
+        self.method = method
+        self.mean = mean
+        self.covariance = covariance
+        self.offset = offset
+        self.random_state = random_state
+
+    def _base(self):
+        return LassoCV() if self.estimator is None else self.estimator
+
+    def __sklearn_tags__(self):
+        """Tell scikit-learn what the estimator takes: no sparse X, whose copies would be dense."""
+        tags, base = super().__sklearn_tags__(), get_tags(self._base())
+        tags.target_tags, tags.input_tags.sparse = base.target_tags, False
+        tags.target_tags.required = True
+        return tags
+
+    def fit(self, X: Matrix, y: Vector, **given: Any) -> Self:
+        """Make copies, and choose columns.
+
+        Parameters
+        ----------
+        X : ndarray or DataFrame of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,) or as the estimator takes it
+        **given
+            Further arguments of the estimator's `fit`.
+
+        Returns
+        -------
+        self
+        """
+        self._validate_params()
+        unused = self.estimator is None and self.mean is None and self.covariance is None and not given
+        if self.kind == "fixed" and not unused:
+            raise DataError("kind='fixed' takes no estimator, mean, covariance or further arguments")
+        with self._unchanged_on_error():
+            if is_dask(X):
+                raise DataError("KnockoffSelection takes X in this process: pass X.compute()")
+            names, X = X, check_columns(self, X)
+            if not isinstance(X, np.ndarray):
+                raise DataError("sparse X: its knockoffs are dense; pass X.toarray() if that fits in memory")
+            check_names(self, names, y)
+            check_length("y", np.asarray(y), len(X))
+            X, rng = X.astype(np.float64), check_random_state(self.random_state)
+            n, p = X.shape
+            if n < 2:
+                raise DataError(f"X has {n} row (n_samples={n}): no column varies; give more")
+            constant = np.flatnonzero(np.ptp(X, axis=0) == 0)
+            if len(constant):
+                raise DataError(f"column {constant[0]} is constant and has no knockoff: leave it out")
+            if self.kind == "fixed":
+                W = self._entry(X, np.asarray(y), n, p, rng)
+            else:
+                W = self._difference(X, y, given, rng)
+            self.statistics_ = W
+            self.threshold_ = knockoff_threshold(W, self.fdr, self.offset)
+            self.support_ = self.threshold_ <= W
+            return self
+
+    def _difference(self, X, y, given, rng):
+        """How much larger the coefficients of columns are than those of their copies."""
+        copies = gaussian_knockoffs(X, *self._moments(X), rng, self.method)
+        swapped = rng.random_sample(X.shape[1]) < 0.5  # so that nothing depends on which comes first
+        both = np.hstack([np.where(swapped, copies, X), np.where(swapped, X, copies)])
+        base = clone(self._base())
+        if not is_classifier(base):
+            y = np.asarray(y)
+        coef = np.atleast_2d(base.fit(both, y, **given).coef_)
+        first, second = np.split(np.sqrt((coef**2).sum(axis=0)), 2)
+        return np.where(swapped, second - first, first - second)
+
+    def _moments(self, X):
+        p = X.shape[1]
+        mean, covariance = self.mean, self.covariance
+        if covariance is None:
+            from sklearn.covariance import ledoit_wolf
+
+            covariance = ledoit_wolf(X)[0]
+        mean = X.mean(axis=0) if mean is None else mean
+        mean, covariance = np.asarray(mean, np.float64), np.asarray(covariance, np.float64)
+        if mean.shape != (p,) or covariance.shape != (p, p):
+            raise DataError(
+                f"mean has the shape {mean.shape} and covariance {covariance.shape}; X has {p} columns"
+            )
+        good = np.isfinite(mean).all() and np.isfinite(covariance).all() and (np.diag(covariance) > 0).all()
+        if not good or not np.allclose(covariance, covariance.T):
+            raise DataError("covariance must be finite, symmetric, and positive definite, mean finite")
+        return mean, covariance
+
+    def _entry(self, X, y, n, p, rng):
+        """The largest penalties at which columns have coefficients, with the sign of who came first."""
+        if n < 2 * p + 1:
+            raise DataError(
+                f"kind='fixed' needs more than twice as many rows as columns, and X has {n} x {p}: take "
+                "kind='gaussian', or fewer columns"
+            )
+        X = X - X.mean(axis=0)
+        copies = fixed_knockoffs(X, rng, self.method)
+        scale = np.linalg.norm(X, axis=0)
+        swapped = rng.random_sample(p) < 0.5
+        both = np.hstack([np.where(swapped, copies, X), np.where(swapped, X, copies)]) / np.tile(scale, 2)
+        alphas, coefs, _ = lasso_path(both, y - y.mean(), n_alphas=_ALPHAS, eps=_EPS, tol=1e-8)
+        there = coefs != 0
+        entry = np.where(there.any(axis=1), alphas[np.argmax(there, axis=1)], 0.0)
+        first, second = np.split(entry, 2)
+        W = np.maximum(first, second) * np.sign(first - second)
+        return np.where(swapped, -W, W)
+
+    def _get_support_mask(self) -> Array:
+        check_is_fitted(self, "support_")
+        return self.support_
