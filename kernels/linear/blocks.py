@@ -10,6 +10,8 @@ from typing import Any
 import numba as nb
 import numpy as np
 
+from .columns import FAST
+
 _OPTIONS: dict[str, Any] = {"nogil": True, "cache": True, "error_model": "numpy"}
 
 
@@ -83,6 +85,40 @@ def prox(z, step, lam, lam1, low, high, gamma, kind):
 
 
 @nb.njit(**_OPTIONS)
+def _single(b, slope, step, lam, lam1, low, high, gamma, kind):
+    """Where a single coefficient goes."""
+    z = b - step * slope
+    z = np.sign(z) * max(abs(z) - step * lam1, 0.0)
+    if (low == 0.0 and z < 0) or (high == 0.0 and z > 0):
+        z = 0.0
+    z = np.sign(z) * shrunk(abs(z), step, lam, gamma, kind)
+    return min(max(z, low), high)
+
+
+@nb.njit(**_OPTIONS)
+def _several(b, slope, own, step, lam, lam1, low, high, gamma, kind):
+    """Where a block goes: proximal gradient steps on its own part `own` of H. Changes `slope`."""
+    size, K = b.shape
+    new, first = b.copy(), 0.0
+    for visit in range(1 if size == 1 else 30):
+        z = new - step * slope
+        prox(z, step, lam, lam1, low, high, gamma, kind)
+        moved = 0.0
+        for i in range(size):
+            for k in range(K):
+                d = z[i, k] - new[i, k]
+                moved = max(moved, abs(d))
+                if d != 0.0 and size > 1:
+                    for j in range(size):
+                        slope[j, k] += own[i, j] * d
+        new = z
+        first = moved if visit == 0 else first
+        if moved <= 0.03 * first:
+            break
+    return new
+
+
+@nb.njit(**_OPTIONS)
 def sweeps(H, G, B, starts, steps, lam, lam1, low, high, gamma, kind, n_sweeps, tol):
     """Visit every block, then several times the blocks that are not zero; change B and ``G = H B + Q``.
 
@@ -96,18 +132,10 @@ def sweeps(H, G, B, starts, steps, lam, lam1, low, high, gamma, kind, n_sweeps, 
         change = 0.0
         for g in range(n_blocks):
             first, last, step = starts[g], starts[g + 1], steps[g]
-            if step == 0.0:
+            if step == 0.0 or not (whole or _any(B, first, last)):
                 continue
-            size = last - first
-            if size == 1 and K == 1:  # without the copies that a block needs
-                if not whole and B[first, 0] == 0.0:
-                    continue
-                z = B[first, 0] - step * G[first, 0]
-                z = np.sign(z) * max(abs(z) - step * lam1[g], 0.0)
-                if (low[g] == 0.0 and z < 0) or (high[g] == 0.0 and z > 0):
-                    z = 0.0
-                z = np.sign(z) * shrunk(abs(z), step, lam[g], gamma, kind)
-                value = min(max(z, low[g]), high[g])
+            if last - first == 1 and K == 1:  # without the copies that a block needs
+                value = _single(B[first, 0], G[first, 0], step, lam[g], lam1[g], low[g], high[g], gamma, kind)
                 d = value - B[first, 0]
                 if d != 0.0:
                     B[first, 0] = value
@@ -116,33 +144,12 @@ def sweeps(H, G, B, starts, steps, lam, lam1, low, high, gamma, kind, n_sweeps, 
                         G[j, 0] += row[j] * d
                     change = max(change, abs(d) / step)
                 continue
-            if not whole:
-                there = False
-                for i in range(first, last):
-                    for k in range(K):
-                        there = there or B[i, k] != 0.0
-                if not there:
-                    continue
-            new, slope = B[first:last].copy(), G[first:last].copy()
-            for _ in range(1 if size == 1 else 30):
-                z = new - step * slope
-                prox(z, step, lam[g], lam1[g], low[g], high[g], gamma, kind)
-                moved = 0.0
-                if size == 1:
-                    new = z
-                    break
-                for i in range(size):
-                    for k in range(K):
-                        d = z[i, k] - new[i, k]
-                        moved = max(moved, abs(d))
-                        if d != 0.0:
-                            for j in range(size):
-                                slope[j, k] += H[first + i, first + j] * d
-                new = z
-                if moved <= 0.1 * tol * step:
-                    break
+            new = _several(
+                B[first:last], G[first:last].copy(), H[first:last, first:last], step, lam[g], lam1[g],
+                low[g], high[g], gamma, kind,
+            )  # fmt: skip
             norm = 0.0
-            for i in range(size):
+            for i in range(last - first):
                 for k in range(K):
                     d = new[i, k] - B[first + i, k]
                     if d != 0.0:
@@ -159,6 +166,89 @@ def sweeps(H, G, B, starts, steps, lam, lam1, low, high, gamma, kind, n_sweeps, 
                 break
         whole = since == 7 or (not whole and change <= 0.3 * tol)
     return most
+
+
+@nb.njit(**{**_OPTIONS, "fastmath": FAST})
+def row_sweeps(AT, D, Q, own, q, B, starts, steps, lam, lam1, low, high, gamma, kind, n_sweeps, tol):
+    """The same where H is ``A^T D A``, by the rows of A: change B and ``q = D A B``.
+
+    `AT`: float64 (n_places, n). `D`: float64 (n,). `Q`: float64 (n_places, K); slopes at zero. `own`: float64
+    (n_places, size of the largest block); each block's own part of H. `q`: float64 (K, n).
+    """
+    n_blocks, K, n = len(starts) - 1, B.shape[1], len(D)
+    most, whole, since = 0.0, True, 0
+    for _sweep in range(n_sweeps):
+        change = 0.0
+        for g in range(n_blocks):
+            first, last, step = starts[g], starts[g + 1], steps[g]
+            if step == 0.0 or not (whole or _any(B, first, last)):
+                continue
+            if last - first == 1 and K == 1:
+                a, slope = AT[first], Q[first, 0]
+                for row in range(n):
+                    slope += a[row] * q[0, row]
+                value = _single(B[first, 0], slope, step, lam[g], lam1[g], low[g], high[g], gamma, kind)
+                d = value - B[first, 0]
+                if d != 0.0:
+                    B[first, 0] = value
+                    for row in range(n):
+                        q[0, row] += D[row] * a[row] * d
+                    change = max(change, abs(d) / step)
+                continue
+            size = last - first
+            slope = Q[first:last].copy()
+            for i in range(size):
+                a = AT[first + i]
+                for k in range(K):
+                    total, column = 0.0, q[k]
+                    for row in range(n):
+                        total += a[row] * column[row]
+                    slope[i, k] += total
+            new = _several(
+                B[first:last], slope, own[first:last, :size], step, lam[g], lam1[g], low[g], high[g],
+                gamma, kind,
+            )  # fmt: skip
+            norm = 0.0
+            for i in range(size):
+                a = AT[first + i]
+                for k in range(K):
+                    d = new[i, k] - B[first + i, k]
+                    if d != 0.0:
+                        norm += d * d
+                        B[first + i, k] = new[i, k]
+                        column = q[k]
+                        for row in range(n):
+                            column[row] += D[row] * a[row] * d
+            change = max(change, np.sqrt(norm) / step)
+        since = 0 if whole else since + 1
+        if whole:
+            most = change
+            if most <= tol:
+                break
+        whole = since == 7 or (not whole and change <= 0.3 * tol)
+    return most
+
+
+@nb.njit(**{**_OPTIONS, "fastmath": FAST})
+def own_products(AT, D, starts, own):
+    """Fill in each block's own part of ``A^T D A``: see `row_sweeps`."""
+    for g in range(len(starts) - 1):
+        for i in range(starts[g], starts[g + 1]):
+            for j in range(starts[g], i + 1):
+                total, a, b = 0.0, AT[i], AT[j]
+                for row in range(len(D)):
+                    total += D[row] * a[row] * b[row]
+                own[i, j - starts[g]] = own[j, i - starts[g]] = total
+
+
+@nb.njit(**_OPTIONS)
+def _any(B, first, last):
+    """Whether a block has coefficients."""
+    for i in range(first, last):
+        for k in range(B.shape[1]):
+            if B[i, k] != 0.0:
+                return True
+    return False
 
 
 @nb.njit(**_OPTIONS)
@@ -186,3 +276,53 @@ def distances(B, V, starts, lam, lam1, low, high, gamma, kind):
                 total += v * v
         out[g] = np.sqrt(total) if size > 0 else max(np.sqrt(total) - lam[g], 0.0)
     return out
+
+
+@nb.njit(**_OPTIONS)
+def gauge(V, starts, lam, lam1, low, high):
+    """The least t of at least 1 for which all blocks of ``V / t`` are subgradients of their penalty at zero.
+
+    A bound at zero takes the slopes that point out of the range; a block between two finite bounds, or with
+    an infinite strength, takes all.
+    """
+    K, most = V.shape[1], 1.0
+    for g in range(len(starts) - 1):
+        bounded = low[g] > -np.inf and high[g] < np.inf
+        free = lam[g] == 0.0 and lam1[g] == 0.0
+        if bounded or lam[g] == np.inf or lam1[g] == np.inf:
+            continue
+        if free and low[g] == -np.inf and high[g] == np.inf:
+            continue
+        if _rest(V, starts[g], starts[g + 1], K, most * lam1[g], low[g], high[g]) <= most * lam[g]:
+            continue
+        if free:
+            return np.inf
+        if lam1[g] == 0.0:
+            most = _rest(V, starts[g], starts[g + 1], K, 0.0, low[g], high[g]) / lam[g]
+            continue
+        under, over = most, 2 * most
+        while _rest(V, starts[g], starts[g + 1], K, over * lam1[g], low[g], high[g]) > over * lam[g]:
+            under, over = over, 2 * over
+        for _ in range(52):
+            middle = 0.5 * (under + over)
+            if _rest(V, starts[g], starts[g + 1], K, middle * lam1[g], low[g], high[g]) <= middle * lam[g]:
+                over = middle
+            else:
+                under = middle
+        most = over
+    return most
+
+
+@nb.njit(**_OPTIONS)
+def _rest(V, first, last, K, threshold, low, high):
+    """Norm of what a threshold leaves of the slopes of a block."""
+    total = 0.0
+    for i in range(first, last):
+        for k in range(K):
+            v = V[i, k]
+            if (low == 0.0 and v < 0) or (high == 0.0 and v > 0):
+                continue
+            rest = abs(v) - threshold
+            if rest > 0:
+                total += rest * rest
+    return np.sqrt(total)

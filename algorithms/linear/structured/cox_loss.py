@@ -5,6 +5,7 @@ from scipy import sparse
 from scipy.special import xlogy
 
 from ....errors import DataError
+from ....kernels.linear.cox import risk_sums
 
 _MOST_PAIRS = 5_000_000  # of tied deaths and terms, for which a gap is computed
 
@@ -20,7 +21,7 @@ class PartialLikelihood:
     None.
     """
 
-    quadratic, convex, flat, n_outputs = False, True, False, 1
+    quadratic, convex, flat, n_outputs, by_rows = False, True, False, 1, False
 
     def __init__(self, time, event, weights, *, ties, entry=None, strata=None, offset=None):
         n = len(time)
@@ -46,7 +47,7 @@ class PartialLikelihood:
         self.times, self.stops, self.begins = np.concatenate(times), stops, begins
         self.of_stratum = np.repeat(np.arange(len(times)), np.diff(self.edges))
         T = len(self.times)
-        first = np.asarray(self.edges)[strata]
+        self.first = first = np.asarray(self.edges)[strata]
         ends, starts = np.flatnonzero(stops > first), np.flatnonzero(begins > first)
         self.bins = sparse.csr_array(
             (
@@ -124,12 +125,15 @@ class PartialLikelihood:
         """The Hessian in the space of some columns: see `losses.Rows`."""
         v, _, sums = self._risks(f)
         H = columns.gram(part, np.maximum(v * self._rates(v, sums), 0))
-        weighted = part.multiply(v[:, None]).tocsr() if columns.is_sparse else part * v[:, None]
-        sets, deaths = self.bins @ weighted, self.deaths @ weighted
-        if columns.is_sparse:
-            sets, deaths = sets.toarray(), deaths.toarray()
-        means = self._at_risk(sets)[self.term] - self.c[:, None] * deaths[self.term]
-        means *= (np.sqrt(self.m) / sums)[:, None]
+        scale = np.sqrt(self.m) / sums
+        if not columns.is_sparse:
+            means = np.empty((part.shape[1], len(self.term)))
+            rows = self.stops, self.begins, self.first, self.dead, self.at
+            risk_sums(part.T, v, *rows, np.asarray(self.edges), self.term, self.c, scale, means)
+            return H - means @ means.T, None, 0.0
+        weighted = part.multiply(v[:, None]).tocsr()
+        sets, deaths = (self.bins @ weighted).toarray(), (self.deaths @ weighted).toarray()
+        means = (self._at_risk(sets)[self.term] - self.c[:, None] * deaths[self.term]) * scale[:, None]
         return H - means.T @ means, None, 0.0
 
     def conjugate(self, u, scale, f):

@@ -396,6 +396,8 @@ class Rows:
     `y`: (n_samples, n_outputs). `weights`: (n_samples,), of sum 1. Predictors and slopes have the form of y.
     """
 
+    by_rows = True  # the curvature is one number a row
+
     def __init__(self, loss, y, weights, offset=None):
         self.loss, self.y, self.weights, self.offset = loss, y, weights, offset
         self.quadratic, self.convex, self.n_outputs = loss.quadratic, loss.convex, y.shape[1]
@@ -417,8 +419,8 @@ class Rows:
         """Its derivative by f."""
         return self.loss.gradient(self.y, f) * self.weights[:, None]
 
-    def gram(self, f, columns, part, intercept, floor=0.0):
-        """Products of columns, of columns and the intercept, and of the intercept: the second-order model.
+    def curvature(self, f, floor=0.0):
+        """Second derivative of the mean loss by the predictor of each row.
 
         `floor`: the least curvature of a row, as a share of the largest.
         """
@@ -426,7 +428,11 @@ class Rows:
         curvature = curvature if curvature.ndim == 1 else curvature[:, 0]
         if floor:
             curvature = np.maximum(curvature, floor * self.loss.flat)
-        h = self.weights * curvature
+        return self.weights * curvature
+
+    def gram(self, f, columns, part, intercept, floor=0.0):
+        """Products of columns, of columns and the intercept, and of the intercept: the second-order model."""
+        h = self.curvature(f, floor)
         ones = columns.slopes(part, h) if intercept else None
         return columns.gram(part, h), ones, float(h.sum())
 

@@ -14,7 +14,8 @@ from scipy.special import ndtri
 from ...._typing import Array
 from ....errors import DataError
 from ....kernels.linear import blocks as kernels
-from .accelerated import block_descent, proximal_gradients
+from .accelerated import proximal_gradients
+from .block_descent import block_descent
 
 KINDS = {"norm": 0, "mcp": 1, "scad": 2, "log": 3}
 
@@ -132,6 +133,7 @@ class GivenPenalty:
     penalty: Penalty
     alpha: np.ndarray
     curvature: float  # the largest of the loss
+    by_rows = False  # the model of a working set must be a matrix
 
     def __post_init__(self):
         self.convex, self.allowed = self.penalty.convex, np.isfinite(self.alpha)
@@ -159,13 +161,13 @@ class GivenPenalty:
         out[on] = np.abs(b - self.penalty.prox(b + step * V[on, 0], step, self.alpha_of(on))) / step
         return out
 
-    def descend(self, H, Q, B, blocks, starts, tol, most):
+    def descend(self, model, Q, B, blocks, starts, tol, most):
         """Minimise the quadratic model plus penalty from B, in place."""
         on = np.zeros(len(self.alpha), bool)
         on[blocks] = True
         alpha = self.alpha[blocks] if self.penalty.separable else self.alpha.max()
         proximal_gradients(
-            H,
+            model.H,
             Q,
             B,
             lambda z, step: self.penalty.prox(z, step, alpha),
@@ -191,6 +193,8 @@ class BlockPenalty:
     `lam`, `l1`, `ridge`, `low`, `high`: float64 (n_blocks,). A block without lam, l1 and bounds is free; one
     with an infinite lam or l1 is excluded.
     """
+
+    by_rows = True
 
     def __init__(self, blocks, lam, l1, ridge, low, high, kind="norm", gamma=3.0):
         self.blocks, self.lam, self.l1, self.low, self.high = blocks, lam, l1, low, high
@@ -228,11 +232,12 @@ class BlockPenalty:
             B, V, self.blocks.starts, self.lam, self.l1, self.low, self.high, self.gamma, self.kind
         )
 
-    def descend(self, H, Q, B, blocks, starts, tol, most):
+    def descend(self, model, Q, B, blocks, starts, tol, most):
         """Minimise the quadratic model plus penalty from B, in place."""
         lam, l1, low, high = (values[blocks] for values in (self.lam, self.l1, self.low, self.high))
         limits = {"convex": self.convex, "most": most}
-        block_descent(H, Q, B, starts, lam, l1, low, high, self.gamma, self.kind, tol, **limits)
+        penalty = lam, l1, low, high, self.gamma, self.kind
+        block_descent(model, Q, B, starts, penalty, tol, **limits)
 
     # Duality ------------------------------------------------------------------------------------
 
@@ -245,17 +250,8 @@ class BlockPenalty:
         """The share of the slopes that is dual feasible, those of the ridge apart."""
         if self.ridge is not None:
             V = V - self.ridge[:, None] * B
-        V = self._bounded(V)
-        finite = np.isfinite(np.where(self.low < 0, self.low, 0)) & np.isfinite(
-            np.where(self.high > 0, self.high, 0)
-        )
-        check = self.allowed & ~self.free & ~finite
-        over = np.flatnonzero(check & (self.distances(np.zeros_like(B), V) > 0))
-        most = 1.0
-        for g in over.tolist():
-            v = np.abs(V[self.blocks.starts[g] : self.blocks.starts[g + 1]])
-            most = max(most, _gauge(v, self.lam[g], self.l1[g]))
-        return 1 / most
+        values = self.lam, self.l1, self.low, self.high
+        return 1 / kernels.gauge(V, self.blocks.starts, *values)
 
     def conjugate(self, V):
         """Conjugate of the penalty at slopes, within its domain but for rounding."""
@@ -277,19 +273,3 @@ class BlockPenalty:
             if np.isfinite(best):
                 total += excess[g] * best - ridge * best**2 / 2
         return float(total)
-
-
-def _gauge(v, lam, l1):
-    """The least t for which ``|soft(v, t l1)| <= t lam``."""
-    if l1 == 0:
-        return np.linalg.norm(v) / lam if lam > 0 else np.inf
-    if lam == 0:
-        return v.max() / l1
-    low, high = 0.0, v.max() / l1
-    for _ in range(60):
-        t = (low + high) / 2
-        if np.linalg.norm(np.maximum(v - t * l1, 0)) <= t * lam:
-            high = t
-        else:
-            low = t
-    return high

@@ -1,16 +1,20 @@
 """A working set of blocks and proximal Newton steps, for any loss and penalty.
 
 A round computes the slopes of all columns, adds the blocks that break the optimality conditions most, and
-solves the problem on the working set: the loss is replaced by its second-order model, which has one row a
-coefficient, and the intercept and the columns without penalty are eliminated from it.
+solves the problem on the working set: the loss is replaced by its second-order model, the intercept and the
+columns without penalty are eliminated from it, and `block_descent` minimises it, by products of columns or by
+rows.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
 
+from .block_descent import Products, RowProducts, rows_are_cheaper
+
 _NEWTON_STEPS = 50
 _FEW = 10  # blocks that join at least
+_PASS = 4  # columns of X, for each pair of columns of the working set, whose slopes cost as much
 _LEAST = 1e-14  # violations below this, in units of the first slopes, are rounding
 
 
@@ -39,6 +43,7 @@ class Solver:
         self.B = np.zeros((len(blocks.order), self.K))
         self.c = loss.start() if fit_intercept else np.zeros(self.K)  # of the shifted columns
         self.floor = 1e-2 if loss.flat else 0.0  # of curvatures, where they may vanish
+        self.known = None  # predictor, and its slopes
         self._forget()
         self.f = self._predictor()
 
@@ -87,11 +92,15 @@ class Solver:
 
     def slopes(self):
         """Minus the slopes of the loss at all places, and those of the predictors."""
-        u = self.loss.gradient(self.f)
-        if self.fit_intercept:
-            u = _balanced(u)
-        V = -self.blocks.spread(self.columns.all_slopes(u))
-        return V, u
+        if self.known is None or self.known[0] is not self.f:
+            u = self.loss.gradient(self.f)
+            if self.fit_intercept:
+                u = _balanced(u)
+            V = -self.blocks.spread(self.columns.all_slopes(u))
+            if self.shift.any():  # columns far from zero lose digits where they are not centred
+                V[self.places] = -self.columns.slopes(self.part, u)
+            self.known = self.f, V, u
+        return self.known[1:]
 
     def objective(self, penalty):
         """Loss, without smoothing, plus penalty."""
@@ -126,7 +135,9 @@ class Solver:
             self.begin(self.B.copy(), self.intercept())
         self._grow(np.flatnonzero(penalty.free))
         convex = self.loss.has_conjugate and penalty.has_dual
-        reason, aim, rounds, last, stuck = "max_rounds", np.inf, 0, np.inf, 0
+        # Products of so many columns with each other cost about what a pass over X does.
+        least = max(_FEW, int(np.sqrt(_PASS * allowed.size / np.diff(self.blocks.starts).mean())))
+        reason, aim, rounds, last, stuck, candidates = "max_rounds", np.inf, 0, np.inf, 0, ()
         for rounds in range(1, max_rounds + 1):
             V, u = self.slopes()
             scores = np.where(allowed, penalty.distances(self.B, V), 0.0)
@@ -140,14 +151,16 @@ class Solver:
                 reason = "gap" if convex else "kkt"
                 break
             figure = gap if convex else violation
-            stuck = stuck + 1 if figure > 0.9 * last and violation <= 100 * aim else 0
+            # A gap may rest while columns join: it falls when all are there.
+            resting = figure > 0.9 * last and violation <= 100 * aim and len(candidates) < _FEW
+            stuck = stuck + 1 if resting else 0
             last = min(last, figure)
             if violation <= _LEAST * first or stuck > 5:
                 reason = "stalled"
                 break
             outside = scores.copy()
             outside[self.inside] = 0
-            n_new = max(_FEW, int(np.count_nonzero(self._there())))
+            n_new = max(least, 2 * int(np.count_nonzero(self._there())))
             if np.count_nonzero(outside) > n_new:
                 candidates = np.argpartition(-outside, n_new)[:n_new]
             else:
@@ -185,9 +198,9 @@ class Solver:
             rounds += fit.rounds
             fit.rounds = rounds
             if fit.reason in ("stopped", "stalled") or rounds >= max_rounds or fit.gap <= tol * unit:
-                loss.width = width
+                loss.width, self.known = width, None
                 return fit
-            loss.width /= 4
+            loss.width, self.known = loss.width / 4, None
 
     def _there(self):
         """Blocks of the working set that have coefficients."""
@@ -202,37 +215,84 @@ class Solver:
 
     def _newton(self, penalty, tol):
         """Minimise on the working set until the optimality conditions are broken by at most `tol`."""
-        blocks, places = self.inside, self.places
-        free_blocks = penalty.free[blocks]
-        ridge = None if penalty.ridge is None else penalty.ridge[places]
         damping, value = self.floor, None
         for _ in range(_NEWTON_STEPS):
             u = self.loss.gradient(self.f)
-            b = self.B[places]
             g = self.columns.slopes(self.part, u)
             V = np.zeros_like(self.B)
-            V[places] = -g
-            violation = max(penalty.distances(self.B, V)[blocks].max(initial=0.0), self._free_slope(u))
+            V[self.places] = -g
+            distances = penalty.distances(self.B, V)[self.inside]
+            violation = max(distances.max(initial=0.0), self._free_slope(u))
             if violation <= tol:
                 return
-            H, ones, total = self._model(damping)
-            if ridge is not None:
-                H = H + np.diag(ridge)
-                g = g + ridge[:, None] * b
-            if damping and not self.loss.flat:
-                H = H + damping * np.diag(np.diag(H))
-                total = total * (1 + damping)
+            # Of a loss whose products change, columns that are zero and stay there for now are left out.
+            visited = (distances > 0) | self._there() | penalty.free[self.inside]
+            if self.loss.quadratic or visited.all():
+                visited = None
             inner = 0.5 * tol if self.loss.quadratic else max(0.1 * violation, 0.3 * tol)
-            new, dc = _solve_model(
-                H, ones if self.fit_intercept else None, total, g, u.sum(axis=0), b, blocks, self.starts,
-                free_blocks, penalty, inner, 20_000 if self.loss.quadratic else 500,
-            )  # fmt: skip
+            step, dc = self._step(penalty, visited, g, u.sum(axis=0), damping, inner)
             value = self.loss.value(self.f) + penalty.value(self.B) if value is None else value
-            moved, damping, value = self._search(penalty, new - b, dc, value, damping)
+            moved, damping, value = self._search(penalty, step, dc, value, damping)
             if self.loss.flat:
                 damping = self.floor = min(max(damping, 1e-9), 1.0)
             if not moved:
                 return
+
+    def _step(self, penalty, visited, g, g0, damping, tol):
+        """Minimise the second-order model plus penalty: the changes of coefficients and intercepts.
+
+        `visited`: which blocks of the working set move; None: all. `g`, `g0`: slopes of the loss.
+        """
+        blocks, starts, part, b = self.inside, self.starts, self.part, self.B[self.places]
+        if visited is None:
+            on = slice(None)
+        else:
+            sizes = np.diff(starts)
+            on = np.flatnonzero(np.repeat(visited, sizes))
+            blocks, g, b = blocks[visited], g[on], b[on]
+            part = part[:, on] if self.columns.is_sparse else np.asfortranarray(part[:, on])
+            starts = np.concatenate([[0], np.cumsum(sizes[visited])])
+        most = 20_000 if self.loss.quadratic else 500
+        free = penalty.free[blocks]
+        if self._by_rows(penalty, free, starts[-1], damping):
+            h = self.loss.curvature(self.f, damping if self.loss.flat else 0.0)
+            new, dc = self._by_row_sweeps(penalty, part, h, g, g0, b, blocks, starts, tol, most)
+        else:
+            H, ones, total = self._model(damping, part)
+            if penalty.ridge is not None:
+                ridge = penalty.ridge[self.places][on]
+                H, g = H + np.diag(ridge), g + ridge[:, None] * b
+            if damping and not self.loss.flat:
+                H = H + damping * np.diag(np.diag(H))
+                total = total * (1 + damping)
+            new, dc = _solve_model(
+                H, ones if self.fit_intercept else None, total, g, g0, b, blocks, starts, free, penalty, tol,
+                most,
+            )  # fmt: skip
+        step = np.zeros((len(self.places), self.K))
+        step[on] = new - b
+        return step, dc
+
+    def _by_rows(self, penalty, free, n_columns, damping):
+        """Whether the model is solved by the rows of the columns, not by their products."""
+        needs_matrix = (damping and not self.loss.flat) or penalty.ridge is not None or free.any()
+        if needs_matrix or not (self.loss.by_rows and penalty.by_rows) or self.columns.is_sparse:
+            return False
+        if not rows_are_cheaper(self.columns.n_samples, n_columns, self.K):
+            return False
+        self.products = None
+        return True
+
+    def _by_row_sweeps(self, penalty, part, h, g, g0, b, blocks, starts, tol, most):
+        """See `_step`; the columns lose what the intercept takes up: their means, with the weights h."""
+        total = h.sum()
+        if self.fit_intercept:
+            means = self.columns.slopes(part, h) / total
+            part, g = np.asfortranarray(part - means), g - means[:, None] * g0
+        model, new = RowProducts(part, h, starts), b.copy()
+        penalty.descend(model, g - model.times(b, np.arange(len(b))), new, blocks, starts, tol, most)
+        dc = -g0 / total - means @ (new - b) if self.fit_intercept else np.zeros(self.K)
+        return new, dc
 
     def _search(self, penalty, step, dc, before, damping):
         """Go along a step while the objective falls; return whether it did, damping and objective."""
@@ -254,13 +314,13 @@ class Solver:
         self.B[self.places], self.c, self.f = old, c, f
         return damping < (1.0 if self.loss.flat else 1e6), max(10 * damping, 1e-2), before
 
-    def _model(self, floor):
+    def _model(self, floor, part):
+        """Products of the columns of `part`: see `losses.Rows.gram`."""
         if not self.loss.quadratic:
             more = (floor,) if self.loss.flat else ()
-            return self.loss.gram(self.f, self.columns, self.part, self.fit_intercept, *more)
+            return self.loss.gram(self.f, self.columns, part, self.fit_intercept, *more)
         if self.products is None:
-            H, ones, total = self.loss.gram(self.f, self.columns, self.part, True)
-            self.products = H, ones, total
+            self.products = self.loss.gram(self.f, self.columns, part, True)
         return self.products
 
 
@@ -282,7 +342,7 @@ def _solve_model(H, ones, total, g, g0, b, blocks, starts, free_blocks, penalty,
     n_free = np.count_nonzero(free) + (ones is not None)
     if not n_free:
         new = b.copy()
-        penalty.descend(H, g - H @ b, new, blocks, starts, tol, most)
+        penalty.descend(Products(H, starts), g - H @ b, new, blocks, starts, tol, most)
         return new, np.zeros(b.shape[1])
     held = ~free
     HF = np.zeros((n_free, n_free))
@@ -300,7 +360,8 @@ def _solve_model(H, ones, total, g, g0, b, blocks, starts, free_blocks, penalty,
         reduced = H[np.ix_(held, held)] - HFP.T @ across
         slope = g[held] - HFP.T @ alone
         places = np.concatenate([[0], np.cumsum(np.diff(starts)[~free_blocks])])
-        penalty.descend(reduced, slope - reduced @ kept, kept, blocks[~free_blocks], places, tol, most)
+        model = Products(reduced, places)
+        penalty.descend(model, slope - reduced @ kept, kept, blocks[~free_blocks], places, tol, most)
     change = -(alone + across @ (kept - b[held]))
     new[held], new[free] = kept, b[free] + change[:k]
     return new, change[k] if ones is not None else np.zeros(b.shape[1])

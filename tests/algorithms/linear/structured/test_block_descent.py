@@ -1,0 +1,92 @@
+"""Sweeps by rows and by products minimise the same problem; judged by gaps that are computed here."""
+
+import numpy as np
+import pytest
+from scipy.optimize import brentq
+
+import stradask as sd
+from stradask.algorithms.linear.structured.block_descent import (
+    Products,
+    RowProducts,
+    block_descent,
+    rows_are_cheaper,
+)
+from stradask.kernels.linear.blocks import gauge
+
+RNG = np.random.default_rng(5)
+N, P = 60, 400
+X = np.asfortranarray(RNG.standard_normal((N, P)) + 0.5 * RNG.standard_normal((N, 1)))
+B = np.zeros((P, 3))
+B[:12] = RNG.standard_normal((12, 3))
+Y = X @ B + RNG.standard_normal((N, 3))
+
+
+def group_gap(coef, Y, size, alpha):
+    """Duality gap of ``|Y - X b|^2 / 2n + alpha sum |b_g|``, groups of `size` rows of b."""
+    R = (Y - X @ coef) / N
+    norms = np.sqrt((coef.reshape(-1, size * coef.shape[1]) ** 2).sum(axis=1))
+    duals = np.sqrt(((X.T @ R).reshape(len(norms), -1) ** 2).sum(axis=1))
+    R = R * min(1.0, alpha / duals.max())
+    primal = ((Y - X @ coef) ** 2).sum() / (2 * N) + alpha * norms.sum()
+    return primal - ((R * Y).sum() - N / 2 * (R**2).sum())
+
+
+@pytest.mark.parametrize(("size", "K"), [(1, 1), (5, 1), (1, 3)])
+@pytest.mark.parametrize("by_rows", [True, False])
+def test_both_ways_close_a_gap_that_is_computed_here(size, K, by_rows):
+    target, alpha = Y[:, :K], 0.2
+    starts = np.arange(0, P + 1, size)
+    weights = np.full(N, 1 / N)
+    model = RowProducts(X, weights, starts) if by_rows else Products(X.T @ X / N, starts)
+    none, without = np.zeros(len(starts) - 1), np.full(len(starts) - 1, np.inf)
+    penalty = none + alpha, none, -without, without, 3.0, 0
+    coef = np.zeros((P, K))
+    block_descent(model, -X.T @ target / N, coef, starts, penalty, 1e-9, convex=True)
+    assert group_gap(coef, target, size, alpha) < 1e-8
+    assert 0 < np.count_nonzero(coef) < coef.size
+
+
+def test_wide_models_go_by_rows_and_narrow_ones_by_products():
+    assert rows_are_cheaper(300, 1000, 1)
+    assert not rows_are_cheaper(10_000, 100, 1)
+
+
+def test_a_wide_poisson_model_with_an_intercept_meets_the_optimality_conditions():
+    y = np.random.default_rng(1).poisson(np.exp(0.3 * X[:, :5].sum(axis=1) + 0.5)).astype(float)
+    most = sd.SparsePoissonRegressor().alpha_max(X, y)
+    model = sd.SparsePoissonRegressor(alpha=most / 60, tol=1e-12).fit(X, y)
+    assert np.count_nonzero(model.coef_) > N / 4
+    slopes = X.T @ (y - np.exp(X @ model.coef_ + model.intercept_)) / N
+    on = model.coef_ != 0
+    np.testing.assert_allclose(slopes[on], most / 60 * np.sign(model.coef_[on]), atol=1e-6)
+    assert np.abs(slopes).max() <= most / 60 + 1e-6
+    np.testing.assert_allclose(np.exp(X @ model.coef_ + model.intercept_).sum(), y.sum(), rtol=1e-6)
+
+
+def test_dependent_columns_take_no_newton_step():
+    twice = np.asfortranarray(np.hstack([X[:, :5], X[:, :5]]))
+    model = sd.SparseGLM(alpha=0.05, tol=1e-10, fit_intercept=False).fit(twice, Y[:, 0])
+    once = sd.SparseGLM(alpha=0.05, tol=1e-10, fit_intercept=False).fit(X[:, :5], Y[:, 0])
+    np.testing.assert_allclose(model.coef_[:5] + model.coef_[5:], once.coef_, atol=1e-5)
+
+
+def test_the_gauge_is_the_least_scale_that_makes_slopes_feasible():
+    V, starts = RNG.standard_normal((6, 1)) * 3, np.array([0, 3, 5, 6])
+    lam, l1 = np.array([0.7, 0.0, 0.4]), np.array([0.3, 0.5, 0.0])
+    low, high = np.full(3, -np.inf), np.full(3, np.inf)
+
+    def excess(t, g):
+        v = np.abs(V[starts[g] : starts[g + 1], 0])
+        return np.linalg.norm(np.maximum(v - t * l1[g], 0)) - t * lam[g]
+
+    least = [brentq(excess, 1e-9, 1e3, args=(g,)) for g in (0, 2)] + [np.abs(V[3:5]).max() / 0.5]
+    np.testing.assert_allclose(gauge(V, starts, lam, l1, low, high), max(1, *least), rtol=1e-9)
+    assert gauge(V / 1e3, starts, lam, l1, low, high) == 1.0
+
+
+def test_slopes_that_a_bound_takes_do_not_count_and_those_of_a_free_half_line_forbid_any_scale():
+    V, starts = np.array([[-5.0], [2.0]]), np.arange(3)
+    zero, up = np.zeros(2), np.full(2, np.inf)
+    assert gauge(V, starts, np.array([1.0, 4.0]), zero, zero, up) == 1.0
+    assert gauge(V, starts, zero, zero, zero, up) == np.inf
+    assert gauge(V, starts, np.full(2, 1.0), zero, np.full(2, -1.0), np.full(2, 1.0)) == 1.0
