@@ -2,7 +2,7 @@
 
 from ....errors import DataError
 from .split import Chain, SplitStage, cuts_of, indices
-from .torch_stage import TorchStage, import_torch
+from .torch_stage import TorchStage, _held, import_torch
 
 # What may be between the two layers: functions of each value by itself, without parameters.
 _ELEMENTWISE = {
@@ -67,7 +67,7 @@ def split_layers(children, first, last, n_parts):
 
 
 def _chain(stages):
-    return Chain([(s, sum(t.numel() for trained, _ in s.held for _, t in trained)) for s in stages])
+    return Chain([(s, sum(t.numel() for layer in s.layers for _, t in _held(layer)[0])) for s in stages])
 
 
 def _is_elementwise(layer):
