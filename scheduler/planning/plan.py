@@ -236,7 +236,8 @@ def given_stages(plan: Any, n_layers: int, n_places: int) -> tuple[tuple[int, in
             )
         if plan == "pipeline" and min(n_layers, n_places) < 2:
             raise DataError(
-                f"plan='pipeline' needs 2 layers and 2 places at least, got {n_layers} and {n_places}"
+                f"plan='pipeline' needs 2 layers and 2 places at least, got {n_layers} and {n_places}: raise "
+                "n_jobs, join more workers, or take plan='data'"
             )
         return None
     stages: list[tuple[int, int, int]] = []
