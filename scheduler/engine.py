@@ -10,9 +10,8 @@ import numpy as np
 
 from .._typing import Callback, FileName
 from ..errors import DataError, ModelFileError, StradaskError, WorkerLost, in_brief, shortened
-from .divergence import broken_off, check_end
 from .history import Activity, History
-from .loop import iterate, small_change
+from .loop import broken_off, check_end, iterate, small_change
 from .program import Program, Task, events_of, own_figures
 from .schedules.schedule import blocks_of, check_plan, plan_as_json, plan_from_json
 from .sessions.session import open_session

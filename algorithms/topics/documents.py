@@ -17,7 +17,7 @@ from .samplers.choose import check_knows, chosen, fits_shards
 from .samplers.groups import number_of_groups, pays_threads, warn_of_fewer_groups, warn_of_idle_threads
 from .samplers.out_of_core import (
     AT_ONCE,
-    Plan,
+    FilePlan,
     check_blocks_fit,
     check_shards_fit,
     memory_in_bytes,
@@ -26,8 +26,16 @@ from .samplers.out_of_core import (
     shards_for,
 )
 from .samplers.storage import Pool, Storage
-from .shard_input import Corpus, corpus_of, corpus_of_matrix
-from .survey import are_files, in_shards, is_sharded, sources_of, survey
+from .shard_input import (
+    Corpus,
+    are_files,
+    corpus_of,
+    corpus_of_matrix,
+    in_shards,
+    is_sharded,
+    sources_of,
+    survey,
+)
 
 
 class Documents:
@@ -71,7 +79,7 @@ class Documents:
 
     def options(self, *samplers):
         """Options of programs that run one after the other."""
-        model, plan = self.model, Plan(self.model.memmap_folder)
+        model, plan = self.model, FilePlan(self.model.memmap_folder)
         if self.memory is not None:
             plan = plan_for(samplers, self._figures, model.n_components, self.memory, model.memmap_folder)
         own = {"exact": model.exact or self._one_group, "in_process": self.engine == "local"}

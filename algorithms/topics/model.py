@@ -27,7 +27,7 @@ from .inference import (
     topic_shares,
 )
 from .reading.estimator import ReadableTopics
-from .survey import check_at_hand
+from .shard_input import check_at_hand
 
 
 class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ReadableTopics):

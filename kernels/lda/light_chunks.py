@@ -22,7 +22,7 @@ PARTS = 64  # of a section's documents, in which common words are moved in turn
 _PIECE = 2048  # tokens of a common word that a warp counts anew
 
 
-class Chunk(NamedTuple):
+class LightChunk(NamedTuple):
     """The arrays of a section for the kernels; documents are counted in it.
 
     Attributes
@@ -53,7 +53,7 @@ class Chunk(NamedTuple):
     lengths: np.ndarray
 
 
-class Plan(NamedTuple):
+class LightPlan(NamedTuple):
     """Whether all sections stay on the device, and the bytes taken there."""
 
     resident: bool
@@ -84,7 +84,10 @@ def plans_of(lengths, frequency, n_topics, n_groups, n_sections, n_rows):
     # sections are of nearly equal weight; what they differ by is at most a document
     section = int(each + 16 * lengths.max(initial=0)) + 8 * n_groups**2 + 4096 * (common > 0)
     section += 12 * (common // (_PIECE * n_sections) + PARTS * int(is_common(frequency, n_groups).sum()))
-    return [Plan(True, shared + section * n_sections), Plan(False, shared + section * min(2, n_sections))]
+    return [
+        LightPlan(True, shared + section * n_sections),
+        LightPlan(False, shared + section * min(2, n_sections)),
+    ]
 
 
 def plan_for(memory, name, n_topics, n_sections, plans):
@@ -99,7 +102,7 @@ def plan_for(memory, name, n_topics, n_sections, plans):
     )
 
 
-class Layout:
+class LightLayout:
     """Places of the tokens of a corpus, section by section.
 
     `lengths` are in the order of a word's tokens. `group_docs` is where document groups begin, those of the
@@ -131,7 +134,7 @@ class Layout:
         entries, n_lines = self.lists(s, token_doc, topics)
         lines = self.line_start[first : last + 1] - self.line_start[first]
         held = (entries, lines, n_lines, self.lengths[first:last].astype(np.int32))
-        return Chunk(places, block_start, common_places, doc_start, ranges, *held), range_start
+        return LightChunk(places, block_start, common_places, doc_start, ranges, *held), range_start
 
     def lists(self, s, token_doc, topics):
         """The lists of a section's documents: entries and numbers of lines."""

@@ -19,7 +19,7 @@ _THREADS = 256
 _PART = 2**24  # counts that are read from the device at a time
 
 
-class Sampler:
+class LightSampler:
     """The topics of a corpus on a device; `resident` says whether all sections stay there."""
 
     def __init__(self, device, layout, resident, token_doc, topics):

@@ -22,7 +22,7 @@ _CHUNKS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 256, 512, 1024)  #
 _USABLE = 0.95  # part of the free memory
 
 
-class Chunk(NamedTuple):
+class SaberChunk(NamedTuple):
     """The arrays of a chunk of documents for the kernels; tokens are word by word.
 
     Attributes
@@ -49,7 +49,7 @@ class Chunk(NamedTuple):
     whole: np.ndarray
 
 
-class Plan(NamedTuple):
+class SaberPlan(NamedTuple):
     """How a corpus goes through a GPU.
 
     `cuts` (int64) is where the documents of each chunk begin, `resident` whether all chunks stay on the
@@ -62,7 +62,7 @@ class Plan(NamedTuple):
 
 
 def choose_chunks(device, lengths, frequency, n_topics):
-    """Choose into how many chunks a corpus goes, and whether all of them stay on the device: a `Plan`.
+    """Choose into how many chunks a corpus goes, and whether all of them stay on the device: a `SaberPlan`.
 
     `lengths` and `frequency` are the tokens of each document and of each word. Raises DeviceError if there is
     no room for what all chunks share, or for any chunk.
@@ -98,8 +98,8 @@ def plans_of(n_processors, lengths, frequency, n_topics):
         items = np.minimum(tokens, n_words) + tokens // _PIECE
         slots = 6 * tokens + 12 * documents + (8 * ITEM + 4 * RANGE) * items
         work = int((2 * tokens + 4 * LINE * np.diff(np.append(0, lines)[cuts]) + 16 * documents).max())
-        plans.append(Plan(cuts, True, shared + int(slots.sum()) + work))
-        plans.append(Plan(cuts, False, shared + min(2, len(slots)) * int(slots.max()) + work))
+        plans.append(SaberPlan(cuts, True, shared + int(slots.sum()) + work))
+        plans.append(SaberPlan(cuts, False, shared + min(2, len(slots)) * int(slots.max()) + work))
     return plans
 
 
@@ -122,7 +122,7 @@ def shared_bytes(n_processors, frequency, n_topics):
     return rows + lists + scratch + 28 * len(frequency) + 16 * n_topics
 
 
-class Layout:
+class SaberLayout:
     """Places of the tokens of a corpus, chunk by chunk, and the counts of its words.
 
     `lengths` are in the order of a word's tokens, `cuts` where the documents of each chunk begin, and `begin`
@@ -154,7 +154,7 @@ class Layout:
         lengths = self.lengths[first:last]
         items, ranges = self._work(c)
         ends = np.append(np.arange(_WHOLE, len(tokens), _WHOLE), len(tokens))
-        return Chunk(
+        return SaberChunk(
             (token_doc[tokens] - np.uint32(first)).astype(np.uint32),
             topics[tokens],
             np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),

@@ -1,6 +1,6 @@
 """SaberLDA's sweep on a GPU: where its arrays lie, and the order of its launches (`lda/saber.cu`).
 
-Documents are dealt into chunks, whose arrays (`Chunk`) stay on the device or take turns there (`Chunks`).
+Documents are dealt into chunks, whose arrays (`SaberChunk`) stay on the device or take turns there (`Chunks`).
 What all share stays: counts of words and, of rare ones, the topics.
 """
 
@@ -19,7 +19,7 @@ _STATIC = 10240  # bytes of shared memory beside the dynamic: what is declared, 
 _PART = 2**24  # counts that are read from the device at a time
 
 
-class Sampler:
+class SaberSampler:
     """The topics of a corpus on a device; `resident` says whether all chunks stay there."""
 
     def __init__(self, device, layout, resident, token_doc, topics):

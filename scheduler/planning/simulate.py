@@ -11,7 +11,7 @@ from ..schedules.pipeline import Layout, operations
 from .timeline import Event, Timeline
 
 
-class Work(NamedTuple):
+class WorkItem(NamedTuple):
     """One entry of a place's list: ``"forward"`` or ``"backward"`` of a micro-batch, or ``"update"``.
 
     An update sums the gradients of the replicas first, if there are several; its `micro` is -1.
@@ -25,14 +25,14 @@ class Work(NamedTuple):
 @lru_cache(64)
 def work_of(layout):
     """Return the list of each place, not to be changed: what a schedule's operations compute."""
-    lists: list[list[Work]] = []
+    lists: list[list[WorkItem]] = []
     for found in operations(layout):
         lists.append([])
         for op in found:
             if op.kind in ("forward", "backward"):
-                lists[-1].append(Work(op.kind, op.step, op.micro))
+                lists[-1].append(WorkItem(op.kind, op.step, op.micro))
             if op.updates:
-                lists[-1].append(Work("update", op.step, -1))
+                lists[-1].append(WorkItem("update", op.step, -1))
     return lists
 
 

@@ -5,9 +5,8 @@ from scipy import sparse
 from scipy.special import gammaln
 
 from stradask.algorithms.topics.evaluation import padded_vector
-from stradask.algorithms.topics.samplers.annealing import Priors
+from stradask.algorithms.topics.samplers.annealing import Priors, first_topics
 from stradask.algorithms.topics.samplers.document_rows import PackedLists
-from stradask.algorithms.topics.samplers.first_topics import first_topics
 from stradask.algorithms.topics.samplers.gibbs import RotatingGibbs
 from stradask.algorithms.topics.samplers.groups import deal_words, number_of_groups, number_of_rows
 from stradask.algorithms.topics.shard_input import corpus_of_matrix, with_labels

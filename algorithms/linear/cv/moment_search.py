@@ -13,7 +13,7 @@ from scipy import sparse
 from ....scheduler.place import open_place
 from ....scheduler.threads import single_threaded_blas
 from ..path import alpha_grid
-from ..sparse.moments import MomentProblem, Terms
+from ..sparse.moments import MomentProblem, QuadraticTerms
 from .folds import Path
 
 _SQUARED = {"mse", "deviance", "neg_mean_squared_error"}  # scores that are minus the squared error
@@ -75,7 +75,7 @@ class MomentSearch:
                 return np.ones(0, bool)
             return self.tasks.map(problem.constant, [(0, weights, columns)])[0]
 
-        terms = Terms(
+        terms = QuadraticTerms(
             problem.factors, problem.factors, problem.fit_intercept, problem.positive, problem.standardize
         )
         return MomentProblem(terms, self.shift, moments, 0, constant, raw)

@@ -62,7 +62,7 @@ class RowLoss:
         return value + share / 2 * float(w[:n_penalised] @ w[:n_penalised]), gradient
 
 
-class Portions(NamedTuple):
+class ReplicaShards(NamedTuple):
     """Rows, targets and perhaps weights of each replica; the size of the smallest; and the engine."""
 
     parts: list
@@ -129,13 +129,13 @@ def portions_of(estimator, rows, target, weights, engine):
     if not is_dask(rows):
         n = min(estimator.n_replicas, rows.shape[0])
         parts = [(rows[r::n], *(vector[r::n] for vector in vectors)) for r in range(n)]
-        return Portions(parts, rows.shape[0] // n, engine)
+        return ReplicaShards(parts, rows.shape[0] // n, engine)
     spans = [(slice(a, b), source) for a, b, source in sources_of(rows)]
     shares = _shares(estimator, spans)
     X = _read(estimator, rows, [[source for _, source in share] for share in shares])
     joined = [[np.concatenate([v[span] for span, _ in share]) for v in vectors] for share in shares]
     parts = [(read, *own) for read, own in zip(X, joined, strict=True)]
-    return Portions(parts, min(len(own[0]) for own in joined), engine)
+    return ReplicaShards(parts, min(len(own[0]) for own in joined), engine)
 
 
 @contextlib.contextmanager
@@ -144,7 +144,7 @@ def remote_portions_of(estimator, rows, targets, y, sample_weight, engine):
 
     `estimator`, `rows`: see `portions_of`. `y`, `sample_weight`, `engine`: see
     `row_places.opened_with_targets`. Yields `answers`: list of tuples; columns of what ``targets.survey``
-    tells of the blocks. `made`: ``made(coding)`` returns `Portions`, to be used while this lasts.
+    tells of the blocks. `made`: ``made(coding)`` returns `ReplicaShards`, to be used while this lasts.
     """
     import dask
 
@@ -160,7 +160,7 @@ def remote_portions_of(estimator, rows, targets, y, sample_weight, engine):
             vectors = [[dask.delayed(_joined)(own, place) for place in places] for own in parts]
             X = _read(estimator, rows, [[shards[k][0] for k in share] for share in shares])
             least = min(sum(shards[k][0][2] for k in share) for share in shares)
-            return Portions([(read, *own) for read, own in zip(X, vectors, strict=True)], least, engine)
+            return ReplicaShards([(read, *own) for read, own in zip(X, vectors, strict=True)], least, engine)
 
         answers = compute([dask.delayed(targets.survey)(block) for block in checked])
         yield list(zip(*answers, strict=True)), made

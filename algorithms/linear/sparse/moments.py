@@ -53,7 +53,7 @@ class Shift:
 
 
 @dataclass(frozen=True)
-class Terms:
+class QuadraticTerms:
     """What a problem has besides X, y and alpha. Factors are None or (p,), above 0, and infinite to exclude.
 
     `standardize`: multiply the factors by the scales of the columns.
@@ -302,7 +302,7 @@ def problem_of(design, y, n_alphas=1):
     small = float(X.shape[0]) * X.shape[1] ** 2 < _SMALL
     with contextlib.nullcontext() if small else single_threaded_blas():
         total = moments_of(X, Y, design.weights, shift)
-    terms = Terms(design.l1_factors, design.l2_factors, design.fit_intercept, design.positive)
+    terms = QuadraticTerms(design.l1_factors, design.l2_factors, design.fit_intercept, design.positive)
     return MomentProblem(terms, shift, total, 0, constant_in(X, design.weights, design.fit_intercept))
 
 

@@ -21,9 +21,9 @@ from ....kernels.lda.gibbs import AHEAD
 from ....scheduler.program import Outcome, Program
 from ....scheduler.schedules.switching import SwitchSchedule
 from .annealing import Priors, annealed_sweeps
-from .gathered import Gathered
 from .gibbs import RotatingGibbs
 from .handover import Takeover
+from .program import Gathered
 from .restoring import damaged
 from .storage import Storage
 from .warp import RotatingWarp

@@ -22,10 +22,10 @@ def document_rows(lengths, n_topics, labels=None, storage=_IN_MEMORY):
     """Make room for the counts of documents of these lengths, and of these labels if they have any."""
     if labels is not None:
         return LabelledRows(labels, storage)
-    return (DenseRows if n_topics <= DENSE_TOPICS else PackedLists)(lengths, n_topics, storage)
+    return (DenseDocuments if n_topics <= DENSE_TOPICS else PackedLists)(lengths, n_topics, storage)
 
 
-class DenseRows:
+class DenseDocuments:
     """A row of counts a document: 64 bytes for every 32 topics, twice that if one has over 65,535 tokens."""
 
     def __init__(self, lengths, n_topics, storage=_IN_MEMORY):

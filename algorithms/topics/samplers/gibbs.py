@@ -21,9 +21,8 @@ from ....kernels.lda import blocks as lda_blocks
 from ....kernels.lda import gibbs as kernels
 from ..evaluation import padded_vector
 from ..shard_input import read_again
-from .annealing import Priors
+from .annealing import ASSIGN, CHOICES, FIRST_TOPICS, SEEDED, Priors, starts_from_all
 from .document_rows import document_rows
-from .first_topics import ASSIGN, CHOICES, FIRST_TOPICS, SEEDED, starts_from_all
 from .groups import check_frequency, number_of_rows
 from .program import RotatingModel
 from .restoring import damaged, unfit

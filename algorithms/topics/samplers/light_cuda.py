@@ -20,7 +20,7 @@ from scipy import sparse
 
 from ....kernels.lda import host as lda_host
 from ....kernels.lda import light_chunks as lda_light_chunks
-from ....kernels.lda.light_cuda import Sampler
+from ....kernels.lda.light_cuda import LightSampler
 from ....scheduler.program import Outcome
 from ....scheduler.schedules.rotation import RotationSchedule, balance
 from .groups import check_frequency, number_of_rows
@@ -47,7 +47,7 @@ def number_of_sections(lengths):
 
 
 def plans_of(lengths, frequency, n_topics, n_groups=None, n_sections=None):
-    """A `Plan` where all sections stay on the GPU, and one where they take turns."""
+    """A `LightPlan` where all sections stay on the GPU, and one where they take turns."""
     n_groups, n_sections = n_groups or number_of_groups(lengths), n_sections or number_of_sections(lengths)
     n_rows = number_of_rows(frequency, n_topics)
     return lda_light_chunks.plans_of(lengths, frequency, n_topics, n_groups, n_sections, n_rows)
@@ -89,7 +89,7 @@ class LightCudaState(CorpusState):
         self._there = None
         self._read = self.first_topics(self.token_doc)
         self.totals = np.bincount(self._read, minlength=n_topics)
-        self._there = Sampler(device, layout, plan.resident, self.token_doc, self._read)
+        self._there = LightSampler(device, layout, plan.resident, self.token_doc, self._read)
         self.set_priors(self.priors)
 
     def _lay_out(self, X, frequency):
@@ -108,7 +108,9 @@ class LightCudaState(CorpusState):
         self.group_docs = np.array([0, len(self.lengths)])  # the one task's
         place = (self.group_words, self.common_words, begin, self.row_of_word)
         lists = (self.room.shift, self.room.line_start)
-        return lda_light_chunks.Layout(self.lengths, self.n_topics, self.n_groups, groups, *place, *lists)
+        return lda_light_chunks.LightLayout(
+            self.lengths, self.n_topics, self.n_groups, groups, *place, *lists
+        )
 
     @property
     def topics(self):

@@ -17,7 +17,7 @@ _COMPRESSED = 4  # about how much longer a compressed file is than it looks
 
 
 @dataclass(frozen=True)
-class Plan:
+class FilePlan:
     """The folder of a fit's shards, and how many work at a time (None: all)."""
 
     folder: object = None
@@ -82,14 +82,14 @@ def plan_for(samplers, surveyed, n_topics, memory_limit, folder):
     """
     sizes = [max(_state_bytes(part, n_topics, name) for name in samplers) for part in surveyed]
     if sum(sizes) <= memory_limit // 2:
-        return Plan(folder)
+        return FilePlan(folder)
     if 2 * max(sizes) > memory_limit:
         raise DataError(
             f"memory_limit={memory_limit:,} bytes, but the tokens of a shard take {max(sizes):,}, and half "
             f"of the limit is for them: give {2 * max(sizes):,} or more, or n_groups above {len(surveyed)}"
         )
     at_once = min(AT_ONCE, memory_limit // 2 // max(sizes))  # fewer where tokens outnumber entries
-    return Plan(place_for_files(folder), at_once)
+    return FilePlan(place_for_files(folder), at_once)
 
 
 def place_for_files(folder):

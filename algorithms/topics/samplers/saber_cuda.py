@@ -17,10 +17,10 @@ class TokensOnDevice:
         frequency = np.diff(state.word_start)
         cuts, resident, _ = lda_saber_chunks.choose_chunks(device, state.lengths, frequency, n_topics)
         begin = lda_host.begins(X, order, cuts, state.word_start)
-        layout = lda_saber_chunks.Layout(state.lengths, state.word_start, n_topics, cuts, begin)
+        layout = lda_saber_chunks.SaberLayout(state.lengths, state.word_start, n_topics, cuts, begin)
         self._read, self._joint = state.topics, None
         self._reading = threading.Lock()  # groups of documents are measured side by side
-        self.sampler = lda_saber_cuda.Sampler(device, layout, resident, state.token_doc, state.topics)
+        self.sampler = lda_saber_cuda.SaberSampler(device, layout, resident, state.token_doc, state.topics)
 
     def topics(self):
         """Topics of the tokens, read from the device when they are first asked for."""

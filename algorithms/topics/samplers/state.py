@@ -10,8 +10,7 @@ from ....scheduler.schedules.rotation import balance
 from ....scheduler.threads import run_tasks
 from ...inputs.indices import narrow_csr
 from .. import priors
-from .annealing import MEASURE_EVERY, Priors, is_time_for_priors
-from .first_topics import first_topics
+from .annealing import MEASURE_EVERY, Priors, first_topics, is_time_for_priors
 from .groups import number_of_groups
 from .restoring import taken, unfit
 from .storage import Storage

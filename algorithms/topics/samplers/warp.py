@@ -336,7 +336,7 @@ class _NoRows:
     """Stands where other samplers have counts of documents."""
 
     def prior_sums(self, alpha):
-        """See `DenseRows`."""
+        """See `DenseDocuments`."""
         return alpha.sum()
 
     def arrays(self):

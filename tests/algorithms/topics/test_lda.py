@@ -83,9 +83,9 @@ def test_counts_agree_with_the_assignments_after_grouped_sweeps(corpus, n_compon
 
 def test_no_random_stream_is_used_twice(corpus, monkeypatch):
     names = []
-    sweep = document_rows.DenseRows.sweep
+    sweep = document_rows.DenseDocuments.sweep
     monkeypatch.setattr(
-        document_rows.DenseRows,
+        document_rows.DenseDocuments,
         "sweep",
         lambda self, place, words, mode: (names.append(mode[1:]), sweep(self, place, words, mode)),
     )

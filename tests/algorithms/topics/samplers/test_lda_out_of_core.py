@@ -116,7 +116,7 @@ def test_shards_on_disk(X, path, tmp_path, monkeypatch):
     folder = tmp_path / "states"
     folder.mkdir()
     model = fitted(path, memmap_folder=folder)
-    assert made == [out_of_core.Plan(folder, 4)]
+    assert made == [out_of_core.FilePlan(folder, 4)]
     assert list(folder.iterdir()) == []
     again = fitted(path, n_jobs=3)
     assert (model.word_topic_counts_ != again.word_topic_counts_).nnz == 0
@@ -124,7 +124,7 @@ def test_shards_on_disk(X, path, tmp_path, monkeypatch):
     in_memory = fitted(path, memory_limit=None, n_groups=8)
     assert model.perplexity(X) == pytest.approx(in_memory.perplexity(X), rel=0.05)
     fitted(path, memory_limit="1GB")
-    assert made[-1] == out_of_core.Plan(None, None)
+    assert made[-1] == out_of_core.FilePlan(None, None)
 
 
 def test_the_next_party_is_read_while_one_is_swept(X, tmp_path, monkeypatch):

@@ -11,8 +11,7 @@ import stradask as sd
 from stradask.algorithms.topics.samplers.auto import RotatingAuto
 from stradask.algorithms.topics.samplers.choose import chosen
 from stradask.algorithms.topics.samplers.word_blocks import Block
-from stradask.algorithms.topics.shard_input import corpus_of_matrix
-from stradask.algorithms.topics.survey import sources_of, survey
+from stradask.algorithms.topics.shard_input import corpus_of_matrix, sources_of, survey
 from stradask.datasets import save_uci_bow
 from stradask.datasets.generators import make_lda_corpus
 from stradask.errors import ModelFileError, WorkerLost

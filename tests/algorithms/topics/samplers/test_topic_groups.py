@@ -8,7 +8,7 @@ from scipy import sparse
 from sklearn.datasets import dump_svmlight_file
 
 import stradask as sd
-from stradask.algorithms.topics import survey
+from stradask.algorithms.topics import shard_input
 from stradask.algorithms.topics.samplers.groups import number_of_groups
 from stradask.kernels.cuda.device import why_no_device
 
@@ -51,7 +51,7 @@ def test_no_warning_where_all_threads_work_or_the_corpus_is_small(corpus):
 
 
 def test_files_have_shards_by_their_size():
-    assert [survey._number_of_shards(n << 20) for n in (0, 3, 4, 40, 64, 271)] == [
+    assert [shard_input._number_of_shards(n << 20) for n in (0, 3, 4, 40, 64, 271)] == [
         1,
         1,
         2,
@@ -59,7 +59,7 @@ def test_files_have_shards_by_their_size():
         16,
         16,
     ]  # of 0.1
-    assert [survey._number_of_shards(n << 20) for n in (272, 512, 1024, 10**6)] == [17, 32, 64, 64]
+    assert [shard_input._number_of_shards(n << 20) for n in (272, 512, 1024, 10**6)] == [17, 32, 64, 64]
 
 
 def test_more_groups_than_documents_are_warned_of_and_fit():
