@@ -51,6 +51,10 @@ SHARED_DOCS = {
         Begin from the parameters of the last fit.
     engine : str, default="local"
         ``"local"``: threads of this process; ``"dask"``: the current Dask client; or a scheduler's address.
+    device : str, default="cpu"
+        Where places compute: "cpu", "cuda", "cuda:0", "cuda:1"..., or "auto": "cuda" if this process, or each
+        worker, has a GPU that torch can use, else "cpu". Parameters, gradients and what travels are in memory
+        of the host. On a GPU the last bits may differ from run to run, as torch's own sums do.
     n_jobs : int or None, default=None
         Threads; on a cluster threads of each worker, None for as many as it has.
     checkpoint : path-like or None, default=None

@@ -10,7 +10,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from ..._typing import Array, Callback, FileName, RandomState, Vector
-from ...errors import DataError, in_brief, shortened
+from ...errors import DataError, DeviceError, in_brief, shortened
 from ...scheduler.parameters import seed_from
 from ...scheduler.place import open_place
 from ...scheduler.schedules.pipeline import ORDERS
@@ -32,7 +32,7 @@ from .training.torch_stage import (
     one_torch_thread,
     seeded,
 )
-from .training.torch_workers import check_memory, check_workers
+from .training.torch_workers import check_memory, check_workers, chosen_device, device_here
 
 _OPTIONAL_ATTRIBUTES = ("validation_scores_", "best_validation_score_")
 _FREE = ("max_iter", "n_jobs", "verbose", "random_state", "plan")  # a fit that goes on may have others
@@ -60,6 +60,7 @@ class TorchEstimator(Estimator):
         "n_iter_no_change": [Interval(Integral, 1, None, closed="left")],
         "warm_start": ["boolean"],
         "engine": [str],
+        "device": [str],
         "n_jobs": [None, Integral],
         "checkpoint": "no_validation",
         "random_state": ["random_state"],
@@ -91,6 +92,7 @@ class TorchEstimator(Estimator):
         n_iter_no_change: int = 10,
         warm_start: bool = False,
         engine: str = "local",
+        device: str = "cpu",
         n_jobs: int | None = None,
         checkpoint: FileName | None = None,
         random_state: RandomState | None = None,
@@ -114,6 +116,7 @@ class TorchEstimator(Estimator):
         self.n_iter_no_change = n_iter_no_change
         self.warm_start = warm_start
         self.engine = engine
+        self.device = device
         self.n_jobs = n_jobs
         self.checkpoint = checkpoint
         self.random_state = random_state
@@ -192,6 +195,7 @@ class TorchEstimator(Estimator):
     def _train(self, X, y, sample_weight, targets_of, before, callback=None, n_epochs=None):
         """Fit, from the numbers of before if there are any; with `n_epochs` as many more of them."""
         goes_on = n_epochs is not None and before is not None
+        device = device_here(self.device) if self.engine == "local" else chosen_device(self.device, {})
         given = read_rows(X, y, sample_weight, type(self).__name__, self.engine, self.n_jobs)
         X, engine = given.X, given.engine
         check_names(self, given.named, given.y, first=not goes_on)
@@ -200,7 +204,7 @@ class TorchEstimator(Estimator):
         targets, n_outputs = targets_of(given.y, X.shape[0])
         seed = seed_from(self.random_state)
         module = make_module(self.module, X.shape[1:], n_outputs, seed)
-        layers, optimizer = TorchLayers(module), self._optimizer()
+        layers, optimizer = TorchLayers(module, device), self._optimizer()
         vectors = self._start(layers, before, optimizer)
         weights = check_weights(given.sample_weight, X.shape[0])
         rows = (X, targets) if weights is None else (X, targets, weights)
@@ -278,13 +282,15 @@ class TorchEstimator(Estimator):
 
         def score(vectors):
             module = filled(own[0], vectors.trained, vectors.buffers)
-            return self._score(_output(module, aside[0], self.n_jobs), *aside[1:])
+            return self._score(_output(module, aside[0], self.n_jobs, self._device_here()), *aside[1:])
 
         return rows, Watch(score, self.n_iter_no_change, 0.0)
 
     def _plan_for(self, layers, vectors, X, optimizer, engine):
         place, wanted = open_place(engine, self.n_jobs), self.plan
-        memory = None if not place.remote else check_workers(place, layers.children)
+        memory = None
+        if place.remote:
+            memory, layers.device = check_workers(place, layers.children, self.device)
         if self.checkpoint is not None and isinstance(wanted, str):
             # A state belongs to the stages of its fit, and other timings would choose others.
             if wanted == "pipeline":
@@ -385,7 +391,15 @@ class TorchEstimator(Estimator):
         rows = new_rows(X, type(self).__name__)
         check_names(self, rows if as_data(X) is not None else X, "no_validation", first=False)
         self._check_shape(rows)
-        return _output(self.module_, rows.astype(self.weights_.dtype, copy=False), self.n_jobs)
+        rows = rows.astype(self.weights_.dtype, copy=False)
+        return _output(self.module_, rows, self.n_jobs, self._device_here())
+
+    def _device_here(self):
+        """Return the device of predictions: the CPU where only the workers have the one of the fit."""
+        try:
+            return device_here(self.device)
+        except DeviceError:
+            return "cpu"
 
     def _check_shape(self, X):
         if X.shape[1:] != self.row_shape_:
@@ -405,13 +419,15 @@ class TorchEstimator(Estimator):
             raise DataError("module_name_ must be text")
 
 
-def _output(module, X, n_jobs):
+def _output(module, X, n_jobs, device):
     """Compute a module's output for rows, in parts on threads: the same bits on any number of them."""
     torch = import_torch()
+    if device != "cpu":
+        module, n_jobs = copied(module).to(device), 1
 
     def compute(part):
         with one_torch_thread(), torch.no_grad():
-            return module(torch.from_numpy(np.array(part))).numpy()
+            return module(torch.from_numpy(np.array(part)).to(device)).cpu().numpy()
 
     parts = [(compute, (X[first : first + _ROWS],)) for first in range(0, len(X), _ROWS)]
     return np.concatenate(run_tasks(parts, n_jobs))

@@ -45,6 +45,8 @@ class TorchClassifier(ClassifierMixin, TorchEstimator):
         a plan that does not fit the module or the workers, and the like; if the loss is not finite any more.
     StradaskError
         If torch is not installed, or a worker has another version.
+    DeviceError
+        If `device` is a GPU that is not there.
 
     Notes
     -----
@@ -193,6 +195,8 @@ class TorchRegressor(RegressorMixin, TorchEstimator):
         not fit the module or the workers, and the like; if the loss is not finite any more.
     StradaskError
         If torch is not installed, or a worker has another version.
+    DeviceError
+        If `device` is a GPU that is not there.
 
     Notes
     -----

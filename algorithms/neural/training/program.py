@@ -322,6 +322,8 @@ class Training(SplitOperations, Program):
         number = self.first_update + epoch * self.layout.n_steps + op.step + 1
         gradient = self._gradient(state)
         self.optimizer.step(params, gradient, state["slots"], number, state["decayed"])
+        if hasattr(state["stage"], "changed"):
+            state["stage"].changed()
         state["spare"].append(gradient)
         state["sums"] = []
         return penalties

@@ -38,6 +38,12 @@ class Chain:
             dy = stage.backward(context, dy, part)
         return dy
 
+    def changed(self):
+        """Tell the stages that parameters were changed."""
+        for stage in self.stages:
+            if hasattr(stage, "changed"):
+                stage.changed()
+
     def squares(self, params):
         """Sum the squares of the weights of each layer."""
         return [square for stage, part in self._cut(params) for square in stage.squares(part)]

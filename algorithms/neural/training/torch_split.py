@@ -35,7 +35,7 @@ def find_pair(children, first, last):
     return max(found)[-1]
 
 
-def split_layers(children, first, last, n_parts):
+def split_layers(children, first, last, n_parts, device):
     """Return layers first to last, without the latter, as a `SplitStage`."""
     one, two, (n_in, n_hidden, n_out) = find_pair(children, first, last)
     a, b = children[one], children[two]
@@ -50,11 +50,12 @@ def split_layers(children, first, last, n_parts):
             ],
             one,
             begins=not one,
+            device=device,
         )
         for start, stop in cuts_of(n_hidden, n_parts)
     ]
     before, after = (
-        [TorchStage(children[start:stop], start, begins=not start)] if start < stop else []
+        [TorchStage(children[start:stop], start, begins=not start, device=device)] if start < stop else []
         for start, stop in ((first, one), (two + 1, last))
     )
     if any(stage.n_buffers for stage in (*before, *after, TorchStage([a, b]))):

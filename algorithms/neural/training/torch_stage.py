@@ -32,18 +32,32 @@ def import_torch():
 
 
 @contextmanager
-def seeded(*numbers):
-    """Let torch draw from a generator of these numbers, and restore the generator that there was."""
+def seeded(*numbers, device="cpu"):
+    """Let torch draw from generators of these numbers, and restore the generators that there were."""
     import torch
 
     words = np.random.SeedSequence([int(n) % 2**64 for n in numbers]).generate_state(1, np.uint64)
-    with _drawing:
+    seed = int(words[0] >> np.uint64(1))
+    with _drawing, _seeded_gpu(seed, device) if device.startswith("cuda") else nullcontext():
         before = torch.random.get_rng_state()
-        torch.random.default_generator.manual_seed(int(words[0] >> np.uint64(1)))
+        torch.random.default_generator.manual_seed(seed)
         try:
             yield
         finally:
             torch.random.set_rng_state(before)
+
+
+@contextmanager
+def _seeded_gpu(seed, device):
+    import torch
+
+    before = torch.cuda.get_rng_state(device)
+    with torch.cuda.device(device):
+        torch.cuda.manual_seed(seed)
+    try:
+        yield
+    finally:
+        torch.cuda.set_rng_state(before, device)
 
 
 @contextmanager
@@ -68,6 +82,8 @@ class TorchLayers:
     ----------
     module : torch.nn.Module
         It is not changed.
+    device : str, default="cpu"
+        Where stages compute.
 
     Attributes
     ----------
@@ -80,8 +96,8 @@ class TorchLayers:
     dtype : dtype
     """
 
-    def __init__(self, module):
-        self.dtype = _dtype(module)
+    def __init__(self, module, device="cpu"):
+        self.dtype, self.device = _dtype(module), device
         parts = _parts(module)
         held = list(map(_held, parts))
         self.sizes = [tuple(sum(t.numel() for _, t in kind) for kind in names) for names in held]
@@ -92,7 +108,7 @@ class TorchLayers:
 
     def stage(self, first, last):
         """Return the layers first to last, without the latter, as a stage."""
-        return TorchStage(self.children[first:last], first, begins=first == 0)
+        return TorchStage(self.children[first:last], first, begins=first == 0, device=self.device)
 
     def pair(self, first, last):
         """Return the number of the first layer of the pair that `split` takes, and its widths."""
@@ -105,7 +121,7 @@ class TorchLayers:
         """Return the layers as a `SplitStage`: each place has some hidden units of a pair of them."""
         from .torch_split import split_layers
 
-        return split_layers(self.children, first, last, n_parts)
+        return split_layers(self.children, first, last, n_parts, self.device)
 
     def has_batch_norm(self):
         """Whether a layer normalises by the rows of a micro-batch."""
@@ -208,10 +224,13 @@ class TorchStage:
         Number of the first layer in the whole network.
     begins : bool, default=False
         Whether this is the first stage, which needs no gradient of its input.
+    device : str, default="cpu"
+        Where it computes: "cpu", "cuda", "cuda:1"... Parameters are kept by the program, in memory of the
+        host; copies are on the device until `changed` is called.
     """
 
-    def __init__(self, layers, first=0, begins=False):
-        self.layers, self.first, self.begins = layers, first, begins
+    def __init__(self, layers, first=0, begins=False, device="cpu"):
+        self.layers, self.first, self.begins, self.device = layers, first, begins, device
         self.n_buffers = sum(t.numel() for layer in layers for _, t in _held(layer)[1])
         self.draws = [not all(map(_is_steady, layer.modules())) for layer in layers]
         self.overwrites = _may_overwrite(layers[0])
@@ -232,18 +251,23 @@ class TorchStage:
         import torch
 
         if self._bound is None:
-            self._bound = _BoundLayers(self.layers)
+            self._bound = _BoundLayers(self.layers, self.device)
         with one_torch_thread():
             leaves = self._bound.take(params, len(params) - self.n_buffers)
-            inputs = torch.from_numpy(np.ascontiguousarray(x))
+            inputs = torch.from_numpy(np.ascontiguousarray(x)).to(self.device)
             if not self.begins and inputs.is_floating_point():
                 inputs.requires_grad_()
             y = inputs.clone() if self.overwrites else inputs
             for number, (layer, draws) in enumerate(zip(self._bound.layers, self.draws, strict=True)):
-                with seeded(*key, self.first + number) if draws else nullcontext():
+                with seeded(*key, self.first + number, device=self.device) if draws else nullcontext():
                     y = layer(y)
             self._bound.put_back()
-        return y.detach().numpy(), (inputs, leaves, y)
+        return y.detach().cpu().numpy(), (inputs, leaves, y)
+
+    def changed(self):
+        """Forget copies of the parameters: the program has changed them."""
+        if self._bound is not None and self.device != "cpu":
+            self._bound.forget()
 
     def backward(self, context, dy, grads):
         """Let autograd add to `grads`."""
@@ -253,11 +277,12 @@ class TorchStage:
         if y.requires_grad:
             leaves.add_to(grads)
             with one_torch_thread():
-                y.backward(torch.from_numpy(dy))
+                y.backward(torch.from_numpy(dy).to(self.device))
+            leaves.added(grads)
         if not inputs.requires_grad:
             return None
         dx, inputs.grad = inputs.grad, None
-        return np.zeros(inputs.shape, dy.dtype) if dx is None else dx.contiguous().numpy()
+        return np.zeros(inputs.shape, dy.dtype) if dx is None else dx.cpu().contiguous().numpy()
 
 
 class _BoundLayers:
@@ -267,8 +292,9 @@ class _BoundLayers:
     than small layers compute.
     """
 
-    def __init__(self, layers):
+    def __init__(self, layers, device):
         self.layers: list[Any] = copy.deepcopy(layers)
+        self.device = device
         # For both kinds of numbers: each tensor, and where modules have it, as (dict, name).
         self._trained: list[Any] = []
         self._moving: list[Any] = []
@@ -282,14 +308,19 @@ class _BoundLayers:
     def take(self, params, n_trained):
         """Let the layers have the numbers of a vector; return its leaves."""
         if self._params is not params:
-            self._params, self._leaves = params, _Leaves(_shapes(self._trained), params[:n_trained])
+            self._params = params
+            self._leaves = _Leaves(_shapes(self._trained), params[:n_trained], self.device)
             for leaf, (_, owners) in zip(self._leaves.tensors, self._trained, strict=True):
                 _give(leaf, owners)
         # New views in each call: autograd refuses a backward pass whose tensors were changed after it.
         self._views = list(_views(_shapes(self._moving), params[n_trained:]))
         for view, (kept, owners) in zip(self._views, self._moving, strict=True):
-            _give(view.to(kept.dtype), owners)  # a copy of counts, as int64
+            _give(view.to(self.device, kept.dtype), owners)  # a copy of counts, as int64
         return self._leaves
+
+    def forget(self):
+        """Make the leaves anew the next time."""
+        self._params = None
 
     def put_back(self):
         """Take in buffers that are no views: converted ones, and those that a layer has set anew."""
@@ -299,18 +330,34 @@ class _BoundLayers:
 
 
 class _Leaves:
-    """The trained tensors of one vector; their gradients are views of another one."""
+    """The trained tensors of one vector; their gradients are views of another one.
 
-    def __init__(self, shapes, vector):
-        self.tensors = [view.requires_grad_() for view in _views(shapes, vector)]
+    On another device than the CPU both are copies.
+    """
+
+    def __init__(self, shapes, vector, device):
+        self.tensors = [
+            view.to(device, copy=device != "cpu").requires_grad_() for view in _views(shapes, vector)
+        ]
         self._grads: Any = None
+        self._here = device == "cpu"
 
     def add_to(self, grads):
         """Let autograd add gradients to this vector."""
-        if self._grads is not grads:
+        if not self._here:
+            for leaf in self.tensors:
+                leaf.grad = None
+        elif self._grads is not grads:
             self._grads = grads
             for leaf, view in zip(self.tensors, _views(self.tensors, grads), strict=True):
                 leaf.grad = view
+
+    def added(self, grads):
+        """Add what autograd left on another device."""
+        if not self._here:
+            for leaf, view in zip(self.tensors, _views(self.tensors, grads), strict=True):
+                if leaf.grad is not None:
+                    view += leaf.grad.cpu()
 
 
 def _without_numbers(part):

@@ -1,14 +1,15 @@
-"""What workers need before torch modules are sent to them: torch, in one version, and memory."""
+"""What places need before torch modules are sent to them: torch, in one version, memory, a GPU."""
 
-from ....errors import DataError, StradaskError, in_brief
+from ....errors import DataError, DeviceError, StradaskError, in_brief, shortened
 from ....scheduler.sessions.worker_state import Frames
 from .torch_stage import import_torch
 
 
-def check_workers(place, layers):
+def check_workers(place, layers, device):
     """Refuse layers that cannot be sent, and workers without this version of torch.
 
-    Returns the bytes of memory that a thread of the smallest worker may use, or None if there is no limit.
+    Returns the bytes of memory that a thread of the smallest worker may use, or None if there is no limit,
+    and the device on which all workers can compute; see `chosen_device`.
     """
     version = import_torch().__version__
     try:
@@ -25,13 +26,40 @@ def check_workers(place, layers):
         found = client.run(_equipment, workers=names, on_error="ignore")
     finally:
         workers.close()
-    for name, (there, _, _) in found.items():
+    for name, (there, *_) in found.items():
         if there != version:
             has = f"torch {there}" if there else "no torch"
             raise StradaskError(
                 f"worker {name} has {has}, and this process {version}: install torch {version} there"
             )
-    return min((limit / n for _, limit, n in found.values() if limit), default=None)
+    memory = min((limit / n for _, limit, n, _ in found.values() if limit), default=None)
+    gpus = {f"worker {name}": count for name, (*_, count) in found.items()}
+    return memory, chosen_device(device, gpus)
+
+
+def device_here(device):
+    """Return the device of a fit on threads of this process; see `chosen_device`."""
+    return chosen_device(device, {"this process": _count_gpus()} if device != "cpu" else {})
+
+
+def chosen_device(device, gpus):
+    """Return the device that all places have: "auto" is "cuda" where each has a GPU, else "cpu".
+
+    `gpus` has for each worker the number of its GPUs, or why torch cannot use one.
+    """
+    kind, _, number = device.partition(":")
+    if kind not in ("cpu", "cuda", "auto") or (number and not (kind == "cuda" and number.isdecimal())):
+        raise DataError(
+            f"device must be 'cpu', 'cuda', 'cuda:0', 'cuda:1'... or 'auto', got {shortened(device)}"
+        )
+    lacking = {name: n for name, n in gpus.items() if isinstance(n, str) or n <= int(number or 0)}
+    if kind == "auto":
+        return "cpu" if lacking or not gpus else "cuda"
+    if kind == "cuda" and lacking:
+        name, n = next(iter(lacking.items()))
+        why = n if isinstance(n, str) else f"it has {n} of them, numbered from 0"
+        raise DeviceError(f"device={device!r}, but torch has no such GPU in {name} ({why}): set device='cpu'")
+    return device
 
 
 def check_memory(needs, limit):
@@ -45,10 +73,18 @@ def check_memory(needs, limit):
 
 
 def _equipment(dask_worker):
-    """Return the version of torch, the memory limit and the threads of a worker; None where there is none."""
+    """Return the version of torch, memory limit, threads and GPUs of a worker; None where there is none."""
     limit, n_threads = dask_worker.memory_manager.memory_limit, dask_worker.state.nthreads
     try:
         import torch
     except ImportError:
-        return None, limit, n_threads
-    return torch.__version__, limit, n_threads
+        return None, limit, n_threads, 0
+    return torch.__version__, limit, n_threads, _count_gpus()
+
+
+def _count_gpus():
+    """Count the GPUs that torch can use here, or say why there are none."""
+    cuda = import_torch().cuda
+    if cuda.is_available():
+        return cuda.device_count()
+    return "torch finds none" if cuda._is_compiled() else "this torch is built without CUDA"
