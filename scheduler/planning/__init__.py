@@ -1,6 +1,7 @@
 """Which plan is fastest: cuts and replicas of a net, layers split over places, operations of a graph."""
 
 from .costs import Link, Profile
+from .measured import measure_link
 from .partition import Cut, partition
 from .placement import Placement, place_graph
 from .plan import PipelinePlan, plan_pipeline
@@ -17,6 +18,7 @@ __all__ = [
     "Placement",
     "Profile",
     "Timeline",
+    "measure_link",
     "moved",
     "partition",
     "place_graph",

@@ -167,8 +167,7 @@ def plan_pipeline(
         has 1, 2, 4... of them, so that sums in pairs are the same for any plan.
     orders : str or sequence of str, default="1f1b"
         Which of "gpipe", "1f1b" and "pipedream" may be taken. The last trains with older parameters than the
-        others, and is faster by their bubble; its stages have one replica and its mini-batches one
-        micro-batch.
+        others, and is faster by their bubble.
     recompute : bool or "auto", default="auto"
         Whether activations are computed again in the backward pass; "auto" where the plan needs it to fit.
 
@@ -330,7 +329,7 @@ class _Search:
         """Return tuples (least seconds, stages, micro-batches, order, recompute), the shortest first."""
         found = []
         for order in self.orders:
-            for micro in self.micro_batches if order != "pipedream" else {1} & set(self.micro_batches):
+            for micro in self.micro_batches:
                 for again in self.recompute:
                     for stages in self._cuts(order, micro, again, most_stages, limited):
                         found.append((self.least(stages, micro, order, again), stages, micro, order, again))
@@ -374,11 +373,12 @@ class _Search:
         """Which numbers of replicas the order can have.
 
         Each has 1, 2, 4... micro-batches, or a stage has no replicas: sums in pairs are the same then for all
-        of these numbers, so that a choice by timings changes no bit.
+        of these numbers, so that a choice by timings changes no bit. In "pipedream" it does change them.
         """
-        n, most = np.arange(self.n_places + 1), 1 if order == "pipedream" else self.n_places
+        n = np.arange(self.n_places + 1)
         each = micro // np.maximum(n, 1)
-        return (n > 0) & (n <= most) & (each * n == micro) & ((n == 1) | (each & (each - 1) == 0))
+        even = (n > 0) & (each * n == micro)
+        return even if order == "pipedream" else even & ((n == 1) | (each & (each - 1) == 0))
 
     def _mask(self, k, order, micro, again):
         """Which stages a place can hold when k - 1 follow."""
@@ -396,9 +396,12 @@ class _Search:
 
     def held_by(self, stages, micro, order, again):
         """Return the bytes that a place of each stage holds, and whether all are within the limit."""
+        after = [len(stages) - k - 1 for k in range(len(stages))]
+        if order == "pipedream":  # as many micro-batches are under way as there are places
+            after = [sum(n for _, _, n in stages[k + 1 :]) for k in range(len(stages))]
         memory = tuple(
-            float(self.memory_of(len(stages) - k - 1, n, micro, order, again)[first, last])
-            for k, (first, last, n) in enumerate(stages)
+            float(self.memory_of(n_after, n, micro, order, again)[first, last])
+            for n_after, (first, last, n) in zip(after, stages, strict=True)
         )
         return memory, self.memory_limit is None or max(memory) <= self.memory_limit
 

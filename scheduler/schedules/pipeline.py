@@ -77,8 +77,8 @@ class Layout:
     order : {"1f1b", "gpipe", "pipedream"}, default="1f1b"
         "gpipe" makes all forward passes of a mini-batch and then all backward passes; "1f1b" alternates as
         soon as it can, which holds fewer activations; both end a mini-batch before the next. "pipedream" does
-        not: every mini-batch is one micro-batch, and its backward pass uses the parameters of its forward
-        pass.
+        not: replicas take forward and backward passes in turns, over the ends of mini-batches, and a backward
+        pass uses the parameters of its forward pass.
     parts : tuple of int, optional
         Places over which the weights of each stage are split; 1 for each by default. A split stage has one
         replica.
@@ -119,15 +119,10 @@ class Layout:
         if self.order not in ORDERS:
             raise DataError(f"order must be one of {', '.join(ORDERS)}, got {shortened(self.order)}")
         odd = next((n for n in self.replicas if self.n_micro % n), None)
-        if odd is not None and self.order != "pipedream":
+        if odd is not None:
             raise DataError(
                 f"{self.n_micro} micro-batches cannot be shared by {odd} replicas of a stage: take a "
                 f"multiple of {odd} micro-batches"
-            )
-        if self.order == "pipedream" and (max(self.replicas) > 1 or self.n_micro > 1):
-            raise DataError(
-                "order='pipedream' takes stages of one replica and mini-batches of one micro-batch: set "
-                "micro_batches=1, or order='1f1b'"
             )
         if self.order == "pipedream" and max(self.parts) > 1:
             raise DataError("order='pipedream' has no split stages: set order='1f1b' or 'gpipe'")
@@ -145,7 +140,10 @@ class Layout:
     @property
     def n_micro_blocks(self):
         """Blocks that carry micro-batches: as many as can be under way."""
-        return min(len(self.replicas), self.n_steps) if self.order == "pipedream" else self.n_micro
+        if self.order != "pipedream":
+            return self.n_micro
+        under_way = self.replicas[0] * in_flight(self.replicas)
+        return self.n_micro * min(-(-under_way // self.n_micro), self.n_steps)
 
     @property
     def n_blocks(self):
@@ -156,9 +154,12 @@ class Layout:
     def place(self, stage, micro):
         """Return the place of a micro-batch: neighbours, which are summed first, share a replica.
 
-        Of a split stage it is the first part.
+        Of a split stage it is the first part. In "pipedream" replicas take turns, as nothing waits for the
+        end of a mini-batch.
         """
-        return sum(self.widths[:stage]) + micro * self.replicas[stage] // self.n_micro
+        n = self.replicas[stage]
+        replica = micro % n if self.order == "pipedream" else micro * n // self.n_micro
+        return sum(self.widths[:stage]) + replica
 
     def stage_of(self, place):
         """Return the stage of a place, and the number of its replica or part."""
@@ -167,6 +168,20 @@ class Layout:
                 return stage, place
             place -= n
         raise IndexError(place)
+
+
+def in_flight(replicas):
+    """Return how many micro-batches each replica of the first of these stages has at once in "pipedream".
+
+    As many as keep all places busy: places over replicas.
+
+    Examples
+    --------
+    >>> from stradask.scheduler.schedules.pipeline import in_flight
+    >>> in_flight((1, 1, 1)), in_flight((2, 1)), in_flight((3,))
+    (3, 2, 1)
+    """
+    return -(-sum(replicas) // replicas[0])
 
 
 @functools.lru_cache(256)
@@ -208,12 +223,14 @@ def _passes(layout, stage):
     M, T = layout.n_micro, layout.n_steps
     if layout.order == "gpipe":
         return [(kind, t, m) for t in range(T) for kind in ("forward", "backward") for m in range(M)]
+    warm_up = len(layout.replicas) - stage - 1
     runs = [[(t, m) for m in range(M)] for t in range(T)]
-    if layout.order == "pipedream":
-        runs = [[pair for run in runs for pair in run]]
+    if layout.order == "pipedream":  # each replica by itself, over all mini-batches
+        warm_up, n = in_flight(layout.replicas[stage:]) - 1, layout.replicas[stage]
+        runs = [[(t, m) for t in range(T) for m in range(r, M, n)] for r in range(n)]
     found = []
     for run in runs:  # warm up, one forward one backward, drain
-        warm = min(len(layout.replicas) - stage - 1, len(run))
+        warm = min(warm_up, len(run))
         found += [("forward", *pair) for pair in run[:warm]]
         for n, pair in enumerate(run[warm:]):
             found += [("forward", *pair), ("backward", *run[n])]

@@ -11,12 +11,13 @@ from sklearn.model_selection import train_test_split
 from ....errors import DataError
 from ....scheduler.engine import run
 from ....scheduler.place import open_place
+from ....scheduler.planning.measured import measure_link
 from ....scheduler.planning.plan import given_stages, plan_pipeline
 from ....scheduler.schedules.pipeline import KINDS, PipelineSchedule
 from ....scheduler.threads import single_threaded_blas
 from ...inputs.pieces import first_rows
 from .plans import check_micro_batches, layout_of, make_plan
-from .profiling import THREADS, WORKERS, profile_layers
+from .profiling import THREADS, profile_layers
 from .program import Training
 from .split import Activation, Chain, DensePart, SplitStage, cuts_of, indices, moved_bytes
 from .stage import DenseStage
@@ -183,7 +184,7 @@ def plan_for(
         given_stages(plan, n_layers, n_places)  # refuses a pipeline of nothing, before anything is timed
         rows = most - most % n_micro or n_micro
         counts = sorted({rows // n_micro, rows})
-        link = WORKERS if place.remote else THREADS
+        link = measure_link(engine) if place.remote else THREADS
         chosen = plan_pipeline(
             profile_layers(layers, vectors, first_rows(X, counts[-1], engine), optimizer, counts, place),
             n_places,

@@ -84,15 +84,8 @@ def default_micro_batches(batch_size):
 
 def check_micro_batches(micro_batches, batch_size, order):
     """Return the number of micro-batches of a mini-batch of so many rows."""
-    if order == "pipedream":
-        if micro_batches not in ("auto", 1):
-            raise DataError(
-                f"micro_batches={shortened(micro_batches)} with order='pipedream', where each mini-batch "
-                "goes whole: leave it out, and make batch_size smaller"
-            )
-        return 1
     if micro_batches == "auto":
-        return default_micro_batches(batch_size)
+        return 1 if order == "pipedream" else default_micro_batches(batch_size)
     if batch_size % micro_batches:
         raise DataError(
             f"micro_batches={micro_batches} does not divide batch_size={batch_size}: take one of its divisors"
@@ -121,7 +114,7 @@ def make_plan(plan, n_layers, n_places, *, micro_batches, order, recompute, boun
         raise DataError("recompute=True: a split stage keeps its activations; set recompute=False")
     if plan == "data":
         fit = [r for r in range(1, n_places + 1) if not micro_batches % r and _is_power(micro_batches // r)]
-        stages = ((0, n_layers, 1 if order == "pipedream" else max(fit, default=1)),)
+        stages = ((0, n_layers, max(fit, default=1)),)
     else:
         if n_layers == 1 and isinstance(plan, list | tuple) and len(plan) > 1:
             raise DataError(

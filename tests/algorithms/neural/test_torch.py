@@ -390,7 +390,10 @@ def _tied(n_features, n_outputs):
         ({"plan": [("0:2", 1), ("2:9", 1)]}, "must cut layers 0 to 4"),
         ({"plan": [("0:2", 1)]}, "must cut layers 0 to 4"),
         ({"plan": [("all", 1)]}, "plan must be a list such as"),
-        ({"order": "pipedream"}, "micro_batches=4 with order='pipedream'"),
+        (
+            {"order": "pipedream", "micro_batches": "auto", "plan": [("0:2", 2), ("2:", 1)]},
+            "1 micro-batches cannot be shared by 2 replicas",
+        ),
         ({"early_stopping": True, "checkpoint": "folder"}, "set one of them only"),
         ({"plan": "pipeline", "n_jobs": 2, "checkpoint": "folder"}, "is chosen by timings"),
         ({"learning_rate": 1e38, "max_iter": 3}, "is not finite in epoch"),

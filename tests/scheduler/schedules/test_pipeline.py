@@ -10,8 +10,8 @@ from stradask.scheduler.schedules.pipeline import Layout, PipelineSchedule, exch
 
 layouts = st.builds(
     lambda replicas, factor, steps, order: Layout(
-        (1,) * len(replicas) if order == "pipedream" else tuple(replicas),
-        1 if order == "pipedream" else factor * int(np.lcm.reduce(replicas)),
+        tuple(replicas),
+        factor * int(np.lcm.reduce(replicas)),
         steps,
         order,
     ),
@@ -113,7 +113,7 @@ def test_one_forward_one_backward_holds_few_micro_batches():
         (((), 1), "replicas is empty"),
         (((1,), 0), "n_micro must be at least 1"),
         (((1,), 1, 1, "zigzag"), "order must be one of"),
-        (((2, 1), 2, 1, "pipedream"), "stages of one replica"),
+        (((2, 1), 3, 1, "pipedream"), "3 micro-batches cannot be shared by 2 replicas"),
     ],
 )
 def test_layouts_that_make_no_sense_are_refused(arguments, said):

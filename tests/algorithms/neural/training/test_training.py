@@ -10,10 +10,11 @@ import stradask as sd
 from stradask.algorithms.neural.network import Network
 from stradask.algorithms.neural.training.fitting import DenseLayers, Vectors
 from stradask.algorithms.neural.training.optimizers import SGD, Adam
-from stradask.algorithms.neural.training.program import Training
+from stradask.algorithms.neural.training.program import _ORDER, Training
 from stradask.algorithms.neural.training.stage import DenseStage, check_stage
 from stradask.errors import DataError, StradaskError
 from stradask.scheduler import run
+from stradask.scheduler.parameters import stream
 from stradask.scheduler.schedules.pipeline import Layout, Operation, PipelineSchedule
 
 SIZES = (12, 16, 16, 16, 3)
@@ -199,10 +200,51 @@ def test_a_pipeline_without_flush_is_the_delayed_method(rows):
     assert np.abs(vectors.trained - w[-1]).max() < 1e-6
 
 
-def program_order(program, epoch):
-    from stradask.algorithms.neural.training.program import _ORDER
-    from stradask.scheduler.parameters import stream
+@pytest.mark.parametrize(
+    ("replicas", "n_micro"), [((2, 1), 2), ((1, 2), 4), ((2, 3, 1), 6), ((3,), 3), ((4, 2), 8)]
+)
+def test_replicas_without_flush_are_the_delayed_method(rows, replicas, n_micro):
+    """Each micro-batch against its definition: a stage has made those steps whose last one came back."""
+    case, optimizer = DenseCase(), SGD(0.05, 0.9)
+    cuts = [1, 3][: len(replicas) - 1]
+    vectors, _, program = fit(case, rows, cuts, replicas, "pipedream", optimizer=optimizer, n_micro=n_micro)
+    network, K = Network(SIZES, "tanh", "softmax", 0.0, 1), len(replicas)
+    n_layers = len(case.layers.sizes)
+    ends = np.cumsum([0, *(n for n, _ in case.layers.sizes)])[[0, *cuts, n_layers]]
+    w = [case.start[0].copy()]
+    slots = optimizer.slots(w[0])
+    for epoch in range(3):
+        began = len(w) - 1
+        for step in range(5):
+            total, n_rows = np.zeros_like(w[0]), 0
+            for micro in range(n_micro):
+                read = np.empty_like(w[0])
+                for k in range(K):
+                    n, own = replicas[k], n_micro // replicas[k]  # micro-batches of a replica in each step
+                    under_way = -(-sum(replicas[k:]) // n)
+                    back = step * own + micro // n - under_way + 1  # micro-batches that came back before
+                    version = began + max(0, back) // own
+                    read[ends[k] : ends[k + 1]] = w[version][ends[k] : ends[k + 1]]
+                order = stream(program.seed, _ORDER, epoch, micro).permutation(len(rows[0][micro::n_micro]))
+                part = np.arange(micro, 301, n_micro)[order[slice(*program._range(step, micro))]]
+                total += network.loss((rows[0][part], rows[1][part]), read)[1]
+                n_rows += len(part)
+            new = w[-1].copy()
+            optimizer.step(new, total / np.float32(n_rows), slots, 1)
+            w.append(new)
+    assert np.abs(vectors.trained - w[-1]).max() < 1e-6
+    again = fit(case, rows, cuts, replicas, "pipedream", optimizer=optimizer, n_micro=n_micro, n_jobs=3)[0]
+    assert np.array_equal(vectors.trained, again.trained)
 
+
+@pytest.mark.cluster
+def test_replicas_without_flush_are_the_same_on_workers(rows, address):
+    plan = {"cuts": [2], "replicas": (2, 1), "order": "pipedream", "n_micro": 4}
+    here, there = (fit(DenseCase(), rows, engine=engine, **plan)[0] for engine in ("local", address))
+    assert np.array_equal(here.trained, there.trained)
+
+
+def program_order(program, epoch):
     return stream(program.seed, _ORDER, epoch, 0).permutation(program.n_rows)
 
 
