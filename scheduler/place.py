@@ -1,5 +1,7 @@
 """The one entry to parallel work: threads of this process, or the workers of a Dask cluster."""
 
+import math
+
 from ..errors import DataError, shortened
 from .sessions.local import LocalSession
 from .tasks import LocalTasks
@@ -77,6 +79,10 @@ class LocalPlace:
         """Count the threads that work at once."""
         return effective_n_jobs(self.n_jobs)
 
+    def size(self):
+        """Count the threads that work at once, and the bytes that they may hold: no limit is known."""
+        return self.n_threads(), math.inf
+
     def session(self):
         """Return a `Session`, not opened yet."""
         return LocalSession(self.n_jobs)
@@ -111,6 +117,14 @@ class ClusterPlace:
         session = self.session()
         try:
             return session.n_threads()
+        finally:
+            session.close()
+
+    def size(self):
+        """Count the threads of all workers, and the bytes that they may hold together; perhaps infinite."""
+        session = self.session()
+        try:
+            return session.n_threads(), sum(session.memory_limits())
         finally:
             session.close()
 

@@ -25,6 +25,7 @@ from .sparse.fitting import (
     SparseCoefficients,
     check_shapes,
     rounded,
+    solve_owned,
     solve_scheduled,
     warn_short,
 )
@@ -92,11 +93,15 @@ class ElasticNet(SparseCoefficients, MultiOutputMixin, RegressorMixin, Estimator
         root mean square if there is no intercept: the same as fitting to columns divided by s_j, but without
         a copy and with coefficients for the columns as they are.
     schedule : {"auto", "working-set", "dynamic"}, default="auto"
-        "auto" is the working set. "dynamic" is the schedule of the STRADS paper, coordinates drawn by how
-        much
-        they changed and thinned by correlation: one to learn from, slower on one machine.
+        "auto" is the working set. "dynamic" orders updates by priority and dependency, as STRADS does.
+        Where `X` is cut by columns on a cluster, each worker owns columns and their coefficients, and updates
+        those that violate optimality most; the workers exchange the residual and no columns, and `X` may be
+        larger than their memory. Elsewhere "dynamic" draws single coefficients by how much they changed, and
+        thins them by correlation; this is slower on one machine.
     engine : str, default="local"
-        ``"local"``: threads of this process; ``"dask"``: the current Dask client; or a scheduler's address.
+        ``"local"``: threads of this process; ``"dask"``: the current Dask client; or a scheduler's address. A
+        Dask array keeps its chunks, of rows or of columns; an `X` of this process is cut by columns if there
+        are more columns than rows, else by rows.
     n_jobs : int or None, default=None
         Threads of the passes over `X`. None is 1, -1 all cores.
     verbose : int, default=0
@@ -115,7 +120,10 @@ class ElasticNet(SparseCoefficients, MultiOutputMixin, RegressorMixin, Estimator
         Duality gap in the scale of the objective above, which is scikit-learn's, of `coef_` as it stands: for
         float32 `X` its rounding is in it, and may leave more than a very small `tol` asks for.
     n_iter_ : int or list of int
-        Rounds, one number a target.
+        Rounds, one number a target; of ``schedule_="columns"`` the passes over `X`.
+    schedule_ : str
+        What ran: "working-set" (or the products of few columns), "columns" (owned by workers) or "dynamic"
+        (drawn coefficients).
     history_ : dict of arrays
         One entry a round: round, seconds, objective, updates, bytes_sent, waiting, staleness;
         with several targets their rounds one after the other, and target.
@@ -254,11 +262,11 @@ class ElasticNet(SparseCoefficients, MultiOutputMixin, RegressorMixin, Estimator
             )
         with self._unchanged_on_error():
             before = vars(self).get("coef_") if self.warm_start else None
-            design, y = self._problem(X, y, sample_weight)
+            design, y = self._problem(X, y, sample_weight, dynamic=self.schedule == "dynamic")
             self._check_goes_on(before, y, design.n_features)
             return self._fit_targets(design, y, before, callback)
 
-    def _problem(self, X, y, sample_weight):
+    def _problem(self, X, y, sample_weight, dynamic=False):
         """Check the input; set the number and names of the columns."""
         columns = check_matrix(self, X)
         n_samples, n_features = columns.shape
@@ -275,6 +283,7 @@ class ElasticNet(SparseCoefficients, MultiOutputMixin, RegressorMixin, Estimator
             engine=self.engine,
             allow_rows=True,
             n_runs=1 if y.ndim == 1 else y.shape[1],
+            dynamic=dynamic,
         )
         return design, y
 
@@ -318,9 +327,13 @@ class ElasticNet(SparseCoefficients, MultiOutputMixin, RegressorMixin, Estimator
         return self._read(design, y, fits, histories)
 
     def _solve(self, design, target, **options):
+        self.schedule_ = "working-set"
         if self.schedule != "dynamic":
             return solve_squared(design, target, np.array([self.alpha], float), self.l1_ratio, **options)
         penalty = design.penalty(self.alpha, self.l1_ratio)
+        self.schedule_ = "columns" if design.owned else "dynamic"
+        if design.owned:
+            return solve_owned(design, target, penalty, **options)
         fits, done = solve_scheduled(design, target, penalty, random_state=self.random_state, **options)
         fit = rounded(
             design, lambda: squared.subproblem(design, target), penalty, fits[0], n_jobs=self.n_jobs

@@ -44,7 +44,7 @@ class Lasso(ElasticNet):
     standardize : bool, default=False
         Penalise as if the columns had been divided by their standard deviations.
     schedule : {"auto", "working-set", "dynamic"}, default="auto"
-        "auto" is the working set.
+        "auto" is the working set; see `ElasticNet`.
     engine : str, default="local"
         ``"local"``, ``"dask"`` or the address of a Dask scheduler.
     n_jobs : int or None, default=None
@@ -55,7 +55,8 @@ class Lasso(ElasticNet):
 
     Attributes
     ----------
-    coef_, sparse_coef_, intercept_, dual_gap_, n_iter_, history_, n_features_in_, feature_names_in_
+    coef_, sparse_coef_, intercept_, dual_gap_, n_iter_, schedule_, history_, n_features_in_,
+    feature_names_in_
         See `ElasticNet`.
 
     Raises

@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import inspect
+import math
 import time
 import uuid
 import warnings
@@ -65,6 +67,13 @@ class Membership:
         if self._workers or (self._n_jobs or 0) <= 0:
             return max(sum((self._workers or self._client.nthreads()).values()), 1)
         return max(effective_n_jobs(self._n_jobs) * len(self._client.nthreads()), 1)
+
+    def memory_limits(self):
+        """List the memory limits of all workers, in bytes; infinite for a worker without one."""
+        self._connect()
+        asked = inspect.signature(self._client.scheduler_info).parameters
+        info = self._client.scheduler_info(**({"n_workers": -1} if "n_workers" in asked else {}))
+        return [worker["memory_limit"] or math.inf for worker in info["workers"].values()]
 
     def close(self):
         """Release the workers; the caller's client stays open."""

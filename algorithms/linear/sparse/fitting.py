@@ -22,6 +22,7 @@ from .working_set import Solution, WorkingSet
 SHORT = ("max_rounds", "stalled")  # reasons of solutions that did not reach `tol`
 _BLOCK = 1 << 21  # entries of X whose squares are summed at a time: 16 MiB
 _DEFAULT_ROUNDS = 1000
+_MOST_ROUNDS = 10**9  # the program itself knows when to stop
 _LEAST_TOL = 1e-30  # far below rounding; with 0 itself no amount of work would be enough
 
 
@@ -30,7 +31,8 @@ class Design:
     """The columns, weights and penalty factors that all targets and penalties of a fit share.
 
     `X`: Fortran-ordered ndarray or csc_array. `weights`: None, or of mean 1. `l1_factors`, `l2_factors`: None
-    or (n_features,). `cut`: None, or a `CutMatrix` if the fit runs on Dask.
+    or (n_features,). `cut`: None, or a `CutMatrix` if the fit runs on Dask. `owned`: whether workers are to
+    own its columns (see `scheduled_columns`); `standardize` is then left to them.
     """
 
     X: Any
@@ -41,6 +43,8 @@ class Design:
     positive: bool
     cut: Any = None
     engine: str = "local"
+    owned: bool = False
+    standardize: bool = False
 
     @classmethod
     def make(
@@ -55,13 +59,14 @@ class Design:
         engine="local",
         allow_rows=False,
         n_runs=1,
+        dynamic=False,
     ):
         """Combine penalty factors and `standardize`; cut X if the fit runs on a cluster.
 
         `allow_rows`: whether the loss can be fitted by rows (see `distributed`); `n_runs`: how often X is
-        loaded for fits.
+        loaded for fits. `dynamic`: whether the fit has a dynamic schedule.
         """
-        cut = None
+        cut, owned = None, False
         check_engine(engine)
         if engine != "local" or not (isinstance(X, np.ndarray) or sparse.issparse(X)):
             from . import distributed
@@ -69,14 +74,15 @@ class Design:
             engine = engine_for(X, engine)
             if is_dask(X) or (engine != "local" and own_threads() is None):
                 cut = distributed.lay_out(X, engine, allow_rows=allow_rows)
-                if standardize or n_runs > 1 or X.dtype != np.float64:  # see `rounded`
+                owned = dynamic and not cut.by_rows
+                if n_runs > 1 or ((standardize or X.dtype != np.float64) and not owned):  # see `rounded`
                     cut = cut.kept(engine)
         l1 = l2 = factors
-        if standardize:
+        if standardize and not owned:
             scales = _scales(X, weights, fit_intercept, cut, engine)
             l1 = scales if factors is None else factors * scales
             l2 = l1 * scales
-        return cls(X, weights, l1, l2, fit_intercept, positive, cut, engine)
+        return cls(X, weights, l1, l2, fit_intercept, positive, cut, engine, owned, standardize)
 
     def allowed(self, start):
         """Drop excluded features from a start; None if none is left."""
@@ -196,7 +202,10 @@ def solve_scheduled(
     from .scheduled import scheduled_elastic_net
 
     if is_dask(design.X):
-        raise DataError("schedule='dynamic' takes X in this process, not a Dask array: take schedule='auto'")
+        raise DataError(
+            "schedule='dynamic' takes a Dask array that is cut by columns, but X is cut by rows: call "
+            "X.rechunk({0: -1, 1: 'auto'}), or take schedule='auto'"
+        )
     n_samples, n_features = design.X.shape
     coef, every = np.zeros(n_features), np.arange(n_features)
     if start is not None:
@@ -246,6 +255,71 @@ def solve_scheduled(
     )
     reason = {"finished": "max_rounds", "gap": "gap"}.get(done.reason, "stopped")
     return [fit(done.n_rounds, reason)], done
+
+
+def solve_owned(
+    design,
+    y,
+    penalty,
+    *,
+    tol,
+    max_iter,
+    start=None,
+    n_jobs=None,
+    verbose=0,
+    callback=None,
+    read=None,
+    label,
+):
+    """Solve for one penalty on columns that workers own (see `scheduled_columns`); returns as `solve`.
+
+    A pass is a round of scores. Blocks of a Dask array are read anew in each where they would fill more than
+    half of the workers' memory.
+    """
+    from ....scheduler import run
+    from ....scheduler.place import open_place
+    from .scheduled_columns import ScheduledColumns, reads_again
+
+    factors = design.l1_factors
+    free = np.flatnonzero(np.zeros(design.n_features) == factors)
+    if penalty.strength == 0 or len(free):
+        which = f"penalty_factor[{free[0]}] is 0" if len(free) else "alpha or l1_ratio is 0"
+        raise DataError(
+            "schedule='dynamic' on columns of several workers needs an l1 penalty on every column, but "
+            f"{which}: take schedule='auto'"
+        )
+    cut, start = design.cut, design.allowed(start)
+    n_threads, memory = open_place(design.engine, n_jobs).size()
+    program = ScheduledColumns(
+        cut.pieces,
+        cut.edges,
+        y,
+        penalty,
+        n_shards=n_threads,
+        weights=design.weights,
+        factors=factors,
+        standardize=design.standardize,
+        fit_intercept=design.fit_intercept,
+        tol=max(tol, _LEAST_TOL),
+        max_rounds=max_iter or _DEFAULT_ROUNDS,
+        start=start,
+        dtype=design.X.dtype,
+        read=reads_again(cut, memory),
+        is_sparse=cut.is_sparse,
+    )
+    with single_threaded_blas():
+        done = run(
+            program,
+            program.schedule,
+            engine=design.engine,
+            n_jobs=n_jobs,
+            max_rounds=_MOST_ROUNDS,
+            callback=callback,
+            snapshot=read and (lambda history: read(program.solution(), history)),
+            verbose=verbose,
+            label=label,
+        )
+    return [program.solution(None if program.reason else "stopped")], done
 
 
 def _program(design, subproblem, penalties, tol, rounds, start=None, n_jobs=None, unit=1.0):

@@ -60,13 +60,13 @@ class Squared:
     def __init__(self, y, sample_weight=None, fit_intercept=False):
         y = np.asarray(y, dtype=np.float64)
         self.n_rows, self.fit_intercept = len(y), fit_intercept
-        self._roots = np.empty(0) if sample_weight is None else np.sqrt(sample_weight)
+        self.roots = np.empty(0) if sample_weight is None else np.sqrt(sample_weight)
         self.scale = float(np.ldexp(1.0, np.clip(np.frexp(np.abs(y).max())[1], -1000, 1000)))
         y = y / self.scale
         self._mean = float(np.average(y, weights=sample_weight)) if fit_intercept else 0.0
         self.y = y - self._mean
-        if len(self._roots):
-            self.y *= self._roots
+        if len(self.roots):
+            self.y *= self.roots
         self.y_y = float(self.y @ self.y)
         self.features = np.empty(0, np.int64)
         self.b, self.rho = np.empty(0), self.y.copy()
@@ -97,7 +97,7 @@ class Squared:
     def grow(self, ids, columns, positions, penalty):
         """See `Subproblem.grow`."""
         if self.is_empty:
-            self.copies = copies_of(columns.is_sparse, self.n_rows, self._roots, self.fit_intercept)
+            self.copies = copies_of(columns.is_sparse, self.n_rows, self.roots, self.fit_intercept)
             self.products = Products(self.copies)
             self.is_empty = False
         order = np.argsort(ids)
@@ -105,12 +105,12 @@ class Squared:
         self.features = np.concatenate([self.features, ids[order]])
         self.b = np.concatenate([self.b, np.zeros(len(ids))])
         self._slopes = None
-        self._held = self._terms(penalty)[:2]
+        self._held = self.terms(penalty)[:2]
         self._settle(*self._held)
 
     def start(self, coef):
         """See `Subproblem.start`; constant columns have no coefficient."""
-        self.b = self._of_copies(coef)
+        self.b = self.of_copies(coef)
         self._rebuild()
         self._settle(*self._held)  # without it no multiple of the residual is a dual point
 
@@ -124,17 +124,18 @@ class Squared:
         """See `Subproblem.excess`: the present coefficients differ in columns that are at their best."""
         if self.is_empty:
             return 0.0
-        change, moved = self._of_copies(coef) - self.b, np.zeros(self.n_rows)
+        change, moved = self.of_copies(coef) - self.b, np.zeros(self.n_rows)
         support = np.flatnonzero(change)
         self.copies.add(support, change[support], moved)
         return 0.5 * float(moved @ moved)
 
-    def _of_copies(self, coef):
+    def of_copies(self, coef):
+        """Coefficients of the copies, from those of X; 0 for constant columns."""
         return np.where(self.copies.norms > 0, coef / (self.copies.scales * self.scale), 0.0)
 
     def vectors(self):
         """See `Subproblem.vectors`."""
-        return (self.rho * self._roots if len(self._roots) else self.rho.copy())[None]
+        return (self.rho * self.roots if len(self.roots) else self.rho.copy())[None]
 
     def unit(self, penalty):
         """See `Subproblem.unit`."""
@@ -152,7 +153,7 @@ class Squared:
             objective += 0.5 * (self.rho @ self.rho)
             excess = max(bound - penalty.strength / self.scale, 0.0)
             return float(objective), max(excess, separable.violation(self, penalty))
-        l1, l2, positive = self._terms(penalty)
+        l1, l2, positive = self.terms(penalty)
         objective, self._last_gap = self._gap(self.exact_slopes(), l1, l2, positive, outside)
         return objective, self._last_gap
 
@@ -161,7 +162,7 @@ class Squared:
         self.easy = True
         if self.is_empty:
             return True
-        terms = self._terms(penalty)
+        terms = self.terms(penalty)
         self._settle(*terms[:2])
         if penalty.prox is None:
             return self._descend(terms, eps)
@@ -173,9 +174,19 @@ class Squared:
         self.b[chosen] = b
         self._rebuild()
 
+    def surround(self, coef, rho):
+        """Set coefficients of the copies, and the residual of a larger model of which W is one part.
+
+        What W is to explain is from now on ``rho + A coef``.
+        """
+        self.b, self.rho, self.y, self._slopes = coef, rho.copy(), rho.copy(), None
+        if not self.is_empty:
+            support = np.flatnonzero(coef)
+            self.copies.add(support, coef[support], self.y)
+
     # The problem on W -------------------------------------------------------------------------------
 
-    def _terms(self, penalty):
+    def terms(self, penalty):
         """l1 and l2 of each column of W, for the scaled copies and y, and whether b >= 0."""
         scales = self.copies.scales
         l1 = penalty.thresholds(self.features) * (scales / self.scale)
@@ -289,7 +300,7 @@ class Squared:
                     copies.total_weight, rho, 0.0, b, l1, l2, positive, _SPARSE_SUPPORT_SWEEPS,
                 )  # fmt: skip
                 if carried:
-                    rho -= carried * self._roots if len(self._roots) else carried
+                    rho -= carried * self.roots if len(self.roots) else carried
             else:
                 most = self._support_sweeps(len(columns))
                 visits = linear_descent.dense_sweeps(

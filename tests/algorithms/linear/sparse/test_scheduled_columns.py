@@ -1,0 +1,345 @@
+"""Columns that shards own: the minimum of the whole problem, a true gap, what travels, and lost workers."""
+
+import itertools
+import os
+import signal
+
+import dask.array as da
+import distributed
+import numpy as np
+import pytest
+from scipy import optimize, sparse
+from sklearn import linear_model
+from sklearn.exceptions import ConvergenceWarning
+
+import stradask as sd
+from stradask.algorithms.linear.sparse import scheduled_columns
+from stradask.algorithms.linear.sparse.columns import columns_of
+from stradask.algorithms.linear.sparse.joint_steps import best_parts, least_in_span
+from stradask.algorithms.linear.sparse.owned_columns import MOST_ENTRIES, Images
+from stradask.algorithms.linear.sparse.penalties import L1L2
+from stradask.algorithms.linear.sparse.scheduled_columns import ScheduledColumns
+from stradask.errors import DataError
+from stradask.scheduler import run
+
+N, P = 120, 240
+
+
+def problem(kind="dense", dtype=np.float64, seed=0, mean=1.0):
+    """Columns in pairs of correlation 0.95, one of each in either half: shards concern each other."""
+    rng = np.random.default_rng(seed)
+    half = rng.standard_normal((N, P // 2)) + mean
+    X = np.hstack([half, half + 0.3 * rng.standard_normal((N, P // 2))])
+    if kind == "sparse":
+        X *= rng.random((N, P)) < 0.3
+    X = X.astype(dtype)
+    y = X[:, :6] @ [3.0, -2, 1, 1, 2, -1] + 0.5 * rng.standard_normal(N) + 4
+    return (sparse.csc_array(X) if kind == "sparse" else np.asfortranarray(X)), y
+
+
+def dense_of(X):
+    return (X.toarray() if sparse.issparse(X) else X).astype(np.float64)
+
+
+def gap_outside(X, y, coef, intercept, l1, l2, weights, positive, centre):
+    """Objective and duality gap by plain numpy: weights and squares are rows."""
+    X = dense_of(X)
+    means = (weights @ X / weights.sum(), weights @ y / weights.sum()) if centre else (0.0, 0.0)
+    A = np.vstack([np.sqrt(weights)[:, None] * (X - means[0]), np.diag(np.sqrt(l2))])
+    target = np.concatenate([np.sqrt(weights) * (y - means[1]), np.zeros(X.shape[1])])
+    r = target - A @ coef
+    kept = np.isfinite(l1)
+    slopes = (A.T @ r)[kept]
+    worst = (np.maximum(slopes, 0) if positive else np.abs(slopes)) / l1[kept]
+    theta = r * np.clip(target @ r / (r @ r), 0, 1 / max(worst.max(), 1e-300))
+    primal = 0.5 * weights @ (y - X @ coef - intercept) ** 2
+    primal += l1[kept] @ np.abs(coef[kept]) + 0.5 * l2 @ coef**2
+    return primal, primal - (target @ theta - theta @ theta / 2)
+
+
+def solved(X, y, l1, l2=0.0, n_shards=3, n_jobs=1, n_pieces=6, **options):
+    edges = [P * k // n_pieces for k in range(n_pieces + 1)]
+    pieces = [X[:, a:b] for a, b in itertools.pairwise(edges)]
+    options = {"dtype": X.dtype, "is_sparse": sparse.issparse(X), "tol": 1e-9, **options}
+    penalty = L1L2(l1, l2, positive=options.pop("positive", False))
+    program = ScheduledColumns(pieces, edges, y, penalty, n_shards=n_shards, **options)
+    return program, run(program, program.schedule, max_rounds=5000, n_jobs=n_jobs)
+
+
+@pytest.mark.parametrize(
+    ("kind", "share", "options"),
+    [
+        ("dense", 0.2, {}),
+        ("sparse", 0.05, {}),
+        ("dense", 0.05, {"fit_intercept": False, "l1_ratio": 0.5}),
+        ("sparse", 0.2, {"positive": True, "weighted": True}),
+        ("sparse", 0.1, {"factors": True, "weighted": True, "l1_ratio": 0.7}),
+        pytest.param("dense", 0.05, {"positive": True, "weighted": True}, marks=pytest.mark.slow),
+        pytest.param("dense", 0.02, {"factors": True}, marks=pytest.mark.slow),
+    ],
+)
+def test_it_comes_to_the_minimum_of_the_whole_problem(kind, share, options):
+    X, y = problem(kind)
+    given = {"fit_intercept": True, "l1_ratio": 1.0, "positive": False} | options
+    rng = np.random.default_rng(1)
+    weights = rng.integers(0, 4, N).astype(float) if given.pop("weighted", False) else np.ones(N)
+    weights *= N / weights.sum()
+    factors = rng.uniform(0.5, 2, P) if given.pop("factors", False) else np.ones(P)
+    factors[5] = np.inf if "factors" in options else 1.0
+    centre, ratio, positive = given["fit_intercept"], given["l1_ratio"], given["positive"]
+    dense = dense_of(X)
+    centred = dense - (weights @ dense / N if centre else 0), y - (weights @ y / N if centre else 0)
+    alpha = share * np.abs(centred[0].T @ (weights * centred[1])).max() / N
+    program, result = solved(
+        X, y, N * alpha * ratio, N * alpha * (1 - ratio),
+        weights=weights, factors=factors if "factors" in options else None,
+        fit_intercept=centre, positive=positive, tol=1e-8,
+    )  # fmt: skip
+    assert result.reason == "gap"
+    found = program.solution()
+    coef = found.dense(P, np.float64)
+    l1, l2 = N * alpha * ratio * factors, N * alpha * (1 - ratio) * np.where(np.isinf(factors), 0, factors)
+    primal, gap = gap_outside(X, y, coef, found.intercept, l1, l2, weights, positive, centre)
+    scale = 0.5 * weights @ centred[1] ** 2
+    assert gap <= 1.01e-8 * scale
+    assert found.gap_absolute * N == pytest.approx(gap, abs=2e-9 * scale)
+    assert found.objective * N == pytest.approx(primal, rel=1e-10)
+    assert coef[5] == 0 or "factors" not in options
+    if "factors" not in options:
+        peer = linear_model.ElasticNet(
+            alpha, l1_ratio=ratio, fit_intercept=centre, positive=positive, tol=1e-10, max_iter=100_000
+        )
+        peer.fit(dense, y, sample_weight=weights)
+        np.testing.assert_allclose(dense @ coef + found.intercept, peer.predict(dense), atol=2e-3)
+
+
+def test_standardized_columns_are_those_of_a_local_fit(monkeypatch):
+    X, y = problem()
+    X = X * np.geomspace(0.1, 10, P)
+    lazy = da.from_array(X, chunks=(N, 60))
+    model = sd.ElasticNet(alpha=0.05, l1_ratio=0.8, standardize=True, tol=1e-8, schedule="dynamic", n_jobs=2)
+    without_client(monkeypatch)
+    found = model.fit(lazy, y)
+    theirs = sd.ElasticNet(**{**model.get_params(), "schedule": "auto"}).fit(X, y)
+    assert found.schedule_ == "columns"
+    np.testing.assert_allclose(found.predict(X), theirs.predict(X), atol=1e-4)
+    assert found.dual_gap_ <= 1e-8 * y.var() / 2
+
+
+def test_rounded_coefficients_have_the_gap_that_is_said():
+    X, y = problem(dtype=np.float32)
+    program, _ = solved(X, y, 20.0, tol=1e-12)
+    found = program.solution()
+    coef = found.dense(P, np.float32)
+    np.testing.assert_array_equal(coef[found.features], found.coef)
+    l1, l2, ones = np.full(P, 20.0), np.zeros(P), np.ones(N)
+    _, gap = gap_outside(X, y, coef.astype(float), found.intercept, l1, l2, ones, False, True)
+    assert found.gap_absolute * N == pytest.approx(gap, rel=1e-3)
+    assert found.gap > 1e-12
+
+
+def test_threads_change_no_bit_and_the_start_shortens():
+    X, y = problem()
+    one, result = solved(X, y, 10.0, n_jobs=1)
+    two, _ = solved(X, y, 10.0, n_jobs=2)
+    np.testing.assert_array_equal(one.coef, two.coef)
+    assert one.gap == two.gap
+    found = one.solution()
+    warm, again = solved(X, y, 10.0, start=(found.features, found.coef), tol=2e-9)
+    assert again.n_rounds == 2 < result.n_rounds
+    np.testing.assert_array_equal(warm.solution().coef, found.coef)
+
+
+def test_max_rounds_ends_it(monkeypatch):
+    X, y = problem()
+    program, _ = solved(X, y, 10.0, max_rounds=3)
+    assert (program.reason, program.passes) == ("max_rounds", 3)
+    model = sd.Lasso(alpha=0.01, max_iter=2, schedule="dynamic", n_jobs=2)
+    without_client(monkeypatch)
+    with pytest.warns(ConvergenceWarning, match=r"Lasso stopped at a relative duality gap of .*max_iter=2"):
+        model.fit(da.from_array(X, chunks=(N, 60)), y)
+
+
+# Its parts ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_parts_are_those_of_a_bounded_least_squares_solver(seed):
+    rng = np.random.default_rng(seed)
+    changes, rho = rng.standard_normal((4, 7)) + 1, 3 * rng.standard_normal(7) + 2
+    found = best_parts(changes @ changes.T, changes @ rho, np.zeros(4))
+    best = optimize.lsq_linear(changes.T, rho, (0, 1), tol=1e-14)
+    np.testing.assert_allclose(found, best.x, atol=1e-5)
+
+
+def test_twins_in_two_shards_are_taken_in_halves():
+    d = np.array([1.0, 2.0, 2.0])
+    parts = best_parts(np.outer([1, 1], [1, 1]) * (d @ d), np.full(2, d @ d), np.zeros(2))
+    assert parts.sum() == pytest.approx(1)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_least_in_a_span_is_not_above_a_general_minimiser(seed):
+    rng = np.random.default_rng(seed)
+    A = rng.standard_normal((12, 5))
+    b, moves = rng.standard_normal(5), rng.standard_normal((2, 5))
+    b[0] = 0
+    y = 2 * rng.standard_normal(12)
+    l1, l2 = np.full(5, 0.8), np.full(5, 0.3)
+
+    def objective(b):
+        return 0.5 * np.sum((y - A @ b) ** 2) + l1 @ abs(b) + 0.5 * l2 @ b**2
+
+    step, image = least_in_span(b, y - A @ b, moves, moves @ A.T, l1, l2)
+    np.testing.assert_allclose(image, A @ step, atol=1e-10)
+    found = b + step
+    best = optimize.minimize(lambda t: objective(b + t @ moves), np.zeros(2), method="Nelder-Mead")
+    start = objective(b)
+    assert objective(found) <= start
+    assert start - objective(found) >= 0.9 * (start - best.fun)
+
+
+@pytest.mark.parametrize("kind", ["dense", "sparse"])
+@pytest.mark.parametrize("n_rows", [100, 3000])
+def test_images_are_about_correlations(kind, n_rows):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((n_rows, 8)) + 2
+    X[:, 4:] = X[:, :4] + np.array([0.1, 0.5, 1, 2]) * rng.standard_normal((n_rows, 4))
+    X[:, 3] *= 1e200
+    if kind == "sparse":
+        X = sparse.csc_array(X)
+    weights = rng.integers(0, 3, n_rows).astype(float)
+    expected = dense_of(X)
+    expected[:, 3] /= 1e200
+    expected = np.cov(expected.T, aweights=weights, ddof=0)
+    expected /= np.sqrt(np.outer(np.diag(expected), np.diag(expected)))
+    images = Images.of(weights, True)(columns_of(np.asfortranarray(X) if kind == "dense" else X))
+    error = 1e-5 if n_rows <= MOST_ENTRIES else 5 / np.sqrt(MOST_ENTRIES)  # five standard deviations
+    np.testing.assert_allclose(images @ images.T, expected, atol=error)
+
+
+# On a cluster -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def client():
+    """Two processes."""
+    options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0"}
+    with distributed.LocalCluster(**options) as cluster, distributed.Client(cluster) as client:
+        yield client
+
+
+def chunked(X, folder=None, width=60):
+    """Chunks of columns that workers make, and note if they do."""
+
+    def read(block):
+        import tempfile
+
+        if folder is not None:
+            tempfile.mkstemp(dir=folder)
+        return block
+
+    return da.from_array(X, chunks=(N, width)).map_blocks(read, dtype=X.dtype, meta=np.empty((0, 0)))
+
+
+def without_client(monkeypatch):
+    def no_client():
+        raise ValueError("none")
+
+    monkeypatch.setattr(distributed, "default_client", no_client)
+
+
+@pytest.mark.cluster
+def test_workers_have_the_bits_of_threads_and_what_travels_is_the_formula(client, monkeypatch):
+    X, y = problem()
+    expected = []
+    aggregate = ScheduledColumns.aggregate
+
+    def watched(self, tasks, partials):
+        if self.request["phase"] == "solve":
+            up = sum(8 * N * (len(p[1]) > 0) + 40 * len(p[1]) for p in partials)
+        else:
+            up = sum((16 + 4 * N) * len(p[1]) + p[5].nbytes for p in partials)
+            assert {p[5].nbytes for p in partials} <= {0, 8 * N}
+        down = 2 * 8 * N + 2 * down_model[-1]
+        expected.append(up + down)
+        outcome = aggregate(self, tasks, partials)
+        model = outcome.message["model"]
+        down_model.append(0 if model is None else 16 * len(model[0]))
+        return outcome
+
+    down_model = [0]
+    monkeypatch.setattr(ScheduledColumns, "aggregate", watched)
+    lazy = da.from_array(X, chunks=(N, P // 2))
+    model = sd.Lasso(alpha=0.1, tol=1e-8, schedule="dynamic").fit(lazy, y)
+    sent = model.history_["bytes_sent"]
+    assert sent.tolist() == expected
+    local = sd.Lasso(alpha=0.1, tol=1e-8, schedule="dynamic", n_jobs=2)
+    without_client(monkeypatch)
+    local.fit(lazy, y)
+    np.testing.assert_array_equal(model.coef_, local.coef_)
+    assert model.dual_gap_ == local.dual_gap_ <= 1e-8 * y.var() / 2
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("again", [pytest.param(False, marks=pytest.mark.slow), True])
+def test_blocks_are_read_once_or_for_each_pass_where_memory_is_short(client, tmp_path, monkeypatch, again):
+    if again:
+        monkeypatch.setattr(scheduled_columns, "_MOST_MEMORY", 1e-9)
+    X, y = problem()
+    model = sd.Lasso(alpha=0.1, tol=1e-6, schedule="dynamic").fit(chunked(X, tmp_path), y)
+    n_reads = len(list(tmp_path.iterdir()))
+    assert n_reads == 4 if not again else 4 < n_reads <= 4 * model.n_iter_
+    local = sd.Lasso(alpha=0.1, tol=1e-6, schedule="dynamic", n_jobs=2)
+    without_client(monkeypatch)
+    local.fit(da.from_array(X, chunks=(N, 60)), y)
+    np.testing.assert_array_equal(model.coef_, local.coef_)
+    assert model.dual_gap_ == local.dual_gap_
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("again", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_a_killed_worker_costs_its_columns(tmp_path, monkeypatch, again):
+    if again:
+        monkeypatch.setattr(scheduled_columns, "_MOST_MEMORY", 1e-9)
+    X, y = problem()
+    options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0"}
+    with distributed.LocalCluster(**options) as cluster, distributed.Client(cluster):
+        victim = next(iter(cluster.workers.values())).process.pid
+        reads = []
+
+        def kill(info):
+            reads.append(len(list(tmp_path.iterdir())))
+            if info.round == 5:
+                os.kill(victim, signal.SIGKILL)
+
+        model = sd.Lasso(alpha=0.1, tol=1e-8, schedule="dynamic")
+        model.fit(chunked(X, tmp_path), y, callback=kill)
+    assert len(reads) > 8
+    if not again:
+        assert reads[4] == 4
+        assert reads[-1] == 6  # the two blocks of the lost worker
+    ones = np.ones(N)
+    l1, l2 = np.full(P, N * 0.1), np.zeros(P)
+    _, gap = gap_outside(X, y, model.coef_, model.intercept_, l1, l2, ones, False, True)
+    assert gap <= 1.01e-8 * N * y.var() / 2
+
+
+@pytest.mark.cluster
+def test_what_cannot_be_used_is_named(client, monkeypatch):
+    X, y = problem()
+    lasso = sd.Lasso(alpha=0.1, schedule="dynamic")
+    with pytest.raises(DataError, match=r"cut by rows: call X\.rechunk"):
+        lasso.fit(da.from_array(X[:, :20], chunks=(20, 20)), y)
+    factors = np.ones(P)
+    factors[7] = 0
+    with pytest.raises(DataError, match=r"penalty_factor\[7\] is 0: take schedule='auto'"):
+        sd.Lasso(alpha=0.1, schedule="dynamic", penalty_factor=factors).fit(chunked(X), y)
+    with pytest.raises(DataError, match="alpha or l1_ratio is 0"):
+        sd.ElasticNet(alpha=0.1, l1_ratio=0, schedule="dynamic").fit(chunked(X), y)
+    bad = X.copy()
+    bad[3, 200] = np.nan
+    for share in (0.5, 1e-9):
+        monkeypatch.setattr(scheduled_columns, "_MOST_MEMORY", share)
+        with pytest.raises(DataError, match=r"in the columns of X from 180 on: .*NaN in row 3, column 20"):
+            lasso.fit(chunked(bad), y)
