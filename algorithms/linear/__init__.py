@@ -9,7 +9,6 @@ quadratic plus weighted l1
 ``sparse.squared``                  least squares on columns, float32 around an exact anchor, or sparse
 ``subproblems.gram``                least squares on products of columns, once these are cheaper
 ``subproblems.quadratic_model``     second-order model of a smooth loss: row weights change at each step
-``subproblems.separable``           least squares with any separable penalty, given by its prox
 ``optimize.sparse_quadratic``       a whole Hessian of up to 2,000 parameters, for `glm` with l1
 ==================================  =====================================================================
 

@@ -1,12 +1,9 @@
 """Penalties: the terms added to the loss, one for each coefficient.
 
 A penalty is a small object that the working-set solver asks for what it needs: how large a slope at zero it
-holds (its *strength* times the feature's factor), its value, and a step of descent along one coefficient. The
-lasso and the elastic net have compiled kernels of their own; any other separable penalty brings a compiled
-proximal operator (`Separable`).
+holds (its *strength* times the feature's factor), and its value. Other penalties than absolute values and
+squares are those of `SparseGLM` (`linear.structured`).
 """
-
-from typing import Any
 
 import numpy as np
 
@@ -21,15 +18,12 @@ class Penalty:
     `strength`, in units of the unscaled loss (a sum): a coefficient stays at zero while ``|x_j . v| <=
     strength * l1_factors[j]``, the half-width of the subdifferential. `l1_factors`: float64 (n_features,),
     not negative; 0 never penalises, infinity excludes a feature, None is 1 for all. `positive`: coefficients
-    at or above zero only. `prox`: see `Separable`; None for absolute values and squares. `convex`: whether a
-    fit stops on the duality gap, or on the violation of optimality relative to the strength.
+    at or above zero only.
     """
 
     strength: float
     l1_factors: np.ndarray | None = None
     positive: bool = False
-    prox: Any = None
-    convex: bool = True
 
     def with_strength(self, strength):
         """Return the same penalty with another strength: on the way to it the solver starts larger."""
@@ -87,30 +81,6 @@ class L1L2(Penalty):
     def value(self, coef, features):
         """See `Penalty.value`."""
         return self.thresholds(features) @ np.abs(coef) + 0.5 * (self.ridges(features) @ coef**2)
-
-
-class Separable(Penalty):
-    """A penalty of your own: subclass it, or fill it, with a value and a compiled proximal operator.
-
-    ``prox(z, step, strength, shape)``, compiled with the signature ``float64(float64, float64, float64,
-    float64)``, is the b that minimises ``(b - z)^2 / (2 step) + pen(b; strength, shape)``; the strength has
-    the feature's factor in it. `shape` is a further parameter. With `positive` it must return nothing below
-    zero. `convex` is False, for convex penalties too: their dual is not known here.
-    """
-
-    convex = False
-
-    def __init__(self, strength, shape, *, l1_factors=None, positive=False):
-        _check_strength("strength", strength)
-        self.strength, self.shape, self.positive = float(strength), float(shape), positive
-        self.l1_factors = _checked_factors("l1_factors", l1_factors)
-
-    def with_strength(self, strength):
-        """See `Penalty.with_strength`."""
-        other = object.__new__(type(self))
-        other.__dict__.update(self.__dict__)
-        other.strength = float(strength)
-        return other
 
 
 def _check_strength(name, value):

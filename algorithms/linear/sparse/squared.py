@@ -12,7 +12,7 @@ Two ways lead to its solution, the cheaper one by measured rate:
 
 The features whose l1 and l2 are 0 are solved for exactly before each test of the gap (`free_columns`). If
 they are held at or above zero, their l1 is taken for ``1e-10 |a_j| |y|``, since a dual point cannot be made
-to meet an inequality exactly. Any other penalty goes its own way (`separable`).
+to meet an inequality exactly.
 
 References
 ----------
@@ -25,7 +25,6 @@ import numpy as np
 
 from ....kernels.linear import columns as linear_columns
 from ....kernels.linear import descent as linear_descent
-from ..subproblems import separable
 from ..subproblems.copies import copies_of
 from ..subproblems.free_columns import MOST_DIRECT, Unpenalised
 from ..subproblems.gram import MOST_COLUMNS, GramProblem, Products, Trail, likely_cost
@@ -139,20 +138,14 @@ class Squared:
 
     def unit(self, penalty):
         """See `Subproblem.unit`."""
-        return 0.5 * self.y_y if penalty.convex else penalty.strength / self.scale
+        return 0.5 * self.y_y
 
     def gap(self, penalty, bound):
         """See `Subproblem.gap`."""
         outside = penalty.strength / self.scale / bound if bound > 0 else np.inf
         if self.is_empty:
             none = np.empty(0)
-            objective, gap = column_gap(none, none, none, none, False, self.y_y, self.y_y, outside)
-            return objective, gap if penalty.convex else max(bound - penalty.strength / self.scale, 0.0)
-        if not penalty.convex:
-            objective = penalty.value(self.coef, self.features) / self.scale / self.scale
-            objective += 0.5 * (self.rho @ self.rho)
-            excess = max(bound - penalty.strength / self.scale, 0.0)
-            return float(objective), max(excess, separable.violation(self, penalty))
+            return column_gap(none, none, none, none, False, self.y_y, self.y_y, outside)
         l1, l2, positive = self.terms(penalty)
         objective, self._last_gap = self._gap(self.exact_slopes(), l1, l2, positive, outside)
         return objective, self._last_gap
@@ -164,10 +157,7 @@ class Squared:
             return True
         terms = self.terms(penalty)
         self._settle(*terms[:2])
-        if penalty.prox is None:
-            return self._descend(terms, eps)
-        self.easy = False
-        return separable.descend(self, penalty, eps)
+        return self._descend(terms, eps)
 
     def replace(self, chosen, b):
         """Set coefficients of the copies and renew what depends on them."""

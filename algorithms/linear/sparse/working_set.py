@@ -10,8 +10,7 @@ strength falls to its target inside these rounds, by a factor a round, and each 
 path is a sequence of penalties, a fit a path of one.
 
 Stopping: the duality gap of the whole problem, from the scoring pass, is at most `tol` times the objective
-of the zero model (penalties that are not convex: the violation of optimality conditions, relative to the
-strength).
+of the zero model.
 
 References
 ----------
@@ -109,16 +108,11 @@ class Subproblem(Protocol):
     def gap(self, penalty, bound) -> tuple[float, float]:
         """Objective and duality gap of the whole problem, both divided by ``scale**2``.
 
-        `bound`: largest score outside W, of the vectors last asked for. Returns `objective`, `gap`: for a
-        penalty that is not convex, `gap` is the largest violation of the optimality conditions, in units of
-        v.
+        `bound`: largest score outside W, of the vectors last asked for.
         """
 
     def unit(self, penalty) -> float:
-        """The unit of `tol`: the objective of the zero model (not convex: the strength).
-
-        Both divided: by ``scale**2`` and by ``scale``.
-        """
+        """The unit of `tol`: the objective of the zero model, divided by ``scale**2``."""
 
 
 @dataclass(frozen=True)
@@ -304,8 +298,7 @@ class WorkingSet:
             self.sub.grow(candidates.ids[new], candidates.columns, candidates.positions[new], penalty)
         target = self._target(self._at)
         if self._strength > target:
-            reference = self.sub.gap(penalty, np.inf)[0] if penalty.convex else self._strength
-            self._eps = _STAGE * reference
+            self._eps = _STAGE * self.sub.gap(penalty, np.inf)[0]
         else:
             asked = max(_LEAST_INNER * self.tol, _ROUNDING) * self.sub.unit(penalty)
             few = np.count_nonzero(new) <= _FEW * np.count_nonzero(self.sub.coef)

@@ -10,7 +10,6 @@ from stradask.algorithms.linear.sparse.columns import columns_of
 from stradask.kernels.linear import column_moments
 from stradask.kernels.linear import columns as linear_columns
 from stradask.kernels.linear import descent as linear_descent
-from stradask.kernels.linear import prox as linear_prox
 
 RNG = np.random.default_rng(0)
 DENSE = np.asfortranarray(RNG.standard_normal((37, 11)) + 2)
@@ -192,29 +191,6 @@ def test_a_sparse_sweep_is_the_sweep_of_its_centred_columns(positive):
         )
     np.testing.assert_allclose(b, expected, atol=1e-8)
     assert abs(b).max() > 0.01
-
-
-def test_a_given_operator_is_called_in_the_units_of_the_problem():
-    import numba
-
-    @numba.njit("float64(float64, float64, float64, float64)")
-    def ridge(z, step, strength, shape):
-        return z / (1 + step * strength * shape)
-
-    units, G = 2.0 ** np.arange(-2, 4), DENSE[:, :6].T @ DENSE[:, :6]
-    strengths, coef = np.linspace(1, 2, 6), np.zeros(6)
-    slopes = DENSE[:, :6].T @ V[0]
-    steps = units**2 / np.diagonal(G)
-    for _ in range(5000):
-        linear_prox.descend_prox(G, slopes, coef, units, steps, strengths, 3.0, ridge)
-    given = DENSE[:, :6] / units
-    expected = np.linalg.solve(given.T @ given + 3 * np.diag(strengths), given.T @ V[0])
-    np.testing.assert_allclose(coef * units, expected, rtol=1e-6)
-    out = np.empty(6)
-    linear_prox.violations(slopes / units, coef * units, steps, strengths, 3.0, ridge, out)
-    np.testing.assert_allclose(out, 0, atol=1e-6)
-    linear_prox.violations(slopes / units + 0.5, coef * units, steps, strengths, 3.0, ridge, out)
-    np.testing.assert_allclose(out, 0.5 / (1 + steps * strengths * 3), rtol=1e-4)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

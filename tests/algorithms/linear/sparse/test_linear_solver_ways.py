@@ -1,6 +1,5 @@
-"""The solver of the squared loss: each of its ways, penalties from outside, refusals and parts."""
+"""The solver of the squared loss: each of its ways, refusals and parts."""
 
-import numba
 import numpy as np
 import pytest
 from scipy import sparse
@@ -9,7 +8,7 @@ from squared_problems import dense, fit, problem, reference_gap, strength_max
 
 from stradask.algorithms.linear.sparse import squared as squared_module
 from stradask.algorithms.linear.sparse.columns import columns_of
-from stradask.algorithms.linear.sparse.penalties import L1L2, Separable
+from stradask.algorithms.linear.sparse.penalties import L1L2
 from stradask.algorithms.linear.sparse.squared import Squared
 from stradask.algorithms.linear.sparse.working_set import WorkingSet
 from stradask.algorithms.linear.subproblems import gram as gram_module
@@ -68,109 +67,6 @@ def test_weights_of_zero_leave_rows_out():
     assert weighted.intercept == pytest.approx(fewer.intercept, abs=1e-5)
 
 
-# --- penalties from outside -------------------------------------------------------------------------------
-
-
-@numba.njit("float64(float64, float64, float64, float64)")
-def mcp_prox(z, step, strength, gamma):
-    size = abs(z)
-    if size <= step * strength:
-        return 0.0
-    if size > gamma * strength:
-        return z
-    return np.sign(z) * (size - step * strength) / (1.0 - step / gamma)
-
-
-class MCP(Separable):
-    prox = staticmethod(mcp_prox)
-
-    def value(self, coef, features):
-        strengths, size = self.thresholds(features), np.abs(coef)
-        inside = strengths * size - size**2 / (2 * self.shape)
-        return np.where(size <= self.shape * strengths, inside, self.shape * strengths**2 / 2).sum()
-
-
-@pytest.fixture(scope="module")
-def outside():
-    rng = np.random.default_rng(0)
-    X = np.asfortranarray(rng.standard_normal((100, 300)))
-    truth = np.zeros(300)
-    truth[:5] = [3, -2, 2, 4, -3]
-    y = X @ truth + 0.1 * rng.standard_normal(100)
-    penalties = [MCP(strength, shape=0.1) for strength in (40.0, 20.0, 10.0)]
-    return {"MCP": MCP, "truth": truth, "solution": fit(X, y, penalties, intercept=True, tol=1e-8)[-1]}
-
-
-def mcp_slope(b, strength, gamma):
-    return np.sign(b) * np.maximum(strength - abs(b) / gamma, 0)
-
-
-def test_a_penalty_from_outside_finds_the_five_features(outside):
-    solution = outside["solution"]
-    np.testing.assert_array_equal(solution.features, np.arange(5))
-    np.testing.assert_allclose(solution.coef, outside["truth"][:5], atol=0.05)
-    assert solution.reason == "gap"
-
-
-@pytest.mark.parametrize("density", [None, 0.3])
-def test_mcp_from_outside_meets_its_optimality_conditions(outside, density):
-    X, y = problem(80, 120, density=density, shift=1.0)
-    weights = np.random.default_rng(0).random(80) + 0.5
-    f = np.random.default_rng(1).random(120) + 0.5
-    f[7] = 0
-    penalties = [outside["MCP"](strength, 0.2, l1_factors=f) for strength in (60.0, 30.0, 15.0)]
-    solutions = fit(X, y, penalties, weights=weights, intercept=True, tol=1e-8)
-    A = X.toarray() if density else X
-    for penalty, solution in zip(penalties, solutions, strict=True):
-        coef = dense(solution, 120)
-        residual = y - A @ coef - solution.intercept
-        slopes = A.T @ (weights * residual)
-        thresholds = penalty.strength * f
-        violation = np.where(
-            coef != 0, abs(slopes - mcp_slope(coef, thresholds, 0.2)), np.maximum(abs(slopes) - thresholds, 0)
-        )
-        assert violation.max() <= 2e-8 * penalty.strength
-        assert abs(weights @ residual) < 1e-8
-        assert 7 in solution.features
-        objective = weights @ residual**2 / 2 + penalty.value(solution.coef, solution.features)
-        assert solution.objective == pytest.approx(objective, rel=1e-10)
-
-
-def test_mcp_in_one_dimension_is_the_minimum_of_a_grid(outside):
-    rng = np.random.default_rng(3)
-    x = rng.standard_normal((30, 1))
-    for size in (0.1, 0.6, 2.0):
-        y = size * x[:, 0] + 0.1 * rng.standard_normal(30)
-        penalty = outside["MCP"](10.0, 0.1)
-        (solution,) = fit(np.asfortranarray(x), y, [penalty], tol=1e-10)
-        grid = np.linspace(-3, 3, 6001)
-        values = ((y[:, None] - x * grid) ** 2).sum(axis=0) / 2
-        values += [penalty.value(np.array([b]), np.array([0])) for b in grid]
-        assert dense(solution, 1)[0] == pytest.approx(grid[np.argmin(values)], abs=1e-3)
-
-
-@numba.njit("float64(float64, float64, float64, float64)")
-def _soft(z, step, strength, shape):
-    return np.sign(z) * max(abs(z) - step * strength, 0.0)
-
-
-class Absolute(Separable):
-    prox = staticmethod(_soft)
-
-    def value(self, coef, features):
-        return self.thresholds(features) @ abs(coef)
-
-
-@pytest.mark.parametrize("density", [None, 0.3])
-def test_the_absolute_value_from_outside_is_the_lasso(density):
-    X, y = problem(60, 100, density=density, shift=1.0)
-    strength = 0.1 * strength_max(X, y, intercept=True)
-    (lasso,) = fit(X, y * 1e5, [L1L2(strength * 1e5)], intercept=True, tol=1e-13)
-    (mine,) = fit(X, y * 1e5, [Absolute(strength * 1e5, 0.0)], intercept=True, tol=1e-9)
-    np.testing.assert_allclose(dense(mine, 100), dense(lasso, 100), atol=1e-3)
-    assert mine.objective == pytest.approx(lasso.objective, rel=1e-9)
-
-
 # --- refusals -----------------------------------------------------------------------------------------------
 
 
@@ -184,7 +80,7 @@ def test_the_absolute_value_from_outside_is_the_lasso(density):
             lambda: L1L2(1.0, l2_factors=[[1]]),
             "l2_factors must hold one number for each feature",
         ),
-        (lambda: Absolute(np.nan, 0.0), "strength must be finite"),
+        (lambda: L1L2(np.nan), "strength must be finite"),
         (lambda: columns_of(np.ones((3, 2))), "not in Fortran order.*asfortranarray"),
         (
             lambda: columns_of(np.ones((3, 2), int, order="F")),
