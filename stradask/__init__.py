@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from .algorithms.linear.lasso import ElasticNet, Lasso
     from .algorithms.linear.logistic_regression import LogisticRegression
     from .algorithms.linear.path import enet_path, lasso_path
+    from .algorithms.linear.plotting import plot_path
     from .algorithms.linear.poisson import PoissonRegressor
     from .algorithms.linear.ridge import Ridge
     from .algorithms.linear.selection.filter import KnockoffSelection
@@ -115,6 +116,7 @@ _PLACES = {
     "load": ".algorithms._persistence",
     "minimize": ".algorithms.optimize.minimize",
     "plot_history": ".algorithms.plotting",
+    "plot_path": ".algorithms.linear.plotting",
     "sample": ".algorithms.bayes.sample",
     "text_counts": ".datasets.texts",
 }
@@ -174,6 +176,7 @@ __all__ = [
     "load",
     "minimize",
     "plot_history",
+    "plot_path",
     "sample",
     "scheduler",
     "text_counts",

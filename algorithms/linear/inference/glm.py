@@ -25,6 +25,7 @@ from ...inputs.targets import (
 )
 from ..glm.row_places import check_rows_and_targets, reader, sources_of
 from ..glm.smooth import linear_predictor
+from ..plotting import draw_intervals
 from ..sparse.fitting import check_shapes
 from .covariance import KINDS, covariance, shifted
 from .families import FAMILIES
@@ -406,6 +407,21 @@ class GLM(RegressorMixin, Estimator):
         table = self.summary(level).table
         ends = np.column_stack([table[name] for name in list(table.columns)[-2:]])
         return np.roll(ends, -int(self.fit_intercept), axis=0)
+
+    def plot(self, level: float = 0.95, *, ax: Any = None) -> Any:
+        """Draw the coefficients and their intervals; needs matplotlib.
+
+        Parameters
+        ----------
+        level : float, default=0.95
+        ax : matplotlib axes, optional
+            By default of a new figure.
+
+        Returns
+        -------
+        matplotlib axes
+        """
+        return draw_intervals(self.summary(level).table, ax)
 
     def predict(self, X: Matrix, *, offset: Vector | None = None, exposure: Vector | None = None) -> Array:
         """Compute the means.

@@ -4,25 +4,29 @@ import copy
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from scipy.stats import norm
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from ...._typing import Array, Callback, Matrix, Vector
+from ...._typing import Array, Callback, Matrix, Names, Vector
 from ....errors import DataError, shortened
 from ..._base import documented
 from ...inputs.targets import (
     _numbers,
-    check_length,
     check_offset,
     check_row_labels,
-    check_targets,
     check_weights,
+    total_weight,
 )
+from ..inference.summary import Summary, coefficient_table
+from ..plotting import draw_survival
 from .base import StructuredModel
 from .cox_loss import PartialLikelihood
 from .problem import Terms, path_of
 from .sparse_glm import ALPHA, CONSTRAINTS, FACTOR, GROUPS, RATIO, SHARED
+from .survival import check_times, concordance, inference
 
+_MOST_COLUMNS = 10_000  # for standard errors
 _MOST_TIMES = 1_000_000_000  # entries of a table of survival curves
 
 
@@ -59,6 +63,8 @@ class CoxRegression(StructuredModel):
     Attributes
     ----------
     %(attributes)s
+    covariance_, standard_errors_ : ndarray of shape (n_features, n_features) and (n_features,)
+        Only with ``alpha=0``, by the observed information, see `summary`; NaN where there are none to trust.
     event_times_ : ndarray of shape (n_times,)
         Times of events, rising within each stratum.
     event_strata_ : ndarray of shape (n_times,)
@@ -207,6 +213,13 @@ class CoxRegression(StructuredModel):
             labels, _ = check_row_labels("strata", strata, problem.loss.n)
             self._fit(problem, callback, self._start(problem))
             loss = problem.loss
+            for name in ("covariance_", "standard_errors_"):
+                vars(self).pop(name, None)
+            unpenalised = self.alpha == 0 and np.isfinite(problem.factors).all() and problem.blocks.plain
+            if unpenalised and problem.columns.n_features <= _MOST_COLUMNS:
+                total = total_weight(sample_weight, loss.n)
+                self.coef_, self.covariance_ = inference(problem, self.coef_, total, type(self).__name__)
+                self.standard_errors_ = np.sqrt(np.diag(self.covariance_))
             f = problem.columns.X @ self.coef_
             hazard = loss.hazard((f if offset is None else f + loss.offset[:, 0])[:, None])
             self.event_times_, self.event_strata_ = loss.times, labels[loss.of_stratum]
@@ -279,6 +292,66 @@ class CoxRegression(StructuredModel):
         ndarray of shape (n_samples, n_times)
         """
         return np.exp(-self.predict_cumulative_hazard(X, times, stratum=stratum, offset=offset))
+
+    def summary(self, level: float = 0.95) -> Summary:
+        """Describe a fit with ``alpha=0``: estimates, hazard ratios, standard errors, p-values and intervals.
+
+        Parameters
+        ----------
+        level : float, default=0.95
+            Of the intervals, by the normal distribution.
+
+        Returns
+        -------
+        Summary
+            As of `GLM.summary`.
+        """
+        check_is_fitted(self)
+        if not 0 < level < 1:
+            raise DataError(f"level={level} must lie between 0 and 1")
+        errors = vars(self).get("standard_errors_")
+        if errors is None or np.isnan(errors).any():
+            raise DataError(
+                "there are no standard errors: they are those of a fit with alpha=0, of columns that do not "
+                "depend on each other, and of a likelihood with a maximum"
+            )
+        names = [str(name) for name in getattr(self, "feature_names_in_", ())]
+        names = names or [f"x{j}" for j in range(self.n_features_in_)]
+        table = coefficient_table(names, self.coef_, errors, (norm(), "z"), level)
+        table.columns = {"coef": table["coef"], "exp(coef)": np.exp(self.coef_), **table.columns}
+        figures = {"ties": self.ties, "times of events": f"{len(self.event_times_)}"}
+        return Summary("Cox regression", figures, table)
+
+    def plot_survival(
+        self,
+        X: Matrix,
+        times: Vector | None = None,
+        *,
+        stratum: Any = None,
+        offset: Vector | None = None,
+        labels: Names | None = None,
+        ax: Any = None,
+    ) -> Any:
+        """Draw the survival curve of each row, a step at each time of events; needs matplotlib.
+
+        Parameters
+        ----------
+        X, times, stratum, offset
+            As in `predict_cumulative_hazard`.
+        labels : sequence of str, optional
+            Of the rows, for the legend; by default their numbers.
+        ax : matplotlib axes, optional
+            By default of a new figure.
+
+        Returns
+        -------
+        matplotlib axes
+        """
+        curves = self.predict_survival(X, times, stratum=stratum, offset=offset)
+        if times is None:
+            own = slice(None) if stratum is None else self.event_strata_ == stratum
+            times = self.event_times_[own]
+        return draw_survival(_numbers("times", times), curves, labels, ax)
 
     def score(self, X: Matrix, y: Vector, sample_weight: Vector | None = None) -> float:
         """Compute Harrell's concordance: how often the row with the larger hazard has the event first.
@@ -369,68 +442,3 @@ class CoxRegression(StructuredModel):
             raise DataError(
                 "event_times_, event_strata_ and cumulative_baseline_hazard_ must have one length"
             )
-
-
-def check_times(y, n_samples, name):
-    """Check times and events; return float64 and bool arrays.
-
-    Examples
-    --------
-    >>> from stradask.algorithms.linear.structured.cox import check_times
-    >>> check_times([[2.0, 1], [3.0, 0]], 2, "CoxRegression")
-    (array([2., 3.]), array([ True, False]))
-    """
-    fields = getattr(getattr(y, "dtype", None), "names", None)
-    if fields is not None:
-        flags = [field for field in fields if y.dtype[field].kind == "b"]
-        if len(fields) != 2 or len(flags) != 1:
-            raise DataError(
-                f"y has the fields {shortened(fields)}; {name} takes two, one of booleans (was there an "
-                "event) and one of times"
-            )
-        other = next(field for field in fields if field != flags[0])
-        time, event = np.asarray(y[other]), np.asarray(y[flags[0]])
-        event = event.ravel()
-    else:
-        time, event = y, None
-    time = check_targets(time, n_samples, name)
-    if event is None and time.ndim == 2 and time.shape[1] == 2:
-        time, flags = time[:, 0].copy(), time[:, 1]
-        wrong = np.flatnonzero(~np.isin(flags, (0, 1)))
-        if len(wrong):
-            raise DataError(
-                f"y holds the event {flags[wrong[0]]:g} in row {wrong[0]}: events are 1, censored rows 0"
-            )
-        event = flags == 1
-    if time.ndim == 2 and time.shape[1] == 1:
-        from sklearn.utils.validation import column_or_1d
-
-        time = column_or_1d(time, warn=True)
-    if time.ndim != 1:
-        raise DataError(
-            f"y has {time.shape[1]} columns; {name} takes two, times and events, or a structured array"
-        )
-    event = np.ones(n_samples, bool) if event is None else event
-    check_length("y", event, n_samples)
-    wrong = np.flatnonzero(time < 0)
-    if len(wrong):
-        raise DataError(f"y holds the time {time[wrong[0]]:g} in row {wrong[0]}: times are 0 or above")
-    return time, event
-
-
-def concordance(time, event, risk):
-    """Harrell's concordance of risks with times: the share of comparable pairs in the right order, ties half.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from stradask.algorithms.linear.structured.cox import concordance
-    >>> concordance(np.array([1.0, 2.0, 3.0]), np.array([True, True, False]), np.array([3.0, 1.0, 2.0]))
-    0.6666666666666666
-    """
-    from ....kernels.linear.concordance import concordant_pairs
-
-    values, ranks = np.unique(risk, return_inverse=True)
-    order = np.argsort(-time, kind="stable")
-    right, tied, total = concordant_pairs(order, time, event, ranks.astype(np.int64) + 1, len(values))
-    return float((right + tied / 2) / total) if total else 0.5

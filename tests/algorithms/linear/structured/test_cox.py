@@ -5,7 +5,7 @@ import pytest
 from scipy.optimize import minimize
 
 import stradask as sd
-from stradask.algorithms.linear.structured.cox import concordance
+from stradask.algorithms.linear.structured.survival import concordance
 from stradask.errors import DataError
 
 RNG = np.random.default_rng(0)
@@ -175,3 +175,90 @@ def test_missing_strata_are_refused_and_numbers_stay_numbers(missing):
     strata[3] = missing
     with pytest.raises(DataError, match="strata has missing labels"):
         sd.CoxRegression(alpha=0.01).fit(X, time, strata=strata)
+
+
+# Inference ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("ties", "coef", "error"), [("breslow", 1.50919, 0.40956), ("efron", 1.57213, 0.4124)]
+)
+def test_the_published_standard_errors_of_6_mp(ties, coef, error):
+    group = np.repeat([1.0, 0.0], 21)[:, None]
+    table = np.column_stack([PLACEBO + TREATED, np.concatenate([np.ones(21), 1 - np.array(LOST)])])
+    model = sd.CoxRegression(0, ties=ties).fit(group, table)
+    row = model.summary().table.row("x0")
+    assert row["coef"] == pytest.approx(coef, abs=1e-5)
+    assert row["std err"] == pytest.approx(error, abs=1e-5)
+    assert row["exp(coef)"] == pytest.approx(np.exp(row["coef"]))
+    assert row["z"] == pytest.approx(row["coef"] / row["std err"])
+    thrice = sd.CoxRegression(0, ties="breslow").fit(group, table, np.full(42, 3.0))
+    if ties == "breslow":
+        np.testing.assert_allclose(thrice.covariance_, model.covariance_ / 3)
+
+
+def test_the_examples_in_rs_manual_of_coxph():
+    """`?coxph`: test1 with strata, 0.8023 (0.8224); test2 with entry, -0.0211 (0.7952)."""
+    x, status = np.array([[0.0], [2], [1], [1], [1], [0], [0]]), [1, 1, 1, 0, 1, 1, 0]
+    table = np.column_stack([[4, 3, 1, 1, 2, 2, 3], status])
+    model = sd.CoxRegression(0).fit(x, table, strata=[0, 0, 0, 0, 1, 1, 1])
+    np.testing.assert_allclose([model.coef_[0], model.standard_errors_[0]], [0.8023, 0.8224], atol=5e-5)
+    x = np.array([1.0, 0, 0, 1, 0, 1, 1, 1, 0, 0])[:, None]
+    table = np.column_stack([[2, 3, 6, 7, 8, 9, 9, 9, 14, 17], [1, 1, 1, 1, 1, 1, 1, 0, 0, 0]])
+    model = sd.CoxRegression(0).fit(x, table, entry=[1, 2, 5, 2, 1, 7, 3, 4, 8, 8])
+    np.testing.assert_allclose([model.coef_[0], model.standard_errors_[0]], [-0.0211, 0.7952], atol=5e-5)
+
+
+@pytest.mark.parametrize(("ties", "coef"), [("breslow", np.log((3 + np.sqrt(33)) / 2)), ("efron", 1.676857)])
+def test_therneaus_and_grambschs_first_set_by_hand(ties, coef):
+    """Modeling Survival Data, 2000, appendix E: the coefficient, and the baseline hazard as a formula."""
+    x = np.array([1.0, 1, 1, 0, 0, 0])[:, None]
+    model = sd.CoxRegression(0, ties=ties).fit(x, np.column_stack([[1, 1, 6, 6, 8, 9], [1, 0, 1, 1, 0, 1]]))
+    assert model.coef_[0] == pytest.approx(coef, abs=1e-6)
+    r = np.exp(model.coef_[0])
+    at_6 = 2 / (r + 3) if ties == "breslow" else 1 / (r + 3) + 2 / (r + 5)
+    np.testing.assert_array_equal(model.event_times_, [1, 6, 9])
+    np.testing.assert_allclose(
+        model.cumulative_baseline_hazard_, np.cumsum([1 / (3 * r + 3), at_6, 1]), rtol=1e-9
+    )
+
+
+def test_errors_are_the_curvature_of_the_likelihood():
+    model = sd.CoxRegression(0).fit(X, Y, entry=ENTRY, strata=STRATA)
+    h, H = 1e-4, np.empty((P, P))
+    for i in range(P):
+        for j in range(P):
+            signs = [(a, b) for a in (h, -h) for b in (h, -h)]
+            ends = [
+                minus_log_likelihood(
+                    X @ model.coef_ + a * X[:, i] + b * X[:, j], "efron", entry=ENTRY, strata=STRATA
+                )
+                for a, b in signs
+            ]
+            H[i, j] = (ends[0] - ends[1] - ends[2] + ends[3]) / (4 * h * h)
+    np.testing.assert_allclose(model.covariance_, np.linalg.inv(H), rtol=1e-4, atol=1e-6)
+
+
+def test_no_errors_where_there_are_none():
+    with pytest.raises(DataError, match="alpha=0"):
+        sd.CoxRegression(0.01).fit(X, Y).summary()
+    with pytest.warns(UserWarning, match="depend on each other"):
+        model = sd.CoxRegression(0).fit(np.hstack([X, X[:, :1]]), Y)
+    with pytest.raises(DataError, match="do not depend"):
+        model.summary()
+    with pytest.warns(UserWarning, match="without end"), pytest.warns(UserWarning, match="did not reach"):
+        sd.CoxRegression(0, tol=1e-4).fit(np.arange(6.0)[:, None], [6.0, 5, 4, 3, 2, 1])
+
+
+def test_survival_curves_are_drawn():
+    model = sd.CoxRegression(0.01).fit(X, Y)
+    ax = model.plot_survival(X[:2], labels=["one", "two"])
+    assert [line.get_label() for line in ax.lines] == ["one", "two"]
+    np.testing.assert_allclose(ax.lines[1].get_ydata()[1:], model.predict_survival(X[1:2])[0])
+    assert ax.lines[0].get_ydata()[0] == 1
+    with pytest.raises(DataError, match="labels has 1 names"):
+        model.plot_survival(X[:2], labels=["one"])
+    stratified = sd.CoxRegression(0.01).fit(X, Y, strata=STRATA)
+    assert len(stratified.plot_survival(X[:1], stratum="a").lines[0].get_xdata()) == 1 + np.count_nonzero(
+        stratified.event_strata_ == "a"
+    )

@@ -1,0 +1,110 @@
+"""Pictures of linear models: paths of coefficients, coefficients with intervals, survival curves."""
+
+from typing import Any
+
+import numpy as np
+
+from ..._typing import Array, Names
+from ...errors import DataError, StradaskError
+from .cv.plotting import _COLOURS, _QUIET, _draw_paths, _places
+
+
+def _axes(ax):
+    if ax is not None:
+        return ax
+    try:
+        import matplotlib.pyplot as plt
+    except ModuleNotFoundError as error:
+        raise StradaskError(
+            "plots need matplotlib, which is not installed: pip install 'stradask[plot]'"
+        ) from error
+    return plt.subplots(figsize=(6.4, 4.0), layout="constrained")[1]
+
+
+def _tidy(ax):
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.grid(alpha=0.25)
+    return ax
+
+
+def plot_path(
+    alphas: Array, coefs: Array, *, names: Names | None = None, n_named: int = 6, ax: Any = None
+) -> Any:
+    """Draw paths of coefficients, as `lasso_path`, `enet_path` and the method `path` of models return them.
+
+    Parameters
+    ----------
+    alphas : array-like of shape (n_alphas,)
+        Strengths of the penalty.
+    coefs : array-like of shape (n_features, n_alphas) or (n_targets, n_features, n_alphas)
+        Of several targets the norm of each column's coefficients is drawn.
+    names : sequence of str, optional
+        Of the columns.
+    n_named : int, default=6
+        How many columns, the largest at the last strength, get a colour and a name.
+    ax : matplotlib axes, optional
+        By default of a new figure of pyplot.
+
+    Returns
+    -------
+    matplotlib axes
+
+    Examples
+    --------
+    >>> import stradask as sd
+    >>> X, y, _ = sd.datasets.make_sparse_regression(60, 100, n_informative=5, random_state=0)
+    >>> alphas, coefs, _ = sd.lasso_path(X, y)
+    >>> sd.plot_path(alphas, coefs).get_ylabel()
+    'coefficient'
+    """
+    alphas, coefs = np.asarray(alphas, np.float64), np.asarray(coefs, np.float64)
+    several = coefs.ndim == 3
+    coefs = np.sqrt((coefs**2).sum(axis=0)) if several else coefs
+    if alphas.ndim != 1 or coefs.ndim != 2 or coefs.shape[1] != len(alphas):
+        raise DataError(
+            f"coefs has the shape {coefs.shape} and alphas {alphas.shape}: give what path(...) returned"
+        )
+    if names is not None and len(names) != len(coefs):
+        raise DataError(f"names has {len(names)} entries for {len(coefs)} columns: give one for each")
+    ax = _axes(ax)
+    used = np.flatnonzero(coefs.any(axis=1))
+    values = coefs[used]
+    last = int(np.argmin(alphas))
+    named = np.argsort(-np.abs(values[:, last]), kind="stable")[:n_named]
+    labels = [f"x{j}" if names is None else str(names[j]) for j in used[named]]
+    _draw_paths(ax, _places(alphas), values, named, labels)
+    ax.set_xlabel("$-\\log_{10}$ alpha")
+    ax.set_ylabel("norm of the coefficients" if several else "coefficient")
+    return _tidy(ax)
+
+
+def draw_intervals(table, ax=None):
+    """Draw estimates and intervals of a table of coefficients, the first on top."""
+    ax = _axes(ax)
+    low, high = (table[name] for name in list(table.columns)[-2:])
+    at = np.arange(len(table))[::-1]
+    ax.axvline(0, color=_QUIET, linewidth=0.8)
+    ax.hlines(at, low, high, color=_COLOURS[0], linewidth=1.8)
+    ax.plot(table["coef"], at, "o", color=_COLOURS[0], markersize=5)
+    ax.set_yticks(at, table.rows)
+    ax.set_xlabel("coefficient, with " + " to ".join(list(table.columns)[-2:]))
+    return _tidy(ax)
+
+
+def draw_survival(times, curves, labels=None, ax=None):
+    """Draw survival curves (n_rows, n_times), which begin at 1."""
+    labels = [str(row) for row in range(len(curves))] if labels is None else [str(label) for label in labels]
+    if len(labels) != len(curves):
+        raise DataError(f"labels has {len(labels)} names for {len(curves)} rows: give one for each")
+    ax = _axes(ax)
+    order = np.argsort(times, kind="stable")
+    x = np.concatenate([[min(0.0, times.min(initial=0.0))], times[order]])
+    for k, (curve, label) in enumerate(zip(curves, labels, strict=True)):
+        y = np.concatenate([[1.0], curve[order]])
+        ax.step(x, y, where="post", color=_COLOURS[k % len(_COLOURS)], linewidth=1.5, label=label)
+    ax.set_ylim(0, 1.02)
+    ax.set_xlabel("time")
+    ax.set_ylabel("probability of no event")
+    if 1 < len(curves) <= len(_COLOURS):
+        ax.legend(frameon=False)
+    return _tidy(ax)
