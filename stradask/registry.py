@@ -101,9 +101,27 @@ MODELS = {
             report="stradask.cli.reports.linear:inference",
         ),
         _linear("group-lasso", "GroupLasso", "targets", "groups of columns that have coefficients, or none"),
+        _linear("group-lasso-cv", "GroupLassoCV", "targets", "the same, chosen by cross-validation"),
         _linear("group-logistic", "GroupLogisticRegression", "classes", "two classes by groups of columns"),
         _linear("sparse-glm", "SparseGLM", "targets", "any loss and any sparse penalty"),
         _linear("sparse-poisson", "SparsePoissonRegressor", "targets", "counts by few columns"),
+        _linear("multi-task-lasso", "MultiTaskLasso", "several targets", "several targets by few columns"),
+        _linear(
+            "multi-task-lasso-cv",
+            "MultiTaskLassoCV",
+            "several targets",
+            "the same, chosen by cross-validation",
+        ),
+        _linear(
+            "multi-task-elastic-net", "MultiTaskElasticNet", "several targets", "with a squared penalty, too"
+        ),
+        _linear(
+            "multi-task-elastic-net-cv",
+            "MultiTaskElasticNetCV",
+            "several targets",
+            "the same, chosen by cross-validation",
+        ),
+        _linear("cox", "CoxRegression", "survival", "times until events, some censored, by few columns"),
         _linear("huber", "HuberRegressor", "targets", "linear regression that outliers do not pull"),
         _linear("quantile", "QuantileRegressor", "targets", "a quantile by few columns"),
         _network("mlp-classifier", "MLPClassifier", "classes", "two or more classes by a neural network"),

@@ -162,7 +162,9 @@ def predict(args):
         _predict_ratings(args, estimator, read)
         return
     check_columns(read, estimator)
-    arrays, header = {"prediction": estimator.predict(read.X)}, ["prediction"]
+    predicted = estimator.predict(read.X)
+    several = [f"prediction_{k}" for k in range(predicted.shape[1])] if predicted.ndim == 2 else None
+    arrays, header = {"prediction": predicted}, several or ["prediction"]
     if hasattr(estimator, "predict_proba"):
         arrays["probability"] = estimator.predict_proba(read.X)
         header += [f"probability_of_{label}" for label in estimator.classes_]

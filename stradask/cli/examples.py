@@ -31,6 +31,8 @@ EXAMPLES = {
   stradask fit lasso-cv prices.csv --target price --save prices.npz
   stradask fit logistic customers.csv:churned --impute --drop id name --save churn.npz
   stradask fit sparse-logistic-cv data.svm --param cv=10 rule=1se
+  stradask fit cox trial.csv:time,event --impute --param alpha=0.05
+  stradask fit multi-task-lasso-cv rows.csv:first,second
   stradask fit logistic data.svm --cluster tcp://host:8786
   stradask fit mlp-classifier data.svm --param hidden_layer_sizes=100,50 --save network.npz
   stradask fit mf ratings.csv --param n_components=64 --test-size 0.1 --titles movies.csv --save m.npz
@@ -44,7 +46,8 @@ labels are not used), both plain or compressed (gz, xz, bz2), or a sparse matrix
 or the word docstrings: the documentation of the installed packages (./docstrings is a file).
 DATA of the other models is rows of numbers with a target each: an svmlight file, or a table in text whose
 name ends in csv or tsv, both plain or compressed. Of a table say which column is the target, by its name in
-the header or by its number from 0, as prices.csv:price or with --target price; the others hold
+the header or by its number from 0, as prices.csv:price or with --target price (of several targets
+prices.csv:first,second, of survival data trial.csv:TIME,EVENT); the others hold
 numbers, or text for categories.
 DATA of mf is ratings: lines of user, item, rating in CSV or as MovieLens has them (ids are whole numbers or
 text, and kept with the model), or a sparse matrix of scipy.sparse.save_npz.

@@ -285,6 +285,41 @@ def read_classes(source, vocab=None, **options):
     return replace(data, y=labels, classes=np.unique(labels))
 
 
+def read_several(source, vocab=None, *, drop=(), encoding=None, **options):
+    """Read rows with several targets each, from a table, ``FILE:COLUMN,COLUMN``; see `read_targets`."""
+    import numpy as np
+
+    if not is_table(source):
+        raise DataError(f"{source} is no table; this model takes several targets: FILE.csv:COLUMN,COLUMN")
+    path = file_of(source)
+    columns = [name.strip() for name in source[len(path) + 1 :].split(",")]
+    if encoding is not None and columns == [""]:
+        return read_targets(source, vocab, encoding=encoding, **options)
+    if len(columns) < 2 or not all(columns):
+        raise DataError(f"{source}: this model takes several targets, as {path}:COLUMN,COLUMN")
+    parts = [
+        read_targets(
+            f"{path}:{name}",
+            vocab,
+            drop=[*(drop or ()), *(other for other in columns if other != name)],
+            encoding=encoding,
+            **options,
+        )
+        for name in columns
+    ]
+    return replace(parts[0], y=np.column_stack([part.y for part in parts]), source=source)
+
+
+def read_survival(source, vocab=None, **options):
+    """Read rows with times and events, from a table, ``FILE:TIME,EVENT``; events are 1, censored rows 0."""
+    data = read_several(source, vocab, **options)
+    if data.y is not None and data.y.shape[1] != 2:
+        raise DataError(
+            f"{source} names {data.y.shape[1]} columns; give two, as {file_of(source)}:TIME,EVENT"
+        )
+    return data
+
+
 def _dense(read):
     """Read rows for models that need every entry; a svmlight file comes as a sparse matrix."""
 
@@ -327,6 +362,8 @@ READERS = {
     "counts": read_counts,
     "targets": read_targets,
     "classes": read_classes,
+    "several targets": read_several,
+    "survival": read_survival,
     "dense targets": _dense(read_targets),
     "dense classes": _dense(read_classes),
     "ratings": read_ratings,

@@ -236,3 +236,57 @@ def test_standard_errors_with_the_names_of_columns(tmp_path, capsys):
     assert by_name["size"]["std err"] == pytest.approx(model.standard_errors_[1])
     assert fit("glm", data) == 0
     assert "P>|t|" in capsys.readouterr().out
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory):
+    """A table of two targets, and of times with events; one column is a category."""
+    path = tmp_path_factory.mktemp("tables") / "rows.csv"
+    rng = np.random.default_rng(0)
+    X = np.round(rng.standard_normal((60, 3)), 4)
+    lines = ["a,b,c,sex,y1,y2,time,event"]
+    for k, (a, b, c) in enumerate(X):
+        y1, y2, time = a + 0.1 * b, 2 * a - b, round(float(np.exp(-a + 0.1 * c)), 4)
+        lines.append(f"{a},{b},{c},{'fm'[k % 2]},{y1:.4f},{y2:.4f},{time},{int(k % 4 > 0)}")
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def test_survival_times_and_events(table, tmp_path, capsys):
+    saved = tmp_path / "cox.npz"
+    options = ["--drop", "y1", "y2", "--param", "alpha=0.01", "--save", saved]
+    assert fit("cox", f"{table}:time,event", "--json", *options) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["training"]["concordance"] > 0.9
+    assert {entry["name"] for entry in found["largest"]} <= {"a", "b", "c", "sex=f", "sex=m"}
+    assert found["largest"][0]["name"] == "a"
+    assert main(["predict", str(saved), str(table), "--json"]) == 0
+    out = json.loads(capsys.readouterr().out)
+    model = sd.load(saved)
+    assert model.n_features_in_ == len(model.coef_) <= 5
+    assert len(out["prediction"]) == 60
+    assert fit("cox", f"{table}:time,event,y1", "--quiet") == 2
+    assert "TIME,EVENT" in capsys.readouterr().err
+    assert fit("cox", f"{table}:time") == 2
+    assert "COLUMN,COLUMN" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("model", ["multi-task-lasso", "multi-task-lasso-cv", "multi-task-elastic-net-cv"])
+def test_several_targets(model, table, tmp_path, capsys):
+    saved = tmp_path / "tasks.npz"
+    given = ["alpha=0.05"] if not model.endswith("cv") else ["alphas=5", "cv=3"]
+    options = ["--drop", "time", "event", "--save", saved, "--param", *given]
+    assert fit(model, f"{table}:y1,y2", *options) == 0
+    out = capsys.readouterr().out
+    assert "(target 1)" in out
+    assert "R2 0.9" in out
+    assert main(["predict", str(saved), str(table), "--json"]) == 0
+    predicted = json.loads(capsys.readouterr().out)["prediction"]
+    assert np.shape(predicted) == (60, 2)
+
+
+def test_groups_chosen_by_cross_validation(table, capsys):
+    options = ["--drop", "time", "event", "y2", "sex", "--param", "groups=[0,0,1]", "cv=3", "--json"]
+    assert fit("group-lasso-cv", f"{table}:y1", *options) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["alpha"] in (found["alpha_min"], found["alpha_1se"])

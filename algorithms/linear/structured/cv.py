@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ...._typing import Array, Matrix, Vector
 from ....errors import DataError
+from ....scheduler.progress import Progress
 from ..._base import Estimator
 from ...inputs.targets import _numbers, check_weights
 from .base import StructuredModel
@@ -49,6 +50,8 @@ class SparseGLMCV(MetaEstimatorMixin, Estimator):
     rule : {"min", "1se"}, default="min"
         "min" takes the strength of the least mean loss, "1se" the largest whose mean loss is within one
         standard error of that.
+    verbose : int, default=0
+        1 shows a progress bar of the folds.
 
     Attributes
     ----------
@@ -95,6 +98,7 @@ class SparseGLMCV(MetaEstimatorMixin, Estimator):
         "cv": ["cv_object"],
         "l1_ratios": ["array-like", None],
         "rule": [StrOptions({"min", "1se"})],
+        "verbose": ["verbose"],
     }
 
     def __init__(
@@ -106,6 +110,7 @@ class SparseGLMCV(MetaEstimatorMixin, Estimator):
         cv: Any = None,
         l1_ratios: Any = None,
         rule: str = "min",
+        verbose: int = 0,
     ) -> None:
         self.estimator = estimator
         self.l1_ratios = l1_ratios
@@ -113,6 +118,7 @@ class SparseGLMCV(MetaEstimatorMixin, Estimator):
         self.eps = eps
         self.cv = cv
         self.rule = rule
+        self.verbose = verbose
 
     def _base(self):
         return SparseGLM() if self.estimator is None else self.estimator
@@ -168,13 +174,18 @@ class SparseGLMCV(MetaEstimatorMixin, Estimator):
             rows = columns.X.tocsr() if columns.is_sparse else columns.X
             target = np.asarray(y)
             losses, masses = [], []
-            for train, test in splitter.split(np.zeros(columns.n_samples), labels):
-                if not weights[test].any() or not weights[train].any():
-                    continue
-                part = (rows, target, weights, given, train, test)
-                pairs = zip(bases, paths, strict=True)
-                losses.append([self._of_fold(base, *part, alphas) for base, alphas in pairs])
-                masses.append(weights[test].sum())
+            folds = [
+                (train, test)
+                for train, test in splitter.split(np.zeros(columns.n_samples), labels)
+                if weights[test].any() and weights[train].any()
+            ]
+            with Progress(len(folds), label=type(self).__name__, unit="fold", verbose=self.verbose) as bar:
+                for train, test in folds:
+                    part = (rows, target, weights, given, train, test)
+                    pairs = zip(bases, paths, strict=True)
+                    losses.append([self._of_fold(base, *part, alphas) for base, alphas in pairs])
+                    masses.append(weights[test].sum())
+                    bar.advance()
             if not losses:
                 raise DataError(
                     "cv gives no fold with weight in both parts: use fewer folds, or other weights"

@@ -23,7 +23,9 @@ _SHARED = {
         "min" takes the strength of the least mean loss, "1se" the largest whose mean loss is within one
         standard error of that.
     fit_intercept, max_iter, tol
-        As in the model without CV.""",
+        As in the model without CV.
+    verbose : int, default=0
+        1 shows a progress bar of the folds.""",
     "attributes": """
     alpha_, alpha_min_, alpha_1se_ : float
         The strength that was chosen, and those of the two rules.
@@ -47,7 +49,9 @@ class _NamedCV(SparseGLMCV):
     def __init_subclass__(cls, **options):
         super().__init_subclass__(**options)
         kind = cls._kind._parameter_constraints
-        shared = {n: SparseGLMCV._parameter_constraints[n] for n in ("alphas", "eps", "cv", "rule")}
+        shared = {
+            n: SparseGLMCV._parameter_constraints[n] for n in ("alphas", "eps", "cv", "rule", "verbose")
+        }
         given = {"l1_ratio": [Interval(Real, 0, 1, closed="both"), "array-like"]} if cls._tries_ratios else {}
         cls._parameter_constraints = {**{name: kind[name] for name in cls._own}, **given, **shared}
 
@@ -110,6 +114,7 @@ class GroupLassoCV(_NamedCV):
         fit_intercept: bool = True,
         max_iter: int = 100,
         tol: float = 1e-4,
+        verbose: int = 0,
     ) -> None:
         self.groups = groups
         self.l1_ratio = l1_ratio
@@ -124,6 +129,7 @@ class GroupLassoCV(_NamedCV):
         self.fit_intercept = fit_intercept
         self.max_iter = max_iter
         self.tol = tol
+        self.verbose = verbose
 
 
 @documented(_SHARED)
@@ -168,6 +174,7 @@ class MultiTaskElasticNetCV(_NamedCV):
         fit_intercept: bool = True,
         max_iter: int = 100,
         tol: float = 1e-4,
+        verbose: int = 0,
     ) -> None:
         self.l1_ratio = l1_ratio
         self.penalty_factor = penalty_factor
@@ -178,6 +185,7 @@ class MultiTaskElasticNetCV(_NamedCV):
         self.fit_intercept = fit_intercept
         self.max_iter = max_iter
         self.tol = tol
+        self.verbose = verbose
 
     @property
     def l1_ratios(self) -> Any:  # type: ignore[override]
@@ -223,6 +231,7 @@ class MultiTaskLassoCV(_NamedCV):
         fit_intercept: bool = True,
         max_iter: int = 100,
         tol: float = 1e-4,
+        verbose: int = 0,
     ) -> None:
         self.penalty_factor = penalty_factor
         self.alphas = alphas
@@ -232,3 +241,4 @@ class MultiTaskLassoCV(_NamedCV):
         self.fit_intercept = fit_intercept
         self.max_iter = max_iter
         self.tol = tol
+        self.verbose = verbose

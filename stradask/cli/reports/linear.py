@@ -1,5 +1,7 @@
 """The report of a fitted linear model."""
 
+from ...registry import model_of
+
 N_COEFFICIENTS = 10
 
 
@@ -55,10 +57,13 @@ def add_scores(document, lines, estimator, data, test):
 def judged(estimator, data):
     """Return how well a model predicts: scores by name, and as text.
 
-    R2 of a regressor; accuracy and log loss of a classifier, to which labels it does not know are errors.
+    R2 of a regressor, concordance of a survival model; accuracy and log loss of a classifier, to which
+    labels it does not know are errors.
     """
     if not hasattr(estimator, "classes_"):
         score = float(estimator.score(data.X, data.y))
+        if model_of(estimator).data == "survival":
+            return {"concordance": score}, f"concordance {score:.4f}"
         return {"r2": score}, f"R2 {score:.4f}"
     import numpy as np
 
@@ -75,9 +80,11 @@ def _choice(estimator):
     """Return the choice of cross-validation, for JSON and in words."""
     names = [name for name in ("alpha_", "alpha_min_", "alpha_1se_", "l1_ratio_") if hasattr(estimator, name)]
     chosen = {name.rstrip("_"): float(getattr(estimator, name)) for name in names}
+    ratio = f", l1_ratio {chosen['l1_ratio']:g}" if "l1_ratio" in chosen else ""
+    by_fold = estimator.scores_ if hasattr(estimator, "scores_") else estimator.losses_
     text = (
-        f"alpha {chosen['alpha']:.4g}, l1_ratio {chosen['l1_ratio']:g}; {estimator.alphas_.size} tried in "
-        f"{estimator.scores_.shape[-1]} folds: best mean score at {chosen['alpha_min']:.4g}, one standard "
+        f"alpha {chosen['alpha']:.4g}{ratio}; {estimator.alphas_.size} tried in "
+        f"{by_fold.shape[-1]} folds: best mean score at {chosen['alpha_min']:.4g}, one standard "
         f"error from it at {chosen['alpha_1se']:.4g}"
     )
     return chosen, text
@@ -94,8 +101,10 @@ def _largest(estimator, coef):
         columns = columns[np.argsort(-abs(values[columns]), kind="stable")][:N_COEFFICIENTS]
         for column in columns.tolist():
             entry = {"column": column, "coefficient": float(values[column])}
-            if len(coef) > 1:
+            if len(coef) > 1 and hasattr(estimator, "classes_"):
                 entry = {"class": estimator.classes_[row].item()} | entry
+            elif len(coef) > 1:
+                entry = {"target": row} | entry
             found.append(entry if names is None else entry | {"name": str(names[column])})
     return found
 
@@ -106,6 +115,6 @@ def _as_lines(largest):
     heading = ["", f"{'coefficient':>12}  column"]
     return heading + [
         f"{entry['coefficient']:12.5g}  {entry.get('name', entry['column'])}"
-        + (f"  (class {entry['class']})" if "class" in entry else "")
+        + "".join(f"  ({key} {entry[key]})" for key in ("class", "target") if key in entry)
         for entry in largest
     ]
