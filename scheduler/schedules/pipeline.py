@@ -75,10 +75,11 @@ class Layout:
     n_steps : int, default=1
         Mini-batches of a round.
     order : {"1f1b", "gpipe", "pipedream"}, default="1f1b"
-        "gpipe" makes all forward passes of a mini-batch and then all backward passes; "1f1b" alternates as
-        soon as it can, which holds fewer activations; both end a mini-batch before the next. "pipedream" does
-        not: replicas take forward and backward passes in turns, over the ends of mini-batches, and a backward
-        pass uses the parameters of its forward pass.
+        "gpipe" makes all forward passes of a mini-batch and then all backward passes; "1f1b" alternates after
+        two forward passes for each stage that follows, which holds fewer activations and leaves time for
+        messages ("eager 1F1B"); both end a mini-batch before the next. "pipedream" does not: replicas take
+        forward and backward passes in turns, over the ends of mini-batches, and a backward pass uses the
+        parameters of its forward pass.
     parts : tuple of int, optional
         Places over which the weights of each stage are split; 1 for each by default. A split stage has one
         replica.
@@ -223,7 +224,8 @@ def _passes(layout, stage):
     M, T = layout.n_micro, layout.n_steps
     if layout.order == "gpipe":
         return [(kind, t, m) for t in range(T) for kind in ("forward", "backward") for m in range(M)]
-    warm_up = len(layout.replicas) - stage - 1
+    # Twice as many as the stages after it: with one each, every message would be waited for.
+    warm_up = 2 * (len(layout.replicas) - stage - 1)
     runs = [[(t, m) for m in range(M)] for t in range(T)]
     if layout.order == "pipedream":  # each replica by itself, over all mini-batches
         warm_up, n = in_flight(layout.replicas[stage:]) - 1, layout.replicas[stage]
@@ -345,6 +347,7 @@ class PipelineSchedule(Schedule):
     Huang et al., "GPipe: efficient training of giant neural networks using pipeline parallelism", NeurIPS
     2019. Narayanan et al., "PipeDream: generalized pipeline parallelism for DNN training", SOSP 2019. Thakur,
     Rabenseifner, Gropp, "Optimization of collective communication operations in MPICH", IJHPCA 19 (2005).
+    Zhuang et al., "On optimizing the communication of model parallelism", MLSys 2023.
 
     Examples
     --------

@@ -11,7 +11,6 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any, NamedTuple
 
 import distributed
-from distributed.protocol import to_serialize
 
 from ..._version import __version__
 from ...errors import StradaskError, shortened
@@ -19,6 +18,7 @@ from ..stores.shared_store import answer_word
 from ..threads import effective_n_jobs
 from .answers import answered, bytes_of, failure, not_here, refused, wired
 from .keep_alive import KeepAlivePlugin
+from .streams import Streams
 from .worker_state import Frames, WorkerState
 
 NAME = "stradask-sessions"
@@ -85,11 +85,14 @@ class SessionPlugin(KeepAlivePlugin):
         finally:
             self.expect_keep_alive(session, epoch)
         n_threads = self.worker.state.nthreads if n_jobs is None else effective_n_jobs(n_jobs)
-        ways = self._sender(session, epoch), self._fetcher(session, epoch)
         async with local.filling:
             if local.epoch == epoch and local.state is None:
+                about = {"session": session, "epoch": epoch, "sender": self.worker.address}
+                local.streams = Streams(self.pool, self.loop, **about)
+                ways = local.streams.send, self._fetcher(session, epoch)
+                state = WorkerState(program, n_threads, *ways, local.spare, local.streams.confirm)
                 try:
-                    await local.fill(epoch, WorkerState(program, n_threads, *ways, local.spare), *same)
+                    await local.fill(epoch, state, *same)
                 except Exception as error:  # of the program's
                     return failure(error)
             if local.epoch != epoch:
@@ -110,10 +113,10 @@ class SessionPlugin(KeepAlivePlugin):
             await local.message_came.wait()
         return not_here(epoch) if local is None else await local.answer(_call, method, args, shared, serial)
 
-    async def put(self, session, epoch, block, stamp, value):
-        """Take in a block."""
+    def put(self, session, epoch, sender, number, blocks):
+        """Take in a message of blocks; mostly nobody waits for the answer (see `streams`)."""
         local = self._local(session, epoch)
-        return not_here(epoch) if local is None else answered(local.state.receive, block, stamp, value)
+        return not_here(epoch) if local is None else answered(local.state.take_in, sender, number, blocks)
 
     async def look(self, session, epoch, name, first, last):
         """Return a part of an array that the program keeps here under a name."""
@@ -160,15 +163,6 @@ class SessionPlugin(KeepAlivePlugin):
 
     # Blocks on their way ------------------------------------------------------------------------------
 
-    def _sender(self, session, epoch):
-        """Make the function that sends blocks, from any thread."""
-
-        def send(to, block, stamp, value):
-            message = {"session": session, "epoch": epoch, "block": int(block), "stamp": stamp}
-            return self.reach_from_thread(to, "put", value=to_serialize(value), **message)
-
-        return send
-
     def _fetcher(self, session, epoch):
         """Make the function that reads, on a thread, what another worker keeps."""
 
@@ -198,6 +192,7 @@ class WorkerSession:
         self.spare: dict[str, Any] = {}
         self.state: WorkerState | None = None
         self.threads: Any = None
+        self.streams: Streams | None = None
         self.gone, self.loop = asyncio.Event(), asyncio.get_running_loop()
         self.message_came = asyncio.Event()  # set, and replaced, when a call that waits should look again
 
@@ -208,6 +203,8 @@ class WorkerSession:
 
     def begin(self, epoch, keep_alive):
         """Leave the last epoch's worker state; results of running kernels are discarded."""
+        if self.streams is not None:
+            self.streams.close()
         if self.state is not None and self.threads is not None:
             self.state.close()
             self.threads.shutdown(wait=False)

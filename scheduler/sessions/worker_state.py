@@ -112,7 +112,8 @@ class WorkerState(Shards):
     A new epoch has a new worker state: kernels that cannot be interrupted end in the old one, and their
     results are discarded. Tasks run on `n_threads`, those of one shard in order, those of several at the same
     time. ``send(to, block, stamp, value)`` hands a block on and returns a `concurrent.futures.Future`;
-    ``fetch(worker, name, first, last)`` returns a part of an array that another worker keeps under a name.
+    ``fetch(worker, name, first, last)`` returns a part of an array that another worker keeps under a name;
+    ``confirm()`` asks for the end of all sends, where they end late.
 
     Attributes
     ----------
@@ -124,9 +125,10 @@ class WorkerState(Shards):
         As `kept`, and passed on to the worker state of the next epoch.
     """
 
-    def __init__(self, program, n_threads, send, fetch=None, spare=None):
+    def __init__(self, program, n_threads, send, fetch=None, spare=None, confirm=None):
         super().__init__(program, n_threads)
-        self._send, self.fetch = send, fetch
+        self._send, self.fetch, self._confirm = send, fetch, confirm
+        self._heard: dict[str, int] = {}  # the last message of each worker
         self.kept: dict[Any, Any] = {}
         self.message: tuple[int, Any] = (-1, None)
         self.spare = {} if spare is None else spare
@@ -191,6 +193,22 @@ class WorkerState(Shards):
             raise StradaskError(f"{came} is not one that travels here, of {self.program.n_blocks}")
         self.put(block, stamp, _Packed(packed))
 
+    def take_in(self, sender, number, blocks):
+        """Take a message of blocks from another worker; return its number.
+
+        Messages come in order, some twice. An error ends the epoch here: the sender may not wait for it.
+        """
+        try:
+            if number > self._heard.get(sender, -1) + 1:
+                raise StaleEpoch(f"a message of {sender} before number {number} did not come")
+            for block, stamp, packed in Frames(blocks).open():
+                self.receive(block, stamp, packed)
+            self._heard[sender] = max(number, self._heard.get(sender, -1))
+        except BaseException as error:
+            self.fail(error)
+            raise
+        return (number,)
+
     def pass_on(self, block, stamp, value, to):
         """Put a block down here, or send it to another worker; return the bytes that were sent."""
         if not to:
@@ -208,7 +226,8 @@ class WorkerState(Shards):
         with self.changed:
             began = self._transfers.pop(transfer, None)
             if began is not None:
-                self._effort["sending"] += time.monotonic() - began
+                ended = getattr(transfer, "written", None) or time.monotonic()
+                self._effort["sending"] += ended - began
             self._delivered.notify_all()
         if not transfer.cancelled() and transfer.exception() is not None:
             self.fail(transfer.exception())
@@ -234,6 +253,8 @@ class WorkerState(Shards):
             if self._answer[0] != serial:
                 self.check()
                 answer = function(*args)
+                if self._transfers and self._confirm is not None:
+                    self._confirm()
                 with self._delivered:
                     while self._transfers and self.failure is None:
                         self._delivered.wait()

@@ -45,7 +45,7 @@ def longest_path(K, M, order, forward, backward, hop):
     """End of the last operation: each after the one before it at its place, and after its input."""
     lists = []
     for k in range(K):
-        ahead = M if order == "gpipe" else min(K - k - 1, M)
+        ahead = M if order == "gpipe" else min(2 * (K - k - 1), M)
         turns = [("F", m) for m in range(ahead)]
         for n, m in enumerate(range(ahead, M)):
             turns += [("F", m), ("B", n)]
@@ -97,7 +97,7 @@ def test_gradients_of_replicas_are_summed_before_the_update():
 
 def test_what_a_place_holds():
     assert held(3, 1, 8, "gpipe") == (8, 1, 4)
-    assert held(3, 1, 8, "1f1b") == (4, 1, 4)
+    assert held(3, 1, 8, "1f1b") == (7, 1, 4)
     assert held(0, 1, 8, "1f1b") == (1, 1, 4)
     assert held(0, 4, 8, "1f1b") == (1, 1, 2)
     assert held(3, 1, 1, "pipedream") == (4, 4, 1)

@@ -285,6 +285,22 @@ def test_every_message_may_come_twice(one_process, fit):
 
             return Caller()
 
+        async def connect(self, address):
+            comm = await self.pool.connect(address)
+            if not hasattr(comm, "breaks"):
+                comm.breaks, write = self, comm.write
+
+                async def write_and_break(message, **options):
+                    written = await write(message, **options)
+                    number = isinstance(message, dict) and message.get("number")
+                    if type(number) is int and (address, number) not in self.broken:
+                        self.broken.append((address, number))
+                        comm.abort()
+                    return written
+
+                comm.write = write_and_break
+            return comm
+
         def __getattr__(self, name):
             return getattr(self.pool, name)
 
