@@ -1,7 +1,7 @@
 """SaberLDA's sweep on a GPU: where its arrays lie, and the order of its launches (`lda/saber.cu`).
 
-Documents are dealt into chunks, whose arrays (`SaberChunk`) stay on the device or take turns there (`Chunks`).
-What all share stays: counts of words and, of rare ones, the topics.
+Documents are dealt into chunks, whose arrays (`SaberChunk`) stay on the device or take turns there
+(`Chunks`). What all share stays: counts of words and, of rare ones, the topics.
 """
 
 import numpy as np

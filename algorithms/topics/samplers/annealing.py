@@ -1,10 +1,10 @@
 """How a chain begins: first topics of tokens, and smoother topics in the first sweeps.
 
 Topics are smoother at first: the prior over words begins high and comes down to what was asked for. With a
-small beta, topics specialise on what the first random assignments happened to bring together, and later sweeps
-mend that slowly. A larger beta keeps them broad while the coarse structure is found. It is a better start and
-no other model: once the sweeps of annealing are over, the chain is that of the prior asked for. Measured on
-three corpora, a held-out perplexity is reached after half to a third of the sweeps.
+small beta, topics specialise on what the first random assignments happened to bring together, and later
+sweeps mend that slowly. A larger beta keeps them broad while the coarse structure is found. It is a better
+start and no other model: once the sweeps of annealing are over, the chain is that of the prior asked for.
+Measured on three corpora, a held-out perplexity is reached after half to a third of the sweeps.
 """
 
 import numpy as np
