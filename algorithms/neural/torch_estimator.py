@@ -206,7 +206,7 @@ class TorchEstimator(Estimator):
         module = make_module(self.module, X.shape[1:], n_outputs, seed)
         layers, optimizer = TorchLayers(module, device), self._optimizer()
         vectors = self._start(layers, before, optimizer)
-        weights = check_weights(given.sample_weight, X.shape[0])
+        weights = self._weights_of(check_weights(given.sample_weight, X.shape[0]), targets)
         rows = (X, targets) if weights is None else (X, targets, weights)
         rows = tuple(
             part if part.dtype.kind == "i" else part.astype(layers.dtype, copy=False) for part in rows
@@ -247,6 +247,10 @@ class TorchEstimator(Estimator):
         self._plan, self._timeline = done.plan, done.timeline
         if watch is not None:
             self.validation_scores_, self.best_validation_score_ = watch.scores, watch.highest
+
+    def _weights_of(self, weights, targets):
+        """Return the weights of the rows, from those that are given."""
+        return weights
 
     def _optimizer(self):
         if self.optimizer == "adam":

@@ -8,10 +8,10 @@ from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils._param_validation import StrOptions
 
-from ..._typing import Array, Matrix, Vector
+from ..._typing import Array, FileName, Matrix, RandomState, Vector
 from ...errors import DataError
 from .._base import documented
-from ..inputs.targets import check_labels, check_targets, labels_of_call
+from ..inputs.targets import check_class_weights, check_labels, check_targets, labels_of_call
 from .torch_docs import SHARED_DOCS
 from .torch_estimator import TorchEstimator
 
@@ -32,6 +32,8 @@ class TorchClassifier(ClassifierMixin, TorchEstimator):
     Parameters
     ----------
     %(parameters)s
+    class_weight : None, "balanced" or dict of label to float, default=None
+        Multiplies the weights of rows; "balanced" is n_samples / (n_classes * n_rows_of_the_class).
 
     Attributes
     ----------
@@ -71,10 +73,69 @@ class TorchClassifier(ClassifierMixin, TorchEstimator):
     """
 
     _parameter_constraints: ClassVar[dict] = TorchEstimator._parameter_constraints | {
-        "loss": [StrOptions({"auto", "cross_entropy"})]
+        "loss": [StrOptions({"auto", "cross_entropy"})],
+        "class_weight": [None, dict, StrOptions({"balanced"})],
     }
     _losses: ClassVar[dict] = {"auto": "softmax", "cross_entropy": "softmax"}
     _stratified = True
+
+    def __init__(
+        self,
+        module: Any = None,
+        *,
+        loss: str = "auto",
+        optimizer: str = "sgd",
+        learning_rate: float = 0.01,
+        momentum: float = 0.9,
+        weight_decay: float = 0.0,
+        class_weight: Any = None,
+        batch_size: int = 256,
+        micro_batches: int | str = "auto",
+        max_iter: int = 10,
+        plan: Any = "auto",
+        order: str = "1f1b",
+        recompute: bool | str = "auto",
+        wire: str | None = None,
+        early_stopping: bool = False,
+        validation_fraction: float = 0.1,
+        n_iter_no_change: int = 10,
+        warm_start: bool = False,
+        engine: str = "local",
+        device: str = "cpu",
+        n_jobs: int | None = None,
+        checkpoint: FileName | None = None,
+        random_state: RandomState | None = None,
+        verbose: int = 0,
+    ) -> None:
+        super().__init__(
+            module,
+            loss=loss,
+            optimizer=optimizer,
+            learning_rate=learning_rate,
+            momentum=momentum,
+            weight_decay=weight_decay,
+            batch_size=batch_size,
+            micro_batches=micro_batches,
+            max_iter=max_iter,
+            plan=plan,
+            order=order,
+            recompute=recompute,
+            wire=wire,
+            early_stopping=early_stopping,
+            validation_fraction=validation_fraction,
+            n_iter_no_change=n_iter_no_change,
+            warm_start=warm_start,
+            engine=engine,
+            device=device,
+            n_jobs=n_jobs,
+            checkpoint=checkpoint,
+            random_state=random_state,
+            verbose=verbose,
+        )
+        self.class_weight = class_weight
+
+    def _weights_of(self, weights, targets):
+        return check_class_weights(self.class_weight, self.classes_, targets, weights)
 
     def _targets(self, y, n_rows, before):
         known = vars(self)["classes_"] if before is not None else None
@@ -108,6 +169,12 @@ class TorchClassifier(ClassifierMixin, TorchEstimator):
         -------
         self
         """
+
+        if isinstance(self.class_weight, str):
+            raise DataError(
+                f"class_weight={self.class_weight!r} would be another one in each call of partial_fit: give "
+                "a dict of weights, or call fit"
+            )
 
         def targets_of(y, n_rows):
             known = vars(self).get("classes_")

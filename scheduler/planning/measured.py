@@ -1,6 +1,7 @@
 """The link between two workers, measured: a block goes to and fro, as blocks of pipelines do."""
 
 import time
+from typing import Any
 
 import numpy as np
 
@@ -21,7 +22,7 @@ class _Trips(Program):
     n_blocks = len(_SIZES)
 
     def __init__(self):
-        self.seen = []
+        self.seen: Any = []
 
     def load(self, data):
         """Have seen nothing."""

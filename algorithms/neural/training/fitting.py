@@ -299,6 +299,11 @@ def train(
             verbose=verbose,
         )
     found = joined() if watch is None or watch.best is None else watch.best
+    if not np.isfinite(found.trained).all():  # no forward pass came after the last step
+        raise DataError(
+            f"parameters are not finite after the last step of epoch {first_epoch + len(done.history)}: "
+            f"scale X, or lower the learning rate ({optimizer.learning_rate:g})"
+        )
     return Trained(found, done.history, plan, _timeline(program.events), n_steps, done.reason)
 
 

@@ -1,7 +1,6 @@
 """What places need before torch modules are sent to them: torch, in one version, memory, a GPU."""
 
 from ....errors import DataError, DeviceError, StradaskError, in_brief, shortened
-from ....scheduler.sessions.worker_state import Frames
 from .torch_stage import import_torch
 
 
@@ -12,8 +11,10 @@ def check_workers(place, layers, device):
     and the device on which all workers can compute; see `chosen_device`.
     """
     version = import_torch().__version__
+    import cloudpickle  # which distributed needs; its own way wraps an error in bytes that fail elsewhere
+
     try:
-        Frames.of(layers)
+        cloudpickle.dumps(layers)
     except Exception as error:  # of the caller's module
         raise DataError(
             f"module cannot be sent to workers: {in_brief(error)}; it must pickle, without open files, locks "

@@ -294,6 +294,41 @@ def test_weights_of_rows_count(data):
     assert (one.predict(X) == "ham").all()
 
 
+def test_weights_of_classes_count(data):
+    X, y = data
+    weights = np.where(y == "ham", 3.0, np.where(y == "jam", 1.0, 0.5))
+    want = classifier().fit(X, y, sample_weight=weights)
+    model = classifier(class_weight={"ham": 3.0, "spam": 0.5}).fit(X, y)
+    assert np.array_equal(model.weights_, want.weights_)
+    _, numbers, counts = np.unique(y, return_inverse=True, return_counts=True)
+    want = classifier().fit(X, y, sample_weight=len(y) / (3 * counts[numbers]))
+    assert np.array_equal(classifier(class_weight="balanced").fit(X, y).weights_, want.weights_)
+    with pytest.raises(DataError, match="class_weight names the class 'eggs'"):
+        classifier(class_weight={"eggs": 1.0}).fit(X, y)
+    with pytest.raises(DataError, match="class_weight='balanced' would be another one in each call"):
+        classifier(class_weight="balanced").partial_fit(X, y, classes=np.unique(y))
+    with pytest.raises(ValueError, match="'class_weight' parameter of TorchClassifier"):
+        classifier(class_weight=3).fit(X, y)
+
+
+def test_files_hold_all_parameters(data, tmp_path):
+    options = {
+        "class_weight": {"ham": 3.0},
+        "wire": "log8",
+        "device": "auto",
+        "plan": [("0:2", 1), ("2:", 1)],
+    }
+    model = classifier(linear_net, **options).fit(*data)
+    assert clone(model).get_params() == model.get_params()
+    model.save(tmp_path / "model")
+    back = sd.load(tmp_path / "model", module=linear_net, device="auto")
+    assert {name: getattr(back, name) for name in ("wire", "class_weight", "device")} == {
+        name: options[name] for name in ("wire", "class_weight", "device")
+    }
+    assert np.array_equal(back.predict(data[0]), model.predict(data[0]))
+    assert sd.load(tmp_path / "model").device == "cpu"  # a place: files do not set it
+
+
 def test_files_hold_numbers_and_no_code(data, one, tmp_path):
     X, _ = data
     one.save(tmp_path / "model")
@@ -396,7 +431,20 @@ def _tied(n_features, n_outputs):
         ),
         ({"early_stopping": True, "checkpoint": "folder"}, "set one of them only"),
         ({"plan": "pipeline", "n_jobs": 2, "checkpoint": "folder"}, "is chosen by timings"),
-        ({"learning_rate": 1e38, "max_iter": 3}, "is not finite in epoch"),
+        ({"plan": "pipeline"}, "plan='pipeline' needs 2 layers and 2 places at least, got 4 and 1"),
+        ({"learning_rate": 1e38, "max_iter": 3}, "output of stage 0 is not finite in epoch 1, mini-batch"),
+        (
+            {"learning_rate": 1e38, "plan": [("0:2", 1), ("2:", 1)], "order": "gpipe"},
+            r"output of stage [01] is not finite in epoch 1, mini-batch \d",
+        ),
+        (
+            {"learning_rate": 1e40, "batch_size": 400, "max_iter": 1},
+            "parameters are not finite after the last step of epoch 1: scale X",
+        ),
+        (
+            {"module": linear_net, "plan": "split", "n_jobs": 2, "learning_rate": 1e38},
+            "output of stage 0 is not finite in epoch 1, mini-batch 2",
+        ),
         (
             {"module": lambda n, k: nn.Sequential(nn.BatchNorm1d(n), nn.Linear(n, k)), "batch_size": 4},
             "leave one row or none to normalise by",
@@ -445,9 +493,34 @@ def test_workers_that_do_not_suffice_are_refused(data, address, monkeypatch):
     monkeypatch.setattr(torch_workers, "_equipment", _old)
     with pytest.raises(StradaskError, match=r"worker tcp://.* has torch 1.0, and this process"):
         classifier(engine=address).fit(*data)
+    monkeypatch.setattr(torch_workers, "_equipment", _without)
+    with pytest.raises(StradaskError, match=r"worker tcp://.* has no torch, and this process"):
+        classifier(engine=address).fit(*data)
     monkeypatch.setattr(torch_workers, "_equipment", _small)
     with pytest.raises(DataError, match=r"stage 0 needs .* MiB .* cut the network into more stages"):
         classifier(engine=address, plan="data").fit(*data)
+
+
+class _Local:
+    """What is copied, and not pickled."""
+
+    def __deepcopy__(self, memo):
+        return self
+
+    def __reduce__(self):
+        raise TypeError("an open connection")
+
+
+@pytest.mark.cluster
+def test_a_module_that_does_not_pickle_is_refused(data, address):
+    def net(n_features, n_outputs):
+        made = linear_net(n_features, n_outputs)
+        made[1].connection = _Local()
+        return made
+
+    with pytest.raises(DataError, match="module cannot be sent to workers: an open connection; it must"):
+        classifier(net, engine=address).fit(*data)
+    assert classifier(net, max_iter=1).fit(*data).n_iter_ == 1
 
 
 # Devices ---------------------------------------------------------------------------------------------------
@@ -515,6 +588,10 @@ def test_a_missing_gpu_is_named(data, address):
 
 def _old():
     return "1.0", 0, 1, 0
+
+
+def _without():
+    return None, 0, 1, 0
 
 
 def _small():

@@ -2,6 +2,7 @@
 
 import importlib.util
 import itertools
+import signal
 import threading
 
 import dask
@@ -159,6 +160,20 @@ def test_fits_go_on_with_data_sets(data):
         model.partial_fit(Pairs(X, y + 7))
     with pytest.raises(DataError, match="goes on from a model of the classes"):
         model.set_params(warm_start=True).fit(Pairs(X, y + 7))
+
+
+def test_ctrl_c_while_items_are_read_changes_nothing(data):
+    class Pressed(Pairs):
+        def __getitem__(self, i):
+            if i == 30:
+                signal.raise_signal(signal.SIGINT)
+            return super().__getitem__(i)
+
+    model = classifier().fit(*data)
+    before = model.weights_.copy()
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(Pressed(*data))
+    assert np.array_equal(model.weights_, before)
 
 
 class Stop(Exception):
