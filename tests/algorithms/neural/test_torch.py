@@ -226,7 +226,7 @@ def test_scikit_learns_checks_pass(kind):
     }
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model = kind(linear_net, max_iter=20, batch_size=20, learning_rate=1e-3, optimizer="adam")
+        model = kind(linear_net, max_iter=20, batch_size=50, learning_rate=3e-3, optimizer="adam")
         outcomes = check_estimator(model, expected_failed_checks=expected, on_fail=None, on_skip=None)
     failed = [(o["check_name"], o["exception"]) for o in outcomes if o["status"] == "failed"]
     assert len(outcomes) > 40
