@@ -199,11 +199,14 @@ def plan_for(
         return chosen, n_steps
     note = ""
     if plan == "split":
-        _, pair = layers.pair(0, n_layers)
+        at, pair = layers.pair(0, n_layers)
         n_parts = min(n_places, pair[1])
         if n_parts < 2:
             raise DataError("plan='split' needs two places or more, got 1: raise n_jobs, or start workers")
-        plan, note = [("0:", n_parts, "split")], moved_bytes(pair, n_parts, most)
+        plan, note = (
+            [("0:", n_parts, "split")],
+            moved_bytes(pair, n_parts, most, vectors.trained.itemsize, begins=not at),
+        )
     found = make_plan(
         "data" if plan == "auto" else plan,
         n_layers,

@@ -202,14 +202,17 @@ def indices(n_in, n_hidden, n_out, n_parts, *, columns_first, biases=(True, True
     return found
 
 
-def moved_bytes(pair, n_places, batch_size):
-    """Say what splitting two layers moves, and what other signatures do: bytes of all places in a step."""
+def moved_bytes(pair, n_places, batch_size, itemsize, begins):
+    """Say what splitting two layers moves, and what other signatures do: bytes of all places in a step.
+
+    `begins`: whether they are the first ones, whose input needs no gradient.
+    """
     seconds = [6 * batch_size * a * b / _SPEED for a, b in itertools.pairwise(pair)]
-    best: Any = split_layers(seconds, pair, n_places, _LINK, batch_size=batch_size)
-    own = 4 * batch_size * (n_places - 1) * (pair[0] + pair[2]) * 2
-    note = f"split of {pair[0]}-{pair[1]}-{pair[2]} units: {own / 1e6:.1f} MB a step"
+    best: Any = split_layers(seconds, pair, n_places, _LINK, batch_size=batch_size, itemsize=itemsize)
+    own = itemsize * batch_size * (n_places - 1) * (pair[0] * (1 if begins else 2) + 2 * pair[2])
+    note = f"split of {pair[0]}-{pair[1]}-{pair[2]} units: {own / 1e6:.3g} MB a step"
     if best.signatures != ("column", "row"):
-        note += f"; {', '.join(best.signatures)} would move {sum(best.nbytes) / 1e6:.1f} MB: see plan='data'"
+        note += f"; {', '.join(best.signatures)} would move {sum(best.nbytes) / 1e6:.3g} MB: see plan='data'"
     return note
 
 

@@ -95,7 +95,8 @@ def test_layers_split_over_workers_are_those_of_one_place(data, address):
     there = classifier(net, plan=[("0:", 2, "split")], engine=address).fit(X, y)
     assert np.abs(here.weights_ - one.weights_).max() < 1e-12
     assert np.array_equal(here.weights_, there.weights_)
-    assert "split of 10-16-3 units" in here.plan_.table()
+    assert "split of 10-16-3 units: 0.0128 MB a step" in here.plan_.table()
+    assert there.history_["bytes_sent"][-1] == 4 * 12_800  # in an epoch of 4 steps
     with pytest.raises(DataError, match="which have no two"):
         classifier(plan="split", n_jobs=2).fit(X, y)
 
