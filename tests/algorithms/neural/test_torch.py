@@ -130,11 +130,22 @@ def test_dask_arrays_stay_on_the_workers(data, one, address):
 
 @pytest.mark.slow
 @pytest.mark.cluster
-@pytest.mark.parametrize("plan", [[("0:2", 1), ("2:", 1)], "data"])
-def test_a_killed_worker_changes_no_bit(data, plan):
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"plan": [("0:2", 1), ("2:", 1)]},
+        {"plan": "data"},
+        {"plan": "split"},
+        {"plan": [("0:2", 1), ("2:", 1)], "order": "pipedream", "wire": "log8"},
+    ],
+    ids=["pipeline", "data", "split", "pipedream"],
+)
+def test_a_killed_worker_changes_no_bit(data, options):
     import distributed
 
-    want = classifier(n_jobs=2, plan=plan, max_iter=80).fit(*data)
+    net = linear_net if options["plan"] == "split" else small_net
+    options = options | {"max_iter": 80}
+    want = classifier(net, n_jobs=2, **options).fit(*data)
     killed = []
     with (
         distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
@@ -148,7 +159,7 @@ def test_a_killed_worker_changes_no_bit(data, plan):
             if info.round == 80:  # it died meanwhile
                 assert killed[0] not in client.run(os.getpid).values()
 
-        model = classifier(engine="dask", plan=plan, max_iter=80).fit(*data, callback=kill)
+        model = classifier(net, engine="dask", **options).fit(*data, callback=kill)
     assert killed
     assert np.array_equal(model.weights_, want.weights_)
 
