@@ -22,16 +22,38 @@ def build(tree):
 
 
 @nb.njit(**_OPTIONS)
+def change_one(tree, leaf, weight):
+    """Give one leaf a new weight: see `change`."""
+    i = len(tree) // 2 + leaf
+    tree[i] = weight
+    i //= 2
+    while i >= 1:
+        tree[i] = tree[2 * i] + tree[2 * i + 1]
+        i //= 2
+
+
+@nb.njit(**_OPTIONS)
 def change(tree, leaves, weights):
     """Give leaves (int64, from 0) new weights, and update the sums above them."""
-    n = len(tree) // 2
     for k in range(len(leaves)):
-        i = n + leaves[k]
-        tree[i] = weights[k]
-        i //= 2
-        while i >= 1:
-            tree[i] = tree[2 * i] + tree[2 * i + 1]
-            i //= 2
+        change_one(tree, leaves[k], weights[k])
+
+
+@nb.njit(**_OPTIONS)
+def draw_one(tree, coin, uniform, share):
+    """Draw one leaf: see `draw`."""
+    n = len(tree) // 2
+    if coin < share or tree[1] <= 0:
+        return min(np.int64(uniform * n), n - 1)
+    point = uniform * tree[1]
+    i = 1
+    while i < n:
+        i *= 2
+        # The right child is taken only if it holds weight: rounding must not end at a leaf of none.
+        if point >= tree[i] and tree[i + 1] > 0:
+            point -= tree[i]
+            i += 1
+    return i - n
 
 
 @nb.njit(**_OPTIONS)
@@ -41,20 +63,8 @@ def draw(tree, coins, uniforms, share, out):
     Draw k is by weight if ``coins[k] >= share`` (float64 on [0, 1)), else uniform, as it is if all weights
     are 0.
     """
-    n = len(tree) // 2
     for k in range(len(out)):
-        if coins[k] < share or tree[1] <= 0:
-            out[k] = min(np.int64(uniforms[k] * n), n - 1)
-            continue
-        point = uniforms[k] * tree[1]
-        i = 1
-        while i < n:
-            i *= 2
-            # The right child is taken only if it holds weight: rounding must not end at a leaf of none.
-            if point >= tree[i] and tree[i + 1] > 0:
-                point -= tree[i]
-                i += 1
-        out[k] = i - n
+        out[k] = draw_one(tree, coins[k], uniforms[k], share)
 
 
 @nb.njit(**_OPTIONS)

@@ -25,8 +25,6 @@ from .sparse.fitting import (
     SparseCoefficients,
     check_shapes,
     rounded,
-    solve_owned,
-    solve_scheduled,
     warn_short,
 )
 from .sparse.moments import solve_squared
@@ -331,6 +329,8 @@ class ElasticNet(SparseCoefficients, MultiOutputMixin, RegressorMixin, Estimator
         if self.schedule != "dynamic":
             return solve_squared(design, target, np.array([self.alpha], float), self.l1_ratio, **options)
         penalty = design.penalty(self.alpha, self.l1_ratio)
+        from .sparse.dynamic import solve_owned, solve_scheduled
+
         self.schedule_ = "columns" if design.owned else "dynamic"
         if design.owned:
             return solve_owned(design, target, penalty, **options)

@@ -21,9 +21,8 @@ from .working_set import Solution, WorkingSet
 
 SHORT = ("max_rounds", "stalled")  # reasons of solutions that did not reach `tol`
 _BLOCK = 1 << 21  # entries of X whose squares are summed at a time: 16 MiB
-_DEFAULT_ROUNDS = 1000
-_MOST_ROUNDS = 10**9  # the program itself knows when to stop
-_LEAST_TOL = 1e-30  # far below rounding; with 0 itself no amount of work would be enough
+DEFAULT_ROUNDS = 1000
+LEAST_TOL = 1e-30  # far below rounding; with 0 itself no amount of work would be enough
 
 
 @dataclass(frozen=True)
@@ -158,7 +157,7 @@ def solve(
     """
     from ....scheduler import run
 
-    rounds = max((max_iter or _DEFAULT_ROUNDS) - 1, 1)
+    rounds = max((max_iter or DEFAULT_ROUNDS) - 1, 1)
     start = design.allowed(start)
     program, schedule = _program(design, subproblem, penalties, tol, rounds, start, n_jobs, unit)
     working_set, n_samples = program.working_set, design.X.shape[0]
@@ -179,149 +178,6 @@ def solve(
     return [_mean(solution, n_samples) for solution in working_set.solutions], done
 
 
-def solve_scheduled(
-    design,
-    y,
-    penalty,
-    *,
-    tol,
-    max_iter,
-    random_state,
-    start=None,
-    n_jobs=None,
-    verbose=0,
-    callback=None,
-    read=None,
-    label,
-):
-    """Solve for one penalty by scheduled coordinate descent (see `scheduled`); returns as `solve`.
-
-    A pass is as many rounds as it takes to visit every coefficient once.
-    """
-    from ....scheduler import run
-    from .scheduled import scheduled_elastic_net
-
-    if is_dask(design.X):
-        raise DataError(
-            "schedule='dynamic' takes a Dask array that is cut by columns, but X is cut by rows: call "
-            "X.rechunk({0: -1, 1: 'auto'}), or take schedule='auto'"
-        )
-    n_samples, n_features = design.X.shape
-    coef, every = np.zeros(n_features), np.arange(n_features)
-    if start is not None:
-        coef[start[0]] = start[1]
-    X = design.X
-    if design.l1_factors is not None and np.isinf(design.l1_factors).any():
-        every = np.flatnonzero(np.isfinite(design.l1_factors))
-        if not len(every):
-            raise DataError(
-                "penalty_factor is inf for every column, and schedule='dynamic' needs one to draw: take "
-                "schedule='auto' for the model of the intercept alone"
-            )
-        X, coef = X[:, every], coef[every]
-    # Weights of sum 1: then all figures are those of the estimators.
-    program, schedule = scheduled_elastic_net(
-        X,
-        y,
-        penalty.thresholds(every) / n_samples,
-        penalty.ridges(every) / n_samples,
-        tol=max(tol, _LEAST_TOL),
-        fit_intercept=design.fit_intercept,
-        sample_weight=(np.ones(n_samples) if design.weights is None else design.weights) / n_samples,
-        positive=design.positive,
-        coef=None if start is None else coef,
-        n_shards=1 if design.cut is None else len(design.cut.pieces),
-        random_state=random_state,
-    )
-
-    def fit(n_rounds, reason):
-        features = np.flatnonzero(program.coef)
-        relative = program.gap / program.scale if program.scale > 0 else 0.0
-        passes = -(-n_rounds // program.measure_every)
-        model = penalty.strength, every[features], program.coef[features], program.intercept
-        return Solution(*model, program.primal, relative, program.gap, passes, n_rounds, reason)
-
-    done = run(
-        program,
-        schedule,
-        engine=design.engine,
-        n_jobs=n_jobs,
-        max_rounds=(max_iter or _DEFAULT_ROUNDS) * program.measure_every,
-        stop=program.stop,
-        callback=callback,
-        snapshot=read and (lambda history: read(fit(len(history), ""), history)),
-        verbose=verbose,
-        label=label,
-    )
-    reason = {"finished": "max_rounds", "gap": "gap"}.get(done.reason, "stopped")
-    return [fit(done.n_rounds, reason)], done
-
-
-def solve_owned(
-    design,
-    y,
-    penalty,
-    *,
-    tol,
-    max_iter,
-    start=None,
-    n_jobs=None,
-    verbose=0,
-    callback=None,
-    read=None,
-    label,
-):
-    """Solve for one penalty on columns that workers own (see `scheduled_columns`); returns as `solve`.
-
-    A pass is a round of scores. Blocks of a Dask array are read anew in each where they would fill more than
-    half of the workers' memory.
-    """
-    from ....scheduler import run
-    from ....scheduler.place import open_place
-    from .scheduled_columns import ScheduledColumns, reads_again
-
-    factors = design.l1_factors
-    free = np.flatnonzero(np.zeros(design.n_features) == factors)
-    if penalty.strength == 0 or len(free):
-        which = f"penalty_factor[{free[0]}] is 0" if len(free) else "alpha or l1_ratio is 0"
-        raise DataError(
-            "schedule='dynamic' on columns of several workers needs an l1 penalty on every column, but "
-            f"{which}: take schedule='auto'"
-        )
-    cut, start = design.cut, design.allowed(start)
-    n_threads, memory = open_place(design.engine, n_jobs).size()
-    program = ScheduledColumns(
-        cut.pieces,
-        cut.edges,
-        y,
-        penalty,
-        n_shards=n_threads,
-        weights=design.weights,
-        factors=factors,
-        standardize=design.standardize,
-        fit_intercept=design.fit_intercept,
-        tol=max(tol, _LEAST_TOL),
-        max_rounds=max_iter or _DEFAULT_ROUNDS,
-        start=start,
-        dtype=design.X.dtype,
-        read=reads_again(cut, memory),
-        is_sparse=cut.is_sparse,
-    )
-    with single_threaded_blas():
-        done = run(
-            program,
-            program.schedule,
-            engine=design.engine,
-            n_jobs=n_jobs,
-            max_rounds=_MOST_ROUNDS,
-            callback=callback,
-            snapshot=read and (lambda history: read(program.solution(), history)),
-            verbose=verbose,
-            label=label,
-        )
-    return [program.solution(None if program.reason else "stopped")], done
-
-
 def _program(design, subproblem, penalties, tol, rounds, start=None, n_jobs=None, unit=1.0):
     """Make the program that solves for the penalties, and its schedule."""
     from ....scheduler import StaticSchedule
@@ -334,7 +190,7 @@ def _program(design, subproblem, penalties, tol, rounds, start=None, n_jobs=None
         penalties,
         n_features=design.n_features,
         is_sparse=X.is_sparse,
-        tol=max(tol, _LEAST_TOL),
+        tol=max(tol, LEAST_TOL),
         max_rounds=rounds,
         start=start,
         unit=unit,
@@ -469,7 +325,7 @@ def warn_short(fit, *, tol, max_iter, what, dtype):
     """Warn that a fit fell short of `tol`; name the gap it reached, and the remedy."""
     if fit.reason == "max_rounds":
         why = (
-            f"after max_iter={max_iter or _DEFAULT_ROUNDS} rounds: raise max_iter, or be content with a "
+            f"after max_iter={max_iter or DEFAULT_ROUNDS} rounds: raise max_iter, or be content with a "
             "larger tol"
         )
     else:

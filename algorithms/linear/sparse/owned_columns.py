@@ -109,10 +109,10 @@ class Block:
 class Images:
     """Vectors of few entries whose products are about the correlations of columns.
 
-    A column is centred, weighted and divided by its norm; each of its entries is added to one of
-    `MOST_ENTRIES` numbers, with a random sign (Charikar, Chen, Farach-Colton, "Finding frequent items in data
-    streams", 2002). The products have errors of 1/16 (standard deviation). Of columns that are no longer than
-    this the image is the column itself, and the products are exact.
+    A column is centred, weighted and divided by its norm; each of its entries is added to one of the few
+    numbers, with a random sign (Charikar, Chen, Farach-Colton, "Finding frequent items in data streams",
+    2002). The products have errors of 1 over the root of their number (standard deviation). Where X
+    has no more rows than that, the image is the column itself, and the products are exact.
     """
 
     signs: Any  # CSR (entries, n_rows)
@@ -120,17 +120,17 @@ class Images:
     centre: bool
 
     @classmethod
-    def of(cls, weights, centre):
-        """Make those of `weights` (float64, n_rows); the same on all workers."""
+    def of(cls, weights, centre, most=MOST_ENTRIES):
+        """Make those of `weights` (float64, n_rows), of `most` entries; the same on all workers."""
         n_rows = len(weights)
-        if n_rows <= MOST_ENTRIES:
+        if n_rows <= most:
             signs = sparse.eye_array(n_rows, format="csr")
         else:
             rng = np.random.default_rng(_SEED)
-            rows = rng.integers(MOST_ENTRIES, size=n_rows)
+            rows = rng.integers(most, size=n_rows)
             values = rng.choice([-1.0, 1.0], n_rows)
             places = rows, np.arange(n_rows)
-            signs = sparse.csr_array((values, places), shape=(MOST_ENTRIES, n_rows))
+            signs = sparse.csr_array((values, places), shape=(most, n_rows))
         return cls(signs @ sparse.diags_array(np.sqrt(weights)), weights, centre)
 
     def __call__(self, columns):
