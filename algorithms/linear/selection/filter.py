@@ -176,7 +176,8 @@ class KnockoffSelection(SelectorMixin, MetaEstimatorMixin, Estimator):
 
     def _difference(self, X, y, given, rng):
         """How much larger the coefficients of columns are than those of their copies."""
-        copies = gaussian_knockoffs(X, *self._moments(X), rng, self.method)
+        mean, covariance = self._moments(X)
+        copies = gaussian_knockoffs(X, mean, covariance, rng, self.method)
         swapped = rng.random_sample(X.shape[1]) < 0.5  # so that nothing depends on which comes first
         both = np.hstack([np.where(swapped, copies, X), np.where(swapped, X, copies)])
         base = clone(self._base())

@@ -214,7 +214,7 @@ class CoxRegression(StructuredModel):
             self._fit(problem, callback, self._start(problem))
             loss = problem.loss
             for name in ("covariance_", "standard_errors_"):
-                vars(self).pop(name, None)
+                self.__dict__.pop(name, None)
             unpenalised = self.alpha == 0 and np.isfinite(problem.factors).all() and problem.blocks.plain
             if unpenalised and problem.columns.n_features <= _MOST_COLUMNS:
                 total = total_weight(sample_weight, loss.n)

@@ -242,11 +242,9 @@ class SparseGLMCV(MetaEstimatorMixin, Estimator):
         errors = losses.std(axis=-1, ddof=1) / np.sqrt(n) if n > 1 else np.zeros(means.shape)
         within = int(np.flatnonzero(means[path] <= means[path, best] + errors[path, best])[0])
         single = self.l1_ratios is None
-        found = (alphas, losses, means, errors)
-        self.alphas_, self.losses_, self.losses_mean_, self.losses_se_ = (
-            (part[0] for part in found) if single else found
-        )
-        vars(self).pop("l1_ratio_", None)
+        found = [part[0] if single else part for part in (alphas, losses, means, errors)]
+        self.alphas_, self.losses_, self.losses_mean_, self.losses_se_ = found
+        self.__dict__.pop("l1_ratio_", None)
         if not single:
             self.l1_ratio_ = self._grid()[path]["l1_ratio"]
         self.alpha_min_, self.alpha_1se_ = float(alphas[path, best]), float(alphas[path, within])

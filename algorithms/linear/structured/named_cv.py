@@ -188,7 +188,7 @@ class MultiTaskElasticNetCV(_NamedCV):
         self.verbose = verbose
 
     @property
-    def l1_ratios(self) -> Any:  # type: ignore[override]
+    def l1_ratios(self) -> Any:
         """The shares that are tried."""
         return np.atleast_1d(self.l1_ratio)
 

@@ -1,6 +1,6 @@
 """Second fits by the coefficients of a first one: relaxed, adaptive and reweighted penalties."""
 
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from sklearn.base import clone
@@ -13,6 +13,11 @@ from .blocks import check_groups
 
 class Reweighting:
     """Methods of a fitted model that return the estimator of a second fit."""
+
+    get_params: Any
+    _terms: Any
+    n_features_in_: int
+    coef_: Any
 
     def relaxed(self) -> Self:
         """Make an estimator that refits the chosen columns without penalty, and excludes the others.

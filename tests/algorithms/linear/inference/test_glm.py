@@ -292,3 +292,10 @@ def test_bad_parameters_are_refused():
 def test_scikit_learns_checks():
     check_estimator(sd.GLM(), on_skip=None)
     check_estimator(sd.GLM("gamma", covariance="HC3"), on_skip=None)
+
+
+def test_the_page_prints_what_it_says(capsys):
+    text = (Path(__file__).parents[4] / "docs" / "inference.md").read_text(encoding="utf-8")
+    code, printed = text.split("```python\n")[1].split("```\n")[0], text.split("```\n")[2]
+    exec(compile(code, "inference", "exec"), {})
+    assert capsys.readouterr().out == printed
