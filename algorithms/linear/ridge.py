@@ -16,6 +16,7 @@ from .glm.objective import LAST_PLACES
 from .glm.small_ridge import applies, solve_ridge
 from .glm.smooth import SOLVERS, SmoothModel, linear_predictor
 from .losses import squared
+from .sparse.moments import one_thread
 
 
 class Ridge(MultiOutputMixin, RegressorMixin, SmoothModel):
@@ -196,7 +197,8 @@ class Ridge(MultiOutputMixin, RegressorMixin, SmoothModel):
         tol = max(self.tol, LAST_PLACES * float(np.finfo(dtype).eps))
         Y = np.array(target.vectors).T
         options = {"fit_intercept": self.fit_intercept, "tol": tol, "max_iter": self.max_iter}
-        found = solve_ridge(data[0].X, Y, target.weights, [l2 for _, l2 in scales], **options)
+        with one_thread(data[0].X):
+            found = solve_ridge(data[0].X, Y, target.weights, [l2 for _, l2 in scales], **options)
         if found is None:
             return super()._solve(data, dtype, target, layout, callback)
         coefs, intercepts, objectives, n_iter = found

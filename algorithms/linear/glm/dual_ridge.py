@@ -12,9 +12,9 @@ from scipy import sparse
 from scipy.linalg import cho_factor, cho_solve
 from scipy.optimize import OptimizeResult
 
+from .. import rules
 from .rows import SQUARED, DenseRows, SparseRows
 
-MOST_ROWS = 2000  # beyond, the matrix and its factor take too much memory and time
 _CORRECTIONS = 3
 _BLOCK = 1 << 20  # entries of a block of columns in float64
 
@@ -23,7 +23,7 @@ def applies(objective):
     """Whether an objective has fewer rows than columns, rows in this process, and a penalty."""
     n, d = objective.rows.shape
     here = isinstance(objective.rows, DenseRows | SparseRows)
-    return here and objective.loss == SQUARED and objective.l2 > 0 and n < d and n <= MOST_ROWS
+    return here and objective.loss == SQUARED and objective.l2 > 0 and n < d and n <= rules.DUAL_ROWS
 
 
 class DualFactor:

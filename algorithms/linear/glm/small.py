@@ -8,18 +8,16 @@ from scipy.optimize import OptimizeResult
 
 from ....kernels.linear.small_smooth import CONVERGED, GOES_ON, STUCK, newton_step
 from ...optimize.newton import MESSAGES, ROUNDING, STALLED
+from .. import rules
 from .objective import LinearObjective
 from .rows import SQUARED, DenseRows
-
-_MOST_PARAMETERS, _MOST_PRODUCTS = 100, 5e6
 
 
 def applies(objective):
     """Whether an objective is small, of dense rows of this process, and not the squared loss."""
     if not isinstance(objective, LinearObjective) or type(objective.rows) is not DenseRows:
         return False
-    p = objective.n_parameters
-    small = p <= _MOST_PARAMETERS and objective.n_rows * p * p <= _MOST_PRODUCTS
+    small = rules.SMALL_SMOOTH.hold(objective.n_rows, objective.n_parameters)
     return small and objective.loss != SQUARED
 
 

@@ -9,10 +9,10 @@ is returned.
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
+from .. import rules
 from ..sparse.moments import moments_of, shift_of
 from .rows import DenseRows
 
-_MOST_COLUMNS, _MOST_PRODUCTS = 200, 5e7
 _STEPS = 2
 _FLAT = 1e-10  # a pivot below this part of its diagonal: columns repeat each other
 
@@ -20,7 +20,8 @@ _FLAT = 1e-10  # a pivot below this part of its diagonal: columns repeat each ot
 def applies(rows, n_targets):
     """Whether rows are dense, and few enough."""
     n, p = rows.shape
-    few = p <= _MOST_COLUMNS and n * (p + n_targets) * (p + n_targets) <= _MOST_PRODUCTS
+    most = rules.SMALL_RIDGE
+    few = p <= most.columns and float(n) * (p + n_targets) ** 2 <= most.products
     return type(rows) is DenseRows and few
 
 

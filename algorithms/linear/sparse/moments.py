@@ -22,15 +22,12 @@ from ....kernels.linear.gram_path import solve_path
 from ....scheduler.engine import Run
 from ....scheduler.history import History
 from ....scheduler.threads import single_threaded_blas
+from .. import rules
 from ..losses import squared
 from .fitting import rounded, solve
 from .working_set import Solution
 
-# Columns, products of dense entries and products of stored entries (of even rows) up to which moments pay:
-# for a few penalties, and for a path of `_MANY` and more.
-_MOST_SINGLE, _MOST_PATH, _MANY = (200, 1e9, 3e4), (500, 1e10, 2e7), 10
 _BLOCK = 1 << 16  # entries of a block of rows: 512 KiB
-_SMALL = 1e7  # multiplications below which limiting BLAS to one thread costs more than it saves
 _DOUBTFUL = 1e-7  # of a column's square that is left by centring, or by taking rows away: is it constant?
 _RANGE = (1e-200, 1e200)  # of squares
 _ROUNDING = 32 * np.finfo(np.float64).eps  # bound of relative errors of sums
@@ -68,13 +65,9 @@ class QuadraticTerms:
 
 def affords(X, factors, n_alphas):
     """Whether second moments are cheaper than a working set, and every column is penalised or excluded."""
-    n_rows, n_columns = X.shape
-    most_columns, most_products, most_sparse = _MOST_SINGLE if n_alphas < _MANY else _MOST_PATH
-    if n_columns > most_columns or not (factors is None or (factors > 0).all()):
-        return False
-    if sparse.issparse(X):
-        return X.nnz * (X.nnz / n_rows) <= most_sparse
-    return float(n_rows) * n_columns * n_columns <= most_products
+    sizes = rules.MOMENTS if n_alphas < rules.PATH else rules.MOMENTS_OF_A_PATH
+    penalised = factors is None or (factors > 0).all()
+    return bool(penalised) and sizes.hold(*X.shape, X.nnz if sparse.issparse(X) else None)
 
 
 def shift_of(X, Y, centre):
@@ -82,6 +75,12 @@ def shift_of(X, Y, centre):
     if not centre or sparse.issparse(X):
         return Shift(np.zeros(X.shape[1]), Y.mean(axis=0) if centre else np.zeros(Y.shape[1]))
     return Shift(X.mean(axis=0, dtype=np.float64), Y.mean(axis=0))
+
+
+def one_thread(X):
+    """Limit BLAS to one thread, except for products that take less time than the limiting."""
+    few = float(X.shape[0]) * X.shape[1] ** 2 < rules.FEW_PRODUCTS
+    return contextlib.nullcontext() if few else single_threaded_blas()
 
 
 def moments_of(X, Y, weights, shift, rows=None):
@@ -299,8 +298,7 @@ def problem_of(design, y, n_alphas=1):
     if design.cut is not None or design.engine != "local" or not affords(X, design.l1_factors, n_alphas):
         return None
     shift = shift_of(X, Y, design.fit_intercept)
-    small = float(X.shape[0]) * X.shape[1] ** 2 < _SMALL
-    with contextlib.nullcontext() if small else single_threaded_blas():
+    with one_thread(X):
         total = moments_of(X, Y, design.weights, shift)
     terms = QuadraticTerms(design.l1_factors, design.l2_factors, design.fit_intercept, design.positive)
     return MomentProblem(terms, shift, total, 0, constant_in(X, design.weights, design.fit_intercept))

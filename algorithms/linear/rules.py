@@ -1,0 +1,44 @@
+"""Up to which sizes of X each special method of the linear models is taken.
+
+``python -m stradask.benchmarks.experiments.linear_rules`` measures, on both sides of the limits of `Sizes`,
+the CPU time of fits by the method over that of fits without it. With ``--write`` it renews the record in
+``benchmarks/results/linear-rules``. Limits are near where the method stops to be the faster one.
+Among the methods of smooth models, `glm.choose` predicts times from passes over the rows.
+"""
+
+from typing import NamedTuple
+
+
+class Sizes(NamedTuple):
+    """Limits of a method: columns (or parameters), and the products that its moments or Hessian take.
+
+    Attributes
+    ----------
+    columns : float
+    products : float
+        Rows times the square of columns, of dense X.
+    stored : float
+        Products of stored entries, the same number in each row, of sparse X.
+    """
+
+    columns: float
+    products: float
+    stored: float = 0.0
+
+    def hold(self, n_rows, n_columns, n_stored=None):
+        """Whether X is within the limits; `n_stored` are the entries of a sparse one."""
+        if n_columns > self.columns:
+            return False
+        if n_stored is not None:
+            return n_stored * (n_stored / n_rows) <= self.stored
+        return float(n_rows) * n_columns * n_columns <= self.products
+
+
+SMALL_SMOOTH = Sizes(100, 5e6)  # Newton's method with compiled steps (`glm.small`); parameters
+SMALL_RIDGE = Sizes(200, 2.5e7)  # normal equations (`glm.small_ridge`); columns and targets in the products
+MOMENTS = Sizes(200, 1e9, 3e4)  # second moments for one penalty (`sparse.moments`)...
+MOMENTS_OF_A_PATH = Sizes(500, 1e10, 2e7)  # ...and for a path
+PATH = 10  # penalties that make a path
+# Products of moments from which on it pays to limit BLAS to one thread: others would only wait.
+FEW_PRODUCTS = 1e6
+DUAL_ROWS = 2000  # of the dual of ridge (`glm.dual_ridge`): beyond, matrix and factor take too much memory
