@@ -67,7 +67,7 @@ def affords(X, factors, n_alphas):
     """Whether second moments are cheaper than a working set, and every column is penalised or excluded."""
     sizes = rules.MOMENTS if n_alphas < rules.PATH else rules.MOMENTS_OF_A_PATH
     penalised = factors is None or (factors > 0).all()
-    return bool(penalised) and sizes.hold(*X.shape, X.nnz if sparse.issparse(X) else None)
+    return bool(penalised) and sizes.hold(X.shape[0], X.shape[1], X.nnz if sparse.issparse(X) else None)
 
 
 def shift_of(X, Y, centre):
