@@ -91,7 +91,8 @@ class ElasticNet(SparseCoefficients, MultiOutputMixin, RegressorMixin, Estimator
         root mean square if there is no intercept: the same as fitting to columns divided by s_j, but without
         a copy and with coefficients for the columns as they are.
     schedule : {"auto", "working-set", "dynamic"}, default="auto"
-        "auto" is the working set. "dynamic" orders updates by priority and dependency, as STRADS does.
+        "auto" is the working set, or "dynamic" for a Dask array that is cut by columns and would fill more
+        than half of the workers' memory. "dynamic" orders updates by priority and dependency, as STRADS does.
         Where `X` is cut by columns on a cluster, each worker owns columns and their coefficients, and updates
         those that violate optimality most; the workers exchange the residual and no columns, and `X` may be
         larger than their memory. Elsewhere "dynamic" draws single coefficients by how much they changed, and
@@ -260,11 +261,18 @@ class ElasticNet(SparseCoefficients, MultiOutputMixin, RegressorMixin, Estimator
             )
         with self._unchanged_on_error():
             before = vars(self).get("coef_") if self.warm_start else None
-            design, y = self._problem(X, y, sample_weight, dynamic=self.schedule == "dynamic")
+            design, y = self._problem(X, y, sample_weight, own=self._own())
             self._check_goes_on(before, y, design.n_features)
             return self._fit_targets(design, y, before, callback)
 
-    def _problem(self, X, y, sample_weight, dynamic=False):
+    def _own(self):
+        """Whether workers are to own columns; see `Design.make`."""
+        if self.schedule != "auto":
+            return "always" if self.schedule == "dynamic" else "never"
+        free = self.penalty_factor is not None and (np.asarray(self.penalty_factor, object) == 0).any()
+        return "never" if self.alpha == 0 or self.l1_ratio == 0 or free else "large"
+
+    def _problem(self, X, y, sample_weight, own="never"):
         """Check the input; set the number and names of the columns."""
         columns = check_matrix(self, X)
         n_samples, n_features = columns.shape
@@ -281,7 +289,7 @@ class ElasticNet(SparseCoefficients, MultiOutputMixin, RegressorMixin, Estimator
             engine=self.engine,
             allow_rows=True,
             n_runs=1 if y.ndim == 1 else y.shape[1],
-            dynamic=dynamic,
+            own=own,
         )
         return design, y
 
@@ -326,7 +334,7 @@ class ElasticNet(SparseCoefficients, MultiOutputMixin, RegressorMixin, Estimator
 
     def _solve(self, design, target, **options):
         self.schedule_ = "working-set"
-        if self.schedule != "dynamic":
+        if self.schedule != "dynamic" and not design.owned:
             return solve_squared(design, target, np.array([self.alpha], float), self.l1_ratio, **options)
         penalty = design.penalty(self.alpha, self.l1_ratio)
         from .sparse.dynamic import solve_owned, solve_scheduled

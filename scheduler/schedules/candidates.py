@@ -68,7 +68,7 @@ class CandidateSchedule(Schedule):
             )
         self.n_shards, self.n_blocks = len(self.first) - 1, int(self.first[-1])
         self.size = None if size is None else check_count("size", size)
-        self._conflicts = conflicts
+        self.conflicts = conflicts
 
     def start(self) -> dict[str, Array]:
         """Return the state without proposals: ``blocks`` and their ``priority``."""
@@ -87,12 +87,12 @@ class CandidateSchedule(Schedule):
     def _kept(self, blocks):
         """Go through blocks by falling priority; return those that are kept, rising."""
         most = len(blocks) if self.size is None else self.size
-        if self._conflicts is None or not len(blocks):
+        if self.conflicts is None or not len(blocks):
             return np.sort(blocks[:most])
         from ...kernels import scheduling
 
         owner = self._owner(blocks)
-        depend = np.asarray(self._conflicts(blocks, blocks)) & (owner[:, None] != owner)
+        depend = np.asarray(self.conflicts(blocks, blocks)) & (owner[:, None] != owner)
         return np.sort(blocks[scheduling.independent(depend, most)])
 
     def _owner(self, blocks):

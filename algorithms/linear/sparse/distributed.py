@@ -31,6 +31,8 @@ from .columns import columns_of, cut
 from .program import SparseLinearProgram
 from .rows import RowProgram
 
+_MOST_MEMORY = 0.5  # of all workers, that columns may fill
+
 
 @dataclass(frozen=True)
 class CutMatrix:
@@ -127,6 +129,22 @@ def _chunked(X, allow_rows):
         X.dtype,
         sparse.issparse(X._meta),
     )
+
+
+def exceeds_memory(cut_matrix, engine):
+    """Whether the pieces of a dense Dask array would fill too much of the workers' memory.
+
+    Not what the cluster holds already. Of sparse arrays the sizes are not known.
+    """
+    first = cut_matrix.pieces[0]
+    if cut_matrix.is_sparse or not is_dask(first) or not isinstance(getattr(first, "chunks", None), tuple):
+        return False
+    size = float(np.prod(cut_matrix.shape)) * cut_matrix.dtype.itemsize
+    if size <= _MOST_MEMORY * open_place(engine).size()[1]:
+        return False
+    from ....scheduler.sessions.placement import future_of
+
+    return any(future_of(piece) is None for piece in cut_matrix.pieces)
 
 
 class ColumnBlocks(SparseLinearProgram):

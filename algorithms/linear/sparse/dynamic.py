@@ -10,10 +10,11 @@ from ....scheduler.place import open_place
 from ....scheduler.schedules.static import StaticSchedule
 from ....scheduler.threads import single_threaded_blas
 from ...inputs.dask_arrays import is_dask
+from .distributed import exceeds_memory
 from .drawn_rounds import DrawnRounds
 from .fitting import DEFAULT_ROUNDS, LEAST_TOL
 from .scheduled import scheduled_elastic_net
-from .scheduled_columns import ScheduledColumns, reads_again
+from .scheduled_columns import ScheduledColumns
 from .working_set import Solution
 
 _MOST_ROUNDS = 10**9  # the program itself knows when to stop
@@ -130,13 +131,12 @@ def solve_owned(
             f"{which}: take schedule='auto'"
         )
     cut, start = design.cut, design.allowed(start)
-    n_threads, memory = open_place(design.engine, n_jobs).size()
     program = ScheduledColumns(
         cut.pieces,
         cut.edges,
         y,
         penalty,
-        n_shards=n_threads,
+        n_shards=open_place(design.engine, n_jobs).n_threads(),
         weights=design.weights,
         factors=factors,
         standardize=design.standardize,
@@ -145,7 +145,7 @@ def solve_owned(
         max_rounds=max_iter or DEFAULT_ROUNDS,
         start=start,
         dtype=design.X.dtype,
-        read=reads_again(cut, memory),
+        read=exceeds_memory(cut, design.engine),
         is_sparse=cut.is_sparse,
     )
     with single_threaded_blas():

@@ -58,12 +58,13 @@ class Design:
         engine="local",
         allow_rows=False,
         n_runs=1,
-        dynamic=False,
+        own="never",
     ):
         """Combine penalty factors and `standardize`; cut X if the fit runs on a cluster.
 
         `allow_rows`: whether the loss can be fitted by rows (see `distributed`); `n_runs`: how often X is
-        loaded for fits. `dynamic`: whether the fit has a dynamic schedule.
+        loaded for fits. `own`: whether workers own columns if X is
+        cut so, "never", "always", or for a "large" X that would fill their memory.
         """
         cut, owned = None, False
         check_engine(engine)
@@ -73,8 +74,10 @@ class Design:
             engine = engine_for(X, engine)
             if is_dask(X) or (engine != "local" and own_threads() is None):
                 cut = distributed.lay_out(X, engine, allow_rows=allow_rows)
-                owned = dynamic and not cut.by_rows
-                if n_runs > 1 or ((standardize or X.dtype != np.float64) and not owned):  # see `rounded`
+                large = own != "never" and distributed.exceeds_memory(cut, engine)
+                owned = not cut.by_rows and (own == "always" or large)
+                again = (standardize or X.dtype != np.float64) and not owned  # see `rounded`
+                if (n_runs > 1 or again) and not (owned and large):
                     cut = cut.kept(engine)
         l1 = l2 = factors
         if standardize and not owned:

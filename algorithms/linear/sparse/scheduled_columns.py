@@ -53,7 +53,6 @@ import numpy as np
 
 from ....scheduler.program import Outcome, Program
 from ....scheduler.schedules.candidates import CandidateSchedule
-from ...inputs.dask_arrays import is_dask
 from .columns import columns_of
 from .duality import squared_gap
 from .joint_steps import best_parts, least_in_span
@@ -72,7 +71,6 @@ _PATIENCE = 50  # rounds of updates in which the gap on W does not fall, after w
 _KEPT = 20  # steps of shards over whose span the objective is minimised
 _ROUNDED = 1e-10  # steps that move the fit less than this part of y are largely rounding
 _ROUNDING = 1e-17  # nothing below this part of the objective is asked of W
-_MOST_MEMORY = 0.5  # of all workers, that may be filled with columns
 _CORRELATED = 0.5  # correlations of candidates, in absolute value, from which one waits for the other
 
 
@@ -454,18 +452,3 @@ class ScheduledColumns(Program):
             updates=self.updates,
             reason=reason or self.reason,
         )
-
-
-def reads_again(cut, memory):
-    """Whether the blocks of a `CutMatrix` are to be read for each pass, `memory` being that of all workers.
-
-    Not those of sparse arrays, whose sizes are not known, and not what the cluster holds already.
-    """
-    first = cut.pieces[0]
-    if cut.is_sparse or not is_dask(first) or not isinstance(getattr(first, "chunks", None), tuple):
-        return False
-    if float(np.prod(cut.shape)) * cut.dtype.itemsize <= _MOST_MEMORY * memory:
-        return False
-    from ....scheduler.sessions.placement import future_of
-
-    return any(future_of(piece) is None for piece in cut.pieces)

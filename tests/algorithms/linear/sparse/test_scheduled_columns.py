@@ -13,7 +13,7 @@ from sklearn import linear_model
 from sklearn.exceptions import ConvergenceWarning
 
 import stradask as sd
-from stradask.algorithms.linear.sparse import scheduled_columns
+from stradask.algorithms.linear.sparse import distributed as sparse_distributed
 from stradask.algorithms.linear.sparse.columns import columns_of
 from stradask.algorithms.linear.sparse.joint_steps import best_parts, least_in_span
 from stradask.algorithms.linear.sparse.owned_columns import MOST_ENTRIES, Images
@@ -285,10 +285,16 @@ def test_workers_have_the_bits_of_threads_and_what_travels_is_the_formula(client
 @pytest.mark.parametrize("again", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_blocks_are_read_once_or_for_each_pass_where_memory_is_short(client, tmp_path, monkeypatch, again):
     if again:
-        monkeypatch.setattr(scheduled_columns, "_MOST_MEMORY", 1e-9)
+        monkeypatch.setattr(sparse_distributed, "_MOST_MEMORY", 1e-9)
     X, y = problem()
     model = sd.Lasso(alpha=0.1, tol=1e-6, schedule="dynamic").fit(chunked(X, tmp_path), y)
     n_reads = len(list(tmp_path.iterdir()))
+    if again:  # as "auto" does where memory is short
+        auto = sd.Lasso(alpha=0.1, tol=1e-6).fit(chunked(X), y)
+        assert auto.schedule_ == "columns"
+        np.testing.assert_array_equal(auto.coef_, model.coef_)
+        free = np.append(0.0, np.ones(P - 1))
+        assert sd.Lasso(alpha=0.1, penalty_factor=free).fit(chunked(X), y).schedule_ == "working-set"
     assert n_reads == 4 if not again else 4 < n_reads <= 4 * model.n_iter_
     local = sd.Lasso(alpha=0.1, tol=1e-6, schedule="dynamic", n_jobs=2)
     without_client(monkeypatch)
@@ -301,7 +307,7 @@ def test_blocks_are_read_once_or_for_each_pass_where_memory_is_short(client, tmp
 @pytest.mark.parametrize("again", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_a_killed_worker_costs_its_columns(tmp_path, monkeypatch, again):
     if again:
-        monkeypatch.setattr(scheduled_columns, "_MOST_MEMORY", 1e-9)
+        monkeypatch.setattr(sparse_distributed, "_MOST_MEMORY", 1e-9)
     X, y = problem()
     options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0"}
     with distributed.LocalCluster(**options) as cluster, distributed.Client(cluster):
@@ -340,6 +346,6 @@ def test_what_cannot_be_used_is_named(client, monkeypatch):
     bad = X.copy()
     bad[3, 200] = np.nan
     for share in (0.5, 1e-9):
-        monkeypatch.setattr(scheduled_columns, "_MOST_MEMORY", share)
+        monkeypatch.setattr(sparse_distributed, "_MOST_MEMORY", share)
         with pytest.raises(DataError, match=r"in the columns of X from 180 on: .*NaN in row 3, column 20"):
             lasso.fit(chunked(bad), y)
