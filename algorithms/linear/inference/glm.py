@@ -42,16 +42,16 @@ class GLM(RegressorMixin, Estimator):
     Maximises the likelihood of targets with means :math:`\mu_i = g^{-1}(x_i w + c + o_i)` and variances
     :math:`\phi V(\mu_i) / s_i`, with s = `sample_weight`:
 
-    =================== ======== ======================= =====================
-    family              link g   V                       dispersion
-    =================== ======== ======================= =====================
-    "normal"            identity 1                       Pearson's, over n - k
-    "binomial"          logit    mu (1 - mu)             1
-    "poisson"           log      mu                      1
-    "gamma"             log      mu^2                    Pearson's, over n - k
-    "tweedie"           log      mu^power                Pearson's, over n - k
-    "negative-binomial" log      mu + overdispersion mu^2 1
-    =================== ======== ======================= =====================
+    ===================  ========  ========================  =====================
+    family               link g    V                         dispersion
+    ===================  ========  ========================  =====================
+    "normal"             identity  1                         Pearson's, over n - k
+    "binomial"           logit     mu (1 - mu)               1
+    "poisson"            log       mu                        1
+    "gamma"              log       mu^2                      Pearson's, over n - k
+    "tweedie"            log       mu^power                  Pearson's, over n - k
+    "negative-binomial"  log       mu + overdispersion mu^2  1
+    ===================  ========  ========================  =====================
 
     Newton's method with the Hessian of p + 1 rows: for up to 10,000 columns. `X` is never made dense. The
     rows are read in portions by threads, or on a Dask cluster where they are; the result is *bitwise* the
