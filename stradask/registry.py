@@ -152,7 +152,7 @@ MODELS = {
 def find_model(name):
     """Return the entry of that name; an unknown one raises a DataError that lists those there are."""
     if name not in MODELS:
-        raise DataError(f"MODEL is {shortened(name)}; there are: {', '.join(MODELS)}")
+        raise DataError(f"MODEL is {shortened(name, 40)}; there are: {', '.join(MODELS)}")
     return MODELS[name]
 
 

@@ -4,26 +4,24 @@ from numbers import Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.base import MetaEstimatorMixin, clone, is_classifier
-from sklearn.feature_selection import SelectorMixin
+from sklearn.base import clone, is_classifier
 from sklearn.utils import check_random_state, get_tags
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
-from sklearn.utils.validation import check_is_fitted
 
-from ...._typing import Array, Matrix, RandomState, Vector
+from ...._typing import Matrix, RandomState, Vector
 from ....errors import DataError
-from ..._base import Estimator
 from ...inputs.dask_arrays import is_dask
 from ...inputs.matrices import check_columns
 from ...inputs.targets import check_length, check_names
 from ..cv.estimators import LassoCV
 from ..path import lasso_path
 from .knockoffs import fixed_knockoffs, gaussian_knockoffs, knockoff_threshold
+from .selector import Selector
 
 _ALPHAS, _EPS = 500, 1e-3
 
 
-class KnockoffSelection(SelectorMixin, MetaEstimatorMixin, Estimator):
+class KnockoffSelection(Selector):
     r"""Choose columns with a bound on the expected share of false ones, by knockoffs.
 
     Each column gets a copy that has nothing to do with y, and correlates with the other columns as the
@@ -223,7 +221,3 @@ class KnockoffSelection(SelectorMixin, MetaEstimatorMixin, Estimator):
         first, second = np.split(entry, 2)
         W = np.maximum(first, second) * np.sign(first - second)
         return np.where(swapped, -W, W)
-
-    def _get_support_mask(self) -> Array:
-        check_is_fitted(self, "support_")
-        return self.support_

@@ -6,28 +6,26 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from scipy import sparse
-from sklearn.base import MetaEstimatorMixin, clone
+from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.feature_selection import SelectorMixin
 from sklearn.utils import check_random_state, get_tags
 from sklearn.utils._param_validation import HasMethods, Interval
-from sklearn.utils.validation import check_is_fitted
 
-from ...._typing import Array, Matrix, RandomState, Vector
+from ...._typing import Matrix, RandomState, Vector
 from ....errors import DataError
 from ....scheduler.place import open_place
-from ..._base import Estimator
 from ...inputs.dask_arrays import is_dask
 from ...inputs.matrices import check_columns
 from ...inputs.targets import check_length, check_names
 from ..lasso import ElasticNet, Lasso
 from ..structured.base import StructuredModel
 from .bounds import error_bounds
+from .selector import Selector
 
 _ALPHAS, _EPS = 100, 0.01  # of a path that is followed until enough columns are there
 
 
-class StabilitySelection(SelectorMixin, MetaEstimatorMixin, Estimator):
+class StabilitySelection(Selector):
     r"""Choose columns that an estimator chooses on most halves of the rows, with a bound on false choices.
 
     The rows are cut at random into halves, `n_pairs` times; a sparse estimator is fitted to each half. A
@@ -190,10 +188,6 @@ class StabilitySelection(SelectorMixin, MetaEstimatorMixin, Estimator):
             q = min(self.n_selected_, float(n_features))
             self.error_bounds_ = error_bounds(q, n_features, self.threshold, self.n_pairs)
             return self
-
-    def _get_support_mask(self) -> Array:
-        check_is_fitted(self, "support_")
-        return self.support_
 
 
 def _chosen(data, base, n_selected, half):

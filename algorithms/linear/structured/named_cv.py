@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.utils._param_validation import Interval
 
-from ...._typing import Vector
+from ...._typing import Array, Vector
 from ..._base import documented
 from .cv import SparseGLMCV
 from .regressors import GroupLasso, MultiTaskElasticNet, MultiTaskLasso
@@ -59,7 +59,7 @@ class _NamedCV(SparseGLMCV):
         return self._kind(**{name: getattr(self, name) for name in self._own})
 
     @property
-    def mse_path_(self):
+    def mse_path_(self) -> Array:
         """Mean squared errors of the folds, as in scikit-learn."""
         self._fitted()
         if getattr(self, "loss", "squared") != "squared":

@@ -233,7 +233,7 @@ def test_blocks_at_odd_addresses_are_moved(form):
 
 def test_the_page_runs(capsys):
     page = (Path(__file__).parents[4] / "docs" / "optimize.md").read_text(encoding="utf-8")
-    local, cluster, _ = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    local, cluster, *_ = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     exec(local + cluster, {})
     assert capsys.readouterr().out.count("newton") == 2
 

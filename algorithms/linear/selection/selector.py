@@ -1,0 +1,41 @@
+"""What all selections of columns share: scikit-learn's `transform` and `get_support`, with our errors."""
+
+from typing import Any
+
+from sklearn.base import MetaEstimatorMixin
+from sklearn.feature_selection import SelectorMixin
+from sklearn.utils.validation import check_is_fitted
+
+from ...._typing import Array, Matrix
+from ....errors import DataError
+from ..._base import Estimator
+from ...inputs.texts import text_in
+
+
+class Selector(SelectorMixin, MetaEstimatorMixin, Estimator):
+    """Base of estimators that choose columns, as `support_`, by fits of another estimator."""
+
+    support_: Array
+
+    def transform(self, X: Matrix) -> Any:
+        """Return the chosen columns.
+
+        Parameters
+        ----------
+        X : matrix of shape (n_samples, n_features)
+
+        Returns
+        -------
+        matrix of shape (n_samples, n_selected_features)
+        """
+        try:
+            return super().transform(X)
+        except ValueError as error:
+            text = text_in(X)
+            if text:
+                raise DataError(text) from error
+            raise
+
+    def _get_support_mask(self) -> Array:
+        check_is_fitted(self, "support_")
+        return self.support_
