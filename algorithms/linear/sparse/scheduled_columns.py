@@ -70,6 +70,7 @@ _LEAST_GROWTH = 100  # candidates of a round, if so many violate
 _PATIENCE = 50  # rounds of updates in which the gap on W does not fall, after which they end
 _KEPT = 20  # steps of shards over whose span the objective is minimised
 _ROUNDED = 1e-10  # steps that move the fit less than this part of y are largely rounding
+_IMAGE_ERROR = 1e-16  # of a step's image, as a part of y
 _ROUNDING = 1e-17  # nothing below this part of the objective is asked of W
 _CORRELATED = 0.5  # correlations of candidates, in absolute value, from which one waits for the other
 
@@ -127,7 +128,7 @@ class ScheduledColumns(Program):
         self.passes, self.updates, self.gap, self.reason = 0, 0, np.nan, ""
         self._best, self._stuck, self._rounded = np.inf, 0, np.dtype(dtype) == np.float64
         self.rounds, self.eps, self._trail, self.request = 0, np.inf, [], {}
-        self._lowest, self._lowered = np.inf, 0
+        self._lowest, self._lowered, self._moves = np.inf, 0, True
         self._ask_scores()
         if start is not None:
             self.features, self.coef = start
@@ -324,6 +325,7 @@ class ScheduledColumns(Program):
             further = self._go_along(changes, steps, cuts)
             rise, whole = rise + further, whole and not further
         self.rounds += 1
+        self._moves = rise != 0 or bool((parts * np.abs(changes).max(axis=1) > 0).any())
         if self._is_solved(at_start, -rise):
             self._ask_scores()
         else:
@@ -333,7 +335,7 @@ class ScheduledColumns(Program):
 
     def _is_solved(self, gap_before, decrease):
         """Whether the gap on W was small enough, or has not fallen for long."""
-        if gap_before <= self.eps:
+        if gap_before <= self.eps or not self._moves:
             return True
         if self.strength > self.penalty.strength:
             return decrease <= self.eps
@@ -359,11 +361,14 @@ class ScheduledColumns(Program):
             row[np.searchsorted(self.features, features)] = step
         l1, l2 = self.terms[0] * self.strength, self.terms[1]
         unit = self.scale
-        step, image = least_in_span(self.coef / unit, self.rho, moves / unit, images, l1 / unit, l2)
-        step = step * unit
+        least = least_in_span(self.coef / unit, self.rho, moves / unit, images, l1 / unit, l2)
+        step, image, n_steps = least[0] * unit, *least[1:]
         if self.penalty.positive and (self.coef + step < 0).any():
             return 0.0
-        return self._move(step, image) if self._rise(step, image) < 0 else 0.0
+        # Late steps are nearly parallel: combinations of many of them are largely rounding errors of their
+        # images, which would lower the objective of a residual that is not that of the coefficients.
+        error = _IMAGE_ERROR * n_steps * np.sqrt(self.y_y) * np.linalg.norm(self.rho)
+        return self._move(step, image) if self._rise(step, image) < -error else 0.0
 
     def _move(self, step, image):
         """Change coefficients and residual; return how far the objective rose."""
