@@ -152,10 +152,11 @@ class LocalTasks(Tasks):
 
 def check_ships(name, function):
     """Raise a DataError that says why a function cannot be shipped to workers, if it cannot."""
-    from distributed.protocol.pickle import dumps
+    from distributed.protocol.pickle import dumps, loads
 
-    try:
-        dumps(function)
+    buffers: list = []
+    try:  # Dask packs a failure inside a torch module as an error, which `loads` raises
+        loads(dumps(function, buffer_callback=buffers.append), buffers=buffers)
     except Exception as error:  # what fails to pickle raises almost anything
         raise DataError(
             f"{name} cannot be shipped to workers: {error}; let it hold arrays, plain values and functions "

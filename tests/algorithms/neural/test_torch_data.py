@@ -266,8 +266,12 @@ def test_functions_must_give_the_same_batches(data, address):
         classifier(engine=address).fit(made)
     locked = Pairs(X, y)
     locked.lock = threading.Lock()
-    with pytest.raises(DataError, match="X cannot be shipped to workers"):
-        classifier(engine=address).fit(locked)
+    transforming = Pairs(X, y)
+    transforming.transform = nn.ReLU()  # modules go Dask's own way
+    transforming.transform.lock = threading.Lock()
+    for bad in (locked, transforming):
+        with pytest.raises(DataError, match="X cannot be shipped to workers"):
+            classifier(engine=address).fit(bad)
 
 
 def test_predictions_are_not_of_batches(data, one):
