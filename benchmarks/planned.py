@@ -82,9 +82,9 @@ class Waiting:
         return np.zeros(context, np.float32)
 
 
-def measure(profile, stages, micro_batches, engine, *, n_steps=3, n_rounds=3):
-    """Return the median seconds of a mini-batch, of rounds of several after a first one."""
-    layout = Layout(tuple(n for *_, n in stages), micro_batches, n_steps)
+def measure(profile, stages, micro_batches, engine, *, n_steps=3, n_rounds=3, order="1f1b", of=np.median):
+    """Return the median seconds (or another statistic) of a mini-batch, of rounds after a first one."""
+    layout = Layout(tuple(n for *_, n in stages), micro_batches, n_steps, order)
     X = np.zeros((BATCH * n_steps, 16), np.float32)
     y = np.zeros((BATCH * n_steps, int(profile.activation_bytes[-1]) // 4), np.float32)
     program = Training(
@@ -100,7 +100,7 @@ def measure(profile, stages, micro_batches, engine, *, n_steps=3, n_rounds=3):
         marks.append(time.perf_counter())
 
     run(program, PipelineSchedule(layout), max_rounds=n_rounds + 1, engine=engine, callback=watch)
-    return float(np.median(np.diff(marks))) / n_steps
+    return float(of(np.diff(marks))) / n_steps
 
 
 def measured_costs(engine):

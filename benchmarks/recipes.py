@@ -20,6 +20,8 @@ QUICK = (
     "rotation --param kill=False max_iter=6 n_components=50",
     "placement",
     "plan --dataset even",
+    "pipeline --param places=2 micro_batches=4",
+    "allreduce --param megabytes=8",
     "ceilings",
 )
 
@@ -87,6 +89,8 @@ FULL = {
     ),
     "placement": ("placement",),
     "plan": ("plan",),
+    "pipeline": ("pipeline",),
+    "allreduce": ("allreduce",),
     "ceilings": ("ceilings",),
 }
 

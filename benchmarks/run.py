@@ -37,8 +37,10 @@ from .runs.turn import Turn
 
 # What has no peers: shares of the machine, bounds and schedules compared with one another; and the modules.
 COMPARISONS = {
+    "allreduce": "allreduce",
     "ceilings": "kernel_shares",
     "everyday": "everyday",
+    "pipeline": "pipeline",
     "placement": "placement",
     "plan": "planned",
     "rotation": "rotation",
