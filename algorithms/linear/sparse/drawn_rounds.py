@@ -17,6 +17,8 @@ Lee, Kim, Zheng, Ho, Gibson, Xing, "On model parallelization and scheduling stra
 learning", NIPS 2014.
 """
 
+from typing import Any
+
 import numpy as np
 
 from ....errors import DataError
@@ -112,6 +114,7 @@ class DrawnRounds(Program):
         tries, share = _OVERSAMPLE * self.size, _SHARE
         counts = self.rounds, self.measure_rounds, self.size, tries, share
         columns = self.columns
+        parts: Any
         if columns.is_sparse:
             parts = columns.data, columns.indices, columns.indptr, self.means, self.curvature, v, self.weights
             visits = scheduled_rounds.csc_rounds(*parts, self.total, *args, *counts)

@@ -169,7 +169,9 @@ class ScheduledColumns(Program):
     def load(self, data):
         """Check the columns, or leave them to be read and checked for each round of scores."""
         weights = np.ones(self.n_rows) if self.weights is None else self.weights
-        factors, blocks, l1_factors, l2_factors = data["factors"], [], [], []
+        factors, blocks = data["factors"], []
+        l1_factors: list = []
+        l2_factors: list = []
         for piece, a, b in zip(data["pieces"], data["edges"][:-1], data["edges"][1:], strict=True):
             source = Source(piece, f"in the columns of X from {data['first'] + a} on", (self.n_rows, b - a))
             if isinstance(piece, Lazy):
