@@ -1,4 +1,4 @@
-"""The outside judge of l1-penalised models: duality gaps by plain NumPy, no code of the library.
+"""The outside judge of sparse models: duality gaps by plain NumPy, no code of the library.
 
 A gap bounds from above how far an objective is from its minimum, whoever made the coefficients. Both are
 relative to the objective of the zero model (with its best intercept), so that a figure means the same on
@@ -8,6 +8,8 @@ every data set.
 import numpy as np
 from scipy.optimize import brentq
 from scipy.special import entr, expit
+
+from ..errors import DataError
 
 
 def lasso_gap(X, y, coef, alpha, intercept=None):
@@ -76,6 +78,88 @@ def logistic_gap(X, y, coef, alpha, intercept=None):
     scaled = min(1.0, _limit(penalty, X.T @ (y * u))) * u
     dual = np.sum(entr(scaled) + entr(1 - scaled))
     return float((objective - dual) / at_zero), float(objective / len(y))
+
+
+def norms_gap(X, Y, coef, alpha, size):
+    """Return the relative gap, and the objective, of least squares with a norm of each `size` rows of coef.
+
+    P(B) = 1/2n |Y - X B|^2 + alpha sum_g |B_g|. The dual point is the residual, scaled: see `lasso_gap`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from stradask.benchmarks.gaps import norms_gap
+    >>> X, Y = np.array([[1.0], [-1.0]]), np.array([[2.0], [-2.0]])
+    >>> norms_gap(X, Y, np.array([[1.5]]), 0.5, 1)
+    (0.0, 0.875)
+    """
+    n, residual = len(Y), Y - X @ coef
+    sizes = np.linalg.norm(coef.reshape(-1, size * coef.shape[1]), axis=1)
+    objective = 0.5 * np.sum(residual**2) / n + alpha * sizes.sum()
+    slopes = np.linalg.norm((X.T @ residual).reshape(len(sizes), -1), axis=1)
+    limit, square, along = _limit(alpha * n, slopes), np.sum(residual**2), np.sum(residual * Y)
+    scale = min(max(along / square, -limit), limit) if square > 0 else 0.0
+    dual = (scale * along - 0.5 * scale**2 * square) / n
+    return float((objective - dual) / (0.5 * np.sum(Y**2) / n)), float(objective)
+
+
+def poisson_gap(X, y, coef, alpha):
+    """Return the relative gap, and the objective, of l1-penalised counts with the mean exp(X b).
+
+    P(b) = 1/n sum_i (exp f_i - y_i f_i) + alpha |b|_1. For s in [0, 1] the dual point is s (y - exp f): with
+    m_i = y_i - s (y_i - exp f_i) the dual objective is 1/n sum_i (m_i - m_i log m_i). The gap is relative to
+    the loss of the zero model above that of a model that knows y.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from stradask.benchmarks.gaps import poisson_gap
+    >>> gap, objective = poisson_gap(np.eye(2), np.array([3.0, 1.0]), np.array([np.log(2), 0.0]), 0.5)
+    >>> round(gap, 12), round(objective, 6)
+    (0.0, 0.806853)
+    """
+    n, f = len(y), X @ coef
+    mean = np.exp(f)
+    objective = np.mean(mean - y * f) + alpha * np.abs(coef).sum()
+    shares = y - min(1.0, _limit(alpha * n, X.T @ (y - mean))) * (y - mean)
+    dual = np.mean(shares + entr(shares))
+    return float((objective - dual) / (1 - np.mean(y + entr(y)))), float(objective)
+
+
+def survival_gap(X, time, event, coef, alpha):
+    """Return the relative gap, and the objective, of l1-penalised Cox regression without ties.
+
+    P(b) is 1/n times the sum over events i of log sum_{time_j >= time_i} exp(f_j) - f_i, plus alpha |b|_1. A
+    dual point has for each event a distribution q over those at risk, here s times that of their risks and
+    1 - s at the one who dies; the dual objective is 1/n times the sum of the entropies of the q. The gap is
+    relative to the loss of the zero model.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from stradask.benchmarks.gaps import survival_gap
+    >>> X, time, event = np.array([[1.0], [0.0]]), np.array([1.0, 2.0]), np.array([True, True])
+    >>> gap, objective = survival_gap(X, time, event, np.zeros(1), 0.25)
+    >>> round(gap, 12), round(objective, 6)
+    (0.0, 0.346574)
+    """
+    n, order = len(time), np.argsort(-time, kind="stable")
+    if len(np.unique(time[event])) < event.sum():
+        raise DataError("times of events are tied: the gap is that of distinct times")
+    f, event, X = (X @ coef)[order], event[order], X[order]
+    top = f.max()
+    risk, each = np.exp(f - top), np.flatnonzero(event)
+    sums = np.cumsum(risk)
+    zero = np.log(np.flatnonzero(event) + 1.0).sum() / n
+    objective = (np.log(sums[each]) + top - f[each]).sum() / n + alpha * np.abs(coef).sum()
+    rates = np.cumsum((event / sums)[::-1])[::-1]
+    s = min(1.0, _limit(alpha * n, X.T @ (risk * rates - event)))
+    # The entropy of q: of the others, whose logarithms are known, and of the one who dies.
+    others = np.cumsum(risk * (f - top))[each] - risk[each] * (f[each] - top)
+    apart = 1 - risk[each] / sums[each]
+    entropy = -s * others / sums[each] + apart * (entr(s) + s * np.log(sums[each]))
+    entropy += entr(1 - s + s * risk[each] / sums[each])
+    return float((objective - entropy.sum() / n) / zero), float(objective)
 
 
 def _limit(penalty, correlations):

@@ -209,9 +209,10 @@ def solve(job, folder, answer):
     def warm_up(solver, sample):
         """Solve a few columns loosely and tightly: that calls most of what is compiled or loaded late."""
         solver.set_data(sample)
-        for alpha in sample.alphas.tolist():
+        call = getattr(solver, getattr(solver.settings, "call", "solve"), None)  # None: it is not offered
+        for alpha in sample.alphas.tolist() if call else ():
             for tolerance in (1e-3, 1e-8):
-                solver.solve(alpha, tolerance)
+                call(alpha, tolerance)
 
     solver, figures = prepared(job, read_design, warm_up)
     answer(figures | {"tolerances": solver.tolerances})

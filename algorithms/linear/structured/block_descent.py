@@ -1,9 +1,9 @@
 """Block coordinate descent on a quadratic model plus a penalty of blocks, with accelerating steps.
 
 The model is ``<B, H B> / 2 + <Q, B>`` with B of shape (m, K). H is known by the products of the columns, or
-it is ``A^T D A`` of few rows, which then cost less than the products. Sweeps of blocks find which
-coefficients are not zero. On those the penalty is smooth: few of them take a Newton step, many an
-extrapolation of the sweeps, wherever the objective falls by it.
+it is ``A^T D A`` of rows that cost less than the products. Sweeps of blocks find which coefficients are not
+zero. On those the penalty is smooth: few of them take a Newton step, many an extrapolation of the sweeps,
+wherever the objective falls by it.
 """
 
 import numpy as np
@@ -163,9 +163,7 @@ def _extrapolate(model, G, B, kept, starts, lam, l1, low, high):
 
 
 def _newton_step(model, G, B, starts, lam, l1, low, high):
-    """Take a Newton step on the coefficients that are not zero, if the objective falls.
-
-    Returns whether it was a whole one.
+    """Take a Newton step on what is not zero, if the objective falls; return whether it was a whole one.
 
     The penalty of a block is smooth there, of slope ``lam B / |B|`` and of curvature ``lam / |B|`` across B.
     """
