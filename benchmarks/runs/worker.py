@@ -23,6 +23,7 @@ import time
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import numpy as np
 
@@ -209,7 +210,9 @@ def solve(job, folder, answer):
     def warm_up(solver, sample):
         """Solve a few columns loosely and tightly: that calls most of what is compiled or loaded late."""
         solver.set_data(sample)
-        call = getattr(solver, getattr(solver.settings, "call", "solve"), None)  # None: it is not offered
+        call: Any = getattr(
+            solver, getattr(solver.settings, "call", "solve"), None
+        )  # None: it is not offered
         for alpha in sample.alphas.tolist() if call else ():
             for tolerance in (1e-3, 1e-8):
                 call(alpha, tolerance)

@@ -70,7 +70,7 @@ def _compiled(kind):
     """A compiled class: the compilation is not timed again."""
     from numba.experimental import jitclass
 
-    made = []
+    made: list[type] = []
 
     def make(*arguments):
         instance = kind(*arguments)

@@ -18,7 +18,8 @@ class Solver:
         """Make the structured target."""
         self.X = data.X
         if data.y.ndim > 1:  # of other models it is never asked for
-            self.y = np.rec.fromarrays([data.y[:, 1] > 0, data.y[:, 0]], names="event,time")
+            self.y = np.empty(len(data.y), [("event", bool), ("time", np.float64)])
+            self.y["event"], self.y["time"] = data.y[:, 1] > 0, data.y[:, 0]
 
     def cox(self, alpha, tolerance):
         """One path from the largest penalty."""

@@ -363,8 +363,9 @@ class ScheduledColumns(Program):
             row[np.searchsorted(self.features, features)] = step
         l1, l2 = self.terms[0] * self.strength, self.terms[1]
         unit = self.scale
-        least = least_in_span(self.coef / unit, self.rho, moves / unit, images, l1 / unit, l2)
-        step, image, n_steps = least[0] * unit, *least[1:]
+        at = self.coef / unit, self.rho
+        step, image, n_steps = least_in_span(*at, moves / unit, images, l1 / unit, l2)
+        step = step * unit
         if self.penalty.positive and (self.coef + step < 0).any():
             return 0.0
         # Late steps are nearly parallel: combinations of many of them are largely rounding errors of their

@@ -7,6 +7,7 @@ rows.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -137,7 +138,8 @@ class Solver:
         convex = self.loss.has_conjugate and penalty.has_dual
         # Products of so many columns with each other cost about what a pass over X does.
         least = max(_FEW, int(np.sqrt(_PASS * allowed.size / np.diff(self.blocks.starts).mean())))
-        reason, aim, rounds, last, stuck, candidates = "max_rounds", np.inf, 0, np.inf, 0, ()
+        reason, aim, rounds, last, stuck = "max_rounds", np.inf, 0, np.inf, 0
+        candidates = np.empty(0, np.intp)
         for rounds in range(1, max_rounds + 1):
             V, u = self.slopes()
             scores = np.where(allowed, penalty.distances(self.B, V), 0.0)
@@ -245,7 +247,7 @@ class Solver:
         """
         blocks, starts, part, b = self.inside, self.starts, self.part, self.B[self.places]
         if visited is None:
-            on = slice(None)
+            on: Any = slice(None)
         else:
             sizes = np.diff(starts)
             on = np.flatnonzero(np.repeat(visited, sizes))

@@ -13,9 +13,9 @@ from sklearn import linear_model
 from sklearn.exceptions import ConvergenceWarning
 
 import stradask as sd
+from stradask.algorithms.linear.lasso import Lasso
 from stradask.algorithms.linear.sparse import distributed as sparse_distributed
 from stradask.algorithms.linear.sparse.columns import columns_of
-from stradask.algorithms.linear.lasso import Lasso
 from stradask.algorithms.linear.sparse.joint_steps import best_parts, least_in_span
 from stradask.algorithms.linear.sparse.owned_columns import MOST_ENTRIES, Images
 from stradask.algorithms.linear.sparse.penalties import L1L2
@@ -153,7 +153,7 @@ def test_threads_change_no_bit_and_the_start_shortens():
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_a_small_tolerance_ends_near_the_rounding_errors(seed):
-    """Late steps are nearly parallel: combining many moved the residual away from that of the coefficients."""
+    """Late steps are nearly parallel: combining many moved the residual away from the coefficients."""
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((500, 800))
     y = X[:, :10].sum(axis=1) + rng.standard_normal(500)
