@@ -23,6 +23,7 @@ from .likelihood import maximise
 
 _ROUNDS_OF_SHAPE, _STEPS_OF_SHAPE = 50, 50
 _SETTLED = 1e-11  # a relative change of the overdispersion
+_ROUNDING = 1e-28  # of the squares of y: squared residuals that are rounding
 
 
 def family_of_model(model):
@@ -32,8 +33,9 @@ def family_of_model(model):
     return family_of(model.family, model.power, overdispersion)
 
 
-def check_vectors(model, n_samples, y, sample_weight, offset, exposure, clusters):
+def check_vectors(model, shape, y, sample_weight, offset, exposure, clusters):
     """Check what has an entry a row: targets, weights, offsets, numbers of clusters."""
+    n_samples, n_features = shape
     family, name = family_of_model(model), type(model).__name__
     with _as_data_errors():
         check_plain("y", y)
@@ -51,6 +53,10 @@ def check_vectors(model, n_samples, y, sample_weight, offset, exposure, clusters
         )
     there = weights > 0
     family.loss.check(y[there], name)
+    if model.family == "binomial" and y[there].max() == y[there].min() in (0, 1):
+        raise DataError(
+            f"y is {y[there][0]:g} in every row of positive weight: the binomial family needs rows of both kinds"
+        )
     broken = np.flatnonzero(there & (y % 1 != 0) & family.counts)
     if len(broken) and model.covariance == "nonrobust" and model.dispersion == "auto":
         warnings.warn(
@@ -61,8 +67,16 @@ def check_vectors(model, n_samples, y, sample_weight, offset, exposure, clusters
     offset = check_offset(check_vector(offset, n_samples), n_samples, 1)
     offset = with_exposure(model, offset, check_vector(exposure, n_samples), n_samples)
     labels, numbers = check_row_labels("clusters", check_vector(clusters, n_samples), n_samples)
-    if numbers is not None and len(np.unique(numbers[there])) < 2:
+    n_clusters = 0 if numbers is None else len(np.unique(numbers[there]))
+    if n_clusters == 1:
         raise DataError(f"clusters holds one label, {shortened(labels[0])}: two or more are needed")
+    k = n_features + model.fit_intercept
+    if 0 < n_clusters <= k:
+        warnings.warn(
+            f"clusters holds {n_clusters} labels for {k} coefficients, so that their covariance is singular "
+            "and standard errors are too small: take fewer columns, or finer clusters",
+            stacklevel=3,
+        )
     return y, weights, None if offset is None else offset.reshape(n_samples), numbers
 
 
@@ -89,6 +103,7 @@ def fit_rows(model, passes, n_features, vectors, callback):
     start = np.zeros(int(model.fit_intercept))
     if model.fit_intercept:
         start[0] = family.loss.start(float(np.average(y, weights=weights)))
+    rounding = _ROUNDING * float(weights @ y**2) + 1e-290  # squares vanish where the fit is perfect
     ridges = np.full(k, model.alpha * float(weights.sum()))
     ridges[n_features:] = 0.0
     monitor: Monitor = Monitor(
@@ -101,7 +116,8 @@ def fit_rows(model, passes, n_features, vectors, callback):
     def solve(family, theta, report=None):
         null = len(theta) < k
         n_free = n_rows - len(theta)
-        options = {"n_free": n_free, "tol": model.tol, "max_iter": model.max_iter, "report": report}
+        options = {"n_free": n_free, "least": rounding, "tol": model.tol, "max_iter": model.max_iter}
+        options["report"] = report
         return maximise(passes, family, theta, means, ridges=0 * start if null else ridges, **options)
 
     null = solve(family, start) if len(start) < k else None
@@ -150,4 +166,8 @@ def _with_overdispersion(model, passes, theta, means, solve, report):
     if found.reason == "stopped":
         return family, found
     family = family_of(model.family, overdispersion=np.exp(log_a))
-    return family, solve(family, found.theta, report)
+    found = solve(family, found.theta, report)
+    # From coefficients far out columns look dependent: the first fit can tell.
+    found.separated |= poisson.separated or len(found.dependent) > len(poisson.dependent)
+    found.dependent = poisson.dependent
+    return family, found

@@ -138,7 +138,7 @@ class GLM(RegressorMixin, Estimator):
         If the likelihood rises without end because columns separate the rows, or `max_iter` did not suffice.
     UserWarning
         If columns depend on each other, or counts are not whole numbers: standard errors of "nonrobust" take
-        them for counts.
+        them for counts; if there are no more clusters than coefficients.
 
     See Also
     --------
@@ -268,7 +268,7 @@ class GLM(RegressorMixin, Estimator):
                     f"X has {rows.shape[1]} columns; GLM takes up to {_MOST_COLUMNS}, since it inverts the "
                     "products of all pairs: take PoissonRegressor, LogisticRegression, Ridge or SparseGLM"
                 )
-            vectors = check_vectors(self, rows.shape[0], y, sample_weight, offset, exposure, clusters)
+            vectors = check_vectors(self, rows.shape, y, sample_weight, offset, exposure, clusters)
             shards = [
                 (source, *(None if vector is None else vector[a:b] for vector in vectors))
                 for a, b, source in sources_of(rows)
@@ -310,7 +310,7 @@ class GLM(RegressorMixin, Estimator):
         """Return why there are no standard errors, or ""."""
         name, k = type(self).__name__, len(found.theta)
         if len(found.dependent):
-            names = [self._names()[j] for j in found.dependent if j < len(self.coef_)]
+            names = [[*self._names(), "the intercept"][j] for j in found.dependent]
             why = f"columns depend on each other; without {shortened(', '.join(names))} they do not"
             if self.alpha == 0:
                 warnings.warn(f"{name}: {why}. There are no standard errors", stacklevel=4)

@@ -18,7 +18,7 @@ from .families import family_of
 _BLOCK = 1 << 20  # entries of a block of rows
 _DEPENDENT = 1e-12  # a squared pivot below this share of its diagonal: columns depend on each other
 _HALVINGS = 30
-_LEFT, _LEAST = 1e-10, 1e-290  # of the loss, and at all: a step that gains less is rounding
+_LEFT = 1e-10  # of the loss: a step that gains less is rounding
 
 
 class Likelihood(Summed):
@@ -208,11 +208,12 @@ class Maximum:
     dependent: Any = ()
 
 
-def maximise(passes, family, theta, means, *, ridges, n_free, tol, max_iter, report=None):
+def maximise(passes, family, theta, means, *, ridges, n_free, least, tol, max_iter, report=None):
     """Maximise the likelihood by Newton's method from `theta`; returns a `Maximum`.
 
     A step is at most `tol` standard errors at the end. `ridges`: (k,), added to the diagonal of the Hessian.
-    `n_free`: residual degrees of freedom, which divide Pearson's sum.
+    `n_free`: residual degrees of freedom, which divide Pearson's sum. `least`: a gain of the loss below it
+    is rounding.
     """
     k = len(theta)
 
@@ -246,7 +247,7 @@ def maximise(passes, family, theta, means, *, ridges, n_free, tol, max_iter, rep
                 break
             t /= 2
         else:
-            out.reason = "converged" if decrement <= _LEFT * abs(before) + _LEAST else "stalled"
+            out.reason = "converged" if decrement <= _LEFT * abs(before) + least else "stalled"
             break
         theta, (value, pearson, g, H) = theta + t * step, new
     else:
@@ -254,8 +255,10 @@ def maximise(passes, family, theta, means, *, ridges, n_free, tol, max_iter, rep
     out.theta, out.value, out.pearson, out.hessian = theta, value, pearson, H
     judged = out.reason == "converged" and k and not family.bounded
     if judged and not len(out.dependent) and not ridges.any():
+        # The last step still goes far; or rows that left for infinity have no weight, so that what only
+        # they told apart depends on each other now.
         _, moved = passes.run(("reach", step, means))
-        out.separated = max(moved) > 0.1
+        out.separated = max(moved) > 0.1 or len(dependent_columns(H)) > 0
     return out
 
 

@@ -253,9 +253,41 @@ def test_models_without_errors_to_trust_say_so(tmp_path):
         stopped.summary()
 
 
+@pytest.mark.parametrize("form", [np.asarray, sparse.csr_array])
+@pytest.mark.parametrize("family", ["binomial", "poisson", "negative-binomial", "tweedie"])
+def test_a_group_of_rows_without_a_finite_estimate_is_found(family, form):
+    # One dummy column, and all targets of its group at the end of their range.
+    group = np.arange(N) < 20
+    y = np.where(group, 0, TARGETS[family] if family != "binomial" else RAW > np.median(RAW)).astype(float)
+    with pytest.warns(ConvergenceWarning, match="separates"):
+        model = sd.GLM(family).fit(form(np.column_stack([X[:, 1], group])), y)
+    assert np.isnan(model.standard_errors_).all()
+    with pytest.raises(DataError, match="separates"):
+        model.summary()
+
+
+def test_perfect_fits_converge():
+    x = np.linspace(-1, 1, 40)[:, None]
+    model = sd.GLM().fit(x, 2 * x[:, 0] + 1000)
+    np.testing.assert_allclose([model.coef_[0], model.intercept_], [2, 1000], rtol=1e-10)
+    assert model.standard_errors_.max() < 1e-9
+
+
+def test_a_sparse_column_of_ones_is_the_intercept():
+    columns = sparse.csr_array(np.column_stack([X[:, 1], np.ones(N)]))
+    with pytest.warns(UserWarning, match="without '(x1|the intercept)' they do not"):
+        sd.GLM().fit(columns, RAW)
+
+
+def test_few_clusters_are_named():
+    with pytest.warns(UserWarning, match="2 labels for 5 coefficients"):
+        sd.GLM(covariance="cluster").fit(X, RAW, clusters=np.arange(N) % 2)
+
+
 @pytest.mark.parametrize(
     ("family", "given", "message"),
     [
+        ("binomial", {"y": np.ones(N)}, "y is 1 in every row"),
         ("poisson", {"exposure": np.r_[0.0, np.ones(N - 1)]}, "exposure is 0 in row 0"),
         ("normal", {"exposure": np.ones(N)}, "logarithmic link"),
         ("gamma", {"y": np.r_[0.0, RAW[1:]]}, "y holds 0 in row 0"),
