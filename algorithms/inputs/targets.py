@@ -358,6 +358,8 @@ def _numbers(name, values):
 
 def check_length(name, values, n_samples):
     """Refuse a vector whose length is not the number of rows of X."""
+    if getattr(values, "ndim", 1) == 0:
+        raise DataError(f"{name} is {shortened(values)}, and X has {n_samples} rows: give each row one")
     if len(values) != n_samples:
         raise DataError(
             f"{name} has {len(values)} rows, but X has {n_samples}, which is inconsistent: give each row one"

@@ -15,7 +15,7 @@ _NARROWEST, _WIDEST = 1e-12, 1e7  # parameters of an r-concave law: all mass at 
 
 
 def error_bounds(q, p, threshold, n_pairs):
-    """The three bounds, by name; no bound is above q."""
+    """The three bounds, by name; none is above p, or above ``q / threshold``, which is Markov's."""
     found = {"meinshausen_buhlmann": q**2 / ((2 * threshold - 1) * p)}
     found["unimodal"] = unimodal_factor(q / p, threshold, n_pairs) * q**2 / p
     at = int(np.ceil(np.round(2 * n_pairs * threshold, 9)))
@@ -23,7 +23,7 @@ def error_bounds(q, p, threshold, n_pairs):
         r_concave_tail((q / p) ** 2, at - n_pairs, n_pairs, -1 / 2),
         r_concave_tail(q / p, at, 2 * n_pairs, -1 / 4),
     )
-    return {name: float(min(value, q)) for name, value in found.items()}
+    return {name: float(min(value, q / threshold, p)) for name, value in found.items()}
 
 
 def unimodal_factor(share, threshold, n_pairs):

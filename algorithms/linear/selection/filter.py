@@ -12,11 +12,11 @@ from ...._typing import Matrix, RandomState, Vector
 from ....errors import DataError
 from ...inputs.dask_arrays import is_dask
 from ...inputs.matrices import check_columns
-from ...inputs.targets import check_length, check_names
+from ...inputs.targets import check_length, check_names, check_targets
 from ..cv.estimators import LassoCV
 from ..path import lasso_path
 from .knockoffs import fixed_knockoffs, gaussian_knockoffs, knockoff_threshold
-from .selector import Selector
+from .selector import Selector, coefficients
 
 _ALPHAS, _EPS = 500, 1e-3
 
@@ -164,7 +164,7 @@ class KnockoffSelection(Selector):
             if len(constant):
                 raise DataError(f"column {constant[0]} is constant and has no knockoff: leave it out")
             if self.kind == "fixed":
-                W = self._entry(X, np.asarray(y), n, p, rng)
+                W = self._entry(X, check_targets(y, n, type(self).__name__), n, p, rng)
             else:
                 W = self._difference(X, y, given, rng)
             self.statistics_ = W
@@ -181,7 +181,7 @@ class KnockoffSelection(Selector):
         base = clone(self._base())
         if not is_classifier(base):
             y = np.asarray(y)
-        coef = np.atleast_2d(base.fit(both, y, **given).coef_)
+        coef = np.atleast_2d(coefficients(base.fit(both, y, **given)))
         first, second = np.split(np.sqrt((coef**2).sum(axis=0)), 2)
         return np.where(swapped, second - first, first - second)
 
@@ -191,7 +191,9 @@ class KnockoffSelection(Selector):
         if covariance is None:
             from sklearn.covariance import ledoit_wolf
 
-            covariance = ledoit_wolf(X)[0]
+            # Of columns of one scale: it shrinks towards one variance for all.
+            scale = X.std(axis=0)
+            covariance = ledoit_wolf(X / scale)[0] * np.outer(scale, scale)
         mean = X.mean(axis=0) if mean is None else mean
         mean, covariance = np.asarray(mean, np.float64), np.asarray(covariance, np.float64)
         if mean.shape != (p,) or covariance.shape != (p, p):

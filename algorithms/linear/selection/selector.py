@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from scipy import sparse
 from sklearn.base import MetaEstimatorMixin
 from sklearn.feature_selection import SelectorMixin
 from sklearn.utils.validation import check_is_fitted
@@ -39,3 +40,14 @@ class Selector(SelectorMixin, MetaEstimatorMixin, Estimator):
     def _get_support_mask(self) -> Array:
         check_is_fitted(self, "support_")
         return self.support_
+
+
+def coefficients(fitted):
+    """The coefficients of an estimator, dense."""
+    coef = getattr(fitted, "coef_", None)
+    if coef is None:
+        raise DataError(
+            f"estimator={type(fitted).__name__} has no coef_ after fit: take a linear model itself, not a "
+            "pipeline or search around it"
+        )
+    return coef.toarray() if sparse.issparse(coef) else coef

@@ -17,10 +17,11 @@ from ....scheduler.place import open_place
 from ...inputs.dask_arrays import is_dask
 from ...inputs.matrices import check_columns
 from ...inputs.targets import check_length, check_names
+from ..cv.path_cv import PathCV
 from ..lasso import ElasticNet, Lasso
 from ..structured.base import StructuredModel
 from .bounds import error_bounds
-from .selector import Selector
+from .selector import Selector, coefficients
 
 _ALPHAS, _EPS = 100, 0.01  # of a path that is followed until enough columns are there
 
@@ -58,7 +59,7 @@ class StabilitySelection(Selector):
     frequencies_ : ndarray of shape (n_features,)
         The share of the fits that chose each column.
     support_ : ndarray of bool, of shape (n_features,)
-    n_selected_ : float
+    q_ : float
         q.
     error_bounds_ : dict of str to float
         "meinshausen_buhlmann", ``q^2 / ((2 pi - 1) p)``, which assumes that the choice of noise columns is
@@ -148,7 +149,8 @@ class StabilitySelection(Selector):
         """
         self._validate_params()
         base = self._base()
-        if self.n_selected is not None and not isinstance(base, (Lasso, ElasticNet, StructuredModel)):
+        follows = isinstance(base, (Lasso, ElasticNet, StructuredModel)) and hasattr(base, "path")
+        if self.n_selected is not None and (not follows or isinstance(base, PathCV)):
             raise DataError(
                 f"n_selected={self.n_selected} follows a path, which {type(base).__name__} does not have: "
                 "leave it out, or take Lasso, ElasticNet, SparseGLM or a model over it"
@@ -163,9 +165,9 @@ class StabilitySelection(Selector):
                 raise DataError(f"X has {n_samples} rows (n_samples={n_samples}); halves need 4 or more")
             y = np.asarray(y)
             check_length("y", y, n_samples)
+            given = {name: np.asarray(values) for name, values in given.items() if values is not None}
             for name, values in given.items():
-                check_length(name, np.asarray(values), n_samples)
-            given = {name: np.asarray(values) for name, values in given.items()}
+                check_length(name, values, n_samples)
             rows = X if isinstance(X, np.ndarray) else sparse.csr_array(X)
             rng, halves = check_random_state(self.random_state), []
             for _ in range(self.n_pairs):
@@ -184,9 +186,8 @@ class StabilitySelection(Selector):
             self.frequencies_ = counts / len(halves)
             self.support_ = counts >= self.threshold * len(halves) * (1 - 1e-12)
             q = counts.sum() / len(halves) if self.n_selected is None else self.n_selected
-            self.n_selected_ = float(q)
-            q = min(self.n_selected_, float(n_features))
-            self.error_bounds_ = error_bounds(q, n_features, self.threshold, self.n_pairs)
+            self.q_ = float(min(q, n_features))
+            self.error_bounds_ = error_bounds(self.q_, n_features, self.threshold, self.n_pairs)
             return self
 
 
@@ -197,7 +198,7 @@ def _chosen(data, base, n_selected, half):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # the set of columns settles long before
         if n_selected is None:
-            coef = base.fit(X, y, **given).coef_
+            coef = coefficients(base.fit(X, y, **given))
             return np.atleast_2d(coef).any(axis=0)
         if isinstance(base, StructuredModel):
             coefs = base.path(X, y, alphas=_ALPHAS, eps=_EPS, **given)[1]

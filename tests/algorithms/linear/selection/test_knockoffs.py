@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from sklearn.base import BaseEstimator
 from sklearn.utils.estimator_checks import check_estimator
 
 import stradask as sd
@@ -99,6 +100,29 @@ def test_classes_by_an_estimator_for_them():
     estimator = sd.SparseLogisticRegression(0.01)
     model = sd.KnockoffSelection(estimator, fdr=0.3, mean=np.zeros(20), covariance=np.eye(20), random_state=0)
     assert model.fit(X, labels).support_[:8].sum() >= 7
+
+
+class _Keep(BaseEstimator):
+    """Keeps the columns that it is fitted to."""
+
+    def fit(self, X, y):
+        """Keep them."""
+        _Keep.X, self.coef_ = X, np.zeros(X.shape[1])
+        return self
+
+
+def test_copies_by_an_estimated_covariance_vary_as_their_columns():
+    rng = np.random.default_rng(0)
+    scales = np.repeat([0.01, 1.0, 30.0], 4)
+    X = rng.standard_normal((60, P)) * scales
+    sd.KnockoffSelection(_Keep(), random_state=0).fit(X, X[:, 0])
+    np.testing.assert_array_less(np.abs(np.log(_Keep.X.std(axis=0) / np.tile(scales, 2))), 0.5)
+
+
+def test_the_plain_filter_refuses_labels():
+    X = np.random.default_rng(0).standard_normal((60, P))
+    with pytest.raises(DataError, match="y holds the text"):
+        sd.KnockoffSelection(kind="fixed").fit(X, np.where(X[:, 0] > 0, "a", "b"))
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from scipy.optimize import minimize
+from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import check_estimator
 
 import stradask as sd
@@ -60,7 +61,7 @@ def test_bounds_by_their_formulas():
     for threshold in (0.6, 0.75, 0.9, 1.0):
         found = error_bounds(10, 200, threshold, 50)
         assert 0 <= found["r_concave"] <= found["unimodal"] <= found["meinshausen_buhlmann"]
-    assert error_bounds(10, 20, 0.51, 50) == dict.fromkeys(found, 10.0)
+    assert error_bounds(10, 20, 0.51, 50) == dict.fromkeys(found, 10.0 / 0.51)  # Markov's inequality
 
 
 @pytest.mark.parametrize(
@@ -75,7 +76,7 @@ def test_frequencies_are_those_of_a_loop_over_halves(estimator):
         for half in (np.sort(order[:30]), np.sort(order[30:])):
             counts += estimator.fit(X[half], y[half]).coef_ != 0
     np.testing.assert_array_equal(model.frequencies_, counts / 8)
-    assert model.n_selected_ == counts.sum() / 8
+    assert model.q_ == counts.sum() / 8
     np.testing.assert_array_equal(model.get_support(), counts / 8 >= 0.6)
     assert model.transform(X).shape == (60, model.support_.sum())
     threads = sd.StabilitySelection(estimator, n_pairs=4, random_state=3, n_jobs=2).fit(X, y)
@@ -101,6 +102,24 @@ def test_bad_input_is_refused():
         sd.StabilitySelection().fit(X[:3], Y[:3])
     with pytest.raises(DataError, match="sample_weight has 3"):
         sd.StabilitySelection().fit(X, Y, sample_weight=[1, 2, 3])
+
+
+    with pytest.raises(DataError, match="LassoCV does not have"):
+        sd.StabilitySelection(sd.LassoCV(), n_selected=3).fit(X, Y)
+    with pytest.raises(DataError, match="GroupLogisticRegression does not have"):
+        sd.StabilitySelection(sd.GroupLogisticRegression(), n_selected=3).fit(X, Y > 0)
+    with pytest.raises(DataError, match="give each row one"):
+        sd.StabilitySelection().fit(X, Y, sample_weight=2.0)
+    with pytest.raises(DataError, match="Pipeline has no coef_"):
+        sd.StabilitySelection(make_pipeline(sd.Lasso())).fit(X, Y)
+
+
+def test_models_are_saved_and_loaded(tmp_path):
+    model = sd.StabilitySelection(n_selected=5, n_pairs=3, random_state=0).fit(X, Y, sample_weight=None)
+    model.save(tmp_path / "model")
+    loaded = sd.load(tmp_path / "model")
+    np.testing.assert_array_equal(loaded.transform(X), model.transform(X))
+    assert (loaded.q_, loaded.error_bounds_) == (model.q_, model.error_bounds_)
 
 
 @pytest.mark.slow
