@@ -50,7 +50,8 @@ class ElasticNet(SparseCoefficients, MultiOutputMixin, RegressorMixin, Estimator
     `X` is never changed, never made dense and copied at most once, namely where it is not stored by
     columns (Fortran order or CSC) already; centring and `standardize` are implicit.
 
-    Seeds and threads: the result is *bitwise* the same for any `n_jobs`.
+    Seeds and threads: the result is *bitwise* the same for any `n_jobs`; but where workers own columns
+    (`schedule_` is "columns") for one number of threads in all, as each owns a part, and else within `tol`.
 
     Parameters
     ----------

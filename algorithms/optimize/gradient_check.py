@@ -4,12 +4,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ...errors import DataError
 from ...scheduler.parameters import check_count, random_source
 from .problem import Problem
 from .sandblaster import Sandblaster
 
 _STEPS = 1e-3, 1e-5, 1e-7  # of a parameter's size; the best counts, for the right one depends on f
 _NOISE = 16.0  # roundings of f that a difference may have lost
+_NOTICED = 100.0  # of what rounding makes: no difference below says anything
 
 
 class GradientCheck(NamedTuple):
@@ -17,7 +19,8 @@ class GradientCheck(NamedTuple):
 
     Attributes: `error`: the largest difference of a derivative and a difference quotient, beyond what
     rounding explains, as a share of the larger; 1e-6 or less is right, 1e-2 or more is wrong. `worst`: the
-    parameter where it is so large, as ``x0['W'][1, 2]``. `derivative`, `quotient`: the numbers there.
+    parameter where it is so large, as ``x0['W'][1, 2]``; or "a direction of all parameters", or "hessp".
+    `derivative`, `quotient`: the numbers there.
     """
 
     error: float
@@ -41,7 +44,8 @@ def check_gradient(
     """Hold a gradient (and products with the Hessian) against central differences of the objective.
 
     The difference quotient of parameter j is (f(x0 + h e_j) - f(x0 - h e_j)) / (2 h), for three h; that
-    nearest to the derivative counts. Choose x0 away from kinks and from a minimum, where all is zero.
+    nearest to the derivative counts. If not all parameters are checked, a random direction of all is, in which
+    a wrong entry can hide among many others. Choose x0 away from kinks and from a minimum, where all is zero.
 
     Parameters
     ----------
@@ -61,7 +65,7 @@ def check_gradient(
     Raises
     ------
     DataError
-        For arguments that `minimize` would not take.
+        For arguments that `minimize` would not take; or if rounding of the objective hides its differences.
     NonFiniteObjective
         If the objective is not finite at x0 or near it.
 
@@ -86,16 +90,29 @@ def check_gradient(
     with Sandblaster(
         problem.function, portions, hessp=problem.hessp, engine=engine, n_jobs=n_jobs
     ) as objective:
-        gradient = objective(x)[1]
+        value, gradient = objective(x)
+        largest = 0.0
         found = GradientCheck(0.0, problem.form.address(entries[0], "x0"), gradient[entries[0]], np.nan)
         for j in entries:
             e = np.zeros(len(x))
             e[j] = max(1.0, abs(x[j]))
             error, quotient = _held(objective, x, e, gradient[j] * e[j], lambda answer: answer[0])
+            largest = max(largest, abs(gradient[j] * e[j]), abs(quotient))
             if not error <= found.error or np.isnan(found.quotient):
                 found = GradientCheck(
                     error, problem.form.address(j, "x0"), float(gradient[j]), quotient / e[j]
                 )
+        if 0 < largest <= _NOTICED * _noise(value, _STEPS[0]):
+            raise DataError(
+                f"the objective is {value:g} at x0, and its rounding hides differences that derivatives of "
+                f"{largest:g} make: leave out constants, scale it, or choose another x0"
+            )
+        if len(entries) < len(x):
+            d = rng.choice([-1.0, 1.0], len(x)) * np.maximum(1.0, np.abs(x)) / np.sqrt(len(x))
+            derivative = float(gradient @ d)
+            error, quotient = _held(objective, x, d, derivative, lambda answer: answer[0])
+            if error > found.error:
+                found = GradientCheck(error, "a direction of all parameters", derivative, quotient)
         if hessp is not None:
             v, w = rng.standard_normal((2, len(x))) * np.maximum(1.0, np.abs(x)) / np.sqrt(len(x))
             derivative = float(w @ objective.product(x, v))
@@ -111,8 +128,13 @@ def _held(objective, x, d, derivative, reading):
     for h in _STEPS:
         ahead, behind = reading(objective(x + h * d)), reading(objective(x - h * d))
         quotient = (ahead - behind) / (2 * h)
-        noise = _NOISE * np.finfo(float).eps * max(abs(ahead), abs(behind)) / h
+        noise = _noise(max(abs(ahead), abs(behind)), h)
         off = max(0.0, abs(quotient - derivative) - noise)
         size = max(abs(quotient), abs(derivative))
         best = min(best, (float(off / size) if off else 0.0, float(quotient)))
     return best
+
+
+def _noise(value, h):
+    """What rounding may make of a difference quotient."""
+    return _NOISE * np.finfo(float).eps * abs(value) / h

@@ -32,7 +32,8 @@ column leaves its worker.
 
 Shards hold nothing that the coordinator could not send again: of a lost worker the columns are read again.
 The model is then that of the same tolerance, not of the same bits: sums that a shard had built up over rounds
-are built at once. The bits depend on the number of shards, and not on that of workers and threads.
+are built at once. The bits depend on the number of shards, which estimators take from that of threads of all
+workers, and not on where the shards are.
 
 References
 ----------

@@ -291,6 +291,21 @@ def test_a_wrong_entry_is_named_however_small(size):
     assert found.derivative == pytest.approx(1.05 * found.quotient, rel=1e-3)
 
 
+def test_rounding_that_hides_differences_is_no_verdict():
+    with pytest.raises(DataError, match="rounding hides"):
+        sd.check_gradient(lambda p, x: (1e12 + (x**2).sum(), 3 * x), np.ones(3), [0])
+
+
+def test_a_wrong_entry_that_is_not_drawn_is_seen_in_a_direction_of_all():
+    def wrong(portion, x):
+        return (x**2).sum(), 2 * x + 40.0 * (np.arange(1000) == 777)
+
+    found = sd.check_gradient(wrong, np.ones(1000), [0])
+    assert found.worst == "a direction of all parameters"
+    assert found.error > 1e-2
+    assert sd.check_gradient(lambda p, x: ((x**2).sum(), 2 * x), np.ones(1000), [0]).error < 1e-6
+
+
 def test_a_wrong_product_is_named():
     found = sd.check_gradient(logistic, np.ones(8), PORTIONS, hessp=lambda p, x, v: 2 * of_logistic(p, x, v))
     assert found.worst == "hessp"
