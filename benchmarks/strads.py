@@ -1,14 +1,16 @@
-"""Schedules: a Lasso by parallel coordinate descent under four of them.
+"""Schedules: a Lasso and a group lasso by parallel descent under four of them.
 
 Objective against updates and against seconds, for U = 1, 8, 32 and 128 updates in flight, on independent
-and on strongly correlated columns, on this process and on two worker processes. All U coefficients of a round
-are stepped from one residual, so that what is measured against updates is the same on every machine and
-wherever it runs. There are no peers here: the schedules are compared with one another.
+columns, on strongly correlated ones, and on groups of columns in correlated clusters, on this process and on
+two worker processes. All U blocks of a round are stepped from one residual, so that what is measured against
+updates is the same on every machine and wherever it runs. There are no peers here: the schedules are compared
+with one another, and with the working set of the estimator that solves the same problem (``own``).
 """
 
 import time
 import warnings
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,8 @@ from ..algorithms.linear.sparse.scheduled import Correlated, ScheduledElasticNet
 from ..errors import DataError
 from ..scheduler import DynamicSchedule, StaticSchedule, run
 from .engines import engines_of
+from .gaps import lasso_gap
+from .group_blocks import least_seconds, make_groups
 from .pages.strads import LEAST, POLICIES, RHO, TARGETS
 from .pages.strads import page as page  # as every family has both
 from .pages.strads import table as table
@@ -27,6 +31,10 @@ N_SHARDS = 2  # everywhere, so that sums are taken in one order
 PLACES = ("local", "two processes")
 # Rows, columns; columns of one group share a factor.
 WHOLE, QUICK = {"n": 500, "p": 5000, "n_groups": 20}, {"n": 200, "p": 1000, "n_groups": 10}
+# Rows, groups, columns of a group; groups of one cluster share factors.
+WHOLE_GROUPS = {"n": 500, "n_groups": 300, "size": 5, "n_clusters": 10}
+QUICK_GROUPS = {"n": 300, "n_groups": 100, "size": 5, "n_clusters": 5}
+PROBLEMS = ("independent", "correlated", "groups")
 
 
 @dataclass(frozen=True)
@@ -45,6 +53,39 @@ class Lasso:
     optimum: float
     scale: float
     limit: float
+
+    def program(self, size, n_shards):
+        """Return the program for sets of a size."""
+        return Watched(self.X, self.y, self.strength, size=size, fit_intercept=False, n_shards=n_shards)
+
+    def conflicts(self, rho):
+        """Return which columns correlate by rho or more."""
+        return Correlated(self.X, rho, centred=False)
+
+    def own_solvers(self):
+        """Return the estimator by its working set and by compiled rounds: functions of the tolerance."""
+        from ..algorithms.linear.lasso import Lasso as Estimator
+
+        def fitted(tol, **options):
+            model = Estimator(self.strength / len(self.y), fit_intercept=False, tol=tol, **options)
+            return model.fit(self.X, self.y).coef_
+
+        drawn = {"schedule": "dynamic", "max_iter": 100_000, "random_state": 0}
+        return {"Lasso": fitted, "Lasso(schedule='dynamic')": partial(fitted, **drawn)}
+
+    def gap(self, coef):
+        """Return the relative duality gap of coefficients."""
+        return lasso_gap(self.X, self.y, coef, self.strength / len(self.y))[0]
+
+
+def make_problem(name, *, quick, seed):
+    """Return the shape and the problem of a name in `PROBLEMS`."""
+    if name == "groups":
+        shape = QUICK_GROUPS if quick else WHOLE_GROUPS
+        problem = make_groups(name, **shape, seed=seed)
+        return shape | {"p": problem.X.shape[1]}, problem
+    shape = QUICK if quick else WHOLE
+    return shape, make_lasso(name, **shape, seed=seed)
 
 
 def make_lasso(name, *, n, p, n_groups, seed):
@@ -67,16 +108,15 @@ def make_lasso(name, *, n, p, n_groups, seed):
     return Lasso(name, X, y, strength, float(optimum), float(0.5 * y @ y), float(limit))
 
 
-def working_set_seconds(problem):
-    """Least of three times that `stradask.Lasso` takes to a relative gap of 1e-4, in CPU seconds."""
-    from ..algorithms.linear.lasso import Lasso as Estimator
-
-    times = []
-    for _ in range(3):
-        began = time.process_time()
-        Estimator(problem.strength / len(problem.y), fit_intercept=False, tol=1e-4).fit(problem.X, problem.y)
-        times.append(time.process_time() - began)
-    return min(times)
+def own_seconds(problem):
+    """CPU seconds of the estimators that solve the problem to each target, least of three, and their gaps."""
+    own: dict[str, dict] = {}
+    for name, fit in problem.own_solvers().items():
+        fit(TARGETS[0])  # compiles
+        for target in TARGETS:
+            seconds, coef = least_seconds(partial(fit, target))
+            own.setdefault(name, {})[f"{target:g}"] = {"seconds": seconds, "gap": problem.gap(coef)}
+    return own
 
 
 class Watched(ScheduledElasticNet):
@@ -92,17 +132,16 @@ class Watched(ScheduledElasticNet):
         return self.primal
 
 
-def make_schedule(policy, problem, size, seed):
+def make_schedule(policy, problem, size, n_blocks, seed):
     """Make a schedule by its name in `POLICIES`."""
-    p = problem.X.shape[1]
     if policy in ("cyclic", "random"):
         order = "cyclic" if policy == "cyclic" else "permutation"
-        return StaticSchedule(p, size=size, n_shards=N_SHARDS, order=order, random_state=seed)
+        return StaticSchedule(n_blocks, size=size, n_shards=N_SHARDS, order=order, random_state=seed)
     if policy == "priority":
         # As many draws as places, as in STRADS: more would fill a set with the same few heavy coefficients.
-        return DynamicSchedule(p, size=size, n_shards=N_SHARDS, oversample=1, random_state=seed)
-    depends = Correlated(problem.X, RHO, centred=False)
-    return DynamicSchedule(p, size=size, n_shards=N_SHARDS, conflicts=depends, random_state=seed)
+        return DynamicSchedule(n_blocks, size=size, n_shards=N_SHARDS, oversample=1, random_state=seed)
+    depends = problem.conflicts(RHO)
+    return DynamicSchedule(n_blocks, size=size, n_shards=N_SHARDS, conflicts=depends, random_state=seed)
 
 
 def measure(problem, policy, size, *, engine="local", max_updates, max_seconds, seed=0):
@@ -112,9 +151,7 @@ def measure(problem, policy, size, *, engine="local", max_updates, max_seconds, 
     the objective over its minimum relative to that at zero) and ``reached``, updates and seconds to each
     target or None. Seconds are CPU seconds of this process for ``engine="local"`` and wall seconds otherwise.
     """
-    program = Watched(
-        problem.X, problem.y, problem.strength, size=size, fit_intercept=False, n_shards=N_SHARDS
-    )
+    program = problem.program(size, N_SHARDS)
     program.measure_every = max(1, program.n_blocks // (5 * size))
     clock = time.process_time if engine == "local" else time.perf_counter
     curve: dict[str, list] = {
@@ -140,8 +177,8 @@ def measure(problem, policy, size, *, engine="local", max_updates, max_seconds, 
 
     from sklearn.exceptions import ConvergenceWarning
 
-    schedule = make_schedule(policy, problem, size, seed)
-    began = clock()
+    began = clock()  # products of groups, for the test of dependency, count
+    schedule = make_schedule(policy, problem, size, program.n_blocks, seed)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # that a schedule diverges is a result here
         result = run(program, schedule, max_rounds=max_updates, engine=engine, callback=watch, stop=stop)
@@ -181,14 +218,14 @@ def engines(places):
 def bench(*, names, places, sizes, quick, max_seconds, seed, on_record, tell):
     """Run everything: one record for each place, problem, size and schedule."""
     common = about_run("strads") | {"seed": seed}
-    shape = QUICK if quick else WHOLE
-    max_updates = 20 * shape["p"] if quick else 40 * shape["p"]
     with engines(places) as where:
         for name in names:
             tell(f"{name}: drawing columns and finding the minimum")
-            problem = make_lasso(name, **shape, seed=seed)
+            shape, problem = make_problem(name, quick=quick, seed=seed)
+            # Groups are few, and each is stepped more often.
+            max_updates = (20 if quick else 40) * (10 * shape["n_groups"] if name == "groups" else shape["p"])
             facts = {"optimum": problem.optimum, "scale": problem.scale, "limit": problem.limit, **shape}
-            facts["working_set_seconds"] = working_set_seconds(problem)
+            facts["own"] = own_seconds(problem)
             for place, engine in where:
                 for policy in POLICIES:  # compiles, here and on workers
                     measure(problem, policy, 8, engine=engine, max_updates=40, max_seconds=60)
@@ -210,11 +247,10 @@ def collect(args, on_record, tell):
     """Run what the arguments of ``stradask bench strads`` ask for."""
     if args.against:
         raise DataError("--against: strads compares schedules with one another and has no peers")
-    known = ("independent", "correlated")
-    names = known if args.dataset is None else tuple(args.dataset)
+    names = PROBLEMS if args.dataset is None else tuple(args.dataset)
     for name in names:
-        if name not in known:
-            raise DataError(f"--dataset: strads has {' and '.join(known)}, not {name!r}")
+        if name not in PROBLEMS:
+            raise DataError(f"--dataset: strads has {', '.join(PROBLEMS)}, not {name!r}")
     parameters: dict[str, Any] = {"cluster": True, "sizes": SIZES} | dict(args.param)
     if parameters.keys() != {"cluster", "sizes"}:
         raise DataError("--param: strads has the parameters cluster and sizes")
