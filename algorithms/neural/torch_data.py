@@ -57,7 +57,10 @@ def _of_loader(loader):
     data = _torch_data()
     if isinstance(loader.dataset, data.IterableDataset):
         return _Sources([loader])
-    plain = type(loader.sampler) in (data.SequentialSampler, data.RandomSampler)
+    sampler, whole = loader.sampler, type(loader.batch_sampler) in (data.BatchSampler, type(None))
+    if isinstance(sampler, data.RandomSampler):
+        whole = whole and not sampler.replacement and sampler.num_samples == len(loader.dataset)
+    plain = whole and type(sampler) in (data.SequentialSampler, data.RandomSampler)
     if not plain or loader.collate_fn not in (data.default_collate, data.default_convert):
         raise DataError(
             "X is a DataLoader with a sampler, batch_sampler or collate_fn of its own, but mini-batches are "

@@ -14,7 +14,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from ...._typing import Array, Matrix, Vector
-from ....errors import DataError
+from ....errors import DataError, shortened
 from ....scheduler.progress import Progress
 from ..._base import Estimator
 from ...inputs.targets import _numbers, check_weights
@@ -207,8 +207,15 @@ class SparseGLMCV(MetaEstimatorMixin, Estimator):
         if self.l1_ratios is None:
             return [{}]
         ratios = _numbers("l1_ratios", self.l1_ratios).ravel().tolist()
-        if "l1_ratio" not in self._base().get_params(deep=False):
+        params = self._base().get_params(deep=False)
+        if "l1_ratio" not in params:
             raise DataError(f"l1_ratios: {type(self._base()).__name__} has no l1_ratio; leave it out")
+        penalty = params.get("penalty", "elastic-net")
+        if not isinstance(penalty, str) or penalty not in ("elastic-net", "sparse-group"):
+            raise DataError(
+                f"l1_ratios: penalty={shortened(penalty)} has no l1_ratio; take penalty='elastic-net' or "
+                "'sparse-group', or leave l1_ratios out"
+            )
         return [{"l1_ratio": ratio} for ratio in ratios]
 
     def _of_fold(self, base, X, y, weights, given, train, test, alphas):

@@ -17,7 +17,7 @@ if importlib.util.find_spec("torch") is None:
     pytest.skip("torch is not installed", allow_module_level=True)
 import torch
 from torch import nn
-from torch.utils.data import ConcatDataset, DataLoader, Dataset, IterableDataset, Subset, TensorDataset
+from torch.utils.data import ConcatDataset, DataLoader, Dataset, IterableDataset, RandomSampler, Subset, TensorDataset
 
 N = 120
 
@@ -207,6 +207,10 @@ def broken():
     raise OSError("no such file")
 
 
+def drawn_again(data):
+    return RandomSampler(data, replacement=True)
+
+
 def failing(X, y):
     yield X, y
     raise OSError("no such file")
@@ -226,6 +230,8 @@ def failing(X, y):
         (lambda X, y: (TensorDataset(torch.zeros(3, 2)),), "TensorDataset of 1 tensors: it must be"),
         (lambda X, y: (TensorDataset(torch.zeros(3, 2)), y), "y has 120 rows, but X has 3"),
         (lambda X, y: (DataLoader(Pairs(X, y), collate_fn=list),), "collate_fn of its own"),
+        (lambda X, y: (DataLoader(Pairs(X, y), batch_sampler=[[0, 1]]),), "batch_sampler"),
+        (lambda X, y: (DataLoader(Pairs(X, y), sampler=drawn_again(Pairs(X, y))),), "a sampler"),
         (lambda X, y: (iter([]),), "X gave no batches: an iterator is read once"),
         (lambda X, y: (broken,), r"function 0 of X makes no iterable of batches: .*no such file"),
         (lambda X, y: (lambda: failing(X, y),), "batch 1 of function 0 of X cannot be read: .*no such file"),

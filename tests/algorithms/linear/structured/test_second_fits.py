@@ -49,6 +49,8 @@ def test_a_group_lasso_search_is_that_of_its_parts_and_is_drawn():
         _ = sd.GroupLassoCV(loss="huber", alphas=3, cv=2).fit(X, Y[:, 0]).mse_path_
     with pytest.raises(DataError, match="has no l1_ratio"):
         sd.SparseGLMCV(sd.MultiTaskLasso(), l1_ratios=[0.5]).fit(X, Y)
+    with pytest.raises(DataError, match="penalty='l1' has no l1_ratio"):
+        sd.SparseGLMCV(sd.SparseGLM(), l1_ratios=[0.5, 1]).fit(X, Y[:, 0])
     with pytest.raises(ValueError, match="l1_ratio"):
         sd.MultiTaskElasticNetCV(l1_ratio=[0.5, 2]).fit(X, Y)
 
