@@ -44,8 +44,9 @@ def check_gradient(
     """Hold a gradient (and products with the Hessian) against central differences of the objective.
 
     The difference quotient of parameter j is (f(x0 + h e_j) - f(x0 - h e_j)) / (2 h), for three h; that
-    nearest to the derivative counts. If not all parameters are checked, a random direction of all is, in which
-    a wrong entry can hide among many others. Choose x0 away from kinks and from a minimum, where all is zero.
+    nearest to the derivative counts. If not all parameters are checked, a random direction of all is as
+    well, in which a wrong entry can hide among many others. Choose x0 away from kinks and from a minimum,
+    where all is zero.
 
     Parameters
     ----------

@@ -55,7 +55,8 @@ def check_vectors(model, shape, y, sample_weight, offset, exposure, clusters):
     family.loss.check(y[there], name)
     if model.family == "binomial" and y[there].max() == y[there].min() in (0, 1):
         raise DataError(
-            f"y is {y[there][0]:g} in every row of positive weight: the binomial family needs rows of both kinds"
+            f"y is {y[there][0]:g} in every row of positive weight: the binomial family needs rows of both "
+            "kinds"
         )
     broken = np.flatnonzero(there & (y % 1 != 0) & family.counts)
     if len(broken) and model.covariance == "nonrobust" and model.dispersion == "auto":

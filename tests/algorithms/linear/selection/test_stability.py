@@ -103,7 +103,6 @@ def test_bad_input_is_refused():
     with pytest.raises(DataError, match="sample_weight has 3"):
         sd.StabilitySelection().fit(X, Y, sample_weight=[1, 2, 3])
 
-
     with pytest.raises(DataError, match="LassoCV does not have"):
         sd.StabilitySelection(sd.LassoCV(), n_selected=3).fit(X, Y)
     with pytest.raises(DataError, match="GroupLogisticRegression does not have"):
