@@ -1,10 +1,10 @@
 """Ordinary problems: default parameters against scikit-learn, from ten rows to a hundred thousand.
 
 Both sides fit the same problem with their default parameters. The objective of each model is computed here,
-from coefficients, X and y; a side whose model lies further above the best one known than `LEVEL` gets a
-tolerance ten times smaller until it does not. Then both take turns, one thread, in CPU seconds of this
-process, each time as often as it takes to fill `LEAST` seconds. Problems are numbered: rules of choice may
-be learned on even ones alone.
+from coefficients, X and y; a side whose model lies further above the best one known than `LEVEL` gets
+`MOST_ITERATIONS`, and then a tolerance ten times smaller until it does not. Then both take turns, one thread,
+in CPU seconds of this process, each time as often as it takes to fill `LEAST` seconds. Problems are numbered:
+rules of choice may be learned on even ones alone.
 """
 
 import functools
@@ -30,6 +30,7 @@ ROUNDS, QUICK_ROUNDS = 5, 2
 LEAST = 0.02  # CPU seconds of one side's turn
 LEVEL = 1e-4  # of the objective of the model without columns
 TIGHT, MOST_TIGHTER = 1e-10, 6
+MOST_ITERATIONS = 10_000  # of a side that is to come nearer: its default may end it first
 SIDES = ("stradask", "scikit-learn")
 
 # Data --------------------------------------------------------------------------------------------------
@@ -237,13 +238,14 @@ def measure(name, data, rounds):
         values = {side: task.objective(X, y, model) for side, model in found.items()}
         tight = [task.objective(X, y, _tightest(fits[side], found[side])) for side in SIDES]
         best, unit = min([*values.values(), *tight]), _unit(name, y)
-        tols: dict[str, Any] = dict.fromkeys(SIDES)
+        options: dict[str, dict] = {side: {} for side in SIDES}
         for side in SIDES:
-            for tenths in range(1, MOST_TIGHTER + 1):
+            for tenths in range(MOST_TIGHTER + 1):
                 if values[side] - best <= LEVEL * unit:
                     break
-                tols[side] = 1e-4 * 0.1**tenths
-                fits[side] = functools.partial(fits[side].func, *fits[side].args, tol=tols[side])
+                tighter = {"tol": 1e-4 * 0.1**tenths} if tenths else {}
+                options[side] = {"max_iter": MOST_ITERATIONS, **tighter}
+                fits[side] = functools.partial(task.fit, *fits[side].args, **options[side])
                 values[side] = task.objective(X, y, fits[side]())
         counts = {side: max(1, int(LEAST / max(_cpu_of(fit, 1), 1e-5))) for side, fit in fits.items()}
         turns: dict[str, list] = {side: [] for side in SIDES}
@@ -255,7 +257,8 @@ def measure(name, data, rounds):
             "seconds": float(np.median(turns[side])),
             "turns": turns[side],
             "first": first[side],
-            "tol": tols[side],
+            "tol": options[side].get("tol"),
+            "max_iter": options[side].get("max_iter"),
             "excess": (values[side] - best) / unit,
         }
         for side in SIDES
@@ -272,10 +275,9 @@ def _cpu_of(fit, count):
 def _tightest(fit, model):
     """A model of a far smaller tolerance, at the penalty of `model` where that was chosen."""
     if not hasattr(model, "alpha_"):
-        limits = {} if isinstance(model, _PathModel) else {"max_iter": 10_000}
-        return fit(tol=TIGHT, **limits)
+        return fit(tol=TIGHT, max_iter=MOST_ITERATIONS)
     _, X, y = fit.args
-    tight = theirs.Lasso(model.alpha_, tol=TIGHT, max_iter=10_000).fit(X, y)
+    tight = theirs.Lasso(model.alpha_, tol=TIGHT, max_iter=MOST_ITERATIONS).fit(X, y)
     tight.alpha_ = model.alpha_
     return tight
 
@@ -344,7 +346,8 @@ def page(records):
     whole = Page("stradask bench everyday: ordinary problems").text(
         f"Default parameters on both sides, one thread, on {where(records[0])}: medians of alternating "
         f"rounds in CPU seconds. {summary(records)}. A side whose objective lay more than {LEVEL:g} of the "
-        "model without columns above the best one known was given a smaller tolerance. A first call is the "
+        f"model without columns above the best one known was given {MOST_ITERATIONS:,} iterations and then "
+        "smaller tolerances. A first call is the "
         "first on that problem in this process: the first of a method also loads or compiles it."
     )
     return whole.table(*times_table(records)).add_facts(records[0], "machine")

@@ -40,25 +40,54 @@ def test_a_quick_run_leaves_records_a_table_and_a_page(tmp_path, monkeypatch, ca
     assert "Lasso: diabetes" in page
 
 
+def judged(monkeypatch, fit):
+    """Measure a problem of two sides whose models say how far off they are."""
+    monkeypatch.setattr(everyday, "LEAST", 0.0)
+    data = {"none": lambda: (np.zeros((3, 1)), np.array([0.0, 1.0, 2.0]))}
+    monkeypatch.setitem(everyday.TASKS, "PoissonRegressor", everyday.Task(fit, data, lambda X, y, m: m.off))
+    monkeypatch.setattr(everyday, "_tightest", lambda fit, model: SimpleNamespace(off=0.0))
+    return everyday.measure("PoissonRegressor", "none", 1)
+
+
 def test_a_side_that_is_too_far_gets_a_smaller_tolerance(monkeypatch):
     """A loss of four steps of ten times smaller tolerances: the first below the level is taken."""
-    monkeypatch.setattr(everyday, "LEAST", 0.0)
     asked = []
 
-    def fit(library, X, y, tol=1e-4):
+    def fit(library, X, y, tol=1e-4, max_iter=100):
         asked.append((library.__name__, tol))
         return SimpleNamespace(off=0.0 if library is everyday.ours else 10 * tol)
 
-    task = everyday.Task(
-        fit, {"none": lambda: (np.zeros((3, 1)), np.array([0.0, 1.0, 2.0]))}, lambda X, y, m: m.off
-    )
-    monkeypatch.setitem(everyday.TASKS, "PoissonRegressor", task)
-    monkeypatch.setattr(everyday, "_tightest", lambda fit, model: SimpleNamespace(off=0.0))
-    found = everyday.measure("PoissonRegressor", "none", 1)
+    found = judged(monkeypatch, fit)
     assert found["stradask"]["tol"] is None
+    assert found["stradask"]["max_iter"] is None
     assert found["scikit-learn"]["tol"] == pytest.approx(1e-5)
     assert found["scikit-learn"]["excess"] == pytest.approx(1e-4)
     assert ("sklearn.linear_model", pytest.approx(1e-5)) in asked
+
+
+@pytest.mark.parametrize("tol", [None, 1e-6])
+def test_a_side_that_its_iterations_end_too_early_gets_more_of_them_first(monkeypatch, tol):
+    """With the default iterations no tolerance helps; with more of them, the default one or a smaller."""
+    enough = 1e-4 if tol is None else tol
+
+    def fit(library, X, y, tol=1e-4, max_iter=100):
+        ended = library is not everyday.ours and (max_iter == 100 or tol > 1.01 * enough)
+        return SimpleNamespace(off=float(ended))
+
+    found = judged(monkeypatch, fit)
+    assert found["scikit-learn"]["max_iter"] == everyday.MOST_ITERATIONS
+    assert found["scikit-learn"]["tol"] == (tol if tol is None else pytest.approx(tol))
+    assert found["scikit-learn"]["excess"] == 0.0
+    assert found["stradask"]["max_iter"] is None
+
+
+def test_a_limit_of_iterations_is_lifted_in_a_real_fit(monkeypatch):
+    """50 correlated columns of different scales: scikit-learn's 100 iterations end above the level."""
+    monkeypatch.setattr(everyday, "LEAST", 0.0)
+    found = everyday.measure("LogisticRegression", "correlated 500 x 50", 1)
+    assert found["scikit-learn"]["max_iter"] == everyday.MOST_ITERATIONS
+    for side in everyday.SIDES:
+        assert found[side]["excess"] <= everyday.LEVEL
 
 
 def test_objectives_are_those_of_the_models():
