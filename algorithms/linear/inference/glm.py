@@ -18,11 +18,7 @@ from ....scheduler.place import open_place
 from ....scheduler.threads import single_threaded_blas
 from ..._base import Estimator
 from ...inputs.dask_arrays import check_vector, is_dask
-from ...inputs.targets import (
-    check_offset,
-    check_row_weights,
-    check_targets,
-)
+from ...inputs.targets import check_offset, check_row_weights, check_targets
 from ..glm.row_places import check_rows_and_targets, reader, sources_of
 from ..glm.smooth import linear_predictor
 from ..plotting import draw_intervals
@@ -305,6 +301,7 @@ class GLM(RegressorMixin, Estimator):
             arguments = (family, found, means, information, self.dispersion_, n_rows, frequencies)
             V = shifted(covariance(passes, self.covariance, *arguments), means, self.fit_intercept)
         self.covariance_, self.standard_errors_ = V, np.sqrt(np.diag(V))
+        self._fitted_with = {name: getattr(self, name) for name in ("family", "covariance", "dispersion")}
 
     def _warn(self, found, n_rows):
         """Return why there are no standard errors, or ""."""
@@ -365,6 +362,9 @@ class GLM(RegressorMixin, Estimator):
         if not 0 < level < 1:
             raise DataError(f"level={level} must lie between 0 and 1")
         check_is_fitted(self)
+        for name, value in getattr(self, "_fitted_with", {}).items():
+            if getattr(self, name) != value:
+                raise DataError(f"{name} was {value!r} in fit and is {getattr(self, name)!r} now: fit again")
         if np.isnan(self.standard_errors_).all():
             why = getattr(self, "_no_errors", "") or "the fit has none to trust"
             raise DataError(f"there are no standard errors: {why}")

@@ -279,6 +279,13 @@ def test_a_sparse_column_of_ones_is_the_intercept():
         sd.GLM().fit(columns, RAW)
 
 
+def test_a_summary_does_not_name_a_covariance_that_was_not_computed():
+    model = sd.GLM("poisson").fit(X, COUNTS).set_params(covariance="HC1")
+    with pytest.raises(DataError, match="covariance was 'nonrobust' in fit and is 'HC1' now"):
+        model.summary()
+    assert "HC1" in repr(model.fit(X, COUNTS).summary())
+
+
 def test_few_clusters_are_named():
     with pytest.warns(UserWarning, match="2 labels for 5 coefficients"):
         sd.GLM(covariance="cluster").fit(X, RAW, clusters=np.arange(N) % 2)
