@@ -290,10 +290,12 @@ def _unit(name, y):
     return spread * len(y) if name == "Ridge" else 1.0 if name == "PoissonRegressor" else spread / 2
 
 
-def bench(*, quick, on_record, tell):
-    """Run all problems: one record each."""
+def bench(*, quick, chosen, on_record, tell):
+    """Run the problems of the chosen data sets: one record each."""
     common = about_run("everyday")
     for place, (name, data) in enumerate(problems(quick)):
+        if data not in chosen:
+            continue
         figures = measure(name, data, QUICK_ROUNDS if quick else ROUNDS)
         record = {"task": name, "data": {"name": data}, "place": place, **figures}
         on_record({**common, **record})
@@ -306,6 +308,12 @@ def ratio(record):
 
 
 # Tables ---------------------------------------------------------------------------------------------------
+
+
+def latest(records):
+    """Return the last record of each problem, in the order of the problems."""
+    last = {record["place"]: record for record in records}
+    return [last[place] for place in sorted(last)]
 
 
 def times_table(records):
@@ -357,6 +365,11 @@ def collect(args, on_record, tell):
     """Run what the arguments of ``stradask bench everyday`` ask for."""
     if args.against:
         raise DataError("--against: everyday compares with scikit-learn, which is installed")
-    if args.dataset is not None or args.param:
-        raise DataError("--dataset and --param: everyday has its own problems")
-    bench(quick=args.quick, on_record=on_record, tell=tell)
+    if args.param:
+        raise DataError("--param: everyday takes the default parameters")
+    names = dict.fromkeys(data for _, data in problems(args.quick))
+    unknown = [name for name in args.dataset or () if name not in names]
+    if unknown:
+        raise DataError(f"--dataset: everyday has no {unknown[0]!r}; it has {', '.join(map(repr, names))}")
+    chosen = names if args.dataset is None else args.dataset
+    bench(quick=args.quick, chosen=chosen, on_record=on_record, tell=tell)

@@ -171,13 +171,13 @@ def shards_part(records, docs):
 
 
 def everyday_part(records, docs):
-    """Return the table of ordinary problems, of the last run."""
+    """Return the table of ordinary problems, each as it was measured last."""
     if not records:
         return NOT_YET.format("everyday")
-    last = latest_run(records)
+    last = everyday.latest(records)
     table = everyday.times_table(last)
-    machine = last[0]["machine"]["processor"]
-    return f"{everyday.summary(last)}.\n\n{table.markdown()}\n{table.caption}; one thread, {machine}.\n"
+    machines = " or ".join(dict.fromkeys(record["machine"]["processor"] for record in last))
+    return f"{everyday.summary(last)}.\n\n{table.markdown()}\n{table.caption}; one thread, {machines}.\n"
 
 
 class Part(NamedTuple):

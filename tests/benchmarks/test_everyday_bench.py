@@ -135,6 +135,21 @@ def test_halves_and_behind_are_counted():
     assert "median ratio 0.60 (even numbers 0.60, odd 1.05), largest 2.00" in said
 
 
+def test_the_last_record_of_each_problem_counts_and_chosen_data_keep_their_numbers(tmp_path, monkeypatch):
+    seen = []
+    monkeypatch.setattr(everyday, "measure", lambda name, data, rounds: {"shape": [name, data]})
+    monkeypatch.setattr(everyday, "ratio", lambda record: 1.0)
+    chosen = arguments(tmp_path, dataset=["digits", "linnerud"], quick=False)
+    everyday.collect(chosen, seen.append, lambda line: None)
+    pairs = everyday.problems()
+    assert {record["data"]["name"] for record in seen} == {"digits", "linnerud"}
+    assert [tuple(record["shape"]) for record in seen] == [pairs[record["place"]] for record in seen]
+    older = [{"place": place, "run": "old"} for place in range(len(pairs))]
+    last = everyday.latest([*older, *seen])
+    assert [record["place"] for record in last] == list(range(len(pairs)))
+    assert {record["place"] for record in last if record["run"] != "old"} == {r["place"] for r in seen}
+
+
 @pytest.mark.parametrize("change", [{"against": ["celer"]}, {"dataset": ["a"]}, {"param": [("n", 3)]}])
 def test_what_it_does_not_take_is_refused(tmp_path, change):
     with pytest.raises(DataError, match="everyday"):
