@@ -91,6 +91,7 @@ FULL = {
     "plan": ("plan",),
     "pipeline": ("pipeline",),
     "allreduce": ("allreduce",),
+    "networks": ("networks",),
     "ceilings": ("ceilings",),
 }
 

@@ -40,6 +40,7 @@ COMPARISONS = {
     "allreduce": "allreduce",
     "ceilings": "kernel_shares",
     "everyday": "everyday",
+    "networks": "networks",
     "pipeline": "pipeline",
     "placement": "placement",
     "plan": "planned",

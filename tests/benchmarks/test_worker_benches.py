@@ -1,8 +1,11 @@
-"""``stradask bench pipeline`` and ``allreduce``: ideals, tables, refusals, and runs on two processes."""
+"""``stradask bench pipeline``, ``allreduce``, ``networks``: ideals, tables, refusals, and runs."""
 
+import sys
+
+import numpy as np
 import pytest
 
-from stradask.benchmarks import allreduce, pipeline
+from stradask.benchmarks import allreduce, networks, pipeline, torch_loops
 from stradask.benchmarks.run import read_records
 from stradask.cli.arguments import main
 from stradask.scheduler.planning import Link, simulate
@@ -37,11 +40,75 @@ def test_tables():
         ("allreduce --dataset a", "allreduce has no data"),
         ("allreduce --param megabytes=0", "give numbers from 0.001 to 4096"),
         ("allreduce --param parts=1", "2 or more"),
+        ("networks --against torch", "as its peers, always"),
+        ("networks --dataset a", "digits only"),
+        ("networks --param depth=3", "networks has the parameters accuracy, epochs, width"),
+        ("networks --param epochs=1", "epochs=1: give an integer of 2 or more"),
+        ("networks --param accuracy=2", "accuracy=2: give a share above 0"),
     ],
 )
 def test_what_they_do_not_have(arguments, message, capsys, tmp_path):
     assert main(["bench", *arguments.split(), "--out", str(tmp_path)]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_networks_without_torch_is_refused_before_work(monkeypatch, capsys, tmp_path):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    assert main(["bench", "networks", "--out", str(tmp_path)]) == 2
+    assert "torch cannot be imported" in capsys.readouterr().err
+
+
+def test_table_of_networks_has_medians_over_the_right_process():
+    def record(method, rate, seconds=2.0, same=None):
+        facts = {"method": method, "steps_per_second": rate, "epochs": 3, "seconds": seconds}
+        return facts | {"same_parameters": same}
+
+    records = [record("one place", v, same=True) for v in (9.0, 10.0, 30.0)]
+    records += [record("data", 15.0, same=True), record("data", 17.0, same=False)]
+    records += [record("torch loop", 8.0), record("torch DDP", 12.0, None)]
+    rows = networks.made_table(records).rows
+    assert rows[0] == ["one place", "10.00", "1.00", "3", "2.0", "equal"]
+    assert rows[1] == ["data", "16.00", "1.60", "3", "2.0", "differ"]
+    assert rows[3] == ["torch DDP", "12.00", "1.50", "3", "not reached", ""]
+
+
+def test_rates_of_two_that_train_at_once_add_up():
+    course = torch_loops.Course([9.0, 11.0, 13.0], [0.1, 0.2, 0.3])  # of which the first epoch does not count
+    assert networks.steps_a_second([course, course], 6) == pytest.approx(6)
+    assert networks.time_to(course, 0.2) == (2, 11.0)
+    assert networks.time_to(course, 0.4) == (None, None)
+
+
+def test_network_and_digits_are_drawn_by_the_seed():
+    torch = pytest.importorskip("torch")
+    before = torch.random.get_rng_state()
+    one, two, other = (
+        torch.nn.utils.parameters_to_vector(networks.network(4, seed).parameters()) for seed in (0, 0, 1)
+    )
+    assert torch.equal(one, two)
+    assert not torch.equal(one, other)
+    assert torch.equal(before, torch.random.get_rng_state())
+    (X, y), (rest, _) = networks.digits(0)
+    assert (X.shape, rest.shape) == ((1536, 1, 8, 8), (261, 1, 8, 8))
+    found = torch_loops.accuracy(
+        lambda X: torch.nn.functional.one_hot(torch.zeros(len(X), dtype=int)), (X, y)
+    )
+    assert found == np.mean(y == 0)
+
+
+@pytest.mark.slow
+@pytest.mark.cluster
+def test_networks_on_two_processes(tmp_path):
+    pytest.importorskip("torch")
+    arguments = "networks --quick --param width=8 epochs=6 accuracy=0.5"
+    assert main(["bench", *arguments.split(), "--out", str(tmp_path)]) == 0
+    by_name = {r["method"]: r for r in read_records(tmp_path / "records.jsonl")}
+    assert list(by_name) == [*networks.PLANS, *networks.LOOPS]
+    assert all(by_name[name]["same_parameters"] for name in networks.PLANS)
+    alone, shared = (by_name[name]["course"]["accuracy"] for name in ("torch loop", "torch DDP"))
+    assert shared == pytest.approx(alone, abs=0.03)  # halves of the same mini-batches: but for rounding
+    assert all(r["seconds"] > 0 for r in by_name.values())
+    assert "on two processes" in (tmp_path / "report.html").read_text()
 
 
 @pytest.mark.slow
