@@ -176,8 +176,12 @@ def everyday_part(records, docs):
         return NOT_YET.format("everyday")
     last = everyday.latest(records)
     table = everyday.times_table(last)
-    machines = " or ".join(dict.fromkeys(record["machine"]["processor"] for record in last))
-    return f"{everyday.summary(last)}.\n\n{table.markdown()}\n{table.caption}; one thread, {machines}.\n"
+    machines: dict[str, dict] = {}
+    for record in last:
+        machines.setdefault(record["machine"]["processor"], {})[repr(record["data"]["name"])] = None
+    by = max(machines, key=lambda name: len(machines[name]))
+    named = named_machines({by: machines.pop(by), **machines})
+    return f"{everyday.summary(last)}.\n\n{table.markdown()}\n{table.caption}; one thread, {named}.\n"
 
 
 class Part(NamedTuple):
