@@ -1,7 +1,7 @@
 """``stradask bench``: one family, a quick look at all of them, or the recipes of the tables in the docs."""
 
 import argparse
-import importlib
+import importlib.util
 import json
 import sys
 from collections.abc import Callable
@@ -108,12 +108,22 @@ def jobs_of(args):
     peers = [] if args.against is None else ["--against", *args.against]
     if peers[1:]:
         raise DataError("--against: peers are of one family: give it, or --against without a name")
-    jobs = [_job(args, recipe) for recipe in recipes.QUICK]
+    jobs = [_job(args, recipe) for recipe in recipes.QUICK if _has_what_it_needs(recipe)]
     for job in jobs:
         job.quick = True
         if peers and job.family not in run.COMPARISONS:
             job.against = []
     return [(args.out, jobs)]
+
+
+def _has_what_it_needs(recipe):
+    """Whether the package is installed without which a family runs nothing; if not, say so."""
+    name = recipes.family_of(recipe)
+    package = recipes.NEEDS.get(name)
+    there = package is None or importlib.util.find_spec(package) is not None
+    if not there:
+        _tell(f"{name}: left out, since {package} is not installed")
+    return there
 
 
 def _full_jobs(args):

@@ -12,6 +12,7 @@ QUICK = (
     "lasso --dataset a c --param divisor=10,100 --max-seconds 2",
     "sparse-logistic --dataset a --param divisor=10,100 --max-seconds 2",
     "logistic --dataset dense words --max-seconds 2",
+    "structured --dataset group-wide poisson-wide --max-seconds 2",
     "everyday",
     "mf --dataset generated",
     "implicit --dataset generated",
@@ -22,8 +23,10 @@ QUICK = (
     "plan --dataset even",
     "pipeline --param places=2 micro_batches=4",
     "allreduce --param megabytes=8",
+    "networks --param epochs=2 width=8 accuracy=0.3",
     "ceilings",
 )
+NEEDS = {"networks": "torch"}  # families that run nothing without a package
 
 _LDA_PEERS = "--against tomotopy sklearn gensim"
 _SPARSE = "rcv1_small.svm.txt.gz dorothea.svm.txt.gz"
@@ -69,6 +72,7 @@ FULL = {
         f"logistic --dataset dense scaled wide words {_SMOOTH_PEERS} sklearn-newton-cholesky --param C=1 "
         "--max-seconds 12 --repeats 1",
     ),
+    "structured": ("structured --against skglm celer adelie sksurv --max-seconds 5",),
     "mf": (_MF.format("ml-1m.csv.gz", 32, 4),),
     "mf-64": (_MF.format("ml-1m.csv.gz", 64, 6),),
     "mf-10m": (_MF.format("generated-10m", 32, 25) + " --repeats 1",),

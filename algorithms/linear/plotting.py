@@ -52,7 +52,7 @@ def plot_path(
     Examples
     --------
     >>> import stradask as sd
-    >>> X, y, _ = sd.datasets.make_sparse_regression(60, 100, n_informative=5, random_state=0)
+    >>> X, y, _ = sd.datasets.make_sparse_regression(100, 100, n_informative=5, random_state=0)
     >>> alphas, coefs, _ = sd.lasso_path(X, y)
     >>> sd.plot_path(alphas, coefs).get_ylabel()
     'coefficient'

@@ -42,7 +42,6 @@ _ROWS = 1024  # that are predicted at once
 class TorchEstimator(Estimator):
     """Base of `TorchClassifier` and `TorchRegressor`, which define targets, losses and scores."""
 
-    _harmless_text = Estimator._harmless_text | {"device"}  # of this machine, checked before a fit
     _parameter_constraints: ClassVar[dict] = {
         "module": "no_validation",
         "optimizer": [StrOptions({"sgd", "nesterov", "adam"})],
