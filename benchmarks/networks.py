@@ -123,7 +123,8 @@ def collect(args, on_record, tell):
     options = {"learning_rate": 0.1, "momentum": 0.9, "batch_size": BATCH, "seed": args.seed}
     options["n_epochs"] = settings["epochs"]
     common = about_run("networks") | {"settings": settings | options | {"repeats": n_rounds}}
-    given = (network(settings["width"], args.seed), *digits(args.seed))
+    rows, judged_on = digits(args.seed)
+    given = network(settings["width"], args.seed), rows, judged_on
     with worker_processes(2) as engine:
         fit(*given, options | {"n_epochs": 1}, engine, PLANS["data"])  # imports
         for number in range(n_rounds):

@@ -100,7 +100,7 @@ def test_network_and_digits_are_drawn_by_the_seed():
 @pytest.mark.cluster
 def test_networks_on_two_processes(tmp_path):
     pytest.importorskip("torch")
-    arguments = "networks --quick --param width=8 epochs=6 accuracy=0.5"
+    arguments = "networks --quick --param width=8 epochs=6 accuracy=0.25"
     assert main(["bench", *arguments.split(), "--out", str(tmp_path)]) == 0
     by_name = {r["method"]: r for r in read_records(tmp_path / "records.jsonl")}
     assert list(by_name) == [*networks.PLANS, *networks.LOOPS]
