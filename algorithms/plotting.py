@@ -10,6 +10,17 @@ from ..errors import DataError, StradaskError, shortened
 _X = {"seconds": "seconds", "round": "rounds", "updates": "updates"}
 
 
+def pyplot() -> Any:
+    """Return matplotlib's pyplot; where that is not installed, say how to install it."""
+    try:
+        import matplotlib.pyplot as plt
+    except ModuleNotFoundError as error:
+        raise StradaskError(
+            "plots need matplotlib, which is not installed: pip install 'stradask[plot]'"
+        ) from error
+    return plt
+
+
 def plot_history(
     *models: Any, x: str = "seconds", excess: bool = False, labels: Names | None = None, ax: Any = None
 ) -> Any:
@@ -60,13 +71,7 @@ def plot_history(
     if excess and any(fall) != all(fall):
         raise DataError("excess=True needs objectives that all fall or all rise; draw the models apart")
     best = (min if all(fall) else max)(y.min() if all(fall) else y.max() for _, y in curves)
-    try:
-        import matplotlib.pyplot as plt
-    except ModuleNotFoundError as error:
-        raise StradaskError(
-            "plots need matplotlib, which is not installed: pip install 'stradask[plot]'"
-        ) from error
-    ax = plt.subplots(figsize=(6.4, 4.0), layout="constrained")[1] if ax is None else ax
+    ax = pyplot().subplots(figsize=(6.4, 4.0), layout="constrained")[1] if ax is None else ax
     for (at, y), label in zip(curves, labels, strict=True):
         y = np.abs(y - best) if excess else y
         kept = y > 0 if excess else np.ones(len(y), bool)

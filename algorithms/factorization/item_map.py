@@ -3,7 +3,8 @@
 import numpy as np
 from sklearn.decomposition import PCA
 
-from ...errors import DataError, StradaskError
+from ...errors import DataError
+from ..plotting import pyplot
 
 _POINT, _TEXT = "#0072B2", "#333333"
 
@@ -53,10 +54,4 @@ def _apart(places, n):
 
 
 def _new_axes():
-    try:
-        import matplotlib.pyplot as plt
-    except ModuleNotFoundError as error:
-        raise StradaskError(
-            "plot_items() needs matplotlib, which is not installed: pip install 'stradask[plot]'"
-        ) from error
-    return plt.subplots(figsize=(7.2, 5.4), layout="constrained")[1]
+    return pyplot().subplots(figsize=(7.2, 5.4), layout="constrained")[1]

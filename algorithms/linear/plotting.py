@@ -5,20 +5,15 @@ from typing import Any
 import numpy as np
 
 from ..._typing import Array, Names
-from ...errors import DataError, StradaskError
+from ...errors import DataError
+from ..plotting import pyplot
 from .cv.plotting import _COLOURS, _QUIET, _draw_paths, _places
 
 
 def _axes(ax):
     if ax is not None:
         return ax
-    try:
-        import matplotlib.pyplot as plt
-    except ModuleNotFoundError as error:
-        raise StradaskError(
-            "plots need matplotlib, which is not installed: pip install 'stradask[plot]'"
-        ) from error
-    return plt.subplots(figsize=(6.4, 4.0), layout="constrained")[1]
+    return pyplot().subplots(figsize=(6.4, 4.0), layout="constrained")[1]
 
 
 def _tidy(ax):

@@ -3,7 +3,8 @@
 import numpy as np
 from scipy import stats
 
-from ....errors import DataError, StradaskError, shortened
+from ....errors import DataError, shortened
+from ...plotting import pyplot
 
 _BLUE, _QUIET = "#0072B2", "#888888"
 _CHAINS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -35,16 +36,10 @@ def plot_posterior(posterior, kind, names, axes):
 
 
 def _panels(n, wide):
-    try:
-        import matplotlib.pyplot as plt
-    except ModuleNotFoundError as error:
-        raise StradaskError(
-            "plots need matplotlib, which is not installed: pip install 'stradask[plot]'"
-        ) from error
     columns = min(n, 1 if wide else 3)
     rows = -(-n // columns)
     size = ((7.5 if wide else 3.2 * columns), (1.6 if wide else 2.2) * rows + 0.4)
-    figure, axes = plt.subplots(rows, columns, figsize=size, layout="constrained", squeeze=False)
+    figure, axes = pyplot().subplots(rows, columns, figsize=size, layout="constrained", squeeze=False)
     for spare in axes.flat[n:]:
         figure.delaxes(spare)
     return list(axes.flat[:n])

@@ -3,7 +3,7 @@
 import numpy as np
 from scipy import sparse
 
-from ....errors import StradaskError
+from ...plotting import pyplot
 
 # Okabe and Ito's palette without its yellow, which is too light for lines on white.
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -58,13 +58,7 @@ def _places(alphas):
 
 
 def _new_axes():
-    try:
-        import matplotlib.pyplot as plt
-    except ModuleNotFoundError as error:
-        raise StradaskError(
-            "plot() needs matplotlib, which is not installed: pip install 'stradask[plot]'"
-        ) from error
-    _, axes = plt.subplots(2, 1, sharex=True, figsize=(6.4, 6.4), layout="constrained")
+    _, axes = pyplot().subplots(2, 1, sharex=True, figsize=(6.4, 6.4), layout="constrained")
     return axes
 
 

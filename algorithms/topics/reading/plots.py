@@ -6,7 +6,7 @@ import numpy as np
 from scipy.cluster.hierarchy import dendrogram, linkage
 from scipy.spatial.distance import squareform
 
-from ....errors import StradaskError
+from ...plotting import pyplot
 
 # Okabe and Ito's palette without its yellow, which is too light for lines on white.
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -108,10 +108,4 @@ def _are_times(labels):
 def _axes(ax, size):
     if ax is not None:
         return ax
-    try:
-        import matplotlib.pyplot as plt
-    except ModuleNotFoundError as error:
-        raise StradaskError(
-            "plots need matplotlib, which is not installed: pip install 'stradask[plot]'"
-        ) from error
-    return plt.subplots(figsize=size, layout="constrained")[1]
+    return pyplot().subplots(figsize=size, layout="constrained")[1]
