@@ -31,6 +31,9 @@ if hypothesis:
 # which takes seconds. Those of scripts, which tests run in processes of their own, start as usual.
 if dask:
     dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"})
+    # Dask's profiler calls `sys._current_frames`, which locks up the process before CPython 3.11.9 where the
+    # garbage collector meanwhile frees a `threading.local` (python/cpython#106883).
+    dask.config.set({"distributed.worker.profile.enabled": False})
 
 
 # Shells start what they put into the background deaf to Ctrl-C, and tests press it.
