@@ -58,6 +58,7 @@ def load(path: FileName, **places: Any) -> Any:
     Parameters
     ----------
     path : path-like
+        Or a URL that fsspec opens, such as ``s3://bucket/model.npz``.
     **places : str, path-like or None
         `engine`, `checkpoint` or `memmap_folder`, where the class has a parameter of that name.
 

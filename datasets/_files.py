@@ -1,4 +1,4 @@
-"""Files as every reader and writer here sees them.
+"""Files as every reader and writer here sees them: paths of this machine, and URLs that fsspec opens.
 
 `Reader` opens plain, gzip, xz and bzip2 files (told apart by what they hold, not by their name) and
 members of zip archives, hands out bytes or blocks of whole lines, and turns every failure into a
@@ -19,6 +19,7 @@ from collections.abc import Callable
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
+from .._urls import file_name, file_size, is_url, open_file, write_url
 from ..errors import DataError, in_brief, shortened
 
 # Bytes read at a time: small enough that a block and what is made of it stay near the processor.
@@ -54,7 +55,7 @@ class Reader:
     """
 
     def __init__(self, path, *, member=None, may_be_empty=False, verbose=0):
-        self.path = Path(path)
+        self.path = path if is_url(path) else Path(path)
         self.name = f"{self.path} ({member})" if member else str(self.path)
         self.line = 0  # whole lines handed out so far
         self._unfolded = 0
@@ -65,8 +66,8 @@ class Reader:
 
     def __enter__(self):
         try:
-            size = self.path.stat().st_size
-            self._raw = self.path.open("rb")
+            size = file_size(self.path)
+            self._raw = open_file(self.path)
         except OSError as error:
             raise DataError(
                 f"{in_brief(self.path)}: cannot be opened ({error.strerror}); check the path"
@@ -79,7 +80,7 @@ class Reader:
             self._raw.close()
             raise
         self._most = math.inf if self.kind == "plain" else max(UNFOLDED, UNFOLDED_TIMES * size)
-        self._bar = progress_bar(size, self.path.name, self._verbose) if self._verbose else None
+        self._bar = progress_bar(size, file_name(self.path), self._verbose) if self._verbose else None
         return self
 
     def __exit__(self, *exception):
@@ -95,11 +96,12 @@ class Reader:
             if start.startswith(magic):
                 self.kind = kind
                 return opener(self._raw)
-        promised = _SUFFIXES.get(self.path.suffix)
+        suffix = Path(file_name(self.path)).suffix
+        promised = _SUFFIXES.get(suffix)
         if promised is not None:
             raise DataError(
                 f"{self.path}: not a {promised} file (it starts with {shortened(start)}); "
-                f"download it again, or take {self.path.suffix} from its name if it is plain text"
+                f"download it again, or take {suffix} from its name if it is plain text"
             )
         return self._raw
 
@@ -179,8 +181,17 @@ def write_aside(path):
 
     The bytes go to a temporary name in the same folder, are flushed to the disk and renamed; after an
     error nothing is left. A name in ``.gz``, ``.xz`` or ``.bz2`` is compressed. The same bytes in give
-    the same file out: no time stamp is stored.
+    the same file out: no time stamp is stored. What a URL names is written by its file system at the end.
     """
+    if is_url(path):
+        try:
+            with write_url(path) as raw, _compressor(Path(file_name(path)).suffix, raw) as handle:
+                yield handle
+        except OSError as error:
+            raise DataError(
+                f"{in_brief(path)}: cannot be written ({error.strerror}); check the URL and your rights"
+            ) from None
+        return
     path = Path(path)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}.tmp")
     try:

@@ -18,13 +18,13 @@ which names the first line at fault.
 
 import re
 from numbers import Integral
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 
 from .._typing import DTypeLike, FileName, Matrix, Names
+from .._urls import file_name, sibling
 from ..errors import DataError, shortened
 from ._common import type_of
 from ._files import Reader, write_aside
@@ -54,7 +54,7 @@ def read_uci_bow(
 
     Parameters
     ----------
-    path : str or path-like
+    path : str, path-like or URL
         The ``docword`` file.
     vocabulary : str or path-like, default=None
         The ``vocab`` file: one word a line, as many lines as there are words.
@@ -159,7 +159,6 @@ def save_uci_bow(
     >>> folder.cleanup()
     """
     X = _checked_counts(X)
-    path = Path(path)
     if vocabulary is not None:
         words = _checked_words(vocabulary, X.shape[1])
         vocabulary_path = _vocabulary_path(path, vocabulary_path)
@@ -467,13 +466,14 @@ def _checked_words(vocabulary, n_words):
 
 def _vocabulary_path(path, vocabulary_path):
     if vocabulary_path is not None:
-        return Path(vocabulary_path)
-    name = path.name.replace("docword", "vocab")
-    if name == path.name:
+        return vocabulary_path
+    before = file_name(path)
+    name = before.replace("docword", "vocab")
+    if name == before:
         raise DataError(
-            f"vocabulary_path is needed: 'docword' is not part of the name {shortened(path.name, 200)}"
+            f"vocabulary_path is needed: 'docword' is not part of the name {shortened(before, 200)}"
         )
-    return path.with_name(name.removesuffix(".gz").removesuffix(".xz").removesuffix(".bz2"))
+    return sibling(path, name.removesuffix(".gz").removesuffix(".xz").removesuffix(".bz2"))
 
 
 def _format_entries(X, start, stop):

@@ -28,7 +28,7 @@ def iter_uci_bow(
 
     Parameters
     ----------
-    path : str or path-like
+    path : str, path-like or URL
         The ``docword`` file, plain, gzip, xz or bzip2.
     chunk_size : int, default=10_000
         Documents of each matrix but the last.

@@ -1,10 +1,10 @@
 """Recognise the format of a data file by its content."""
 
 import re
-from pathlib import Path
 from typing import Any
 
 from .._typing import FileName
+from .._urls import file_size
 from ..errors import DataError, shortened
 from ._files import Reader
 from ._texts import check_no_text, is_text
@@ -24,7 +24,7 @@ def describe_file(path: FileName, *, verbose: int = 0) -> dict[str, Any]:
 
     Parameters
     ----------
-    path : str or path-like
+    path : str, path-like or URL
         A file in one of the formats that this package reads; plain, gzip, xz or bzip2.
     verbose : int, default=0
         Show a progress bar over the bytes of the file.
@@ -55,7 +55,7 @@ def describe_file(path: FileName, *, verbose: int = 0) -> dict[str, Any]:
     >>> folder.cleanup()
     """
     found = detect_format(path)
-    description = {"path": str(path), "format": found, "bytes": Path(path).stat().st_size}
+    description = {"path": str(path), "format": found, "bytes": file_size(path)}
     if found == "idx":
         values = read_idx(path, verbose=verbose)
         return description | {"shape": list(values.shape), "dtype": values.dtype.name}

@@ -5,7 +5,6 @@ ends; of a compressed one the range begins nowhere but in front, so that every p
 whole file and keeps its own documents.
 """
 
-import glob
 import itertools
 import os
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from pathlib import Path
 import numpy as np
 from scipy import sparse
 
+from .._urls import file_name, file_size, is_file, is_folder, matching_files, open_file
 from ..errors import DataError, shortened
 from ._files import Reader
 from ._texts import check_no_text
@@ -45,7 +45,7 @@ class Piece:
     @property
     def n_bytes(self):
         """Bytes that are read for these documents alone."""
-        return os.path.getsize(self.path) if self.start < 0 else self.stop - self.start
+        return file_size(self.path) if self.start < 0 else self.stop - self.start
 
     @property
     def own_bytes(self):
@@ -71,26 +71,23 @@ def document_files(paths):
     ...     [pathlib.Path(path).name for path in document_files(f"{folder}/docword.*")]
     ['docword.1.txt', 'docword.2.txt']
     """
-    found = []
+    found: list[str] = []
     for path in [paths] if isinstance(paths, (str, os.PathLike)) else list(paths):
         name = os.fspath(path)
-        if not os.path.exists(name) and any(sign in name for sign in "*?["):
-            fits = glob.glob(name)
-            if not fits:
-                raise DataError(f"X={shortened(name)}: no file fits this pattern")
-            found.extend(fits)
-        else:
-            found.append(name)
+        fitting = matching_files(name)
+        if fitting is not None and not fitting:
+            raise DataError(f"X={shortened(name)}: no file fits this pattern")
+        found.extend([name] if fitting is None else fitting)
     if not found:
         raise DataError("X is an empty list: give the names of files of documents")
     found.sort()
     for name in found:
-        if os.path.isdir(name):
+        if is_folder(name):
             raise DataError(
                 f"{name}: is a folder; name the files in it, as in "
                 f"{shortened(os.path.join(name, '*.txt.gz'), 200)}"
             )
-        if not os.path.isfile(name):
+        if not is_file(name):
             called = name if len(name) <= 200 else shortened(name)
             raise DataError(
                 f"{called}: cannot be opened (there is no such file); check the path; if X holds "
@@ -228,7 +225,7 @@ def _whole(path):
         start = next(reader.blocks(), (1, b""))[1]
         first = start[:200].split(b"\n")
         headed = len(first) > 3 and all(line.strip().isdigit() for line in first[:3])
-        is_docword = headed or "docword" in Path(path).name
+        is_docword = headed or "docword" in file_name(path)
     if not is_docword:
         check_no_text(path, start, "UCI bag of words or svmlight")
         return Piece(path, "svmlight")
@@ -251,10 +248,10 @@ def _cut(piece, n):
 
 
 def _byte_ranges(piece, n):
-    with open(piece.path, "rb") as file:
+    with open_file(piece.path) as file:
         for _ in range(3):
             file.readline()
-        body, size = file.tell(), os.path.getsize(piece.path)
+        body, size = file.tell(), file_size(piece.path)
         cuts = [(body, 0)]
         for i in range(1, n):
             at, document = _next_document(file, body + (size - body) * i // n, size)
@@ -303,7 +300,7 @@ class _Range(Reader):
     def error(self, line, what):
         """Return a DataError at a line, counted from the beginning of the file."""
         before = 0
-        with open(self.path, "rb") as file:
+        with open_file(self.path) as file:
             for begin in range(0, self.start, 1 << 20):
                 before += file.read(min(1 << 20, self.start - begin)).count(b"\n")
         return super().error(line + before, what)

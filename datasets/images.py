@@ -22,7 +22,7 @@ def read_idx(path: FileName, *, verbose: int = 0) -> Array:
 
     Parameters
     ----------
-    path : str or path-like
+    path : str, path-like or URL
         The file, such as ``train-images-idx3-ubyte.gz``.
     verbose : int, default=0
         Show a progress bar over the bytes of the file.

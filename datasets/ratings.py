@@ -54,7 +54,7 @@ def read_ratings(
 
     Parameters
     ----------
-    path : str or path-like
+    path : str, path-like or URL
         The file.
     sep : str, default=None
         What stands between columns. When None, the first of ``::``, tab, comma, semicolon that the first

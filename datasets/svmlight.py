@@ -35,7 +35,7 @@ def read_svmlight(
 
     Parameters
     ----------
-    path : str or path-like
+    path : str, path-like or URL
         The file.
     n_features : int, default=None
         Columns of `X`; one more than the largest index when None. Give it for a test set, which may lack

@@ -3,18 +3,17 @@
 import contextlib
 import csv
 import io
-import itertools
 import json
 import os
 import re
 import sys
 import warnings
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from .._typing import Array, FileName
+from .._urls import file_name, files_below, is_file, is_folder, open_file
 from ..errors import DataError, in_brief, shortened
 from ._files import Reader
 
@@ -39,7 +38,7 @@ def read_texts(
 
     Parameters
     ----------
-    path : str or path-like
+    path : str, path-like or URL
         A table with a header (``.csv``, ``.tsv``), JSON lines (``.jsonl``), Parquet (``.parquet``, needs
         pyarrow), each plain or compressed but for Parquet; a folder, of which all ``.txt`` files are read,
         those of inner folders too; any other file, of which each line is a text; or ``"-"``, the lines of
@@ -76,8 +75,8 @@ def read_texts(
     path, column = _parts(path, column)
     if str(path) == "-":
         return _lines(_decoded(sys.stdin.buffer.read(), "standard input", encoding))
-    if os.path.isdir(path):
-        return _folder(Path(path), encoding, verbose)
+    if is_folder(path):
+        return _folder(path, encoding, verbose)
     kind = _kind(path)
     if kind == ".parquet":
         return _numbered(_of_parquet(path, column))
@@ -94,7 +93,7 @@ def read_texts(
 
 def names_texts(source):
     """Whether a name, as the command line takes it, is of texts: a table, a folder or standard input."""
-    return str(source) == "-" or _SOURCE.fullmatch(str(source)) is not None or os.path.isdir(source)
+    return str(source) == "-" or _SOURCE.fullmatch(str(source)) is not None or is_folder(source)
 
 
 def file_of_texts(source):
@@ -105,7 +104,7 @@ def file_of_texts(source):
 def _parts(path, column):
     """Divide ``FILE.csv:COLUMN``."""
     found = _SOURCE.fullmatch(os.fspath(path))
-    if found is None or found[3] is None or os.path.exists(path):
+    if found is None or found[3] is None or is_file(path) or is_folder(path):
         return path, column
     if column is not None:
         raise DataError(
@@ -171,22 +170,26 @@ def _folder(folder, encoding, verbose):
     """All text files of a folder; hidden ones are passed over."""
     from .._bar import Bar
 
-    paths = sorted(p for p in folder.rglob("*.txt") if p.is_file())
-    paths = [p for p in paths if not any(part.startswith(".") for part in p.relative_to(folder).parts)]
-    if not paths:
-        there = [shortened(p.name, 30) for p in sorted(itertools.islice(folder.iterdir(), 3))]
+    found = files_below(folder)
+    files = [
+        (name, path)
+        for name, path in found
+        if name.endswith(".txt") and not any(part.startswith(".") for part in name.split("/"))
+    ]
+    if not files:
+        there = [shortened(name, 30) for name, _ in found[:3]]
         raise DataError(
             f"{in_brief(folder)} has no .txt files, but {', '.join(there) or 'nothing'}; give texts as "
             f"{_FORMS}"
         )
     texts: list[str] = []
     others: list[str] = []
-    for path in Bar(paths, desc=folder.name, unit="file", disable=not verbose):
+    for _, path in Bar(files, desc=file_name(folder), unit="file", disable=not verbose):
         with Reader(path, may_be_empty=True) as reader:
             texts.append(_decoded(reader.read(), str(path), encoding, others))
     if others:
-        _warn_of_encoding(f"{len(others):,} of {len(paths):,} files, such as {in_brief(others[0])}, are")
-    return Texts(texts, np.array([_whole(p.relative_to(folder).as_posix()) for p in paths]))
+        _warn_of_encoding(f"{len(others):,} of {len(files):,} files, such as {in_brief(others[0])}, are")
+    return Texts(texts, np.array([_whole(name) for name, _ in files]))
 
 
 def _of_table(text, path, column):
@@ -262,10 +265,11 @@ def _of_parquet(path, column):
     except ImportError:
         raise DataError(f"{in_brief(path)}: Parquet needs pyarrow; pip install pyarrow") from None
     try:
-        file = parquet.ParquetFile(path)
-        header = file.schema_arrow.names
-        name = header[_place(header, column, path)]
-        values = file.read(columns=[name])[name].to_pylist()
+        with open_file(path) as stream:
+            file = parquet.ParquetFile(stream)
+            header = file.schema_arrow.names
+            name = header[_place(header, column, path)]
+            values = file.read(columns=[name])[name].to_pylist()
     except (OSError, lib.ArrowException) as error:
         raise DataError(
             f"{in_brief(path)} cannot be read as Parquet ({in_brief(error)}); write it again"

@@ -6,6 +6,7 @@ import re
 import numpy as np
 
 from ..._numbers import is_number
+from ..._urls import is_url
 from ...errors import LONGEST_NAME, DataError, shortened
 
 REMEDY = "count their words first with stradask.text_counts"
@@ -60,7 +61,7 @@ def check_are_names(X):
     parts = [X] if isinstance(X, (str, os.PathLike)) else X
     for part in parts:
         name = os.fspath(part)
-        if isinstance(part, str) and _reads_like_text(name):
+        if isinstance(part, str) and not is_url(name) and _reads_like_text(name):
             said = f"X holds texts, such as {shortened(name)}: {REMEDY}"
             raise DataError(f"{said}; there is no file of this name")
 

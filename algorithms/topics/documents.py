@@ -1,10 +1,10 @@
 """The documents of a fit as shards, wherever they are: a matrix, files, or Dask's data."""
 
-import os
 from dataclasses import replace
 
 import numpy as np
 
+from ..._urls import file_size
 from ...datasets.document_files import document_files, is_compressed
 from ...errors import DataError, shortened
 from ...scheduler.place import open_place
@@ -93,7 +93,7 @@ class Documents:
         if memory is not None:
             n_jobs, storage = 1, Pool(place_for_files(model.memmap_folder))
             files = document_files(X)
-            n_bytes, compressed = sum(map(os.path.getsize, files)), any(map(is_compressed, files))
+            n_bytes, compressed = sum(map(file_size, files)), any(map(is_compressed, files))
             at_least = shards_for(n_bytes, compressed, memory)
         sources = sources_of(X, 1 if model.exact else model.n_groups, max(n_threads, at_least))
         if model.exact and len(sources) > 1:

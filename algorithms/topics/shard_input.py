@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from ..._urls import file_name, file_size
 from ...datasets.document_files import Piece, check_entries, cut_files, document_files, read_pieces
 from ...errors import DataError
 from ...scheduler.engine import run
@@ -206,9 +207,7 @@ def sources_of(X, n_shards=None, n_threads=1):
     if are_files(X):
         check_are_names(X)
         files = document_files(X)
-        return cut_files(
-            files, n_shards or max(_number_of_shards(sum(map(os.path.getsize, files))), n_threads)
-        )
+        return cut_files(files, n_shards or max(_number_of_shards(sum(map(file_size, files))), n_threads))
     if isinstance(X, (list, tuple)):
         return list(X)
     if is_frame(X):  # whose columns are attributes, too
@@ -296,6 +295,6 @@ def survey(sources, engine, n_jobs=None, n_features=None, storage=_IN_MEMORY):
 
 def _called(source):
     if isinstance(source, tuple) and isinstance(source[0], Piece):
-        names = [os.path.basename(piece.path) for piece in source]
+        names = [file_name(piece.path) for piece in source]
         return names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}"
     return "a block of Dask's"

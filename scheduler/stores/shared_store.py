@@ -14,6 +14,7 @@ import re
 import secrets
 from dataclasses import dataclass
 
+from ... import _urls
 from ..._version import __version__
 from ...errors import DataError, ModelFileError, in_brief, shortened
 from .store import Checkpoint, npz_writer, opened_npz
@@ -27,25 +28,12 @@ _log = logging.getLogger("stradask")
 
 def open_checkpoint(path):
     """Return the `Checkpoint` of a folder, or the `SharedCheckpoint` of a URL."""
-    return SharedCheckpoint(str(path)) if "://" in str(path) else Checkpoint(path)
+    return SharedCheckpoint(path) if _urls.is_url(path) else Checkpoint(path)
 
 
 def file_system(url):
-    """Return fsspec's file system of a URL, and the path in it."""
-    try:
-        import fsspec
-    except ModuleNotFoundError as error:
-        raise DataError(
-            f"checkpoint={shortened(url, 200)} is a URL, which needs fsspec (pip install fsspec); a folder "
-            "on this machine does not"
-        ) from error
-    try:
-        # fsspec remembers listings of what others have written since
-        return fsspec.core.url_to_fs(url, use_listings_cache=False)
-    except (ValueError, ImportError, OSError) as error:
-        raise DataError(
-            f"checkpoint={shortened(url, 200)} is no URL that fsspec can use here: {in_brief(error)}"
-        ) from error
+    """Return fsspec's file system of the URL of a checkpoint, and the path in it."""
+    return _urls.file_system(url, "checkpoint")
 
 
 def write_part(url, folder, name, arrays):

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ..._urls import is_url, open_file, write_url
 from ..._version import __version__
 from ...errors import CheckpointMismatch, DataError, ModelFileError, check_path, shortened
 
@@ -40,6 +41,10 @@ def write_atomic(path, writer, *, follow=True):
     ...     path.read_bytes()
     b'whole'
     """
+    if is_url(path):
+        with write_url(path) as file:
+            writer(file)
+        return
     check_path(path)
     target = Path(os.fsdecode(path))
     target = Path(os.path.realpath(target)) if follow else target.parent.resolve() / target.name
@@ -140,8 +145,9 @@ def read_npz(path):
     states of itself, since nothing in it may be compressed or be there twice. ModelFileError if the file is
     truncated, damaged or not one of stradask's; OSError if it cannot be opened.
     """
-    check_path(path)
-    with open(path, "rb") as file:
+    if not is_url(path):
+        check_path(path)
+    with open_file(path) as file:
         return opened_npz(file, path)
 
 

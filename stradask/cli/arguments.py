@@ -12,6 +12,7 @@ import warnings
 from ast import literal_eval
 from pathlib import Path
 
+from .._urls import is_url
 from .._version import __version__
 from ..demo.page import DEFAULT_REPORT
 from ..errors import in_brief, shortened
@@ -185,12 +186,12 @@ def _add_fit(parsers):
     _add_target(parser)
     _add_vocabulary(parser)
     parser.add_argument(
-        "--titles", type=Path, metavar="FILE", help="titles of the items of mf, lines of id,title"
+        "--titles", type=_path_or_url, metavar="FILE", help="titles of the items of mf, lines of id,title"
     )
     for what in ("user", "item"):
         parser.add_argument(
             f"--{what}-features",
-            type=Path,
+            type=_path_or_url,
             metavar="FILE.csv",
             help=f"features of the {what}s of mf, lines of id,number,...; also {what}s without ratings",
         )
@@ -203,7 +204,7 @@ def _add_fit(parsers):
         parser.add_argument(
             f"--{option}", nargs="+", action="extend", metavar="COLUMN", help=f"of a table: columns {what}"
         )
-    parser.add_argument("--save", type=Path, metavar="FILE", help="where the fitted model goes")
+    parser.add_argument("--save", type=_path_or_url, metavar="FILE", help="where the fitted model goes")
     _add_parameters(parser)
     _add_threads(parser)
     _add_cluster(parser, "fit on the workers of this Dask scheduler, such as tcp://host:8786")
@@ -299,7 +300,7 @@ def _add_explore(parsers):
         "data", nargs="?", metavar="DATA", help="documents to show: texts, or counts as for transform"
     )
     parser.add_argument(
-        "--out", type=Path, default=Path("topics.html"), metavar="PAGE.html", help="(%(default)s)"
+        "--out", type=_path_or_url, default=Path("topics.html"), metavar="PAGE.html", help="(%(default)s)"
     )
     parser.add_argument(
         "--groups", metavar="COLUMN", help="column of DATA, a table: shares of topics in its groups"
@@ -364,12 +365,17 @@ def _add_target(parser):
 
 
 def _add_vocabulary(parser):
-    parser.add_argument("--vocab", type=Path, metavar="FILE", help="the word of each column, one a line")
+    parser.add_argument(
+        "--vocab", type=_path_or_url, metavar="FILE", help="the word of each column, one a line"
+    )
 
 
 def _add_table(parser):
     parser.add_argument(
-        "--out", type=Path, metavar="FILE", help="ends in .npz, .npy or .csv; without it, CSV on stdout"
+        "--out",
+        type=_path_or_url,
+        metavar="FILE",
+        help="ends in .npz, .npy or .csv; without it, CSV on stdout",
     )
 
 
@@ -398,6 +404,10 @@ def _number(text, kind, wanted, accepted):
     if value is None or not accepted(value):
         raise argparse.ArgumentTypeError(f"{shortened(text)} is not {wanted}")
     return value
+
+
+def _path_or_url(text):
+    return text if is_url(text) else Path(text)
 
 
 def _positive(text):

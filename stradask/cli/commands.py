@@ -13,7 +13,7 @@ from ..registry import MODELS, find_model, model_of, resolve
 from . import inputs as data
 from .columns import aligned, check_columns
 from .encoding import Encoding
-from .outputs import WRITERS, Table, bars, check_output, is_model_file, put_out, say, show
+from .outputs import WRITERS, Table, bars, check_output, ending, is_model_file, put_out, say, show
 
 INTERRUPTED = 130  # exit status after Ctrl-C, as shells have it
 
@@ -204,7 +204,7 @@ def recommend(args):
 def _load_and_read(args, ability):
     """Load a model and read data for it; the output is checked before."""
     if args.out is not None:
-        if args.out.suffix not in WRITERS:
+        if ending(args.out) not in WRITERS:
             raise DataError(f"--out: {args.out} must end in {', '.join(WRITERS)}")
         check_output("--out", args.out, inputs=[args.file, data.file_of(args.data)])
     estimator = _load(args.file, ability)

@@ -1,11 +1,11 @@
 """DATA of the command line: its forms, their readers, and the data as read."""
 
-import os
+import contextlib
 import zipfile
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
+from .._urls import file_size, is_file, open_file
 from ..errors import DataError, in_brief
 from .outputs import bars, say
 from .ratings import Rated
@@ -141,7 +141,7 @@ class Files:
         return {
             "source": self.paths,
             "files": len(self.paths),
-            "bytes": sum(map(os.path.getsize, self.paths)),
+            "bytes": sum(map(file_size, self.paths)),
         }
 
     def in_words(self):
@@ -401,9 +401,7 @@ def source_of(model, args):
         if args.target is not None:
             raise DataError(f"--target: {model.name} predicts nothing; leave it out")
         apart = not (args.data == [DOCSTRINGS] or any(name.endswith(".npz") for name in args.data))
-        of_texts = [
-            name for name in args.data if apart and os.path.exists(file_of(name)) and holds_texts(name)
-        ]
+        of_texts = [name for name in args.data if apart and is_file(file_of(name)) and holds_texts(name)]
         if several and of_texts:
             raise DataError(f"DATA: {of_texts[0]} holds texts; give it alone, or a folder of texts")
         apart = apart and not of_texts
@@ -459,9 +457,15 @@ def kind_of(path, *, texts=False):
     """Return the format of a file: "npz", or one of `stradask.datasets.describe_file`, or "text"."""
     from ..datasets.describe import detect_format
 
-    if zipfile.is_zipfile(path):
+    if _is_zip(path):
         return "npz"
     return detect_format(path, texts=texts)
+
+
+def _is_zip(path):
+    with contextlib.suppress(OSError), open_file(path) as file:
+        return zipfile.is_zipfile(file)
+    return False
 
 
 def read_npz_matrix(path):
@@ -472,11 +476,12 @@ def read_npz_matrix(path):
     from scipy import sparse
 
     try:
-        with zipfile.ZipFile(path) as archive:
+        with open_file(path) as file, zipfile.ZipFile(file) as archive:
             unfolded = sum(info.file_size for info in archive.infolist())
-        if unfolded > max(_UNFOLDED, _UNFOLDED_TIMES * os.path.getsize(path)):
+        if unfolded > max(_UNFOLDED, _UNFOLDED_TIMES * file_size(path)):
             raise ValueError(f"it unfolds to {unfolded:,} bytes; if that is right, save it uncompressed")
-        return sparse.load_npz(path)
+        with open_file(path) as file:
+            return sparse.load_npz(file)
     except Exception as error:  # damage can surface as almost anything
         raise DataError(
             f"{path}: not a sparse matrix as scipy.sparse.save_npz writes it ({error}); save it so"
@@ -500,4 +505,4 @@ def describe(source, *, verbose=0):
         return describe_file(source, verbose=verbose)
     X = read_npz_matrix(source)
     size = {"shape": list(X.shape), "dtype": X.dtype.name, "nnz": int(X.nnz), "sum": float(X.sum())}
-    return {"path": source, "format": f"npz ({X.format})", "bytes": Path(source).stat().st_size, **size}
+    return {"path": source, "format": f"npz ({X.format})", "bytes": file_size(source), **size}

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from .._urls import file_name, is_file, is_url, open_file
 from ..errors import DataError
 
 
@@ -47,7 +48,7 @@ def put_out(args, table, size):
     if args.out is not None:
         from ..scheduler.stores.store import write_atomic
 
-        write_atomic(args.out, lambda file: WRITERS[args.out.suffix](file, table))
+        write_atomic(args.out, lambda file: WRITERS[ending(args.out)](file, table))
         shape = list(next(iter(table.arrays.values())).shape)
         show(args, {"out": str(args.out), "shape": shape}, f"{size} in {args.out}")
     elif args.json:
@@ -103,6 +104,12 @@ def check_output(option, path, *, inputs=(), is_ours=None):
 
     `inputs` are files that this command reads; an existing file may be replaced where ``is_ours(path)``.
     """
+    if is_url(path):
+        if is_file(path) and is_ours is not None and not is_ours(path):
+            raise DataError(
+                f"{option}: {path} is there and was not written by this command; give another name"
+            )
+        return
     path = Path(path)
     folder = path.parent
     if path.is_dir():
@@ -123,8 +130,17 @@ def check_output(option, path, *, inputs=(), is_ours=None):
         raise DataError(f"{option}: {path} is there and was not written by this command; give another name")
 
 
+def ending(path):
+    """The ending of a path or URL, such as ".npz"."""
+    return os.path.splitext(file_name(path))[1]
+
+
 def is_model_file(path):
     """Tell whether a file looks like a model that `stradask fit --save` wrote."""
-    with contextlib.suppress(OSError, zipfile.BadZipFile), zipfile.ZipFile(path) as archive:
+    with (
+        contextlib.suppress(OSError, zipfile.BadZipFile),
+        open_file(path) as file,
+        zipfile.ZipFile(file) as archive,
+    ):
         return "header.npy" in archive.namelist()
     return False
