@@ -137,6 +137,17 @@ def test_everything_public_is_documented(source):
     assert bare == []
 
 
+def test_no_two_classes_have_one_name():
+    """A reader who searches for a class finds one; benchmarks and the command line stand by themselves."""
+    inside = ("algorithms", "scheduler", "kernels", "datasets")
+    places = {}
+    for source in (source for name in inside for source in (ROOT / name).rglob("*.py")):
+        for name in re.findall(r"^\s*class (\w+)", source.read_text(encoding="utf-8"), re.MULTILINE):
+            places.setdefault(name, []).append(source.relative_to(ROOT).as_posix())
+    assert len(places) > 300
+    assert {name: files for name, files in places.items() if len(files) > 1} == {}
+
+
 @pytest.mark.parametrize("name", sorted(stradask._PLACES))
 def test_public_docstrings_have_examples(name):
     assert "\nExamples\n--------\n" in inspect.cleandoc(getattr(stradask, name).__doc__)

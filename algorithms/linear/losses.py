@@ -48,7 +48,7 @@ class Target:
     single: bool = True
 
 
-class Loss:
+class EstimatorLoss:
     """A loss of one linear predictor, or of `n_outputs`."""
 
     code: int
@@ -76,7 +76,7 @@ class Loss:
         raise NotImplementedError(f"{type(self).__name__} has no problem on a working set of columns")
 
 
-class _Squared(Loss):
+class _SquaredLoss(EstimatorLoss):
     code = 0  # as in kernels.linear.glm_losses
 
     def minimiser(self, solver):
@@ -89,9 +89,9 @@ class _Squared(Loss):
             from .sparse.rows import GramSquared
 
             return GramSquared(target, design.weights, fit_intercept=design.fit_intercept)
-        from .sparse.squared import Squared
+        from .sparse.squared import SquaredSubproblem
 
-        return Squared(target, design.weights, design.fit_intercept)
+        return SquaredSubproblem(target, design.weights, design.fit_intercept)
 
     def target(self, name, y, sample_weight, n_samples):
         """Check targets, of which there may be several."""
@@ -106,7 +106,7 @@ class _Squared(Loss):
         return Target(self, sums.means[:, None], sums.total, coding=sums.coding)
 
 
-class _Poisson(Loss):
+class _PoissonLoss(EstimatorLoss):
     code = 2
 
     def start(self, mean):
@@ -135,7 +135,7 @@ class _Poisson(Loss):
         return Target(self, self.start(mean), 1.0, coding=sums.coding, constant=constant)
 
 
-class _Logistic(Loss):
+class _LogisticLoss(EstimatorLoss):
     code = 1
 
     def start(self, mean):
@@ -148,12 +148,12 @@ class _Logistic(Loss):
         return np.where(numbers > 0, 1.0, -1.0)
 
     def subproblem(self, design, target, offset=None):
-        from .sparse.class_losses import Logistic
+        from .sparse.class_losses import LogisticSubproblem
 
-        return Logistic(target, design.weights, offset=offset, fit_intercept=design.fit_intercept)
+        return LogisticSubproblem(target, design.weights, offset=offset, fit_intercept=design.fit_intercept)
 
 
-class _Multinomial(_Logistic):
+class _MultinomialLoss(_LogisticLoss):
     def __init__(self, n_classes):
         self.n_outputs = n_classes
 
@@ -176,13 +176,13 @@ class _Multinomial(_Logistic):
         return minimise_multinomial
 
     def subproblem(self, design, target, offset=None):
-        from .sparse.class_losses import Multinomial
+        from .sparse.class_losses import MultinomialSubproblem
 
         options = {"offset": offset, "fit_intercept": design.fit_intercept}
-        return Multinomial(target, self.n_outputs, design.weights, **options)
+        return MultinomialSubproblem(target, self.n_outputs, design.weights, **options)
 
 
-squared, logistic, poisson, multinomial = _Squared(), _Logistic(), _Poisson(), _Multinomial
+squared, logistic, poisson, multinomial = _SquaredLoss(), _LogisticLoss(), _PoissonLoss(), _MultinomialLoss
 
 
 def loss_of(classes):

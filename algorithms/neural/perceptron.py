@@ -29,8 +29,7 @@ from ..optimize.one_pass import one_pass
 from ..optimize.watch import Watch
 from .network import Network
 from .scheduled import SCHEDULED, by_schedule
-from .training.fitting import Watch as ScoreWatch
-from .training.fitting import hold_out
+from .training.fitting import ScoreWatch, hold_out
 
 # Attributes of one solver, or of early stopping alone.
 _OPTIONAL_ATTRIBUTES = (

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from .training.fitting import DenseLayers, Vectors, Watch, plan_for, train
+from .training.fitting import DenseLayers, ScoreWatch, Vectors, plan_for, train
 from .training.optimizers import SGD, Adam
 
 SCHEDULED = ("sgd", "adam")
@@ -40,7 +40,7 @@ def by_schedule(estimator, network, w, rows, held_out, seed, callback):
     )
     watch = None
     if held_out is not None:
-        watch = Watch(
+        watch = ScoreWatch(
             lambda vectors: estimator._score(network, held_out, vectors.trained),
             estimator.n_iter_no_change,
             estimator.tol,

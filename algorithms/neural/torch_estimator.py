@@ -21,7 +21,7 @@ from ..inputs.pieces import checksum, first_rows, gathered, is_lazy
 from ..inputs.targets import check_names, check_weights
 from .torch_data import as_data
 from .torch_rows import checksum_of, new_rows, read_rows
-from .training.fitting import Vectors, Watch, hold_out, most_numbers, plan_for, train
+from .training.fitting import ScoreWatch, Vectors, hold_out, most_numbers, plan_for, train
 from .training.optimizers import SGD, Adam
 from .training.torch_stage import (
     TorchLayers,
@@ -288,7 +288,7 @@ class TorchEstimator(Estimator):
             module = filled(own[0], vectors.trained, vectors.buffers)
             return self._score(_output(module, aside[0], self.n_jobs, self._device_here()), *aside[1:])
 
-        return rows, Watch(score, self.n_iter_no_change, 0.0)
+        return rows, ScoreWatch(score, self.n_iter_no_change, 0.0)
 
     def _plan_for(self, layers, vectors, X, optimizer, engine):
         place, wanted = open_place(engine, self.n_jobs), self.plan

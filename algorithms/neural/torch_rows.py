@@ -12,7 +12,7 @@ from ..inputs.pieces import checksum, computed, gathered, is_array, is_dask, is_
 from .torch_data import Items, as_data
 
 
-class Rows(NamedTuple):
+class TorchRows(NamedTuple):
     """What a fit reads.
 
     `named` has the names of the columns, `X` is an array, `Items` or a Dask array, `y` is not lazy. `crc` is
@@ -48,9 +48,9 @@ def read_rows(X, y, sample_weight, name, engine, n_jobs):
             X, y, crc = data.rows(place)
     y, sample_weight = (gathered(value, engine) for value in (y, sample_weight))
     if isinstance(X, Items):
-        return Rows(X, X, y, sample_weight, engine, crc)
+        return TorchRows(X, X, y, sample_weight, engine, crc)
     if engine == "local" or not is_dask(X):
-        return Rows(X, check_dense(computed(X), name), y, sample_weight, engine, crc)
+        return TorchRows(X, check_dense(computed(X), name), y, sample_weight, engine, crc)
     named = X
     if is_frame(X):
         X = X.to_dask_array(lengths=True)
@@ -64,7 +64,7 @@ def read_rows(X, y, sample_weight, name, engine, n_jobs):
     if X.ndim < 2 or 0 in X.shape:
         raise DataError(f"X has the shape {shortened(X.shape)}: {name} needs rows of one value or more")
     check_floats(X, name)
-    return Rows(named, X, y, sample_weight, engine, crc)
+    return TorchRows(named, X, y, sample_weight, engine, crc)
 
 
 def new_rows(X, name):

@@ -27,7 +27,7 @@ from .samplers.out_of_core import (
 )
 from .samplers.storage import Pool, Storage
 from .shard_input import (
-    Corpus,
+    ShardedCorpus,
     are_files,
     corpus_of,
     corpus_of_matrix,
@@ -46,7 +46,7 @@ class Documents:
     of this process; `digest` (a matrix or a hash) is what a checkpoint belongs to.
     """
 
-    corpus: Corpus
+    corpus: ShardedCorpus
 
     def __init__(self, model, X, n_features, *, begins, adds=False, known=False):
         sharded = model.memory_limit is not None or in_shards(X, model.engine)

@@ -33,7 +33,7 @@ _COUNTED = "bag.map_partitions(lambda texts: stradask.text_counts(texts, vocabul
 
 
 @dataclass(frozen=True)
-class Summary:
+class CorpusSize:
     """Numbers of words and of documents of a corpus."""
 
     n_words: int
@@ -41,7 +41,7 @@ class Summary:
 
 
 @dataclass(frozen=True)
-class Corpus:
+class ShardedCorpus:
     """Shards of documents.
 
     Attributes
@@ -64,7 +64,7 @@ class Corpus:
 
     shards: list
     frequency: np.ndarray
-    summary: Summary
+    summary: CorpusSize
     weights: list
     longest: int
     rows: list | None = None
@@ -72,7 +72,7 @@ class Corpus:
 
 
 @dataclass(frozen=True)
-class Rows:
+class MatrixRows:
     """Documents of a matrix of this process, which is checked; they are copied where they are read."""
 
     X: sparse.csr_array
@@ -93,7 +93,7 @@ def corpus_of(sources, figures, n_words, rows=None, storage=_IN_MEMORY):
         n_documents, most = n_documents + size, max(most, longest)
         release(words)
         release(tokens)
-    return Corpus(shards, frequency, Summary(n_words, n_documents), weights, most, rows)
+    return ShardedCorpus(shards, frequency, CorpusSize(n_words, n_documents), weights, most, rows)
 
 
 def corpus_of_matrix(X, n_shards, copies=True):
@@ -103,7 +103,7 @@ def corpus_of_matrix(X, n_shards, copies=True):
     """
     group = balance(np.asarray(X.sum(axis=1, dtype=np.int64)).ravel(), n_shards)
     rows = [np.flatnonzero(group == g) for g in range(n_shards)]
-    sources = [X[own] if copies else Rows(X, own) for own in rows]
+    sources = [X[own] if copies else MatrixRows(X, own) for own in rows]
     return corpus_of(sources, (figures_of(X[own]) for own in rows), X.shape[1], rows)
 
 
@@ -124,8 +124,8 @@ def figures_of(X):
 
 
 def read_again(shard, n_words):
-    """Read a shard of a `Corpus`, which must be as it was surveyed: kernels trust the figures of it."""
-    if isinstance(shard["source"], Rows):
+    """Read a shard of a corpus, which must be as it was surveyed: kernels trust the figures of it."""
+    if isinstance(shard["source"], MatrixRows):
         return shard["source"].X[shard["source"].rows]
     X, _ = read_source(shard["source"], n_words)
     if "digest" in shard:

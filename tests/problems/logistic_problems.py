@@ -4,7 +4,7 @@ import numpy as np
 from scipy import optimize, sparse
 from scipy.special import logsumexp, softmax
 
-from stradask.algorithms.linear.sparse.class_losses import Logistic, Multinomial
+from stradask.algorithms.linear.sparse.class_losses import LogisticSubproblem, MultinomialSubproblem
 from stradask.algorithms.linear.sparse.columns import columns_of
 from stradask.algorithms.linear.sparse.program import SparseLinearProgram, solve
 from stradask.algorithms.linear.sparse.working_set import WorkingSet
@@ -129,4 +129,4 @@ def make(n, p, K, seed, *, informative=3, density=None):
 
 
 def subproblem(labels, K, **options):
-    return Logistic(labels, **options) if K == 1 else Multinomial(labels, K, **options)
+    return LogisticSubproblem(labels, **options) if K == 1 else MultinomialSubproblem(labels, K, **options)

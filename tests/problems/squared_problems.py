@@ -7,7 +7,7 @@ from scipy import sparse
 
 from stradask.algorithms.linear.sparse.columns import columns_of
 from stradask.algorithms.linear.sparse.program import SparseLinearProgram, solve
-from stradask.algorithms.linear.sparse.squared import Squared
+from stradask.algorithms.linear.sparse.squared import SquaredSubproblem
 from stradask.algorithms.linear.sparse.working_set import WorkingSet
 
 
@@ -25,7 +25,7 @@ def fit(
     rounds=1000,
 ):
     working_set = WorkingSet(
-        Squared(y, weights, intercept),
+        SquaredSubproblem(y, weights, intercept),
         penalties,
         n_features=X.shape[1],
         is_sparse=sparse.issparse(X),

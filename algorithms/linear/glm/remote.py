@@ -41,8 +41,8 @@ class RemotePortions(Summed):
         source, targets, weights = data
         X = self.read(source)
         if self.targets is None:
-            return _Portion(X, rows=[make_rows(X, y, weights) for y in targets])
-        return _Portion(X, raw_targets=self.targets.load(source, targets, weights))
+            return _RowPortion(X, rows=[make_rows(X, y, weights) for y in targets])
+        return _RowPortion(X, raw_targets=self.targets.load(source, targets, weights))
 
     def portion(self, number, state, request):
         """Answer a request, (what, target, arguments): a number and an array, which may not be finite."""
@@ -144,7 +144,7 @@ class RemotePortions(Summed):
         return w[: self.n_columns], float(w[self.n_columns]) if len(w) > self.n_columns else 0.0
 
 
-class _Portion:
+class _RowPortion:
     """Rows, their targets, and their curvatures at the last point."""
 
     def __init__(self, X, rows=None, raw_targets=None):

@@ -72,10 +72,10 @@ class RowSpace:
 
     def rows(self, n, like):
         """See `Space`."""
-        return _Vectors(n, like)
+        return _RowVectors(n, like)
 
 
-class _Vectors:
+class _RowVectors:
     """n vectors kept together: see `LocalRows`."""
 
     def __init__(self, n, like):

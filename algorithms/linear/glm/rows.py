@@ -25,7 +25,7 @@ CALL = 1e5  # nanoseconds around a pass, however short
 _DENSER = 8  # rows so full that a product of blocks beats one entry by one: k^2 > p^2 / 8
 
 
-class _Rows:
+class _AnyRows:
     """Base of dense and sparse rows."""
 
     y: np.ndarray
@@ -86,7 +86,7 @@ class _Rows:
 
 
 @dataclass(frozen=True)
-class DenseRows(_Rows):
+class DenseRows(_AnyRows):
     """Rows of a dense matrix.
 
     `X`: float32 or float64 (n, d), C-ordered. `y`: array (n,); targets in the type of `X` (signs 1 and -1 of
@@ -220,7 +220,7 @@ class DenseRows(_Rows):
 
 
 @dataclass(frozen=True)
-class SparseRows(_Rows):
+class SparseRows(_AnyRows):
     """Rows of a CSR matrix; columns rise within a row.
 
     `data`, `indices`: ndarrays; of the whole matrix, or at least of these rows. `indptr`: array (n + 1,);

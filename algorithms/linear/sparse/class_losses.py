@@ -68,7 +68,7 @@ class LogisticLoss:
         return coef
 
 
-class Logistic(ProximalNewton):
+class LogisticSubproblem(ProximalNewton):
     """Two classes on a working set: a `Subproblem` of `WorkingSet`.
 
     `labels`, `weights`: see `LogisticLoss`. `offset`: float64 (n_rows,); added to the linear predictor.
@@ -122,7 +122,7 @@ class MultinomialLoss:
         return coef - coef.mean(axis=0)
 
 
-class Multinomial(ProximalNewton):
+class MultinomialSubproblem(ProximalNewton):
     """K classes on a working set: a `Subproblem` of `WorkingSet`.
 
     `labels`, `n_classes`, `weights`: see `MultinomialLoss`. `offset`: float64 (n_rows, n_classes); added to

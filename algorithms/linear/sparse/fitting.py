@@ -260,8 +260,8 @@ def rounded(design, loss, penalty, fit, *, n_jobs=None):
 def largest_strength(design, subproblem, penalty):
     """Find the least strength of the l1 penalty at which every penalised coefficient is zero.
 
-    `subproblem`: Subproblem; with an empty working set; it is changed. `penalty`: Penalty; of any strength
-    above 0. Returns in units of the unscaled problem; 0 if no column is penalised.
+    `subproblem`: Subproblem; with an empty working set; it is changed. `penalty`: SeparablePenalty; of any
+    strength above 0. Returns in units of the unscaled problem; 0 if no column is penalised.
     """
     from ....scheduler import run
     from .columns import columns_of

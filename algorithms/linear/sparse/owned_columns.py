@@ -34,7 +34,7 @@ class Lazy:
 
 
 @dataclass(frozen=True)
-class Source:
+class ColumnSource:
     """A piece of X, its place in error messages, and its shape."""
 
     piece: Any
@@ -89,7 +89,7 @@ class ReadColumns:
 
 
 @dataclass
-class Block:
+class ColumnBlock:
     """Some adjacent columns of a shard: the number of the first, within the shard, and their scores."""
 
     first: int
@@ -160,8 +160,8 @@ def _matrix(columns):
 class OwnedColumns:
     """One shard's columns.
 
-    `blocks`: list of Block. `n_rows`: of X. `loss`: makes an empty `Squared`. `penalty`: of these columns,
-    numbered from 0. `images`: None where nobody asks for correlations.
+    `blocks`: list of ColumnBlock. `n_rows`: of X. `loss`: makes an empty `SquaredSubproblem`. `penalty`: of
+    these columns, numbered from 0. `images`: None where nobody asks for correlations.
     """
 
     def __init__(self, blocks, loss, penalty, images):
@@ -364,7 +364,7 @@ class OwnedColumns:
 
 
 @dataclass
-class Shard:
+class ColumnShard:
     """State of a shard: the number of its first column, its columns, and what is asked of them."""
 
     first: int

@@ -12,7 +12,7 @@ from ....errors import DataError
 ENDLESS = 1e300  # a strength above which none is taken: it asks how large the largest slope is
 
 
-class Penalty:
+class SeparablePenalty:
     """Base of penalties ``sum_j pen(b_j; strength * l1_factors[j])``.
 
     `strength`, in units of the unscaled loss (a sum): a coefficient stays at zero while ``|x_j . v| <=
@@ -50,7 +50,7 @@ class Penalty:
         raise NotImplementedError(f"{type(self).__name__} must say what its value is")
 
 
-class L1L2(Penalty):
+class L1L2(SeparablePenalty):
     """``sum_j strength f_j |b_j| + ridge q_j b_j^2 / 2``, perhaps over b >= 0.
 
     `strength`: of the absolute values: ``sum(weights) * alpha * l1_ratio``. `ridge`: of the squares:
@@ -66,20 +66,20 @@ class L1L2(Penalty):
         self.l2_factors = _checked_factors("l2_factors", l2_factors)
 
     def with_strength(self, strength):
-        """See `Penalty.with_strength`; the ridge stays."""
+        """See `SeparablePenalty.with_strength`; the ridge stays."""
         other = object.__new__(L1L2)
         other.__dict__.update(self.__dict__)
         other.strength = float(strength)
         return other
 
     def ridges(self, features):
-        """See `Penalty.ridges`."""
+        """See `SeparablePenalty.ridges`."""
         if self.l2_factors is None:
             return np.full(len(features), self.ridge)
         return self.ridge * self.l2_factors[features]
 
     def value(self, coef, features):
-        """See `Penalty.value`."""
+        """See `SeparablePenalty.value`."""
         return self.thresholds(features) @ np.abs(coef) + 0.5 * (self.ridges(features) @ coef**2)
 
 

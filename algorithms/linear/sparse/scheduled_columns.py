@@ -12,8 +12,8 @@ the whole model is everything that it knows of the others. There are rounds of t
   priority, unless a column is correlated with one that another shard is given: both would explain the same
   part of r (`stradask.scheduler.schedules.candidates`).
 - *Updates.* Every shard lets its new columns join W_k, and minimises P over the coefficients of W_k, the
-  others fixed: in memory, by all that `Squared` has. It returns ``d_k``, the change of its part of the fit.
-  The coordinator takes a part ``t_k`` of each change, where
+  others fixed: in memory, by all that `SquaredSubproblem` has. It returns ``d_k``, the change of its part of
+  the fit. The coordinator takes a part ``t_k`` of each change, where
 
   .. math:: \min_{0 \le t \le 1} \tfrac12 \Bigl\|r - \sum_k t_k d_k\Bigr\|^2
             + \sum_k t_k (pen_k(b_k^{new}) - pen_k(b_k))
@@ -57,9 +57,9 @@ from ....scheduler.schedules.candidates import CandidateSchedule
 from .columns import columns_of
 from .duality import squared_gap
 from .joint_steps import best_parts, least_in_span
-from .owned_columns import Block, Images, Lazy, OwnedColumns, ReadColumns, Shard, Source
+from .owned_columns import ColumnBlock, ColumnShard, ColumnSource, Images, Lazy, OwnedColumns, ReadColumns
 from .program import Scores
-from .squared import Squared
+from .squared import SquaredSubproblem
 from .working_set import Solution
 
 _STRIDE = 0.5  # by which the strength falls after a round of scores
@@ -163,7 +163,7 @@ class ScheduledColumns(Program):
         return np.abs(here @ there.T) >= _CORRELATED
 
     def _loss(self):
-        return Squared(self.target_y, self.weights, self.fit_intercept)
+        return SquaredSubproblem(self.target_y, self.weights, self.fit_intercept)
 
     # On the worker of a shard ---------------------------------------------------------------------------
 
@@ -174,7 +174,8 @@ class ScheduledColumns(Program):
         l1_factors: list = []
         l2_factors: list = []
         for piece, a, b in zip(data["pieces"], data["edges"][:-1], data["edges"][1:], strict=True):
-            source = Source(piece, f"in the columns of X from {data['first'] + a} on", (self.n_rows, b - a))
+            where = f"in the columns of X from {data['first'] + a} on"
+            source = ColumnSource(piece, where, (self.n_rows, b - a))
             if isinstance(piece, Lazy):
                 columns: Any = ReadColumns(source.read, source.shape, self.is_sparse)
             else:
@@ -184,7 +185,7 @@ class ScheduledColumns(Program):
                 scales = source.scales(self.weights, self.fit_intercept)
                 l1 = scales if factors is None else factors[a:b] * scales
                 l2 = l1 * scales
-            blocks.append(Block(a, Scores(columns, l1, self.penalty.positive)))
+            blocks.append(ColumnBlock(a, Scores(columns, l1, self.penalty.positive)))
             l1_factors.append(l1)
             l2_factors.append(l2)
         penalty = self.penalty
@@ -192,11 +193,11 @@ class ScheduledColumns(Program):
             penalty = copy.copy(penalty)
             penalty.l1_factors, penalty.l2_factors = np.concatenate(l1_factors), np.concatenate(l2_factors)
         images = Images.of(weights, self.fit_intercept) if self.n_shards > 1 else None
-        return Shard(data["first"], OwnedColumns(blocks, self._loss, penalty, images))
+        return ColumnShard(data["first"], OwnedColumns(blocks, self._loss, penalty, images))
 
     def renew(self, state):
         """Keep the columns alone."""
-        return Shard(state.first, state.owned.renewed())
+        return ColumnShard(state.first, state.owned.renewed())
 
     def sync(self, state, message):
         """Take the next request, and coefficients that are not those which the shard found."""

@@ -46,7 +46,7 @@ _SPANNED = 1e-12  # a column is spanned by the unpenalised ones if so little of 
 _SETTLED, POSITIVE_TRACE = 1e-9, 1e-10
 
 
-class Squared:
+class SquaredSubproblem:
     """Squared loss; see `Subproblem`, of which it is one.
 
     `y`: float64 (n_rows,); finite; it is not changed. `sample_weight`: float64 (n_rows,); finite, not

@@ -73,7 +73,7 @@ class Subproblem(Protocol):
 
         `ids`: int64 (m,); their numbers, none of them in W. `columns`: DenseColumns or SparseColumns; the raw
         columns are ``columns[positions]``: what is needed of them is copied. `positions`: int64 (m,).
-        `penalty`: Penalty; for the factors of these columns.
+        `penalty`: SeparablePenalty; for the factors of these columns.
         """
 
     def start(self, coef):

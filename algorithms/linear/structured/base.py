@@ -27,9 +27,19 @@ from ...inputs.targets import (
 from ..sparse.fitting import SparseCoefficients
 from .blocks import check_groups
 from .columns import Columns
-from .losses import Loss, Rows
+from .losses import Loss, MeanLoss
 from .penalties import BlockPenalty, GivenPenalty, Penalty
-from .problem import Problem, Terms, least_alpha, path_of, scale_of, smoothed, so_far, spread_bounds, times
+from .problem import (
+    StructuredProblem,
+    Terms,
+    least_alpha,
+    path_of,
+    scale_of,
+    smoothed,
+    so_far,
+    spread_bounds,
+    times,
+)
 from .reweighting import Reweighting, factors_of
 from .solver import Solver
 
@@ -78,7 +88,7 @@ class StructuredModel(Reweighting, SparseCoefficients, Estimator):
         loss.check(y[weights > 0], name)
         loss = loss.fitted_to(y, weights)
         offset = self._offset(loss, offset, exposure, n_samples, y.reshape(n_samples, -1).shape[1])
-        rows = Rows(loss, y.reshape(n_samples, -1), weights, offset)
+        rows = MeanLoss(loss, y.reshape(n_samples, -1), weights, offset)
         return self._problem(X, rows, weights)
 
     def _check_y(self, loss, y, name):
@@ -116,7 +126,7 @@ class StructuredModel(Reweighting, SparseCoefficients, Estimator):
             f = np.repeat(loss.start()[None], len(loss.y), axis=0)
             largest = float(loss.loss.curvature(loss.y, f).max()) or 1.0
             curvature = columns.largest_curvature(weights * largest)
-        return Problem(columns, loss, blocks, factors, curvature)
+        return StructuredProblem(columns, loss, blocks, factors, curvature)
 
     def _penalty(self, problem, alpha, *, convex=False):
         """The penalty at a strength; with `convex` its convex form, the norm."""

@@ -29,7 +29,7 @@ def rows_are_cheaper(n_rows, n_columns, n_outputs):
     return by_rows < n_columns * (n_rows / 30 + _SWEEPS * n_outputs * 2 / 3)
 
 
-class Products:
+class MatrixProducts:
     """H as a matrix."""
 
     direct = True

@@ -12,7 +12,7 @@ from ..._base import documented
 from ...inputs.targets import check_class_weights, check_labels, check_offset, check_weights
 from ..classifier import ScoringClassifier, log_probabilities, probabilities
 from .base import StructuredModel
-from .losses import Logistic, Rows
+from .losses import Logistic, MeanLoss
 from .regressors import group_terms
 from .sparse_glm import ALPHA, CONSTRAINTS, FACTOR, GROUPS, RATIO, SHARED
 
@@ -141,7 +141,7 @@ class GroupLogisticRegression(StructuredModel, ScoringClassifier):
         offset = None if offset is None else offset[:, None]
         self.classes_ = classes
         return self._problem(
-            X, Rows(Logistic(), numbers[:, None].astype(np.float64), weights, offset), weights
+            X, MeanLoss(Logistic(), numbers[:, None].astype(np.float64), weights, offset), weights
         )
 
     def fit(

@@ -19,7 +19,7 @@ from ....scheduler.progress import Progress
 from ..._base import Estimator
 from ...inputs.targets import _numbers, check_weights
 from .base import StructuredModel
-from .losses import Rows
+from .losses import MeanLoss
 from .problem import path_of
 from .sparse_glm import SparseGLM
 
@@ -226,7 +226,7 @@ class SparseGLMCV(MetaEstimatorMixin, Estimator):
             return copy.copy(base)._pose(X[rows], y[rows], weights[rows], **some)
 
         learnt = part(train)
-        if not isinstance(learnt.loss, Rows):  # the partial likelihood is no sum over rows
+        if not isinstance(learnt.loss, MeanLoss):  # the partial likelihood is no sum over rows
             rows = np.sort(np.concatenate([train, test]))
             judge, share = part(rows), weights[train].sum() / weights[rows].sum()
         else:

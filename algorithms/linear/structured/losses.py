@@ -390,7 +390,7 @@ class Pinball(Loss):
         return mean
 
 
-class Rows:
+class MeanLoss:
     """A loss over the rows of a fit: the weighted mean, at a predictor that includes the offset.
 
     `y`: (n_samples, n_outputs). `weights`: (n_samples,), of sum 1. Predictors and slopes have the form of y.

@@ -10,12 +10,12 @@ from ....errors import DataError
 from ...inputs.targets import check_alphas
 from .blocks import Blocks
 from .columns import Columns
-from .losses import Rows
+from .losses import MeanLoss
 from .solver import Fit
 
 
 @dataclass
-class Problem:
+class StructuredProblem:
     """Checked data of a fit."""
 
     columns: Columns
@@ -61,7 +61,7 @@ def path_of(estimator, problem, alphas, eps):
 
 def smoothed(solver, penalty, unit, first, **options):
     """Solve; for a loss with a kink, with a smoothing that falls until the exact gap is small enough."""
-    loss = solver.loss.loss if isinstance(solver.loss, Rows) else None
+    loss = solver.loss.loss if isinstance(solver.loss, MeanLoss) else None
     if not hasattr(loss, "width"):
         return solver.solve(penalty, unit, first, **options)
     return solver.sharpened(penalty, unit, first, **options)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from .block_descent import Products, RowProducts, rows_are_cheaper
+from .block_descent import MatrixProducts, RowProducts, rows_are_cheaper
 
 _NEWTON_STEPS = 50
 _FEW = 10  # blocks that join at least
@@ -35,7 +35,7 @@ class Fit:
 class Solver:
     """Solves for one penalty after the other, each from the solution before.
 
-    `loss`: `Rows` or alike, see `losses`. `blocks`: `Blocks`.
+    `loss`: `MeanLoss` or alike, see `losses`. `blocks`: `Blocks`.
     """
 
     def __init__(self, columns, loss, blocks, *, fit_intercept):
@@ -317,7 +317,7 @@ class Solver:
         return damping < (1.0 if self.loss.flat else 1e6), max(10 * damping, 1e-2), before
 
     def _model(self, floor, part):
-        """Products of the columns of `part`: see `losses.Rows.gram`."""
+        """Products of the columns of `part`: see `losses.MeanLoss.gram`."""
         if not self.loss.quadratic:
             more = (floor,) if self.loss.flat else ()
             return self.loss.gram(self.f, self.columns, part, self.fit_intercept, *more)
@@ -344,7 +344,7 @@ def _solve_model(H, ones, total, g, g0, b, blocks, starts, free_blocks, penalty,
     n_free = np.count_nonzero(free) + (ones is not None)
     if not n_free:
         new = b.copy()
-        penalty.descend(Products(H, starts), g - H @ b, new, blocks, starts, tol, most)
+        penalty.descend(MatrixProducts(H, starts), g - H @ b, new, blocks, starts, tol, most)
         return new, np.zeros(b.shape[1])
     held = ~free
     HF = np.zeros((n_free, n_free))
@@ -362,7 +362,7 @@ def _solve_model(H, ones, total, g, g0, b, blocks, starts, free_blocks, penalty,
         reduced = H[np.ix_(held, held)] - HFP.T @ across
         slope = g[held] - HFP.T @ alone
         places = np.concatenate([[0], np.cumsum(np.diff(starts)[~free_blocks])])
-        model = Products(reduced, places)
+        model = MatrixProducts(reduced, places)
         penalty.descend(model, slope - reduced @ kept, kept, blocks[~free_blocks], places, tol, most)
     change = -(alone + across @ (kept - b[held]))
     new[held], new[free] = kept, b[free] + change[:k]

@@ -19,7 +19,7 @@ from ...inputs.pieces import first_rows
 from .plans import check_micro_batches, layout_of, make_plan
 from .profiling import THREADS, profile_layers
 from .program import Training
-from .split import Activation, Chain, DensePart, SplitStage, cuts_of, indices, moved_bytes
+from .split import Activation, DensePart, SplitStage, StageChain, cuts_of, indices, moved_bytes
 from .stage import DenseStage
 
 _CHECKPOINT_EVERY = 5  # epochs
@@ -72,7 +72,7 @@ class DenseLayers:
         if at + 2 < len(self.sizes):  # not the output of the network
             after.insert(0, (Activation(activation), 0))
         index = indices(n_in, n_hidden, n_out, n_parts, columns_first=True)
-        return SplitStage(Chain(before), parts, Chain(after), index)
+        return SplitStage(StageChain(before), parts, StageChain(after), index)
 
 
 @dataclass
@@ -104,7 +104,7 @@ class Vectors:
         )
 
 
-class Watch:
+class ScoreWatch:
     """Scores after each epoch: stops when they have not risen for a while, and keeps the best numbers."""
 
     def __init__(self, score, patience, tol):

@@ -17,7 +17,7 @@ from ..network import ACTIVATIONS, SLOPES
 _SPEED, _LINK = 2e10, Link(0.0, 1e9)  # nominal, so that no choice depends on timings
 
 
-class Chain:
+class StageChain:
     """Stages one after another, as one: pairs of a stage and the number of its entries."""
 
     def __init__(self, stages):
@@ -65,7 +65,7 @@ class Chain:
         ]
 
 
-class FirstPart(Chain):
+class FirstPart(StageChain):
     """What the first place of a split stage has: the layers before, a part of the two, and those after."""
 
     def __init__(self, before, part, after):
@@ -81,7 +81,7 @@ class SplitStage:
 
     Parameters
     ----------
-    before, after : Chain
+    before, after : StageChain
     parts : list of Stage
         Their outputs add up to that of the two layers.
     index : list of ndarray
@@ -91,7 +91,7 @@ class SplitStage:
     n_buffers = 0
 
     def __init__(self, before, parts, after, index):
-        self.places = [FirstPart(before, Chain([(parts[0], len(index[0]))]), after), *parts[1:]]
+        self.places = [FirstPart(before, StageChain([(parts[0], len(index[0]))]), after), *parts[1:]]
         start, n = before.ends[-1], sum(map(len, index))
         ends = np.arange(start), start + n + np.arange(after.ends[-1])
         self.index = [np.concatenate([ends[0], start + index[0], ends[1]]), *(start + i for i in index[1:])]

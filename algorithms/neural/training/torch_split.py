@@ -1,7 +1,7 @@
 """Two linear layers of torch, split over places; see `split`."""
 
 from ....errors import DataError
-from .split import Chain, SplitStage, cuts_of, indices
+from .split import SplitStage, StageChain, cuts_of, indices
 from .torch_stage import TorchStage, _held, import_torch
 
 # What may be between the two layers: functions of each value by itself, without parameters.
@@ -68,7 +68,7 @@ def split_layers(children, first, last, n_parts, device):
 
 
 def _chain(stages):
-    return Chain([(s, sum(t.numel() for layer in s.layers for _, t in _held(layer)[0])) for s in stages])
+    return StageChain([(s, sum(t.numel() for layer in s.layers for _, t in _held(layer)[0])) for s in stages])
 
 
 def _is_elementwise(layer):

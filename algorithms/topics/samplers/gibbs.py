@@ -37,7 +37,7 @@ class RotatingGibbs(RotatingModel):
 
     Parameters
     ----------
-    corpus : Corpus
+    corpus : ShardedCorpus
         Shards with ``topics`` begin from these; with ``labels`` (`LabelledRows`) a document has no other
         topics.
     n_topics, alpha, beta, seed, fits_priors, annealed, folder

@@ -15,7 +15,7 @@ from ....kernels.lda import counts as topic_counts
 from ....scheduler.program import Outcome, Program
 from ...inputs.indices import narrow_csr
 from .. import priors
-from ..shard_input import Summary
+from ..shard_input import CorpusSize
 from .annealing import MEASURE_EVERY, Priors, is_time_for_priors
 from .restoring import taken, unfit
 from .word_blocks import SeedsOfBlocks, Words, add_changes, changes_of
@@ -24,7 +24,7 @@ from .word_blocks import SeedsOfBlocks, Words, add_changes, changes_of
 class RotatingModel(Program):
     """The part of `RotatingGibbs` that is not sampling."""
 
-    corpus: Summary
+    corpus: CorpusSize
     words: Words
     priors: Priors
     schedule: Any

@@ -14,7 +14,7 @@ from squared_problems import dense, fit, problem, reference_gap, strength_max
 from stradask.algorithms.linear.sparse.columns import columns_of, cut
 from stradask.algorithms.linear.sparse.penalties import L1L2
 from stradask.algorithms.linear.sparse.program import SparseLinearProgram, solve
-from stradask.algorithms.linear.sparse.squared import Squared
+from stradask.algorithms.linear.sparse.squared import SquaredSubproblem
 from stradask.algorithms.linear.sparse.working_set import WorkingSet
 from stradask.errors import ModelFileError
 
@@ -124,7 +124,7 @@ def test_cuts_cover_all_columns_with_equal_work():
 
 def test_what_goes_to_a_worker_is_small_and_makes_the_same_state():
     X, y = problem(100, 50)
-    working_set = WorkingSet(Squared(y), [L1L2(1.0)], n_features=50, is_sparse=False)
+    working_set = WorkingSet(SquaredSubproblem(y), [L1L2(1.0)], n_features=50, is_sparse=False)
     program = SparseLinearProgram(working_set, None, shards=[(0, X)])
     sent = pickle.dumps(program)
     assert len(sent) < 2000
@@ -170,7 +170,7 @@ def test_arrays_of_a_checkpoint_start_a_fit():
     penalty = L1L2(0.05 * strength_max(X, y))
 
     def program():
-        working_set = WorkingSet(Squared(y), [penalty], n_features=100, is_sparse=False, tol=1e-10)
+        working_set = WorkingSet(SquaredSubproblem(y), [penalty], n_features=100, is_sparse=False, tol=1e-10)
         return SparseLinearProgram(working_set, columns_of(X))
 
     first, second = program(), program()
@@ -189,7 +189,7 @@ def test_arrays_of_a_checkpoint_start_a_fit():
 def test_finish_keeps_the_model_so_far():
     X, y = problem(60, 100)
     penalties = [L1L2(part * strength_max(X, y)) for part in (0.5, 0.01)]
-    working_set = WorkingSet(Squared(y), penalties, n_features=100, is_sparse=False, tol=1e-12)
+    working_set = WorkingSet(SquaredSubproblem(y), penalties, n_features=100, is_sparse=False, tol=1e-12)
     program = SparseLinearProgram(working_set, columns_of(X))
     state = program.load(program.shards[0])
     program.sync(state, program.publish())

@@ -9,7 +9,7 @@ from squared_problems import dense, fit, problem, reference_gap, strength_max
 from stradask.algorithms.linear.sparse import squared as squared_module
 from stradask.algorithms.linear.sparse.columns import columns_of
 from stradask.algorithms.linear.sparse.penalties import L1L2
-from stradask.algorithms.linear.sparse.squared import Squared
+from stradask.algorithms.linear.sparse.squared import SquaredSubproblem
 from stradask.algorithms.linear.sparse.working_set import WorkingSet
 from stradask.algorithms.linear.subproblems import gram as gram_module
 from stradask.algorithms.linear.subproblems.copies import copies_of
@@ -25,7 +25,7 @@ from stradask.errors import DataError
 def test_every_way_leads_there(monkeypatch, density, way, positive):
     X, y = problem(60, 150, density=density, correlation=2.0, positive=positive)
     seconds = np.inf if way == "descent" else 0.0
-    monkeypatch.setattr(Squared, "_products_cost", lambda *_: seconds)
+    monkeypatch.setattr(SquaredSubproblem, "_products_cost", lambda *_: seconds)
     newton = -1.0 if way in ("newton", "iterated") else np.inf
     monkeypatch.setattr(gram_module.GramProblem, "_newton_cost", lambda *_: newton)
     if way == "iterated":
@@ -96,7 +96,7 @@ def test_what_is_refused(make, words):
 
 def test_no_penalties_are_refused():
     with pytest.raises(DataError, match="penalties is empty"):
-        WorkingSet(Squared(np.ones(3)), [], n_features=2, is_sparse=False)
+        WorkingSet(SquaredSubproblem(np.ones(3)), [], n_features=2, is_sparse=False)
 
 
 # --- parts --------------------------------------------------------------------------------------------------

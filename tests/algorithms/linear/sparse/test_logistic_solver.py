@@ -12,10 +12,10 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.utils.fixes import parse_version
 
 from stradask.algorithms.linear.sparse.class_losses import (
-    Logistic,
     LogisticLoss,
-    Multinomial,
+    LogisticSubproblem,
     MultinomialLoss,
+    MultinomialSubproblem,
 )
 from stradask.algorithms.linear.sparse.penalties import L1L2
 
@@ -143,7 +143,8 @@ def test_equals_liblinear_and_saga(intercept):
     options = {"C": 0.2, "fit_intercept": intercept, "tol": 1e-10, "max_iter": 20_000} | mixed(1.0)
     options["solver"] = "saga" if intercept else "liblinear"
     peer = LogisticRegression(random_state=0, **options).fit(X, y)
-    solution = fit(DENSE(X), Logistic(y, fit_intercept=intercept), [L1L2(5.0)], tol=1e-12).solutions[0]
+    loss = LogisticSubproblem(y, fit_intercept=intercept)
+    solution = fit(DENSE(X), loss, [L1L2(5.0)], tol=1e-12).solutions[0]
     coef, c = full(solution, 12)
     assert 1 <= np.count_nonzero(coef) < 12
     np.testing.assert_allclose(coef[:, 0], peer.coef_[0], atol=1e-5)
@@ -156,7 +157,7 @@ def test_multinomial_equals_saga(l1_ratio):
     X = DENSE((X - X.mean(axis=0)) / X.std(axis=0))
     C = 2.0
     penalty = L1L2(l1_ratio / C, (1 - l1_ratio) / C)
-    solution = fit(X, Multinomial(y, 3), [penalty], tol=1e-12).solutions[0]
+    solution = fit(X, MultinomialSubproblem(y, 3), [penalty], tol=1e-12).solutions[0]
     coef, c = full(solution, 4)
     options = {"C": C, "tol": 1e-11, "max_iter": 100_000, "random_state": 0} | mixed(l1_ratio)
     peer = LogisticRegression(solver="saga", **options).fit(X, y)

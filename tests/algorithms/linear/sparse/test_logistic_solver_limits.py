@@ -7,8 +7,8 @@ from sklearn.datasets import make_classification
 from sklearn.linear_model import LogisticRegression
 
 from stradask.algorithms.linear.sparse import proximal_newton
-from stradask.algorithms.linear.sparse.class_losses import Logistic, Multinomial
-from stradask.algorithms.linear.sparse.penalties import L1L2, Penalty
+from stradask.algorithms.linear.sparse.class_losses import LogisticSubproblem, MultinomialSubproblem
+from stradask.algorithms.linear.sparse.penalties import L1L2, SeparablePenalty
 from stradask.algorithms.linear.subproblems import free_columns
 from stradask.errors import DataError
 
@@ -43,7 +43,7 @@ def test_start_from_the_solution_needs_one_or_two_rounds(K):
 
 def test_strong_penalty_leaves_the_intercept():
     X, labels = make(60, 10, 1, 0)
-    solution = fit(DENSE(X), Logistic(labels), [L1L2(1e6)]).solutions[0]
+    solution = fit(DENSE(X), LogisticSubproblem(labels), [L1L2(1e6)]).solutions[0]
     assert len(solution.features) == 0
     assert solution.intercept == pytest.approx(np.log(labels.mean() / (1 - labels.mean())), abs=1e-7)
 
@@ -55,7 +55,7 @@ def test_unpenalised_features_have_no_slope():
     X = DENSE(X)
     X[:, 12] = X[:, 11]  # and one of them twice
     penalty = L1L2(4.0, l1_factors=factors)
-    working_set = fit(X, Logistic(labels), [penalty], tol=1e-10)
+    working_set = fit(X, LogisticSubproblem(labels), [penalty], tol=1e-10)
     coef, c = full(working_set.solutions[0], 30)
     probability = 1 / (1 + np.exp(-(X @ coef[:, 0] + c)))
     slopes = X.T @ (labels - probability)
@@ -109,7 +109,7 @@ def test_constant_zero_and_duplicate_columns():
     X[:, 0], X[:, 1] = 0.0, 7.0
     X[:, 3] = X[:, 2]
     penalty = L1L2(0.5)
-    solution = fit(DENSE(X), Logistic(labels), [penalty], tol=1e-10).solutions[0]
+    solution = fit(DENSE(X), LogisticSubproblem(labels), [penalty], tol=1e-10).solutions[0]
     coef, c = full(solution, 20)
     reference = Reference(X, labels, penalty)
     assert coef[0] == 0
@@ -121,9 +121,9 @@ def test_weights_count_rows():
     X, labels = make(40, 30, 1, 3)
     counts = np.random.default_rng(0).integers(0, 4, 40)
     weights = counts.astype(float)
-    weighted = fit(DENSE(X), Logistic(labels, weights), [L1L2(1.0)], tol=1e-11).solutions[0]
+    weighted = fit(DENSE(X), LogisticSubproblem(labels, weights), [L1L2(1.0)], tol=1e-11).solutions[0]
     rows = np.repeat(np.arange(40), counts)
-    repeated = fit(DENSE(X[rows]), Logistic(labels[rows]), [L1L2(1.0)], tol=1e-11).solutions[0]
+    repeated = fit(DENSE(X[rows]), LogisticSubproblem(labels[rows]), [L1L2(1.0)], tol=1e-11).solutions[0]
     np.testing.assert_allclose(full(weighted, 30)[0], full(repeated, 30)[0], atol=1e-5)
     assert weighted.objective == pytest.approx(repeated.objective, rel=1e-9)
 
@@ -162,8 +162,8 @@ def test_intercept_takes_up_a_constant_offset(K, shift):
 def test_two_classes_as_multinomial():
     """The classes' coefficients are b / 2 and -b / 2: together the same penalty as that of b."""
     X, labels = make(70, 40, 1, 6)
-    one = fit(DENSE(X), Logistic(labels), [L1L2(1.0)], tol=1e-11).solutions[0]
-    two = fit(DENSE(X), Multinomial(labels, 2), [L1L2(1.0)], tol=1e-11).solutions[0]
+    one = fit(DENSE(X), LogisticSubproblem(labels), [L1L2(1.0)], tol=1e-11).solutions[0]
+    two = fit(DENSE(X), MultinomialSubproblem(labels, 2), [L1L2(1.0)], tol=1e-11).solutions[0]
     coef = full(two, 40)[0]
     np.testing.assert_allclose(coef[:, 1] - coef[:, 0], full(one, 40)[0][:, 0], atol=1e-5)
     assert two.objective == pytest.approx(one.objective, rel=1e-9)
@@ -171,14 +171,14 @@ def test_two_classes_as_multinomial():
 
 def test_no_penalty_is_maximum_likelihood():
     X, labels = make(200, 5, 1, 8)
-    solution = fit(DENSE(X), Logistic(labels), [L1L2(0.0)], tol=1e-12).solutions[0]
+    solution = fit(DENSE(X), LogisticSubproblem(labels), [L1L2(0.0)], tol=1e-12).solutions[0]
     peer = LogisticRegression(C=np.inf, tol=1e-12, max_iter=10_000).fit(X, labels)
     np.testing.assert_allclose(full(solution, 5)[0][:, 0], peer.coef_[0], atol=1e-5)
 
 
 def test_ridge_alone():
     X, labels = make_classification(80, 30, random_state=0)
-    solution = fit(DENSE(X), Logistic(labels), [L1L2(0.0, 2.0)], tol=1e-12).solutions[0]
+    solution = fit(DENSE(X), LogisticSubproblem(labels), [L1L2(0.0, 2.0)], tol=1e-12).solutions[0]
     peer = LogisticRegression(C=0.5, tol=1e-12, max_iter=10_000).fit(X, labels)
     np.testing.assert_allclose(full(solution, 30)[0][:, 0], peer.coef_[0], atol=1e-5)
 
@@ -189,7 +189,8 @@ def test_unpenalised_feature_that_separates():
     X[:, 0] = np.where(labels > 0, 1.0, -1.0) * (1 + np.random.default_rng(0).random(50))
     factors = np.ones(10)
     factors[0] = 0
-    solution = fit(DENSE(X), Logistic(labels), [L1L2(1.0, l1_factors=factors)], tol=1e-8).solutions[0]
+    penalty = L1L2(1.0, l1_factors=factors)
+    solution = fit(DENSE(X), LogisticSubproblem(labels), [penalty], tol=1e-8).solutions[0]
     assert solution.reason == "gap"
     assert solution.features.tolist() == [0]
     assert 0 <= solution.objective < 1e-6
@@ -199,8 +200,8 @@ def test_unpenalised_feature_that_separates():
 def test_other_penalties_are_refused():
     X, labels = make(20, 5, 1, 0)
 
-    class Other(Penalty):
+    class Other(SeparablePenalty):
         strength = 1.0
 
     with pytest.raises(DataError, match="L1L2, got Other"):
-        fit(DENSE(X), Logistic(labels), [Other()])
+        fit(DENSE(X), LogisticSubproblem(labels), [Other()])

@@ -6,7 +6,7 @@ from scipy.optimize import brentq
 
 import stradask as sd
 from stradask.algorithms.linear.structured.block_descent import (
-    Products,
+    MatrixProducts,
     RowProducts,
     block_descent,
     rows_are_cheaper,
@@ -37,7 +37,7 @@ def test_both_ways_close_a_gap_that_is_computed_here(size, K, by_rows):
     target, alpha = Y[:, :K], 0.2
     starts = np.arange(0, P + 1, size)
     weights = np.full(N, 1 / N)
-    model = RowProducts(X, weights, starts) if by_rows else Products(X.T @ X / N, starts)
+    model = RowProducts(X, weights, starts) if by_rows else MatrixProducts(X.T @ X / N, starts)
     none, without = np.zeros(len(starts) - 1), np.full(len(starts) - 1, np.inf)
     penalty = none + alpha, none, -without, without, 3.0, 0
     coef = np.zeros((P, K))
