@@ -10,6 +10,8 @@ Reference: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2
 import numba as nb
 import numpy as np
 
+from .options import BORROWS, INNER, KERNEL
+
 _M0, _M1 = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
 _W0, _W1 = np.uint32(0x9E3779B9), np.uint32(0xBB67AE85)
 _LOW, _HIGH = np.uint64(0xFFFFFFFF), np.uint64(32)
@@ -43,7 +45,7 @@ def fill_uniform(out, first, seed, purpose, round_, index):
     _fill(out, np.uint32(first), np.uint32(index), np.uint32(round_), np.uint32(purpose), k0, k1)
 
 
-@nb.njit(cache=True, nogil=True)
+@nb.njit(**KERNEL, **BORROWS, **INNER)
 def _fill(out, first, c1, c2, c3, k0, k1):
     quarter = len(out) // 4
     for b in range(quarter):

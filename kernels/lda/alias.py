@@ -8,15 +8,17 @@ distribution", IEEE TSE 1991.
 import numba as nb
 import numpy as np
 
+from ..options import KERNEL
 from . import host as lda_host
 
-alias_tables = nb.njit(nogil=True, cache=True, error_model="numpy")(lda_host.alias_tables)
+NO_TABLES = np.empty(0, np.int64), np.empty(0, np.uint32)  # of equal weights
+alias_tables = nb.njit(**KERNEL)(lda_host.alias_tables)
 
 
 def tables_of(weights, fill=alias_tables):
     """Walker's tables of a distribution: aliases and limits, both empty if all weights are equal."""
-    size = 0 if np.ptp(weights) == 0 else len(weights)
-    aliases, limits = np.empty(size, np.int64), np.empty(size, np.uint32)
-    if size:
-        fill(weights, aliases, limits)
+    if np.ptp(weights) == 0:
+        return NO_TABLES
+    aliases, limits = np.empty(len(weights), np.int64), np.empty(len(weights), np.uint32)
+    fill(weights, aliases, limits)
     return aliases, limits

@@ -12,11 +12,12 @@ import numba as nb
 import numpy as np
 
 from ..indexing import at, span
+from ..options import BORROWS, INNER, KERNEL
 from ..random import philox4x32
 from .gibbs import AHEAD, DRAWS
 
-_OPTIONS: dict[str, Any] = {"nogil": True, "cache": True, "error_model": "numpy"}
-_INLINE: dict[str, Any] = {**_OPTIONS, "forceinline": True}
+_OPTIONS: dict[str, Any] = {**KERNEL, **BORROWS}
+_INLINE: dict[str, Any] = {**_OPTIONS, **INNER, "forceinline": True}
 _LOW, _HALF = np.uint64(0xFFFFFFFF), np.uint64(32)
 _UNIT = np.float32(2.0**-24)
 
@@ -36,15 +37,6 @@ def _uniform(lane, block, index, purpose, seed):
     elif lane == 3:
         bits = drawn[3]
     return np.float32(bits >> np.uint32(8)) * _UNIT
-
-
-@nb.njit(**_OPTIONS)
-def first_choices(first, n_all, seed, purpose, choices):
-    """Fill the rows of documents from `first` on, of `n_all`, as `fill_uniform` fills those of all."""
-    for d in range(len(choices)):
-        for c in range(choices.shape[1]):
-            m = (first + d) * choices.shape[1] + c
-            choices[d, c] = _uniform(m // n_all, m % n_all, np.int64(0), purpose, seed)
 
 
 @nb.njit(**_OPTIONS)
@@ -128,16 +120,6 @@ def put_own(begin, end, own, topics):
     for j in range(len(begin)):
         for to in range(begin[j], end[j]):
             topics[to] = own[i]
-            i += 1
-
-
-@nb.njit(**_OPTIONS)
-def in_order(starts, order, values, out):
-    """Copy the ranges ``starts[j]:starts[j + 1]`` of values, those of j in `order`, one behind the other."""
-    i = 0
-    for j in order:
-        for source in span(starts, j):
-            out[i] = values[source]
             i += 1
 
 

@@ -5,7 +5,8 @@ The joint log-likelihood of collapsed LDA is a sum over documents and a sum over
     log p(w, z) = sum_d [lnG(A) - lnG(L_d + A) + sum_k lnG(C_dk + a_k) - lnG(a_k)]
                 + sum_k [lnG(B) - lnG(C_k + B) + sum_w lnG(C_wk + b_w) - lnG(b_w)]
 
-Here are the two double sums, over ranges, so that threads can share them; only non-zero counts cost.
+Here are the two double sums, over ranges, so that threads can share them; only non-zero counts cost. Each
+compiled loop gets its scratch from the function behind it.
 """
 
 import math
@@ -15,24 +16,31 @@ import numba as nb
 import numpy as np
 
 from ..indexing import at, span
+from ..options import BORROWS, INNER, KERNEL
 from ..vector import prefetch
 
-_OPTIONS: dict[str, Any] = {"nogil": True, "cache": True, "error_model": "numpy"}
-_INLINE: dict[str, Any] = {**_OPTIONS, "forceinline": True}
+_OPTIONS: dict[str, Any] = {**KERNEL, **BORROWS}
+_INLINE: dict[str, Any] = {**_OPTIONS, **INNER, "forceinline": True}
 _SMALL = 64  # counts whose lnG is looked up, because most counts are small
 
 
 @nb.njit(**_INLINE)
-def _table(prior):
+def _fill_table(prior, table):
     """LnG(c + prior) of small counts c."""
-    return np.array([math.lgamma(c + prior) for c in range(_SMALL)])
+    for c in range(len(table)):
+        table[c] = math.lgamma(c + prior)
+
+
+@nb.njit(**_INLINE)
+def _fill_base(alpha, base):
+    for k in range(len(alpha)):
+        base[k] = math.lgamma(alpha[k])
 
 
 @nb.njit(**_OPTIONS)
-def documents_dense(first, last, doc_counts, alpha):
-    """Sum over documents ``first:last`` of lnG(C_dk + alpha_k) - lnG(alpha_k), dense rows."""
+def _documents_dense(first, last, doc_counts, alpha, base):
     n_topics = len(alpha)
-    base = np.array([math.lgamma(a) for a in alpha])
+    _fill_base(alpha, base)
     total = 0.0
     for d in range(first, last):
         for k in range(n_topics):
@@ -42,10 +50,14 @@ def documents_dense(first, last, doc_counts, alpha):
     return total
 
 
+def documents_dense(first, last, doc_counts, alpha):
+    """Sum over documents ``first:last`` of lnG(C_dk + alpha_k) - lnG(alpha_k), dense rows."""
+    return _documents_dense(first, last, doc_counts, alpha, np.empty(len(alpha)))
+
+
 @nb.njit(**_OPTIONS)
-def documents_sparse(first, last, entries, line_start, n_lines, shift, alpha):
-    """The same sum over packed lists of ``topic << shift | count``."""
-    base = np.array([math.lgamma(a) for a in alpha])
+def _documents_sparse(first, last, entries, line_start, n_lines, shift, alpha, base):
+    _fill_base(alpha, base)
     bits, mask = np.uint32(shift), np.uint32((np.int64(1) << shift) - 1)
     total = 0.0
     for d in range(first, last):
@@ -58,16 +70,16 @@ def documents_sparse(first, last, entries, line_start, n_lines, shift, alpha):
     return total
 
 
+def documents_sparse(first, last, entries, line_start, n_lines, shift, alpha):
+    """The same sum over packed lists of ``topic << shift | count``."""
+    return _documents_sparse(first, last, entries, line_start, n_lines, shift, alpha, np.empty(len(alpha)))
+
+
 @nb.njit(**_OPTIONS)
-def segments(first, last, start, position, pairs, alpha):
-    """The same sum over documents; their tokens' topics are ``pairs[position[start[d]:start[d + 1]], 0]``."""
-    base = np.array([math.lgamma(a) for a in alpha])
-    common, table = alpha[0], _table(alpha[0])
-    counts = np.zeros(len(alpha), np.int64)
-    longest = 0
-    for d in range(first, last):
-        longest = max(longest, start[d + 1] - start[d])
-    topics, flat = np.empty(longest, np.int64), pairs.reshape(-1)
+def _segments(first, last, start, position, pairs, flat, alpha, base, table, counts, topics):
+    _fill_base(alpha, base)
+    common = alpha[0]
+    _fill_table(common, table)
     total = 0.0
     for d in range(first, last):
         if d + 1 < last:
@@ -83,107 +95,69 @@ def segments(first, last, start, position, pairs, alpha):
             k = at(topics[i])
             c = counts[k]
             if c:
-                known = c < _SMALL and alpha[k] == common
+                known = c < len(table) and alpha[k] == common
                 total += (table[c] if known else math.lgamma(c + alpha[k])) - base[k]
                 counts[k] = 0
     return total
 
 
-@nb.njit(**_OPTIONS)
-def words(first, last, word_start, topics, background, row_of_word, n_topics, beta):
-    """Sum over words ``first:last`` and topics of lnG(C_wk + beta_w) - lnG(B_wk + beta_w).
+def segments(first, last, start, position, pairs, alpha):
+    """The same sum over documents; their tokens' topics are ``pairs[position[start[d]:start[d + 1]], 0]``."""
+    longest = int(np.diff(start[first : last + 1]).max(initial=0))
+    room = np.empty(len(alpha)), np.empty(_SMALL), np.zeros(len(alpha), np.int64), np.empty(longest, np.int64)
+    return _segments(first, last, start, position, pairs, pairs.reshape(-1), alpha, *room)
 
-    B are the counts of tokens that are not at hand: row ``row_of_word[w]`` of `background`, or
-    nothing where that is -1.
-    """
-    none = np.zeros(n_topics, background.dtype)
-    counts = np.zeros(n_topics, np.int64)
-    total = 0.0
-    if first == last:
-        return total
-    common, table = beta[first], _table(beta[first])
-    for w in range(first, last):
+
+@nb.njit(**_OPTIONS)
+def _words(word_start, topics, beta, table, counts):
+    total, common = 0.0, beta[0]
+    _fill_table(common, table)
+    for w in range(len(beta)):
         start, end = word_start[w], word_start[w + 1]
-        row = background[row_of_word[w]] if row_of_word[w] >= 0 else none
         base = table[0] if beta[w] == common else math.lgamma(beta[w])
         for i in range(start, end):
             counts[topics[i]] += 1
         for i in range(start, end):
-            k = topics[i]
-            if counts[k]:
-                c = counts[k] + row[k]
-                total += table[c] if c < _SMALL and beta[w] == common else math.lgamma(c + beta[w])
-                total -= math.lgamma(row[k] + beta[w]) if row[k] else base
-                counts[k] = 0
+            c = counts[topics[i]]
+            if c:
+                total += table[c] if c < len(table) and beta[w] == common else math.lgamma(c + beta[w])
+                total -= base
+                counts[topics[i]] = 0
     return total
 
 
+def words(word_start, topics, beta, n_topics):
+    """Sum over words and topics of lnG(C_wk + beta_w) - lnG(beta_w).
+
+    The tokens of word w are ``word_start[w]:word_start[w + 1]`` of `topics`.
+    """
+    if not len(beta):
+        return 0.0
+    return float(_words(word_start, topics, beta, np.empty(_SMALL), np.zeros(n_topics, np.int64)))
+
+
 @nb.njit(**_OPTIONS)
-def word_topic_csr(word_start, topics, n_topics):
-    """Counts words x topics as CSR arrays (indptr, indices, data); topics in no order."""
-    n_words = len(word_start) - 1
-    indptr = np.zeros(n_words + 1, np.int64)
-    counts = np.zeros(n_topics, np.int32)
-    for w in range(n_words):
-        distinct = 0
-        for i in range(word_start[w], word_start[w + 1]):
-            if counts[topics[i]] == 0:
-                distinct += 1
-            counts[topics[i]] = 1
-        for i in range(word_start[w], word_start[w + 1]):
-            counts[topics[i]] = 0
-        indptr[w + 1] = indptr[w] + distinct
-    indices, data = np.empty(indptr[n_words], np.int32), np.empty(indptr[n_words], np.int32)
-    for w in range(n_words):
-        to = indptr[w]
+def _count_words(word_start, topics, counts, indptr, indices, data):
+    to = 0
+    indptr[0] = 0
+    for w in range(len(word_start) - 1):
+        begin = to
         for i in range(word_start[w], word_start[w + 1]):
             k = topics[i]
             if counts[k] == 0:
                 indices[to] = k
                 to += 1
             counts[k] += 1
-        for j in range(indptr[w], to):
+        for j in range(begin, to):
             data[j] = counts[indices[j]]
             counts[indices[j]] = 0
-    return indptr, indices, data
+        indptr[w + 1] = to
+    return to
 
 
-@nb.njit(**_OPTIONS)
-def doc_topic_csr_dense(doc_counts, n_topics):
-    """Counts documents x topics as CSR arrays, from dense rows."""
-    n_docs = len(doc_counts)
-    indptr = np.zeros(n_docs + 1, np.int64)
-    for d in range(n_docs):
-        indptr[d + 1] = indptr[d]
-        for k in range(n_topics):
-            indptr[d + 1] += doc_counts[d, k] != 0
-    indices, data = np.empty(indptr[n_docs], np.int32), np.empty(indptr[n_docs], np.int32)
-    to = 0
-    for d in range(n_docs):
-        for k in range(n_topics):
-            if doc_counts[d, k]:
-                indices[to], data[to] = k, doc_counts[d, k]
-                to += 1
-    return indptr, indices, data
-
-
-@nb.njit(**_OPTIONS)
-def doc_topic_csr_sparse(entries, line_start, n_lines, shift):
-    """Counts documents x topics as CSR arrays, from packed lists; topics in no order."""
-    n_docs = len(n_lines)
-    bits, mask = np.uint32(shift), np.uint32((np.int64(1) << shift) - 1)
-    indptr = np.zeros(n_docs + 1, np.int64)
-    for d in range(n_docs):
-        start = line_start[d] * 16
-        indptr[d + 1] = indptr[d]
-        for j in range(start, start + n_lines[d] * 16):
-            indptr[d + 1] += (entries[j] & mask) != 0
-    indices, data = np.empty(indptr[n_docs], np.int32), np.empty(indptr[n_docs], np.int32)
-    to = 0
-    for d in range(n_docs):
-        start = line_start[d] * 16
-        for j in range(start, start + n_lines[d] * 16):
-            if entries[j] & mask:
-                indices[to], data[to] = entries[j] >> bits, entries[j] & mask
-                to += 1
-    return indptr, indices, data
+def word_topic_csr(word_start, topics, n_topics):
+    """Counts words x topics as CSR arrays (indptr, indices, data); topics in no order."""
+    indptr = np.empty(len(word_start), np.int64)
+    indices, data = np.empty((2, len(topics)), np.int32)  # at most an entry a token
+    n = _count_words(word_start, topics, np.zeros(n_topics, np.int32), indptr, indices, data)
+    return indptr, indices[:n].copy(), data[:n].copy()

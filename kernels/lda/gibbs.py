@@ -18,6 +18,7 @@ from typing import Any
 import numba as nb
 import numpy as np
 
+from ..options import BORROWS, INNER, KERNEL
 from ..random import fill_uniform
 from ..vector import LANES, draw_dense, draw_sparse, prefetch
 from .seeds import clear_extra, extra_rows, load_extra, smoothed, smoothed_total
@@ -26,43 +27,14 @@ AHEAD = 12  # tokens by which a document's row is asked for in advance
 STREAMS = 3  # words drawn in turn, so that their chains of dependent steps overlap
 DRAWS = 4096  # uniforms made at a time; totals are renewed as often
 
-_SWEEP: dict[str, Any] = {"nogil": True, "cache": True, "fastmath": {"contract"}, "error_model": "numpy"}
-_INLINE: dict[str, Any] = {**_SWEEP, "forceinline": True}
+_SWEEP: dict[str, Any] = {**KERNEL, **BORROWS, "fastmath": {"contract"}}
+_INLINE: dict[str, Any] = {**_SWEEP, **INNER, "forceinline": True}
 _ONE = np.float32(1)
 
 
 def padded(n):
     """Round up to whole vectors."""
     return (n + LANES - 1) // LANES * LANES
-
-
-@nb.njit(**_SWEEP)
-def lay_out(indptr, indices, data, order, group_docs, bounds, token_doc):
-    """Lay tokens out word by word, and inside a word by document.
-
-    Document number d is row ``order[d]`` of the CSR counts; group g holds the documents from
-    ``group_docs[g]`` on. Fills ``bounds[g, w]``, where the tokens of group g begin among those of word w
-    (the last row: where the word ends), and ``token_doc``, the document of each token.
-    """
-    n_groups, n_words = len(group_docs) - 1, bounds.shape[1]
-    bounds[:] = 0
-    for g in range(n_groups):
-        for d in range(group_docs[g], group_docs[g + 1]):
-            for j in range(indptr[order[d]], indptr[order[d] + 1]):
-                bounds[g + 1, indices[j]] += data[j]
-    start = 0
-    for w in range(n_words):
-        bounds[0, w] = start
-        for g in range(n_groups):
-            bounds[g + 1, w] += bounds[g, w]
-        start = bounds[n_groups, w]
-    at = bounds[0].copy()
-    for d in range(len(order)):
-        for j in range(indptr[order[d]], indptr[order[d] + 1]):
-            w = indices[j]
-            for i in range(at[w], at[w] + data[j]):
-                token_doc[i] = d
-            at[w] += data[j]
 
 
 @nb.njit(**_SWEEP)
@@ -73,11 +45,14 @@ def count_documents(token_doc, topics, doc_counts):
         doc_counts[token_doc[i], topics[i]] += 1
 
 
-@nb.njit(**_SWEEP)
 def list_documents(token_doc, topics, entries, line_start, n_lines, shift):
     """Fill the documents' packed lists from the tokens' topics."""
+    _list_documents(token_doc, topics, entries, line_start, n_lines, shift, np.zeros(len(n_lines), np.int64))
+
+
+@nb.njit(**_SWEEP)
+def _list_documents(token_doc, topics, entries, line_start, n_lines, shift, used):
     entries[:] = 0
-    used = np.zeros(len(n_lines), np.int64)
     bits = np.uint32(shift)
     for i in range(len(topics)):
         d, k = token_doc[i], np.uint32(topics[i])
@@ -113,10 +88,20 @@ def _load_word(w, counts, word_start, all_topics, row_of_word, rows, n_topics):
             counts[all_topics[i]] += 1
 
 
+def dense_room(n_topics, width, seeds=None):
+    """Scratch of `sweep_dense` for rows of `width` counts."""
+    phi, inverse = np.zeros((STREAMS, width), np.float32), np.zeros(width, np.float32)
+    counts, extra = np.zeros((STREAMS, n_topics), np.int32), extra_rows(seeds, STREAMS, n_topics)
+    scratch, uniforms = np.empty((STREAMS, width + LANES), np.float32), np.empty(DRAWS, np.float32)
+    places = np.zeros((4, STREAMS), np.int64)
+    places[0] = np.arange(STREAMS)
+    return phi, inverse, counts, extra, scratch, uniforms, places
+
+
 @nb.njit(**_SWEEP)
 def sweep_dense(
     words, begin, end, word_start, token_doc, topics, all_topics, doc_counts, row_of_word, rows, totals,
-    alpha, beta, beta_sum, exact, seed, purpose, round_, index, seeds=None,
+    alpha, beta, beta_sum, exact, seed, purpose, round_, index, seeds, room,
 ):  # fmt: skip
     """Draw the tokens ``begin[w]:end[w]`` of each of `words`, document rows dense.
 
@@ -125,22 +110,15 @@ def sweep_dense(
     bounds all tokens of a word in `all_topics`. That is `topics` itself, or the topics of all tokens, this
     block's as before the sweep; it may lack those of words that keep a row. Word w has row
     ``row_of_word[w]`` of `rows` (int32), or is counted from its tokens where that is -1. `doc_counts` is
-    documents x padded topics. `totals` (int64) change in place; `alpha` is float32, padded with zeros, `beta`
-    float32, by word. `seed`, `purpose`, `round_` and `index` name the random stream. `seeds` are what seed
-    words add to beta (`lda.seeds`), or None.
+    documents x padded topics, as a vector. `totals` (int64) change in place; `alpha` is float32, padded with
+    zeros, `beta` float32, by word. `seed`, `purpose`, `round_` and `index` name the random stream. `seeds`
+    are what seed words add to beta (`lda.seeds`), or None; `room` is scratch (`dense_room`).
     """
     n_topics = len(totals)
-    width = doc_counts.shape[1]
+    phi, inverse, counts, extra, scratch, uniforms, places = room
+    width = len(inverse)
     n_vectors = width // LANES
-    flat = doc_counts.reshape(-1)
-    phi = np.zeros((STREAMS, width), np.float32)
-    counts = np.zeros((STREAMS, n_topics), np.int32)
-    inverse = np.zeros(width, np.float32)
-    extra = extra_rows(seeds, STREAMS, n_topics)
-    scratch = np.empty((STREAMS, width + LANES), np.float32)
-    uniforms = np.empty(DRAWS, np.float32)
-    at, stop, word = np.zeros(STREAMS, np.int64), np.zeros(STREAMS, np.int64), np.zeros(STREAMS, np.int64)
-    slot = np.arange(STREAMS)
+    slot, word, at, stop = places[0], places[1], places[2], places[3]  # of streams
     used, drawn, active, x = DRAWS, 0, 0, 0
     _renew(inverse, totals, beta_sum, seeds, n_topics)
     while True:
@@ -195,7 +173,7 @@ def sweep_dense(
                 b = beta[word[m]]
                 coming = np.int64(token_doc[i + AHEAD]) * width
                 for line in range(0, width, 32):
-                    prefetch(flat, coming + line)
+                    prefetch(doc_counts, coming + line)
                 row = np.int64(token_doc[i]) * width
                 old = np.int64(topics[i])
                 phi_old = smoothed(counts[m, old] - 1, b, extra, m, old)
@@ -204,12 +182,12 @@ def sweep_dense(
                 else:  # 1 / (C - 1) = (1 / C) (1 + 1 / C) up to the third order
                     phi_old = phi_old * inverse[old] * (_ONE + inverse[old])
                 new = draw_dense(
-                    flat, row, n_vectors, old, phi[m], alpha, phi_old, uniforms[used], scratch[m]
+                    doc_counts, row, n_vectors, old, phi[m], alpha, phi_old, uniforms[used], scratch[m]
                 )
                 used += 1
                 new = min(new, n_topics - 1)
-                flat[row + old] -= 1
-                flat[row + new] += 1
+                doc_counts[row + old] -= 1
+                doc_counts[row + new] += 1
                 topics[i] = new
                 totals[old] -= 1
                 totals[new] += 1
@@ -239,10 +217,20 @@ def _draw_smooth(none, n_vectors, phi, alpha, old, phi_old, u, scratch):
     return k
 
 
+def sparse_room(n_topics, line_start, seeds=None):
+    """Scratch of `sweep_sparse`."""
+    n_vectors, most = padded(n_topics) // LANES, int(np.diff(line_start).max(initial=0))
+    phi, none = np.zeros(n_vectors * LANES, np.float32), np.zeros(n_vectors * LANES, np.uint16)
+    counts, extra = np.zeros(n_topics, np.int32), extra_rows(seeds, 1, n_topics)
+    inverse, uniforms = np.zeros(n_topics, np.float32), np.empty(DRAWS, np.float32)
+    scratch = np.empty((max(most, n_vectors) + 1) * LANES, np.float32)
+    return phi, inverse, counts, extra, scratch, uniforms, none
+
+
 @nb.njit(**_SWEEP)
 def sweep_sparse(
     words, begin, end, word_start, token_doc, topics, all_topics, entries, line_start, n_lines, shift,
-    row_of_word, rows, totals, alpha, beta, beta_sum, exact, seed, purpose, round_, index, seeds=None,
+    row_of_word, rows, totals, alpha, beta, beta_sum, exact, seed, purpose, round_, index, seeds, room,
 ):  # fmt: skip
     """Draw the tokens ``begin[w]:end[w]`` of each of `words`, document rows as packed lists.
 
@@ -252,18 +240,9 @@ def sweep_sparse(
     `sweep_dense`. Outside the list the weight of a token is ``alpha_k phi_k``, summed once a word.
     """
     n_topics = len(totals)
-    most = 0
-    for d in range(len(n_lines)):
-        most = max(most, line_start[d + 1] - line_start[d])
-    n_vectors = (n_topics + LANES - 1) // LANES
     # phi[k] of the word at hand, beta_w / C_k where it has no token; zero beyond the last topic.
-    phi = np.zeros(n_vectors * LANES, np.float32)
-    none = np.zeros(n_vectors * LANES, np.uint16)
-    counts = np.zeros(n_topics, np.int32)
-    inverse = np.zeros(n_topics, np.float32)
-    extra = extra_rows(seeds, 1, n_topics)
-    scratch = np.empty((max(most, n_vectors) + 1) * LANES, np.float32)
-    uniforms = np.empty(DRAWS, np.float32)
+    phi, inverse, counts, extra, scratch, uniforms, none = room
+    n_vectors = len(phi) // LANES
     count_mask = np.uint32((np.int64(1) << shift) - 1)
     bits = np.uint32(shift)
     used, drawn = DRAWS, 0

@@ -71,6 +71,13 @@ def cut(begin, end, n_pieces):
     return which, first + size * piece // pieces, first + size * (piece + 1) // pieces
 
 
+def first_choices(first, n_own, n_all, seed, purpose, n_choices):
+    """Rows of documents from `first` on, of `n_all`, as `fill_uniform` fills those of all: float32."""
+    number = np.arange(first * n_choices, (first + n_own) * n_choices)
+    drawn = uniforms(number % n_all, seed, purpose, 0, 0)
+    return drawn[number // n_all, np.arange(len(number))].reshape(n_own, n_choices)
+
+
 def assign_first(token_doc, topics, n_topics, choices, spread, seed, purpose):
     """Give each token one of its document's few topics, ``choices[d]`` (in units of [0, 1)), at random.
 

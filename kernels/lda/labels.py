@@ -16,6 +16,7 @@ import numba as nb
 import numpy as np
 
 from ..indexing import at, span
+from ..options import BORROWS, KERNEL
 from ..random import fill_uniform
 from ..vector import prefetch
 from .seeds import clear_extra, extra_rows, load_extra, smoothed, smoothed_total
@@ -23,7 +24,7 @@ from .seeds import clear_extra, extra_rows, load_extra, smoothed, smoothed_total
 AHEAD = 12  # tokens by which a document's list is asked for in advance
 _DRAWS = 4096  # uniforms made at a time
 
-_OPTIONS: dict[str, Any] = {"nogil": True, "cache": True, "fastmath": {"contract"}, "error_model": "numpy"}
+_OPTIONS: dict[str, Any] = {**KERNEL, **BORROWS, "fastmath": {"contract"}}
 
 
 @nb.njit(**_OPTIONS)
@@ -68,10 +69,17 @@ def documents_labelled(first, last, indptr, allowed, weights, held, alpha):
     return total
 
 
+def labelled_room(n_topics, indptr, seeds=None):
+    """Scratch of `sweep_labelled`."""
+    counts, inverse = np.zeros(n_topics, np.int32), np.empty(n_topics, np.float32)
+    running, uniforms = np.empty(int(np.diff(indptr).max(initial=1))), np.empty(_DRAWS, np.float32)
+    return counts, inverse, extra_rows(seeds, 1, n_topics), running, uniforms
+
+
 @nb.njit(**_OPTIONS)
 def sweep_labelled(
     words, begin, end, word_start, token_doc, topics, all_topics, indptr, allowed, weights, held, row_of_word,
-    rows, totals, alpha, beta, beta_sum, exact, seed, purpose, round_, index, seeds=None,
+    rows, totals, alpha, beta, beta_sum, exact, seed, purpose, round_, index, seeds, room,
 ):  # fmt: skip
     """Draw the tokens ``begin[w]:end[w]`` of each of `words`, each from the list of its document.
 
@@ -80,14 +88,7 @@ def sweep_labelled(
     without.
     """
     n_topics = len(totals)
-    most = 1
-    for d in range(len(indptr) - 1):
-        most = max(most, np.int64(indptr[d + 1] - indptr[d]))
-    counts = np.zeros(n_topics, np.int32)
-    inverse = np.empty(n_topics, np.float32)
-    extra = extra_rows(seeds, 1, n_topics)
-    running = np.empty(most)
-    uniforms = np.empty(_DRAWS, np.float32)
+    counts, inverse, extra, running, uniforms = room
     used, drawn = _DRAWS, 0
     for k in range(n_topics):
         inverse[k] = np.float32(1) / smoothed_total(totals[k], beta_sum, seeds, k)
@@ -136,8 +137,9 @@ def sweep_labelled(
             topics[i] = new
         clear_extra(seeds, w, extra, 0)
         if r >= 0:
-            rows[r] = counts
-            counts[:] = 0
+            for k in range(n_topics):
+                rows[r, k] = counts[k]
+                counts[k] = 0
         else:
             for i in range(word_start[w], word_start[w + 1]):
                 counts[all_topics[i]] = 0

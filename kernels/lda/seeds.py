@@ -13,12 +13,11 @@ import numba as nb
 import numpy as np
 
 from ..indexing import at, span
+from ..options import BORROWS, INNER, KERNEL
 
-_OPTIONS: dict[str, Any] = {"nogil": True, "cache": True, "fastmath": {"contract"}, "error_model": "numpy"}
-_INLINE: dict[str, Any] = {**_OPTIONS, "forceinline": True}
+_INLINE: dict[str, Any] = {**KERNEL, **BORROWS, **INNER, "fastmath": {"contract"}, "forceinline": True}
 
 
-@nb.njit(**_INLINE)
 def extra_rows(seeds, n_rows, n_topics):
     """Scratch rows for words at hand; None without seed words."""
     if seeds is None:

@@ -28,22 +28,16 @@ import numba as nb
 import numpy as np
 
 from ..indexing import at, span
+from ..options import BORROWS, INNER, KERNEL
 from ..random import hash32, philox4x32
 from ..vector import prefetch
 
-_PASS: dict[str, Any] = {"nogil": True, "cache": True, "fastmath": {"contract"}, "error_model": "numpy"}
-_INLINE: dict[str, Any] = {**_PASS, "forceinline": True}
+_PASS: dict[str, Any] = {**KERNEL, **BORROWS, "fastmath": {"contract"}}
+_INLINE: dict[str, Any] = {**_PASS, **INNER, "forceinline": True}
 _ONE, _UNIT = np.float32(1), np.float32(2.0**-32)
 _GOLDEN, _OTHER = np.uint32(0x9E3779B9), np.uint32(0x5BD1E995)
+_FIRST = np.int64(0)  # token of a word or document that is whole; typed, so that steps are compiled once
 _LOW, _HALF = np.uint64(0xFFFFFFFF), np.uint64(32)
-
-
-@nb.njit(**_PASS)
-def documents(doc_start, position, token_doc):
-    """Fill the document of each token, word by word."""
-    for d in range(len(doc_start) - 1):
-        for i in span(doc_start, d):
-            token_doc[at(position[i])] = d
 
 
 @nb.njit(**_INLINE)
@@ -92,46 +86,44 @@ def _keys(name, seed, purpose, round_):
         np.uint32(name), np.uint32(name >> 32), np.uint32(round_), np.uint32(purpose),
         np.uint32(seed & _LOW), np.uint32(seed >> _HALF),
     )  # fmt: skip
-    return r0, r1
+    return np.uint32(r0), np.uint32(r1)
 
 
 @nb.njit(**_INLINE)
-def _invert(totals, beta_sum):
+def _invert(totals, beta_sum, inverse, inverse_less):
     """``1 / (C_k + sum(beta))``, and with one token less, which a topic without any does not lose."""
-    inverse, inverse_less = np.empty(len(totals), np.float32), np.empty(len(totals), np.float32)
     for k in range(len(totals)):
         inverse[k] = _ONE / np.float32(max(totals[k], 0) + beta_sum)
         inverse_less[k] = _ONE / np.float32(max(totals[k] - 1, 0) + beta_sum)
-    return inverse, inverse_less
 
 
-@nb.njit(**_INLINE)
-def _longest(first, last, start):
-    longest = 0
-    for x in range(first, last):
-        longest = max(longest, start[x + 1] - start[x])
-    return longest
+def room_for(n_topics, longest, kind):
+    """Scratch of a pass over documents or words of at most `longest` tokens; `kind` is the type of topics.
+
+    Counts, which are zero between two of them, both inverse totals, and topics, proposals and next topics of
+    the tokens.
+    """
+    by_topic = np.zeros(n_topics, np.int32), *np.empty((2, n_topics), np.float32)
+    return (*by_topic, *np.empty((3, longest), kind))
 
 
 @nb.njit(**_PASS)
 def document_pass(
-    first, last, doc_start, position, names, pairs, totals, alpha, alpha_sum, aliases, limits, beta_sum,
-    counted, seed, purpose, round_,
+    first, last, doc_start, position, names, pairs, flat, totals, alpha, alpha_sum, aliases, limits, beta_sum,
+    counted, room, seed, purpose, round_,
 ):  # fmt: skip
     """Accept the words' proposals for the documents ``first:last``, and draw new ones from the documents.
 
     The tokens of document d are ``position[doc_start[d]:doc_start[d + 1]]``, places in `pairs` (topic and
-    proposal), which change in place; their topics after the pass are added to `counted`. `names` (int64) name
-    the random streams of documents. `aliases` and `limits` are Walker's tables of alpha (`alias.tables_of`).
-    Returns the distinct topics of the documents before the pass, summed.
+    proposal; `flat` are these as a vector), which change in place; their topics after the pass are added to
+    `counted`. `names` (int64) name the random streams of documents. `aliases` and `limits` are Walker's
+    tables of alpha (`alias.tables_of`); `room` is scratch (`room_for`). Returns the distinct topics of the
+    documents before the pass, summed.
     """
     n_topics = len(totals)
-    inverse, inverse_less = _invert(totals, beta_sum)
-    counts = np.zeros(n_topics, np.int32)
-    longest = _longest(first, last, doc_start)
-    current, proposed = np.empty(longest, pairs.dtype), np.empty(longest, pairs.dtype)
-    moved = np.empty(longest, pairs.dtype)
-    flat, n_documents, distinct = pairs.reshape(-1), len(doc_start) - 1, 0
+    counts, inverse, inverse_less, current, proposed, moved = room
+    _invert(totals, beta_sum, inverse, inverse_less)
+    n_documents, distinct = len(doc_start) - 1, 0
     for d in range(first, last):
         start = doc_start[d]
         n = doc_start[d + 1] - start
@@ -148,9 +140,9 @@ def document_pass(
             proposed[i] = pairs[p, 1]
             counts[at(k)] += 1
         accepting, proposing = _keys(names[d], seed, purpose, round_)
-        _accept(current, proposed, moved, 0, n, counts, alpha, inverse, inverse_less, accepting)
+        _accept(current, proposed, moved, _FIRST, n, counts, alpha, inverse, inverse_less, accepting)
         smooth = alpha_sum / (alpha_sum + n - 1)
-        _propose(moved[:n], proposed, 0, n, smooth, n_topics, aliases, limits, proposing)
+        _propose(moved[:n], proposed, _FIRST, n, smooth, n_topics, aliases, limits, proposing)
         for i in range(n):
             p, k = at(place[i]), at(current[i])
             distinct += counts[k] > 0
@@ -162,21 +154,21 @@ def document_pass(
 
 
 @nb.njit(**_PASS)
-def word_pass(names, longest, starts, first, pairs, totals, beta, beta_sum, counted, seed, purpose, round_):
+def word_pass(
+    names, starts, first, pairs, totals, beta, beta_sum, aliases, limits, counted, room, seed, purpose, round_
+):
     """Accept the documents' proposals for all tokens of some words, and draw new ones from the words.
 
     The tokens of shard g of the word w are those from ``starts[w, g]`` to ``starts[w + 1, g]`` behind the
-    place ``first[g]`` of `pairs`, and of a word at most `longest` in all. They change in place, and their
-    topics after the pass are added to `counted`. `names` (int32) name the random streams of words.
+    place ``first[g]`` of `pairs`. They change in place, and their topics after the pass are added to
+    `counted`. `names` (int32) name the random streams of words. `aliases` and `limits` are `alias.NO_TABLES`:
+    all topics have one beta; `room` is scratch (`room_for`).
     """
     n_topics, n_shards = len(totals), starts.shape[1]
-    inverse, inverse_less = _invert(totals, beta_sum)
-    counts = np.zeros(n_topics, np.int32)
-    current, proposed = np.empty(longest, pairs.dtype), np.empty(longest, pairs.dtype)
-    moved = np.empty(longest, pairs.dtype)
-    aliases, limits = np.empty(0, np.int64), np.empty(0, np.uint32)  # one beta for all topics
+    counts, inverse, inverse_less, current, proposed, moved = room
+    _invert(totals, beta_sum, inverse, inverse_less)
     for w in range(len(names)):
-        n, most, prior = 0, 0, n_topics * np.float64(beta[w])
+        n, most, prior = np.int64(0), np.int64(0), n_topics * np.float64(beta[w])
         for g in range(n_shards):
             most = max(most, starts[w + 1, g] - starts[w, g])
             for p in range(first[g] + starts[w, g], first[g] + starts[w + 1, g]):
@@ -185,11 +177,11 @@ def word_pass(names, longest, starts, first, pairs, totals, beta, beta_sum, coun
                 proposed[n] = pairs[at(p), 1]
                 counts[at(k)] += 1
                 n += 1
-        accepting, proposing = _keys(names[w], seed, purpose, round_)
+        accepting, proposing = _keys(np.int64(names[w]), seed, purpose, round_)
         own = (counts, beta[w : w + 1], inverse, inverse_less)
-        _accept(current, proposed, moved, 0, n, *own, accepting)
+        _accept(current, proposed, moved, _FIRST, n, *own, accepting)
         theirs, smooth = moved[:n] if most == n else current[:n], prior / (prior + n - 1)
-        _propose(theirs, proposed, 0, n, smooth, n_topics, aliases, limits, proposing)
+        _propose(theirs, proposed, _FIRST, n, smooth, n_topics, aliases, limits, proposing)
         n = 0
         for g in range(n_shards):
             for p in range(first[g] + starts[w, g], first[g] + starts[w + 1, g]):
@@ -203,8 +195,8 @@ def word_pass(names, longest, starts, first, pairs, totals, beta, beta_sum, coun
 
 @nb.njit(**_PASS)
 def word_part(
-    names, begin, end, word_start, tokens, rows, starts, pairs, totals, beta, beta_sum, change, seed,
-    purpose, round_,
+    names, begin, end, word_start, tokens, rows, starts, pairs, totals, beta, beta_sum, aliases, limits,
+    change, room, seed, purpose, round_,
 ):  # fmt: skip
     """The part of one shard in `word_pass`, of words whose other tokens are known by their topics alone.
 
@@ -214,12 +206,8 @@ def word_part(
     are counted anew. The changes of the topic totals are added to `change`.
     """
     n_topics = len(totals)
-    inverse, inverse_less = _invert(totals, beta_sum)
-    scratch, most = np.zeros(n_topics, np.int32), 0
-    for w in range(len(names)):
-        most = max(most, end[w] - begin[w])
-    moved, proposed = np.empty(most, pairs.dtype), np.empty(most, pairs.dtype)
-    aliases, limits = np.empty(0, np.int64), np.empty(0, np.uint32)
+    scratch, inverse, inverse_less, _, proposed, moved = room
+    _invert(totals, beta_sum, inverse, inverse_less)
     for w in range(len(names)):
         n, first, prior = end[w] - begin[w], begin[w] - word_start[w], n_topics * np.float64(beta[w])
         if n == 0:
@@ -232,7 +220,7 @@ def word_part(
                 counts[at(theirs[i])] += 1
         for i in range(n):
             proposed[i] = drawn[i, 1]
-        accepting, proposing = _keys(names[w], seed, purpose, round_)
+        accepting, proposing = _keys(np.int64(names[w]), seed, purpose, round_)
         own = (counts, beta[w : w + 1], inverse, inverse_less)
         _accept(current, proposed, moved, first, n, *own, accepting)
         theirs, smooth = moved[:n] if n == n_all else theirs, prior / (prior + n_all - 1)

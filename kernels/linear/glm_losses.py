@@ -21,13 +21,15 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
+from ..options import BORROWS, INNER, KERNEL
 from .columns import FAST
 
 SQUARED, LOGISTIC, POISSON = 0, 1, 2
 
 _EXACT: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": {"contract"}}
-_OPTIONS: dict[str, Any] = {"nogil": True, "cache": True, "error_model": "numpy", "fastmath": {"contract"}}
-_SUMS: dict[str, Any] = {**_OPTIONS, "fastmath": FAST - {"afn"}}
+_OPTIONS: dict[str, Any] = {**KERNEL, **BORROWS, "fastmath": {"contract"}}
+_INNER: dict[str, Any] = {**_OPTIONS, **INNER}
+_SUMS: dict[str, Any] = {**_INNER, "fastmath": FAST - {"afn"}}
 
 _LOG2_E = 1.4426950408889634
 _LN2_HIGH, _LN2_LOW = 0.6931471803691238, 1.9082149292705877e-10  # ln 2 = high + low; k * high is exact
@@ -71,7 +73,7 @@ def fast_log1p(u):
     return 2.0 * t * (1.0 + q * (1 / 3 + q * p))
 
 
-@nb.njit(**_OPTIONS)
+@nb.njit(**_INNER)
 def _logistic(z, y, n, values, slopes, curvatures):
     for i in range(n):
         margin = y[i] * z[i]
@@ -83,7 +85,7 @@ def _logistic(z, y, n, values, slopes, curvatures):
         curvatures[i] = e * q * q
 
 
-@nb.njit(**_OPTIONS)
+@nb.njit(**_INNER)
 def _poisson(z, y, n, values, slopes, curvatures):
     for i in range(n):
         e = fast_exp(min(z[i], _HIGHEST) if z[i] == z[i] else z[i])
@@ -93,7 +95,7 @@ def _poisson(z, y, n, values, slopes, curvatures):
         curvatures[i] = mean
 
 
-@nb.njit(**_OPTIONS)
+@nb.njit(**_INNER)
 def _squared(z, y, n, values, slopes, curvatures):
     for i in range(n):
         error = z[i] - y[i]

@@ -98,18 +98,16 @@ def test_uniforms_are_those_of_numba(first):
     assert (found.reshape(-1) == expected).all()
 
 
-def test_tokens_lie_and_begin_as_by_numba():
+def test_tokens_lie_word_by_word_and_begin_as_by_numba():
     X = make_lda_corpus(3000, n_features=60, n_components=3, mean_length=100, random_state=1)[0].tocsr()
     X.data[0] += 5
     rng = np.random.default_rng(0)
     order, n = rng.permutation(X.shape[0]), int(X.sum())
     assert n > 4096 * lda_host._LOTS
-    bounds, expected = np.empty((2, 60), np.int64), np.zeros(n + lda_gibbs.AHEAD, np.uint32)
-    lda_gibbs.lay_out(X.indptr, X.indices, X.data, order, np.array([0, len(order)]), bounds, expected)
-    token_doc = np.zeros(n, np.uint32)
+    token_doc, counts = np.zeros(n, np.uint32), X.toarray()[order]
     word_start = lda_host.lay_out(X, order, token_doc)
-    assert (word_start == np.append(bounds[0], n)).all()
-    assert (token_doc == expected[:n]).all()
+    assert (word_start == np.append(0, np.cumsum(counts.sum(axis=0)))).all()
+    assert (token_doc == [d for word in counts.T for d in np.repeat(np.arange(len(word)), word)]).all()
     choices, spread = rng.random((len(order), 3), np.float32), rng.random(len(order)) < 0.3
     topics = [np.zeros(n, np.uint16) for _ in range(2)]
     model = (1000, choices, spread, np.uint64(2**40 + 1), 4)

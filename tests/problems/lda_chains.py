@@ -11,7 +11,7 @@ from stradask.algorithms.topics.samplers.gibbs import RotatingGibbs
 from stradask.algorithms.topics.samplers.groups import deal_words, number_of_groups, number_of_rows
 from stradask.algorithms.topics.shard_input import corpus_of_matrix, with_labels
 from stradask.kernels.lda import gibbs as kernels
-from stradask.kernels.lda import light
+from stradask.kernels.lda import host, light
 from stradask.kernels.lda.alias import alias_tables
 from stradask.scheduler.engine import run
 from stradask.scheduler.program import Task
@@ -34,9 +34,8 @@ class Layout:
         self.lengths, self.n_tokens = lengths[self.order], int(lengths.sum())
         self.group_docs = np.searchsorted(group[self.order], np.arange(n_groups + 1))
         self.token_doc = np.zeros(self.n_tokens + kernels.AHEAD, np.uint32)
-        self.bounds = np.empty((n_groups + 1, X.shape[1]), np.int64)
-        kernels.lay_out(X.indptr, X.indices, X.data, self.order, self.group_docs, self.bounds, self.token_doc)
-        self.word_start = np.append(self.bounds[0], self.n_tokens)
+        self.word_start = host.lay_out(X, self.order, self.token_doc)
+        self.bounds = host.begins(X, self.order, self.group_docs, self.word_start)
         words, group = deal_words(np.diff(self.word_start), n_groups)
         self.group_words = [words[group == g].astype(np.int32) for g in range(n_groups)]
 

@@ -16,7 +16,6 @@ Memory: that of `RotatingWarp` or of `RotatingGibbs`; of a shard both while it g
 import numpy as np
 
 from ....kernels.lda import blocks as lda_blocks
-from ....kernels.lda import warp as lda_warp
 from ....kernels.lda.gibbs import AHEAD
 from ....scheduler.program import Outcome, Program
 from ....scheduler.schedules.switching import SwitchSchedule
@@ -26,7 +25,7 @@ from .handover import Takeover
 from .program import Gathered
 from .restoring import damaged
 from .storage import Storage
-from .warp import RotatingWarp
+from .warp import RotatingWarp, name_documents
 
 _WARP, _GIBBS = 0, 1  # which of the two parts
 
@@ -110,7 +109,7 @@ class RotatingAuto(Program):
         storage = gibbs.pool or Storage(gibbs.folder)
         pairs, lengths = state["topics"], state["lengths"]
         docs = storage.zeros(len(pairs) + AHEAD, np.uint32)
-        lda_warp.documents(state.pop("doc_start"), state.pop("position"), docs)
+        name_documents(state.pop("doc_start"), state.pop("position"), docs)
         topics = storage.zeros(len(pairs), gibbs.kind)
         topics[:] = pairs[:, 0]
         documents = gibbs.document_kind(lengths, storage)

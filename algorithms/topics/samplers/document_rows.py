@@ -9,6 +9,7 @@ from scipy import sparse
 
 from ....kernels.lda import counts as topic_counts
 from ....kernels.lda import gibbs as kernels
+from ....kernels.lda import host
 from ....kernels.lda import labels as lda_labels
 from ...inputs.indices import narrow_csr
 from .list_layout import DENSE_TOPICS, ListRoom, lists_do_not_fit
@@ -39,8 +40,9 @@ class DenseDocuments:
         kernels.count_documents(token_doc, topics, self.counts)
 
     def sweep(self, place, words, mode):
-        """Draw the tokens of a block."""
-        kernels.sweep_dense(*place, self.counts, *words, *mode)
+        """Draw the tokens of a block; seed words are the last of `mode`."""
+        room = kernels.dense_room(self.n_topics, self.width, mode[-1])
+        kernels.sweep_dense(*place, self.counts.reshape(-1), *words, *mode, room)
 
     def tidy(self, first, last):
         """Nothing gathers in dense rows."""
@@ -55,8 +57,10 @@ class DenseDocuments:
 
     def csr(self):
         """Return the counts as a CSR array."""
-        indptr, indices, data = topic_counts.doc_topic_csr_dense(self.counts, self.n_topics)
-        return narrow_csr(data, indices, indptr, self.n_topics)
+        rows, topics = np.nonzero(self.counts[:, : self.n_topics])
+        indptr = np.searchsorted(rows, np.arange(len(self.counts) + 1))
+        counts = self.counts[rows, topics].astype(np.int32)
+        return narrow_csr(counts, topics, indptr, self.n_topics)
 
     def arrays(self):
         """Arrays of a checkpoint besides the topics: none."""
@@ -82,8 +86,10 @@ class PackedLists(ListRoom):
         kernels.list_documents(token_doc, topics, self.entries, self.line_start, self.n_lines, self.shift)
 
     def sweep(self, place, words, mode):
-        """Draw the tokens of a block."""
-        kernels.sweep_sparse(*place, self.entries, self.line_start, self.n_lines, self.shift, *words, *mode)
+        """Draw the tokens of a block; seed words are the last of `mode`."""
+        lists = (self.entries, self.line_start, self.n_lines, self.shift)
+        room = kernels.sparse_room(self.n_topics, self.line_start, mode[-1])
+        kernels.sweep_sparse(*place, *lists, *words, *mode, room)
 
     def tidy(self, first, last):
         """Close the gaps in the lists of documents ``first:last``."""
@@ -101,10 +107,9 @@ class PackedLists(ListRoom):
 
     def csr(self):
         """Return the counts as a CSR array."""
-        indptr, indices, data = topic_counts.doc_topic_csr_sparse(
-            self.entries, self.line_start, self.n_lines, self.shift
-        )
-        counts = narrow_csr(data, indices, indptr, self.n_topics)
+        lists = (self.entries, self.line_start, self.n_lines)
+        topics, counts, sizes = host.listed(*lists, line=kernels.LANES, shift=self.shift)
+        counts = narrow_csr(counts, topics, np.concatenate([[0], np.cumsum(sizes)]), self.n_topics)
         counts.sort_indices()
         return counts
 
@@ -148,8 +153,9 @@ class LabelledRows:
         return lda_labels.count_labelled(token_doc, topics, *self.lists, self.held)
 
     def sweep(self, place, words, mode):
-        """Draw the tokens of a block."""
-        lda_labels.sweep_labelled(*place, *self.lists, self._weights32, self.held, *words, *mode)
+        """Draw the tokens of a block; seed words are the last of `mode`."""
+        room = lda_labels.labelled_room(self.width, self.lists[0], mode[-1])
+        lda_labels.sweep_labelled(*place, *self.lists, self._weights32, self.held, *words, *mode, room)
 
     def tidy(self, first, last):
         """Nothing gathers here."""

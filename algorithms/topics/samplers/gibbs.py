@@ -16,9 +16,11 @@ and the documents' counts (`document_rows`); a block 4 K bytes a frequent word a
 """
 
 import numpy as np
+from scipy import sparse
 
 from ....kernels.lda import blocks as lda_blocks
 from ....kernels.lda import gibbs as kernels
+from ....kernels.lda import host
 from ..evaluation import padded_vector
 from ..shard_input import read_again
 from .annealing import ASSIGN, CHOICES, FIRST_TOPICS, SEEDED, Priors, starts_from_all
@@ -120,13 +122,11 @@ class RotatingGibbs(RotatingModel):
         lengths = lengths[order]
         rank = np.full(summary.n_words, -1, np.int32)
         rank[self.words.ids] = np.arange(len(self.words.ids))
-        bounds = np.empty((2, len(self.words.ids)), np.int64)
-        docs = storage.zeros(int(lengths.sum()) + kernels.AHEAD, np.uint32)
-        whole = np.array([0, len(order)])
-        kernels.lay_out(X.indptr, rank[X.indices], X.data, order, whole, bounds, docs)
+        X = sparse.csr_array((X.data, rank[X.indices], X.indptr), shape=(len(order), len(self.words.ids)))
         n_tokens = int(lengths.sum())
+        docs = storage.zeros(n_tokens + kernels.AHEAD, np.uint32)
         narrow = np.int32 if n_tokens <= np.iinfo(np.int32).max else np.int64
-        starts = np.append(bounds[0], n_tokens).astype(narrow)
+        starts = host.lay_out(X, order, docs).astype(narrow)
         offset = np.zeros(summary.n_words, np.int32)  # no word has more tokens (`check_frequency`)
         offset[data["words"]] = data["offsets"]
         release(data["words"])
@@ -165,8 +165,8 @@ class RotatingGibbs(RotatingModel):
         if "topics" in data:
             topics[:] = data["topics"]
             return topics
-        choices = np.empty((len(state["lengths"]), 4), np.float32)
-        lda_blocks.first_choices(data["first_document"], self.corpus.n_documents, self.seed, CHOICES, choices)
+        here = (data["first_document"], len(state["lengths"]), self.corpus.n_documents)
+        choices = host.first_choices(*here, self.seed, CHOICES, 4)
         spread = starts_from_all(state["lengths"], self.annealed)
         firsts, starts = self.words.first_token + state["offset"], state["starts"].astype(np.int64)
         tokens = (starts, firsts, state["docs"], topics)
@@ -234,8 +234,9 @@ class RotatingGibbs(RotatingModel):
         arrays = documents.arrays()
         restored = any(state[name] is not array for name, array in arrays.items())
         # By the number of the word: the order in which lists begin.
-        ranks = np.argsort(self.words.ids)
-        docs, topics = (_in_order(state["starts"], ranks, tokens) for tokens in (state["docs"], topics))
+        ranks, starts = np.argsort(self.words.ids), state["starts"]
+        there = host.tokens_between(starts[ranks], starts[ranks + 1])
+        docs, topics = state["docs"][there], topics[there]
         if restored:
             documents.restore({name: state[name] for name in arrays}, docs, topics)
             state |= documents.arrays()
@@ -332,10 +333,3 @@ class RotatingGibbs(RotatingModel):
         stream = (self.seed, _SWEEP, task.round, task.shard * self.n_blocks + task.blocks)
         seeds = None if self.seeded is None else self.seeded.of(task.blocks)
         documents.sweep(place, (*words, *priors_), (self.exact, *stream, seeds))
-
-
-def _in_order(starts, ranks, tokens):
-    """Copy a vector of a shard's tokens, words in the order of their ranks."""
-    there = np.empty(starts[-1], tokens.dtype)
-    lda_blocks.in_order(starts.astype(np.int64), ranks, tokens, there)
-    return there

@@ -88,11 +88,8 @@ class RotatingModel(Program):
         before = 0 if self.background is None else self.background_of(block)[row, topic]
         both = gammaln(value.rows[row, topic] + beta[row]) - gammaln(before + beta[row])
         total = float(both.sum())
-        n_others = len(beta) - n_rows
         start = self.words.bounds(block)[n_rows:]
-        none = (np.zeros((0, self.n_topics), np.int32), np.full(n_others, -1, np.int32))
-        others = (0, n_others, start, value.tokens, *none, self.n_topics, beta[n_rows:])
-        total += float(topic_counts.words(*others))
+        total += topic_counts.words(start, value.tokens, beta[n_rows:], self.n_topics)
         if self.seeded is not None:
             counts = sparse.vstack(self.counts_of_block(block, value), format="csr")
             background = None if self.background is None else self.background_of(block)

@@ -55,15 +55,11 @@ class SaberState(CorpusState):
 
     def _lay_out(self, X):
         """Lay the tokens out, and make room for the documents' lists."""
-        from ....kernels.lda import gibbs as lda_gibbs
         from ....kernels.lda import saber as lda_saber
 
         self.token_doc = self.storage.zeros(self.n_tokens + lda_saber.AHEAD, np.uint32)
-        self.bounds = np.empty((len(self.shards) + 1, X.shape[1]), np.int64)
-        lda_gibbs.lay_out(
-            X.indptr, X.indices, X.data, self.order, self.group_docs, self.bounds, self.token_doc
-        )
-        self.word_start = np.append(self.bounds[0], self.n_tokens)
+        self.word_start = lda_host.lay_out(X, self.order, self.token_doc)
+        self.bounds = lda_host.begins(X, self.order, self.group_docs, self.word_start)
         lines = -(-np.minimum(self.lengths, self.n_topics) // LINE)
         self.line_start = np.concatenate([[0], np.cumsum(lines)])
         self.n_lines = np.zeros(len(self.lengths), np.int32)
@@ -153,8 +149,8 @@ class SaberState(CorpusState):
             return self._there.joint(self.alpha, self.beta)[1][first:last].sum()
         from ....kernels.lda import counts as topic_counts
 
-        none = (np.zeros((0, self.n_topics), np.int32), np.full(len(self.beta), -1, np.int32))
-        return topic_counts.words(first, last, self.word_start, self.topics, *none, self.n_topics, self.beta)
+        start = self.word_start[first : last + 1]
+        return topic_counts.words(start, self.topics, self.beta[first:last], self.n_topics)
 
     def doc_topic_counts(self):
         """See `CorpusState`."""

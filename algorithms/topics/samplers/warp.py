@@ -61,6 +61,12 @@ class TokensAtHand:
         return self.starts[words.start : words.stop + 1], self.first
 
 
+def name_documents(doc_start, position, token_doc):
+    """Fill the document of each token, word by word."""
+    lengths = np.diff(doc_start)
+    token_doc[position] = np.repeat(np.arange(len(lengths), dtype=np.uint32), lengths)
+
+
 class RotatingWarp(RotatingGibbs):
     """Topics and proposals of the tokens of a shard; the `repeats` are the pairs of passes a sweep.
 
@@ -133,7 +139,7 @@ class RotatingWarp(RotatingGibbs):
     def tokens(self, state):
         """See `RotatingGibbs`."""
         docs = self._storage().zeros(len(state["position"]) + AHEAD, np.uint32)
-        lda_warp.documents(state["doc_start"], state["position"], docs)
+        name_documents(state["doc_start"], state["position"], docs)
         return super().tokens(state | {"docs": docs})
 
     def own_topics(self, state, first, last):
@@ -239,10 +245,13 @@ class RotatingWarp(RotatingGibbs):
         elif task.shard == 0:  # all shards count their tokens anew
             change -= state["totals"]
         _, beta_sum = state["priors"].beta_of(task.round)
-        place = (0, len(state["lengths"]), state["doc_start"], state["position"], state["names"], pairs)
+        tokens = (state["doc_start"], state["position"], state["names"], pairs, pairs.reshape(-1))
         prior = (alpha.astype(np.float32), float(alpha.sum()), *alias.tables_of(alpha), beta_sum)
-        stream = (change, self.seed, _STREAMS + 1, pass_)
-        return lda_warp.document_pass(*place, state["totals"], *prior, *stream)
+        lengths, stream = state["lengths"], (self.seed, _STREAMS + 1, pass_)
+        room = lda_warp.room_for(self.n_topics, lengths.max(initial=0), self.kind)
+        return lda_warp.document_pass(
+            0, len(lengths), *tokens, state["totals"], *prior, change, room, *stream
+        )
 
     def _write_topics(self, state, block, value):
         """Put the topics of a shard's tokens into a block; rows are counted when they are needed."""
@@ -261,8 +270,8 @@ class RotatingWarp(RotatingGibbs):
         here = self.words.of(task.blocks)
         there = Collected.of(task.blocks, task.value, self.words.frequency[here], self.schedule.n_shards)
         change -= np.bincount(there.pairs[:, 0], minlength=self.n_topics)
-        names, longest, rest = self._of_words(state, task, change, pass_)
-        lda_warp.word_pass(names, longest, *there, *rest)
+        names, rest = self._of_words(state, task, change, pass_)
+        lda_warp.word_pass(names, *there, *rest)
         ends = turn == self.schedule.repeats - 1
         task.value.segments = there.segments(proposals_alone=ends)
         if ends:
@@ -284,22 +293,23 @@ class RotatingWarp(RotatingGibbs):
         own[:, 0], own[:, 1] = topics, segment.tokens
 
     def _of_words(self, state, task, change, pass_):
-        """Arguments of a pass over the words of a block: names, tokens of the first word, and the rest."""
+        """Arguments of a pass over the words of a block: their names, and those behind the tokens."""
         here = self.words.of(task.blocks)
         beta, beta_sum = state["priors"].beta_of(task.round)
         names, longest = self.words.ids[here], self.words.frequency[here][:1].sum()  # the most frequent one
-        rest = (state["totals"], beta[names].astype(np.float32), beta_sum, change)
-        return names, longest, (*rest, self.seed, _STREAMS, pass_)
+        room = lda_warp.room_for(self.n_topics, longest, self.kind)
+        prior = (beta[names].astype(np.float32), beta_sum, *alias.NO_TABLES)
+        return names, (state["totals"], *prior, change, room, self.seed, _STREAMS, pass_)
 
     def _word_pass(self, state, task, change, pass_):
         block, value = task.blocks, task.value
-        names, longest, rest = self._of_words(state, task, change, pass_)
+        names, rest = self._of_words(state, task, change, pass_)
         if self.at_hand is not None:
             value.tokens = None  # those of a snapshot
             if block == 0:  # all tokens are counted anew, each in one block
                 change -= state["totals"]
             places = self.at_hand.places(self.words.of(block))
-            lda_warp.word_pass(names, longest, *places, self.at_hand.pairs, *rest)
+            lda_warp.word_pass(names, *places, self.at_hand.pairs, *rest)
             return
         self.count_rows(block, value)
         begin, end, _ = self._own_places(state, block)

@@ -16,7 +16,7 @@ from lda_chains import Chain
 from scipy import sparse, stats
 from scipy.special import gammaln
 
-from stradask.kernels.lda.gibbs import sweep_dense, sweep_sparse
+from stradask.kernels.lda.gibbs import dense_room, sparse_room, sweep_dense, sweep_sparse
 
 # How many replicates, and the bias that they are to show: what a chi-square test makes of a bias grows with
 # its square and with their number.
@@ -82,7 +82,7 @@ def _canonical(z):
 @nb.njit
 def _sweep_replicates(
     starts, dense, exact, words, bounds, word_start, token_doc, doc_counts, line_start, shift, row_of_word,
-    n_rows, alpha, beta, beta_sum, n_topics,
+    n_rows, alpha, beta, beta_sum, n_topics, rooms,
 ):  # fmt: skip
     """One sweep from each start; rows and totals are counted anew each time."""
     out = np.empty_like(starts)
@@ -100,8 +100,9 @@ def _sweep_replicates(
                     rows[row_of_word[w], topics[i]] += 1
         if dense:
             sweep_dense(
-                words, bounds[0], bounds[1], word_start, token_doc, topics, topics, doc_counts, row_of_word,
-                rows, totals, alpha, beta, beta_sum, exact, np.uint64(1), _ONE, r, _ZERO, None,
+                words, bounds[0], bounds[1], word_start, token_doc, topics, topics, doc_counts.reshape(-1),
+                row_of_word, rows, totals, alpha, beta, beta_sum, exact, np.uint64(1), _ONE, r, _ZERO, None,
+                rooms[0],
             )  # fmt: skip
         else:
             entries = np.zeros((line_start[-1] + 4) * 16, np.uint32)
@@ -114,7 +115,7 @@ def _sweep_replicates(
             sweep_sparse(
                 words, bounds[0], bounds[1], word_start, token_doc, topics, topics, entries, line_start,
                 np.ones(n_docs, np.int32), shift, row_of_word, rows, totals, alpha, beta, beta_sum, exact,
-                np.uint64(1), _ONE, r, _ZERO, None,
+                np.uint64(1), _ONE, r, _ZERO, None, rooms[1],
             )  # fmt: skip
         out[r] = topics
     return out
@@ -136,6 +137,7 @@ def _replicates(name, n=FEW, *, dense, exact=1, rows=True, starts=None):
         starts.astype(np.uint16), dense, exact, state.group_words[0], state.bounds, state.word_start,
         state.token_doc, counts, lines, 16, row_of_word, len(state.beta), state.alpha32,
         beta, np.float32(state.beta.sum()), state.n_topics,
+        (dense_room(state.n_topics, 32), sparse_room(state.n_topics, lines)),
     )  # fmt: skip
 
 
@@ -203,7 +205,7 @@ def test_states_enumerated_are_those_of_the_state():
 @nb.njit
 def _grouped_chain(
     n, words, cuts, bounds, word_start, token_doc, topics, doc_counts, row_of_word, rows, totals, alpha, beta,
-    beta_sum,
+    beta_sum, room,
 ):  # fmt: skip
     """Topics after each of n sweeps of a chain, in which groups see each other's totals a step late."""
     out, n_groups = np.empty((n, len(topics)), topics.dtype), len(cuts) - 1
@@ -214,8 +216,8 @@ def _grouped_chain(
                 h, own = (g + step) % n_groups, before.copy()
                 sweep_dense(
                     words[cuts[h] : cuts[h + 1]], bounds[g], bounds[g + 1], word_start, token_doc, topics,
-                    topics, doc_counts, row_of_word, rows, own, alpha, beta, beta_sum, _ZERO, np.uint64(1),
-                    _ONE, r, g * n_groups + h, None,
+                    topics, doc_counts.reshape(-1), row_of_word, rows, own, alpha, beta, beta_sum, _ZERO,
+                    np.uint64(1), _ONE, r, g * n_groups + h, None, room,
                 )  # fmt: skip
                 totals += own - before
         out[r] = topics
@@ -235,7 +237,7 @@ def test_groups_stay_within_their_stated_distance(name):
     sampled = _grouped_chain(
         n_sweeps, np.concatenate(state.group_words), np.cumsum([0, *map(len, state.group_words)]),
         state.bounds, state.word_start, state.token_doc, topics, counts, np.arange(n_words, dtype=np.int32),
-        rows, state.totals, state.alpha32, beta, np.float32(state.beta.sum()),
+        rows, state.totals, state.alpha32, beta, np.float32(state.beta.sum()), dense_room(state.n_topics, 32),
     )  # fmt: skip
     places = [np.lexsort((s.docs, s.words)) for s in (state, plain)]
     sampled = sampled[:, places[0][np.argsort(places[1])]]  # in the order of the enumeration

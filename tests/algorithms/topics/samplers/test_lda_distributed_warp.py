@@ -10,7 +10,8 @@ import stradask as sd
 from stradask.algorithms.topics.samplers.warp import RotatingWarp
 from stradask.algorithms.topics.shard_input import corpus_of_matrix
 from stradask.datasets.generators import make_lda_corpus
-from stradask.kernels.lda.warp import word_part, word_pass
+from stradask.kernels.lda.alias import NO_TABLES
+from stradask.kernels.lda.warp import room_for, word_part, word_pass
 from stradask.kernels.random import hash32, philox4x32
 from stradask.scheduler.engine import run
 from stradask.scheduler.sessions.local import LocalSession
@@ -116,15 +117,16 @@ def test_a_pass_over_words_is_what_its_docstring_says(n_rows):
     starts = np.concatenate([np.zeros((1, 4), int), np.cumsum(SIZES, axis=0)])
     pairs, first = np.concatenate(by_shard), np.concatenate([[0], np.cumsum(starts[-1])])
     totals, beta = rng.integers(80, 160, K), np.array([0.3, 0.05, 1.0, 0.02])
-    names, rest = np.arange(7, 11, dtype=np.int32), (beta.astype(np.float32), beta.sum())
+    names, rest = np.arange(7, 11, dtype=np.int32), (beta.astype(np.float32), beta.sum(), *NO_TABLES)
     stream, rows = (np.uint64(5), 8, 3), _counted(tokens, word_start)[:n_rows]
     before, change, counted = pairs.copy(), 0 * totals, 0 * totals
     _pass_by_definition(parts, totals, beta)
     longest = SIZES.sum(axis=1).max()
-    word_pass(names, longest, starts.astype(np.int32), first, pairs, totals, *rest, counted, *stream)
+    room = room_for(K, longest, np.uint16)
+    word_pass(names, starts.astype(np.int32), first, pairs, totals, *rest, counted, room, *stream)
     for g in (2, 0, 3, 1):
         place = (begin[:, g].copy(), (begin + SIZES)[:, g].copy(), word_start, tokens, rows)
-        word_part(names, *place, starts[:, g].copy(), by_shard[g], totals, *rest, change, *stream)
+        word_part(names, *place, starts[:, g].copy(), by_shard[g], totals, *rest, change, room, *stream)
     expected = np.concatenate([row[g] for g in range(4) for row in parts])
     np.testing.assert_array_equal(pairs, expected)
     np.testing.assert_array_equal(np.concatenate(by_shard), expected)

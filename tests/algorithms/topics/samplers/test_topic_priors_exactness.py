@@ -14,8 +14,8 @@ from lda_chains import Chain
 from scipy import sparse, stats
 from scipy.special import gammaln
 
-from stradask.kernels.lda.gibbs import sweep_dense, sweep_sparse
-from stradask.kernels.lda.labels import count_labelled, sweep_labelled
+from stradask.kernels.lda.gibbs import dense_room, sparse_room, sweep_dense, sweep_sparse
+from stradask.kernels.lda.labels import count_labelled, labelled_room, sweep_labelled
 
 REPLICATES = 80_000
 # Five words, so that the words drawn in turn with others make room for further ones.
@@ -93,16 +93,17 @@ def _counted(topics, word_start, token_doc, n_docs):
 
 
 @nb.njit
-def _sweep_dense(starts, place, row_of_word, labels, priors, exact, seeds):
+def _sweep_dense(starts, place, row_of_word, labels, priors, exact, seeds, rooms):
     n_docs = len(labels[0]) - 1
     for r in range(len(starts)):
         totals, rows, counts = _counted(starts[r], place[3], place[4], n_docs)
         words = (row_of_word, rows, totals)
-        sweep_dense(*place, starts[r], starts[r], counts, *words, *priors, exact, *_STREAM, r, _ZERO, seeds)
+        rest = (*words, *priors, exact, *_STREAM, r, _ZERO, seeds, rooms[0])
+        sweep_dense(*place, starts[r], starts[r], counts.reshape(-1), *rest)
 
 
 @nb.njit
-def _sweep_lists(starts, place, row_of_word, labels, priors, exact, seeds):
+def _sweep_lists(starts, place, row_of_word, labels, priors, exact, seeds, rooms):
     n_docs = len(labels[0]) - 1
     lines = np.arange(n_docs + 1)
     for r in range(len(starts)):
@@ -116,19 +117,19 @@ def _sweep_lists(starts, place, row_of_word, labels, priors, exact, seeds):
                     at += 1
         lists = (entries, lines, n_lines, np.int64(16))
         words = (row_of_word, rows, totals)
-        sweep_sparse(*place, starts[r], starts[r], *lists, *words, *priors, exact, *_STREAM, r, _ZERO, seeds)
+        rest = (*words, *priors, exact, *_STREAM, r, _ZERO, seeds, rooms[1])
+        sweep_sparse(*place, starts[r], starts[r], *lists, *rest)
 
 
 @nb.njit
-def _sweep_labelled(starts, place, row_of_word, labels, priors, exact, seeds):
+def _sweep_labelled(starts, place, row_of_word, labels, priors, exact, seeds, rooms):
     for r in range(len(starts)):
         totals, rows, _ = _counted(starts[r], place[3], place[4], len(labels[0]) - 1)
         held = np.zeros(len(labels[1]), np.int32)
         count_labelled(place[4], starts[r], labels[0], labels[1], held)
         words = (row_of_word, rows, totals)
-        sweep_labelled(
-            *place, starts[r], starts[r], *labels, held, *words, *priors, exact, *_STREAM, r, _ZERO, seeds
-        )
+        rest = (*words, *priors, exact, *_STREAM, r, _ZERO, seeds, rooms[2])
+        sweep_labelled(*place, starts[r], starts[r], *labels, held, *rest)
 
 
 def _swept(name, how, *, exact=1, rows=True):
@@ -145,7 +146,10 @@ def _swept(name, how, *, exact=1, rows=True):
     place = (state.group_words[0], *state.bounds, state.word_start, state.token_doc)
     priors = (alpha32, state.beta.astype(np.float32), np.float32(state.beta.sum()))
     sampled = starts.copy()
-    how(sampled, place, row_of_word, lists, priors, exact, _for_kernels(state.program.seeds))
+    seeds = _for_kernels(state.program.seeds)
+    rooms = (dense_room(3, 32, seeds), sparse_room(3, np.arange(len(lists[0])), seeds))
+    rooms += (labelled_room(3, lists[0], seeds),)
+    how(sampled, place, row_of_word, lists, priors, exact, seeds, rooms)
     return sampled
 
 

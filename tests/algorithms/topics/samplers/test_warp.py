@@ -15,7 +15,7 @@ from stradask.algorithms.topics.samplers import handover as takeover
 from stradask.algorithms.topics.shard_input import corpus_of_matrix
 from stradask.errors import DataError, ModelFileError
 from stradask.kernels.lda.alias import alias_tables, tables_of
-from stradask.kernels.lda.warp import document_pass, word_pass
+from stradask.kernels.lda.warp import document_pass, room_for, word_pass
 from stradask.kernels.random import hash32, philox4x32
 from stradask.scheduler.engine import run
 
@@ -63,8 +63,9 @@ def test_a_document_pass_is_what_its_docstring_says():
     pairs[:] = np.random.default_rng(1).integers(0, 5, pairs.shape)
     totals, before, counted = np.bincount(pairs[:, 0], minlength=5), pairs.copy(), np.zeros(5, np.int64)
     prior = (alpha.astype(np.float32), alpha.sum(), *tables_of(alpha), 7 * 0.4)
-    place = (0, 12, doc_start, position, shard["names"], pairs, totals)
-    distinct = document_pass(*place, *prior, counted, SEED, 6, 3)
+    place = (0, 12, doc_start, position, shard["names"], pairs, pairs.reshape(-1), totals)
+    room = room_for(5, np.diff(doc_start).max(), pairs.dtype)
+    distinct = document_pass(*place, *prior, counted, room, SEED, 6, 3)
     assert (counted == np.bincount(pairs[:, 0], minlength=5)).all()
     assert distinct == sum(len(set(before[position[slice(*doc_start[d : d + 2])], 0])) for d in range(12))
     for d in range(12):
@@ -85,8 +86,9 @@ def test_proposals_are_other_tokens_topics_or_the_prior(alpha):
     n = 20_000
     for r in range(n):
         pairs[:] = topics[:, None]  # the proposal is the topic itself: nothing moves
-        place = (0, 1, shard["doc_start"], shard["position"], shard["names"], pairs, np.full(3, 9))
-        document_pass(*place, *prior, np.zeros(3, np.int64), SEED, 6, r)
+        tokens = (shard["doc_start"], shard["position"], shard["names"], pairs, pairs.reshape(-1))
+        counted, room = np.zeros(3, np.int64), room_for(3, 5, pairs.dtype)
+        document_pass(0, 1, *tokens, np.full(3, 9), *prior, counted, room, SEED, 6, r)
         drawn[np.arange(5), pairs[:, 1]] += 1
     others = np.bincount(topics, minlength=3) - np.eye(3)[topics]
     expected = (others + state.alpha) / (4 + state.alpha.sum())
@@ -107,7 +109,7 @@ def test_alias_tables_hold_the_distribution(weights):
 
 
 @nb.njit
-def _chain(n, word_start, doc_start, position, pairs, totals, alpha, alpha_sum, beta, codes):
+def _chain(n, word_start, doc_start, position, pairs, totals, alpha, alpha_sum, beta, codes, room):
     """Code of the topics (word by word) after each of n sweeps of one shard."""
     n_topics, n_words, n_docs = len(totals), len(word_start) - 1, len(doc_start) - 1
     aliases, limits = np.empty(0, np.int64), np.empty(0, np.uint32)
@@ -118,12 +120,12 @@ def _chain(n, word_start, doc_start, position, pairs, totals, alpha, alpha_sum, 
     for r in range(n):
         counted = np.zeros(n_topics, np.int64)
         document_pass(
-            zero, n_docs, doc_start, position, names, pairs, totals, alpha, alpha_sum, aliases, limits,
-            beta.sum(), counted, SEED, np.int64(6), r,
+            zero, n_docs, doc_start, position, names, pairs, pairs.reshape(-1), totals, alpha, alpha_sum,
+            aliases, limits, beta.sum(), counted, room, SEED, np.int64(6), r,
         )  # fmt: skip
         totals, counted = counted, np.zeros(n_topics, np.int64)
-        place = (words, len(pairs), starts, first, pairs, totals)
-        word_pass(*place, narrow, beta.sum(), counted, SEED, np.int64(5), r)
+        prior = (narrow, beta.sum(), aliases, limits)
+        word_pass(words, starts, first, pairs, totals, *prior, counted, room, SEED, np.int64(5), r)
         totals = counted
         code = 0
         for i in range(len(pairs)):
@@ -155,7 +157,8 @@ def _total_variation(X, n_topics, beta=0.4):
     pairs = np.repeat(state.topics[:, None], 2, axis=1)
     place = (state.word_start, doc_start, position, pairs, state.totals)
     alpha = state.alpha.astype(np.float32)
-    _chain(len(codes), *place, alpha, state.alpha.sum(), state.beta, codes)
+    room = room_for(len(alpha), len(place[3]), place[3].dtype)
+    _chain(len(codes), *place, alpha, state.alpha.sum(), state.beta, codes, room)
     sampled = np.bincount(codes, minlength=len(z)) / len(codes)
     # Cells that names of topics do not change: which tokens agree.
     same = [np.unique(row, return_inverse=True)[1] for row in z]
