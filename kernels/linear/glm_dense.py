@@ -16,28 +16,24 @@ from typing import Any
 import numba as nb
 import numpy as np
 
-from ..options import BORROWS, INNER, KERNEL
+from ..options import INNER, KERNEL
 from .columns import FAST
 from .glm_losses import tile_losses
 
-_SUMS: dict[str, Any] = {**KERNEL, **BORROWS, "fastmath": FAST - {"afn"}}
+_SUMS: dict[str, Any] = {**KERNEL, "fastmath": FAST - {"afn"}}
 _INNER: dict[str, Any] = {**_SUMS, **INNER}
 _STREAMS = 4
-_NONE = np.int64(0)  # rows; typed, so that what takes a number of rows is compiled once
 _TILE = 131_072  # bytes
 _VECTOR = 4  # rows of a stream; with those of the others losses are computed at once
 _LONG_ROW = 512  # bytes: loops over shorter ones are too short for two touches at once
 _MOST_SUMS = 256  # rows whose sums are in the type of X, about
 
 
-def _tile(X):
-    """Rows of each stream in a tile, whole vectors of losses if they are that many; tiles whose sums are in
-    the type of X; and whether a tile is touched again with the next.
-    """
-    row_bytes = X.itemsize * X.shape[1]
-    rows = _TILE // (_STREAMS * max(row_bytes, 1))
-    most = rows // _VECTOR * _VECTOR if rows >= _VECTOR else max(1, rows)
-    return most, max(1, _MOST_SUMS // (_STREAMS * most)), row_bytes >= _LONG_ROW
+@nb.njit(**_INNER)
+def _tile_rows(row_bytes):
+    """Rows of each stream in a tile: whole vectors of losses, if they are that many."""
+    rows = _TILE // (_STREAMS * row_bytes)
+    return rows // _VECTOR * _VECTOR if rows >= _VECTOR else max(1, rows)
 
 
 @nb.njit(**_INNER)
@@ -162,6 +158,7 @@ def _scatter(tile, apart, start, m, out):
             out[a + i] = tile[b + i]
 
 
+@nb.njit(**_SUMS)
 def dense_gradient(loss, X, y, weights, coef, intercept, gradient, curvature):
     """Add the gradient of these rows; return their loss.
 
@@ -170,20 +167,16 @@ def dense_gradient(loss, X, y, weights, coef, intercept, gradient, curvature):
     array (d + 1,); added to. `curvature`: float64 array (n,) or (0,); filled with ``s l''``, unless it is
     empty.
     """
-    tile = _tile(X)
-    size = _STREAMS * tile[0]
-    own = np.empty(size, y.dtype), np.empty(size if len(weights) else 0, y.dtype)
-    room = (*np.empty((4, size)), *own, np.zeros(X.shape[1], X.dtype))
-    return _dense_gradient(loss, X, y, weights, coef, intercept, gradient, curvature, *tile, room)
-
-
-@nb.njit(**_SUMS)
-def _dense_gradient(loss, X, y, weights, coef, intercept, gradient, curvature, most, tiles, late, room):
     n, d = X.shape
     apart = n // _STREAMS
-    z, values, slopes, curves, targets, counts, sums = room
+    most, late = _tile_rows(X.itemsize * d), X.itemsize * d >= _LONG_ROW
+    size = _STREAMS * most
+    z, values, slopes, curves = np.empty(size), np.empty(size), np.empty(size), np.empty(size)
+    targets, counts = np.empty(size, y.dtype), np.empty(size if len(weights) > 0 else 0, y.dtype)
+    sums = np.zeros(d, X.dtype)
     total, total_slope = 0.0, 0.0
-    before = _streams(X, _NONE, _NONE, _NONE)
+    tiles = max(1, _MOST_SUMS // size)
+    before = _streams(X, 0, 0, 0)
     for tile in range((apart + most - 1) // most):
         start = tile * most
         rows = _streams(X, apart, start, min(most, apart - start))
@@ -199,13 +192,13 @@ def _dense_gradient(loss, X, y, weights, coef, intercept, gradient, curvature, m
         if len(curvature) > 0:
             _scatter(curves, apart, start, m, curvature)
         if not late:
-            _touch_again(rows, _NONE, slopes, sums)
+            _touch_again(rows, 0, slopes, sums)
         total_slope += _add_up(slopes, _STREAMS * m)
         before = rows
         if (tile + 1) % tiles == 0:
             _flush(sums, gradient)
     if late:
-        _touch_again(before, _NONE, slopes, sums)
+        _touch_again(before, 0, slopes, sums)
     rest = _STREAMS * apart
     _predict(X[rest:], coef, intercept, z)
     curves = curvature[rest:] if len(curvature) > 0 else curves
@@ -216,24 +209,21 @@ def _dense_gradient(loss, X, y, weights, coef, intercept, gradient, curvature, m
     return total
 
 
+@nb.njit(**_SUMS)
 def dense_product(X, curvature, v, v_intercept, out):
     """Add the Hessian times a vector, ``X^T (curvature * (X v + v_intercept))``.
 
     `X`: float32 or float64 array (n, d), C-ordered. `curvature`: float64 array (n,). `v`: array (d,) of the
     type of X. `out`: float64 array (d + 1,); added to.
     """
-    tile = _tile(X)
-    room = (*np.empty((2, _STREAMS * tile[0])), np.zeros(X.shape[1], X.dtype))
-    _dense_product(X, curvature, v, v_intercept, out, *tile, room)
-
-
-@nb.njit(**_SUMS)
-def _dense_product(X, curvature, v, v_intercept, out, most, tiles, late, room):
     n, d = X.shape
     apart = n // _STREAMS
-    z, r, sums = room
+    most, late = _tile_rows(X.itemsize * d), X.itemsize * d >= _LONG_ROW
+    z, r = np.empty(_STREAMS * most), np.empty(_STREAMS * most)
+    sums = np.zeros(d, X.dtype)
     total = 0.0
-    before = _streams(X, _NONE, _NONE, _NONE)
+    tiles = max(1, _MOST_SUMS // (_STREAMS * most))
+    before = _streams(X, 0, 0, 0)
     for tile in range((apart + most - 1) // most):
         start = tile * most
         rows = _streams(X, apart, start, min(most, apart - start))
@@ -247,13 +237,13 @@ def _dense_product(X, curvature, v, v_intercept, out, most, tiles, late, room):
             for i in range(m):
                 r[stream * m + i] = z[stream * m + i] * curvature[a + i]
         if not late:
-            _touch_again(rows, _NONE, r, sums)
+            _touch_again(rows, 0, r, sums)
         total += _add_up(r, _STREAMS * m)
         before = rows
         if (tile + 1) % tiles == 0:
             _flush(sums, out)
     if late:
-        _touch_again(before, _NONE, r, sums)
+        _touch_again(before, 0, r, sums)
     rest = _STREAMS * apart
     _predict(X[rest:], v, v_intercept, z)
     for i in range(n - rest):
@@ -263,15 +253,12 @@ def _dense_product(X, curvature, v, v_intercept, out, most, tiles, late, room):
     out[d] += total + _add_up(r, n - rest)
 
 
+@nb.njit(**_SUMS)
 def dense_diagonal(X, curvature, out):
     """Add the diagonal of the Hessian, ``sum_i curvature_i x_ij^2``, to a float64 array (d + 1,)."""
-    _dense_diagonal(X, curvature, out, np.zeros(X.shape[1], X.dtype))
-
-
-@nb.njit(**_SUMS)
-def _dense_diagonal(X, curvature, out, sums):
     n, d = X.shape
     kind = X.dtype.type
+    sums = np.zeros(d, X.dtype)
     for i in range(n):
         x, c = X[i], kind(curvature[i])
         for j in range(d):
