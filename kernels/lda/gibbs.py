@@ -89,7 +89,7 @@ def _load_word(w, counts, word_start, all_topics, row_of_word, rows, n_topics):
 
 
 def dense_room(n_topics, width, seeds=None):
-    """Scratch of `sweep_dense` for rows of `width` counts."""
+    """Scratch of `sweep_dense` for rows of `width` counts, for later sweeps too."""
     phi, inverse = np.zeros((STREAMS, width), np.float32), np.zeros(width, np.float32)
     counts, extra = np.zeros((STREAMS, n_topics), np.int32), extra_rows(seeds, STREAMS, n_topics)
     scratch, uniforms = np.empty((STREAMS, width + LANES), np.float32), np.empty(DRAWS, np.float32)
@@ -217,13 +217,13 @@ def _draw_smooth(none, n_vectors, phi, alpha, old, phi_old, u, scratch):
     return k
 
 
-def sparse_room(n_topics, line_start, seeds=None):
-    """Scratch of `sweep_sparse`."""
-    n_vectors, most = padded(n_topics) // LANES, int(np.diff(line_start).max(initial=0))
-    phi, none = np.zeros(n_vectors * LANES, np.float32), np.zeros(n_vectors * LANES, np.uint16)
+def sparse_room(n_topics, seeds=None):
+    """Scratch of `sweep_sparse`, for later sweeps too."""
+    width = padded(n_topics)  # of the longest list, too
+    phi, none = np.zeros(width, np.float32), np.zeros(width, np.uint16)
     counts, extra = np.zeros(n_topics, np.int32), extra_rows(seeds, 1, n_topics)
     inverse, uniforms = np.zeros(n_topics, np.float32), np.empty(DRAWS, np.float32)
-    scratch = np.empty((max(most, n_vectors) + 1) * LANES, np.float32)
+    scratch = np.empty(width + LANES, np.float32)
     return phi, inverse, counts, extra, scratch, uniforms, none
 
 

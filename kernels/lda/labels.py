@@ -69,10 +69,10 @@ def documents_labelled(first, last, indptr, allowed, weights, held, alpha):
     return total
 
 
-def labelled_room(n_topics, indptr, seeds=None):
-    """Scratch of `sweep_labelled`."""
+def labelled_room(n_topics, most, seeds=None):
+    """Scratch of `sweep_labelled` for documents of at most so many labels, for later sweeps too."""
     counts, inverse = np.zeros(n_topics, np.int32), np.empty(n_topics, np.float32)
-    running, uniforms = np.empty(int(np.diff(indptr).max(initial=1))), np.empty(_DRAWS, np.float32)
+    running, uniforms = np.empty(most), np.empty(_DRAWS, np.float32)
     return counts, inverse, extra_rows(seeds, 1, n_topics), running, uniforms
 
 

@@ -4,6 +4,8 @@ places for just the topics that each document is labelled with.
 All offer the same steps; a sampler takes one and does not ask which.
 """
 
+import threading
+
 import numpy as np
 from scipy import sparse
 
@@ -17,6 +19,18 @@ from .restoring import unfit
 from .storage import Storage
 
 _IN_MEMORY = Storage()
+_SCRATCH = threading.local()
+_MOST_KEPT = 2**16  # topics of which scratch, some 20 bytes each, is kept
+
+
+def _room(make, n_topics, *sizes, seeds):
+    """Scratch of this thread; a sweep over a small corpus makes hundreds of calls of some microseconds."""
+    if n_topics > _MOST_KEPT:
+        return make(n_topics, *sizes, seeds)
+    key = (make, n_topics, *sizes, seeds is None)
+    if getattr(_SCRATCH, "key", None) != key:
+        _SCRATCH.key, _SCRATCH.room = key, make(n_topics, *sizes, seeds)
+    return _SCRATCH.room
 
 
 def document_rows(lengths, n_topics, labels=None, storage=_IN_MEMORY):
@@ -41,7 +55,7 @@ class DenseDocuments:
 
     def sweep(self, place, words, mode):
         """Draw the tokens of a block; seed words are the last of `mode`."""
-        room = kernels.dense_room(self.n_topics, self.width, mode[-1])
+        room = _room(kernels.dense_room, self.n_topics, self.width, seeds=mode[-1])
         kernels.sweep_dense(*place, self.counts.reshape(-1), *words, *mode, room)
 
     def tidy(self, first, last):
@@ -88,7 +102,7 @@ class PackedLists(ListRoom):
     def sweep(self, place, words, mode):
         """Draw the tokens of a block; seed words are the last of `mode`."""
         lists = (self.entries, self.line_start, self.n_lines, self.shift)
-        room = kernels.sparse_room(self.n_topics, self.line_start, mode[-1])
+        room = _room(kernels.sparse_room, self.n_topics, seeds=mode[-1])
         kernels.sweep_sparse(*place, *lists, *words, *mode, room)
 
     def tidy(self, first, last):
@@ -140,7 +154,7 @@ class LabelledRows:
         self.shape = labels.shape
         self.width = labels.shape[1]
         self.lists = (labels.indptr.astype(np.int64), labels.indices.astype(np.int32))
-        self.weights = labels.data
+        self.weights, self._most = labels.data, int(np.diff(labels.indptr).max(initial=1))
         self._weights32 = labels.data.astype(np.float32)
         self.held = storage.zeros(labels.nnz, np.int32)
 
@@ -154,7 +168,7 @@ class LabelledRows:
 
     def sweep(self, place, words, mode):
         """Draw the tokens of a block; seed words are the last of `mode`."""
-        room = lda_labels.labelled_room(self.width, self.lists[0], mode[-1])
+        room = _room(lda_labels.labelled_room, self.width, self._most, seeds=mode[-1])
         lda_labels.sweep_labelled(*place, *self.lists, self._weights32, self.held, *words, *mode, room)
 
     def tidy(self, first, last):

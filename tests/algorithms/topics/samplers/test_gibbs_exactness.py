@@ -137,7 +137,7 @@ def _replicates(name, n=FEW, *, dense, exact=1, rows=True, starts=None):
         starts.astype(np.uint16), dense, exact, state.group_words[0], state.bounds, state.word_start,
         state.token_doc, counts, lines, 16, row_of_word, len(state.beta), state.alpha32,
         beta, np.float32(state.beta.sum()), state.n_topics,
-        (dense_room(state.n_topics, 32), sparse_room(state.n_topics, lines)),
+        (dense_room(state.n_topics, 32), sparse_room(state.n_topics)),
     )  # fmt: skip
 
 

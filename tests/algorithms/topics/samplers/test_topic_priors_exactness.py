@@ -147,8 +147,7 @@ def _swept(name, how, *, exact=1, rows=True):
     priors = (alpha32, state.beta.astype(np.float32), np.float32(state.beta.sum()))
     sampled = starts.copy()
     seeds = _for_kernels(state.program.seeds)
-    rooms = (dense_room(3, 32, seeds), sparse_room(3, np.arange(len(lists[0])), seeds))
-    rooms += (labelled_room(3, lists[0], seeds),)
+    rooms = (dense_room(3, 32, seeds), sparse_room(3, seeds), labelled_room(3, 3, seeds))
     how(sampled, place, row_of_word, lists, priors, exact, seeds, rooms)
     return sampled
 
