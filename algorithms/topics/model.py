@@ -94,23 +94,6 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ReadableTopi
             return labelled_shares(FixedTopics.of(self), X, labels, **options)
         return topic_shares(FixedTopics.of(self), X, device=device_for(self.device), **options)
 
-    def fit_transform(self, X: Matrix, y: Vector | None = None, **fit_params: Any) -> Array:
-        """Fit, then infer the topic shares of the same documents, with the `doc_labels` of the fit if given.
-
-        Parameters
-        ----------
-        X, y, **fit_params
-            As in `fit`.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_components)
-        """
-        known = {name: value for name, value in fit_params.items() if name == "doc_labels"}
-        if not is_dask(X):
-            check_at_hand(X)  # before the fit
-        return self.fit(X, y, **fit_params).transform(X, **known)
-
     def log_probability(
         self,
         X: Matrix,

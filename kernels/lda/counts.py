@@ -104,8 +104,28 @@ def _segments(first, last, start, position, pairs, flat, alpha, base, table, cou
 def segments(first, last, start, position, pairs, alpha):
     """The same sum over documents; their tokens' topics are ``pairs[position[start[d]:start[d + 1]], 0]``."""
     longest = int(np.diff(start[first : last + 1]).max(initial=0))
-    room = np.empty(len(alpha)), np.empty(_SMALL), np.zeros(len(alpha), np.int64), np.empty(longest, np.int64)
-    return _segments(first, last, start, position, pairs, pairs.reshape(-1), alpha, *room)
+    scratch = (
+        np.empty(len(alpha)),
+        np.empty(_SMALL),
+        np.zeros(len(alpha), np.int64),
+        np.empty(longest, np.int64),
+    )
+    return _segments(first, last, start, position, pairs, pairs.reshape(-1), alpha, *scratch)
+
+
+@nb.njit(**_OPTIONS)
+def _add_segments(start, position, pairs, flat, weight, sums):
+    for d in range(len(start) - 1):
+        if d + 2 < len(start):
+            for i in span(start, d + 1):
+                prefetch(flat, 2 * np.int64(position[i]))
+        for i in span(start, d):
+            sums[d, at(pairs[at(position[i]), 0])] += weight
+
+
+def add_segments(start, position, pairs, weight, sums):
+    """Add `weight` (float32) for each token to its topic in its document's row; tokens as in `segments`."""
+    _add_segments(start, position, pairs, pairs.reshape(-1), weight, sums)
 
 
 @nb.njit(**_OPTIONS)

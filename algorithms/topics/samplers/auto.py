@@ -118,6 +118,8 @@ class RotatingAuto(Program):
         state["starts"] = state["starts"].copy()
         state |= {"docs": docs, "topics": topics, "documents": documents, "gibbs": True} | documents.arrays()
         state["priors"] = Priors(own.alpha, own.beta, 0, own.first)
+        if "sums" in state:
+            state["sums"][:] = 0  # the averages are those of the last sampler
         gibbs.make_ready(state)
         gibbs.put_away(state)
 
@@ -152,6 +154,10 @@ class RotatingAuto(Program):
     def document_counts(self, state):
         """See `RotatingModel`."""
         return self._of(state).document_counts(state)
+
+    def document_shares(self, state):
+        """See `RotatingModel`."""
+        return self._of(state).document_shares(state)
 
     def read_ahead(self, state):
         """See `RotatingGibbs`."""

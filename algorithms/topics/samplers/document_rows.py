@@ -14,6 +14,7 @@ from ....kernels.lda import gibbs as kernels
 from ....kernels.lda import host
 from ....kernels.lda import labels as lda_labels
 from ...inputs.indices import narrow_csr
+from .averages import add_csr, add_rows, no_sums, shares_of
 from .list_layout import DENSE_TOPICS, ListRoom, lists_do_not_fit
 from .restoring import unfit
 from .storage import Storage
@@ -40,7 +41,25 @@ def document_rows(lengths, n_topics, labels=None, storage=_IN_MEMORY):
     return (DenseDocuments if n_topics <= DENSE_TOPICS else PackedLists)(lengths, n_topics, storage)
 
 
-class DenseDocuments:
+class UnlabelledDocuments:
+    """Documents that may have any topic: what follows from their number alone."""
+
+    n_topics: int
+
+    def prior_sums(self, alpha):
+        """Sum of alpha, of all documents."""
+        return alpha.sum()
+
+    def sums(self, lengths, storage):
+        """Room for sums of counts over sweeps."""
+        return no_sums(len(lengths), self.n_topics, storage)
+
+    def shares(self, sums, lengths, alpha):
+        """Topic shares from sums of counts; None if there are none yet."""
+        return shares_of(sums, lengths, alpha)
+
+
+class DenseDocuments(UnlabelledDocuments):
     """A row of counts a document: 64 bytes for every 32 topics, twice that if one has over 65,535 tokens."""
 
     def __init__(self, lengths, n_topics, storage=_IN_MEMORY):
@@ -65,9 +84,9 @@ class DenseDocuments:
         """Sum over documents ``first:last`` of lnG(C_dk + alpha_k) - lnG(alpha_k)."""
         return topic_counts.documents_dense(first, last, self.counts, alpha)
 
-    def prior_sums(self, alpha):
-        """Sum of alpha, of all documents."""
-        return alpha.sum()
+    def add_to(self, sums, weight):
+        """Add weighted counts to sums."""
+        add_rows(self.counts, weight, sums)
 
     def csr(self):
         """Return the counts as a CSR array."""
@@ -85,7 +104,7 @@ class DenseDocuments:
         self.fill(token_doc, topics)
 
 
-class PackedLists(ListRoom):
+class PackedLists(ListRoom, UnlabelledDocuments):
     """A list of the topics of each document, filled by numba."""
 
     def __init__(self, lengths, n_topics, storage=_IN_MEMORY):
@@ -115,9 +134,11 @@ class PackedLists(ListRoom):
             first, last, self.entries, self.line_start, self.n_lines, self.shift, alpha
         )
 
-    def prior_sums(self, alpha):
-        """Sum of alpha, of all documents."""
-        return alpha.sum()
+    def add_to(self, sums, weight):
+        """Add weighted counts to sums."""
+        lists = (self.entries, self.line_start, self.n_lines, self.shift)
+        indptr, indices, data = topic_counts.doc_topic_csr_sparse(*lists)
+        add_csr(indptr, indices, data, weight, sums)
 
     def csr(self):
         """Return the counts as a CSR array."""
@@ -182,6 +203,24 @@ class LabelledRows:
         """Sum of alpha_dk, of each document."""
         indptr, indices = self.lists
         return sparse.csr_array((self.weights, indices, indptr), shape=self.shape) @ alpha
+
+    def sums(self, lengths, storage):
+        """Room for sums of counts over sweeps, one a label."""
+        return storage.zeros(len(self.held), np.float32)
+
+    def add_to(self, sums, weight):
+        """Add weighted counts to sums."""
+        sums += weight * self.held
+
+    def shares(self, sums, lengths, alpha):
+        """Topic shares from sums of counts, 0 where there is no label; None if there are none yet."""
+        if lengths.any() and not sums.any():
+            return None
+        indptr, indices = self.lists
+        place = (np.repeat(np.arange(len(lengths)), np.diff(indptr)), indices)
+        weighed, priors = np.zeros(self.shape), np.zeros(self.shape)
+        weighed[place], priors[place] = sums, self.weights * alpha[indices]
+        return shares_of(weighed, lengths, priors)
 
     def csr(self):
         """Return the counts as a CSR array."""

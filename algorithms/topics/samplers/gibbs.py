@@ -24,6 +24,7 @@ from ....kernels.lda import host
 from ..evaluation import padded_vector
 from ..shard_input import read_again
 from .annealing import ASSIGN, CHOICES, FIRST_TOPICS, SEEDED, Priors, starts_from_all
+from .averages import check_sums, weight_of
 from .document_rows import document_rows
 from .groups import check_frequency, number_of_rows
 from .program import RotatingModel
@@ -56,6 +57,8 @@ class RotatingGibbs(RotatingModel):
         Counts of tokens that are not in the corpus and do not change; with it priors are not fitted.
     repeats : int, default=1
         Turns of the rotation a sweep.
+    averages : bool, default=False
+        Whether documents' counts are averaged over sweeps (`averages`).
     """
 
     name = "gibbs"
@@ -63,7 +66,7 @@ class RotatingGibbs(RotatingModel):
 
     def __init__(
         self, corpus, n_topics, alpha, beta, seed, *, exact=False, fits_priors=False, annealed=0, folder=None,
-        in_process=False, at_once=None, seeds=None, background=None, repeats=1,
+        in_process=False, at_once=None, seeds=None, background=None, repeats=1, averages=False,
     ):  # fmt: skip
         self.corpus, self.shards = corpus.summary, corpus.shards
         self.shard_weights, self.rows = corpus.weights, corpus.rows
@@ -91,7 +94,8 @@ class RotatingGibbs(RotatingModel):
         none = self.document_kind(
             np.zeros(0, np.int64), Storage(), self.labels[:0] if self.labelled else None
         )
-        self.saved = ("topics", *none.arrays())
+        self.averages = averages
+        self.saved = ("topics", *none.arrays(), *(("sums",) if averages else ()))
         self._word_part = np.nan
         self._figures: list[dict] = [{} for _ in self.shards]  # of the last sweep, by shard
         self._block_figures: list[dict] = [{} for _ in range(self.n_blocks)]  # of the last shard that had it
@@ -148,6 +152,8 @@ class RotatingGibbs(RotatingModel):
         state = tokens | {"documents": documents, "totals": None, "priors": self.priors, "ready": False}
         state["topics"] = self.lay_out(state, data, storage)
         state |= documents.arrays()
+        if self.averages:
+            state["sums"] = documents.sums(tokens["lengths"], storage)
         self.put_away(state)
         return state
 
@@ -242,6 +248,7 @@ class RotatingGibbs(RotatingModel):
             state |= documents.arrays()
         elif documents.fill(docs, topics):
             raise unfit("topics", "doc_labels")
+        check_sums(state)
 
     def update(self, state, task):
         """Fill a block with own tokens, or draw own tokens of its words; return the change of the totals."""
@@ -258,7 +265,7 @@ class RotatingGibbs(RotatingModel):
             result["changes"] = changes
         fits = self.fits_priors_after(task.round + 1)
         if self.schedule.is_last_of_shard(place):
-            self.end_sweep(state)
+            self.end_sweep(state, task)
             if fits:
                 result |= self.figures_of_documents(state)
             self.put_away(state)
@@ -305,9 +312,12 @@ class RotatingGibbs(RotatingModel):
             for array in {**state, **vars(state["documents"])}.values():
                 release(array)
 
-    def end_sweep(self, state):
-        """Tidy the documents' counts."""
+    def end_sweep(self, state, task):
+        """Tidy the documents' counts, and add them to their sums."""
         state["documents"].tidy(0, len(state["lengths"]))
+        weight = weight_of(task.round, state["priors"].annealed)
+        if self.averages and weight:
+            state["documents"].add_to(state["sums"], weight)
 
     def draw(self, state, task, totals):
         """Draw the shard's tokens of a block's words in place, and renew the block."""

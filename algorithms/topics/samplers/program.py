@@ -44,6 +44,7 @@ class RotatingModel(Program):
     rows: list | None  # which documents of X each shard has, where they are not in order
     labels: Any
     labelled: bool
+    averages: bool
     _word_part: float
     _figures: list[dict]
     _block_figures: list[dict]
@@ -108,6 +109,13 @@ class RotatingModel(Program):
     def document_counts(self, state):
         """Topic counts of a shard's documents, CSR, in the order of its data."""
         return self.document_csr(state)[np.argsort(state["order"])]
+
+    def document_shares(self, state):
+        """Topic shares of a shard's documents, in the order of its data; None if no sweep was averaged."""
+        alpha, lengths = state["priors"].alpha, state["lengths"]
+        shares = state["documents"].shares(state["sums"], lengths, alpha)
+        self.put_away(state)
+        return None if shares is None else shares[np.argsort(state["order"])]
 
     def document_part(self, state, alpha):
         """Sum over the documents of lnG(C_dk + alpha_k) - lnG(alpha_k)."""
@@ -282,6 +290,7 @@ class Gathered:
     documents: sparse.csr_array | None
     words: sparse.csr_array
     joint: float
+    shares: np.ndarray | None
 
     @classmethod
     def of(cls, program, ask):
@@ -291,16 +300,23 @@ class Gathered:
         for block, value in _blocks(program, ask):
             word_part += program.word_part(block, value, program.beta)
             counted += program.counts_of_block(block, value)
-        counts, documents = program.word_counts(counted), None
+        counts, documents, shares = program.word_counts(counted), None, None
         if program.rows is not None:
             own = ask(lambda session, messages: session.measure(messages, "document_counts"))
             documents = program.in_order_of_X(own)
+        if program.averages:
+            averaged = ask(lambda session, messages: session.measure(messages, "document_shares"))
+            shares = _rows_of(program, averaged)
         model = (program.ran, program.alpha, program.beta, program.seeds, program.labels)
-        return cls(*model, documents, counts, program.joint(parts, word_part))
+        return cls(*model, documents, counts, program.joint(parts, word_part), shares)
 
     def doc_topic_counts(self):
         """Topic counts of documents, CSR; None where they stay in shards."""
         return self.documents
+
+    def doc_topic_shares(self):
+        """Topic shares of documents, averaged over sweeps; None if no sweep was."""
+        return self.shares
 
     def word_topic_counts(self):
         """Topic counts of words, CSR."""
@@ -309,6 +325,16 @@ class Gathered:
     def joint_log_likelihood(self, n_jobs=1):
         """Joint log-likelihood per token."""
         return self.joint
+
+
+def _rows_of(program, parts):
+    """Put the rows of the shards' matrices into the order of X."""
+    if any(part is None for part in parts):
+        return None
+    whole = np.empty((program.corpus.n_documents, program.n_topics))
+    for rows, part in zip(program.rows, parts, strict=True):
+        whole[rows] = part
+    return whole
 
 
 def _blocks(program, ask):

@@ -11,6 +11,7 @@ from ....scheduler.threads import run_tasks
 from ...inputs.indices import narrow_csr
 from .. import priors
 from .annealing import MEASURE_EVERY, Priors, first_topics, is_time_for_priors
+from .averages import add_csr, check_sums, no_sums, shares_of, weight_of
 from .groups import number_of_groups
 from .restoring import taken, unfit
 from .storage import Storage
@@ -41,12 +42,14 @@ class CorpusState(Program):
     topics: Any
     word_start: Any
     totals: Any
+    sums: Any
     seeds = labels = None
     barrier, unit, measure_every = "step", "token", MEASURE_EVERY
 
     def __init__(
-        self, X, n_topics, alpha, beta, seed, *, n_groups=None, fits_priors=False, annealed=0, folder=None
-    ):
+        self, X, n_topics, alpha, beta, seed, *, n_groups=None, fits_priors=False, annealed=0, folder=None,
+        averages=False,
+    ):  # fmt: skip
         self.n_topics, self.seed, self.fits_priors = n_topics, np.uint64(seed), fits_priors
         self.storage = Storage(folder)
         lengths = np.asarray(X.sum(axis=1, dtype=np.int64)).ravel()
@@ -61,6 +64,8 @@ class CorpusState(Program):
         self.lengths = lengths[self.order]
         self.group_docs = np.searchsorted(group[self.order], np.arange(n_groups + 1))
         self.kind = np.uint16 if n_topics <= np.iinfo(np.uint16).max else np.uint32
+        self.averages = averages
+        self.sums = no_sums(len(lengths), n_topics, self.storage) if averages else None
 
     @property
     def alpha(self):
@@ -105,7 +110,11 @@ class CorpusState(Program):
         state["totals"] = totals
 
     def after_sweep(self, swept):
-        """Fit priors now and then; `swept` sweeps are done."""
+        """Add to the averages, and fit priors now and then; `swept` sweeps are done."""
+        weight = weight_of(swept - 1, self.annealed)
+        if self.averages and weight:
+            counts = self.doc_topic_counts()
+            add_csr(counts.indptr, counts.indices, counts.data, weight, self.sums)
         if self.fits_priors and is_time_for_priors(swept, self.annealed):
             alpha = priors.fit_doc_topic_prior(self.doc_topic_counts(), self.alpha)
             beta = priors.fit_topic_word_prior(self.word_topic_counts(), self.beta[0])
@@ -168,6 +177,12 @@ class CorpusState(Program):
         """Topic counts of each document, CSR, documents as in `X`."""
         raise NotImplementedError
 
+    def doc_topic_shares(self):
+        """Topic shares of documents, averaged over sweeps, as in `X`; None if no sweep was."""
+        if not self.averages:
+            return None
+        return shares_of(self.sums, self.lengths[np.argsort(self.order)], self.alpha)
+
     def word_topic_counts(self):
         """Topic counts of each word in `X`, CSR."""
         from ....kernels.lda import counts as topic_counts
@@ -185,7 +200,8 @@ class CorpusState(Program):
 
     def arrays(self):
         """Arrays of a checkpoint: everything else follows from `X` and the parameters."""
-        return {"seed": self.seed, "topics": self.topics} | self.priors.arrays()
+        sums = {"sums": self.sums} if self.averages else {}
+        return {"seed": self.seed, "topics": self.topics} | self.priors.arrays() | sums
 
     def restore(self, arrays):
         """Go on from the arrays of a checkpoint of the same corpus and parameters.
@@ -198,5 +214,11 @@ class CorpusState(Program):
         if not (fits and topics.max(initial=0) < self.n_topics):
             raise unfit()
         own = self.priors.of_checkpoint(arrays)
+        if self.averages:
+            (sums,) = taken(arrays, "sums")
+            if sums.shape != self.sums.shape or sums.dtype != self.sums.dtype:
+                raise unfit("sums")
+            check_sums({"sums": sums})
+            self.sums[:] = sums
         self.seed = np.uint64(seed)
         self.set_priors(own)

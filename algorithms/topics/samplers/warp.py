@@ -28,7 +28,9 @@ from ....kernels.lda import blocks as lda_blocks
 from ....kernels.lda import counts as topic_counts
 from ....kernels.lda import warp as lda_warp
 from ....kernels.lda.gibbs import AHEAD
+from .averages import check_sums, weight_of
 from .collected import Collected, Packing, Segment
+from .document_rows import UnlabelledDocuments
 from .gibbs import RotatingGibbs
 from .program import csr_of_segments
 from .restoring import damaged, unfit
@@ -108,7 +110,7 @@ class RotatingWarp(RotatingGibbs):
 
     def document_kind(self, lengths, storage, labels=None):
         """Documents have no rows of counts."""
-        return _NoRows()
+        return _NoRows(self.n_topics)
 
     def lay_out(self, state, data, storage):
         """See `RotatingGibbs`; adds the places of the documents' tokens."""
@@ -154,6 +156,7 @@ class RotatingWarp(RotatingGibbs):
             own = self.at_hand.of(state["number"])
             own[:] = state["topics"]
             state["topics"] = own
+        check_sums(state)
 
     # Blocks -------------------------------------------------------------------------------------------
 
@@ -223,6 +226,10 @@ class RotatingWarp(RotatingGibbs):
         figures = {}
         if kind == "documents" and step == 0:
             distinct = self._document_pass(state, task, change, pass_)
+            weight = weight_of(task.round, state["priors"].annealed)
+            if self.averages and weight and turn == self.schedule.repeats - 1:
+                tokens = (state["doc_start"], state["position"], state["topics"])
+                topic_counts.add_segments(*tokens, weight, state["sums"])
             figures = {"distinct": distinct, "documents": np.count_nonzero(state["lengths"])}
         if self.collects:
             if kind == "documents":
@@ -326,8 +333,8 @@ class RotatingWarp(RotatingGibbs):
             self.topics_per_document = distinct / max(documents, 1)
         return outcome
 
-    def end_sweep(self, state):
-        """See `RotatingGibbs`."""
+    def end_sweep(self, state, task):
+        """See `RotatingGibbs`; documents were added after the last pass over them."""
 
     # Reading ------------------------------------------------------------------------------------------
 
@@ -342,12 +349,11 @@ class RotatingWarp(RotatingGibbs):
         return csr_of_segments(state["doc_start"], tokens, self.n_topics)
 
 
-class _NoRows:
+class _NoRows(UnlabelledDocuments):
     """Stands where other samplers have counts of documents."""
 
-    def prior_sums(self, alpha):
-        """See `DenseDocuments`."""
-        return alpha.sum()
+    def __init__(self, n_topics):
+        self.n_topics = n_topics
 
     def arrays(self):
         """Nothing to keep."""

@@ -1,0 +1,57 @@
+"""Averages of the documents' topic counts over the sweeps of a fit, from which their topic shares follow.
+
+The counts after sweep t, numbered from the first that is not annealed, are added with the weight t^3. So the
+average follows the chain as it goes on, with the weight of less than half of its sweeps, and nobody has to
+say beforehand when it will end. All tokens of a document have one topic each in every sweep: its sums add up
+to its length times the sum of the weights, which therefore need not be kept.
+"""
+
+import numpy as np
+
+from .restoring import unfit
+
+_POWER = 3
+_ROWS = 512  # at a time, so that what is between stays in the cache
+
+
+def weight_of(sweep, annealed):
+    """The weight of a sweep, counted from 0, of which the first `annealed` have none."""
+    return np.float32(max(sweep + 1 - annealed, 0)) ** _POWER
+
+
+def no_sums(n_documents, n_topics, storage):
+    """Room for the sums of documents, rows padded to whole cache lines: 4 bytes a topic."""
+    return storage.zeros((n_documents, (n_topics + 31) // 32 * 32), np.float32)
+
+
+def add_rows(counts, weight, sums):
+    """Add weighted dense counts of the same shape."""
+    for first in range(0, len(sums), _ROWS):
+        sums[first : first + _ROWS] += weight * counts[first : first + _ROWS]
+
+
+def add_csr(indptr, indices, data, weight, sums):
+    """Add weighted counts in CSR form, without duplicates."""
+    rows = np.repeat(np.arange(len(sums)), np.diff(indptr))
+    sums[rows, indices] += weight * data
+
+
+def check_sums(state):
+    """Refuse sums of a checkpoint, the entry of a shard's state if there is one, that cannot be."""
+    sums = state.get("sums")
+    if sums is not None and not ((sums >= 0).all() and np.isfinite(sums).all()):
+        raise unfit("sums")
+
+
+def shares_of(sums, lengths, alpha):
+    """Topic shares: ``(mean of C_dk + alpha_k) / (L_d + sum(alpha))``; None if nothing was added yet.
+
+    Rows of `sums` may be padded; `alpha` is of all documents, or has a row for each.
+    """
+    if lengths.any() and not sums.any():
+        return None
+    shares = sums[:, : alpha.shape[-1]].astype(np.float64)
+    shares *= (lengths / np.maximum(shares.sum(axis=1), np.finfo(np.float32).tiny))[:, None]
+    shares += alpha
+    shares /= shares.sum(axis=1, keepdims=True)
+    return shares
