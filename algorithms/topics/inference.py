@@ -5,7 +5,7 @@ import itertools
 import warnings
 import weakref
 from concurrent.futures import ThreadPoolExecutor, wait
-from numbers import Integral
+from numbers import Integral, Real
 
 import numpy as np
 from scipy import sparse
@@ -21,8 +21,10 @@ _CHAINS = 2  # of `kernels.topic_inference`
 _CHUNK, _LONG = 32, 2_000  # documents a task, and tokens of one that is a task of its own
 _AT_ONCE = 1e7  # tokens squared times topics: milliseconds
 SPARSE_TOPICS = 2**14  # from so many on, nothing takes memory for each word and topic
-SWEEPS = 200  # of `transform`, both chains together
-_BURN_IN = 0.15  # part of them
+_SWEEPS, _MOST_SWEEPS = 200, 2000  # of `transform`, both chains together: by default, and with a tolerance
+_BURN_IN = 0.15  # part of them, where all are made
+_SHORT_BURN_IN = 2  # of each chain that ends when its error is small enough
+_TOLERANCE = 0.03  # total variation
 
 _at_hand: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
 
@@ -91,25 +93,35 @@ class FixedTopics:
         return known[1]
 
 
-def topic_shares(topics, X, *, n_sweeps, random_state, n_jobs, device=None):
+def sweeps_and_tolerance(n_sweeps, tol):
+    """What `transform` does by default, and where only one of its two parameters is given."""
+    if n_sweeps is None:
+        return (_SWEEPS, _TOLERANCE) if tol is None else (_MOST_SWEEPS, tol)
+    return n_sweeps, tol
+
+
+def topic_shares(topics, X, *, n_sweeps, random_state, n_jobs, tol=None, device=None):
     """Infer the posterior mean of each document's topic shares, n_documents x n_components.
 
-    `n_sweeps`, at least 10, are those of both chains together; the first 15 % only warm up. `device` is a GPU
-    that draws the same topics; with `SPARSE_TOPICS` or more the CPU does it all the same.
+    `n_sweeps`, at least 10, are those of both chains together; the first 15 % only warm up. With `tol` a
+    document is done when the estimated total variation of its error is no more. `device` is a GPU that draws
+    the same topics; with `SPARSE_TOPICS` or more the CPU does it all the same, and makes all sweeps.
     """
     _check_count("n_sweeps", n_sweeps, least=10)
+    tol = _checked_tolerance(tol)
     X = _without_unseen(topics, X)
     each = -(-int(n_sweeps) // _CHAINS)
-    burn_in = max(1, int(_BURN_IN * each))
-    plan = (_FOLD_IN, burn_in, each - burn_in)
-    if device is not None and topics.n_components < SPARSE_TOPICS:
+    sparse_topics = topics.n_components >= SPARSE_TOPICS
+    burn_in = max(1, int(_BURN_IN * each)) if sparse_topics or not tol else _SHORT_BURN_IN
+    plan = (_FOLD_IN, burn_in, each - burn_in, *(() if sparse_topics else (tol,)))
+    if device is not None and not sparse_topics:
         there = FixedTopicsOnDevice(device, *topics.parts)
         return there.fold_in(X.indptr, X.indices, X.data, _seed(random_state), *plan)
     from ...kernels.lda import inference as topic_inference
     from ...kernels.lda import sparse as topic_sparse
 
     theta = np.empty((X.shape[0], topics.n_components))
-    kernels = topic_sparse if topics.n_components >= SPARSE_TOPICS else topic_inference
+    kernels = topic_sparse if sparse_topics else topic_inference
     _run(kernels.fold_in, topics, X, random_state, (*plan, theta), n_jobs)
     return theta
 
@@ -134,7 +146,7 @@ def log_probabilities(topics, X, *, method, n_particles, n_moves, temperatures, 
     return out
 
 
-def labelled_shares(topics, X, labels, *, n_sweeps, random_state, n_jobs):
+def labelled_shares(topics, X, labels, *, n_sweeps, random_state, n_jobs, tol=None):
     """Infer `topic_shares` of documents that have the topics of their labels only.
 
     `labels` is a CSR array as `guidance.check_doc_labels` gives it; the others are those of `topic_shares`.
@@ -142,10 +154,11 @@ def labelled_shares(topics, X, labels, *, n_sweeps, random_state, n_jobs):
     _check_count("n_sweeps", n_sweeps, least=10)
     X = _without_unseen(topics, X)
     theta = np.zeros((X.shape[0], topics.n_components))
+    options = {"n_sweeps": n_sweeps, "random_state": random_state, "tol": tol, "n_jobs": 1}
 
     def infer(d):
         part, own, rows = _document(topics, d, labels, X)
-        theta[d, own] = topic_shares(part, *rows, n_sweeps=n_sweeps, random_state=random_state, n_jobs=1)
+        theta[d, own] = topic_shares(part, *rows, **options)
 
     run_tasks([(infer, (d,)) for d in range(X.shape[0])], effective_n_jobs(n_jobs))
     return theta
@@ -261,6 +274,15 @@ def _without_unseen(topics, X):
 def _check_count(name, value, least=1):
     if not isinstance(value, Integral) or isinstance(value, bool) or not least <= value <= 2**24:
         raise DataError(f"{name} must be an integer from {least} to {2**24}, got {shortened(value)}")
+
+
+def _checked_tolerance(tol):
+    """Return a tolerance as the kernels take it: 0 where there is none."""
+    if tol is None:
+        return 0.0
+    if not isinstance(tol, Real) or isinstance(tol, bool) or not 0 < float(tol) < 1:
+        raise DataError(f"tol must be a number between 0 and 1, or None for all sweeps, got {shortened(tol)}")
+    return float(tol)
 
 
 def _as_temperatures(temperatures):

@@ -14,6 +14,8 @@
 #define CHAINS 2
 #define QUARTER 1024  // blocks of random numbers that are made at a time: DRAWS / 4 of lda_gibbs.py
 #define SETTLING_STEPS 5
+#define FIRST_CHECK 4  // these two as in inference.py
+#define GROWTH 4.
 
 // The topics: counts of words as CSR, and what phi_wk = (C_wk + beta_w) * inverse_k needs.
 struct Topics {
@@ -28,7 +30,7 @@ struct Topics {
 struct Document {
   const int* times;
   const float* phi;
-  double *chosen, *member, *mean, *total;
+  double *settled, *rest, *mean, *total;
   int n_words, width;
 };
 
@@ -126,26 +128,27 @@ __device__ double conditional_sum(const Document& doc, const Topics& topics, con
   return sum_of_warp(sum);
 }
 
-// Turn averages over the chains into topic shares: _settle. A topic is one lane's alone.
-__device__ void settle(const Document& doc, const Topics& topics, double n_kept, double* theta) {
+// Turn averages over a chain into topic shares: _settle. A topic is one lane's alone.
+__device__ void settle(const Document& doc, const Topics& topics, double n_kept, const double* all_chosen,
+                       const double* all_member, double* theta) {
   const int lane = (int)threadIdx.x;
   for (int k = lane; k < topics.n; k += 32) doc.mean[k] = doc.total[k] = 0.;
   for (int r = 0; r < doc.n_words; ++r) {
     const double scale = 1. / ((double)doc.times[r] * n_kept), n = (double)doc.times[r];
-    double *const chosen = doc.chosen + (long long)r * doc.width, *const member = doc.member + (long long)r * doc.width;
+    const long long row = (long long)r * doc.width;
     for (int k = lane; k < topics.n; k += 32) {
-      chosen[k] *= scale;
-      member[k] *= scale;
-      doc.total[k] += n * chosen[k];
-      doc.mean[k] += n * member[k];
+      doc.settled[row + k] = all_chosen[row + k] * scale;
+      doc.rest[row + k] = all_member[row + k] * scale;
+      doc.total[k] += n * doc.settled[row + k];
+      doc.mean[k] += n * doc.rest[row + k];
     }
   }
   for (int r = 0; r < doc.n_words; ++r) {
     const float* const row = doc.phi + (long long)r * doc.width;
-    double *const chosen = doc.chosen + (long long)r * doc.width, *const member = doc.member + (long long)r * doc.width;
-    const double sum = conditional_sum(doc, topics, member, row);
+    double *const settled = doc.settled + (long long)r * doc.width, *const rest = doc.rest + (long long)r * doc.width;
+    const double sum = conditional_sum(doc, topics, rest, row);
     for (int k = lane; k < topics.n; k += 32)
-      member[k] = chosen[k] - conditional_weight(doc, topics, member, row, k) / sum;
+      rest[k] = settled[k] - conditional_weight(doc, topics, rest, row, k) / sum;
   }
   for (int step = 0; step < SETTLING_STEPS; ++step) {
     for (int k = lane; k < topics.n; k += 32) {
@@ -154,13 +157,13 @@ __device__ void settle(const Document& doc, const Topics& topics, double n_kept,
     }
     for (int r = 0; r < doc.n_words; ++r) {
       const float* const row = doc.phi + (long long)r * doc.width;
-      double *const chosen = doc.chosen + (long long)r * doc.width,
-                    *const member = doc.member + (long long)r * doc.width;
-      const double sum = conditional_sum(doc, topics, chosen, row);
+      double *const settled = doc.settled + (long long)r * doc.width,
+                    *const rest = doc.rest + (long long)r * doc.width;
+      const double sum = conditional_sum(doc, topics, settled, row);
       for (int k = lane; k < topics.n; k += 32) {
-        const double share = conditional_weight(doc, topics, chosen, row, k) / sum + member[k];
-        chosen[k] = share > 0. ? share : 0.;
-        doc.total[k] += (double)doc.times[r] * chosen[k];
+        const double share = conditional_weight(doc, topics, settled, row, k) / sum + rest[k];
+        settled[k] = share > 0. ? share : 0.;
+        doc.total[k] += (double)doc.times[r] * settled[k];
       }
     }
   }
@@ -188,17 +191,19 @@ extern "C" __global__ void __launch_bounds__(256)
 
 // Posterior mean of the topic shares of some documents; block b has document documents[b].
 //
-// row_start, token_start: where what it keeps by word and by token begins; phi, chosen, member: by word and
-// topic, in rows of `width`; sums: two rows a document; chains: two rows of counts and of running sums a document,
-// where they do not lie in shared memory; drawn: two topics a token.
+// row_start, token_start: where what it keeps by word and by token begins; phi, settled, rest: by word and topic,
+// in rows of `width`; chosen, member: the same for one chain and then for the other; sums: four rows a document;
+// chains: two rows of counts and of running sums a document, where they do not lie in shared memory; drawn: two
+// topics a token.
 extern "C" __global__ void __launch_bounds__(32, 16)
     fold_in(const int* __restrict__ documents, const long long* __restrict__ indptr, const int* __restrict__ columns,
             const int* __restrict__ data, const unsigned long long* __restrict__ keys,
             const long long* __restrict__ counts_indptr, const int* __restrict__ counts_topics,
             const double* __restrict__ counts, const double* __restrict__ beta, const double* __restrict__ inverse,
             const float* __restrict__ alpha, int n_topics, int width, const long long* __restrict__ row_start,
-            const long long* __restrict__ token_start, float* phi, double* chosen, double* member, double* sums,
-            int* chains, int* drawn, unsigned seed_low, unsigned seed_high, unsigned purpose, int burn_in, int kept,
+            const long long* __restrict__ token_start, float* phi, double* all_chosen, double* all_member,
+            double* settled, double* rest, double* sums, int* chains, int* drawn, unsigned seed_low,
+            unsigned seed_high, unsigned purpose, int burn_in, int kept, double tolerance,
             double* __restrict__ theta) {
   extern __shared__ __align__(16) unsigned char smem[];
   const Topics topics = {counts_indptr, counts_topics, counts, beta, inverse, alpha, n_topics};
@@ -207,9 +212,12 @@ extern "C" __global__ void __launch_bounds__(32, 16)
   const int d = documents[place];
   const unsigned long long key = keys[d];
   const Document doc = {data + indptr[d],       phi + first,
-                        chosen + first,         member + first,
-                        sums + 2 * place * width, sums + (2 * place + 1) * width,
+                        settled + first,        rest + first,
+                        sums + 4 * place * width, sums + (4 * place + 1) * width,
                         (int)(indptr[d + 1] - indptr[d]), width};
+  double* const shares = sums + (4 * place + 2) * width;
+  const long long of_chain = (long long)doc.n_words * width;
+  double *const chosen = all_chosen + CHAINS * first, *const member = all_member + CHAINS * first;
 #if IN_SHARED
   int* const all_held = (int*)smem;
 #else
@@ -221,11 +229,13 @@ extern "C" __global__ void __launch_bounds__(32, 16)
   for (int r = 0; r < doc.n_words; ++r)
     word_row(topics, columns[indptr[d] + r], width, phi + first + (long long)r * width);
   for (int k = lane; k < CHAINS * width; k += 32) all_held[k] = 0;
-  for (long long k = lane; k < (long long)doc.n_words * width; k += 32) doc.chosen[k] = doc.member[k] = 0.;
+  for (long long k = lane; k < CHAINS * of_chain; k += 32) chosen[k] = member[k] = 0.;
   __syncwarp();
 
   unsigned long long step = 0;
   float mine = 0.f;
+  int check = tolerance > 0. ? min(kept, FIRST_CHECK) : kept;
+  double noise = 0.;
   for (int sweep = 0; sweep <= burn_in + kept; ++sweep) {
     long long i = 0;
     for (int r = 0; r < doc.n_words; ++r) {
@@ -239,19 +249,12 @@ extern "C" __global__ void __launch_bounds__(32, 16)
           float total = 0.f;
           for (int other = 0; other < LANES; ++other) total += running[width - LANES + other];
           const float scale = 1.f / total;
-          double* const out = doc.chosen + (long long)r * width;
-          for (int k = l; k < width; k += LANES) {
-            const float part = weight_of(held, alpha, row, k, old) * scale;
-            const float second = __shfl_xor_sync(FULL, part, LANES);
-            if (c == 0) out[k] = (out[k] + (double)part) + (double)second;
-          }
-          const int second_old = __shfl_xor_sync(FULL, old, LANES), second = __shfl_xor_sync(FULL, topic, LANES);
-          if (lane == 0) {
-            double* const visited = doc.member + (long long)r * width;
+          double* const out = chosen + c * of_chain + (long long)r * width;
+          for (int k = l; k < width; k += LANES) out[k] += (double)(weight_of(held, alpha, row, k, old) * scale);
+          if (l == 0) {
+            double* const visited = member + c * of_chain + (long long)r * width;
             visited[old] += 0.5;
             visited[topic] += 0.5;
-            visited[second_old] += 0.5;
-            visited[second] += 0.5;
           }
         }
         __syncwarp();  // all have read what one lane of a chain now writes
@@ -263,8 +266,20 @@ extern "C" __global__ void __launch_bounds__(32, 16)
         __syncwarp();
       }
     }
+    if (sweep - burn_in < check) continue;
+    __syncwarp();
+    for (int chain = 0; chain < CHAINS; ++chain)
+      settle(doc, topics, (double)check, chosen + chain * of_chain, member + chain * of_chain, shares + chain * width);
+    double distance = 0.;
+    for (int k = lane; k < n_topics; k += 32) distance += fabs(shares[k] - shares[width + k]);
+    const double error = sum_of_warp(distance) / 4., now = check * error * error;
+    noise = now > noise ? now : noise;
+    const double enough = tolerance > 0. ? noise / (tolerance * tolerance) : 0.;
+    if (check == kept || (check > FIRST_CHECK && check >= enough)) break;
+    const double most = GROWTH * check;
+    check = min(kept, max((int)ceil(enough < most ? enough : most), check == FIRST_CHECK ? 2 * check : check + 2));
   }
-  settle(doc, topics, (double)(kept * CHAINS), theta + place * n_topics);
+  for (int k = lane; k < n_topics; k += 32) theta[place * n_topics + k] = (shares[k] + shares[width + k]) / CHAINS;
 }
 
 // sum_k share_k phi_wk.

@@ -17,6 +17,8 @@ from .gibbs import DRAWS
 
 CHAINS = 2  # chains drawn in turn, so that their steps overlap; divides DRAWS
 SETTLING_STEPS = 5  # more of them bring the noise of second order back in
+FIRST_CHECK = 4  # sweeps of each chain, burn-in apart, before the first of two or more estimates of its error
+GROWTH = 4.0  # times as many before the next estimate, at most: the first ones are noisy
 
 _SAMPLE: dict[str, Any] = {"nogil": True, "cache": True, "fastmath": {"contract"}, "error_model": "numpy"}
 # Sums over topics may be cut into vector lanes: the same on every run of one kind of machine, as long as no
@@ -80,13 +82,18 @@ def word_row(word, counts_indptr, counts_topics, counts, beta, inverse, row):
 @nb.njit(**_SAMPLE)
 def fold_in(
     first, last, indptr, columns, data, counts_indptr, counts_topics, counts, beta, inverse, alpha, keys,
-    seed, purpose, burn_in, kept, theta, stop,
+    seed, purpose, burn_in, kept, tolerance, theta, stop,
 ):  # fmt: skip
     """Posterior mean of the topic shares of documents ``first:last`` by Gibbs sampling, topics fixed.
 
     `CHAINS` chains draw ``z ~ (C_dk + alpha_k) phi_wk`` with the token's own count out, `burn_in` sweeps and
-    then `kept` sweeps each, whose conditional probabilities are averaged and cleared of noise (`_settle`).
-    ``theta[d] = (E[C_dk] + alpha_k) / (L_d + sum(alpha))``.
+    then at most `kept` sweeps each, whose conditional probabilities are averaged and cleared of noise
+    (`_settle`). ``theta[d] = (E[C_dk] + alpha_k) / (L_d + sum(alpha))`` is the mean of the chains.
+
+    The chains are independent: half of their distance estimates the error of their mean, in total variation.
+    A document is done when that is at most `tolerance`; 0 makes all sweeps. An estimate is noisy, so that the
+    largest counts, each brought to the present number of sweeps by their root, and there are at least two.
+    Until it is small enough the chains go on for as many sweeps as it asks for.
 
     A document's random stream is named by its content (`keys`), so its answer depends neither on the
     documents beside it nor on its place among them. It ends early when another thread sets ``stop[0]``.
@@ -95,8 +102,10 @@ def fold_in(
     n_vectors = width // LANES
     longest, most_words = longest_document(first, last, indptr, data)
     phi = np.zeros((most_words, width), np.float32)
-    chosen = np.empty((most_words, width))  # sums of the conditional probabilities of a word's tokens
-    member = np.empty((most_words, width))  # sums of their assignments
+    # By chain and word: sums of the conditional probabilities of its tokens, and of their assignments.
+    chosen, member = np.empty((CHAINS, most_words, width)), np.empty((CHAINS, most_words, width))
+    settled, rest = np.empty((most_words, width)), np.empty((most_words, width))
+    shares = np.empty((CHAINS, n_topics))
     times = np.empty(most_words, np.int64)
     place = np.empty(longest, np.int64)
     topics = np.empty((longest, CHAINS), np.int64)
@@ -114,8 +123,9 @@ def fold_in(
                 length += 1
             n_words += 1
         held[:] = 0
-        chosen[:n_words] = 0
-        member[:n_words] = 0
+        chosen[:, :n_words] = 0
+        member[:, :n_words] = 0
+        check, noise = min(kept, FIRST_CHECK) if tolerance > 0 else kept, 0.0
         high, low = keys[d] >> np.uint64(32), keys[d] & np.uint64(0xFFFFFFFF)
         used, drawn = DRAWS, 0
         for sweep in range(burn_in + kept + 1 if length else 0):
@@ -140,14 +150,26 @@ def fold_in(
                         total = np.float32(0)
                         for lane in range(LANES):
                             total += scratch[c, at(width - LANES + lane)]
-                        _add_conditional(held[c], alpha, row, old, np.float32(1) / total, chosen[r])
-                        member[r, at(old)] += 0.5
-                        member[r, at(new)] += 0.5
+                        _add_conditional(held[c], alpha, row, old, np.float32(1) / total, chosen[c, r])
+                        member[c, r, at(old)] += 0.5
+                        member[c, r, at(new)] += 0.5
                     held[c, at(old)] -= own
                     held[c, at(new)] += 1
                     topics[i, c] = new
                 used += CHAINS
-        _settle(n_words, times, kept * CHAINS, n_topics, phi, alpha, chosen, member, theta[d])
+            if sweep - burn_in < check:
+                continue
+            for c in range(CHAINS):
+                sums = (chosen[c], member[c], settled, rest)
+                _settle(n_words, times, check, n_topics, phi, alpha, *sums, shares[c])
+            error = _distance(shares[0], shares[1]) / 2
+            noise = max(noise, check * error**2)
+            enough = noise / tolerance**2 if tolerance > 0 else 0.0
+            if check == kept or (check > FIRST_CHECK and check >= enough):
+                break
+            least = 2 * check if check == FIRST_CHECK else check + 2
+            check = min(kept, max(np.int64(math.ceil(min(enough, GROWTH * check))), least))
+        _mean_of_chains(shares, alpha, length, theta[d])
 
 
 @nb.njit(**_PART)
@@ -159,7 +181,26 @@ def _add_conditional(held, alpha, row, old, scale, out):
 
 
 @nb.njit(**_PART)
-def _settle(n_words, times, n_kept, n_topics, phi, alpha, chosen, member, theta):
+def _distance(p, q):
+    """Total variation of two distributions."""
+    total = 0.0
+    for k in range(len(p)):
+        total += abs(p[k] - q[k])
+    return total / 2
+
+
+@nb.njit(**_PART)
+def _mean_of_chains(shares, alpha, length, theta):
+    """Write the mean of the chains' shares; of a document without tokens that of the prior."""
+    alpha_sum = 0.0
+    for k in range(len(theta)):
+        alpha_sum += alpha[k]
+    for k in range(len(theta)):
+        theta[k] = (shares[0, k] + shares[1, k]) / CHAINS if length else alpha[k] / alpha_sum
+
+
+@nb.njit(**_PART)
+def _settle(n_words, times, n_kept, n_topics, phi, alpha, chosen, member, settled, rest, theta):
     """Turn averages over a chain into topic shares, with the chain's own noise taken out to first order.
 
     Each token of word w has ``gamma_w = E[g_w(C)]``, g_w(C) being its conditional probabilities given the
@@ -169,29 +210,30 @@ def _settle(n_words, times, n_kept, n_topics, phi, alpha, chosen, member, theta)
         gamma_w  <-  R_w + g_w(sum_v n_v gamma_v - gamma_w) - g_w(M - M_w),     from gamma_w = R_w
 
     As the chain grows, R and M meet and a step changes nothing: the limit is the posterior mean for any
-    number of steps. `chosen` and `member` come as the sums of which R and M are made, and are used up.
+    number of steps. `chosen` and `member` are the sums of which R and M are made; `settled` and `rest` are
+    written over.
     """
     mean, total, weight = np.zeros(n_topics), np.zeros(n_topics), np.empty(n_topics)
     alpha_sum, length = 0.0, 0.0
     for r in range(n_words):
         scale = 1 / (times[r] * np.float64(n_kept))
         for k in range(n_topics):
-            chosen[r, k] *= scale
-            member[r, k] *= scale
-            total[k] += times[r] * chosen[r, k]
-            mean[k] += times[r] * member[r, k]
-    for r in range(n_words):  # from here on `member` holds R_w - g_w(M - M_w)
-        sum_ = _conditional(mean, member[r], alpha, phi[r], weight)
+            settled[r, k] = chosen[r, k] * scale
+            rest[r, k] = member[r, k] * scale
+            total[k] += times[r] * settled[r, k]
+            mean[k] += times[r] * rest[r, k]
+    for r in range(n_words):  # from here on `rest` holds R_w - g_w(M - M_w)
+        sum_ = _conditional(mean, rest[r], alpha, phi[r], weight)
         for k in range(n_topics):
-            member[r, k] = chosen[r, k] - weight[k] / sum_
+            rest[r, k] = settled[r, k] - weight[k] / sum_
     for _ in range(SETTLING_STEPS):
         for k in range(n_topics):
             mean[k], total[k] = total[k], 0.0
         for r in range(n_words):
-            sum_ = _conditional(mean, chosen[r], alpha, phi[r], weight)
+            sum_ = _conditional(mean, settled[r], alpha, phi[r], weight)
             for k in range(n_topics):
-                chosen[r, k] = max(weight[k] / sum_ + member[r, k], 0.0)
-                total[k] += times[r] * chosen[r, k]
+                settled[r, k] = max(weight[k] / sum_ + rest[r, k], 0.0)
+                total[k] += times[r] * settled[r, k]
     for k in range(n_topics):
         alpha_sum += alpha[k]
         length += total[k]

@@ -1,7 +1,7 @@
 """Launches of the kernels for new documents (`lda/inference.cu`), under the names of the CPU's functions.
 
 Memory on the device: 12 bytes a non-zero count of a word and topic, and 12 a count of a document's word.
-`fold_in` takes documents in lots; a document 20 bytes for each of its words and topics, 24 to 40 a topic, and
+`fold_in` takes documents in lots; a document 52 bytes for each of its words and topics, 40 to 56 a topic, and
 8 a token. `completion` 16 bytes a topic for each document that is at work.
 """
 
@@ -41,7 +41,7 @@ class FixedTopicsOnDevice:
             for array, dtype in ((indptr, np.int64), (indices, np.int32), (data, kind))
         )
 
-    def fold_in(self, indptr, columns, data, seed, purpose, burn_in, kept):
+    def fold_in(self, indptr, columns, data, seed, purpose, burn_in, kept, tolerance):
         """Posterior mean of the topic shares of documents, float64: `topic_inference.fold_in`.
 
         Raises DeviceError if there is no room for one of the documents.
@@ -54,12 +54,12 @@ class FixedTopicsOnDevice:
         X, keys = self._csr(indptr, columns, data), self.device.empty(n_documents, np.uint64)
         kernels = self.device.kernels(_FILE, **VARIANTS[0])
         kernels.launch("content_keys", -(-n_documents // 256), 256, (*X, np.int32(n_documents), keys))
-        by_topic = 20 * n_words + (0 if in_shared else 8 * _CHAINS) + 16
+        by_topic = 52 * n_words + (0 if in_shared else 8 * _CHAINS) + 32
         bytes_each = self.width * by_topic + 8 * self.n_topics + 8 * lengths + 32
         theta = np.empty((n_documents, self.n_topics))
         seed = int(seed)
         stream = (np.uint32(seed & 0xFFFFFFFF), np.uint32(seed >> 32), np.uint32(purpose))
-        plan = (*stream, np.int32(burn_in), np.int32(kept))
+        plan = (*stream, np.int32(burn_in), np.int32(kept), np.float64(tolerance))
         sizes = (n_words, lengths)
         for lot in self._lots(np.argsort(-lengths, kind="stable"), bytes_each):  # the longest begin first
             theta[lot] = self._fold_in(lot, *(each[lot] for each in sizes), (*X, keys), plan, in_shared)
@@ -74,9 +74,11 @@ class FixedTopicsOnDevice:
             put(np.append(0, np.cumsum(n_words)).astype(np.int64)),
             put(np.append(0, np.cumsum(lengths)).astype(np.int64)),
             empty(rows, np.float32),
+            empty(_CHAINS * rows, np.float64),
+            empty(_CHAINS * rows, np.float64),
             empty(rows, np.float64),
             empty(rows, np.float64),
-            empty(2 * n * self.width, np.float64),
+            empty(4 * n * self.width, np.float64),
             empty(1 if in_shared else 2 * _CHAINS * n * self.width, np.int32),
             empty(_CHAINS * int(lengths.sum()), np.int32),
         )

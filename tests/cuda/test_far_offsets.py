@@ -21,6 +21,10 @@ from stradask.algorithms.topics.samplers.groups import MOST_OF_A_WORD
 from stradask.datasets.generators import make_lda_corpus
 from stradask.kernels.cuda.device import standing_in
 
+# Of a row of a word: one of each, or one for each of two chains.
+OF_ROWS = dict.fromkeys(("phi", "settled", "rest"), "width") | dict.fromkeys(
+    ("all_chosen", "all_member"), ("width", 2)
+)
 # By file: the array that tells places, where in each so many of its numbers, by how much the places are moved
 # (no negative one is), and the arrays in which they are, with the numbers that a place has there.
 MOVED = {
@@ -45,7 +49,7 @@ MOVED = {
         ("indptr", 0, 1, 2**33, {"columns": 1, "data": 1}),
         ("held_indptr", 0, 1, 2**33, {"held_columns": 1, "held_data": 1}),
         ("counts_indptr", 0, 1, 2**33, {"counts_topics": 1, "counts": 1}),
-        ("row_start", 0, 1, 2**33, {"phi": "width", "chosen": "width", "member": "width"}),
+        ("row_start", 0, 1, 2**33, OF_ROWS),
         ("token_start", 0, 1, 2**33, {"drawn": 2}),
     ],
 }
@@ -92,7 +96,10 @@ class FarKernels(EmulatedKernels):
             which[which >= 0] += moved
             of[tells] = self.device.put(told)
             for array in found:
-                each = places[array] if isinstance(places[array], int) else int(of[places[array]])
+                each = places[array]
+                if not isinstance(each, int):
+                    size, times = each if isinstance(each, tuple) else (each, 1)
+                    each = times * int(of[size])
                 of[array] = of[array].view(FarArray)
                 of[array].before = moved * each * of[array].itemsize
                 assert moved * each >= 2**32

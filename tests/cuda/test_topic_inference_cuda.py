@@ -41,8 +41,8 @@ def _documents(n_words=60, n_documents=6, seed=1):
     return sparse.csr_array(X.astype(np.int32))
 
 
-def _shares(topics, X, device=None, n_sweeps=14, seed=5):
-    options = {"n_sweeps": n_sweeps, "random_state": seed, "n_jobs": 1}
+def _shares(topics, X, device=None, n_sweeps=14, seed=5, tol=None):
+    options = {"n_sweeps": n_sweeps, "random_state": seed, "n_jobs": 1, "tol": tol}
     return topic_shares(topics, X, device=device, **options)
 
 
@@ -55,6 +55,15 @@ def test_shares_are_those_of_the_cpu(device, n_topics):
     np.testing.assert_allclose(found.sum(axis=1), 1)
     if n_topics > 1:  # other draws would be farther away than that
         assert abs(_shares(topics, X, seed=6) - expected).max() > 1e-3
+
+
+def test_documents_end_after_as_many_sweeps_as_on_the_cpu(device):
+    topics, X = _topics(17), _documents()
+    found = [_shares(topics, X, at, 30, tol=0.03) for at in (None, device)]
+    np.testing.assert_allclose(*found, rtol=1e-4, atol=1e-6)
+    ended = (_shares(topics, X, None, 40, tol=0.03) == found[0]).all(axis=1)
+    assert ended.any()
+    assert not ended.all()
 
 
 @pytest.mark.parametrize("n_topics", [40, 600])
