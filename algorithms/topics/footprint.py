@@ -70,7 +70,7 @@ def _on_cpu(lengths, frequency, n_tokens, n_topics):
     rows, rare = 4 * n_topics * n_rows, n_tokens - int(np.sort(frequency)[::-1][:n_rows].sum())
     sizes = 20 * len(lengths) + 32 * len(frequency)
     common = (topic + 4) * n_tokens + sizes
-    wide = 2 if lengths.max() < _NARROW else 4
+    wide = next((size for size in (1, 2) if lengths.max() < 256**size), 4)
     dense = wide * -(-n_topics // 32) * 32 * len(lengths)
     lists = 64 * int(-(-np.minimum(lengths, n_topics) // 16).sum())
     holds = ListRoom.hold(int(lengths.max()), n_topics)

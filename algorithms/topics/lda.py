@@ -52,11 +52,11 @@ class LatentDirichletAllocation(FittedTopicModel):
     begin from, no sweep is annealed.
 
     Memory while fitting: 6 bytes a token, 2 more for one of a rare word, at most 4 more for rows of frequent
-    words ("light": 8 bytes a token), and for each document 64 bytes for every 32 topics up to K = 256, above
-    that at most 64 bytes for every 16 of ``min(length, K)`` topics; "warp" 10 bytes a token and at most 4
-    more for rows, and "auto" both in turn; "saber" 6 bytes a token, and 128 for every 32 of a document's
-    ``min(length, K)`` topics. Above 65,535 topics 2 more, "warp" 4. `partial_fit` and a warm start keep 8 K
-    bytes a word that occurs besides.
+    words ("light": 8 bytes a token), and for each document 32 bytes for every 32 topics up to K = 256 (64 if
+    one has more than 255 tokens), above that at most 64 bytes for every 16 of ``min(length, K)`` topics;
+    "warp" 10 bytes a token and at most 4 more for rows, and "auto" both in turn; "saber" 6 bytes a token, and
+    128 for every 32 of a document's ``min(length, K)`` topics. Above 65,535 topics 2 more, "warp" 4.
+    `partial_fit` and a warm start keep 8 K bytes a word that occurs besides.
 
     Parameters
     ----------

@@ -117,7 +117,8 @@ def sweep_dense(
     n_topics = len(totals)
     phi, inverse, counts, extra, scratch, uniforms, places = room
     width = len(inverse)
-    n_vectors = width // LANES
+    n_vectors = (n_topics + LANES - 1) // LANES  # what follows in a row is padding
+    per_line = 64 // doc_counts.itemsize
     slot, word, at, stop = places[0], places[1], places[2], places[3]  # of streams
     used, drawn, active, x = DRAWS, 0, 0, 0
     _renew(inverse, totals, beta_sum, seeds, n_topics)
@@ -172,7 +173,7 @@ def sweep_dense(
                 i = at[m] + t
                 b = beta[word[m]]
                 coming = np.int64(token_doc[i + AHEAD]) * width
-                for line in range(0, width, 32):
+                for line in range(0, width, per_line):
                     prefetch(doc_counts, coming + line)
                 row = np.int64(token_doc[i]) * width
                 old = np.int64(topics[i])

@@ -34,11 +34,16 @@ def _room(make, n_topics, *sizes, seeds):
     return _SCRATCH.room
 
 
-def document_rows(lengths, n_topics, labels=None, storage=_IN_MEMORY):
-    """Make room for the counts of documents of these lengths, and of these labels if they have any."""
+def document_rows(lengths, longest, n_topics, labels=None, storage=_IN_MEMORY):
+    """Make room for the counts of documents of these lengths, and of these labels if they have any.
+
+    `longest` are the most tokens of a document of the whole corpus, of which these may be a part.
+    """
     if labels is not None:
         return LabelledRows(labels, storage)
-    return (DenseDocuments if n_topics <= DENSE_TOPICS else PackedLists)(lengths, n_topics, storage)
+    if n_topics <= DENSE_TOPICS:
+        return DenseDocuments(len(lengths), longest, n_topics, storage)
+    return PackedLists(lengths, n_topics, storage)
 
 
 class UnlabelledDocuments:
@@ -60,13 +65,17 @@ class UnlabelledDocuments:
 
 
 class DenseDocuments(UnlabelledDocuments):
-    """A row of counts a document: 64 bytes for every 32 topics, twice that if one has over 65,535 tokens."""
+    """A row of counts a document: for every 32 topics 32 bytes if no document has more than 255 tokens.
 
-    def __init__(self, lengths, n_topics, storage=_IN_MEMORY):
+    Twice that up to 65,535 tokens, four times that above. All shards of a corpus have rows of one kind, for
+    which kernels are compiled.
+    """
+
+    def __init__(self, n_documents, longest, n_topics, storage=_IN_MEMORY):
         self.n_topics = n_topics
-        kind = np.uint16 if lengths.max(initial=0) <= np.iinfo(np.uint16).max else np.int32
-        self.width = (n_topics + 31) // 32 * 32  # whole cache lines
-        self.counts = storage.zeros((len(lengths), self.width), kind)
+        kind = next((kind for kind in (np.uint8, np.uint16) if longest <= np.iinfo(kind).max), np.int32)
+        self.width = (n_topics + 31) // 32 * 32
+        self.counts = storage.zeros((n_documents, self.width), kind)
 
     def fill(self, token_doc, topics):
         """Count the tokens' topics anew."""

@@ -69,7 +69,7 @@ class RotatingGibbs(RotatingModel):
         in_process=False, at_once=None, seeds=None, background=None, repeats=1, averages=False,
     ):  # fmt: skip
         self.corpus, self.shards = corpus.summary, corpus.shards
-        self.shard_weights, self.rows = corpus.weights, corpus.rows
+        self.shard_weights, self.rows, self.longest = corpus.weights, corpus.rows, corpus.longest
         self.labels, self.labelled = corpus.labels, corpus.labels is not None
         self.on_disk = folder is not None and at_once is not None
         self.in_process = in_process or self.on_disk
@@ -113,7 +113,7 @@ class RotatingGibbs(RotatingModel):
 
     def document_kind(self, lengths, storage, labels=None):
         """Make room for the counts of documents."""
-        return document_rows(lengths, self.n_topics, labels, storage)
+        return document_rows(lengths, self.longest, self.n_topics, labels, storage)
 
     # At a shard -----------------------------------------------------------------------------------
 
