@@ -71,12 +71,17 @@ def test_where_words_tell_the_topics_shares_are_those_of_transform(corpus, sampl
 OPTIONS = {"max_iter": 6, "random_state": 3, "n_groups": 3}
 
 
+@pytest.fixture
+def auto_for_little(monkeypatch):
+    """Let "auto" take warp and then Gibbs sampling also where little is to be swept."""
+    monkeypatch.setattr("stradask.algorithms.topics.samplers.choose._LEAST_TOPICS", 2)
+    monkeypatch.setattr("stradask.algorithms.topics.samplers.choose._LEAST_SWEEPS", 4)
+    monkeypatch.setattr("stradask.algorithms.topics.samplers.groups._LEAST_TOKENS", 1000)
+
+
+@pytest.mark.usefixtures("auto_for_little")
 @pytest.mark.parametrize("sampler", [*SAMPLERS, "auto"])
-def test_shares_are_the_same_bits_on_threads_and_on_disk(corpus, sampler, tmp_path, monkeypatch):
-    if sampler == "auto":  # whose Gibbs sweeps come after warp's, also where little is to be swept
-        monkeypatch.setattr("stradask.algorithms.topics.samplers.choose._LEAST_TOPICS", 2)
-        monkeypatch.setattr("stradask.algorithms.topics.samplers.choose._LEAST_SWEEPS", 4)
-        monkeypatch.setattr("stradask.algorithms.topics.samplers.groups._LEAST_TOKENS", 1000)
+def test_shares_are_the_same_bits_on_threads_and_on_disk(corpus, sampler, tmp_path):
     model = sd.LatentDirichletAllocation(4, sampler=sampler, **OPTIONS)
     shares = model.fit_transform(corpus)
     ran = ["warp", "gibbs"] if sampler == "auto" else [sampler]
@@ -121,12 +126,14 @@ def test_labelled_documents_have_shares_of_their_labels(corpus):
     assert not shares[labels == 0].any()
 
 
-@pytest.mark.parametrize("sampler", ["gibbs", "warp", "saber"])
-def test_a_checkpoint_keeps_the_averages(corpus, sampler, tmp_path):
+@pytest.mark.usefixtures("auto_for_little")
+@pytest.mark.parametrize("stops", [2, 5])
+@pytest.mark.parametrize("sampler", ["gibbs", "warp", "saber", "auto"])
+def test_a_checkpoint_keeps_the_averages(corpus, sampler, stops, tmp_path):
     model = sd.LatentDirichletAllocation(4, sampler=sampler, **OPTIONS)
     expected = model.set_params(checkpoint=tmp_path / "whole").fit_transform(corpus)
     model.set_params(checkpoint=tmp_path / "parts")
-    model.fit_transform(corpus, callback=lambda info: info.round == 4)
+    model.fit_transform(corpus, callback=lambda info: info.round == stops)
     np.testing.assert_array_equal(model.fit_transform(corpus), expected)
     with pytest.raises(CheckpointMismatch):
         model.fit(corpus)
@@ -145,7 +152,8 @@ def test_pandas_output(corpus):
     assert model.fit_transform(corpus.toarray()[:50]).shape == (50, 4)
 
 
-@pytest.mark.parametrize("sampler", ["gibbs", "warp"])
+@pytest.mark.usefixtures("auto_for_little")
+@pytest.mark.parametrize("sampler", ["gibbs", "warp", "auto"])
 def test_shares_are_the_same_bits_on_a_cluster(corpus, sampler, address):
     model = sd.LatentDirichletAllocation(4, sampler=sampler, **OPTIONS)
     expected = model.fit_transform(corpus)
