@@ -40,6 +40,24 @@ def slope_of_phi(size, lam, gamma, kind):
 
 
 @nb.njit(**_OPTIONS)
+def terms(sizes, lam, gamma, kind):
+    """Penalties of norms, and their first and second derivatives; of a norm of zero they are zero."""
+    out = np.zeros((3, len(sizes)))
+    for g in range(len(sizes)):
+        size = sizes[g]
+        if size == 0.0:
+            continue
+        out[0, g], out[1, g] = phi(size, lam[g], gamma, kind), slope_of_phi(size, lam[g], gamma, kind)
+        if kind == 1 and size < gamma * lam[g]:
+            out[2, g] = -1 / gamma
+        elif kind == 2 and lam[g] < size < gamma * lam[g]:
+            out[2, g] = -1 / (gamma - 1)
+        elif kind == 3:
+            out[2, g] = -lam[g] * gamma / (size + gamma) ** 2
+    return out
+
+
+@nb.njit(**_OPTIONS)
 def shrunk(size, step, lam, gamma, kind):
     """The s >= 0 that minimises ``(s - size)^2 / (2 step) + phi(s)``, also where that is not convex."""
     if kind == 1:
@@ -96,6 +114,48 @@ def _single(b, slope, step, lam, lam1, low, high, gamma, kind):
 
 
 @nb.njit(**_OPTIONS)
+def _whole(b, slope, basis, spectrum, lam):
+    """Where a block under its norm alone goes: the minimum, by its size h in the basis of its own part of H.
+
+    There ``b_i = h z_i / (d_i h + lam)``, and h is the root of a concave and rising function.
+    """
+    size, K = b.shape
+    z = np.zeros((size, K))
+    total = 0.0
+    for i in range(size):
+        for k in range(K):
+            value = 0.0
+            for j in range(size):
+                value += basis[j, i] * (spectrum[i] * b[j, k] - slope[j, k])
+            z[i, k] = value
+            total += value * value
+    new = np.zeros((size, K))
+    if total <= lam * lam:
+        return new
+    h = np.sqrt(np.sum(b * b))
+    for _ in range(50):
+        squares, bend = 0.0, 0.0
+        for i in range(size):
+            scale = 1 / (spectrum[i] * h + lam)
+            for k in range(K):
+                square = (z[i, k] * scale) ** 2
+                squares += square
+                bend += square * spectrum[i] * scale
+        if bend <= 0.0:
+            break
+        before, h = h, max(h + (np.sqrt(squares) - 1) * squares / bend, 0.0)
+        if abs(h - before) <= 1e-14 * h:
+            break
+    for i in range(size):
+        scale = h / (spectrum[i] * h + lam)
+        for k in range(K):
+            value = z[i, k] * scale
+            for j in range(size):
+                new[j, k] += basis[j, i] * value
+    return new
+
+
+@nb.njit(**_OPTIONS)
 def _several(b, slope, own, step, lam, lam1, low, high, gamma, kind):
     """Where a block goes: proximal gradient steps on its own part `own` of H. Changes `slope`."""
     size, K = b.shape
@@ -119,10 +179,12 @@ def _several(b, slope, own, step, lam, lam1, low, high, gamma, kind):
 
 
 @nb.njit(**_OPTIONS)
-def sweeps(H, G, B, starts, steps, lam, lam1, low, high, gamma, kind, n_sweeps, tol):
+def sweeps(H, G, B, starts, steps, bases, spectra, lam, lam1, low, high, gamma, kind, n_sweeps, tol):
     """Visit every block, then several times the blocks that are not zero; change B and ``G = H B + Q``.
 
     `steps`: float64 (n_blocks,), 1 / largest eigenvalue of the block of H; 0 leaves the block at zero.
+    `bases`: float64 (n_places, size of the largest block with a basis), eigenvectors of each block's own part
+    of H, `spectra`: float64 (n_places,), its eigenvalues; larger blocks have none.
     Returns the largest change of a block in a whole sweep, in units of the slope: at most `tol` ends the
     descent.
     """
@@ -144,12 +206,17 @@ def sweeps(H, G, B, starts, steps, lam, lam1, low, high, gamma, kind, n_sweeps, 
                         G[j, 0] += row[j] * d
                     change = max(change, abs(d) / step)
                 continue
-            new = _several(
-                B[first:last], G[first:last].copy(), H[first:last, first:last], step, lam[g], lam1[g],
-                low[g], high[g], gamma, kind,
-            )  # fmt: skip
+            size = last - first
+            if _by_norm(size, bases, lam1[g], low[g], high[g], kind):
+                basis, spectrum = bases[first:last, :size], spectra[first:last]
+                new = _whole(B[first:last], G[first:last], basis, spectrum, lam[g])
+            else:
+                new = _several(
+                    B[first:last], G[first:last].copy(), H[first:last, first:last], step, lam[g], lam1[g],
+                    low[g], high[g], gamma, kind,
+                )  # fmt: skip
             norm = 0.0
-            for i in range(last - first):
+            for i in range(size):
                 for k in range(K):
                     d = new[i, k] - B[first + i, k]
                     if d != 0.0:
@@ -169,11 +236,13 @@ def sweeps(H, G, B, starts, steps, lam, lam1, low, high, gamma, kind, n_sweeps, 
 
 
 @nb.njit(**{**_OPTIONS, "fastmath": FAST})
-def row_sweeps(AT, D, Q, own, q, B, starts, steps, lam, lam1, low, high, gamma, kind, n_sweeps, tol):
-    """The same where H is ``A^T D A``, by the rows of A: change B and ``q = D A B``.
+def row_sweeps(
+    AT, D, Q, own, q, B, starts, steps, bases, spectra, lam, lam1, low, high, gamma, kind, n_sweeps, tol
+):
+    """The same where H is ``A^T D A``, by the rows of A: change B by d and q by ``D A d``.
 
-    `AT`: float64 (n_places, n). `D`: float64 (n,). `Q`: float64 (n_places, K); slopes at zero. `own`: float64
-    (n_places, size of the largest block); each block's own part of H. `q`: float64 (K, n).
+    `AT`: float64 (n_places, n). `D`: float64 (n,). `Q`: float64 (n_places, K); slopes where q is zero. `own`:
+    float64 (n_places, size of the largest block); each block's own part of H. `q`: float64 (K, n).
     """
     n_blocks, K, n = len(starts) - 1, B.shape[1], len(D)
     most, whole, since = 0.0, True, 0
@@ -204,10 +273,14 @@ def row_sweeps(AT, D, Q, own, q, B, starts, steps, lam, lam1, low, high, gamma, 
                     for row in range(n):
                         total += a[row] * column[row]
                     slope[i, k] += total
-            new = _several(
-                B[first:last], slope, own[first:last, :size], step, lam[g], lam1[g], low[g], high[g],
-                gamma, kind,
-            )  # fmt: skip
+            if _by_norm(size, bases, lam1[g], low[g], high[g], kind):
+                basis, spectrum = bases[first:last, :size], spectra[first:last]
+                new = _whole(B[first:last], slope, basis, spectrum, lam[g])
+            else:
+                new = _several(
+                    B[first:last], slope, own[first:last, :size], step, lam[g], lam1[g], low[g], high[g],
+                    gamma, kind,
+                )  # fmt: skip
             norm = 0.0
             for i in range(size):
                 a = AT[first + i]
@@ -239,6 +312,12 @@ def own_products(AT, D, starts, own):
                 for row in range(len(D)):
                     total += D[row] * a[row] * b[row]
                 own[i, j - starts[g]] = own[j, i - starts[g]] = total
+
+
+@nb.njit(**_OPTIONS)
+def _by_norm(size, bases, lam1, low, high, kind):
+    """Whether a block has a basis and only its norm is penalised."""
+    return 1 < size <= bases.shape[1] and kind == 0 and lam1 == 0.0 and low == -np.inf and high == np.inf
 
 
 @nb.njit(**_OPTIONS)

@@ -1,9 +1,10 @@
 """Block coordinate descent on a quadratic model plus a penalty of blocks, with accelerating steps.
 
-The model is ``<B, H B> / 2 + <Q, B>`` with B of shape (m, K). H is known by the products of the columns, or
-it is ``A^T D A`` of rows that cost less than the products. Sweeps of blocks find which coefficients are not
-zero. On those the penalty is smooth: few of them take a Newton step, many an extrapolation of the sweeps,
-wherever the objective falls by it.
+The model is ``<G, d> + <d, H d> / 2`` with d, of shape (m, K), the change of B from where its slopes are G. H
+is known by the products of the columns, or it is ``A^T D A`` of rows that cost less than the products. A
+block under its norm alone goes to its minimum, others take steps of a proximal gradient. Sweeps find which
+coefficients are not zero. On those the penalty is smooth: few of them take a Newton step, many an
+extrapolation of the sweeps, wherever the objective falls by it; also where it is not convex.
 """
 
 import numpy as np
@@ -15,130 +16,173 @@ _MOST_SWEEPS = 20_000
 _BETWEEN = 3  # sweeps between Newton steps, or kept iterates
 _KEPT = 5  # iterates of an extrapolation
 _MOST_DIRECT = 800  # coefficients of a Newton step
+_MOST_BASIS = 100  # columns of a block whose eigenvectors are taken
 _DEPENDENT = 1e-6  # ratio of the pivots of columns that depend on each other
 _SWEEPS = 15  # that are expected, for the choice between rows and products
+_SWEEPS_NOT_CONVEX = 60  # the same, from some starts
 
 
-def rows_are_cheaper(n_rows, n_columns, n_outputs):
+def rows_are_cheaper(n_rows, n_columns, n_outputs, *, n_known=0, convex=True):
     """Whether sweeps over rows cost less than the products of the columns, and sweeps over them.
 
-    The constants are nanoseconds of one core: .25 for each of the 4 n operations of a visit by rows, 1/30 for
-    a multiplication in a product of matrices, 2/3 for an entry of the products in a sweep.
+    `n_known`: columns whose products are there. The constants are nanoseconds of one core: .25 for each of
+    the 4 n operations of a visit by rows, 1/30 for a multiplication in a product of matrices, 2/3 for an
+    entry of the products in a sweep.
     """
-    by_rows = _SWEEPS * n_outputs * n_rows
-    return by_rows < n_columns * (n_rows / 30 + _SWEEPS * n_outputs * 2 / 3)
+    sweeps = n_outputs * (_SWEEPS if convex else _SWEEPS_NOT_CONVEX)
+    products = (n_columns**2 - n_known**2) * n_rows / 30
+    return n_columns * sweeps * n_rows < products + n_columns**2 * sweeps * 2 / 3
 
 
 class MatrixProducts:
-    """H as a matrix."""
+    """H as a matrix. `state`: slopes at the last B."""
 
     direct = True
 
     def __init__(self, H, starts):
         self.H = H
-        self.steps = _steps(starts, lambda places: H[places[:, :, None], places[:, None]])
+        self.spectrum = _Spectrum(len(H))
+        self.spectrum.add(starts, lambda places: H[places[:, :, None], places[:, None]])
 
-    def start(self, Q, B):
-        """Slopes at B."""
-        self.Q, self.G = Q, self.H @ B + Q
+    def start(self, G, B):
+        """Begin at B, where the slopes are G."""
+        self.state, self.first, self.origin = G.copy(), G, B.copy()
 
     def sweeps(self, B, starts, *penalty, n_sweeps, tol):
         """Visit the blocks some times: see `kernels.sweeps`."""
-        return kernels.sweeps(self.H, self.G, B, starts, self.steps, *penalty, n_sweeps, tol)
+        return kernels.sweeps(self.H, self.state, B, starts, *self.spectrum, *penalty, n_sweeps, tol)
 
-    def slopes(self, B):
-        """Slopes at B, without the rounding of many changes."""
-        self.G = self.H @ B + self.Q
-        return self.G
+    def value(self, B, state):
+        """How much the model has changed since the start."""
+        d = B - self.origin
+        return float(np.sum(self.first * d) + 0.5 * np.sum(d * (state - self.first)))
 
-    def times(self, V, places):
-        """Product with H, between some places."""
-        return (self.H[:, places] @ V)[places]
+    def moved(self, places, d):
+        """Take up the change d of some places."""
+        self.state += self.H[:, places] @ d
+
+    def refresh(self, B):
+        """Compute the state without the rounding of many changes."""
+        self.state = self.first + self.H @ (B - self.origin)
 
 
 class RowProducts:
-    """H as ``A^T D A``. `A`: float64 (n, m), in Fortran order. `D`: float64 (n,)."""
+    """H as ``A^T D A``. `A`: float64 (n, m), in Fortran order. `D`: float64 (n,). `state`: ``(D A d)^T``."""
 
     direct = False
 
     def __init__(self, A, D, starts):
-        self.A, self.D = A, D
-        sizes = np.diff(starts)
-        self.own = np.zeros((A.shape[1], int(sizes.max(initial=1))))
-        kernels.own_products(A.T, D, starts, self.own)
-        self.steps = _steps(starts, lambda places: self.own[places, : places.shape[1]])
+        self.D, self.largest = D, int(np.diff(starts).max(initial=1))
+        self.own = np.zeros((0, self.largest))
+        self.spectrum, self.n_blocks = _Spectrum(0), 0
+        self.grow(A, starts)
 
-    def start(self, Q, B):
-        """Slopes at B."""
-        self.Q = Q
-        self.q = np.empty((B.shape[1], len(self.D)))
-        self.slopes(B)
+    def grow(self, A, starts):
+        """Take up columns behind those that are there."""
+        self.A, first = A, len(self.own)
+        starts = starts[self.n_blocks :] - first
+        largest = max(self.largest, int(np.diff(starts).max(initial=1)))
+        own = np.zeros((A.shape[1], largest))
+        own[:first, : self.largest] = self.own
+        kernels.own_products(A.T[first:], self.D, starts, own[first:])
+        self.own, self.largest = own, largest
+        more = own[first:]
+        self.spectrum.add(starts, lambda places: more[places, : places.shape[1]])
+        self.n_blocks += len(starts) - 1
+
+    def start(self, G, B):
+        """Begin at B, where the slopes are G."""
+        self.first, self.origin = G, B.copy()
+        self.state = np.zeros((B.shape[1], len(self.D)))
 
     def sweeps(self, B, starts, *penalty, n_sweeps, tol):
         """Visit the blocks some times: see `kernels.row_sweeps`."""
-        given = self.A.T, self.D, self.Q, self.own, self.q, B, starts, self.steps
-        return kernels.row_sweeps(*given, *penalty, n_sweeps, tol)
+        given = self.A.T, self.D, self.first, self.own, self.state, B, starts
+        return kernels.row_sweeps(*given, *self.spectrum, *penalty, n_sweeps, tol)
 
-    def slopes(self, B):
-        """Slopes at B, without the rounding of many changes."""
-        on = np.flatnonzero(B.any(axis=1))
-        self.q[:] = (self.A[:, on] @ B[on]).T * self.D
-        return self.Q + self.A.T @ self.q.T
+    def value(self, B, state):
+        """How much the model has changed since the start."""
+        squares = np.divide(state**2, self.D, out=np.zeros_like(state), where=self.D > 0)
+        return float(np.sum(self.first * (B - self.origin)) + 0.5 * squares.sum())
 
-    def times(self, V, places):
-        """Product with H, between some places."""
-        A = self.A if len(places) == self.A.shape[1] else self.A[:, places]
-        return A.T @ (self.D[:, None] * (A @ V))
+    def refresh(self, B):
+        """Compute the state without the rounding of many changes."""
+        d = B - self.origin
+        on = np.flatnonzero(d.any(axis=1))
+        self.state[:] = (self.A[:, on] @ d[on]).T * self.D
 
 
-def _steps(starts, own_parts):
-    """One over the largest eigenvalue of each block; 0 of a block that is zero.
+class _Spectrum:
+    """Of each block's own part of H: one over the largest eigenvalue (0 if it is zero), and the basis.
 
-    ``own_parts(places)``: the parts of H between places, of the shape of `places` and its last axis again.
+    Unpacks to `steps`, `bases` and `spectra` of the kernels; blocks of single columns, and large ones, need
+    no basis.
     """
-    sizes = np.diff(starts)
-    most = np.zeros(len(sizes))
-    for size in np.unique(sizes).tolist():
-        some = np.flatnonzero(sizes == size)
-        own = own_parts(starts[some, None] + np.arange(size))
-        most[some] = own[:, 0, 0] if size == 1 else np.linalg.eigvalsh(own)[:, -1]
-    return np.where(most > 0, 1 / np.where(most > 0, most, 1), 0.0)
+
+    def __init__(self, n_places):
+        self.steps = np.zeros(0)
+        self.bases, self.spectra = np.zeros((0, 1)), np.zeros(0)
+
+    def __iter__(self):
+        return iter((self.steps, self.bases, self.spectra))
+
+    def add(self, starts, own_parts):
+        """Decompose blocks behind those that are there.
+
+        ``own_parts(places)``: the parts of H between places, of the shape of `places` and its last axis again.
+        """
+        sizes = np.diff(starts)
+        most, spectra = np.zeros(len(sizes)), np.zeros(int(starts[-1]) if len(starts) else 0)
+        widths = sizes[sizes <= _MOST_BASIS]
+        bases = np.zeros((len(spectra), max(int(widths.max(initial=1)), self.bases.shape[1])))
+        for size in np.unique(sizes).tolist():
+            some = np.flatnonzero(sizes == size)
+            places = starts[some, None] + np.arange(size)
+            own = own_parts(places)
+            if size == 1:
+                most[some] = own[:, 0, 0]
+            elif size > _MOST_BASIS:
+                most[some] = np.linalg.eigvalsh(own)[:, -1]
+            else:
+                values, vectors = np.linalg.eigh(own)
+                most[some] = values[:, -1]
+                spectra[places] = np.maximum(values, 0)
+                bases[places, :size] = vectors
+        there = np.zeros((len(self.bases), bases.shape[1]))
+        there[:, : self.bases.shape[1]] = self.bases
+        self.bases = np.concatenate([there, bases])
+        self.spectra = np.concatenate([self.spectra, spectra])
+        steps = np.where(most > 0, 1 / np.where(most > 0, most, 1), 0.0)
+        self.steps = np.concatenate([self.steps, steps])
 
 
-def block_descent(model, Q, B, starts, penalty, tol, *, convex, most=_MOST_SWEEPS):
-    """Minimise from B, in place. `penalty`: lam, l1, low, high of the blocks, gamma and kind."""
+def block_descent(model, G, B, starts, penalty, tol, *, convex, most=_MOST_SWEEPS):
+    """Minimise from B, in place. `G`: slopes at B. `penalty`: lam, l1, low, high of the blocks, gamma and kind."""
     if not len(B):
         return
-    model.start(Q, B)
-    kept, wait, due = [B.copy()], 1, 1
+    model.start(G, B)
+    kept, wait, due = [(B.copy(), model.state.copy())], 1, 1
     for turn in range(1, max(most // _BETWEEN, 1) + 1):
         if model.sweeps(B, starts, *penalty, n_sweeps=_BETWEEN, tol=tol) <= tol:
             return
-        if not convex:
-            model.slopes(B)
-            continue
-        kept.append(B.copy())
+        kept.append((B.copy(), model.state.copy()))
         if turn >= due and model.direct and B.shape[1] == 1 and np.count_nonzero(B) <= _MOST_DIRECT:
             # Steps that would leave the signs say that it is too early for them.
-            whole = _newton_step(model, model.slopes(B), B, starts, *penalty[:4])
+            whole = _newton_step(model, B, starts, *penalty)
             wait = 1 if whole else 2 * wait
             due = turn + wait
         elif len(kept) > _KEPT:
-            _extrapolate(model, model.slopes(B), B, kept, starts, *penalty[:4])
+            _extrapolate(model, B, kept, starts, *penalty)
         else:
             continue
-        model.slopes(B)
-        kept = [B.copy()]
+        if turn % 32 == 0:
+            model.refresh(B)
+        kept = [(B.copy(), model.state.copy())]
 
 
-def _change(model, G, d, places):
-    """How much the model changes by the change d of some places."""
-    return float((d * G[places]).sum() + 0.5 * (d * model.times(d, places)).sum())
-
-
-def _extrapolate(model, G, B, kept, starts, lam, l1, low, high):
+def _extrapolate(model, B, kept, starts, lam, l1, low, high, gamma, kind):
     """Anderson's combination of iterates in place of the last, if the objective falls."""
-    points = np.array([point.ravel() for point in kept])
+    points = np.array([point.ravel() for point, _ in kept])
     steps = np.diff(points, axis=0)
     products = steps @ steps.T
     products += 1e-12 * np.trace(products) * np.eye(len(steps))
@@ -149,60 +193,69 @@ def _extrapolate(model, G, B, kept, starts, lam, l1, low, high):
     if not np.isfinite(weights).all() or abs(weights.sum()) < 1e-300:
         return
     sizes = np.diff(starts)
-    new = (weights / weights.sum() @ points[1:]).reshape(B.shape)
-    new = np.clip(new, np.repeat(low, sizes)[:, None], np.repeat(high, sizes)[:, None])
+    weights = weights / weights.sum()
+    new = (weights @ points[1:]).reshape(B.shape)
+    inside = np.clip(new, np.repeat(low, sizes)[:, None], np.repeat(high, sizes)[:, None])
+    if (inside != new).any():  # the state is that of the combination
+        return
+    state = np.tensordot(weights, np.array([state for _, state in kept[1:]]), 1)
 
     def charge(C):
         norms = np.sqrt(np.add.reduceat((C**2).sum(axis=1), starts[:-1]))
-        return float(lam @ norms) + float(l1 @ np.add.reduceat(np.abs(C).sum(axis=1), starts[:-1]))
+        absolute = float(l1 @ np.add.reduceat(np.abs(C).sum(axis=1), starts[:-1]))
+        return float(kernels.terms(norms, lam, gamma, kind)[0].sum()) + absolute
 
-    d = new - B
-    places = np.flatnonzero(d.any(axis=1))
-    if _change(model, G, d[places], places) + charge(new) < charge(B):
-        B[:] = new
+    if model.value(new, state) + charge(new) < model.value(B, model.state) + charge(B):
+        B[:], model.state[:] = new, state
 
 
-def _newton_step(model, G, B, starts, lam, l1, low, high):
+def _newton_step(model, B, starts, lam, l1, low, high, gamma, kind):
     """Take a Newton step on what is not zero, if the objective falls; return whether it was a whole one.
 
-    The penalty of a block is smooth there, of slope ``lam B / |B|`` and of curvature ``lam / |B|`` across B.
+    The penalty of a block of norm s is smooth there, of slope ``phi'(s) B / s``, of curvature ``phi'(s) / s``
+    across B and ``phi''(s)`` along it.
     """
     sizes = np.diff(starts)
-    lam, l1, low, high = (np.repeat(values, sizes) for values in (lam, l1, low, high))
-    places = np.flatnonzero((B[:, 0] != 0) & (B[:, 0] > low) & (B[:, 0] < high))
+    of_block = np.repeat(np.arange(len(sizes)), sizes)
+    places = np.flatnonzero((B[:, 0] != 0) & (B[:, 0] > low[of_block]) & (B[:, 0] < high[of_block]))
     if not len(places):
         return False
-    b, lam, l1, low, high = B[places, 0], lam[places], l1[places], low[places], high[places]
-    block = np.repeat(np.arange(len(sizes)), sizes)[places]
+    b, block = B[places, 0], of_block[places]
+    l1, low, high = l1[block], low[block], high[block]
     firsts = np.flatnonzero(np.diff(block, prepend=-1))
     lengths = np.diff(firsts, append=len(places))
 
-    def norms(c):
-        return np.sqrt(np.add.reduceat(c * c, firsts))
+    def terms(c):
+        return kernels.terms(np.sqrt(np.add.reduceat(c * c, firsts)), lam[block[firsts]], gamma, kind)
 
-    def charge(c):
-        return float(lam[firsts] @ norms(c)) + float(l1 @ np.abs(c))
-
-    size = np.repeat(norms(b), lengths)
-    unit, across = b / size, lam / size
-    M = model.H[np.ix_(places, places)]
+    charge, slope, bend = terms(b)
+    size = np.repeat(np.sqrt(np.add.reduceat(b * b, firsts)), lengths)
+    unit, across, along = b / size, np.repeat(slope, lengths) / size, np.repeat(bend, lengths)
+    H = model.H[np.ix_(places, places)]
+    M = H.copy()
     if (lengths > 1).any():
-        M = M - np.where(block[:, None] == block, np.outer(across * unit, unit), 0.0)
+        M += np.where(block[:, None] == block, np.outer((along - across) * unit, unit), 0.0)
         M[np.diag_indices_from(M)] += across
+    else:
+        M[np.diag_indices_from(M)] += along
     try:
         factor = cho_factor(M, overwrite_a=True)
-    except LinAlgError:  # columns that depend on each other
+    except LinAlgError:  # columns that depend on each other, or no minimum is near
         return False
     pivots = np.diag(factor[0])
     if pivots.min() < _DEPENDENT * pivots.max():
         return False
-    step = -cho_solve(factor, G[places, 0] + lam * unit + l1 * np.sign(b))
+    g = model.state[places, 0]
+    step = -cho_solve(factor, g + np.repeat(slope, lengths) * unit + l1 * np.sign(b))
     crossing = (l1 > 0) | np.repeat(lengths == 1, lengths)
+    before = float(charge.sum()) + float(l1 @ np.abs(b))
     for t in (1.0, 0.3):
         new = b + t * step
         new = np.clip(np.where(crossing & (new * b < 0), 0.0, new), low, high)
-        d = (new - b)[:, None]
-        if _change(model, G, d, places) + charge(new) < charge(b):
+        d = new - b
+        change = float(d @ g) + 0.5 * float(d @ (H @ d))
+        if change + float(terms(new)[0].sum()) + float(l1 @ np.abs(new)) < before:
             B[places, 0] = new
+            model.moved(places, d[:, None])
             return t == 1.0 and bool(new.all())
     return False

@@ -18,21 +18,18 @@ class Columns:
 
     def take(self, features):
         """Copy columns in float64: the part, and what was subtracted from each."""
-        part = self.X[:, features].astype(np.float64)
+        if self.is_sparse:
+            return self.X[:, features].astype(np.float64), np.zeros(len(features))
+        part = self.X.T[features].T.astype(np.float64, copy=False)
         if self._weights is None:
             return part, np.zeros(len(features))
-        part = np.asfortranarray(part)
         shift = self._weights @ part
         part -= shift
         return part, shift
 
-    def join(self, part, more):
-        """Put columns behind others."""
-        if self.is_sparse:
-            return sparse.hstack([part, more], format="csc")
-        joined = np.empty((len(part), part.shape[1] + more.shape[1]), order="F")
-        joined[:, : part.shape[1]], joined[:, part.shape[1] :] = part, more
-        return joined
+    def stack(self):
+        """Columns to which others are added."""
+        return _Sparse() if self.is_sparse else _Dense(self.n_samples)
 
     def all_slopes(self, U):
         """``X.T @ U``."""
@@ -73,3 +70,33 @@ class Columns:
         else:
             trace = float(np.einsum("ij,ij,i->", self.X, self.X, h, dtype=np.float64))
         return largest_eigenvalue(lambda v: self.all_slopes(h * (self.X @ v)), self.n_features, trace)
+
+
+class _Dense:
+    """Columns side by side in Fortran order, with room for more."""
+
+    def __init__(self, n_rows):
+        self._room, self._n = np.empty((n_rows, 0), order="F"), 0
+
+    def add(self, more):
+        """Put columns behind those that are there; return all."""
+        n = self._n + more.shape[1]
+        if n > self._room.shape[1]:
+            room = np.empty((len(more), n + n // 2), order="F")
+            room[:, : self._n] = self._room[:, : self._n]
+            self._room = room
+        self._room[:, self._n : n] = more
+        self._n = n
+        return self._room[:, :n]
+
+
+class _Sparse:
+    """Columns in CSC."""
+
+    def __init__(self):
+        self._parts = []
+
+    def add(self, more):
+        """Put columns behind those that are there; return all."""
+        self._parts = [sparse.hstack([*self._parts, more], format="csc")]
+        return self._parts[0]

@@ -161,14 +161,14 @@ class GivenPenalty:
         out[on] = np.abs(b - self.penalty.prox(b + step * V[on, 0], step, self.alpha_of(on))) / step
         return out
 
-    def descend(self, model, Q, B, blocks, starts, tol, most):
-        """Minimise the quadratic model plus penalty from B, in place."""
+    def descend(self, model, G, B, blocks, starts, tol, most):
+        """Minimise the quadratic model plus penalty from B, where its slopes are G, in place."""
         on = np.zeros(len(self.alpha), bool)
         on[blocks] = True
         alpha = self.alpha[blocks] if self.penalty.separable else self.alpha.max()
         proximal_gradients(
             model.H,
-            Q,
+            G - model.H @ B,
             B,
             lambda z, step: self.penalty.prox(z, step, alpha),
             tol,
@@ -214,11 +214,7 @@ class BlockPenalty:
         """The penalty at all coefficients."""
         there = np.flatnonzero(B.any(axis=1))
         size = np.sqrt(np.bincount(self._block[there], (B[there] ** 2).sum(axis=1), len(self.lam)))
-        some = np.flatnonzero(size)
-        if self.kind == 0:
-            total = float(self.lam[some] @ size[some])
-        else:
-            total = sum(kernels.phi(size[g], self.lam[g], self.gamma, self.kind) for g in some.tolist())
+        total = float(kernels.terms(size, self.lam, self.gamma, self.kind)[0].sum())
         total += float(self.l1[self._block[there]] @ np.abs(B[there]).sum(axis=1))
         if self.ridge is not None:
             total += 0.5 * float(self.ridge[there] @ (B[there] ** 2).sum(axis=1))
@@ -232,12 +228,12 @@ class BlockPenalty:
             B, V, self.blocks.starts, self.lam, self.l1, self.low, self.high, self.gamma, self.kind
         )
 
-    def descend(self, model, Q, B, blocks, starts, tol, most):
-        """Minimise the quadratic model plus penalty from B, in place."""
+    def descend(self, model, G, B, blocks, starts, tol, most):
+        """Minimise the quadratic model plus penalty from B, where its slopes are G, in place."""
         lam, l1, low, high = (values[blocks] for values in (self.lam, self.l1, self.low, self.high))
         limits = {"convex": self.convex, "most": most}
         penalty = lam, l1, low, high, self.gamma, self.kind
-        block_descent(model, Q, B, starts, penalty, tol, **limits)
+        block_descent(model, G, B, starts, penalty, tol, **limits)
 
     # Duality ------------------------------------------------------------------------------------
 

@@ -44,6 +44,7 @@ class Solver:
         self.B = np.zeros((len(blocks.order), self.K))
         self.c = loss.start() if fit_intercept else np.zeros(self.K)  # of the shifted columns
         self.floor = 1e-2 if loss.flat else 0.0  # of curvatures, where they may vanish
+        self.by_rows, self.expected = False, 0  # how models are solved, and columns that are expected
         self.known = None  # predictor, and its slopes
         self._forget()
         self.f = self._predictor()
@@ -53,17 +54,20 @@ class Solver:
     def _forget(self):
         self.inside = np.empty(0, np.int64)  # blocks of the working set
         self.places, self.starts = np.empty(0, np.int64), np.zeros(1, np.int64)
-        self.part, self.shift = self.columns.take(self.places)
-        self.products = None  # of a loss of constant curvature
+        self.stack = self.columns.stack()
+        more, self.shift = self.columns.take(self.places)
+        self.part = self.stack.add(more)
+        self.products = self.rows = None  # of a loss of constant curvature
 
     def _predictor(self):
         f = self.columns.times(self.part, self.B[self.places]) + self.c
         return f if self.loss.offset is None else f + self.loss.offset
 
-    def begin(self, B, intercept):
-        """Start from coefficients of places and an intercept."""
+    def begin(self, B, intercept, *, forget=True):
+        """Start from coefficients of places and an intercept; `forget` the working set, or keep it."""
         self.B[:] = B
-        self._forget()
+        if forget:
+            self._forget()
         self._grow(np.flatnonzero(np.bincount(self.blocks.block_of(), B.any(axis=1))))
         self.c = intercept + self.shift @ self.B[self.places] if self.fit_intercept else self.c
         self.f = self._predictor()
@@ -79,12 +83,12 @@ class Solver:
         places, starts = self.blocks.places(blocks)
         more, shift = self.columns.take(self.blocks.order[places])
         if self.products is not None:
-            h = self.loss.weights
+            h = self.loss.curvature(self.f)
             cross = self.columns.cross(self.part, more, h)
             H, ones, total = self.products
             H = np.block([[H, cross], [cross.T, self.columns.gram(more, h)]])
             self.products = H, np.concatenate([ones, self.columns.slopes(more, h)]), total
-        self.part = self.columns.join(self.part, more)
+        self.part = self.stack.add(more)
         self.inside = np.concatenate([self.inside, blocks])
         self.starts = np.concatenate([self.starts, self.starts[-1] + starts[1:]])
         self.places, self.shift = np.concatenate([self.places, places]), np.concatenate([self.shift, shift])
@@ -140,6 +144,7 @@ class Solver:
         least = max(_FEW, int(np.sqrt(_PASS * allowed.size / np.diff(self.blocks.starts).mean())))
         reason, aim, rounds, last, stuck = "max_rounds", np.inf, 0, np.inf, 0
         candidates = np.empty(0, np.intp)
+        self.by_rows, self.expected = False, 0
         for rounds in range(1, max_rounds + 1):
             V, u = self.slopes()
             scores = np.where(allowed, penalty.distances(self.B, V), 0.0)
@@ -168,6 +173,8 @@ class Solver:
             else:
                 candidates = np.flatnonzero(outside)
             candidates = candidates[outside[candidates] > 0]
+            if rounds > 1:  # before, what breaks the conditions says little about the end
+                self.expected = len(self.places) + int(self.blocks.sizes[outside > 0].sum())
             self._grow(np.sort(candidates))
             aim = min(aim, 0.3 * violation)
             if not convex:
@@ -215,30 +222,52 @@ class Solver:
 
     # The working set ------------------------------------------------------------------------------
 
+    def descend(self, penalty, tol):
+        """Minimise on the working set, about to the violation `tol`; no other block joins."""
+        self.by_rows, self.expected = False, 0
+        for _ in range(_NEWTON_STEPS if self.loss.quadratic else 1):
+            if self._newton(penalty, tol):
+                return
+
     def _newton(self, penalty, tol):
-        """Minimise on the working set until the optimality conditions are broken by at most `tol`."""
+        """Minimise on the working set; return whether the optimality conditions are broken by at most `tol`.
+
+        The model of a loss of constant curvature is the loss itself: it takes one step.
+        """
         damping, value = self.floor, None
-        for _ in range(_NEWTON_STEPS):
+        for _ in range(1 if self.loss.quadratic else _NEWTON_STEPS):
             u = self.loss.gradient(self.f)
-            g = self.columns.slopes(self.part, u)
+            g = self._slopes_inside(u)
             V = np.zeros_like(self.B)
             V[self.places] = -g
             distances = penalty.distances(self.B, V)[self.inside]
             violation = max(distances.max(initial=0.0), self._free_slope(u))
             if violation <= tol:
-                return
+                return True
             # Of a loss whose products change, columns that are zero and stay there for now are left out.
             visited = (distances > 0) | self._there() | penalty.free[self.inside]
             if self.loss.quadratic or visited.all():
                 visited = None
             inner = 0.5 * tol if self.loss.quadratic else max(0.1 * violation, 0.3 * tol)
             step, dc = self._step(penalty, visited, g, u.sum(axis=0), damping, inner)
+            if self.loss.quadratic:
+                self.f = self.f + self.columns.times(self.part, step) + dc
+                self.B[self.places] += step
+                self.c = self.c + dc
+                return False
             value = self.loss.value(self.f) + penalty.value(self.B) if value is None else value
             moved, damping, value = self._search(penalty, step, dc, value, damping)
             if self.loss.flat:
                 damping = self.floor = min(max(damping, 1e-9), 1.0)
             if not moved:
-                return
+                return True
+        return False
+
+    def _slopes_inside(self, u):
+        """Slopes of the loss at the working set; those of all columns may be known."""
+        if self.known is not None and self.known[0] is self.f and not self.fit_intercept:
+            return -self.known[1][self.places]
+        return self.columns.slopes(self.part, u)
 
     def _step(self, penalty, visited, g, g0, damping, tol):
         """Minimise the second-order model plus penalty: the changes of coefficients and intercepts.
@@ -256,9 +285,8 @@ class Solver:
             starts = np.concatenate([[0], np.cumsum(sizes[visited])])
         most = 20_000 if self.loss.quadratic else 500
         free = penalty.free[blocks]
-        if self._by_rows(penalty, free, starts[-1], damping):
-            h = self.loss.curvature(self.f, damping if self.loss.flat else 0.0)
-            new, dc = self._by_row_sweeps(penalty, part, h, g, g0, b, blocks, starts, tol, most)
+        if self._take_rows(penalty, free, starts[-1], damping):
+            new, dc = self._by_row_sweeps(penalty, part, damping, g, g0, b, blocks, starts, tol, most)
         else:
             H, ones, total = self._model(damping, part)
             if penalty.ridge is not None:
@@ -275,24 +303,40 @@ class Solver:
         step[on] = new - b
         return step, dc
 
-    def _by_rows(self, penalty, free, n_columns, damping):
+    def _take_rows(self, penalty, free, n_columns, damping):
         """Whether the model is solved by the rows of the columns, not by their products."""
         needs_matrix = (damping and not self.loss.flat) or penalty.ridge is not None or free.any()
         if needs_matrix or not (self.loss.by_rows and penalty.by_rows) or self.columns.is_sparse:
             return False
-        if not rows_are_cheaper(self.columns.n_samples, n_columns, self.K):
-            return False
-        self.products = None
-        return True
+        if not (self.by_rows and self.loss.quadratic):  # then products would come too late
+            known = 0
+            if self.loss.quadratic:
+                h = self.loss.curvature(self.f)
+                if self.fit_intercept and (h != self.loss.weights * (h.sum() / self.loss.weights.sum())).any():
+                    return False  # the columns are centred with other weights
+                known = 0 if self.products is None else len(self.products[0])
+                n_columns = max(n_columns, self.expected)
+            options = {"n_known": known, "convex": penalty.convex}
+            self.by_rows = rows_are_cheaper(self.columns.n_samples, n_columns, self.K, **options)
+        return self.by_rows
 
-    def _by_row_sweeps(self, penalty, part, h, g, g0, b, blocks, starts, tol, most):
+    def _by_row_sweeps(self, penalty, part, damping, g, g0, b, blocks, starts, tol, most):
         """See `_step`; the columns lose what the intercept takes up: their means, with the weights h."""
+        new = b.copy()
+        if self.loss.quadratic:
+            self.products = None
+            if self.rows is None:
+                self.rows = RowProducts(part, self.loss.curvature(self.f), starts)
+            elif len(self.rows.own) < starts[-1]:
+                self.rows.grow(part, starts)
+            penalty.descend(self.rows, g, new, blocks, starts, tol, most)
+            return new, -g0 / self.rows.D.sum() if self.fit_intercept else np.zeros(self.K)
+        h = self.loss.curvature(self.f, damping if self.loss.flat else 0.0)
         total = h.sum()
         if self.fit_intercept:
             means = self.columns.slopes(part, h) / total
             part, g = np.asfortranarray(part - means), g - means[:, None] * g0
-        model, new = RowProducts(part, h, starts), b.copy()
-        penalty.descend(model, g - model.times(b, np.arange(len(b))), new, blocks, starts, tol, most)
+        penalty.descend(RowProducts(part, h, starts), g, new, blocks, starts, tol, most)
         dc = -g0 / total - means @ (new - b) if self.fit_intercept else np.zeros(self.K)
         return new, dc
 
@@ -344,7 +388,7 @@ def _solve_model(H, ones, total, g, g0, b, blocks, starts, free_blocks, penalty,
     n_free = np.count_nonzero(free) + (ones is not None)
     if not n_free:
         new = b.copy()
-        penalty.descend(MatrixProducts(H, starts), g - H @ b, new, blocks, starts, tol, most)
+        penalty.descend(MatrixProducts(H, starts), g, new, blocks, starts, tol, most)
         return new, np.zeros(b.shape[1])
     held = ~free
     HF = np.zeros((n_free, n_free))
@@ -363,7 +407,7 @@ def _solve_model(H, ones, total, g, g0, b, blocks, starts, free_blocks, penalty,
         slope = g[held] - HFP.T @ alone
         places = np.concatenate([[0], np.cumsum(np.diff(starts)[~free_blocks])])
         model = MatrixProducts(reduced, places)
-        penalty.descend(model, slope - reduced @ kept, kept, blocks[~free_blocks], places, tol, most)
+        penalty.descend(model, slope, kept, blocks[~free_blocks], places, tol, most)
     change = -(alone + across @ (kept - b[held]))
     new[held], new[free] = kept, b[free] + change[:k]
     return new, change[k] if ones is not None else np.zeros(b.shape[1])
