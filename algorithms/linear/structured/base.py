@@ -44,7 +44,8 @@ from .reweighting import Reweighting, factors_of
 from .solver import Solver
 
 _DEFAULT_GAMMA = {"mcp": 3.0, "scad": 3.7, "log": 1.0}
-_ROUNDS_OF_ALPHA_MAX = 100
+_ROUGH = 1e-2  # of the fits that begin one of a penalty that is not convex
+_FALL, _ROUNDS = 1.7, 20  # of strengths on the way from zero, and rounds of each
 
 
 class StructuredModel(Reweighting, SparseCoefficients, Estimator):
@@ -192,30 +193,42 @@ class StructuredModel(Reweighting, SparseCoefficients, Estimator):
         return Solver(problem.columns, problem.loss, problem.blocks, fit_intercept=self.fit_intercept)
 
     def _lowest(self, problem, solver, penalty, unit, first, options):
-        """Solve from zero, along falling strengths, and from the convex solution; keep the lowest."""
-        origin = solver.B.copy(), solver.intercept()
-        most = least_alpha(lambda alpha: self._penalty(problem, alpha), solver)
+        """Minimise a penalty that is not convex from the lowest of some points.
 
-        def along():
-            if 0 < self.alpha < most < np.inf:
-                for alpha in np.geomspace(most, self.alpha, 8)[1:-1]:
-                    solver.solve(self._penalty(problem, alpha), unit, first, tol=1e-3, max_rounds=20)
-
-        def from_convex():
+        Fits along falling strengths bring the working set, and end at the first point. On that set the problem
+        is solved from zero, by few blocks at a time. The convex penalty, if there is one, leads to the third.
+        The last fit, from the lowest, is of all columns.
+        """
+        origin, found, rounds, report = solver.state(), [], 0, options["report"]
+        enough = _ROUGH * min(self.alpha, first)
+        stages = []
+        if 0 < self.alpha < first:
+            n_strengths = 1 + int(np.ceil(np.log(first / self.alpha) / np.log(_FALL)))
+            for alpha in np.geomspace(first, self.alpha, n_strengths)[1:]:
+                stages.append((self._penalty(problem, alpha), 0.1 * alpha / first, _ROUNDS, False))
+        if not isinstance(penalty, GivenPenalty):
             convex = self._penalty(problem, self.alpha, convex=True)
-            solver.solve(convex, unit, first, tol=1e-4, max_rounds=self.max_iter)
+            stages.append((convex, _ROUGH, self.max_iter, True))
 
-        fits: list = []
-        starts = [lambda: None, along]
-        for start in starts if isinstance(penalty, GivenPenalty) else [*starts, from_convex]:
-            solver.begin(*origin)
-            start()
-            fits.append(solver.solve(penalty, unit, first, max_rounds=self.max_iter, **options))
-            if fits[-1].reason == "stopped":
-                break
-        best = min(fits, key=lambda fit: fit.objective)
-        best.rounds = sum(fit.rounds for fit in fits)
-        return best
+        def settle(few=False):
+            solver.descend(penalty, enough, few=few)
+            found.append((solver.objective(penalty), solver.state()))
+
+        for stage, tol, most, is_last in stages:
+            if is_last:
+                settle()
+                solver.restore(origin)
+                settle(few=True)
+            fit = solver.solve(stage, unit, first, tol=tol, max_rounds=most, report=report)
+            rounds += fit.rounds
+            if fit.reason == "stopped":
+                fit.objective, fit.rounds = solver.objective(penalty), rounds
+                return fit
+        settle()
+        solver.restore(min(found, key=lambda pair: pair[0])[1])
+        fit = solver.solve(penalty, unit, first, max_rounds=self.max_iter, **options)
+        fit.rounds += rounds
+        return fit
 
     def _warn(self, fit, unit, first):
         if fit.reason not in ("max_rounds", "stalled"):

@@ -41,7 +41,7 @@ class MatrixProducts:
 
     def __init__(self, H, starts):
         self.H = H
-        self.spectrum = _Spectrum(len(H))
+        self.spectrum = _Spectrum()
         self.spectrum.add(starts, lambda places: H[places[:, :, None], places[:, None]])
 
     def start(self, G, B):
@@ -74,7 +74,7 @@ class RowProducts:
     def __init__(self, A, D, starts):
         self.D, self.largest = D, int(np.diff(starts).max(initial=1))
         self.own = np.zeros((0, self.largest))
-        self.spectrum, self.n_blocks = _Spectrum(0), 0
+        self.spectrum, self.n_blocks = _Spectrum(), 0
         self.grow(A, starts)
 
     def grow(self, A, starts):
@@ -119,7 +119,7 @@ class _Spectrum:
     no basis.
     """
 
-    def __init__(self, n_places):
+    def __init__(self):
         self.steps = np.zeros(0)
         self.bases, self.spectra = np.zeros((0, 1)), np.zeros(0)
 
@@ -132,6 +132,12 @@ class _Spectrum:
         ``own_parts(places)``: the parts of H between places, of the shape of `places` and its last axis again.
         """
         sizes = np.diff(starts)
+        if (sizes == 1).all():
+            own = own_parts(starts[:-1, None])[:, 0, 0]
+            self.bases = np.concatenate([self.bases, np.zeros((len(own), self.bases.shape[1]))])
+            self.spectra = np.concatenate([self.spectra, own])
+            self.steps = np.concatenate([self.steps, _inverse(own)])
+            return
         most, spectra = np.zeros(len(sizes)), np.zeros(int(starts[-1]) if len(starts) else 0)
         widths = sizes[sizes <= _MOST_BASIS]
         bases = np.zeros((len(spectra), max(int(widths.max(initial=1)), self.bases.shape[1])))
@@ -152,8 +158,12 @@ class _Spectrum:
         there[:, : self.bases.shape[1]] = self.bases
         self.bases = np.concatenate([there, bases])
         self.spectra = np.concatenate([self.spectra, spectra])
-        steps = np.where(most > 0, 1 / np.where(most > 0, most, 1), 0.0)
-        self.steps = np.concatenate([self.steps, steps])
+        self.steps = np.concatenate([self.steps, _inverse(most)])
+
+
+def _inverse(values):
+    """One over each value, 0 where it is not above 0."""
+    return np.divide(1.0, values, out=np.zeros(len(values)), where=values > 0)
 
 
 def block_descent(model, G, B, starts, penalty, tol, *, convex, most=_MOST_SWEEPS):

@@ -113,6 +113,8 @@ def times(share, strengths):
 
 def spread_bounds(low, high, n_blocks, blocks, n_outputs):
     """Check bounds of coefficients; return one of each kind for every block."""
+    if np.ndim(low) == np.ndim(high) == 0 and (low, high) == (-np.inf, np.inf):
+        return np.full(n_blocks, -np.inf), np.full(n_blocks, np.inf)
     given = []
     for name, value in (("low", low), ("high", high)):
         value = np.asarray(value, np.float64)

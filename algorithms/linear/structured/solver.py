@@ -53,6 +53,7 @@ class Solver:
 
     def _forget(self):
         self.inside = np.empty(0, np.int64)  # blocks of the working set
+        self._within = np.zeros(len(self.blocks.sizes), bool)
         self.places, self.starts = np.empty(0, np.int64), np.zeros(1, np.int64)
         self.stack = self.columns.stack()
         more, self.shift = self.columns.take(self.places)
@@ -63,11 +64,21 @@ class Solver:
         f = self.columns.times(self.part, self.B[self.places]) + self.c
         return f if self.loss.offset is None else f + self.loss.offset
 
-    def begin(self, B, intercept, *, forget=True):
-        """Start from coefficients of places and an intercept; `forget` the working set, or keep it."""
+    def state(self):
+        """What `restore` takes: places and their coefficients, intercepts of shifted columns, predictors."""
+        return self.places, self.B[self.places], self.c, self.f
+
+    def restore(self, state):
+        """Go back to a state; its blocks join the working set."""
+        places, b, self.c, self.f = state
+        self.B[:] = 0
+        self.B[places] = b
+        self._grow(np.flatnonzero(np.bincount(self.blocks.block_of(), self.B.any(axis=1))))
+
+    def begin(self, B, intercept):
+        """Start from coefficients of places and an intercept."""
         self.B[:] = B
-        if forget:
-            self._forget()
+        self._forget()
         self._grow(np.flatnonzero(np.bincount(self.blocks.block_of(), B.any(axis=1))))
         self.c = intercept + self.shift @ self.B[self.places] if self.fit_intercept else self.c
         self.f = self._predictor()
@@ -77,7 +88,7 @@ class Solver:
         return self.c - self.shift @ self.B[self.places]
 
     def _grow(self, blocks):
-        blocks = np.setdiff1d(blocks, self.inside)
+        blocks = blocks[~self._within[blocks]]
         if not len(blocks):
             return
         places, starts = self.blocks.places(blocks)
@@ -89,6 +100,7 @@ class Solver:
             H = np.block([[H, cross], [cross.T, self.columns.gram(more, h)]])
             self.products = H, np.concatenate([ones, self.columns.slopes(more, h)]), total
         self.part = self.stack.add(more)
+        self._within[blocks] = True
         self.inside = np.concatenate([self.inside, blocks])
         self.starts = np.concatenate([self.starts, self.starts[-1] + starts[1:]])
         self.places, self.shift = np.concatenate([self.places, places]), np.concatenate([self.shift, shift])
@@ -222,14 +234,18 @@ class Solver:
 
     # The working set ------------------------------------------------------------------------------
 
-    def descend(self, penalty, tol):
-        """Minimise on the working set, about to the violation `tol`; no other block joins."""
+    def descend(self, penalty, tol, *, few=False):
+        """Minimise on the working set, about to the violation `tol`; no other block joins.
+
+        With `few` blocks get coefficients by and by, those first that break the conditions most: where the
+        penalty is not convex, the end depends on it.
+        """
         self.by_rows, self.expected = False, 0
         for _ in range(_NEWTON_STEPS if self.loss.quadratic else 1):
-            if self._newton(penalty, tol):
+            if self._newton(penalty, tol, few=few):
                 return
 
-    def _newton(self, penalty, tol):
+    def _newton(self, penalty, tol, *, few=False):
         """Minimise on the working set; return whether the optimality conditions are broken by at most `tol`.
 
         The model of a loss of constant curvature is the loss itself: it takes one step.
@@ -245,8 +261,13 @@ class Solver:
             if violation <= tol:
                 return True
             # Of a loss whose products change, columns that are zero and stay there for now are left out.
-            visited = (distances > 0) | self._there() | penalty.free[self.inside]
-            if self.loss.quadratic or visited.all():
+            there = self._there() | penalty.free[self.inside]
+            visited = (distances > 0) | there
+            if few:
+                n_new = max(_FEW, np.count_nonzero(there))
+                waiting = np.where(there, 0.0, distances)
+                visited = there | (waiting > np.partition(np.append(waiting, np.zeros(n_new)), -n_new)[-n_new])
+            if visited.all() or (self.loss.quadratic and not few):
                 visited = None
             inner = 0.5 * tol if self.loss.quadratic else max(0.1 * violation, 0.3 * tol)
             step, dc = self._step(penalty, visited, g, u.sum(axis=0), damping, inner)
@@ -285,10 +306,13 @@ class Solver:
             starts = np.concatenate([[0], np.cumsum(sizes[visited])])
         most = 20_000 if self.loss.quadratic else 500
         free = penalty.free[blocks]
-        if self._take_rows(penalty, free, starts[-1], damping):
+        by_rows = self._take_rows(penalty, free, starts[-1], damping)
+        if by_rows and not (self.loss.quadratic and visited is not None):
             new, dc = self._by_row_sweeps(penalty, part, damping, g, g0, b, blocks, starts, tol, most)
         else:
             H, ones, total = self._model(damping, part)
+            if self.loss.quadratic and visited is not None:
+                H, ones = H[np.ix_(on, on)], ones[on]
             if penalty.ridge is not None:
                 ridge = penalty.ridge[self.places][on]
                 H, g = H + np.diag(ridge), g + ridge[:, None] * b
@@ -366,7 +390,7 @@ class Solver:
             more = (floor,) if self.loss.flat else ()
             return self.loss.gram(self.f, self.columns, part, self.fit_intercept, *more)
         if self.products is None:
-            self.products = self.loss.gram(self.f, self.columns, part, True)
+            self.products = self.loss.gram(self.f, self.columns, self.part, True)
         return self.products
 
 
