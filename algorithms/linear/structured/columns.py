@@ -50,6 +50,8 @@ class Columns:
 
     def gram(self, part, h):
         """``part.T @ diag(h) @ part``."""
+        if not self.is_sparse and (h == h[0]).all():
+            return h[0] * (part.T @ part)
         roots = np.sqrt(h)[:, None]
         if self.is_sparse:
             scaled = part.multiply(roots).tocsc()
@@ -61,6 +63,8 @@ class Columns:
         """``part.T @ diag(h) @ more``."""
         if self.is_sparse:
             return (part.T @ more.multiply(h[:, None]).tocsc()).toarray()
+        if (h == h[0]).all():
+            return h[0] * (part.T @ more)
         return part.T @ (more * h[:, None])
 
     def largest_curvature(self, h):

@@ -16,6 +16,7 @@ from .block_descent import MatrixProducts, RowProducts, rows_are_cheaper
 _NEWTON_STEPS = 50
 _FEW = 10  # blocks that join at least
 _PASS = 4  # columns of X, for each pair of columns of the working set, whose slopes cost as much
+_KEEP = 0.3  # a step that leaves more of the violation needs a new model
 _LEAST = 1e-14  # violations below this, in units of the first slopes, are rounding
 
 
@@ -59,6 +60,7 @@ class Solver:
         more, self.shift = self.columns.take(self.places)
         self.part = self.stack.add(more)
         self.products = self.rows = None  # of a loss of constant curvature
+        self.model = None  # of other losses: products, and their places in the working set
 
     def _predictor(self):
         f = self.columns.times(self.part, self.B[self.places]) + self.c
@@ -250,7 +252,7 @@ class Solver:
 
         The model of a loss of constant curvature is the loss itself: it takes one step.
         """
-        damping, value = self.floor, None
+        damping, value, last = self.floor, None, np.inf
         for _ in range(1 if self.loss.quadratic else _NEWTON_STEPS):
             u = self.loss.gradient(self.f)
             g = self._slopes_inside(u)
@@ -270,6 +272,9 @@ class Solver:
             if visited.all() or (self.loss.quadratic and not few):
                 visited = None
             inner = 0.5 * tol if self.loss.quadratic else max(0.1 * violation, 0.3 * tol)
+            if violation > _KEEP * last:  # the curvature has changed
+                self.model = None
+            last, kept = violation, self.model
             step, dc = self._step(penalty, visited, g, u.sum(axis=0), damping, inner)
             if self.loss.quadratic:
                 self.f = self.f + self.columns.times(self.part, step) + dc
@@ -277,7 +282,11 @@ class Solver:
                 self.c = self.c + dc
                 return False
             value = self.loss.value(self.f) + penalty.value(self.B) if value is None else value
-            moved, damping, value = self._search(penalty, step, dc, value, damping)
+            moved, shorter, value = self._search(penalty, step, dc, value, damping)
+            if not moved and kept is not None and self.model is kept:
+                self.model = None
+                continue
+            damping = shorter
             if self.loss.flat:
                 damping = self.floor = min(max(damping, 1e-9), 1.0)
             if not moved:
@@ -310,9 +319,7 @@ class Solver:
         if by_rows and not (self.loss.quadratic and visited is not None):
             new, dc = self._by_row_sweeps(penalty, part, damping, g, g0, b, blocks, starts, tol, most)
         else:
-            H, ones, total = self._model(damping, part)
-            if self.loss.quadratic and visited is not None:
-                H, ones = H[np.ix_(on, on)], ones[on]
+            H, ones, total = self._model(damping, part, on)
             if penalty.ridge is not None:
                 ridge = penalty.ridge[self.places][on]
                 H, g = H + np.diag(ridge), g + ridge[:, None] * b
@@ -384,14 +391,36 @@ class Solver:
         self.B[self.places], self.c, self.f = old, c, f
         return damping < (1.0 if self.loss.flat else 1e6), max(10 * damping, 1e-2), before
 
-    def _model(self, floor, part):
-        """Products of the columns of `part`: see `losses.MeanLoss.gram`."""
-        if not self.loss.quadratic:
-            more = (floor,) if self.loss.flat else ()
-            return self.loss.gram(self.f, self.columns, part, self.fit_intercept, *more)
-        if self.products is None:
-            self.products = self.loss.gram(self.f, self.columns, self.part, True)
-        return self.products
+    def _model(self, floor, part, on):
+        """Products of the columns of `part`, which are at `on`: see `losses.MeanLoss.gram`.
+
+        Those of a loss of constant curvature are made once; those of others serve until steps gain little.
+        """
+        places = np.arange(len(self.places))[on]
+        if self.loss.quadratic:
+            if self.products is None:
+                self.products = self.loss.gram(self.f, self.columns, self.part, True)
+            return _restricted(self.products, np.arange(len(self.places)), places)
+        if self.loss.flat:
+            return self.loss.gram(self.f, self.columns, part, self.fit_intercept, floor)
+        if self.model is not None and not floor:
+            found = _restricted(*self.model, places)
+            if found is not None:
+                return found
+        products = self.loss.gram(self.f, self.columns, part, self.fit_intercept)
+        self.model = products, places
+        return products
+
+
+def _restricted(products, known, places):
+    """Products between some places, of those between known ones; None if one is not known. Both rise."""
+    if len(known) == len(places):
+        return products if (known == places).all() else None
+    at = np.searchsorted(known, places)
+    if len(at) and (at[-1] >= len(known) or (known[at] != places).any()):
+        return None
+    H, ones, total = products
+    return H[np.ix_(at, at)], None if ones is None else ones[at], total
 
 
 def _balanced(u):
