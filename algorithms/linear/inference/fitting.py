@@ -27,16 +27,21 @@ _ROUNDING = 1e-28  # of the squares of y: squared residuals that are rounding
 
 
 def family_of_model(model):
-    """The family of a model, with the overdispersion of its fit."""
-    known = getattr(model, "overdispersion_", 1.0)
-    overdispersion = known if model.overdispersion == "estimate" else model.overdispersion
-    return family_of(model.family, model.power, overdispersion)
+    """The family of a fitted model, as its parameters were in `fit`; of one that is not fitted, as they are."""
+    given = getattr(model, "_fitted_with", None) or model.get_params(deep=False)
+    overdispersion = given["overdispersion"]
+    if overdispersion == "estimate":
+        overdispersion = getattr(model, "overdispersion_", 1.0)
+    return family_of(given["family"], given["power"], overdispersion)
 
 
 def check_vectors(model, shape, y, sample_weight, offset, exposure, clusters):
     """Check what has an entry a row: targets, weights, offsets, numbers of clusters."""
     n_samples, n_features = shape
-    family, name = family_of_model(model), type(model).__name__
+    name = type(model).__name__
+    family = family_of(
+        model.family, model.power, 1.0 if model.overdispersion == "estimate" else model.overdispersion
+    )
     with _as_data_errors():
         check_plain("y", y)
         y = column_or_1d(y, warn=True)
@@ -66,7 +71,7 @@ def check_vectors(model, shape, y, sample_weight, offset, exposure, clusters):
             stacklevel=3,
         )
     offset = check_offset(check_vector(offset, n_samples), n_samples, 1)
-    offset = with_exposure(model, offset, check_vector(exposure, n_samples), n_samples)
+    offset = with_exposure(family, offset, check_vector(exposure, n_samples), n_samples)
     labels, numbers = check_row_labels("clusters", check_vector(clusters, n_samples), n_samples)
     n_clusters = 0 if numbers is None else len(np.unique(numbers[there]))
     if n_clusters == 1:
@@ -81,12 +86,12 @@ def check_vectors(model, shape, y, sample_weight, offset, exposure, clusters):
     return y, weights, None if offset is None else offset.reshape(n_samples), numbers
 
 
-def with_exposure(model, offset, exposure, n_samples):
+def with_exposure(family, offset, exposure, n_samples):
     """Add the logarithms of exposures to an offset."""
     if exposure is None:
         return offset
-    if model.family in ("normal", "binomial"):
-        raise DataError(f"exposure is for families with a logarithmic link, not for {model.family!r}")
+    if family.link != "log":
+        raise DataError(f"exposure is for families with a logarithmic link, not for {family.spec[0]!r}")
     return check_exposure(exposure, n_samples) + (0 if offset is None else offset)
 
 
@@ -98,7 +103,10 @@ def fit_rows(model, passes, n_features, vectors, callback):
     n_rows = float(weights.sum()) if frequencies else float(np.count_nonzero(there))
     k = n_features + model.fit_intercept
     sums = passes.run(("means",))[1]
-    means = sums[:-1] / sums[-1] if model.fit_intercept else np.zeros(n_features)
+    means = np.zeros(n_features)
+    if model.fit_intercept:  # the zeros that a sparse column does not store stay zeros
+        full = sums[n_features + 1 :] == len(y)
+        means[full] = sums[:n_features][full] / sums[n_features]
     family = family_of(model.family, model.power, 1.0 if model.overdispersion == "estimate" else
                        model.overdispersion)  # fmt: skip
     start = np.zeros(int(model.fit_intercept))
@@ -118,12 +126,15 @@ def fit_rows(model, passes, n_features, vectors, callback):
         null = len(theta) < k
         n_free = n_rows - len(theta)
         options = {"n_free": n_free, "least": rounding, "tol": model.tol, "max_iter": model.max_iter}
-        options["report"] = report
+        options |= {"report": report, "warm": None if null else warm}
         return maximise(passes, family, theta, means, ridges=0 * start if null else ridges, **options)
 
+    warm = None
     null = solve(family, start) if len(start) < k else None
     theta = np.zeros(k)
     theta[n_features:] = start if null is None else null.theta
+    if model.warm_start and "coef_" in vars(model):
+        warm = np.append(model.coef_, [model.intercept_ + means @ model.coef_] * model.fit_intercept)
     with monitor:
         if model.family == "negative-binomial" and model.overdispersion == "estimate":
             family, found = _with_overdispersion(model, passes, theta, means, solve, report)

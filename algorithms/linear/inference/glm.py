@@ -30,6 +30,8 @@ from .likelihood import Likelihood
 from .summary import Summary, coefficient_table
 
 _MOST_COLUMNS = 10_000  # whose products take 0.8 GB
+_LAW = "family", "power", "overdispersion"  # parameters that `predict` takes as they were in `fit`
+_REPORTED = "family", "covariance", "dispersion", "fit_intercept"  # that `summary` needs as they were
 
 
 class GLM(RegressorMixin, Estimator):
@@ -82,6 +84,8 @@ class GLM(RegressorMixin, Estimator):
         Most Newton steps.
     tol : float, default=1e-8
         The fit ends after a Newton step of at most `tol` standard errors.
+    warm_start : bool, default=False
+        Begin with the coefficients of the last fit, where the likelihood is larger there than at zero.
     engine : str, default="local"
         Where the rows are read: ``"local"``, ``"dask"`` (the current client) or the address of a Dask
         scheduler. Blocks of a Dask array are not moved. Vectors are held by this process.
@@ -162,6 +166,7 @@ class GLM(RegressorMixin, Estimator):
     x1         -0.0305   0.0392  -0.779      0.436  -0.107  0.0463
     """
 
+    _state_attributes = ("_fitted_with", "_no_errors")
     _parameter_constraints: ClassVar[dict] = {
         "family": [StrOptions(set(FAMILIES))],
         "covariance": [StrOptions(set(KINDS))],
@@ -173,6 +178,7 @@ class GLM(RegressorMixin, Estimator):
         "fit_intercept": ["boolean"],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "tol": [Interval(Real, 0, np.inf, closed="neither")],
+        "warm_start": ["boolean"],
         "engine": [str],
         "n_jobs": [None, Integral],
         "verbose": ["verbose"],
@@ -191,6 +197,7 @@ class GLM(RegressorMixin, Estimator):
         fit_intercept: bool = True,
         max_iter: int = 100,
         tol: float = 1e-8,
+        warm_start: bool = False,
         engine: str = "local",
         n_jobs: int | None = None,
         verbose: int = 0,
@@ -205,6 +212,7 @@ class GLM(RegressorMixin, Estimator):
         self.fit_intercept = fit_intercept
         self.max_iter = max_iter
         self.tol = tol
+        self.warm_start = warm_start
         self.engine = engine
         self.n_jobs = n_jobs
         self.verbose = verbose
@@ -264,6 +272,11 @@ class GLM(RegressorMixin, Estimator):
                     f"X has {rows.shape[1]} columns; GLM takes up to {_MOST_COLUMNS}, since it inverts the "
                     "products of all pairs: take PoissonRegressor, LogisticRegression, Ridge or SparseGLM"
                 )
+            if self.warm_start and "coef_" in vars(self) and len(self.coef_) != rows.shape[1]:
+                raise DataError(
+                    f"warm_start=True goes on from a model of {len(self.coef_)} columns, but X has "
+                    f"{rows.shape[1]}: fit a new estimator, or set warm_start=False"
+                )
             vectors = check_vectors(self, rows.shape, y, sample_weight, offset, exposure, clusters)
             shards = [
                 (source, *(None if vector is None else vector[a:b] for vector in vectors))
@@ -301,7 +314,7 @@ class GLM(RegressorMixin, Estimator):
             arguments = (family, found, means, information, self.dispersion_, n_rows, frequencies)
             V = shifted(covariance(passes, self.covariance, *arguments), means, self.fit_intercept)
         self.covariance_, self.standard_errors_ = V, np.sqrt(np.diag(V))
-        self._fitted_with = {name: getattr(self, name) for name in ("family", "covariance", "dispersion")}
+        self._fitted_with = {name: getattr(self, name) for name in (*_LAW, *_REPORTED)}
 
     def _warn(self, found, n_rows):
         """Return why there are no standard errors, or ""."""
@@ -362,7 +375,8 @@ class GLM(RegressorMixin, Estimator):
         if not 0 < level < 1:
             raise DataError(f"level={level} must lie between 0 and 1")
         check_is_fitted(self)
-        for name, value in getattr(self, "_fitted_with", {}).items():
+        for name in _REPORTED:
+            value = getattr(self, "_fitted_with", {}).get(name, getattr(self, name))
             if getattr(self, name) != value:
                 raise DataError(f"{name} was {value!r} in fit and is {getattr(self, name)!r} now: fit again")
         if np.isnan(self.standard_errors_).all():
@@ -441,7 +455,8 @@ class GLM(RegressorMixin, Estimator):
         if offset is not None or exposure is not None:
             n_samples = len(f)
             offset = check_offset(check_vector(offset, n_samples), n_samples, 1)
-            f = f + with_exposure(self, offset, check_vector(exposure, n_samples), n_samples).reshape(-1)
+            exposure = check_vector(exposure, n_samples)
+            f = f + with_exposure(family_of_model(self), offset, exposure, n_samples).reshape(-1)
         return family_of_model(self).loss.mean(f)
 
     def _predictor(self, X):
@@ -474,7 +489,8 @@ class GLM(RegressorMixin, Estimator):
         y = check_targets(check_vector(y, len(mean)), len(mean), type(self).__name__)
         loss = family_of_model(self).loss
         loss.check(y, type(self).__name__)
-        link: Any = {"normal": np.asarray, "binomial": lambda m: np.log(m / (1 - m))}.get(self.family, np.log)
+        links: Any = {"identity": np.asarray, "logit": lambda m: np.log(m / (1 - m)), "log": np.log}
+        link = links[family_of_model(self).link]
         weights = np.ones(len(y)) if sample_weight is None else check_row_weights(sample_weight, len(y))
         least = weights @ loss.least(y)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
@@ -490,6 +506,12 @@ class GLM(RegressorMixin, Estimator):
         k = self.n_features_in_ + self.fit_intercept
         if np.shape(self.covariance_) != (k, k) or np.shape(self.standard_errors_) != (k,):
             raise DataError(f"covariance_ and standard_errors_ do not fit {k} coefficients")
+        known = getattr(self, "_fitted_with", None)
+        if known is not None:  # files of 0.1.0 have none
+            names = {*_LAW, *_REPORTED}
+            if not isinstance(known, dict) or known.keys() != names or known["family"] not in FAMILIES:
+                raise DataError("_fitted_with must hold the parameters of the fit")
+            type(self)(**known)._validate_params()
 
 
 def _block(source):

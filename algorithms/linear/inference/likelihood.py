@@ -1,8 +1,8 @@
 """The likelihood of a generalised linear model as sums over portions of the rows, and its maximum.
 
 A pass brings the loss, its gradient and its Hessian, a matrix of one row a coefficient, from all portions; on
-a cluster the rows stay where they are. Dense columns are taken less their means. Newton steps are halved
-until the loss falls. All sums are in float64, and grouped in the same way for any number of threads.
+a cluster the rows stay where they are. Columns that store all entries are taken less their means. Newton
+steps are halved until the loss falls. All sums are in float64, and grouped in the same way for any number of threads.
 """
 
 from typing import Any
@@ -54,13 +54,17 @@ class Likelihood(Summed):
         return 8 * (self.n_features + 1) ** (1 if request[0] in ("means", "reach") else 2)
 
     def means(self, state):
-        """Weighted sums of the columns, and of the weights; only dense columns are centred."""
-        out = np.zeros(self.n_features + 1)
+        """Weighted sums of the columns, and of the weights; and how many entries each column stores."""
+        d = self.n_features
+        out = np.zeros(2 * d + 1)
         for rows in state.blocks():
             X, weights = state.X[rows], state.weights[rows]
-            out[-1] += weights.sum()
+            out[:d] += weights @ X.astype(np.float64)
+            out[d] += weights.sum()
             if isinstance(X, np.ndarray):
-                out[:-1] += weights @ X.astype(np.float64)
+                out[d + 1 :] += len(X)
+            elif X.has_canonical_format:
+                out[d + 1 :] += np.bincount(X.indices, minlength=d)
         return 0.0, out
 
     def newton(self, state, family, theta, means):
@@ -167,7 +171,7 @@ class _Portion:
 
 
 def _columns(X, means, intercept):
-    """Rows in float64, dense ones less the means of the columns, and a column of ones."""
+    """Rows in float64, stored entries less the means of the columns, and a column of ones."""
     if isinstance(X, np.ndarray):
         A = np.ones((X.shape[0], X.shape[1] + intercept))
         A[:, : X.shape[1]] = X
@@ -175,6 +179,8 @@ def _columns(X, means, intercept):
             A[:, : X.shape[1]] -= means
         return A
     X = X.astype(np.float64)
+    if intercept and means is not None and means.any():  # of columns that store all their entries
+        X = sparse.csr_array((X.data - means[X.indices], X.indices, X.indptr), shape=X.shape)
     return sparse.hstack([X, np.ones((X.shape[0], 1))], format="csr") if intercept else X
 
 
@@ -208,8 +214,8 @@ class Maximum:
     dependent: Any = ()
 
 
-def maximise(passes, family, theta, means, *, ridges, n_free, least, tol, max_iter, report=None):
-    """Maximise the likelihood by Newton's method from `theta`; returns a `Maximum`.
+def maximise(passes, family, theta, means, *, ridges, n_free, least, tol, max_iter, report=None, warm=None):
+    """Maximise the likelihood by Newton's method from `theta`, or `warm` if it is higher; returns a `Maximum`.
 
     A step is at most `tol` standard errors at the end. `ridges`: (k,), added to the diagonal of the Hessian.
     `n_free`: residual degrees of freedom, which divide Pearson's sum. `least`: a gain of the loss below it
@@ -227,6 +233,10 @@ def maximise(passes, family, theta, means, *, ridges, n_free, least, tol, max_it
     out = Maximum()
     value, pearson, g, H = at(theta)
     out.dependent = dependent_columns(H) if k else ()
+    if warm is not None:
+        found = at(warm)
+        if found[0] < value:
+            theta, (value, pearson, g, H) = warm, found
     step = np.zeros(k)
     for out.n_iter in range(1, max_iter + 1):
         if not k or (report is not None and report(value)):

@@ -238,7 +238,7 @@ def test_models_without_errors_to_trust_say_so(tmp_path):
         model = sd.GLM().fit(np.hstack([z, 2 * z]), z[:, 0] + 1)
     np.testing.assert_allclose(model.predict(np.hstack([z, 2 * z])), z[:, 0] + 1, atol=1e-9)
     model.save(tmp_path / "glm")
-    with pytest.raises(DataError, match="no standard errors"):
+    with pytest.raises(DataError, match="columns depend on each other"):
         sd.load(tmp_path / "glm").summary()
     with pytest.warns(ConvergenceWarning, match="max_iter=1"):
         sd.GLM("poisson", max_iter=1).fit(X, COUNTS)
@@ -277,6 +277,54 @@ def test_a_sparse_column_of_ones_is_the_intercept():
     columns = sparse.csr_array(np.column_stack([X[:, 1], np.ones(N)]))
     with pytest.warns(UserWarning, match="without '(x1|the intercept)' they do not"):
         sd.GLM().fit(columns, RAW)
+
+
+@pytest.mark.parametrize("family", ["normal", "poisson"])
+def test_a_sparse_column_far_from_zero_is_no_intercept(family):
+    far = np.column_stack([X[:, 0] + 1e6 * X[:, 0].std(), np.where(ROWS % 3, 0, X[:, 1])])
+    dense = sd.GLM(family).fit(far, TARGETS[family])
+    thin = sd.GLM(family).fit(sparse.csr_array(far), TARGETS[family])
+    np.testing.assert_allclose(thin.coef_, dense.coef_, rtol=1e-8)
+    np.testing.assert_allclose(thin.standard_errors_, dense.standard_errors_, rtol=1e-6)
+    near = sd.GLM(family).fit(np.column_stack([X[:, 0], far[:, 1]]), TARGETS[family])
+    np.testing.assert_allclose(thin.coef_, near.coef_, rtol=1e-6)
+
+
+def test_a_warm_start_ends_at_the_same_maximum_in_fewer_steps():
+    for family, y in (("poisson", COUNTS), ("binomial", TARGETS["binomial"])):
+        cold = sd.GLM(family).fit(X, y)
+        warm = sd.GLM(family, warm_start=True).fit(X, y)
+        assert warm.n_iter_ == cold.n_iter_
+        warm.fit(X, y)
+        assert warm.n_iter_ < cold.n_iter_
+        np.testing.assert_allclose(warm.coef_, cold.coef_, rtol=1e-8)
+        np.testing.assert_allclose(warm.standard_errors_, cold.standard_errors_, rtol=1e-8)
+        warm.coef_ = warm.coef_ + 1e3  # a start without a finite likelihood is not taken
+        np.testing.assert_allclose(warm.fit(X, y).coef_, cold.coef_, rtol=1e-8)
+    with pytest.raises(DataError, match="goes on from a model of 4 columns, but X has 3"):
+        warm.fit(X[:, :3], y)
+    z = np.linspace(-1, 1, 40)[:, None]
+    model = sd.GLM("binomial", warm_start=True)
+    for _ in range(2):
+        with pytest.warns(ConvergenceWarning, match="separates"):
+            model.fit(z, (z[:, 0] > 0).astype(float))
+
+
+def test_predictions_are_those_of_the_family_of_the_fit(tmp_path):
+    model = sd.GLM("poisson").fit(X, COUNTS)
+    means, share = model.predict(X), model.score(X, COUNTS)
+    model.set_params(family="normal")
+    np.testing.assert_array_equal(model.predict(X), means)
+    np.testing.assert_allclose(model.predict(X, exposure=np.full(N, 2.0)), 2 * means)
+    assert model.score(X, COUNTS) == share
+    model.save(tmp_path / "glm.npz")
+    np.testing.assert_array_equal(sd.load(tmp_path / "glm.npz").predict(X), means)
+    with pytest.raises(DataError, match="family was 'poisson' in fit and is 'normal' now"):
+        model.summary()
+    np.testing.assert_allclose(model.fit(X, COUNTS).predict(X).mean(), COUNTS.mean())
+    shaped = sd.GLM("negative-binomial").fit(X, COUNTS)
+    known = shaped.predict(X)
+    np.testing.assert_array_equal(shaped.set_params(overdispersion=5.0).predict(X), known)
 
 
 def test_a_summary_does_not_name_a_covariance_that_was_not_computed():
