@@ -46,15 +46,20 @@ def beside_own_table(records, place, target=MIDDLE):
     rows = []
     for (label, *many), (_, *long), data in zip(updates.rows, seconds.rows, facts, strict=True):
         cells = [n if n == s else f"{n} ({s})" for n, s in zip(many, long, strict=True)]
-        name = next(iter(data["own"]))
-        rows.append([label, *cells, f"`{name}` ({data['own'][name][f'{target:g}']['seconds']:.2g})"])
+        name, figures = next(iter(data["own"].items()), ("", {}))
+        own = f"`{name}` ({figures[f'{target:g}']['seconds']:.2g})" if name else ""
+        rows.append([label, *cells, own])
     caption = f"Updates (and seconds) to an excess of {power(target)}, {place}; the working set to that gap"
     return Table(rows, [*updates.header, "working set"], caption)
 
 
 def facts_of(records):
-    """Return the facts of each problem, of its last record."""
-    return {record["problem"]: record["data"] for record in records}
+    """Return the facts of each problem, of its last record that has ``own``, else of its last.
+
+    Records from before the estimators were timed have none; ``own`` is empty then.
+    """
+    with_own_last = sorted(records, key=lambda record: "own" in record["data"])
+    return {record["problem"]: {"own": {}} | record["data"] for record in with_own_last}
 
 
 def _cases(records, place):
@@ -137,11 +142,12 @@ def own_seconds(records, target):
 
 def _limits(records):
     facts = facts_of(records)
+    own = own_seconds(records, LEAST)
     limits = " and ".join(f"{data['limit']:.0f} ({name})" for name, data in facts.items())
     return (
         f"p / lambda_max(X^T X), or for groups the sum of their largest eigenvalues over it, about what may "
-        f"be in flight at random, is {limits}. CPU seconds of the estimators to a duality gap of 1e-4: "
-        f"{own_seconds(records, LEAST)}."
+        f"be in flight at random, is {limits}."
+        + (f" CPU seconds of the estimators to a duality gap of 1e-4: {own}." if own else "")
     )
 
 

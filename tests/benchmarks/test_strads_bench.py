@@ -162,3 +162,27 @@ def test_json_is_the_records(capsys, tmp_path):
     options = ["--quick", "--dataset", "independent", "--param", "cluster=False", "sizes=128", "--json"]
     assert main(["bench", "strads", *options, "--out", str(tmp_path)]) == 0
     assert json.loads(capsys.readouterr().out) == read_records(tmp_path / "records.jsonl")
+
+
+def test_records_from_before_the_estimators_were_timed_have_a_page():
+    curve = {"updates": [0, 5], "seconds": [0.0, 0.1], "excess": [1.0, 1e-5]}
+    point = {"updates": 5, "seconds": 0.1}
+    own = {"Lasso": {f"{target:g}": {"seconds": 0.02, "gap": 1e-5} for target in (1e-2, 1e-3, 1e-4)}}
+    about = {"machine": {"processor": "one", "cores": 1, "memory_gb": 1.0, "system": "x", "python": "3"}}
+    about |= {"seed": 0, "started": "2026-01-01T00:00:00+00:00", "family": "strads", "settings": {"seed": 0}}
+
+    def record(problem, place, **more):
+        data = {"n": 4, "p": 8, "optimum": 1.0, "limit": 2.0, **more}
+        return about | {
+            "problem": problem, "place": place, "policy": "cyclic", "size": 1, "data": data, "rounds": 5,
+            "updates": 5, "reason": "reached", "curve": curve,
+            "reached": {f"{target:g}": point for target in (1e-2, 1e-3, 1e-4)},
+        }  # fmt: skip
+
+    old = [record("independent", "two processes"), record("correlated", "two processes")]
+    assert "Lasso" not in strads.table(old)
+    assert "CPU seconds of the estimators" not in str(strads.page(old).html())
+    both = [record("independent", "local", own=own), *old]
+    rows = [line for line in strads.table(both).splitlines() if "`Lasso` (0.02)" in line]
+    assert len(rows) == 2  # of both places; the other problem has none
+    assert "Lasso 0.02 (independent)" in str(strads.page(both).html())
