@@ -132,12 +132,6 @@ class _Spectrum:
         ``own_parts(places)``: the parts of H between places, of the shape of `places` and its last axis again.
         """
         sizes = np.diff(starts)
-        if (sizes == 1).all():
-            own = own_parts(starts[:-1, None])[:, 0, 0]
-            self.bases = np.concatenate([self.bases, np.zeros((len(own), self.bases.shape[1]))])
-            self.spectra = np.concatenate([self.spectra, own])
-            self.steps = np.concatenate([self.steps, _inverse(own)])
-            return
         most, spectra = np.zeros(len(sizes)), np.zeros(int(starts[-1]) if len(starts) else 0)
         widths = sizes[sizes <= _MOST_BASIS]
         bases = np.zeros((len(spectra), max(int(widths.max(initial=1)), self.bases.shape[1])))
@@ -146,7 +140,7 @@ class _Spectrum:
             places = starts[some, None] + np.arange(size)
             own = own_parts(places)
             if size == 1:
-                most[some] = own[:, 0, 0]
+                most[some] = spectra[places[:, 0]] = own[:, 0, 0]
             elif size > _MOST_BASIS:
                 most[some] = np.linalg.eigvalsh(own)[:, -1]
             else:

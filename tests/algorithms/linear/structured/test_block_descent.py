@@ -90,3 +90,31 @@ def test_slopes_that_a_bound_takes_do_not_count_and_those_of_a_free_half_line_fo
     assert gauge(V, starts, np.array([1.0, 4.0]), zero, zero, up) == 1.0
     assert gauge(V, starts, zero, zero, zero, up) == np.inf
     assert gauge(V, starts, np.full(2, 1.0), zero, np.full(2, -1.0), np.full(2, 1.0)) == 1.0
+
+
+@pytest.mark.parametrize("flat", [False, True])
+def test_a_block_goes_to_its_minimum(flat):
+    """One visit of a block under its norm solves the equation of its optimum, also where H is singular."""
+    A = RNG.standard_normal((N, 4))
+    A[:, 3] = A[:, 0] if flat else A[:, 3]
+    H, q, starts = A.T @ A / N, RNG.standard_normal((4, 1)), np.array([0, 4])
+    q = H @ q if flat else q
+    lam, without = np.array([0.5 * np.linalg.norm(q)]), np.array([np.inf])
+    for model in (Products(H, starts), RowProducts(np.asfortranarray(A), np.full(N, 1 / N), starts)):
+        b = RNG.standard_normal((4, 1))
+        model.start(H @ b + q, b)
+        model.sweeps(b, starts, lam, 0 * lam, -without, without, 3.0, 0, n_sweeps=1, tol=0.0)
+        np.testing.assert_allclose(H @ b + q + lam * b / np.linalg.norm(b), 0, atol=1e-9)
+        model.sweeps(b, starts, 4 * lam, 0 * lam, -without, without, 3.0, 0, n_sweeps=1, tol=0.0)
+        assert not b.any()
+
+
+def test_rows_that_grow_are_those_of_all_columns():
+    D, starts = RNG.uniform(0.5, 1, N), np.array([0, 1, 4, 9, 11])
+    whole = RowProducts(X[:, :11], D, starts)
+    grown = RowProducts(X[:, :1], D, starts[:2])
+    grown.grow(X[:, :4], starts[:3])
+    grown.grow(X[:, :11], starts)
+    np.testing.assert_allclose(grown.spectrum.steps, whole.spectrum.steps, rtol=1e-12)
+    np.testing.assert_allclose(grown.spectrum.spectra, whole.spectrum.spectra, atol=1e-12)
+    np.testing.assert_allclose(grown.own, whole.own, rtol=1e-12)

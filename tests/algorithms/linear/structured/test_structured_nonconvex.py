@@ -42,6 +42,18 @@ def test_the_step_of_a_norm_minimises(kind, step):
             assert blocks.slope_of_phi(size, 1.3, gamma, kind) == pytest.approx((up - down) / 2e-6, abs=1e-4)
 
 
+@pytest.mark.parametrize("kind", range(4))
+def test_derivatives_of_a_penalty_are_differences(kind):
+    sizes, h = np.array([0.0, 0.4, 1.0, 2.0, 3.0, 6.0]), 1e-5
+    lam = np.full(6, 1.3)
+    value, slope, bend = blocks.terms(sizes, lam, 3.0, kind)
+    up, down = (penalty_of(kind, np.maximum(sizes + d, 0), 1.3, 3.0) for d in (h, -h))
+    np.testing.assert_allclose(value, penalty_of(kind, sizes, 1.3, 3.0), atol=1e-12)
+    np.testing.assert_allclose(slope[1:], (up - down)[1:] / (2 * h), atol=1e-6)
+    np.testing.assert_allclose(bend[1:], ((up - 2 * value + down) / h**2)[1:], atol=1e-4)
+    assert slope[0] == bend[0] == 0
+
+
 @pytest.mark.parametrize(("penalty", "kind", "gamma"), [("mcp", 1, 3.0), ("scad", 2, 3.7), ("log", 3, 0.5)])
 @pytest.mark.parametrize("groups", [None, 4])
 def test_a_fit_is_a_stationary_point_and_unshrunk(penalty, kind, gamma, groups):
@@ -83,6 +95,34 @@ def test_the_lowest_of_three_starts_is_kept():
     from_zero = r @ r / 80 + penalty_of(1, np.abs(b), alpha, gamma).sum()
     model = sd.SparseGLM(penalty="mcp", alpha=alpha, gamma=gamma, fit_intercept=False, tol=1e-9).fit(X, y)
     assert model.objective_ <= from_zero + 1e-9
+
+
+# Objectives of AndersonCD of skglm 0.5, from zero: rows, columns, correlation, alpha_max / alpha, noise, gamma.
+SKGLM = {
+    1: (200, 1000, 0.7, 3, 0.25, 1.5, 14.223488298990699),
+    9: (80, 2000, 0.7, 10, 0.25, 1.5, 3.254650571395777),
+    14: (80, 2000, 0.9, 30, 1.0, 3.0, 1.8628497701240896),
+    16: (200, 1000, 0.2, 80, 1.0, 3.0, 0.16258966100173708),
+}
+
+
+@pytest.mark.parametrize("seed", SKGLM)
+def test_mcp_ends_no_higher_than_coordinate_descent_from_zero(seed):
+    n, p, correlation, divisor, noise, gamma, theirs = SKGLM[seed]
+    rng = np.random.default_rng(seed)
+    noisy = rng.standard_normal((n, p))
+    X = np.asfortranarray(noisy)
+    for j in range(1, p):
+        X[:, j] = correlation * X[:, j - 1] + np.sqrt(1 - correlation**2) * noisy[:, j]
+    b = np.zeros(p)
+    b[rng.choice(p, max(3, p // 30), replace=False)] = rng.standard_normal(max(3, p // 30))
+    y = X @ b
+    y += rng.standard_normal(n) * np.std(y) * noise
+    alpha = np.abs(X.T @ y).max() / n / divisor
+    model = sd.SparseGLM(penalty="mcp", alpha=alpha, gamma=gamma, tol=1e-6, fit_intercept=False, max_iter=500)
+    coef = model.fit(X, y).coef_
+    own = np.mean((y - X @ coef) ** 2) / 2 + penalty_of(1, np.abs(coef), alpha, gamma).sum()
+    assert own <= theirs * (1 + 1e-7)
 
 
 @pytest.mark.parametrize("loss", ["logistic", "poisson", "huber"])
