@@ -1,8 +1,8 @@
-"""Alternating least squares, for ratings and for implicit feedback."""
+"""Alternating least squares, for ratings, and for implicit feedback with factors of 0 or above."""
 
 import numpy as np
 
-from ...kernels.factorization.als import conjugate_rows, solve_rows
+from ...kernels.factorization.als import solve_rows
 from ...kernels.factorization.lanes import LANES
 from ...scheduler.program import Outcome, Program
 from ...scheduler.stores.saved import check_same_form
@@ -22,7 +22,6 @@ from .sides import (
 
 _SWEEPS = 5  # of coordinate descent over a row's factors, where they must not be negative
 FOLD_IN_SWEEPS = 200  # the same for a new row, which has no factors to begin from
-_STEPS = 3  # of conjugate gradients a row and iteration; compared in docs/matrix-factorization.md
 
 
 class AlternatingLeastSquares(Program):
@@ -51,7 +50,7 @@ class AlternatingLeastSquares(Program):
             settings.ridges(table.counts, entries.values.dtype, side) for side, table in enumerate(tables)
         ]
         rng = np.random.default_rng(seed)
-        self.factors = [padded(part) for part in start_factors(rng, entries, settings, INITIAL_SPREAD)]
+        self.factors = [padded(part) for part in self.first_factors(rng, entries)]
         self.biases = [np.zeros(n, entries.values.dtype) for n in entries.shape]
         self._rated = [table.counts > 0 for table in tables]
         for factors, rated in zip(self.factors, self._rated, strict=True):
@@ -64,6 +63,10 @@ class AlternatingLeastSquares(Program):
     def __getstate__(self):
         left_out = {"shards": (), "factors": None, "biases": None, "_ridges": None, "_rated": None}
         return {**self.__dict__, **left_out, "priors": (None, None)}
+
+    def first_factors(self, rng, entries):
+        """Draw initial factors of both sides."""
+        return start_factors(rng, entries, self.settings, INITIAL_SPREAD)
 
     # On the workers -----------------------------------------------------------------------------------
 
@@ -92,22 +95,12 @@ class AlternatingLeastSquares(Program):
 
     def solve(self, table, other, factors, biases, state, task):
         """Solve for the rows of a table; return the sum of their objectives."""
-        settings = self.settings
-        side = task.blocks
+        side, sweeps = task.blocks, _SWEEPS if self.settings.non_negative else 0
         pull, bias_pull = self._pulls(table, state["sides"][side], state["ranges"][side], side)
-        if not (settings.implicit and not settings.non_negative):
-            sweeps = _SWEEPS if settings.non_negative else 0
-            return solve_table(
-                table, other, settings, factors, biases, side=side, sweeps=sweeps, pull=pull,
-                bias_pull=bias_pull, n_jobs=1,
-            ).sum()  # fmt: skip
-        losses = np.empty(len(factors))
-        conjugate_rows(
-            0, len(factors), table.indptr, table.indices, table.values, other["factors"], other["gram"],
-            np.zeros((1, factors.shape[1]), factors.dtype) if pull is None else pull,
-            settings.ridge(table.counts, table.values.dtype), _STEPS, factors, losses, self.vectors,
-        )  # fmt: skip
-        return losses.sum()
+        return solve_table(
+            table, other, self.settings, factors, biases, side=side, sweeps=sweeps, pull=pull,
+            bias_pull=bias_pull, n_jobs=1,
+        ).sum()  # fmt: skip
 
     def _pulls(self, table, values, rows, side):
         """Pulls of rows towards their prior means, which are 0 without features."""
@@ -150,10 +143,14 @@ class AlternatingLeastSquares(Program):
         rated = self._rated[side]
         values = fixed_side(self.factors[side], self.biases[side], self.mean, self.settings, rated)
         values["biases"] = self.biases[side]
-        if self.priors[side] is not None:
-            means, shifts = self.priors[side].means(self.factors[side].dtype)
-            values["means"] = padded(means), shifts
-        return values
+        return values | self._prior_means(side)
+
+    def _prior_means(self, side):
+        """The part of a message that only a side with features has."""
+        if self.priors[side] is None:
+            return {}
+        means, shifts = self.priors[side].means(self.factors[side].dtype)
+        return {"means": (padded(means), shifts)}
 
     def arrays(self):
         """Arrays of a checkpoint: the model."""

@@ -23,6 +23,7 @@ from .ccd import CyclicCoordinateDescent
 from .choose import check_combination, chosen_solver, penalties, settings_of
 from .early_stopping import hold_out
 from .gibbs import GibbsPolish
+from .implicit import ImplicitFeedback
 from .model import FactorModel
 from .reading import read_ratings
 from .sgd import RotationSGD
@@ -325,8 +326,7 @@ class MatrixFactorization(FactorModel):
             ``(ids, features)``; ids without a rating join the model.
         callback : callable, optional
             ``callback(info)`` after every iteration; `info` has round, total, objective, seconds, updates,
-            history, and ``info.snapshot()``, the model so far as a fitted estimator. Returning True ends the
-            fit.
+            history, and ``info.snapshot()``, the model so far, fitted. Returning True ends the fit.
 
         Returns
         -------
@@ -450,11 +450,10 @@ class MatrixFactorization(FactorModel):
 
     def _program(self, entries, features, seed):
         """Make the program of the solver."""
-        settings = settings_of(self)
-        if self.loss == "bpr":
-            return PersonalisedRanking(entries, settings, seed)
-        more = {"gibbs": (self.engine,), "als": (features,)}.get(self.solver_, ())
-        return _SOLVERS[self.solver_](entries, settings, seed, *more)
+        program, more = _SOLVERS[self.solver_], {"gibbs": (self.engine,), "als": (features,)}
+        if self.implicit and not self.non_negative:
+            program = PersonalisedRanking if self.loss == "bpr" else ImplicitFeedback
+        return program(entries, settings_of(self), seed, *more.get(self.solver_, ()))
 
     def _fingerprint(self, entries, features, seed):
         """What a checkpoint belongs to: ratings, settings and seed."""

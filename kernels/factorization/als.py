@@ -18,10 +18,10 @@ import numpy as np
 from ..indexing import at
 from .lanes import (
     LANES,
-    add_matrix_product,
-    add_products,
+    add_image,
     add_row,
     add_rows,
+    add_slopes,
     add_tile,
     row_product,
     scale_row,
@@ -222,18 +222,23 @@ def solve_rows(
 
 @nb.njit(**_SAME)
 def conjugate_rows(
-    start, stop, indptr, indices, values, others, gram, pull, ridge, steps, factors, losses, vectors
+    start, stop, indptr, indices, values, others, spectrum, pull, ridge, steps, factors, losses, vectors
 ):
     """Take `steps` of conjugate gradients from ``factors[start:stop]``, for implicit feedback.
 
-    The objective of row u is that of `solve_rows` with `gram` (d, d) for the base; its matrix is applied
-    without being formed. `pull` is (rows, d) or (1, d), `ridge` one entry a row. Writes `factors` and
-    `losses` (float64, each row's objective) in the rows of the range alone.
+    The objective of row u is that of `solve_rows`, in coordinates in which the Gram matrix over all of the
+    other side is the diagonal matrix of `spectrum` (d,), 0 or above: with it and `ridge_u` the steps are
+    preconditioned. `pull` is (rows, d) or (1, d), `ridge` one entry a row. Writes `factors` and `losses`
+    (float64, each row's objective) in the rows of the range alone.
     """
     d = len(vectors) * LANES
     pulls, scaled = _scratch(start, stop, indptr, values)
-    residual, direction = np.empty(d, values.dtype), np.empty(d, values.dtype)
-    image = np.empty(d, values.dtype)
+    diagonal, residual, image = (
+        np.empty(d, values.dtype),
+        np.empty(d, values.dtype),
+        np.empty(d, values.dtype),
+    )
+    nearer, direction = np.empty(d, values.dtype), np.empty(d, values.dtype)
     one, zero = values.dtype.type(1), values.dtype.type(0)
     eps = np.finfo(values.dtype).eps
     for u in range(start, stop):
@@ -243,42 +248,45 @@ def conjugate_rows(
         if n == 0:
             continue
         x, drawn = factors[u], pull[u if len(pull) > 1 else 0]
-        squares = 0.0
+        objective = 0.0
         for i in range(n):
             value = values[at(first + i)]
-            pulls[i], scaled[i] = max(value, zero), one - abs(value)
-            squares += np.float64(pulls[i])
+            pulls[i], scaled[i] = max(value, zero), abs(value) - one
+            objective += np.float64(pulls[i])
         for k in range(d):
-            residual[k] = drawn[k] - ridge[u] * x[k]
-        pulled = add_products(others, indices, first, pulls, one, scaled, n, x, residual, vectors)
-        add_matrix_product(gram, x, -one, residual, vectors)
-        for k in range(d):
-            direction[k] = residual[k]
-        square = row_product(residual, 0, residual, 0, vectors)
+            diagonal[k] = spectrum[k] + ridge[u]
+            residual[k] = drawn[k] - diagonal[k] * x[k]
+        objective -= add_slopes(others, indices, first, pulls, scaled, n, x, residual, vectors)
+        for k in range(d):  # x'Ax - 2 b'x = -x'(b + residual)
+            objective -= np.float64(x[k]) * np.float64(drawn[k] + residual[k])
+            nearer[k] = residual[k] / diagonal[k]
+            direction[k] = nearer[k]
+        square = row_product(residual, 0, nearer, 0, vectors)
         least = square * eps * eps
-        for _ in range(steps):
+        for step in range(steps):
             if square <= least:
                 break
             for k in range(d):
-                image[k] = -ridge[u] * direction[k]
-            gain = add_products(others, indices, first, pulls, zero, scaled, n, direction, image, vectors)
-            add_matrix_product(gram, direction, -one, image, vectors)
-            curvature = -row_product(direction, 0, image, 0, vectors)
+                image[k] = diagonal[k] * direction[k]
+            add_image(others, indices, first, scaled, n, direction, image, vectors)
+            curvature = row_product(direction, 0, image, 0, vectors)
             if not curvature > zero:
                 break
             length = square / curvature
-            pulled += np.float64(length) * gain
+            objective -= np.float64(length) * np.float64(square)
             for k in range(d):
                 x[k] += length * direction[k]
-                residual[k] += length * image[k]
-            after = row_product(residual, 0, residual, 0, vectors)
+            if step + 1 == steps:
+                break
+            for k in range(d):
+                residual[k] -= length * image[k]
+                nearer[k] = residual[k] / diagonal[k]
+            after = row_product(residual, 0, nearer, 0, vectors)
             kept = after / square
             square = after
             for k in range(d):
-                direction[k] = residual[k] + kept * direction[k]
-        for k in range(d):  # x'Ax = x'(b - residual)
-            pulled += np.float64(x[k]) * np.float64(drawn[k] + residual[k])
-        losses[u] = squares - pulled
+                direction[k] = nearer[k] + kept * direction[k]
+        losses[u] = objective
 
 
 @nb.njit(**_SAME)

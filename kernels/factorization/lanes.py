@@ -17,6 +17,8 @@ from numba.extending import intrinsic
 LANES = 16
 _i32, _i64 = ir.IntType(32), ir.IntType(64)
 _FUSED = ("contract",)
+_AT_ONCE = 4  # ratings
+_LINE = 64  # bytes
 
 
 def _splat(b, scalar, kind):
@@ -47,6 +49,26 @@ def _lane_sum(b, v):
         ]
         v = b.fadd(*halves, flags=_FUSED)
     return b.extract_element(v, _i32(0))
+
+
+def _lane_sums(b, vectors):
+    """Sums of the lanes of one vector, or of each of four, whose halves are folded together."""
+    if len(vectors) == 1:
+        return [_lane_sum(b, vectors[0])]
+
+    def folded(x, y, run):
+        """Put x and y side by side, runs of twice `run` lanes folded to `run`."""
+        starts = range(0, x.type.count * (1 if x is y else 2), 2 * run)
+        halves = [[k + shift + i for k in starts for i in range(run)] for shift in (0, run)]
+        picks = [ir.Constant(ir.VectorType(_i32, len(half)), half) for half in halves]
+        return b.fadd(*(b.shuffle_vector(x, y, pick) for pick in picks), flags=_FUSED)
+
+    one, two = (folded(*vectors[k : k + 2], LANES // 2) for k in (0, 2))
+    total, run = folded(one, two, LANES // 4), LANES // 4
+    while run > 1:
+        run //= 2
+        total = folded(total, total, run)
+    return [b.extract_element(total, _i32(k)) for k in range(4)]
 
 
 def _dot(b, xs, ys):
@@ -96,8 +118,19 @@ class _Rows:
         first = b.mul(row, _i64(self._n * LANES * self._item))
         return b.add(self._base, b.add(first, b.mul(place, _i64(self._item))))
 
-    def _places(self):
+    @property
+    def places(self):
+        """Where the vectors of a row begin."""
         return [_i64(d * LANES) for d in range(self._n)]
+
+    def fetch(self, row):
+        """Ask for a row's cache lines."""
+        b, byte = self._b, ir.IntType(8).as_pointer()
+        kind = ir.FunctionType(ir.VoidType(), [byte, _i32, _i32, _i32])
+        prefetch = b.module.declare_intrinsic("llvm.prefetch", (byte,), kind)
+        for place in range(0, self._n * LANES, _LINE // self._item):
+            pointer = b.inttoptr(self._address(row, _i64(place)), byte)
+            b.call(prefetch, [pointer, _i32(0), _i32(3), _i32(1)])  # to read, to the nearest cache, data
 
     def load_at(self, row, place):
         pointer = self._b.inttoptr(self._address(row, place), self.vector.as_pointer())
@@ -112,10 +145,10 @@ class _Rows:
         return self._b.load(pointer, align=self._item)
 
     def load(self, row):
-        return [self.load_at(row, place) for place in self._places()]
+        return [self.load_at(row, place) for place in self.places]
 
     def store(self, row, values):
-        for place, value in zip(self._places(), values, strict=True):
+        for place, value in zip(self.places, values, strict=True):
             self.store_at(value, row, place)
 
 
@@ -184,35 +217,86 @@ def move_rows(typingctx, P, u, Q, j, p_keep, p_move, q_keep, q_move, vectors):
 # ``indices[first + e]``; weights are given for the `n` ratings of the row alone.
 
 
+def _add_weighed(b, rows, index, n, s, out, weigh, begun):
+    """Build ``out += sum_e f_e q_e``, where ``weigh(numbers, products, carried)`` returns the f of ratings.
+
+    It gets the numbers e of some ratings, their products q . s, and what it returned before, first `begun`.
+    Ratings go by four at a time, so that their products share the sums over lanes, and the rows of the next
+    four are fetched meanwhile. Returns what is carried at the end.
+    """
+
+    def some(numbers, carried):
+        places = [index(e) for e in numbers]
+        totals = [None] * len(numbers)
+        for place in s.places:
+            x = s.load_at(_i64(0), place)
+            for r, row in enumerate(places):
+                q = rows.load_at(row, place)
+                totals[r] = _times(b, q, x) if totals[r] is None else _fma(b, totals[r], q, x)
+        factors, carried = weigh(numbers, _lane_sums(b, totals), carried)
+        splats = [_splat(b, factor, rows.vector) for factor in factors]
+        for place in s.places:
+            total = out.load_at(_i64(0), place)
+            for row, splat in zip(places, splats, strict=True):
+                total = _fma(b, total, splat, rows.load_at(row, place))
+            out.store_at(total, _i64(0), place)
+        return carried
+
+    def four(t, carried):
+        first = b.mul(t, _i64(_AT_ONCE))
+        for k in range(_AT_ONCE):
+            coming = b.add(first, _i64(_AT_ONCE + k))
+            rows.fetch(index(b.select(b.icmp_signed("<", coming, n), coming, first)))
+        return some([b.add(first, _i64(k)) for k in range(_AT_ONCE)], carried)
+
+    whole = b.sdiv(n, _i64(_AT_ONCE))
+    carried = _loop(b, _i64(0), whole, begun, four)
+    return _loop(b, b.mul(whole, _i64(_AT_ONCE)), n, carried, lambda e, carried: some([e], carried))
+
+
 @intrinsic
-def add_products(typingctx, others, indices, first, pulls, share, weights, n, s, out, vectors):
-    """Add ``(share pulls[e] + weights[e] q . s) q`` of the n ratings to `out`; return sum pulls[e] q . s."""
-    sig = types.float64(
-        others, indices, types.int64, pulls, others.dtype, weights, types.int64, s, out, vectors
-    )
+def add_slopes(typingctx, others, indices, first, pulls, weights, n, s, out, vectors):
+    """Add ``(pulls[e] - weights[e] q . s) q`` of the n ratings to `out`; return sum pulls[e] q . s."""
+    sig = types.float64(others, indices, types.int64, pulls, weights, types.int64, s, out, vectors)
     width = len(vectors)
 
     def codegen(context, b, sig, args):
-        rows, s, out = (_Rows(context, b, sig.args[i], args[i], width) for i in (0, 7, 8))
-        index, pull, weight = (_entries(context, b, sig.args[i], args[i]) for i in (1, 3, 5))
-        first, share, fixed = args[2], args[4], s.load(_i64(0))
+        rows, s, out = (_Rows(context, b, sig.args[i], args[i], width) for i in (0, 6, 7))
+        index, pull, weight = (_entries(context, b, sig.args[i], args[i]) for i in (1, 3, 4))
         double = ir.DoubleType()
 
         def widened(value):
             return value if value.type == double else b.fpext(value, double)
 
-        def body(e, carried):
-            total, *sums = carried
-            q, pulled = rows.load(index(b.add(first, e))), pull(e)
-            product = _dot(b, q, fixed)
-            factor = _splat(b, _fma(b, _times(b, share, pulled), weight(e), product), rows.vector)
-            total = _fma(b, total, widened(pulled), widened(product))
-            return [total, *(_fma(b, old, factor, x) for old, x in zip(sums, q, strict=True))]
+        def weigh(numbers, products, carried):
+            [total], factors = carried, []
+            for e, product in zip(numbers, products, strict=True):
+                pulled = pull(e)
+                factors.append(b.fsub(pulled, _times(b, weight(e), product), flags=_FUSED))
+                total = _fma(b, total, widened(pulled), widened(product))
+            return factors, [total]
 
-        begun = [ir.Constant(double, 0.0), *out.load(_i64(0))]
-        total, *sums = _loop(b, _i64(0), args[6], begun, body)
-        out.store(_i64(0), sums)
-        return total
+        begun = [ir.Constant(double, 0.0)]
+        return _add_weighed(b, rows, lambda e: index(b.add(args[2], e)), args[5], s, out, weigh, begun)[0]
+
+    return sig, codegen
+
+
+@intrinsic
+def add_image(typingctx, others, indices, first, weights, n, s, out, vectors):
+    """Add ``weights[e] (q . s) q`` of the n ratings to `out`."""
+    sig = types.void(others, indices, types.int64, weights, types.int64, s, out, vectors)
+    width = len(vectors)
+
+    def codegen(context, b, sig, args):
+        rows, s, out = (_Rows(context, b, sig.args[i], args[i], width) for i in (0, 5, 6))
+        index, weight = (_entries(context, b, sig.args[i], args[i]) for i in (1, 3))
+
+        def weigh(numbers, products, carried):
+            return [_times(b, weight(e), x) for e, x in zip(numbers, products, strict=True)], carried
+
+        _add_weighed(b, rows, lambda e: index(b.add(args[2], e)), args[4], s, out, weigh, [])
+        return context.get_dummy_value()
 
     return sig, codegen
 
@@ -272,26 +356,6 @@ def add_tile(typingctx, A, others, indices, first, weights, begin, end, i, j, ve
 
 
 # Small matrices ----------------------------------------------------------------------------------------
-
-
-@intrinsic
-def add_matrix_product(typingctx, A, s, factor, out, vectors):
-    """Add ``factor A s`` to `out`, for a symmetric A: its rows are added, and no lanes summed."""
-    sig = types.void(A, s, A.dtype, out, vectors)
-    n = len(vectors)
-
-    def codegen(context, b, sig, args):
-        table, out = (_Rows(context, b, sig.args[k], args[k], n) for k in (0, 3))
-        number = _entries(context, b, sig.args[1], args[1])
-
-        def body(row, sums):
-            factor = _splat(b, _times(b, args[2], number(row)), table.vector)
-            return [_fma(b, total, factor, x) for total, x in zip(sums, table.load(row), strict=True)]
-
-        out.store(_i64(0), _loop(b, _i64(0), _i64(n * LANES), out.load(_i64(0)), body))
-        return context.get_dummy_value()
-
-    return sig, codegen
 
 
 @intrinsic

@@ -137,7 +137,6 @@ def test_rows_are_drawn_to_means_of_their_own(implicit):
     out, biases, losses = solved(
         p, base, bias=bias, implicit=implicit, pull=pull, bias_pull=p.bias_ridge * shifts
     )
-    steps = padded(p.start), np.empty(M)
     for u in set(range(M)) - {4}:
         if implicit:
             A, b, constant = implicit_equations(p, u)
@@ -150,10 +149,9 @@ def test_rows_are_drawn_to_means_of_their_own(implicit):
         assert losses[u] == pytest.approx(constant - b @ expected)
     np.testing.assert_array_equal(out[4], p.start[4])
     if implicit:
-        others = padded(p.others)
-        conjugate_rows(0, M, p.indptr, p.indices, p.signed, others, base, pull, p.ridge, 3 * D, *steps, (0,))
-        np.testing.assert_allclose(steps[0][:, :D], out, rtol=1e-6)
-        np.testing.assert_allclose(np.delete(steps[1], 4), np.delete(losses, 4), rtol=1e-8)
+        found, found_losses = by_gradients(p, 3 * D, pull=pull)
+        np.testing.assert_allclose(found[:, :D], out, rtol=1e-6)
+        np.testing.assert_allclose(np.delete(found_losses, 4), np.delete(losses, 4), rtol=1e-8)
 
 
 def test_a_range_may_be_cut_anywhere(problem):
@@ -222,19 +220,29 @@ def implicit_equations(p, u):
     return A, Q.T @ liked, liked.sum()
 
 
+def by_gradients(p, steps, *, width=WIDTH, pull=None, cuts=(0, M)):
+    """Factors, turned back, and losses of `conjugate_rows`, which works in the axes of the Gram matrix."""
+    dtype = p.values.dtype
+    axes, spectrum = np.eye(width, dtype=dtype), np.zeros(width, dtype)
+    spectrum[:D], axes[:D, :D] = np.linalg.eigh(p.others.T @ p.others)
+    pull = np.zeros((1, width), dtype) if pull is None else pull.astype(dtype)
+    out, losses = padded(p.start, width) @ axes, np.empty(M)
+    in_parts(
+        conjugate_rows, cuts, p.indptr, p.indices, p.signed, padded(p.others, width) @ axes, spectrum,
+        pull @ axes, p.ridge, steps, out, losses, (0,) * (width // 16),
+    )  # fmt: skip
+    return out @ axes.T, losses
+
+
 @pytest.mark.parametrize("width", [16, 32])
 def test_as_many_conjugate_gradients_as_factors_solve_exactly(problem, width):
     p = problem
-    start, others = padded(p.start, width), padded(p.others, width)
-    none = np.zeros((1, width), start.dtype)
-    arrays = (p.indptr, p.indices, p.signed, others, others.T @ others, none, p.ridge, 3 * D)
-    found = []
-    for cuts in [(0, M), (0, 3, 11, M)]:
-        found.append((start.copy(), np.empty(M)))
-        in_parts(conjugate_rows, cuts, *arrays, *found[-1], (0,) * (width // 16))
-    (out, losses), (parts, _) = found
+    (out, losses), (parts, _) = (
+        by_gradients(p, 3 * D, width=width, cuts=cuts) for cuts in [(0, M), (0, 3, 11, M)]
+    )
     np.testing.assert_array_equal(out, parts)
     assert not out[:, D:].any()
+    others = padded(p.others, width)
     exact = solved(p, others.T @ others, implicit=True, width=width)
     for u in range(M):
         A, b, constant = implicit_equations(p, u)
@@ -245,18 +253,27 @@ def test_as_many_conjugate_gradients_as_factors_solve_exactly(problem, width):
             np.testing.assert_allclose(loss, constant - b @ expected, rtol=1e-3, atol=2e-2)
 
 
-def test_the_loss_of_a_few_conjugate_gradients_is_that_of_where_they_end():
+@pytest.mark.parametrize("steps", [1, 2, 3])
+def test_the_loss_of_a_few_conjugate_gradients_is_that_of_where_they_end(steps):
     p = Problem(np.float64)
-    others, x, losses = padded(p.others), padded(p.start), np.empty(M)
     pull = padded(np.random.default_rng(3).standard_normal((M, D)))
-    arrays = (p.indptr, p.indices, p.signed, others, others.T @ others, pull, p.ridge, 2, x, losses, (0,))
-    conjugate_rows(0, M, *arrays)
+    x, losses = by_gradients(p, steps, pull=pull)
     for u in set(range(M)) - {4}:
         A, b, constant = implicit_equations(p, u)
         b = b + pull[u, :D]
         here = x[u, :D]
         assert losses[u] == pytest.approx(constant - 2 * b @ here + here @ A @ here)
         assert losses[u] < constant - 2 * b @ p.start[u] + p.start[u] @ A @ p.start[u]
+
+
+def test_a_row_of_two_cells_takes_three_steps():
+    """Preconditioned by all but its own cells, its matrix is the identity and a matrix of rank two."""
+    p = Problem(np.float64)
+    assert np.diff(p.indptr)[0] == 2
+    A, b, _ = implicit_equations(p, 0)
+    expected = np.linalg.solve(A, b)
+    np.testing.assert_allclose(by_gradients(p, 3)[0][0, :D], expected, rtol=1e-9)
+    assert np.abs(by_gradients(p, 2)[0][0, :D] - expected).max() > 1e-6
 
 
 @pytest.mark.parametrize("single", [False, True])
