@@ -84,8 +84,9 @@ def gathered(value, engine):
 
 
 def first_rows(X, n_rows, engine):
-    """Return the first rows of X as an array that may be written, wherever it is."""
-    return np.array(gathered(X[:n_rows], engine))
+    """Return the first rows of X, copied, as an array or a sparse matrix, wherever it is."""
+    rows = gathered(X[:n_rows], engine)
+    return rows.copy() if sparse.issparse(rows) else np.array(rows)
 
 
 def read_block(block, shape=None):

@@ -11,23 +11,30 @@ from ..._typing import Array, Matrix, Vector
 from ...errors import DataError
 from .._base import check_classes, documented
 from ..inputs.targets import check_labels, check_targets, labels_of_call
-from .perceptron import Perceptron, accuracy, determination, learns_in_passes
+from .perceptron import Perceptron, learns_in_passes
+from .scores import accuracy, determination
 
 _SHARED_DOCS = {
     "parameters": """hidden_layer_sizes : int or sequence of int, default=(100,)
         Widths of the hidden layers; none for a linear model.
     activation : {"relu", "tanh", "logistic", "identity"}, default="relu"
         Of the hidden layers.
-    solver : {"sandblaster", "downpour", "sgd", "adam"}, default="sandblaster"
-        L-BFGS on all rows, the portions computed on threads or workers; replicas of the network with
-        minibatches of their own over one table of parameters, which reach a good model sooner where there
-        are many rows; or synchronous minibatches by a `plan`.
+    solver : {"adam", "sgd", "sandblaster", "downpour"}, default="adam"
+        Synchronous minibatches by Adam, or by descent with momentum, on places by a `plan`; L-BFGS on all
+        rows, the portions computed on threads or workers, which goes furthest with few rows; or replicas of
+        the network with minibatches of their own over one table of parameters.
     alpha : float, default=1e-4
         Weight of the penalty.
     batch_size : int or "auto", default="auto"
         Rows of a minibatch; "auto" is 200, or all rows if they are fewer.
+    learning_rate : {"constant", "invscaling", "adaptive"}, default="constant"
+        Of "sgd": the rate of all passes; divided by ``(1 + t) ** power_t`` after t rows; or divided by 5
+        whenever the loss has not fallen by `tol` in `n_iter_no_change` passes, which end the fit once the
+        rate is at most 1e-6 (not with `early_stopping`).
     learning_rate_init : float or None, default=None
         Downpour's gamma, which None looks for; the rate of "sgd" and "adam", where None is 0.001.
+    power_t : float, default=0.5
+        Of "invscaling".
     momentum : float, default=0.9
         Of "sgd".
     nesterovs_momentum : bool, default=True
@@ -41,12 +48,14 @@ _SHARED_DOCS = {
         Steps of L-BFGS, or passes.
     tol : float, default=1e-4
         L-BFGS ends when the gradient has fallen to this part of its first norm; the others when the loss (or
-        the score, with `early_stopping`) has not gained so much in `n_iter_no_change` passes.
+        the score, with `early_stopping`) has not gained so much in more than `n_iter_no_change` passes.
     n_iter_no_change : int, default=10
     early_stopping : bool, default=False
         Hold rows out, stop by the score on them, and keep the parameters with the best.
     validation_fraction : float, default=0.1
         Share of rows that are held out.
+    beta_1, beta_2, epsilon : float, default=0.9, 0.999 and 1e-8
+        Of "adam": how slowly the means of gradients and of their squares move, and what is added to roots.
     warm_start : bool, default=False
         Begin from the layers of the last fit.
     n_replicas : int, default=2
@@ -57,10 +66,11 @@ _SHARED_DOCS = {
     engine : str, default="local"
         ``"local"``: threads of this process; ``"dask"``: the current Dask client; or a scheduler's address.
     device : {"cpu", "cuda", "auto"}, default="cpu"
-        Where layers are computed; "auto" is a GPU where there is one and X is dense. L-BFGS itself, and
-        Downpour's table, stay on the CPU: of each pass or minibatch the parameters go to the GPU and the
-        gradient comes back. Rows lie there as far as there is room; minibatches, and the rows of workers, are
-        copied each time. A fitted network predicts on the GPU where there still is one, else on the CPU.
+        Where "sandblaster" and "downpour" compute layers; "auto" is a GPU where there is one and X is dense.
+        L-BFGS itself, and Downpour's table, stay on the CPU: of each pass or minibatch the parameters go to
+        the GPU and the gradient comes back. Rows lie there as far as there is room; minibatches, and the rows
+        of workers, are copied each time. A fitted network predicts on the GPU where there still is one, else
+        on the CPU.
     n_jobs : int or None, default=None
         Threads of Sandblaster; they change no bit. None is 1, -1 all cores.
     verbose : int, default=0
@@ -83,7 +93,7 @@ _SHARED_DOCS = {
     t_ : int
         Rows that gradients were computed of.
     learning_rate_ : float
-        Downpour's gamma.
+        Downpour's gamma; the rate of "sgd" and "adam" at the end.
     squared_gradients_ : ndarray of shape (n_parameters,)
         Downpour's sums of squared gradients, layer by layer, from which `partial_fit` goes on.
     device_ : {"cpu", "cuda"}

@@ -11,7 +11,6 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.metrics import r2_score
 from sklearn.utils._param_validation import Interval, Options, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
@@ -28,7 +27,8 @@ from ..optimize.minimize import minimize
 from ..optimize.one_pass import one_pass
 from ..optimize.watch import Watch
 from .network import Network
-from .scheduled import SCHEDULED, by_schedule
+from .scheduled import SCHEDULED, by_schedule, check_rates
+from .scores import OneMinusScore
 from .training.fitting import ScoreWatch, hold_out
 
 # Attributes of one solver, or of early stopping alone.
@@ -61,7 +61,9 @@ class Perceptron(Estimator):
         "solver": [StrOptions({"sandblaster", "downpour", *SCHEDULED})],
         "alpha": [Interval(Real, 0, None, closed="left")],
         "batch_size": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
+        "learning_rate": [StrOptions({"constant", "invscaling", "adaptive"})],
         "learning_rate_init": [None, Interval(Real, 0, None, closed="neither")],
+        "power_t": [Interval(Real, 0, None, closed="left")],
         "momentum": [Interval(Real, 0, 1, closed="left")],
         "nesterovs_momentum": ["boolean"],
         "plan": [StrOptions({"auto", "data", "pipeline", "split"}), list, tuple],
@@ -70,6 +72,9 @@ class Perceptron(Estimator):
         "n_iter_no_change": [Interval(Integral, 1, None, closed="left")],
         "early_stopping": ["boolean"],
         "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
+        "beta_1": [Interval(Real, 0, 1, closed="left")],
+        "beta_2": [Interval(Real, 0, 1, closed="left")],
+        "epsilon": [Interval(Real, 0, None, closed="neither")],
         "warm_start": ["boolean"],
         "n_replicas": [Interval(Integral, 1, None, closed="left")],
         "staleness": [Interval(Integral, 0, None, closed="left"), Options(Real, {math.inf})],
@@ -85,10 +90,12 @@ class Perceptron(Estimator):
         hidden_layer_sizes: Any = (100,),
         activation: str = "relu",
         *,
-        solver: str = "sandblaster",
+        solver: str = "adam",
         alpha: float = 1e-4,
         batch_size: int | str = "auto",
+        learning_rate: str = "constant",
         learning_rate_init: float | None = None,
+        power_t: float = 0.5,
         momentum: float = 0.9,
         nesterovs_momentum: bool = True,
         plan: Any = "auto",
@@ -97,6 +104,9 @@ class Perceptron(Estimator):
         n_iter_no_change: int = 10,
         early_stopping: bool = False,
         validation_fraction: float = 0.1,
+        beta_1: float = 0.9,
+        beta_2: float = 0.999,
+        epsilon: float = 1e-8,
         warm_start: bool = False,
         n_replicas: int = 2,
         staleness: float = 0,
@@ -111,7 +121,9 @@ class Perceptron(Estimator):
         self.solver = solver
         self.alpha = alpha
         self.batch_size = batch_size
+        self.learning_rate = learning_rate
         self.learning_rate_init = learning_rate_init
+        self.power_t = power_t
         self.momentum = momentum
         self.nesterovs_momentum = nesterovs_momentum
         self.plan = plan
@@ -120,6 +132,9 @@ class Perceptron(Estimator):
         self.n_iter_no_change = n_iter_no_change
         self.early_stopping = early_stopping
         self.validation_fraction = validation_fraction
+        self.beta_1 = beta_1
+        self.beta_2 = beta_2
+        self.epsilon = epsilon
         self.warm_start = warm_start
         self.n_replicas = n_replicas
         self.staleness = staleness
@@ -157,6 +172,7 @@ class Perceptron(Estimator):
         self
         """
         self._validate_params()
+        check_rates(self)
         with self._unchanged_on_error():
             hidden, X = self._hidden(), self._read(X, y)
             self._forget()
@@ -234,7 +250,10 @@ class Perceptron(Estimator):
         is_dense = isinstance(X, np.ndarray)
         if self.solver in SCHEDULED:
             if self.device == "cuda":
-                raise DataError(f"solver='{self.solver}' computes on the CPU: use device='cpu' or 'auto'")
+                raise DataError(
+                    f"solver='{self.solver}' computes on the CPU: use device='cpu' or 'auto', or "
+                    "solver='sandblaster' or 'downpour'"
+                )
             return "cpu"
         if self.device == "cuda" and not is_dense:
             raise DataError(
@@ -313,7 +332,7 @@ class Perceptron(Estimator):
             w,
             portions,
             validation=held_out,
-            evaluate=None if held_out is None else _OneMinusScore(self._score, network),
+            evaluate=None if held_out is None else OneMinusScore(self._score, network),
             learning_rate=self.learning_rate_init,
             staleness=self.staleness,
             batch_size=min(self._batch(n_rows), portions[-1][0].shape[0]),
@@ -473,27 +492,3 @@ def _moved_to_device(network, portions):
         network.on_device(portion) if size <= room else portion
         for portion, size in zip(portions, sizes, strict=True)
     ]
-
-
-class _OneMinusScore:
-    """1 minus a score, for a minimiser; it travels to workers."""
-
-    def __init__(self, score, network):
-        self.score, self.network = score, network
-
-    def __call__(self, rows, w):
-        return 1 - self.score(self.network, rows, w)
-
-
-def accuracy(network, rows, w):
-    """Share of rows whose class is found."""
-    X, y, *weights = rows
-    output = network.output(X, w.astype(X.dtype, copy=False))
-    return float(np.average(network.classes(output) == y, weights=weights[0] if weights else None))
-
-
-def determination(network, rows, w):
-    """R squared; the mean over outputs."""
-    X, y, *weights = rows
-    output = network.output(X, w.astype(X.dtype, copy=False))
-    return float(r2_score(y, output, sample_weight=weights[0] if weights else None))

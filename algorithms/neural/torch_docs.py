@@ -46,7 +46,7 @@ SHARED_DOCS = {
     validation_fraction : float, default=0.1
         Share of rows that are held out.
     n_iter_no_change : int, default=10
-        Epochs without a better score after which `early_stopping` stops.
+        `early_stopping` stops after more epochs than these without a better score.
     warm_start : bool, default=False
         Begin from the parameters of the last fit.
     engine : str, default="local"

@@ -28,17 +28,17 @@ def test_a_network_is_fitted_saved_and_used(folder, name, tmp_path, capsys):
         "classes": ("mlp-classifier", sd.MLPClassifier),
         "numbers": ("mlp-regressor", sd.MLPRegressor),
     }[name]
-    options = ["--param", "hidden_layer_sizes=8,5", "max_iter=300", "tol=0.02", "alpha=0.01"]
+    options = ["--param", "hidden_layer_sizes=8,5", "learning_rate_init=0.02", "max_iter=400"]
     saved = tmp_path / "network.npz"
     arguments = ["fit", model, str(folder / name), "--quiet", "--save", str(saved), *options]
     assert main([*arguments, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     X, y = datasets.read_svmlight(folder / name)
-    alone = cls((8, 5), max_iter=300, tol=0.02, alpha=0.01, random_state=0).fit(X, y)
+    alone = cls((8, 5), learning_rate_init=0.02, max_iter=400, random_state=0).fit(X, y)
     outputs = 3 if name == "classes" else 1
     assert found["layers"] == [4, 8, 5, outputs]
     assert found["network_parameters"] == 4 * 8 + 8 + 8 * 5 + 5 + 6 * outputs
-    assert (found["solver"], found["device"]) == ("sandblaster", "cpu")
+    assert (found["solver"], found["device"]) == ("adam", "cpu")
     assert found["iterations"] == alone.n_iter_
     assert found["loss"] == pytest.approx(alone.loss_)
     score = "accuracy" if name == "classes" else "r2"
@@ -46,7 +46,7 @@ def test_a_network_is_fitted_saved_and_used(folder, name, tmp_path, capsys):
     assert found["training"][score] > 0.75
     assert main([*arguments, "--test-size", "0.2"]) == 0
     out = capsys.readouterr().out
-    for part in (f"network      4 - 8 - 5 - {outputs}", "solver       sandblaster", "test", "30 rows"):
+    for part in (f"network      4 - 8 - 5 - {outputs}", "solver       adam", "test", "30 rows"):
         assert part in out
     assert main(["predict", str(saved), str(folder / name), "--quiet", "--out", str(tmp_path / "p.csv")]) == 0
     assert len((tmp_path / "p.csv").read_text().splitlines()) == 151

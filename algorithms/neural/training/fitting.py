@@ -105,7 +105,10 @@ class Vectors:
 
 
 class ScoreWatch:
-    """Scores after each epoch: stops when they have not risen for a while, and keeps the best numbers."""
+    """Scores after each epoch: stops when more than `patience` in a row have not risen by `tol`.
+
+    Keeps the numbers of the best.
+    """
 
     def __init__(self, score, patience, tol):
         self._score, self._patience, self._tol = score, patience, tol
@@ -116,10 +119,10 @@ class ScoreWatch:
         """Take in the numbers after an epoch; return whether to stop."""
         score = self._score(vectors)
         self.scores.append(score)
-        self._idle = 0 if score > self.highest + self._tol else self._idle + 1
+        self._idle = 0 if score >= self.highest + self._tol else self._idle + 1
         if score > self.highest:
             self.highest, self.best = score, vectors
-        return self._idle >= self._patience
+        return self._idle > self._patience
 
 
 @dataclass
@@ -244,6 +247,7 @@ def train(
     first_epoch=0,
     first_update=0,
     counts_decay=False,
+    falling=None,
     wire=None,
     watch=None,
     stop=None,
@@ -272,6 +276,7 @@ def train(
         first_epoch=first_epoch,
         first_update=first_update,
         counts_decay=counts_decay,
+        falling=falling,
         wire=wire,
     )
 

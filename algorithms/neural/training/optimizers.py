@@ -12,6 +12,8 @@ from ....kernels.neural.steps import adam_step, momentum_step, sgd_step
 class SGD:
     """Gradient descent with momentum, as in PyTorch: ``slot = momentum slot + gradient``.
 
+    An epoch has `n_steps` steps over `n_rows` rows; see `rate`.
+
     Examples
     --------
     >>> import numpy as np
@@ -28,6 +30,14 @@ class SGD:
     momentum: float = 0.0
     nesterov: bool = False
     weight_decay: float = 0.0
+    power: float = 0.0
+    n_rows: int = 0
+    n_steps: int = 1
+
+    def rate(self, number):
+        """Rate of a step: it falls as ``(1 + t) ** -power`` with the t rows of the epochs before."""
+        rows = (number - 1) // self.n_steps * self.n_rows
+        return self.learning_rate / (1 + rows) ** self.power
 
     def slots(self, params):
         """Return what is kept from step to step."""
@@ -36,7 +46,7 @@ class SGD:
     def step(self, params, grads, slots, number, decayed=None):
         """Make the step of this number, counted from 1."""
         kind = params.dtype.type
-        rate, momentum, decay = map(kind, (self.learning_rate, self.momentum, self.weight_decay))
+        rate, momentum, decay = map(kind, (self.rate(number), self.momentum, self.weight_decay))
         decayed = params[:0] if decayed is None else decayed
         if not len(slots):
             sgd_step(params, grads, decay, decayed, rate)

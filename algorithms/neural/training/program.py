@@ -1,6 +1,7 @@
 """Training as a scheduled program: places are shards, micro-batches and gradients travel as blocks."""
 
 import copy
+import dataclasses
 import math
 import time
 from typing import Any
@@ -61,6 +62,8 @@ class Training(SplitOperations, Program):
         Epochs and steps before these.
     counts_decay : bool, default=False
         Whether the weight decay is part of the objective; stages then have ``squares(params)``, one a layer.
+    falling : FallingRate, optional
+        Learning rates that follow the loss of the epochs.
     wire : {"float32", "bfloat16", "log8"}, optional
         How activations and gradients travel; see `Wire`. The result then depends on the layout.
 
@@ -90,12 +93,13 @@ class Training(SplitOperations, Program):
         first_epoch=0,
         first_update=0,
         counts_decay=False,
+        falling=None,
         wire=None,
     ):
         if len(stages) != len(layout.replicas):
             raise DataError(f"{len(stages)} stages are given, but the layout has {len(layout.replicas)}")
         self.stages, self.layout, self.loss, self.optimizer = stages, layout, loss, optimizer
-        self.wire = Wire(wire)
+        self.falling, self.wire = falling, Wire(wire)
         self.seed, self.recompute, self.n_rows = int(seed), recompute, rows[0].shape[0]
         self.first_epoch, self.first_update, self.counts_decay = first_epoch, first_update, counts_decay
         self.n_blocks, self.unchecked = layout.n_blocks, is_dask(rows[0])
@@ -155,7 +159,12 @@ class Training(SplitOperations, Program):
             "sums": [],  # (level, gradient): what the counter holds
             "spare": [],  # gradients that are free
             "events": [],
+            "rate": None,  # of the optimiser, where it is not its own
         }
+
+    def sync(self, state, message):
+        """Take the learning rate."""
+        state["rate"] = float(message)
 
     def block(self, block):
         """Begin empty."""
@@ -320,8 +329,10 @@ class Training(SplitOperations, Program):
         if self.counts_decay:
             penalties = [self.optimizer.weight_decay / 2 * s for s in state["stage"].squares(params)]
         number = self.first_update + epoch * self.layout.n_steps + op.step + 1
-        gradient = self._gradient(state)
-        self.optimizer.step(params, gradient, state["slots"], number, state["decayed"])
+        gradient, optimizer = self._gradient(state), self.optimizer
+        if state["rate"] is not None:
+            optimizer = dataclasses.replace(optimizer, learning_rate=state["rate"])
+        optimizer.step(params, gradient, state["slots"], number, state["decayed"])
         if hasattr(state["stage"], "changed"):
             state["stage"].changed()
         state["spare"].append(gradient)
@@ -348,10 +359,23 @@ class Training(SplitOperations, Program):
             elif number == 0 or self.layout.parts[stage] > 1:
                 penalties += partial
         loss = math.fsum(losses) / self.n_rows + math.fsum(penalties) / self.layout.n_steps
-        return Outcome(objective=loss, updates=self.n_rows)
+        if self.falling is None:
+            return Outcome(objective=loss, updates=self.n_rows)
+        done = self.falling.after(loss)
+        return Outcome(self.publish(), objective=loss, updates=self.n_rows, done=done)
+
+    def publish(self):
+        """The learning rate, if it follows the loss."""
+        return None if self.falling is None else self.falling.now
+
+    def arrays(self):
+        """What the learning rate follows."""
+        return {} if self.falling is None else {"rate": self.falling.array()}
 
     def restore(self, arrays):
-        """Do nothing: the coordinator keeps nothing that the places need."""
+        """Go on with the learning rate of that epoch; places need nothing else of the coordinator."""
+        if self.falling is not None:
+            self.falling.restore(arrays["rate"])
 
     def collect(self, ask):
         """Take in the vectors of every stage, and the events of every place."""

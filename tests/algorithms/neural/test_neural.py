@@ -126,7 +126,7 @@ def test_without_hidden_layers_it_is_ridge():
         + 0.1 * rng.standard_normal((80, 2))
         + 2
     )
-    model = MLPRegressor((), alpha=3.0, tol=1e-10, random_state=0).fit(X, y)
+    model = MLPRegressor((), solver="sandblaster", alpha=3.0, tol=1e-10, random_state=0).fit(X, y)
     want = Ridge(3.0).fit(X, y)
     assert model.coefs_[0] == pytest.approx(want.coef_.T, rel=1e-6)
     assert model.intercepts_[0] == pytest.approx(want.intercept_, rel=1e-6)
@@ -216,7 +216,8 @@ def test_downpour_is_repeatable_without_staleness(digits):
 
 def test_a_warm_start_goes_on(digits):
     X, y = digits
-    model = MLPClassifier(10, max_iter=15, warm_start=True, tol=0, random_state=0)
+    options = {"solver": "sandblaster", "max_iter": 15, "warm_start": True, "tol": 0, "random_state": 0}
+    model = MLPClassifier(10, **options)
     with pytest.warns(ConvergenceWarning, match="max_iter=15 steps"):
         first = model.fit(X, y).loss_
     with pytest.warns(ConvergenceWarning):
@@ -271,7 +272,7 @@ def test_a_model_comes_back_from_its_file(digits, tmp_path, monkeypatch):
     X, y = digits
     path = tmp_path / "model.npz"
     for kind in (MLPClassifier, MLPRegressor):
-        model = kind((7, 5), max_iter=3, tol=0.5, random_state=0).fit(X, y)
+        model = kind((7, 5), solver="sandblaster", max_iter=3, tol=0.5, random_state=0).fit(X, y)
         model.save(path)
         again = sd.load(path)
         assert type(again) is kind
@@ -338,7 +339,8 @@ def test_integer_weights_are_repeated_rows_with_a_penalty(kind):
     y = X[:, 0] + rng.standard_normal(80)
     y = (y > 0).astype(int) if kind is MLPClassifier else y
     times = rng.integers(0, 6, 80)
-    model = kind((), alpha=5.0, tol=1e-10, random_state=0)  # without hidden layers there is one minimum
+    # Without hidden layers there is one minimum.
+    model = kind((), solver="sandblaster", alpha=5.0, tol=1e-10, random_state=0)
     weighted = clone(model).fit(X, y, times.astype(float))
     repeated = clone(model).fit(np.repeat(X, times, axis=0), np.repeat(y, times))
     np.testing.assert_allclose(weighted.coefs_[0], repeated.coefs_[0], rtol=1e-6, atol=1e-8)

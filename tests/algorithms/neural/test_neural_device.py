@@ -161,14 +161,14 @@ def test_value_and_gradient_are_those_of_the_cpu(gpu, activation, loss, dtype):
 def test_a_fit_copies_its_rows_once(gpu, digits):
     X, y = digits
     options = {"max_iter": 20, "tol": 1e-2, "random_state": 0}
-    there = sd.MLPClassifier(16, device="cuda", **options)
+    there = sd.MLPClassifier(16, solver="sandblaster", device="cuda", **options)
     with pytest.warns(match="has not converged"):
         there.fit(X, y)
     assert there.device_ == "cuda"
     assert gpu.copied.count((400, 64)) == 1
     assert gpu.copied.count((Network((64, 16, 10), "relu", "softmax", 0, 1).n_parameters,)) >= there.n_iter_
     with pytest.warns(match="has not converged"):
-        here = sd.MLPClassifier(16, **options).fit(X, y)
+        here = sd.MLPClassifier(16, solver="sandblaster", **options).fit(X, y)
     assert here.device_ == "cpu"
     assert there.loss_curve_ == pytest.approx(here.loss_curve_, rel=1e-5)
     probabilities = there.predict_proba(X)
@@ -183,7 +183,7 @@ def test_rows_without_room_are_copied_each_pass(digits, monkeypatch):
     monkeypatch.setattr(Network, "rows_at_once", lambda network: 100)
     part = X[:100].nbytes + y[:100].nbytes
     with device.standing_in(StrictDevice(memory=2 * (2 * part + 8))) as gpu, pytest.warns(match="converged"):
-        model = sd.MLPClassifier(4, device="cuda", max_iter=3, random_state=0).fit(X, y)
+        model = sd.MLPClassifier(4, solver="sandblaster", device="cuda", max_iter=3, random_state=0).fit(X, y)
     passes = model.t_ // 400
     assert passes >= 3
     assert gpu.copied.count((100, 64)) == 2 + 2 * passes
@@ -198,7 +198,9 @@ def test_downpour_and_early_stopping(gpu, digits):
     assert model.score(X, y) > 0.9
     assert (200, 64) in gpu.copied
     targets = np.column_stack([X[:, 20], X[:, 30]])
-    reg = sd.MLPRegressor((), device="cuda", alpha=0, tol=1e-8, random_state=0).fit(X[:, :10], targets)
+    reg = sd.MLPRegressor((), solver="sandblaster", device="cuda", alpha=0, tol=1e-8, random_state=0).fit(
+        X[:, :10], targets
+    )
     want = np.linalg.lstsq(np.column_stack([X[:, :10], np.ones(400)]), targets, rcond=None)[0]
     assert reg.predict(X[:, :10]) == pytest.approx(
         np.column_stack([X[:, :10], np.ones(400)]) @ want, abs=1e-4
@@ -209,8 +211,8 @@ def test_sparse_rows_stay_on_the_cpu(gpu, digits):
     X, y = digits
     thin = sparse.csr_array(X)
     with pytest.raises(DataError, match=r"device='cuda' takes a dense X, .* use device='cpu' or 'auto'"):
-        sd.MLPClassifier(4, device="cuda").fit(thin, y)
-    model = sd.MLPClassifier(4, device="auto", tol=0.5, random_state=0).fit(thin, y)
+        sd.MLPClassifier(4, solver="sandblaster", device="cuda").fit(thin, y)
+    model = sd.MLPClassifier(4, solver="sandblaster", device="auto", tol=0.5, random_state=0).fit(thin, y)
     assert model.device_ == "cpu"
     model.predict(thin)
     assert gpu.copied == []
@@ -220,8 +222,11 @@ def test_sparse_rows_stay_on_the_cpu(gpu, digits):
 def test_without_a_gpu(digits):
     X, y = digits
     with pytest.raises(DeviceError):
-        sd.MLPClassifier(4, device="cuda").fit(X, y)
-    assert sd.MLPClassifier(4, device="auto", tol=0.3, random_state=0).fit(X, y).device_ == "cpu"
+        sd.MLPClassifier(4, solver="sandblaster", device="cuda").fit(X, y)
+    assert (
+        sd.MLPClassifier(4, solver="sandblaster", device="auto", tol=0.3, random_state=0).fit(X, y).device_
+        == "cpu"
+    )
 
 
 @pytest.mark.gpu
@@ -232,7 +237,9 @@ def test_on_a_gpu(digits, dtype, kind):
     X, y = digits
     X = X.astype(dtype)
     options = {"activation": "tanh", "max_iter": 30, "tol": 1e-2, "random_state": 0}
-    there, here = (kind(16, device=place, **options).fit(X, y) for place in ("cuda", "cpu"))
+    there, here = (
+        kind(16, solver="sandblaster", device=place, **options).fit(X, y) for place in ("cuda", "cpu")
+    )
     assert there.device_ == "cuda"
     assert there.loss_ == pytest.approx(here.loss_, rel=0.05)
     assert there.loss_curve_[:3] == pytest.approx(here.loss_curve_[:3], rel=1e-3)
