@@ -192,16 +192,21 @@ def table(records):
 def page(records):
     """Return the page of a run of the benchmark."""
     first = records[0]
-    settings = first["settings"]
     whole = Page("stradask bench networks: a convolutional network on two processes")
-    whole.text(
+    whole.text(setting(first))
+    return whole.table(*made_table(records)).add_facts(first, "settings", "machine")
+
+
+def setting(record):
+    """Say what was run, and how the table is to be read."""
+    settings = record["settings"]
+    return (
         f"Three convolutions of width {settings['width']} on scikit-learn's digits, {N_TRAINED} rows to "
         f"train on, mini-batches of {BATCH}, SGD with momentum, on worker processes of one thread of "
-        f"{where(first)}; wall time, medians of {settings['repeats']} rounds in which all take turns. Plans "
+        f"{where(record)}; wall time, medians of {settings['repeats']} rounds in which all take turns. Plans "
         "of stradask are divided by its one place, loops of torch by one loop. Two loops at once train two "
         "networks on whole mini-batches, without messages; smaller batches may take less time a row. "
         "Seconds are of training to an accuracy of "
         f"{settings['accuracy']:g} on {1797 - N_TRAINED} other rows, without the judging; those of stradask "
         "have the start of the fit in them."
     )
-    return whole.table(*made_table(records)).add_facts(first, "settings", "machine")

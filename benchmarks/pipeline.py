@@ -1,8 +1,8 @@
-"""Pipelines of places that wait: how near to the ideal schedules, messages and wake-ups come.
+"""Pipelines of places that wait: how near to the ideal schedules, messages and wake-ups come; and memory.
 
 Each of K equal stages waits instead of computing, as a host does for its device, so that two cores are
 enough for many places. With M micro-batches K places are at most K M / (M + K - 1) times as fast as one.
-There are no peers: the ideal is a bound.
+There are no peers: the ideal is a bound. Stages that compute then show the peak memory of a worker.
 """
 
 from typing import Any
@@ -14,12 +14,13 @@ from ..scheduler.planning import Profile
 from .engines import worker_processes
 from .pages.page import Page, where
 from .pages.tables import Table
+from .pipeline_memory import KINDS, MICRO_BATCHES, N_LAYERS, PLACES, PLANS, ROWS, WIDTH, weigh
 from .planned import BATCH, measure
 from .run import about_run
 
 ORDERS = ("1f1b", "gpipe")
 STEP = 0.96  # seconds of a mini-batch at one place
-_DEFAULTS: dict[str, Any] = {"places": (2, 4), "micro_batches": (4, 32)}
+_DEFAULTS: dict[str, Any] = {"places": (2, 4), "micro_batches": (4, 32), "memory": True}
 
 
 def equal_stages(n_places):
@@ -46,9 +47,12 @@ def collect(args, on_record, tell):
         raise DataError("--against: pipeline compares with a bound and has no peers")
     if args.dataset is not None:
         raise DataError("--dataset: pipeline has no data; its layers wait")
-    settings = {name: tuple(np.atleast_1d(v).tolist()) for name, v in (_DEFAULTS | dict(args.param)).items()}
+    settings = _DEFAULTS | dict(args.param)
     if settings.keys() != _DEFAULTS.keys():
         raise DataError(f"--param: pipeline has the parameters {', '.join(_DEFAULTS)}")
+    if type(settings["memory"]) is not bool:
+        raise DataError(f"--param: memory={settings['memory']}: give True or False")
+    settings |= {name: tuple(np.atleast_1d(settings[name]).tolist()) for name in ("places", "micro_batches")}
     for name in ("places", "micro_batches"):
         if not all(type(n) is int and n > 0 for n in settings[name]):
             raise DataError(f"--param: {name}={settings[name]}: give numbers of 1 or more")
@@ -71,12 +75,34 @@ def collect(args, on_record, tell):
                     on_record(common | record)
                     ratio, share = record["speedup"], record["speedup"] / record["ideal"]
                     tell(f"{n} places, {order}, M = {M}: {ratio:.2f} times one, {share:.0%} of ideal")
+    for name, plan in PLANS.items() if settings["memory"] else ():
+        with worker_processes(plan[0]) as engine:  # each plan in new processes
+            weigh(plan, engine, width=16, rows=64)  # imports
+            most = weigh(plan, engine)
+        record = {"plan": name, **{kind: [place[kind] for place in most] for kind in KINDS}}
+        on_record(common | record)
+        tell(f"{name}: a worker's peak is {max(record['peak']) / 1e6:.0f} MB")
+
+
+def memory_table(records):
+    """Return the table of what workers held."""
+    own = [r for r in records if "plan" in r]
+    one = next((max(r["peak"]) for r in own if r["plan"] == "one place"), np.nan)
+    columns = {
+        "peak, MB": lambda r: f"{max(r['peak']) / 1e6:.0f}",
+        "of one place": lambda r: f"{max(r['peak']) / one:.2f}",
+    } | {f"{kind}, MB": lambda r, kind=kind: f"{max(r[kind]) / 1e6:.0f}" for kind in KINDS[1:]}
+    return Table.of([(r["plan"], r) for r in own], columns, caption="Peak memory of a worker")
 
 
 def made_table(records):
-    """Return the table of the records."""
+    """Return the table of speeds."""
     return Table.of(
-        [(f"{r['places']} places, {r['order']}, M = {r['micro_batches']}", r) for r in records],
+        [
+            (f"{r['places']} places, {r['order']}, M = {r['micro_batches']}", r)
+            for r in records
+            if "places" in r
+        ],
         {
             "ms a step": lambda r: f"{1e3 * r['seconds']:.0f}",
             "times one": lambda r: f"{r['speedup']:.2f}",
@@ -88,8 +114,12 @@ def made_table(records):
 
 
 def table(records):
-    """Return the table as text."""
-    return made_table(records).text()
+    """Return the tables as text."""
+    return "\n".join(line for made in _tables(records) for line in (f"{made.caption}:", made.text()))
+
+
+def _tables(records):
+    return [made for made in (made_table(records), memory_table(records)) if made.rows]
 
 
 def page(records):
@@ -98,6 +128,19 @@ def page(records):
     whole = Page("stradask bench pipeline: places that wait, and the ideal")
     whole.text(
         f"Stages that wait instead of computing, {1e3 * STEP:.0f} ms a mini-batch on one place, on worker "
-        f"processes of {where(first)}. The best of {first['settings']['repeats']} steps, wall time."
+        f"processes of {where(first)}. The best of {first['settings']['repeats']} steps, wall time. "
+        + memory_setting()
     )
-    return whole.table(*made_table(records)).add_facts(first, "settings", "machine")
+    for made in _tables(records):
+        whole.table(*made)
+    return whole.add_facts(first, "settings", "machine")
+
+
+def memory_setting():
+    """Say what the memory is of."""
+    return (
+        f"Memory is of {N_LAYERS} dense layers of {WIDTH} units, mini-batches of {ROWS} rows, SGD with "
+        f"momentum; {PLACES} places have {MICRO_BATCHES} micro-batches. The peak is that of a worker's "
+        "process beyond what it has before; activations, gradients and weights (with momentum) are counted. "
+        "Each figure is of the worker with the most."
+    )

@@ -21,7 +21,7 @@ QUICK = (
     "rotation --param kill=False max_iter=6 n_components=50",
     "placement",
     "plan --dataset even",
-    "pipeline --param places=2 micro_batches=4",
+    "pipeline --param places=2 micro_batches=4 memory=False",
     "allreduce --param megabytes=8",
     "networks --param epochs=2 width=8 accuracy=0.3",
     "ceilings",

@@ -21,13 +21,14 @@ from ..inputs.pieces import checksum, first_rows, gathered, is_lazy
 from ..inputs.targets import check_names, check_weights
 from .torch_data import as_data
 from .torch_rows import checksum_of, new_rows, read_rows
-from .training.fitting import ScoreWatch, Vectors, hold_out, most_numbers, plan_for, train
+from .training.fitting import ScoreWatch, Vectors, hold_out, least_bytes, plan_for, train
 from .training.optimizers import SGD, Adam
 from .training.torch_stage import (
     TorchLayers,
     copied,
     filled,
     import_torch,
+    is_undrawn,
     make_module,
     one_torch_thread,
     seeded,
@@ -243,7 +244,8 @@ class TorchEstimator(Estimator):
         )
         self._store(own, done.vectors, done.history, self.loss_curve_ if goes_on else ())
         self._n_updates = n_updates + len(done.history) * n_steps
-        self._filled = filled(module, self.weights_, self.buffers_)
+        if not is_undrawn(module):  # else when it is asked for: it may be large
+            self._filled = filled(module, self.weights_, self.buffers_)
         self._plan, self._timeline = done.plan, done.timeline
         if watch is not None:
             self.validation_scores_, self.best_validation_score_ = watch.scores, watch.highest
@@ -258,9 +260,11 @@ class TorchEstimator(Estimator):
         return SGD(self.learning_rate, self.momentum, self.optimizer == "nesterov", self.weight_decay)
 
     def _start(self, layers, before, optimizer):
-        """Return the initial numbers: the module's, or those of before."""
+        """Return the initial numbers: the module's, or those of before; None where places draw them."""
+        if before is None and layers.start is None:
+            return None
         vectors = Vectors(layers.start[0], layers.start[1], None) if before is None else before
-        found = [len(v) for v in layers.start]
+        found = [sum(counts) for counts in zip(*layers.sizes, strict=True)]
         if found != [len(vectors.trained), len(vectors.buffers)]:
             raise DataError(
                 f"the model has {len(vectors.trained)} parameters and {len(vectors.buffers)} other numbers, "
@@ -321,8 +325,7 @@ class TorchEstimator(Estimator):
             least_rows=2 if layers.has_batch_norm() else 1,
         )
         if memory is not None:
-            copies = 2 + len(vectors.slots)  # parameters, gradient, slots
-            check_memory([copies * n * layers.dtype.itemsize for n in most_numbers(layers, plan)], memory)
+            check_memory(least_bytes(layers, plan, optimizer), memory)
         if len(layers.sizes) == 1:
             plan = dataclasses.replace(
                 plan, note="one stage: only the children of a nn.Sequential can be cut"
@@ -333,7 +336,7 @@ class TorchEstimator(Estimator):
         """What a checkpoint belongs to: data, parameters, the numbers of the module."""
         places = self._place_parameters()
         settings = {k: v for k, v in self.get_params(deep=False).items() if k not in (*places, *_FREE)}
-        start = checksum((vectors.trained, vectors.buffers))
+        start = None if vectors is None else checksum((vectors.trained, vectors.buffers))
         return {
             "settings": repr(sorted(settings.items())),
             "stages": repr(plan.stages),
@@ -443,7 +446,7 @@ def _check_output(module, X, n_outputs, name):
     trial = copied(module).eval()
     try:
         with seeded(0), one_torch_thread(), torch.no_grad():
-            output = trial(torch.from_numpy(X))
+            output = trial(torch.from_numpy(X).to("meta" if is_undrawn(trial) else "cpu"))
     except Exception as error:  # of the caller's module
         raise DataError(
             f"module fails on rows of the shape {X.shape[1:]}: {in_brief(error, 120)}; do its first layer "

@@ -8,7 +8,7 @@ import itertools
 from collections.abc import Callable
 from typing import NamedTuple
 
-from .. import everyday, kernel_shares, ssp
+from .. import everyday, kernel_shares, networks, pipeline, ssp
 from ..pages import rotation, strads
 from ..pages.tables import Spread, Table, by_solver, latest_run
 from ..pages.training import final, time_to
@@ -184,6 +184,23 @@ def everyday_part(records, docs):
     return f"{everyday.summary(last)}.\n\n{table.markdown()}\n{table.caption}; one thread, {named}.\n"
 
 
+def memory_part(records, docs):
+    """Return the table of what workers of the last run held."""
+    own = [record for record in records if "plan" in record]
+    if not own:
+        return None
+    own = latest_run(own)
+    return f"{pipeline.memory_table(own).markdown()}\n{pipeline.memory_setting()}\n"
+
+
+def networks_part(records, docs):
+    """Return the table of the last run, and its setting."""
+    if not records:
+        return None
+    own = latest_run(records)
+    return f"{networks.made_table(own).markdown()}\n{networks.setting(own[0])}\n"
+
+
 class Part(NamedTuple):
     """Where a part stands, a page of the guide and the name of the marks, and what writes it."""
 
@@ -197,6 +214,8 @@ PARTS = {
     "everyday": Part("benchmarks.md", "everyday", everyday_part),
     "ceilings": Part("benchmarks.md", "ceilings", ceilings_part),
     "rotation": Part("benchmarks.md", "rotation", rotation_part),
+    "pipeline": Part("which-plan.md", "memory", memory_part),
+    "networks": Part("torch.md", "networks", networks_part),
     "ssp": Part("ssp.md", "measured", ssp_part),
     "strads": Part("write-your-own-program.md", "strads", strads_part),
     "shard-goals": Part("mcmc.md", "shard-goals", shards_part),

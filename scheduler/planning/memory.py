@@ -9,16 +9,30 @@ from .simulate import work_of
 def held(n_stages_after, n_replicas, micro_batches, order):
     """Return the most micro-batches in flight at a replica, its versions of the parameters, and gradients.
 
-    Gradients of micro-batches are summed in pairs, and pairs of pairs, for which log2 of their number of
-    vectors is needed. PipeDream keeps the parameters of each mini-batch in flight, the others one version.
+    PipeDream keeps the parameters of each mini-batch in flight, the others one version.
     """
     n_steps = 2 * (1 + n_stages_after) if order == "pipedream" else 1
     own = work_of(Layout((n_replicas, *[1] * n_stages_after), micro_batches, n_steps, order))[:n_replicas]
     return (
         max(map(most_in_flight, own)),
         max(map(_most_versions, own)),
-        int(np.log2(micro_batches // n_replicas)) + 1,
+        gradient_vectors(micro_batches // n_replicas),
     )
+
+
+def gradient_vectors(n_micro):
+    """Return how many vectors the sum of the gradients of micro-batches needs.
+
+    They are summed in pairs, and pairs of pairs, and the second of a pair adds to the vector of the first: as
+    many vectors as the most ones of a binary number up to theirs.
+
+    Examples
+    --------
+    >>> from stradask.scheduler.planning.memory import gradient_vectors
+    >>> [gradient_vectors(n) for n in (1, 2, 4, 7, 32)]
+    [1, 1, 2, 3, 5]
+    """
+    return (n_micro + 1).bit_length() - 1
 
 
 def most_in_flight(work):

@@ -196,12 +196,12 @@ def plan_pipeline(
     >>> print(plan.table())
     pipeline, order '1f1b', 32 micro-batches of 8 rows: 65.48 ms a step
     stage  layers  places  forward  backward  send  all-reduce  update      MB
-        0     0:2       1     0.62      1.25  1.02        0.00    0.00    16.1
-        1     2:4       1     0.62      1.25  0.00        0.00    0.00  8008.0
+        0     0:2       1     0.62      1.25  1.02        0.00    0.00    14.1
+        1     2:4       1     0.62      1.25  0.00        0.00    0.00  7007.0
     milliseconds of a micro-batch; all-reduce and update once a step; MB that a place holds
     <BLANKLINE>
     plan          places  micro-batches  ms a step      MB
-    pipeline 1-1       2             32      65.48  8008.0  chosen
+    pipeline 1-1       2             32      65.48  7007.0  chosen
     one place          1              1     120.00  3011.0
     data               2              2    1065.00  3010.0
     """

@@ -12,7 +12,7 @@ from .answers import opened, wired
 
 _SMALL = 2**18  # bytes: a larger message is confirmed at once, which adds little to its time
 _ON_THE_WAY = 2**26  # bytes that are not confirmed, besides one message
-_CONFIRMED = 64  # small messages, of which the last is confirmed
+_CONFIRMED, _KEPT = 64, 2**20  # small messages, and their bytes, of which the last is confirmed: all are kept
 
 
 class Transfer(Future):
@@ -51,7 +51,7 @@ class _Stream:
         self._news, self._room = asyncio.Event(), asyncio.Event()
         self._unconfirmed: deque[_Message] = deque()
         self._n_sent = self._n_written = 0  # messages: made, and written once or more
-        self._nbytes = 0  # of unconfirmed messages
+        self._nbytes = self._unasked = 0  # of unconfirmed messages; of those since the last that asks
         self._task: asyncio.Task | None = None
         self._failure: Exception | None = None
 
@@ -151,7 +151,9 @@ class _Stream:
             else:
                 parts.append(part)
                 nbytes += part[2].nbytes
-        return _Message(self._n_sent, parts, asks)
+        message = _Message(self._n_sent, parts, asks or self._unasked + nbytes > _KEPT)
+        self._unasked = 0 if message.asks else self._unasked + nbytes
+        return message
 
     async def _write(self, comm, message):
         blocks = wired([part[:3] for part in message.parts])

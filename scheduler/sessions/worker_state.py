@@ -252,6 +252,7 @@ class WorkerState(Shards):
         with self._answering:
             if self._answer[0] != serial:
                 self.check()
+                self._answer = -1, None  # it came, or there were no new call: a snapshot is large
                 answer = function(*args)
                 if self._transfers and self._confirm is not None:
                     self._confirm()

@@ -33,7 +33,8 @@ def test_tables():
     [
         ("pipeline --against sklearn", "has no peers"),
         ("pipeline --dataset a", "pipeline has no data"),
-        ("pipeline --param size=3", "pipeline has the parameters places, micro_batches"),
+        ("pipeline --param size=3", "pipeline has the parameters places, micro_batches, memory"),
+        ("pipeline --param memory=3", "memory=3: give True or False"),
         ("pipeline --param places=0", "numbers of 1 or more"),
         ("pipeline --param micro_batches=3", "divisors of 128"),
         ("allreduce --against torch", "has no peers"),
@@ -114,7 +115,7 @@ def test_networks_on_two_processes(tmp_path):
 @pytest.mark.slow
 @pytest.mark.cluster
 def test_records_and_pages(tmp_path):
-    arguments = "pipeline --quick --param places=2 micro_batches=2"
+    arguments = "pipeline --quick --param places=2 micro_batches=2 memory=False"
     assert main(["bench", *arguments.split(), "--out", str(tmp_path / "p")]) == 0
     records = read_records(tmp_path / "p" / "records.jsonl")
     assert [r["order"] for r in records] == ["1f1b", "gpipe"]

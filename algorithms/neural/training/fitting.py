@@ -12,11 +12,12 @@ from ....errors import DataError
 from ....scheduler.engine import run
 from ....scheduler.place import open_place
 from ....scheduler.planning.measured import measure_link
+from ....scheduler.planning.memory import gradient_vectors
 from ....scheduler.planning.plan import given_stages, plan_pipeline
 from ....scheduler.schedules.pipeline import KINDS, PipelineSchedule
 from ....scheduler.threads import single_threaded_blas
 from ...inputs.pieces import first_rows
-from .plans import check_micro_batches, layout_of, make_plan
+from .plans import check_micro_batches, is_split, layout_of, make_plan
 from .profiling import THREADS, profile_layers
 from .program import Training
 from .split import Activation, DensePart, SplitStage, StageChain, cuts_of, indices, moved_bytes
@@ -171,7 +172,8 @@ def plan_for(
 ):
     """Return the plan of an estimator's parameters, and the mini-batches of an epoch.
 
-    Where there is a choice, layers are timed, and the planner chooses.
+    Where there is a choice, layers are timed, and the planner chooses. `vectors` is None where each place
+    draws its own.
     """
     n_rows, n_layers = X.shape[0], len(layers.sizes)
     place, most = open_place(engine, n_jobs), min(batch_size, n_rows)
@@ -201,6 +203,11 @@ def plan_for(
         )
         return chosen, n_steps
     note = ""
+    if vectors is None and (plan == "split" or (not isinstance(plan, str) and any(map(is_split, plan)))):
+        raise DataError(
+            "plan splits layers whose parameters are on the meta device: give them values first "
+            "(module.to_empty, then reset_parameters), or take another plan"
+        )
     if plan == "split":
         at, pair = layers.pair(0, n_layers)
         n_parts = min(n_places, pair[1])
@@ -222,12 +229,15 @@ def plan_for(
     return dataclasses.replace(found, note=note), n_steps
 
 
-def most_numbers(layers, plan):
-    """Return for each stage of a plan the parameters and buffers that one of its places holds."""
-    found = []
-    for (first, last, _), n in zip(plan.stages, layout_of(plan, 1).parts, strict=True):
+def least_bytes(layers, plan, optimizer):
+    """Return the bytes of parameters, gradients and slots that a place of each stage of a plan holds."""
+    layout, found = layout_of(plan, 1), []
+    n_slots = len(optimizer.slots(np.empty(0, layers.dtype)))
+    for (first, last, _), n_parts, n in zip(plan.stages, layout.parts, layout.replicas, strict=True):
         whole = sum(map(sum, layers.sizes[first:last]))
-        found.append(max(map(len, layers.split(first, last, n).index)) if n > 1 else whole)
+        numbers = max(map(len, layers.split(first, last, n_parts).index)) if n_parts > 1 else whole
+        copies = 1 + gradient_vectors(layout.n_micro // n) + n_slots
+        found.append(copies * numbers * layers.dtype.itemsize)
     return found
 
 
@@ -258,7 +268,10 @@ def train(
     label=None,
     verbose=0,
 ):
-    """Train a network; return a `Trained`. ``snapshot(vectors, history)`` makes the model of a callback."""
+    """Train a network; return a `Trained`. ``snapshot(vectors, history)`` makes the model of a callback.
+
+    With `vectors` None each place draws the initial parameters of its stage.
+    """
     layout = layout_of(plan, n_steps)
     stages = [
         layers.split(first, last, n) if n > 1 else layers.stage(first, last)
@@ -271,7 +284,7 @@ def train(
         loss=loss,
         optimizer=optimizer,
         seed=seed,
-        starts=vectors.cut(layers.sizes, plan.stages),
+        starts=None if vectors is None else vectors.cut(layers.sizes, plan.stages),
         recompute=plan.recompute,
         first_epoch=first_epoch,
         first_update=first_update,

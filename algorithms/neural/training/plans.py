@@ -137,7 +137,7 @@ def _split_entries(plan):
     """Return a list of (span, places), and which of them are split."""
     entries, splits = [], []
     for entry in plan:
-        split = isinstance(entry, list | tuple) and len(entry) == 3
+        split = is_split(entry)
         if split and entry[2] != "split":
             raise DataError(
                 f"plan must have stages such as ('0:4', 2) or ('0:3', 2, 'split'), got {shortened(entry)}"
@@ -145,6 +145,11 @@ def _split_entries(plan):
         entries.append(entry[:2] if split else entry)
         splits.append(split and entry[1] != 1)
     return entries, tuple(splits) if any(splits) else ()
+
+
+def is_split(entry):
+    """Whether an entry of a plan has a third part, as ``("0:3", 2, "split")``."""
+    return isinstance(entry, list | tuple) and len(entry) == 3
 
 
 def _is_power(n):

@@ -54,8 +54,8 @@ class Training(SplitOperations, Program):
     seed : int
         Of the order of rows, and of the random numbers of stages.
     starts : list of (params, slots), optional
-        For each stage the initial vector, and the slots of the optimiser; by default those of
-        ``start(seed)``.
+        For each stage the initial vector, and the slots of the optimiser. By default each place calls
+        ``start(seed)`` of its stage, so that the whole network is in no memory.
     recompute : bool, default=False
         Keep the input of a micro-batch only, and compute the rest again before its backward pass.
     first_epoch, first_update : int, default=0
@@ -103,11 +103,7 @@ class Training(SplitOperations, Program):
         self.seed, self.recompute, self.n_rows = int(seed), recompute, rows[0].shape[0]
         self.first_epoch, self.first_update, self.counts_decay = first_epoch, first_update, counts_decay
         self.n_blocks, self.unchecked = layout.n_blocks, is_dask(rows[0])
-        if starts is None:
-            starts = [
-                (params, optimizer.slots(params[: _n_trained(stage, params)]))
-                for stage, params in ((stage, stage.start(seed)) for stage in stages)
-            ]
+        starts = [(None, None)] * len(stages) if starts is None else starts
         self.shards = []
         for place, (stage, part) in enumerate(map(layout.stage_of, range(layout.n_places))):
             params, slots = starts[stage]
@@ -137,21 +133,24 @@ class Training(SplitOperations, Program):
     # Where a place is -----------------------------------------------------------------------------
 
     def load(self, data):
-        """Copy the initial vectors; the stage is a copy, too, since torch's modules serve one thread."""
+        """Copy or draw the initial vectors; the stage is a copy, since torch's modules serve one thread."""
         keep_freed_memory()
         number, part, params, slots, parts = data
         if self.unchecked:  # a Dask collection's: a small one may come lazy, inside a task of Dask's
             parts = {m: (tuple(map(_checked, X)), rest) for m, (X, rest) in parts.items()}
         stage = self.stages[number]
         is_split = isinstance(stage, SplitStage)
-        stage, params = copy.deepcopy(stage.places[part] if is_split else stage), np.array(params)
+        stage = copy.deepcopy(stage.places[part] if is_split else stage)
+        params = np.array(stage.start(self.seed) if params is None else params)
+        n_trained = _n_trained(stage, params)
+        decays = self.optimizer.weight_decay and hasattr(stage, "decayed")  # which takes as many numbers
         return {
             "number": number,
             "stage": stage,
             "params": params,
-            "slots": np.array(slots),
-            "n_trained": _n_trained(stage, params),
-            "decayed": stage.decayed() if hasattr(stage, "decayed") else None,
+            "slots": self.optimizer.slots(params[:n_trained]) if slots is None else np.array(slots),
+            "n_trained": n_trained,
+            "decayed": stage.decayed() if decays else None,
             "parts": parts,
             "orders": {},  # of the rows of each part: epoch, permutation
             "kept": {},  # of each micro-batch under way
@@ -253,12 +252,17 @@ class Training(SplitOperations, Program):
         )
 
     def _gradient_of(self, state):
-        """Return a vector of zeros for the gradient of a micro-batch."""
+        """Return the vector to which the gradient of a micro-batch is added, and its level in the counter.
+
+        The second of two neighbours adds to that of the first: the same sum, without a vector of its own.
+        """
+        if state["sums"] and not state["sums"][-1][0]:
+            return state["sums"].pop()[1], 1
         if not state["spare"]:
-            return np.zeros(state["n_trained"], state["params"].dtype)
+            return np.zeros(state["n_trained"], state["params"].dtype), 0
         gradient = state["spare"].pop()
         gradient[:] = 0
-        return gradient
+        return gradient, 0
 
     def _slope(self, state, carrier):
         """Return the gradient of a stage's output: at the end of the network it has not travelled."""
@@ -269,7 +273,7 @@ class Training(SplitOperations, Program):
         if state["split"] is not None:
             self._backward_part(state, carrier, epoch, op)
             return
-        gradient = self._gradient_of(state)
+        gradient, level = self._gradient_of(state)
         if self.sizes(op.step)[op.micro]:
             again, params, context = state["kept"].pop((op.step, op.micro))
             if again is not None:
@@ -278,9 +282,9 @@ class Training(SplitOperations, Program):
                 params[state["n_trained"] :] = buffers
             dx = state["stage"].backward(context, self._slope(state, carrier), gradient)
             carrier.array = self.wire.encode(dx) if state["number"] else _EMPTY
-        self._carry(state, gradient)
+        self._carry(state, gradient, level)
 
-    def _carry(self, state, gradient, level=0):
+    def _carry(self, state, gradient, level):
         sums = state["sums"]
         while sums and sums[-1][0] == level:
             one = sums.pop()[1]

@@ -13,6 +13,7 @@ from ....errors import DataError
 from ....scheduler.planning.costs import Link
 from ....scheduler.planning.signatures import split_layers
 from ..network import ACTIVATIONS, SLOPES
+from .stage import add_product
 
 _SPEED, _LINK = 2e10, Link(0.0, 1e9)  # nominal, so that no choice depends on timings
 
@@ -144,12 +145,12 @@ class DensePart:
         """Propagate back."""
         x, hidden, W1, W2 = context
         G1, g1, G2, g2 = self._layers(grads)
-        G2 += hidden.T @ dy
+        add_product(G2, hidden, dy)
         if self.has_bias:
             g2 += dy.sum(axis=0)
         dh = dy @ W2.T
         SLOPES[self.activation](dh, hidden)
-        G1 += x.T @ dh
+        add_product(G1, x, dh)
         g1 += dh.sum(axis=0)
         return None if self.begins else dh @ W1.T
 
@@ -269,25 +270,25 @@ class SplitOperations:
         return self._output(state, carrier, epoch, op, y)
 
     def _open_back(self, state, carrier, epoch, op):
-        state["gradient"] = self._gradient_of(state)
+        state["gradient"] = gradient, _ = self._gradient_of(state)
         if self.sizes(op.step)[op.micro]:
             held = state["split"][op.step, op.micro]
-            after, grads = state["stage"].way(2, state["gradient"])
+            after, grads = state["stage"].way(2, gradient)
             held["x"] = after.backward(held.pop("after"), self._slope(state, carrier), grads)
 
     _hand_back = _hand
 
     def _backward_part(self, state, carrier, epoch, op):
         if op.part:
-            gradient = self._gradient_of(state)
+            gradient, level = self._gradient_of(state)
             if self.sizes(op.step)[op.micro]:
                 context = state["kept"].pop((op.step, op.micro))
                 dx = state["stage"].backward(context, self._came(state, carrier), gradient)
                 carrier.array = np.empty(0, np.float32) if dx is None else self.wire.encode(dx)
-            self._carry(state, gradient)
+            self._carry(state, gradient, level)
         elif self.sizes(op.step)[op.micro]:
             held = state["split"][op.step, op.micro]
-            part, grads = state["stage"].way(1, state["gradient"])
+            part, grads = state["stage"].way(1, state["gradient"][0])
             held["y"] = part.backward(held.pop("part"), held["x"], grads)
 
     def _join_back(self, state, carrier, epoch, op):
@@ -298,10 +299,10 @@ class SplitOperations:
         carrier.array = np.empty(0, np.float32)
 
     def _close_back(self, state, carrier, epoch, op):
-        gradient = state.pop("gradient")
+        gradient, level = state.pop("gradient")
         if self.sizes(op.step)[op.micro]:
             held = state["split"].pop((op.step, op.micro))
             before, grads = state["stage"].way(0, gradient)
             dx = before.backward(held["before"], held["y"], grads)
             carrier.array = self.wire.encode(dx) if state["number"] else np.empty(0, np.float32)
-        self._carry(state, gradient)
+        self._carry(state, gradient, level)

@@ -32,7 +32,7 @@ class Stage(Protocol):
         ...
 
     def backward(self, context: Any, dy: Array, grads: Array) -> Array:
-        """Add the gradient of the trained entries to `grads`; return that of the input.
+        """Add the gradient of the trained entries to `grads`, once to each; return that of the input.
 
         The first stage of a network may return None.
         """
@@ -97,11 +97,12 @@ class DenseStage:
     def backward(self, context, dy, grads):
         """Propagate back, layer by layer."""
         layers, values = context
+        given = dy
         for number, (G, g) in reversed(list(enumerate(self.network.layers(grads)))):
             if not self._is_end(number):
-                dy = dy.copy()
+                dy = dy.copy() if dy is given else dy
                 SLOPES[self.network.activation](dy, values[number + 1])
-            G += values[number].T @ dy
+            add_product(G, values[number], dy)
             g += dy.sum(axis=0)
             if self.begins and not number:
                 return None
@@ -110,6 +111,13 @@ class DenseStage:
 
     def _is_end(self, number):
         return self.ends and number == len(self.network.sizes) - 2
+
+
+def add_product(G, x, dy):
+    """Add ``x.T @ dy`` to G. Of a large matrix some rows at once: the product needs little memory then."""
+    n = max(_ENTRIES // G.shape[1], 1)
+    for first in range(0, G.shape[0], n):
+        G[first : first + n] += x[:, first : first + n].T @ dy
 
 
 def check_stage(stage: Any, x: Array, *, seed: int = 0, n_entries: int = 20) -> float:
@@ -134,7 +142,8 @@ def check_stage(stage: Any, x: Array, *, seed: int = 0, n_entries: int = 20) -> 
     Raises
     ------
     DataError
-        If the stage does not keep to its protocol: shapes, types, equal bits for an equal key.
+        If the stage does not keep to its protocol: shapes, types, equal bits for an equal key, gradients that
+        are added to others.
     """
     params = np.array(stage.start(seed), np.float64)
     if params.ndim != 1:
@@ -149,7 +158,12 @@ def check_stage(stage: Any, x: Array, *, seed: int = 0, n_entries: int = 20) -> 
     if not np.array_equal(y, again):
         raise DataError("forward gave other values for the same key: take random numbers from the key alone")
     dy, grads = rng.standard_normal(y.shape), np.zeros(n)
-    dx = stage.backward(context, dy, grads)
+    dx = stage.backward(context, dy.copy(), grads)
+    begun = rng.standard_normal(n)
+    found = begun.copy()
+    stage.backward(stage.forward(params.copy(), x, key)[1], dy.copy(), found)
+    if not np.allclose(found - begun, grads, rtol=1e-6, atol=1e-6 * max(1.0, abs(grads).max(initial=0.0))):
+        raise DataError("backward must add to grads: what was in it before is not in the result")
 
     def slope(vector, entry, step, value):
         ends = []
@@ -174,3 +188,4 @@ def check_stage(stage: Any, x: Array, *, seed: int = 0, n_entries: int = 20) -> 
 
 
 _CHECK = 2**63 + 20  # purpose of a random stream
+_ENTRIES = 2**22  # of a product, whose memory is 16 MB in single precision

@@ -16,6 +16,7 @@ _STEADY = {
     *("padding", "activation", "sparse", "upsampling", "pixelshuffle", "channelshuffle", "fold", "distance"),
 }
 _RANDOM = ("RReLU", "MultiheadAttention", "FractionalMaxPool2d", "FractionalMaxPool3d")
+_START = 2**63 + 22  # purpose of a random stream
 _drawing = threading.RLock()  # the generator of torch is one for all threads
 
 
@@ -91,8 +92,9 @@ class TorchLayers:
         The layers, without numbers, in the state of training.
     sizes : list of (int, int)
         Trained entries and buffers of each layer. A parameter that is not trained counts as a buffer.
-    start : tuple of ndarray
-        The numbers of the module: trained entries, and buffers.
+    start : tuple of ndarray, or None
+        The numbers of the module: trained entries, and buffers. None for a module on the meta device, which
+        has none: stages draw theirs.
     dtype : dtype
     """
 
@@ -101,10 +103,12 @@ class TorchLayers:
         parts = _parts(module)
         held = list(map(_held, parts))
         self.sizes = [tuple(sum(t.numel() for _, t in kind) for kind in names) for names in held]
-        self.start = tuple(
-            _flat([t for names in held for _, t in names[kind]], self.dtype) for kind in (0, 1)
-        )
-        self.children = [_without_numbers(part).train() for part in parts]
+        self.start: Any = None
+        if not is_undrawn(module):
+            self.start = tuple(
+                _flat([t for names in held for _, t in names[kind]], self.dtype) for kind in (0, 1)
+            )
+        self.children = [_with_tensors_on("meta", part).train() for part in parts]
 
     def stage(self, first, last):
         """Return the layers first to last, without the latter, as a stage."""
@@ -143,7 +147,7 @@ def filled(module, trained, buffers):
     """Return a copy of a module with these numbers, in the state of evaluation."""
     import torch
 
-    module = copied(module)
+    module = _with_tensors_on("cpu", module) if is_undrawn(module) else copied(module)
     held = list(map(_held, _parts(module)))
     with torch.no_grad():
         for kind, vector in enumerate((trained, buffers)):
@@ -156,6 +160,28 @@ def filled(module, trained, buffers):
             for tensor, values in zip(tensors, _views(tensors, vector), strict=True):
                 tensor.copy_(values)
     return module.eval()
+
+
+def is_undrawn(module):
+    """Whether a module is on the meta device: its tensors have shapes and no values.
+
+    Raises DataError for a module of which this holds in part, or that cannot draw them.
+    """
+    found = {t.is_meta for kind in _held(module) for _, t in kind}
+    if found != {True}:
+        if True in found:
+            raise DataError(
+                "module has some parameters on the meta device and others not: put all there, or none"
+            )
+        return False
+    for part in module.modules():
+        if (part._parameters or part._buffers) and not hasattr(part, "reset_parameters"):
+            raise DataError(
+                f"module is on the meta device, and its part {type(part).__name__} has no method "
+                "reset_parameters, by which places draw initial values: add one, or make the module on the "
+                "CPU"
+            )
+    return True
 
 
 def _parts(module):
@@ -241,8 +267,15 @@ class TorchStage:
         return vars(self) | {"_bound": None}
 
     def start(self, seed):
-        """Return the numbers of the layers as they are."""
-        held = list(map(_held, self.layers))
+        """Return the numbers of the layers as they are, or draw those of layers on the meta device.
+
+        They draw by `reset_parameters` and their number in the whole network, wherever it is cut.
+        """
+        layers = [
+            _drawn(layer, (seed, _START, self.first + number)) if is_undrawn(layer) else layer
+            for number, layer in enumerate(self.layers)
+        ]
+        held = list(map(_held, layers))
         tensors = [t for kind in (0, 1) for names in held for _, t in names[kind]]
         return _flat(tensors, next((_numpy_type(t) for t in tensors if t.is_floating_point()), np.float32))
 
@@ -360,14 +393,24 @@ class _Leaves:
                     view += leaf.grad.cpu()
 
 
-def _without_numbers(part):
-    """Return a copy of a layer with tensors that have shapes only; those that are tied stay tied."""
+def _with_tensors_on(device, part):
+    """Return a copy of a layer with new tensors, whose values are any; those that are tied stay tied."""
     import torch
 
-    empty: dict[int, Any] = {id(b): b.to("meta") for b in part.buffers()}
+    empty: dict[int, Any] = {id(b): torch.empty_like(b, device=device) for b in part.buffers()}
     for p in part.parameters():
-        empty[id(p)] = torch.nn.Parameter(p.detach().to("meta"), p.requires_grad)
+        empty[id(p)] = torch.nn.Parameter(torch.empty_like(p.detach(), device=device), p.requires_grad)
     return copied(part, empty)
+
+
+def _drawn(layer, key):
+    """Return a copy of a layer on the meta device, with initial values."""
+    layer = _with_tensors_on("cpu", layer)
+    with seeded(*key):
+        for part in layer.modules():
+            if part._parameters or part._buffers:
+                part.reset_parameters()
+    return layer
 
 
 def _owners(layer):

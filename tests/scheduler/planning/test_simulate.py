@@ -96,10 +96,10 @@ def test_gradients_of_replicas_are_summed_before_the_update():
 
 
 def test_what_a_place_holds():
-    assert held(3, 1, 8, "gpipe") == (8, 1, 4)
-    assert held(3, 1, 8, "1f1b") == (7, 1, 4)
-    assert held(0, 1, 8, "1f1b") == (1, 1, 4)
-    assert held(0, 4, 8, "1f1b") == (1, 1, 2)
+    assert held(3, 1, 8, "gpipe") == (8, 1, 3)
+    assert held(3, 1, 8, "1f1b") == (7, 1, 3)
+    assert held(0, 1, 8, "1f1b") == (1, 1, 3)
+    assert held(0, 4, 8, "1f1b") == (1, 1, 1)
     assert held(3, 1, 1, "pipedream") == (4, 4, 1)
     assert held(0, 1, 1, "pipedream") == (1, 1, 1)
 
