@@ -25,7 +25,8 @@ SHARED_DOCS = {
         share the rows, and the rest on one. "data" puts all layers on each place: on as many as there are
         threads (`n_jobs`, or those of all workers) and can share the micro-batches evenly. "pipeline" and
         "auto" time the layers, on a worker if there are workers, and take the plan that
-        `stradask.scheduler.plan_pipeline` predicts to be fastest: of several stages, or of any number.
+        `stradask.scheduler.plan_pipeline` predicts to be fastest: of several stages, or of any number. On a
+        cluster "auto" may be a split, too, where it needs at most 80 % of the time of the best other plan.
         "split" gives each place some hidden units of two ``nn.Linear`` with at most activations between them,
         those with the most parameters, and all other layers to the first; ``("0:3", 2, "split")`` does so for
         a stage. Sums over parts have other last bits than one place has.
@@ -93,7 +94,8 @@ SHARED_DOCS = {
     "notes": """Seeds and places: with the same `micro_batches` the parameters are *bitwise* the same on one
     place, on 2, 4... replicas, and for "1f1b" and "gpipe" pipelines of any stages, with or without
     `recompute`, on threads and on workers of one kind of processor and one version of torch; also after a
-    worker was lost. Each place computes on one thread of torch's. Running means of batch normalisation are
+    worker was lost. Only splits have other last bits, which belong to the number of their
+    parts; ``plan_.table()`` says whether "auto" took one. Each place computes on one thread of torch's. Running means of batch normalisation are
     those of the first replica, and belong to the plan; each micro-batch is normalised by itself.
 
     `save` writes the numbers and no code. ``stradask.load(path, module=...)`` is given the module, or the

@@ -1,6 +1,6 @@
 """Which plan is fastest: cuts and replicas of a net, layers split over places, operations of a graph."""
 
-from .costs import Link, Profile
+from .costs import LayerPair, Link, Profile
 from .measured import measure_link
 from .partition import Cut, partition
 from .placement import Placement, place_graph
@@ -12,6 +12,7 @@ from .timeline import Event, Timeline
 __all__ = [
     "Cut",
     "Event",
+    "LayerPair",
     "LayerSplit",
     "Link",
     "PipelinePlan",

@@ -2,7 +2,7 @@
 
 import itertools
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -77,6 +77,22 @@ class Link:
         return messages * (self.latency + 2 * self.cpu) + (1 if self.duplex else 2) * moved / speed
 
 
+class LayerPair(NamedTuple):
+    """Two dense layers with nothing but activations between them: places can share their hidden units.
+
+    Attributes
+    ----------
+    first, last : int
+        Numbers of the two layers.
+    widths : tuple of int
+        Inputs of the first, its hidden units, outputs of the second.
+    """
+
+    first: int
+    last: int
+    widths: tuple[int, int, int]
+
+
 @dataclass(frozen=True, eq=False)
 class Profile:
     """Seconds and bytes of each layer of a net, measured where it will run.
@@ -103,6 +119,8 @@ class Profile:
         Bytes a row of the data, for the memory of the first stage.
     names : sequence of str, optional
         Of the layers, for tables.
+    pair : LayerPair, optional
+        Two dense layers that ``plan="auto"`` may split over places.
 
     Examples
     --------
@@ -126,6 +144,7 @@ class Profile:
     state_copies: float = 1.0
     input_bytes: float = 0.0
     names: Any = None
+    pair: LayerPair | None = None
 
     def __post_init__(self) -> None:
         rows = [check_count("rows", count) for count in np.atleast_1d(np.asarray(self.rows, object))]
@@ -153,6 +172,7 @@ class Profile:
             "update": _vector("update", np.zeros(n_layers) if self.update is None else self.update, n_layers),
             "context_bytes": _vector("context_bytes", context, n_layers),
             "names": tuple(names),
+            "pair": _pair(self.pair, n_layers),
         }
         for name, value in values.items():
             object.__setattr__(self, name, value)
@@ -173,6 +193,24 @@ def _at(known, seconds, rows):
     right = int(np.clip(np.searchsorted(known, rows), 1, len(known) - 1))
     share = (rows - known[right - 1]) / (known[right] - known[right - 1])
     return np.maximum(seconds[:, right - 1] * (1 - share) + seconds[:, right] * share, 0.0)
+
+
+def _pair(given, n_layers):
+    if given is None:
+        return None
+    try:
+        first, last, widths = given
+        n_in, n_hidden, n_out = (check_count("widths of the pair", n) for n in widths)
+        inside = 0 <= first < last < n_layers
+    except (TypeError, ValueError) as error:
+        if isinstance(error, DataError):
+            raise
+        raise DataError(
+            f"pair must be (first, last, (n_in, n_hidden, n_out)), got {shortened(given)}"
+        ) from error
+    if not inside:
+        raise DataError(f"pair must name two layers of {n_layers}, got {first} and {last}")
+    return LayerPair(first, last, (n_in, n_hidden, n_out))
 
 
 def as_link(link):

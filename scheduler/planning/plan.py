@@ -10,16 +10,17 @@ import numpy as np
 
 from ...errors import DataError, shortened
 from ..parameters import check_count
-from ..schedules.pipeline import ORDERS
+from .arguments import given_micro_batches, given_orders, given_recompute, given_stages
 from .costs import Link, Profile, as_link, is_number
 from .memory import held, stage_bytes
 from .partition import partition
 from .simulate import seconds_of_a_step, simulate, stage_costs
+from .splits import play_split, split_bytes, split_row
 from .timeline import Timeline, columns
 
-_MOST_MICRO_BATCHES = 64
 _MOST_SHOWN, _REFINED = 6, 6
 _WORTH = 1.2  # slower plans, in units of the fastest, are not improved
+_FASTER = 0.8  # so much of the time of the best other plan a split must take: its last bits are its own
 _NEAR = 1.05  # data parallelism is taken if the best other plan is not faster than that
 
 
@@ -46,6 +47,9 @@ class PipelinePlan:
         Whether that is within the limit.
     considered : tuple of PipelinePlan
         The best plan of each kind, the fastest first.
+    splits : tuple of bool
+        ``(True,)`` where the places of the only stage are no replicas: each has some hidden units of a pair
+        of layers (`Profile.pair`), and the first place all other layers. Else empty.
     """
 
     stages: tuple[tuple[int, int, int], ...]
@@ -59,6 +63,7 @@ class PipelinePlan:
     profile: Profile
     link: Link
     considered: tuple["PipelinePlan", ...] = ()
+    splits: tuple[bool, ...] = ()
 
     @property
     def replicas(self) -> tuple[int, ...]:
@@ -72,13 +77,17 @@ class PipelinePlan:
 
     @property
     def kind(self) -> str:
-        """``"one place"``, ``"data"``, ``"pipeline"`` or, with replicas of some stage, ``"hybrid"``."""
+        """One of "one place", "data", "pipeline", "hybrid" (with replicas of some stage), "split"."""
+        if self.splits:
+            return "split"
         if len(self.stages) == 1:
             return "one place" if self.n_places == 1 else "data"
         return "pipeline" if max(self.replicas) == 1 else "hybrid"
 
     def timeline(self, n_steps: int = 1) -> Timeline:
-        """Play so many mini-batches: who does what when."""
+        """Play so many mini-batches (of a split one): who does what when."""
+        if self.splits:
+            return Timeline(self._played(), self.n_places)
         return simulate(
             self.profile,
             self.stages,
@@ -90,12 +99,20 @@ class PipelinePlan:
             n_steps=n_steps,
         )
 
+    def _played(self):
+        how = {"micro_batches": self.micro_batches, "order": self.order}
+        return play_split(self.profile, self.n_places, self.link, batch_size=self.batch_size, **how)
+
     def table(self) -> str:
         """Return the plan, what its stages take, and the plans that it was chosen from, as plain text."""
         rows = self.batch_size / self.micro_batches
         costs = stage_costs(self.profile, self.stages, rows, self.recompute)
         lines = [["stage", "layers", "places", "forward", "backward", "send", "all-reduce", "update", "MB"]]
-        for k, (first, last, n) in enumerate(self.stages):
+        if self.splits:
+            milliseconds = (f"{1e3 * value:.2f}" for value in split_row(self, rows))
+            split = f"split {self.n_places}"
+            lines.append(["0", f"0:{self.stages[0][1]}", split, *milliseconds, f"{self.memory[0] / 1e6:.1f}"])
+        for k, (first, last, n) in enumerate(() if self.splits else self.stages):
             send = self.link.seconds(costs.out_bytes[k]) if k + 1 < len(self.stages) else 0.0
             summed = self.link.all_reduce(costs.parameter_bytes[k], n)
             seconds = (costs.forward[k], costs.backward[k], send, summed, costs.update[k])
@@ -115,9 +132,10 @@ class PipelinePlan:
             return []
         lines = [["plan", "places", "micro-batches", "ms a step", "MB", ""]]
         for rank, plan in enumerate(self.considered):
-            if rank >= _MOST_SHOWN and len(plan.stages) > 1 and plan.stages != self.stages:
+            chosen = (plan.stages, plan.splits) == (self.stages, self.splits)
+            if rank >= _MOST_SHOWN and len(plan.stages) > 1 and not chosen:
                 continue
-            said = "chosen" if plan.stages == self.stages else "" if plan.fits else "does not fit"
+            said = "chosen" if chosen else "" if plan.fits else "does not fit"
             name = plan.kind + (" " + "-".join(map(str, plan.replicas)) if len(plan.stages) > 1 else "")
             figures = (
                 plan.n_places,
@@ -145,7 +163,8 @@ def plan_pipeline(
 
     PipeDream's dynamic program proposes cuts and replicas for each number of stages, places and
     micro-batches; a simulator plays them; the fastest that fits into memory is taken. A single stage, that is
-    data parallelism, is preferred if nothing is faster by more than 5 %, since it needs no cut.
+    data parallelism, is preferred if nothing is faster by more than 5 %, since it needs no cut. A split of
+    two dense layers (`Profile.pair`) is taken where it needs at most 80 % of the time of the best other plan.
 
     Parameters
     ----------
@@ -219,73 +238,11 @@ def plan_pipeline(
         batch_size,
         memory_limit,
         given_stages(plan, profile.n_layers, n_places),
-        _micro_batches(micro_batches, batch_size),
-        _orders(orders),
-        _recompute(recompute, memory_limit),
+        given_micro_batches(micro_batches, batch_size),
+        given_orders(orders),
+        given_recompute(recompute, memory_limit),
     )
     return search.best(plan)
-
-
-def given_stages(plan: Any, n_layers: int, n_places: int) -> tuple[tuple[int, int, int], ...] | None:
-    """Return the stages of a plan such as ``[("0:4", 2), ("4:", 1)]``; None for the name of a kind."""
-    if isinstance(plan, str):
-        if plan not in ("auto", "data", "pipeline"):
-            raise DataError(
-                f"plan must be 'auto', 'data', 'pipeline' or a list of stages, got {shortened(plan)}"
-            )
-        if plan == "pipeline" and min(n_layers, n_places) < 2:
-            raise DataError(
-                f"plan='pipeline' needs 2 layers and 2 places at least, got {n_layers} and {n_places}: raise "
-                "n_jobs, join more workers, or take plan='data'"
-            )
-        return None
-    stages: list[tuple[int, int, int]] = []
-    try:
-        for span, n_replicas in plan:
-            first, last = span.split(":")
-            stages.append(
-                (int(first or 0), int(last or n_layers), check_count("replicas of a stage", n_replicas))
-            )
-    except (TypeError, ValueError, AttributeError) as error:
-        raise DataError(
-            f"plan must be a list such as [('0:4', 2), ('4:', 1)], got {shortened(plan)}"
-        ) from error
-    ends = [0, *(last for _, last, _ in stages)]
-    if [first for first, _, _ in stages] != ends[:-1] or ends[-1] != n_layers or sorted(set(ends)) != ends:
-        raise DataError(
-            f"plan must cut layers 0 to {n_layers} into stages that follow one another, got {shortened(plan)}"
-        )
-    if sum(n for _, _, n in stages) > n_places:
-        raise DataError(
-            f"plan needs {sum(n for _, _, n in stages)} places, and n_places={n_places}; give it more, or "
-            "take fewer replicas"
-        )
-    return tuple(stages)
-
-
-def _micro_batches(given, batch_size):
-    if isinstance(given, str) and given == "auto":
-        return [m for m in range(1, min(batch_size, _MOST_MICRO_BATCHES) + 1) if batch_size % m == 0]
-    given = check_count("micro_batches", given)
-    if batch_size % given:
-        raise DataError(f"micro_batches={given} does not divide batch_size={batch_size}; take a divisor")
-    return [given]
-
-
-def _orders(given):
-    found = [given] if isinstance(given, str) else list(given)
-    wrong = [order for order in found if order not in ORDERS]
-    if wrong or not found:
-        raise DataError(f"orders must be of {', '.join(map(repr, ORDERS))}, got {shortened(given)}")
-    return found
-
-
-def _recompute(given, memory_limit):
-    if isinstance(given, str) and given == "auto":
-        return [False] if memory_limit is None else [False, True]
-    if not isinstance(given, bool | np.bool_):
-        raise DataError(f"recompute must be True, False or 'auto', got {shortened(given)}")
-    return [bool(given)]
 
 
 @dataclass(eq=False)
@@ -312,9 +269,11 @@ class _Search:
         )
         candidates = [c for c in self.candidates(most, limited=True) if least <= len(c[1]) or self.given]
         fitting = self.fastest(candidates)
-        if not fitting:
+        splits = self.splits() if plan == "auto" else []
+        split = min((one for one in splits if one.fits), key=_seconds, default=None)
+        if not fitting and split is None:
             raise DataError(self._why_nothing(least, most))
-        chosen = min(fitting.values(), key=_seconds)
+        chosen = min(fitting.values(), key=_seconds, default=split)
         uncut = [found for found in fitting.values() if len(found.stages) == 1]
         if uncut and min(uncut, key=_seconds).seconds <= _NEAR * chosen.seconds:
             chosen = min(uncut, key=_seconds)
@@ -322,8 +281,35 @@ class _Search:
             self.given is None and least == 1 and self.memory_limit is not None
         ):  # also where they do not fit: what there is to gain
             fitting = self.fastest(self.candidates(1, limited=False)) | fitting
-        considered = tuple(sorted(fitting.values(), key=_seconds))
-        return replace(chosen, considered=considered)
+        if split is not None and split.seconds < _FASTER * chosen.seconds:
+            chosen = split
+        others = [*fitting.values(), *(splits[:1] if split is None else [split])]
+        return replace(chosen, considered=tuple(sorted(others, key=_seconds)))
+
+    def splits(self):
+        """Return the plans that split a pair of layers, over each number of places."""
+        if self.profile.pair is None or False not in self.recompute:
+            return []
+        orders = [order for order in self.orders if order != "pipedream"]
+        numbers = range(2, min(self.n_places, self.profile.pair.widths[1]) + 1)
+        return [self.split(n, *how) for n, *how in itertools.product(numbers, self.micro_batches, orders)]
+
+    def split(self, n_parts, micro, order):
+        """Play a split, and make a plan of it."""
+        how = {"batch_size": self.batch_size, "micro_batches": micro, "order": order}
+        events = play_split(self.profile, n_parts, self.link, **how)
+        nbytes = split_bytes(self.profile, n_parts, **how)
+        return PipelinePlan(
+            ((0, self.profile.n_layers, n_parts),),
+            recompute=False,
+            **how,
+            seconds=Timeline(events, n_parts).seconds,
+            memory=(nbytes,),
+            fits=self.memory_limit is None or nbytes <= self.memory_limit,
+            profile=self.profile,
+            link=self.link,
+            splits=(True,),
+        )
 
     def candidates(self, most_stages, limited):
         """Return tuples (least seconds, stages, micro-batches, order, recompute), the shortest first."""

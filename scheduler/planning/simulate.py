@@ -69,7 +69,7 @@ def stage_costs(profile, stages, rows, recompute=False):
 
 
 @dataclass(eq=False)
-class _Ports:
+class Ports:
     """When each place can send and receive again; one port for both where the link is not duplex."""
 
     link: Any
@@ -78,6 +78,7 @@ class _Ports:
 
     @classmethod
     def of(cls, link, n_places):
+        """Return free ports."""
         out = [0.0] * n_places
         return cls(link, out, [0.0] * n_places if link.duplex else out)
 
@@ -100,7 +101,7 @@ class _Play:
         self.at, self.free = [0] * n_places, [0.0] * n_places
         self.arrived: dict[tuple, float] = {}  # when the input of (kind, stage, step, micro) is there
         self.summing: dict[tuple, list] = {}  # places of (stage, step) that have their gradients
-        self.ports = _Ports.of(link, n_places)
+        self.ports = Ports.of(link, n_places)
         self.running: list[tuple] = []  # heap of (end, place, operation)
         self.busy = [False] * n_places
         self.events: list[Event] = []

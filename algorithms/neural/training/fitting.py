@@ -11,9 +11,11 @@ from sklearn.model_selection import train_test_split
 from ....errors import DataError
 from ....scheduler.engine import run
 from ....scheduler.place import open_place
+from ....scheduler.planning.arguments import given_stages
+from ....scheduler.planning.costs import LayerPair
 from ....scheduler.planning.measured import measure_link
 from ....scheduler.planning.memory import gradient_vectors
-from ....scheduler.planning.plan import given_stages, plan_pipeline
+from ....scheduler.planning.plan import plan_pipeline
 from ....scheduler.schedules.pipeline import KINDS, PipelineSchedule
 from ....scheduler.threads import single_threaded_blas
 from ...inputs.pieces import first_rows
@@ -49,18 +51,18 @@ class DenseLayers:
         return DenseStage(sizes[first : last + 1], self.network.activation, first, not first, last == n)
 
     def pair(self, first, last):
-        """Return the number of the first of the two layers with the most parameters, and their widths."""
+        """Return the two layers with the most parameters."""
         sizes = self.network.sizes
         if last - first < 2:
             raise DataError(
                 f"plan splits layers {first}:{last}, which are not two dense layers: give the stage more"
             )
         at = max(range(first, last - 1), key=lambda k: sizes[k + 1] * (sizes[k] + sizes[k + 2]))
-        return at, sizes[at : at + 3]
+        return LayerPair(at, at + 1, sizes[at : at + 3])
 
     def split(self, first, last, n_parts):
         """Return the layers as a `SplitStage`: each place has some hidden units of a pair of them."""
-        at, (n_in, n_hidden, n_out) = self.pair(first, last)
+        at, _, (n_in, n_hidden, n_out) = self.pair(first, last)
         activation = self.network.activation
         parts = [
             DensePart(n_in, b - a, n_out, activation, has_bias=not a, begins=not at)
@@ -190,8 +192,12 @@ def plan_for(
         rows = most - most % n_micro or n_micro
         counts = sorted({rows // n_micro, rows})
         link = measure_link(engine) if place.remote else THREADS
+        profile = profile_layers(layers, vectors, first_rows(X, counts[-1], engine), optimizer, counts, place)
+        # Between threads nothing is gained that would be worth other last bits.
+        if plan == "auto" and place.remote and vectors is not None:
+            profile = dataclasses.replace(profile, pair=_splittable(layers, n_layers))
         chosen = plan_pipeline(
-            profile_layers(layers, vectors, first_rows(X, counts[-1], engine), optimizer, counts, place),
+            profile,
             n_places,
             link,
             batch_size=rows,
@@ -209,7 +215,7 @@ def plan_for(
             "(module.to_empty, then reset_parameters), or take another plan"
         )
     if plan == "split":
-        at, pair = layers.pair(0, n_layers)
+        at, _, pair = layers.pair(0, n_layers)
         n_parts = min(n_places, pair[1])
         if n_parts < 2:
             raise DataError("plan='split' needs two places or more, got 1: raise n_jobs, or start workers")
@@ -227,6 +233,15 @@ def plan_for(
         bounded=place.remote,
     )
     return dataclasses.replace(found, note=note), n_steps
+
+
+def _splittable(layers, n_layers):
+    """Return the pair of layers that can be split over places, or None."""
+    try:
+        layers.split(0, n_layers, 2)
+        return layers.pair(0, n_layers)
+    except DataError:  # no such pair, or a layer that holds more than parameters
+        return None
 
 
 def least_bytes(layers, plan, optimizer):

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ....errors import DataError, shortened
-from ....scheduler.planning.plan import given_stages
+from ....scheduler.planning.arguments import given_stages
 from ....scheduler.schedules.pipeline import Layout
 
 _LEAST_ROWS, _MOST_MICRO = 100, 16  # of a micro-batch, for micro_batches="auto"

@@ -1,6 +1,7 @@
 """Two linear layers of torch, split over places; see `split`."""
 
 from ....errors import DataError
+from ....scheduler.planning.costs import LayerPair
 from .split import SplitStage, StageChain, cuts_of, indices
 from .torch_stage import TorchStage, _held, import_torch
 
@@ -13,10 +14,7 @@ _ELEMENTWISE = {
 
 
 def find_pair(children, first, last):
-    """Find the two linear layers with the most parameters, with nothing but activations between them.
-
-    Returns their numbers, and the widths: input, hidden, output.
-    """
+    """Find the two linear layers with the most parameters, with nothing but activations between them."""
     linear = import_torch().nn.Linear
     found = []
     for one in range(first, last):
@@ -26,7 +24,7 @@ def find_pair(children, first, last):
         if two < last and type(children[one]) is linear and type(children[two]) is linear:
             a, b = children[one], children[two]
             widths = a.in_features, a.out_features, b.out_features
-            found.append((widths[1] * (widths[0] + widths[2]), -one, (one, two, widths)))
+            found.append((widths[1] * (widths[0] + widths[2]), -one, LayerPair(one, two, widths)))
     if not found:
         raise DataError(
             f"plan splits layers {first}:{last}, which have no two nn.Linear with at most activations, "

@@ -115,11 +115,10 @@ class TorchLayers:
         return TorchStage(self.children[first:last], first, begins=first == 0, device=self.device)
 
     def pair(self, first, last):
-        """Return the number of the first layer of the pair that `split` takes, and its widths."""
+        """Return the pair of layers that `split` takes."""
         from .torch_split import find_pair
 
-        at, _, widths = find_pair(self.children, first, last)
-        return at, widths
+        return find_pair(self.children, first, last)
 
     def split(self, first, last, n_parts):
         """Return the layers as a `SplitStage`: each place has some hidden units of a pair of them."""

@@ -676,3 +676,29 @@ def _without():
 
 def _small():
     return torch.__version__, 1000, 1, 0
+
+
+@pytest.mark.cluster
+def test_auto_splits_two_heavy_layers_over_workers_alone(address, monkeypatch):
+    """Over a slow link the sums of all gradients take longer than the rows of two layers."""
+    from stradask.algorithms.neural.training import fitting
+    from stradask.scheduler.planning import Link
+
+    X = np.random.default_rng(0).standard_normal((16, 64))
+    y = X[:, 0] > 0
+
+    def net(n_features, n_outputs):
+        return nn.Sequential(nn.Linear(n_features, 8192), nn.ReLU(), nn.Linear(8192, n_outputs)).double()
+
+    slow = Link(1e-5, 1e9, sum_bandwidth=1e6)
+    monkeypatch.setattr(fitting, "measure_link", lambda engine: slow)
+    monkeypatch.setattr(fitting, "THREADS", slow)
+    options = {"batch_size": 16, "micro_batches": 1, "max_iter": 3}
+    model = classifier(net, engine=address, **options).fit(X, y)
+    assert model.plan_.kind == "split"
+    assert "split 2" in model.plan_.table()
+    given = classifier(net, engine=address, plan="split", **options).fit(X, y)
+    assert np.array_equal(model.weights_, given.weights_)
+    one = classifier(net, **options).fit(X, y)
+    assert np.abs(model.weights_ - one.weights_).max() < 1e-12
+    assert classifier(net, n_jobs=2, **options).fit(X, y).plan_.kind != "split"

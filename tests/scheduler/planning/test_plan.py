@@ -8,8 +8,8 @@ import pytest
 from stradask.errors import DataError
 from stradask.scheduler import plan_pipeline
 from stradask.scheduler.planning import Link, Profile
+from stradask.scheduler.planning.arguments import given_stages
 from stradask.scheduler.planning.memory import held, stage_bytes
-from stradask.scheduler.planning.plan import given_stages
 from stradask.scheduler.planning.simulate import seconds_of_a_step
 
 LINK = Link(1e-3, 1e9)
