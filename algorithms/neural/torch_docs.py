@@ -94,9 +94,10 @@ SHARED_DOCS = {
     "notes": """Seeds and places: with the same `micro_batches` the parameters are *bitwise* the same on one
     place, on 2, 4... replicas, and for "1f1b" and "gpipe" pipelines of any stages, with or without
     `recompute`, on threads and on workers of one kind of processor and one version of torch; also after a
-    worker was lost. Only splits have other last bits, which belong to the number of their
-    parts; ``plan_.table()`` says whether "auto" took one. Each place computes on one thread of torch's. Running means of batch normalisation are
-    those of the first replica, and belong to the plan; each micro-batch is normalised by itself.
+    worker was lost. Only splits have other last bits, which belong to the number of their parts;
+    ``plan_.table()`` says whether "auto" took one. Each place computes on one thread of torch's. Running
+    means of batch normalisation are those of the first replica, and belong to the plan; each micro-batch is
+    normalised by itself.
 
     `save` writes the numbers and no code. ``stradask.load(path, module=...)`` is given the module, or the
     function, again; `module_name_` says which.""",

@@ -17,6 +17,7 @@ from ...scheduler.schedules.pipeline import ORDERS
 from ...scheduler.threads import run_tasks
 from ...scheduler.wire import FORMATS
 from .._base import Estimator
+from ..inputs.dask_arrays import engine_for
 from ..inputs.pieces import checksum, first_rows, gathered, is_lazy
 from ..inputs.targets import check_names, check_weights
 from .torch_data import as_data
@@ -389,17 +390,23 @@ class TorchEstimator(Estimator):
 
     def _output(self, X):
         """Compute the module's output for rows."""
-        check_is_fitted(self)
-        if is_lazy(X):
-            raise DataError(
-                f"X is a {type(X).__name__}: predictions are of arrays of this process; pass X.compute(), or "
-                "X.map_blocks with the method"
-            )
         rows = new_rows(X, type(self).__name__)
         check_names(self, rows if as_data(X) is not None else X, "no_validation", first=False)
         self._check_shape(rows)
         rows = rows.astype(self.weights_.dtype, copy=False)
         return _output(self.module_, rows, self.n_jobs, self._device_here())
+
+    def _scored(self, metric, X, y, sample_weight):
+        """Compare predictions with targets, which data sets bring."""
+        check_is_fitted(self)
+        name, is_data = type(self).__name__, not is_lazy(X) and as_data(X) is not None
+        if is_data:
+            X, y, sample_weight = read_rows(X, y, sample_weight, name, "local", self.n_jobs)[1:4]
+        if y is None:
+            raise DataError(f"{name}.score needs y: pass it, or a data set of pairs (x, y)")
+        engine = engine_for(X, self.engine)
+        found, y, sample_weight = (gathered(part, engine) for part in (self.predict(X), y, sample_weight))
+        return float(metric(y, found, sample_weight=sample_weight))
 
     def _device_here(self):
         """Return the device of predictions: the CPU where only the workers have the one of the fit."""

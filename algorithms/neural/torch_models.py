@@ -7,13 +7,16 @@ from scipy.special import log_softmax, softmax
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils._param_validation import StrOptions
+from sklearn.utils.validation import check_is_fitted
 
 from ..._typing import Array, FileName, Matrix, RandomState, Vector
 from ...errors import DataError
 from .._base import documented
+from ..inputs.pieces import is_lazy
 from ..inputs.targets import check_class_weights, check_labels, check_targets, labels_of_call
 from .torch_docs import SHARED_DOCS
 from .torch_estimator import TorchEstimator
+from .torch_rows import lazily
 
 _LOSS = """loss : {"auto", %s}, default="auto"
     %s"""
@@ -187,17 +190,38 @@ class TorchClassifier(ClassifierMixin, TorchEstimator):
     def _score(output, y, weights=None):
         return float(accuracy_score(y, output.argmax(axis=1), sample_weight=weights))
 
+    def score(self, X: Any, y: Vector | None = None, sample_weight: Vector | None = None) -> float:
+        """Compute the share of rows that are predicted right.
+
+        Parameters
+        ----------
+        X : as in `fit`
+            Also a data set or batches with targets.
+        y : array-like, optional
+            Not where it is part of `X`.
+        sample_weight : array-like of shape (n_samples,), optional
+
+        Returns
+        -------
+        float
+        """
+        return self._scored(accuracy_score, X, y, sample_weight)
+
     def predict_proba(self, X: Matrix) -> Array:
         """Compute the probabilities of the classes.
 
         Parameters
         ----------
         X : ndarray or DataFrame of shape (n_samples, ...), or Dataset
+            Or a Dask array or DataFrame, and then the result is lazy.
 
         Returns
         -------
         ndarray of shape (n_samples, n_classes)
         """
+        check_is_fitted(self)
+        if is_lazy(X):
+            return lazily(self.predict_proba, X, len(self.classes_), self.weights_.dtype)
         return softmax(self._output(X), axis=1)
 
     def predict_log_proba(self, X: Matrix) -> Array:
@@ -206,11 +230,15 @@ class TorchClassifier(ClassifierMixin, TorchEstimator):
         Parameters
         ----------
         X : ndarray or DataFrame of shape (n_samples, ...), or Dataset
+            Or a Dask array or DataFrame, and then the result is lazy.
 
         Returns
         -------
         ndarray of shape (n_samples, n_classes)
         """
+        check_is_fitted(self)
+        if is_lazy(X):
+            return lazily(self.predict_log_proba, X, len(self.classes_), self.weights_.dtype)
         return log_softmax(self._output(X), axis=1)
 
     def predict(self, X: Matrix) -> Array:
@@ -219,11 +247,15 @@ class TorchClassifier(ClassifierMixin, TorchEstimator):
         Parameters
         ----------
         X : ndarray or DataFrame of shape (n_samples, ...), or Dataset
+            Or a Dask array or DataFrame, and then the result is lazy.
 
         Returns
         -------
         ndarray of shape (n_samples,)
         """
+        check_is_fitted(self)
+        if is_lazy(X):
+            return lazily(self.predict, X, None, self.classes_.dtype)
         best = self._output(X).argmax(axis=1)
         return self.classes_[best]
 
@@ -309,16 +341,38 @@ class TorchRegressor(RegressorMixin, TorchEstimator):
     def _score(output, y, weights=None):
         return float(r2_score(y, output, sample_weight=weights))
 
+    def score(self, X: Any, y: Vector | None = None, sample_weight: Vector | None = None) -> float:
+        """Compute the coefficient of determination.
+
+        Parameters
+        ----------
+        X : as in `fit`
+            Also a data set or batches with targets.
+        y : array-like, optional
+            Not where it is part of `X`.
+        sample_weight : array-like of shape (n_samples,), optional
+
+        Returns
+        -------
+        float
+        """
+        return self._scored(r2_score, X, y, sample_weight)
+
     def predict(self, X: Matrix) -> Array:
         """Predict the targets of each row.
 
         Parameters
         ----------
         X : ndarray or DataFrame of shape (n_samples, ...), or Dataset
+            Or a Dask array or DataFrame, and then the result is lazy.
 
         Returns
         -------
         ndarray of shape (n_samples,) or (n_samples, n_outputs)
         """
+        check_is_fitted(self)
+        if is_lazy(X):
+            n_outputs = None if self.n_outputs_ == 1 else self.n_outputs_
+            return lazily(self.predict, X, n_outputs, self.weights_.dtype)
         output = self._output(X)
         return output[:, 0] if self.n_outputs_ == 1 else output

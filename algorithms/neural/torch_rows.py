@@ -1,5 +1,6 @@
 """Rows for torch modules: arrays, data sets of torch, batches, or Dask arrays that stay on the workers."""
 
+import copy
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,6 +10,7 @@ from ...scheduler.place import open_place
 from ..inputs.dask_arrays import engine_for
 from ..inputs.matrices import check_dense, check_floats
 from ..inputs.pieces import checksum, computed, gathered, is_array, is_dask, is_frame
+from ..inputs.targets import check_names
 from .torch_data import Items, as_data
 
 
@@ -79,6 +81,35 @@ def new_rows(X, name):
             "X gives batches: predictions are of arrays or map-style data sets; predict batch by batch"
         )
     return _checked_items(data, name)
+
+
+def lazily(method, X, n_outputs, dtype):
+    """Apply a method of a fitted estimator to the blocks of rows of a Dask array or DataFrame, lazily.
+
+    Returns a Dask array of shape (n_samples,), or (n_samples, n_outputs) unless `n_outputs` is None.
+    """
+    model, name = method.__self__, type(method.__self__).__name__
+    if not is_dask(X) or not (is_array(X) or is_frame(X)):
+        raise DataError(
+            f"X is a {type(X).__name__}: of what is lazy, predictions are of Dask arrays and DataFrames"
+        )
+    check_names(model, X, "no_validation", first=False)
+    X = X.to_dask_array() if is_frame(X) else X
+    check_floats(X, name)
+    if X.shape[1:] != model.row_shape_:
+        raise DataError(
+            f"rows of X have the shape {X.shape[1:]}, but those of the fit had {model.row_shape_}"
+        )
+    lean = copy.copy(model)
+    lean._filled, lean.module = model.module_, None  # once, and nothing that predictions do not need
+    for unused in ("feature_names_in_", "_template", "_slots", "_plan", "_timeline", "history_"):
+        lean.__dict__.pop(unused, None)
+    X = X.rechunk(dict.fromkeys(range(1, X.ndim), -1))
+    axes = {"drop_axis": list(range(1, X.ndim))}
+    if n_outputs is not None:
+        axes |= {"new_axis": 1, "chunks": (X.chunks[0], (n_outputs,))}
+    meta = np.empty((0,) * (1 + (n_outputs is not None)), dtype)
+    return X.map_blocks(getattr(lean, method.__name__), dtype=dtype, meta=meta, **axes)
 
 
 def checksum_of(X, crc):

@@ -558,8 +558,6 @@ def test_other_input_is_refused(data, one):
     X, y = data
     with pytest.raises(DataError, match="X is sparse"):
         classifier().fit(sparse.csr_array(X), y)
-    with pytest.raises(DataError, match=r"pass X.compute\(\)"):
-        one.predict(da.from_array(X))
     with pytest.raises(DataError, match=r"shape \(10, 2\), but those of the fit had \(10,\)"):
         one.predict(np.zeros((3, 10, 2), np.float32))
 
@@ -702,3 +700,68 @@ def test_auto_splits_two_heavy_layers_over_workers_alone(address, monkeypatch):
     one = classifier(net, **options).fit(X, y)
     assert np.abs(model.weights_ - one.weights_).max() < 1e-12
     assert classifier(net, n_jobs=2, **options).fit(X, y).plan_.kind != "split"
+
+
+def test_predictions_of_dask_arrays_and_frames_are_lazy(data, one):
+    import dask.dataframe as dd
+    import pandas as pd
+
+    X, y = da.from_array(data[0], chunks=(90, 4)), data[1]
+    for name in ("predict", "predict_proba", "predict_log_proba"):
+        found, wanted = getattr(one, name)(X), getattr(one, name)(data[0])
+        assert isinstance(found, da.Array)
+        assert (found.dtype, found.shape) == (wanted.dtype, wanted.shape)
+        assert found.chunks[0] == (90, 90, 90, 90, 40)
+        assert np.array_equal(found.compute(scheduler="threads"), wanted)
+    assert one.score(X, da.from_array(y, chunks=70)) == one.score(*data)
+    names = [f"x{k}" for k in range(10)]
+    frame = pd.DataFrame(data[0], columns=names)
+    named = classifier(max_iter=1).fit(frame, y)
+    lazy = dd.from_pandas(frame, npartitions=3)
+    assert np.array_equal(named.predict(lazy).compute(scheduler="threads"), named.predict(frame))
+    with pytest.raises(ValueError, match="feature names"):
+        named.predict(lazy[names[::-1]])
+    with pytest.raises(ValueError, match="X has 9 features, but TorchClassifier is expecting 10"):
+        one.predict(X[:, :9])
+    with pytest.raises(DataError, match="X holds int64"):
+        one.predict(X.astype(int))
+    targets = data[0][:, :2]
+    model = sd.TorchRegressor(linear_net, max_iter=1, random_state=0).fit(data[0], targets)
+    assert np.array_equal(model.predict(X).compute(scheduler="threads"), model.predict(data[0]))
+    assert model.score(X, targets) == model.score(data[0], targets)
+    images = data[0].reshape(-1, 2, 5)
+    model = classifier(lambda shape, k: nn.Sequential(nn.Flatten(), nn.Linear(10, k)), max_iter=1).fit(
+        images, y
+    )
+    found = model.predict_proba(da.from_array(images, chunks=(150, 1, 3)))
+    assert np.array_equal(found.compute(scheduler="threads"), model.predict_proba(images))
+
+
+def test_scores_of_data_sets_take_their_targets(data, one):
+    from torch.utils.data import DataLoader, TensorDataset
+
+    number = np.searchsorted(one.classes_, data[1])
+    X = torch.from_numpy(data[0])
+    model = classifier(max_iter=1).fit(data[0], number)
+    wanted = model.score(data[0], number)
+
+    class Pairs(torch.utils.data.Dataset):
+        def __len__(self):
+            return len(X)
+
+        def __getitem__(self, i):
+            return X[i], int(number[i])
+
+    whole = TensorDataset(X, torch.from_numpy(number))
+    for given in (
+        whole,
+        Pairs(),
+        DataLoader(Pairs(), batch_size=7),
+        lambda: DataLoader(Pairs(), batch_size=64),
+    ):
+        assert model.score(given) == wanted
+    assert model.score(TensorDataset(X), number) == wanted
+    weights = np.random.default_rng(0).random(len(X))
+    assert model.score(Pairs(), sample_weight=weights) == model.score(data[0], number, weights)
+    with pytest.raises(DataError, match=r"TorchClassifier.score needs y: pass it, or a data set of pairs"):
+        model.score(data[0])
