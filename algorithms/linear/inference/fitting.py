@@ -27,7 +27,7 @@ _ROUNDING = 1e-28  # of the squares of y: squared residuals that are rounding
 
 
 def family_of_model(model):
-    """The family of a fitted model, as its parameters were in `fit`; of one that is not fitted, as they are."""
+    """The family of a model, by the parameters of its fit; of one that is not fitted, by those it has."""
     given = getattr(model, "_fitted_with", None) or model.get_params(deep=False)
     overdispersion = given["overdispersion"]
     if overdispersion == "estimate":

@@ -2,7 +2,8 @@
 
 A pass brings the loss, its gradient and its Hessian, a matrix of one row a coefficient, from all portions; on
 a cluster the rows stay where they are. Columns that store all entries are taken less their means. Newton
-steps are halved until the loss falls. All sums are in float64, and grouped in the same way for any number of threads.
+steps are halved until the loss falls. All sums are in float64, and grouped in the same way for any number of
+threads.
 """
 
 from typing import Any
@@ -215,7 +216,9 @@ class Maximum:
 
 
 def maximise(passes, family, theta, means, *, ridges, n_free, least, tol, max_iter, report=None, warm=None):
-    """Maximise the likelihood by Newton's method from `theta`, or `warm` if it is higher; returns a `Maximum`.
+    """Maximise the likelihood by Newton's method from `theta`, or from `warm` if that is higher.
+
+    Returns a `Maximum`.
 
     A step is at most `tol` standard errors at the end. `ridges`: (k,), added to the diagonal of the Hessian.
     `n_free`: residual degrees of freedom, which divide Pearson's sum. `least`: a gain of the loss below it

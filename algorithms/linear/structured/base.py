@@ -195,9 +195,9 @@ class StructuredModel(Reweighting, SparseCoefficients, Estimator):
     def _lowest(self, problem, solver, penalty, unit, first, options):
         """Minimise a penalty that is not convex from the lowest of some points.
 
-        Fits along falling strengths bring the working set, and end at the first point. On that set the problem
-        is solved from zero, by few blocks at a time. The convex penalty, if there is one, leads to the third.
-        The last fit, from the lowest, is of all columns.
+        Fits along falling strengths bring the working set, and end at the first point. On that set the
+        problem is solved from zero, by few blocks at a time. The convex penalty, if there is one, leads to
+        the third. The last fit, from the lowest, is of all columns.
         """
         origin, found, rounds, report = solver.state(), [], 0, options["report"]
         enough = _ROUGH * min(self.alpha, first)

@@ -129,7 +129,8 @@ class _Spectrum:
     def add(self, starts, own_parts):
         """Decompose blocks behind those that are there.
 
-        ``own_parts(places)``: the parts of H between places, of the shape of `places` and its last axis again.
+        ``own_parts(places)``: the parts of H between places, of the shape of `places` and its last axis
+        again.
         """
         sizes = np.diff(starts)
         most, spectra = np.zeros(len(sizes)), np.zeros(int(starts[-1]) if len(starts) else 0)
@@ -161,7 +162,10 @@ def _inverse(values):
 
 
 def block_descent(model, G, B, starts, penalty, tol, *, convex, most=_MOST_SWEEPS):
-    """Minimise from B, in place. `G`: slopes at B. `penalty`: lam, l1, low, high of the blocks, gamma and kind."""
+    """Minimise from B, in place.
+
+    `G`: slopes at B. `penalty`: lam, l1, low and high of the blocks, gamma and kind.
+    """
     if not len(B):
         return
     model.start(G, B)

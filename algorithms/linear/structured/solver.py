@@ -268,7 +268,9 @@ class Solver:
             if few:
                 n_new = max(_FEW, np.count_nonzero(there))
                 waiting = np.where(there, 0.0, distances)
-                visited = there | (waiting > np.partition(np.append(waiting, np.zeros(n_new)), -n_new)[-n_new])
+                visited = there.copy()
+                visited[np.argsort(-waiting, kind="stable")[:n_new]] = True
+                visited &= there | (distances > 0)
             if visited.all() or (self.loss.quadratic and not few):
                 visited = None
             inner = 0.5 * tol if self.loss.quadratic else max(0.1 * violation, 0.3 * tol)
@@ -342,8 +344,8 @@ class Solver:
         if not (self.by_rows and self.loss.quadratic):  # then products would come too late
             known = 0
             if self.loss.quadratic:
-                h = self.loss.curvature(self.f)
-                if self.fit_intercept and (h != self.loss.weights * (h.sum() / self.loss.weights.sum())).any():
+                h, weights = self.loss.curvature(self.f), self.loss.weights
+                if self.fit_intercept and (h != weights * (h.sum() / weights.sum())).any():
                     return False  # the columns are centred with other weights
                 known = 0 if self.products is None else len(self.products[0])
                 n_columns = max(n_columns, self.expected)
@@ -404,7 +406,8 @@ class Solver:
         if self.loss.flat:
             return self.loss.gram(self.f, self.columns, part, self.fit_intercept, floor)
         if self.model is not None and not floor:
-            found = _restricted(*self.model, places)
+            products, known = self.model
+            found = _restricted(products, known, places)
             if found is not None:
                 return found
         products = self.loss.gram(self.f, self.columns, part, self.fit_intercept)

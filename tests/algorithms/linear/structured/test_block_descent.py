@@ -100,7 +100,7 @@ def test_a_block_goes_to_its_minimum(flat):
     H, q, starts = A.T @ A / N, RNG.standard_normal((4, 1)), np.array([0, 4])
     q = H @ q if flat else q
     lam, without = np.array([0.5 * np.linalg.norm(q)]), np.array([np.inf])
-    for model in (Products(H, starts), RowProducts(np.asfortranarray(A), np.full(N, 1 / N), starts)):
+    for model in (MatrixProducts(H, starts), RowProducts(np.asfortranarray(A), np.full(N, 1 / N), starts)):
         b = RNG.standard_normal((4, 1))
         model.start(H @ b + q, b)
         model.sweeps(b, starts, lam, 0 * lam, -without, without, 3.0, 0, n_sweeps=1, tol=0.0)

@@ -97,7 +97,7 @@ def test_the_lowest_of_three_starts_is_kept():
     assert model.objective_ <= from_zero + 1e-9
 
 
-# Objectives of AndersonCD of skglm 0.5, from zero: rows, columns, correlation, alpha_max / alpha, noise, gamma.
+# Rows, columns, correlation, alpha_max / alpha, noise, gamma; and the objective of skglm 0.5, from zero.
 SKGLM = {
     1: (200, 1000, 0.7, 3, 0.25, 1.5, 14.223488298990699),
     9: (80, 2000, 0.7, 10, 0.25, 1.5, 3.254650571395777),
