@@ -6,7 +6,7 @@ The deviance and its derivatives by the linear predictor are those of the losses
 from typing import Any
 
 import numpy as np
-from scipy.special import gammaln, log_wright_bessel
+from scipy.special import gammaln, log_wright_bessel, logit
 
 from ..structured.losses import Gamma, Logistic, NegativeBinomial, Poisson, Squared, Tweedie
 
@@ -41,6 +41,10 @@ class Family:
     def slope(self, mean):
         """The derivative of the mean by the linear predictor."""
         return mean
+
+    def predictor(self, mean):
+        """The linear predictor of a mean."""
+        return {"identity": np.asarray, "logit": logit, "log": np.log}[self.link](mean)
 
     def information(self, f):
         """The expected curvature of the loss of each row."""

@@ -18,11 +18,13 @@ from ...inputs.targets import (
     check_some_weight,
     check_targets,
 )
-from .families import family_of
+from .families import FAMILIES, family_of
 from .likelihood import maximise
 
 _ROUNDS_OF_SHAPE, _STEPS_OF_SHAPE = 50, 50
 _SETTLED = 1e-11  # a relative change of the overdispersion
+_LAW = "family", "power", "overdispersion"  # parameters that predictions take as they were in `fit`
+_REPORTED = "family", "covariance", "dispersion", "fit_intercept"  # that a summary needs as they were
 _ROUNDING = 1e-28  # of the squares of y: squared residuals that are rounding
 
 
@@ -35,9 +37,38 @@ def family_of_model(model):
     return family_of(given["family"], given["power"], overdispersion)
 
 
+def parameters_of_fit(model):
+    """The parameters of a fit that its predictions and its summary depend on."""
+    return {name: getattr(model, name) for name in (*_LAW, *_REPORTED)}
+
+
+def check_as_fitted(model):
+    """Refuse to describe a fit by parameters that it did not have."""
+    for name in _REPORTED:
+        now = getattr(model, name)
+        value = getattr(model, "_fitted_with", {}).get(name, now)
+        if now != value:
+            raise DataError(f"{name} was {value!r} in fit and is {now!r} now: fit again")
+
+
+def check_parameters_of_fit(model):
+    """Check those that a file brought; older files have none."""
+    known = getattr(model, "_fitted_with", None)
+    if known is None:
+        return
+    if not isinstance(known, dict) or known.keys() != {*_LAW, *_REPORTED} or known["family"] not in FAMILIES:
+        raise DataError("_fitted_with must hold the parameters of the fit")
+    type(model)(**known)._validate_params()
+
+
 def check_vectors(model, shape, y, sample_weight, offset, exposure, clusters):
     """Check what has an entry a row: targets, weights, offsets, numbers of clusters."""
     n_samples, n_features = shape
+    if model.warm_start and "coef_" in vars(model) and len(model.coef_) != n_features:
+        raise DataError(
+            f"warm_start=True goes on from a model of {len(model.coef_)} columns, but X has {n_features}: "
+            "fit a new estimator, or set warm_start=False"
+        )
     name = type(model).__name__
     family = family_of(
         model.family, model.power, 1.0 if model.overdispersion == "estimate" else model.overdispersion
@@ -183,3 +214,8 @@ def _with_overdispersion(model, passes, theta, means, solve, report):
     found.separated |= poisson.separated or len(found.dependent) > len(poisson.dependent)
     found.dependent = poisson.dependent
     return family, found
+
+
+def block(source):
+    """Rows of this process, which are checked already."""
+    return source[3]

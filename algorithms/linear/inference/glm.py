@@ -23,15 +23,13 @@ from ..glm.row_places import check_rows_and_targets, reader, sources_of
 from ..glm.smooth import linear_predictor
 from ..plotting import draw_intervals
 from ..sparse.fitting import check_shapes
+from . import fitting
 from .covariance import KINDS, covariance, shifted
 from .families import FAMILIES
-from .fitting import check_vectors, family_of_model, fit_rows, with_exposure
 from .likelihood import Likelihood
 from .summary import Summary, coefficient_table
 
 _MOST_COLUMNS = 10_000  # whose products take 0.8 GB
-_LAW = "family", "power", "overdispersion"  # parameters that `predict` takes as they were in `fit`
-_REPORTED = "family", "covariance", "dispersion", "fit_intercept"  # that `summary` needs as they were
 
 
 class GLM(RegressorMixin, Estimator):
@@ -272,21 +270,16 @@ class GLM(RegressorMixin, Estimator):
                     f"X has {rows.shape[1]} columns; GLM takes up to {_MOST_COLUMNS}, since it inverts the "
                     "products of all pairs: take PoissonRegressor, LogisticRegression, Ridge or SparseGLM"
                 )
-            if self.warm_start and "coef_" in vars(self) and len(self.coef_) != rows.shape[1]:
-                raise DataError(
-                    f"warm_start=True goes on from a model of {len(self.coef_)} columns, but X has "
-                    f"{rows.shape[1]}: fit a new estimator, or set warm_start=False"
-                )
-            vectors = check_vectors(self, rows.shape, y, sample_weight, offset, exposure, clusters)
+            vectors = fitting.check_vectors(self, rows.shape, y, sample_weight, offset, exposure, clusters)
             shards = [
                 (source, *(None if vector is None else vector[a:b] for vector in vectors))
                 for a, b, source in sources_of(rows)
             ]
-            read = _block if engine == "local" else reader(self, rows)
+            read = fitting.block if engine == "local" else reader(self, rows)
             program = Likelihood(shards, read, rows.shape[1], self.fit_intercept)
             place = open_place(engine, self.n_jobs)
             with contextlib.closing(place.sum(program, ordered=True)) as passes, single_threaded_blas():
-                self._take(passes, *fit_rows(self, passes, rows.shape[1], vectors, callback))
+                self._take(passes, *fitting.fit_rows(self, passes, rows.shape[1], vectors, callback))
             return self
 
     def _take(self, passes, found, family, means, n_rows, frequencies):
@@ -314,7 +307,7 @@ class GLM(RegressorMixin, Estimator):
             arguments = (family, found, means, information, self.dispersion_, n_rows, frequencies)
             V = shifted(covariance(passes, self.covariance, *arguments), means, self.fit_intercept)
         self.covariance_, self.standard_errors_ = V, np.sqrt(np.diag(V))
-        self._fitted_with = {name: getattr(self, name) for name in (*_LAW, *_REPORTED)}
+        self._fitted_with = fitting.parameters_of_fit(self)
 
     def _warn(self, found, n_rows):
         """Return why there are no standard errors, or ""."""
@@ -375,15 +368,12 @@ class GLM(RegressorMixin, Estimator):
         if not 0 < level < 1:
             raise DataError(f"level={level} must lie between 0 and 1")
         check_is_fitted(self)
-        for name in _REPORTED:
-            value = getattr(self, "_fitted_with", {}).get(name, getattr(self, name))
-            if getattr(self, name) != value:
-                raise DataError(f"{name} was {value!r} in fit and is {getattr(self, name)!r} now: fit again")
+        fitting.check_as_fitted(self)
         if np.isnan(self.standard_errors_).all():
             why = getattr(self, "_no_errors", "") or "the fit has none to trust"
             raise DataError(f"there are no standard errors: {why}")
         free = (
-            family_of_model(self).known_dispersion
+            fitting.family_of_model(self).known_dispersion
             if self.dispersion == "auto"
             else self.dispersion != "estimate"
         )
@@ -403,7 +393,7 @@ class GLM(RegressorMixin, Estimator):
         }
         if self.family == "negative-binomial":
             figures["overdispersion"] = f"{self.overdispersion_:.6g}"
-        link = family_of_model(self).link
+        link = fitting.family_of_model(self).link
         return Summary(f"GLM, {self.family} family, {link} link", figures, table)
 
     def confidence_interval(self, level: float = 0.95) -> Array:
@@ -451,13 +441,13 @@ class GLM(RegressorMixin, Estimator):
         -------
         ndarray of shape (n_samples,)
         """
-        f = self._predictor(X)
+        f, family = self._predictor(X), fitting.family_of_model(self)
         if offset is not None or exposure is not None:
             n_samples = len(f)
             offset = check_offset(check_vector(offset, n_samples), n_samples, 1)
             exposure = check_vector(exposure, n_samples)
-            f = f + with_exposure(family_of_model(self), offset, exposure, n_samples).reshape(-1)
-        return family_of_model(self).loss.mean(f)
+            f = f + fitting.with_exposure(family, offset, exposure, n_samples).reshape(-1)
+        return family.loss.mean(f)
 
     def _predictor(self, X):
         return linear_predictor(self, self._predictor, X)
@@ -487,15 +477,14 @@ class GLM(RegressorMixin, Estimator):
         mean: Any = self.predict(X, offset=offset, exposure=exposure)
         mean = np.asarray(mean.compute() if is_dask(mean) else mean)
         y = check_targets(check_vector(y, len(mean)), len(mean), type(self).__name__)
-        loss = family_of_model(self).loss
+        family = fitting.family_of_model(self)
+        loss = family.loss
         loss.check(y, type(self).__name__)
-        links: Any = {"identity": np.asarray, "logit": lambda m: np.log(m / (1 - m)), "log": np.log}
-        link = links[family_of_model(self).link]
         weights = np.ones(len(y)) if sample_weight is None else check_row_weights(sample_weight, len(y))
         least = weights @ loss.least(y)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             own, null = (
-                weights @ loss.value(y, link(m)) - least
+                weights @ loss.value(y, family.predictor(m)) - least
                 for m in (mean, np.full(len(y), np.average(y, weights=weights)))
             )
         return float(1 - own / null) if null > 0 else 0.0
@@ -506,14 +495,4 @@ class GLM(RegressorMixin, Estimator):
         k = self.n_features_in_ + self.fit_intercept
         if np.shape(self.covariance_) != (k, k) or np.shape(self.standard_errors_) != (k,):
             raise DataError(f"covariance_ and standard_errors_ do not fit {k} coefficients")
-        known = getattr(self, "_fitted_with", None)
-        if known is not None:  # files of 0.1.0 have none
-            names = {*_LAW, *_REPORTED}
-            if not isinstance(known, dict) or known.keys() != names or known["family"] not in FAMILIES:
-                raise DataError("_fitted_with must hold the parameters of the fit")
-            type(self)(**known)._validate_params()
-
-
-def _block(source):
-    """Rows of this process, which are checked already."""
-    return source[3]
+        fitting.check_parameters_of_fit(self)
