@@ -67,7 +67,7 @@ def _arrays(value, params):
     if isinstance(value, np.ndarray):
         own = not np.may_share_memory(value, params)
         return {value.__array_interface__["data"][0]: value} if own else {}
-    found = {}
+    found: dict[int, np.ndarray] = {}
     if isinstance(value, tuple | list):
         for part in value:
             found |= _arrays(part, params)

@@ -105,7 +105,7 @@ def lazily(method, X, n_outputs, dtype):
     for unused in ("feature_names_in_", "_template", "_slots", "_plan", "_timeline", "history_"):
         lean.__dict__.pop(unused, None)
     X = X.rechunk(dict.fromkeys(range(1, X.ndim), -1))
-    axes = {"drop_axis": list(range(1, X.ndim))}
+    axes: dict[str, Any] = {"drop_axis": list(range(1, X.ndim))}
     if n_outputs is not None:
         axes |= {"new_axis": 1, "chunks": (X.chunks[0], (n_outputs,))}
     meta = np.empty((0,) * (1 + (n_outputs is not None)), dtype)

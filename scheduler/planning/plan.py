@@ -270,10 +270,10 @@ class _Search:
         candidates = [c for c in self.candidates(most, limited=True) if least <= len(c[1]) or self.given]
         fitting = self.fastest(candidates)
         splits = self.splits() if plan == "auto" else []
-        split = min((one for one in splits if one.fits), key=_seconds, default=None)
+        split: Any = min((one for one in splits if one.fits), key=_seconds, default=None)
         if not fitting and split is None:
             raise DataError(self._why_nothing(least, most))
-        chosen = min(fitting.values(), key=_seconds, default=split)
+        chosen: Any = min(fitting.values(), key=_seconds, default=split)
         uncut = [found for found in fitting.values() if len(found.stages) == 1]
         if uncut and min(uncut, key=_seconds).seconds <= _NEAR * chosen.seconds:
             chosen = min(uncut, key=_seconds)

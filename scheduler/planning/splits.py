@@ -21,7 +21,8 @@ def play_split(profile, n_parts, link, *, batch_size, micro_batches, order):
     following = dict(hop for seen in visits(layout, lists) for hop in itertools.pairwise(seen))
     arrived = dict.fromkeys(following.values())  # when the block of an operation is there; None: not yet
     at, free = [0] * n_parts, [0.0] * n_parts
-    ports, events = Ports.of(link, n_parts), []
+    ports = Ports.of(link, n_parts)
+    events: list[Event] = []
     while True:
         ready = []
         for place, number in enumerate(at):
