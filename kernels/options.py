@@ -1,8 +1,10 @@
 """Options that compiled functions share.
 
 A first fit waits for the compiler, so nothing is compiled that nobody calls: no wrapper for calls from C, and
-for functions that only compiled code calls (`INNER`) none for Python. Loops that get their arrays from their
-caller (`BORROWS`) count no references to them: without, they take less time to compile, and to run.
+for functions that only compiled code calls (`INNER`) none for Python. Kernels that get all arrays from their
+caller (`BORROWS`) compile no counting of references, and no making of arrays, anew for each type. But arrays
+that a kernel makes itself are known not to overlap others: loops over rows of 50 numbers, which add to such a
+one, took 1.15 to 1.25 times as long with one of the caller's (`linear.glm_dense`).
 """
 
 from typing import Any

@@ -1,14 +1,12 @@
 """Seconds of a graph of operations on several places: one placement, or a sample of many."""
 
-from typing import Any
-
 import numba as nb
 import numpy as np
 
-_OPTIONS: dict[str, Any] = {"nogil": True, "cache": True, "error_model": "numpy"}
+from .options import KERNEL
 
 
-@nb.njit(**_OPTIONS)
+@nb.njit(**KERNEL)
 def makespan(order, where, cost, first, source, seconds, free, end):
     """Run operations in an order, each on its place; return when the last one ends.
 
@@ -30,7 +28,7 @@ def makespan(order, where, cost, first, source, seconds, free, end):
     return last
 
 
-@nb.njit(**_OPTIONS)
+@nb.njit(**KERNEL)
 def earliest_finish(order, cost, first, source, seconds, where):
     """Put each operation, in an order, where it ends first (the first such place); return the end."""
     n_places = cost.shape[1]
@@ -49,7 +47,7 @@ def earliest_finish(order, cost, first, source, seconds, where):
     return end.max()
 
 
-@nb.njit(**_OPTIONS)
+@nb.njit(**KERNEL)
 def sample_places(odds, uniforms, order, cost, first, source, seconds, where, found):
     """Draw a place for each operation, for each row of `uniforms` (n_samples, n); store places and seconds.
 

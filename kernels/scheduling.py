@@ -6,22 +6,20 @@ node is summed anew from its two children: the tree is a function of the weights
 not accumulate.
 """
 
-from typing import Any
-
 import numba as nb
 import numpy as np
 
-_OPTIONS: dict[str, Any] = {"nogil": True, "cache": True, "error_model": "numpy"}
+from .options import KERNEL
 
 
-@nb.njit(**_OPTIONS)
+@nb.njit(**KERNEL)
 def build(tree):
     """Sum up a tree whose leaves (float64, the second half) are filled; ``tree[0]`` is not used."""
     for i in range(len(tree) // 2 - 1, 0, -1):
         tree[i] = tree[2 * i] + tree[2 * i + 1]
 
 
-@nb.njit(**_OPTIONS)
+@nb.njit(**KERNEL)
 def change_one(tree, leaf, weight):
     """Give one leaf a new weight: see `change`."""
     i = len(tree) // 2 + leaf
@@ -32,14 +30,14 @@ def change_one(tree, leaf, weight):
         i //= 2
 
 
-@nb.njit(**_OPTIONS)
+@nb.njit(**KERNEL)
 def change(tree, leaves, weights):
     """Give leaves (int64, from 0) new weights, and update the sums above them."""
     for k in range(len(leaves)):
         change_one(tree, leaves[k], weights[k])
 
 
-@nb.njit(**_OPTIONS)
+@nb.njit(**KERNEL)
 def draw_one(tree, coin, uniform, share):
     """Draw one leaf: see `draw`."""
     n = len(tree) // 2
@@ -56,7 +54,7 @@ def draw_one(tree, coin, uniform, share):
     return i - n
 
 
-@nb.njit(**_OPTIONS)
+@nb.njit(**KERNEL)
 def draw(tree, coins, uniforms, share, out):
     """Draw leaves into `out` (int64), with replacement.
 
@@ -67,7 +65,7 @@ def draw(tree, coins, uniforms, share, out):
         out[k] = draw_one(tree, coins[k], uniforms[k], share)
 
 
-@nb.njit(**_OPTIONS)
+@nb.njit(**KERNEL)
 def independent(conflict, most):
     """Keep, in order, candidates without conflict with those kept; return the positions of at most `most`.
 

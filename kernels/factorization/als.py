@@ -16,6 +16,7 @@ import numba as nb
 import numpy as np
 
 from ..indexing import at
+from ..options import INNER, KERNEL
 from .lanes import (
     LANES,
     add_image,
@@ -29,11 +30,11 @@ from .lanes import (
     tail_product,
 )
 
-_SAME: dict[str, Any] = {"nogil": True, "cache": True, "error_model": "numpy", "fastmath": {"contract"}}
+_SAME: dict[str, Any] = {**KERNEL, "fastmath": {"contract"}}
 _CHUNK = 8192  # numbers of factors that are read again for every tile
 
 
-@nb.njit(**_SAME)
+@nb.njit(**_SAME, **INNER)
 def _scratch(start, stop, indptr, values):
     """Make two arrays, as long as the most ratings of a row of the range."""
     longest = 0
@@ -42,7 +43,7 @@ def _scratch(start, stop, indptr, values):
     return np.empty(longest, values.dtype), np.empty(longest, values.dtype)
 
 
-@nb.njit(**_SAME)
+@nb.njit(**_SAME, **INNER)
 def _terms(first, n, indices, values, weights, offsets, implicit, precision, pulls, scaled):
     """Fill weights and pulls of a row's ratings; return their sums and that of the weighted squared targets.
 
@@ -68,7 +69,7 @@ def _terms(first, n, indices, values, weights, offsets, implicit, precision, pul
     return total, pulled, squares
 
 
-@nb.njit(**_SAME)
+@nb.njit(**_SAME, **INNER)
 def _gram(A, others, indices, first, scaled, n, vectors):
     """Add ``sum w q q'`` to the upper tiles of A."""
     d = len(vectors) * LANES
@@ -80,7 +81,7 @@ def _gram(A, others, indices, first, scaled, n, vectors):
                 add_tile(A, others, indices, first, scaled, begin, end, i, j, vectors)
 
 
-@nb.njit(**_SAME)
+@nb.njit(**_SAME, **INNER)
 def _factorize(A, inverse, vectors):
     """Overwrite the upper half of A by U with U'U = A, and `inverse` by one over its diagonal.
 
@@ -104,7 +105,7 @@ def _factorize(A, inverse, vectors):
             subtract_rows(A, max(start, panel + 4), start + LANES, panel, (0, 0, 0, 0), start, vectors)
 
 
-@nb.njit(**_SAME)
+@nb.njit(**_SAME, **INNER)
 def _solve(A, inverse, x, noise, vectors):
     """Put ``U^-1 (U'^-1 x + noise)`` in place of x."""
     d, zero = len(vectors) * LANES, x.dtype.type(0)
@@ -119,7 +120,7 @@ def _solve(A, inverse, x, noise, vectors):
         x[j] = (value - tail_product(A, j, x, j - j % LANES, vectors)) * inverse[j]
 
 
-@nb.njit(**_SAME)
+@nb.njit(**_SAME, **INNER)
 def _descend(A, b, x, sweeps):
     """Minimise x'Ax / 2 - b'x over x of 0 and above by coordinate descent from x; return twice that."""
     d = len(x)

@@ -10,11 +10,12 @@ import numba as nb
 import numpy as np
 
 from ..indexing import at
+from ..options import KERNEL
 from ..random import philox4x32
 from .lanes import row_products
 from .sgd import BIAS, COUNT, RIDGE, step_rows
 
-_SAME: dict[str, Any] = {"nogil": True, "cache": True, "error_model": "numpy", "fastmath": {"contract"}}
+_SAME: dict[str, Any] = {**KERNEL, "fastmath": {"contract"}}
 _PURPOSE = np.uint32(61)
 
 

@@ -14,8 +14,9 @@ import numba as nb
 
 from ..indexing import at, span
 from ..linear.columns import FAST
+from ..options import KERNEL
 
-_SUMS: dict[str, Any] = {"nogil": True, "cache": True, "error_model": "numpy", "fastmath": FAST - {"afn"}}
+_SUMS: dict[str, Any] = {**KERNEL, "fastmath": FAST - {"afn"}}
 
 
 @nb.njit(**_SUMS)

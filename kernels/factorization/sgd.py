@@ -14,10 +14,11 @@ import numba as nb
 import numpy as np
 
 from ..indexing import at
+from ..options import KERNEL
 from .lanes import move_rows, row_products
 
 # No reassociation: the same bits wherever the kernel runs.
-_SAME: dict[str, Any] = {"nogil": True, "cache": True, "error_model": "numpy", "fastmath": {"contract"}}
+_SAME: dict[str, Any] = {**KERNEL, "fastmath": {"contract"}}
 BIAS, SQUARES, RIDGE, COUNT = np.uint64(0), np.uint64(1), np.uint64(2), np.uint64(3)  # beside its factors
 
 

@@ -30,6 +30,7 @@ DRAWS = 4096  # uniforms made at a time; totals are renewed as often
 _SWEEP: dict[str, Any] = {**KERNEL, **BORROWS, "fastmath": {"contract"}}
 _INLINE: dict[str, Any] = {**_SWEEP, **INNER, "forceinline": True}
 _ONE = np.float32(1)
+_ROW = np.int64(0)  # of the only word at hand; typed, so that what takes a row is compiled once
 
 
 def padded(n):
@@ -272,10 +273,10 @@ def sweep_sparse(
                 phi[k] = (np.float32(counts[k]) + b) * inverse[k]
                 smooth += np.float64(alpha[k]) * np.float64(inverse[k])
         if seeds is not None:
-            load_extra(seeds, w, extra, 0)
+            load_extra(seeds, w, extra, _ROW)
             for j in range(seeds[0][w], seeds[0][w + 1]):
                 k = seeds[1][j]
-                phi[k] = smoothed(counts[k], b, extra, 0, k) * inverse[k]
+                phi[k] = smoothed(counts[k], b, extra, _ROW, k) * inverse[k]
                 smooth += np.float64(alpha[k]) * np.float64(extra[0, k] * inverse[k])
         for i in range(begin[w], end[w]):
             if used + 2 > DRAWS:
@@ -285,7 +286,7 @@ def sweep_sparse(
                 _renew(inverse, totals, beta_sum, seeds, n_topics)
                 base, smooth = np.float64(0), np.float64(0)
                 for k in range(n_topics):
-                    phi[k] = smoothed(counts[k], b, extra, 0, k) * inverse[k]
+                    phi[k] = smoothed(counts[k], b, extra, _ROW, k) * inverse[k]
                     smooth += np.float64(alpha[k]) * np.float64(phi[k])
                     base += np.float64(alpha[k]) * np.float64(b * inverse[k])
             coming = line_start[token_doc[i + AHEAD]] * LANES
@@ -294,7 +295,7 @@ def sweep_sparse(
             d = np.int64(token_doc[i])
             start, lines = line_start[d] * LANES, np.int64(n_lines[d])
             old = np.int64(topics[i])
-            phi_old = smoothed(counts[old] - 1, b, extra, 0, old)
+            phi_old = smoothed(counts[old] - 1, b, extra, _ROW, old)
             if exact:
                 phi_old /= smoothed_total(totals[old] - 1, beta_sum, seeds, old)
             else:
@@ -351,8 +352,8 @@ def sweep_sparse(
                 base += np.float64(b) * np.float64(alpha[old] * inverse[old])
                 if new != old:
                     base += np.float64(b) * np.float64(alpha[new] * inverse[new])
-            phi[old] = smoothed(counts[old], b, extra, 0, old) * inverse[old]
-            phi[new] = smoothed(counts[new], b, extra, 0, new) * inverse[new]
+            phi[old] = smoothed(counts[old], b, extra, _ROW, old) * inverse[old]
+            phi[new] = smoothed(counts[new], b, extra, _ROW, new) * inverse[new]
             after = np.float64(alpha[old] * phi[old]) + (
                 np.float64(alpha[new] * phi[new]) if new != old else 0.0
             )
@@ -375,7 +376,7 @@ def sweep_sparse(
         if seeds is not None:
             for j in range(seeds[0][w], seeds[0][w + 1]):
                 phi[seeds[1][j]] = b * inverse[seeds[1][j]]
-            clear_extra(seeds, w, extra, 0)
+            clear_extra(seeds, w, extra, _ROW)
 
 
 @nb.njit(**_SWEEP)

@@ -11,6 +11,7 @@ import numba as nb
 import numpy as np
 
 from ..indexing import at, span
+from ..options import INNER, KERNEL
 from ..random import fill_uniform
 from ..vector import LANES, draw_dense
 from .gibbs import DRAWS
@@ -20,7 +21,7 @@ SETTLING_STEPS = 5  # more of them bring the noise of second order back in
 FIRST_CHECK = 4  # sweeps of each chain, burn-in apart, before the first of two or more estimates of its error
 GROWTH = 4.0  # times as many before the next estimate, at most: the first ones are noisy
 
-_SAMPLE: dict[str, Any] = {"nogil": True, "cache": True, "fastmath": {"contract"}, "error_model": "numpy"}
+_SAMPLE: dict[str, Any] = {**KERNEL, "fastmath": {"contract"}}
 # Sums over topics may be cut into vector lanes: the same on every run of one kind of machine, as long as no
 # loop both sums and stores: such a one gets a second form, of another order, in case its arrays overlap.
 _SUM: dict[str, Any] = {**_SAMPLE, "fastmath": {"contract", "reassoc", "nsz", "arcp"}}
@@ -172,7 +173,7 @@ def fold_in(
         _mean_of_chains(shares, alpha, length, theta[d])
 
 
-@nb.njit(**_PART)
+@nb.njit(**_PART, **INNER)
 def _add_conditional(held, alpha, row, old, scale, out):
     """Add ``scale * (C_k + alpha_k) * phi_k`` to `out`, with one count of `old` taken out."""
     for k in range(len(alpha)):
@@ -180,7 +181,7 @@ def _add_conditional(held, alpha, row, old, scale, out):
     out[at(old)] -= row[at(old)] * scale
 
 
-@nb.njit(**_PART)
+@nb.njit(**_PART, **INNER)
 def _distance(p, q):
     """Total variation of two distributions."""
     total = 0.0
@@ -189,7 +190,7 @@ def _distance(p, q):
     return total / 2
 
 
-@nb.njit(**_PART)
+@nb.njit(**_PART, **INNER)
 def _mean_of_chains(shares, alpha, length, theta):
     """Write the mean of the chains' shares; of a document without tokens that of the prior."""
     alpha_sum = 0.0
@@ -199,7 +200,7 @@ def _mean_of_chains(shares, alpha, length, theta):
         theta[k] = (shares[0, k] + shares[1, k]) / CHAINS if length else alpha[k] / alpha_sum
 
 
-@nb.njit(**_PART)
+@nb.njit(**_PART, **INNER)
 def _settle(n_words, times, n_kept, n_topics, phi, alpha, chosen, member, settled, rest, theta):
     """Turn averages over a chain into topic shares, with the chain's own noise taken out to first order.
 
@@ -241,7 +242,7 @@ def _settle(n_words, times, n_kept, n_topics, phi, alpha, chosen, member, settle
         theta[k] = (total[k] + alpha[k]) / (length + alpha_sum)
 
 
-@nb.njit(**_PART)
+@nb.njit(**_PART, **INNER)
 def _conditional(mean, own, alpha, row, weight):
     """Write the weights of one token's topics given mean counts less its `own`; returns their sum."""
     sum_ = 0.0

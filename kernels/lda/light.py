@@ -29,13 +29,13 @@ import numba as nb
 import numpy as np
 
 from ..indexing import at, span
+from ..options import INNER, KERNEL
 from ..random import hash32, philox4x32
 from ..vector import LANES, draw_slot, find_topic, prefetch
 from .gibbs import AHEAD
 
-_SWEEP: dict[str, Any] = {"nogil": True, "cache": True, "error_model": "numpy"}
 # A token's steps count no references to their arrays: numba would, atomically, for a fifth of a sweep's time.
-_INLINE: dict[str, Any] = {**_SWEEP, "forceinline": True, "_nrt": False}
+_INLINE: dict[str, Any] = {**KERNEL, "forceinline": True, "_nrt": False}
 _GOLDEN, _OTHER, _ONE = np.uint32(0x9E3779B9), np.uint32(0x5BD1E995), np.uint32(1)
 _LOW, _HALF = np.uint64(0xFFFFFFFF), np.uint64(32)
 _PER_STEP = np.uint32(3 * 0x5BD1E995 & 0xFFFFFFFF)
@@ -43,13 +43,13 @@ _UNIT = 2.0**-32
 _LINE, _AHEAD = np.uint64(LANES), np.uint64(AHEAD)
 
 
-@nb.njit(**_INLINE)
+@nb.njit(**_INLINE, **INNER)
 def _slot_of(topic, entries, first, end, bits, mask):
     """Slot of a topic that the document has, else `end`."""
     return find_topic(entries, first, end, np.uint32(np.uint32(topic) << bits), mask)
 
 
-@nb.njit(**_INLINE)
+@nb.njit(**_INLINE, **INNER)
 def _add(topic, slot, entries, first, end, bits, mask):
     """Count a token in its topic's slot, or in an empty one if that is `end`; True if the list grows."""
     if slot == end:
@@ -61,13 +61,13 @@ def _add(topic, slot, entries, first, end, bits, mask):
     return slot == end
 
 
-@nb.njit(**_INLINE)
+@nb.njit(**_INLINE, **INNER)
 def _below(bits, n):
     """A number below `n` from 32 random bits."""
     return (np.uint64(bits) * np.uint64(n)) >> _HALF
 
 
-@nb.njit(**_INLINE)
+@nb.njit(**_INLINE, **INNER)
 def _from_alpha(bits, n_topics, aliases, limits):
     """Draw a topic with the weights of the tables, or of equal weights if there are none."""
     product = np.uint64(bits) * np.uint64(n_topics)
@@ -77,7 +77,7 @@ def _from_alpha(bits, n_topics, aliases, limits):
     return topic
 
 
-@nb.njit(**_INLINE)
+@nb.njit(**_INLINE, **INNER)
 def _draws(x, key):
     """Draw a uniform, 32 random bits and another uniform."""
     choice, pick = hash32(x ^ key), hash32(x ^ np.uint32(key + _OTHER))
@@ -85,7 +85,7 @@ def _draws(x, key):
     return np.float64(choice) * _UNIT, pick, np.float64(u) * _UNIT
 
 
-@nb.njit(**_INLINE)
+@nb.njit(**_INLINE, **INNER)
 def _key(word, seed, purpose, round_, index):
     """Key of the draws of one word in one block."""
     return philox4x32(
@@ -94,7 +94,7 @@ def _key(word, seed, purpose, round_, index):
     )[0]  # fmt: skip
 
 
-@nb.njit(**_INLINE)
+@nb.njit(**_INLINE, **INNER)
 def _move(
     i, number, word_first, word_last, doc_others, own_slot, topics, counts, entries, first, stop, bits, mask,
     totals, alpha, alpha_sum, aliases, limits, b, beta_sum, n_steps, key,
@@ -139,7 +139,7 @@ def _move(
     return s, slot
 
 
-@nb.njit(**_SWEEP)
+@nb.njit(**KERNEL)
 def sweep(
     words, begin, end, word_start, token_doc, topics, entries, line_start, n_lines, shift, lengths,
     row_of_word, rows, totals, changes, alpha, alpha_sum, aliases, limits, beta, beta_sum, n_steps, seed,
@@ -200,7 +200,7 @@ def sweep(
                 counts[at(topics[i])] = 0
 
 
-@nb.njit(**_SWEEP)
+@nb.njit(**KERNEL)
 def sweep_common(
     words, first_doc, last_doc, word_start, token_doc, topics, entries, line_start, n_lines, shift, lengths,
     row_of_word, rows, totals, changes, alpha, alpha_sum, aliases, limits, beta, beta_sum, n_steps, seed,

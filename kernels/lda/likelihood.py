@@ -19,12 +19,13 @@ import numba as nb
 import numpy as np
 
 from ..indexing import at
+from ..options import INNER, KERNEL
 from ..random import fill_uniform
 from ..vector import LANES, draw_dense
 from .gibbs import DRAWS
 from .inference import longest_document, word_row
 
-_SAMPLE: dict[str, Any] = {"nogil": True, "cache": True, "fastmath": {"contract"}, "error_model": "numpy"}
+_SAMPLE: dict[str, Any] = {**KERNEL, "fastmath": {"contract"}}
 _SUM: dict[str, Any] = {**_SAMPLE, "fastmath": {"contract", "reassoc", "nsz", "arcp"}}
 
 
@@ -188,7 +189,7 @@ def annealed(
         out[d] = estimate + _log_mean_exp(weight)
 
 
-@nb.njit(**_SAMPLE)
+@nb.njit(**_SAMPLE, **INNER)
 def _lay_out(
     start, stop, columns, data, counts_indptr, counts_topics, counts, beta, inverse, phi, place
 ):  # fmt: skip
@@ -204,7 +205,7 @@ def _lay_out(
     return length, log_scale
 
 
-@nb.njit(**_SUM)
+@nb.njit(**_SUM, **INNER)
 def _mixture(held, alpha, row):
     """``sum_k (C_k + alpha_k) phi_k``."""
     total = np.float64(0)
@@ -213,7 +214,7 @@ def _mixture(held, alpha, row):
     return total
 
 
-@nb.njit(**_SUM)
+@nb.njit(**_SUM, **INNER)
 def _sum(values):
     total = np.float64(0)
     for value in values:
@@ -221,7 +222,7 @@ def _sum(values):
     return total
 
 
-@nb.njit(**_SAMPLE)
+@nb.njit(**_SAMPLE, **INNER)
 def _log_mean_exp(logs):
     most = logs.max()
     total = 0.0
@@ -259,7 +260,7 @@ def _choose_by_weight(weight, u, ancestor):
         ancestor[place] = place if ancestor[place] > 0 else -1 - ancestor[place]
 
 
-@nb.njit(**_SAMPLE)
+@nb.njit(**_SAMPLE, **INNER)
 def _extra(times, place):
     """How often a particle is drawn beyond its own place."""
     return times[place] - 1 if times[place] > 1 else 0

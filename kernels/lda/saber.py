@@ -28,6 +28,7 @@ import numba as nb
 import numpy as np
 
 from ..indexing import at
+from ..options import INNER, KERNEL
 from ..random import hash32, philox4x32
 from ..vector import prefetch
 
@@ -36,9 +37,8 @@ AHEAD = 12  # tokens by which a document's list is asked for in advance
 TRIES = 8  # draws by lists and trees, before one by all topics
 RARE = 4  # a word of less than K / RARE tokens builds no tree
 
-_OPTIONS: dict[str, Any] = {"nogil": True, "cache": True, "error_model": "numpy"}
 # A token's steps count no references to their arrays: numba would, atomically, for a tenth of a sweep's time.
-_STEP: dict[str, Any] = {**_OPTIONS, "_nrt": False}
+_STEP: dict[str, Any] = {**KERNEL, "_nrt": False}
 _INLINE: dict[str, Any] = {**_STEP, "forceinline": True}
 _ZERO, _ONE, _UNIT, _BITS = np.float32(0), np.float32(1), np.float32(2.0**-24), np.uint32(8)
 _COUNT, _SHIFT = np.uint32(0xFFFF), np.uint32(16)
@@ -49,7 +49,7 @@ _LOW, _HALF = np.uint64(0xFFFFFFFF), np.uint64(32)
 # Lists of topics ------------------------------------------------------------------------------------
 
 
-@nb.njit(**_OPTIONS)
+@nb.njit(**KERNEL)
 def by_document(begin, end, token_doc, topics, first, doc_start, placed):
     """Copy the topics of the tokens ``begin[w]:end[w]`` to where their documents' begin, from `first` on."""
     cursor = doc_start - doc_start[0]
@@ -60,7 +60,7 @@ def by_document(begin, end, token_doc, topics, first, doc_start, placed):
             cursor[d] += 1
 
 
-@nb.njit(**_OPTIONS)
+@nb.njit(**KERNEL, **INNER)
 def _list(tokens, counts, own, entries, start):
     """Count topics into a list of ``topic << 16 | count``, ascending; return how many lines it takes.
 
@@ -83,7 +83,7 @@ def _list(tokens, counts, own, entries, start):
     return lines
 
 
-@nb.njit(**_OPTIONS)
+@nb.njit(**KERNEL)
 def document_lists(doc_start, placed, line_start, n_lines, entries, n_topics):
     """Fill the lists of documents whose tokens' topics are ``placed``; both begin at the first of them."""
     counts, own = np.zeros(n_topics, np.int32), np.empty(n_topics, np.uint16)
@@ -95,7 +95,7 @@ def document_lists(doc_start, placed, line_start, n_lines, entries, n_topics):
 # Draws ----------------------------------------------------------------------------------------------
 
 
-@nb.njit(**_INLINE)
+@nb.njit(**_INLINE, **INNER)
 def _scan(sums, prefix):
     """Add up 32 lanes, as a warp does in five steps."""
     for lane in range(LINE):
@@ -107,7 +107,7 @@ def _scan(sums, prefix):
     return prefix[LINE - 1]
 
 
-@nb.njit(**_OPTIONS)
+@nb.njit(**KERNEL, **INNER)
 def _total(values, first, last):
     """Add up at most 32 values, as a warp does by halves."""
     held = np.zeros(LINE, np.float32)
@@ -121,7 +121,7 @@ def _total(values, first, last):
     return held[0]
 
 
-@nb.njit(**_INLINE)
+@nb.njit(**_INLINE, **INNER)
 def _pick(sums, prefix, x):
     """Find the lane in which x falls, of those that hold anything; the last if rounding leaves none."""
     last = 0
@@ -133,12 +133,12 @@ def _pick(sums, prefix, x):
     return last
 
 
-@nb.njit(**_INLINE)
+@nb.njit(**_INLINE, **INNER)
 def _before(prefix, lane):
     return prefix[lane - 1] if lane else _ZERO
 
 
-@nb.njit(**_INLINE)
+@nb.njit(**_INLINE, **INNER)
 def _sum_list(entries, start, lines, weights, sums, prefix):
     """Sum ``count * weights[topic]`` of a list."""
     for lane in range(LINE):
@@ -150,7 +150,7 @@ def _sum_list(entries, start, lines, weights, sums, prefix):
     return _scan(sums, prefix)
 
 
-@nb.njit(**_STEP)
+@nb.njit(**_STEP, **INNER)
 def _draw_list(entries, start, lines, weights, sums, prefix, x):
     """Entry of a list in which x, below the sum, falls."""
     lane = _pick(sums, prefix, x)
@@ -167,7 +167,7 @@ def _draw_list(entries, start, lines, weights, sums, prefix, x):
     return found
 
 
-@nb.njit(**_STEP)
+@nb.njit(**_STEP, **INNER)
 def _count_of(topic, entries, start, lines):
     """Count of a topic that is in the list."""
     for i in range(at(start), at(start + lines * LINE)):
@@ -176,7 +176,7 @@ def _count_of(topic, entries, start, lines):
     return np.uint32(0)
 
 
-@nb.njit(**_OPTIONS)
+@nb.njit(**KERNEL)
 def grow_tree(alpha, weights, groups, tops):
     """Fill a tree over ``alpha * weights``: prefix sums of the sums of 32 leaves, and of 32 of those."""
     n = len(weights)
@@ -198,7 +198,7 @@ def grow_tree(alpha, weights, groups, tops):
     return _scan(tops_raw, tops)
 
 
-@nb.njit(**_STEP)
+@nb.njit(**_STEP, **INNER)
 def _descend(prefix, first, n, x):
     """Child in which x falls, the last one if rounding leaves none; and x without those before."""
     child = n - 1
@@ -209,7 +209,7 @@ def _descend(prefix, first, n, x):
     return child, x - (prefix[first + child - 1] if child else _ZERO)
 
 
-@nb.njit(**_OPTIONS)
+@nb.njit(**KERNEL, **INNER)
 def _draw_tree(alpha, weights, groups, tops, x):
     """Leaf of a tree in which x, below the sum, falls."""
     n = len(weights)
@@ -226,7 +226,7 @@ def _draw_tree(alpha, weights, groups, tops, x):
     return first + leaf
 
 
-@nb.njit(**_OPTIONS)
+@nb.njit(**KERNEL, **INNER)
 def _draw_without(old, own, alpha, weights, entries, start, lines, u, v):
     """Draw with the weight `own` for `old`, and the others' as they are, topic by topic."""
     sums, prefix = np.zeros(LINE, np.float32), np.empty(LINE, np.float32)
@@ -267,19 +267,19 @@ def _draw_without(old, own, alpha, weights, entries, start, lines, u, v):
     return found
 
 
-@nb.njit(**_INLINE)
+@nb.njit(**_INLINE, **INNER)
 def _unit(bits):
     return np.float32(bits >> _BITS) * _UNIT
 
 
-@nb.njit(**_INLINE)
+@nb.njit(**_INLINE, **INNER)
 def _more(bits, attempt):
     """Three draws of a later attempt."""
     x = np.uint32(bits + np.uint32(attempt) * _GOLDEN)
     return hash32(x), hash32(x ^ _OTHER), hash32(x ^ _THIRD)
 
 
-@nb.njit(**_OPTIONS)
+@nb.njit(**KERNEL)
 def sample_words(
     first, last, word_start, token_doc, topics, entries, line_start, n_lines, alpha, inverse, base, lift,
     groups, tops, per_beta, counted, seed, purpose, round_,

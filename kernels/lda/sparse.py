@@ -16,15 +16,16 @@ import numba as nb
 import numpy as np
 
 from ..indexing import at, span
+from ..options import INNER, KERNEL
 from ..random import fill_uniform
 from .gibbs import DRAWS
 from .inference import CHAINS, longest_document
 
-_OPTIONS: dict[str, Any] = {"nogil": True, "cache": True, "fastmath": {"contract"}, "error_model": "numpy"}
+_OPTIONS: dict[str, Any] = {**KERNEL, "fastmath": {"contract"}}
 _INLINE: dict[str, Any] = {**_OPTIONS, "forceinline": True}
 
 
-@nb.njit(**_INLINE)
+@nb.njit(**_INLINE, **INNER)
 def _first_above(running, start, stop, target):
     """Find the first place in ``start:stop`` whose running sum is above the target; the last if none is."""
     low, high = start, stop - 1
@@ -37,7 +38,7 @@ def _first_above(running, start, stop, target):
     return low
 
 
-@nb.njit(**_INLINE)
+@nb.njit(**_INLINE, **INNER)
 def _count_of(topic, start, stop, counts_topics, counts):
     """Look up the count of a topic in a word's row, topics ascending; 0 if the word has none."""
     low, high = start, stop
@@ -50,7 +51,7 @@ def _count_of(topic, start, stop, counts_topics, counts):
     return counts[low] if low < stop and counts_topics[low] == topic else 0
 
 
-@nb.njit(**_INLINE)
+@nb.njit(**_INLINE, **INNER)
 def _prior_sums(start, stop, columns, counts_indptr, counts_topics, counts, inverse, alpha, row, running):
     """Write running sums of ``alpha_k C_wk i_k``; those of the document's word r lie from ``row[r]`` on."""
     n = 0
@@ -232,7 +233,7 @@ def completion(
     return likelihood
 
 
-@nb.njit(**_INLINE)
+@nb.njit(**_INLINE, **INNER)
 def _sum_of(w, share, base, counts_indptr, counts_topics, counts, beta, inverse):
     """``sum_k share_k phi_wk``."""
     total = beta[w] * base

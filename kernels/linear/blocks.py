@@ -5,17 +5,14 @@ term, and bounds. `kind` says which phi: 0 is the norm, 1 the minimax concave pe
 ``lam gamma log(1 + s / gamma)``.
 """
 
-from typing import Any
-
 import numba as nb
 import numpy as np
 
+from ..options import INNER, KERNEL
 from .columns import FAST
 
-_OPTIONS: dict[str, Any] = {"nogil": True, "cache": True, "error_model": "numpy"}
 
-
-@nb.njit(**_OPTIONS)
+@nb.njit(**KERNEL)
 def phi(size, lam, gamma, kind):
     """Penalty of a norm."""
     if kind == 1:
@@ -29,7 +26,7 @@ def phi(size, lam, gamma, kind):
     return lam * size
 
 
-@nb.njit(**_OPTIONS)
+@nb.njit(**KERNEL)
 def slope_of_phi(size, lam, gamma, kind):
     """Derivative of `phi` at a norm above zero."""
     if kind == 1:
@@ -39,7 +36,7 @@ def slope_of_phi(size, lam, gamma, kind):
     return lam * gamma / (size + gamma) if kind == 3 else lam
 
 
-@nb.njit(**_OPTIONS)
+@nb.njit(**KERNEL)
 def terms(sizes, lam, gamma, kind):
     """Penalties of norms, and their first and second derivatives; of a norm of zero they are zero."""
     out = np.zeros((3, len(sizes)))
@@ -57,7 +54,7 @@ def terms(sizes, lam, gamma, kind):
     return out
 
 
-@nb.njit(**_OPTIONS)
+@nb.njit(**KERNEL)
 def shrunk(size, step, lam, gamma, kind):
     """The s >= 0 that minimises ``(s - size)^2 / (2 step) + phi(s)``, also where that is not convex."""
     if kind == 1:
@@ -81,7 +78,7 @@ def shrunk(size, step, lam, gamma, kind):
     return max(size - step * lam, 0.0)
 
 
-@nb.njit(**_OPTIONS)
+@nb.njit(**KERNEL)
 def prox(z, step, lam, lam1, low, high, gamma, kind):
     """Replace the block `z` by the minimiser of ``|b - z|^2 / (2 step)`` plus the penalty of the block."""
     total = 0.0
@@ -102,7 +99,7 @@ def prox(z, step, lam, lam1, low, high, gamma, kind):
             z[i, k] = min(max(z[i, k] * factor, low), high)
 
 
-@nb.njit(**_OPTIONS)
+@nb.njit(**KERNEL, **INNER)
 def _single(b, slope, step, lam, lam1, low, high, gamma, kind):
     """Where a single coefficient goes."""
     z = b - step * slope
@@ -113,7 +110,7 @@ def _single(b, slope, step, lam, lam1, low, high, gamma, kind):
     return min(max(z, low), high)
 
 
-@nb.njit(**_OPTIONS)
+@nb.njit(**KERNEL, **INNER)
 def _whole(b, slope, basis, spectrum, lam):
     """Where a block under its norm alone goes: the minimum, by its size h in the basis of its own part of H.
 
@@ -155,7 +152,7 @@ def _whole(b, slope, basis, spectrum, lam):
     return new
 
 
-@nb.njit(**_OPTIONS)
+@nb.njit(**KERNEL, **INNER)
 def _several(b, slope, own, step, lam, lam1, low, high, gamma, kind):
     """Where a block goes: proximal gradient steps on its own part `own` of H. Changes `slope`."""
     size, K = b.shape
@@ -178,7 +175,7 @@ def _several(b, slope, own, step, lam, lam1, low, high, gamma, kind):
     return new
 
 
-@nb.njit(**_OPTIONS)
+@nb.njit(**KERNEL)
 def sweeps(H, G, B, starts, steps, bases, spectra, lam, lam1, low, high, gamma, kind, n_sweeps, tol):
     """Visit every block, then several times the blocks that are not zero; change B and ``G = H B + Q``.
 
@@ -235,7 +232,7 @@ def sweeps(H, G, B, starts, steps, bases, spectra, lam, lam1, low, high, gamma, 
     return most
 
 
-@nb.njit(**{**_OPTIONS, "fastmath": FAST})
+@nb.njit(**{**KERNEL, "fastmath": FAST})
 def row_sweeps(
     AT, D, Q, own, q, B, starts, steps, bases, spectra, lam, lam1, low, high, gamma, kind, n_sweeps, tol
 ):
@@ -302,7 +299,7 @@ def row_sweeps(
     return most
 
 
-@nb.njit(**{**_OPTIONS, "fastmath": FAST})
+@nb.njit(**{**KERNEL, "fastmath": FAST})
 def own_products(AT, D, starts, own):
     """Fill in each block's own part of ``A^T D A``: see `row_sweeps`."""
     for g in range(len(starts) - 1):
@@ -314,13 +311,13 @@ def own_products(AT, D, starts, own):
                 own[i, j - starts[g]] = own[j, i - starts[g]] = total
 
 
-@nb.njit(**_OPTIONS)
+@nb.njit(**KERNEL, **INNER)
 def _by_norm(size, bases, lam1, low, high, kind):
     """Whether a block has a basis and only its norm is penalised."""
     return 1 < size <= bases.shape[1] and kind == 0 and lam1 == 0.0 and low == -np.inf and high == np.inf
 
 
-@nb.njit(**_OPTIONS)
+@nb.njit(**KERNEL, **INNER)
 def _any(B, first, last):
     """Whether a block has coefficients."""
     for i in range(first, last):
@@ -330,7 +327,7 @@ def _any(B, first, last):
     return False
 
 
-@nb.njit(**_OPTIONS)
+@nb.njit(**KERNEL)
 def distances(B, V, starts, lam, lam1, low, high, gamma, kind):
     """Distance of each block of ``V = -slope`` from the subdifferential of its penalty at B."""
     out = np.zeros(len(starts) - 1)
@@ -357,7 +354,7 @@ def distances(B, V, starts, lam, lam1, low, high, gamma, kind):
     return out
 
 
-@nb.njit(**_OPTIONS)
+@nb.njit(**KERNEL)
 def gauge(V, starts, lam, lam1, low, high):
     """The least t of at least 1 for which all blocks of ``V / t`` are subgradients of their penalty at zero.
 
@@ -392,7 +389,7 @@ def gauge(V, starts, lam, lam1, low, high):
     return most
 
 
-@nb.njit(**_OPTIONS)
+@nb.njit(**KERNEL, **INNER)
 def _rest(V, first, last, K, threshold, low, high):
     """Norm of what a threshold leaves of the slopes of a block."""
     total = 0.0

@@ -1,16 +1,14 @@
 """Sums and sums of squares, of the columns of a dense or CSC matrix (see `linear_columns`) or of a vector."""
 
-from typing import Any
-
 import numba as nb
 
 from ..indexing import at, span
+from ..options import KERNEL
 
-_OPTIONS: dict[str, Any] = {"nogil": True, "cache": True, "error_model": "numpy"}
 _IN_ANY_ORDER = {"reassoc", "contract", "nsz"}  # of sums; that all is finite is not taken for granted
 
 
-@nb.njit(**_OPTIONS)
+@nb.njit(**KERNEL)
 def dense_moments(XT, weights, sums, squares):
     """Fill `sums` and `squares` (float64) with ``sum_i w_i x_ij`` and ``sum_i w_i x_ij^2``."""
     for j in range(len(XT)):
@@ -22,7 +20,7 @@ def dense_moments(XT, weights, sums, squares):
         sums[j], squares[j] = first, second
 
 
-@nb.njit(**_OPTIONS)
+@nb.njit(**KERNEL)
 def csc_moments(data, indices, indptr, weights, sums, squares):
     """The same for CSC."""
     for j in range(len(indptr) - 1):
@@ -34,7 +32,7 @@ def csc_moments(data, indices, indptr, weights, sums, squares):
         sums[j], squares[j] = first, second
 
 
-@nb.njit(**_OPTIONS, fastmath=_IN_ANY_ORDER)
+@nb.njit(**KERNEL, fastmath=_IN_ANY_ORDER)
 def sum_of_squares(values):
     """Sum the squares of a vector in its own type: not finite where an entry is not, or where that overflows.
 

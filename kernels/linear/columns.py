@@ -15,11 +15,11 @@ import numba as nb
 import numpy as np
 
 from ..indexing import at, span
+from ..options import INNER, KERNEL
 
 FAST = {"nsz", "arcp", "contract", "afn", "reassoc"}
-_OPTIONS: dict[str, Any] = {"nogil": True, "cache": True, "error_model": "numpy"}
-_SUMS: dict[str, Any] = {**_OPTIONS, "fastmath": FAST}
-_IN_ORDER: dict[str, Any] = {**_OPTIONS, "fastmath": {"nsz", "contract"}}
+_SUMS: dict[str, Any] = {**KERNEL, "fastmath": FAST}
+_IN_ORDER: dict[str, Any] = {**KERNEL, "fastmath": {"nsz", "contract"}}
 _SAFE = (1e-200, 1e200)  # sums of squares that have neither overflowed nor lost digits
 
 
@@ -60,7 +60,7 @@ def csc_dot(data, indices, indptr, columns, V, out):
             out[k, i] = total
 
 
-@nb.njit(**_OPTIONS)
+@nb.njit(**KERNEL)
 def dense_largest(XT, columns, out):
     """Largest absolute value of each column."""
     for i in range(len(columns)):
@@ -71,7 +71,7 @@ def dense_largest(XT, columns, out):
         out[i] = largest
 
 
-@nb.njit(**_OPTIONS)
+@nb.njit(**KERNEL)
 def csc_largest(data, indptr, columns, out):
     """Largest absolute value of each column."""
     for i in range(len(columns)):
@@ -81,7 +81,7 @@ def csc_largest(data, indptr, columns, out):
         out[i] = largest
 
 
-@nb.njit(**_OPTIONS)  # sums next to stores: reassociated, their order would depend on addresses
+@nb.njit(**KERNEL)  # sums next to stores: reassociated, their order would depend on addresses
 def dense_take(XT, columns, scales, roots, centre, out, offset, means, norms):
     """Copy columns into the rows ``out[offset:]``: each times its scale, less its mean, times sqrt(weight).
 
@@ -126,7 +126,7 @@ def dense_take(XT, columns, scales, roots, centre, out, offset, means, norms):
         norms[i] = norm
 
 
-@nb.njit(**_OPTIONS)  # sums next to stores: reassociated, their order would depend on addresses
+@nb.njit(**KERNEL)  # sums next to stores: reassociated, their order would depend on addresses
 def csc_take(data, indices, indptr, columns, scales, roots, out_data, out_indices, out_indptr, sums, norms):
     """Copy columns behind one another, each times its scale and sqrt(weight).
 
@@ -186,7 +186,7 @@ def csc_add(data, indices, indptr, columns, coef, out):
             out[at(indices[e])] += value * data[e]
 
 
-@nb.njit(**_OPTIONS)
+@nb.njit(**KERNEL)
 def csc_products(data, indices, indptr, new, members, n_rows, out):
     """Add ``X[:, new]^T X[:, members]`` to `out`, by way of the rows of ``X[:, members]``.
 
@@ -221,7 +221,7 @@ def csc_products(data, indices, indptr, new, members, n_rows, out):
             out[k, len(members) - len(new) + i] = out[i, len(members) - len(new) + k]
 
 
-@nb.njit(**_SUMS)
+@nb.njit(**_SUMS, **INNER)
 def _plain_moments(x, n):
     """Mean of the values `x` and of zeros, `n` in all, and sum of squares about it; overflow is not met."""
     total, squares = 0.0, 0.0
@@ -233,7 +233,7 @@ def _plain_moments(x, n):
     return mean, squares + (n - len(x)) * mean**2
 
 
-@nb.njit(**_OPTIONS)
+@nb.njit(**KERNEL)
 def dense_norms(XT, means, norms):
     """Fill in the mean of each column, and the norm of the column less its mean."""
     n = XT.shape[1]
@@ -260,7 +260,7 @@ def dense_norms(XT, means, norms):
         norms[j] = np.sqrt(squares) * largest
 
 
-@nb.njit(**_OPTIONS)
+@nb.njit(**KERNEL)
 def csc_norms(data, indptr, n, means, norms):
     """Fill in the mean of each column, and the norm of the column less its mean; `n` rows."""
     for j in range(len(indptr) - 1):

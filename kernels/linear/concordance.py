@@ -5,10 +5,12 @@ from typing import Any
 import numba as nb
 import numpy as np
 
+from ..options import INNER
+
 _OPTIONS: dict[str, Any] = {"nogil": True, "cache": True}
 
 
-@nb.njit(**_OPTIONS)
+@nb.njit(**_OPTIONS, **INNER)
 def _below(tree, rank):
     total = 0
     while rank > 0:

@@ -1,14 +1,12 @@
 """Sums over those at risk, for the Hessian of Cox's partial likelihood."""
 
-from typing import Any
-
 import numba as nb
 import numpy as np
 
-_OPTIONS: dict[str, Any] = {"nogil": True, "cache": True, "error_model": "numpy"}
+from ..options import KERNEL
 
 
-@nb.njit(**_OPTIONS)
+@nb.njit(**KERNEL)
 def risk_sums(AT, v, stops, begins, first, dead, at_death, edges, term, c, scale, out):
     """Fill `out` with ``scale (sum over those at risk of v a - c times that over those who die)``, by terms.
 

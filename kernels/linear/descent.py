@@ -12,14 +12,14 @@ import numba as nb
 import numpy as np
 
 from ..indexing import at, span
+from ..options import INNER, KERNEL
 from .columns import FAST
 
-_OPTIONS: dict[str, Any] = {"nogil": True, "cache": True, "error_model": "numpy"}
-_SUMS: dict[str, Any] = {**_OPTIONS, "fastmath": FAST}
-_INLINE: dict[str, Any] = {**_OPTIONS, "inline": "always"}
+_SUMS: dict[str, Any] = {**KERNEL, "fastmath": FAST}
+_INLINE: dict[str, Any] = {**KERNEL, "inline": "always"}
 
 
-@nb.njit(**_INLINE)
+@nb.njit(**_INLINE, **INNER)
 def _best(slope, norm, l1, l2, positive):
     """Minimiser of norm b^2 / 2 - slope b + l1 |b| + l2 b^2 / 2."""
     if slope > l1:
@@ -114,7 +114,7 @@ def csc_sweeps(
     return visits, carried
 
 
-@nb.njit(**_OPTIONS)
+@nb.njit(**KERNEL)
 def gather_lower(G, positions, out):
     """Lower triangle of ``G[positions][:, positions]`` into the Fortran-ordered `out`."""
     m = len(positions)
@@ -124,7 +124,7 @@ def gather_lower(G, positions, out):
             out[i, j] = row[at(positions[i])]
 
 
-@nb.njit(**_OPTIONS)
+@nb.njit(**KERNEL)
 def gram_sweeps(gram, slopes, coef, l1, l2, positive, sweeps, inner):
     """Sweep over all coordinates, then up to `inner` times over those that are not zero; `sweeps` times.
 
@@ -155,7 +155,7 @@ def gram_sweeps(gram, slopes, coef, l1, l2, positive, sweeps, inner):
     return visits
 
 
-@nb.njit(**_OPTIONS)
+@nb.njit(**KERNEL, **INNER)
 def _visit(j, gram, slopes, coef, l1, l2, positive):
     """Minimise over coordinate j; return how far the fit moved."""
     own = gram[j, j] + l2[j]

@@ -13,19 +13,18 @@ import numba as nb
 import numpy as np
 
 from ..indexing import at, span
+from ..options import INNER, KERNEL
 from .columns import FAST
 from .glm_losses import tile_losses
 
 _SUMS: dict[str, Any] = {
-    "nogil": True,
-    "cache": True,
-    "error_model": "numpy",
+    **KERNEL,
     "fastmath": FAST - {"afn"},
 }
 _BLOCK = 512  # rows
 
 
-@nb.njit(**_SUMS)
+@nb.njit(**_SUMS, **INNER)
 def _predict(data, indices, indptr, start, n, coef, intercept, z):
     for i in range(n):
         a = 0.0
@@ -34,7 +33,7 @@ def _predict(data, indices, indptr, start, n, coef, intercept, z):
         z[i] = a + intercept
 
 
-@nb.njit(**_SUMS)
+@nb.njit(**_SUMS, **INNER)
 def _add_rows(data, indices, indptr, start, n, r, out):
     total = 0.0
     for i in range(n):

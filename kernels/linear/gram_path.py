@@ -21,11 +21,11 @@ import numpy as np
 from numba import types
 
 from .. import one_form
+from ..options import INNER, KERNEL
 from .columns import FAST
 
 _VECTOR, _MATRIX = types.float64[::1], types.float64[:, ::1]
-_OPTIONS: dict[str, Any] = {"nogil": True, "cache": True, "error_model": "numpy"}
-_SUMS: dict[str, Any] = {**_OPTIONS, "fastmath": FAST}
+_SUMS: dict[str, Any] = {**KERNEL, "fastmath": FAST}
 _INNER = 0.5  # the problem on some columns is solved to this part of what is asked of all
 _MOST_SWEEPS = 500  # a round
 _FLAT = 1e-12  # a pivot below this part of its diagonal: the columns are dependent
@@ -49,7 +49,7 @@ def dot(x, y, m):
     return total
 
 
-@nb.njit(**_OPTIONS)
+@nb.njit(**KERNEL, **INNER)
 def _gap(b, slopes, c, y_y, l1, l2, positive, m):
     """Objective and duality gap; see ``algorithms.linear.sparse.duality``."""
     c_b = b_slopes = absolute = squares = 0.0
@@ -73,7 +73,7 @@ def _gap(b, slopes, c, y_y, l1, l2, positive, m):
     return objective, max(objective - (s * y_r - 0.5 * s * s * total), 0.0)
 
 
-@nb.njit(**_OPTIONS)
+@nb.njit(**KERNEL)
 def sweep(G, slopes, b, l1, l2, positive, m):
     """Visit m coordinates once, keeping their slopes."""
     for j in range(m):
@@ -88,7 +88,7 @@ def sweep(G, slopes, b, l1, l2, positive, m):
             subtract(slopes, new - old, G[j], m)
 
 
-@nb.njit(**_OPTIONS)
+@nb.njit(**KERNEL)
 def step_on_signs(G, slopes, c, b, l1, l2, m, support, H, z, held):
     """Go to the solution of the present signs, or until a coefficient is zero; False if it is not unique.
 
@@ -138,7 +138,7 @@ def step_on_signs(G, slopes, c, b, l1, l2, m, support, H, z, held):
         _MATRIX, _VECTOR, types.float64, _VECTOR, _VECTOR, _VECTOR, _VECTOR, types.boolean, types.float64,
         types.int64, _VECTOR, _MATRIX, _MATRIX,
     ),
-    **_OPTIONS,
+    **KERNEL,
 )  # fmt: skip
 def solve_path(
     G, c, y_y, l1_factors, l2_factors, strengths, ridges, positive, eps, most_rounds, b, coefs, figures

@@ -12,10 +12,10 @@ from typing import Any
 import numba as nb
 import numpy as np
 
+from ..options import KERNEL
 from .columns import FAST
 
-_OPTIONS: dict[str, Any] = {"nogil": True, "cache": True, "error_model": "numpy"}
-_SUMS: dict[str, Any] = {**_OPTIONS, "fastmath": FAST}
+_SUMS: dict[str, Any] = {**KERNEL, "fastmath": FAST}
 
 
 @nb.njit(**_SUMS)

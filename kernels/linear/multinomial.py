@@ -13,18 +13,17 @@ import numba as nb
 import numpy as np
 
 from ..indexing import at, span
+from ..options import INNER, KERNEL
 from .columns import FAST
 from .glm_losses import fast_exp
 
 _SUMS: dict[str, Any] = {
-    "nogil": True,
-    "cache": True,
-    "error_model": "numpy",
+    **KERNEL,
     "fastmath": FAST - {"afn"},
 }
 
 
-@nb.njit(**_SUMS)
+@nb.njit(**_SUMS, **INNER)
 def _shares(z, n_classes):
     """Turn predictors into ``exp(z - max)``; return their sum and the maximum."""
     top = z[0]
@@ -38,7 +37,7 @@ def _shares(z, n_classes):
     return total, top
 
 
-@nb.njit(**_SUMS)
+@nb.njit(**_SUMS, **INNER)
 def _residual(z, label, weight, n_classes):
     """Turn predictors into ``weight * (p - e_label)``; return the weighted loss."""
     own = np.float64(z[label])
@@ -91,7 +90,7 @@ def multinomial_residuals(Z, labels, weights, n_classes):
     return total
 
 
-@nb.njit(**_SUMS)
+@nb.njit(**_SUMS, **INNER)
 def _bend(z, v, weight, n_classes):
     """Turn the change v of the predictors z into that of the residual, ``weight (p v - p (p . v))``.
 
@@ -135,7 +134,7 @@ def csr_multinomial_product(data, indices, indptr, weights, W, V, n_classes, out
                 line[k] += value * v[k]
 
 
-@nb.njit(**_SUMS)
+@nb.njit(**_SUMS, **INNER)
 def _curve(z, weight, n_classes):
     """Turn predictors into ``weight p (1 - p)``."""
     total, _ = _shares(z, n_classes)

@@ -9,13 +9,12 @@ from typing import Any
 import numba as nb
 import numpy as np
 
+from ..options import INNER, KERNEL
 from .columns import FAST
 from .glm_losses import tile_losses
 
 _SUMS: dict[str, Any] = {
-    "nogil": True,
-    "cache": True,
-    "error_model": "numpy",
+    **KERNEL,
     "fastmath": FAST - {"afn"},
 }
 
@@ -144,7 +143,7 @@ def turn(steps, changes, numbers, n_pairs, d):
         _add(shares[place] - product(changes[place], d) / numbers[0, place], steps[place], d)
 
 
-@nb.njit(**_SUMS)
+@nb.njit(**_SUMS, **INNER)
 def _add(a, v, out):
     for half in range(2):
         for i in range(v.shape[1]):

@@ -22,16 +22,16 @@ import numba as nb
 import numpy as np
 
 from ..indexing import at, span
+from ..options import INNER, KERNEL
 from ..random import philox4x32
 from ..scheduling import change_one, draw_one
 from .columns import FAST
 
-_OPTIONS: dict[str, Any] = {"nogil": True, "cache": True, "error_model": "numpy"}
-_SUMS: dict[str, Any] = {**_OPTIONS, "fastmath": FAST}
+_SUMS: dict[str, Any] = {**KERNEL, "fastmath": FAST}
 _PURPOSE = np.uint32(71)
 
 
-@nb.njit(**_OPTIONS)
+@nb.njit(**KERNEL, **INNER)
 def _choose(tree, images, rho, seed, round_, share, tries, drawn, kept):
     """Draw `tries` times into `kept`, which are not correlated with one another; return their number.
 
@@ -59,14 +59,14 @@ def _choose(tree, images, rho, seed, round_, share, tries, drawn, kept):
     return n_kept
 
 
-@nb.njit(**_OPTIONS)
+@nb.njit(**KERNEL, **INNER)
 def _double(high, low):
     """A number on [0, 1) of 53 random bits."""
     bits = (np.uint64(high) >> np.uint64(5)) * np.uint64(1 << 26) + (np.uint64(low) >> np.uint64(6))
     return np.float64(bits) * 2.0**-53
 
 
-@nb.njit(**_SUMS)
+@nb.njit(**_SUMS, **INNER)
 def _product(a, b):
     total = np.float32(0)
     for i in range(len(a)):
@@ -74,7 +74,7 @@ def _product(a, b):
     return total
 
 
-@nb.njit(**_OPTIONS)
+@nb.njit(**KERNEL, **INNER)
 def _minimum(slope, curvature, old, l1, l2, positive):
     """Coefficient at the minimum along one coordinate; 0 for a column that does not vary."""
     if curvature <= 0.0:
@@ -87,19 +87,19 @@ def _minimum(slope, curvature, old, l1, l2, positive):
     return 0.0
 
 
-@nb.njit(**_OPTIONS)
+@nb.njit(**KERNEL, **INNER)
 def _rise(old, new, l1, l2):
     """How far the penalty of a coefficient rises."""
     return l1 * (abs(new) - abs(old)) + 0.5 * l2 * (new - old) * (new + old)
 
 
-@nb.njit(**_OPTIONS)
+@nb.njit(**KERNEL, **INNER)
 def _part(pull, cost, square):
     """The t of the bound: `pull` is d.v, `cost` the rise of the penalty, `square` is |d|^2."""
     return 1.0 if pull - cost >= square else max((pull - cost) / square, 0.0)
 
 
-@nb.njit(**_OPTIONS)
+@nb.njit(**KERNEL, **INNER)
 def _commit(kept, n_kept, new, part, coef, curvature, tree):
     for i in range(n_kept):
         j = kept[i]

@@ -16,20 +16,20 @@ import numpy as np
 from numba import types
 
 from .. import one_form
+from ..options import INNER, KERNEL
 from .columns import FAST
 from .glm_losses import tile_losses
 from .gram_path import dot, step_on_signs, sweep
 
 _VECTOR, _MATRIX = types.float64[::1], types.float64[:, ::1]
-_OPTIONS: dict[str, Any] = {"nogil": True, "cache": True, "error_model": "numpy"}
-_SUMS: dict[str, Any] = {**_OPTIONS, "fastmath": FAST}
+_SUMS: dict[str, Any] = {**KERNEL, "fastmath": FAST}
 _ARMIJO, _SLACK, _HALVINGS = 1e-4, 1e-13, 40
 _SWEEPS, _BETWEEN = 1000, 8  # of a model; between steps on signs
 _EXACT = 1e-10  # of what a model promises, that another sweep may gain
 CONVERGED, GOES_ON, STUCK = 0, 1, 2
 
 
-@nb.njit(**_SUMS)
+@nb.njit(**_SUMS, **INNER)
 def _images(XT, b, z):
     """Fill ``z = X b``."""
     z[:] = 0.0
@@ -40,7 +40,7 @@ def _images(XT, b, z):
                 z[i] += step * x[i]
 
 
-@nb.njit(**_SUMS)
+@nb.njit(**_SUMS, **INNER)
 def _products(XT, h, H, hx):
     """Fill the lower triangle of ``H = X^T diag(h) X / n``, two columns at a time, and mirror it."""
     p, n = XT.shape
@@ -58,7 +58,7 @@ def _products(XT, h, H, hx):
             H[a, other] = H[other, a] = second / n
 
 
-@nb.njit(**_OPTIONS)
+@nb.njit(**KERNEL, **INNER)
 def _penalty(b, l1, l2):
     total = 0.0
     for j in range(len(b)):
@@ -66,7 +66,7 @@ def _penalty(b, l1, l2):
     return total
 
 
-@nb.njit(**_OPTIONS)
+@nb.njit(**KERNEL, **INNER)
 def _minimise_model(H, g, x, l1, zeros, b, slopes, c, support, L, z):
     """Minimise ``g (b - x) + (b - x) H (b - x) / 2 + sum_j l1_j |b_j|``; False where it is singular."""
     m = len(b)
@@ -101,7 +101,7 @@ def _minimise_model(H, g, x, l1, zeros, b, slopes, c, support, L, z):
         types.int64, _MATRIX, _VECTOR, _VECTOR, _VECTOR, _VECTOR, types.float64, types.float64, _VECTOR,
         _MATRIX, _MATRIX, _MATRIX, _MATRIX, types.int64[::1], _VECTOR,
     ),
-    **_OPTIONS,
+    **KERNEL,
 )  # fmt: skip
 def newton_step(loss, XT, y, weights, l1, l2, constant, tol, x, L, H, columns, rows, support, figures):
     """Take one step; return CONVERGED (after it), GOES_ON or STUCK (without it).

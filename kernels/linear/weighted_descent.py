@@ -13,10 +13,11 @@ import numba as nb
 import numpy as np
 
 from ..indexing import at, span
+from ..options import KERNEL
 from .columns import FAST
 from .descent import _best
 
-_SUMS: dict[str, Any] = {"nogil": True, "cache": True, "error_model": "numpy", "fastmath": FAST}
+_SUMS: dict[str, Any] = {**KERNEL, "fastmath": FAST}
 FLAT = 1e-13  # curvature, relative to which the rounding of slopes is no longer small
 _SMALL = 0.05  # part of the last full sweep's largest change (squared) at which sweeps over the support end
 
