@@ -145,17 +145,20 @@ class PackedLists(ListRoom, UnlabelledDocuments):
 
     def add_to(self, sums, weight):
         """Add weighted counts to sums."""
-        lists = (self.entries, self.line_start, self.n_lines, self.shift)
-        indptr, indices, data = topic_counts.doc_topic_csr_sparse(*lists)
-        add_csr(indptr, indices, data, weight, sums)
+        topics, counts, sizes = self._listed()
+        add_csr(np.concatenate([[0], np.cumsum(sizes)]), topics, counts, weight, sums)
 
     def csr(self):
         """Return the counts as a CSR array."""
-        lists = (self.entries, self.line_start, self.n_lines)
-        topics, counts, sizes = host.listed(*lists, line=kernels.LANES, shift=self.shift)
+        topics, counts, sizes = self._listed()
         counts = narrow_csr(counts, topics, np.concatenate([[0], np.cumsum(sizes)]), self.n_topics)
         counts.sort_indices()
         return counts
+
+    def _listed(self):
+        """Topics and counts of all lists, and how many each document has."""
+        lists = (self.entries, self.line_start, self.n_lines)
+        return host.listed(*lists, line=kernels.LANES, shift=self.shift)
 
     def arrays(self):
         """Arrays of a checkpoint: the order inside a list decides which entry a draw picks."""
