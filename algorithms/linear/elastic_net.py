@@ -24,6 +24,7 @@ from .sparse.fitting import (
     Design,
     SparseCoefficients,
     check_shapes,
+    ownership,
     rounded,
     warn_short,
 )
@@ -262,16 +263,9 @@ class ElasticNet(SparseCoefficients, MultiOutputMixin, RegressorMixin, Estimator
             )
         with self._unchanged_on_error():
             before = vars(self).get("coef_") if self.warm_start else None
-            design, y = self._problem(X, y, sample_weight, own=self._own())
+            design, y = self._problem(X, y, sample_weight, own=ownership(self))
             self._check_goes_on(before, y, design.n_features)
             return self._fit_targets(design, y, before, callback)
-
-    def _own(self):
-        """Whether workers are to own columns; see `Design.make`."""
-        if self.schedule != "auto":
-            return "always" if self.schedule == "dynamic" else "never"
-        free = self.penalty_factor is not None and (np.asarray(self.penalty_factor, object) == 0).any()
-        return "never" if self.alpha == 0 or self.l1_ratio == 0 or free else "large"
 
     def _problem(self, X, y, sample_weight, own="never"):
         """Check the input; set the number and names of the columns."""

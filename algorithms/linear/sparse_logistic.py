@@ -17,7 +17,7 @@ from ..inputs.dask_arrays import is_dask, lazily
 from ..inputs.matrices import check_rows
 from ..inputs.targets import check_offset
 from .classifier import ScoringClassifier, log_probabilities, probabilities
-from .sparse.fitting import SparseCoefficients
+from .sparse.fitting import SparseCoefficients, ownership
 from .sparse.labels import before, pose, solve_classes, take
 
 
@@ -42,7 +42,8 @@ class SparseLogisticRegression(SparseCoefficients, ScoringClassifier):
     columns (Fortran order or CSC) already; `standardize` is implicit. The state takes ``40 K`` bytes a row
     besides (K = 1 for two classes), 32 bytes a column, and the columns of the working set.
 
-    Seeds and threads: the result is *bitwise* the same for any `n_jobs`.
+    Seeds and threads: the result is *bitwise* the same for any `n_jobs`; but where workers own columns within
+    `tol`, as each owns a part.
 
     Parameters
     ----------
@@ -70,6 +71,11 @@ class SparseLogisticRegression(SparseCoefficients, ScoringClassifier):
         columns (the intercept alone).
     warm_start : bool, default=False
         Begin from the coefficients of the last fit.
+    schedule : {"auto", "working-set", "dynamic"}, default="auto"
+        "dynamic", for two classes and columns on a cluster (or a Dask array in this process): each worker
+        owns columns and their coefficients, and updates those that violate optimality most; the workers
+        exchange the linear predictor and no columns, and `X` may be larger than their memory. "auto" is the
+        working set, or "dynamic" for a Dask array that would fill more than half of the workers' memory.
     engine : str, default="local"
         ``"local"``: threads of this process; ``"dask"``: the current Dask client; or a scheduler's address.
     n_jobs : int or None, default=None
@@ -91,6 +97,8 @@ class SparseLogisticRegression(SparseCoefficients, ScoringClassifier):
         Duality gap in the scale of the objective above.
     n_iter_ : int
         Passes over `X`.
+    schedule_ : str
+        What ran: "working-set", or "columns" (owned by workers).
     history_ : dict of arrays
         One entry a round: round, seconds, objective, updates, bytes_sent, waiting, staleness.
     n_features_in_ : int
@@ -139,6 +147,7 @@ class SparseLogisticRegression(SparseCoefficients, ScoringClassifier):
         "positive": ["boolean"],
         "penalty_factor": ["array-like", None],
         "standardize": ["boolean"],
+        "schedule": [StrOptions({"auto", "working-set", "dynamic"})],
         "max_iter": [Interval(Integral, 1, None, closed="left"), None],
         "tol": [Interval(Real, 0, np.inf, closed="left")],
         "warm_start": ["boolean"],
@@ -166,6 +175,7 @@ class SparseLogisticRegression(SparseCoefficients, ScoringClassifier):
         max_iter: int | None = 1000,
         tol: float = 1e-4,
         warm_start: bool = False,
+        schedule: str = "auto",
         engine: str = "local",
         n_jobs: int | None = None,
         verbose: int = 0,
@@ -180,6 +190,7 @@ class SparseLogisticRegression(SparseCoefficients, ScoringClassifier):
         self.max_iter = max_iter
         self.tol = tol
         self.warm_start = warm_start
+        self.schedule = schedule
         self.engine = engine
         self.n_jobs = n_jobs
         self.verbose = verbose
@@ -228,14 +239,14 @@ class SparseLogisticRegression(SparseCoefficients, ScoringClassifier):
                 stacklevel=2,
             )
         with self._unchanged_on_error():
-            problem = self._pose(X, y, sample_weight, offset)
+            problem = self._pose(X, y, sample_weight, offset, ownership(self))
             penalty = problem.design.penalty(self.alpha, self.l1_ratio)
             read = functools.partial(self._snapshot, problem)
             fit, history = solve_classes(self, problem, penalty, before(self), callback, read, exact_gap=True)
             return self._take(problem, fit, history)
 
-    def _pose(self, X, y, sample_weight, offset):
-        options = {"standardize": self.standardize, "positive": self.positive}
+    def _pose(self, X, y, sample_weight, offset, own="never"):
+        options = {"standardize": self.standardize, "positive": self.positive, "own": own}
         return pose(self, X, y, sample_weight, offset, factors=self.penalty_factor, **options)
 
     def _snapshot(self, problem, fit, history):
@@ -243,6 +254,7 @@ class SparseLogisticRegression(SparseCoefficients, ScoringClassifier):
 
     def _take(self, problem, fit, history):
         self.dual_gap_ = fit.gap_absolute
+        self.schedule_ = "columns" if problem.design.owned else "working-set"
         return take(self, problem, fit, history)
 
     # Using --------------------------------------------------------------------------------------

@@ -355,38 +355,52 @@ def distances(B, V, starts, lam, lam1, low, high, gamma, kind):
 
 
 @nb.njit(**KERNEL)
-def gauge(V, starts, lam, lam1, low, high):
-    """The least t of at least 1 for which all blocks of ``V / t`` are subgradients of their penalty at zero.
+def gauges(V, starts, lam, lam1, low, high):
+    """For each block the least t of at least 1 for which ``V / t`` is a subgradient of its penalty at zero.
 
     A bound at zero takes the slopes that point out of the range; a block between two finite bounds, or with
     an infinite strength, takes all.
     """
-    K, most = V.shape[1], 1.0
+    out = np.empty(len(starts) - 1)
+    for g in range(len(out)):
+        out[g] = _gauge(V, starts[g], starts[g + 1], lam[g], lam1[g], low[g], high[g], 1.0)
+    return out
+
+
+@nb.njit(**KERNEL)
+def gauge(V, starts, lam, lam1, low, high):
+    """The largest of the `gauges`."""
+    most = 1.0
     for g in range(len(starts) - 1):
-        bounded = low[g] > -np.inf and high[g] < np.inf
-        free = lam[g] == 0.0 and lam1[g] == 0.0
-        if bounded or lam[g] == np.inf or lam1[g] == np.inf:
-            continue
-        if free and low[g] == -np.inf and high[g] == np.inf:
-            continue
-        if _rest(V, starts[g], starts[g + 1], K, most * lam1[g], low[g], high[g]) <= most * lam[g]:
-            continue
-        if free:
-            return np.inf
-        if lam1[g] == 0.0:
-            most = _rest(V, starts[g], starts[g + 1], K, 0.0, low[g], high[g]) / lam[g]
-            continue
-        under, over = most, 2 * most
-        while _rest(V, starts[g], starts[g + 1], K, over * lam1[g], low[g], high[g]) > over * lam[g]:
-            under, over = over, 2 * over
-        for _ in range(52):
-            middle = 0.5 * (under + over)
-            if _rest(V, starts[g], starts[g + 1], K, middle * lam1[g], low[g], high[g]) <= middle * lam[g]:
-                over = middle
-            else:
-                under = middle
-        most = over
+        most = _gauge(V, starts[g], starts[g + 1], lam[g], lam1[g], low[g], high[g], most)
     return most
+
+
+@nb.njit(**KERNEL, **INNER)
+def _gauge(V, first, last, lam, lam1, low, high, least):
+    """The gauge of one block, or `least` if that is more."""
+    free = lam == 0.0 and lam1 == 0.0
+    if (low > -np.inf and high < np.inf) or lam == np.inf or lam1 == np.inf:
+        return least
+    if free and low == -np.inf and high == np.inf:
+        return least
+    K = V.shape[1]
+    if _rest(V, first, last, K, least * lam1, low, high) <= least * lam:
+        return least
+    if free:
+        return np.inf
+    if lam1 == 0.0:
+        return _rest(V, first, last, K, 0.0, low, high) / lam
+    under, over = least, 2 * least
+    while _rest(V, first, last, K, over * lam1, low, high) > over * lam:
+        under, over = over, 2 * over
+    for _ in range(52):
+        middle = 0.5 * (under + over)
+        if _rest(V, first, last, K, middle * lam1, low, high) <= middle * lam:
+            over = middle
+        else:
+            under = middle
+    return over
 
 
 @nb.njit(**KERNEL, **INNER)

@@ -6,7 +6,7 @@ After about as many visits as there are columns, all slopes are computed: from t
 the whole problem, and the priority of each coefficient, how far its own minimum would move the fit. No round
 raises the objective: of the steps of a round the part is taken that is best for a bound (see the kernel).
 
-Correlations are estimated from images of 64 numbers a column (`owned_columns.Images`), 256 bytes each, and
+Correlations are estimated from images of 64 numbers a column (`column_store.Images`), 256 bytes each, and
 exact for 64 rows and fewer.
 
 Any number of threads gives the same bits: rounds follow each other on one thread.
@@ -26,9 +26,9 @@ from ....kernels import scheduling
 from ....kernels.linear import column_moments, scheduled_rounds
 from ....scheduler.parameters import seed_from
 from ....scheduler.program import Outcome, Program
+from .column_store import Images
 from .columns import columns_from, columns_of
 from .duality import column_gap
-from .owned_columns import Images
 
 _ENTRIES = 64  # of an image
 _FEW = 1 << 21  # entries of columns that are copied at a time: 16 MB

@@ -137,6 +137,15 @@ class SparseCoefficients:
         )
 
 
+def ownership(estimator):
+    """Whether workers are to own columns, by `schedule` and penalty of an estimator: see `Design.make`."""
+    if estimator.schedule != "auto":
+        return "always" if estimator.schedule == "dynamic" else "never"
+    factors = estimator.penalty_factor
+    free = factors is not None and (np.asarray(factors, object) == 0).any()
+    return "never" if estimator.alpha == 0 or estimator.l1_ratio == 0 or free else "large"
+
+
 def solve(
     design,
     subproblem,

@@ -34,14 +34,33 @@ class ClassProblem:
         return loss_of(self.classes).subproblem(self.design, self.numbers, self.offset)
 
 
-def pose(estimator, X, y, sample_weight, offset=None, *, factors=None, standardize=False, positive=False):
-    """Check the input of an estimator with `class_weight`, `fit_intercept` and `engine`."""
+def pose(
+    estimator,
+    X,
+    y,
+    sample_weight,
+    offset=None,
+    *,
+    factors=None,
+    standardize=False,
+    positive=False,
+    own="never",
+):
+    """Check the input of an estimator with `class_weight`, `fit_intercept` and `engine`.
+
+    `own`: see `Design.make`; of two classes.
+    """
     columns = check_matrix(estimator, X)
     n_samples, n_features = columns.shape
     y, sample_weight = check_vector(y, n_samples), check_vector(sample_weight, n_samples)
     check_names(estimator, X, y)
     classes, numbers = check_labels(y, n_samples, type(estimator).__name__)
     weights = check_weights(sample_weight, n_samples)
+    if len(classes) > 2 and own == "always":
+        raise DataError(
+            f"schedule='dynamic' of {type(estimator).__name__} takes two classes, but y has "
+            f"{len(classes)}: take schedule='auto'"
+        )
     design = Design.make(
         columns,
         check_class_weights(estimator.class_weight, classes, numbers, weights),
@@ -50,7 +69,13 @@ def pose(estimator, X, y, sample_weight, offset=None, *, factors=None, standardi
         fit_intercept=estimator.fit_intercept,
         positive=positive,
         engine=estimator.engine,
+        own=own if len(classes) == 2 else "never",
     )
+    if own == "always" and not design.owned:
+        raise DataError(
+            "schedule='dynamic' is for columns that workers own: pass engine='dask' or a Dask array, or take "
+            "schedule='auto'"
+        )
     offset = check_offset(offset, n_samples, loss_of(classes).n_outputs)
     return ClassProblem(design, classes, numbers, offset, sample_weight)
 
@@ -63,21 +88,27 @@ def solve_classes(estimator, problem, penalty, before, callback, read, *, exact_
     """
     design = problem.design
     check_goes_on(before, problem.classes, design.n_features)
-    (fit, *_), done = solve(
-        design,
-        problem.subproblem(),
-        [penalty],
-        tol=estimator.tol,
-        max_iter=estimator.max_iter,
-        start=_start(before, design.positive),
-        n_jobs=estimator.n_jobs,
-        verbose=estimator.verbose,
-        callback=callback,
-        read=read,
-        label=type(estimator).__name__,
-        unit=unit,
-    )
-    if exact_gap:
+    start = design.allowed(_start(before, design.positive))
+    if design.owned:
+        from ..structured.owned_fit import solve_two_classes
+
+        fit, done = solve_two_classes(problem, estimator, start=start, callback=callback, read=read)
+    else:
+        (fit, *_), done = solve(
+            design,
+            problem.subproblem(),
+            [penalty],
+            tol=estimator.tol,
+            max_iter=estimator.max_iter,
+            start=start,
+            n_jobs=estimator.n_jobs,
+            verbose=estimator.verbose,
+            callback=callback,
+            read=read,
+            label=type(estimator).__name__,
+            unit=unit,
+        )
+    if exact_gap and not design.owned:  # where workers own columns, it is measured there
         fit = rounded(design, problem.subproblem, penalty, fit, n_jobs=estimator.n_jobs)
     if fit.reason in SHORT:
         what, dtype = type(estimator).__name__, design.X.dtype

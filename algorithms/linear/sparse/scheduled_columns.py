@@ -54,11 +54,11 @@ import numpy as np
 
 from ....scheduler.program import Outcome, Program
 from ....scheduler.schedules.candidates import CandidateSchedule
+from .column_store import ColumnBlock, ColumnStore, Images, Lazy, ReadColumns, ColumnSource
 from .columns import columns_of
 from .duality import squared_gap
 from .joint_steps import best_parts, least_in_span
-from .owned_columns import ColumnBlock, ColumnShard, ColumnSource, Images, Lazy, OwnedColumns, ReadColumns
-from .program import Scores
+from .owned_columns import OwnedColumns, ColumnShard
 from .squared import SquaredSubproblem
 from .working_set import Solution
 
@@ -185,7 +185,7 @@ class ScheduledColumns(Program):
                 scales = source.scales(self.weights, self.fit_intercept)
                 l1 = scales if factors is None else factors[a:b] * scales
                 l2 = l1 * scales
-            blocks.append(ColumnBlock(a, Scores(columns, l1, self.penalty.positive)))
+            blocks.append(ColumnBlock(a, columns))
             l1_factors.append(l1)
             l2_factors.append(l2)
         penalty = self.penalty
@@ -193,7 +193,9 @@ class ScheduledColumns(Program):
             penalty = copy.copy(penalty)
             penalty.l1_factors, penalty.l2_factors = np.concatenate(l1_factors), np.concatenate(l2_factors)
         images = Images.of(weights, self.fit_intercept) if self.n_shards > 1 else None
-        return ColumnShard(data["first"], OwnedColumns(blocks, self._loss, penalty, images))
+        store = ColumnStore(blocks, self.n_rows)
+        owned = OwnedColumns(store, penalty.l1_factors, self._loss, penalty, images)
+        return ColumnShard(data["first"], owned)
 
     def renew(self, state):
         """Keep the columns alone."""

@@ -15,7 +15,7 @@ from ....errors import DataError
 from ....scheduler.loop import Monitor
 from ....scheduler.threads import single_threaded_blas
 from ..._base import Estimator
-from ...inputs.dask_arrays import is_dask
+from ...inputs.dask_arrays import check_matrix, check_vector, is_dask
 from ...inputs.matrices import _as_data_errors, check_columns, check_plain, check_rows
 from ...inputs.targets import (
     check_exposure,
@@ -28,6 +28,7 @@ from ..sparse.fitting import SparseCoefficients
 from .blocks import check_groups
 from .columns import Columns
 from .losses import Loss, MeanLoss
+from .owned_fit import ColumnsOnWorkers, CutColumns, cut_columns, owns
 from .penalties import BlockPenalty, GivenPenalty, Penalty
 from .problem import (
     StructuredProblem,
@@ -48,7 +49,7 @@ _ROUGH = 1e-2  # of the fits that begin one of a penalty that is not convex
 _FALL, _ROUNDS = 1.7, 20  # of strengths on the way from zero, and rounds of each
 
 
-class StructuredModel(Reweighting, SparseCoefficients, Estimator):
+class StructuredModel(ColumnsOnWorkers, Reweighting, SparseCoefficients, Estimator):
     """Fits, paths and predictions. A subclass has `_make_loss` and `_terms`."""
 
     coef_: Any
@@ -65,12 +66,16 @@ class StructuredModel(Reweighting, SparseCoefficients, Estimator):
     # Input --------------------------------------------------------------------------------------
 
     def _columns(self, X, y):
-        if is_dask(X):
+        if self._takes_engine:
+            X = check_matrix(self, X)
+        elif is_dask(X):
             raise DataError(
-                f"{type(self).__name__} takes X in this process, not a Dask collection: pass X.compute(), "
-                "or take Lasso, ElasticNet or SparseLogisticRegression, which compute on a cluster"
+                f"{type(self).__name__} takes X in this process, not a Dask collection: pass X.compute(), or "
+                "take SparseGLM, GroupLasso, GroupLogisticRegression, Lasso, ElasticNet or "
+                "SparseLogisticRegression, which compute on a cluster"
             )
-        X = check_columns(self, X)
+        else:
+            X = check_columns(self, X)
         check_names(self, X, y)
         return X
 
@@ -79,6 +84,7 @@ class StructuredModel(Reweighting, SparseCoefficients, Estimator):
         loss, name = self._make_loss(), type(self).__name__
         X = self._columns(X, y)
         n_samples = X.shape[0]
+        y, sample_weight = check_vector(y, n_samples), check_vector(sample_weight, n_samples)
         if not self.__sklearn_tags__().target_tags.multi_output:
             with _as_data_errors():
                 check_plain("y", y)
@@ -114,8 +120,10 @@ class StructuredModel(Reweighting, SparseCoefficients, Estimator):
         terms, p = self._terms(), X.shape[1]
         blocks = check_groups(terms.groups, p, overlap=terms.overlap)
         grouped, factors = terms.groups is not None, factors_of(terms, blocks)
-        columns = Columns(X, weights, centre=self.fit_intercept if centre is None else centre)
         curvature = 0.0
+        if self._takes_engine and owns(X, self.engine):
+            return StructuredProblem(cut_columns(X, blocks, self.engine), loss, blocks, factors, curvature)
+        columns = Columns(X, weights, centre=self.fit_intercept if centre is None else centre)
         if isinstance(terms.kind, Penalty):
             if grouped or loss.n_outputs > 1:
                 raise DataError("a penalty of your own takes single columns and one target: leave out groups")
@@ -159,6 +167,8 @@ class StructuredModel(Reweighting, SparseCoefficients, Estimator):
 
     def _solve(self, problem, callback, start):
         label = type(self).__name__
+        if isinstance(problem.columns, CutColumns):
+            return self._solve_owned(problem, callback, start, label)
         solver = self._solver(problem)
         penalty = self._penalty(problem, self.alpha)
         unit, first = scale_of(solver, self._penalty(problem, self.alpha))
@@ -190,6 +200,7 @@ class StructuredModel(Reweighting, SparseCoefficients, Estimator):
         return fit, monitor.history
 
     def _solver(self, problem):
+        self._check_local(problem)
         return Solver(problem.columns, problem.loss, problem.blocks, fit_intercept=self.fit_intercept)
 
     def _lowest(self, problem, solver, penalty, unit, first, options):
@@ -231,18 +242,21 @@ class StructuredModel(Reweighting, SparseCoefficients, Estimator):
         return fit
 
     def _warn(self, fit, unit, first):
+        if message := self._shortfall(fit, unit, first):
+            warnings.warn(message, ConvergenceWarning, stacklevel=6)
+
+    def _shortfall(self, fit, unit, first):
+        """Say by how much a fit missed its tolerance; None if it did not."""
         if fit.reason not in ("max_rounds", "stalled"):
-            return
+            return None
         by_gap = np.isfinite(fit.gap)
         name = "duality gap" if by_gap else "violation of optimality"
         figure, bound = (fit.gap, self.tol * unit) if by_gap else (fit.violation, self.tol * first)
         passes = fit.reason == "max_rounds"
         why = f"max_iter={self.max_iter} passes" if passes else "the precision of the arithmetic"
-        warnings.warn(
+        return (
             f"{type(self).__name__} did not reach tol={self.tol:g} by {why}: the {name} is {figure:.3g}, "
-            f"above {bound:.3g}; raise max_iter or tol, or scale the columns",
-            ConvergenceWarning,
-            stacklevel=6,
+            f"above {bound:.3g}; raise max_iter or tol, or scale the columns"
         )
 
     def _take(self, problem, fit, history):
@@ -259,6 +273,8 @@ class StructuredModel(Reweighting, SparseCoefficients, Estimator):
         self.dual_gap_, self.kkt_violation_ = float(fit.gap), float(fit.violation)
         self.stopped_by_ = {"gap": "duality gap", "kkt": "kkt violation"}.get(fit.reason, fit.reason)
         self.history_ = history.as_dict()
+        if self._takes_engine:
+            self.schedule_ = "columns" if isinstance(problem.columns, CutColumns) else "working-set"
         if problem.blocks.plain is False and len(fit.B) > p:
             self.group_coef_ = fit.B[:, 0].copy()
         return self
@@ -286,8 +302,11 @@ class StructuredModel(Reweighting, SparseCoefficients, Estimator):
             scale_of(solver, self._penalty(problem, 1.0))
             return least_alpha(lambda alpha: self._penalty(problem, alpha), solver)
 
-    def _fit_path(self, problem, alphas):
-        """Solve for falling strengths, each from the one before; yields fits."""
+    def _fit_path(self, problem, alphas, short=None):
+        """Solve for falling strengths, each from the one before; yields fits.
+
+        Warns of those that miss the tolerance, or appends what would be said to the list `short`.
+        """
         with single_threaded_blas():
             solver = self._solver(problem)
             unit, first = scale_of(solver, self._penalty(problem, alphas[0]))
@@ -296,7 +315,10 @@ class StructuredModel(Reweighting, SparseCoefficients, Estimator):
                 fit = smoothed(
                     solver, penalty, unit, first, tol=max(self.tol, 1e-30), max_rounds=self.max_iter
                 )
-                self._warn(fit, unit, first)
+                if short is None:
+                    self._warn(fit, unit, first)
+                elif message := self._shortfall(fit, unit, first):
+                    short.append(message)
                 yield fit
 
     # Using --------------------------------------------------------------------------------------
@@ -396,6 +418,8 @@ class StructuredRegressor(MultiOutputMixin, RegressorMixin, StructuredModel):
         -------
         ndarray of shape (n_samples,) or (n_samples, n_targets)
         """
+        if is_dask(X):
+            return self._lazily(self.predict, X, offset if exposure is None else exposure, np.float64)
         loss = self._make_loss()
         f = self._linear_predictor(X, offset)
         if exposure is not None:

@@ -9,12 +9,13 @@ from sklearn.utils.multiclass import type_of_target
 from ...._typing import Array, Callback, Matrix, Vector
 from ....errors import DataError
 from ..._base import documented
+from ...inputs.dask_arrays import check_vector, is_dask
 from ...inputs.targets import check_class_weights, check_labels, check_offset, check_weights
 from ..classifier import ScoringClassifier, log_probabilities, probabilities
 from .base import StructuredModel
 from .losses import Logistic, MeanLoss
 from .regressors import group_terms
-from .sparse_glm import ALPHA, CONSTRAINTS, FACTOR, GROUPS, RATIO, SHARED
+from .sparse_glm import ALPHA, CONSTRAINTS, ENGINE, FACTOR, GROUPS, RATIO, SHARED
 
 
 @documented(SHARED)
@@ -46,11 +47,14 @@ class GroupLogisticRegression(StructuredModel, ScoringClassifier):
     positive : bool, default=False
         Only coefficients of 0 and above.
     %(fit_parameters)s
+    %(engine)s
 
     Attributes
     ----------
     classes_ : ndarray of shape (2,)
     %(attributes)s
+    schedule_ : str
+        "working-set", or "columns" where workers own them.
 
     See Also
     --------
@@ -79,6 +83,7 @@ class GroupLogisticRegression(StructuredModel, ScoringClassifier):
         **FACTOR,
         "positive": ["boolean"],
         **CONSTRAINTS,
+        **ENGINE,
     }
 
     def __init__(
@@ -96,6 +101,8 @@ class GroupLogisticRegression(StructuredModel, ScoringClassifier):
         tol: float = 1e-4,
         warm_start: bool = False,
         verbose: int = 0,
+        engine: str = "local",
+        n_jobs: int | None = None,
     ) -> None:
         self.groups = groups
         self.alpha = alpha
@@ -109,6 +116,8 @@ class GroupLogisticRegression(StructuredModel, ScoringClassifier):
         self.tol = tol
         self.warm_start = warm_start
         self.verbose = verbose
+        self.engine = engine
+        self.n_jobs = n_jobs
 
     def __sklearn_tags__(self):
         """Tell scikit-learn that there are two classes."""
@@ -127,6 +136,7 @@ class GroupLogisticRegression(StructuredModel, ScoringClassifier):
             raise DataError("exposure is not for classes: pass offset instead")
         X = self._columns(X, y)
         n_samples, name = X.shape[0], type(self).__name__
+        y, sample_weight = check_vector(y, n_samples), check_vector(sample_weight, n_samples)
         classes, numbers = check_labels(y, n_samples, name)
         if len(classes) > 2:
             raise DataError(
@@ -193,6 +203,8 @@ class GroupLogisticRegression(StructuredModel, ScoringClassifier):
         -------
         ndarray of shape (n_samples,)
         """
+        if is_dask(X):
+            return self._lazily(self.decision_function, X, offset, np.float64)
         f = self._linear_predictor(X)[:, 0]
         offset = check_offset(offset, len(f), 1)
         return f if offset is None else f + offset
@@ -208,6 +220,8 @@ class GroupLogisticRegression(StructuredModel, ScoringClassifier):
         -------
         ndarray of shape (n_samples,)
         """
+        if is_dask(X):
+            return self._lazily(self.predict, X, None, self.classes_.dtype)
         return self._most_probable(self.decision_function(X))
 
     def predict_proba(self, X: Matrix) -> Array:
@@ -221,6 +235,8 @@ class GroupLogisticRegression(StructuredModel, ScoringClassifier):
         -------
         ndarray of shape (n_samples, 2)
         """
+        if is_dask(X):
+            return self._lazily(self.predict_proba, X, None, np.float64, 2)
         return probabilities(self.decision_function(X))
 
     def predict_log_proba(self, X: Matrix) -> Array:
@@ -234,4 +250,6 @@ class GroupLogisticRegression(StructuredModel, ScoringClassifier):
         -------
         ndarray of shape (n_samples, 2)
         """
+        if is_dask(X):
+            return self._lazily(self.predict_log_proba, X, None, np.float64, 2)
         return log_probabilities(self.decision_function(X))

@@ -18,14 +18,18 @@ class Columns:
 
     def take(self, features):
         """Copy columns in float64: the part, and what was subtracted from each."""
-        if self.is_sparse:
-            return self.X[:, features].astype(np.float64), np.zeros(len(features))
-        part = self.X.T[features].T.astype(np.float64, copy=False)
+        part = self.raw(features)
         if self._weights is None:
             return part, np.zeros(len(features))
         shift = self._weights @ part
         part -= shift
         return part, shift
+
+    def raw(self, features):
+        """Copy columns in float64, as they are."""
+        if self.is_sparse:
+            return self.X[:, features].astype(np.float64)
+        return self.X.T[features].T.astype(np.float64, copy=False)
 
     def stack(self):
         """Columns to which others are added."""

@@ -410,6 +410,15 @@ class MeanLoss:
             total = float(self.weights @ self.loss.value(self.y, f).sum(axis=1))
         return total if np.isfinite(total) else np.inf
 
+    def rise(self, f, d):
+        """How far the mean loss rises by a change d of f: not the difference of two means, which rounds."""
+        if self.quadratic:
+            return float(self.weights @ (d * (self.loss.gradient(self.y, f) + d / 2)).sum(axis=1))
+        with np.errstate(over="ignore", invalid="ignore"):
+            each = self.loss.value(self.y, f + d) - self.loss.value(self.y, f)
+            total = float(self.weights @ each.sum(axis=1))
+        return total if np.isfinite(total) else np.inf
+
     def objective(self, f):
         """The mean loss that is reported: without smoothing."""
         exact = getattr(self.loss, "exact", None)

@@ -249,6 +249,10 @@ class BlockPenalty:
         values = self.lam, self.l1, self.low, self.high
         return 1 / kernels.gauge(V, self.blocks.starts, *values)
 
+    def gauges(self, V):
+        """For each block without coefficients, how many times stronger its penalty must be to keep it so."""
+        return kernels.gauges(V, self.blocks.starts, self.lam, self.l1, self.low, self.high)
+
     def conjugate(self, V):
         """Conjugate of the penalty at slopes, within its domain but for rounding."""
         V = self._bounded(V)

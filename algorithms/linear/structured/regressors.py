@@ -12,7 +12,7 @@ from ..._base import documented
 from .base import StructuredRegressor
 from .losses import LOSSES, Huber, Pinball, Poisson, Squared
 from .problem import Terms
-from .sparse_glm import ALPHA, CONSTRAINTS, FACTOR, GROUPS, RATIO, SHARED
+from .sparse_glm import ALPHA, CONSTRAINTS, ENGINE, FACTOR, GROUPS, RATIO, SHARED
 
 
 @documented(SHARED)
@@ -45,16 +45,19 @@ class GroupLasso(StructuredRegressor):
     positive : bool, default=False
         Only coefficients of 0 and above.
     %(fit_parameters)s
+    %(engine)s
 
     Attributes
     ----------
     %(attributes)s
+    schedule_ : str
+        "working-set", or "columns" where workers own them.
     group_coef_ : ndarray
         With `overlap`: the coefficients of the copies, one group after the other.
 
     See Also
     --------
-    SparseGLM : More losses and penalties.
+    SparseGLM
 
     References
     ----------
@@ -80,6 +83,7 @@ class GroupLasso(StructuredRegressor):
         **FACTOR,
         "positive": ["boolean"],
         **CONSTRAINTS,
+        **ENGINE,
     }
 
     def __init__(
@@ -97,6 +101,8 @@ class GroupLasso(StructuredRegressor):
         tol: float = 1e-4,
         warm_start: bool = False,
         verbose: int = 0,
+        engine: str = "local",
+        n_jobs: int | None = None,
     ) -> None:
         self.groups = groups
         self.alpha = alpha
@@ -110,6 +116,8 @@ class GroupLasso(StructuredRegressor):
         self.tol = tol
         self.warm_start = warm_start
         self.verbose = verbose
+        self.engine = engine
+        self.n_jobs = n_jobs
 
     def _make_loss(self):
         return LOSSES[self.loss]()
@@ -378,10 +386,6 @@ class HuberRegressor(_L1Regressor):
     Attributes
     ----------
     %(attributes)s
-
-    See Also
-    --------
-    QuantileRegressor : The median, and other quantiles.
 
     References
     ----------

@@ -75,13 +75,13 @@ class Solver:
         places, b, self.c, self.f = state
         self.B[:] = 0
         self.B[places] = b
-        self._grow(np.flatnonzero(np.bincount(self.blocks.block_of(), self.B.any(axis=1))))
+        self.grow(np.flatnonzero(np.bincount(self.blocks.block_of(), self.B.any(axis=1))))
 
     def begin(self, B, intercept):
         """Start from coefficients of places and an intercept."""
         self.B[:] = B
         self._forget()
-        self._grow(np.flatnonzero(np.bincount(self.blocks.block_of(), B.any(axis=1))))
+        self.grow(np.flatnonzero(np.bincount(self.blocks.block_of(), B.any(axis=1))))
         self.c = intercept + self.shift @ self.B[self.places] if self.fit_intercept else self.c
         self.f = self._predictor()
 
@@ -89,7 +89,8 @@ class Solver:
         """Intercepts of X as it is."""
         return self.c - self.shift @ self.B[self.places]
 
-    def _grow(self, blocks):
+    def grow(self, blocks):
+        """Let blocks join the working set."""
         blocks = blocks[~self._within[blocks]]
         if not len(blocks):
             return
@@ -114,7 +115,7 @@ class Solver:
         if self.known is None or self.known[0] is not self.f:
             u = self.loss.gradient(self.f)
             if self.fit_intercept:
-                u = _balanced(u)
+                u = balanced(u)
             V = -self.blocks.spread(self.columns.all_slopes(u))
             if self.shift.any():  # columns far from zero lose digits where they are not centred
                 V[self.places] = -self.columns.slopes(self.part, u)
@@ -137,7 +138,7 @@ class Solver:
 
     def null(self, penalty):
         """Fit the intercept and the free columns alone; return the excess of the loss, and the slopes."""
-        self._grow(np.flatnonzero(penalty.free))
+        self.grow(np.flatnonzero(penalty.free))
         self._newton(penalty, 1e-13 * self._size_of_slopes())
         return max(self.loss.objective(self.f) - self.loss.least(), 0.0), self.slopes()[0]
 
@@ -152,7 +153,7 @@ class Solver:
         allowed = penalty.allowed
         if len(self.inside) > 200 + 2 * np.count_nonzero(self._there()):
             self.begin(self.B.copy(), self.intercept())
-        self._grow(np.flatnonzero(penalty.free))
+        self.grow(np.flatnonzero(penalty.free))
         convex = self.loss.has_conjugate and penalty.has_dual
         # Products of so many columns with each other cost about what a pass over X does.
         least = max(_FEW, int(np.sqrt(_PASS * allowed.size / np.diff(self.blocks.starts).mean())))
@@ -189,7 +190,7 @@ class Solver:
             candidates = candidates[outside[candidates] > 0]
             if rounds > 1:  # before, what breaks the conditions says little about the end
                 self.expected = len(self.places) + int(self.blocks.sizes[outside > 0].sum())
-            self._grow(np.sort(candidates))
+            self.grow(np.sort(candidates))
             aim = min(aim, 0.3 * violation)
             if not convex:
                 aim = max(aim, 0.3 * tol * first)
@@ -426,7 +427,7 @@ def _restricted(products, known, places):
     return H[np.ix_(at, at)], None if ones is None else ones[at], total
 
 
-def _balanced(u):
+def balanced(u):
     """Slopes of sum zero, dual feasible with an intercept. They only shrink, and stay in the domain."""
     out = u.copy()
     for column in out.T:

@@ -29,6 +29,15 @@ SHARED = {
         Begin from the coefficients of the last fit.
     verbose : int, default=0
         1 shows a progress bar.""",
+    "engine": """
+    engine : str, default="local"
+        ``"local"``: this process; ``"dask"``: the current Dask client; or the address of a Dask scheduler.
+        Workers then own groups of columns and their coefficients, and exchange the predictor. So it is, on
+        threads or the workers of the current client, with a Dask array `X` of blocks of columns, which may
+        be larger than the memory. Takes penalties that are convex and have a kink on every column, and
+        losses whose duality gap is known.
+    n_jobs : int or None, default=None
+        Threads of a fit of a Dask array in this process. None is 1, -1 all cores.""",
     "attributes": """
     coef_ : ndarray of shape (n_features,) or (n_targets, n_features)
         Coefficients, in float64.
@@ -62,6 +71,7 @@ CONSTRAINTS: dict = {
 }
 ALPHA: dict = {"alpha": [Interval(Real, 0, np.inf, closed="left")]}
 RATIO: dict = {"l1_ratio": [Interval(Real, 0, 1, closed="both")]}
+ENGINE: dict = {"engine": [str], "n_jobs": [None, Integral]}
 GROUPS: dict = {"groups": ["array-like", Integral, None], "overlap": ["boolean"]}
 FACTOR: dict = {"penalty_factor": ["array-like", None]}
 
@@ -135,10 +145,13 @@ class SparseGLM(StructuredRegressor):
     penalty_options : dict, default=None
         Of "slope": ``weights``, falling, or ``q``.
     %(fit_parameters)s
+    %(engine)s
 
     Attributes
     ----------
     %(attributes)s
+    schedule_ : str
+        "working-set", or "columns" where workers own them.
     group_coef_ : ndarray
         With `overlap`: the coefficients of the copies, one group after the other.
 
@@ -196,6 +209,7 @@ class SparseGLM(StructuredRegressor):
         "loss_options": [dict, None],
         "penalty_options": [dict, None],
         **CONSTRAINTS,
+        **ENGINE,
     }
 
     def __init__(
@@ -218,6 +232,8 @@ class SparseGLM(StructuredRegressor):
         tol: float = 1e-4,
         warm_start: bool = False,
         verbose: int = 0,
+        engine: str = "local",
+        n_jobs: int | None = None,
     ) -> None:
         self.loss = loss
         self.penalty = penalty
@@ -236,6 +252,8 @@ class SparseGLM(StructuredRegressor):
         self.tol = tol
         self.warm_start = warm_start
         self.verbose = verbose
+        self.engine = engine
+        self.n_jobs = n_jobs
 
     def _many_targets(self):
         return self.loss == "squared" and isinstance(self.penalty, str) and self.penalty != "slope"

@@ -15,9 +15,9 @@ from sklearn.exceptions import ConvergenceWarning
 import stradask as sd
 from stradask.algorithms.linear.lasso import Lasso
 from stradask.algorithms.linear.sparse import distributed as sparse_distributed
+from stradask.algorithms.linear.sparse.column_store import MOST_ENTRIES, Images
 from stradask.algorithms.linear.sparse.columns import columns_of
 from stradask.algorithms.linear.sparse.joint_steps import best_parts, least_in_span
-from stradask.algorithms.linear.sparse.owned_columns import MOST_ENTRIES, Images
 from stradask.algorithms.linear.sparse.penalties import L1L2
 from stradask.algorithms.linear.sparse.scheduled_columns import ScheduledColumns
 from stradask.errors import DataError
