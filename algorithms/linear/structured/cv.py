@@ -1,12 +1,14 @@
 """Cross-validation of the strength of any model of the generic solver."""
 
 import copy
+import warnings
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from scipy import sparse
 from sklearn.base import MetaEstimatorMixin, clone, is_classifier
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import check_cv
 from sklearn.utils import get_tags
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
@@ -15,7 +17,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from ...._typing import Array, Matrix, Vector
 from ....errors import DataError, shortened
-from ....scheduler.progress import Progress
+from ....scheduler.place import open_place
+from ....scheduler.threads import single_threaded_blas
 from ..._base import Estimator
 from ...inputs.targets import _numbers, check_weights
 from .base import StructuredModel
@@ -52,6 +55,11 @@ class SparseGLMCV(MetaEstimatorMixin, Estimator):
         standard error of that.
     verbose : int, default=0
         1 shows a progress bar of the folds.
+    engine : str, default="local"
+        Where folds are fitted: ``"local"``, on threads of this process; ``"dask"``, as tasks of the current
+        Dask client; or the address of a Dask scheduler. The result has the same bits.
+    n_jobs : int or None, default=None
+        Threads; None is 1, -1 all cores.
 
     Attributes
     ----------
@@ -99,6 +107,8 @@ class SparseGLMCV(MetaEstimatorMixin, Estimator):
         "l1_ratios": ["array-like", None],
         "rule": [StrOptions({"min", "1se"})],
         "verbose": ["verbose"],
+        "engine": [str],
+        "n_jobs": [None, Integral],
     }
 
     def __init__(
@@ -111,6 +121,8 @@ class SparseGLMCV(MetaEstimatorMixin, Estimator):
         l1_ratios: Any = None,
         rule: str = "min",
         verbose: int = 0,
+        engine: str = "local",
+        n_jobs: int | None = None,
     ) -> None:
         self.estimator = estimator
         self.l1_ratios = l1_ratios
@@ -119,6 +131,8 @@ class SparseGLMCV(MetaEstimatorMixin, Estimator):
         self.cv = cv
         self.rule = rule
         self.verbose = verbose
+        self.engine = engine
+        self.n_jobs = n_jobs
 
     def _base(self):
         return SparseGLM() if self.estimator is None else self.estimator
@@ -162,6 +176,7 @@ class SparseGLMCV(MetaEstimatorMixin, Estimator):
         with self._unchanged_on_error():
             whole = [copy.copy(base) for base in bases]
             problems = [model._pose(X, y, sample_weight, **given) for model in whole]
+            whole[0]._check_local(problems[0])
             paths = [
                 path_of(model, problem, self.alphas, self.eps)
                 for model, problem in zip(whole, problems, strict=True)
@@ -173,24 +188,18 @@ class SparseGLMCV(MetaEstimatorMixin, Estimator):
             splitter = check_cv(self.cv, labels, classifier=labels is not None)
             rows = columns.X.tocsr() if columns.is_sparse else columns.X
             target = np.asarray(y)
-            losses, masses = [], []
             folds = [
                 (train, test)
                 for train, test in splitter.split(np.zeros(columns.n_samples), labels)
                 if weights[test].any() and weights[train].any()
             ]
-            with Progress(len(folds), label=type(self).__name__, unit="fold", verbose=self.verbose) as bar:
-                for train, test in folds:
-                    part = (rows, target, weights, given, train, test)
-                    pairs = zip(bases, paths, strict=True)
-                    losses.append([self._of_fold(base, *part, alphas) for base, alphas in pairs])
-                    masses.append(weights[test].sum())
-                    bar.advance()
-            if not losses:
+            if not folds:
                 raise DataError(
                     "cv gives no fold with weight in both parts: use fewer folds, or other weights"
                 )
-            best = self._choose(np.array(paths), np.moveaxis(np.array(losses), 0, -1), np.array(masses))
+            losses = self._losses((rows, target, weights, given), bases, paths, folds)
+            masses = np.array([weights[test].sum() for _, test in folds])
+            best = self._choose(np.array(paths), losses, masses)
             self.coef_path_ = _coefficients(
                 problems[best], bases[best]._fit_path(problems[best], paths[best])
             )
@@ -218,26 +227,23 @@ class SparseGLMCV(MetaEstimatorMixin, Estimator):
             )
         return [{"l1_ratio": ratio} for ratio in ratios]
 
-    def _of_fold(self, base, X, y, weights, given, train, test, alphas):
-        """Losses of the rows of a fold, of each strength."""
-
-        def part(rows):
-            some = {name: None if value is None else np.asarray(value)[rows] for name, value in given.items()}
-            return copy.copy(base)._pose(X[rows], y[rows], weights[rows], **some)
-
-        learnt = part(train)
-        if not isinstance(learnt.loss, MeanLoss):  # the partial likelihood is no sum over rows
-            rows = np.sort(np.concatenate([train, test]))
-            judge, share = part(rows), weights[train].sum() / weights[rows].sum()
-        else:
-            judge, share = part(test), None
-        losses = []
-        for fit in base._fit_path(learnt, alphas):
-            loss = _loss_at(judge, fit)
-            if share is not None:
-                loss = (loss - share * _loss_at(learnt, fit)) / (1 - share)
-            losses.append(loss)
-        return losses
+    def _losses(self, data, bases, paths, folds):
+        """Losses of the folds' rows, (n_paths, n_alphas, n_folds): a task for each path and fold."""
+        pairs = zip(bases, paths, strict=True)
+        work = [(0, *pair, *fold) for pair in pairs for fold in folds]
+        place = open_place(self.engine, self.n_jobs)
+        with place.tasks([data], name="X") as tasks, single_threaded_blas():
+            label = type(self).__name__
+            done = tasks.map(_of_fold, work, label=label, unit="fold", verbose=self.verbose)
+        short = [message for _, messages in done for message in messages]
+        if short:
+            warnings.warn(
+                f"{len(short)} of {len(work) * len(paths[0])} fits of folds fell short. {short[0]}",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+        losses = np.array([losses for losses, _ in done])
+        return losses.reshape(len(bases), len(folds), -1).swapaxes(1, 2)
 
     def _choose(self, alphas, losses, masses):
         """Choose a strength from losses (n_paths, n_alphas, n_folds); return the number of its path."""
@@ -377,6 +383,30 @@ class SparseGLMCV(MetaEstimatorMixin, Estimator):
         """
         check_is_fitted(self, "best_estimator_")
         return self.best_estimator_.score(X, y, sample_weight)
+
+
+def _of_fold(data, base, alphas, train, test):
+    """Losses of the rows of a fold, of each strength, and what is to be said of fits that fell short."""
+    X, y, weights, given = data
+
+    def part(rows):
+        some = {name: None if value is None else np.asarray(value)[rows] for name, value in given.items()}
+        return copy.copy(base)._pose(X[rows], y[rows], weights[rows], **some)
+
+    learnt = part(train)
+    if not isinstance(learnt.loss, MeanLoss):  # the partial likelihood is no sum over rows
+        rows = np.sort(np.concatenate([train, test]))
+        judge, share = part(rows), weights[train].sum() / weights[rows].sum()
+    else:
+        judge, share = part(test), None
+    losses: list[float] = []
+    short: list[str] = []
+    for fit in base._fit_path(learnt, alphas, short):
+        loss = _loss_at(judge, fit)
+        if share is not None:
+            loss = (loss - share * _loss_at(learnt, fit)) / (1 - share)
+        losses.append(loss)
+    return losses, short
 
 
 def _coefficients(problem, fits):

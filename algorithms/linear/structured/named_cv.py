@@ -25,7 +25,9 @@ _SHARED = {
     fit_intercept, max_iter, tol
         As in the model without CV.
     verbose : int, default=0
-        1 shows a progress bar of the folds.""",
+        1 shows a progress bar of the folds.
+    engine, n_jobs
+        As in `SparseGLMCV`.""",
     "attributes": """
     alpha_, alpha_min_, alpha_1se_ : float
         The strength that was chosen, and those of the two rules.
@@ -50,7 +52,8 @@ class _NamedCV(SparseGLMCV):
         super().__init_subclass__(**options)
         kind = cls._kind._parameter_constraints
         shared = {
-            n: SparseGLMCV._parameter_constraints[n] for n in ("alphas", "eps", "cv", "rule", "verbose")
+            n: SparseGLMCV._parameter_constraints[n]
+            for n in ("alphas", "eps", "cv", "rule", "verbose", "engine", "n_jobs")
         }
         given = {"l1_ratio": [Interval(Real, 0, 1, closed="both"), "array-like"]} if cls._tries_ratios else {}
         cls._parameter_constraints = {**{name: kind[name] for name in cls._own}, **given, **shared}
@@ -115,6 +118,8 @@ class GroupLassoCV(_NamedCV):
         max_iter: int = 100,
         tol: float = 1e-4,
         verbose: int = 0,
+        engine: str = "local",
+        n_jobs: int | None = None,
     ) -> None:
         self.groups = groups
         self.l1_ratio = l1_ratio
@@ -130,6 +135,8 @@ class GroupLassoCV(_NamedCV):
         self.max_iter = max_iter
         self.tol = tol
         self.verbose = verbose
+        self.engine = engine
+        self.n_jobs = n_jobs
 
 
 @documented(_SHARED)
@@ -175,6 +182,8 @@ class MultiTaskElasticNetCV(_NamedCV):
         max_iter: int = 100,
         tol: float = 1e-4,
         verbose: int = 0,
+        engine: str = "local",
+        n_jobs: int | None = None,
     ) -> None:
         self.l1_ratio = l1_ratio
         self.penalty_factor = penalty_factor
@@ -186,6 +195,8 @@ class MultiTaskElasticNetCV(_NamedCV):
         self.max_iter = max_iter
         self.tol = tol
         self.verbose = verbose
+        self.engine = engine
+        self.n_jobs = n_jobs
 
     @property
     def l1_ratios(self) -> Any:
@@ -232,6 +243,8 @@ class MultiTaskLassoCV(_NamedCV):
         max_iter: int = 100,
         tol: float = 1e-4,
         verbose: int = 0,
+        engine: str = "local",
+        n_jobs: int | None = None,
     ) -> None:
         self.penalty_factor = penalty_factor
         self.alphas = alphas
@@ -242,3 +255,5 @@ class MultiTaskLassoCV(_NamedCV):
         self.max_iter = max_iter
         self.tol = tol
         self.verbose = verbose
+        self.engine = engine
+        self.n_jobs = n_jobs

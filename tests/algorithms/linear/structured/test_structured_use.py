@@ -209,7 +209,7 @@ def test_quantiles_lie_between_0_and_1(quantile):
 def test_dask_arrays_are_refused():
     array = pytest.importorskip("dask.array")
     with pytest.raises(DataError, match=r"X.compute"):
-        sd.SparseGLM().fit(array.from_array(X), Y)
+        sd.MultiTaskLasso().fit(array.from_array(X), np.column_stack([Y, Y]))
 
 
 @pytest.mark.parametrize(
