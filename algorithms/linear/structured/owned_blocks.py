@@ -222,9 +222,9 @@ class OwnedBlocks(Program):
                 most, conjugate, ids, *found = owned.score(request)
                 return most, conjugate, ids + state.first_block, *found
             if request["phase"] == "fit":
-                change, places, *found = owned.fit(), *owned.model()
-            else:
-                change, places, *found = owned.solve(request, task.blocks - state.first_block)
+                places, *found = owned.model()
+                return owned.fit(), places + state.first, *found
+            change, places, *found = owned.solve(request, task.blocks - state.first_block)
             return change, places + state.first, *found
 
     # At the coordinator -----------------------------------------------------------------------------
@@ -240,7 +240,7 @@ class OwnedBlocks(Program):
         self.updates += updates
         return Outcome(
             message=self.request | {"model": model},
-            objective=self.objective(),
+            objective=self.minimised(),
             updates=updates,
             priorities=proposals or (np.empty(0, np.int64), np.empty(0)),
             done=self._rounded and self.reason,
@@ -302,15 +302,15 @@ class OwnedBlocks(Program):
         s = min(1 / gauge for gauge, _ in answers)
         return -self.loss.conjugate(u, s, self.f) - sum(s * gauge * value for gauge, value in answers)
 
-    def objective(self):
-        """At the target."""
+    def minimised(self):
+        """The objective, at the target."""
         return self.loss.objective(self.f) + self._charge(1.0).value(self.coef)
 
     def _scored(self, partials):
         """Duality gap of the whole problem; the next strength, and proposals for it."""
         dual = self._dual([partial[:2] for partial in partials])  # at the f that shards were given
         self._anchor([partial[5] for partial in partials])
-        gap = max(self.objective() - dual, 0.0)
+        gap = max(self.minimised() - dual, 0.0)
         self.gap = gap / self.excess
         if self.reason:  # of the rounded coefficients
             self._rounded = True
@@ -472,4 +472,4 @@ class OwnedBlocks(Program):
         B = np.zeros((len(self.blocks.order), self.K))
         B[self.places] = self.coef
         gap = self.gap * self.excess
-        return Fit(B, self.intercept, self.objective(), gap, np.nan, self.passes, reason or self.reason)
+        return Fit(B, self.intercept, self.minimised(), gap, np.nan, self.passes, reason or self.reason)
