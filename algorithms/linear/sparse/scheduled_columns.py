@@ -54,11 +54,11 @@ import numpy as np
 
 from ....scheduler.program import Outcome, Program
 from ....scheduler.schedules.candidates import CandidateSchedule
-from .column_store import ColumnBlock, ColumnStore, Images, Lazy, ReadColumns, ColumnSource
+from .column_store import ColumnBlock, ColumnSource, ColumnStore, Images, Lazy, ReadColumns
 from .columns import columns_of
 from .duality import squared_gap
 from .joint_steps import best_parts, least_in_span
-from .owned_columns import OwnedColumns, ColumnShard
+from .owned_columns import ColumnShard, OwnedColumns
 from .squared import SquaredSubproblem
 from .working_set import Solution
 

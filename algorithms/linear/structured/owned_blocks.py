@@ -54,11 +54,11 @@ import numpy as np
 from ....scheduler.program import Outcome, Program
 from ....scheduler.schedules.candidates import CandidateSchedule
 from ....scheduler.threads import single_threaded_blas
-from ..sparse.column_store import ColumnBlock, ColumnStore, Images, Lazy, ReadColumns, ColumnSource
+from ..sparse.column_store import ColumnBlock, ColumnSource, ColumnStore, Images, Lazy, ReadColumns
 from ..sparse.columns import columns_of
 from .blocks import Blocks
 from .joint import Charge, best_shares, least_in_span
-from .shard import BlockTerms, OwnedGroups, GroupShard
+from .shard import BlockTerms, GroupShard, OwnedGroups
 from .solver import Fit, balanced
 
 _STRIDE = 0.5  # by which the strength falls after a round of scores
@@ -80,8 +80,8 @@ class OwnedBlocks(Program):
 
     `pieces`: adjacent blocks of columns, in the order of the groups: ndarray, sparse matrix, or Dask array of
     one block; `edges`: the first column of each, and the end; every group is in one piece. `loss`:
-    `losses.MeanLoss`. `blocks`: Blocks, plain. `terms`: BlockTerms at the target, without free blocks. `unit`: of
-    the gap; None takes the excess of the model without columns. `n_shards`: at most, of adjacent pieces.
+    `losses.MeanLoss`. `blocks`: Blocks, plain. `terms`: BlockTerms at the target, without free blocks.
+    `n_shards`: at most, of adjacent pieces.
     `standardize`: of single columns. `read`: whether blocks are read anew for each round of scores, because
     memory would not hold them. `max_rounds`: rounds of scores. `start`: places (rising, of whole groups) and
     their coefficients. `dtype`: to which coefficients are rounded at the end.
@@ -183,7 +183,9 @@ class OwnedBlocks(Program):
         """Check the columns, or leave them to be read and checked for each round of scores."""
         weights, stored, scales = self.loss.weights, [], []
         for piece, a, b in zip(data["pieces"], data["edges"][:-1], data["edges"][1:], strict=True):
-            source = ColumnSource(piece, f"in the columns of X from {data['first'] + a} on", (self.n_rows, b - a))
+            source = ColumnSource(
+                piece, f"in the columns of X from {data['first'] + a} on", (self.n_rows, b - a)
+            )
             if isinstance(piece, Lazy):
                 columns: Any = ReadColumns(source.read, source.shape, self.is_sparse)
             else:

@@ -65,8 +65,8 @@ class StoredColumns(Columns):
 class OwnedGroups:
     """One shard's groups: places and blocks are numbered from 0.
 
-    `store`: ColumnStore. `loss`: `losses.MeanLoss`. `blocks`: Blocks, plain. `terms`: BlockTerms. `images`: None
-    where nobody asks for correlations.
+    `store`: ColumnStore. `loss`: `losses.MeanLoss`. `blocks`: Blocks, plain. `terms`: BlockTerms. `images`:
+    None where nobody asks for correlations.
     """
 
     def __init__(self, store, loss, blocks, terms, images, *, fit_intercept):
