@@ -1,18 +1,16 @@
 """DATA of the command line: its forms, their readers, and the data as read."""
 
-import contextlib
-import zipfile
 from dataclasses import dataclass, replace
 from typing import Any
 
-from .._urls import file_size, is_file, open_file
+from .._urls import file_size, is_file
 from ..errors import DataError, in_brief
+from .formats import kind_of, read_npz_matrix
 from .outputs import bars, say
 from .ratings import Rated
 from .tables import NotNumbers, file_of, is_table, read_encoded, read_table
 
 DOCSTRINGS = "docstrings"
-_UNFOLDED, _UNFOLDED_TIMES = 1 << 30, 100  # bytes that a matrix in a file may have, and times the file's
 _DENSE_LIMIT = 1.0  # GiB up to which a sparse matrix is made dense for models that need it
 
 
@@ -451,41 +449,6 @@ def holds_texts(source):
     from ..datasets.text_files import names_texts
 
     return names_texts(source) or kind_of(source, texts=True) == "text"
-
-
-def kind_of(path, *, texts=False):
-    """Return the format of a file: "npz", or one of `stradask.datasets.describe_file`, or "text"."""
-    from ..datasets.describe import detect_format
-
-    if _is_zip(path):
-        return "npz"
-    return detect_format(path, texts=texts)
-
-
-def _is_zip(path):
-    with contextlib.suppress(OSError), open_file(path) as file:
-        return zipfile.is_zipfile(file)
-    return False
-
-
-def read_npz_matrix(path):
-    """Read a sparse matrix as `scipy.sparse.save_npz` writes it, of at most 1 GiB or 100 times the file.
-
-    No pickle is read.
-    """
-    from scipy import sparse
-
-    try:
-        with open_file(path) as file, zipfile.ZipFile(file) as archive:
-            unfolded = sum(info.file_size for info in archive.infolist())
-        if unfolded > max(_UNFOLDED, _UNFOLDED_TIMES * file_size(path)):
-            raise ValueError(f"it unfolds to {unfolded:,} bytes; if that is right, save it uncompressed")
-        with open_file(path) as file:
-            return sparse.load_npz(file)
-    except Exception as error:  # damage can surface as almost anything
-        raise DataError(
-            f"{path}: not a sparse matrix as scipy.sparse.save_npz writes it ({error}); save it so"
-        ) from error
 
 
 def read_vocabulary(path, n_words, source):

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-from stradask.cli.inputs import read_npz_matrix
+from stradask.cli.formats import read_npz_matrix
 from stradask.datasets import describe_file, iter_uci_bow, read_idx, read_ratings, read_svmlight, read_uci_bow
 from stradask.datasets.bag_of_words import read_vocabulary
 from stradask.datasets.document_files import cut_files, read_pieces
@@ -249,9 +249,9 @@ def test_limits_of_lines_and_of_what_unfolds(tmp_path, monkeypatch):
 
 
 def test_a_matrix_that_unfolds_beyond_its_limit_is_refused(tmp_path, monkeypatch):
-    from stradask.cli import inputs as _cli_data
+    from stradask.cli import formats
 
-    monkeypatch.setattr(_cli_data, "_UNFOLDED", 10_000)
+    monkeypatch.setattr(formats, "_UNFOLDED", 10_000)
     path = tmp_path / "zeros.npz"
     sparse.save_npz(path, sparse.csr_array((np.zeros(10**6), np.zeros(10**6, int), [0, 10**6]), shape=(1, 1)))
     with pytest.raises(DataError, match="it unfolds to 16,"):

@@ -2,6 +2,7 @@
 
 import copy
 import warnings
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -43,10 +44,9 @@ from .problem import (
 )
 from .reweighting import Reweighting, factors_of
 from .solver import Solver
+from .starts import lowest
 
 _DEFAULT_GAMMA = {"mcp": 3.0, "scad": 3.7, "log": 1.0}
-_ROUGH = 1e-2  # of the fits that begin one of a penalty that is not convex
-_FALL, _ROUNDS = 1.7, 20  # of strengths on the way from zero, and rounds of each
 
 
 class StructuredModel(ColumnsOnWorkers, Reweighting, SparseCoefficients, Estimator):
@@ -195,51 +195,14 @@ class StructuredModel(ColumnsOnWorkers, Reweighting, SparseCoefficients, Estimat
             if penalty.convex or start is not None:
                 fit = smoothed(solver, penalty, unit, first, max_rounds=self.max_iter, **options)
             else:
-                fit = self._lowest(problem, solver, penalty, unit, first, options)
+                penalties = partial(self._penalty, problem)
+                fit = lowest(solver, penalties, penalty, self.alpha, unit, first, self.max_iter, **options)
         self._warn(fit, unit, first)
         return fit, monitor.history
 
     def _solver(self, problem):
         self._check_local(problem)
         return Solver(problem.columns, problem.loss, problem.blocks, fit_intercept=self.fit_intercept)
-
-    def _lowest(self, problem, solver, penalty, unit, first, options):
-        """Minimise a penalty that is not convex from the lowest of some points.
-
-        Fits along falling strengths bring the working set, and end at the first point. On that set the
-        problem is solved from zero, by few blocks at a time. The convex penalty, if there is one, leads to
-        the third. The last fit, from the lowest, is of all columns.
-        """
-        origin, found, rounds, report = solver.state(), [], 0, options["report"]
-        enough = _ROUGH * min(self.alpha, first)
-        stages = []
-        if 0 < self.alpha < first:
-            n_strengths = 1 + int(np.ceil(np.log(first / self.alpha) / np.log(_FALL)))
-            for alpha in np.geomspace(first, self.alpha, n_strengths)[1:]:
-                stages.append((self._penalty(problem, alpha), 0.1 * alpha / first, _ROUNDS, False))
-        if not isinstance(penalty, GivenPenalty):
-            convex = self._penalty(problem, self.alpha, convex=True)
-            stages.append((convex, _ROUGH, self.max_iter, True))
-
-        def settle(few=False):
-            solver.descend(penalty, enough, few=few)
-            found.append((solver.objective(penalty), solver.state()))
-
-        for stage, tol, most, is_last in stages:
-            if is_last:
-                settle()
-                solver.restore(origin)
-                settle(few=True)
-            fit = solver.solve(stage, unit, first, tol=tol, max_rounds=most, report=report)
-            rounds += fit.rounds
-            if fit.reason == "stopped":
-                fit.objective, fit.rounds = solver.objective(penalty), rounds
-                return fit
-        settle()
-        solver.restore(min(found, key=lambda pair: pair[0])[1])
-        fit = solver.solve(penalty, unit, first, max_rounds=self.max_iter, **options)
-        fit.rounds += rounds
-        return fit
 
     def _warn(self, fit, unit, first):
         if message := self._shortfall(fit, unit, first):
