@@ -229,6 +229,7 @@ class LatentDirichletAllocation(FittedTopicModel):
         "verbose": ["verbose"],
     }
     # For check_estimator(lda, expected_failed_checks=lda._expected_failed_checks).
+    # Even with counts, fit_transform differs from transform: it averages over the chain of the fit.
     _expected_failed_checks: ClassVar[dict] = {
         f"check_{name}": "the data of the check are fractional, and LDA takes counts"
         for name in _FRACTIONAL_CHECKS

@@ -136,6 +136,7 @@ __device__ void settle(const Document& doc, const Topics& topics, double n_kept,
   for (int r = 0; r < doc.n_words; ++r) {
     const double scale = 1. / ((double)doc.times[r] * n_kept), n = (double)doc.times[r];
     const long long row = (long long)r * doc.width;
+#pragma unroll 1
     for (int k = lane; k < topics.n; k += 32) {
       doc.settled[row + k] = all_chosen[row + k] * scale;
       doc.rest[row + k] = all_member[row + k] * scale;
@@ -147,10 +148,12 @@ __device__ void settle(const Document& doc, const Topics& topics, double n_kept,
     const float* const row = doc.phi + (long long)r * doc.width;
     double *const settled = doc.settled + (long long)r * doc.width, *const rest = doc.rest + (long long)r * doc.width;
     const double sum = conditional_sum(doc, topics, rest, row);
+#pragma unroll 1
     for (int k = lane; k < topics.n; k += 32)
       rest[k] = settled[k] - conditional_weight(doc, topics, rest, row, k) / sum;
   }
   for (int step = 0; step < SETTLING_STEPS; ++step) {
+#pragma unroll 1
     for (int k = lane; k < topics.n; k += 32) {
       doc.mean[k] = doc.total[k];
       doc.total[k] = 0.;
@@ -160,6 +163,7 @@ __device__ void settle(const Document& doc, const Topics& topics, double n_kept,
       double *const settled = doc.settled + (long long)r * doc.width,
                     *const rest = doc.rest + (long long)r * doc.width;
       const double sum = conditional_sum(doc, topics, settled, row);
+#pragma unroll 1
       for (int k = lane; k < topics.n; k += 32) {
         const double share = conditional_weight(doc, topics, settled, row, k) / sum + rest[k];
         settled[k] = share > 0. ? share : 0.;
@@ -168,6 +172,7 @@ __device__ void settle(const Document& doc, const Topics& topics, double n_kept,
     }
   }
   double sum = 0.;
+#pragma unroll 1
   for (int k = lane; k < topics.n; k += 32) sum += doc.total[k] + (double)topics.alpha[k];
   sum = sum_of_warp(sum);
   for (int k = lane; k < topics.n; k += 32) theta[k] = (doc.total[k] + (double)topics.alpha[k]) / sum;

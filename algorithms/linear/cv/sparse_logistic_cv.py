@@ -111,7 +111,7 @@ class SparseLogisticRegressionCV(PathCV, SparseLogisticRegression):
         **{
             name: allowed
             for name, allowed in SparseLogisticRegression._parameter_constraints.items()
-            if name not in ("alpha", "warm_start")
+            if name not in ("alpha", "schedule", "warm_start")
         },
         "l1_ratio": [Interval(Real, 0, 1, closed="both"), "array-like"],
         **CV_CONSTRAINTS,

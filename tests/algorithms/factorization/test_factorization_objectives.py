@@ -164,7 +164,9 @@ def test_the_implicit_gradient_ends_at_zero(counts):
     ).fit(counts)
     slopes = implicit_objective(model, counts, 3)[1]
     assert abs(model.user_factors_).max() > 0.1
-    assert max(abs(slope).max() for slope in slopes.values()) < 1e-6
+    # The fit ends when the objective no longer falls: to about the root of its rounding, on any machine.
+    rounding = np.finfo(float).eps * model.history_["objective"][-1]
+    assert max(abs(slope).max() for slope in slopes.values()) < 20 * np.sqrt(rounding)
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
