@@ -184,15 +184,17 @@ class Perceptron(Estimator):
             sizes = (X.shape[1], *hidden, n_outputs)
             network = Network(sizes, self.activation, loss, alpha, rows[0].shape[0], self.device_)
             w = self._initial(network, before, seed, X.dtype)
+            solve = by_schedule if self.solver in SCHEDULED else type(self)._by_portions
             with single_threaded_blas():
-                if self.solver in SCHEDULED:
-                    w = by_schedule(self, network, w, rows, held_out, seed, callback)
-                else:
-                    watch = self._watch(network, X.dtype, callback)
-                    solve = self._by_sandblaster if self.solver == "sandblaster" else self._by_downpour
-                    w = solve(network, w, rows, held_out, seed, watch)
+                w = solve(self, network, w, rows, held_out, seed, callback)
             self._keep(network, w, X.dtype)
         return self
+
+    def _by_portions(self, network, w, rows, held_out, seed, callback):
+        """Minimise by L-BFGS over portions of rows, or by Downpour."""
+        watch = self._watch(network, rows[0].dtype, callback)
+        solve = self._by_sandblaster if self.solver == "sandblaster" else self._by_downpour
+        return solve(network, w, rows, held_out, seed, watch)
 
     def _read(self, X, y, dtype=None):
         """Check X, and find the device; `dtype` is that of the model that goes on, if there is one."""

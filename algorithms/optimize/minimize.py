@@ -164,27 +164,28 @@ def minimize(
     if checkpoint is not None:
         identity = problem.identity() | {"n_portions": len(portions), "memory": int(memory)}
         states = (PieceStates if sharded else States)(checkpoint, checkpoint_every, identity)
-    with (
-        unmasked_interrupt(),
-        single_threaded_blas(),
-        Monitor(
-            max_iter, label="minimize", unit="evaluation", verbose=verbose, holds_interrupt=False
-        ) as monitor,
-    ):
-        n_passes = 0
-
-        def each(iterate):
-            nonlocal n_passes
-            updates, n_passes = iterate.nfev - n_passes, iterate.nfev
-            monitor.record({"objective": iterate.fun, "updates": updates}, gap=iterate.gap)
-            if callback is None:
-                return False
-            if problem.nested:
-                form = {"x": problem.outside(iterate.x), "jac": problem.outside(iterate.jac)}
-                iterate = dataclasses.replace(iterate, **form)
-            return callback(iterate)
-
+    bar = {"label": "minimize", "unit": "evaluation", "verbose": verbose, "holds_interrupt": False}
+    with unmasked_interrupt(), single_threaded_blas(), Monitor(max_iter, **bar) as monitor:
+        each = _reporter(problem, monitor, callback)
         common = problem.function, portions, start, session, deterministic, each, states, options
         result = run_sharded(*common) if sharded else run_whole(*common, problem.hessp)
         result.x, result.jac = problem.outside(result.x), problem.outside(result.jac)
         return result
+
+
+def _reporter(problem, monitor, callback):
+    """Make the function of each step: it records, and calls the callback with the user's form of x."""
+    n_passes = 0
+
+    def each(iterate):
+        nonlocal n_passes
+        updates, n_passes = iterate.nfev - n_passes, iterate.nfev
+        monitor.record({"objective": iterate.fun, "updates": updates}, gap=iterate.gap)
+        if callback is None:
+            return False
+        if problem.nested:
+            form = {"x": problem.outside(iterate.x), "jac": problem.outside(iterate.jac)}
+            iterate = dataclasses.replace(iterate, **form)
+        return callback(iterate)
+
+    return each

@@ -164,32 +164,34 @@ class LogisticRegressionCV(LogisticRegression):
                 f"scoring={shortened(self.scoring)}: take one of sklearn.metrics.get_scorer_names()"
             )
         with self._unchanged_on_error():
-            Cs, ratios = self._grid()
+            self.Cs_, self.l1_ratios_ = self._grid()
             rows = check_row_matrix(self, X)
             check_names(self, X, y)
-            classes, numbers = check_labels(y, rows.shape[0], type(self).__name__)
-            weights = self._weights(sample_weight, rows.shape[0])
-            masses = np.bincount(numbers, weights, minlength=len(classes))
-            of_class = weights_of_classes(self.class_weight, classes, masses)
-            model = LogisticRegression(
-                fit_intercept=self.fit_intercept, solver=self._method, tol=self.tol, max_iter=self.max_iter,
-                class_weight=dict(zip(classes.tolist(), of_class.tolist(), strict=True)),
-                random_state=self.random_state, warm_start=True, n_jobs=1,
-            )  # fmt: skip
-            labels = classes[numbers]
-            folds = folds_of(self.cv, len(labels), numbers, groups, weights, classes)
-            weighted = weights if sample_weight is not None else None
-            work = [(0, fold, ratio, Cs, labels, weighted, model) for fold in folds for ratio in ratios]
+            self.classes_, numbers = check_labels(y, rows.shape[0], type(self).__name__)
+            labels, weights = self.classes_[numbers], self._weights(sample_weight, rows.shape[0])
+            model = self._model(numbers, weights)
+            folds = folds_of(self.cv, len(labels), numbers, groups, weights, self.classes_)
+            data = self.Cs_, labels, None if sample_weight is None else weights, model
+            work = [(0, fold, ratio, *data) for fold in folds for ratio in self.l1_ratios_]
             with open_place("local", self.n_jobs).tasks([rows]) as tasks:
                 bar = {"label": type(self).__name__, "unit": "fold", "verbose": self.verbose}
-                found = tasks.map(self._path, work, **bar)
-            shape = len(folds), len(ratios), len(Cs)
-            scores, paths, steps = (np.array(part) for part in zip(*found, strict=True))
+                results = tasks.map(self._path, work, **bar)
+            scores, paths, steps = (np.array(values) for values in zip(*results, strict=True))
+            shape = len(folds), len(self.l1_ratios_), len(self.Cs_)
             self.scores_, self.n_iter_ = scores.reshape(shape), steps.reshape(shape)
             self.coefs_paths_ = paths.reshape(*shape, *paths.shape[2:])
-            self.Cs_, self.l1_ratios_, self.classes_ = Cs, ratios, classes
             self._choose(rows, labels, weights, model)
         return self
+
+    def _model(self, numbers, weights):
+        """The estimator of all fits, with the class weights of all rows."""
+        masses = np.bincount(numbers, weights, minlength=len(self.classes_))
+        of_class = weights_of_classes(self.class_weight, self.classes_, masses)
+        return LogisticRegression(
+            fit_intercept=self.fit_intercept, solver=self._method, tol=self.tol, max_iter=self.max_iter,
+            class_weight=dict(zip(self.classes_.tolist(), of_class.tolist(), strict=True)),
+            random_state=self.random_state, warm_start=True, n_jobs=1,
+        )  # fmt: skip
 
     def _grid(self):
         try:

@@ -21,11 +21,21 @@ from ...inputs.targets import (
 from .families import FAMILIES, family_of
 from .likelihood import maximise
 
+_MOST_COLUMNS = 10_000  # whose products take 0.8 GB
 _ROUNDS_OF_SHAPE, _STEPS_OF_SHAPE = 50, 50
 _SETTLED = 1e-11  # a relative change of the overdispersion
 _LAW = "family", "power", "overdispersion"  # parameters that predictions take as they were in `fit`
 _REPORTED = "family", "covariance", "dispersion", "fit_intercept"  # that a summary needs as they were
 _ROUNDING = 1e-28  # of the squares of y: squared residuals that are rounding
+
+
+def check_columns(n_columns):
+    """Refuse columns whose products of pairs would not fit into memory."""
+    if n_columns > _MOST_COLUMNS:
+        raise DataError(
+            f"X has {n_columns} columns; GLM takes up to {_MOST_COLUMNS}, since it inverts the "
+            "products of all pairs: take PoissonRegressor, LogisticRegression, Ridge or SparseGLM"
+        )
 
 
 def family_of_model(model):

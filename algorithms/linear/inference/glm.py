@@ -29,8 +29,6 @@ from .families import FAMILIES
 from .likelihood import Likelihood
 from .summary import Summary, coefficient_table
 
-_MOST_COLUMNS = 10_000  # whose products take 0.8 GB
-
 
 class GLM(RegressorMixin, Estimator):
     r"""Generalised linear model by maximum likelihood, with standard errors, intervals and p-values.
@@ -265,11 +263,7 @@ class GLM(RegressorMixin, Estimator):
             )
         with self._unchanged_on_error():
             rows, y, sample_weight, engine = check_rows_and_targets(self, X, y, sample_weight)
-            if rows.shape[1] > _MOST_COLUMNS:
-                raise DataError(
-                    f"X has {rows.shape[1]} columns; GLM takes up to {_MOST_COLUMNS}, since it inverts the "
-                    "products of all pairs: take PoissonRegressor, LogisticRegression, Ridge or SparseGLM"
-                )
+            fitting.check_columns(rows.shape[1])
             vectors = fitting.check_vectors(self, rows.shape, y, sample_weight, offset, exposure, clusters)
             shards = [
                 (source, *(None if vector is None else vector[a:b] for vector in vectors))

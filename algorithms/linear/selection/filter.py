@@ -149,21 +149,9 @@ class KnockoffSelection(Selector):
         if self.kind == "fixed" and not unused:
             raise DataError("kind='fixed' takes no estimator, mean, covariance or further arguments")
         with self._unchanged_on_error():
-            if is_dask(X):
-                raise DataError("KnockoffSelection takes X in this process: pass X.compute()")
-            names, X = X, check_columns(self, X)
-            if not isinstance(X, np.ndarray):
-                raise DataError("sparse X: its knockoffs are dense; pass X.toarray() if that fits in memory")
-            check_names(self, names, y)
-            check_length("y", np.asarray(y), len(X))
-            X, rng = X.astype(np.float64), check_random_state(self.random_state)
-            n, p = X.shape
-            if n < 2:
-                raise DataError(f"X has {n} row (n_samples={n}): no column varies; give more")
-            constant = np.flatnonzero(np.ptp(X, axis=0) == 0)
-            if len(constant):
-                raise DataError(f"column {constant[0]} is constant and has no knockoff: leave it out")
+            X, rng = self._read(X, y), check_random_state(self.random_state)
             if self.kind == "fixed":
+                n, p = X.shape
                 W = self._entry(X, check_targets(y, n, type(self).__name__), n, p, rng)
             else:
                 W = self._difference(X, y, given, rng)
@@ -171,6 +159,22 @@ class KnockoffSelection(Selector):
             self.threshold_ = knockoff_threshold(W, self.fdr, self.offset)
             self.support_ = self.threshold_ <= W
             return self
+
+    def _read(self, X, y):
+        """Check the data; return X as float64."""
+        if is_dask(X):
+            raise DataError("KnockoffSelection takes X in this process: pass X.compute()")
+        names, X = X, check_columns(self, X)
+        if not isinstance(X, np.ndarray):
+            raise DataError("sparse X: its knockoffs are dense; pass X.toarray() if that fits in memory")
+        check_names(self, names, y)
+        check_length("y", np.asarray(y), len(X))
+        if len(X) < 2:
+            raise DataError(f"X has {len(X)} row (n_samples={len(X)}): no column varies; give more")
+        constant = np.flatnonzero(np.ptp(X, axis=0) == 0)
+        if len(constant):
+            raise DataError(f"column {constant[0]} is constant and has no knockoff: leave it out")
+        return X.astype(np.float64)
 
     def _difference(self, X, y, given, rng):
         """How much larger the coefficients of columns are than those of their copies."""

@@ -156,39 +156,43 @@ class StabilitySelection(Selector):
                 "leave it out, or take Lasso, ElasticNet, SparseGLM or a model over it"
             )
         with self._unchanged_on_error():
-            if is_dask(X):
-                raise DataError("StabilitySelection takes X in this process: pass X.compute()")
-            names, X = X, check_columns(self, X)
-            check_names(self, names, y)
-            n_samples, n_features = X.shape
-            if n_samples < 4:
-                raise DataError(f"X has {n_samples} rows (n_samples={n_samples}); halves need 4 or more")
-            y = np.asarray(y)
-            check_length("y", y, n_samples)
-            given = {name: np.asarray(values) for name, values in given.items() if values is not None}
-            for name, values in given.items():
-                check_length(name, values, n_samples)
-            rows = X if isinstance(X, np.ndarray) else sparse.csr_array(X)
-            rng, halves = check_random_state(self.random_state), []
-            for _ in range(self.n_pairs):
-                order = rng.permutation(n_samples)
-                half = n_samples // 2
-                halves += [np.sort(order[:half]), np.sort(order[half : 2 * half])]
+            rows, y, given = self._read(X, y, given)
+            halves = self._halves(rows.shape[0])
+            work = [(0, clone(base), self.n_selected, half) for half in halves]
+            bar = {"label": type(self).__name__, "unit": "fit", "verbose": self.verbose}
             with open_place(self.engine, self.n_jobs).tasks([(rows, y, given)]) as tasks:
-                chosen = tasks.map(
-                    _chosen,
-                    [(0, clone(base), self.n_selected, half) for half in halves],
-                    label=type(self).__name__,
-                    unit="fit",
-                    verbose=self.verbose,
-                )
-            counts = np.sum(chosen, axis=0)
+                counts = np.sum(tasks.map(_chosen, work, **bar), axis=0)
             self.frequencies_ = counts / len(halves)
             self.support_ = counts >= self.threshold * len(halves) * (1 - 1e-12)
             q = counts.sum() / len(halves) if self.n_selected is None else self.n_selected
-            self.q_ = float(min(q, n_features))
-            self.error_bounds_ = error_bounds(self.q_, n_features, self.threshold, self.n_pairs)
+            self.q_ = float(min(q, rows.shape[1]))
+            self.error_bounds_ = error_bounds(self.q_, rows.shape[1], self.threshold, self.n_pairs)
             return self
+
+    def _read(self, X, y, given):
+        """Check the data, and lay X out by rows."""
+        if is_dask(X):
+            raise DataError("StabilitySelection takes X in this process: pass X.compute()")
+        names, X = X, check_columns(self, X)
+        check_names(self, names, y)
+        n_samples = X.shape[0]
+        if n_samples < 4:
+            raise DataError(f"X has {n_samples} rows (n_samples={n_samples}); halves need 4 or more")
+        y = np.asarray(y)
+        check_length("y", y, n_samples)
+        given = {name: np.asarray(values) for name, values in given.items() if values is not None}
+        for name, values in given.items():
+            check_length(name, values, n_samples)
+        return X if isinstance(X, np.ndarray) else sparse.csr_array(X), y, given
+
+    def _halves(self, n_samples):
+        """Draw rows of pairs of halves that have no row in common."""
+        rng, halves = check_random_state(self.random_state), []
+        for _ in range(self.n_pairs):
+            order = rng.permutation(n_samples)
+            half = n_samples // 2
+            halves += [np.sort(order[:half]), np.sort(order[half : 2 * half])]
+        return halves
 
 
 def _chosen(data, base, n_selected, half):

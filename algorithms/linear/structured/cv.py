@@ -163,6 +163,26 @@ class SparseGLMCV(MetaEstimatorMixin, Estimator):
         self
         """
         self._validate_params()
+        bases = self._bases()
+        with self._unchanged_on_error():
+            problems, paths = self._posed(bases, X, y, sample_weight, given)
+            columns = problems[0].columns
+            weights = check_weights(sample_weight, columns.n_samples)
+            weights = np.ones(columns.n_samples) if weights is None else weights
+            folds = self._folds(y, weights, is_classifier(bases[0]))
+            rows = columns.X.tocsr() if columns.is_sparse else columns.X
+            losses = self._losses((rows, np.asarray(y), weights, given), bases, paths, folds)
+            masses = np.array([weights[test].sum() for _, test in folds])
+            best = self._choose(np.array(paths), losses, masses)
+            coefs = bases[best]._fit_path(problems[best], paths[best])
+            self.coef_path_ = _coefficients(problems[best], coefs)
+            self.best_estimator_ = clone(bases[best]).set_params(alpha=self.alpha_)
+            self.best_estimator_.fit(X, y, sample_weight, **given)
+            self._take_names()
+        return self
+
+    def _bases(self):
+        """The estimator with the parameters of each path."""
         base = self._base()
         if not isinstance(base, StructuredModel):
             raise DataError(
@@ -173,43 +193,38 @@ class SparseGLMCV(MetaEstimatorMixin, Estimator):
         bases = [clone(base).set_params(**some) for some in self._grid()]
         for base in bases:
             base._validate_params()
-        with self._unchanged_on_error():
-            whole = [copy.copy(base) for base in bases]
-            problems = [model._pose(X, y, sample_weight, **given) for model in whole]
-            whole[0]._check_local(problems[0])
-            paths = [
-                path_of(model, problem, self.alphas, self.eps)
-                for model, problem in zip(whole, problems, strict=True)
-            ]
-            columns = problems[0].columns
-            weights = check_weights(sample_weight, columns.n_samples)
-            weights = np.ones(columns.n_samples) if weights is None else weights
-            labels = np.asarray(y) if is_classifier(base) else None
-            splitter = check_cv(self.cv, labels, classifier=labels is not None)
-            rows = columns.X.tocsr() if columns.is_sparse else columns.X
-            target = np.asarray(y)
-            folds = [
-                (train, test)
-                for train, test in splitter.split(np.zeros(columns.n_samples), labels)
-                if weights[test].any() and weights[train].any()
-            ]
-            if not folds:
-                raise DataError(
-                    "cv gives no fold with weight in both parts: use fewer folds, or other weights"
-                )
-            losses = self._losses((rows, target, weights, given), bases, paths, folds)
-            masses = np.array([weights[test].sum() for _, test in folds])
-            best = self._choose(np.array(paths), losses, masses)
-            self.coef_path_ = _coefficients(
-                problems[best], bases[best]._fit_path(problems[best], paths[best])
-            )
-            self.best_estimator_ = clone(bases[best]).set_params(alpha=self.alpha_)
-            self.best_estimator_.fit(X, y, sample_weight, **given)
-            for name in ("n_features_in_", "feature_names_in_", "classes_"):
-                self.__dict__.pop(name, None)
-                if hasattr(self.best_estimator_, name):
-                    setattr(self, name, getattr(self.best_estimator_, name))
-        return self
+        return bases
+
+    def _posed(self, bases, X, y, sample_weight, given):
+        """The problem of each path on all rows, and its strengths."""
+        whole = [copy.copy(base) for base in bases]
+        problems = [model._pose(X, y, sample_weight, **given) for model in whole]
+        whole[0]._check_local(problems[0])
+        paths = [
+            path_of(model, problem, self.alphas, self.eps)
+            for model, problem in zip(whole, problems, strict=True)
+        ]
+        return problems, paths
+
+    def _folds(self, y, weights, classifies):
+        """Rows of each fold that has weight in both parts."""
+        labels = np.asarray(y) if classifies else None
+        splitter = check_cv(self.cv, labels, classifier=classifies)
+        folds = [
+            (train, test)
+            for train, test in splitter.split(np.zeros(len(weights)), labels)
+            if weights[test].any() and weights[train].any()
+        ]
+        if not folds:
+            raise DataError("cv gives no fold with weight in both parts: use fewer folds, or other weights")
+        return folds
+
+    def _take_names(self):
+        """Have what the best estimator learned of columns and classes."""
+        for name in ("n_features_in_", "feature_names_in_", "classes_"):
+            self.__dict__.pop(name, None)
+            if hasattr(self.best_estimator_, name):
+                setattr(self, name, getattr(self.best_estimator_, name))
 
     def _grid(self):
         """Parameters of each path."""
