@@ -14,7 +14,7 @@ from .._typing import FileName
 from ..errors import DataError, shortened
 from ..scheduler.loop import unmasked_interrupt
 
-_MOST = 2**63
+_MOST = 2**63  # scikit-learn keeps numbers in 64 bits
 _MOST_TEXT = 280  # characters of a message, about
 
 

@@ -15,7 +15,7 @@ from ..errors import DataError, ModelFileError, shortened
 from ..scheduler.stores.store import read_npz, write_npz
 
 _FORMAT = "stradask model"
-_VERSION = 1
+_VERSION = 1  # of the format; grows when older code could not read a new file
 _KEYS = (bool, int, float, str, np.generic)  # of a dict
 _TAG = "$"  # the key of JSON objects that encode a type JSON lacks
 _SPARSE = {

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from ..errors import DataError, StradaskError, check_path, shortened
 from ._files import progress_bar, write_aside
 
-_TRIES = 5
+_TRIES = 5  # of a transfer that gets no further
 _TIMEOUT = (10, 60)  # seconds to connect, seconds without a byte
 
 

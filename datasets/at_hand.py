@@ -51,7 +51,7 @@ DOCSTRING_PACKAGES = (
 
 # Raised with every change of what follows, so that older caches are not taken for this one's.
 _VERSION = 1
-_MIN_TOKENS = 10
+_MIN_TOKENS = 10  # of a document
 _SAME = 0.8  # Jaccard similarity of two documents' words from which the later one is a repeat
 
 # Folders with tests, or with other packages' code; and the parts of the standard library that

@@ -31,7 +31,7 @@ from ._files import Reader, write_aside
 
 _HEADER = ("number of documents", "number of words", "number of entries")
 _COLUMNS = ("document", "word", "count")
-_WRITE_ENTRIES = 200_000
+_WRITE_ENTRIES = 200_000  # formatted at once
 # Documents take up memory although they are empty, so that a head may not state any number of them.
 _DOCUMENTS, _DOCUMENTS_PER_ENTRY = 1 << 24, 100
 

@@ -27,7 +27,7 @@ _ACTIVITY = {
     "sending": np.float64,
     "bytes_sent": np.int64,
 }
-_MOST_ROWS = 100_000
+_MOST_ROWS = 100_000  # then the oldest go
 
 
 class Activity:

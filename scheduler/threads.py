@@ -15,7 +15,7 @@ from ..errors import DataError, shortened
 _MOST = 4096  # threads: work is cut into as many parts
 _lock = threading.Lock()
 _pool = None
-_blas_users, _blas_limit = 0, None
+_blas_users, _blas_limit = 0, None  # who holds BLAS to one thread, and what it had before
 
 
 def effective_n_jobs(n_jobs):

@@ -24,7 +24,7 @@ from ..inputs.matrices import check_plain
 from .entries import check_ids, find_ids
 
 _TOLERANCE = 1e-10  # of residuals, relative to the right side
-_MOST_STEPS = 300
+_MOST_STEPS = 300  # of conjugate gradients, which end by their tolerance long before
 _LARGEST = 1e12  # of features: squares of larger ones leave nothing of the penalty
 
 

@@ -10,7 +10,7 @@ from .sides import Sides, ranges_of
 _SWEEPS = 2  # over the biases, of which a third changes little
 _TINY = 1e-30  # below any weight: rows of none keep their bias
 _UNKNOWN = 4.0  # ratings, where the table does not tell: users, or items, of one rating each
-_LEAST, _MOST = 0.05, 100.0
+_LEAST, _MOST = 0.05, 100.0  # bounds of shares: an estimate from few ratings can be anything
 _OFFSET, _SPARSE = 7.0, 20.0  # measured; see docs/matrix-factorization.md
 _CLEAR, _TIMES = 0.05, 10.0  # signal from which on the offset is as it is, and what it is raised by at most
 _PROBES = 200_000  # random signs for all items together; at least 8 and at most 300 for each

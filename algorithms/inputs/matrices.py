@@ -16,7 +16,7 @@ from .indices import index_dtype, narrow_csr, sound
 from .texts import REMEDY, reworded, text_in
 
 _INT32_MAX = np.iinfo(np.int32).max
-_PRIOR_RANGE = (1e-30, 1e10)
+_PRIOR_RANGE = (1e-30, 1e10)  # stays within float32, also when multiplied by counts
 _FEW_SQUARES = 1_000_000  # that no kernel and no threads are needed for
 
 

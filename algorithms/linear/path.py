@@ -15,7 +15,7 @@ from .losses import squared
 from .sparse.fitting import SHORT, Design, warn_short
 from .sparse.moments import problem_of, solve_squared
 
-_MOST_ALPHAS = 1_000_000
+_MOST_ALPHAS = 1_000_000  # a slip of the keyboard, not a path
 
 
 def lasso_path(

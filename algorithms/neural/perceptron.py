@@ -39,7 +39,7 @@ _OPTIONAL_ATTRIBUTES = (
     "best_validation_score_",
 )
 _PORTION = 1024  # rows of a portion of Sandblaster's, on any number of threads
-_SPLIT = 2**31
+_SPLIT = 2**31  # random_state is a 32-bit number
 
 
 def learns_in_passes(estimator):

@@ -12,7 +12,7 @@ from .training.fitting import DenseLayers, ScoreWatch, Vectors, plan_for, train
 from .training.optimizers import SGD, Adam
 
 SCHEDULED = ("sgd", "adam")
-_RATE = 1e-3
+_RATE = 1e-3  # scikit-learn's learning_rate_init
 _LEAST_RATE, _DIVISOR = 1e-6, 5.0  # of learning_rate="adaptive"
 
 

@@ -28,7 +28,7 @@ from .minibatches import Minibatches, n_rows_of, take_rows
 FINISHED, STILL, NOT_FINITE = 0, 1, 4  # `status` of a result
 _SEARCH = 2**63 + 17  # purpose of a random stream
 _RATES = 10.0 ** np.arange(-3.0, 0.6, 0.5)  # among which a learning rate is looked for
-_TRIAL_STEPS, _TRIAL_ROWS = 40, 2000
+_TRIAL_STEPS, _TRIAL_ROWS = 40, 2000  # by which learning rates are tried
 _NEAR = 0.01  # of the best gain: rates whose gains differ by less are taken for equals
 _WIDTH = 1024  # parameters in a row of the table
 

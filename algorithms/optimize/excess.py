@@ -20,7 +20,7 @@ from scipy.linalg import eigvalsh_tridiagonal
 from .preconditioner import Factors
 from .space import LocalSpace
 
-_LEAST_PRODUCTS, _MOST_PRODUCTS = 6, 200
+_LEAST_PRODUCTS, _MOST_PRODUCTS = 6, 200  # with the Hessian, of a proof
 _SETTLED = 0.1  # of what is allowed: what the second half of the products may add, and what may be lacking
 _TINY = float(np.finfo(np.float64).tiny)
 _SAME = 0.5  # of the smallest Ritz value of half of the products: no flatter direction has been found since

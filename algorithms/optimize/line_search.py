@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-ARMIJO, CURVATURE = 1e-4, 0.9
+ARMIJO, CURVATURE = 1e-4, 0.9  # Nocedal and Wright 2006, for quasi-Newton directions
 _SLACK = 1e-13  # of |f|: how far rounding may lift an objective that does not change any more
 _MARGIN = 0.05  # of the bracket: a cubic's minimum nearer to an end than this is not taken
 

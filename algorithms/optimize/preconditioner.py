@@ -11,7 +11,7 @@ _LEAST = 1e-12  # of a diagonal entry before its column was centred: what roundi
 _TINY = float(np.finfo(np.float64).tiny)  # smaller entries have lost their digits
 _FAR = 1e-6  # a column's variance as a part of its mean square, below which it is computed by itself
 _HEAVY = 50.0  # largest |x_i|^2 over their mean: the diagonal at the start is that of a few rows
-_JITTER, _GROWTH, _MOST_JITTER = 1e-14, 100.0, 1e4
+_JITTER, _GROWTH, _MOST_JITTER = 1e-14, 100.0, 1e4  # added to a diagonal that has no factor, relative to it
 
 
 def _inverse_roots(diagonal):

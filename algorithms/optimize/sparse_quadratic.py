@@ -10,7 +10,7 @@ import numpy as np
 from .preconditioner import Cholesky
 
 _SWEEPS, _SWEEP_TOL = 100, 1e-10  # of coordinate descent a round; largest step^2, relative to the first
-_ROUNDS = 300
+_ROUNDS = 300  # of active sets; a cap
 _CROSSINGS = 3  # a round, before coordinate descent goes on
 _GAIN = 1e-14  # of what the quadratic was lowered: what single parameters may still gain
 

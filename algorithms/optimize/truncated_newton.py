@@ -13,7 +13,7 @@ from ...scheduler.sums.summed import NonFiniteObjective
 from .conjugate_gradients import conjugate_gradients
 from .steps import Identity, Smooth
 
-_FORCING = 0.5
+_FORCING = 0.5  # Eisenstat and Walker: the most that is left of a residual
 _MOST_PRODUCTS = 200  # for one step
 
 

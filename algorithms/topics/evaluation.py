@@ -7,7 +7,7 @@ from ...errors import DataError
 from ...scheduler.threads import effective_n_jobs, run_tasks
 
 _CHUNK = 512  # documents a task
-EM_STEPS = 20
+EM_STEPS = 20  # of document shares with fixed topics
 
 
 def document_chunks(n_documents):

@@ -18,7 +18,7 @@ from .samplers.choose import annealing_of, fits_shards, program_of, settled, sta
 from .samplers.old_checkpoints import go_on_from_one_process
 from .shard_input import with_labels
 
-_DOC_TOPIC_PRIOR, _TOPIC_WORD_PRIOR = 0.1, 0.01
+_DOC_TOPIC_PRIOR, _TOPIC_WORD_PRIOR = 0.1, 0.01  # the defaults of tomotopy
 
 
 class FittedTopicModel(TopicModel):

@@ -28,7 +28,7 @@ _IN_MEMORY = Storage()
 # Of files, where nothing else says how many shards there are to be; above a few they are larger, since each
 # has words of its own to fetch.
 _BYTES_PER_SHARD, _FEW_SHARDS = 2**22, 16
-_BYTES_PER_LARGE_SHARD, _MOST_SHARDS = 2**24, 64
+_BYTES_PER_LARGE_SHARD, _MOST_SHARDS = 2**24, 64  # of files
 _COUNTED = "bag.map_partitions(lambda texts: stradask.text_counts(texts, vocabulary=words).X)"
 
 

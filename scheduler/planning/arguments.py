@@ -8,7 +8,7 @@ from ...errors import DataError, shortened
 from ..parameters import check_count
 from ..schedules.pipeline import ORDERS
 
-_MOST_MICRO_BATCHES = 64
+_MOST_MICRO_BATCHES = 64  # that are tried
 
 
 def given_stages(plan: Any, n_layers: int, n_places: int) -> tuple[tuple[int, int, int], ...] | None:

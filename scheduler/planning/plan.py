@@ -18,7 +18,7 @@ from .simulate import seconds_of_a_step, simulate, stage_costs
 from .splits import play_split, split_bytes, split_row
 from .timeline import Timeline, columns
 
-_MOST_SHOWN, _REFINED = 6, 6
+_MOST_SHOWN, _REFINED = 6, 6  # plans in the table; candidates that are played in detail
 _WORTH = 1.2  # slower plans, in units of the fastest, are not improved
 _FASTER = 0.8  # so much of the time of the best other plan a split must take: its last bits are its own
 _NEAR = 1.05  # data parallelism is taken if the best other plan is not faster than that

@@ -23,9 +23,9 @@ from ....scheduler.threads import single_threaded_blas
 from .chain import SAMPLERS, WARM_UP, Draws, advance_all, init, stream
 
 METRICS = ("adapted", "diagonal", "dense", "laplace")
-_FIRST, _WINDOW, _LAST, _LEAST = 75, 25, 50, 20
-_LAPLACE_WARM_UP = 150
-_SHRINK, _FLOOR = 5.0, 1e-3
+_FIRST, _WINDOW, _LAST, _LEAST = 75, 25, 50, 20  # Stan's windows of warm-up, in iterations
+_LAPLACE_WARM_UP = 150  # iterations: only the step size is left to learn
+_SHRINK, _FLOOR = 5.0, 1e-3  # Stan's shrinkage of estimated variances towards 0.001
 # Tail ESS a gradient with and without: docs/mcmc.md, "Steps and metrics".
 _CORRELATED, _DRAWS = 9.0, 20  # condition number, and draws a parameter, from which a metric is dense
 _LEAST_PART = 1e-10  # of an eigenvalue of correlations, below which it is rounding

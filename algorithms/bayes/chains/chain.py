@@ -22,10 +22,10 @@ from ....kernels.bayes.streams import normals, uniforms
 from ..models.failures import Tally, place_words
 
 STATISTICS = ("acceptance", "n_gradients", "depth", "divergent", "energy", "step_size")
-_LEAST_ROWS = 5
+_LEAST_ROWS = 5  # scratch of samplers that build no trees
 # Numbers of draws that are no draws of a chain.
 WARM_UP, STARTING, PROPOSING = 2**31, 2**32 - 1, 2**32 - 2
-_STARTS = 100
+_STARTS = 100  # random points, as Stan tries
 _HALVINGS, _EACH = 20, 20  # of the reach, where none of these has a density: to a millionth; points at each
 _MOST_LIMIT = {True: 30, False: 10**9}  # a tree of depth 30 has 10^9 leaves
 

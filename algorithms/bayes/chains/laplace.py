@@ -20,19 +20,19 @@ from ....scheduler.threads import single_threaded_blas
 from ..posterior.psis import psis
 from .chain import PROPOSING, Draws, starting_point, stream
 
-_NEWTON_STEPS = 20
+_NEWTON_STEPS = 20  # a cap
 _STEPS = 20  # of a climb in one compiled call, which Ctrl-C waits for
 _NEAR = 0.1  # posterior standard deviations: the same mode
 _CLOSE = 1e-3  # posterior standard deviations; nearer a density in single precision cannot tell
-_DIFFERENCE = 1e-4
+_DIFFERENCE = 1e-4  # of a parameter, relative: near the fourth root of rounding, for second differences
 _SHORTER, _MUCH = 10, 1e3  # times that these are made shorter, and by how much at most
 _LEAST_CURVATURE = 1e-10  # against the largest
-_FLAT = 1e-100
+_FLAT = 1e-100  # keeps a direction without curvature finite
 _PART = 1e-2  # of a standard deviation, once that is known
 _FAR = 3.0  # times twice the standard deviation
 _TIMES = (1, 5, 25)  # the distance from the start at which chains begin
 _SEEN = 0.25  # part of a mode's own part, that draws near it must be
-MOST_MODES = 8
+MOST_MODES = 8  # that are found and weighed; beyond, SMC or a bridge is the tool
 _STEEP = 10.0  # fall within a standard deviation of a normal density whose own is .5: there is no such one
 _LEAST_MASS = -10.0  # logarithm of a mode's part, by the normal density there, of the heaviest one's
 # Searches after the draws: docs/mcmc.md, "Any density".

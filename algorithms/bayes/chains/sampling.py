@@ -53,7 +53,7 @@ _HELPS = {
     bayes_logistic.logistic64: bayes_logistic.logistic64_help,
     bayes_logistic.logistic32: bayes_logistic.logistic32_help,
 }
-_CLOSED = -1
+_CLOSED = -1  # a round that never comes: helpers end
 _LEAST_BLOCKS = 3  # a thread, or it would wait too long for the last
 
 

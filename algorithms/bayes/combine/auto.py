@@ -35,7 +35,7 @@ from .smc import MOST_PARAMETERS, largest_power, tempered
 MOST_PIECES = 5.0  # of `non_gaussianity`: two modes at 2 widths from their middle
 MOST_SKEW_SHIFT = 0.15  # of `skew_shift`, in sd, where there is no log_density to put things right
 MOST_EXCESS = 0.25  # of `excess_moments`: two modes at 3/4 of a width, whose product is 1.2 times as wide
-_FREEDOM, _WIDER = 7, 1.2
+_FREEDOM, _WIDER = 7, 1.2  # tails of proposals, wider than the product: importance weights stay bounded
 _GOOD = 0.25  # part of the draws that a round is worth from which nothing better is looked for
 _MOVES, _GAIN = 8, 1.2  # of proposals, and what another one must bring
 _ENOUGH = 0.1  # part of the draws that a mean is found from

@@ -19,7 +19,7 @@ from ..posterior.psis import importance_ess, khat_limit, psis
 from .gaussian import Gaussian
 from .kernel import kernel_width
 
-LEAST_ESS = 100
+LEAST_ESS = 100  # as for a shard's draws: quantiles of fewer are noise
 LEAST_PART = 0.02  # of the proposals, that the weighted draws must be worth
 _FAR, _WIDE, _FREEDOM = 0.1, 2.0, 7  # part, covariance and tails of what goes with a mixture of kernels
 

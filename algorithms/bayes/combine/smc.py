@@ -17,11 +17,11 @@ from ..posterior.psis import importance_ess, resample
 from .exact import evaluated, gaussian_proposals
 from .gaussian import Gaussian
 
-MOST_PARAMETERS = 20
+MOST_PARAMETERS = 20  # the most that is tried; beyond, the population would have to grow
 _KEPT = 0.5  # part of the points that a step of the temperature may cost
-_FREEDOM = 7
+_FREEDOM = 7  # of the t that starts the population
 _MOVES = 12  # of every point at every temperature
-_MOST_STEPS = 60
+_MOST_STEPS = 60  # of tempering; a cap
 
 
 def tempered(shards, n, rng):

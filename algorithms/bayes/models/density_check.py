@@ -12,7 +12,7 @@ from .failures import place_words
 STEP = np.finfo(float).eps ** (1 / 3)  # of differences
 _TOLERANCE = 1e-4  # of a gradient, in parts of its size
 _NOISE = 1e-13  # of the log density, in parts of its size
-_PLACES = 3
+_PLACES = 3  # at which derivatives are compared
 # Distances between which any proper density falls by more than 1/x does, if it is no wider than 1e30. Those
 # farther out are tried only where it did not at nearer ones, and squares there are still numbers.
 _FAR = ((1e2, 6e2), (1e5, 1e6), (1e8, 1e15), (1e20, 1e60))

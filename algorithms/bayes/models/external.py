@@ -16,7 +16,7 @@ from ....kernels.bayes.streams import uniforms
 from ..chains.chain import STARTING, stream
 from .row_sums import check_sum
 
-_PLACES = 3
+_PLACES = 3  # at which densities are compared
 _DIGITS = 9  # of a density's values, by which it is known
 _REMEDY = (
     "terms that no single row has belong outside the data's axis, and a model with means over rows, or "

@@ -17,7 +17,7 @@ from ....errors import StradaskError
 COUNTS = ("undefined", "failed")  # of evaluations, among the statistics of draws
 _DOMAIN = (ArithmeticError, ValueError)  # NumPy's LinAlgError is a ValueError
 _NO_DOMAIN = (StradaskError, UnicodeError)
-_MOST_NAMES, _MOST_LETTERS = 8, 200
+_MOST_NAMES, _MOST_LETTERS = 8, 200  # of a message
 
 
 @dataclass

@@ -14,7 +14,7 @@ from ....errors import DataError, PosteriorWarning
 from ....scheduler.threads import single_threaded_blas
 
 _NO_VARIANCE = 3.0  # a density that falls like x to minus this, or slower
-_LEAST = 1e-6
+_LEAST = 1e-6  # of the largest entry: what a linear program leaves of zeros
 _EXACT = 1e-12  # residuals, in parts of the targets, that are rounding errors
 
 

@@ -14,7 +14,7 @@ from scipy import special
 from ....errors import DataError, shortened
 from ....kernels.bayes.autocovariances import autocovariances
 
-_TAILS = (0.05, 0.95)
+_TAILS = (0.05, 0.95)  # the quantiles of the tail ESS of Vehtari et al. 2021
 _NEAR = (32, 256)  # lags that are tried before all of them
 
 

@@ -15,16 +15,16 @@ from .convergence import convergence, e_bfmi
 
 RHAT_LIMIT = 1.1  # of a shard; above it its draws are refused
 _RHAT_GOOD = 1.01  # of draws that are themselves the result
-_ESS_GOOD, _ESS_SHARD = 400, 100
+_ESS_GOOD, _ESS_SHARD = 400, 100  # 400: Vehtari et al. 2021, 100 a chain
 MIXED = 0.5  # part of the draws that chains are worth which mix well
-_BFMI_LIMIT = 0.3
+_BFMI_LIMIT = 0.3  # Stan warns below it
 MOST_DIVERGENT = 0.01  # part of the draws
 # Limits of shift and spread: docs/mcmc.md, "What auto does".
 # Of a combination's means by the posterior itself, in standard deviations; and of its standard deviations to
 # those by the posterior, or of these to them. In between the limit is what chance does.
 LEAST_SHIFT, MOST_SHIFT = 0.15, 0.3
-LEAST_SPREAD, MOST_SPREAD = 1.1, 1.3
-LEAST_ACCEPTANCE = 0.05
+LEAST_SPREAD, MOST_SPREAD = 1.1, 1.3  # widths over those of the reference: 1.1 passes, 1.3 fails
+LEAST_ACCEPTANCE = 0.05  # a chain that hardly moves repeats its draws
 MOST_WIDTH = 0.5  # of kernels, in standard deviations of the posterior: draws 12 % too wide
 MOST_APART = 0.2  # in standard deviations: of halves, whose whole errs by about half of it; of populations
 MOST_ROWS_APART = 0.1  # standard deviation of a logarithm: moves a mean by at most so many of its own

@@ -28,7 +28,7 @@ from .tables import (
     weighted_quantiles,
 )
 
-_FORMAT, _VERSION = "stradask posterior", 1
+_FORMAT, _VERSION = "stradask posterior", 1  # of files; grows when older code could not read them
 _STATISTICS = ("lp", "acceptance_rate", "n_steps", "tree_depth", "diverging", "energy", "step_size")
 _KINDS = (float, float, int, int, bool, float, float)
 

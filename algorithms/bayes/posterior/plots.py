@@ -10,7 +10,7 @@ _BLUE, _QUIET = "#0072B2", "#888888"
 _CHAINS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 _MOST = 12  # panels
 _BINS = 20  # of ranks
-_GRID = 200
+_GRID = 200  # points of a density curve
 
 
 def plot_posterior(posterior, kind, names, axes):

@@ -22,7 +22,7 @@ from ..models.model import regression
 from ..models.propriety import check_shard, warn_of_tails
 from .sources import blocks_of, columns_of, find_sources, look_at, with_columns
 
-_ROUNDING = 1e-12
+_ROUNDING = 1e-12  # a deviation that is rounding of the mean: the column is constant
 
 
 def sources_of_fit(X, y, **row_vectors):

@@ -52,8 +52,8 @@ from .small import applies as small_applies
 from .small import minimize_small
 
 NEWTON_MOST = 2000  # parameters: beyond, a Hessian and its factor take too much memory and time
-_NEWTON_STEPS, _SKETCH_PASSES, _DIAGONAL_PASSES = 6, 9, 35
-_SAMPLE_HESSIANS, _SAMPLE_PASSES = 2, 20
+_NEWTON_STEPS, _SKETCH_PASSES, _DIAGONAL_PASSES = 6, 9, 35  # see above
+_SAMPLE_HESSIANS, _SAMPLE_PASSES = 2, 20  # of the sketch
 _AT_ONCE = 5e6  # nanoseconds: a fit so short that nothing is gained by another method
 _PROOF_PASSES = 10  # that a Hessian may cost which proves that L-BFGS has converged
 _LATE_SKETCH_ROWS = 6  # a parameter

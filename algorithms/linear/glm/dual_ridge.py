@@ -15,7 +15,7 @@ from scipy.optimize import OptimizeResult
 from .. import rules
 from .rows import SQUARED, DenseRows, SparseRows
 
-_CORRECTIONS = 3
+_CORRECTIONS = 3  # of iterative refinement; each gains the digits of one solve
 _BLOCK = 1 << 20  # entries of a block of columns in float64
 
 

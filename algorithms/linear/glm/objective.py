@@ -25,7 +25,7 @@ _PRECISION = 1e-12  # relative, of a sum in float64
 _HIDDEN = 16  # units in the last place: curvature below this part of a diagonal is rounding
 LAST_PLACES = 10  # of the type of the data: the least tolerance that can be met in it
 _HESSIAN_BYTES = 1 << 26  # that partial Hessians may take together
-_ROWS_TO_COUNT = 4096
+_ROWS_TO_COUNT = 4096  # of the sample from which counts are estimated
 _NO_ROWS = np.empty(0, np.int64)
 
 

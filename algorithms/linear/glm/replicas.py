@@ -21,7 +21,7 @@ from .row_places import reader, shards_with_targets, sources_of
 from .rows import LANES, LOGISTIC, make_rows
 
 _BATCH = 100  # rows
-_SEEDS = 2**31
+_SEEDS = 2**31  # random_state is a 32-bit number
 
 
 class RowLoss:

@@ -27,7 +27,7 @@ from ...inputs.targets import check_names, check_row_weights, check_weights
 from .remote import RemotePortions, RemoteRows, surveys
 from .rows import make_rows
 
-_MOST_PORTIONS, _LEAST_ENTRIES = 64, 60_000
+_MOST_PORTIONS, _LEAST_ENTRIES = 64, 60_000  # portions, and entries that are worth a task
 _SPARSE, _USED = 8, 0.7  # entries a column, and share of columns in use, below which empty ones are left out
 
 

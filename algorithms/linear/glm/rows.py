@@ -17,9 +17,9 @@ from ....kernels.linear import glm_dense, glm_sparse, multinomial
 SQUARED, LOGISTIC, POISSON = 0, 1, 2  # as in kernels.glm_losses
 LANES = 8  # of a vector of the widest kind, in float64
 _NONE = np.empty(0)
-_MOST_PORTIONS, _LEAST_ENTRIES = 16, 60_000
+_MOST_PORTIONS, _LEAST_ENTRIES = 16, 60_000  # portions, and entries that are worth a thread
 _BLOCK = 1 << 20  # entries of a block of rows that a Hessian takes at once
-_MANY = 10_000
+_MANY = 10_000  # rows from which on every 16th is looked at
 _ROUNDING = 16  # units in the last place of the terms of a sum, below which the sum is taken for rounding
 CALL = 1e5  # nanoseconds around a pass, however short
 _DENSER = 8  # rows so full that a product of blocks beats one entry by one: k^2 > p^2 / 8

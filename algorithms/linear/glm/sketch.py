@@ -38,8 +38,8 @@ from ...optimize.preconditioner import Cholesky, Factors, far_means, scaling_at,
 from ...optimize.stages import LBFGS_SHARE, Stages
 from .rows import CALL, row_costs
 
-_ROWS_PER_PARAMETER, _LEAST_ROWS = 15, 4_000
-_BLOCK, _STEPS, _GROWTH = 8, 8, 4
+_ROWS_PER_PARAMETER, _LEAST_ROWS = 15, 4_000  # of the sample
+_BLOCK, _STEPS, _GROWTH = 8, 8, 4  # rows side by side; steps before the sample grows, and how much
 _CORRECTIONS = 10  # steps on a larger sample
 _NEAR = 3  # of them, over which its Hessian hardly changes
 _SAMPLE_STEPS, _SAMPLE_TOL = 40, 0.02  # tolerance in units of p / rows, the sample's own relative error

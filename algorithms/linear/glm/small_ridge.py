@@ -13,7 +13,7 @@ from .. import rules
 from ..sparse.moments import moments_of, shift_of
 from .rows import DenseRows
 
-_STEPS = 2
+_STEPS = 2  # the second corrects the rounding of the first
 _FLAT = 1e-10  # a pivot below this part of its diagonal: columns repeat each other
 
 

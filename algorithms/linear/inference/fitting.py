@@ -22,6 +22,7 @@ from .families import FAMILIES, family_of
 from .likelihood import maximise
 
 _MOST_COLUMNS = 10_000  # whose products take 0.8 GB
+# Coefficients and overdispersion in turn; Newton steps for the latter.
 _ROUNDS_OF_SHAPE, _STEPS_OF_SHAPE = 50, 50
 _SETTLED = 1e-11  # a relative change of the overdispersion
 _LAW = "family", "power", "overdispersion"  # parameters that predictions take as they were in `fit`

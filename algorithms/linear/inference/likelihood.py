@@ -18,7 +18,7 @@ from .families import family_of
 
 _BLOCK = 1 << 20  # entries of a block of rows
 _DEPENDENT = 1e-12  # a squared pivot below this share of its diagonal: columns depend on each other
-_HALVINGS = 30
+_HALVINGS = 30  # of a Newton step: 1e-9 of it is none
 _LEFT = 1e-10  # of the loss: a step that gains less is rounding
 
 

@@ -18,7 +18,7 @@ from ..path import lasso_path
 from .knockoffs import fixed_knockoffs, gaussian_knockoffs, knockoff_threshold
 from .selector import Selector, coefficients
 
-_ALPHAS, _EPS = 500, 1e-3
+_ALPHAS, _EPS = 500, 1e-3  # of the path on which columns enter
 
 
 class KnockoffSelection(Selector):

@@ -10,7 +10,7 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve, cholesky, eigh
 
 from ....errors import DataError
 
-_SWEEPS, _SETTLED = 200, 1e-7
+_SWEEPS, _SETTLED = 200, 1e-7  # over the columns, and the change of all s that ends them
 _SLACK = 1e-8  # of a correlation matrix: how far from singular the copies stay
 
 

@@ -16,7 +16,7 @@ from .distributed import by_columns
 from .fitting import column_scales
 
 MOST_ENTRIES = 256  # of the image of a column in which correlations are estimated
-_SEED = 20
+_SEED = 20  # of the sample that estimates correlations; any will do
 _FEW = 1 << 21  # entries of columns that are copied at a time: 16 MB
 _NONE = np.empty(0, np.int64)
 

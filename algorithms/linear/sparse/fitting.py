@@ -21,7 +21,7 @@ from .working_set import Solution, WorkingSet
 
 SHORT = ("max_rounds", "stalled")  # reasons of solutions that did not reach `tol`
 _BLOCK = 1 << 21  # entries of X whose squares are summed at a time: 16 MiB
-DEFAULT_ROUNDS = 1000
+DEFAULT_ROUNDS = 1000  # of the working set, where max_iter is 0
 LEAST_TOL = 1e-30  # far below rounding; with 0 itself no amount of work would be enough
 
 

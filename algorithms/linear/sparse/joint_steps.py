@@ -3,6 +3,7 @@
 import numpy as np
 from scipy import linalg
 
+# Caps; what rounding leaves of a singular matrix and of a decrease.
 _MOST_SWEEPS, _MOST_STEPS, _RIDGE, _ROUNDING = 1000, 5, 1e-10, 1e-15
 
 

@@ -33,7 +33,7 @@ _RANGE = (1e-200, 1e200)  # of squares
 _ROUNDING = 32 * np.finfo(np.float64).eps  # bound of relative errors of sums
 _PART = 0.1  # of what is asked for, that rounding errors may be
 _ASKED = 0.9  # the kernel is asked for this part of the gap, rounding errors may have the rest
-_MOST_ROUNDS = 100
+_MOST_ROUNDS = 100  # of active sets; a cap
 _STRIDE, _ROUGH, _FEW = 3.0, 0.01, 20  # of the approach to a penalty; fewer columns need none
 _EXACT_ERROR = 1e-9  # relative error of a squared error from moments
 

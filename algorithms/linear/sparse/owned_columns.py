@@ -13,7 +13,7 @@ from .columns import columns_from
 from .duality import limit
 from .program import Scores
 
-_MOST_SOLVES, _FINER = 6, 0.01
+_MOST_SOLVES, _FINER = 6, 0.01  # tries at the local problem, each to a hundredth of the last tolerance
 _NONE = np.empty(0, np.int64)
 
 

@@ -39,16 +39,16 @@ from .penalties import L1L2
 
 _EASY = 1  # directions in one `solve` that count as next to no work
 _DIRECTIONS = 100  # for one call of `solve`
-_ARMIJO = 1e-3
-_HALVINGS = 40
+_ARMIJO = 1e-3  # share of the promised decrease that a step must bring
+_HALVINGS = 40  # 2^-40 of a step is rounding
 _ROUNDING = 1e-13  # of an objective, or of a sum of probabilities a row
-_EPSILON = 1e-16
+_EPSILON = 1e-16  # relative: below it a value is rounding
 _ORTHOGONAL = 1e-12  # products of the dual point with free columns, a row, that count as rounding
 _FARTHEST = 50.0  # largest change of a predictor in a step
 _STUCK = 3  # directions without effect that end a `solve`
 _PROJECT = 0.5  # largest Newton step on the free columns that is projected away rather than taken
 _EXACT = 1e-9  # the same for the model without columns
-_FREE_STEPS = 60
+_FREE_STEPS = 60  # of Newton on the columns that are not zero
 _CONSTANT = 0.5  # value of the column of the intercept: copies have their largest value in [1/2, 1)
 _LARGEST = 1e300  # for thresholds of columns of extreme scale
 

@@ -24,7 +24,7 @@ from .duality import column_gap
 from .program import Candidates, largest
 from .squared import POSITIVE_TRACE
 
-_MOST_ATTEMPTS = 20
+_MOST_ATTEMPTS = 20  # shorter steps, before the round ends where it stands
 _CONSTANT = 1e-13  # a column whose variance is this small relative to its mean square is constant
 
 

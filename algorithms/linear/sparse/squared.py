@@ -31,9 +31,9 @@ from ..subproblems.gram import MOST_COLUMNS, GramProblem, Products, Trail, likel
 from .duality import column_gap
 
 _SUPPORT_SWEEPS = (1, 8)  # least and most sweeps over the support after one over W (dense)
-_SPARSE_SUPPORT_SWEEPS = 4
-_MOST_RIDGE = 1e300
-_MOST_SWEEPS, _MOST_MEETINGS = 4000, 50
+_SPARSE_SUPPORT_SWEEPS = 4  # over the support, for each over all columns
+_MOST_RIDGE = 1e300  # stays finite when it is multiplied
+_MOST_SWEEPS, _MOST_MEETINGS = 4000, 50  # caps of sweeps, and of rounds in which columns join the products
 _STUCK, _PROGRESS = 4, 1e-15  # tests after which descent gives up if the objective does not fall so far
 _SINGLE = 3e-5  # thresholds below this part of |a_j| |rho| ask for them always
 _EXACT = 3e-5  # gaps below this part of |y|^2 are taken from float64 slopes
@@ -43,6 +43,7 @@ _FAR = 0.6  # columns whose slope is below this part of its threshold are not vi
 _NEAR = 0.8  # columns whose slope is this near to its threshold join the products
 _NOTHING = 1e-15  # a threshold this small relative to |a_j| |y| is lost in rounding: taken for 0
 _SPANNED = 1e-12  # a column is spanned by the unpenalised ones if so little of its square is left
+# Slopes of free columns that are zero but for rounding; the least l1 that keeps signs.
 _SETTLED, POSITIVE_TRACE = 1e-9, 1e-10
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
-_MOST_SWEEPS = 20_000
+_MOST_SWEEPS = 20_000  # a cap; the tolerance ends it
 
 
 def proximal_gradients(H, Q, B, prox, tol, *, convex, most=_MOST_SWEEPS):

@@ -12,7 +12,7 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from ....kernels.linear import blocks as kernels
 
-_MOST_SWEEPS = 20_000
+_MOST_SWEEPS = 20_000  # a cap; the tolerance ends it
 _BETWEEN = 3  # sweeps between Newton steps, or kept iterates
 _KEPT = 5  # iterates of an extrapolation
 _MOST_DIRECT = 800  # coefficients of a Newton step

@@ -11,10 +11,10 @@ objective from above, and equals it at ``t = 0``. Newton steps, each a small pro
 import numpy as np
 from scipy import linalg
 
-_MOST_STEPS, _HALVINGS, _MOST_SWEEPS = 20, 30, 1000
+_MOST_STEPS, _HALVINGS, _MOST_SWEEPS = 20, 30, 1000  # caps; block descent goes on from where these end
 _ROUNDING = 1e-15  # of the terms of an objective
-_RIDGE = 1e-10
-_ARMIJO = 1e-4
+_RIDGE = 1e-10  # of the diagonal: blocks without rank stay solvable
+_ARMIJO = 1e-4  # share of the promised decrease that a step must bring
 
 
 def best_shares(loss, f, changes, costs, *, intercept):

@@ -13,7 +13,7 @@ import numpy as np
 
 from .block_descent import MatrixProducts, RowProducts, rows_are_cheaper
 
-_NEWTON_STEPS = 50
+_NEWTON_STEPS = 50  # models of a loss on one working set; the tolerance ends them
 _FEW = 10  # blocks that join at least
 _PASS = 4  # columns of X, for each pair of columns of the working set, whose slopes cost as much
 _KEEP = 0.3  # a step that leaves more of the violation needs a new model

@@ -18,7 +18,7 @@ from ....kernels.linear.weighted_descent import FLAT
 MOST_DIRECT = 2000  # columns up to which their products are laid out
 _SINGULAR = 1e-13  # eigenvalues below this part of the largest, and for each column, are taken for 0
 _MOST_DENSE = 2000  # coefficients up to which the matrix of second derivatives is laid out
-_CG_TOL = 1e-13
+_CG_TOL = 1e-13  # relative: as far as double precision goes
 
 
 class Unpenalised:

@@ -36,28 +36,28 @@ from scipy.linalg.lapack import dposv, spotrf
 from ....kernels.linear import descent as linear_descent
 from ..sparse.duality import column_gap
 
-MOST_COLUMNS = 5000
+MOST_COLUMNS = 5000  # whose products take 200 MB
 _LEAST_ITERATED = 1500  # smaller Newton systems are factored each time
 _KEPT = 0.2  # part of the last proximal step with which the next problem begins
-_SUPPORT_SWEEPS = 4
+_SUPPORT_SWEEPS = 4  # over the support, for each over all columns
 _AGAIN = 0.05  # Newton's method is taken for so much cheaper where it was the faster way before
 _POLISH = 0.2  # a solution for given signs costs this part of Newton's method
 _MOST_POLISHED = 10  # coefficients that it may bring to zero
 _RIDGE = 1e-14  # relative to the columns' squares, against singular products
-_MOST_SWEEPS = 2000
+_MOST_SWEEPS = 2000  # a cap; the tolerance ends it
 # Extrapolation
 LENGTH = 5  # steps that an extrapolation combines
 # Newton's method
 _FIRST_STEP, _FACTOR = 10.0, 5.0  # s at first, and its growth
 _MOST_STEP = 1e10  # beyond it only rounding changes
-_OUTER, _INNER, _HALVINGS = 40, 40, 20
+_OUTER, _INNER, _HALVINGS = 40, 40, 20  # caps of proximal Newton, of its sweeps, and of its line search
 _WORSE = 7  # proximal steps without a smaller gap after which it ends
 _ROUNDING = 1e-18  # a descent this small relative to |y|^2 is lost in rounding: the inner problem is solved
 _LOOSE = 5.0  # inner steps stop at this multiple of |b+ - b| / s, in the norm of the columns
 # Conjugate gradients
 _TOLERANCE = 1e-8  # of the residual, relative to the right side
 _MOST_STEPS = 25  # with an old factor; each costs about a fortieth of a new one where this is used
-_MOST_FRESH = 200
+_MOST_FRESH = 200  # steps of conjugate gradients with a fresh factor; a cap
 
 
 class Products:

@@ -25,10 +25,11 @@ _DIRECTION = 0.03  # a direction is good when changes (squared) are this part of
 _DESCENTS = 3  # of `_SWEEPS`, with conjugate gradients between them, for a direction
 _MOST_SPARSE, _MOST_DENSE = 200, 100  # columns for which their weighted products may be laid out,
 _GRAM_WORK = 60  # for at most so many multiplications an entry of sparse columns
-_GRAM_SWEEPS, _GRAM_TOL = 1000, 1e-6
+_GRAM_SWEEPS, _GRAM_TOL = 1000, 1e-6  # of the start: the model itself changes with the next step
 _LEAST_CURVATURE = (
     1e-9  # directions of less curvature, relative to that of their coordinates, are not followed
 )
+# Inexact Newton: a third of the residual is enough far from the end.
 _CONJUGATE_STEPS, _CONJUGATE_TOL = 40, 0.3
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from ....scheduler.planning.costs import Link, Profile
 from ....scheduler.threads import single_threaded_blas
 
-_REPEATS = 3
+_REPEATS = 3  # of which the fastest counts
 _ENTRIES = 2**24  # on which the optimiser is timed, at most
 THREADS = Link(5e-5, 1e10)  # between threads, which pass blocks on as they are
 

@@ -15,7 +15,7 @@ from .restoring import taken, unfit
 _FIRST_BETA = 0.1  # of each word; a prior that is as large is not annealed
 _PART = 0.3  # of the tokens that a topic has on average: so many its prior may add at first
 _PASSES = 150  # of warp, of which each does about a quarter of what a Gibbs sweep does
-_GIBBS_SWEEPS = 40
+_GIBBS_SWEEPS = 40  # that are annealed at most
 MEASURE_EVERY = 10  # sweeps between two values of the log-likelihood: about 2 % of the time
 _FIRST_PRIOR_FIT = 20  # sweeps before priors are fitted for the first time
 _HELD = 0.6  # part of the sweeps at the first beta; then down in equal ratios

@@ -8,7 +8,7 @@ from ....scheduler.engine import run
 from ..shard_input import read_again
 from .gibbs import RotatingGibbs
 
-SWEEPS = 5
+SWEEPS = 5  # of Gibbs sampling with fixed topics
 
 
 class FirstTopics(RotatingGibbs):

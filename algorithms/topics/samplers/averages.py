@@ -10,7 +10,7 @@ import numpy as np
 
 from .restoring import unfit
 
-_POWER = 3
+_POWER = 3  # of a sweep's number: nine tenths of the weight are on the last 44 %
 _ROWS = 512  # at a time, so that what is between stays in the cache
 
 

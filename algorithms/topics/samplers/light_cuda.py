@@ -27,8 +27,8 @@ from .groups import check_frequency, number_of_rows
 from .list_layout import ListRoom, lists_do_not_fit
 from .state import CorpusState
 
-TOKENS_PER_SECTION = 2**25
-_MOST_GROUPS, _TOKENS_PER_BLOCK = 1024, 32
+TOKENS_PER_SECTION = 2**25  # see above
+_MOST_GROUPS, _TOKENS_PER_BLOCK = 1024, 32  # groups at most, and tokens of a block on average at least
 _SPARE = 2**28  # bytes of the device that are left to others
 _SWEEP = 7  # purpose of a random stream: that of `light`
 

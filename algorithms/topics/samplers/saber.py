@@ -27,7 +27,7 @@ from .groups import check_frequency
 from .saber_cuda import TokensOnDevice
 from .state import CorpusState
 
-MOST_TOPICS = 32**3
+MOST_TOPICS = 32**3  # three levels of a tree of 32 branches, one a lane
 _LONGEST = 2**16 - 1  # tokens of a document: counts of its topics have 16 bits
 _LEAST = 1e-12  # of priors: weights are divided by beta, and no product is so small that a GPU takes it for 0
 _DOCUMENTS, _WORDS = 0, 1  # passes
