@@ -1,4 +1,4 @@
-"""The demo of Bayesian models: a rare event, its data cut into shards that never talk to each other.
+"""The demo of Bayesian models: a rare event, its data cut into shards that do not communicate.
 
 The posterior of a logistic regression in which few rows are positive, and few of these have a rare exposure:
 each shard knows so little of it that its own posterior is wide and skewed. Three ways from the shards to the
@@ -17,7 +17,7 @@ SHARDS, ROWS, QUICK_ROWS = 20, 40_000, 20_000
 EXPOSURE = 1  # the column whose coefficient is shown
 WAYS = ("union of the shards", "consensus", "stradask")
 N_SAMPLES, N_CHAINS, SAMPLER = 300, 2, "nuts"  # of each shard, and of all the data where times are compared
-TRUTH_SAMPLES = 2000  # of each chain that errors are told by; it is not timed
+TRUTH_SAMPLES = 2000  # of each chain that errors are measured by; it is not timed
 REPEATS = 2
 
 
@@ -67,7 +67,20 @@ def run(settings, say):
         shown = {way: draws[way][:, EXPOSURE] for way in WAYS[1:]}
         add_bayes(page, document, ours.shard_draws[..., EXPOSURE], shown, truth.draws[:, EXPOSURE])
 
-    return Part(document, add_to)
+    return Part(document, add_to, summary(document))
+
+
+def summary(document):
+    """The row of the report's summary."""
+    data, errors = document["data"], document["errors"]
+    return (
+        "Bayesian logistic regression",
+        f"{data['rows']:,} rows in {document['shards']} shards",
+        f"{document['seconds']['shards']:.1f} s on all cores; all data in one piece "
+        f"{document['seconds']['all_data']:.1f} s",
+        f"error of the mean {errors['stradask']['mean']:.2f} standard deviations; consensus averaging "
+        f"{errors['consensus']['mean']:.2f}",
+    )
 
 
 def draw(settings):

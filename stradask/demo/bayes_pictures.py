@@ -12,12 +12,13 @@ def add_bayes(page, document, shard_draws, draws, truth):
     data, seconds, shards = document["data"], document["seconds"], document["shards"]
     page.heading(f"Bayesian models: a rare event in {shards} shards")
     page.text(
-        f"Of {data['rows']:,} rows {data['positives']:,} are positive, and one in twenty is exposed to what "
-        "may make them so: what is the exposure's effect, and how sure can one be? The rows are dealt out to "
-        f"{shards} shards that never talk to each other while they are sampled. Each knows little, so that "
-        "its own answer is wide and skewed; averages of such answers are wrong. stradask takes the shards' "
-        "gradients into account, proposes, and asks every shard once how likely the proposals are."
+        f"Of {data['rows']:,} rows {data['positives']:,} are positive, and one in twenty is exposed to a "
+        "possible cause. What is the exposure's effect, and how certain is it? The rows are divided "
+        f"among {shards} shards that do not communicate while they are sampled. Each shard has few positive "
+        "rows, so its own posterior is wide and skewed; averages of such posteriors are wrong. stradask also "
+        "uses the shards' gradients, makes proposals from them, and weighs each proposal on every shard."
     )
+    page.code(CODE.format(shards=shards, draws=document["sampling"]["n_samples"]))
     page.figure(*overlay(shard_draws, draws, truth))
     rows = [(way, f"{found['mean']:.2f}", f"{found['sd']:.2f}") for way, found in document["errors"].items()]
     header = ["", "error of the mean", "spread (1 is right)"]
@@ -27,14 +28,20 @@ def add_bayes(page, document, shard_draws, draws, truth):
         f"By the same sampler ({same['sampler'].upper()}) and as many draws, {same['n_chains']} chains of "
         f"{same['n_samples']}, all the data in one piece took {seconds['all_data']:.1f} seconds, all shards "
         f"and their combination {seconds['shards']:.1f} on the same cores; on a cluster shards run side by "
-        "side. The long chain that errors are told by is in neither."
+        "side. The long chain that errors are measured by is in neither."
     )
-    page.subheading("And one that is refused")
+    page.subheading("A posterior that is refused")
     page.text(
-        "Two components of a mixture that may change places: every shard has two modes, and its chains do "
-        "not agree on which is which. No average of that means anything, so none is handed out. stradask "
-        f"says: “{document['refused']}”"
+        "Two components of a mixture may change places: every shard has two modes, and its chains do not "
+        "agree on which is which. No combination of such draws is the posterior, so stradask raises an "
+        f"error: “{document['refused']}”"
     )
+
+
+CODE = """
+model = sd.BayesianLogisticRegression(n_shards={shards}, n_samples={draws}, n_jobs=-1).fit(X, y)
+model.posterior_.diagnostics  # says in words whether to trust the draws
+"""
 
 
 def overlay(shard_draws, draws, truth):

@@ -72,16 +72,38 @@ def run(settings, say):
             f"{R.nnz:,} ratings of {items:,} items by {users:,} users are drawn from {FACTORS} factors and "
             f"noise, with a long tail: a tenth of the items has {tail:.0%} of them. A fifth is held out."
         )
+        page.code(CODE.format(factors=FACTORS))
         page.figure(*_picture(document))
         page.text(story(explained))
         page.figure(
             picture(settings.seed),
-            "A map of items: 300 items of three genres, of which the model was told ratings alone; titles of "
-            "the most rated ones.",
+            "A map of items: 300 items of three genres, by their factors. The model got ratings only, no "
+            "genres. Titles are those of the most rated items.",
             "Points with titles; those of a genre lie together.",
         )
 
-    return Part(document, add_to)
+    return Part(document, add_to, summary(document))
+
+
+CODE = """
+model = sd.MatrixFactorization({factors}).fit(ratings)  # ratings: scipy.sparse, users x items
+model.recommend(user, 10)
+model.explain(ratings[[user]], items)
+model.plot_items(titles)
+"""
+
+
+def summary(document):
+    """The row of the report's summary."""
+    data, gibbs = document["data"], document["gibbs"]
+    return (
+        "Matrix factorization",
+        f"{data['ratings']:,} ratings of {data['items']:,} items",
+        f"{document['sgd'][-1]['seconds']:.2f} s of CPU time (gradient descent), "
+        f"{gibbs['seconds']:.2f} s (Gibbs)",
+        f"held-out RMSE {document['sgd'][-1]['rmse']:.4f} and {gibbs['rmse']:.4f}; biases alone "
+        f"{document['biases']['rmse']:.4f}, the noise {document['truth']['rmse']:.4f}",
+    )
 
 
 def _expected(truth, R):

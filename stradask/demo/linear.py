@@ -64,7 +64,20 @@ def run(settings, say):
 
         add_linear(page, X, model, support, choices, seconds, ours, sklearn)
 
-    return Part(document, add_to)
+    return Part(document, add_to, summary(document, ours, sklearn))
+
+
+def summary(document, ours, sklearn):
+    """The row of the report's summary."""
+    data, target = document["data"], TOLERANCES[2]
+    times = [curve.to(target) for curve in (ours, sklearn)]
+    one, other = ("not reached" if time is None else f"{time[0]:.3f} s" for time in times)
+    return (
+        "Lasso, cross-validated",
+        f"{data['rows']:,} rows, {data['columns']:,} columns",
+        f"{document['alphas'] * (document['folds'] + 1)} models: {document['seconds']:.1f} s, all cores",
+        f"one fit to a relative gap of {target:.0e}: {one} of CPU time; scikit-learn's Lasso: {other}",
+    )
 
 
 def draw(settings):

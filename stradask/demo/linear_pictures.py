@@ -15,12 +15,13 @@ def add_linear(page, X, model, support, choices, seconds, ours, sklearn):
         f"columns it takes. Here are {n_alphas} penalties, each fitted on {n_folds} folds and on all rows: "
         f"{n_alphas * (n_folds + 1)} models in {seconds:.1f} seconds on all cores."
     )
+    page.code(CODE.format(alphas=n_alphas, folds=n_folds))
     page.figure(*path(model, support))
     page.text(
-        "Cross-validation chooses the penalty. The one of the best mean error predicts best, but takes "
-        "columns along that have nothing to do with the target. The rule of one standard error takes the "
-        "largest penalty whose error cannot be told from the best: nearly the same prediction from far fewer "
-        "columns."
+        "Cross-validation chooses the penalty. The penalty with the best mean error predicts best, but its "
+        "model has columns that have nothing to do with the target. The rule of one standard error takes the "
+        "largest penalty whose error is within one standard error of the best: nearly the same prediction "
+        "from far fewer columns."
     )
     rows = [
         (
@@ -34,8 +35,15 @@ def add_linear(page, X, model, support, choices, seconds, ours, sklearn):
     ]
     header = ["penalty", "alpha", "columns", f"of the {len(support)} true ones", "held-out squared error"]
     page.table(rows, header, "What the two rules find")
-    page.subheading("One fit, and scikit-learn beside it")
+    page.subheading("One fit, compared with scikit-learn")
     page.figure(*gaps(ours, sklearn))
+
+
+CODE = """
+model = sd.LassoCV(alphas={alphas}, cv={folds}, n_jobs=-1).fit(X, y)  # X: scipy.sparse
+model.alpha_, model.alpha_1se_
+model.plot()
+"""
 
 
 def path(model, support):
@@ -45,6 +53,8 @@ def path(model, support):
 
     figure = Figure(figsize=(6.0, 6.6), layout="constrained")
     upper, _ = model.plot(figure.subplots(2, sharex=True), n_named=0)
+    for lines in (*upper.lines, *upper.collections):  # thousands of them
+        lines.set_rasterized(True)
     x = -np.log10(model.alphas_)
     upper.plot(x, model.coef_path_[support].toarray().T, color=OURS, linewidth=1.4)
     upper.legend(

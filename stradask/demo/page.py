@@ -29,10 +29,14 @@ class Settings:
 
 @dataclass(frozen=True)
 class Part:
-    """One family's part of a demo: figures for JSON, and ``add_to(page)`` for text and pictures."""
+    """One family's part of a demo: figures for JSON, ``add_to(page)``, and its row of the summary.
+
+    The row has what was fitted, to which data, in what time, and how good that is beside another way.
+    """
 
     document: dict
     add_to: Callable
+    row: tuple[str, str, str, str]
 
 
 def run(settings, out=None, say=print):
@@ -51,6 +55,9 @@ def run(settings, out=None, say=print):
     parts = {model.name: resolve(model.demo)(settings, say) for model in MODELS.values() if model.demo}
     if can_plot:
         page = make_page()
+        page.text(_OPENING)
+        page.table([part.row for part in parts.values()], _COLUMNS, "What was fitted in this run")
+        page.contents()
         for part in parts.values():
             part.add_to(page)
         _add_machine(page)
@@ -62,6 +69,11 @@ def run(settings, out=None, say=print):
     return document | {name: part.document for name, part in parts.items()}
 
 
+_OPENING = (
+    "One model of each kind, fitted on this machine a moment ago. Each part shows the data, the code and the "
+    "result. Where another way is compared, it got the same data, and the same function scored both."
+)
+_COLUMNS = ("model", "data", "time", "result")
 _NO_PICTURES = "the pictures need matplotlib, which is not installed: pip install 'stradask[plot]'"
 
 
@@ -72,8 +84,8 @@ def _add_machine(page):
 
     libraries = {name: version(name) for name in ("numpy", "scipy", "scikit-learn", "numba")}
     rows = [(name.replace("_", " "), value) for name, value in (describe_machine() | libraries).items()]
-    page.heading("What ran, and where")
-    page.table(rows, ["", ""], "Machine and versions")
+    page.heading("Machine and versions")
+    page.table(rows, ["", ""], "Where this ran")
 
 
 def _check(path):
@@ -93,6 +105,18 @@ def is_report(path):
 
 _STYLE = """
 figure { max-width: 42rem; margin: .5rem 0 1.5rem; }
+pre { overflow-x: auto; padding: .7rem .9rem; border-radius: .5rem; background: #8881; font-size: .85rem; }
+nav ol { padding-left: 1.2rem; }
+iframe { width: 100%; height: 44rem; border: 1px solid var(--line); border-radius: .5rem; }
+main > .scroll:first-of-type td { white-space: normal; text-align: left; vertical-align: top; }
+main > .scroll:first-of-type th { text-align: left; vertical-align: top; }
+@media (prefers-color-scheme: dark) { figure img { filter: invert(.9) hue-rotate(180deg); } }
+@media (max-width: 40rem) {
+  main > .scroll:first-of-type :is(table, caption, tbody, tr, th, td) { display: block; }
+  main > .scroll:first-of-type thead { display: none; }
+  main > .scroll:first-of-type :is(th, td) { padding: .1rem 0; border: 0; position: static; }
+  main > .scroll:first-of-type tbody th { font-weight: bold; padding-top: .6rem; }
+}
 .pair, .bars { display: grid; gap: 0 1.2rem; }
 .pair { grid-template-columns: repeat(auto-fit, minmax(min(100%, 21rem), 1fr)); }
 .bars { grid-template-columns: repeat(auto-fill, minmax(min(100%, 10rem), 1fr)); row-gap: 1.2rem; }
@@ -104,13 +128,40 @@ figure { max-width: 42rem; margin: .5rem 0 1.5rem; }
 """
 
 
+_CONTENTS = "<!-- contents -->"
+
+
 def make_page():
     """Return an empty `DemoPage`."""
     # Imported here, so that reading the command line does not import what the page needs.
     from ..benchmarks.pages.page import Page
 
     class DemoPage(Page):
-        """The page of a demo: a `Page` with bars of words, and pictures side by side."""
+        """The page of a demo: a `Page` with contents, code, bars of words, and pictures side by side."""
+
+        def __init__(self, title):
+            super().__init__(title)
+            self._headings = []
+
+        def heading(self, text):
+            """Add a heading that the contents name."""
+            self._headings.append(text)
+            return self._add(f'<h2 id="part-{len(self._headings)}">{html.escape(text)}</h2>')
+
+        def contents(self):
+            """Put the list of contents here; it has all headings, also later ones."""
+            return self._add(_CONTENTS)
+
+        def code(self, text):
+            """Add the code that made what follows."""
+            return self._add(f'<pre tabindex="0"><code>{html.escape(text.strip())}</code></pre>')
+
+        def embed(self, page, title):
+            """Add a whole HTML page in a frame that can reach nothing outside itself."""
+            return self._add(
+                f'<iframe sandbox="allow-scripts" title="{html.escape(title)}" '
+                f'srcdoc="{html.escape(page)}"></iframe>'
+            )
 
         def subheading(self, text):
             """Add a heading of the third level."""
@@ -138,7 +189,12 @@ def make_page():
 
         def html(self):
             """Return the page as a string, marked as ours."""
-            page = super().html().replace("<title>", f"{_MARK}<title>", 1)
+            items = (
+                f'<li><a href="#part-{i}">{html.escape(text)}</a></li>'
+                for i, text in enumerate(self._headings, 1)
+            )
+            page = super().html().replace(_CONTENTS, f"<nav><ol>{''.join(items)}</ol></nav>", 1)
+            page = page.replace("<title>", f"{_MARK}<title>", 1)
             return page.replace("</style>", f"{_STYLE}</style>", 1)
 
-    return DemoPage(f"stradask {__version__} demo")
+    return DemoPage(f"What stradask {__version__} fits")

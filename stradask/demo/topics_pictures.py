@@ -1,6 +1,8 @@
 """The pictures of the demo of topic models."""
 
+import tempfile
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 
@@ -10,6 +12,7 @@ from .drawing import OURS, THEIRS, draw_curve, draw_level, make_axes, write_besi
 MAP_DOCUMENTS, QUICK_MAP_DOCUMENTS = 1500, 400
 SHOWN_PACKAGES = 7  # with a colour of their own; the rest share a grey
 WORDS_ON_MAP = 2
+EXPLORED = 2000  # documents on the page of topics
 
 
 def add_topics(page, settings, text, model, topics, ours, sklearn):
@@ -19,9 +22,10 @@ def add_topics(page, settings, text, model, topics, ours, sklearn):
     page.text(
         f"Latent Dirichlet allocation reads {train['documents']:,} docstrings of {_listed(text.versions)} "
         f"and explains each as a mixture of {settings.n_components} topics. A topic is a list of words with "
-        f"probabilities; nobody told it what the topics should be. {model.n_iter_} sweeps of collapsed Gibbs "
-        f"sampling over {train['tokens']:,} words took {ours.seconds[-1]:.1f} seconds on one thread."
+        f"probabilities, learned without labels. {model.n_iter_} sweeps of collapsed Gibbs sampling over "
+        f"{train['tokens']:,} words took {ours.seconds[-1]:.1f} seconds on one thread."
     )
+    page.code(CODE.format(k=settings.n_components, sweeps=model.n_iter_, seed=settings.seed))
     page.subheading("The topics")
     page.text("Words by their probability within the topic; the heading says how much of the text it covers.")
     page.bars(
@@ -30,22 +34,47 @@ def add_topics(page, settings, text, model, topics, ours, sklearn):
             zip(topics, topics.shares.tolist(), topics.probabilities.tolist(), strict=True)
         )
     )
-    page.subheading("The fit, and scikit-learn beside it")
+    page.subheading("The page to read them on")
+    page.text("Choose a topic on the map or in the list. The slider ranks words by how typical they are.")
+    page.code('lda.explore(path="topics.html", vocabulary=vocabulary, names=names, groups=packages)')
+    page.embed(explorer(model, text), "Topics, their words and documents")
+    page.subheading("The fit, compared with scikit-learn")
     page.pair(objective(model), perplexity(text, ours, sklearn))
     page.text(HOW)
-    page.subheading("Which package writes about what")
+    page.subheading("Topics of each package")
     page.figure(*by_package(text, model, topics))
     page.subheading("A map of documents and topics")
     page.figure(*document_map(text, model, topics, settings))
 
 
-HOW = """
-Both learn from the same training documents on one thread, and the same function judges both: of each
-held-out document one half of the words, drawn once, tells its topics, and the other half is predicted. The
-clock stands still while a model is judged, and compiling is not counted. stradask has its default priors,
-0.1 for topics in documents and 0.01 for words in topics. scikit-learn's online variational Bayes has the
-priors 1/K and 0.1 and batches of 512 documents, which were best for it of four of each that were tried.
+CODE = """
+import stradask as sd
+
+X, vocabulary = sd.datasets.load_docstrings()
+lda = sd.LatentDirichletAllocation({k}, max_iter={sweeps}, random_state={seed}).fit(X)
+print(lda.topics(vocabulary))
 """
+HOW = """
+Both learn from the same training documents on one thread, and the same function scores both. It reads one
+half of the words of each held-out document, drawn once, and predicts the other half. The clock stops while a
+model is scored, and compiling is not counted. stradask has its default priors, 0.1 for topics in documents
+and 0.01 for words in topics. scikit-learn's online variational Bayes has the priors 1/K and 0.1 and batches
+of 512 documents: the best for it of four of each that were tried.
+"""
+
+
+def explorer(model, text):
+    """Return the page of `LatentDirichletAllocation.explore`."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "topics.html"
+        model.explore(
+            path=path,
+            vocabulary=text.train.vocabulary,
+            names=text.train.names,
+            groups=text.packages,
+            n_documents=EXPLORED,
+        )
+        return path.read_text(encoding="utf-8")
 
 
 def objective(model):
@@ -138,7 +167,7 @@ def document_map(text, model, topics, settings):
     for i, name in enumerate(names):
         mine = group[documents] == i
         colour = COLOURS[i] if i < SHOWN_PACKAGES else "#aaaaaa"
-        axes.scatter(*places[mine].T, s=6, color=colour, linewidths=0, label=name, rasterized=True)
+        axes.plot(*places[mine].T, "o", markersize=2.4, markeredgewidth=0, color=colour, label=name)
     for k, (x, y) in topic_places(shares, places).items():
         axes.text(
             x,

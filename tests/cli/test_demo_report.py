@@ -3,6 +3,7 @@
 import base64
 import json
 import os
+import re
 import subprocess
 import sys
 from html.parser import HTMLParser
@@ -16,6 +17,7 @@ from scipy import optimize, sparse
 import stradask as sd
 from stradask import datasets
 from stradask.cli.arguments import main
+from stradask.cli.inputs import Counts
 from stradask.demo import bayes as _demo_bayes
 from stradask.demo import factorization as _demo_factors
 from stradask.demo import linear as _demo_linear
@@ -87,9 +89,10 @@ def test_report_holds_its_pictures(page):
 
 
 def test_report_needs_nothing_from_outside(result, page):
-    assert not {"script", "link", "iframe", "object"} & {tag for tag, _ in page.tags}
+    assert not {"script", "link", "object"} & {tag for tag, _ in page.tags}
     for _, attributes in page.tags:
-        assert not {"href", "srcset"} & set(attributes)
+        assert "srcset" not in attributes
+        assert attributes.get("href", "#").startswith("#")
         assert attributes.get("src", "data:").startswith("data:")
     assert "url(" not in result.path.read_text(encoding="utf-8")
     for picture in page.all("img"):
@@ -98,9 +101,54 @@ def test_report_needs_nothing_from_outside(result, page):
         assert all(link.startswith(("#", "data:")) for link in links)
 
 
+def test_contents_lead_to_every_part(page):
+    targets = [attributes["href"].removeprefix("#") for attributes in page.all("a")]
+    assert targets == [attributes["id"] for attributes in page.all("h2")]
+    assert len(set(targets)) == len(targets) == 6
+
+
+def test_summary_has_the_figures_of_each_part(result, page):
+    found = result.document
+    text = " ".join(" ".join(page.text).split())
+    assert f"held-out perplexity {found['lda']['stradask']['held_out_perplexity'][-1]:,.0f};" in text
+    assert f"same seconds: {found['lda']['sklearn']['held_out_perplexity'][-1]:,.0f}" in text
+    assert f"{found['lasso']['data']['columns']:,} columns" in text
+    errors = found["bayesian-logistic"]["errors"]
+    assert f"error of the mean {errors['stradask']['mean']:.2f} standard deviations" in text
+    assert f"and {found['mf']['gibbs']['rmse']:.4f}; biases alone {found['mf']['biases']['rmse']:.4f}" in text
+
+
+def test_the_page_of_topics_is_inside_and_closed_off(result, page):
+    (frame,) = page.all("iframe")
+    assert frame["sandbox"] == "allow-scripts"
+    outside = r"<(link|object|img|iframe)|(src|href)=|url\(|https?://(?!www.w3.org)"
+    assert not re.search(outside, frame["srcdoc"])
+    data = re.search(r'id="data">(.*?)</script>', frame["srcdoc"], re.DOTALL)
+    words = json.loads(data[1])["words"]
+    assert set(result.document["lda"]["topics"][0]["words"]) <= set(words)
+
+
+def test_report_is_small_enough_to_send(result):
+    assert result.path.stat().st_size < 3e6
+
+
+def test_kernels_are_compiled_for_the_counts_of_all_documents(monkeypatch):
+    """Counts are bytes where no document has more than 255 tokens: a few short documents would lie."""
+    lengths = np.full(200, 3)
+    lengths[150] = 300
+    X = sparse.csr_array(np.eye(200, dtype=np.int32) * lengths[:, None].astype(np.int32))
+    counts = Counts(X, "made", np.arange(200).astype(str), np.arange(200).astype(str))
+    fitted = []
+    solver = SimpleNamespace(run=lambda watch: None)
+    monkeypatch.setattr(_demo_topics, "_gibbs", lambda few, settings: fitted.append(few) or solver)
+    _demo_topics.compile_kernels(SimpleNamespace(train=counts), demo.Settings())
+    assert fitted[0].X.sum(axis=1).max() == 300
+    assert fitted[0].X.shape[0] == 50
+
+
 def test_report_shows_the_topics_as_bars(result, page):
     topics = result.document["lda"]["topics"]
-    bars = page.all("li")
+    bars = [attributes for attributes in page.all("li") if "style" in attributes]
     assert len(bars) == 6 * _demo_topics.WORDS
     widths = [float(bar["style"].removeprefix("--width:").removesuffix("%")) for bar in bars]
     expected = [100 * p / max(topic["probabilities"]) for topic in topics for p in topic["probabilities"]]
@@ -277,7 +325,7 @@ def test_labels_on_the_map_keep_apart():
 @pytest.fixture
 def instant(monkeypatch):
     """The demo with a part that takes no time."""
-    part = demo.Part({"figure": 1}, lambda page: page.text("Said & done."))
+    part = demo.Part({"figure": 1}, lambda page: page.text("Said & done."), ("a", "b", "c", "d"))
     monkeypatch.setattr(demo, "resolve", lambda place: lambda settings, say: say("a part") or part)
 
 
