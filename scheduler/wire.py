@@ -1,10 +1,12 @@
-"""Number formats of what travels: fewer bytes for activations and gradients, with repeatable rounding."""
+"""Number formats of what travels: fewer bytes for activations, gradients and factors."""
 
 import itertools
 
 import numpy as np
 
-FORMATS = ("float32", "bfloat16", "log8")
+FORMATS = ("float32", "float16", "bfloat16", "log8")
+WIDE_FORMATS = ("float32", "bfloat16", "log8")  # that hold gradients, which may be very small
+_ENCODED = {"float32": np.float32, "float16": np.float16, "bfloat16": np.uint16, "log8": np.uint8}
 _BLOCK, _STEPS = 256, 8  # numbers that share a largest exponent; steps between two powers of two
 _LEVELS = 127  # of a magnitude, beside zero
 _BAD = np.int16(-(2**15))  # marks a block with NaN or infinity
@@ -21,8 +23,9 @@ class Wire:
 
     Parameters
     ----------
-    name : {"float32", "bfloat16", "log8"} or None
-        None leaves arrays as they are. "bfloat16" has 8 bits of precision and the range of float32. "log8"
+    name : {"float32", "float16", "bfloat16", "log8"} or None
+        None leaves arrays as they are. "float16" has 11 bits of precision from 6e-5 to 65,504, fewer below
+        and infinity above. "bfloat16" has 8 bits and the range of float32. "log8"
         is a sign and a power of ``2 ** (1/8)``: relative errors up to 4.6 %, over a range of 2 ** 15.75 below
         the largest of 256 neighbours; what is smaller becomes 0. Decoded numbers are encoded again without
         loss.
@@ -32,10 +35,11 @@ class Wire:
     >>> import numpy as np
     >>> from stradask.scheduler.wire import Wire
     >>> values = np.array([1.0, -0.3, 1e-9, 0.0], np.float32)
-    >>> for name in ("float32", "bfloat16", "log8"):
+    >>> for name in ("float32", "float16", "bfloat16", "log8"):
     ...     wire = Wire(name)
     ...     print(wire.decode(wire.encode(values), np.float32).tolist())
     [1.0, -0.30000001192092896, 9.999999717180685e-10, 0.0]
+    [1.0, -0.300048828125, 0.0, 0.0]
     [1.0, -0.30078125, 9.968061931431293e-10, 0.0]
     [1.0, -0.2973017692565918, 0.0, 0.0]
     """
@@ -51,6 +55,9 @@ class Wire:
             values = np.ascontiguousarray(array, np.float32)
         if self.name == "float32":
             return values
+        if self.name == "float16":
+            with np.errstate(over="ignore"):
+                return values.astype(np.float16)
         return _bfloat16(values) if self.name == "bfloat16" else _log8(values)
 
     def decode(self, packed, dtype):
@@ -66,6 +73,11 @@ class Wire:
     def rounded(self, array):
         """Return the array as who gets it will see it."""
         return self.decode(self.encode(array), array.dtype)
+
+    def from_bytes(self, packed, array):
+        """Fill an array from the bytes of its encoded form; without a name they are those of the array."""
+        encoded = packed.view(_ENCODED.get(self.name, array.dtype))
+        array[:] = self.decode(encoded, array.dtype).reshape(array.shape)
 
 
 def _bfloat16(values):

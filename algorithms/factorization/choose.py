@@ -41,7 +41,17 @@ def check_combination(model, with_features):
 
 
 def chosen_solver(model, n_ratings, with_features):
-    """Return the solver's name."""
+    """Return the solver's name; refuse a number format for blocks where none travel."""
+    solver = _chosen(model, n_ratings, with_features)
+    if model.wire is not None and solver != "sgd":
+        raise DataError(
+            f"wire={model.wire!r} is for the blocks of solver='sgd', but solver={solver!r} has none: set "
+            "wire=None, or solver='sgd'"
+        )
+    return solver
+
+
+def _chosen(model, n_ratings, with_features):
     if model.loss == "bpr":
         return "sgd"
     if model.solver != "auto":
@@ -84,6 +94,6 @@ def settings_of(model):
         max_iter=MAX_ITER[model.solver_] if model.max_iter is None else model.max_iter,
         learning_rate=model.learning_rate,
         n_blocks=model.n_blocks,
-        half_blocks=model.half_blocks,
+        wire=model.wire,
         n_jobs=model.n_jobs,
     )

@@ -17,6 +17,7 @@ from ..._typing import Callback, DTypeLike, FileName, Matrix, RandomState, Vecto
 from ...errors import DataError, shortened
 from ...scheduler.engine import run
 from ...scheduler.stores.store import fingerprint_csr
+from ...scheduler.wire import FORMATS
 from .als import AlternatingLeastSquares
 from .bpr import PersonalisedRanking
 from .ccd import CyclicCoordinateDescent
@@ -135,9 +136,9 @@ class MatrixFactorization(FactorModel):
     n_blocks : int, default=8
         Groups of users of "sgd", at most 128, and of items (twice as many from 3 million ratings on): at most
         so many threads or workers are of use. The result depends on it.
-    half_blocks : bool, default=False
-        Whether "sgd" rounds the factors of a block of items to float16 whenever it is handed on, so that on
-        Dask half as much travels. Local fits round alike.
+    wire : {"float32", "float16", "bfloat16", "log8"} or None, default=None
+        Number format of the factors in a block of items, to which "sgd" rounds whenever it is handed on, so
+        that on Dask fewer bytes travel. Local fits round alike. See docs/matrix-factorization.md for errors.
     dtype : {"float32", "float64"}, default="float32"
         Of ratings and factors.
     engine : str, default="local"
@@ -230,7 +231,7 @@ class MatrixFactorization(FactorModel):
         "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
         "n_iter_no_change": [Interval(Integral, 1, None, closed="left")],
         "n_blocks": [Interval(Integral, 1, 128, closed="both")],
-        "half_blocks": ["boolean"],
+        "wire": [None, StrOptions(set(FORMATS))],
         "dtype": [StrOptions({"float32", "float64"})],
         "engine": [str],
         "checkpoint": [None, str, os.PathLike],
@@ -261,7 +262,7 @@ class MatrixFactorization(FactorModel):
         validation_fraction: float = 0.1,
         n_iter_no_change: int = 3,
         n_blocks: int = 8,
-        half_blocks: bool = False,
+        wire: str | None = None,
         dtype: DTypeLike = "float32",
         engine: str = "local",
         checkpoint: FileName | None = None,
@@ -288,7 +289,7 @@ class MatrixFactorization(FactorModel):
         self.validation_fraction = validation_fraction
         self.n_iter_no_change = n_iter_no_change
         self.n_blocks = n_blocks
-        self.half_blocks = half_blocks
+        self.wire = wire
         self.dtype = dtype
         self.engine = engine
         self.checkpoint = checkpoint

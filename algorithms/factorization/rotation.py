@@ -10,6 +10,7 @@ from ...kernels.factorization.sgd import BIAS, COUNT, RIDGE, SQUARES, deal, shuf
 from ...scheduler.program import Outcome, Program
 from ...scheduler.schedules.rotation import RotationSchedule
 from ...scheduler.threads import run_tasks
+from ...scheduler.wire import Wire
 from .sides import Sides, penalty_of, ranges_of
 
 _OWN = 4  # numbers of a row besides its factors; see the kernel
@@ -20,9 +21,9 @@ class Rotation(Program):
     """Users in shards that stay on their workers, items in blocks that travel; no two at work share a row.
 
     So the result depends on the grid and the seed alone, wherever it is computed. A shard keeps 12 bytes a
-    rating (16 with weights) and ``4 (d + 4)`` a user; a block has ``4 (d + 4)`` an item, and travels as ``2 d
-    + 16`` with `half_blocks`; d is the number of factors rounded up to 16. Ratings are centred by `mean` and
-    divided by `scale`; the initial factors have the standard deviation `spread`.
+    rating (16 with weights) and ``4 (d + 4)`` a user; a block has ``4 (d + 4)`` an item, and fewer where a
+    `wire` shortens factors on their way; d is the number of factors rounded up to 16. Ratings are centred by
+    `mean` and divided by `scale`; the initial factors have the standard deviation `spread`.
 
     Reference: Gemulla, Nijkamp, Haas, Sismanis, "Large-scale matrix factorization with distributed stochastic
     gradient descent", KDD 2011.
@@ -34,7 +35,7 @@ class Rotation(Program):
 
     def __init__(self, entries, settings, seed, mean, scale, spread):
         self.settings, self.seed, self.mean, self.scale, self.spread = settings, seed, mean, scale, spread
-        self.dtype = entries.values.dtype
+        self.dtype, self.wire = entries.values.dtype, Wire(settings.wire)
         self.vectors = (0,) * (-(-settings.n_components // LANES))
         n_shards = min(settings.n_blocks, entries.shape[0])
         self.n_blocks = min(n_shards * (2 if len(entries) >= _LARGE else 1), entries.shape[1])
@@ -117,28 +118,28 @@ class Rotation(Program):
         return np.concatenate([factors.ravel(), own.ravel()])
 
     def _round(self, factors):
-        """Round a block's factors to the type that travels, also if it stays: the route does not matter."""
-        if self.settings.half_blocks:
-            with np.errstate(over="ignore"):  # infinity is found in the objective
-                factors[:] = factors.astype(np.float16)
+        """Round a block's factors to what travels, also if it stays: the route does not matter."""
+        if self.wire.name:  # NaN and infinity are found in the objective
+            factors[:] = self.wire.rounded(factors)
 
     def pack(self, block, value):
-        """With `half_blocks`, write the factors, which are rounded already, in two bytes each."""
-        if not self.settings.half_blocks:
+        """Encode the factors, which are rounded already; the other numbers of a row travel as they are."""
+        if not self.wire.name:
             return value
         factors, own = self.opened(value)
-        parts = factors.astype(np.float16), own
+        parts = self.wire.encode(factors), own
         return np.concatenate([np.ascontiguousarray(part).view(np.uint8).ravel() for part in parts])
 
     def unpack(self, block, packed):
         """Undo `pack`."""
-        if not self.settings.half_blocks:
+        if not self.wire.name:
             return packed
         n, d = len(self.items.counts_of(block)), len(self.vectors) * LANES
         value = np.empty(n * (d + _OWN), self.dtype)
         factors, own = self.opened(value)
-        factors[:] = packed[: 2 * n * d].view(np.float16).reshape(n, d)
-        own[:] = packed[2 * n * d :].view(self.dtype).reshape(n, _OWN)
+        end = len(packed) - own.nbytes
+        self.wire.from_bytes(packed[:end], factors)
+        own[:] = packed[end:].view(self.dtype).reshape(n, _OWN)
         return value
 
     def _begun(self, counts, number, side):

@@ -30,7 +30,7 @@ class Settings:
     max_iter: int
     learning_rate: float
     n_blocks: int
-    half_blocks: bool
+    wire: str | None
     n_jobs: int | None
 
     def ridge(self, counts, dtype):

@@ -132,6 +132,8 @@ def _as_data_errors(X=None, remedy=_IMPUTE):
     """Raise scikit-learn's ValueErrors as DataError, and name texts in X; its other TypeErrors pass."""
     try:
         yield
+    except DataError:  # which names its own remedy
+        raise
     except (ValueError, TypeError) as error:
         text = text_in(X)
         if isinstance(error, TypeError) and not text:

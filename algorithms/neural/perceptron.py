@@ -27,9 +27,9 @@ from ..optimize.minimize import minimize
 from ..optimize.one_pass import one_pass
 from ..optimize.watch import Watch
 from .network import Network
-from .scheduled import SCHEDULED, by_schedule, check_rates
+from .scheduled import SCHEDULED, by_schedule, check_schedules
 from .scores import OneMinusScore
-from .training.fitting import ScoreWatch, hold_out
+from .training.fitting import ScoreWatch, hold_out, of_last_fit
 
 # Attributes of one solver, or of early stopping alone.
 _OPTIONAL_ATTRIBUTES = (
@@ -37,6 +37,8 @@ _OPTIONAL_ATTRIBUTES = (
     "squared_gradients_",
     "validation_scores_",
     "best_validation_score_",
+    "_plan",
+    "_timeline",
 )
 _PORTION = 1024  # rows of a portion of Sandblaster's, on any number of threads
 _SPLIT = 2**31  # random_state is a 32-bit number
@@ -172,7 +174,7 @@ class Perceptron(Estimator):
         self
         """
         self._validate_params()
-        check_rates(self)
+        check_schedules(self)
         with self._unchanged_on_error():
             hidden, X = self._hidden(), self._read(X, y)
             self._forget()
@@ -207,12 +209,12 @@ class Perceptron(Estimator):
     @property
     def plan_(self) -> Any:
         """The plan of the last fit, by "sgd" or "adam"."""
-        return self._plan
+        return of_last_fit(self, "plan")
 
     @property
     def timeline_(self) -> Array:
         """What each place did in the last epoch."""
-        return self._timeline
+        return of_last_fit(self, "timeline")
 
     def _forget(self):
         """Drop the attributes that the coming fit may not set."""

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from ...errors import DataError
+from ...errors import DataError, shortened
 from .training.fitting import DenseLayers, ScoreWatch, Vectors, plan_for, train
 from .training.optimizers import SGD, Adam
 
@@ -16,8 +16,13 @@ _RATE = 1e-3  # scikit-learn's learning_rate_init
 _LEAST_RATE, _DIVISOR = 1e-6, 5.0  # of learning_rate="adaptive"
 
 
-def check_rates(estimator):
-    """Refuse a schedule of rates where it would not be followed."""
+def check_schedules(estimator):
+    """Refuse a schedule of rates, or a plan, where it would not be followed."""
+    if estimator.solver not in SCHEDULED and estimator.plan != "auto":
+        raise DataError(
+            f"plan={shortened(estimator.plan)} is of solver='sgd' and 'adam', but solver="
+            f"{estimator.solver!r}: set plan='auto', or take one of these"
+        )
     schedule = estimator.learning_rate
     if schedule != "constant" and estimator.solver != "sgd":
         raise DataError(

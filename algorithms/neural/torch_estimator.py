@@ -15,14 +15,14 @@ from ...scheduler.parameters import seed_from
 from ...scheduler.place import open_place
 from ...scheduler.schedules.pipeline import ORDERS
 from ...scheduler.threads import run_tasks
-from ...scheduler.wire import FORMATS
+from ...scheduler.wire import WIDE_FORMATS
 from .._base import Estimator
 from ..inputs.dask_arrays import engine_for
 from ..inputs.pieces import checksum, first_rows, gathered, is_lazy
 from ..inputs.targets import check_names, check_weights
 from .torch_data import as_data
 from .torch_rows import checksum_of, new_rows, read_rows
-from .training.fitting import ScoreWatch, Vectors, hold_out, least_bytes, plan_for, train
+from .training.fitting import ScoreWatch, Vectors, hold_out, least_bytes, of_last_fit, plan_for, train
 from .training.optimizers import SGD, Adam
 from .training.torch_stage import (
     TorchLayers,
@@ -56,7 +56,7 @@ class TorchEstimator(Estimator):
         "plan": [StrOptions({"auto", "data", "pipeline", "split"}), list, tuple],
         "order": [StrOptions(set(ORDERS))],
         "recompute": [StrOptions({"auto"}), "boolean"],
-        "wire": [None, StrOptions(set(FORMATS))],
+        "wire": [None, StrOptions(set(WIDE_FORMATS))],
         "early_stopping": ["boolean"],
         "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
         "n_iter_no_change": [Interval(Integral, 1, None, closed="left")],
@@ -381,12 +381,12 @@ class TorchEstimator(Estimator):
     @property
     def plan_(self) -> Any:
         """The plan of the last fit."""
-        return self._plan
+        return of_last_fit(self, "plan")
 
     @property
     def timeline_(self) -> Array:
         """What each place did in the last epoch."""
-        return self._timeline
+        return of_last_fit(self, "timeline")
 
     def _output(self, X):
         """Compute the module's output for rows."""

@@ -16,6 +16,7 @@ import time
 
 import numpy as np
 
+from ...scheduler.wire import FORMATS
 from ..objectives._ratings import load_ratings
 
 
@@ -73,12 +74,12 @@ def main(arguments=None):
     parser.add_argument("--repeats", type=int, default=3, help="(%(default)s)")
     parser.add_argument("--epochs", type=int, default=8, help="(%(default)s)")
     parser.add_argument("--factors", type=int, default=32, help="(%(default)s)")
-    parser.add_argument("--half-blocks", action="store_true", help="factors travel in two bytes")
+    parser.add_argument("--wire", choices=FORMATS, help="number format of factors that travel")
     found = parser.parse_args(arguments)
     if found.epochs < 2:
         parser.error("--epochs: 2 or more, the first is not counted")
     R = load_ratings(found.dataset, 0, implicit=False, quick=False)
-    options = {"n_components": found.factors, "max_iter": found.epochs, "half_blocks": found.half_blocks}
+    options = {"n_components": found.factors, "max_iter": found.epochs, "wire": found.wire}
     told = compare(R, found.workers, found.repeats, **options)
     print(f"ratio {told['ratio']:.2f}, {'equal to the bit' if told['equal'] else 'NOT EQUAL'}")
 

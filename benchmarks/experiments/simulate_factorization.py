@@ -2,7 +2,7 @@
 
 A model of steps (`rotation_model`) fed with measured rates: in a sub-epoch a worker works on its groups
 of users, one after another, while the block of items that it is done with travels to the next worker. Of an
-item a block has d factors, d rounded up to 16, in four bytes each (two with ``half_blocks=True``), and four
+item a block has d factors, d rounded up to 16, in four bytes each (two with ``wire="float16"``), and four
 numbers more. Blocks go from worker to worker without the coordinator, which is asked once an epoch: a step
 has no overhead of its own. That all workers end a step together is
 pessimistic: each waits for its blocks alone.

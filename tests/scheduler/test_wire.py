@@ -36,6 +36,12 @@ def test_bfloat16_is_that_of_torch(values):
     assert np.isnan(Wire("bfloat16").rounded(np.array([np.nan, -np.nan], np.float32))).all()
 
 
+def test_float16_is_that_of_numpy(values):
+    given = np.concatenate([values, np.array([0, 7e4, -np.inf, 1e-9], np.float32)])
+    with np.errstate(over="ignore"):
+        assert np.array_equal(Wire("float16").rounded(given), given.astype(np.float16).astype(np.float32))
+
+
 def test_log8_is_the_nearest_power(values):
     found, exact = Wire("log8").rounded(values), values.astype(np.float64)
     for first in range(0, len(values), 256):
@@ -64,6 +70,6 @@ def test_log8_knows_what_is_no_number():
 def test_bytes():
     given = np.ones((64, 1024))
     sizes = [Wire(name).encode(given).nbytes / given.nbytes for name in (None, *FORMATS)]
-    assert sizes == pytest.approx([1, 0.5, 0.25, 0.126], abs=1e-3)
+    assert sizes == pytest.approx([1, 0.5, 0.25, 0.25, 0.126], abs=1e-3)
     empty = np.empty(0, np.float32)
     assert all(Wire(name).decode(Wire(name).encode(empty), np.float64) is empty for name in FORMATS)

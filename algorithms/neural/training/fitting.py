@@ -140,6 +140,16 @@ class Trained:
     reason: str
 
 
+def of_last_fit(estimator, name):
+    """Return the plan or the timeline of the last fit."""
+    found = vars(estimator).get(f"_{name}")
+    if found is None:
+        raise AttributeError(
+            f"there is no {name}_: fits by mini-batches on a plan have one, but model files do not hold it"
+        )
+    return found
+
+
 def hold_out(rows, seed, *, fraction, labels=None):
     """Split rows, a tuple of arrays, into those to train on and those that are held out."""
     n_rows = rows[0].shape[0]

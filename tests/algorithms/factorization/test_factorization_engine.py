@@ -19,7 +19,8 @@ from stradask.errors import CheckpointMismatch, DataError
 
 FITS = {
     "sgd": {"solver": "sgd"},
-    "half": {"solver": "sgd", "half_blocks": True},
+    "half": {"solver": "sgd", "wire": "float16"},
+    "bytes": {"solver": "sgd", "wire": "log8", "dtype": "float64"},
     "als": {"solver": "als", "tol": 0},
     "gibbs": {"solver": "gibbs"},
     "implicit": {"implicit": True, "tol": 0},
@@ -87,13 +88,26 @@ def test_what_travels_are_the_blocks_of_items(cluster, ratings):
     assert 0 < far.history_["bytes_sent"][1] <= 3 * 70 * (16 + 4) * 4 + 1000
 
 
-def test_half_blocks_are_half_as_long_and_hardly_worse(cluster, ratings):
+@pytest.mark.parametrize(("wire", "width"), [("float16", 2), ("bfloat16", 2), ("log8", 1)])
+def test_blocks_of_fewer_bytes_are_as_short_as_they_should_and_hardly_worse(cluster, ratings, wire, width):
+    """An item has 16 factors of so many bytes, and 16 bytes more; log8 has 2 a block of 256 numbers."""
     whole = fitted(ratings, engine="dask", n_blocks=6)
-    half = fitted(ratings, "half", engine="dask", n_blocks=6)
-    told = [model.history_["bytes_sent"].sum() for model in (whole, half)]
-    assert 0.5 < told[1] / told[0] < (2 * 16 + 16) / (4 * 16 + 16) + 0.05
-    assert not np.array_equal(whole.item_factors_, half.item_factors_)
-    assert half.score(ratings) == pytest.approx(whole.score(ratings), rel=0.01)
+    short = fitted(ratings, wire=wire, engine="dask", n_blocks=6)
+    sent = [model.history_["bytes_sent"].sum() for model in (whole, short)]
+    share = (width * 16 + 16) / (4 * 16 + 16)
+    assert share - 0.01 < sent[1] / sent[0] < share + 0.05
+    assert not np.array_equal(whole.item_factors_, short.item_factors_)
+    assert short.score(ratings) == pytest.approx(whole.score(ratings), rel=0.02)
+
+
+def test_a_format_that_holds_all_digits_changes_no_bit(ratings):
+    equal(fitted(ratings, wire="float32"), fitted(ratings))
+
+
+@pytest.mark.parametrize("options", [{"solver": "als"}, {"solver": "auto"}, {"implicit": True}])
+def test_a_format_where_no_blocks_travel_is_refused(ratings, options):
+    with pytest.raises(DataError, match="wire='log8' is for the blocks of solver='sgd'"):
+        MatrixFactorization(4, wire="log8", **options).fit(ratings)
 
 
 def test_early_stopping_looks_at_the_workers(cluster, ratings):

@@ -298,6 +298,8 @@ def test_a_model_comes_back_from_its_file(digits, tmp_path, monkeypatch):
         ({"learning_rate_init": 0.0}, "learning_rate_init"),
         ({"staleness": 0.5, "solver": "downpour"}, "staleness. parameter of MLPClassifier must be an int"),
         ({"engine": "cluster", "solver": "downpour"}, "engine='cluster' is unknown"),
+        ({"plan": "split", "solver": "sandblaster"}, "plan='split' is of solver='sgd' and 'adam'"),
+        ({"plan": [("0:", 2)], "solver": "downpour"}, "but solver='downpour': set plan='auto'"),
     ],
 )
 def test_what_it_refuses(digits, change, message):
@@ -434,6 +436,10 @@ def test_plans_of_minibatches_change_no_bit(digits, solver):
     assert one.loss_curve_[-1] < 1.1 * peer.loss_curve_[-1]
     assert one.score(X[1200:], y[1200:]) > peer.score(X[1200:], y[1200:]) - 0.02
     assert one.plan_.table().startswith("stage  layers  replicas")
+    one.set_params(solver="sandblaster", max_iter=1, tol=1.0).fit(X[:100], y[:100])
+    for name in ("plan_", "timeline_"):  # not those of the fit before
+        with pytest.raises(AttributeError, match=f"there is no {name}"):
+            getattr(one, name)
 
 
 def test_a_full_batch_step_is_the_gradient_of_the_objective():
