@@ -29,7 +29,7 @@ boundscheck: $(VENV)/ready
 floors:
 	$(PYTHON) -m venv .venv-floors
 	sed -En 's/^    ([a-z0-9-]+)(\[[a-z]+\])?>=([0-9.]+)(;.*)?$$/\1==\3/p' setup.cfg > .venv-floors/floors.txt
-	.venv-floors/bin/python -m pip install --quiet -c .venv-floors/floors.txt --editable '.[test]'
+	.venv-floors/bin/python -m pip install --quiet --quiet -c .venv-floors/floors.txt --editable '.[test]'
 	.venv-floors/bin/pytest -n auto --maxprocesses 4 --dist loadfile
 
 lint: $(VENV)/ready-lint
@@ -56,14 +56,14 @@ bench: $(VENV)/ready
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade pip -c constraints.txt
+	$(BIN)/python -m pip install --quiet --quiet --upgrade pip -c constraints.txt
 
 $(VENV)/ready: setup.cfg constraints.txt | $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet -c constraints.txt --build-constraint constraints.txt --editable '.[test]'
+	$(BIN)/python -m pip install --quiet --quiet -c constraints.txt --build-constraint constraints.txt --editable '.[test]'
 	touch $@
 
 $(VENV)/ready-lint: $(VENV)/ready
-	$(BIN)/python -m pip install --quiet -c constraints.txt --build-constraint constraints.txt --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --quiet -c constraints.txt --build-constraint constraints.txt --editable '.[dev]'
 	touch $@
 
 clean:

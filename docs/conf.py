@@ -14,7 +14,18 @@ extensions = [
     "myst_parser",
     "numpydoc",
     "sphinxarg.ext",
+    "sphinx_gallery.gen_gallery",
 ]
+sphinx_gallery_conf = {
+    "examples_dirs": "../examples/gallery",
+    "gallery_dirs": "generated/gallery",
+    "within_subsection_order": "FileNameSortKey",
+    "abort_on_example_error": True,
+    "download_all_examples": False,
+    "show_signature": False,
+    "min_reported_time": 3600,  # seconds on the machine that builds the pages mean nothing elsewhere
+    "write_computation_times": False,
+}
 exclude_patterns = ["_build"]
 templates_path = ["_templates"]
 html_theme = "furo"
