@@ -16,6 +16,7 @@ from .program import Program, Task, events_of, own_figures
 from .schedules.schedule import blocks_of, check_plan, plan_as_json, plan_from_json
 from .sessions.session import open_session
 from .stores.restoring import check_forgotten
+from .stores.saved import check_twins
 from .stores.shared_store import SharedCheckpoint, StoredState, open_checkpoint
 
 _ATTEMPTS = 5  # of one round, each ended by a lost worker, before the loss is raised
@@ -199,6 +200,7 @@ class Engine:
         self._done: bool | str = False
         self._done_rounds = 0
         self._tried = False  # whether a snapshot was seen to give back a shard
+        check_twins(program)
         if schedule.lookahead not in (0, 1):
             raise DataError(
                 f"lookahead must be 0 or 1, got {shortened(schedule.lookahead)}: one round is planned ahead"

@@ -149,6 +149,9 @@ class Program:
         Arrays of a shard's state (a dict) that updates change and that cannot be had from `load` and
         `publish`. A program without any (and without travelling blocks) loses nothing with a worker: the
         round is done again. Otherwise the rounds since the last snapshot are.
+    twins : sequence of int, optional
+        For each shard the first one whose saved arrays are equal to its own after every round, as those of
+        replicas are: snapshots and checkpoints hold them once.
     measure_every : int, default=1
         Rounds between two calls of `measure`; 0 never measures.
     shard_weights : sequence of float, optional
@@ -219,6 +222,7 @@ class Program:
     travels: bool = False
     barrier: str | int = "round"
     saved: tuple[str, ...] = ()
+    twins: Sequence[int] | None = None
     measure_every: int = 1
     shard_weights: Sequence[float] | None = None
     loads_at_once: int | None = None

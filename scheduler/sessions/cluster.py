@@ -10,7 +10,7 @@ from typing import Any
 from ..._version import __version__
 from ...errors import StradaskError, WorkerLost
 from ..history import Activity
-from ..stores.saved import check_complete
+from ..stores.saved import check_complete, twin_of
 from ..stores.shared_store import StoredState, saved_block, saved_shard
 from .answers import wired
 from .balancing import Balance
@@ -257,7 +257,7 @@ class ClusterSession(Migration):
         async def load(shard, worker):
             async with places[worker]:
                 began = time.monotonic()
-                saved = saved_shard(snapshot, shard, program.saved)
+                saved = saved_shard(snapshot, twin_of(program, shard), program.saved)
                 deliver_values = self._keep if shard in self._kept else self._load
                 self.reports[shard] = await deliver_values(shard, worker, saved)
                 self.load_seconds = max(self.load_seconds, time.monotonic() - began)

@@ -5,7 +5,7 @@ from typing import Any
 from ..history import Activity
 from ..program import Task
 from ..stores.restoring import differing
-from ..stores.saved import check_complete, check_same_form, check_saved, laid_over
+from ..stores.saved import check_complete, check_same_form, check_saved, is_saved, laid_over, twin_of
 from ..threads import effective_n_jobs, run_tasks
 
 
@@ -45,9 +45,10 @@ class LocalSession:
         if kind == "block":
             self.blocks[int(number)] = laid_over(self.program, int(number), array, self.blocks[int(number)])
         else:
-            there = self.states[int(number)]
-            check_same_form(name, array, there[key])
-            there[key] = array.copy()
+            for shard, there in enumerate(self.states):
+                if twin_of(self.program, shard) == int(number):
+                    check_same_form(name, array, there[key])
+                    there[key] = array.copy()
 
     def run(self, round, first, steps, messages, later=()):
         """Carry out steps one after another."""
@@ -89,7 +90,7 @@ class LocalSession:
             f"shard-{s}/{name}": state[name].copy()
             for s, state in enumerate(self.states)
             for name in self.program.saved
-            if not blocks_only
+            if not blocks_only and is_saved(self.program, s)
         }
         pack = self.program.pack
         arrays.update((f"block-{b}", pack(b, value).copy()) for b, value in enumerate(self.blocks or ()))

@@ -17,7 +17,7 @@ from scipy import sparse
 from ...errors import StradaskError, shortened
 from ..program import Task
 from ..stores.restoring import can_be_tried, differing
-from ..stores.saved import laid_over
+from ..stores.saved import is_saved, laid_over
 from ..stores.shared_store import StoredPart, write_part
 from ..threads import run_tasks
 from .shards import Shards, StaleEpoch
@@ -302,7 +302,7 @@ class WorkerState(Shards):
             f"shard-{s}/{name}": state[name].copy()
             for s, state in self.states.items()
             for name in self.program.saved
-            if not blocks_only
+            if not blocks_only and is_saved(self.program, s)
         }
         for block, value in self.blocks.items():
             packed = value.array if type(value) is _Packed else self._packed(block, value)
@@ -315,7 +315,7 @@ class WorkerState(Shards):
         parts = {
             f"shard-{s}.npz": {name: state[name] for name in self.program.saved}
             for s, state in self.states.items()
-            if self.program.saved
+            if is_saved(self.program, s)
         }
         for block, value in self.blocks.items():
             packed = value.array if type(value) is _Packed else self._packed(block, value)

@@ -15,9 +15,32 @@ def check_saved(program, state):
             )
 
 
+def check_twins(program):
+    """Check that `Program.twins` names for each shard one that is saved."""
+    if program.twins is None:
+        return
+    twins, n = list(program.twins), len(program.shards)
+    if len(twins) != n or any(not 0 <= twin < n or twins[twin] != twin for twin in twins):
+        raise DataError(
+            f"twins of {type(program).__name__} must name, for each of {n} shards, one that is its own twin, "
+            f"got {shortened(twins)}"
+        )
+
+
+def twin_of(program, shard):
+    """Return the shard that is saved in the place of this one; see `Program.twins`."""
+    return shard if program.twins is None else program.twins[shard]
+
+
+def is_saved(program, shard):
+    """Whether snapshots hold arrays of a shard."""
+    return bool(program.saved) and twin_of(program, shard) == shard
+
+
 def check_complete(program, names):
     """Check that a snapshot has all names that a program saves, and no others."""
-    wanted = {f"shard-{s}/{name}" for s in range(len(program.shards)) for name in program.saved}
+    shards = [s for s in range(len(program.shards)) if is_saved(program, s)]
+    wanted = {f"shard-{s}/{name}" for s in shards for name in program.saved}
     if program.travels:
         wanted |= {f"block-{b}" for b in range(program.n_blocks)}
     if odd := wanted ^ set(names):

@@ -157,3 +157,11 @@ def test_what_dask_would_compute_again_is_not_tried(one_process, tmp_path):
     options = {"engine": one_process.scheduler_address, "checkpoint": tmp_path, "checkpoint_every": 1}
     run(program, StaticSchedule(), max_rounds=3, **options)
     assert program.coef == 2 * 4 * (1 + 2 + 3)
+
+
+@pytest.mark.parametrize("twins", [[0], [1, 0], [1, 1, 1], [0, 2]])
+def test_twins_that_would_not_be_saved_are_refused(twins):
+    program = smoothing("dict", ("memory",))
+    program.twins = twins
+    with pytest.raises(DataError, match=r"twins of .* must name, for each of 2 shards"):
+        run(program, StaticSchedule(), max_rounds=1)

@@ -111,8 +111,18 @@ class Training(SplitOperations, Program):
                 index = stages[stage].index[part]
                 params, slots = params[index], slots[:, index]
             self.shards.append((stage, part, params, slots, self._parts(rows, place, stage)))
+        self.twins = [self._twin(place) for place in range(layout.n_places)]
         self.held: Any = None
         self.events: Any = None
+
+    def _twin(self, place):
+        """Return the first replica of a place's stage, if all have the same numbers.
+
+        Parts of a split stage have their own, and so have replicas where forward passes change buffers.
+        """
+        stage, _ = self.layout.stage_of(place)
+        own = self.layout.parts[stage] > 1 or getattr(self.stages[stage], "n_buffers", 0)
+        return place if own else self.layout.place(stage, 0)
 
     def _parts(self, rows, place, stage):
         """Return what a place holds of the rows: X at the first stage, the rest at the last."""
@@ -146,6 +156,7 @@ class Training(SplitOperations, Program):
         decays = self.optimizer.weight_decay and hasattr(stage, "decayed")  # which takes as many numbers
         return {
             "number": number,
+            "part": part,
             "stage": stage,
             "params": params,
             "slots": self.optimizer.slots(params[:n_trained]) if slots is None else np.array(slots),
@@ -344,9 +355,11 @@ class Training(SplitOperations, Program):
         return penalties
 
     def hold(self, state):
-        """Return what a place holds, for `collect`."""
-        params, slots = state["params"].copy(), state["slots"].copy()
-        return {"params": params, "slots": slots, "events": np.array(state["events"], float)}
+        """Return what a place holds, for `collect`; of replicas the first one's numbers."""
+        events = np.array(state["events"], float)
+        if state["part"] and state["split"] is None:
+            return {"events": events}
+        return {"params": state["params"].copy(), "slots": state["slots"].copy(), "events": events}
 
     # At the coordinator -----------------------------------------------------------------------------
 

@@ -102,7 +102,12 @@ def fit(
     optimizer = optimizer or SGD(0.1, 0.9, True, 0.01)
     layout = Layout(replicas, n_micro, 5, order)
     start = Vectors(*case.start, optimizer.slots(case.start[0]))
-    program = Training(
+
+    class Seen(Training):
+        def numbers(self, state):
+            return state["params"].copy()
+
+    program = Seen(
         [case.layers.stage(a, b) for a, b, _ in stages],
         layout,
         rows,
@@ -117,8 +122,7 @@ def fit(
     collect, program.everywhere = program.collect, []
 
     def collected(ask):  # what every place holds, too
-        held = ask(lambda session, messages: session.measure(messages, "hold"))
-        program.everywhere = [one["params"] for one in held]
+        program.everywhere = ask(lambda session, messages: session.measure(messages, "numbers"))
         collect(ask)
 
     program.collect = collected
@@ -393,6 +397,35 @@ def test_replicas_agree_on_rounded_sums(rows, replicas):
     assert len(program.everywhere) == replicas[0]
     for one in program.everywhere[1:]:
         assert np.array_equal(one, program.everywhere[0])
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("kind", ["folder", "shared"])
+@pytest.mark.parametrize("far", [False, True], ids=["threads", "workers"])
+def test_replicas_are_saved_once(rows, address, tmp_path, kind, far):
+    """A fit that goes on from such a state is the fit that never stopped."""
+    case = DenseCase()
+    plan = ([2], (2, 2))
+    whole, losses, _ = fit(case, rows, *plan)
+    options = {"engine": address if far else "local", "checkpoint_every": 1, "fingerprint": {}}
+    options["checkpoint"] = f"file://{tmp_path}/fit" if kind == "shared" else tmp_path / "fit"
+    fit(case, rows, *plan, stop=lambda history: len(history) == 2, **options)
+    saved = {
+        name
+        for path in (tmp_path / "fit").rglob("*.npz")
+        for name in ([path.stem] if kind == "shared" else np.load(path).files)
+        if name.startswith("shard-")
+    }
+    assert {name.partition("/")[0] for name in saved} == {"shard-0", "shard-2"}
+    vectors, again, program = fit(case, rows, *plan, **options)
+    assert np.array_equal(vectors.trained, whole.trained)
+    assert again.tolist() == losses.tolist()
+    assert all(np.array_equal(program.everywhere[k], program.everywhere[k + 1]) for k in (0, 2))
+
+
+def test_replicas_with_numbers_of_their_own_are_no_twins(rows):
+    _, _, program = fit(TorchCase(), rows, [5], (2, 2))
+    assert program.twins == [0, 1, 2, 2]  # batch normalisation is in the first stage
 
 
 @pytest.mark.cluster
