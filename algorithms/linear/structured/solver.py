@@ -194,7 +194,11 @@ class Solver:
             aim = min(aim, 0.3 * violation)
             if not convex:
                 aim = max(aim, 0.3 * tol * first)
-            self._newton(penalty, max(aim, 0.1 * _LEAST * first))
+            goal = aim
+            if convex and not len(candidates) and not self.loss.quadratic and gap > 0:
+                # The gap falls as the violation, later as its square.
+                goal = min(aim, np.sqrt(0.5 * tol * unit / gap) * violation)
+            self._newton(penalty, max(goal, 0.1 * _LEAST * first))
         return Fit(
             self.B.copy(),
             self.intercept(),
