@@ -12,7 +12,7 @@ from .._typing import Callback, FileName
 from ..errors import DataError, ModelFileError, StradaskError, WorkerLost, in_brief, shortened
 from .history import Activity, History
 from .loop import broken_off, check_end, iterate, small_change
-from .program import Program, Task, events_of, own_figures
+from .program import Program, Task, barriers, events_of, is_nothing, own_figures
 from .schedules.schedule import blocks_of, check_plan, plan_as_json, plan_from_json
 from .sessions.session import open_session
 from .stores.restoring import check_forgotten
@@ -282,11 +282,15 @@ class Engine:
         figures: dict[str, Any] = {"updates": 0, "staleness": float(self.schedule.lookahead)}
         events: list[tuple] = []
         try:
-            for first, steps in self._segments(plan):
+            for first, steps in [(0, plan)] if self.program.joins else barriers(self.program, plan):
                 later = plan[first + len(steps) :] if self.program.travels else []
                 partials = self.session.run(r, first, steps, self._pending, later)
                 self._pending = []
                 tasks = [Task(r, n, *pair) for n, step in enumerate(steps, first) for pair in step]
+                if self.program.joins:
+                    self.program.hear(self.session.joined)
+                    left = [at for at, partial in enumerate(partials) if not is_nothing(partial)]
+                    tasks, partials = [tasks[at] for at in left], [partials[at] for at in left]
                 outcome = self.program.aggregate(tasks, partials)
                 if outcome is not None:
                     self._take(outcome, tasks, figures, events)
@@ -344,13 +348,6 @@ class Engine:
                 self._pending = []
                 return parts
         raise AssertionError("unreachable")
-
-    def _segments(self, plan):
-        """Cut a plan where the program wants its partial results combined."""
-        if self.program.barrier == "round":
-            return [(0, plan)]
-        size = 1 if self.program.barrier == "step" else self.program.barrier
-        return [(first, plan[first : first + size]) for first in range(0, len(plan), size)]
 
     def _take(self, outcome, tasks, figures, events):
         if outcome.message is not None:

@@ -38,7 +38,8 @@ class Activity:
     - ``round``, ``step``: round, from 1, and the first of the steps that were requested together, from 0;
     - ``worker``: address;
     - ``working``: seconds of updates, summed over its threads;
-    - ``waiting``: seconds without work because a block was missing, and until the slowest worker was done;
+    - ``waiting``: seconds without work because a block was missing, at barriers, and until the slowest worker
+      was done;
     - ``sending``: seconds that blocks were on their way from it, summed over blocks; it works on others
       meanwhile;
     - ``bytes_sent``: bytes of these blocks and of partial results.

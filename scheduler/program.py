@@ -108,6 +108,17 @@ def events_of(program, blocks, priorities):
     return blocks, own, (ids[other], values[other])
 
 
+def barriers(program, steps):
+    """Cut steps where the program wants its partial results combined: pairs of a first number, and steps."""
+    size = {"round": len(steps), "step": 1}.get(program.barrier, program.barrier) or 1
+    return [(first, steps[first : first + size]) for first in range(0, len(steps), size)]
+
+
+def is_nothing(partial):
+    """Whether `Program.join` left nothing of a partial result."""
+    return partial is None or (type(partial) in (tuple, list, dict) and not partial)
+
+
 def own_figures(program, figures):
     """Check `Outcome.figures`."""
     try:
@@ -145,6 +156,9 @@ class Program:
         matrix factorization by rotation.
     barrier : {"round", "step"} or int, default="round"
         When `aggregate` is called: after each round, after each step of it, or after so many steps.
+    joins : bool, default=False
+        True if workers put together among themselves what their shards are told at a barrier (`join`). Then a
+        round is one call of each worker, whatever `barrier` says, and `aggregate` is called once a round.
     saved : tuple of str, default=()
         Arrays of a shard's state (a dict) that updates change and that cannot be had from `load` and
         `publish`. A program without any (and without travelling blocks) loses nothing with a worker: the
@@ -221,6 +235,7 @@ class Program:
     n_blocks: int = 1
     travels: bool = False
     barrier: str | int = "round"
+    joins: bool = False
     saved: tuple[str, ...] = ()
     twins: Sequence[int] | None = None
     measure_every: int = 1
@@ -346,6 +361,32 @@ class Program:
         """
         raise NotImplementedError(f"{type(self).__name__} must say what an update is")
 
+    def join(self, partials: Any) -> Any:
+        """Put together what all shards are told at a barrier; where `joins`, on workers and the coordinator.
+
+        It is called with the partial results of some shards, with what it returned for others, and for the
+        coordinator with that of all barriers of a round. Any grouping and order must give the same bits: sums
+        of integers, maxima, unions.
+
+        Parameters
+        ----------
+        partials : list of object
+            Partial results, from which it may take what only it needs, or results of its own.
+
+        Returns
+        -------
+        object
+            Arrays, plain values, and tuples, lists and dicts of them; None for nothing.
+        """
+        raise NotImplementedError(f"{type(self).__name__} joins partial results and must say how")
+
+    def message_of(self, state: Any, joined: Any) -> Any:
+        """Make of what was joined the message for `sync` of all shards of a worker, from the state of one.
+
+        What it makes once, all shards of the worker may refer to.
+        """
+        return joined
+
     def measure(self, state: Any) -> Any:
         """Compute a shard's part of the objective, after a round and its `sync`; None if there is none."""
         return None
@@ -358,13 +399,17 @@ class Program:
 
     # At the coordinator -----------------------------------------------------------------------------
 
+    def hear(self, joined: Any) -> None:
+        """Pull what workers joined at all barriers of a round; before `aggregate`, where `joins`."""
+
     def aggregate(self, tasks: Any, partials: Any) -> Any:
         """Pull: combine the partial results of a round (or of some steps, see `barrier`).
 
         Parameters
         ----------
         tasks : list of Task
-            What was done, in the order of steps and shards; their `value` is None.
+            What was done, in the order of steps and shards; their `value` is None. Where `joins`, only those
+            of which `join` left something, perhaps none.
         partials : list
             What `update` returned for each.
 

@@ -16,8 +16,8 @@ import distributed
 import numpy as np
 
 from ...errors import DataError, WorkerLost
+from ...scheduler.sessions.payloads import payload_bytes
 from ...scheduler.sessions.worker import NAME
-from ...scheduler.sessions.worker_state import payload_bytes
 from ...scheduler.sums.cluster_passes import ClusterPasses
 from ...scheduler.sums.portions import Begin, TreeSum
 from ...scheduler.sums.summed import Summed, Trouble, raise_trouble

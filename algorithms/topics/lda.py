@@ -160,7 +160,7 @@ class LatentDirichletAllocation(FittedTopicModel):
     history_ : dict of arrays
         One entry a sweep: round, seconds, objective (as above, NaN where not measured), updates.
     worker_history_ : dict of arrays
-        Only after a fit on a cluster: for each of its workers and steps the seconds of ``working``,
+        Only after a fit on a cluster: for each of its workers and sweeps the seconds of ``working``,
         ``waiting`` and ``sending``, and ``bytes_sent`` (see `stradask.scheduler.history.Activity`).
     n_iter_ : int
         Sweeps done, those before a checkpoint included.

@@ -131,7 +131,7 @@ def plan_from_json(plan, program, schedule):
 
 def blocks_of(tasks):
     """Return the blocks that a segment updated: one set for all shards, or each task's own."""
-    sets = [np.atleast_1d(task.blocks) for task in tasks]
+    sets = [np.atleast_1d(task.blocks) for task in tasks] or [np.zeros(0, np.int64)]
     if all(np.array_equal(sets[0], other) for other in sets[1:]):
         return sets[0]
     return np.concatenate(sets)

@@ -8,8 +8,8 @@ from distributed.protocol.pickle import dumps
 
 from ..._version import __version__
 from ...errors import StradaskError, WorkerLost
+from .payloads import Frames
 from .shards import StaleEpoch
-from .worker_state import Frames
 
 _SMALL = 10_000  # bytes
 

@@ -10,6 +10,7 @@ from typing import Any
 from ..._version import __version__
 from ...errors import StradaskError, WorkerLost
 from ..history import Activity
+from ..program import barriers as program_barriers
 from ..stores.saved import check_complete, twin_of
 from ..stores.shared_store import StoredState, saved_block, saved_shard
 from .answers import wired
@@ -17,10 +18,10 @@ from .balancing import Balance
 from .clients import scheduler_named
 from .keep_alive import end_keep_alives, keep_alive_key, start_keep_alive
 from .migration import Migration
+from .payloads import payload_bytes
 from .placement import ShardData, holds_dask, place, stays
 from .routes import plan_routes
 from .worker import NAME
-from .worker_state import payload_bytes
 
 _PATIENCE = 1.0  # seconds that workers which have just joined have to be ready, when others are
 _ATTEMPTS = 5  # to open a session while workers come and go
@@ -67,6 +68,7 @@ class ClusterSession(Migration):
         self._balance: Balance | None = None
         self._late: dict[str, float] = {}  # how long each worker waited for the last answer of a call
         self._seconds: dict[int, float] = {}  # by shard, in the round so far
+        self.joined: Any = None
         self.load_seconds = 0.0  # that the slowest shard took to be loaded
         self.activity = Activity()
 
@@ -292,11 +294,21 @@ class ClusterSession(Migration):
         if not first and self._balance is not None:
             await self._rebalance()
         plans, moves, block_at, stamps = self._plan_routes(first, steps, later)
-        called = set(plans) | set(moves) | (set(self._shard_at) if messages else set())
-        args = {m: (round_, moves.get(m, []), plans.get(m, [])) for m in called}
-        partials = {}
-        for worker, (done, effort) in zip(args, await self._calls("run", args, messages), strict=True):
+        joins = self._opened.joins and bool(steps)
+        holders = list(dict.fromkeys(self._shard_at)) if messages or joins else []
+        barriers: dict = {}
+        if joins:
+            firsts = [begin + first for begin, _ in program_barriers(self._opened, steps)]
+            barriers = {worker: (firsts, holders, rank) for rank, worker in enumerate(holders)}
+        called = set(plans) | set(moves) | set(holders)
+        args = {m: (round_, moves.get(m, []), plans.get(m, []), barriers.get(m)) for m in called}
+        partials, self.joined = {}, None
+        for worker, (done, effort, joined) in zip(
+            args, await self._calls("run", args, messages), strict=True
+        ):
             partials.update(done)
+            self.joined = joined if self.joined is None else self.joined
+            self.bytes_sent += payload_bytes(joined)
             sent = effort["bytes"] + sum(map(payload_bytes, done.values()))
             self.bytes_sent += sent
             self.waiting += effort["waiting"]
@@ -305,7 +317,7 @@ class ClusterSession(Migration):
             working, waiting = sum(effort["working"].values()), effort["waiting"] + self._late[worker]
             self.activity.record(round_ + 1, first, worker, working, waiting, effort["sending"], sent)
         self._block_at, self._stamps = block_at, stamps
-        return [partials[position] for position in range(len(partials))]
+        return [partials.get(position) for position in range(sum(map(len, steps)))]
 
     def _plan_routes(self, first, steps, later=()):
         return plan_routes(first, steps, self._shard_at, self._block_at, self._stamps, later)

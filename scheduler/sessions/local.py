@@ -3,7 +3,7 @@
 from typing import Any
 
 from ..history import Activity
-from ..program import Task
+from ..program import Task, barriers
 from ..stores.restoring import differing
 from ..stores.saved import check_complete, check_same_form, check_saved, is_saved, laid_over, twin_of
 from ..threads import effective_n_jobs, run_tasks
@@ -18,6 +18,7 @@ class LocalSession:
     remote = False
     bytes_sent = 0
     waiting = 0.0
+    joined: Any = None
 
     def __init__(self, n_jobs=None):
         self.n_jobs = effective_n_jobs(n_jobs)
@@ -53,13 +54,23 @@ class LocalSession:
     def run(self, round, first, steps, messages, later=()):
         """Carry out steps one after another."""
         self._sync(messages)
-        if self.blocks is not None and steps:
-            self._read_ahead(first, steps, later)
-        return [
-            partial
-            for number, step in enumerate(steps, first)
-            for partial in run_tasks([(self._update, (round, number, *pair)) for pair in step], self.n_jobs)
-        ]
+        partials, self.joined, joins = [], None, self.program.joins
+        for begin, part in barriers(self.program, steps) if joins else [(0, steps)]:
+            if self.blocks is not None and part:
+                self._read_ahead(first + begin, part, [*steps[begin + len(part) :], *later])
+            found = [
+                partial
+                for number, step in enumerate(part, first + begin)
+                for partial in run_tasks(
+                    [(self._update, (round, number, *pair)) for pair in step], self.n_jobs
+                )
+            ]
+            partials += found
+            joined = self.program.join(found) if joins else None
+            if joined is not None:
+                self._sync([self.program.message_of(self.states[0], joined)])
+                self.joined = joined if self.joined is None else self.program.join([self.joined, joined])
+        return partials
 
     def _read_ahead(self, first, steps, later):
         """Announce to the program, once a turn, the shards that follow those of these steps."""

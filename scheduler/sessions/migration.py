@@ -62,7 +62,7 @@ class Migration(Membership):
                 moves[worker].append((block, self._stamps[block], homes[block]))
                 self._block_at[block] = homes[block]
                 self._stamps[block] += 1
-        await self._calls("run", {m: (-1, blocks, []) for m, blocks in moves.items() if blocks}, [])
+        await self._calls("run", {m: (-1, blocks, [], None) for m, blocks in moves.items() if blocks}, [])
 
     async def _move_shards(self, homes):
         """Send shards to their new workers, one after the other."""

@@ -1,6 +1,6 @@
 """Routes: which worker does what in a round, and where the blocks travel."""
 
-from .worker_state import Assignment
+from .call_tasks import Assignment
 
 
 def plan_routes(first, steps, shard_at, block_at, stamps, later=()):

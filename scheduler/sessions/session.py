@@ -14,13 +14,15 @@ class Session(Protocol):
     A *step* is a list of (shard, blocks); no shard and, where blocks travel, no block is in it twice.
     `remote` sessions can raise `WorkerLost`. `bytes_sent` counts the bytes of arrays that left a process
     since the session was opened, `waiting` the seconds that shards waited for blocks or for one another,
-    summed over workers; `activity` is empty where there are no workers.
+    summed over workers; `activity` is empty where there are no workers. `joined` is what shards were told at
+    all barriers of the last `run` together, of a program that joins; None for nothing.
     """
 
     remote: bool
     bytes_sent: int
     waiting: float
     activity: Activity
+    joined: Any
 
     def n_threads(self) -> int:
         """Count the threads that work at once, on all workers that there are now."""
@@ -36,9 +38,9 @@ class Session(Protocol):
         """Give every shard the messages, carry out the steps in order; return partial results in that order.
 
         The steps are those of the round that begin with number `first` (`Task.step`). Between them nothing
-        waits but a shard for its block. Called again for the same round and step, after `WorkerLost` and
-        `open`, it does them again. `later` are the steps that follow in the round: blocks may already be
-        moved there.
+        waits but a shard for its block, and all shards at the barriers of a program that joins. Called again
+        for the same round and step, after `WorkerLost` and `open`, it does them again. `later` are the steps
+        that follow in the round: blocks may already be moved there.
         """
         ...
 

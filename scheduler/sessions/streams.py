@@ -9,6 +9,7 @@ from concurrent.futures import Future, InvalidStateError
 
 from ...errors import WorkerLost
 from .answers import opened, wired
+from .payloads import payload_bytes
 
 _SMALL = 2**18  # bytes: a larger message is confirmed at once, which adds little to its time
 _ON_THE_WAY = 2**26  # bytes that are not confirmed, besides one message
@@ -16,15 +17,21 @@ _CONFIRMED, _KEPT = 64, 2**20  # small messages, and their bytes, of which the l
 
 
 class Transfer(Future):
-    """A block on its way, done when it has arrived.
+    """A block, or what is joined, on its way; done when it has arrived.
 
     Attributes
     ----------
+    nbytes : int
+        Of its arrays.
     written : float or None
         When it was handed to the network, by `time.monotonic`, if nobody waits for an answer then.
     """
 
     written: float | None = None
+
+    def __init__(self, nbytes):
+        super().__init__()
+        self.nbytes = nbytes
 
 
 class _Message:
@@ -32,7 +39,7 @@ class _Message:
 
     def __init__(self, number, parts, asks):
         self.number, self.parts = number, parts
-        self.nbytes = sum(value.nbytes for _, _, value, _ in parts)
+        self.nbytes = sum(transfer.nbytes for *_, transfer in parts)
         self.asks = asks or self.nbytes > _SMALL or not (number + 1) % _CONFIRMED
 
 
@@ -150,7 +157,7 @@ class _Stream:
                 asks = True
             else:
                 parts.append(part)
-                nbytes += part[2].nbytes
+                nbytes += part[3].nbytes
         message = _Message(self._n_sent, parts, asks or self._unasked + nbytes > _KEPT)
         self._unasked = 0 if message.asks else self._unasked + nbytes
         return message
@@ -198,15 +205,15 @@ class Streams:
         self._streams: dict[str, _Stream] = {}
 
     def send(self, to, block, stamp, value):
-        """Send a block, from any thread; return a `Transfer`."""
-        transfer = Transfer()
+        """Send a block, or under a name another value, from any thread; return a `Transfer`."""
+        transfer = Transfer(payload_bytes(value))
         try:
             with self._lock:
                 if self._closed:
                     raise RuntimeError("the session went on")
                 if to not in self._streams:
                     self._streams[to] = _Stream(self._pool, self._loop, to, self._about)
-            self._streams[to].put((int(block), stamp, value, transfer))
+            self._streams[to].put((block if type(block) is str else int(block), stamp, value, transfer))
         except RuntimeError as error:  # or the loop is closed: this process ends
             with contextlib.suppress(InvalidStateError):
                 transfer.set_exception(WorkerLost(f"the worker is closing: {error}"))

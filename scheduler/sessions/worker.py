@@ -18,8 +18,9 @@ from ..stores.shared_store import answer_word
 from ..threads import effective_n_jobs
 from .answers import answered, bytes_of, failure, not_here, refused, wired
 from .keep_alive import KeepAlivePlugin
+from .payloads import Frames
 from .streams import Streams
-from .worker_state import Frames, WorkerState
+from .worker_state import WorkerState
 
 NAME = "stradask-sessions"
 _OVER = float("inf")  # the epoch of a session that has ended here

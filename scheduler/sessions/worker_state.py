@@ -3,107 +3,23 @@
 It knows no transport: `worker` and `cluster` call a `WorkerState` and carry its blocks.
 """
 
-import pickle
 import threading
 import time
-from collections import defaultdict, deque
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from distributed.protocol.pickle import dumps
-from scipy import sparse
 
 from ...errors import StradaskError, shortened
-from ..program import Task
 from ..stores.restoring import can_be_tried, differing
 from ..stores.saved import is_saved, laid_over
 from ..stores.shared_store import StoredPart, write_part
 from ..threads import run_tasks
+from .call_tasks import CallTasks, Packed
+from .joining import Barriers, joined_by_all
+from .payloads import Frames, payload_bytes
 from .shards import Shards, StaleEpoch
 
-_PLAIN = (type(None), bool, int, float, complex, str, bytes)
-_SPARSE = ("csr", "csc", "coo", "bsr", "dia")
-
-
-def payload_bytes(value):
-    """Count the bytes of the arrays in a message or a partial result.
-
-    That is arrays, plain values, scipy sparse matrices, and tuples, lists and dicts of them; TypeError for
-    anything else, which would be pickled and differ from machine to machine.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from stradask.scheduler.sessions.worker_state import payload_bytes
-    >>> payload_bytes({"slope": np.zeros(10), "size": 10})
-    80
-    """
-    kind = type(value)
-    if kind in _PLAIN:
-        return 0
-    if isinstance(value, np.generic) or kind is np.ndarray:
-        if value.dtype.hasobject:
-            raise TypeError("an array of dtype object does not travel: give it a dtype of numbers or text")
-        return value.nbytes
-    if kind in (tuple, list):
-        return sum(map(payload_bytes, value))
-    if kind is dict:
-        return sum(map(payload_bytes, value)) + sum(map(payload_bytes, value.values()))
-    if sparse.issparse(value) and getattr(value, "format", "") in _SPARSE:
-        return sum(part.nbytes for part in vars(value).values() if isinstance(part, np.ndarray))
-    raise TypeError(
-        f"{kind.__module__}.{kind.__qualname__} does not travel: messages and partial results are arrays, "
-        "plain values, scipy sparse matrices (csr, csc, coo, bsr, dia), and tuples, lists and dicts of them"
-    )
-
-
-@dataclass(frozen=True)
-class Frames:
-    """A packed object: the frames of its pickle and of its arrays' buffers, which are not copied."""
-
-    frames: list
-
-    @classmethod
-    def of(cls, value):
-        """Pack any object that pickles; classes of ``__main__`` and notebooks go by value."""
-        buffers: list[pickle.PickleBuffer] = []
-        head = dumps(value, buffer_callback=buffers.append)
-        return cls([np.frombuffer(frame, np.uint8) for frame in (head, *(b.raw() for b in buffers))])
-
-    def open(self):
-        """Unpack; buffers that are read-only or misaligned are copied, for the kernels."""
-        head, *buffers = self.frames
-        return pickle.loads(head, buffers=[_usable(frame) for frame in buffers])
-
-
-def _usable(frame):
-    if isinstance(frame, bytes):
-        return bytearray(frame)
-    return frame if frame.ctypes.data % 16 == 0 else frame.copy()
-
-
-class Assignment(NamedTuple):
-    """One task of a call, for the worker that does it.
-
-    Attributes
-    ----------
-    position : int
-        Among all tasks of the call, on all workers: in the order of steps.
-    step, shard, blocks
-        See `Task`.
-    stamp : int
-        Transfers of the travelling block so far; -1 where blocks do not travel.
-    to : str
-        Worker that the block goes on to; "" if it stays.
-    """
-
-    position: int
-    step: int
-    shard: int
-    blocks: Any
-    stamp: int = -1
-    to: str = ""
+_JOINED = "joined"  # the name of what workers give one another at barriers, in place of a block's number
 
 
 class WorkerState(Shards):
@@ -134,8 +50,9 @@ class WorkerState(Shards):
         self.spare = {} if spare is None else spare
         self.blocks: dict[int, np.ndarray] = {}
         self.stamps: dict[int, int] = {}
+        self._came: dict[tuple, Any] = {}  # what others gave for a barrier, by sender and barrier
         self._delivered = threading.Condition(self._lock)  # transfers
-        self._transfers: dict[Any, float] = {}  # when they set out
+        self._transfers: dict[Any, float | None] = {}  # when they set out, of blocks
         self._effort: dict[str, Any] = {"sending": 0.0}  # of the present `run`
         self._answering = threading.Lock()
         self._answer: tuple[int, Any] = (-1, None)
@@ -191,7 +108,7 @@ class WorkerState(Shards):
         if not fits or type(packed) is not np.ndarray or packed.dtype.hasobject:
             came = f"block {shortened(block, 40)}, stamp {shortened(stamp, 40)}, {type(packed).__name__}"
             raise StradaskError(f"{came} is not one that travels here, of {self.program.n_blocks}")
-        self.put(block, stamp, _Packed(packed))
+        self.put(block, stamp, Packed(packed))
 
     def take_in(self, sender, number, blocks):
         """Take a message of blocks from another worker; return its number.
@@ -202,7 +119,10 @@ class WorkerState(Shards):
             if number > self._heard.get(sender, -1) + 1:
                 raise StaleEpoch(f"a message of {sender} before number {number} did not come")
             for block, stamp, packed in Frames(blocks).open():
-                self.receive(block, stamp, packed)
+                if block == _JOINED:
+                    self._take_joined(sender, stamp, packed)
+                else:
+                    self.receive(block, stamp, packed)
             self._heard[sender] = max(number, self._heard.get(sender, -1))
         except BaseException as error:
             self.fail(error)
@@ -215,12 +135,15 @@ class WorkerState(Shards):
             self.put(block, stamp, value)
             return 0
         began = time.monotonic()
-        packed = value.array if type(value) is _Packed else self._packed(block, value)
-        transfer = self._send(to, block, stamp, packed)
+        packed = value.array if type(value) is Packed else self._packed(block, value)
+        self._send_off(began, to, block, stamp, packed)
+        return packed.nbytes
+
+    def _send_off(self, began, *message):
+        transfer = self._send(*message)
         with self.changed:
             self._transfers[transfer] = began
         transfer.add_done_callback(self._arrived)
-        return packed.nbytes
 
     def _arrived(self, transfer):
         with self.changed:
@@ -231,6 +154,32 @@ class WorkerState(Shards):
             self._delivered.notify_all()
         if not transfer.cancelled() and transfer.exception() is not None:
             self.fail(transfer.exception())
+
+    # What workers put together at barriers ------------------------------------------------------------
+
+    def _take_joined(self, sender, barrier, value):
+        with self.changed:
+            self._came[sender, barrier] = value
+            self.changed.notify_all()
+
+    def join(self, own, barriers, barrier):
+        """Join a value with those of all workers; return it, and the bytes that were sent."""
+        sent = 0
+
+        def give(to, value):
+            nonlocal sent
+            sent += payload_bytes(value)
+            self._send_off(None, barriers.workers[to], _JOINED, barrier, value)
+
+        def take(other):
+            key = barriers.workers[other], barrier
+            with self.changed:
+                while key not in self._came:
+                    self.check()
+                    self.changed.wait()
+                return self._came.pop(key)
+
+        return joined_by_all(self.program.join, own, barriers, give, take), sent
 
     # Requests of programs that need no rounds ---------------------------------------------------------
 
@@ -263,8 +212,8 @@ class WorkerState(Shards):
                 self._answer = serial, answer
             return self._answer[1]
 
-    def run(self, round_, moves, assignments, messages):
-        """Do tasks; return their partial results by position, and the effort.
+    def run(self, round_, moves, assignments, barriers, messages):
+        """Do tasks; return their partial results by position, the effort, and what was joined.
 
         That is a dict: the seconds of ``working`` on each shard, of ``waiting`` for a block, and for which
         blocks were on their way to others, summed over blocks (``sending``); and the ``bytes`` of these.
@@ -275,10 +224,14 @@ class WorkerState(Shards):
         for block, stamp, to in moves:
             moved += self.pass_on(block, stamp + 1, self._taken(block, stamp), to)
         self._sync(messages)
-        work = _CallTasks(self, round_, assignments)
+        with self.changed:  # others may be at this round; what is left of earlier ones came twice
+            self._came = {key: value for key, value in self._came.items() if key[1][0] >= round_}
+        joins = None if barriers is None else Barriers(*barriers)
+        work = CallTasks(self, round_, assignments, joins)
         work.carry_out()
         effort |= {"working": work.seconds, "waiting": work.waited, "bytes": moved + work.sent}
-        return work.partials, effort
+        tells = joins is not None and not joins.rank  # all have the same
+        return work.partials, effort, work.joined if tells else None
 
     def _taken(self, block, stamp):
         with self.changed:
@@ -305,7 +258,7 @@ class WorkerState(Shards):
             if not blocks_only and is_saved(self.program, s)
         }
         for block, value in self.blocks.items():
-            packed = value.array if type(value) is _Packed else self._packed(block, value)
+            packed = value.array if type(value) is Packed else self._packed(block, value)
             arrays[f"block-{block}"] = packed.copy()
         return arrays
 
@@ -318,7 +271,7 @@ class WorkerState(Shards):
             if is_saved(self.program, s)
         }
         for block, value in self.blocks.items():
-            packed = value.array if type(value) is _Packed else self._packed(block, value)
+            packed = value.array if type(value) is Packed else self._packed(block, value)
             parts[f"block-{block}.npz"] = {"value": packed}
         tasks = [(write_part, (url, folder, name, arrays)) for name, arrays in parts.items()]
         return dict(zip(parts, self._on_threads(tasks), strict=True))
@@ -338,96 +291,3 @@ class WorkerState(Shards):
 
     def _on_threads(self, tasks):
         return run_tasks(tasks, self.n_threads)
-
-
-@dataclass(frozen=True)
-class _Packed:
-    """A block as it came from another worker."""
-
-    array: np.ndarray
-
-
-class _CallTasks:
-    """The tasks of one call, done by the worker's threads as shards and blocks become free.
-
-    A thread takes the first task, in the order of steps, whose shard is idle and whose block is here. No
-    thread waits while there is such a task, so any number of threads completes any plan.
-    """
-
-    def __init__(self, worker_state, round_, assignments):
-        self.worker_state, self.round = worker_state, round_
-        self.chains: dict[int, deque] = defaultdict(
-            deque
-        )  # of each idle or working shard: what is left to do
-        for assignment in sorted(assignments, key=lambda a: a.position):
-            if assignment.shard not in worker_state.states:
-                raise StaleEpoch(f"shard {assignment.shard} is not here")
-            self.chains[assignment.shard].append(assignment)
-        self.busy: set[int] = set()
-        self.partials: dict[int, Any] = {}
-        self.seconds: dict[int, float] = dict.fromkeys(self.chains, 0.0)
-        self.sent, self.waited, self._idle_since = 0, 0.0, None
-
-    def carry_out(self):
-        n_threads = min(self.worker_state.n_threads, len(self.chains))
-        run_tasks([self._work] * n_threads, max(n_threads, 1))
-        self.worker_state.check()
-
-    def _work(self):
-        try:
-            while (found := self._next()) is not None:
-                self._do(*found)
-        except BaseException as error:
-            self.worker_state.fail(error)  # the other threads may be waiting for what this one will not send
-            raise
-
-    def _next(self):
-        """Wait for a task that can be done; return it and its block, or None if all are taken."""
-        worker_state = self.worker_state
-        with worker_state.changed:
-            while worker_state.failure is None:
-                ready = [
-                    c[0] for shard, c in self.chains.items() if shard not in self.busy and self._here(c[0])
-                ]
-                if ready:
-                    return self._taken(min(ready, key=lambda a: a.position))
-                if not self.chains:
-                    return None
-                if not self.busy and self._idle_since is None:
-                    self._idle_since = time.monotonic()
-                worker_state.changed.wait()
-            return None
-
-    def _here(self, a):
-        return a.stamp < 0 or (
-            self.worker_state.stamps.get(a.blocks) == a.stamp and a.blocks in self.worker_state.blocks
-        )
-
-    def _taken(self, a):
-        if self._idle_since is not None:
-            self.waited += time.monotonic() - self._idle_since
-            self._idle_since = None
-        chain = self.chains[a.shard]
-        chain.popleft()
-        if not chain:
-            del self.chains[a.shard]
-        self.busy.add(a.shard)
-        return a, None if a.stamp < 0 else self.worker_state.blocks.pop(a.blocks)
-
-    def _do(self, a, value):
-        worker_state, began = self.worker_state, time.monotonic()
-        if type(value) is _Packed:  # it may begin anywhere, and kernels want it aligned
-            array = np.require(value.array, requirements=["ALIGNED", "WRITEABLE"])
-            value = worker_state.program.unpack(a.blocks, array)
-        partial = worker_state.program.update(
-            worker_state.states[a.shard], Task(self.round, a.step, a.shard, a.blocks, value)
-        )
-        payload_bytes(partial)
-        worked = time.monotonic() - began
-        sent = 0 if a.stamp < 0 else worker_state.pass_on(a.blocks, a.stamp + 1, value, a.to)
-        with worker_state.changed:
-            self.partials[a.position] = partial
-            self.seconds[a.shard] += worked
-            self.sent += sent
-            self.busy.discard(a.shard)
-            worker_state.changed.notify_all()

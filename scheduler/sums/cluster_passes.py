@@ -8,7 +8,7 @@ from typing import Any
 from ...errors import WorkerLost
 from ..sessions.answers import wired
 from ..sessions.clients import take_exception
-from ..sessions.worker_state import payload_bytes
+from ..sessions.payloads import payload_bytes
 from .portions import Answered, Begin, Count, Failed, Lost, Order, Portions, Tick, TreeSum, Work, Workers
 from .summed import Trouble, raise_trouble
 

@@ -114,7 +114,10 @@ class Chain(Layout):
                 continue
             tasks = [Task(round_, step, shard, block, self.blocks[block]) for shard, block in pairs]
             partials = [self.program.update(self.states[task.shard], task) for task in tasks]
-            self._sync(self.program.aggregate(tasks, partials).message)
+            joined = self.program.join(partials)
+            if joined is not None:
+                self._sync(self.program.message_of(self.states[0], joined))
+                self.program.hear(joined)
         return self
 
     def run(self, n_sweeps, **options):

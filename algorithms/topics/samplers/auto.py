@@ -37,7 +37,7 @@ class RotatingAuto(Program):
     of `RotatingGibbs`.
     """
 
-    name, travels, unit, on_gpu = "auto", True, "token", False
+    name, travels, joins, unit, on_gpu = "auto", True, True, "token", False
 
     def __init__(
         self, corpus, n_topics, alpha, beta, seed, *, max_sweeps, anneals=False, fits_priors=False, **options
@@ -123,6 +123,14 @@ class RotatingAuto(Program):
         gibbs.make_ready(state)
         gibbs.put_away(state)
 
+    def join(self, partials):
+        """See `RotatingModel`."""
+        return self.parts[_GIBBS].join(partials)
+
+    def message_of(self, state, joined):
+        """See `RotatingModel`."""
+        return self.parts[_GIBBS].message_of(state, joined)
+
     def update(self, state, task):
         """Do a step of the sampler that the shard is at."""
         if state["gibbs"]:
@@ -200,6 +208,10 @@ class RotatingAuto(Program):
         """See `RotatingModel`."""
         return self.current.publish()
 
+    def hear(self, joined):
+        """See `RotatingModel`."""
+        self.current.hear(joined)
+
     def aggregate(self, tasks, partials):
         """Take over what was done; after a sweep of warp, go over to Gibbs sampling if it is time."""
         warp, gibbs = self.parts
@@ -213,8 +225,7 @@ class RotatingAuto(Program):
             return outcome
         gibbs.totals, gibbs._word_part = warp.totals, warp._word_part
         gibbs.priors = Priors(warp.alpha, warp.beta, 0, gibbs.priors.first)
-        message = outcome.message | {"goes_over": True}
-        return Outcome(message, updates=outcome.updates, priorities=np.ones(1))
+        return Outcome({"goes_over": True}, updates=outcome.updates, priorities=np.ones(1))
 
     def objective(self, parts):
         """See `RotatingModel`."""

@@ -30,7 +30,7 @@ from .groups import check_frequency, number_of_rows
 from .program import RotatingModel
 from .restoring import damaged, unfit
 from .storage import Pool, Storage, fetch, release
-from .word_blocks import Block, FirstCountThenRotate, SeedsOfBlocks, Words, add_changes, changes_of
+from .word_blocks import Block, FirstCountThenRotate, SeedsOfBlocks, Words, changes_of
 
 _SWEEP = 1  # purpose of a random stream
 
@@ -220,11 +220,9 @@ class RotatingGibbs(RotatingModel):
         return value
 
     def sync(self, state, message):
-        """Take over totals, or their changes, and priors."""
+        """Take over totals, and priors."""
         if "totals" in message:
             state["totals"] = message["totals"]
-        else:
-            state["totals"] = add_changes(state["totals"].copy(), message["changes"])
         if "alpha" in message:
             state["priors"] = self.priors.replaced(message["alpha"], message["beta"])
         if not state["ready"]:

@@ -10,8 +10,8 @@ the stationary distribution by a total variation of 0.03 to 0.08; in a real corp
 times larger than their lag.
 
 Memory, in bytes a token: topic 2, in a block 2 (4 each above 65,535 topics), and document 4; and the
-documents' lists, 64 for every 16 of ``min(length, K)`` topics. Besides, 8 K bytes for the totals of each
-shard, and 4 K for each running block.
+documents' lists, 64 for every 16 of ``min(length, K)`` topics. Besides, 8 K bytes for the totals, and for
+each running task again; 4 K for each running block.
 """
 
 import numpy as np

@@ -49,7 +49,7 @@ class RotatingModel(Program):
     _figures: list[dict]
     _block_figures: list[dict]
     on_gpu = False
-    name, travels, unit, measure_every = "", True, "token", MEASURE_EVERY
+    name, travels, joins, unit, measure_every = "", True, True, "token", MEASURE_EVERY
     barrier: str | int = "step"
 
     def __getstate__(self):
@@ -173,33 +173,39 @@ class RotatingModel(Program):
     def _fitted_priors(self):
         return {"alpha": self.alpha, "beta": float(self.beta[0])} if self.fits_priors else {}
 
-    def aggregate(self, tasks, partials):
-        """Add up the changes of the totals."""
+    def join(self, partials):
+        """Add up changes of the totals: those in partial results, dicts, or what this returned before."""
+        parts = [part.pop("changes", None) if type(part) is dict else part for part in partials]
+        parts = [part for part in parts if part is not None]
+        if len(parts) < 2:
+            return parts[0] if parts else None
         changes = np.zeros(self.n_topics, np.int64)
-        for partial in partials:
-            if "changes" in partial:
-                add_changes(changes, partial["changes"])
-        self.totals = self.totals + changes
-        # In one process, which may have many shards, a reference is less than all changes.
-        message = (
-            {"totals": self.totals} if self.in_process else {"changes": changes_of(0 * changes, changes)}
-        )
-        round_ = tasks[0].round
-        place = self.schedule.place(round_, tasks[-1].step)
-        if place < 0:
-            return Outcome(message)
+        for part in parts:
+            add_changes(changes, part)
+        return changes_of(0, changes)
+
+    def message_of(self, state, joined):
+        """Make the totals, which all shards of a worker share."""
+        return {"totals": add_changes(state["totals"].copy(), joined)}
+
+    def hear(self, joined):
+        """Take the changes of a round into the totals."""
+        if joined is not None:
+            self.totals = add_changes(self.totals.copy(), joined)
+
+    def aggregate(self, tasks, partials):
+        """Keep the figures of shards and blocks after a sweep, and fit priors where it is time."""
         for task, partial in zip(tasks, partials, strict=True):
             of_words = {name for name in partial if name.startswith("word_")}
             self._block_figures[task.blocks].update({name: partial[name] for name in of_words})
-            of_documents = partial.keys() - of_words - {"changes"}
-            self._figures[task.shard].update({name: partial[name] for name in of_documents})
-        if not self.schedule.is_end(place):
-            return Outcome(message)
-        if (round_ + 1) % self.measure_every == 0:
+            self._figures[task.shard].update({name: partial[name] for name in partial.keys() - of_words})
+        found = set().union(*partials)
+        if "word_part" in found:
             self._word_part = sum(figures["word_part"] for figures in self._block_figures)
-        if self.fits_priors_after(round_ + 1):
+        message = None
+        if "word_counts" in found:
             self._fit_priors()
-            message |= self._fitted_priors()
+            message = self._fitted_priors()
         return Outcome(message, updates=self.n_tokens * self.schedule.repeats)
 
     def objective(self, parts):

@@ -14,8 +14,9 @@ from stradask.errors import StradaskError, WorkerLost
 from stradask.scheduler import Program
 from stradask.scheduler.sessions.cluster import ClusterSession
 from stradask.scheduler.sessions.local import LocalSession
+from stradask.scheduler.sessions.payloads import Frames, payload_bytes
 from stradask.scheduler.sessions.placement import place
-from stradask.scheduler.sessions.worker_state import Frames, StaleEpoch, WorkerState, payload_bytes
+from stradask.scheduler.sessions.worker_state import StaleEpoch, WorkerState
 
 
 class Tracing(Program):
@@ -77,7 +78,8 @@ class Network:
         partials, calls = {}, {}
         with ThreadPoolExecutor(2 * len(self.workers)) as callers:
             for name, worker in self.workers.items():
-                arguments = round_, worker.run, round_, moves.get(name, []), plans.get(name, []), messages
+                own = moves.get(name, []), plans.get(name, [])
+                arguments = round_, worker.run, round_, *own, None, messages
                 calls[name] = [callers.submit(worker.once, *arguments) for _ in range(2)]  # asked twice
         for first, second in calls.values():
             assert first.result()[0] == second.result()[0]
@@ -158,11 +160,11 @@ def test_whoever_waits_in_a_worker_is_woken(how):
         worker.load(shard, shard, 0, {})
     for block in range(2):
         worker.make_block(block)
-    from stradask.scheduler.sessions.worker_state import Assignment
+    from stradask.scheduler.sessions.call_tasks import Assignment
 
     steps = [Assignment(0, 0, 0, 0, 0, "other"), Assignment(1, 0, 1, 1, 0), Assignment(2, 1, 0, 2, 5)]
     with ThreadPoolExecutor(1) as caller:
-        call = caller.submit(worker.once, 1, worker.run, 0, [], steps, [])  # block 2 will not come
+        call = caller.submit(worker.once, 1, worker.run, 0, [], steps, None, [])  # block 2 will not come
         if how == "update":
             kind = ZeroDivisionError
         else:
@@ -187,12 +189,12 @@ def test_a_call_ends_when_all_that_it_sent_has_arrived():
     worker = WorkerState(Tracing(1, 1), 1, lambda *message: begun.set() or arrived)
     worker.make_block(0)
     with ThreadPoolExecutor(1) as caller:
-        call = caller.submit(worker.once, 1, worker.run, 0, [(0, 0, "other")], [], [])
+        call = caller.submit(worker.once, 1, worker.run, 0, [(0, 0, "other")], [], None, [])
         assert begun.wait(60)
         time.sleep(0.05)
         assert not call.done()
         arrived.set_result(None)
-        partials, effort = call.result(60)
+        partials, effort, _ = call.result(60)
     assert (partials, effort["bytes"]) == ({}, 16)
     assert effort["sending"] >= 0.05
 
@@ -224,12 +226,12 @@ def test_waiting_is_counted_while_no_thread_works():
     worker = WorkerState(Tracing(1, 2), 2, None)
     worker.load(0, 0, 0, {})
     worker.make_block(0)
-    from stradask.scheduler.sessions.worker_state import Assignment
+    from stradask.scheduler.sessions.call_tasks import Assignment
 
     plan = [Assignment(0, 0, 0, 0, 0), Assignment(1, 1, 0, 1, 7)]
     late = threading.Timer(0.2, worker.put, (1, 7, np.zeros(2)))
     late.start()
-    _, effort = worker.once(1, worker.run, 0, [], plan, [])
+    _, effort, _ = worker.once(1, worker.run, 0, [], plan, None, [])
     assert 0.05 < effort["waiting"] < 20
     assert list(effort["working"]) == [0]
     assert 0 < effort["working"][0] < 20

@@ -1,0 +1,186 @@
+"""The tasks of one call on one worker."""
+
+import bisect
+import time
+from collections import defaultdict, deque
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..program import Task, is_nothing
+from ..threads import run_tasks
+from .joining import Barriers
+from .payloads import payload_bytes
+from .shards import StaleEpoch
+
+
+class Assignment(NamedTuple):
+    """One task of a call, for the worker that does it.
+
+    Attributes
+    ----------
+    position : int
+        Among all tasks of the call, on all workers: in the order of steps.
+    step, shard, blocks
+        See `Task`.
+    stamp : int
+        Transfers of the travelling block so far; -1 where blocks do not travel.
+    to : str
+        Worker that the block goes on to; "" if it stays.
+    """
+
+    position: int
+    step: int
+    shard: int
+    blocks: Any
+    stamp: int = -1
+    to: str = ""
+
+
+@dataclass(frozen=True)
+class Packed:
+    """A block as it came from another worker."""
+
+    array: np.ndarray
+
+
+class CallTasks:
+    """The tasks of one call, done by the worker's threads as shards and blocks become free.
+
+    A thread takes the first task, in the order of steps, whose shard is idle and whose block is here. No
+    thread waits while there is such a task, so any number of threads completes any plan. At a barrier one of
+    them joins what the shards are told with other workers, and tells the shards here.
+
+    Attributes
+    ----------
+    partials : dict
+        Partial results by position; where there are barriers, those of which something is left.
+    seconds : dict
+        Of work, by shard.
+    sent, waited
+        Bytes that were sent, and seconds without a task.
+    joined : object
+        What shards were told at all barriers together.
+    """
+
+    def __init__(self, worker_state, round_, assignments, barriers: Barriers | None = None):
+        self.worker_state, self.round, self.barriers = worker_state, round_, barriers
+        self.chains: dict[int, deque] = defaultdict(deque)  # of each shard: what is left to do
+        self._firsts = [0] if barriers is None else barriers.firsts
+        self._parts: list[list] = [[] for _ in self._firsts]  # positions
+        for assignment in sorted(assignments, key=lambda a: a.position):
+            if assignment.shard not in worker_state.states:
+                raise StaleEpoch(f"shard {assignment.shard} is not here")
+            self.chains[assignment.shard].append(assignment)
+            self._parts[self._part(assignment)].append(assignment.position)
+        self._now, self._left = 0, len(self._parts[0])  # the part that may be worked on, and its tasks to do
+        self.busy: set[int] = set()
+        self.partials: dict[int, Any] = {}
+        self.seconds: dict[int, float] = dict.fromkeys(self.chains, 0.0)
+        self.sent, self.waited, self.joined = 0, 0.0, None
+        self._idle_since: float | None = None
+
+    def _part(self, a):
+        return 0 if self.barriers is None else bisect.bisect_right(self._firsts, a.step) - 1
+
+    def carry_out(self):
+        """Do all tasks; return when the last one is done, or raise the error that ended the epoch."""
+        n_threads = min(self.worker_state.n_threads, max(len(self.chains), self.barriers is not None))
+        run_tasks([self._work] * n_threads, max(n_threads, 1))
+        self.worker_state.check()
+
+    def _work(self):
+        try:
+            while (found := self._next()) is not None:
+                if found is _MEET:
+                    self._meet()
+                else:
+                    self._do(*found)
+        except BaseException as error:
+            self.worker_state.fail(error)  # the other threads may be waiting for what this one will not send
+            raise
+
+    def _next(self):
+        """Wait for a task that can be done; return it and its block, `_MEET`, or None if all are taken."""
+        worker_state = self.worker_state
+        with worker_state.changed:
+            while worker_state.failure is None:
+                idle = (chain for shard, chain in self.chains.items() if shard not in self.busy)
+                ready = [chain[0] for chain in idle if self._here(chain[0])]
+                if ready:
+                    return self._taken(min(ready, key=lambda a: a.position))
+                if not self.chains and (self.barriers is None or self.busy or self._now == len(self._parts)):
+                    return None
+                if not self.busy and self._idle_since is None:
+                    self._idle_since = time.monotonic()
+                if self.barriers is not None and not self._left:
+                    self._left = -1  # nobody else goes
+                    return _MEET
+                worker_state.changed.wait()
+            return None
+
+    def _here(self, a):
+        if self.barriers is not None and self._part(a) != self._now:
+            return False
+        return a.stamp < 0 or (
+            self.worker_state.stamps.get(a.blocks) == a.stamp and a.blocks in self.worker_state.blocks
+        )
+
+    def _taken(self, a):
+        self._end_idle()
+        chain = self.chains[a.shard]
+        chain.popleft()
+        if not chain:
+            del self.chains[a.shard]
+        self.busy.add(a.shard)
+        return a, None if a.stamp < 0 else self.worker_state.blocks.pop(a.blocks)
+
+    def _end_idle(self):
+        if self._idle_since is not None:
+            self.waited += time.monotonic() - self._idle_since
+            self._idle_since = None
+
+    def _do(self, a, value):
+        worker_state, began = self.worker_state, time.monotonic()
+        if type(value) is Packed:  # it may begin anywhere, and kernels want it aligned
+            array = np.require(value.array, requirements=["ALIGNED", "WRITEABLE"])
+            value = worker_state.program.unpack(a.blocks, array)
+        partial = worker_state.program.update(
+            worker_state.states[a.shard], Task(self.round, a.step, a.shard, a.blocks, value)
+        )
+        payload_bytes(partial)
+        worked = time.monotonic() - began
+        sent = 0 if a.stamp < 0 else worker_state.pass_on(a.blocks, a.stamp + 1, value, a.to)
+        with worker_state.changed:
+            self.partials[a.position] = partial
+            self.seconds[a.shard] += worked
+            self.sent += sent
+            self._left -= 1
+            self.busy.discard(a.shard)
+            worker_state.changed.notify_all()
+
+    def _meet(self):
+        """Join what the shards of all workers are told after a part of the steps, and tell those here."""
+        worker_state, positions = self.worker_state, self._parts[self._now]
+        program = worker_state.program
+        own = program.join([self.partials[position] for position in positions])
+        payload_bytes(own)
+        joined, sent = worker_state.join(own, self.barriers, (self.round, self._now))
+        if joined is not None:
+            message = program.message_of(next(iter(worker_state.states.values())), joined)
+            for state in worker_state.states.values():
+                program.sync(state, message)
+            self.joined = joined if self.joined is None else program.join([self.joined, joined])
+        for position in positions:
+            if is_nothing(self.partials[position]):
+                del self.partials[position]
+        with worker_state.changed:
+            self._end_idle()
+            self.sent += sent
+            self._now += 1
+            self._left = len(self._parts[self._now]) if self._now < len(self._parts) else -1
+            worker_state.changed.notify_all()
+
+
+_MEET = object()  # in place of a task
