@@ -17,8 +17,8 @@ extensions = [
     "sphinx_gallery.gen_gallery",
 ]
 sphinx_gallery_conf = {
-    "examples_dirs": "../examples/gallery",
-    "gallery_dirs": "generated/gallery",
+    "examples_dirs": ["../examples/start", "../examples/gallery"],
+    "gallery_dirs": ["generated/start", "generated/gallery"],
     "within_subsection_order": "FileNameSortKey",
     "abort_on_example_error": True,
     "download_all_examples": False,
