@@ -1,6 +1,6 @@
 """Upper bounds of this machine: memory bandwidth, random reads, rounds (``stradask info --measure``).
 
-A report's tokens or entries a second mean little by themselves. Beside these figures they say which share of
+A report's tokens or entries a second mean little by themselves. With these figures they say which share of
 the machine a kernel reaches: bytes streamed (dense rows), entries gathered (sparse rows, counts), and, on a
 cluster, rounds.
 """

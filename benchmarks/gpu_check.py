@@ -19,8 +19,8 @@ the driver's CUDA, and pytest with pytest-timeout; not dask, and no network. Wha
 
 A part has its share of what time is left, so that what one saves the later ones have; whatever happens in it,
 the next one begins. Each record is a line of JSON in ``records.jsonl``, with the device's name; all that a
-part says is in a file of its name beside it, at once. A table is printed last, and kept in ``table.txt``. The
-exit status is 0 if all that ran is well, 1 if not, and 2 where there is no GPU to be used.
+part says is in a file of its name next to it, at once. A table is printed last, and kept in ``table.txt``.
+The exit status is 0 if all that ran is well, 1 if not, and 2 where there is no GPU to be used.
 """
 
 import argparse
@@ -231,7 +231,7 @@ def run_sanitizer(args, seconds):
 
 
 def run_bench(args, seconds):
-    """Run the benchmark of topic models, with nothing to download; its records are kept beside ours."""
+    """Run the benchmark of topic models, with nothing to download; its records are kept with ours."""
     with tempfile.TemporaryDirectory() as folder:
         options = ["--device", "cuda", "--quick", "--against", "--dataset", args.dataset, "--json"]
         command = [sys.executable, "-m", "stradask", "bench", "lda", *options, "--out", folder]

@@ -266,7 +266,7 @@ def add_arguments(parser):
         "--against",
         nargs="*",
         metavar="PEER",
-        help="peers to run beside stradask; one that is not installed gets an environment of its own "
+        help="peers to run as well; one that is not installed gets an environment of its own "
         "(default: the peers that are installed; no name: none)",
     )
     parser.add_argument(

@@ -149,9 +149,9 @@ def _quiet(logger):
 
 
 class _Downloader:
-    """Downloads for pooch, by way of a ``.part`` file beside the target that outlives a broken transfer.
+    """Downloads for pooch, by way of a ``.part`` file next to the target that outlives a broken transfer.
 
-    The validator that the server gave (a strong ETag or Last-Modified) is kept beside the part, so that a
+    The validator that the server gave (a strong ETag or Last-Modified) is kept with the part, so that a
     file that has changed meanwhile is begun anew and never pieced together from two versions.
     """
 

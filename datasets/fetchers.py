@@ -59,7 +59,7 @@ _LIBSVM = {
     "abalone": ("regression/abalone", "4,177 x 8, regression"),
 }
 
-# Archive, member, the MD5 that GroupLens publishes beside the archive, size.
+# Archive, member, the MD5 that GroupLens publishes with the archive, size.
 _MOVIELENS = {
     "100k": (
         "ml-100k.zip",

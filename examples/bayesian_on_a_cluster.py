@@ -2,7 +2,7 @@
 
 Eight files, two workers. Each file's posterior is sampled where it is read, and nothing passes between them
 meanwhile; then the draws are combined, checked by the files' own densities, and the diagnostics say whether
-to trust the result. The picture has the eight shards' posteriors, thin, beside their combination, thick, and
+to trust the result. The picture has the eight shards' posteriors, thin, and their combination, thick, and
 what averaging the draws would have made of them.
 """
 

@@ -1,4 +1,4 @@
-"""A rare event in 40,000 rows: the posterior from shards that never meet, beside that of all the rows.
+"""A rare event in 40,000 rows: the posterior from shards that do not communicate, and that of all rows.
 
 A shard of 4,000 rows has some fifty events, and its posterior is wide and skewed. What `combine="auto"` takes
 is checked by the shards' densities, and nearest to the posterior; consensus and the mean of the shards'

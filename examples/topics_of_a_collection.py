@@ -81,7 +81,7 @@ def main(numbers=(20, 50, 100, 200), max_iter=200, most=None, out=Path()):
 
 
 def draw(perplexities, by_package, topics, most=12):
-    """Perplexity by number of topics; beside it, packages by the topics that most divide them."""
+    """Perplexity by number of topics; next to it, packages by the topics that most divide them."""
     figure = Figure(figsize=(10.0, 4.6), layout="constrained")
     left, right = figure.subplots(1, 2, width_ratios=(1, 1.6))
     left.plot(list(perplexities), list(perplexities.values()), "o-")

@@ -11,7 +11,7 @@ from ..errors import DataError, shortened
 
 @dataclass(eq=False)
 class Task:
-    """One update: what a program is told of it.
+    """One update: what a program knows of it.
 
     Attributes
     ----------
@@ -424,7 +424,7 @@ class Program:
         return np.nan
 
     def publish(self) -> Any:
-        """Say what a shard must be told that was loaded just now, at the start or after a worker was lost.
+        """Make the message to a shard that was loaded just now, at the start or after a worker was lost.
 
         Returns
         -------

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ._version import __version__
 
-# In a checkout the subpackages are folders beside this one; an installed package has them inside.
+# In a checkout the subpackages are folders next to this one; an installed package has them inside.
 if not os.path.isdir(os.path.join(__path__[0], "algorithms")):
     __path__.append(os.path.dirname(os.path.abspath(__path__[0])))
 

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 Array: TypeAlias = NDArray[Any]
 Matrix: TypeAlias = Any  # array-like, DataFrame, sparse matrix, or where the data lie
-Vector: TypeAlias = Any  # array-like, Series, or a Dask array beside a Matrix of Dask's
+Vector: TypeAlias = Any  # array-like, Series, or a Dask array with a Matrix of Dask's
 Names: TypeAlias = Sequence[str]
 FileName: TypeAlias = str | os.PathLike[str]
 RandomState: TypeAlias = int | np.random.RandomState

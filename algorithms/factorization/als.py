@@ -71,12 +71,12 @@ class AlternatingLeastSquares(Program):
     # On the workers -----------------------------------------------------------------------------------
 
     def load(self, data):
-        """Make the state of a shard: its ratings, and room for the factors of both sides."""
+        """Make the state of a shard: its ratings, and memory for the factors of both sides."""
         tables, ranges = zip(*data, strict=True)
         return {"tables": tables, "ranges": ranges, "sides": [None, None]}
 
     def renew(self, state):
-        """Forget what the shard was told."""
+        """Forget the last messages to the shard."""
         return {**state, "told": [None, None]}
 
     def sync(self, state, message):

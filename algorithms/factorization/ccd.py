@@ -61,7 +61,7 @@ class CyclicCoordinateDescent(Program):
         return {"tables": tables, "ranges": ranges, "ridges": ridges, "late": ({}, {})}
 
     def renew(self, state):
-        """Forget what the shard was told."""
+        """Forget the last messages to the shard."""
         return {name: state[name] for name in ("tables", "ranges", "ridges")} | {"late": ({}, {})}
 
     def sync(self, state, message):

@@ -193,7 +193,7 @@ def _memory(model, X, engine):
 
 
 def _held(sources, engine):
-    """Let Dask compute its data once, for the survey and the fit; an address has nobody to hold them."""
+    """Let Dask compute its data once, for the survey and the fit; with an address no client holds them."""
     if engine != "dask" or own_threads() is not None or not is_dask(sources[0]):
         return sources
     import distributed

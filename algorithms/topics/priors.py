@@ -4,7 +4,7 @@ import numpy as np
 from scipy import sparse
 from scipy.special import digamma, gammaln
 
-_SMALLEST = 1e-6  # a share nobody uses shrinks towards zero, where the fixed point has no gradient
+_SMALLEST = 1e-6  # a share without tokens shrinks towards zero, where the fixed point has no gradient
 
 
 def fit_doc_topic_prior(doc_topic, alpha, n_steps=5, labels=None):

@@ -4,7 +4,7 @@
 
 The fits alternate. What is compared is the median epoch, by the seconds of the history: the first begins
 with code that is compiled or loaded, and ratings are handed out before it and factors fetched in the end. The
-seconds of the whole fit are told too. An epoch on workers is at work, waits for blocks on their way, or is
+seconds of the whole fit are given too. An epoch on workers is at work, waits for blocks on their way, or is
 the coordinator's; ``waiting`` are the second, in seconds of all workers.
 """
 
@@ -80,8 +80,8 @@ def main(arguments=None):
         parser.error("--epochs: 2 or more, the first is not counted")
     R = load_ratings(found.dataset, 0, implicit=False, quick=False)
     options = {"n_components": found.factors, "max_iter": found.epochs, "wire": found.wire}
-    told = compare(R, found.workers, found.repeats, **options)
-    print(f"ratio {told['ratio']:.2f}, {'equal to the bit' if told['equal'] else 'NOT EQUAL'}")
+    result = compare(R, found.workers, found.repeats, **options)
+    print(f"ratio {result['ratio']:.2f}, {'equal to the bit' if result['equal'] else 'NOT EQUAL'}")
 
 
 if __name__ == "__main__":

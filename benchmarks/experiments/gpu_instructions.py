@@ -236,9 +236,9 @@ def table(counted, often):
     """What was counted, in lines."""
     static, taken = counted
     shown = sorted((name for name in static if taken[name] > 0), key=lambda name: -taken[name])
-    told = ", ".join(f"{often[name]:.2f} {name}" for name in ("runs", "lines", "draws", "own", "again"))
+    figures = ", ".join(f"{often[name]:.2f} {name}" for name in ("runs", "lines", "draws", "own", "again"))
     rows = [f"{' x '.join(name):<32} {static[name]:>5} {taken[name]:>7.1f}" for name in shown]
-    return "\n".join([f"{sum(taken.values()):.0f} instructions a token ({told})", *rows])
+    return "\n".join([f"{sum(taken.values()):.0f} instructions a token ({figures})", *rows])
 
 
 if __name__ == "__main__":

@@ -2,8 +2,8 @@
 
 One size at a time is doubled while all else stays, and the CPU seconds and the memory of a fit beyond its
 input are measured on one thread; of threads and workers the seconds on the clock. The slope of the last
-points on log axes is the exponent; beside it stands the one that the documentation promises, and one that is
-larger by more than 0.2 is told as WORSE. What is measured, and what is promised, is in `growth_sweeps`.
+points on log axes is the exponent; next to it is the one that the documentation promises, and one that is
+larger by more than 0.2 is reported as WORSE. What is measured, and what is promised, is in `growth_sweeps`.
 """
 
 import argparse

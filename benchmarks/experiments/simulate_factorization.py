@@ -30,7 +30,7 @@ def item_bytes(n_factors, width):
 
 
 def binding(n_ratings, n_items, n_factors, machines, width):
-    """Return the number of workers above which a block takes longer to travel than the work beside it."""
+    """Return the number of workers above which a block takes longer to travel than the work that hides it."""
     received = n_items * item_bytes(n_factors, width) / machines.bandwidth
     return n_ratings / (machines.n_threads * machines.rate) / received
 

@@ -187,7 +187,7 @@ def errors_against_seconds(data, records):
     axes.set_ylabel("error of means, in posterior sd")
     figure.legend(loc="outside lower center", ncols=4, frameon=False)
     best = min(records, key=lambda record: record["mean_error"])
-    caption = f"{data}: error of the means for each combination; beside a point the number of shards."
+    caption = f"{data}: error of the means for each combination; the number at a point is that of shards."
     return (
         figure,
         caption,

@@ -27,7 +27,7 @@ def interpreter_for(solver, folder):
     Our solvers and peers that are installed beside us run in this environment. For any other peer an
     environment with its requirements, and nothing else, is made under `folder` (None: `default_folder`) and
     kept for the next time; its name holds the requirements and the version of Python. PeerUnavailable where
-    it could not be made (the message ends with what pip said), or for a program that nobody has built.
+    it could not be made (the message ends with what pip said), or for a program that is not built.
     """
     if solver.is_ours or solver.is_installed():
         return Path(sys.executable)

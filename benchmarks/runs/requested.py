@@ -11,7 +11,7 @@ import numpy as np
 from ...errors import StradaskError
 from .process import OverTime, WorkerProcess
 
-START_SECONDS = 900.0  # importing, compiling, reading the data, perhaps beside others
+START_SECONDS = 900.0  # importing, compiling, reading the data, perhaps while others run
 WALL = 10  # times the CPU seconds of a call, after which it must hang
 
 

@@ -192,7 +192,7 @@ def train(job, folder, answer):
     watch = Stopwatch(json.loads(sys.stdin.readline())["checkpoints"], folder)
     solver.run(watch)
     if not watch.over:
-        raise RuntimeError("the solver stopped before the watch told it to")
+        raise RuntimeError("the solver stopped before the watch did")
     training = {
         "training_seconds": watch.seconds,
         "cpu_seconds": cpu_seconds() - watch.cpu_before,

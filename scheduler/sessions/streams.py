@@ -196,7 +196,7 @@ class Streams:
     pool : ConnectionPool
     loop : event loop
     about : dict
-        What the receiver's handler is told with each message.
+        What the receiver's handler gets with each message.
     """
 
     def __init__(self, pool, loop, **about):

@@ -60,7 +60,7 @@ class ClusterPasses:
 
     def _settle(self):
         if self._begun is not None:
-            concurrent.futures.wait([self._begun])  # what it raises is told to who asks for its sums
+            concurrent.futures.wait([self._begun])  # an error is raised again where the sums are requested
 
     def _run(self, x):
         self._total = TreeSum(self.machine.n, ordered=self.ordered)

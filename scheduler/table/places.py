@@ -145,7 +145,7 @@ def call_replica(function, view, task):
 
 
 class SimulatedClock(LocalTable):
-    """An `engine` in which replicas take the time that they are told: a run is repeatable to the bit.
+    """An `engine` in which replicas take the time that is set for them: a run is repeatable to the bit.
 
     One replica runs at a time, the one whose simulated time is least; the order of reads and updates depends
     on nothing else. What they compute is computed in earnest.

@@ -342,7 +342,7 @@ def _add_data(parsers):
     shard = _command(actions, "shard", commands.data_shard, "cut a file of documents into several")
     shard.add_argument("file", metavar="FILE", help="in the UCI bag-of-words format, documents in order")
     shard.add_argument("--shards", type=_positive, required=True, metavar="N", help="how many files")
-    shard.add_argument("--out", type=Path, metavar="FOLDER", help="where they go (default: beside FILE)")
+    shard.add_argument("--out", type=Path, metavar="FOLDER", help="output folder (default: that of FILE)")
     _add_output(shard)
 
 

@@ -88,7 +88,7 @@ DATA are known, columns are matched by their words.
   stradask predict ratings-model.npz new-ratings.csv
 
 DATA is an svmlight file or a table, as for fit. A table may have the model's columns alone; where it has
-targets, say which column they are, and how well they are predicted is told on stderr. Classifiers give the
+targets, say which column they are, and how well they are predicted goes to stderr. Classifiers give the
 label and the probability of each class.
 """,
     "explore": """

@@ -13,7 +13,7 @@ from .tables import is_table, read_table
 class Rated:
     """Ratings (CSR, users x items) with the ids of their rows and columns: ascending, whole numbers or text.
 
-    `keywords` are what `fit` is given beside: features of users and items, in the order of the ids.
+    `keywords` are further arguments of `fit`: features of users and items, in the order of the ids.
     """
 
     R: Any

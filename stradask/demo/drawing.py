@@ -25,7 +25,7 @@ def draw_curve(axes, x, y, colour, **options):
 
 
 def write_beside(axes, text, point, colour, offset=(4, 6), **options):
-    """Write a text beside a point of the data, in its colour."""
+    """Write a text next to a point of the data, in its colour."""
     axes.annotate(text, point, xytext=offset, textcoords="offset points", color=colour, **options)
 
 

@@ -317,9 +317,9 @@ def _choose(model, mode, n, several, numbers, weighted):
 def _run(model, plan, n_warmup, n_samples, n_chains, numbers, n_jobs, verbose, callback):
     """Warm up all chains in the first round, then draw in rounds of a chunk.
 
-    Where nobody looks on, a chunk is as long as Ctrl-C may wait, by the time that the warm-up took. Where
-    chains share readings of the data, threads share these or have as many chains as there are for each; else
-    a thread has one at a time.
+    Without a callback or a progress bar, a chunk is as long as Ctrl-C may wait, by the time that the warm-up
+    took. Where chains share readings of the data, threads share these or have as many chains as there are for
+    each; else a thread has one at a time.
     """
     n_jobs, history = effective_n_jobs(n_jobs), History()
     team = team_for(model, n_jobs) if n_chains > 1 and in_step(model, plan.sampler) else None

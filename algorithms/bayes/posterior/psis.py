@@ -69,7 +69,7 @@ def _checked(log_weights):
 
 def _smoothed_tail(excess):
     """Fit excesses over the cutoff, ascending; return their expected order statistics (or None) and k-hat."""
-    if excess[-1] <= 1e-9:  # beside the largest weight, 1: all are equal, but for rounding
+    if excess[-1] <= 1e-9:  # relative to the largest weight, 1: all are equal, but for rounding
         return None, -math.inf
     if excess[_quartile(len(excess))] <= 0:  # more than 700 nats below the largest
         return None, math.inf

@@ -81,8 +81,8 @@ class ShardPool:
             raise DataError(f"load holds {len(loads)} functions for {self.n_shards} shards: one a shard")
         with_digest = self.checkpoint is not None
         inputs = [Load(load_shard, (load, shard, with_digest)) for shard, load in enumerate(loads)]
-        told = {"name": "the data of shards", "advice": "more shards, or larger workers"}
-        self._tasks = place.tasks(inputs, n_held=n_held, **told)
+        labels = {"name": "the data of shards", "advice": "more shards, or larger workers"}
+        self._tasks = place.tasks(inputs, n_held=n_held, **labels)
         self._tasks.check_ships("load", loads[0])
         self._tasks.open()
 
@@ -122,7 +122,7 @@ class ShardPool:
         n_chunks : int
             After the warm-up, those of `after` included.
         identity : dict, optional
-            What JSON can hold: the model, the sampler, draws a chunk; all that `step` depends on beside its
+            What JSON can hold: the model, the sampler, draws a chunk; all that `step` depends on except its
             arguments. Needed with a checkpoint.
         fits : callable, optional
             ``fits(data, state, arrays, key)`` says whether a file's content can be a result of `step`; if

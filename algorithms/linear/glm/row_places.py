@@ -118,7 +118,7 @@ def lay_out(X, n_outputs, fit_intercept):
 
 
 def columns_in_use(rows, n_outputs, fit_intercept):
-    """See `lay_out`; of a Dask array, which nobody has read yet, all columns are in use."""
+    """See `lay_out`; of a Dask array, which is not read yet, all columns are in use."""
     if is_dask(rows):
         return rows, ParameterLayout(rows.shape[1], None, n_outputs, fit_intercept)
     return lay_out(rows, n_outputs, fit_intercept)

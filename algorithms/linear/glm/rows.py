@@ -119,10 +119,10 @@ class DenseRows(_AnyRows):
         if self.X.flags.writeable:
             return self.X
         address = self.X.ctypes.data
-        lent = SimpleNamespace(
+        borrowed = SimpleNamespace(
             __array_interface__=self.X.__array_interface__ | {"data": (address, False)}, X=self.X
         )
-        return np.asarray(lent)  # whose base keeps X
+        return np.asarray(borrowed)  # whose base keeps X
 
     def part(self, start, stop):
         """Rows `start` to `stop`, which share memory with these."""

@@ -269,7 +269,7 @@ def maximise(passes, family, theta, means, *, ridges, n_free, least, tol, max_it
     judged = out.reason == "converged" and k and not family.bounded
     if judged and not len(out.dependent) and not ridges.any():
         # The last step still goes far; or rows that left for infinity have no weight, so that what only
-        # they told apart depends on each other now.
+        # they separated depends on each other now.
         _, moved = passes.run(("reach", step, means))
         out.separated = max(moved) > 0.1 or len(dependent_columns(H)) > 0
     return out

@@ -21,7 +21,7 @@ class OwnedColumns:
     """One shard's columns.
 
     `store`: their ColumnStore. `factors`: of the penalty, None or one a column. `loss`: makes an empty
-    `Squared`. `penalty`: of these columns, numbered from 0. `images`: None where nobody asks for
+    `Squared`. `penalty`: of these columns, numbered from 0. `images`: None where they are not needed
     correlations.
     """
 

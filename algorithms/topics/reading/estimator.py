@@ -410,7 +410,7 @@ class ReadableTopics(Estimator):
         vocabulary : sequence of str of length n_features, optional
             As in `topics`.
         n_words : int, default=3
-            Most probable words beside the number of each topic in the tree; the map has numbers only.
+            Most probable words next to the number of each topic in the tree; the map has numbers only.
         topics : sequence of int, optional
             By default all, or the 100 with most tokens where there are more.
         ax : matplotlib axes, optional

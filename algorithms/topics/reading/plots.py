@@ -74,7 +74,7 @@ def plot_prevalence(prevalence, topics, names, ax=None):
             x,
             prevalence.shares[:, k],
             color=_COLOURS[i % len(_COLOURS)],
-            # A second round of colours is told from the first.
+            # A second round of colours must differ from the first.
             marker="os^D"[i // len(_COLOURS) % 4],
             markersize=4,
             linestyle="-" if ordered else "none",

@@ -65,7 +65,7 @@ class RotatingLight(RotatingGibbs):
         beta, beta_sum = own.beta_of(task.round)
         here = self.words.of(task.blocks)
         names, firsts = self.words.ids[here], self.words.first_token[here]
-        live = np.empty(0, np.int64)  # no changes beside the totals
+        live = np.empty(0, np.int64)  # no changes of the totals are pending
         documents = (lists.entries, lists.line_start, lists.n_lines, lists.shift, state["lengths"])
         stream = (self.seed, _SWEEP, task.round, task.shard)
         lda_light.sweep(

@@ -1,4 +1,4 @@
-"""Blocks of words: their words, their order of meeting shards, and the totals that travel beside them."""
+"""Blocks of words: their words, their order of meeting shards, and the totals that travel with them."""
 
 import itertools
 from dataclasses import dataclass, field
