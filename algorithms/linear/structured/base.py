@@ -28,7 +28,8 @@ from ...inputs.targets import (
 from ..sparse.fitting import SparseCoefficients
 from .blocks import check_groups
 from .columns import Columns
-from .losses import Loss, MeanLoss
+from .losses import Loss
+from .mean_loss import MeanLoss
 from .owned_fit import ColumnsOnWorkers, CutColumns, cut_columns, owns
 from .penalties import BlockPenalty, GivenPenalty, Penalty
 from .problem import (
@@ -239,7 +240,7 @@ class StructuredModel(ColumnsOnWorkers, Reweighting, SparseCoefficients, Estimat
         if self._takes_engine:
             self.schedule_ = "columns" if isinstance(problem.columns, CutColumns) else "working-set"
         if problem.blocks.plain is False and len(fit.B) > p:
-            self.group_coef_ = fit.B[:, 0].copy()
+            self.group_coef_ = fit.B[:, 0].copy() if single else fit.B.copy()
         return self
 
     def _single(self, coef):
@@ -249,7 +250,10 @@ class StructuredModel(ColumnsOnWorkers, Reweighting, SparseCoefficients, Estimat
         """Coefficients of places and intercepts of the last fit, for `warm_start`."""
         if not self.warm_start or "coef_" not in vars(self):
             return None
-        B = self.group_coef_[:, None] if "group_coef_" in vars(self) else np.atleast_2d(self.coef_).T
+        if "group_coef_" in vars(self):
+            B = self.group_coef_.reshape(len(self.group_coef_), -1)
+        else:
+            B = np.atleast_2d(self.coef_).T
         if B.shape != (len(problem.blocks.order), problem.loss.n_outputs):
             B = None if "group_coef_" in vars(self) else problem.blocks.spread(B)
         if B is None or B.shape != (len(problem.blocks.order), problem.loss.n_outputs):
@@ -283,6 +287,18 @@ class StructuredModel(ColumnsOnWorkers, Reweighting, SparseCoefficients, Estimat
                 elif message := self._shortfall(fit, unit, first):
                     short.append(message)
                 yield fit
+
+    def _whole_path(self, problem, alphas, eps, *, single=True):
+        """Strengths, coefficients, intercepts and gaps; of one output without its axis if `single`."""
+        alphas = path_of(self, problem, alphas, eps)
+        fits = list(self._fit_path(problem, alphas))
+        p = problem.columns.n_features
+        coefs = np.stack([problem.blocks.summed(fit.B, p).T for fit in fits], axis=-1)
+        intercepts = np.stack([fit.intercept for fit in fits], axis=-1)
+        gaps = np.array([fit.gap for fit in fits])
+        if single and len(coefs) == 1:
+            return alphas, coefs[0], intercepts[0], gaps
+        return alphas, coefs, intercepts, gaps
 
     # Using --------------------------------------------------------------------------------------
 
@@ -468,11 +484,4 @@ class StructuredRegressor(MultiOutputMixin, RegressorMixin, StructuredModel):
         """
         self._validate_params()
         problem = copy.copy(self)._pose(X, y, sample_weight, offset, exposure)
-        alphas = path_of(self, problem, alphas, eps)
-        fits = list(self._fit_path(problem, alphas))
-        p = problem.columns.n_features
-        coefs = np.stack([problem.blocks.summed(fit.B, p).T for fit in fits], axis=-1)
-        intercepts = np.stack([fit.intercept for fit in fits], axis=-1)
-        gaps = np.array([fit.gap for fit in fits])
-        single = coefs.shape[0] == 1 and not self._only_many()
-        return alphas, coefs[0] if single else coefs, intercepts[0] if single else intercepts, gaps
+        return self._whole_path(problem, alphas, eps, single=not self._only_many())

@@ -1,10 +1,10 @@
 """Logistic regression with groups of columns."""
 
+import copy
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.utils._param_validation import StrOptions
-from sklearn.utils.multiclass import type_of_target
 
 from ...._typing import Array, Callback, Matrix, Vector
 from ....errors import DataError
@@ -13,20 +13,22 @@ from ...inputs.dask_arrays import check_vector, is_dask
 from ...inputs.targets import check_class_weights, check_labels, check_offset, check_weights
 from ..classifier import ScoringClassifier, log_probabilities, probabilities
 from .base import StructuredModel
-from .losses import Logistic, MeanLoss
+from .losses import Logistic, Multinomial
+from .mean_loss import MeanLoss
 from .regressors import group_terms
 from .sparse_glm import ALPHA, CONSTRAINTS, ENGINE, FACTOR, GROUPS, RATIO, SHARED
 
 
 @documented(SHARED)
 class GroupLogisticRegression(StructuredModel, ScoringClassifier):
-    r"""Two classes by groups of columns, which have coefficients or none.
+    r"""Two or more classes by groups of columns, which have coefficients or none.
 
     Minimises the mean of ``log(1 + exp(-y f))``, y of 1 and -1, f = X b + c + offset, plus
 
     .. math:: \alpha \sum_g \left(\rho |b_g|_1 + (1 - \rho) f_g |b_g|_2\right)
 
-    with rho = `l1_ratio`.
+    with rho = `l1_ratio`. Of more than two classes it is the multinomial log loss, each class has
+    coefficients, and `b_g` are those of the columns of a group for all classes.
 
     Parameters
     ----------
@@ -51,18 +53,20 @@ class GroupLogisticRegression(StructuredModel, ScoringClassifier):
 
     Attributes
     ----------
-    classes_ : ndarray of shape (2,)
+    classes_ : ndarray of shape (n_classes,)
     %(attributes)s
     schedule_ : str
         "working-set", or "columns" where workers own them.
 
     See Also
     --------
-    SparseLogisticRegression : Single columns, and more classes.
+    SparseLogisticRegression : Single columns, which each class chooses by itself.
 
     References
     ----------
-    Meier, van de Geer, Bühlmann, "The group lasso for logistic regression", JRSS B 2008.
+    Meier, van de Geer, Bühlmann, "The group lasso for logistic regression", JRSS B 2008. Simon, Friedman,
+    Hastie, "A blockwise descent algorithm for group-penalized multiresponse and multinomial regression",
+    arXiv 1311.6529, 2013.
 
     Examples
     --------
@@ -119,12 +123,6 @@ class GroupLogisticRegression(StructuredModel, ScoringClassifier):
         self.engine = engine
         self.n_jobs = n_jobs
 
-    def __sklearn_tags__(self):
-        """Tell scikit-learn that there are two classes."""
-        tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = False
-        return tags
-
     def _terms(self):
         return group_terms(self)
 
@@ -135,24 +133,27 @@ class GroupLogisticRegression(StructuredModel, ScoringClassifier):
         if exposure is not None:
             raise DataError("exposure is not for classes: pass offset instead")
         X = self._columns(X, y)
-        n_samples, name = X.shape[0], type(self).__name__
+        n_samples = X.shape[0]
         y, sample_weight = check_vector(y, n_samples), check_vector(sample_weight, n_samples)
-        classes, numbers = check_labels(y, n_samples, name)
-        if len(classes) > 2:
-            raise DataError(
-                f"Only binary classification is supported. The type of the target is {type_of_target(y)}: "
-                f"{name} takes two classes, not {len(classes)}; take SparseLogisticRegression"
-            )
+        classes, numbers = self._coded(y, n_samples)
         weights = check_class_weights(
             self.class_weight, classes, numbers, check_weights(sample_weight, n_samples)
         )
         weights = (np.ones(n_samples) if weights is None else weights) / n_samples
-        offset = check_offset(offset, n_samples, 1)
-        offset = None if offset is None else offset[:, None]
+        several = len(classes) > 2
+        offset = check_offset(offset, n_samples, len(classes) if several else 1)
+        offset = None if offset is None else offset.reshape(n_samples, -1)
         self.classes_ = classes
-        return self._problem(
-            X, MeanLoss(Logistic(), numbers[:, None].astype(np.float64), weights, offset), weights
-        )
+        target = numbers[:, None] == np.arange(len(classes)) if several else numbers[:, None]
+        loss = Multinomial() if several else Logistic()
+        return self._problem(X, MeanLoss(loss, target.astype(np.float64), weights, offset), weights)
+
+    def _coded(self, y, n_samples):
+        """The classes, and the number of each row's; in the folds of a search they are those of all rows."""
+        classes = vars(self).get("_all_classes")
+        if classes is None:
+            return check_labels(y, n_samples, type(self).__name__)
+        return classes, np.searchsorted(classes, y)
 
     def fit(
         self,
@@ -169,11 +170,11 @@ class GroupLogisticRegression(StructuredModel, ScoringClassifier):
         ----------
         X : ndarray, sparse matrix or DataFrame of shape (n_samples, n_features)
         y : array-like of shape (n_samples,)
-            Labels of two classes.
+            Labels of two or more classes.
         sample_weight : float or array-like of shape (n_samples,), optional
             Not negative. Only ratios count.
-        offset : array-like of shape (n_samples,), optional
-            Is added to the log-odds.
+        offset : array-like of shape (n_samples,) or (n_samples, n_classes), optional
+            Is added to the log-odds; with more than two classes, to the linear predictors of all classes.
         callback : callable, optional
             As in `SparseGLM.fit`.
 
@@ -186,27 +187,78 @@ class GroupLogisticRegression(StructuredModel, ScoringClassifier):
             problem = self._pose(X, y, sample_weight, offset)
             return self._fit(problem, callback, self._start(problem))
 
+    def alpha_max(
+        self, X: Matrix, y: Vector, sample_weight: Vector | None = None, *, offset: Vector | None = None
+    ) -> float:
+        """Find the smallest `alpha` at which all penalised coefficients are zero, given the other parameters.
+
+        Parameters
+        ----------
+        X, y, sample_weight, offset
+            As in `fit`.
+
+        Returns
+        -------
+        float
+        """
+        self._validate_params()
+        return self._largest_alpha(copy.copy(self)._pose(X, y, sample_weight, offset))
+
+    def path(
+        self,
+        X: Matrix,
+        y: Vector,
+        sample_weight: Vector | None = None,
+        *,
+        alphas: Vector | int = 100,
+        eps: float = 1e-2,
+        offset: Vector | None = None,
+    ) -> tuple[Array, Array, Array, Array]:
+        """Fit a falling sequence of `alpha`, each from the solution before.
+
+        Parameters
+        ----------
+        X, y, sample_weight, offset
+            As in `fit`.
+        alphas : int or array-like, default=100
+            The strengths, or how many, from `alpha_max` to `eps` times that.
+        eps : float, default=1e-2
+            Ratio of the last strength to the first.
+
+        Returns
+        -------
+        alphas : ndarray of shape (n_alphas,)
+            Falling.
+        coefs : ndarray of shape (n_features, n_alphas), or (n_classes, n_features, n_alphas) of more than two
+        intercepts : ndarray of shape (n_alphas,) or (n_classes, n_alphas)
+        dual_gaps : ndarray of shape (n_alphas,)
+        """
+        self._validate_params()
+        problem = copy.copy(self)._pose(X, y, sample_weight, offset)
+        return self._whole_path(problem, alphas, eps)
+
     def _take(self, problem, fit, history):
         super()._take(problem, fit, history)
         self.intercept_ = np.atleast_1d(self.intercept_)
         return self
 
     def decision_function(self, X: Matrix, *, offset: Vector | None = None) -> Array:
-        """Compute the log-odds of ``classes_[1]``.
+        """Compute the log-odds of ``classes_[1]``, or the linear predictors of more classes.
 
         Parameters
         ----------
         X : ndarray, sparse matrix or DataFrame of shape (n_samples, n_features)
-        offset : array-like of shape (n_samples,), optional
+        offset : array-like of shape (n_samples,) or (n_samples, n_classes), optional
 
         Returns
         -------
-        ndarray of shape (n_samples,)
+        ndarray of shape (n_samples,) or (n_samples, n_classes)
         """
         if is_dask(X):
             return self._lazily(self.decision_function, X, offset, np.float64)
-        f = self._linear_predictor(X)[:, 0]
-        offset = check_offset(offset, len(f), 1)
+        f = self._linear_predictor(X)
+        f = f[:, 0] if f.shape[1] == 1 else f
+        offset = check_offset(offset, len(f), 1 if f.ndim == 1 else f.shape[1])
         return f if offset is None else f + offset
 
     def predict(self, X: Matrix) -> Array:
@@ -233,10 +285,10 @@ class GroupLogisticRegression(StructuredModel, ScoringClassifier):
 
         Returns
         -------
-        ndarray of shape (n_samples, 2)
+        ndarray of shape (n_samples, n_classes)
         """
         if is_dask(X):
-            return self._lazily(self.predict_proba, X, None, np.float64, 2)
+            return self._lazily(self.predict_proba, X, None, np.float64, len(self.classes_))
         return probabilities(self.decision_function(X))
 
     def predict_log_proba(self, X: Matrix) -> Array:
@@ -248,8 +300,8 @@ class GroupLogisticRegression(StructuredModel, ScoringClassifier):
 
         Returns
         -------
-        ndarray of shape (n_samples, 2)
+        ndarray of shape (n_samples, n_classes)
         """
         if is_dask(X):
-            return self._lazily(self.predict_log_proba, X, None, np.float64, 2)
+            return self._lazily(self.predict_log_proba, X, None, np.float64, len(self.classes_))
         return log_probabilities(self.decision_function(X))

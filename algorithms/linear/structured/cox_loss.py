@@ -96,7 +96,7 @@ class PartialLikelihood:
         return v, tops, np.maximum(sums, 1e-300)
 
     def value(self, f):
-        """See `losses.MeanLoss`."""
+        """See `mean_loss.MeanLoss`."""
         if not np.isfinite(f).all():
             return np.inf
         _, tops, sums = self._risks(f)
@@ -115,14 +115,14 @@ class PartialLikelihood:
         return rates
 
     def gradient(self, f):
-        """See `losses.MeanLoss`."""
+        """See `mean_loss.MeanLoss`."""
         v, _, sums = self._risks(f)
         slope = v * self._rates(v, sums)
         slope[self.dead] -= self.w[self.dead] / self.n
         return slope[:, None]
 
     def gram(self, f, columns, part, intercept):
-        """The Hessian in the space of some columns: see `losses.MeanLoss`."""
+        """The Hessian in the space of some columns: see `mean_loss.MeanLoss`."""
         v, _, sums = self._risks(f)
         H = columns.gram(part, np.maximum(v * self._rates(v, sums), 0))
         scale = np.sqrt(self.m) / sums

@@ -22,7 +22,7 @@ from ....scheduler.threads import single_threaded_blas
 from ..._base import Estimator
 from ...inputs.targets import _numbers, check_weights
 from .base import StructuredModel
-from .losses import MeanLoss
+from .mean_loss import MeanLoss
 from .problem import path_of
 from .sparse_glm import SparseGLM
 
@@ -200,6 +200,9 @@ class SparseGLMCV(MetaEstimatorMixin, Estimator):
         whole = [copy.copy(base) for base in bases]
         problems = [model._pose(X, y, sample_weight, **given) for model in whole]
         whole[0]._check_local(problems[0])
+        if is_classifier(bases[0]):
+            for base in bases:  # a fold need not have all of them
+                base._all_classes = whole[0].classes_
         paths = [
             path_of(model, problem, self.alphas, self.eps)
             for model, problem in zip(whole, problems, strict=True)

@@ -20,7 +20,7 @@ _ARMIJO = 1e-4  # share of the promised decrease that a step must bring
 def best_shares(loss, f, changes, costs, *, intercept):
     """Minimise over shares t of the changes, from 0 to 1, and over intercepts c; return t and c.
 
-    `loss`: `losses.MeanLoss`. `f`: float64 (n, K). `changes`: float64 (q, n, K). `costs`: float64 (q,).
+    `loss`: `mean_loss.MeanLoss`. `f`: float64 (n, K). `changes`: float64 (q, n, K). `costs`: float64 (q,).
     """
     q, (_, K) = len(changes), f.shape
     t, c, at = np.zeros(q), np.zeros(K), f

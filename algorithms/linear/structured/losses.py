@@ -8,7 +8,7 @@ conditions.
 from typing import Any
 
 import numpy as np
-from scipy.special import expit, xlogy
+from scipy.special import expit, logsumexp, softmax, xlogy
 
 from ...._typing import Array
 from ....errors import DataError
@@ -32,6 +32,8 @@ class Loss:
         The largest curvature, where it may be 0 although the slope is not; else 0.
     positive_mean : bool
         True if predictions are ``exp(f)``, so that an exposure makes sense.
+    several : bool
+        True if y and f are matrices of a column each for the classes.
 
     Examples
     --------
@@ -56,6 +58,7 @@ class Loss:
     quadratic = False
     convex = True
     positive_mean = False
+    several = False
     flat: Any = 0.0
 
     def check(self, y: Array, name: str) -> None:
@@ -181,6 +184,78 @@ class _Log(Loss):
     def mean(self, f):
         """See `Loss`."""
         return np.exp(f)
+
+
+class Multinomial(Loss):
+    """``log(sum_k exp(f_k)) - sum_k y_k f_k`` of shares y of the classes, a column each.
+
+    Every class has coefficients and an intercept. The Hessian of a row is ``diag(p) - p p^T``; the curvature
+    is a bound of its largest eigenvalue, so that steps of the solver always descend.
+    """
+
+    several = True
+
+    def check(self, y, name):
+        """See `Loss`."""
+        if y.ndim != 2 or y.shape[1] < 2:
+            raise DataError(
+                f"y has the shape {y.shape}: targets of the multinomial loss are a column a class, of 0, 1 "
+                "or shares; GroupLogisticRegression takes labels"
+            )
+        wrong = np.flatnonzero((y < 0).any(axis=1) | (np.abs(y.sum(axis=1) - 1) > 1e-9))
+        if len(wrong):
+            raise DataError(
+                f"y holds {y[wrong[0]].tolist()} in row {wrong[0]}: the shares of a row are 0 or above and "
+                "sum to 1"
+            )
+        empty = np.flatnonzero(~y.any(axis=0))
+        if len(empty):
+            raise DataError(f"y has no row with weight of the class in column {empty[0]}: leave it out")
+
+    def value(self, y, f):
+        """See `Loss`; the sum over the columns is the loss."""
+        return y * (logsumexp(f, axis=1, keepdims=True) - f)
+
+    def gradient(self, y, f):
+        """See `Loss`."""
+        return softmax(f, axis=1) - y
+
+    def curvature(self, y, f):
+        """See `Loss`: the least of Gershgorin's bound and the largest probability."""
+        p = softmax(f, axis=1)
+        return np.minimum((2 * p * (1 - p)).max(axis=1), p.max(axis=1))
+
+    def conjugate(self, y, u):
+        """See `Loss`."""
+        p = np.clip(u + y, 0, 1)
+        return xlogy(p, p)
+
+    def balanced(self, y, u):
+        """Slopes of sum zero over rows, where `y` and `u` have been multiplied by the weights.
+
+        What a class has too much goes, row by row, to those that have too little: shares stay shares.
+        """
+        shares = np.maximum(u + y, 0)
+        excess = shares.sum(axis=0) - y.sum(axis=0)
+        over, under = excess > 0, excess < 0
+        if not (over.any() and under.any()):
+            return u
+        taken = shares[:, over] * (excess[over] / shares[:, over].sum(axis=0))
+        shares[:, over] -= taken
+        shares[:, under] += np.outer(taken.sum(axis=1), excess[under] / excess[under].sum())
+        return shares - y
+
+    def least(self, y):
+        """See `Loss`."""
+        return -xlogy(y, y)
+
+    def start(self, mean):
+        """See `Loss`."""
+        return np.log(max(mean, 1e-12))
+
+    def mean(self, f):
+        """See `Loss`."""
+        return softmax(f, axis=1)
 
 
 class Poisson(_Log):
@@ -390,83 +465,10 @@ class Pinball(Loss):
         return mean
 
 
-class MeanLoss:
-    """A loss over the rows of a fit: the weighted mean, at a predictor that includes the offset.
-
-    `y`: (n_samples, n_outputs). `weights`: (n_samples,), of sum 1. Predictors and slopes have the form of y.
-    """
-
-    by_rows = True  # the curvature is one number a row
-
-    def __init__(self, loss, y, weights, offset=None):
-        self.loss, self.y, self.weights, self.offset = loss, y, weights, offset
-        self.quadratic, self.convex, self.n_outputs = loss.quadratic, loss.convex, y.shape[1]
-        self.flat = bool(loss.flat)
-        self.has_conjugate = loss.convex and loss.conjugate is not None
-
-    def value(self, f):
-        """The mean loss; infinite where it overflows."""
-        with np.errstate(over="ignore", invalid="ignore"):
-            total = float(self.weights @ self.loss.value(self.y, f).sum(axis=1))
-        return total if np.isfinite(total) else np.inf
-
-    def rise(self, f, d):
-        """How far the mean loss rises by a change d of f: not the difference of two means, which rounds."""
-        if self.quadratic:
-            return float(self.weights @ (d * (self.loss.gradient(self.y, f) + d / 2)).sum(axis=1))
-        with np.errstate(over="ignore", invalid="ignore"):
-            each = self.loss.value(self.y, f + d) - self.loss.value(self.y, f)
-            total = float(self.weights @ each.sum(axis=1))
-        return total if np.isfinite(total) else np.inf
-
-    def objective(self, f):
-        """The mean loss that is reported: without smoothing."""
-        exact = getattr(self.loss, "exact", None)
-        return self.value(f) if exact is None else float(self.weights @ exact(self.y, f).sum(axis=1))
-
-    def gradient(self, f):
-        """Its derivative by f."""
-        return self.loss.gradient(self.y, f) * self.weights[:, None]
-
-    def curvature(self, f, floor=0.0):
-        """Second derivative of the mean loss by the predictor of each row.
-
-        `floor`: the least curvature of a row, as a share of the largest.
-        """
-        curvature = self.loss.curvature(self.y, f)
-        curvature = curvature if curvature.ndim == 1 else curvature[:, 0]
-        if floor:
-            curvature = np.maximum(curvature, floor * self.loss.flat)
-        return self.weights * curvature
-
-    def gram(self, f, columns, part, intercept, floor=0.0):
-        """Products of columns, of columns and the intercept, and of the intercept: the second-order model."""
-        h = self.curvature(f, floor)
-        ones = columns.slopes(part, h) if intercept else None
-        return columns.gram(part, h), ones, float(h.sum())
-
-    def conjugate(self, u, scale, f):
-        """Conjugate of the mean loss at a share of its slopes u, those at f."""
-        u = scale * u
-        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            there = self.weights > 0
-            each = self.loss.conjugate(self.y[there], u[there] / self.weights[there, None]).sum(axis=1)
-        total = float(self.weights[there] @ each)
-        return total if self.offset is None else total - float(np.sum(u * self.offset))
-
-    def least(self):
-        """The mean loss of a model that knows y."""
-        return float(self.weights @ self.loss.least(self.y).sum(axis=1))
-
-    def start(self):
-        """Intercepts to begin with."""
-        means = self.weights @ self.y
-        return np.array([self.loss.start(mean) for mean in means], dtype=np.float64)
-
-
 LOSSES = {
     "squared": Squared,
     "logistic": Logistic,
+    "multinomial": Multinomial,
     "poisson": Poisson,
     "gamma": Gamma,
     "tweedie": Tweedie,

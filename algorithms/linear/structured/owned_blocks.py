@@ -58,8 +58,9 @@ from ..sparse.column_store import ColumnBlock, ColumnSource, ColumnStore, Images
 from ..sparse.columns import columns_of
 from .blocks import Blocks
 from .joint import Charge, best_shares, least_in_span
+from .mean_loss import balanced
 from .shard import BlockTerms, GroupShard, OwnedGroups
-from .solver import Fit, balanced
+from .solver import Fit
 
 _STRIDE = 0.5  # by which the strength falls after a round of scores
 _MOST_STRENGTH = 1e6  # times the target: above it the strength falls to its target at once
@@ -80,7 +81,7 @@ class OwnedBlocks(Program):
 
     `pieces`: adjacent blocks of columns, in the order of the groups: ndarray, sparse matrix, or Dask array of
     one block; `edges`: the first column of each, and the end; every group is in one piece. `loss`:
-    `losses.MeanLoss`. `blocks`: Blocks, plain. `terms`: BlockTerms at the target, without free blocks.
+    `mean_loss.MeanLoss`. `blocks`: Blocks, plain. `terms`: BlockTerms at the target, without free blocks.
     `n_shards`: at most, of adjacent pieces.
     `standardize`: of single columns. `read`: whether blocks are read anew for each round of scores, because
     memory would not hold them. `max_rounds`: rounds of scores. `start`: places (rising, of whole groups) and

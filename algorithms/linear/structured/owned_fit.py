@@ -16,7 +16,8 @@ from ..sparse.distributed import CutMatrix, exceeds_memory, lay_out
 from ..sparse.fitting import LEAST_TOL
 from ..sparse.working_set import Solution
 from .blocks import Blocks, single_columns
-from .losses import Logistic, MeanLoss
+from .losses import Logistic
+from .mean_loss import MeanLoss
 from .owned_blocks import OwnedBlocks
 from .penalties import BlockPenalty
 from .shard import BlockTerms
@@ -122,7 +123,7 @@ def terms_of(penalty, loss, name):
             f"{name} on columns of workers takes the penalties 'l1', 'elastic-net', 'group' and "
             f"'sparse-group': {remedy} for others"
         )
-    if not loss.has_conjugate or loss.flat:
+    if not loss.has_conjugate or loss.flat or loss.loss.several:
         raise DataError(
             f"{name} on columns of workers takes the losses 'squared', 'logistic', 'poisson', 'gamma' and "
             f"'negative-binomial', whose duality gap is known and which are curved everywhere: {remedy} for "

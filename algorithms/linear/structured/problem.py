@@ -10,7 +10,7 @@ from ....errors import DataError
 from ...inputs.targets import check_alphas
 from .blocks import Blocks
 from .columns import Columns
-from .losses import MeanLoss
+from .mean_loss import MeanLoss
 from .solver import Fit
 
 

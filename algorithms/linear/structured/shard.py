@@ -13,8 +13,9 @@ from scipy import sparse
 from ..sparse.columns import columns_from
 from .blocks import Blocks
 from .columns import Columns
+from .mean_loss import balanced
 from .penalties import BlockPenalty
-from .solver import Solver, balanced
+from .solver import Solver
 
 _NONE = np.empty(0, np.int64)
 _OWN_PART = 0.01  # the violation that a shard leaves of that which it found
@@ -65,8 +66,8 @@ class StoredColumns(Columns):
 class OwnedGroups:
     """One shard's groups: places and blocks are numbered from 0.
 
-    `store`: ColumnStore. `loss`: `losses.MeanLoss`. `blocks`: Blocks, plain. `terms`: BlockTerms. `images`:
-    None where nobody asks for correlations.
+    `store`: ColumnStore. `loss`: `mean_loss.MeanLoss`. `blocks`: Blocks, plain. `terms`: BlockTerms.
+    `images`: None where nobody asks for correlations.
     """
 
     def __init__(self, store, loss, blocks, terms, images, *, fit_intercept):

@@ -115,7 +115,7 @@ class Solver:
         if self.known is None or self.known[0] is not self.f:
             u = self.loss.gradient(self.f)
             if self.fit_intercept:
-                u = balanced(u)
+                u = self.loss.balanced(u)
             V = -self.blocks.spread(self.columns.all_slopes(u))
             if self.shift.any():  # columns far from zero lose digits where they are not centred
                 V[self.places] = -self.columns.slopes(self.part, u)
@@ -399,7 +399,7 @@ class Solver:
         return damping < (1.0 if self.loss.flat else 1e6), max(10 * damping, 1e-2), before
 
     def _model(self, floor, part, on):
-        """Products of the columns of `part`, which are at `on`: see `losses.MeanLoss.gram`.
+        """Products of the columns of `part`, which are at `on`: see `mean_loss.MeanLoss.gram`.
 
         Those of a loss of constant curvature are made once; those of others serve until steps gain little.
         """
@@ -429,18 +429,6 @@ def _restricted(products, known, places):
         return None
     H, ones, total = products
     return H[np.ix_(at, at)], None if ones is None else ones[at], total
-
-
-def balanced(u):
-    """Slopes of sum zero, dual feasible with an intercept. They only shrink, and stay in the domain."""
-    out = u.copy()
-    for column in out.T:
-        above, below = column[column > 0].sum(), -column[column < 0].sum()
-        if above > below:
-            column[column > 0] *= below / above
-        elif below > above:
-            column[column < 0] *= above / below
-    return out
 
 
 def _solve_model(H, ones, total, g, g0, b, blocks, starts, free_blocks, penalty, tol, most):

@@ -107,9 +107,9 @@ class SparseGLM(StructuredRegressor):
     Parameters
     ----------
     loss : str or Loss, default="squared"
-        "squared", "logistic" (y of 0 and 1), "poisson", "gamma", "tweedie" (logarithmic links), "
-        ""huber", "quantile",
-        or an object.
+        "squared", "logistic" (y of 0 and 1), "multinomial" (y has a column of 0 and 1 for each class),
+        "poisson", "gamma", "tweedie", "negative-binomial" (logarithmic links), "huber", "quantile", or an
+        object.
     penalty : str or Penalty, default="l1"
         With f = `penalty_factor`, rho = `l1_ratio`, and groups g:
 
@@ -256,10 +256,14 @@ class SparseGLM(StructuredRegressor):
         self.n_jobs = n_jobs
 
     def _many_targets(self):
-        return self.loss == "squared" and isinstance(self.penalty, str) and self.penalty != "slope"
+        several = self._only_many() or (isinstance(self.loss, str) and self.loss == "squared")
+        return several and isinstance(self.penalty, str) and self.penalty != "slope"
+
+    def _only_many(self):
+        return getattr(LOSSES.get(self.loss) if isinstance(self.loss, str) else self.loss, "several", False)
 
     def _check_y(self, loss, y, name):
-        return y if y.ndim == 2 and loss.quadratic else super()._check_y(loss, y, name)
+        return y if loss.several or (y.ndim == 2 and loss.quadratic) else super()._check_y(loss, y, name)
 
     def _make_loss(self):
         return make("loss", self.loss, LOSSES, self.loss_options)

@@ -105,8 +105,6 @@ def test_bad_input_is_refused():
 
     with pytest.raises(DataError, match="LassoCV does not have"):
         sd.StabilitySelection(sd.LassoCV(), n_selected=3).fit(X, Y)
-    with pytest.raises(DataError, match="GroupLogisticRegression does not have"):
-        sd.StabilitySelection(sd.GroupLogisticRegression(), n_selected=3).fit(X, Y > 0)
     with pytest.raises(DataError, match="give each row one"):
         sd.StabilitySelection().fit(X, Y, sample_weight=2.0)
     with pytest.raises(DataError, match="Pipeline has no coef_"):

@@ -191,7 +191,7 @@ def test_cross_validation_of_classes_predicts_labels():
         (sd.SparseGLM(penalty="slope", penalty_factor=np.arange(P) + 1), {}, "sums over coefficients"),
         (sd.SparseGLM(penalty="slope", penalty_options={"weights": np.arange(P)}), {}, "falling"),
         (sd.MultiTaskLasso(), {}, "several targets"),
-        (sd.GroupLogisticRegression(), {"y": np.arange(N) % 3}, "Only binary classification"),
+        (sd.GroupLogisticRegression(), {"y": np.zeros(N)}, "needs two classes"),
     ],
 )
 def test_bad_input_is_refused_with_a_remedy(model, given, message):

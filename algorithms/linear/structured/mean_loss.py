@@ -1,0 +1,95 @@
+"""A loss over the rows of a fit: values, slopes, curvature and conjugate of the weighted mean."""
+
+import numpy as np
+
+
+class MeanLoss:
+    """A loss over the rows of a fit: the weighted mean, at a predictor that includes the offset.
+
+    `y`: (n_samples, n_outputs). `weights`: (n_samples,), of sum 1. Predictors and slopes have the form of y.
+    """
+
+    by_rows = True  # the curvature is one number a row
+
+    def __init__(self, loss, y, weights, offset=None):
+        self.loss, self.y, self.weights, self.offset = loss, y, weights, offset
+        self.quadratic, self.convex, self.n_outputs = loss.quadratic, loss.convex, y.shape[1]
+        self.flat = bool(loss.flat)
+        self.has_conjugate = loss.convex and loss.conjugate is not None
+
+    def value(self, f):
+        """The mean loss; infinite where it overflows."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            total = float(self.weights @ self.loss.value(self.y, f).sum(axis=1))
+        return total if np.isfinite(total) else np.inf
+
+    def rise(self, f, d):
+        """How far the mean loss rises by a change d of f: not the difference of two means, which rounds."""
+        if self.quadratic:
+            return float(self.weights @ (d * (self.loss.gradient(self.y, f) + d / 2)).sum(axis=1))
+        with np.errstate(over="ignore", invalid="ignore"):
+            each = self.loss.value(self.y, f + d) - self.loss.value(self.y, f)
+            total = float(self.weights @ each.sum(axis=1))
+        return total if np.isfinite(total) else np.inf
+
+    def objective(self, f):
+        """The mean loss that is reported: without smoothing."""
+        exact = getattr(self.loss, "exact", None)
+        return self.value(f) if exact is None else float(self.weights @ exact(self.y, f).sum(axis=1))
+
+    def gradient(self, f):
+        """Its derivative by f."""
+        return self.loss.gradient(self.y, f) * self.weights[:, None]
+
+    def curvature(self, f, floor=0.0):
+        """Second derivative of the mean loss by the predictor of each row.
+
+        `floor`: the least curvature of a row, as a share of the largest.
+        """
+        curvature = self.loss.curvature(self.y, f)
+        curvature = curvature if curvature.ndim == 1 else curvature[:, 0]
+        if floor:
+            curvature = np.maximum(curvature, floor * self.loss.flat)
+        return self.weights * curvature
+
+    def gram(self, f, columns, part, intercept, floor=0.0):
+        """Products of columns, of columns and the intercept, and of the intercept: the second-order model."""
+        h = self.curvature(f, floor)
+        ones = columns.slopes(part, h) if intercept else None
+        return columns.gram(part, h), ones, float(h.sum())
+
+    def balanced(self, u):
+        """Slopes that sum to zero over the rows, made of those at a predictor: feasible with intercepts."""
+        if self.loss.several:
+            return self.loss.balanced(self.weights[:, None] * self.y, u)
+        return balanced(u)
+
+    def conjugate(self, u, scale, f):
+        """Conjugate of the mean loss at a share of its slopes u, those at f."""
+        u = scale * u
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            there = self.weights > 0
+            each = self.loss.conjugate(self.y[there], u[there] / self.weights[there, None]).sum(axis=1)
+        total = float(self.weights[there] @ each)
+        return total if self.offset is None else total - float(np.sum(u * self.offset))
+
+    def least(self):
+        """The mean loss of a model that knows y."""
+        return float(self.weights @ self.loss.least(self.y).sum(axis=1))
+
+    def start(self):
+        """Intercepts to begin with."""
+        means = self.weights @ self.y
+        return np.array([self.loss.start(mean) for mean in means], dtype=np.float64)
+
+
+def balanced(u):
+    """Slopes of sum zero, dual feasible with an intercept. They only shrink, and stay in the domain."""
+    out = u.copy()
+    for column in out.T:
+        above, below = column[column > 0].sum(), -column[column < 0].sum()
+        if above > below:
+            column[column > 0] *= below / above
+        elif below > above:
+            column[column < 0] *= above / below
+    return out
