@@ -1,8 +1,8 @@
 """Averages of the documents' topic counts over the sweeps of a fit, from which their topic shares follow.
 
 The counts after sweep t, numbered from the first that is not annealed, are added with the weight t^3. So the
-average follows the chain as it goes on, with the weight of less than half of its sweeps, and it is not needed to
-say beforehand when it will end. All tokens of a document have one topic each in every sweep: its sums add up
+average follows the chain as it goes on, with the weight of less than half of its sweeps, whenever
+it ends. All tokens of a document have one topic each in every sweep: its sums add up
 to its length times the sum of the weights, which therefore need not be kept.
 """
 
