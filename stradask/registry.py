@@ -102,7 +102,7 @@ MODELS = {
         ),
         _linear("group-lasso", "GroupLasso", "targets", "groups of columns that have coefficients, or none"),
         _linear("group-lasso-cv", "GroupLassoCV", "targets", "the same, chosen by cross-validation"),
-        _linear("group-logistic", "GroupLogisticRegression", "classes", "two or more classes by groups of columns"),
+        _linear("group-logistic", "GroupLogisticRegression", "classes", "classes by groups of columns"),
         _linear("sparse-glm", "SparseGLM", "targets", "any loss and any sparse penalty"),
         _linear("sparse-poisson", "SparsePoissonRegressor", "targets", "counts by few columns"),
         _linear("multi-task-lasso", "MultiTaskLasso", "several targets", "several targets by few columns"),

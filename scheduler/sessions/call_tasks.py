@@ -44,6 +44,10 @@ class Packed:
 
     array: np.ndarray
 
+    def usable(self):
+        """Return it as kernels want it: it may begin anywhere."""
+        return np.require(self.array, requirements=["ALIGNED", "WRITEABLE"])
+
 
 class CallTasks:
     """The tasks of one call, done by the worker's threads as shards and blocks become free.
@@ -143,9 +147,8 @@ class CallTasks:
 
     def _do(self, a, value):
         worker_state, began = self.worker_state, time.monotonic()
-        if type(value) is Packed:  # it may begin anywhere, and kernels want it aligned
-            array = np.require(value.array, requirements=["ALIGNED", "WRITEABLE"])
-            value = worker_state.program.unpack(a.blocks, array)
+        if type(value) is Packed:
+            value = worker_state.program.unpack(a.blocks, value.usable())
         partial = worker_state.program.update(
             worker_state.states[a.shard], Task(self.round, a.step, a.shard, a.blocks, value)
         )

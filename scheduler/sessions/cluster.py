@@ -106,9 +106,13 @@ class ClusterSession(Migration):
         """Call a method of the program for each shard."""
         return self._sync(self._measure, messages, method)
 
-    def snapshot(self, messages, *, blocks_only=False):
+    def measure_blocks(self, messages, method, *args):
+        """Call a method of the program for each travelling block."""
+        return self._sync(self._measure_blocks, messages, method, args)
+
+    def snapshot(self, messages):
         """Gather the saved arrays and the blocks."""
-        return self._sync(self._snapshot, messages, blocks_only)
+        return self._sync(self._snapshot, messages)
 
     def store(self, messages, url, folder):
         """Have workers write their parts of a snapshot to a shared place; return the sizes."""
@@ -329,9 +333,17 @@ class ClusterSession(Migration):
         self.bytes_sent += sum(map(payload_bytes, parts.values()))
         return [parts[shard] for shard in range(len(parts))]
 
-    async def _snapshot(self, messages, blocks_only=False):
+    async def _measure_blocks(self, messages, method, args):
+        parts = {}
+        holders = dict.fromkeys(self._block_at + (self._shard_at if messages else []), (method, args))
+        for answer in await self._calls("measure_blocks", holders, messages):
+            parts.update(answer)
+        self.bytes_sent += sum(map(payload_bytes, parts.values()))
+        return [parts[block] for block in range(len(parts))]
+
+    async def _snapshot(self, messages):
         arrays = {}
-        holders = dict.fromkeys(self._shard_at + self._block_at, (blocks_only,))
+        holders = dict.fromkeys(self._shard_at + self._block_at, ())
         for answer in await self._calls("snapshot", holders, messages):
             arrays.update(answer)
         return arrays

@@ -94,14 +94,20 @@ class LocalSession:
         asked = getattr(self.program, method)
         return run_tasks([(asked, (state,)) for state in self.states], self.n_jobs)
 
-    def snapshot(self, messages, *, blocks_only=False):
+    def measure_blocks(self, messages, method, *args):
+        """Call a method of the program for each travelling block."""
+        self._sync(messages)
+        asked = getattr(self.program, method)
+        return run_tasks([(asked, (b, value, *args)) for b, value in enumerate(self.blocks)], self.n_jobs)
+
+    def snapshot(self, messages):
         """Copy the saved arrays and the blocks."""
         self._sync(messages)
         arrays = {
             f"shard-{s}/{name}": state[name].copy()
             for s, state in enumerate(self.states)
             for name in self.program.saved
-            if not blocks_only and is_saved(self.program, s)
+            if is_saved(self.program, s)
         }
         pack = self.program.pack
         arrays.update((f"block-{b}", pack(b, value).copy()) for b, value in enumerate(self.blocks or ()))

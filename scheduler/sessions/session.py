@@ -48,7 +48,15 @@ class Session(Protocol):
         """Give every shard the messages, then call a method of the program for each."""
         ...
 
-    def snapshot(self, messages: list, *, blocks_only: bool = False) -> dict[str, Any]:
+    def measure_blocks(self, messages: list, method: str, *args) -> list:
+        """Give every shard the messages, then call ``method(block, value, *args)`` of the program.
+
+        For each travelling block, where it lies; it must not change the value. Results are in the order of
+        blocks.
+        """
+        ...
+
+    def snapshot(self, messages: list) -> dict[str, Any]:
         """Return, after the messages, copies of what `Program.saved` names and of travelling blocks.
 
         Keys are ``"shard-3/residual"`` and ``"block-7"``; blocks are as `Program.pack` makes them.

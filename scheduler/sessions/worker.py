@@ -34,6 +34,7 @@ _METHODS = (
     "ask",
     "run",
     "measure",
+    "measure_blocks",
     "snapshot",
     "store",
     "can_be_tried",

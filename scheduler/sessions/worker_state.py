@@ -248,14 +248,30 @@ class WorkerState(Shards):
             payload_bytes(part)
         return dict(zip(shards, parts, strict=True))
 
-    def snapshot(self, blocks_only, messages):
+    def measure_blocks(self, method, args, messages):
+        """Call a method of the program for each block here; return results by block."""
+        self._sync(messages)
+        asked = getattr(self.program, method)
+
+        def measured(block, value):
+            value = self.program.unpack(block, value.usable()) if type(value) is Packed else value
+            return asked(block, value, *args)
+
+        with self.changed:
+            here = sorted(self.blocks.items())
+        parts = self._on_threads([(measured, one) for one in here])
+        for part in parts:
+            payload_bytes(part)
+        return {block: part for (block, _), part in zip(here, parts, strict=True)}
+
+    def snapshot(self, messages):
         """Return copies of the saved arrays and of the blocks here."""
         self._sync(messages)
         arrays = {
             f"shard-{s}/{name}": state[name].copy()
             for s, state in self.states.items()
             for name in self.program.saved
-            if not blocks_only and is_saved(self.program, s)
+            if is_saved(self.program, s)
         }
         for block, value in self.blocks.items():
             packed = value.array if type(value) is Packed else self._packed(block, value)

@@ -197,6 +197,10 @@ class RotatingAuto(Program):
         """See `RotatingModel`."""
         return self._part_of(block, value).counts_of_block(block, value)
 
+    def read_block(self, block, value, fitted=None):
+        """See `RotatingModel`."""
+        return self._part_of(block, value).read_block(block, value, fitted)
+
     @property
     def bytes_of_blocks(self):
         """Bytes of all blocks: the more of the two samplers."""

@@ -132,6 +132,16 @@ class RotatingModel(Program):
         background = 0 if self.background is None else self.background_of(block)
         return sparse.csr_array(value.rows - background), others
 
+    def read_block(self, block, value, fitted=None):
+        """Read what the model needs of a block, where it lies; `fitted` is beta where priors are fitted.
+
+        Returns its part of the log-likelihood, and as `packed_counts` the counts of its words that keep a row
+        and of the others: the block itself may have the topics of all tokens.
+        """
+        beta = self.beta if fitted is None else np.full_like(self.beta, fitted)
+        both = map(packed_counts, self.counts_of_block(block, value))
+        return self.word_part(block, value, beta), *both
+
     def background_of(self, block):
         """Counts of a block's words from documents of earlier batches: int32, a row a word."""
         return self.background[self.words.ids[self.words.of(block)]].toarray().astype(np.int32)
@@ -276,6 +286,19 @@ class RotatingModel(Program):
         self.seed, self.totals = np.uint64(seed), totals.copy()
 
 
+def packed_counts(counts):
+    """Sizes of rows, columns and values of a CSR array of counts, each in the fewest bytes that hold it."""
+    parts = np.diff(counts.indptr), counts.indices, counts.data
+    return tuple(part.astype(np.min_scalar_type(part.max(initial=0))) for part in parts)
+
+
+def opened_counts(packed, n_topics):
+    """Undo `packed_counts`."""
+    sizes, indices, data = packed
+    indptr = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
+    return narrow_csr(data.astype(np.int32), indices, indptr, n_topics)
+
+
 def csr_of_segments(start, topics, n_topics):
     """Count the topics ``start[i]:start[i + 1]`` in row i of a CSR array."""
     indptr, indices, data = topic_counts.word_topic_csr(start, topics, n_topics)
@@ -302,10 +325,10 @@ class Gathered:
     def of(cls, program, ask):
         """Ask shards and blocks."""
         parts = ask(lambda session, messages: session.measure(messages))
-        word_part, counted = 0.0, []
-        for block, value in _blocks(program, ask):
-            word_part += program.word_part(block, value, program.beta)
-            counted += program.counts_of_block(block, value)
+        beta = float(program.beta[0]) if program.fits_priors else None
+        read = ask(lambda session, messages: session.measure_blocks(messages, "read_block", beta))
+        word_part = sum(part for part, *_ in read)
+        counted = [opened_counts(counts, program.n_topics) for _, *both in read for counts in both]
         counts, documents, shares = program.word_counts(counted), None, None
         if program.rows is not None:
             own = ask(lambda session, messages: session.measure(messages, "document_counts"))
@@ -341,14 +364,3 @@ def _rows_of(program, parts):
     for rows, part in zip(program.rows, parts, strict=True):
         whole[rows] = part
     return whole
-
-
-def _blocks(program, ask):
-    """All blocks: those of this process without a copy, others one after the other as there is room."""
-    here = ask(lambda session, messages: None if session.remote else session.blocks)
-    if here is not None:
-        yield from enumerate(here)
-        return
-    arrays = ask(lambda session, messages: session.snapshot(messages, blocks_only=True))
-    for block in range(program.n_blocks):
-        yield block, program.unpack(block, arrays.pop(f"block-{block}"))

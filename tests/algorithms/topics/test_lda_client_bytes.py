@@ -1,0 +1,65 @@
+"""What workers answer to the process that calls fit: nothing that grows with the tokens, by any sampler."""
+
+import logging
+
+import numpy as np
+import pytest
+from distributed import Client, LocalCluster
+from scipy import sparse
+
+import stradask as sd
+from stradask.datasets import save_uci_bow
+from stradask.scheduler.sessions import membership
+from stradask.scheduler.sessions.answers import bytes_of
+
+N_WORDS, K, LENGTH = 60, 5, 50
+
+
+@pytest.fixture(scope="module")
+def client():
+    quiet = {"dashboard_address": ":0", "silence_logs": logging.CRITICAL, "processes": False}
+    with LocalCluster(n_workers=3, threads_per_worker=1, **quiet) as cluster, Client(cluster) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """Names of files of 400 and of 1,600 documents; nearly all words have all topics."""
+    rng, folder, found = np.random.default_rng(0), tmp_path_factory.mktemp("corpora"), {}
+    for n_documents in (400, 1_600):
+        words = rng.integers(N_WORDS, size=n_documents * LENGTH)
+        rows = np.repeat(np.arange(n_documents), LENGTH)
+        shape = (n_documents, N_WORDS)
+        X = sparse.coo_array((np.ones(len(words), int), (rows, words)), shape=shape).tocsr()
+        save_uci_bow(X, folder / f"docword.{n_documents}.txt")
+        found[n_documents] = folder / f"docword.{n_documents}.txt"
+    return found
+
+
+@pytest.fixture
+def answered(monkeypatch):
+    """Bytes of all answers of workers so far, in a list of one entry."""
+    opened, found = membership.opened, [0]
+
+    def counted(answer, worker):
+        if answer and answer.get("ok"):
+            found[0] += sum(map(bytes_of, answer["ok"]))
+        return opened(answer, worker)
+
+    monkeypatch.setattr(membership, "opened", counted)
+    return found
+
+
+@pytest.mark.parametrize("sampler", ["gibbs", "light", "warp", "auto"])
+def test_answers_do_not_grow_with_the_tokens(client, files, answered, sampler):
+    seen = {}
+    for n_documents, path in files.items():
+        before = answered[0]
+        options = {"sampler": sampler, "n_groups": 6, "max_iter": 6, "random_state": 0}
+        model = sd.LatentDirichletAllocation(K, engine="dask", **options).fit(path)
+        seen[n_documents] = answered[0] - before
+        local = sd.LatentDirichletAllocation(K, **options).fit(path)
+        assert (model.word_topic_counts_ != local.word_topic_counts_).nnz == 0
+        assert model.log_likelihood_[-1] == local.log_likelihood_[-1]
+    n_tokens = 1_200 * LENGTH  # more; the topic of each takes two bytes
+    assert seen[1_600] - seen[400] < 0.05 * n_tokens, seen
