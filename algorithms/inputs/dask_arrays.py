@@ -25,9 +25,11 @@ def engine_for(X, engine):
     return engine
 
 
-def check_matrix(estimator, X):
+def check_matrix(estimator, X, *, order="F"):
     """Check a matrix of features: `check_columns`, or `check_blocks` for a Dask collection."""
-    return check_blocks(X, type(estimator).__name__) if is_dask(X) else check_columns(estimator, X)
+    return (
+        check_blocks(X, type(estimator).__name__) if is_dask(X) else check_columns(estimator, X, order=order)
+    )
 
 
 def check_blocks(X, name, *, lengths=True):

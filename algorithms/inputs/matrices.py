@@ -206,8 +206,10 @@ def check_width(X, n_features):
         )
 
 
-def check_columns(estimator, X):
+def check_columns(estimator, X, *, order="F"):
     """Check a matrix of features for solvers that read columns; return a Fortran-ordered or CSC array.
+
+    With ``order="A"`` a dense one that is not Fortran-ordered is C-ordered.
 
     `estimator` is an estimator or a name, for messages. float32 and float64 are kept, anything else becomes
     float64. A CSC array has sorted indices without duplicates (which are summed). The result may share memory
@@ -228,7 +230,7 @@ def check_columns(estimator, X):
     X contains NaN in row 1, column 0: Lass
     """
     name = estimator if isinstance(estimator, str) else type(estimator).__name__
-    columns = real(X, name, sparse_format="csc", order="F")
+    columns = real(X, name, sparse_format="csc", order=order)
     if not isinstance(columns, np.ndarray):
         columns = sparse.csc_array(columns)
         if not columns.has_canonical_format:

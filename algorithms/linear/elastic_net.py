@@ -28,7 +28,7 @@ from .sparse.fitting import (
     rounded,
     warn_short,
 )
-from .sparse.moments import solve_squared
+from .sparse.moments import order_for_moments, solve_squared
 
 
 class ElasticNet(SparseCoefficients, MultiOutputMixin, RegressorMixin, Estimator):
@@ -269,7 +269,7 @@ class ElasticNet(SparseCoefficients, MultiOutputMixin, RegressorMixin, Estimator
 
     def _problem(self, X, y, sample_weight, own="never"):
         """Check the input; set the number and names of the columns."""
-        columns = check_matrix(self, X)
+        columns = check_matrix(self, X, order=order_for_moments(X))
         n_samples, n_features = columns.shape
         y, sample_weight = check_vector(y, n_samples), check_vector(sample_weight, n_samples)
         check_names(self, X, y)

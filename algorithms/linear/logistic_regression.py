@@ -72,13 +72,13 @@ class LogisticRegression(LinearClassifier, SmoothModel):
         `solver_` tells which, and can be given. Of scikit-learn's names "newton-cholesky" is "newton",
         "lbfgs" is "sandblaster", "newton-cg" the method of that name; with "liblinear", "sag" and "saga"
         "auto" runs. Where another method runs than the one named, a warning says which. More than two
-        classes are fitted by L-BFGS. An l1 penalty, whatever this says, is met by proximal Newton steps (two
-        classes and p columns, up to 100, or up to 2,000 on a cluster or of p^2 / 4 rows), or as
-        `SparseLogisticRegression` does it. "downpour": replicas of the model, each on rows of its own, take
-        minibatches of 100 over one table of parameters; a step is a pass of the first replica, and the fit
-        ends when ten in a row have not lowered the mean loss over its minibatches by `tol`. It comes near
-        the minimum, to a percent or so of the objective, in few passes; it takes no l1 penalty, and on a
-        cluster no callback.
+        classes are fitted by L-BFGS, or up to 100 parameters by "newton". An l1 penalty, whatever this says,
+        is met by proximal Newton steps (two classes and p columns, up to 100, or up to 2,000 on a cluster or
+        of p^2 / 4 rows), or as `SparseLogisticRegression` does it. "downpour": replicas of the model, each on
+        rows of its own, take minibatches of 100 over one table of parameters; a step is a pass of the first
+        replica, and the fit ends when ten in a row have not lowered the mean loss over its minibatches by
+        `tol`. It comes near the minimum, to a percent or so of the objective, in few passes; it takes no l1
+        penalty, and on a cluster no callback.
     max_iter : int, default=1000
         Most steps.
     warm_start : bool, default=False

@@ -121,7 +121,8 @@ class _PoissonLoss(EstimatorLoss):
         """Check counts."""
         with _as_data_errors():
             check_plain("y", y)
-            y = column_or_1d(y, warn=True)
+            if type(y) is not np.ndarray or y.ndim != 1:
+                y = column_or_1d(y, warn=True)
         y = check_targets(y, n_samples, name)
         check_not_negative(y, name)
         weights = check_weights(sample_weight, n_samples)
@@ -173,7 +174,7 @@ class _MultinomialLoss(_LogisticLoss):
     def minimiser(self, solver):
         from .glm.choose import minimise_multinomial
 
-        return minimise_multinomial
+        return functools.partial(minimise_multinomial, solver=solver)
 
     def subproblem(self, design, target, offset=None):
         from .sparse.class_losses import MultinomialSubproblem

@@ -35,6 +35,9 @@ class Sizes(NamedTuple):
 
 
 SMALL_SMOOTH = Sizes(100, 5e6)  # Newton's method with compiled steps (`glm.small`); parameters
+SMALL_SPARSE_LOGISTIC = Sizes(
+    2000, 0.0, 4e5
+)  # steps on all columns (`sparse.lean_logistic`); stored: entries
 SMALL_RIDGE = Sizes(200, 2.5e7)  # normal equations (`glm.small_ridge`); columns and targets in the products
 MOMENTS = Sizes(200, 1e9, 3e4)  # second moments for one penalty (`sparse.moments`)...
 MOMENTS_OF_A_PATH = Sizes(500, 1e10, 2e7)  # ...and for a path

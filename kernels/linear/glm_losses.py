@@ -105,7 +105,8 @@ def _squared(z, y, n, values, slopes, curvatures):
 
 
 @nb.njit(**_SUMS)
-def _total(values, n):
+def sum_of(values, n):
+    """Sum of the first `n` values."""
     total = 0.0
     for i in range(n):
         total += values[i]
@@ -131,4 +132,4 @@ def tile_losses(loss, z, y, weights, n, values, slopes, curvatures):
             values[i] = weight * values[i] if counts else 0.0
             slopes[i] = weight * slopes[i] if counts else 0.0
             curvatures[i] = weight * curvatures[i] if counts else 0.0
-    return _total(values, n)
+    return sum_of(values, n)

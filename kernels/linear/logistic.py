@@ -14,22 +14,31 @@ import numpy as np
 
 from ..options import KERNEL
 from .columns import FAST
+from .glm_losses import fast_exp, fast_log1p, sum_of
 
 _SUMS: dict[str, Any] = {**KERNEL, "fastmath": FAST}
+_IN_ORDER: dict[str, Any] = {**KERNEL, "fastmath": {"contract"}}  # as `fast_exp` needs it
+_TILE = 1024  # rows
+_NOTHING = 708.0  # a predictor beyond which the smaller probability is 0
 
 
-@nb.njit(**_SUMS)
+@nb.njit(**_IN_ORDER)
 def binary_shares(signs, weights, f, shares):
     """Fill the shares of two classes; return the weighted loss.
 
     `signs`: float64 array (n,); 1 or -1. `weights`, `f`, `shares`: float64 arrays (n,).
     """
-    total = 0.0
-    for i in range(len(f)):
-        z = signs[i] * f[i]
-        e = math.exp(-abs(z))
-        shares[i] = (e if z >= 0 else 1.0) / (1.0 + e)
-        total += weights[i] * (math.log1p(e) + max(-z, 0.0))
+    values, total = np.empty(_TILE), 0.0
+    for first in range(0, len(f), _TILE):
+        m = min(_TILE, len(f) - first)
+        for k in range(m):
+            i = first + k
+            z = signs[i] * f[i]
+            size = abs(z)
+            e = 0.0 if size > _NOTHING else fast_exp(-size)
+            shares[i] = (e if z >= 0 else 1.0) / (1.0 + e)
+            values[k] = weights[i] * (0.5 * (size - z) + fast_log1p(e))
+        total += sum_of(values, m)
     return total
 
 

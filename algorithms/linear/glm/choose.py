@@ -8,9 +8,10 @@ the data and Hessians:
   15 p rows, which must be less than half of all, 2 Hessians and 20 passes.
 - *Diagonal*: L-BFGS preconditioned by the diagonal of the Hessian, about 35 passes. Nothing in the shape
   of the data says how many it will be: where it has not arrived after 25 steps (60 if neither of the others
-  can follow, 8 if a step's vectors then cost more than its pass), it hands over: to the sketch or to
-  Newton-Cholesky if p allows, else to Newton's method with conjugate gradients. Sparse rows, fewer than the
-  columns, begin with Newton's method or L-BFGS in the space of the rows (`row_newton`).
+  can follow, 8 if a step's vectors then cost more than its pass), it hands over: to the sketch if p and n
+  allow, to Newton-Cholesky where a Hessian costs few passes, else to Newton's method with conjugate
+  gradients, and where that has not arrived after 20 steps either, to Newton-Cholesky. Sparse rows, fewer
+  than the columns, begin with Newton's method or L-BFGS in the space of the rows (`row_newton`).
 
 L-BFGS with the diagonal, and that of multinomial models, is believed to have converged where `excess` proves
 it. The squared loss with a penalty and fewer rows than columns is left to `dual_ridge`.
@@ -50,12 +51,17 @@ from .rows import CALL, SQUARED, row_costs
 from .sketch import minimize_sketch, sample_size
 from .small import applies as small_applies
 from .small import minimize_small
+from .small_multinomial import applies as small_multinomial_applies
+from .small_multinomial import minimize_small_multinomial
 
 NEWTON_MOST = 2000  # parameters: beyond, a Hessian and its factor take too much memory and time
 _NEWTON_STEPS, _SKETCH_PASSES, _DIAGONAL_PASSES = 6, 9, 35  # see above
 _SAMPLE_HESSIANS, _SAMPLE_PASSES = 2, 20  # of the sketch
 _AT_ONCE = 5e6  # nanoseconds: a fit so short that nothing is gained by another method
 _PROOF_PASSES = 10  # that a Hessian may cost which proves that L-BFGS has converged
+_CHEAP_HESSIAN = (
+    30  # passes: beyond, steps by conjugate gradients are tried first where L-BFGS has not arrived
+)
 _LATE_SKETCH_ROWS = 6  # a parameter
 _LATE_NEWTON_MOST = 4000  # parameters, where all else has failed
 _QUADRATIC_STEPS = 2  # of conjugate gradients: what one solve does not reach, more will not
@@ -159,8 +165,8 @@ def _by_rows(objective, x0, factor, *, max_iter, tol, callback):
     return stages.result(), ("newton", factor)
 
 
-def minimise_multinomial(objective, x0, *, max_iter=1000, tol=1e-6, callback=None):
-    """Minimise a `MultinomialObjective` by L-BFGS; returns as `minimise`.
+def minimise_multinomial(objective, x0, *, solver="auto", max_iter=1000, tol=1e-6, callback=None):
+    """Minimise a `MultinomialObjective` by L-BFGS, or few parameters by Newton's method; as `minimise`.
 
     In the space of the rows where these are sparse and fewer than half of the columns (`row_space`). Else,
     and where that has not arrived after many steps, preconditioned for each class alike, by the Hessian at
@@ -168,6 +174,10 @@ def minimise_multinomial(objective, x0, *, max_iter=1000, tol=1e-6, callback=Non
     """
     x0 = less_class_means(x0, objective.n_classes)
     stages = Stages(objective, x0, max_iter, callback)
+    if solver in ("auto", "newton") and small_multinomial_applies(objective):
+        stages.run(minimize_small_multinomial, tol_decrease=tol)
+        if stages.over:
+            return stages.result(), "newton"
     if row_space_applies(objective, x0):
         stages.run(minimize_by_rows, most=_ROW_SPACE_PATIENCE, tol_decrease=tol)
     if not stages.over:
@@ -246,13 +256,14 @@ def _diagonal_first(objective, x0, *, max_iter, tol_decrease, callback):
     )
     if not stages.over and small:
         stages.run(minimize_sketch, solve_sample=False, tol_decrease=tol_decrease)
-    elif not stages.over and p <= NEWTON_MOST:
+    elif not stages.over and p <= NEWTON_MOST and _hessian_passes(objective) <= _CHEAP_HESSIAN:
         stages.run(minimize_newton, tol_decrease=tol_decrease)
     elif not stages.over:
         factors = p <= _LATE_NEWTON_MOST  # what comes last has all steps that are left
         steps = _QUADRATIC_STEPS if objective.loss == SQUARED else _LONG_PATIENCE // 3
-        stages.run(_newton_cg, most=steps if factors else None, tol_decrease=tol_decrease)
-        if not stages.over and factors:
+        last = stages.run(_newton_cg, most=steps if factors else None, tol_decrease=tol_decrease)
+        missed = factors and last.success and _excess(objective, tol_decrease)(last.x, last.fun, last.jac) > 1
+        if factors and (missed or not stages.over):  # conjugate gradients may not have found a flat direction
             stages.run(minimize_newton, tol_decrease=tol_decrease)
     return stages.result(), name
 
@@ -289,11 +300,15 @@ def _lbfgs_by_diagonal(objective, x0, *, tol_decrease, max_iter, callback):
 
 def _excess(objective, tol):
     """The convergence test of L-BFGS: by a factor where it costs no more than a few passes."""
+    by_factor = objective.n_parameters <= NEWTON_MOST and _hessian_passes(objective) <= _PROOF_PASSES
+    return Excess(objective, tol, functools.partial(scaling_at, objective), by_factor)
+
+
+def _hessian_passes(objective):
+    """The cost of a Hessian and its factor in passes over the rows."""
     row, hessian_row = row_costs(objective.rows)
     p, n = objective.n_parameters, objective.n_rows
-    cost = n * hessian_row + 0.1 * p**3 / 3
-    by_factor = p <= NEWTON_MOST and cost <= _PROOF_PASSES * (n * row + CALL)
-    return Excess(objective, tol, functools.partial(scaling_at, objective), by_factor)
+    return (n * hessian_row + 0.1 * p**3 / 3) / (n * row + CALL)
 
 
 def _in_double(objective):

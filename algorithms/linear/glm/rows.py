@@ -321,7 +321,9 @@ class SparseRows(_AnyRows):
             return
         upper = np.zeros_like(out)
         glm_sparse.csr_outer(*self._arrays, curvature, upper)
-        out += np.triu(upper) + np.triu(upper, 1).T
+        out += upper
+        np.fill_diagonal(upper, 0.0)
+        out += upper.T
 
     def squared_norms(self):
         """Squared norms of the rows."""

@@ -46,7 +46,7 @@ def solve_scheduled(
             "X.rechunk({0: -1, 1: 'auto'}), or take schedule='auto'"
         )
     n_samples, n_features = design.X.shape
-    every, X = np.arange(n_features), design.X
+    every, X = np.arange(n_features), design.columns
     if design.l1_factors is not None and np.isinf(design.l1_factors).any():
         every = np.flatnonzero(np.isfinite(design.l1_factors))
         if not len(every):

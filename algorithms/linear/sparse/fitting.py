@@ -3,6 +3,7 @@
 Row weights have mean 1 here, so that the unscaled problem of the solver is n_samples times the estimators'.
 """
 
+import functools
 import warnings
 from dataclasses import dataclass, replace
 from typing import Any
@@ -29,7 +30,7 @@ LEAST_TOL = 1e-30  # far below rounding; with 0 itself no amount of work would b
 class Design:
     """The columns, weights and penalty factors that all targets and penalties of a fit share.
 
-    `X`: Fortran-ordered ndarray or csc_array. `weights`: None, or of mean 1. `l1_factors`, `l2_factors`: None
+    `X`: ndarray or csc_array. `weights`: None, or of mean 1. `l1_factors`, `l2_factors`: None
     or (n_features,). `cut`: None, or a `CutMatrix` if the fit runs on Dask. `owned`: whether workers are to
     own its columns (see `scheduled_columns`); `standardize` is then left to them.
     """
@@ -92,6 +93,11 @@ class Design:
             return start
         kept = np.isfinite(self.l1_factors[start[0]])
         return (start[0][kept], start[1][kept]) if kept.any() else None
+
+    @functools.cached_property
+    def columns(self):
+        """X for what reads columns: a dense one in Fortran order."""
+        return np.asfortranarray(self.X) if isinstance(self.X, np.ndarray) else self.X
 
     @property
     def n_features(self):
@@ -196,7 +202,7 @@ def _program(design, subproblem, penalties, tol, rounds, start=None, n_jobs=None
     from .columns import columns_of
     from .program import SparseLinearProgram
 
-    X = columns_of(design.X) if design.cut is None else design.cut
+    X = columns_of(design.columns) if design.cut is None else design.cut
     working_set = WorkingSet(
         subproblem,
         penalties,
@@ -281,7 +287,7 @@ def largest_strength(design, subproblem, penalty):
         program, schedule = _program(design, subproblem, [strong], 1e-12, 2)
         _whole(run(program, schedule, engine=design.engine, max_rounds=8))
         return program.bound * subproblem.scale
-    X = columns_of(design.X)
+    X = columns_of(design.columns)
     free = strong.unpenalised(design.n_features)
     if len(free):
         subproblem.grow(free, X, free, strong)

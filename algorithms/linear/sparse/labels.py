@@ -16,7 +16,8 @@ from ...inputs.targets import (
     check_weights,
 )
 from ..losses import loss_of
-from .fitting import SHORT, Design, rounded, solve, warn_short
+from .fitting import DEFAULT_ROUNDS, LEAST_TOL, SHORT, Design, rounded, solve, warn_short
+from .lean_logistic import applies, solve_lean
 
 
 @dataclass(frozen=True)
@@ -93,6 +94,8 @@ def solve_classes(estimator, problem, penalty, before, callback, read, *, exact_
         from ..structured.owned_fit import solve_two_classes
 
         fit, done = solve_two_classes(problem, estimator, start=start, callback=callback, read=read)
+    elif lean := _lean(estimator, problem, penalty, start, callback, unit):
+        fit, done = lean
     else:
         (fit, *_), done = solve(
             design,
@@ -114,6 +117,17 @@ def solve_classes(estimator, problem, penalty, before, callback, read, *, exact_
         what, dtype = type(estimator).__name__, design.X.dtype
         warn_short(fit, tol=estimator.tol, max_iter=estimator.max_iter, what=what, dtype=dtype)
     return fit, done.history
+
+
+def _lean(estimator, problem, penalty, start, callback, unit):
+    """Solve a small problem without rounds; None where it is not one, or each round is to be seen."""
+    if callback is not None or estimator.verbose:
+        return None
+    design = problem.design
+    if not applies(design, penalty, len(problem.classes), problem.offset, start):
+        return None
+    options = {"tol": max(estimator.tol, LEAST_TOL), "max_iter": estimator.max_iter or DEFAULT_ROUNDS}
+    return solve_lean(design, problem.numbers, penalty, unit=unit, **options)
 
 
 def take(estimator, problem, fit, history):

@@ -70,10 +70,18 @@ def affords(X, factors, n_alphas):
     return bool(penalised) and sizes.hold(X.shape[0], X.shape[1], X.nnz if sparse.issparse(X) else None)
 
 
+def order_for_moments(X):
+    """The order in which X is read: as it is, where its moments will do, else by columns."""
+    plain = type(X) is np.ndarray and X.ndim == 2
+    return "A" if plain and rules.MOMENTS.hold(*X.shape) else "F"
+
+
 def shift_of(X, Y, centre):
     """Take the means of columns and targets (not weighted: any point near them serves), or 0."""
     if not centre or sparse.issparse(X):
         return Shift(np.zeros(X.shape[1]), Y.mean(axis=0) if centre else np.zeros(Y.shape[1]))
+    if X.dtype == np.float64 and X.flags.c_contiguous:
+        return Shift(np.ones(len(X)) @ X / len(X), Y.mean(axis=0))
     return Shift(X.mean(axis=0, dtype=np.float64), Y.mean(axis=0))
 
 
@@ -86,7 +94,7 @@ def one_thread(X):
 def moments_of(X, Y, weights, shift, rows=None):
     """Second moments of some rows: float64 (p + n_targets + 1,) * 2.
 
-    `X`: ndarray in Fortran order, or CSC. `Y`: float64 (n_rows, n_targets). `weights`: None or float64
+    `X`: ndarray, or CSC. `Y`: float64 (n_rows, n_targets). `weights`: None or float64
     (n_rows,). `rows`: None for all, or int64; one may be there several times.
     """
     if sparse.issparse(X):
@@ -99,6 +107,8 @@ def moments_of(X, Y, weights, shift, rows=None):
             weights, rows = None if weights is None else weights[rows[0] : rows[-1] + 1], None
     size = p + n_targets + 1
     total, step = np.zeros((size, size)), max(256, _BLOCK // size)
+    if rows is None and X.flags.c_contiguous:
+        return _moments_by_rows(X, Y, weights, shift, total, step)
     for first in range(0, n_rows, step):
         part = slice(first, first + step) if rows is None else rows[first : first + step]
         A = np.ones((size, min(step, n_rows - first)))
@@ -107,6 +117,28 @@ def moments_of(X, Y, weights, shift, rows=None):
         if weights is not None:
             A *= np.sqrt(weights[part])
         total += A @ A.T
+    return total
+
+
+def _moments_by_rows(X, Y, weights, shift, total, step):
+    """`moments_of` for C order: blocks are read as vectors, since loops over few columns take longer."""
+    n_rows, p = X.shape
+    step = min(step, n_rows)
+    shifts, buffer = np.tile(shift.columns, step), np.empty(step * p)
+    for first in range(0, n_rows, step):
+        part = slice(first, min(first + step, n_rows))
+        m = part.stop - first
+        np.subtract(X[part].reshape(-1), shifts[: m * p], out=buffer[: m * p])
+        A, B = buffer[: m * p].reshape(m, p), np.ones((m, len(total) - p))
+        np.subtract(Y[part], shift.targets, out=B[:, :-1])
+        if weights is not None:
+            roots = np.sqrt(weights[part])[:, None]
+            A *= roots
+            B *= roots
+        total[:p, :p] += A.T @ A
+        total[:p, p:] += A.T @ B
+        total[p:, p:] += B.T @ B
+    total[p:, :p] = total[:p, p:].T
     return total
 
 

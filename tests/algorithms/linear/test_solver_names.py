@@ -81,8 +81,8 @@ def test_liblinear_without_an_intercept_has_the_same_coefficients():
 def test_a_method_that_cannot_be_had_is_named():
     with pytest.warns(UserWarning, match="solver='lbfgs': LogisticRegression took 'proximal-newton'"):
         sd.LogisticRegression(solver="lbfgs", l1_ratio=1.0).fit(X, LABELS)
-    with pytest.warns(UserWarning, match="solver='newton-cholesky': LogisticRegression took 'lbfgs'"):
-        sd.LogisticRegression(solver="newton-cholesky").fit(X, np.arange(300) % 3)
+    with pytest.warns(UserWarning, match="solver='newton-cg': LogisticRegression took 'lbfgs'"):
+        sd.LogisticRegression(solver="newton-cg").fit(X, np.arange(300) % 3)
     with pytest.warns(UserWarning, match="solver='working-set': LogisticRegression took 'newton'"):
         sd.LogisticRegression(solver="working-set").fit(X, LABELS)
     wide = rng.standard_normal((20, 2100))

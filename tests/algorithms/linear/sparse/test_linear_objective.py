@@ -402,6 +402,25 @@ def test_the_diagonal_hands_over_where_it_is_slow():
         assert result.fun - best.fun <= 1e-8 * best.fun
 
 
+def test_a_dear_hessian_is_not_made_where_l_bfgs_is_slow(monkeypatch):
+    """Sparse rows and many columns, almost separable: conjugate gradients arrive with Newton's accuracy."""
+    f = objective(900, 700, LOGISTIC, l2=1e-4, form=sparse.csr_array, density=0.02)
+    asked = []
+    monkeypatch.setattr(choose, "minimize_newton", lambda *args, **options: asked.append(1))
+    monkeypatch.setattr(choose, "_LONG_PATIENCE", 20)
+    result, _ = choose._diagonal_first(f, np.zeros(701), max_iter=500, tol_decrease=1e-9, callback=None)
+    assert result.success
+    assert not asked
+    best = minimize_newton(f, result.x, tol_decrease=1e-14)
+    assert result.fun - best.fun <= 1e-9 * best.fun
+
+
+def test_flat_directions_that_conjugate_gradients_missed_are_found(monkeypatch):
+    """The same columns, which repeat one factor, where a Hessian counts as dear."""
+    monkeypatch.setattr(choose, "_CHEAP_HESSIAN", 0)
+    test_the_diagonal_hands_over_where_it_is_slow()
+
+
 def test_what_auto_takes():
     """By the shape alone: few parameters, many rows, many columns."""
     small, large = objective(300, 5), objective(200_000, 5)

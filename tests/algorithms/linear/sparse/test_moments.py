@@ -265,3 +265,24 @@ def test_random_problems_meet_the_gap_on_either_way(monkeypatch):
                 positive=options["positive"],
             )
             assert gap <= tol * 1.001, (seed, n, p, tol, gap, problem is None)
+
+
+@pytest.mark.parametrize("weighted", [True, False])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_rows_in_c_order_give_the_moments_of_columns_without_a_copy(monkeypatch, weighted, dtype):
+    rng = np.random.default_rng(0)
+    X = (rng.standard_normal((70_000, 3)) + np.array([1e3, -5.0, 0.0])).astype(dtype)  # several blocks
+    y, w = X @ np.array([1.0, 2.0, 3.0]) + rng.standard_normal(70_000), rng.uniform(0, 2, 70_000)
+    w = w if weighted else None
+    shift = moments.shift_of(X, y[:, None], True)
+    A = np.column_stack([X - shift.columns, y - shift.targets, np.ones(70_000)])
+    expected = A.T @ (A if w is None else A * w[:, None])
+    for form in (X, np.asfortranarray(X)):
+        np.testing.assert_allclose(
+            moments.moments_of(form, y[:, None], w, shift), expected, rtol=1e-9, atol=1e-6
+        )
+    by_columns = sd.Lasso(0.1, tol=1e-6).fit(np.asfortranarray(X), y, w)
+    monkeypatch.setattr(np, "asfortranarray", lambda X: pytest.fail("X was copied"))
+    model = sd.Lasso(0.1, tol=1e-6).fit(X, y, w)
+    np.testing.assert_allclose(model.coef_, by_columns.coef_, rtol=1e-4)
+    assert model.intercept_ == pytest.approx(by_columns.intercept_, rel=1e-4)

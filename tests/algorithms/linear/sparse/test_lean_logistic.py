@@ -1,0 +1,145 @@
+"""Steps over all columns of small l1 problems: optimality conditions from the data, and gaps."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+import stradask as sd
+from stradask.algorithms.linear.sparse import fitting, labels, lean_logistic
+
+
+def data(form, seed=0, n=300, p=40):
+    rng = np.random.default_rng(seed)
+    X = sparse.csr_array(sparse.random_array((n, p), density=0.15, rng=rng) * 2)
+    y = X @ rng.standard_normal(p) + rng.standard_normal(n) > 0.4
+    weights = rng.uniform(0.1, 2, n) * (rng.random(n) < 0.9)
+    return (form(X) if form else X.toarray() + 5.0), np.where(y, "yes", "no"), weights
+
+
+@pytest.fixture
+def only_lean(monkeypatch):
+    """Fail where the working set is asked."""
+
+    def refuse(*args, **options):
+        raise AssertionError("the working set was asked")
+
+    monkeypatch.setattr(labels, "solve", refuse)
+
+
+def objective(model, X, y, weights, alpha, ratio, factors, coef=None, intercept=None):
+    coef = model.coef_[0] if coef is None else coef
+    intercept = float(model.intercept_[0]) if intercept is None else intercept
+    f = np.where(y == "yes", 1.0, -1.0) * (X @ coef + intercept)
+    kept = np.isfinite(factors)
+    sizes = np.abs(coef[kept])
+    penalty = factors[kept] @ (ratio * sizes + 0.5 * (1 - ratio) * sizes**2)
+    return float(weights @ np.logaddexp(0, -f)) / weights.sum() + alpha * penalty
+
+
+@pytest.mark.usefixtures("only_lean")
+@pytest.mark.parametrize("form", [sparse.csr_array, sparse.csc_matrix, None])
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("ratio", [1.0, 0.3])
+def test_subgradients_contain_zero(form, intercept, ratio):
+    X, y, weights = data(form)
+    factors = np.ones(40)
+    factors[3], factors[5] = np.inf, 2.0
+    for alpha in (0.1, 0.01, 0.0005):
+        model = sd.SparseLogisticRegression(
+            alpha, l1_ratio=ratio, fit_intercept=intercept, penalty_factor=factors, tol=1e-10
+        ).fit(X, y, weights)
+        signs, b = np.where(y == "yes", 1.0, -1.0), model.coef_[0]
+        v = weights * signs / (1 + np.exp(signs * (X @ b + model.intercept_[0]))) / weights.sum()
+        finite = np.isfinite(factors)
+        held = alpha * ratio * factors[finite]
+        b = b[finite]
+        slopes = (X.T @ v)[finite] - alpha * (1 - ratio) * factors[finite] * b
+        apart = np.where(b != 0, np.abs(slopes - held * np.sign(b)), np.maximum(np.abs(slopes) - held, 0))
+        assert apart.max() < 1e-6
+        assert model.coef_[0][3] == 0
+        if intercept:
+            assert abs(v.sum()) < 1e-7
+        else:
+            assert model.intercept_[0] == 0
+
+
+@pytest.mark.usefixtures("only_lean")
+@pytest.mark.parametrize("form", [sparse.csc_array, None])
+def test_the_gap_bounds_the_excess_and_meets_the_tolerance(form):
+    X, y, weights = data(form, seed=1)
+    ones = np.ones(40)
+    for alpha in (0.05, 0.003):
+        best = sd.SparseLogisticRegression(alpha, tol=1e-10).fit(X, y, weights)
+        least = objective(best, X, y, weights, alpha, 1.0, ones)
+        share = weights[y == "yes"].sum() / weights.sum()
+        nothing = objective(best, X, y, weights, alpha, 1.0, ones, np.zeros(40), np.log(share / (1 - share)))
+        for tol in (0.1, 1e-3, 1e-6):
+            model = sd.SparseLogisticRegression(alpha, tol=tol).fit(X, y, weights)
+            excess = objective(model, X, y, weights, alpha, 1.0, ones) - least
+            assert excess <= model.dual_gap_ + 1e-12
+            assert model.dual_gap_ <= tol * nothing * (1 + 1e-9)
+            rounds = model.history_["objective"]
+            assert len(rounds) == model.n_iter_
+            assert rounds[-1] == pytest.approx(excess + least, rel=1e-9)
+
+
+def solve_with_rounds(monkeypatch, model, X, y):
+    with monkeypatch.context() as patch:
+        patch.setattr(labels, "applies", lambda *args: False)
+        return model.fit(X, y)
+
+
+@pytest.mark.parametrize("make", [sd.SparseLogisticRegression, sd.LogisticRegression])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_models_are_those_of_the_working_set(monkeypatch, make, dtype):
+    X, y, _ = data(sparse.csr_array, seed=2, n=200, p=150)
+    X = X.astype(dtype)
+    fixed = (
+        {"tol": 1e-10} if make is sd.SparseLogisticRegression else {"tol": 1e-10, "l1_ratio": 1.0, "C": 0.3}
+    )
+    model, other = make(**fixed).fit(X, y), solve_with_rounds(monkeypatch, make(**fixed), X, y)
+    np.testing.assert_allclose(model.coef_, other.coef_, atol=2e-5)
+    np.testing.assert_allclose(model.intercept_, other.intercept_, atol=2e-5)
+    assert model.coef_.dtype == dtype
+    assert model.history_["objective"][-1] == pytest.approx(other.history_["objective"][-1], rel=1e-6)
+
+
+def test_rows_of_one_class_that_weigh_and_columns_that_repeat_each_other_are_left_to_the_working_set(
+    monkeypatch,
+):
+    asked = []
+    monkeypatch.setattr(
+        labels, "solve", lambda *args, **options: asked.append(1) or fitting.solve(*args, **options)
+    )
+    X, y, _ = data(sparse.csc_array)
+    sd.SparseLogisticRegression(0.01).fit(X, y, (y == "yes").astype(float))
+    assert asked == [1]
+    rng = np.random.default_rng(0)
+    factor = sparse.random_array((300, 1), density=0.5, rng=rng, format="csc")
+    noise = 1e-3 * rng.standard_normal((factor.nnz, 60))
+    alike = sparse.csc_array(sparse.hstack([_changed(factor, noise[:, k]) for k in range(60)]))
+    model = sd.SparseLogisticRegression(1e-4, tol=1e-6).fit(
+        alike, (factor @ [1.0] > 0.25) ^ (rng.random(300) < 0.2)
+    )
+    assert asked == [1, 1]
+    assert model.dual_gap_ <= 1e-6
+
+
+def _changed(column, noise):
+    other = column.copy()
+    other.data = column.data + noise
+    return other
+
+
+def test_what_is_not_small_or_is_watched_is_left_to_the_working_set(monkeypatch):
+    monkeypatch.setattr(labels, "solve_lean", lambda *args, **options: pytest.fail("it was asked"))
+    X, y, _ = data(sparse.csc_array)
+    model = sd.SparseLogisticRegression()
+    model.fit(X, y, callback=lambda info: None)
+    sd.SparseLogisticRegression(positive=True).fit(X, y)
+    sd.SparseLogisticRegression(penalty_factor=np.arange(40.0)).fit(X, y)
+    model.fit(X, y, offset=np.ones(300))
+    model.fit(X, np.arange(300) % 3)
+    model.set_params(warm_start=True).fit(X, np.arange(300) % 3)
+    monkeypatch.setattr(lean_logistic.rules, "SMALL_SPARSE_LOGISTIC", lean_logistic.rules.Sizes(10, 0.0, 1e5))
+    sd.SparseLogisticRegression().fit(X, y)
