@@ -62,20 +62,24 @@ def test_networks_without_torch_is_refused_before_work(monkeypatch, capsys, tmp_
 def test_table_of_networks_has_medians_over_the_right_process():
     def record(method, rate, seconds=2.0, same=None):
         facts = {"method": method, "steps_per_second": rate, "epochs": 3, "seconds": seconds}
+        facts["cpu"] = 0.5 / rate
         return facts | {"same_parameters": same}
 
     records = [record("one place", v, same=True) for v in (9.0, 10.0, 30.0)]
     records += [record("data", 15.0, same=True), record("data", 17.0, same=False)]
     records += [record("torch loop", 8.0), record("torch DDP", 12.0, None)]
     rows = networks.made_table(records).rows
-    assert rows[0] == ["one place", "10.00", "1.00", "3", "2.0", "equal"]
-    assert rows[1] == ["data", "16.00", "1.60", "3", "2.0", "differ"]
-    assert rows[3] == ["torch DDP", "12.00", "1.50", "3", "not reached", ""]
+    assert rows[0] == ["one place", "10.00", "1.00", "50.0", "1.00", "3", "2.0", "equal"]
+    assert rows[1] == ["data", "16.00", "1.60", "31.4", "1.59", "3", "2.0", "differ"]
+    assert rows[3] == ["torch DDP", "12.00", "1.50", "41.7", "1.50", "3", "not reached", ""]
 
 
-def test_rates_of_two_that_train_at_once_add_up():
-    course = torch_loops.Course([9.0, 11.0, 13.0], [0.1, 0.2, 0.3])  # of which the first epoch does not count
-    assert networks.steps_a_second([course, course], 6) == pytest.approx(6)
+def test_of_two_processes_that_share_mini_batches_the_slower_counts():
+    seconds, cpu = [9.0, 11.0, 13.0], [9.0, 9.6, 10.2]  # of which the first epoch does not count
+    course = torch_loops.Course(seconds, [0.1, 0.2, 0.3], cpu)
+    slower = torch_loops.Course([9.0, 12.0, 15.0], [0.1, 0.2, 0.3], [9.0, 9.3, 9.6])
+    assert networks.steps_a_second([course, slower], 6) == pytest.approx(2)
+    assert networks.busiest([course, slower], 6) == pytest.approx(0.1)
     assert networks.time_to(course, 0.2) == (2, 11.0)
     assert networks.time_to(course, 0.4) == (None, None)
 
