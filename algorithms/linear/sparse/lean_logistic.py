@@ -104,6 +104,14 @@ class _Steps:
         self.visits, self.nothing, self.decrement = 0, self._nothing(), np.inf
         self._stalled = 0
 
+    def present(self):
+        """Return coefficients, loss and shares."""
+        raise NotImplementedError(f"{type(self).__name__} must say where it is")
+
+    def products(self, v):
+        """Return the slopes of the columns, for a vector of the rows."""
+        raise NotImplementedError(f"{type(self).__name__} must multiply its columns")
+
     def _nothing(self):
         """The loss of the model without columns."""
         weights, positive = self.loss.weights, self.loss.signs > 0

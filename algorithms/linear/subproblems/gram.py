@@ -44,7 +44,8 @@ _AGAIN = 0.05  # Newton's method is taken for so much cheaper where it was the f
 _POLISH = 0.2  # a solution for given signs costs this part of Newton's method
 _MOST_POLISHED = 10  # coefficients that it may bring to zero
 _RIDGE = 1e-14  # relative to the columns' squares, against singular products
-_MOST_SWEEPS = 2000  # a cap; the tolerance ends it
+_MOST_SWEEPS = 2000  # a cap; the tolerance ends it,
+_IDLE, _PROGRESS = 5, 0.999  # or tests, after Newton's method, of which none found a smaller gap: rounding
 # Extrapolation
 LENGTH = 5  # steps that an extrapolation combines
 # Newton's method
@@ -157,9 +158,9 @@ class GramProblem:
             return gram_gap(b, slopes, c, y_y, penalty)
 
         trail, gap, wait, since, tired, visits = Trail(b, slopes), gap_at(b, slopes), 2, 0, False, 0
-        signs = np.sign(b)
+        signs, least, idle = np.sign(b), gap, 0
         for _ in range(_MOST_SWEEPS):
-            if gap <= eps:
+            if gap <= eps or (tired and idle == _IDLE):
                 break
             visits += linear_descent.gram_sweeps(self.G, slopes, b, l1, l2, positive, 1, _SUPPORT_SWEEPS)
             since += 1
@@ -183,6 +184,8 @@ class GramProblem:
                     visits += steps * len(b)
                 b, slopes = b.copy(), slopes.copy()
                 trail = Trail(b, slopes)
+            idle = 0 if gap < _PROGRESS * least else idle + 1
+            least = min(least, gap)
             signs = np.sign(b)
             wait, since = int(min(max(2, 0.5 * need), 10)), 0
         return b, visits
