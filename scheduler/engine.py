@@ -11,10 +11,11 @@ import numpy as np
 from .._typing import Callback, FileName
 from ..errors import DataError, ModelFileError, StradaskError, WorkerLost, in_brief, shortened
 from .history import Activity, History
-from .loop import broken_off, check_end, iterate, small_change
+from .loop import any_of, broken_off, check_end, iterate, small_change, time_over
 from .program import Program, Task, barriers, events_of, is_nothing, own_figures
 from .schedules.schedule import blocks_of, check_plan, plan_as_json, plan_from_json
 from .sessions.session import open_session
+from .stores.copies import Copies, CopiesLost
 from .stores.restoring import check_forgotten
 from .stores.saved import check_twins
 from .stores.shared_store import SharedCheckpoint, StoredState, open_checkpoint
@@ -138,11 +139,11 @@ def run(
     schedule = schedule.bound(len(program.shards), int(program.n_blocks))
     fingerprint = (fingerprint or {}) | _identity(program, schedule)
     machine = Engine(program, schedule, open_session(engine, n_jobs), store, fingerprint)
-    enough = _any_of(broken_off(program), small_change(tol), stop, _time_over(max_seconds))
+    enough = any_of(broken_off(program), small_change(tol), stop, time_over(max_seconds))
     try:
         start = machine.open()
         history = machine.history
-        ended = machine.done or (len(history) and _any_of(small_change(tol), stop)(history))
+        ended = machine.done or (len(history) and any_of(small_change(tol), stop)(history))
         if ended:  # a run that had come to its end before
             reason = ended if isinstance(ended, str) else "converged"
             return machine.result(start, reason)
@@ -239,7 +240,7 @@ class Engine:
                     f"({in_brief(error, 200)}); remove the folder to start anew"
                 ) from error
         if self._rewinds:
-            self._kept = _Kept(round_, _copied(self._coordinator()), self._plan, shards)
+            self._kept = self._base = _Kept(round_, _copied(self._coordinator()), self._plan, shards)
         self._open_session(shards)
         self._done_rounds = round_
         return round_
@@ -386,10 +387,18 @@ class Engine:
         if not self._rewinds:
             self._open_session(None)
             return
-        self._restore(_copied(self._kept.coordinator), self._kept.plan)
-        self._open_session(self._kept.shards)
+        try:
+            self._return_to(self._kept)
+        except CopiesLost:
+            self._kept = self._base
+            self._return_to(self._kept)
         for again in range(self._kept.round, r):
             self._round(again)
+            self._keep(again + 1)
+
+    def _return_to(self, kept):
+        self._restore(_copied(kept.coordinator), kept.plan)
+        self._open_session(kept.shards)
 
     def _open_session(self, shards):
         self.session.open(self.program, shards)
@@ -411,19 +420,26 @@ class Engine:
 
     def _keep(self, round_):
         """Take a snapshot into memory from time to time, so that a lost worker costs seconds."""
-        if self._rewinds and time.monotonic() >= self._kept.due:
-            self._snapshot(round_)
+        if not self._rewinds:
+            return
+        shards = self._kept.shards
+        thin = isinstance(shards, Copies) and not self.session.has(shards.workers())
+        if thin or time.monotonic() >= self._kept.due:
+            self._snapshot(round_, on_workers=True)
 
-    def _snapshot(self, round_):
+    def _snapshot(self, round_, on_workers=False):
         """Return coordinator, shards and blocks; keep them where rounds may be done again."""
         began = time.monotonic()
+        shards: Any
         if self._shares:
             folder = self.store.folder_for(round_)
             sizes = self.session.store(self._pending, self.store.url, folder)
             shards = StoredState(self.store.url, folder, sizes)
             self.store.check_seen(shards)
         else:
-            shards = self.session.snapshot(self._pending)
+            shards = self.session.copies(self._pending) if on_workers else None
+            if shards is None:
+                shards = self.session.snapshot(self._pending)
         self._pending = []
         if not self._tried:
             plan = self._plan or self.schedule.plan(round_, self._state)
@@ -433,6 +449,10 @@ class Engine:
         if self._rewinds:
             cost = time.monotonic() - began
             self._kept = _Kept(round_, _copied(coordinator), self._plan, shards, cost)
+            if isinstance(shards, Copies):
+                self.session.forget_copies(shards.number)
+            else:
+                self._base = self._kept
         if self._shares:
             self.store.tidy()
         return coordinator, shards
@@ -476,18 +496,3 @@ def _identity(program, schedule):
         "n_shards": len(program.shards),
         "n_blocks": int(program.n_blocks),
     }
-
-
-def _any_of(*rules):
-    def stop(history):
-        verdicts = (rule(history) for rule in rules if rule is not None)
-        return next((verdict for verdict in verdicts if verdict), False)
-
-    return stop
-
-
-def _time_over(max_seconds):
-    if max_seconds is None:
-        return None
-    end = time.monotonic() + max_seconds
-    return lambda history: "time" if time.monotonic() >= end else False

@@ -377,3 +377,21 @@ def _rises(values):
     quarter = len(values) // 4
     first, before, middle, last = values[0], values[-1 - 2 * quarter], values[-1 - quarter], values[-1]
     return last == max(values) and last > first + abs(first) and last - middle >= middle - before > 0
+
+
+def any_of(*rules):
+    """Return a rule that stops a run where one of these does; None among them is no rule."""
+
+    def stop(history):
+        verdicts = (rule(history) for rule in rules if rule is not None)
+        return next((verdict for verdict in verdicts if verdict), False)
+
+    return stop
+
+
+def time_over(max_seconds):
+    """Return the rule that stops a run after so many seconds from now; None for none."""
+    if max_seconds is None:
+        return None
+    end = time.monotonic() + max_seconds
+    return lambda history: "time" if time.monotonic() >= end else False

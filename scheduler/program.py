@@ -166,6 +166,9 @@ class Program:
     twins : sequence of int, optional
         For each shard the first one whose saved arrays are equal to its own after every round, as those of
         replicas are: snapshots and checkpoints hold them once.
+    keeps_copies : bool, default=False
+        Who keeps the snapshots from which rounds are done again: the coordinator, or, where they have more
+        than 16 MiB, the workers, each its own parts and another one's. For states that grow with the data.
     measure_every : int, default=1
         Rounds between two calls of `measure`; 0 never measures.
     shard_weights : sequence of float, optional
@@ -238,6 +241,7 @@ class Program:
     joins: bool = False
     saved: tuple[str, ...] = ()
     twins: Sequence[int] | None = None
+    keeps_copies: bool = False
     measure_every: int = 1
     shard_weights: Sequence[float] | None = None
     loads_at_once: int | None = None

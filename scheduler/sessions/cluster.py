@@ -11,6 +11,7 @@ from ..._version import __version__
 from ...errors import StradaskError, WorkerLost
 from ..history import Activity
 from ..program import barriers as program_barriers
+from ..stores.copies import Copies, other_holders
 from ..stores.saved import check_complete, twin_of
 from ..stores.shared_store import StoredState, saved_block, saved_shard
 from .answers import wired
@@ -24,6 +25,7 @@ from .routes import plan_routes
 from .worker import NAME
 
 _PATIENCE = 1.0  # seconds that workers which have just joined have to be ready, when others are
+_SMALL = 2**24  # bytes of a snapshot that the coordinator keeps itself, which survives more losses
 _ATTEMPTS = 5  # to open a session while workers come and go
 _log = logging.getLogger("stradask")
 
@@ -69,6 +71,7 @@ class ClusterSession(Migration):
         self._late: dict[str, float] = {}  # how long each worker waited for the last answer of a call
         self._seconds: dict[int, float] = {}  # by shard, in the round so far
         self.joined: Any = None
+        self._n_copies = 0
         self.load_seconds = 0.0  # that the slowest shard took to be loaded
         self.activity = Activity()
 
@@ -84,7 +87,7 @@ class ClusterSession(Migration):
         each call.
         """
         if snapshot is not None:
-            stored = isinstance(snapshot, StoredState)
+            stored = isinstance(snapshot, (StoredState, Copies))
             check_complete(program, snapshot.names(program.saved) if stored else snapshot)
         self._connect()
         # Before the next: Dask makes anew what a worker took with it only if nobody holds it.
@@ -113,6 +116,18 @@ class ClusterSession(Migration):
     def snapshot(self, messages):
         """Gather the saved arrays and the blocks."""
         return self._sync(self._snapshot, messages)
+
+    def copies(self, messages):
+        """Have workers keep a snapshot, if it is large and there are two of them or more."""
+        return self._sync(self._copies, messages)
+
+    def forget_copies(self, before):
+        """Have workers let go of snapshots of lower numbers, some time soon."""
+        self._client.loop.add_callback(self._forget, before)
+
+    def has(self, workers):
+        """Whether all these workers take part."""
+        return self._workers.keys() >= workers
 
     def store(self, messages, url, folder):
         """Have workers write their parts of a snapshot to a shared place; return the sizes."""
@@ -347,6 +362,25 @@ class ClusterSession(Migration):
         for answer in await self._calls("snapshot", holders, messages):
             arrays.update(answer)
         return arrays
+
+    async def _copies(self, messages):
+        workers = list(dict.fromkeys(self._shard_at + self._block_at))
+        if len(workers) < 2 or not self._opened.keeps_copies:
+            return None
+        sizes = await self._calls("saved_bytes", dict.fromkeys(workers, ()), None)
+        if sum(size for (size,) in sizes) <= _SMALL:
+            return None
+        self._n_copies += 1
+        others, holders = other_holders(workers), {}
+        args = {worker: (self._n_copies, others[worker]) for worker in workers}
+        for worker, sizes in zip(workers, await self._calls("copy", args, messages), strict=True):
+            holders.update(dict.fromkeys(sizes, (worker, others[worker])))
+            self.bytes_sent += sum(sizes.values())
+        return Copies(self._n_copies, holders)
+
+    def _forget(self, before):
+        for worker in self._workers:
+            self._in_background(self._ask(worker, "forget", once=True, before=before))
 
     async def _store(self, messages, url, folder):
         sizes = {}

@@ -63,6 +63,14 @@ class Session(Protocol):
         """
         ...
 
+    def copies(self, messages: list) -> Any:
+        """Have workers keep what `snapshot` returns, each its own and another one's; return `Copies`.
+
+        None, and nothing done, where the coordinator is to keep it: in one process, on one worker, if it is
+        small, or if the program says so.
+        """
+        ...
+
     def differing(self, program, trial) -> list[str]:
         """Make the first shard again, where it lies; see `stradask.scheduler.stores.restoring.differing`."""
         ...

@@ -20,7 +20,7 @@ from .answers import answered, bytes_of, failure, not_here, refused, wired
 from .keep_alive import KeepAlivePlugin
 from .payloads import Frames
 from .streams import Streams
-from .worker_state import WorkerState
+from .worker_state import WorkerState, copies_in, forget_copies, hold_copy
 
 NAME = "stradask-sessions"
 _OVER = float("inf")  # the epoch of a session that has ended here
@@ -36,6 +36,8 @@ _METHODS = (
     "measure",
     "measure_blocks",
     "snapshot",
+    "saved_bytes",
+    "copy",
     "store",
     "can_be_tried",
     "differing",
@@ -47,7 +49,20 @@ class SessionPlugin(KeepAlivePlugin):
 
     name = NAME
 
-    answers_to = ("ping", "probe", "open", "load", "call", "put", "look", "hand_on", "drop")
+    answers_to = (
+        "ping",
+        "probe",
+        "open",
+        "load",
+        "call",
+        "put",
+        "look",
+        "hold",
+        "held",
+        "forget",
+        "hand_on",
+        "drop",
+    )
 
     async def teardown(self, worker):
         """Wait, while the worker still answers, until the coordinator has moved the shards away.
@@ -92,7 +107,8 @@ class SessionPlugin(KeepAlivePlugin):
                 about = {"session": session, "epoch": epoch, "sender": self.worker.address}
                 local.streams = Streams(self.pool, self.loop, **about)
                 ways = local.streams.send, self._fetcher(session, epoch)
-                state = WorkerState(program, n_threads, *ways, local.spare, local.streams.confirm)
+                reach = self._reacher(session)
+                state = WorkerState(program, n_threads, *ways, local.spare, local.streams.confirm, reach)
                 try:
                     await local.fill(epoch, state, *same)
                 except Exception as error:  # of the program's
@@ -126,6 +142,25 @@ class SessionPlugin(KeepAlivePlugin):
         if local is None or name not in local.state.kept:
             return not_here(epoch)
         return {"ok": wired(local.state.kept[name][first:last])}
+
+    async def hold(self, session, number, name, arrays):
+        """Keep a part of a snapshot for another worker."""
+        if (local := self.worker_sessions.get(session)) is None:
+            return not_here(number)
+        hold_copy(local.spare, number, name, Frames(arrays).open())
+        return {"ok": []}
+
+    async def held(self, session, number, name):
+        """Return a part of a snapshot that is kept here, in whatever epoch."""
+        local = self.worker_sessions.get(session)
+        arrays = None if local is None else copies_in(local.spare, number).get(name)
+        return not_here(number) if arrays is None else {"ok": wired(arrays)}
+
+    async def forget(self, session, before):
+        """Let go of snapshots that newer ones have replaced."""
+        if (local := self.worker_sessions.get(session)) is not None:
+            forget_copies(local.spare, before)
+        return {"ok": []}
 
     async def hand_on(self, session, epoch, shard, to):
         """Send a shard's state to another worker and release it; answer with its bytes."""
@@ -163,7 +198,17 @@ class SessionPlugin(KeepAlivePlugin):
         local = self.worker_sessions.get(session)
         return None if local is None or local.epoch != epoch or local.state is None else local
 
-    # Blocks on their way ------------------------------------------------------------------------------
+    # Other workers ------------------------------------------------------------------------------------
+
+    def _reacher(self, session):
+        """Make the function that calls other workers for this session; `arrays` are packed."""
+
+        def reach(to, handler, **message):
+            if "arrays" in message:
+                message["arrays"] = wired(message["arrays"])
+            return self.reach_from_thread(to, handler, session=session, **message)
+
+        return reach
 
     def _fetcher(self, session, epoch):
         """Make the function that reads, on a thread, what another worker keeps."""

@@ -3,13 +3,15 @@
 It knows no transport: `worker` and `cluster` call a `WorkerState` and carry its blocks.
 """
 
+import contextlib
 import threading
 import time
 from typing import Any
 
 import numpy as np
 
-from ...errors import StradaskError, shortened
+from ...errors import StradaskError, WorkerLost, shortened
+from ..stores.copies import CopiedPart, CopiesLost, narrowed
 from ..stores.restoring import can_be_tried, differing
 from ..stores.saved import is_saved, laid_over
 from ..stores.shared_store import StoredPart, write_part
@@ -19,7 +21,24 @@ from .joining import Barriers, joined_by_all
 from .payloads import Frames, payload_bytes
 from .shards import Shards, StaleEpoch
 
+_COPIES = "copies"  # begins the keys of kept snapshots in `WorkerState.spare`; their numbers follow
 _JOINED = "joined"  # the name of what workers give one another at barriers, in place of a block's number
+
+
+def copies_in(spare, number):
+    """Return the parts of a kept snapshot that are here, by name."""
+    return spare.get((_COPIES, number), {})
+
+
+def hold_copy(spare, number, name, arrays):
+    """Keep a part of a snapshot that another worker gave."""
+    spare.setdefault((_COPIES, number), {})[name] = arrays
+
+
+def forget_copies(spare, before):
+    """Let go of kept snapshots of lower numbers."""
+    for key in [key for key in spare if type(key) is tuple and key[0] == _COPIES and key[1] < before]:
+        del spare[key]
 
 
 class WorkerState(Shards):
@@ -29,7 +48,8 @@ class WorkerState(Shards):
     results are discarded. Tasks run on `n_threads`, those of one shard in order, those of several at the same
     time. ``send(to, block, stamp, value)`` hands a block on and returns a `concurrent.futures.Future`;
     ``fetch(worker, name, first, last)`` returns a part of an array that another worker keeps under a name;
-    ``confirm()`` asks for the end of all sends, where they end late.
+    ``confirm()`` asks for the end of all sends, where they end late; ``reach(worker, handler, **message)``
+    calls a handler of another worker, and returns a `Future`.
 
     Attributes
     ----------
@@ -41,9 +61,9 @@ class WorkerState(Shards):
         As `kept`, and passed on to the worker state of the next epoch.
     """
 
-    def __init__(self, program, n_threads, send, fetch=None, spare=None, confirm=None):
+    def __init__(self, program, n_threads, send, fetch=None, spare=None, confirm=None, reach=None):
         super().__init__(program, n_threads)
-        self._send, self.fetch, self._confirm = send, fetch, confirm
+        self._send, self.fetch, self._confirm, self._reach = send, fetch, confirm, reach
         self._heard: dict[str, int] = {}  # the last message of each worker
         self.kept: dict[Any, Any] = {}
         self.message: tuple[int, Any] = (-1, None)
@@ -80,6 +100,8 @@ class WorkerState(Shards):
         value = self.program.block(block)
         if isinstance(saved, StoredPart):
             saved = saved.value()
+        if isinstance(saved, CopiedPart):
+            saved = self.read(saved)["value"]
         if saved is not None:
             value = laid_over(self.program, block, saved, value)
         else:
@@ -273,10 +295,51 @@ class WorkerState(Shards):
             for name in self.program.saved
             if is_saved(self.program, s)
         }
-        for block, value in self.blocks.items():
-            packed = value.array if type(value) is Packed else self._packed(block, value)
-            arrays[f"block-{block}"] = packed.copy()
+        arrays.update((f"block-{block}", packed.copy()) for block, packed in self._packed_blocks())
         return arrays
+
+    def _packed_blocks(self):
+        for block, value in self.blocks.items():
+            yield block, value.array if type(value) is Packed else self._packed(block, value)
+
+    # Snapshots that workers keep ----------------------------------------------------------------------
+
+    def saved_bytes(self):
+        """Count the bytes of saved arrays, and of blocks that are arrays or packed."""
+        arrays = [state[name] for state in self.states.values() for name in self.program.saved]
+        arrays += [value.array if type(value) is Packed else value for value in self.blocks.values()]
+        return (sum(getattr(array, "nbytes", 0) for array in arrays),)
+
+    def copy(self, number, to, messages):
+        """Keep the content of `snapshot` here and on another worker; return the bytes of each part."""
+        self._sync(messages)
+        sizes = {}
+        for name, arrays in self._parts():
+            arrays = {key: narrowed(array) for key, array in arrays.items()}
+            hold_copy(self.spare, number, name, arrays)
+            self._reach(to, "hold", number=number, name=name, arrays=arrays).result()
+            sizes[name] = payload_bytes(arrays)
+        return sizes
+
+    def _parts(self):
+        for shard, state in self.states.items():
+            if self.program.saved:
+                yield f"shard-{shard}", {name: state[name] for name in self.program.saved}
+        for block, packed in self._packed_blocks():
+            yield f"block-{block}", {"value": packed}
+
+    def read(self, saved):
+        """Return the arrays of a `CopiedPart`, from here or from one of its holders; others as they are."""
+        if not isinstance(saved, CopiedPart):
+            return saved
+        found = copies_in(self.spare, saved.number).get(saved.name)
+        for worker in saved.holders:
+            if found is None:
+                with contextlib.suppress(WorkerLost):
+                    found = self._reach(worker, "held", number=saved.number, name=saved.name).result()
+        if found is None:
+            raise CopiesLost(f"{saved.name} was kept by {' and '.join(saved.holders)}, which are gone")
+        return {key: array.astype(dtype) for key, (array, dtype) in found.items()}
 
     def store(self, url, folder, messages):
         """Write the content of `snapshot` to a shared place; return the sizes of the files."""
@@ -286,8 +349,7 @@ class WorkerState(Shards):
             for s, state in self.states.items()
             if is_saved(self.program, s)
         }
-        for block, value in self.blocks.items():
-            packed = value.array if type(value) is Packed else self._packed(block, value)
+        for block, packed in self._packed_blocks():
             parts[f"block-{block}.npz"] = {"value": packed}
         tasks = [(write_part, (url, folder, name, arrays)) for name, arrays in parts.items()]
         return dict(zip(parts, self._on_threads(tasks), strict=True))
@@ -298,6 +360,9 @@ class WorkerState(Shards):
 
     def differing(self, shard, program, entry, trial):
         """Make a shard again from its entry, by the coordinator's present program."""
+        packed = trial.packed
+        packed = self.read(packed)["value"] if isinstance(packed, CopiedPart) else packed
+        trial = trial._replace(saved=self.read(trial.saved), packed=packed)
         return differing(program, self.states[shard], entry, trial)
 
     def _sync(self, messages):

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from ... import _urls
 from ..._version import __version__
 from ...errors import DataError, ModelFileError, in_brief, shortened
+from .copies import Copies, names_of
 from .store import Checkpoint, npz_writer, opened_npz
 
 _OWN = "coordinator.npz"
@@ -84,12 +85,7 @@ class StoredState:
 
     def names(self, saved):
         """Return the names that `arrays` gives, where `saved` names the arrays of each shard."""
-        parts = [file.removesuffix(".npz") for file in self.sizes]
-        return [
-            f"{part}/{name}" if name else part
-            for part in parts
-            for name in (saved if part.startswith("shard-") else [""])
-        ]
+        return names_of([file.removesuffix(".npz") for file in self.sizes], saved)
 
     def arrays(self):
         """Read everything, under the names of `Session.snapshot`."""
@@ -104,15 +100,15 @@ class StoredState:
 
 
 def saved_shard(snapshot, shard, names):
-    """Return a snapshot's arrays of a shard, or the `StoredPart` that has them."""
-    if isinstance(snapshot, StoredState):
+    """Return a snapshot's arrays of a shard, or the `StoredPart` or `CopiedPart` that has them."""
+    if isinstance(snapshot, (StoredState, Copies)):
         return snapshot.part(f"shard-{shard}") or {}
     return {name: snapshot[f"shard-{shard}/{name}"] for name in names} if snapshot else {}
 
 
 def saved_block(snapshot, block):
-    """Return a snapshot's array of a block, or the `StoredPart` that has it; None if nothing."""
-    if isinstance(snapshot, StoredState):
+    """Return a snapshot's array of a block, or what refers to it (as `saved_shard`); None if nothing."""
+    if isinstance(snapshot, (StoredState, Copies)):
         return snapshot.part(f"block-{block}")
     return snapshot.get(f"block-{block}")
 

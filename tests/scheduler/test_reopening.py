@@ -154,7 +154,7 @@ def test_no_fit_forgets_a_part_of_its_state(one_process, monkeypatch, name):
     np.testing.assert_array_equal(FITS[name](one_process.scheduler_address), expected)
 
 
-@pytest.mark.parametrize(("after", "keeps"), [(2, False), (30, False), (30, True), (36, False), (36, True)])
+@pytest.mark.parametrize(("after", "keeps"), [(2, False), (7, False), (7, True), (8, False), (8, True)])
 def test_shards_are_kept_over_the_change_of_samplers(one_process, monkeypatch, reads, lose, after, keeps):
     """From warp to Gibbs sampling and, where there is no snapshot, back again."""
     counts = sparse.csr_array(_RNG.poisson(3.0, (60, 40)))

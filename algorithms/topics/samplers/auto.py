@@ -37,7 +37,7 @@ class RotatingAuto(Program):
     of `RotatingGibbs`.
     """
 
-    name, travels, joins, unit, on_gpu = "auto", True, True, "token", False
+    name, travels, joins, keeps_copies, unit, on_gpu = "auto", True, True, True, "token", False
 
     def __init__(
         self, corpus, n_topics, alpha, beta, seed, *, max_sweeps, anneals=False, fits_priors=False, **options

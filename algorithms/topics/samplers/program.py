@@ -49,7 +49,8 @@ class RotatingModel(Program):
     _figures: list[dict]
     _block_figures: list[dict]
     on_gpu = False
-    name, travels, joins, unit, measure_every = "", True, True, "token", MEASURE_EVERY
+    name, travels, joins, keeps_copies, unit = "", True, True, True, "token"
+    measure_every = MEASURE_EVERY
     barrier: str | int = "step"
 
     def __getstate__(self):

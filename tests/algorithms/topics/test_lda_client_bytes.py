@@ -1,6 +1,9 @@
 """What workers answer to the process that calls fit: nothing that grows with the tokens, by any sampler."""
 
 import logging
+import os
+import signal
+import threading
 
 import numpy as np
 import pytest
@@ -9,7 +12,8 @@ from scipy import sparse
 
 import stradask as sd
 from stradask.datasets import save_uci_bow
-from stradask.scheduler.sessions import membership
+from stradask.scheduler import engine
+from stradask.scheduler.sessions import cluster, membership
 from stradask.scheduler.sessions.answers import bytes_of
 
 N_WORDS, K, LENGTH = 60, 5, 50
@@ -18,7 +22,7 @@ N_WORDS, K, LENGTH = 60, 5, 50
 @pytest.fixture(scope="module")
 def client():
     quiet = {"dashboard_address": ":0", "silence_logs": logging.CRITICAL, "processes": False}
-    with LocalCluster(n_workers=3, threads_per_worker=1, **quiet) as cluster, Client(cluster) as client:
+    with LocalCluster(n_workers=3, threads_per_worker=1, **quiet) as workers, Client(workers) as client:
         yield client
 
 
@@ -50,8 +54,38 @@ def answered(monkeypatch):
     return found
 
 
+@pytest.mark.slow
+@pytest.mark.cluster
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("n_lost", [1, 2])
 @pytest.mark.parametrize("sampler", ["gibbs", "light", "warp", "auto"])
-def test_answers_do_not_grow_with_the_tokens(client, files, answered, sampler):
+def test_losses_cost_no_bit_where_workers_keep_snapshots(files, sampler, n_lost, monkeypatch):
+    for name in ("_KEEP_SECONDS", "_KEEP_SHARE"):
+        monkeypatch.setattr(engine, name, 0.0)
+    monkeypatch.setattr(cluster, "_SMALL", 0)
+    options = {"sampler": sampler, "n_groups": 6, "max_iter": 14, "random_state": 0}
+    local = sd.LatentDirichletAllocation(K, **options).fit(files[1_600])
+    quiet = {"dashboard_address": ":0", "silence_logs": logging.CRITICAL}
+    with LocalCluster(n_workers=3, threads_per_worker=1, **quiet) as workers, Client(workers) as client:
+        before = sorted(client.run(os.getpid).values())
+
+        def kill(info):
+            if info.round == 6:
+                for pid in before[:n_lost]:
+                    threading.Timer(0.01, os.kill, (pid, signal.SIGKILL)).start()
+
+        model = sd.LatentDirichletAllocation(K, engine="dask", **options).fit(files[1_600], callback=kill)
+        assert len(set(client.run(os.getpid).values()) & set(before)) == 3 - n_lost
+    assert (model.word_topic_counts_ != local.word_topic_counts_).nnz == 0
+    assert model.log_likelihood_[-1] == local.log_likelihood_[-1]
+
+
+@pytest.mark.parametrize("sampler", ["gibbs", "light", "warp", "auto"])
+def test_answers_do_not_grow_with_the_tokens(client, files, answered, sampler, monkeypatch):
+    """Snapshots after every sweep are among them: workers keep these."""
+    for name in ("_KEEP_SECONDS", "_KEEP_SHARE"):
+        monkeypatch.setattr(engine, name, 0.0)
+    monkeypatch.setattr(cluster, "_SMALL", 0)
     seen = {}
     for n_documents, path in files.items():
         before = answered[0]
