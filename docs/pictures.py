@@ -220,7 +220,23 @@ def which_plan():
     return figure
 
 
+def topic_effects(max_iter=800):
+    """Effects of a package on the topics of docstrings; the code is on topics-covariates.md."""
+    corpus = sd.datasets.load_docstrings()
+    package = np.array([name.partition(".")[0] for name in corpus.names])
+    few = np.isin(package, ["numpy", "scipy", "sklearn"])
+    X, package = corpus.X[few], package[few]
+    length = np.log1p(np.asarray(X.sum(axis=1)).ravel())
+    dmr = sd.DMRTopicModel(12, max_iter=max_iter, random_state=0)
+    dmr.fit(X, covariates={"package": package, "log_length": length}, vocabulary=corpus.vocabulary)
+    figure = Figure(figsize=(7, 3.8), layout="constrained")
+    names = [" ".join(words) for words in dmr.topics(n_words=3)]
+    dmr.effects().plot("package=sklearn", names=names, ax=figure.subplots())
+    return figure
+
+
 PICTURES = {
+    "topic-effects": topic_effects,
     "rotation": rotation,
     "gpu-sweeps": gpu_sweeps,
     "shards": shards,
@@ -231,6 +247,7 @@ PICTURES = {
 }
 # The same with little data, to see that it runs.
 SMALL = {
+    "topic-effects": functools.partial(topic_effects, 800),
     "gpu-sweeps": functools.partial(gpu_sweeps, 60, 4),
     "shards": functools.partial(shards, 4_000, 60),
     "combiners": functools.partial(combiners, (1, 2), (2, 4), 1),

@@ -139,7 +139,8 @@ def draw_dense(typingctx, counts, start, n_vectors, old, phi, alpha, phi_old, u,
         row, item = _data(context, b, sig.args[0], counts)
         row = _at(b, row, start, item)
         phi, _ = _data(context, b, sig.args[4], phi)
-        alpha, _ = _data(context, b, sig.args[5], alpha)
+        if isinstance(sig.args[5], types.Array):  # else its address
+            alpha, _ = _data(context, b, sig.args[5], alpha)
         scratch, _ = _data(context, b, sig.args[8], scratch)
         kind = ir.VectorType(context.get_data_type(sig.args[0].dtype), LANES)
         old_v, phi_old_v = _splat(b, b.trunc(old, _i32), _I), _splat(b, phi_old, _F)

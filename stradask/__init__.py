@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from .algorithms.optimize.gradient_check import check_gradient
     from .algorithms.optimize.minimize import minimize
     from .algorithms.plotting import plot_history
+    from .algorithms.topics.dmr import DMRTopicModel
     from .algorithms.topics.lda import LatentDirichletAllocation
     from .datasets.texts import text_counts
 
@@ -70,6 +71,7 @@ _PLACES = {
     "BayesianLogisticRegression": ".algorithms.bayes.logistic",
     "BayesianPoissonRegression": ".algorithms.bayes.poisson",
     "CoxRegression": ".algorithms.linear.structured.cox",
+    "DMRTopicModel": ".algorithms.topics.dmr",
     "ElasticNet": ".algorithms.linear.lasso",
     "ElasticNetCV": ".algorithms.linear.cv.estimators",
     "GLM": ".algorithms.linear.inference.glm",
@@ -128,6 +130,7 @@ __all__ = [
     "BayesianLogisticRegression",
     "BayesianPoissonRegression",
     "CoxRegression",
+    "DMRTopicModel",
     "ElasticNet",
     "ElasticNetCV",
     "GaussianMixtureDensity",

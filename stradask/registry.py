@@ -65,6 +65,13 @@ MODELS = {
             report="stradask.cli.reports.topics:report",
             demo="stradask.demo.topics:run",
         ),
+        Model(
+            "dmr",
+            "DMRTopicModel",
+            data="counts",
+            summary="topics whose shares depend on covariates of documents",
+            report="stradask.cli.reports.topics:report_covariates",
+        ),
         _linear(
             "lasso",
             "Lasso",

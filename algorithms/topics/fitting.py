@@ -90,7 +90,7 @@ class FittedTopicModel(TopicModel):
         seeds = self.__dict__.get("seed_prior_") if adds else seeds
         labels = check_doc_labels(doc_labels, n_documents, model[0])
         topics = check_given_topics(topics, self.n_components, n_words)
-        corpus = corpus if labels is None else with_labels(corpus, labels)
+        corpus = self._with_known(corpus if labels is None else with_labels(corpus, labels))
         seed = self._seed()  # once: of a RandomState the next one is another
         known, checkpoint = {"seeds": seeds}, self.checkpoint if keeps else None
         if adds:
@@ -115,6 +115,10 @@ class FittedTopicModel(TopicModel):
         if vocabulary is not None:
             self.vocabulary_ = self._words(vocabulary)
         return done.fetched.doc_topic_shares() if averages else None
+
+    def _with_known(self, corpus):
+        """The corpus with what else is known of its documents."""
+        return corpus
 
     def _program(self, documents, corpus, sampler, model, seed, options):
         """A program over shards."""

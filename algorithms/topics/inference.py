@@ -82,6 +82,12 @@ class FixedTopics:
         part.unseen = np.zeros(len(words), bool)
         return part
 
+    def with_prior(self, alpha):
+        """Return the same topics with another prior of documents."""
+        other = copy.copy(self)
+        other.parts = (*self.parts[:-1], alpha)
+        return other
+
     @classmethod
     def of(cls, model):
         """Return those of a fitted model, made once as long as it keeps its counts and priors."""

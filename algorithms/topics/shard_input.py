@@ -109,10 +109,15 @@ def corpus_of_matrix(X, n_shards, copies=True):
 
 def with_labels(corpus, labels):
     """Give each shard the labels of its documents, rows of a CSR matrix in the order of X."""
+    return replace(with_rows(corpus, "labels", labels), labels=labels)
+
+
+def with_rows(corpus, name, matrix):
+    """Give each shard its documents' rows of a matrix in the order of X, under that name."""
     firsts = [shard["first_document"] for shard in corpus.shards]
     rows = corpus.rows or [slice(*part) for part in itertools.pairwise([*firsts, corpus.summary.n_documents])]
-    shards = [shard | {"labels": labels[own]} for shard, own in zip(corpus.shards, rows, strict=True)]
-    return replace(corpus, shards=shards, labels=labels)
+    shards = [shard | {name: matrix[own]} for shard, own in zip(corpus.shards, rows, strict=True)]
+    return replace(corpus, shards=shards)
 
 
 def figures_of(X):

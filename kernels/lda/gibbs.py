@@ -21,6 +21,7 @@ import numpy as np
 from ..options import BORROWS, INNER, KERNEL
 from ..random import fill_uniform
 from ..vector import LANES, draw_dense, draw_sparse, prefetch
+from .document_priors import ask_for_prior, prior_of
 from .seeds import clear_extra, extra_rows, load_extra, smoothed, smoothed_total
 
 AHEAD = 12  # tokens by which a document's row is asked for in advance
@@ -112,8 +113,9 @@ def sweep_dense(
     block's as before the sweep; it may lack those of words that keep a row. Word w has row
     ``row_of_word[w]`` of `rows` (int32), or is counted from its tokens where that is -1. `doc_counts` is
     documents x padded topics, as a vector. `totals` (int64) change in place; `alpha` is float32, padded with
-    zeros, `beta` float32, by word. `seed`, `purpose`, `round_` and `index` name the random stream. `seeds`
-    are what seed words add to beta (`lda.seeds`), or None; `room` is scratch (`dense_room`).
+    zeros, or a table of rows (`document_priors`), `beta` float32, by word. `seed`, `purpose`, `round_` and
+    `index` name the random stream. `seeds` are what seed words add to beta (`lda.seeds`), or None; `room` is
+    scratch (`dense_room`).
     """
     n_topics = len(totals)
     phi, inverse, counts, extra, scratch, uniforms, places = room
@@ -176,6 +178,7 @@ def sweep_dense(
                 coming = np.int64(token_doc[i + AHEAD]) * width
                 for line in range(0, width, per_line):
                     prefetch(doc_counts, coming + line)
+                ask_for_prior(alpha, token_doc[i + AHEAD])
                 row = np.int64(token_doc[i]) * width
                 old = np.int64(topics[i])
                 phi_old = smoothed(counts[m, old] - 1, b, extra, m, old)
@@ -184,8 +187,9 @@ def sweep_dense(
                 else:  # 1 / (C - 1) = (1 / C) (1 + 1 / C) up to the third order
                     phi_old = phi_old * inverse[old] * (_ONE + inverse[old])
                 new = draw_dense(
-                    doc_counts, row, n_vectors, old, phi[m], alpha, phi_old, uniforms[used], scratch[m]
-                )
+                    doc_counts, row, n_vectors, old, phi[m], prior_of(alpha, token_doc[i]), phi_old,
+                    uniforms[used], scratch[m],
+                )  # fmt: skip
                 used += 1
                 new = min(new, n_topics - 1)
                 doc_counts[row + old] -= 1

@@ -204,6 +204,12 @@ def _add_fit(parsers):
         parser.add_argument(
             f"--{option}", nargs="+", action="extend", metavar="COLUMN", help=f"of a table: columns {what}"
         )
+    parser.add_argument(
+        "--covariates",
+        nargs="+",
+        metavar="COLUMN",
+        help="of a table of texts: columns on which topics depend",
+    )
     parser.add_argument("--save", type=_path_or_url, metavar="FILE", help="where the fitted model goes")
     _add_parameters(parser)
     _add_threads(parser)

@@ -12,6 +12,7 @@ from ..errors import DataError, InterruptedFitWarning, ModelFileError, shortened
 from ..registry import MODELS, find_model, model_of, resolve
 from . import inputs as data
 from .columns import aligned, check_columns
+from .covariates import with_covariates
 from .encoding import Encoding
 from .outputs import WRITERS, Table, bars, check_output, ending, is_model_file, put_out, say, show
 
@@ -30,13 +31,13 @@ def fit(args):
     if args.save is not None:
         check_output("--save", args.save, inputs=source.files, is_ours=is_model_file)
     read, test = data.read_source(source, args), None
-    keywords = {}
     if model.data == "ratings":
         read = read.with_features(args.user_features, args.item_features)
-        keywords = read.keywords
+    if args.covariates is not None:
+        read = with_covariates(read, estimator, args.covariates, source)
     if args.test_size is not None:
         read, test = read.held_out(args.test_size, args.random_state, "--test-size")
-    interrupted = run_fit(estimator, read.arguments, keywords)
+    interrupted = run_fit(estimator, read.arguments, getattr(read, "keywords", None))
     if model.data == "ratings":
         read.name_rows(estimator, args.titles)
     if read.vocabulary is not None:

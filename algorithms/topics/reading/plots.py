@@ -109,3 +109,31 @@ def _axes(ax, size):
     if ax is not None:
         return ax
     return pyplot().subplots(figsize=size, layout="constrained")[1]
+
+
+def plot_effects(mean, low, high, names, covariate, ax=None):
+    """Draw effects as points with intervals, one below the other."""
+    ax = _axes(ax, (6.4, max(2.4, 0.26 * len(names))))
+    places = np.arange(len(names))
+    apart = (low > 0) | (high < 0)
+    for chosen, colour in ((apart, _COLOURS[0]), (~apart, _QUIET)):
+        ax.hlines(places[chosen], low[chosen], high[chosen], color=colour, linewidth=1.4)
+        ax.plot(mean[chosen], places[chosen], "o", color=colour, markersize=4)
+    ax.axvline(0, color=_QUIET, linewidth=0.6, zorder=0)
+    ax.set_yticks(places, names)
+    ax.set_xlabel(f"change of the share with {covariate}")
+    ax.spines[["top", "right"]].set_visible(False)
+    return ax
+
+
+def plot_bands(x, shares, topics, names, ax=None):
+    """Draw shares of topics as lines with bands."""
+    ax = _axes(ax, (6.4, 4.0))
+    for place, k in enumerate(topics):
+        colour = _COLOURS[place % len(_COLOURS)]
+        ax.plot(x, shares.mean[:, k], color=colour, label=names[k])
+        ax.fill_between(x, shares.low[:, k], shares.high[:, k], color=colour, alpha=0.2, linewidth=0)
+    ax.set_ylabel("expected share")
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.legend(frameon=False)
+    return ax

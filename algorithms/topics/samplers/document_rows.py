@@ -14,6 +14,7 @@ from ....kernels.lda import gibbs as kernels
 from ....kernels.lda import host
 from ....kernels.lda import labels as lda_labels
 from ...inputs.indices import narrow_csr
+from ..evaluation import padded_vector
 from .averages import add_csr, add_rows, no_sums, shares_of
 from .list_layout import DENSE_TOPICS, ListRoom, lists_do_not_fit
 from .restoring import unfit
@@ -50,6 +51,11 @@ class UnlabelledDocuments:
     """Documents that may have any topic: what follows from their number alone."""
 
     n_topics: int
+    width: int
+
+    def drawn_with(self, alpha):
+        """The prior as the kernels take it."""
+        return padded_vector(alpha, self.width)
 
     def prior_sums(self, alpha):
         """Sum of alpha, of all documents."""
@@ -203,6 +209,10 @@ class LabelledRows:
         """Draw the tokens of a block; seed words are the last of `mode`."""
         room = _room(lda_labels.labelled_room, self.width, self._most, seeds=mode[-1])
         lda_labels.sweep_labelled(*place, *self.lists, self._weights32, self.held, *words, *mode, room)
+
+    def drawn_with(self, alpha):
+        """The prior as the kernels take it."""
+        return padded_vector(alpha, self.width)
 
     def tidy(self, first, last):
         """Nothing gathers here."""

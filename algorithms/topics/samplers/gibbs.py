@@ -21,7 +21,6 @@ from scipy import sparse
 from ....kernels.lda import blocks as lda_blocks
 from ....kernels.lda import gibbs as kernels
 from ....kernels.lda import host
-from ..evaluation import padded_vector
 from ..shard_input import read_again
 from .annealing import ASSIGN, CHOICES, FIRST_TOPICS, SEEDED, Priors, starts_from_all
 from .averages import check_sums, weight_of
@@ -62,6 +61,7 @@ class RotatingGibbs(RotatingModel):
     """
 
     name = "gibbs"
+    prior_kind = Priors
     all_tokens = False  # whether blocks have the tokens of frequent words, too
 
     def __init__(
@@ -81,7 +81,7 @@ class RotatingGibbs(RotatingModel):
         self.n_topics, self.seed, self.fits_priors = n_topics, np.uint64(seed), fits_priors
         self.exact, self.folder = int(exact), folder
         self.n_tokens = int(corpus.frequency.sum())
-        self.priors = Priors.of(alpha, beta, annealed, self.n_tokens)
+        self.priors = self.prior_kind.of(alpha, beta, annealed, self.n_tokens)
         n_kept = self._number_of_rows(corpus.frequency, background)
         self.words = Words(corpus.frequency, self.n_blocks, n_kept, self.all_tokens)
         self.background, self.background_totals = background, np.zeros(n_topics, np.int64)
@@ -136,8 +136,7 @@ class RotatingGibbs(RotatingModel):
         release(data["words"])
         release(data["offsets"])
         begun = {name: data[name] for name in ("number", "first_document")}
-        if "labels" in data:
-            begun["labels"] = data["labels"][order]
+        begun |= {name: data[name][order] for name in ("labels", "design") if name in data}
         state = {"order": order, "lengths": lengths, "docs": docs, "starts": starts}
         state |= {"offset": offset[self.words.ids], "begun": begun if "topics" not in data else None}
         if self.on_disk:
@@ -148,7 +147,8 @@ class RotatingGibbs(RotatingModel):
     def begin(self, tokens, data):
         """Give tokens that are laid out their first topics."""
         storage = self._storage()
-        documents = self.document_kind(tokens["lengths"], storage, data.get("labels"))
+        own = data.get("labels", data.get("design"))
+        documents = self.document_kind(tokens["lengths"], storage, own)
         state = tokens | {"documents": documents, "totals": None, "priors": self.priors, "ready": False}
         state["topics"] = self.lay_out(state, data, storage)
         state |= documents.arrays()
@@ -337,7 +337,7 @@ class RotatingGibbs(RotatingModel):
         documents, own = state["documents"], state["priors"]
         beta, beta_sum = own.beta_of(task.round)
         beta = beta[self.words.ids[self.words.of(task.blocks)]].astype(np.float32)
-        priors_ = (padded_vector(own.alpha, documents.width), beta, np.float32(beta_sum))
+        priors_ = (documents.drawn_with(own.alpha), beta, np.float32(beta_sum))
         stream = (self.seed, _SWEEP, task.round, task.shard * self.n_blocks + task.blocks)
         seeds = None if self.seeded is None else self.seeded.of(task.blocks)
         documents.sweep(place, (*words, *priors_), (self.exact, *stream, seeds))

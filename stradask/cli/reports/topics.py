@@ -9,7 +9,9 @@ def report(estimator, data, test):
     """Return figures and topics of a fitted topic model, see `stradask.registry.Model`."""
     seconds, tokens = (float(estimator.history_[name].sum()) for name in ("seconds", "updates"))
     joint = float(estimator.log_likelihood_[-1])
-    perplexity = None if test is None else estimator.perplexity(test.X)
+    perplexity = None
+    if test is not None:
+        perplexity = estimator.perplexity(test.X, **getattr(test, "keywords", {}))
     document = {
         "sweeps": int(estimator.n_iter_),
         "seconds": seconds,
@@ -29,6 +31,17 @@ def report(estimator, data, test):
     n_words = min(N_WORDS, estimator.n_features_in_)
     topics = estimator.topics(n_words=n_words)
     return document | {"topics": as_documents(topics)}, "\n".join([*lines, "", str(topics)])
+
+
+def report_covariates(estimator, data, test):
+    """As `report`, and the effects of the covariates."""
+    document, text = report(estimator, data, test)
+    if len(estimator.coef_names_) == 1:
+        return document, text
+    effects = estimator.effects()
+    found = {"names": effects.names, "level": effects.level}
+    found |= {name: getattr(effects, name).tolist() for name in ("mean", "low", "high")}
+    return document | {"effects": found}, f"{text}\n\n{effects}"
 
 
 def check_test(test, option):

@@ -1,0 +1,508 @@
+"""Topics whose shares depend on covariates of documents: Dirichlet-multinomial regression."""
+
+import os
+import warnings
+from numbers import Integral, Real
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from scipy import sparse
+from sklearn.utils._param_validation import Interval
+from sklearn.utils.validation import check_is_fitted
+
+from ..._typing import Array, Callback, FileName, Matrix, RandomState, Vector
+from ...datasets.split import split_tokens
+from ...errors import DataError
+from ...scheduler.threads import effective_n_jobs
+from ..inputs.dask_arrays import is_dask
+from ..inputs.matrices import check_counts, check_prior
+from .covariates import Covariates
+from .evaluation import complete
+from .fitting import _TOPIC_WORD_PRIOR, FittedTopicModel
+from .inference import FixedTopics, sweeps_and_tolerance, topic_shares
+from .reading.effects import ExpectedShares, TopicEffects, effects_of, expected_shares
+from .shard_input import check_at_hand, with_rows
+
+_ENOUGH_DRAWS = 40
+
+
+class DMRTopicModel(FittedTopicModel):
+    r"""Topic model with covariates: Dirichlet-multinomial regression by exact sampling.
+
+    Latent Dirichlet allocation in which what is known of a document says which topics to expect in it::
+
+        lambda_kf ~ Normal(mean_f, scale_f^2)
+        alpha_dk = exp(sum_f x_df lambda_kf),   theta_d ~ Dirichlet(alpha_d)
+        z_di ~ theta_d,  w_di ~ phi_(z_di),     phi_k ~ Dirichlet(beta)
+
+    with x_d the covariates of document d, an intercept first. The share of a topic that is expected at
+    covariates x is ``alpha_k(x) / sum_j alpha_j(x)``.
+
+    Topics of tokens are drawn as in `LatentDirichletAllocation` with ``sampler="gibbs"``. After every ten
+    sweeps the coefficients of all topics move given the counts, the shares of documents integrated out, by
+    Hamiltonian Monte Carlo. What they are after the first half of the sweeps is kept: draws of the posterior
+    of topics and coefficients together, so that `effects` know how uncertain the topics of the words are.
+
+    Numbers are standardised for the prior, columns of zeros and ones are not; coefficients are in the units
+    of the covariates. Documents with equal covariates share a row of priors. A fit takes 1.1 to 1.4 times
+    the time of as many sweeps of plain LDA, which grows with the number of topics.
+
+    Parameters
+    ----------
+    n_components : int, default=10
+        Number of topics K.
+    formula : str, default=None
+        Of the package formulaic, the right side alone: ``"bs(year, df=4) + C(source)"``. None takes the
+        columns of the covariates as they are: numbers, and a column of zeros and ones for each level of a
+        category but the first.
+    doc_topic_prior : float, default=0.1
+        alpha where all other coefficients are 0: its logarithm is the prior's mean of the intercept.
+    prior_scale : float, default=1.0
+        Standard deviation of the prior of coefficients, of columns of standard deviation 1.
+    intercept_scale : float, default=2.0
+        That of the intercepts.
+    topic_word_prior : float or array of shape (n_features,), default=None
+        beta; None is 0.01.
+    max_iter : int, default=1000
+        Sweeps over all tokens. The second half of them gives draws, one every ten sweeps: with few, intervals
+        are too short.
+    exact : bool, default=False
+        Keep topic totals live, on one thread: every sweep is then an exact Gibbs sweep, and no sweep is
+        annealed. Else as in `LatentDirichletAllocation`.
+    n_groups : int, default=None
+    engine : str, default="local"
+    n_jobs : int, default=None
+    checkpoint : str or path, default=None
+    memmap_folder : str or path, default=None
+        These as in `LatentDirichletAllocation`. The model is *bitwise* the same for any `n_jobs`, from files
+        and on a cluster, with the same number of BLAS threads of the calling process.
+    random_state : int, RandomState or None, default=None
+        The same int gives the same model.
+    verbose : int, default=0
+        1 shows a progress bar.
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (n_components, n_columns)
+        Posterior means of the coefficients, the intercept first.
+    coef_draws_ : ndarray of shape (n_draws, n_components, n_columns)
+        Draws of them, in the order of the chain.
+    coef_names_ : list of str
+        Names of the columns.
+    covariates_ : dict
+        How covariates become columns.
+    design_ : ndarray of shape (n_samples, n_columns)
+        Columns of the fitted documents.
+    doc_topic_prior_ : ndarray of shape (n_components,)
+        Mean of alpha over the fitted documents: the prior of new documents whose covariates are not known.
+    components_, topic_word_, doc_topic_, word_topic_counts_, doc_topic_counts_, topic_word_prior_, \
+seed_prior_, log_likelihood_, history_, worker_history_, n_iter_, sampler_, n_features_in_, feature_names_in_
+        As in `LatentDirichletAllocation`. The likelihood is that of words and topics given the coefficients.
+
+    Raises
+    ------
+    DataError
+        If `X` does not hold counts, or covariates do not fit to it, are missing or constant.
+    CheckpointMismatch
+        If `checkpoint` holds a fit of other parameters or data.
+
+    See Also
+    --------
+    LatentDirichletAllocation : Without covariates; `topics_by_group` compares groups afterwards.
+
+    References
+    ----------
+    Mimno, McCallum, "Topic models conditioned on arbitrary features with Dirichlet-multinomial regression",
+    UAI 2008 (the model). Neal, "MCMC using Hamiltonian dynamics", Handbook of Markov Chain Monte Carlo, 2011.
+    Roberts, Stewart, Airoldi, "A model of text for experimentation in the social sciences", JASA 2016
+    (effects on topic prevalence).
+
+    Examples
+    --------
+    >>> import numpy as np, stradask as sd
+    >>> rng = np.random.default_rng(0)
+    >>> late = np.repeat([0, 1], 100)
+    >>> shares = np.where(late[:, None], [0.2, 0.8], [0.8, 0.2])
+    >>> X = np.vstack([rng.multinomial(30, np.repeat(s, 3) / 3) for s in shares])
+    >>> dmr = sd.DMRTopicModel(2, max_iter=800, random_state=0).fit(X, covariates={"late": late})
+    >>> dmr.coef_names_, dmr.coef_.shape
+    (['intercept', 'late'], (2, 2))
+    >>> effects = dmr.effects()
+    >>> bool((effects.low[0] > 0).any() and (effects.high[0] < 0).any())
+    True
+    """
+
+    _parameter_constraints: ClassVar[dict] = {
+        "n_components": [Interval(Integral, 1, 2**16 - 1, closed="both")],
+        "formula": [None, str],
+        "doc_topic_prior": [Interval(Real, 0, None, closed="neither")],
+        "prior_scale": [Interval(Real, 0, None, closed="neither")],
+        "intercept_scale": [Interval(Real, 0, None, closed="neither")],
+        "topic_word_prior": [None, Interval(Real, 0, None, closed="neither"), "array-like"],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "exact": ["boolean"],
+        "n_groups": [None, Interval(Integral, 1, 2**16, closed="both")],
+        "engine": [str],
+        "n_jobs": [None, Integral],
+        "checkpoint": [None, str, os.PathLike],
+        "memmap_folder": [None, str, os.PathLike],
+        "random_state": ["random_state"],
+        "verbose": ["verbose"],
+    }
+    _harmless_text: ClassVar[frozenset[str]] = FittedTopicModel._harmless_text | {"formula"}
+    # What the steps of a fit ask for and this model does not offer.
+    sampler, device, optimize_priors, warm_start = "gibbs", "cpu", False, False
+    tol = memory_limit = None
+
+    def __init__(
+        self,
+        n_components: int = 10,
+        *,
+        formula: str | None = None,
+        doc_topic_prior: float = 0.1,
+        prior_scale: float = 1.0,
+        intercept_scale: float = 2.0,
+        topic_word_prior: Any = None,
+        max_iter: int = 1000,
+        exact: bool = False,
+        n_groups: int | None = None,
+        engine: str = "local",
+        n_jobs: int | None = None,
+        checkpoint: FileName | None = None,
+        memmap_folder: FileName | None = None,
+        random_state: RandomState | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.n_components = n_components
+        self.formula = formula
+        self.doc_topic_prior = doc_topic_prior
+        self.prior_scale = prior_scale
+        self.intercept_scale = intercept_scale
+        self.topic_word_prior = topic_word_prior
+        self.max_iter = max_iter
+        self.exact = exact
+        self.n_groups = n_groups
+        self.engine = engine
+        self.n_jobs = n_jobs
+        self.checkpoint = checkpoint
+        self.memmap_folder = memmap_folder
+        self.random_state = random_state
+        self.verbose = verbose
+
+    # Fitting ------------------------------------------------------------------------------------
+
+    def fit(
+        self,
+        X: Matrix,
+        y: Vector | None = None,
+        *,
+        covariates: Any = None,
+        seed_words: Any = None,
+        vocabulary: Any = None,
+        n_features: int | None = None,
+        callback: Callback | None = None,
+    ) -> Self:
+        """Fit topics and coefficients.
+
+        Parameters
+        ----------
+        X : sparse matrix, array or DataFrame of shape (n_samples, n_features)
+            Counts of words in documents, or a corpus in files or of Dask's, as in
+            `LatentDirichletAllocation.fit`.
+        y : None
+            Ignored.
+        covariates : DataFrame, dict of columns, vector or matrix, a row a document of `X`
+            Numbers enter as they are; texts, objects and categories as levels, the first in order being the
+            reference. With none, there is an intercept for each topic.
+        seed_words, vocabulary, n_features, callback
+            As in `LatentDirichletAllocation.fit`.
+
+        Returns
+        -------
+        self
+        """
+        self._fit_with(X, covariates, callback, n_features, seed_words=seed_words, vocabulary=vocabulary)
+        return self
+
+    def fit_transform(self, X: Matrix, y: Vector | None = None, **fit_params: Any) -> Array:
+        """Fit, and return topic shares averaged over the sweeps of the fit.
+
+        As `LatentDirichletAllocation.fit_transform`, with the last coefficients.
+
+        Parameters
+        ----------
+        X, y, **fit_params
+            As in `fit`.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_components)
+        """
+        known = fit_params.get("covariates")
+        if is_dask(X):
+            raise DataError("fit_transform of Dask's data: fit, and transform the blocks one by one")
+        check_at_hand(X)
+        given = {name: value for name, value in fit_params.items() if name not in ("covariates", "callback")}
+        n_features = given.pop("n_features", None)
+        call = fit_params.get("callback")
+        shares = self._fit_with(X, known, call, n_features, averages=True, **given)
+        return self.transform(X, covariates=known) if shares is None else shares
+
+    def _fit_with(self, X, covariates, callback, n_features, **given):
+        self._validate_params()
+        with self._unchanged_on_error():
+            self._given = covariates
+            try:
+                return self._fit(X, callback, n_features, **given)
+            finally:
+                self.__dict__.pop("_given", None)
+                self.__dict__.pop("_held", None)
+
+    def _with_known(self, corpus):
+        """Read the covariates; each shard gets its rows of the standardised design."""
+        n_documents = corpus.summary.n_documents
+        known = Covariates.of(self._given, self.formula, n_documents)
+        design = known.design(self._given, n_documents)
+        means, scales = _standards(design)
+        self._held = known, design, means, scales
+        return with_rows(corpus, "design", (design - means) / scales)
+
+    def _priors(self, n_features, as_fitted):
+        alpha = check_prior("doc_topic_prior", self.doc_topic_prior, self.n_components, 0.1)
+        return alpha, check_prior("topic_word_prior", self.topic_word_prior, n_features, _TOPIC_WORD_PRIOR)
+
+    def _program(self, documents, corpus, sampler, model, seed, options):
+        from .samplers.regression import CoefficientPrior, RotatingRegression
+
+        alpha, beta = model
+        design = self._held[1]
+        options = {name: value for name, value in options.items() if name != "fits_priors"}
+        start = np.zeros((len(alpha), design.shape[1]))
+        start[:, 0] = np.log(alpha)
+        scale = np.full(design.shape[1], float(self.prior_scale))
+        scale[0] = self.intercept_scale
+        prior = CoefficientPrior(start[0].copy(), scale)
+        n_threads = effective_n_jobs(self.n_jobs) if documents.engine == "local" else 1
+        options |= {"prior": prior, "burn_in": self.max_iter // 2, "n_threads": n_threads}
+        program = RotatingRegression(corpus, self.n_components, start, beta, seed, **options)
+        return documents.checked(program)
+
+    def _read(self, gathered, history, before):
+        known, design, means, scales = self._held
+        super()._read(gathered, history, before)
+        draws = gathered.draws / scales
+        draws[:, :, 0] -= draws[:, :, 1:] @ means[1:]
+        self.coef_draws_, self.coef_ = draws, draws.mean(axis=0)
+        self.covariates_, self.coef_names_, self.design_ = known.as_dict(), known.names, design
+        self._spec = known.spec
+        self.doc_topic_prior_ = self._prior_rows(design).mean(axis=0)
+        return self
+
+    def _fingerprint(self, X, program, topics, labels):
+        from hashlib import sha256
+
+        parts = super()._fingerprint(X, program, topics, labels)
+        _, design, *_ = self._held
+        parts |= {"model": "dmr", "design": sha256(np.ascontiguousarray(design).tobytes()).hexdigest()}
+        return parts | {"prior": [program.prior.mean.tolist(), program.prior.scale.tolist()]}
+
+    # Using --------------------------------------------------------------------------------------
+
+    def _prior_rows(self, design):
+        """Alpha of documents by the posterior means of the coefficients, documents x topics."""
+        from ...kernels.lda.document_priors import MOST_LOG
+
+        return np.exp(np.clip(design @ self.coef_.T, -MOST_LOG, MOST_LOG))
+
+    @property
+    def _reader(self):
+        known = Covariates.of_dict(self.covariates_)
+        return Covariates(known.columns, known.formula, self.__dict__.get("_spec"))
+
+    def _design_of(self, covariates, n_documents):
+        return self._reader.design(covariates, n_documents)
+
+    @property
+    def _doc_topic_weights(self):
+        """Counts of the fitted documents with their priors, and zeros."""
+        own = self._prior_rows(self.design_)
+        return sparse.csr_array(self.doc_topic_counts_.toarray() + own), np.zeros(own.shape[1])
+
+    def _by_prior(self, covariates, n_documents):
+        """Groups of documents with equal priors: their rows, and the prior; None takes that of them all."""
+        if covariates is None:
+            return [(np.arange(n_documents), self.doc_topic_prior_)]
+        design, row = np.unique(self._design_of(covariates, n_documents), axis=0, return_inverse=True)
+        alpha, order = self._prior_rows(design), np.argsort(row.ravel(), kind="stable")
+        parts = np.split(order, np.cumsum(np.bincount(row.ravel(), minlength=len(design)))[:-1])
+        return list(zip(parts, alpha, strict=True))
+
+    def transform(  # type: ignore[override]
+        self,
+        X: Matrix,
+        *,
+        covariates: Any = None,
+        n_sweeps: int | None = None,
+        tol: float | None = None,
+    ) -> Array:
+        """Infer topic shares of documents: the posterior mean of theta with topics and coefficients fixed.
+
+        Parameters
+        ----------
+        X : sparse matrix, array or DataFrame of shape (n_samples, n_features)
+            Counts.
+        covariates : as in `fit`, optional
+            Without, documents have the prior `doc_topic_prior_`.
+        n_sweeps, tol
+            As in `LatentDirichletAllocation.transform`.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_components)
+            Rows sum to 1.
+        """
+        check_is_fitted(self, "word_topic_counts_")
+        self._validate_params()
+        if is_dask(X):
+            raise DataError("X is a Dask collection: transform its blocks one by one, with their covariates")
+        check_at_hand(X)
+        n_sweeps, tol = sweeps_and_tolerance(n_sweeps, tol)
+        X = check_counts(self, X, reset=False)
+        options = {"n_sweeps": n_sweeps, "tol": tol, "random_state": self.random_state, "n_jobs": self.n_jobs}
+        theta = np.empty((X.shape[0], len(self.doc_topic_prior_)))
+        for rows, alpha in self._by_prior(covariates, X.shape[0]):
+            theta[rows] = topic_shares(FixedTopics.of(self).with_prior(alpha), X[rows], **options)
+        return theta
+
+    def score(  # type: ignore[override]
+        self, X: Matrix, y: Vector | None = None, *, covariates: Any = None
+    ) -> float:
+        """Compute the held-out log-likelihood per token, by document completion.
+
+        Parameters
+        ----------
+        X, y
+            As in `LatentDirichletAllocation.score`.
+        covariates : as in `fit`, optional
+            Of these documents.
+
+        Returns
+        -------
+        float
+        """
+        check_is_fitted(self, "word_topic_counts_")
+        check_at_hand(X)
+        X = check_counts(self, X, reset=False)
+        observed, held_out = split_tokens(X, random_state=0)
+        n_tokens = int(held_out.sum())
+        if n_tokens == 0:
+            raise DataError("X has no document of two tokens or more: there is nothing to hold out")
+        total = 0.0
+        for rows, alpha in self._by_prior(covariates, X.shape[0]):
+            own = int(held_out[rows].sum())
+            if own:
+                parts = (self._word_probabilities, observed[rows], held_out[rows], alpha)
+                total += own * complete(*parts, n_jobs=self.n_jobs)
+        return total / n_tokens
+
+    def perplexity(self, X: Matrix, *, covariates: Any = None) -> float:  # type: ignore[override]
+        """Compute ``exp(-score(X))``; lower is better."""
+        return float(np.exp(-self.score(X, covariates=covariates)))
+
+    # Effects ------------------------------------------------------------------------------------
+
+    def effects(self, level: float = 0.9) -> TopicEffects:
+        """Average marginal effects of the covariates on the expected shares of topics.
+
+        With s_k(x) the expected share at x, the mean over the fitted documents of::
+
+            numbers      d s_k / d x_f  =  s_k (lambda_kf - sum_j s_j lambda_jf)
+            categories   s_k(level) - s_k(reference),  the other covariates as they are
+
+        Intervals are quantiles of the draws, so that they hold the uncertainty of coefficients and of the
+        topics of words. A formula's columns count as numbers, those of zeros and ones as categories.
+
+        Parameters
+        ----------
+        level : float, default=0.9
+            Posterior probability of each interval.
+
+        Returns
+        -------
+        TopicEffects
+            `mean`, `low` and `high`, columns x topics; prints as a table; `plot` draws it.
+        """
+        check_is_fitted(self, "coef_draws_")
+        self._warn_of_few_draws()
+        return effects_of(self.coef_draws_, self.design_, self.coef_names_, self._reader.columns, level)
+
+    def expected_shares(self, covariates: Any, *, minus: Any = None, level: float = 0.9) -> ExpectedShares:
+        """Expected shares of topics at given covariates, or their differences, with intervals.
+
+        Parameters
+        ----------
+        covariates : as in `fit`
+            Rows at which shares are expected, for instance a grid of years.
+        minus : as `covariates`, optional
+            As many rows, whose expected shares are subtracted: contrasts.
+        level : float, default=0.9
+
+        Returns
+        -------
+        ExpectedShares
+            `mean`, `low` and `high`, rows x topics, and `plot`.
+        """
+        check_is_fitted(self, "coef_draws_")
+        self._warn_of_few_draws()
+        rows = self._design_of(covariates, _length(covariates))
+        others = None if minus is None else self._design_of(minus, _length(minus))
+        return expected_shares(self.coef_draws_, rows, others, level)
+
+    def _warn_of_few_draws(self):
+        n_draws = len(self.coef_draws_)
+        if n_draws < _ENOUGH_DRAWS:
+            warnings.warn(
+                f"intervals rest on {n_draws} draws of the coefficients and are too short: fit with max_iter="
+                f"{20 * _ENOUGH_DRAWS} or more",
+                stacklevel=3,
+            )
+
+    def _check_state(self):
+        self._check_regression()
+        super()._check_state()
+
+    def _check_regression(self):
+        """Hold the coefficients and the design of a file against each other."""
+        known = Covariates.of_dict(self.covariates_)
+        n_topics, n_columns = self.word_topic_counts_.shape[1], len(known.names)
+        fits = self.coef_.shape == (n_topics, n_columns) and list(self.coef_names_) == known.names
+        fits = fits and self.coef_draws_.ndim == 3 and self.coef_draws_.shape[1:] == self.coef_.shape
+        fits = fits and self.design_.ndim == 2 and self.design_.shape[1] == n_columns
+        counts = self.doc_topic_counts_
+        fits = fits and (counts is None or counts.shape[0] == len(self.design_))
+        arrays = (self.coef_, self.coef_draws_, self.design_)
+        if not (fits and all(a.dtype == np.float64 and np.isfinite(a).all() for a in arrays)):
+            raise DataError("coef_, coef_draws_ or design_ cannot be those of the covariates of a model")
+
+
+def _standards(design):
+    """Mean and standard deviation of columns; 0 and 1 of the intercept and of columns of zeros and ones."""
+    means, scales = np.zeros(design.shape[1]), np.ones(design.shape[1])
+    for f in range(1, design.shape[1]):
+        column = design[:, f]
+        if not ((column == 0) | (column == 1)).all() and np.ptp(column) > 0:
+            means[f], scales[f] = column.mean(), column.std()
+    return means, scales
+
+
+def _length(covariates):
+    """Rows of covariates of any form."""
+    if hasattr(covariates, "columns") or not hasattr(covariates, "values") or not callable(covariates.values):
+        try:
+            return len(covariates)
+        except TypeError as error:
+            raise DataError(f"covariates must be a table, got {type(covariates).__name__}") from error
+    lengths = {len(np.atleast_1d(values)) for values in covariates.values()}
+    if len(lengths) != 1:
+        raise DataError(f"covariates have columns of {sorted(lengths)} rows: one length for all")
+    return lengths.pop()

@@ -1,0 +1,352 @@
+"""Gibbs sampling where a document's prior is log-linear in covariates: Dirichlet-multinomial regression.
+
+::
+
+    lambda_kf ~ N(mean_f, scale_f^2),   alpha_dk = exp(x_d . lambda_k),   theta_d ~ Dirichlet(alpha_d)
+
+A sweep draws the tokens' topics given the coefficients, by the kernel of plain LDA. After every
+`UPDATE_EVERY` sweeps the coefficients move given the counts, with the topic shares integrated out, by a
+trajectory of Hamiltonian Monte Carlo: its metric is, topic by topic, the curvature of the likelihood and the
+prior. Before `burn_in` the coefficients also climb towards the mode, and metric and step are fitted, which
+stay afterwards, so that the chain is that of the posterior of topics and coefficients together.
+
+Shards send the counts of their documents' topics, ordered by rows of the design; the coordinator moves.
+
+References: Mimno, McCallum, UAI 2008; Neal, "MCMC using Hamiltonian dynamics", 2011.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ....kernels.lda import document_priors as kernels
+from ....scheduler.threads import run_tasks
+from .annealing import Priors
+from .averages import shares_of
+from .document_rows import DenseDocuments
+from .gibbs import RotatingGibbs
+from .program import Gathered
+from .restoring import taken, unfit
+
+UPDATE_EVERY = 10  # sweeps: a trajectory costs about as much as one
+_MOVE = 12  # purpose of a random stream
+_LENGTH, _FIRST_STEP, _ACCEPTED = 4.0, 1.4, 0.8  # of a trajectory; the step is that of one number
+_TRIES, _POOR = 4, 0.2  # before `burn_in`: trajectories, one after the other, while so few are accepted
+_ASCENTS, _HALVINGS, _ENOUGH = 3, 10, 0.1  # steps of scoring before `burn_in`, and the gain that ends them
+_FEWEST, _MOST = 3, 10  # steps of a trajectory
+_FEW_COLUMNS = 16  # up to which products of columns are kept
+
+
+@dataclass(frozen=True)
+class CoefficientPrior:
+    """Normal priors of the coefficients: `mean` and `scale` by column of the design."""
+
+    mean: np.ndarray
+    scale: np.ndarray
+
+
+class RegressionPriors(Priors):
+    """As `Priors`; alpha are the coefficients, n_topics x columns, and beta is never fitted."""
+
+    def replaced(self, alpha, beta):
+        """The same sweeps with other coefficients."""
+        return RegressionPriors(alpha, self.beta, self.annealed, self.first)
+
+    def of_checkpoint(self, arrays):
+        """The priors that a checkpoint holds, of these shapes."""
+        alpha, beta, annealed = taken(arrays, "alpha", "beta", "annealed")
+        fits = annealed.shape == () and annealed.dtype == np.int64 and bool(annealed >= 0)
+        fits = fits and alpha.shape == self.alpha.shape and alpha.dtype == np.float64
+        if not (fits and np.array_equal(beta, self.beta) and np.isfinite(alpha).all()):
+            raise unfit()
+        return RegressionPriors(alpha, self.beta, int(annealed), self.first)
+
+
+class PriorRows(DenseDocuments):
+    """Dense counts; documents with equal covariates share a row of the table of priors."""
+
+    def __init__(self, design, longest, n_topics, storage):
+        super().__init__(len(design), longest, n_topics, storage)
+        self.design, first, inverse = np.unique(design, axis=0, return_index=True, return_inverse=True)
+        self._inverse, met = inverse.reshape(-1), np.argsort(first)
+        # In the order in which documents meet them: a sweep goes through the table as through the documents.
+        self._met = self.design[met]
+        place = np.empty(len(met), np.int32)
+        place[met] = np.arange(len(met))
+        self.row = place[self._inverse]
+        self._table = np.zeros((len(self.design), self.width), np.float32)
+        self._of: Any = None
+
+    def drawn_with(self, alpha):
+        """The table of priors, made anew where the coefficients are new, and the row of each document."""
+        if self._of is not alpha:
+            kernels.fill_priors(self._met, alpha, self._table)
+            self._of = alpha
+        return self._table, self.row
+
+    def log_likelihood(self, first, last, alpha):
+        """Sum over documents ``first:last`` of lnG(C_dk + alpha_dk) - lnG(alpha_dk)."""
+        return kernels.documents_of_rows(first, last, self.counts, *self.drawn_with(alpha), self.n_topics)
+
+    def prior_sums(self, alpha):
+        """Sum of alpha_dk, of each document."""
+        table, row = self.drawn_with(alpha)
+        return table.sum(axis=1, dtype=np.float64)[row]
+
+    def shares(self, sums, lengths, alpha):
+        """Topic shares from sums of counts; None if there are none yet."""
+        table, row = self.drawn_with(alpha)
+        return shares_of(sums, lengths, table[row, : self.n_topics].astype(np.float64))
+
+    def listed(self, lengths):
+        """Counts above zero by row of `design`, and lengths of documents, with how often each occurs.
+
+        Two times three arrays: where a row begins, topics and counts, and times; and of lengths.
+        """
+        row, n_rows, n_topics = self._inverse, len(self.design), self.n_topics
+        order = np.argsort(row, kind="stable")
+        start = np.concatenate([[0], np.cumsum(np.bincount(row, minlength=n_rows))])
+        n = np.count_nonzero(self.counts[:, :n_topics])
+        first, topics, counts = np.empty(len(start), np.int64), np.empty(n, np.uint16), np.empty(n, np.int32)
+        kernels.list_counts(self.counts, order, start, n_topics, first, topics, counts)
+        by_topic = np.repeat(np.arange(n_rows) * n_topics, np.diff(first)) + topics
+        first, by_topic, counts, times = _tallied(by_topic, counts, n_topics, n_rows, first)
+        start, _, lengths, documents = _tallied(row[order], lengths[order], 1, n_rows, start)
+        return first, (by_topic % n_topics).astype(np.uint16), counts, times, start, lengths, documents
+
+
+def _tallied(place, values, n_places, n_rows, first):
+    """Join equal values of equal places, `n_places` a row, where there are few different ones."""
+    width = int(values.max(initial=0)) + 1
+    if n_rows * n_places * width > len(values):
+        return first, place, values, np.ones(len(values), np.int32)
+    times = np.bincount(place * width + values, minlength=n_rows * n_places * width)
+    found = np.flatnonzero(times)
+    first = np.searchsorted(found, np.arange(n_rows + 1) * (n_places * width))
+    return first, found // width, (found % width).astype(values.dtype), times[found].astype(np.int32)
+
+
+class RotatingRegression(RotatingGibbs):
+    """`RotatingGibbs` with coefficients; each shard of the corpus has the ``design`` of its documents.
+
+    Parameters
+    ----------
+    corpus, n_topics, beta, seed, **options
+        See `RotatingGibbs`.
+    alpha : ndarray of shape (n_topics, columns)
+        Coefficients to begin with.
+    prior : CoefficientPrior
+    burn_in : int
+        Sweeps after which draws of the coefficients are kept, and metric and step stay.
+    n_threads : int
+        Of the coordinator; the draws do not depend on it.
+
+    Attributes
+    ----------
+    draws : list of ndarray of shape (n_topics, columns)
+    """
+
+    prior_kind = RegressionPriors
+
+    def __init__(self, corpus, n_topics, alpha, beta, seed, *, prior, burn_in, n_threads=1, **options):
+        super().__init__(corpus, n_topics, alpha, beta, seed, **options)
+        self.prior, self.burn_in, self.n_threads, self.draws = prior, burn_in, n_threads, []
+        self.metric, self.step = np.zeros((n_topics, *alpha.shape[1:] * 2)), _FIRST_STEP * alpha.size**-0.25
+        self.designs: Any = [np.unique(shard["design"], axis=0) for shard in corpus.shards]
+
+    def __getstate__(self):
+        """What only the coordinator needs stays there."""
+        return super().__getstate__() | {"designs": None, "draws": []}
+
+    # At a shard -----------------------------------------------------------------------------------
+
+    def document_kind(self, lengths, storage, labels=None):
+        """Make room for the counts of documents; `labels` is their design."""
+        design = np.zeros((len(lengths), 1)) if labels is None else labels
+        return PriorRows(design, self.longest, self.n_topics, storage)
+
+    def end_sweep(self, state, task):
+        """Note the sweep, which names the stream of the move after it."""
+        super().end_sweep(state, task)
+        state["swept"] = task.round + 1
+
+    def figures_of_documents(self, state):
+        """List the counts of the documents' topics."""
+        return {"listed": state["documents"].listed(state["lengths"]), "swept": state["swept"]}
+
+    def figures_of_words(self, block, value):
+        """Words say nothing of coefficients."""
+        return {}
+
+    # At the coordinator ---------------------------------------------------------------------------
+
+    def fits_priors_after(self, swept):
+        """Whether coefficients are drawn when so many sweeps are done."""
+        return swept % UPDATE_EVERY == 0
+
+    def _fitted_priors(self):
+        return {"alpha": self.alpha, "beta": 0.0}
+
+    def aggregate(self, tasks, partials):
+        """Keep the figures of shards and blocks after a sweep, and move the coefficients where it is time."""
+        outcome = super().aggregate(tasks, partials)
+        if any("listed" in partial for partial in partials):
+            self._fit_priors()
+            return replace(outcome, message=self._fitted_priors())
+        return outcome
+
+    def _fit_priors(self):
+        swept = self._figures[0]["swept"]
+        listed = [figures.pop("listed") for figures in self._figures]
+        posterior = Posterior(self.designs, listed, self.prior, self.n_threads)
+        stream = np.random.default_rng([int(self.seed), _MOVE, swept])
+        alpha, adapts = self.alpha, swept <= max(self.burn_in, self.annealed) or not self.metric.any()
+        if adapts:
+            alpha = ascent(posterior, alpha)
+            self.metric = posterior.curvature(alpha)
+        for _ in range(_TRIES if adapts else 1):
+            alpha, accepted = trajectory(posterior, alpha, self.metric, self.step, stream)
+            if not adapts:
+                break
+            gain = 2 / np.sqrt(swept / UPDATE_EVERY)
+            self.step = float(np.clip(self.step * np.exp(gain * (accepted - _ACCEPTED)), 1e-3, 1.5))
+            if accepted > _POOR:
+                break
+        self.priors = self.priors.replaced(alpha, 0.0)
+        if swept > max(self.burn_in, self.annealed):
+            self.draws.append(alpha)
+
+    def collect(self, ask):
+        """Gather the model, and the draws."""
+        return GatheredRegression(**vars(Gathered.of(self, ask)), draws=self.kept())
+
+    def kept(self):
+        """The draws in one array; before the first, the present coefficients."""
+        return np.array(self.draws or [self.alpha])
+
+    def arrays(self):
+        """Arrays of a checkpoint besides shards and blocks."""
+        draws = np.array(self.draws).reshape(-1, *self.alpha.shape)
+        own = {"draws": draws, "burn_in": np.int64(self.burn_in)}
+        return super().arrays() | own | {"metric": self.metric, "step": np.float64(self.step)}
+
+    def restore(self, arrays):
+        """Go on from the arrays of a checkpoint of the same corpus and parameters."""
+        draws, burn_in, metric, step = taken(arrays, "draws", "burn_in", "metric", "step")
+        fits = draws.ndim == 3 and draws.shape[1:] == self.alpha.shape and draws.dtype == np.float64
+        fits = fits and metric.shape == self.metric.shape and metric.dtype == step.dtype == np.float64
+        fits = fits and burn_in.shape == step.shape == () and burn_in.dtype == np.int64 and 0 < step < 2
+        if not (fits and np.isfinite(draws).all() and np.isfinite(metric).all()):
+            raise unfit()
+        super().restore(arrays)
+        self.draws, self.burn_in = list(draws), int(burn_in)
+        self.metric, self.step = metric.copy(), float(step)
+
+
+@dataclass(frozen=True)
+class GatheredRegression(Gathered):
+    """A fitted model with the draws of its coefficients, n_draws x n_topics x columns."""
+
+    draws: np.ndarray
+
+
+# A move of the coefficients -----------------------------------------------------------------------------
+
+
+class Posterior:
+    """The posterior of the coefficients given the counts, by shards.
+
+    Parameters
+    ----------
+    designs : list of ndarray of shape (n_rows, columns)
+        Distinct rows of each shard.
+    listed : list of tuple
+        What `PriorRows.listed` gives of each.
+    prior : CoefficientPrior
+    n_threads : int
+    """
+
+    def __init__(self, designs, listed, prior, n_threads=1):
+        self.designs, self.listed, self.prior, self.n_threads = designs, listed, prior, n_threads
+        self.precision = prior.scale**-2.0
+
+    def value_and_gradient(self, coefficients):
+        """Log density up to a constant, its gradient (topics x columns), and the rates of all rows."""
+        parts = self._passes(coefficients)
+        away = coefficients - self.prior.mean
+        value = sum(part[0] for part in parts) - float((away**2 * self.precision).sum()) / 2
+        gradient = np.sum([part[1] for part in parts], axis=0).T - away * self.precision
+        return value, gradient, [part[2] for part in parts]
+
+    def _passes(self, coefficients):
+        by_column = np.ascontiguousarray(coefficients.T)
+
+        def one(design, listed):
+            gradient, rates = np.zeros(by_column.shape), np.empty(len(design))
+            scratch = np.empty((3, by_column.shape[1]))
+            value = kernels.regression(design, by_column, *listed, *scratch, gradient, rates)
+            return value, gradient, rates
+
+        return run_tasks(
+            [(one, pair) for pair in zip(self.designs, self.listed, strict=True)], self.n_threads
+        )
+
+    def curvature(self, coefficients):
+        """Fisher's information of the topics, one by one, and the prior: topics x columns x columns."""
+        n_topics, n_columns = coefficients.shape
+        out = np.zeros((n_topics, n_columns, n_columns))
+        for design, part in zip(self.designs, self._passes(coefficients), strict=True):
+            weight = np.exp(np.clip(design @ coefficients.T, -kernels.MOST_LOG, kernels.MOST_LOG))
+            weight *= part[2][:, None]
+            if n_columns <= _FEW_COLUMNS:
+                pairs = np.triu_indices(n_columns)
+                packed = weight.T @ (design[:, pairs[0]] * design[:, pairs[1]])
+                whole = np.empty_like(out)
+                whole[:, pairs[0], pairs[1]] = whole[:, pairs[1], pairs[0]] = packed
+                out += whole
+            else:
+                for k in range(n_topics):
+                    out[k] += (design * weight[:, k, None]).T @ design
+        out[:, np.arange(n_columns), np.arange(n_columns)] += self.precision
+        return out
+
+
+def ascent(posterior, now):
+    """Go towards the mode by a few steps of Fisher scoring, topic by topic, halved until they rise."""
+    value, gradient, _ = posterior.value_and_gradient(now)
+    for _ in range(_ASCENTS):
+        step = np.linalg.solve(posterior.curvature(now), gradient[:, :, None])[:, :, 0]
+        length = 1.0
+        for _ in range(_HALVINGS):
+            reached, slope, _ = posterior.value_and_gradient(now + length * step)
+            if reached > value:
+                break
+            length /= 2
+        else:
+            return now
+        now, gain, value, gradient = now + length * step, reached - value, reached, slope
+        if gain < _ENOUGH:
+            break
+    return now
+
+
+def trajectory(posterior, start, metric, step, random):
+    """Move the coefficients by one trajectory of Hamiltonian dynamics; also return its acceptance."""
+    factor = np.linalg.cholesky(metric)
+    inverse = np.linalg.inv(metric)
+    step = step * random.uniform(0.8, 1.2)
+    n_steps = int(np.clip(round(_LENGTH / step), _FEWEST, _MOST))
+    momentum = np.einsum("kfg,kg->kf", factor, random.standard_normal(start.shape))
+    value, gradient, _ = posterior.value_and_gradient(start)
+    energy = value - np.einsum("kf,kfg,kg->", momentum, inverse, momentum) / 2
+    now = start
+    for _ in range(n_steps):
+        momentum = momentum + step / 2 * gradient
+        now = now + step * np.einsum("kfg,kg->kf", inverse, momentum)
+        value, gradient, _ = posterior.value_and_gradient(now)
+        momentum = momentum + step / 2 * gradient
+    reached = value - np.einsum("kf,kfg,kg->", momentum, inverse, momentum) / 2
+    log_ratio = reached - energy
+    accepted = float(np.exp(min(log_ratio, 0.0))) if np.isfinite(log_ratio) else 0.0
+    return (now if random.random() < accepted else start), accepted
