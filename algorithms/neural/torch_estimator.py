@@ -448,11 +448,15 @@ def _output(module, X, n_jobs, device):
 
 
 def _check_output(module, X, n_outputs, name):
-    """Call the module on rows, and refuse an output of another form than the targets."""
+    """Call the module on rows; refuse an output of another form than the targets, or without a gradient."""
     torch = import_torch()
     trial = copied(module).eval()
+    if not any(p.requires_grad for p in trial.parameters()):
+        raise DataError(
+            "module has no parameter to train: requires_grad is False for each; set it for those to be fitted"
+        )
     try:
-        with seeded(0), one_torch_thread(), torch.no_grad():
+        with seeded(0), one_torch_thread(), torch.enable_grad():
             output = trial(torch.from_numpy(X).to("meta" if is_undrawn(trial) else "cpu"))
     except Exception as error:  # of the caller's module
         raise DataError(
@@ -464,4 +468,13 @@ def _check_output(module, X, n_outputs, name):
         raise DataError(
             f"module gives {shortened(form)} for each row, and {name} needs a tensor of ({n_outputs},): one "
             "output for each class or target"
+        )
+    if len(output) != len(X):
+        raise DataError(
+            f"module gives {len(output)} rows for {len(X)}: it must keep the rows apart, one output for each"
+        )
+    if not output.requires_grad:
+        raise DataError(
+            "module's output has no gradient, so that nothing would be learned: is it detached, of whole "
+            "numbers, or computed under torch.no_grad?"
         )

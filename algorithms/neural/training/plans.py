@@ -44,6 +44,13 @@ class Plan:
     note: str = ""
     splits: tuple[bool, ...] = ()
 
+    def timeline(self) -> Any:
+        """Raise DataError: the layers of such a plan were not timed."""
+        raise DataError(
+            "this plan was not chosen by timings, so that its steps cannot be played: plan='pipeline', or "
+            "'auto' on several places, times the layers; timeline_ is what was measured"
+        )
+
     def table(self) -> str:
         """Return the plan as text.
 

@@ -487,9 +487,32 @@ def _tied(n_features, n_outputs):
     return net
 
 
+def _frozen(n_features, n_outputs):
+    return linear_net(n_features, n_outputs).requires_grad_(False)
+
+
+class Applied(nn.Module):
+    """A function of the output as a layer."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, x):
+        return self.function(x)
+
+
+def _then(function):
+    return lambda n, k: nn.Sequential(nn.Linear(n, k), Applied(function))
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [
+        ({"module": _frozen}, "module has no parameter to train"),
+        ({"module": _then(torch.Tensor.detach)}, "module's output has no gradient"),
+        ({"module": _then(torch.Tensor.long), "plan": [("0:1", 1), ("1:", 1)]}, "output has no gradient"),
+        ({"module": _then(lambda x: x.mean(0, keepdim=True))}, "module gives 1 rows for 2"),
         ({"module": None}, "module must be a torch.nn.Module, or a function"),
         ({"module": lambda a: a}, "function of 1 arguments"),
         ({"module": lambda: 3}, "made 3, and must make"),
@@ -537,6 +560,15 @@ def test_what_cannot_be_fitted_is_refused(data, options, said):
         model.fit(*data)
     assert len(str(caught.value)) < 300
     assert not hasattr(model, "classes_")
+
+
+def test_a_plan_that_was_given_has_no_simulation(one, tmp_path):
+    with pytest.raises(DataError, match="timeline_ is what was measured"):
+        one.plan_.timeline()
+    one.save(tmp_path / "model.npz")
+    for name in ("plan_", "timeline_"):
+        with pytest.raises(AttributeError, match=f"there is no {name}"):
+            getattr(sd.load(tmp_path / "model.npz"), name)
 
 
 @pytest.mark.parametrize(
