@@ -72,7 +72,7 @@ FULL = {
         f"logistic --dataset dense scaled wide words {_SMOOTH_PEERS} sklearn-newton-cholesky --param C=1 "
         "--max-seconds 12 --repeats 1",
     ),
-    "structured": ("structured --against skglm celer adelie sksurv --max-seconds 3 --repeats 1",),
+    "structured": ("structured --against skglm celer adelie glum sksurv --max-seconds 3 --repeats 1",),
     "mf": (_MF.format("ml-1m.csv.gz", 32, 4),),
     "mf-64": (_MF.format("ml-1m.csv.gz", 64, 6),),
     "mf-10m": (_MF.format("generated-10m", 32, 25) + " --repeats 1",),

@@ -41,7 +41,7 @@ class Solver:
 
         times, events = np.ascontiguousarray(self.y.T)
         glm = adelie.glm.cox(start=np.zeros(len(times)), stop=times, status=events)
-        return self._solve(glm, alpha * events.mean(), tolerance, irls_tol=tolerance**2)
+        return self._solve(glm, alpha, tolerance, irls_tol=tolerance**2)
 
     def _solve(self, glm, alpha, tolerance, **options):
         """Deviance rules that would end a fit early are off."""
