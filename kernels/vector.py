@@ -5,6 +5,7 @@ four of NEON). No instruction set is named, so the same code runs everywhere, an
 order.
 """
 
+import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
@@ -14,6 +15,14 @@ LANES = 16
 
 _i8, _i16, _i32, _i64, _f32 = ir.IntType(8), ir.IntType(16), ir.IntType(32), ir.IntType(64), ir.FloatType()
 _F, _I = ir.VectorType(_f32, LANES), ir.VectorType(_i32, LANES)
+
+
+def aligned(shape, dtype):
+    """Make an array of zeros at a multiple of 64 bytes: vectors of it lie in one cache line each."""
+    n_bytes = int(np.prod(shape)) * np.dtype(dtype).itemsize
+    raw = np.zeros(n_bytes + 64, np.uint8)
+    first = -raw.ctypes.data % 64
+    return raw[first : first + n_bytes].view(dtype).reshape(shape)
 
 
 def _constant(kind, value):
@@ -67,43 +76,38 @@ def _trailing_zeros(b, bits):
     return b.zext(b.call(f, [bits, ir.IntType(1)(0)]), _i64)
 
 
-def _minimum(b, x, y):
-    return b.select(b.icmp_signed("<", x, y), x, y)
+def _find(b, scratch, n, sums, u, extra=None):
+    """Element on which the weight ``u * (total + extra)`` falls, and the lane: 16 means `extra`.
 
-
-def _count_down_lane(b, scratch, lane, n, threshold):
-    """Number of the first `n` running sums of one lane that do not exceed the threshold."""
-    before, loop, done = b.block, b.append_basic_block("lane"), b.append_basic_block("lane_done")
-    first = b.add(scratch, b.shl(lane, _i64(2)))
-    b.cbranch(b.icmp_signed(">", n, _i64(0)), loop, done)
+    `scratch` has the running sums of each lane in `n` rows, of which `sums` are the last; weights come lane
+    after lane. The rows of all lanes are compared with what is left of the target where the lane begins, and
+    one bit is taken of each comparison. Nothing is looked up in memory by lane, for a value that is written
+    by vectors and read by its own is late by tens of cycles; and nothing branches on a draw.
+    """
+    prefix = _prefix_sum(b, sums)
+    total = b.extract_element(prefix, _i32(LANES - 1))
+    target = _splat(b, b.fmul(u, total if extra is None else b.fadd(total, extra)), _F)
+    lane = _population(b, b.fcmp_ordered("<=", prefix, target))
+    inside = b.select(b.icmp_signed("<", lane, _i64(LANES - 1)), lane, _i64(LANES - 1))
+    bit, left = b.trunc(inside, _i32), b.fsub(target, b.fsub(prefix, sums))
+    before, loop, done = b.block, b.append_basic_block("row"), b.append_basic_block("row_done")
+    last = b.sub(n, _i64(1))  # it is where a target is that no row exceeds, by rounding
+    b.cbranch(b.icmp_signed(">", last, _i64(0)), loop, done)
     b.position_at_end(loop)
-    j, count = b.phi(_i64), b.phi(_i64)
+    j, count = b.phi(_i64), b.phi(_i32)
     j.add_incoming(_i64(0), before)
-    count.add_incoming(_i64(0), before)
-    value = _load(b, b.add(first, b.shl(j, _i64(6))), _f32)
-    more = b.add(count, b.zext(b.fcmp_ordered("<=", value, threshold), _i64))
+    count.add_incoming(_i32(0), before)
+    passed = _bits(b, b.fcmp_ordered("<=", _load(b, b.add(scratch, b.shl(j, _i64(6))), _F), left))
+    more = b.add(count, b.and_(b.lshr(passed, bit), _i32(1)))
     after = b.add(j, _i64(1))
     j.add_incoming(after, loop)
     count.add_incoming(more, loop)
-    b.cbranch(b.icmp_signed("<", after, n), loop, done)
+    b.cbranch(b.icmp_signed("<", after, last), loop, done)
     b.position_at_end(done)
-    total = b.phi(_i64)
-    total.add_incoming(_i64(0), before)
-    total.add_incoming(more, loop)
-    return total
-
-
-def _pick_lane(b, sums, u, extra, scratch_end):
-    """Lane in which ``u * (sum + extra)`` falls (16 means `extra`), and the remainder inside it."""
-    prefix = _prefix_sum(b, sums)
-    total = b.extract_element(prefix, _i32(LANES - 1))
-    target = b.fmul(u, b.fadd(total, extra))
-    lane = _population(b, b.fcmp_ordered("<=", prefix, _splat(b, target, _F)))
-    # Through memory: a lane chosen at run time has no portable register form.
-    _store(b, b.fsub(prefix, sums), scratch_end)
-    inside = _minimum(b, lane, _i64(LANES - 1))
-    left = b.fsub(target, _load(b, b.add(scratch_end, b.shl(inside, _i64(2))), _f32))
-    return lane, inside, left
+    row = b.phi(_i32)
+    row.add_incoming(_i32(0), before)
+    row.add_incoming(more, loop)
+    return b.add(b.shl(b.zext(row, _i64), _i64(4)), inside), lane
 
 
 @intrinsic
@@ -123,25 +127,28 @@ def prefetch(typingctx, array, index):
 
 
 @intrinsic
-def draw_dense(typingctx, counts, start, n_vectors, old, phi, alpha, phi_old, u, scratch):
-    """Draw lane ``k`` with weight ``(counts[start + k] + alpha[k]) * phi[k]``.
+def draw_dense(
+    typingctx, counts, start, n_vectors, old, phi, phi_start, alpha, phi_old, u, scratch, scratch_start
+):
+    """Draw lane ``k`` with weight ``(counts[start + k] + alpha[k]) * phi[phi_start + k]``.
 
     At ``k == old`` the weight is ``(counts - 1 + alpha) * phi_old``: the token's own count is taken out,
-    unless ``old = -1``. `phi` is zero beyond the last topic; `scratch` holds ``16 * (n_vectors + 1)``
-    float32. The 16 lanes keep running sums; a prefix sum over the lanes finds the lane, a walk down its
-    running sums the topic. The caller clips the result to the last topic, past which rounding can carry it.
+    unless ``old = -1``. `phi` is zero beyond the last topic; `scratch` holds ``16 * n_vectors`` float32 from
+    `scratch_start` on. Arrays are best `aligned`; places count on through their dimensions. The 16 lanes keep
+    running sums: topics come in the order 0, 16, 32, ..., 1, 17, ... The caller clips the result to the last
+    topic, past which rounding can carry it.
     """
     f32, i64 = types.float32, types.int64
-    sig = i64(counts, i64, i64, i64, phi, alpha, f32, f32, scratch)
+    sig = i64(counts, i64, i64, i64, phi, i64, alpha, f32, f32, scratch, i64)
 
     def codegen(context, b, sig, args):
-        counts, start, n_vectors, old, phi, alpha, phi_old, u, scratch = args
+        counts, start, n_vectors, old, phi, phi_start, alpha, phi_old, u, scratch, scratch_start = args
         row, item = _data(context, b, sig.args[0], counts)
         row = _at(b, row, start, item)
-        phi, _ = _data(context, b, sig.args[4], phi)
-        if isinstance(sig.args[5], types.Array):  # else its address
-            alpha, _ = _data(context, b, sig.args[5], alpha)
-        scratch, _ = _data(context, b, sig.args[8], scratch)
+        phi = _at(b, _data(context, b, sig.args[4], phi)[0], phi_start, 4)
+        if isinstance(sig.args[6], types.Array):  # else its address
+            alpha, _ = _data(context, b, sig.args[6], alpha)
+        scratch = _at(b, _data(context, b, sig.args[9], scratch)[0], scratch_start, 4)
         kind = ir.VectorType(context.get_data_type(sig.args[0].dtype), LANES)
         old_v, phi_old_v = _splat(b, b.trunc(old, _i32), _I), _splat(b, phi_old, _F)
 
@@ -168,10 +175,7 @@ def draw_dense(typingctx, counts, start, n_vectors, old, phi, alpha, phi_old, u,
         b.cbranch(b.icmp_signed("<", j2, n_vectors), loop, done)
         b.position_at_end(done)
 
-        end = b.add(scratch, b.shl(n_vectors, _i64(6)))
-        _, lane, left = _pick_lane(b, acc2, u, _f32(0.0), end)
-        j = _count_down_lane(b, scratch, lane, b.sub(n_vectors, _i64(1)), left)
-        return b.add(b.shl(j, _i64(4)), lane)
+        return _find(b, scratch, n_vectors, acc2, u)[0]
 
     return sig, codegen
 
@@ -183,7 +187,7 @@ def draw_sparse(typingctx, entries, start, n_lines, shift, old, phi, phi_old, sm
     `entries` from `start` on are `n_lines` lines of 16 packed ``topic << shift | count``; an empty slot has
     count zero. `smooth` is the weight of everything outside the list. At the entry of `old` the weight is
     ``(count - 1) * phi_old``. Returns ``slot | slot_of_old << 32``, with slot ``0xffffffff`` for the smooth
-    part. `scratch` holds ``16 * (n_lines + 1)`` float32.
+    part. `scratch` holds ``16 * n_lines`` float32.
     """
     f32, i64 = types.float32, types.int64
     sig = i64(entries, i64, i64, i64, i64, phi, f32, f32, f32, scratch)
@@ -230,11 +234,8 @@ def draw_sparse(typingctx, entries, start, n_lines, shift, old, phi, phi_old, sm
         b.cbranch(b.icmp_signed("<", j2, n_lines), loop, done)
         b.position_at_end(done)
 
-        end = b.add(scratch, b.shl(n_lines, _i64(6)))
-        lane, inside, left = _pick_lane(b, acc2, u, smooth, end)
-        j = _count_down_lane(b, scratch, inside, b.sub(n_lines, _i64(1)), left)
-        slot = b.add(b.shl(j, _i64(4)), inside)
-        slot = b.select(b.icmp_signed(">=", lane, _i64(LANES)), _i64(0xFFFFFFFF), slot)
+        slot, lane = _find(b, scratch, n_lines, acc2, u, smooth)
+        slot = b.select(b.icmp_signed("<", lane, _i64(LANES)), slot, _i64(0xFFFFFFFF))
         return b.or_(slot, b.shl(at_old2, _i64(32)))
 
     return sig, codegen

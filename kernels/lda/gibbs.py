@@ -18,14 +18,15 @@ from typing import Any
 import numba as nb
 import numpy as np
 
+from ..indexing import at
 from ..options import BORROWS, INNER, KERNEL
 from ..random import fill_uniform
-from ..vector import LANES, draw_dense, draw_sparse, prefetch
+from ..vector import LANES, aligned, draw_dense, draw_sparse, prefetch
 from .document_priors import ask_for_prior, prior_of
 from .seeds import clear_extra, extra_rows, load_extra, smoothed, smoothed_total
 
 AHEAD = 12  # tokens by which a document's row is asked for in advance
-STREAMS = 3  # words drawn in turn, so that their chains of dependent steps overlap
+STREAMS = 3  # words drawn in turn, so that their chains of dependent steps overlap; `_are_apart` knows it
 DRAWS = 4096  # uniforms made at a time; totals are renewed as often
 
 _SWEEP: dict[str, Any] = {**KERNEL, **BORROWS, "fastmath": {"contract"}}
@@ -92,12 +93,63 @@ def _load_word(w, counts, word_start, all_topics, row_of_word, rows, n_topics):
 
 def dense_room(n_topics, width, seeds=None):
     """Scratch of `sweep_dense` for rows of `width` counts, for later sweeps too."""
-    phi, inverse = np.zeros((STREAMS, width), np.float32), np.zeros(width, np.float32)
+    phi, inverse = aligned((STREAMS, width), np.float32), aligned(width, np.float32)
     counts, extra = np.zeros((STREAMS, n_topics), np.int32), extra_rows(seeds, STREAMS, n_topics)
-    scratch, uniforms = np.empty((STREAMS, width + LANES), np.float32), np.empty(DRAWS, np.float32)
-    places = np.zeros((4, STREAMS), np.int64)
-    places[0] = np.arange(STREAMS)
+    scratch, uniforms = aligned((STREAMS, width + LANES), np.float32), aligned(DRAWS, np.float32)
+    places = np.zeros((5, STREAMS), np.int64)
     return phi, inverse, counts, extra, scratch, uniforms, places
+
+
+@nb.njit(**_INLINE)
+def _are_apart(token_doc, next_, t):
+    """Whether the tokens that are next in the three streams are of three documents."""
+    one, two = token_doc[at(next_[0] + t)], token_doc[at(next_[1] + t)]
+    three = token_doc[at(next_[2] + t)]
+    return (one != two) & (one != three) & (two != three)
+
+
+@nb.njit(**_INLINE)
+def _draw_next(
+    i, m, b, token_doc, topics, doc_counts, totals, counts, extra, phi, inverse, alpha, beta_sum, seeds,
+    exact, u, scratch,
+):  # fmt: skip
+    """Draw a topic for token i of the word in stream m, and ask for the row of a coming one."""
+    n_topics, width = len(totals), len(inverse)
+    n_vectors = (n_topics + LANES - 1) // LANES  # what follows in a row is padding
+    coming, row = np.int64(token_doc[i + at(AHEAD)]) * width, np.int64(token_doc[i]) * width
+    line = 0
+    while line < width:
+        prefetch(doc_counts, coming + line)
+        line += 64 // doc_counts.itemsize
+    ask_for_prior(alpha, token_doc[i + at(AHEAD)])
+    old = at(topics[i])
+    phi_old = smoothed(counts[m, old] - 1, b, extra, m, old)
+    if exact:
+        phi_old /= smoothed_total(totals[old] - 1, beta_sum, seeds, old)
+    else:  # 1 / (C - 1) = (1 / C) (1 + 1 / C) up to the third order
+        phi_old = phi_old * inverse[old] * (_ONE + inverse[old])
+    here, there, prior = (
+        np.int64(m * at(width)),
+        np.int64(m * at(width + LANES)),
+        prior_of(alpha, token_doc[i]),
+    )
+    new = draw_dense(doc_counts, row, n_vectors, np.int64(old), phi, here, prior, phi_old, u, scratch, there)
+    return min(new, n_topics - 1)
+
+
+@nb.njit(**_INLINE)
+def _move(i, m, b, new, token_doc, topics, doc_counts, totals, counts, extra, phi, inverse):
+    """Give token i of the word in stream m a topic; phi is renewed where the word's counts changed."""
+    row, old, k = at(token_doc[i]) * at(len(inverse)), at(topics[i]), at(new)
+    doc_counts[row + old] -= 1
+    doc_counts[row + k] += 1
+    topics[i] = new
+    totals[old] -= 1
+    totals[k] += 1
+    counts[m, old] -= 1
+    counts[m, k] += 1
+    phi[m, old] = smoothed(counts[m, old], b, extra, m, old) * inverse[old]
+    phi[m, k] = smoothed(counts[m, k], b, extra, m, k) * inverse[k]
 
 
 @nb.njit(**_SWEEP)
@@ -119,16 +171,16 @@ def sweep_dense(
     """
     n_topics = len(totals)
     phi, inverse, counts, extra, scratch, uniforms, places = room
-    width = len(inverse)
-    n_vectors = (n_topics + LANES - 1) // LANES  # what follows in a row is padding
-    per_line = 64 // doc_counts.itemsize
-    slot, word, at, stop = places[0], places[1], places[2], places[3]  # of streams
+    slot, word, next_, stop = places[0], places[1], places[2], places[3]  # of streams
+    drawn_topics = places[4]
+    for s in range(STREAMS):  # while there are words for all streams, each is in the slot of its number
+        slot[s] = s
     used, drawn, active, x = DRAWS, 0, 0, 0
     _renew(inverse, totals, beta_sum, seeds, n_topics)
     while True:
         s = 0
         while s < STREAMS:  # give every stream a word with tokens left, while there are words
-            if s < active and at[slot[s]] < stop[slot[s]]:
+            if s < active and next_[slot[s]] < stop[slot[s]]:
                 s += 1
                 continue
             if s < active:
@@ -150,7 +202,7 @@ def sweep_dense(
             x += 1
             active = max(active, s + 1)
             m = slot[s]
-            word[m], at[m], stop[m] = w, begin[w], end[w]
+            word[m], next_[m], stop[m] = w, begin[w], end[w]
             _load_word(w, counts[m], word_start, all_topics, row_of_word, rows, n_topics)
             load_extra(seeds, w, extra, m)
             for k in range(n_topics):
@@ -169,48 +221,47 @@ def sweep_dense(
                     phi[m, k] = smoothed(counts[m, k], beta[word[m]], extra, m, k) * inverse[k]
         n = (DRAWS - used) // active
         for s in range(active):
-            n = min(n, stop[slot[s]] - at[slot[s]])
+            n = min(n, stop[slot[s]] - next_[slot[s]])
         for t in range(n):
+            if active == STREAMS and not exact and _are_apart(token_doc, next_, t):
+                # All draws before the counts change, for a load waits until it is known where stores before
+                # it go. The result is that of taking turns: no draw reads what another one changes.
+                for s in range(STREAMS):
+                    m = at(s)
+                    drawn_topics[m] = _draw_next(
+                        at(next_[m] + t), m, beta[at(word[m])], token_doc, topics, doc_counts, totals, counts,
+                        extra, phi, inverse, alpha, beta_sum, seeds, np.int64(0), uniforms[at(used + s)],
+                        scratch,
+                    )  # fmt: skip
+                for s in range(STREAMS):
+                    m = at(s)
+                    _move(
+                        at(next_[m] + t), m, beta[at(word[m])], drawn_topics[m], token_doc, topics,
+                        doc_counts, totals, counts, extra, phi, inverse,
+                    )  # fmt: skip
+                used += STREAMS
+                continue
             for s in range(active):
-                m = slot[s]
-                i = at[m] + t
-                b = beta[word[m]]
-                coming = np.int64(token_doc[i + AHEAD]) * width
-                for line in range(0, width, per_line):
-                    prefetch(doc_counts, coming + line)
-                ask_for_prior(alpha, token_doc[i + AHEAD])
-                row = np.int64(token_doc[i]) * width
-                old = np.int64(topics[i])
-                phi_old = smoothed(counts[m, old] - 1, b, extra, m, old)
-                if exact:
-                    phi_old /= smoothed_total(totals[old] - 1, beta_sum, seeds, old)
-                else:  # 1 / (C - 1) = (1 / C) (1 + 1 / C) up to the third order
-                    phi_old = phi_old * inverse[old] * (_ONE + inverse[old])
-                new = draw_dense(
-                    doc_counts, row, n_vectors, old, phi[m], prior_of(alpha, token_doc[i]), phi_old,
-                    uniforms[used], scratch[m],
+                m = at(slot[at(s)])
+                i, b = at(next_[m] + t), beta[at(word[m])]
+                new = _draw_next(
+                    i, m, b, token_doc, topics, doc_counts, totals, counts, extra, phi, inverse, alpha,
+                    beta_sum, seeds, exact, uniforms[at(used)], scratch,
                 )  # fmt: skip
+                old = at(topics[i])
+                _move(i, m, b, new, token_doc, topics, doc_counts, totals, counts, extra, phi, inverse)
                 used += 1
-                new = min(new, n_topics - 1)
-                doc_counts[row + old] -= 1
-                doc_counts[row + new] += 1
-                topics[i] = new
-                totals[old] -= 1
-                totals[new] += 1
-                counts[m, old] -= 1
-                counts[m, new] += 1
                 if exact:
+                    new = at(new)
                     inverse[old] = _ONE / smoothed_total(totals[old], beta_sum, seeds, old)
                     inverse[new] = _ONE / smoothed_total(totals[new], beta_sum, seeds, new)
                     for other in range(active):
-                        q = slot[other]
-                        phi[q, old] = smoothed(counts[q, old], beta[word[q]], extra, q, old) * inverse[old]
-                        phi[q, new] = smoothed(counts[q, new], beta[word[q]], extra, q, new) * inverse[new]
-                else:
-                    phi[m, old] = smoothed(counts[m, old], b, extra, m, old) * inverse[old]
-                    phi[m, new] = smoothed(counts[m, new], b, extra, m, new) * inverse[new]
+                        q = at(slot[at(other)])
+                        theirs = beta[at(word[q])]
+                        phi[q, old] = smoothed(counts[q, old], theirs, extra, q, old) * inverse[old]
+                        phi[q, new] = smoothed(counts[q, new], theirs, extra, q, new) * inverse[new]
         for s in range(active):
-            at[slot[s]] += n
+            next_[slot[s]] += n
 
 
 @nb.njit(**_INLINE)
@@ -218,7 +269,7 @@ def _draw_smooth(none, n_vectors, phi, alpha, old, phi_old, u, scratch):
     """Draw a topic with weight ``alpha[k] * phi[k]``, `phi_old` standing in at `old`; `none` is all zero."""
     kept = phi[old]
     phi[old] = phi_old
-    k = draw_dense(none, 0, n_vectors, -1, phi, alpha, phi_old, u, scratch)
+    k = draw_dense(none, 0, n_vectors, -1, phi, 0, alpha, phi_old, u, scratch, 0)
     phi[old] = kept
     return k
 
@@ -226,10 +277,10 @@ def _draw_smooth(none, n_vectors, phi, alpha, old, phi_old, u, scratch):
 def sparse_room(n_topics, seeds=None):
     """Scratch of `sweep_sparse`, for later sweeps too."""
     width = padded(n_topics)  # of the longest list, too
-    phi, none = np.zeros(width, np.float32), np.zeros(width, np.uint16)
+    phi, none = aligned(width, np.float32), np.zeros(width, np.uint16)
     counts, extra = np.zeros(n_topics, np.int32), extra_rows(seeds, 1, n_topics)
-    inverse, uniforms = np.zeros(n_topics, np.float32), np.empty(DRAWS, np.float32)
-    scratch = np.empty(width + LANES, np.float32)
+    inverse, uniforms = np.zeros(n_topics, np.float32), aligned(DRAWS, np.float32)
+    scratch = aligned(width, np.float32)
     return phi, inverse, counts, extra, scratch, uniforms, none
 
 

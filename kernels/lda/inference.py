@@ -112,7 +112,7 @@ def fold_in(
     topics = np.empty((longest, CHAINS), np.int64)
     held = np.empty((CHAINS, width), np.int32)
     flat = held.ravel()
-    scratch, uniforms = np.empty((CHAINS, width + LANES), np.float32), np.empty(DRAWS, np.float32)
+    scratch, uniforms = np.empty((CHAINS, width), np.float32), np.empty(DRAWS, np.float32)
     for d in range(first, last):
         # A plain 0 is a type of its own to numba, for which it would compile `_settle` beside that of an int.
         n_words, length = np.int64(0), 0
@@ -143,8 +143,8 @@ def fold_in(
                 for c in range(CHAINS):
                     old = topics[i, c] if own else 0
                     new = draw_dense(
-                        flat, c * width, n_vectors, old - (1 - own), row, alpha, row[old],
-                        uniforms[used + c], scratch[c],
+                        flat, c * width, n_vectors, old - (1 - own), phi, np.int64(r) * width, alpha,
+                        row[old], uniforms[used + c], scratch, c * width,
                     )  # fmt: skip
                     new = min(new, n_topics - 1)
                     if sweep > burn_in:

@@ -51,7 +51,7 @@ def left_to_right(
     flat = held.ravel()
     weight, p = np.empty(n_particles), np.empty(n_particles)
     ancestor = np.empty(n_particles, np.int64)
-    scratch = np.empty((2, width + LANES), np.float32)
+    scratch = np.empty((2, width), np.float32)
     n_draws = max(DRAWS, n_particles // 4 * 4 + 4)
     uniforms = np.empty(n_draws, np.float32)
     alpha_sum = _sum(alpha)
@@ -77,8 +77,9 @@ def left_to_right(
                         used = 0
                     old = np.int64(topics[turn, c])
                     new = draw_dense(
-                        flat, c * width, n_vectors, old, row, alpha, row[old], uniforms[used], scratch[c & 1]
-                    )
+                        flat, c * width, n_vectors, old, row, 0, alpha, row[old], uniforms[used], scratch,
+                        (c & 1) * width,
+                    )  # fmt: skip
                     used += 1
                     new = min(new, n_topics - 1)
                     held[c, at(old)] -= 1
@@ -108,8 +109,9 @@ def left_to_right(
                 weight[:] = 1 / n_particles
             for c in range(n_particles):
                 new = draw_dense(
-                    flat, c * width, n_vectors, -1, row, alpha, row[0], uniforms[used], scratch[c & 1]
-                )
+                    flat, c * width, n_vectors, -1, row, 0, alpha, row[0], uniforms[used], scratch,
+                    (c & 1) * width,
+                )  # fmt: skip
                 used += 1
                 new = min(new, n_topics - 1)
                 held[c, at(new)] += 1
@@ -141,7 +143,7 @@ def annealed(
     held = np.empty((n_particles, width), np.int32)
     flat = held.ravel()
     weight = np.empty(n_particles)
-    scratch, uniforms = np.empty((2, width + LANES), np.float32), np.empty(DRAWS, np.float32)
+    scratch, uniforms = np.empty((2, width), np.float32), np.empty(DRAWS, np.float32)
     for d in range(first, last):
         length, estimate = _lay_out(
             indptr[d], indptr[d + 1], columns, data, counts_indptr, counts_topics, counts, beta, inverse, phi,
@@ -174,8 +176,8 @@ def annealed(
                         used = 0
                     old = np.int64(topics[i, c]) if own else np.int64(0)
                     new = draw_dense(
-                        flat, c * width, n_vectors, old - (1 - own), row, alpha, row[old], uniforms[used],
-                        scratch[c & 1],
+                        flat, c * width, n_vectors, old - (1 - own), row, 0, alpha, row[old], uniforms[used],
+                        scratch, (c & 1) * width,
                     )  # fmt: skip
                     used += 1
                     new = min(new, n_topics - 1)

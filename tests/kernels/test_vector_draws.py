@@ -13,17 +13,17 @@ SMOOTH = 0xFFFFFFFF
 @nb.njit
 def _dense_frequencies(counts, old, phi, alpha, phi_old, grid):
     hits = np.zeros(len(phi), np.int64)
-    scratch = np.empty(len(phi) + 16, np.float32)
+    scratch = np.empty(len(phi), np.float32)
     for g in range(grid):
         u = np.float32((g + 0.5) / grid)
-        hits[draw_dense(counts, 0, len(phi) // 16, old, phi, alpha, phi_old, u, scratch)] += 1
+        hits[draw_dense(counts, 0, len(phi) // 16, old, phi, 0, alpha, phi_old, u, scratch, 0)] += 1
     return hits / grid
 
 
 @nb.njit
 def _sparse_frequencies(entries, n_lines, shift, old, phi, phi_old, smooth, grid):
     hits = np.zeros(16 * n_lines + 1, np.int64)
-    scratch = np.empty(16 * (n_lines + 1), np.float32)
+    scratch = np.empty(16 * n_lines, np.float32)
     slots_of_old = {np.int64(-1)}
     for g in range(grid):
         u = np.float32((g + 0.5) / grid)
@@ -40,7 +40,7 @@ def _padded(values, dtype):
     return out
 
 
-@pytest.mark.parametrize("kind", [np.uint16, np.int32])
+@pytest.mark.parametrize("kind", [np.uint8, np.uint16, np.int32])
 @pytest.mark.parametrize("n_topics", [1, 5, 16, 17, 100, 250])
 def test_dense_draws_follow_their_weights(n_topics, kind):
     rng = np.random.default_rng(n_topics)

@@ -326,11 +326,13 @@ class RotatingGibbs(RotatingModel):
         begin, end = starts[:-1] - first, starts[1:] - first
         row = np.full(len(begin), -1, np.int32)
         row[:n_rows] = np.arange(n_rows)
-        words = np.arange(len(begin), dtype=np.int32)
-        place = (words, begin, end, self.words.bounds(block), docs, own, value.tokens)
+        words, bounds = np.arange(len(begin), dtype=np.int32), self.words.bounds(block)
+        place = (words, begin, end, bounds, docs, own, value.tokens)
         self._sweep(state, task, place, (row, value.rows, totals))
-        there, until, _ = self._own_places(state, block)
-        lda_blocks.put_own(there[n_rows:], until[n_rows:], own[starts[n_rows] - first :], value.tokens)
+        if n_rows < len(words):
+            there = (bounds[:-1] + state["offset"][self.words.of(block)])[n_rows:]
+            until = there + (end - begin)[n_rows:]
+            lda_blocks.put_own(there, until, own[starts[n_rows] - first :], value.tokens)
         return {}
 
     def _sweep(self, state, task, place, words):

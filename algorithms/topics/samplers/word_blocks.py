@@ -50,8 +50,9 @@ class Words:
         self.start = np.concatenate([[0], np.cumsum(np.bincount(block, minlength=n_blocks))])
         keeps = np.isin(self.ids, words[:n_kept])
         self.n_rows = np.add.reduceat(np.append(keeps, 0), self.start)[:-1] * (np.diff(self.start) > 0)
-        sizes = np.append(np.where(keeps & (not all_tokens), 0, self.frequency), 0)
-        self.n_tokens = np.add.reduceat(sizes, self.start)[:-1] * (np.diff(self.start) > 0)
+        sizes = np.where(keeps & (not all_tokens), 0, self.frequency)
+        self._before = np.concatenate([[0], np.cumsum(sizes)])  # tokens that blocks have of words before each
+        self.n_tokens = np.diff(self._before[self.start])
         self.first_token = (np.cumsum(frequency) - frequency)[self.ids]
 
     def of(self, block):
@@ -60,10 +61,8 @@ class Words:
 
     def bounds(self, block):
         """Where the tokens of each of a block's words begin in `Block.tokens`, and where the last ends."""
-        sizes = self.frequency[self.of(block)].copy()
-        if not self.all_tokens:
-            sizes[: self.n_rows[block]] = 0
-        return np.concatenate([[0], np.cumsum(sizes)])
+        here = self._before[self.start[block] : self.start[block + 1] + 1]
+        return here - here[0]
 
 
 class SeedsOfBlocks:
