@@ -24,6 +24,7 @@ from ..inputs.texts import check_are_names, text_in
 from .samplers.storage import Storage, release
 
 _IN_MEMORY = Storage()
+_LARGE = 255  # of a packed number: it stands elsewhere
 
 # Of files, where nothing else says how many shards there are to be; above a few they are larger, since each
 # has words of its own to fetch.
@@ -48,8 +49,8 @@ class ShardedCorpus:
     ----------
     shards : list of dict
         Of each its ``number``, its ``source`` (for `read_source`), that of its ``first_document``, and for
-        the ``words`` in it the ``offsets``: how many tokens of the word are in shards before it; also its
-        ``width`` and ``digest`` if it was surveyed (`survey`).
+        the ``words`` in it the ``offsets``: how many tokens of the word are in shards before it (both for
+        `words_of` and `opened_numbers`); also its ``width`` and ``digest`` if it was surveyed (`survey`).
     frequency : int64 array of shape (n_words,)
         Tokens of each word.
     weights : list of int
@@ -80,20 +81,68 @@ class MatrixRows:
 
 
 def corpus_of(sources, figures, n_words, rows=None, storage=_IN_MEMORY):
-    """Put shards together, from their `figures_of`; words and offsets are put into the storage."""
+    """Put shards together, from their `figures_of`; offsets are put into the storage."""
     frequency, n_documents, most = np.zeros(n_words, np.int64), 0, 0
     shards: list[dict] = []
     weights = []
-    for source, (size, words, tokens, longest) in zip(sources, figures, strict=True):
-        offsets = frequency[words].astype(np.int32)  # no word has more tokens (`check_frequency`)
+    for source, (size, gaps, numbers, longest) in zip(sources, figures, strict=True):
+        words, tokens = words_of(gaps), opened_numbers(numbers)
+        offsets = _put(packed_numbers(frequency[words]), storage)
         place = {"number": len(shards), "first_document": n_documents}
-        shards.append({"source": source, "words": words, "offsets": storage.put(offsets)} | place)
+        shards.append({"source": source, "words": gaps, "offsets": offsets} | place)
         weights.append(int(tokens.sum()))
         frequency[words] += tokens
         n_documents, most = n_documents + size, max(most, longest)
-        release(words)
-        release(tokens)
+        let_go(gaps)
+        let_go(numbers)
     return ShardedCorpus(shards, frequency, CorpusSize(n_words, n_documents), weights, most, rows)
+
+
+def packed_numbers(numbers):
+    """Write integers from 0 on as bytes, and those above 254 beside them: two arrays.
+
+    Most words have few tokens in a shard, and follow soon after another one.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from stradask.algorithms.topics.shard_input import opened_numbers, packed_numbers
+    >>> packed_numbers(np.array([3, 300, 0]))
+    (array([  3, 255,   0], dtype=uint8), array([300], dtype=uint16))
+    >>> opened_numbers(packed_numbers(np.array([3, 300, 0])))
+    array([  3, 300,   0])
+    """
+    large = numbers[numbers >= _LARGE]
+    kind = np.min_scalar_type(large.max(initial=0))
+    return np.minimum(numbers, _LARGE).astype(np.uint8), large.astype(kind)
+
+
+def opened_numbers(packed):
+    """Undo `packed_numbers`; int64."""
+    small, large = packed
+    numbers = small.astype(np.int64)
+    numbers[small == _LARGE] = large
+    return numbers
+
+
+def packed_words(words):
+    """Write words in ascending order as their distances."""
+    return packed_numbers(np.diff(words, prepend=-1) - 1)
+
+
+def words_of(packed):
+    """Undo `packed_words`; int64."""
+    return np.cumsum(opened_numbers(packed) + 1) - 1
+
+
+def _put(arrays, storage):
+    return tuple(map(storage.put, arrays))
+
+
+def let_go(arrays):
+    """Release the memory of arrays that are in files."""
+    for array in arrays:
+        release(array)
 
 
 def corpus_of_matrix(X, n_shards, copies=True):
@@ -121,11 +170,14 @@ def with_rows(corpus, name, matrix):
 
 
 def figures_of(X):
-    """Number of documents of a shard, its words, how many tokens they have, and the longest document has."""
+    """Number of documents of a shard, its words, how many tokens they have, and the longest document has.
+
+    Words and their tokens are packed (`packed_words`, `packed_numbers`).
+    """
     tokens = np.asarray(X.sum(axis=0, dtype=np.int64)).ravel()
-    words = np.flatnonzero(tokens).astype(np.int32)
+    words = np.flatnonzero(tokens)
     longest = int(np.asarray(X.sum(axis=1, dtype=np.int64)).max(initial=0))
-    return X.shape[0], words, tokens[words], longest
+    return X.shape[0], packed_words(words), packed_numbers(tokens[words]), longest
 
 
 def read_again(shard, n_words):
@@ -238,8 +290,9 @@ class Survey(Program):
     Attributes
     ----------
     found : list of dict
-        Of each shard ``size`` (documents), ``width``, ``n_tokens``, its ``words`` and their ``tokens``, the
-        tokens of the ``longest`` document, ``n_entries``, and ``digest``, a hash of its contents.
+        Of each shard ``size`` (documents), ``width``, ``n_tokens``, its ``words`` and their ``tokens`` (as in
+        `figures_of`), the tokens of the ``longest`` document, ``n_entries``, and ``digest``, a hash of its
+        contents.
     """
 
     measure_every = 0
@@ -255,8 +308,9 @@ class Survey(Program):
         with located(f"in shard {data['number']} of X"):
             X, n_entries = read_source(data["source"], self.n_features)
         size, words, tokens, longest = figures_of(X)
-        figures = {"size": size, "width": X.shape[1], "n_tokens": int(tokens.sum()), "longest": longest}
-        figures |= {"words": self.storage.put(words), "tokens": self.storage.put(tokens)}
+        n_tokens = int(opened_numbers(tokens).sum())
+        figures = {"size": size, "width": X.shape[1], "n_tokens": n_tokens, "longest": longest}
+        figures |= {"words": _put(words, self.storage), "tokens": _put(tokens, self.storage)}
         return figures | {"n_entries": n_entries, "digest": fingerprint_csr(X)}
 
     def renew(self, state):
@@ -292,7 +346,7 @@ def survey(sources, engine, n_jobs=None, n_features=None, storage=_IN_MEMORY):
                 f"shard {number} of X ({_called(source)}) has {own} columns, but n_features or another shard "
                 f"says {width}: all shards need the columns of one vocabulary"
             )
-    if not any(len(figures["words"]) for figures in found):
+    if not any(figures["n_tokens"] for figures in found):
         raise DataError("X holds no count above zero; LatentDirichletAllocation needs at least one")
     digest = hashlib.sha256("".join(figures["digest"] for figures in found).encode()).hexdigest()
     return found, width, digest

@@ -21,7 +21,7 @@ from scipy import sparse
 from ....kernels.lda import blocks as lda_blocks
 from ....kernels.lda import gibbs as kernels
 from ....kernels.lda import host
-from ..shard_input import read_again
+from ..shard_input import let_go, opened_numbers, read_again, words_of
 from .annealing import ASSIGN, CHOICES, FIRST_TOPICS, SEEDED, Priors, starts_from_all
 from .averages import check_sums, weight_of
 from .document_rows import document_rows
@@ -132,9 +132,9 @@ class RotatingGibbs(RotatingModel):
         narrow = np.int32 if n_tokens <= np.iinfo(np.int32).max else np.int64
         starts = host.lay_out(X, order, docs).astype(narrow)
         offset = np.zeros(summary.n_words, np.int32)  # no word has more tokens (`check_frequency`)
-        offset[data["words"]] = data["offsets"]
-        release(data["words"])
-        release(data["offsets"])
+        offset[words_of(data["words"])] = opened_numbers(data["offsets"])
+        let_go(data["words"])
+        let_go(data["offsets"])
         begun = {name: data[name] for name in ("number", "first_document")}
         begun |= {name: data[name][order] for name in ("labels", "design") if name in data}
         state = {"order": order, "lengths": lengths, "docs": docs, "starts": starts}

@@ -164,7 +164,9 @@ def _arrays(state):
     for g, shard in enumerate(state.states):
         both = shard | {f"documents.{name}": value for name, value in vars(shard["documents"]).items()}
         found |= {f"{g}.{name}": value for name, value in both.items() if isinstance(value, np.ndarray)}
-        found |= {f"{g}.surveyed.{name}": state.program.shards[g][name] for name in ("words", "offsets")}
+        for name in ("words", "offsets"):
+            parts = enumerate(state.program.shards[g][name])
+            found |= {f"{g}.surveyed.{name}.{number}": array for number, array in parts}
     for b, block in enumerate(state.blocks):
         both = {f"block {b}.rows": block.rows, f"block {b}.tokens": block.tokens}
         found |= {name: array for name, array in both.items() if array is not None}
