@@ -235,7 +235,20 @@ def topic_effects(max_iter=800):
     return figure
 
 
+def topic_stability(max_iter=200, n_seeds=5):
+    """Which topics of docstrings come back from other seeds."""
+    corpus = sd.datasets.load_docstrings()
+    lda = sd.LatentDirichletAllocation(20, max_iter=max_iter, random_state=0)
+    lda.fit(corpus.X, vocabulary=corpus.vocabulary)
+    figure = Figure(figsize=(7, 5.2), layout="constrained")
+    found = lda.stability(corpus.X, n_seeds)
+    print(found)
+    found.plot(names=[" ".join(words) for words in lda.topics(n_words=3)], ax=figure.subplots())
+    return figure
+
+
 PICTURES = {
+    "topic-stability": topic_stability,
     "topic-effects": topic_effects,
     "rotation": rotation,
     "gpu-sweeps": gpu_sweeps,
@@ -247,6 +260,7 @@ PICTURES = {
 }
 # The same with little data, to see that it runs.
 SMALL = {
+    "topic-stability": functools.partial(topic_stability, 10, 2),
     "topic-effects": functools.partial(topic_effects, 800),
     "gpu-sweeps": functools.partial(gpu_sweeps, 60, 4),
     "shards": functools.partial(shards, 4_000, 60),

@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from .algorithms.plotting import plot_history
     from .algorithms.topics.dmr import DMRTopicModel
     from .algorithms.topics.lda import LatentDirichletAllocation
+    from .algorithms.topics.reading.alignment import align
     from .datasets.texts import text_counts
 
 # Where each public name lives.
@@ -108,6 +109,7 @@ _PLACES = {
     "StabilitySelection": ".algorithms.linear.selection.stability",
     "TorchClassifier": ".algorithms.neural.torch_models",
     "TorchRegressor": ".algorithms.neural.torch_models",
+    "align": ".algorithms.topics.reading.alignment",
     "check_gradient": ".algorithms.optimize.gradient_check",
     "enet_path": ".algorithms.linear.path",
     "evaluate_ranking": ".algorithms.factorization.ranking",
@@ -167,6 +169,7 @@ __all__ = [
     "TorchClassifier",
     "TorchRegressor",
     "__version__",
+    "align",
     "check_gradient",
     "datasets",
     "enet_path",

@@ -195,6 +195,7 @@ MIGRANTS = {
 
 GUIDES = (
     "topics",
+    "topics-covariates",
     "distributed-topics",
     "gpu",
     "sparse-linear",

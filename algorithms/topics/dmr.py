@@ -95,9 +95,10 @@ class DMRTopicModel(FittedTopicModel):
         Columns of the fitted documents.
     doc_topic_prior_ : ndarray of shape (n_components,)
         Mean of alpha over the fitted documents: the prior of new documents whose covariates are not known.
-    components_, topic_word_, doc_topic_, word_topic_counts_, doc_topic_counts_, topic_word_prior_, \
-seed_prior_, log_likelihood_, history_, worker_history_, n_iter_, sampler_, n_features_in_, feature_names_in_
-        As in `LatentDirichletAllocation`. The likelihood is that of words and topics given the coefficients.
+    components_, topic_word_, doc_topic_, word_topic_counts_, doc_topic_counts_, topic_word_prior_, seed_prior_
+        As in `LatentDirichletAllocation`.
+    log_likelihood_, history_, worker_history_, n_iter_, sampler_, n_features_in_, feature_names_in_
+        As there. The likelihood is that of words and topics given the coefficients.
 
     Raises
     ------
@@ -113,7 +114,8 @@ seed_prior_, log_likelihood_, history_, worker_history_, n_iter_, sampler_, n_fe
     References
     ----------
     Mimno, McCallum, "Topic models conditioned on arbitrary features with Dirichlet-multinomial regression",
-    UAI 2008 (the model). Neal, "MCMC using Hamiltonian dynamics", Handbook of Markov Chain Monte Carlo, 2011.
+    UAI 2008 (the model). Neal, "MCMC using Hamiltonian dynamics", Handbook of Markov Chain Monte Carlo,
+    2011.
     Roberts, Stewart, Airoldi, "A model of text for experimentation in the social sciences", JASA 2016
     (effects on topic prevalence).
 

@@ -1,10 +1,11 @@
 """What a fitted topic model can do: infer, score, and be read."""
 
-from typing import Any
+from numbers import Integral
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy import sparse
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
 from ..._typing import Array, FileName, Matrix, Names, Vector
@@ -28,6 +29,11 @@ from .inference import (
 )
 from .reading.estimator import ReadableTopics
 from .shard_input import check_at_hand
+
+if TYPE_CHECKING:
+    from .reading.alignment import TopicAlignment
+
+_FIRST_SEED = 1000  # of fits that others are compared with
 
 
 class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ReadableTopics):
@@ -306,6 +312,55 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ReadableTopi
         self._fitted("word_topic_counts_")
         write_page(self, path, texts, X, vocabulary, names, groups, n_documents)
         return str(path)
+
+    def stability(self, X: Matrix, n_seeds: int = 5, **fit_params: Any) -> "TopicAlignment":
+        """Fit the model again from other seeds, and say which of its topics come back.
+
+        Parameters
+        ----------
+        X : as in `fit`
+            The documents of the fit.
+        n_seeds : int, default=5
+            Further fits, with ``random_state`` 1000, 1001, ...
+        **fit_params
+            As in `fit`.
+
+        Returns
+        -------
+        TopicAlignment
+            Topics of the other fits matched with those of this model; see `stradask.align`.
+
+        Raises
+        ------
+        DataError
+            If `X` has other columns than the model, or `n_seeds` is no number above 0.
+
+        Examples
+        --------
+        >>> import numpy as np, stradask as sd
+        >>> X = np.repeat([[5, 5, 0, 0], [0, 0, 5, 5]], 20, axis=0)
+        >>> lda = sd.LatentDirichletAllocation(2, random_state=0, max_iter=30).fit(X)
+        >>> lda.stability(X, n_seeds=2).found
+        array([1., 1.])
+        """
+        from .reading.alignment import align
+
+        check_is_fitted(self, "word_topic_counts_")
+        if not isinstance(n_seeds, Integral) or isinstance(n_seeds, bool) or n_seeds < 1:
+            raise DataError(f"n_seeds must be a number above 0, got {shortened(n_seeds)}")
+        others: list[Any] = [self]
+        for seed in range(_FIRST_SEED, _FIRST_SEED + int(n_seeds)):
+            other: Any = clone(self)
+            other.set_params(random_state=seed)
+            if "checkpoint" in other.get_params():
+                other.set_params(checkpoint=None)  # it belongs to the fit of this model
+            others.append(other.fit(X, **fit_params))
+            if other.word_topic_counts_.shape[0] != self.word_topic_counts_.shape[0]:
+                raise DataError(
+                    f"X has {other.word_topic_counts_.shape[0]} columns, but the model was fitted to "
+                    f"{self.word_topic_counts_.shape[0]}: pass the documents of the fit"
+                )
+        return align(others)
 
     @property
     def components_(self) -> Array:

@@ -137,3 +137,23 @@ def plot_bands(x, shares, topics, names, ax=None):
     ax.spines[["top", "right"]].set_visible(False)
     ax.legend(frameon=False)
     return ax
+
+
+def plot_alignment(distances, names, near, ax=None):
+    """Draw distances of matched topics, a row a topic, those that come back on top."""
+    ax = _axes(ax, (6.4, max(2.4, 0.26 * len(names))))
+    order = np.argsort(-np.nan_to_num(distances, nan=1.0).mean(axis=0), kind="stable")
+    for place, k in enumerate(order):
+        own = distances[:, k]
+        own = own[~np.isnan(own)]
+        if len(own):
+            ax.hlines(place, own.min(), own.max(), color=_QUIET, linewidth=1)
+            near_ones = own < near
+            for chosen, colour in ((near_ones, _COLOURS[0]), (~near_ones, _COLOURS[1])):
+                ax.plot(own[chosen], np.full(chosen.sum(), place), "o", color=colour, markersize=4)
+    ax.axvline(near, color=_QUIET, linewidth=0.6, zorder=0)
+    ax.set_yticks(range(len(order)), [names[k] for k in order])
+    ax.set_xlim(0, 1)
+    ax.set_xlabel("Hellinger distance from the topic of another seed")
+    ax.spines[["top", "right"]].set_visible(False)
+    return ax

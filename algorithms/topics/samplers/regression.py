@@ -199,7 +199,7 @@ class RotatingRegression(RotatingGibbs):
     def _fit_priors(self):
         swept = self._figures[0]["swept"]
         listed = [figures.pop("listed") for figures in self._figures]
-        posterior = Posterior(self.designs, listed, self.prior, self.n_threads)
+        posterior = CoefficientPosterior(self.designs, listed, self.prior, self.n_threads)
         stream = np.random.default_rng([int(self.seed), _MOVE, swept])
         alpha, adapts = self.alpha, swept <= max(self.burn_in, self.annealed) or not self.metric.any()
         if adapts:
@@ -254,7 +254,7 @@ class GatheredRegression(Gathered):
 # A move of the coefficients -----------------------------------------------------------------------------
 
 
-class Posterior:
+class CoefficientPosterior:
     """The posterior of the coefficients given the counts, by shards.
 
     Parameters

@@ -11,7 +11,12 @@ from scipy.special import gammaln
 
 import stradask as sd
 from stradask.algorithms.topics.covariates import Covariates
-from stradask.algorithms.topics.samplers.regression import CoefficientPrior, Posterior, PriorRows, trajectory
+from stradask.algorithms.topics.samplers.regression import (
+    CoefficientPosterior,
+    CoefficientPrior,
+    PriorRows,
+    trajectory,
+)
 from stradask.algorithms.topics.samplers.storage import Storage
 from stradask.cli.arguments import main
 from stradask.datasets import save_uci_bow
@@ -66,7 +71,7 @@ def posterior_of(counts, design, prior):
     counts = np.asarray(counts)
     rows = PriorRows(design, int(counts.sum(axis=1).max()), counts.shape[1], Storage())
     rows.counts[:, : counts.shape[1]] = counts
-    return Posterior([rows.design], [rows.listed(counts.sum(axis=1))], prior)
+    return CoefficientPosterior([rows.design], [rows.listed(counts.sum(axis=1))], prior)
 
 
 def by_definition(coefficients, counts, design, prior):
