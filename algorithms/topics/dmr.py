@@ -95,9 +95,9 @@ class DMRTopicModel(FittedTopicModel):
         Columns of the fitted documents.
     doc_topic_prior_ : ndarray of shape (n_components,)
         Mean of alpha over the fitted documents: the prior of new documents whose covariates are not known.
-    components_, topic_word_, doc_topic_, word_topic_counts_, doc_topic_counts_, topic_word_prior_, seed_prior_
+    components_, topic_word_, doc_topic_, word_topic_counts_, doc_topic_counts_, topic_word_prior_
         As in `LatentDirichletAllocation`.
-    log_likelihood_, history_, worker_history_, n_iter_, sampler_, n_features_in_, feature_names_in_
+    seed_prior_, log_likelihood_, history_, worker_history_, n_iter_, sampler_, n_features_in_, feature_names_in_
         As there. The likelihood is that of words and topics given the coefficients.
 
     Raises
