@@ -97,7 +97,7 @@ class DMRTopicModel(FittedTopicModel):
         Mean of alpha over the fitted documents: the prior of new documents whose covariates are not known.
     components_, topic_word_, doc_topic_, word_topic_counts_, doc_topic_counts_, topic_word_prior_
         As in `LatentDirichletAllocation`.
-    seed_prior_, log_likelihood_, history_, worker_history_, n_iter_, sampler_, n_features_in_, feature_names_in_
+    seed_prior_, log_likelihood_, history_, worker_history_, n_iter_, sampler_, n_features_in_
         As there. The likelihood is that of words and topics given the coefficients.
 
     Raises

@@ -50,6 +50,18 @@ MODELS = {
             lambda m: m.partial_fit(COUNTS),
         ],
     ),
+    "dmr": (
+        lambda: sd.DMRTopicModel(3, max_iter=24, random_state=0).fit(
+            COUNTS, covariates={"x": X[:, 0], "g": list("ab" * N)[:N]}
+        ),
+        [
+            *used("transform", "perplexity"),
+            lambda m: m.topics(3),
+            lambda m: m.effects(),
+            lambda m: m.transform(COUNTS[:2], covariates={"x": [0.0, 1.0], "g": ["a", "b"]}),
+            lambda m: m.representative_documents(),
+        ],
+    ),
     "lasso": (lambda: sd.Lasso(0.1).fit(X, Y), used("predict")),
     "elastic net path": (lambda: sd.ElasticNetCV(cv=3, alphas=4).fit(X, Y), used("predict")),
     "sparse logistic": (
