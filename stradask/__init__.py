@@ -17,12 +17,14 @@ if not os.path.isdir(os.path.join(__path__[0], "algorithms")):
 if TYPE_CHECKING:
     from . import datasets, scheduler
     from .algorithms._persistence import load
+    from .algorithms.bayes import priors
     from .algorithms.bayes.adapters.bridgestan import from_bridgestan
     from .algorithms.bayes.adapters.numpyro import from_numpyro
     from .algorithms.bayes.adapters.pymc import from_pymc
     from .algorithms.bayes.linear import BayesianLinearRegression
     from .algorithms.bayes.logistic import BayesianLogisticRegression
     from .algorithms.bayes.models.mixture import GaussianMixtureDensity
+    from .algorithms.bayes.parameters import cholesky, interval, ordered, positive, real, simplex, unit
     from .algorithms.bayes.poisson import BayesianPoissonRegression
     from .algorithms.bayes.posterior.draws import Posterior
     from .algorithms.bayes.sample import sample
@@ -111,20 +113,32 @@ _PLACES = {
     "TorchRegressor": ".algorithms.neural.torch_models",
     "align": ".algorithms.topics.reading.alignment",
     "check_gradient": ".algorithms.optimize.gradient_check",
+    "cholesky": ".algorithms.bayes.parameters",
     "enet_path": ".algorithms.linear.path",
     "evaluate_ranking": ".algorithms.factorization.ranking",
     "from_bridgestan": ".algorithms.bayes.adapters.bridgestan",
     "from_numpyro": ".algorithms.bayes.adapters.numpyro",
     "from_pymc": ".algorithms.bayes.adapters.pymc",
+    "interval": ".algorithms.bayes.parameters",
     "lasso_path": ".algorithms.linear.path",
     "load": ".algorithms._persistence",
     "minimize": ".algorithms.optimize.minimize",
+    "ordered": ".algorithms.bayes.parameters",
     "plot_history": ".algorithms.plotting",
     "plot_path": ".algorithms.linear.plotting",
+    "positive": ".algorithms.bayes.parameters",
+    "real": ".algorithms.bayes.parameters",
     "sample": ".algorithms.bayes.sample",
+    "simplex": ".algorithms.bayes.parameters",
     "text_counts": ".datasets.texts",
+    "unit": ".algorithms.bayes.parameters",
 }
-_SUBPACKAGES = ("datasets", "scheduler", "errors")
+_SUBPACKAGES = {
+    "datasets": ".datasets",
+    "errors": ".errors",
+    "priors": ".algorithms.bayes.priors",
+    "scheduler": ".scheduler",
+}
 
 __all__ = [
     "GLM",
@@ -171,6 +185,7 @@ __all__ = [
     "__version__",
     "align",
     "check_gradient",
+    "cholesky",
     "datasets",
     "enet_path",
     "errors",
@@ -178,14 +193,21 @@ __all__ = [
     "from_bridgestan",
     "from_numpyro",
     "from_pymc",
+    "interval",
     "lasso_path",
     "load",
     "minimize",
+    "ordered",
     "plot_history",
     "plot_path",
+    "positive",
+    "priors",
+    "real",
     "sample",
     "scheduler",
+    "simplex",
     "text_counts",
+    "unit",
 ]
 
 
@@ -193,7 +215,7 @@ def __getattr__(name):
     if name in _PLACES:
         value = getattr(importlib.import_module(_PLACES[name], __name__), name)
     elif name in _SUBPACKAGES:
-        value = importlib.import_module(f".{name}", __name__)
+        value = importlib.import_module(_SUBPACKAGES[name], __name__)
     else:
         raise AttributeError(f"module 'stradask' has no attribute {name!r}")
     globals()[name] = value

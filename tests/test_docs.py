@@ -34,7 +34,11 @@ def test_the_reference_lists_every_public_name(module):
         public = {name for name, value in vars(errors).items() if isinstance(value, type)}
     else:
         public = {name for name in module.__all__ if not name.startswith("_")}
-    assert names_of(module.__name__) == public - {"datasets", "errors", "scheduler"}
+    assert names_of(module.__name__) == public - {"datasets", "errors", "priors", "scheduler"}
+
+
+def test_the_reference_lists_every_prior():
+    assert names_of("stradask.priors") == set(stradask.priors.__all__)
 
 
 def test_the_index_lists_every_page():

@@ -11,7 +11,12 @@ import pytest
 import stradask as sd
 
 ROOT = Path(__file__).parents[1]
-MODULES = {"stradask": sd, "stradask.datasets": sd.datasets, "stradask.scheduler": sd.scheduler}
+MODULES = {
+    "stradask": sd,
+    "stradask.datasets": sd.datasets,
+    "stradask.scheduler": sd.scheduler,
+    "stradask.priors": sd.priors,
+}
 
 
 def public_functions(module):
@@ -77,6 +82,9 @@ assert_type(sd.load("model.npz"), Any)
 posterior = sd.sample(lambda q, x: float(-(q @ q)), start=[0.0], n_samples=10)
 assert_type(posterior, sd.Posterior)
 assert_type(posterior.mean(), dict[str, NDArray[Any]])
+named = {"beta": sd.real(3), "sigma": sd.positive()}
+priors = {"beta": sd.priors.normal(0, 2.5), "sigma": sd.priors.half_cauchy(1)}
+assert_type(sd.sample(None, parameters=named, priors=priors), sd.Posterior)
 assert_type(sd.Posterior.load("posterior.npz"), sd.Posterior)
 assert_type(sd.datasets.read_idx("images"), NDArray[Any])
 """
@@ -85,6 +93,8 @@ WRONG = {
     'sd.LogisticRegression(C="2")': "arg-type",
     "sd.sample(lambda q: 0.0, n_samples=1.5)": "arg-type",
     "sd.Lasso(alpa=1.0)": "call-arg",
+    "sd.simplex('3')": "arg-type",
+    "sd.sample(None, parameters={'a': 1})": "dict-item",
     "sd.Posterior.load(3)": "arg-type",
     "sd.sample(lambda q: 0.0, start=[0.0]).means()": "attr-defined",
     "sd.scheduler.StaticSchedule(size='1')": "arg-type",

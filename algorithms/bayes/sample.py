@@ -9,18 +9,25 @@ from typing import Any
 import numpy as np
 
 from ..._typing import Callback, FileName, Names, RandomState
-from ...errors import DataError, PosteriorWarning, in_brief, shortened
+from ...errors import DataError, PosteriorWarning, shortened
 from ...scheduler.tasks import check_ships
 from ...scheduler.threads import effective_n_jobs
 from ..inputs.pieces import checksum, located
+from .models.autodiff import differentiated, own_data
 from .models.density import checked_names, user_model
 from .models.external import ExternalModel
+from .models.layout import NamedLayout
 from .models.mixture import GaussianMixtureDensity
+from .models.named import alone as named_alone
+from .models.named import named_model
+from .models.pointwise import RowLikelihoods
 from .models.row_sums import NotASum, check_sum, depends, gaps, likelihood_alone
+from .parameters import NamedParameter
 from .posterior.draws import Posterior
+from .priors import PriorDensity
 from .settings import SamplingSettings
 from .shards.chains import Densities, draw_posterior
-from .shards.rows import Part, cut_rows, number_of_shards
+from .shards.rows import count_rows, cut_rows, number_of_shards, some_rows, taken_rows
 from .shards.sources import Source, find_sources, look_at, with_columns
 
 
@@ -31,6 +38,9 @@ def sample(
     start: Any = None,
     *,
     names: Names | None = None,
+    parameters: Mapping[str, NamedParameter] | None = None,
+    priors: Mapping[str, PriorDensity] | None = None,
+    autodiff: str | None = None,
     sampler: str = "auto",
     n_samples: int = 1000,
     n_chains: int = 4,
@@ -50,27 +60,43 @@ def sample(
 
     Parameters
     ----------
-    log_likelihood : callable, GaussianMixtureDensity, or a model of NumPyro, PyMC or Stan
-        ``log_likelihood(q, data)`` for parameters q (d,), which may be any real numbers: use the logarithm of
-        a positive parameter, and add the logarithm of the Jacobian to the prior. It returns a float, or a
-        tuple of it and the gradient. A function compiled by ``numba.njit`` may take ``(q, data, g)`` and add
-        its gradient to g; its data are an array of floats of one or two axes. Compiled functions are some
-        hundred times faster. Without a gradient the function is differenced. A model of `from_numpyro`,
+    log_likelihood : callable, None, GaussianMixtureDensity, or a model of NumPyro, PyMC or Stan
+        ``log_likelihood(p, data)`` for a named tuple p of the `parameters`, on the user's scale: p.beta and
+        so on are numbers and arrays. It returns a float, or a tuple of it and a dict of derivatives by name.
+        A function compiled by ``numba.njit`` may take ``(p, data, g)`` and add its derivatives to arrays
+        g.beta and so on, which have one entry for a number: ``g.sigma[0] += ...``. Its data are an array, or
+        a tuple of arrays, of floats or integers. Without derivatives the function is differenced, at 2 d
+        evaluations a gradient. Compiled functions are some hundred times faster. None: draws from the prior.
+
+        Without `parameters`, ``log_likelihood(q, data)`` for a vector q (d,) of any real numbers, with a
+        gradient (d,), and compiled for data of floats of one or two axes. A model of `from_numpyro`,
         `from_pymc` or `from_bridgestan` is given alone, without log_prior, data, start and names.
     log_prior : callable, optional
-        ``log_prior(q)``, in the same form; None is flat. Only the prior is raised to 1 / n_shards.
+        ``log_prior(p)``, or ``log_prior(q)``, in the same form; None is flat. It comes on top of `priors`.
+        Only priors are raised to 1 / n_shards.
     data : array, DataFrame, tuple of arrays, or list of shards
         The first axis counts the observations. In several shards `log_likelihood` gets some of them, in the
         same form (of a DataFrame an array). A list has an entry for each shard, which a worker reads: the
         path of a file (npy: an array; npz: a tuple of its arrays, or the only one; svmlight: ``(X, y)`` with
         X in CSR), a Dask Delayed, or a tuple of these.
     start : array-like of shape (d,), or dict of str to float, optional
-        A point where the density is finite; chains begin within 2 of it. A dict has a number for each of the
-        `names`; without `names` its keys are the names, in its order. By default zero for each of the
+        Of named `parameters` a dict of values; those that it lacks begin in the middle of their support. Of a
+        vector, a point where the density is finite; chains begin within 2 of it. A dict has a number for each
+        of the `names`; without `names` its keys are the names, in its order. By default zero for each of the
         `names`: one of the two is needed. A `GaussianMixtureDensity` has its own, and its own priors and
         names.
     names : sequence of d str, optional
         Names of the parameters; by default they are one vector, ``theta``.
+    parameters : dict of str to NamedParameter, optional
+        Names, supports and shapes: `real`, `positive`, `unit`, `interval`, `simplex`, `ordered`, `cholesky`.
+        Chains, and combinations of shards, move in unconstrained numbers. Transforms and Jacobians are added
+        to the density, and draws are values on the user's scale.
+    priors : dict of str to PriorDensity, optional
+        Densities of ``stradask.priors``, by name: ``{"beta": priors.normal(0, 2.5)}``. A parameter without
+        any is flat on its support.
+    autodiff : {None, "torch", "jax"}, default=None
+        log_likelihood and log_prior are Python functions of PyTorch's tensors, or JAX's arrays, in double
+        precision (parameters and data), and return one: that library gives the derivatives.
     sampler : {"auto", "laplace", "nuts", "split_hmc", "hmc", "mala", "random_walk", "slice"}, default="auto"
         "auto" takes importance sampling about the mode if that is reliable, else split Hamiltonian Monte
         Carlo if that accepts enough, else NUTS.
@@ -132,32 +158,62 @@ def sample(
     >>> posterior = sd.sample(log_likelihood, lambda q: -0.5 * (q[0] / 10) ** 2, x, [0.0], random_state=0)
     >>> posterior.mean()["theta"].round(1), posterior.sd()["theta"].round(2)
     (array([3.]), array([0.03]))
+
+    Parameters by name, on their own scale:
+
+    >>> def log_likelihood(p, x):
+    ...     return -len(x) * np.log(p.sigma) - 0.5 * (((x - p.mean) / p.sigma) ** 2).sum()
+    >>> parameters = {"mean": sd.real(), "sigma": sd.positive()}
+    >>> priors = {"mean": sd.priors.normal(0, 10), "sigma": sd.priors.half_cauchy(5)}
+    >>> posterior = sd.sample(log_likelihood, None, x, parameters=parameters, priors=priors, random_state=0)
+    >>> posterior.mean()["sigma"].round(1)
+    np.float64(1.0)
     """
     given: dict[str, Any] = {"sampler": sampler, "target_accept": target_accept}
     given |= {"n_samples": n_samples, "n_chains": n_chains, "n_warmup": n_warmup}
     given |= {"n_shards": n_shards, "combine": combine, "n_proposals": n_proposals}
     given |= {"engine": engine, "checkpoint": checkpoint, "n_jobs": n_jobs, "random_state": random_state}
     settings = SamplingSettings(**given, verbose=verbose, callback=callback).checked()
-    problem = _problem(log_likelihood, log_prior, data, start, names)
+    problem = _problem(log_likelihood, log_prior, data, start, names, parameters, priors, autodiff)
     problem.check_ships(engine)
     parts = problem.cut(settings)
     posterior, _ = draw_posterior(problem.densities(parts, settings), settings)
     return posterior
 
 
-def _problem(log_likelihood, log_prior, data, start, names):
+def _problem(log_likelihood, log_prior, data, start, names, parameters, priors, autodiff):
     """Assemble the density: a user's functions, a model of another library, or a mixture."""
+    given = {"log_prior": log_prior, "start": start, "names": names, "parameters": parameters}
+    given |= {"priors": priors, "autodiff": autodiff}
     if isinstance(log_likelihood, ExternalModel):
-        _check_alone(log_prior=log_prior, data=data, start=start, names=names)
+        _check_alone(**given, data=data)
         return _external(log_likelihood)
     if isinstance(log_likelihood, GaussianMixtureDensity):
-        _check_absent(log_prior=log_prior, start=start, names=names)
+        _check_absent(**given)
         return _mixture(log_likelihood, data)
+    functions = {"log_likelihood": log_likelihood, "log_prior": log_prior}
+    log_likelihood, log_prior = differentiated(functions, autodiff).values()
+    if parameters is not None:
+        return _named(log_likelihood, log_prior, data, start, names, NamedLayout(parameters, priors))
+    if priors is not None:
+        raise DataError("priors are those of named parameters: give parameters={name: real(), ...} as well")
     if start is None:
         start = _origin(names)
     elif isinstance(start, Mapping):
         start, names = _by_name(start, names)
     return _Inference(log_likelihood, log_prior, data, start, names, find_sources(data))
+
+
+def _named(log_likelihood, log_prior, data, start, names, layout):
+    """A density of named parameters."""
+    if names is not None:
+        raise DataError("names are those of parameters: leave names out")
+    if log_likelihood is None and data is not None:
+        raise DataError(
+            "log_likelihood is None, so that data are of no use: leave them out, to draw from the prior"
+        )
+    start = layout.start(start)
+    return _Inference(log_likelihood, log_prior, data, start, sources=find_sources(data), layout=layout)
 
 
 def _external(model):
@@ -202,6 +258,7 @@ class _Inference:
     constrain: Any = None
     variables: dict | None = None  # names and shapes; given with what has been examined already
     mixture: Any = None
+    layout: Any = None  # of named parameters
 
     def check_ships(self, engine):
         """Refuse functions that cannot be sent to workers."""
@@ -221,16 +278,18 @@ class _Inference:
         """Deal the rows out at random."""
         n_shards = settings.n_shards
         if n_shards != 1:
-            n_shards = number_of_shards(n_shards, _n_rows(self.data), np.size(self.start))
+            n_shards = number_of_shards(n_shards, count_rows(self.data), np.size(self.start))
         if n_shards == 1:
             return [self.data]
-        return [_some(self.data, rows) for rows in cut_rows(_n_rows(self.data), n_shards, settings.seed)]
+        return [
+            some_rows(self.data, rows) for rows in cut_rows(count_rows(self.data), n_shards, settings.seed)
+        ]
 
     def _looked_at(self, sources, settings):
         """Read every shard once on its worker, for its checksum and whether its likelihood is a sum."""
         look = _unlooked
         if self.variables is None:
-            look = partial(_looked, self.log_likelihood, self.log_prior, self.start)
+            look = partial(_looked, self.alone, self.start)
         return _seen(sources, look, engine=settings.engine, n_jobs=settings.n_jobs)
 
     def densities(self, parts, settings):
@@ -245,20 +304,39 @@ class _Inference:
             n_held=None if self.sources is None else effective_n_jobs(settings.n_jobs),
             dealt=self.sources is None,
             rows_gap=rows_gap,
+            log_likelihood=self._by_row(),
         )
+
+    @property
+    def alone(self):
+        """Makes ``likelihood(q, data)``, where it is called."""
+        if self.layout is not None:
+            return partial(named_alone, self.layout, self.log_likelihood)
+        return partial(likelihood_alone, self.log_likelihood, self.log_prior)
+
+    def _by_row(self):
+        """Log-likelihoods of observations, where the rows are here and the user's function is known."""
+        known = self.variables is None and self.sources is None
+        if not known or self.log_likelihood is None or self.data is None:
+            return None
+        return RowLikelihoods(self.log_likelihood, self.layout, self.data)
 
     def _builds(self, parts):
         power = 1 / len(parts)
         if self.mixture is not None:
             return [partial(_mixture_model, self.mixture, power, part) for part in parts]
-        made = partial(_model, self.log_likelihood, self.log_prior)
-        options = {"power": power, "names": self.names, "constrain": self.constrain}
-        return [partial(made, part, self.start, **options) for part in parts]
+        make = partial(user_model, names=self.names, constrain=self.constrain)
+        if self.layout is not None:
+            make = partial(named_model, layout=self.layout)
+        made = partial(_model, make, self.log_likelihood, self.log_prior)
+        return [partial(made, part, self.start, power=power) for part in parts]
 
     def _variables(self):
         """Names and shapes of the posterior's columns."""
         if self.variables is not None:
             return self.variables
+        if self.layout is not None:
+            return self.layout.variables
         size = np.size(self.start)
         return (
             {"theta": (size,)} if self.names is None else dict.fromkeys(checked_names(self.names, size), ())
@@ -276,9 +354,9 @@ def _listed(sources, n_shards):
 
 def _gap_of_rows(model, problem, parts):
     """Check that the likelihood is a sum over rows; return a function of points that measures the gap."""
-    alone = likelihood_alone(problem.log_likelihood, problem.log_prior)
-    whole = _taken(_some(problem.data, None))
-    taken = [partial(_taken, part) for part in parts]
+    alone = problem.alone()
+    whole = taken_rows(some_rows(problem.data, None))
+    taken = [partial(taken_rows, part) for part in parts]
     remedy = (
         "put priors into log_prior, take sums over rows where there are means, and sample rows that depend "
         "on each other, such as a time series, in one piece (n_shards=1)"
@@ -345,14 +423,14 @@ def _unlooked(source, shard):
     return checksum(source.read()), ""
 
 
-def _looked(log_likelihood, log_prior, start, source, shard):
+def _looked(alone, start, source, shard):
     """Return the checksum of a shard, and doubts whether its likelihood is a sum over its rows.
 
     A shard may hold whole groups of rows, whose likelihood is no sum over single rows. But without any rows
     nothing may be left that depends on the parameters.
     """
     total, rows = checksum(source.read()), source.take()
-    alone, n, start = likelihood_alone(log_likelihood, log_prior), _n_rows(rows), np.asarray(start, float)
+    alone, n, start = alone(), count_rows(rows), np.asarray(start, float)
     halves = [partial(_chosen, rows, np.arange(first, n, 2)) for first in (0, 1)]
     try:
         check_sum(alone, rows, halves, start, "")
@@ -375,17 +453,18 @@ def _chosen(rows, which):
     return rows[which]
 
 
-def _model(log_likelihood, log_prior, data, *arguments, **options):
+def _model(make, log_likelihood, log_prior, data, start, power):
     """Make the model of a shard, on the worker that samples it."""
+    log_likelihood, log_prior = own_data(log_likelihood), own_data(log_prior)
     if not isinstance(data, Source):
-        return user_model(log_likelihood, log_prior, _taken(data), *arguments, **options)
+        return make(log_likelihood, log_prior, taken_rows(data), start, power=power)
     rows = data.take()
     with located(data):
-        return user_model(log_likelihood, log_prior, rows, *arguments, **options)
+        return make(log_likelihood, log_prior, rows, start, power=power)
 
 
 def _mixture_model(mixture, power, points):
-    return mixture.model(_taken(points), power)
+    return mixture.model(taken_rows(points), power)
 
 
 def _check_absent(**given):
@@ -395,31 +474,3 @@ def _check_absent(**given):
                 f"{name} must be None with a GaussianMixtureDensity, which has its own; got "
                 f"{shortened(value)}"
             )
-
-
-def _n_rows(data):
-    parts = data if isinstance(data, tuple) else (data,)
-    try:
-        sizes = {len(part) for part in parts}
-    except TypeError as error:
-        raise DataError(
-            f"data must have observations along the first axis to be cut into shards: {in_brief(error)}"
-        ) from error
-    if len(sizes) != 1 or not max(sizes):
-        raise DataError(
-            f"all arrays of data must have as many observations, and at least one; they have {sizes}"
-        )
-    return sizes.pop()
-
-
-def _some(data, rows):
-    """Select the observations of a shard, without copying them yet."""
-    if isinstance(data, tuple):
-        return tuple(_some(part, rows) for part in data)
-    return Part(np.asarray(data), rows)
-
-
-def _taken(data):
-    if isinstance(data, tuple):
-        return tuple(map(_taken, data))
-    return data.take() if isinstance(data, Part) else data

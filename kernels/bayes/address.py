@@ -60,6 +60,16 @@ def floats(typingctx, address):
 
 
 @intrinsic
+def integers(typingctx, address):
+    """A pointer to the int64 at an address, for ``numba.carray``."""
+
+    def codegen(context, builder, signature, args):
+        return builder.inttoptr(args[0], ir.IntType(64).as_pointer())
+
+    return types.CPointer(types.int64)(types.int64), codegen
+
+
+@intrinsic
 def call(typingctx, address, q, g, data, meta):
     """Evaluate the density at an address."""
     return SIGNATURE.return_type(types.int64, *SIGNATURE.args), _emit

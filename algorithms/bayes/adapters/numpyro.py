@@ -66,7 +66,7 @@ def from_numpyro(model: Any, data: Any, *, data_axis: Any, start: Any = None) ->
     import jax
     from numpyro.infer.util import unconstrain_fn
 
-    with _double():
+    with double_precision():
         sites = _trace(model, data)
         if sites.get(data_axis, {}).get("type") != "plate":
             plates = [name for name, site in sites.items() if site["type"] == "plate"]
@@ -91,7 +91,7 @@ def from_numpyro(model: Any, data: Any, *, data_axis: Any, start: Any = None) ->
     return ExternalModel(functions, tuple(cut.values()), q, flat_names(shapes), variables)
 
 
-def _double():
+def double_precision():
     """Let JAX compute in double precision, in this thread and for a while."""
     import jax
 
@@ -180,19 +180,19 @@ class _NumPyro(Functions):
 
     def likelihood(self, q, data):
         """See `Functions`."""
-        with _double():
+        with double_precision():
             value, gradient = self.compiled[0](q, data)
             return float(value), np.asarray(gradient)
 
     def prior(self, q):
         """See `Functions`."""
-        with _double():
+        with double_precision():
             value, gradient = self.compiled[1](q, self.row)
             return float(value), np.asarray(gradient)
 
     def constrain(self, Q):
         """See `Functions`."""
-        with _double():
+        with double_precision():
             values = self.compiled[2](Q)
             return np.concatenate(
                 [np.asarray(values[name]).reshape(len(Q), -1) for name in sorted(values)], 1

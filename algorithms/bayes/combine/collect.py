@@ -28,11 +28,11 @@ _WEIGHING = ("auto", "exact")  # with proposals in a second round
 _RESAMPLING = 1  # with the seed, the name of a random stream
 
 
-def from_sample(model, sample, variables, seed, local=None, names=None):
+def from_sample(model, sample, variables, seed, local=None, names=None, log_likelihood=None):
     """Make the posterior of a density that was sampled in one piece; warn if its diagnostics are bad.
 
     `variables` are names and shapes of the columns of ``model.values``. `seed` is that of the resampling of
-    weighted draws. For `local` and `names` see `Densities`; `names` is here a list.
+    weighted draws. For the rest see `Densities`; `names` is here a list.
     """
     names = model.names if names is None else names
     draws, log_weights = sample.stacked(), sample.chains[0].log_weights
@@ -57,6 +57,7 @@ def from_sample(model, sample, variables, seed, local=None, names=None):
         statistics=statistics,
         diagnostics=diagnostics,
         method=f"{sample.sampler}: {sample.reason}",
+        log_likelihood=log_likelihood,
     )
 
 
@@ -97,6 +98,7 @@ def _judge_chains(model, sample, names, by_name):
         figures=figures,
         names=names,
         failure=next((chain.failure for chain in sample.chains if chain.failure), ""),
+        watched=_watched(model, draws[None]),
     )
 
 
@@ -114,6 +116,7 @@ def from_shards(
     names=None,
     dealt=False,
     rows_gap=None,
+    log_likelihood=None,
 ):
     """Combine the draws of all shards into the posterior; warn if its diagnostics are bad.
 
@@ -152,6 +155,7 @@ def from_shards(
             names=model.names if names is None else names,
             dealt=dealt,
             failure=first_failure(arrays["failure"]) or log_density.failure,
+            watched=_watched(model, draws),
         )
     _warn(diagnostics)
     return Posterior(
@@ -161,7 +165,17 @@ def from_shards(
         shard_draws=model.values(draws.reshape(-1, draws.shape[3])).reshape((*draws.shape[:3], -1)),
         diagnostics=diagnostics,
         method=f"{whole.method} of {len(draws)} shards",
+        log_likelihood=log_likelihood,
     )
+
+
+def _watched(model, draws):
+    """Values that mix several parameters, of draws (M, chains, T, d), and their names."""
+    columns, names = model.watched
+    if not names:
+        return None
+    values = model.values(draws.reshape(-1, draws.shape[3]))[:, columns]
+    return values.reshape((*draws.shape[:3], -1)), names
 
 
 def _counted(chains):

@@ -5,11 +5,9 @@ gradient is optional: without one it is taken by central differences, at the cos
 Where there is one it is compared with differences before anything is sampled, component by component.
 """
 
-import ctypes
 import functools
 import inspect
 import math
-import types
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -20,12 +18,9 @@ from ....errors import DataError, in_brief, shortened
 from ....kernels.bayes.address import floats
 from ....kernels.bayes.callback import call_function, callback
 from ...inputs.matrices import check_takes
+from .called import CompiledCalls, PythonCalls, differences
 from .density_check import STEP, check_density
-from .failures import Failures
-from .model import Model
-
-_POINTER = ctypes.POINTER(ctypes.c_double)
-_CALLBACK = ctypes.CFUNCTYPE(ctypes.c_double, _POINTER, _POINTER, ctypes.c_int64)
+from .fingerprint import fingerprint
 
 
 def user_model(log_likelihood, log_prior, data, start, *, power=1.0, names=None, constrain=None, check=True):
@@ -50,7 +45,7 @@ def user_model(log_likelihood, log_prior, data, start, *, power=1.0, names=None,
     for function in functions:
         if not callable(function):
             raise DataError(f"log_likelihood and log_prior must be functions, got {shortened(function, 60)}")
-    if all(_is_compiled(function) for function in functions):
+    if all(is_compiled(function) for function in functions):
         model = _compiled_model(log_likelihood, log_prior, data, start, power, names)
     else:
         _check_called_from_python(log_likelihood, 2, "log_likelihood(q, data, g)")
@@ -92,68 +87,36 @@ def checked_names(names, d):
     return names
 
 
-def _is_compiled(function):
+def is_compiled(function):
+    """Whether a function is compiled by numba."""
     return hasattr(function, "py_func")
 
 
 def _check_called_from_python(function, most, what):
     """Refuse a compiled function that fills g, if the other one is not compiled: it would get no g."""
-    if _is_compiled(function) and len(inspect.signature(function.py_func).parameters) > most:
+    if is_compiled(function) and len(inspect.signature(function.py_func).parameters) > most:
         raise DataError(
             f"{what} is compiled and the other function is not: decorate both with numba.njit, or return "
             "(value, gradient) from both"
         )
 
 
-class _CalledModel(Model):
-    """A model whose functions are called through C pointers, through which no error can pass."""
-
-    def raise_errors(self):
-        """Raise the error of a function, unless it only says that a point has no density."""
-        vars(self)["_failures"].raise_fatal()
-
-    def take_tally(self):
-        """Return a `Tally` of this thread's evaluations since the last call."""
-        return vars(self)["_failures"].take()
-
-    def __setstate__(self, state):
-        super().__setstate__(state)
-        self.__post_init__()
-
-
 # Compiled functions -----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
-class CompiledModel(_CalledModel):
+class CompiledModel(CompiledCalls):
     """A model of a user's compiled functions, kept for their identity."""
 
-    functions: tuple = ()
     n_axes: int = 1
 
-    def __post_init__(self):
-        super().__post_init__()
-        failures = Failures(self.names)
+    @property
+    def n_own(self):
+        """See `CompiledCalls`."""
+        return 2
 
-        def failed(q, g, d):
-            point = np.ctypeslib.as_array(q, (d,)).copy()
-            np.ctypeslib.as_array(g, (d,))[:] = np.nan
-            try:
-                self._again(point)
-            except BaseException as error:
-                return failures.note(error, point)
-            return failures.note(RuntimeError("a compiled function failed, and once more did not"), point)
-
-        def undefined(q, g, d):
-            failures.note_value(np.nan)
-            return np.nan
-
-        pointers = _CALLBACK(failed), _CALLBACK(undefined)
-        meta = np.append(self.meta[:2], [_address(pointer) for pointer in pointers])
-        self.__dict__.update(meta=meta, _failures=failures, _pointers=pointers)
-
-    def _again(self, q):
-        """Call the functions from Python, as the density does: errors in compiled code have no text."""
+    def again(self, q):
+        """See `CompiledCalls`."""
         x = self.data[1:].reshape(self.meta[: self.n_axes])
         for function, arguments in zip(self.functions, ((x,), ()), strict=True):
             if function is None:
@@ -163,14 +126,6 @@ class CompiledModel(_CalledModel):
             else:
                 differences(lambda point, f=function, rest=arguments: f(point, *rest), q)
                 function(q, *arguments)
-
-    def identity(self):
-        """All that the density depends on, for digests."""
-        return fingerprint(self.functions), self.data, self.meta[:2], self.names, self.start
-
-
-def _address(pointer):
-    return ctypes.cast(pointer, ctypes.c_void_p).value
 
 
 def _compiled_model(log_likelihood, log_prior, data, start, power, names):
@@ -196,18 +151,23 @@ def _compiled_model(log_likelihood, log_prior, data, start, power, names):
     try:
         return CompiledModel(density, numbers, meta, names, start, False, functions, x.ndim)
     except Exception:  # numba's errors are of many kinds
-        _check_compiles("log_likelihood", log_likelihood, [1, x.ndim, 1][:n_arguments])
-        _check_compiles("log_prior", log_prior, [1, 1][:n_prior])
+        check_compiles("log_likelihood", log_likelihood, _vectors([1, x.ndim, 1][:n_arguments]))
+        check_compiles("log_prior", log_prior, _vectors([1, 1][:n_prior]))
         raise
 
 
-def _check_compiles(name, function, axes):
-    """Refuse a function that numba cannot compile for arrays of floats, or that returns no number."""
+def _vectors(axes):
+    import numba as nb
+
+    return tuple(nb.types.Array(nb.float64, n, "C") for n in axes)
+
+
+def check_compiles(name, function, arrays):
+    """Refuse a function that numba cannot compile for arguments of these types, or that returns no number."""
     import numba as nb
 
     if function is None:
         return
-    arrays = tuple(nb.types.Array(nb.float64, n, "C") for n in axes)
     try:
         function.compile(arrays)
         kind = function.overloads[arrays].signature.return_type
@@ -321,7 +281,7 @@ class _Python:
     def _part(self, function, q, what):
         result = function(q)
         if not isinstance(result, tuple):
-            return _number(result, what), differences(lambda point: _number(function(point), what), q)
+            return one_number(result, what), differences(lambda point: one_number(function(point), what), q)
         if len(result) != 2:
             raise DataError(f"{what} must return a number or (value, gradient), got a tuple of {len(result)}")
         value, gradient = result
@@ -331,10 +291,11 @@ class _Python:
                 f"the gradient of {what} has the shape {gradient.shape}, its argument {q.shape}: return one "
                 "number a parameter, or no gradient to have it differenced"
             )
-        return _number(value, what), gradient
+        return one_number(value, what), gradient
 
 
-def _number(made, what):
+def one_number(made, what):
+    """Return the number that a function made, or raise a DataError."""
     try:
         value = np.asarray(made, dtype=np.float64)
     except (TypeError, ValueError) as error:
@@ -348,56 +309,16 @@ def _number(made, what):
     return float(value.reshape(()))
 
 
-def differences(function, q):
-    """Gradient by central differences."""
-    h = STEP * np.maximum(1.0, np.abs(q))
-    gradient = np.empty(len(q))
-    for i in range(len(q)):
-        step = np.zeros(len(q))
-        step[i] = h[i]
-        gradient[i] = (function(q + step) - function(q - step)) / (2 * h[i])
-    return gradient
-
-
 @dataclass(frozen=True, eq=False)
-class PythonModel(_CalledModel):
-    """A model of a Python function ``q -> (log density, gradient)``.
+class PythonModel(PythonCalls):
+    """A model of a user's Python functions."""
 
-    The compiled sampler calls it through a C pointer, through which no error can pass. One that says that a
-    point has no density (see ``failures``) makes it zero there; another makes it NaN, and is raised after the
-    chunk. NaN that the function itself returns counts as a density of zero. The diagnostics say how often
-    there was either.
-    """
-
-    function: Any = None
     constrain: Any = None
 
     def values(self, Q):
         """Parameters, or the values that `constrain` computes from them."""
         Q = self._points(Q)
         return Q if self.constrain is None else self.constrain(Q)
-
-    def __post_init__(self):
-        super().__post_init__()
-        failures = Failures(self.names)
-
-        def call(q, g, d):
-            if failures.has_ended():
-                return np.nan
-            point, slope = np.ctypeslib.as_array(q, (d,)).copy(), np.ctypeslib.as_array(g, (d,))
-            try:
-                with np.errstate(all="ignore"):  # NaN is counted, and a long leapfrog step overflows
-                    value, gradient = self.function(point)
-                slope[:] = gradient
-                failures.note_value(value)
-                return value
-            except BaseException as error:
-                slope[:] = np.nan
-                return failures.note(error, point)
-
-        pointer = _CALLBACK(call)
-        meta = np.array([_address(pointer)], dtype=np.int64)
-        self.__dict__.update(meta=meta, _failures=failures, _pointer=pointer)
 
     def without_data(self):
         """Return the model without its function, which holds the data."""
@@ -408,71 +329,3 @@ class PythonModel(_CalledModel):
         both = self.function
         functions = fingerprint((both.log_likelihood, both.log_prior))
         return functions, both.data, both.power, self.names, self.start
-
-
-# Digests of functions ---------------------------------------------------------------------------
-
-
-def fingerprint(value):
-    """Describe a function by its code and all that it refers to, so that its digest differs from others'.
-
-    Pickled bytes will not do: a function of a module is pickled as its name, whatever it has become since.
-    Compiled functions, bound methods and partials are described too; of functions of other packages the name
-    is enough. Other values are returned as they are.
-
-    >>> from stradask.algorithms.bayes.models.density import fingerprint
-    >>> def scaled(scale):
-    ...     return lambda x: scale * x
-    >>> fingerprint(scaled(2)) == fingerprint(scaled(2)), fingerprint(scaled(2)) == fingerprint(scaled(3))
-    (True, False)
-    """
-    return _described(value, None, ())
-
-
-def _described(value, package, path):
-    value = getattr(value, "py_func", value)
-    if isinstance(value, types.ModuleType):
-        return "module", value.__name__
-    if isinstance(value, functools.partial):
-        parts = (value.func, value.args, tuple(sorted(value.keywords.items())))
-        return "partial", _described(parts, package, path)
-    if isinstance(value, types.MethodType):
-        return "method", _described((value.__func__, value.__self__), package, path)
-    if isinstance(value, types.FunctionType):
-        return _function(value, package, path)
-    if type(value) in (tuple, list):
-        return type(value).__name__, [_described(part, package, path) for part in value]
-    if isinstance(value, (type, types.BuiltinFunctionType)):
-        return "name", value.__module__, value.__qualname__
-    return value
-
-
-def _function(function, package, path):
-    """Name, code, defaults, closure and the globals that it uses."""
-    name = (function.__module__, function.__qualname__)
-    own = (function.__module__ or "").partition(".")[0]
-    if function in path or (package is not None and own != package):
-        return "name", *name
-    path = (*path, function)
-    held = [cell.cell_contents for cell in function.__closure__ or ()]
-    found = {
-        name: function.__globals__[name] for name in _looked_up(function.__code__) & {*function.__globals__}
-    }
-    parts = [function.__defaults__, tuple((function.__kwdefaults__ or {}).items()), held]
-    parts += [(key, found[key]) for key in sorted(found)]
-    return "function", *name, _code(function.__code__), _described(parts, own, path)
-
-
-def _looked_up(code):
-    """Names that the code, and functions inside it, look up."""
-    inner = [_looked_up(part) for part in code.co_consts if isinstance(part, types.CodeType)]
-    return set(code.co_names).union(*inner)
-
-
-def _code(code):
-    parts = [_code(part) if isinstance(part, types.CodeType) else _shown(part) for part in code.co_consts]
-    return code.co_code.hex(), parts, code.co_names, code.co_varnames, code.co_freevars
-
-
-def _shown(constant):
-    return sorted(map(repr, constant)) if isinstance(constant, frozenset) else repr(constant)

@@ -147,6 +147,11 @@ class Model:
         """Turn parameters q (K, d) into the values of the posterior."""
         return self._points(Q)
 
+    @property
+    def watched(self):
+        """Columns of `values` that mix several parameters, and their names: chains are judged by them too."""
+        return np.zeros(0, dtype=np.int64), []
+
     def identity(self):
         """All that the density depends on, for digests."""
         function = self.density.py_func

@@ -133,6 +133,7 @@ def diagnose(
     names=None,
     failure="",
     dealt=False,
+    watched=None,
 ):
     """Judge shards, their agreement and their combination.
 
@@ -148,7 +149,10 @@ def diagnose(
         if chains.ndim != 4:
             raise DataError(f"chains must have the shape (M, chains, T, d), got {chains.shape}")
         names = [f"parameter {j}" for j in range(chains.shape[3])] if names is None else list(names)
-        lines += _chain_lines(chains, names, weighed="k_hat" in figures)
+        every, of_every = chains, names
+        if watched is not None:
+            every, of_every = np.concatenate([chains, watched[0]], axis=3), [*names, *watched[1]]
+        lines += _chain_lines(every, of_every, weighed="k_hat" in figures)
         if divergences is not None:
             line = _divergence_line(np.asarray(divergences), chains.shape[1] * chains.shape[2])
             # A second round that is good has put right what the shards missed.

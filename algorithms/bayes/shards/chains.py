@@ -70,6 +70,7 @@ class Densities:
     all share: it returns (K, c), and the numbers of these columns among all such. They become the last
     columns of the posterior. The local engine holds the data of `n_held` shards at a time, by default of all.
     `dealt` says that rows were dealt at random here, not by whoever made files. `rows_gap`: `from_shards`.
+    `log_likelihood` is that of observations, for the `Posterior`.
     """
 
     builds: Sequence[Callable]
@@ -79,6 +80,7 @@ class Densities:
     n_held: int | None = None
     dealt: bool = False
     rows_gap: Callable | None = None
+    log_likelihood: Callable | None = None
 
 
 def draw_posterior(densities, settings):
@@ -91,7 +93,10 @@ def _draw_whole(densities, settings):
     sample = _sample_whole(model, densities, settings)
     local = None if densities.local is None else lambda points: _in_place([densities.local(model, points)])
     variables, names = densities.variables(model), densities.names(model)
-    return from_sample(model, sample, variables, settings.seed, local, names), [sample.sampler]
+    posterior = from_sample(
+        model, sample, variables, settings.seed, local, names, log_likelihood=densities.log_likelihood
+    )
+    return posterior, [sample.sampler]
 
 
 def _sample_whole(model, densities, settings):
@@ -135,6 +140,7 @@ def _draw_shards(densities, settings):
             names=densities.names(model),
             dealt=densities.dealt,
             rows_gap=densities.rows_gap,
+            log_likelihood=densities.log_likelihood,
         )
     return posterior, [str(chains[0].state["sampler"]) for chains in runs.last]
 

@@ -6,7 +6,7 @@ independently, with random numbers named by the shard, and meet only afterwards:
 
 import numpy as np
 
-from ....errors import DataError, shortened
+from ....errors import DataError, in_brief, shortened
 
 # The rule of n_shards="auto": docs/mcmc.md, "Regressions".
 ROWS_A_PARAMETER = 100  # that a shard should have at least
@@ -69,3 +69,33 @@ class Part:
 
     def __reduce__(self):
         return Part, (self.take(),)
+
+
+def count_rows(data):
+    """Count the observations, which all arrays have along the first axis."""
+    parts = data if isinstance(data, tuple) else (data,)
+    try:
+        sizes = {len(part) for part in parts}
+    except TypeError as error:
+        raise DataError(
+            f"data must have observations along the first axis to be cut into shards: {in_brief(error)}"
+        ) from error
+    if len(sizes) != 1 or not max(sizes):
+        raise DataError(
+            f"all arrays of data must have as many observations, and at least one; they have {sizes}"
+        )
+    return sizes.pop()
+
+
+def some_rows(data, rows):
+    """Select the observations of a shard, without copying them yet."""
+    if isinstance(data, tuple):
+        return tuple(some_rows(part, rows) for part in data)
+    return Part(np.asarray(data), rows)
+
+
+def taken_rows(data):
+    """Take the observations that were selected."""
+    if isinstance(data, tuple):
+        return tuple(map(taken_rows, data))
+    return data.take() if isinstance(data, Part) else data

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-PAGE = Path(__file__).parents[3] / "docs" / "mcmc.md"
+DOCS = Path(__file__).parents[3] / "docs"
+PAGE, OWN = DOCS / "mcmc.md", DOCS / "own-models.md"
 
 
 def test_code_of_the_page_runs(tmp_path, monkeypatch):
@@ -25,3 +26,24 @@ def test_code_of_the_page_runs(tmp_path, monkeypatch):
     assert names["posterior"].names == ["mean", "log sd"]
     assert abs(names["posterior"].mean()["mean"] - 3) < 0.1
     assert abs(names["found"].draws.mean() - 1) < 0.1  # of the product
+
+
+def test_own_models_are_as_their_page_shows(capsys):
+    text = OWN.read_text(encoding="utf-8")
+    names: dict = {}
+    blocks = re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    assert len(blocks) == 3
+    for block in blocks:
+        exec(compile(block, str(OWN), "exec"), names)
+    printed = capsys.readouterr().out.splitlines()
+    (shown,) = re.findall(r"^```text\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    for line, one in zip(printed, shown.splitlines(), strict=True):
+        assert line.split()[0] == one.split()[0]
+        for number, other in zip(line.split()[1:], one.split()[1:], strict=True):
+            if re.fullmatch(r"-?[\d.]+(e-?\d+)?", number):
+                assert abs(float(number) - float(other)) <= 0.011 * abs(float(other))
+            else:
+                assert number == other
+    assert names["simulated"].shape == (4000,)
+    apart = abs(names["faster"].mean()["beta"] - names["posterior"].mean()["beta"])
+    assert (apart < 0.1 * names["posterior"].sd()["beta"]).all()

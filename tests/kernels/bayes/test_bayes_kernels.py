@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-from stradask.algorithms.bayes.models.density import differences
+from stradask.algorithms.bayes.models.called import differences
 from stradask.algorithms.bayes.models.model import PRIORS, Prior, regression
 from stradask.kernels.bayes import glm as bayes_glm
 from stradask.kernels.bayes import hmc

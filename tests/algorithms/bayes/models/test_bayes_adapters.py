@@ -15,7 +15,7 @@ import pytest
 from scipy import stats
 
 import stradask as sd
-from stradask.algorithms.bayes.models.density import differences
+from stradask.algorithms.bayes.models.called import differences
 from stradask.algorithms.bayes.models.external import ExternalModel, Functions
 from stradask.errors import DataError, StradaskError
 

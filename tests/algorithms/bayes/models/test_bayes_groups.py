@@ -9,7 +9,7 @@ from scipy import special, stats
 
 import stradask as sd
 from stradask.algorithms.bayes.chains.sampling import sample_model
-from stradask.algorithms.bayes.models.density import differences
+from stradask.algorithms.bayes.models.called import differences
 from stradask.algorithms.bayes.models.groups import cut_groups
 from stradask.algorithms.bayes.models.model import Prior, regression
 from stradask.errors import DataError

@@ -10,7 +10,7 @@ from scipy import special, stats
 import stradask as sd
 from stradask.algorithms.bayes.chains.sampling import sample_model
 from stradask.algorithms.bayes.combine.combiners import CombinationRefused
-from stradask.algorithms.bayes.models.density import differences
+from stradask.algorithms.bayes.models.called import differences
 from stradask.algorithms.bayes.models.mixture import _start
 from stradask.errors import DataError, PosteriorWarning
 

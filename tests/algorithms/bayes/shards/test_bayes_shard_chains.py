@@ -15,7 +15,8 @@ from dask.base import tokenize
 
 import stradask as sd
 from stradask.algorithms.bayes.combine.combiners import CombinationRefused
-from stradask.algorithms.bayes.models.density import fingerprint, user_model
+from stradask.algorithms.bayes.models.density import user_model
+from stradask.algorithms.bayes.models.fingerprint import fingerprint
 from stradask.algorithms.bayes.models.model import Prior, regression
 from stradask.algorithms.bayes.shards import chains as shard_chains
 from stradask.algorithms.bayes.shards.rows import Part, cut_rows

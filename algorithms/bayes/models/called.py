@@ -1,0 +1,126 @@
+"""Models of a user's functions, which the compiled sampler calls through C pointers.
+
+No error can pass through such a pointer. One that says that a point has no density (see ``failures``) makes
+it zero there; another makes it NaN, and is raised after the chunk. NaN that the function itself returns
+counts as a density of zero. The diagnostics say how often there was either.
+"""
+
+import ctypes
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .density_check import STEP
+from .failures import Failures
+from .fingerprint import fingerprint
+from .model import Model
+
+_POINTER = ctypes.POINTER(ctypes.c_double)
+_CALLBACK = ctypes.CFUNCTYPE(ctypes.c_double, _POINTER, _POINTER, ctypes.c_int64)
+
+
+class _CalledModel(Model):
+    """A model that keeps errors until it is asked for them."""
+
+    def raise_errors(self):
+        """Raise the error of a function, unless it only says that a point has no density."""
+        vars(self)["_failures"].raise_fatal()
+
+    def take_tally(self):
+        """Return a `Tally` of this thread's evaluations since the last call."""
+        return vars(self)["_failures"].take()
+
+    def __setstate__(self, state):
+        super().__setstate__(state)
+        self.__post_init__()
+
+
+@dataclass(frozen=True, eq=False)
+class CompiledCalls(_CalledModel):
+    """A model of compiled functions. Their errors have no text, and are found out by calling them again.
+
+    ``meta[:n_own]`` are numbers of the model; the addresses of two callbacks follow: for evaluations that
+    failed, and for those that are NaN.
+    """
+
+    functions: tuple = ()
+
+    @property
+    def n_own(self):
+        """How many numbers of `meta` the model has itself."""
+        raise NotImplementedError
+
+    def again(self, q):
+        """Call the functions from Python, as the density does."""
+        raise NotImplementedError
+
+    def __post_init__(self):
+        super().__post_init__()
+        failures = Failures(self.names)
+
+        def failed(q, g, d):
+            point = np.ctypeslib.as_array(q, (d,)).copy()
+            np.ctypeslib.as_array(g, (d,))[:] = np.nan
+            try:
+                self.again(point)
+            except BaseException as error:
+                return failures.note(error, point)
+            return failures.note(RuntimeError("a compiled function failed, and once more did not"), point)
+
+        def undefined(q, g, d):
+            failures.note_value(np.nan)
+            return np.nan
+
+        pointers = _CALLBACK(failed), _CALLBACK(undefined)
+        meta = np.append(self.meta[: self.n_own], [_address(pointer) for pointer in pointers])
+        self.__dict__.update(meta=meta, _failures=failures, _pointers=pointers)
+
+    def identity(self):
+        """All that the density depends on, for digests."""
+        return fingerprint(self.functions), self.data, self.meta[: self.n_own], self.names, self.start
+
+
+@dataclass(frozen=True, eq=False)
+class PythonCalls(_CalledModel):
+    """A model of a Python function ``q -> (log density, gradient)``, whose address is ``meta[0]``."""
+
+    function: Any = None
+
+    def __post_init__(self):
+        super().__post_init__()
+        failures = Failures(self.names)
+
+        def call(q, g, d):
+            if failures.has_ended():
+                return np.nan
+            point, slope = np.ctypeslib.as_array(q, (d,)).copy(), np.ctypeslib.as_array(g, (d,))
+            try:
+                with np.errstate(all="ignore"):  # NaN is counted, and a long leapfrog step overflows
+                    value, gradient = self.function(point)
+                slope[:] = gradient
+                failures.note_value(value)
+                return value
+            except BaseException as error:
+                slope[:] = np.nan
+                return failures.note(error, point)
+
+        pointer = _CALLBACK(call)
+        own = self.meta[1:] if len(self.meta) else self.meta
+        meta = np.concatenate([[_address(pointer)], own]).astype(np.int64)
+        self.__dict__.update(meta=meta, _failures=failures, _pointer=pointer)
+
+
+def _address(pointer):
+    return ctypes.cast(pointer, ctypes.c_void_p).value
+
+
+def differences(function, q):
+    """Gradient by central differences."""
+    h = STEP * np.maximum(1.0, np.abs(q))
+    gradient = np.empty(len(q))
+    for i in range(len(q)):
+        step = np.zeros(len(q))
+        step[i] = h[i]
+        gradient[i] = (function(q + step) - function(q - step)) / (2 * h[i])
+    return gradient

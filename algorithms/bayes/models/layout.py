@@ -1,0 +1,226 @@
+"""Named parameters in one vector: names, places, start, and the tables that compiled code reads."""
+
+import keyword
+from collections import namedtuple
+from collections.abc import Mapping
+from functools import cached_property, lru_cache
+
+import numpy as np
+
+from ....errors import DataError, shortened
+from ....kernels.bayes import parameter_priors as codes
+from ....kernels.bayes import transforms
+from ..parameters import NamedParameter
+from ..posterior.tables import by_name, names_of
+from ..priors import PriorDensity, inverse_root
+
+_FIRST_REAL = 1  # in the data of a model, whose first number is the power of the prior
+_SCALES = ("sd", "scale", "rate")  # arguments that must be positive
+_MOVED = (transforms.SIMPLEX, transforms.ORDERED, transforms.TRIANGLE)  # values mix several numbers
+
+
+@lru_cache(maxsize=64)
+def values_type(names):
+    """Make the named tuple of values; one type for the same names, for which functions are compiled once."""
+    return namedtuple("Parameters", names)
+
+
+class NamedLayout:
+    """Where named parameters and their priors are in vectors q, values and tables.
+
+    `parameters` maps names to `NamedParameter`, `priors` names to `PriorDensity`. Raises a DataError that
+    names the parameter whose name, support, prior or argument is wrong.
+    """
+
+    def __init__(self, parameters, priors=None):
+        self.parameters = _checked_parameters(parameters)
+        self.priors = _checked_priors(priors, self.parameters)
+
+    @property
+    def variables(self):
+        """Names and shapes of the values."""
+        return {name: one.shape for name, one in self.parameters.items()}
+
+    @property
+    def names(self):
+        """Names of the entries of q."""
+        return tuple(n for name, one in self.parameters.items() for n in one.free_names(name))
+
+    @property
+    def n_values(self):
+        """How many values there are."""
+        return sum(one.n_values for one in self.parameters.values())
+
+    @property
+    def n_free(self):
+        """How many unconstrained numbers there are."""
+        return sum(one.n_free for one in self.parameters.values())
+
+    @property
+    def form(self):
+        """Names and shapes, which compiled functions depend on."""
+        return tuple(self.variables.items())
+
+    def named(self, values):
+        """Return values (n_values,) by name, as functions get them: numbers, vectors, matrices."""
+        split = by_name(self.variables, values)
+        kind = values_type(tuple(split))
+        return kind(*(float(v) if v.ndim == 0 else np.ascontiguousarray(v) for v in split.values()))
+
+    def start(self, given=None):
+        """Return the point q (d,) of values by name; other parameters begin at zero in q."""
+        given = {} if given is None else given
+        if not isinstance(given, Mapping):
+            raise DataError(
+                f"start must be a dict of values by name, with parameters=, got {shortened(given, 60)}"
+            )
+        unknown = [name for name in given if name not in self.parameters]
+        if unknown:
+            raise DataError(
+                f"start has {shortened(unknown[0])}, but parameters are {', '.join(self.parameters)}"
+            )
+        parts = []
+        for name, one in self.parameters.items():
+            if name in given:
+                parts.append(one.free(name, given[name]))
+            elif name in self.priors and self.priors[name].references():
+                # All equal to their mean, they would allow a spread of zero.
+                parts.append(np.where(np.arange(one.n_free) % 2, -1.0, 1.0))
+            else:
+                parts.append(np.zeros(one.n_free))
+        return np.concatenate(parts)
+
+    @cached_property
+    def tables(self):
+        """Integers and reals of the rows of parameters and priors, for places as in `data` of a model."""
+        rows, reals = [], []
+        places, q, theta = {}, 0, 0
+
+        def real(values):
+            reals.extend(np.ravel(values).tolist())
+            return _FIRST_REAL + len(reals) - np.size(values)
+
+        for name, one in self.parameters.items():
+            places[name] = theta
+            constants = real(one.reals) if one.reals else _FIRST_REAL
+            rows.append([one.kind, q, theta, one.n_copies, one.size, constants])
+            q, theta = q + one.n_free, theta + one.n_values
+        for name, prior in self.priors.items():
+            one = self.parameters[name]
+            count, size, arguments = one.n_values, 1, []
+            if prior.code == codes.POWERS:
+                values = prior.powers(one)
+                count, size, arguments = one.n_copies, len(values), [(-1 - real(values), 1)]
+            elif prior.code == codes.MULTIVARIATE:
+                (_, mean), (_, covariance) = prior.arguments
+                size = len(mean)
+                count = one.n_values // size
+                arguments = [(-1 - real(mean), 1), (-1 - real(inverse_root(covariance)), 1)]
+            else:
+                for _, value in prior.arguments:
+                    if isinstance(value, str):
+                        arguments.append((places[value], int(self.parameters[value].n_values > 1)))
+                    else:
+                        value = np.broadcast_to(value, one.shape) if value.ndim else value
+                        arguments.append((-1 - real(value), int(value.ndim > 0)))
+            constant = real(prior.log_constant(one))
+            arguments += [(-1 - constant, 0)] * (3 - len(arguments))
+            rows.append([prior.code, places[name], count, size, constant, *np.ravel(arguments)])
+        counts = [len(self.parameters), len(self.priors)]
+        integers = np.array([*counts, *(int(n) for row in rows for n in row)], dtype=np.int64)
+        return integers, np.array(reals, dtype=np.float64)
+
+    def values(self, Q):
+        """Values (K, n_values) of points Q (K, d)."""
+        integers, reals = self.tables
+        return transforms.transform_all(Q, self.n_values, np.append(1.0, reals), integers, 0)
+
+    @cached_property
+    def watched(self):
+        """Columns of values that depend on several entries of q, and their names.
+
+        Chains that agree on each entry of q may still differ on these.
+        """
+        columns, names, first = [], [], 0
+        for name, one in self.parameters.items():
+            entries = np.arange(one.n_values)
+            if one.kind == transforms.TRIANGLE:
+                k = one.size
+                entries = entries[(entries // k) % k >= np.maximum(entries % k, 1)]
+            elif one.kind == transforms.ORDERED:
+                entries = entries[entries % one.size > 0]
+            if one.kind in _MOVED:
+                labels = names_of(name, one.shape)
+                columns += (first + entries).tolist()
+                names += [labels[e] for e in entries]
+            first += one.n_values
+        return np.array(columns, dtype=np.int64), names
+
+
+def _checked_parameters(parameters):
+    if not isinstance(parameters, Mapping) or not parameters:
+        raise DataError(
+            "parameters must be a dict of names to real(), positive() and so on, with one entry or more, got "
+            f"{shortened(parameters, 60)}"
+        )
+    for name, one in parameters.items():
+        if not isinstance(name, str) or not name.isidentifier() or keyword.iskeyword(name) or name[0] == "_":
+            raise DataError(
+                f"parameters: {shortened(name)} cannot be a name, for functions take p.name: take letters, "
+                "digits and underscores, and no word of Python"
+            )
+        if not isinstance(one, NamedParameter):
+            raise DataError(
+                f"parameters[{name!r}] must be one of real(), positive(), unit(), interval(), simplex(), "
+                f"ordered() and cholesky(), got {shortened(one, 60)}"
+            )
+    return dict(parameters)
+
+
+def _checked_priors(priors, parameters):
+    priors = {} if priors is None else priors
+    if not isinstance(priors, Mapping):
+        raise DataError(f"priors must be a dict of names to densities of priors, got {shortened(priors, 60)}")
+    for name, prior in priors.items():
+        if name not in parameters:
+            raise DataError(f"priors has {shortened(name)}, but parameters are {', '.join(parameters)}")
+        if not isinstance(prior, PriorDensity):
+            raise DataError(
+                f"priors[{name!r}] must be a density such as priors.normal(0, 1), got {shortened(prior, 60)}"
+            )
+        prior.check(name, parameters[name])
+        for what, value in prior.arguments:
+            if isinstance(value, str):
+                _check_reference(name, prior, what, value, parameters)
+            elif prior.is_by_entry and value.ndim and value.shape != parameters[name].shape:
+                raise DataError(
+                    f"priors[{name!r}]: {what} has the shape {value.shape}, but {name} has "
+                    f"{parameters[name].shape}: give one number, or one for each value"
+                )
+    _check_order(priors)
+    return dict(priors)
+
+
+def _check_reference(name, prior, what, other, parameters):
+    if other not in parameters:
+        raise DataError(f"priors[{name!r}]: {what} is {other!r}, but parameters are {', '.join(parameters)}")
+    one = parameters[other]
+    if one.shape and one.shape != parameters[name].shape:
+        raise DataError(
+            f"priors[{name!r}]: {what} is {other!r} of the shape {one.shape}, but {name} has "
+            f"{parameters[name].shape}: it must be one number, or of the same shape"
+        )
+    if what in _SCALES and not one.low >= 0:
+        raise DataError(f"priors[{name!r}]: {what} is {other!r}, which may be negative: take positive()")
+
+
+def _check_order(priors):
+    """Refuse priors that depend on each other in a circle."""
+    done: set = set()
+    left = {name: set(prior.references()) & set(priors) for name, prior in priors.items()}
+    while left:
+        ready = [name for name, others in left.items() if others <= done]
+        if not ready:
+            raise DataError(f"priors of {', '.join(left)} depend on each other in a circle")
+        done.update(ready)
+        left = {name: others for name, others in left.items() if name not in done}

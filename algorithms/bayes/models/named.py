@@ -1,0 +1,490 @@
+"""A user's density of named parameters: ``log_likelihood(p, data)`` with p.beta, p.sigma and so on.
+
+Transforms, Jacobians and priors by name are compiled once, and their derivatives are exact. Derivatives of
+the user's functions are those in the values, if the functions give any. Without, the functions are
+differenced in q, at 2 d evaluations a gradient, and never outside of the support.
+"""
+
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from ....errors import DataError, in_brief, shortened
+from ....kernels.bayes import parameter_priors
+from ....kernels.bayes.address import SIGNATURE, address_of, call, floats, integers
+from ....kernels.bayes.callback import call_function, callback
+from ...inputs.matrices import check_takes
+from .called import CompiledCalls, PythonCalls, differences
+from .density import check_compiles, is_compiled, one_number
+from .density_check import STEP, check_density
+from .fingerprint import fingerprint
+from .layout import values_type
+
+_HEAD = 2  # numbers of meta before the rows: place of the layout, number of values
+_PLACES = (parameter_priors.begin, parameter_priors.end, parameter_priors.place)  # at the end of meta
+
+
+def named_model(log_likelihood, log_prior, data, start, *, layout, power=1.0, check=True):
+    """Make a model of named parameters; for the functions see `sample`.
+
+    `layout` has the parameters and their priors, `start` (d,) is in unconstrained numbers. log_likelihood and
+    log_prior may be None. With `check` density and gradient are examined first, at three points.
+
+    >>> import numpy as np
+    >>> from stradask.algorithms.bayes.models.layout import NamedLayout
+    >>> from stradask.algorithms.bayes.models.named import named_model
+    >>> from stradask.algorithms.bayes.parameters import positive
+    >>> from stradask.algorithms.bayes.priors import exponential
+    >>> layout = NamedLayout({"rate": positive()}, {"rate": exponential(1.0)})
+    >>> model = named_model(None, None, None, [0.0], layout=layout)
+    >>> model.names, model.logp_grad([0.0])  # -x + log x at x = 1
+    (('log rate',), (-1.0, array([0.])))
+    """
+    given = {"log_likelihood": log_likelihood, "log_prior": log_prior}
+    for name, function in given.items():
+        if function is not None and not callable(function):
+            raise DataError(f"{name} must be a function, got {shortened(function, 60)}")
+    if log_likelihood is not None and data is None:
+        raise DataError(
+            "data is missing: log_likelihood(p, data) needs them; a density without data is a log_prior(p)"
+        )
+    start = np.array(start, dtype=np.float64)
+    there = [function for function in given.values() if function is not None]
+    if all(map(is_compiled, there)):
+        model = _compiled(log_likelihood, log_prior, data, start, power, layout)
+    else:
+        for (name, function), others in zip(given.items(), (("p", "data"), ("p",)), strict=True):
+            if function is not None:
+                check_takes(name, function, *others)
+        both = NamedFunctions(layout, log_likelihood, log_prior, data, power)
+        meta = np.zeros(1, np.int64)
+        model = PythonNamed(callback, np.zeros(1), meta, layout.names, start, False, both, layout)
+    if check:
+        check_density(model)
+    return model
+
+
+def alone(layout, log_likelihood):
+    """Make ``likelihood(q, data)``, for whether it is a sum over rows."""
+    compiled = is_compiled(log_likelihood)
+    fills = compiled and len(inspect.signature(log_likelihood.py_func).parameters) == 3
+
+    def likelihood(q, data):
+        p = layout.named(layout.values(np.array(q, dtype=np.float64)[None])[0])
+        if not compiled:
+            made = log_likelihood(p, data)
+            return one_number(made[0] if isinstance(made, tuple) else made, "log_likelihood")
+        rows = as_rows(data)
+        return float(log_likelihood(p, rows, _slots(layout)) if fills else log_likelihood(p, rows))
+
+    return likelihood
+
+
+@dataclass(frozen=True, eq=False)
+class NamedValues:
+    """Names and values of a model, without its density."""
+
+    layout: Any
+
+    @property
+    def names(self):
+        """Names of the unconstrained numbers."""
+        return self.layout.names
+
+    @property
+    def watched(self):
+        """See `Model.watched`."""
+        return self.layout.watched
+
+    def values(self, Q):
+        """Turn unconstrained numbers q (K, d) into the values of the posterior."""
+        return self.layout.values(np.require(Q, np.float64, ["C", "W"]))
+
+
+class _Named:
+    """What compiled and Python models have in common."""
+
+    layout: Any
+
+    @property
+    def watched(self):
+        """See `Model.watched`."""
+        return self.layout.watched
+
+    def values(self, Q):
+        """Values of named parameters, one after the other."""
+        return self.layout.values(np.require(Q, np.float64, ["C", "W"]))
+
+    def without_data(self):
+        """Return names and values alone."""
+        return NamedValues(self.layout)
+
+
+# Compiled functions -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class CompiledNamed(_Named, CompiledCalls):
+    """A model of compiled functions.
+
+    ``data`` are the power of the prior, the reals of the layout and the rows, integers by their bits. Of
+    ``meta`` see `_HEAD`; then come place and shape of each array of rows, and the tables of the layout.
+    """
+
+    layout: Any = None
+    form: Any = None
+
+    @property
+    def n_own(self):
+        """See `CompiledCalls`."""
+        return _HEAD + _numbers_of(self.form) + len(self.layout.tables[0])
+
+    def __post_init__(self):
+        super().__post_init__()
+        places = [address_of(function, SIGNATURE) for function in _PLACES]
+        self.__dict__.update(meta=np.append(self.meta, places))
+
+    def again(self, q):
+        """See `CompiledCalls`."""
+        log_likelihood, log_prior = self.functions
+        rows = None if log_likelihood is None else _unpacked(self.data, self.meta, self.form)
+        for function, arguments in ((log_prior, ()), (log_likelihood, (rows,))):
+            if function is None:
+                continue
+            if len(inspect.signature(function.py_func).parameters) > 1 + len(arguments):
+                function(self._named(q), *arguments, _slots(self.layout))
+            else:
+                differences(lambda at, f=function, rest=arguments: f(self._named(at), *rest), q)
+                function(self._named(q), *arguments)
+
+    def _named(self, q):
+        return self.layout.named(self.layout.values(q[None])[0])
+
+    def __reduce__(self):
+        own = self.meta[: self.n_own]
+        return _made, (self.functions, self.layout, self.form, self.data, own, self.start)
+
+
+def _made(functions, layout, form, data, meta, start):
+    density = _compile(*functions, layout.form, form)
+    return CompiledNamed(density, data, meta, layout.names, start, False, functions, layout, form)
+
+
+def _compiled(log_likelihood, log_prior, data, start, power, layout):
+    functions = (log_likelihood, log_prior)
+    for name, function, takes in zip(
+        ("log_likelihood", "log_prior"),
+        functions,
+        ("(p, data) or (p, data, g)", "(p) or (p, g)"),
+        strict=True,
+    ):
+        n = 0 if function is None else len(inspect.signature(function.py_func).parameters)
+        if function is not None and n not in ((2, 3) if name == "log_likelihood" else (1, 2)):
+            raise DataError(f"{name} must take {takes}, it takes {n} arguments")
+    table, reals = layout.tables
+    head = np.concatenate([[power], reals])
+    form, meta, floats_of_rows = _packed(data if log_likelihood is not None else (), len(head))
+    numbers = np.concatenate([head, *floats_of_rows])
+    try:
+        meta = np.concatenate([[_HEAD + len(meta), layout.n_values], meta, table])
+        return _made(functions, layout, form, numbers, meta, start)
+    except Exception:  # numba's errors are of many kinds
+        _check_both_compile(functions, layout, data)
+        raise
+
+
+def _check_both_compile(functions, layout, data):
+    import numba as nb
+
+    p = layout.named(layout.values(np.zeros((1, layout.n_free)))[0])
+    for name, function, rows in (
+        ("log_likelihood", functions[0], () if functions[0] is None else (as_rows(data),)),
+        ("log_prior", functions[1], ()),
+    ):
+        if function is not None:
+            n = len(inspect.signature(function.py_func).parameters)
+            arguments = (p, *rows, _slots(layout))[:n]
+            check_compiles(name, function, tuple(map(nb.typeof, arguments)))
+
+
+def _slots(layout):
+    """Zeros for the derivatives in the values: arrays by name, of one entry for a number."""
+    kind = values_type(tuple(layout.variables))
+    return kind(*(np.zeros(shape or 1) for shape in layout.variables.values()))
+
+
+def as_rows(data):
+    """Return data as compiled functions get them: arrays of floats, or of integers, or a tuple of these."""
+    if isinstance(data, tuple):
+        return tuple(_as_array(part, f"data[{i}]") for i, part in enumerate(data))
+    return _as_array(data, "data")
+
+
+def _as_array(part, what):
+    array = np.asarray(part)
+    whole = array.dtype.kind in "biu"
+    if array.ndim < 1:
+        raise DataError(f"{what} must be an array, got {shortened(part)}: let the function refer to a number")
+    if whole and array.dtype == np.uint64 and array.size and array.max() >= 2**63:
+        raise DataError(f"{what} holds {array.max()}, beyond 64-bit integers: give floats")
+    try:
+        return np.ascontiguousarray(array, dtype=np.int64 if whole else np.float64)
+    except (TypeError, ValueError) as error:
+        raise DataError(
+            f"{what} of a compiled log_likelihood must be an array of numbers: {in_brief(error)}"
+        ) from error
+
+
+def _packed(data, first):
+    """Form, places and shapes, and floats of the rows; integers keep their bits."""
+    rows = as_rows(data)
+    parts = rows if isinstance(rows, tuple) else (rows,)
+    meta: list[int] = []
+    for part in parts:
+        meta += [first, *part.shape]
+        first += part.size
+    form = isinstance(rows, tuple), tuple((part.dtype.kind == "i", part.ndim) for part in parts)
+    return form, np.array(meta, dtype=np.int64), [part.reshape(-1).view(np.float64) for part in parts]
+
+
+def _unpacked(data, meta, form):
+    parts, at = [], _HEAD
+    for whole, ndim in form[1]:
+        first, shape = meta[at], tuple(meta[at + 1 : at + 1 + ndim])
+        part = data[first : first + int(np.prod(shape))].reshape(shape)
+        parts.append(part.view(np.int64) if whole else part)
+        at += 1 + ndim
+    return tuple(parts) if form[0] else parts[0]
+
+
+def _numbers_of(form):
+    return sum(1 + ndim for _, ndim in form[1])
+
+
+@lru_cache(maxsize=32)  # shards have the same functions
+def _compile(log_likelihood, log_prior, names, form):
+    """Put transforms, priors and functions together; functions without derivatives are differenced."""
+    import numba as nb
+
+    if log_likelihood is None and log_prior is None:
+        return parameter_priors.prior_alone
+
+    options: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
+    inner = options | {"forceinline": True}
+    told: Any = call_function
+    called: Any = call
+    step = float(STEP)
+    n_values = sum(int(np.prod(shape)) for _, shape in names)
+    kind = values_type(tuple(name for name, _ in names))
+    numbers, slots = _views(names, True), _views(names, False)
+    rows = _row_views(form)
+    prior_slope, prior_value = _with_and_without(log_prior, 2)
+    likelihood_slope, likelihood_value = _with_and_without(log_likelihood, 3)
+    differenced = prior_value is not None or likelihood_value is not None
+    nothing = nb.njit(**options)(lambda *arguments: 0.0)
+    prior_value, prior_slope = prior_value or nothing, prior_slope or nothing
+    likelihood_value, likelihood_slope = likelihood_value or nothing, likelihood_slope or nothing
+
+    @nb.njit(**options)
+    def rest(q, work, data, meta):
+        called(meta[len(meta) - 1], q, work, data, meta)
+        p = kind(*numbers(work))
+        return data[0] * prior_value(p) + likelihood_value(p, rows(data, meta))
+
+    @nb.njit(**options)
+    def add_rest(q, g, work, data, meta):
+        point = q.copy()
+        for i in range(len(q)):
+            h = step * max(1.0, abs(q[i]))
+            point[i] = q[i] + h
+            above = rest(point, work, data, meta)
+            point[i] = q[i] - h
+            g[i] += (above - rest(point, work, data, meta)) / (2.0 * h)
+            point[i] = q[i]
+        return rest(q, work, data, meta)
+
+    @nb.njit(**inner)
+    def both(q, g, data, meta):
+        work = np.empty(4 * n_values + len(q))
+        logp: Any = called(meta[len(meta) - 3], q, work, data, meta)
+        slope = work[2 * n_values : 3 * n_values]
+        p, taken, power = kind(*numbers(work)), kind(*slots(slope)), data[0]
+        if power == 1.0:
+            logp += prior_slope(p, taken)
+        else:  # derivatives that a function adds are those without the power
+            before = slope.copy()
+            slope[:] = 0.0
+            logp += power * prior_slope(p, taken)
+            for i in range(n_values):
+                slope[i] = before[i] + power * slope[i]
+        logp += likelihood_slope(p, rows(data, meta), taken)
+        called(meta[len(meta) - 2], q, work, data, meta)
+        for i in range(len(g)):
+            g[i] = work[4 * n_values + i]
+        if differenced:
+            logp += add_rest(q, g, work, data, meta)
+        return logp
+
+    @nb.njit(**inner)
+    def density(q, g, data, meta):
+        logp = 0.0
+        try:
+            logp = both(q, g, data, meta)
+        except Exception:  # of which compiled code knows no more; the callback finds out
+            logp = told(meta[len(meta) - 5], q.ctypes.data, g.ctypes.data, len(q))
+        if np.isnan(logp):
+            logp = told(meta[len(meta) - 4], q.ctypes.data, g.ctypes.data, len(q))
+        return logp
+
+    return density
+
+
+def _with_and_without(function, n):
+    """A function with derivatives, which takes n arguments, and one without; None for the other."""
+    if function is None:
+        return None, None
+    fills = len(inspect.signature(function.py_func).parameters) == n
+    return (function, None) if fills else (None, function)
+
+
+def _views(names, numbers):
+    """Make a compiled function of values (n_values,) that returns views by name, and numbers as such."""
+    import numba as nb
+
+    made, first = nb.njit(lambda values: ()), 0
+    for _, shape in names:
+        made = _next_view(nb, made, first, shape if shape or numbers else (1,))
+        first += int(np.prod(shape))
+    return made
+
+
+def _next_view(nb, before, first, shape):
+    end = first + int(np.prod(shape))
+    if not shape:
+        return nb.njit(lambda values: (*before(values), values[first]))
+    if len(shape) == 1:
+        return nb.njit(lambda values: (*before(values), values[first:end]))
+    return nb.njit(lambda values: (*before(values), values[first:end].reshape(shape)))
+
+
+def _row_views(form):
+    """Make a compiled function of (data, meta) that returns the rows: an array, or a tuple of arrays."""
+    import numba as nb
+
+    made: Any = nb.njit(lambda data, meta: ())
+    at = _HEAD
+    for whole, ndim in form[1]:
+        made = _next_rows(nb, made, at, integers if whole else floats, ndim)
+        at += 1 + ndim
+    if form[0]:
+        return made
+    return nb.njit(lambda data, meta: made(data, meta)[0])
+
+
+def _next_rows(nb, before, at, pointer, ndim):
+    where: Any = pointer
+    if ndim == 1:
+        return nb.njit(
+            lambda data, meta: (
+                *before(data, meta),
+                nb.carray(where(data.ctypes.data + 8 * meta[at]), meta[at + 1]),
+            )
+        )
+    if ndim == 2:
+        return nb.njit(
+            lambda data, meta: (
+                *before(data, meta),
+                nb.carray(where(data.ctypes.data + 8 * meta[at]), (meta[at + 1], meta[at + 2])),
+            )
+        )
+    return nb.njit(
+        lambda data, meta: (
+            *before(data, meta),
+            nb.carray(where(data.ctypes.data + 8 * meta[at]), (meta[at + 1], meta[at + 2], meta[at + 3])),
+        )
+    )
+
+
+# Python functions -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class NamedFunctions:
+    """Log density and gradient in q of Python functions of named values."""
+
+    layout: Any
+    log_likelihood: Any
+    log_prior: Any
+    data: Any
+    power: float
+
+    def __call__(self, q):
+        """Log density and gradient at q (d,)."""
+        n, (table, reals) = self.layout.n_values, self.layout.tables
+        numbers, places = np.append(self.power, reals), np.concatenate([[_HEAD, n], table])
+        work = np.zeros(4 * n + len(q))
+        logp = parameter_priors.begin(q, work, numbers, places)
+        p, slope, gradient = self.layout.named(work[:n]), work[2 * n : 3 * n], work[4 * n :]
+        for what, function, arguments, weight in (
+            ("log_prior", self.log_prior, (), self.power),
+            ("log_likelihood", self.log_likelihood, (self.data,), 1.0),
+        ):
+            if function is None:
+                continue
+            made = function(p, *arguments)
+            if isinstance(made, tuple):
+                if len(made) != 2:
+                    raise DataError(
+                        f"{what} must return a number or (value, gradient), got a tuple of {len(made)}"
+                    )
+                slope += weight * self._slope(made[1], what)
+                made = made[0]
+            else:
+                value = self._value_at(function, arguments, what)
+                gradient += weight * differences(value, q)
+            logp += weight * one_number(made, what)
+        parameter_priors.end(q, work, numbers, places)
+        return logp, gradient
+
+    def _value_at(self, function, arguments, what):
+        def value(q):
+            return one_number(function(self.layout.named(self.layout.values(q[None])[0]), *arguments), what)
+
+        return value
+
+    def _slope(self, gradient, what):
+        """Derivatives in the values, one after the other."""
+        variables = self.layout.variables
+        if not isinstance(gradient, (Mapping, tuple, list)) or len(gradient) != len(variables):
+            raise DataError(
+                f"the gradient of {what} must be a dict with an array for each of {', '.join(variables)}, "
+                f"got {shortened(gradient, 60)}"
+            )
+        parts = []
+        for i, (name, shape) in enumerate(variables.items()):
+            if isinstance(gradient, Mapping) and name not in gradient:
+                raise DataError(f"the gradient of {what} lacks {name!r}: give zeros, or no gradient")
+            part = np.asarray(gradient[name if isinstance(gradient, Mapping) else i], dtype=np.float64)
+            if part.shape != shape:
+                raise DataError(
+                    f"the gradient of {what} for {name!r} has the shape {part.shape}, the parameter {shape}"
+                )
+            parts.append(part.ravel())
+        return np.concatenate(parts)
+
+
+@dataclass(frozen=True, eq=False)
+class PythonNamed(_Named, PythonCalls):
+    """A model of Python functions of named values."""
+
+    layout: Any = None
+
+    def identity(self):
+        """All that the density depends on, for digests."""
+        both = self.function
+        functions = fingerprint((both.log_likelihood, both.log_prior))
+        return functions, both.data, both.power, *self.layout.tables, self.layout.form, self.start

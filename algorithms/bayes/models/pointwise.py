@@ -1,0 +1,125 @@
+"""The log-likelihood of each observation under each draw, from a user's log likelihood of all."""
+
+import inspect
+
+import numpy as np
+
+from ....errors import DataError
+from ..shards.rows import count_rows
+from .autodiff import Autodiff
+from .density import is_compiled, one_number
+from .named import as_rows
+from .row_sums import NotASum
+
+_TOLERANCE = 1e-6  # of the log likelihood, in parts of its size
+
+
+class RowLikelihoods:
+    """``(values) -> (draws, observations)`` for a dict of draws by name, as `Posterior` takes it.
+
+    A row is given to the function alone, as data of length one. That the function is a sum over rows, up to a
+    constant, is checked at every draw. `layout` is that of named parameters, None for a vector.
+    """
+
+    def __init__(self, log_likelihood, layout, data):
+        self.function = log_likelihood.function if isinstance(log_likelihood, Autodiff) else log_likelihood
+        self.tensors = log_likelihood if isinstance(log_likelihood, Autodiff) else None
+        self.layout, self.data = layout, data
+
+    def __call__(self, values):
+        """Log-likelihoods (draws, observations)."""
+        flat = np.concatenate([v.reshape(len(v), -1) for v in values.values()], axis=1)
+        points = [q.copy() if self.layout is None else self.layout.named(q.copy()) for q in flat]
+        compiled = is_compiled(self.function)
+        data = self._as_data(compiled)
+        n, each = count_rows(data), self._by_row(data, compiled)
+        out, totals = np.empty((len(points), n)), np.empty(len(points))
+        for p, row in zip(points, out, strict=True):
+            each(p, row)
+        for k, p in enumerate(points):
+            totals[k] = self._value(p, data)
+        self._check(totals, out)
+        return out
+
+    def _as_data(self, compiled):
+        if self.layout is not None and compiled:
+            return as_rows(self.data)
+        if compiled:
+            return np.ascontiguousarray(self.data, dtype=np.float64)
+        if isinstance(self.data, tuple):
+            return tuple(map(np.asarray, self.data))
+        return np.asarray(self.data)
+
+    def _value(self, p, data):
+        if is_compiled(self.function):
+            n = len(inspect.signature(self.function.py_func).parameters)
+            if n == 3:
+                return float(self.function(p, data, _zeros_like(p)))
+            return float(self.function(p, data))
+        made = (self.tensors or self.function)(p, data)
+        return one_number(made[0] if isinstance(made, tuple) else made, "log_likelihood")
+
+    def _by_row(self, data, compiled):
+        """A function that fills the log-likelihoods of all rows at p."""
+        if compiled:
+            loop = _loop_over(self.function, len(data) if isinstance(data, tuple) else 0)
+            return lambda p, out: loop(p, data, _zeros_like(p), out)
+        rows = [_row(data, i) for i in range(count_rows(data))]
+
+        def each(p, out):
+            for i, row in enumerate(rows):
+                out[i] = self._value(p, row)
+
+        return each
+
+    @staticmethod
+    def _check(totals, out):
+        with np.errstate(invalid="ignore"):
+            apart = totals - out.sum(axis=1)
+        if not np.isfinite(apart).all():
+            raise DataError(
+                "the log-likelihood of a single row is not finite under a draw: is it defined for one row?"
+            )
+        if np.ptp(apart) > _TOLERANCE * (1 + np.abs(totals).max()):
+            raise NotASum(
+                "log_likelihood is no sum over rows: those of single rows, as data of length one, do not "
+                "add up to that of all rows; give to_arviz() the log_likelihood of each observation instead"
+            )
+
+
+def _row(data, i):
+    return tuple(part[i : i + 1] for part in data) if isinstance(data, tuple) else data[i : i + 1]
+
+
+def _zeros_like(p):
+    if isinstance(p, tuple):
+        return type(p)(*(np.zeros(np.shape(part) or 1) for part in p))
+    return np.zeros(len(p))
+
+
+def _loop_over(function, n_parts):
+    """Compile the loop over rows, for data that are a tuple of so many arrays, or (0) one array."""
+    import numba as nb
+
+    if n_parts:
+        one = nb.njit(lambda data, i: ())
+        for j in range(n_parts):
+            one = _next_part(nb, one, j)
+    else:
+        one = nb.njit(lambda data, i: data[i : i + 1])
+    if len(inspect.signature(function.py_func).parameters) == 3:
+        value = function
+    else:
+        value = nb.njit(lambda p, row, g: function(p, row))
+    first = nb.njit((lambda data: data[0]) if n_parts else (lambda data: data))
+
+    @nb.njit
+    def loop(p, data, g, out):
+        for i in range(len(first(data))):
+            out[i] = value(p, one(data, i), g)
+
+    return loop
+
+
+def _next_part(nb, before, j):
+    return nb.njit(lambda data, i: (*before(data, i), data[j][i : i + 1]))

@@ -1,0 +1,616 @@
+"""Priors of named parameters, for ``sample(priors=)``.
+
+Arguments are numbers, or arrays of the parameter's shape. Locations, scales and rates may also be the name of
+another parameter, of one value or of the same shape: ``{"effect": normal("mean", "spread"), ...}`` is a
+hierarchical prior. On a narrower support than its own a density is cut off, and not normalised anew.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import special
+
+from ..._typing import ArrayLike
+from ...errors import DataError, in_brief, shortened
+from ...kernels.bayes import parameter_priors as codes
+from ...kernels.bayes import transforms
+
+__all__ = [
+    "beta",
+    "cauchy",
+    "dirichlet",
+    "exponential",
+    "gamma",
+    "half_cauchy",
+    "half_normal",
+    "inverse_gamma",
+    "laplace",
+    "lkj",
+    "lognormal",
+    "multivariate_normal",
+    "normal",
+    "student_t",
+    "uniform",
+]
+
+_ANY = (transforms.FREE, transforms.SHIFTED, transforms.BETWEEN, transforms.ORDERED)
+
+
+@dataclass(frozen=True, eq=False)
+class PriorDensity:
+    """A prior density; made by the functions of this module.
+
+    `arguments` are (name, value) in the order of ``kernels.bayes.parameter_priors``; `support` says which
+    parameters it takes: "any", "not negative", "positive", "unit", "interval", "simplex", "cholesky" or
+    "vector". `constant` is the part of the log density of each entry that depends on no parameter.
+    """
+
+    name: str
+    code: int
+    arguments: tuple[tuple[str, Any], ...]
+    support: str = "any"
+    constant: Any = 0.0
+
+    def __repr__(self):
+        pairs = [(name, value) for name, value in self.arguments if name]
+        shown = (f"{name}={value!r}" if isinstance(value, str) else f"{name}={shortened(value.tolist(), 40)}"
+                 for name, value in pairs)  # fmt: skip
+        return f"{self.name}({', '.join(shown)})"
+
+    @property
+    def is_by_entry(self):
+        """Whether entries are independent, and arguments one number for each."""
+        return self.code not in (codes.POWERS, codes.MULTIVARIATE)
+
+    def references(self):
+        """Names of parameters among the arguments."""
+        return [value for _, value in self.arguments if isinstance(value, str)]
+
+    def log_constant(self, parameter):
+        """Sum over all entries of the part of the log density that depends on no parameter."""
+        if self.code == codes.POWERS:
+            alpha, k = self.arguments[0][1], parameter.size
+            each = _dirichlet_constant(np.broadcast_to(alpha, k)) if self.support == "simplex" else (
+                _lkj_constant(float(alpha), k))  # fmt: skip
+            return parameter.n_copies * each
+        if self.code == codes.MULTIVARIATE:
+            return self.constant * parameter.n_values / parameter.shape[-1]
+        return float(np.broadcast_to(self.constant, parameter.shape).sum())
+
+    def powers(self, parameter):
+        """Powers of the entries of a simplex, or of the diagonal of a triangle (others are zero)."""
+        alpha, k = self.arguments[0][1], parameter.size
+        if self.support == "simplex":
+            return np.broadcast_to(alpha - 1, k)
+        return 2 * (float(alpha) - 1) * np.eye(k).ravel()
+
+    def check(self, name, parameter):
+        """Refuse a parameter that is outside of the density's support."""
+        takes, remedy = _SUPPORTS[self.support]
+        if not takes(self, parameter):
+            raise DataError(f"priors[{name!r}] is {self}, but {name} is {parameter.words}: {remedy}")
+
+
+def inverse_root(covariance):
+    """Inverse of the lower Cholesky factor."""
+    return np.tril(np.linalg.solve(np.linalg.cholesky(covariance), np.eye(len(covariance))))
+
+
+def _dirichlet_constant(alpha):
+    return float(special.gammaln(alpha.sum()) - special.gammaln(alpha).sum())
+
+
+def _lkj_constant(eta, k):
+    """Partial correlations are beta variables on (-1, 1): k - j of the j-th column."""
+    j = np.arange(1, k)
+    b = eta + (k - 1 - j) / 2
+    return -float(((k - j) * ((2 * b - 1) * math.log(2) + special.betaln(b, b))).sum())
+
+
+def _within(prior, parameter):
+    bounds = dict(prior.arguments)
+    inside = bounds["low"] <= parameter.low and parameter.high <= bounds["high"]
+    return parameter.kind == transforms.BETWEEN and bool(inside)
+
+
+def _fits(prior, parameter):
+    k = len(dict(prior.arguments)["mean"])
+    return parameter.kind in _ANY and parameter.shape[-1:] == (k,)
+
+
+def _fits_simplex(prior, parameter):
+    alpha = dict(prior.arguments)["concentration"]
+    return parameter.kind == transforms.SIMPLEX and alpha.size in (1, parameter.size)
+
+
+_SUPPORTS = {
+    "any": (lambda prior, p: p.kind in _ANY, "take dirichlet for a simplex, lkj for a correlation matrix"),
+    "not negative": (lambda prior, p: p.kind in _ANY and p.low >= 0, "take positive(), or another prior"),
+    "positive": (lambda prior, p: p.is_positive, "take positive(), or another prior"),
+    "unit": (
+        lambda prior, p: p.kind == transforms.BETWEEN and (p.low, p.high) == (0, 1),
+        "take unit(), or another prior",
+    ),
+    "interval": (_within, "take interval() or unit() inside these bounds"),
+    "simplex": (_fits_simplex, "take a simplex(k) of as many entries"),
+    "cholesky": (lambda prior, p: p.kind == transforms.TRIANGLE, "take cholesky(k)"),
+    "vector": (_fits, "its last axis must have as many entries as mean"),
+}
+
+
+def normal(mean: ArrayLike | str = 0.0, sd: ArrayLike | str = 1.0) -> PriorDensity:
+    """Make a normal prior.
+
+    Parameters
+    ----------
+    mean, sd : float, array-like of the parameter's shape, or name of a parameter
+
+    Returns
+    -------
+    PriorDensity
+
+    Raises
+    ------
+    DataError
+        If sd is not above zero.
+
+    Examples
+    --------
+    >>> import stradask as sd
+    >>> sd.priors.normal(0, 2.5), sd.priors.normal("mean", "spread")
+    (normal(mean=0.0, sd=2.5), normal(mean='mean', sd='spread'))
+    """
+    arguments = (_number("normal", "mean", mean), _positive("normal", "sd", sd))
+    return PriorDensity("normal", codes.NORMAL, arguments, constant=-0.5 * math.log(2 * math.pi))
+
+
+def student_t(
+    freedom: float = 4.0, location: ArrayLike | str = 0.0, scale: ArrayLike | str = 1.0
+) -> PriorDensity:
+    """Make a prior of Student's t.
+
+    Parameters
+    ----------
+    freedom : float, default=4
+        Degrees of freedom.
+    location, scale : float, array-like of the parameter's shape, or name of a parameter
+
+    Returns
+    -------
+    PriorDensity
+
+    Raises
+    ------
+    DataError
+        If freedom or scale are not above zero.
+
+    Examples
+    --------
+    >>> import stradask as sd
+    >>> sd.priors.student_t(4, 0, 2.5)
+    student_t(location=0.0, scale=2.5, freedom=4.0)
+    """
+    return _student("student_t", freedom, location, scale)
+
+
+def cauchy(location: ArrayLike | str = 0.0, scale: ArrayLike | str = 1.0) -> PriorDensity:
+    """Make a Cauchy prior: Student's t with one degree of freedom.
+
+    Parameters
+    ----------
+    location, scale : float, array-like of the parameter's shape, or name of a parameter
+
+    Returns
+    -------
+    PriorDensity
+
+    Raises
+    ------
+    DataError
+        If scale is not above zero.
+
+    Examples
+    --------
+    >>> import stradask as sd
+    >>> sd.priors.cauchy(0, 5).name
+    'cauchy'
+    """
+    return _student("cauchy", 1.0, location, scale)
+
+
+def _student(name, freedom, location, scale):
+    pair = _fixed(name, "freedom", freedom)
+    if pair[1].ndim:
+        raise DataError(f"priors.{name}: freedom must be one number, got the shape {pair[1].shape}")
+    half = 0.5 * float(pair[1])
+    const = special.gammaln(half + 0.5) - special.gammaln(half) - 0.5 * math.log(2 * half * math.pi)
+    arguments = (_number(name, "location", location), _positive(name, "scale", scale), pair)
+    return PriorDensity(name, codes.STUDENT_T, arguments, constant=const)
+
+
+def laplace(location: ArrayLike | str = 0.0, scale: ArrayLike | str = 1.0) -> PriorDensity:
+    """Make a Laplace prior, ``exp(-|x - location| / scale) / (2 scale)``.
+
+    Parameters
+    ----------
+    location, scale : float, array-like of the parameter's shape, or name of a parameter
+
+    Returns
+    -------
+    PriorDensity
+
+    Raises
+    ------
+    DataError
+        If scale is not above zero.
+
+    Examples
+    --------
+    >>> import stradask as sd
+    >>> sd.priors.laplace(0, 1).name
+    'laplace'
+    """
+    arguments = (_number("laplace", "location", location), _positive("laplace", "scale", scale))
+    return PriorDensity("laplace", codes.LAPLACE, arguments, constant=-math.log(2))
+
+
+def lognormal(mean: ArrayLike | str = 0.0, sd: ArrayLike | str = 1.0) -> PriorDensity:
+    """Make a log-normal prior of a positive parameter.
+
+    Parameters
+    ----------
+    mean, sd : float, array-like of the parameter's shape, or name of a parameter
+        Of the logarithm.
+
+    Returns
+    -------
+    PriorDensity
+
+    Raises
+    ------
+    DataError
+        If sd is not above zero.
+
+    Examples
+    --------
+    >>> import stradask as sd
+    >>> sd.priors.lognormal(0, 0.5).support
+    'positive'
+    """
+    arguments = (_number("lognormal", "mean", mean), _positive("lognormal", "sd", sd))
+    const = -0.5 * math.log(2 * math.pi)
+    return PriorDensity("lognormal", codes.LOGNORMAL, arguments, "positive", const)
+
+
+def half_normal(scale: ArrayLike | str = 1.0) -> PriorDensity:
+    """Make a half-normal prior of a parameter that is not negative.
+
+    Parameters
+    ----------
+    scale : float, array-like of the parameter's shape, or name of a parameter
+        Standard deviation of the whole normal density.
+
+    Returns
+    -------
+    PriorDensity
+
+    Raises
+    ------
+    DataError
+        If scale is not above zero.
+
+    Examples
+    --------
+    >>> import stradask as sd
+    >>> sd.priors.half_normal(5).support
+    'not negative'
+    """
+    arguments = (("", np.zeros(())), _positive("half_normal", "scale", scale))
+    const = 0.5 * math.log(2 / math.pi)
+    return PriorDensity("half_normal", codes.NORMAL, arguments, "not negative", const)
+
+
+def half_cauchy(scale: ArrayLike | str = 1.0) -> PriorDensity:
+    """Make a half-Cauchy prior of a positive parameter.
+
+    Parameters
+    ----------
+    scale : float, array-like of the parameter's shape, or name of a parameter
+        Its median.
+
+    Returns
+    -------
+    PriorDensity
+
+    Raises
+    ------
+    DataError
+        If scale is not above zero.
+
+    Examples
+    --------
+    >>> import stradask as sd
+    >>> sd.priors.half_cauchy(2.5)
+    half_cauchy(scale=2.5)
+    """
+    arguments = (_positive("half_cauchy", "scale", scale),)
+    const = math.log(2 / math.pi)
+    return PriorDensity("half_cauchy", codes.HALF_CAUCHY, arguments, "positive", const)
+
+
+def exponential(rate: ArrayLike | str = 1.0) -> PriorDensity:
+    """Make an exponential prior, ``rate exp(-rate x)``, of a parameter that is not negative.
+
+    Parameters
+    ----------
+    rate : float, array-like of the parameter's shape, or name of a parameter
+        One over the mean.
+
+    Returns
+    -------
+    PriorDensity
+
+    Raises
+    ------
+    DataError
+        If rate is not above zero.
+
+    Examples
+    --------
+    >>> import stradask as sd
+    >>> sd.priors.exponential(0.1).name
+    'exponential'
+    """
+    arguments = (("", np.zeros(())), _positive("exponential", "rate", rate))
+    return PriorDensity("exponential", codes.EXPONENTIAL, arguments, "not negative", 0.0)
+
+
+def gamma(shape: ArrayLike, rate: ArrayLike) -> PriorDensity:
+    """Make a gamma prior of a positive parameter, of mean ``shape / rate``.
+
+    Parameters
+    ----------
+    shape, rate : float or array-like of the parameter's shape
+
+    Returns
+    -------
+    PriorDensity
+
+    Raises
+    ------
+    DataError
+        If shape or rate are not above zero.
+
+    Examples
+    --------
+    >>> import stradask as sd
+    >>> sd.priors.gamma(2, 0.5)
+    gamma(shape=2.0, rate=0.5)
+    """
+    (_, a), (_, b) = arguments = (_fixed("gamma", "shape", shape), _fixed("gamma", "rate", rate))
+    const = a * np.log(b) - special.gammaln(a)
+    return PriorDensity("gamma", codes.GAMMA, arguments, "positive", const)
+
+
+def inverse_gamma(shape: ArrayLike, scale: ArrayLike) -> PriorDensity:
+    """Make an inverse gamma prior of a positive parameter, of mode ``scale / (shape + 1)``.
+
+    Parameters
+    ----------
+    shape, scale : float or array-like of the parameter's shape
+
+    Returns
+    -------
+    PriorDensity
+
+    Raises
+    ------
+    DataError
+        If shape or scale are not above zero.
+
+    Examples
+    --------
+    >>> import stradask as sd
+    >>> sd.priors.inverse_gamma(3, 2).name
+    'inverse_gamma'
+    """
+    name = "inverse_gamma"
+    (_, a), (_, b) = arguments = (_fixed(name, "shape", shape), _fixed(name, "scale", scale))
+    const = a * np.log(b) - special.gammaln(a)
+    return PriorDensity(name, codes.INVERSE_GAMMA, arguments, "positive", const)
+
+
+def beta(a: ArrayLike, b: ArrayLike) -> PriorDensity:
+    """Make a beta prior of a parameter between 0 and 1, of mean ``a / (a + b)``.
+
+    Parameters
+    ----------
+    a, b : float or array-like of the parameter's shape
+
+    Returns
+    -------
+    PriorDensity
+
+    Raises
+    ------
+    DataError
+        If a or b are not above zero.
+
+    Examples
+    --------
+    >>> import stradask as sd
+    >>> sd.priors.beta(5, 5)
+    beta(a=5.0, b=5.0)
+    """
+    (_, one), (_, other) = arguments = (_fixed("beta", "a", a), _fixed("beta", "b", b))
+    return PriorDensity("beta", codes.BETA, arguments, "unit", -special.betaln(one, other))
+
+
+def uniform(low: float, high: float) -> PriorDensity:
+    """Make a uniform prior of an interval.
+
+    A parameter without a prior is uniform on its support; this one is normalised as well.
+
+    Parameters
+    ----------
+    low, high : float
+
+    Returns
+    -------
+    PriorDensity
+
+    Raises
+    ------
+    DataError
+        If low is not below high, or one of them is not finite.
+
+    Examples
+    --------
+    >>> import stradask as sd
+    >>> sd.priors.uniform(-1, 1)
+    uniform(low=-1.0, high=1.0)
+    """
+    arguments = (_number("uniform", "low", low, names=False), _number("uniform", "high", high, names=False))
+    a, b = (value for _, value in arguments)
+    if a.ndim or b.ndim or not a < b:
+        raise DataError(
+            f"priors.uniform: low must be below high, both one number, got {shortened(low)} and "
+            f"{shortened(high)}"
+        )
+    return PriorDensity("uniform", codes.FLAT, arguments, "interval", -math.log(float(b - a)))
+
+
+def dirichlet(concentration: ArrayLike) -> PriorDensity:
+    """Make a Dirichlet prior of a simplex.
+
+    Parameters
+    ----------
+    concentration : float or array-like of shape (k,)
+        1 is uniform; larger numbers draw towards equal parts.
+
+    Returns
+    -------
+    PriorDensity
+
+    Raises
+    ------
+    DataError
+        If a concentration is not above zero.
+
+    Examples
+    --------
+    >>> import stradask as sd
+    >>> sd.priors.dirichlet([2, 2, 4]).support
+    'simplex'
+    """
+    pair = _fixed("dirichlet", "concentration", concentration)
+    if pair[1].ndim > 1:
+        raise DataError(
+            f"priors.dirichlet: concentration must be a number or a vector, got the shape {pair[1].shape}"
+        )
+    return PriorDensity("dirichlet", codes.POWERS, (pair,), "simplex")
+
+
+def lkj(concentration: float = 1.0) -> PriorDensity:
+    r"""Make the prior of Lewandowski, Kurowicka and Joe of a correlation matrix: :math:`\det(R)^{\eta - 1}`.
+
+    Parameters
+    ----------
+    concentration : float, default=1
+        :math:`\eta`: 1 is uniform over correlation matrices; larger numbers draw towards no correlation.
+
+    Returns
+    -------
+    PriorDensity
+
+    Raises
+    ------
+    DataError
+        If concentration is not above zero.
+
+    Examples
+    --------
+    >>> import stradask as sd
+    >>> sd.priors.lkj(2)
+    lkj(concentration=2.0)
+    """
+    pair = _fixed("lkj", "concentration", concentration)
+    if pair[1].ndim:
+        raise DataError(f"priors.lkj: concentration must be one number, got the shape {pair[1].shape}")
+    return PriorDensity("lkj", codes.POWERS, (pair,), "cholesky")
+
+
+def multivariate_normal(mean: ArrayLike, covariance: ArrayLike) -> PriorDensity:
+    """Make a normal prior with correlations, of a vector (or of the last axis of an array).
+
+    Parameters
+    ----------
+    mean : array-like of shape (k,)
+    covariance : array-like of shape (k, k)
+        ``s[:, None] * R * s`` for standard deviations s and a correlation matrix R.
+
+    Returns
+    -------
+    PriorDensity
+
+    Raises
+    ------
+    DataError
+        If covariance is not symmetric and positive definite, or shapes do not match.
+
+    Examples
+    --------
+    >>> import stradask as sd
+    >>> sd.priors.multivariate_normal([0, 0], [[1, 0.5], [0.5, 2]]).support
+    'vector'
+    """
+    name = "multivariate_normal"
+    (_, m), (_, S) = arguments = tuple(
+        _number(name, what, value, names=False)
+        for what, value in (("mean", mean), ("covariance", covariance))
+    )
+    if m.ndim != 1 or S.shape != (len(m), len(m)):
+        raise DataError(
+            f"priors.{name}: mean must have the shape (k,) and covariance (k, k), got {m.shape} and {S.shape}"
+        )
+    try:
+        if not np.allclose(S, S.T, rtol=1e-9, atol=0):
+            raise np.linalg.LinAlgError
+        inverse = inverse_root(S)
+    except np.linalg.LinAlgError as error:
+        raise DataError(
+            f"priors.{name}: covariance must be symmetric and positive definite, got {shortened(covariance)}"
+        ) from error
+    const = float(np.log(np.diag(inverse)).sum()) - 0.5 * len(m) * math.log(2 * math.pi)
+    return PriorDensity(name, codes.MULTIVARIATE, arguments, "vector", const)
+
+
+# Arguments ------------------------------------------------------------------------------------------------
+
+
+def _number(name, what, value, names=True):
+    """Return (what, value): a name, or an array of finite numbers."""
+    if names and isinstance(value, str):
+        return what, value
+    try:
+        array = np.array(value, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise DataError(
+            f"priors.{name}: {what} must be numbers{' or the name of a parameter' * names}: {in_brief(error)}"
+        ) from error
+    if isinstance(value, bool) or not array.size or not np.isfinite(array).all():
+        raise DataError(f"priors.{name}: {what} must be finite numbers, got {shortened(value)}")
+    return what, array
+
+
+def _positive(name, what, value, names=True):
+    pair = _number(name, what, value, names)
+    if not isinstance(pair[1], str) and not (pair[1] > 0).all():
+        raise DataError(f"priors.{name}: {what} must be above zero, got {shortened(value)}")
+    return pair
+
+
+def _fixed(name, what, value):
+    return _positive(name, what, value, names=False)
