@@ -323,7 +323,7 @@ class WorkerState(Shards):
 
     def _parts(self):
         for shard, state in self.states.items():
-            if self.program.saved:
+            if is_saved(self.program, shard):
                 yield f"shard-{shard}", {name: state[name] for name in self.program.saved}
         for block, packed in self._packed_blocks():
             yield f"block-{block}", {"value": packed}
