@@ -479,7 +479,12 @@ class DMRTopicModel(FittedTopicModel):
         n_topics, n_columns = self.word_topic_counts_.shape[1], len(known.names)
         fits = self.coef_.shape == (n_topics, n_columns) and list(self.coef_names_) == known.names
         fits = fits and self.coef_draws_.ndim == 3 and self.coef_draws_.shape[1:] == self.coef_.shape
-        fits = fits and self.design_.ndim == 2 and self.design_.shape[1] == n_columns
+        fits = (
+            fits
+            and len(self.coef_draws_) > 0
+            and self.design_.ndim == 2
+            and self.design_.shape[1] == n_columns
+        )
         counts = self.doc_topic_counts_
         fits = fits and (counts is None or counts.shape[0] == len(self.design_))
         arrays = (self.coef_, self.coef_draws_, self.design_)

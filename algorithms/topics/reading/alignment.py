@@ -132,7 +132,9 @@ def align(models: Any) -> TopicAlignment:
 
 def _common(models):
     """Columns of each model that stand for the same words."""
-    words = [getattr(model, "vocabulary_", getattr(model, "feature_names_in_", None)) for model in models]
+    words: list[Any] = [
+        getattr(model, "vocabulary_", getattr(model, "feature_names_in_", None)) for model in models
+    ]
     widths = [model.word_topic_counts_.shape[0] for model in models]
     known = [own for own in words if own is not None]
     if len(set(widths)) == 1 and all(list(own) == list(known[0]) for own in known):
