@@ -44,8 +44,8 @@ class DMRTopicModel(FittedTopicModel):
     of topics and coefficients together, so that `effects` know how uncertain the topics of the words are.
 
     Numbers are standardised for the prior, columns of zeros and ones are not; coefficients are in the units
-    of the covariates. Documents with equal covariates share a row of priors. A fit takes 1.1 to 1.4 times
-    the time of as many sweeps of plain LDA, which grows with the number of topics.
+    of the covariates. Documents with equal covariates share a row of priors. A fit takes 1.05 to 1.3
+    times as many sweeps of plain LDA (short ones up to 1.5), and grows with the number of topics.
 
     Parameters
     ----------
