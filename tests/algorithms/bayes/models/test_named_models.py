@@ -238,6 +238,10 @@ def test_shards_are_combined_in_unconstrained_numbers_and_give_the_whole():
         return np.log(p.w[kind]).sum()
 
     posterior = sd.sample(counts, None, kind, parameters=parameters, priors=priors, **CUT)
+    distributed = pytest.importorskip("distributed")
+    with distributed.Client(processes=False, dashboard_address=":0"):
+        far = sd.sample(counts, None, kind, parameters=parameters, priors=priors, engine="dask", **CUT)
+    assert (far.draws == posterior.draws).all()
     alpha = np.bincount(kind, minlength=4) + np.arange(1, 5)
     exact = stats.dirichlet(alpha)
     assert posterior.shard_draws.shape == (3, 4, 400, 4)
