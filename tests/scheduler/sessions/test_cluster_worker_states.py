@@ -116,7 +116,7 @@ def test_any_plan_gives_what_one_thread_gives(situation):
         assert network.run(r, steps, [0.5]) == local.run(r, 0, steps, [0.5])
     found = {}
     for worker in network.workers.values():
-        found |= worker.snapshot(False, [])
+        found |= worker.snapshot([])
     want = local.snapshot([])
     assert found.keys() == want.keys()
     assert all(found[name].tobytes() == want[name].tobytes() for name in want)
