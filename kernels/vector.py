@@ -11,7 +11,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-LANES = 16
+LANES = 16  # 64 bytes of 32-bit numbers: one vector of AVX-512, two of AVX2
 
 _i8, _i16, _i32, _i64, _f32 = ir.IntType(8), ir.IntType(16), ir.IntType(32), ir.IntType(64), ir.FloatType()
 _F, _I = ir.VectorType(_f32, LANES), ir.VectorType(_i32, LANES)

@@ -20,7 +20,7 @@ from .streams import OPTIONS
 
 NUTS, SPLIT_HMC, HMC, RANDOM_WALK, SLICE = range(5)
 N_STATISTICS = 7  # log density, acceptance, gradients, depth, divergent, energy, step size
-_GAMMA, _T0, _KAPPA = 0.05, 10.0, 0.75
+_GAMMA, _T0, _KAPPA = 0.05, 10.0, 0.75  # dual averaging: Hoffman and Gelman 2014
 
 _nuts, _split, _hmc = nuts.step, split_hmc.step, hmc.step
 _walk, _slice = random_walk.step, slice_sampling.step

@@ -18,7 +18,7 @@ from .address import ADDRESS, INTEGERS, MATRIX, VECTOR, call
 from .hmc import copy, dot
 from .streams import OPTIONS
 
-_RISE, _SLOPE = 1e-4, 0.9
+_RISE, _SLOPE = 1e-4, 0.9  # Nocedal and Wright 2006, for quasi-Newton directions
 _TRIALS = 40  # lengths of one step
 _LEAST_RISE, _LEAST_GRADIENT = 1e-13, 1e-8  # of the log density, in parts of it (of 1, if that is more); of g
 

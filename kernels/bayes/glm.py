@@ -35,7 +35,7 @@ from .streams import OPTIONS
 
 STUDENT_NOISE, POISSON, NEGATIVE_BINOMIAL, BERNOULLI = range(4)
 _FAST = {**OPTIONS, "fastmath": {"nsz", "arcp", "contract", "reassoc"}}
-_SMALL_COUNT = 200.0
+_SMALL_COUNT = 200.0  # up to which logarithms are summed one by one
 _SHIFT = 10.0  # from here on the asymptotic series of the digamma function holds 1e-15
 
 

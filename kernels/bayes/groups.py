@@ -59,11 +59,11 @@ from .streams import OPTIONS, fill_normal, uniform
 N_GROUPS, FIRST_ROWS = HEAD, HEAD + 1  # of meta
 _FAST = {**OPTIONS, "fastmath": {"nsz", "arcp", "contract", "reassoc"}}
 _STEP, _NODES = 0.7, 10  # standard deviations at the mode, and nodes to a side: to begin with
-_ENOUGH = 2e-4
-_MOST_NODES = 4096
+_ENOUGH = 2e-4  # see above
+_MOST_NODES = 4096  # of the integral; a cap
 _NEGLIGIBLE = 24.0  # until the outermost nodes are at e^-24 of the mode
 _LARGE = 600.0  # exponents that are far from an overflow
-_NEWTON_STEPS = 200
+_NEWTON_STEPS = 200  # with halving; a cap
 _NEAR, _EXACT = 0.1, 1e-9  # of a standard deviation: how well the mode must be known
 
 

@@ -21,7 +21,7 @@ import numpy as np
 
 from .streams import OPTIONS
 
-HEAD = 5
+HEAD = 5  # numbers before the rows
 
 
 @nb.njit(**OPTIONS)

@@ -23,7 +23,7 @@ import numba as nb
 
 from .streams import OPTIONS
 
-HEAD = 8
+HEAD = 8  # numbers before the scales
 # Of meta.
 N_COEFS, PRIOR, N_SHRUNK, N_ROWS, N_TILES, START, FAMILY, N_VALUES = range(8)
 # Of data.

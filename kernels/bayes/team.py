@@ -20,8 +20,8 @@ from .streams import OPTIONS
 
 LINE = 8  # words
 ROUND, N_VECTORS, BLOCKS = 0, 1, 2  # lines of the control words
-LEADER = 0
-_TAKEN, _DONE = 1, 2
+LEADER = 0  # the thread that draws
+_TAKEN, _DONE = 1, 2  # the two low bits of a block's word
 _WAIT = 100_000  # looks at a block of another, a few nanoseconds each
 _ORDER = "seq_cst"
 

@@ -14,7 +14,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-LANES = 16
+LANES = 16  # 64 bytes of float32: one vector of AVX-512, two of AVX2
 _i32, _i64 = ir.IntType(32), ir.IntType(64)
 _FUSED = ("contract",)
 _AT_ONCE = 4  # ratings

@@ -14,7 +14,7 @@ _QUARTER = 1024  # blocks of four draws that are made at a time: DRAWS / 4 of `l
 _LOTS = 64  # of 4096 tokens at a time
 
 _M0, _M1 = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
-_W0, _W1 = 0x9E3779B9, 0xBB67AE85
+_W0, _W1 = 0x9E3779B9, 0xBB67AE85  # Philox: Salmon et al. 2011
 _LOW, _HIGH = np.uint64(0xFFFFFFFF), np.uint64(32)
 
 

@@ -12,7 +12,7 @@ from ...errors import DeviceError
 VARIANTS = ({"IN_SHARED": 1}, {"IN_SHARED": 0})
 
 _FILE = "lda/inference.cu"
-_LANES, _CHAINS = 16, 2
+_LANES, _CHAINS = 16, 2  # topics of a padded row; chains of a document, as on the CPU
 _STATIC = 1024  # bytes of shared memory that the system takes
 _USABLE, _ROUNDING = 0.9, 2**14  # part of the free memory; bytes by which arrays are rounded up
 _MOST = 2**33  # bytes of a lot, unless one document needs more: as many as can be at work take about that

@@ -39,7 +39,7 @@ _INLINE: dict[str, Any] = {**KERNEL, "forceinline": True, "_nrt": False}
 _GOLDEN, _OTHER, _ONE = np.uint32(0x9E3779B9), np.uint32(0x5BD1E995), np.uint32(1)
 _LOW, _HALF = np.uint64(0xFFFFFFFF), np.uint64(32)
 _PER_STEP = np.uint32(3 * 0x5BD1E995 & 0xFFFFFFFF)
-_UNIT = 2.0**-32
+_UNIT = 2.0**-32  # makes a number below 1 of 32 bits
 _LINE, _AHEAD = np.uint64(LANES), np.uint64(AHEAD)
 
 

@@ -15,7 +15,7 @@ from .light_chunks import table_sizes
 
 VARIANTS = ({"TOPIC": "unsigned short"}, {"TOPIC": "unsigned int"})
 
-_THREADS = 256
+_THREADS = 256  # of a block
 _PART = 2**24  # counts that are read from the device at a time
 
 

@@ -14,7 +14,7 @@ from .saber_chunks import ITEM, MOST_BLOCKS, RANGE
 VARIANTS = ({"IN_SHARED": 1}, {"IN_SHARED": 0})
 
 _FILE = "lda/saber.cu"
-_THREADS, _WARPS = 256, 8
+_THREADS, _WARPS = 256, 8  # of a block
 _STATIC = 10240  # bytes of shared memory beside the dynamic: what is declared, and what the system takes
 _PART = 2**24  # counts that are read from the device at a time
 

@@ -22,7 +22,7 @@ from .glm_losses import tile_losses
 
 _SUMS: dict[str, Any] = {**KERNEL, "fastmath": FAST - {"afn"}}
 _INNER: dict[str, Any] = {**_SUMS, **INNER}
-_STREAMS = 4
+_STREAMS = 4  # of rows that are read at once
 _TILE = 131_072  # bytes
 _VECTOR = 4  # rows of a stream; with those of the others losses are computed at once
 _LONG_ROW = 512  # bytes: loops over shorter ones are too short for two touches at once

@@ -24,14 +24,14 @@ from numba.extending import intrinsic
 from ..options import BORROWS, INNER, KERNEL
 from .columns import FAST
 
-SQUARED, LOGISTIC, POISSON = 0, 1, 2
+SQUARED, LOGISTIC, POISSON = 0, 1, 2  # as compiled code knows them
 
 _EXACT: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": {"contract"}}
 _OPTIONS: dict[str, Any] = {**KERNEL, **BORROWS, "fastmath": {"contract"}}
 _INNER: dict[str, Any] = {**_OPTIONS, **INNER}
 _SUMS: dict[str, Any] = {**_INNER, "fastmath": FAST - {"afn"}}
 
-_LOG2_E = 1.4426950408889634
+_LOG2_E = 1.4426950408889634  # log2(e)
 _LN2_HIGH, _LN2_LOW = 0.6931471803691238, 1.9082149292705877e-10  # ln 2 = high + low; k * high is exact
 _LOWEST, _HIGHEST = -708.0, 709.7  # beyond: no normal number, infinity
 

@@ -23,10 +23,11 @@ from .gram_path import dot, step_on_signs, sweep
 
 _VECTOR, _MATRIX = types.float64[::1], types.float64[:, ::1]
 _SUMS: dict[str, Any] = {**KERNEL, "fastmath": FAST}
+# Line search: the share of the promised decrease, rounding, a cap.
 _ARMIJO, _SLACK, _HALVINGS = 1e-4, 1e-13, 40
 _SWEEPS, _BETWEEN = 1000, 8  # of a model; between steps on signs
 _EXACT = 1e-10  # of what a model promises, that another sweep may gain
-CONVERGED, GOES_ON, STUCK = 0, 1, 2
+CONVERGED, GOES_ON, STUCK = 0, 1, 2  # of a step
 
 
 @nb.njit(**_SUMS, **INNER)

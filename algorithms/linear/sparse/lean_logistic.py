@@ -53,7 +53,10 @@ def applies(design, penalty, n_classes, offset, start):
     X = design.X
     if sparse.issparse(X):
         most = rules.SMALL_SPARSE_LOGISTIC
-        return X.shape[1] <= most.columns and X.nnz <= most.stored
+        if X.shape[1] > most.columns or X.nnz > most.stored:
+            return False
+        # A full column may be constant or far from zero, and stands in the way of the intercept, uncentred.
+        return not design.fit_intercept or int(np.diff(X.indptr).max(initial=0)) < X.shape[0]
     return rules.SMALL_SMOOTH.hold(X.shape[0], X.shape[1] + 1)
 
 

@@ -72,7 +72,7 @@ def affords(X, factors, n_alphas):
 
 def order_for_moments(X):
     """The order in which X is read: as it is, where its moments will do, else by columns."""
-    plain = type(X) is np.ndarray and X.ndim == 2
+    plain = type(X) in (np.ndarray, np.memmap) and X.ndim == 2
     return "A" if plain and rules.MOMENTS.hold(*X.shape) else "F"
 
 
