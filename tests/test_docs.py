@@ -38,7 +38,7 @@ def test_the_reference_lists_every_public_name(module):
 
 
 def test_the_reference_lists_every_prior():
-    assert names_of("stradask.priors") == set(stradask.priors.__all__)
+    assert names_of("stradask.algorithms.bayes.priors") == set(stradask.priors.__all__)
 
 
 def test_the_index_lists_every_page():
