@@ -62,6 +62,11 @@ class Estimator(BaseEstimator):
             name for name in cls._get_param_names() if name not in cls._harmless_text and is_place(name)
         )
 
+    @classmethod
+    def _read_parameters(cls, parameters, attributes):
+        """Return the parameters of a model file, perhaps an older one, by their present names."""
+        return parameters
+
     def _validate_params(self):
         """Check the parameters as scikit-learn does; refuse True as a number, and beyond 64 bits."""
         try:

@@ -155,6 +155,7 @@ def _made(reader, header):
         )
     parameters = reader.decode_all(header.get("parameters"))
     attributes = reader.decode_all(header.get("attributes"))
+    parameters = cls._read_parameters(parameters, attributes)
     known = cls._get_param_names()
     for name in parameters:
         if name not in known:

@@ -43,6 +43,16 @@ class FactorModel(Estimator):
     user_feature_weights_: np.ndarray | None
     item_feature_weights_: np.ndarray | None
 
+    @classmethod
+    def _read_parameters(cls, parameters, attributes):
+        """Turn half_blocks=True into wire="float16"; where no blocks travelled, it had no effect."""
+        if "half_blocks" not in parameters:
+            return parameters
+        half = parameters.pop("half_blocks")
+        solver = attributes.get("solver_", parameters.get("solver", "auto"))
+        travels = isinstance(solver, str) and solver in ("auto", "sgd")
+        return {"wire": "float16" if half is True and travels else None} | parameters
+
     def predict(self, X: Matrix, *, clip: bool = True) -> Array:
         """Predict the rating (or, for implicit feedback, the preference) of pairs.
 

@@ -68,7 +68,7 @@ class Ridge(MultiOutputMixin, RegressorMixin, SmoothModel):
     Attributes
     ----------
     coef_ : ndarray of shape (n_features,) or (n_targets, n_features)
-        w, in the type of `X`.
+        w, in the type of `X`; a vector also where y has the shape (n_samples, 1).
     intercept_ : float or ndarray of shape (n_targets,)
         c; 0.0 without intercept.
     n_iter_ : int or list of int

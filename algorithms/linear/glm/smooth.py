@@ -140,7 +140,7 @@ class SmoothModel(Estimator):
         """Take the model of a regression from its coefficients and intercepts."""
         coef = np.array([coef[:, 0] for coef, _ in models])
         intercept = np.array([intercept[0] for _, intercept in models])
-        self.coef_ = (coef[0] if target.single else coef).astype(dtype)
+        self.coef_ = (coef[0] if len(coef) == 1 else coef).astype(dtype)  # as scikit-learn for y of (n, 1)
         self.intercept_ = 0.0
         if self.fit_intercept:
             self.intercept_ = float(intercept[0]) if target.single else intercept.astype(dtype)

@@ -71,6 +71,19 @@ def test_targets_have_their_own_penalties():
     assert len(model.n_iter_) == 3
 
 
+@pytest.mark.parametrize("options", [{}, {"solver": "sandblaster"}, {"fit_intercept": False}])
+def test_one_target_as_a_column_has_the_shapes_of_scikit_learn(options):
+    X, y, _ = data(4)
+    model = sd.Ridge(**options).fit(X, y[:, None])
+    theirs = linear_model.Ridge(fit_intercept=model.fit_intercept).fit(X, y[:, None])
+    assert model.coef_.shape == theirs.coef_.shape
+    assert np.shape(model.intercept_) == np.shape(theirs.intercept_)
+    assert model.predict(X).shape == theirs.predict(X).shape
+    np.testing.assert_allclose(model.predict(X), theirs.predict(X), rtol=1e-4)
+    same = model.set_params(warm_start=True).fit(X, y[:, None])
+    np.testing.assert_allclose(same.coef_, theirs.coef_, rtol=1e-4)
+
+
 @pytest.mark.usefixtures("only_small")
 def test_one_row_constant_columns_and_columns_far_from_zero():
     model = sd.Ridge(2.0).fit([[3.0, 1.0]], [5.0])
