@@ -1,6 +1,7 @@
 """Named parameters in one vector: names, places, start, and the tables that compiled code reads."""
 
 import keyword
+import unicodedata
 from collections import namedtuple
 from collections.abc import Mapping
 from functools import cached_property, lru_cache
@@ -168,6 +169,11 @@ def _checked_parameters(parameters):
             raise DataError(
                 f"parameters: {shortened(name)} cannot be a name, for functions take p.name: take letters, "
                 "digits and underscores, and no word of Python"
+            )
+        if unicodedata.normalize("NFKC", name) != name:  # as Python reads names in code
+            raise DataError(
+                f"parameters: {name!r} cannot be a name, since Python reads p.{name} as "
+                f"p.{unicodedata.normalize('NFKC', name)}: take {unicodedata.normalize('NFKC', name)!r}"
             )
         if not isinstance(one, NamedParameter):
             raise DataError(

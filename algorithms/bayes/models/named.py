@@ -387,26 +387,19 @@ def _row_views(form):
 
 def _next_rows(nb, before, at, pointer, ndim):
     where: Any = pointer
-    if ndim == 1:
-        return nb.njit(
-            lambda data, meta: (
-                *before(data, meta),
-                nb.carray(where(data.ctypes.data + 8 * meta[at]), meta[at + 1]),
-            )
-        )
-    if ndim == 2:
-        return nb.njit(
-            lambda data, meta: (
-                *before(data, meta),
-                nb.carray(where(data.ctypes.data + 8 * meta[at]), (meta[at + 1], meta[at + 2])),
-            )
-        )
+    shape: Any = nb.njit(lambda meta: ())
+    for side in range(at + 1, at + 1 + ndim):
+        shape = _next_side(nb, shape, side)
     return nb.njit(
         lambda data, meta: (
             *before(data, meta),
-            nb.carray(where(data.ctypes.data + 8 * meta[at]), (meta[at + 1], meta[at + 2], meta[at + 3])),
+            nb.carray(where(data.ctypes.data + 8 * meta[at]), shape(meta)),
         )
     )
+
+
+def _next_side(nb, before, at):
+    return nb.njit(lambda meta: (*before(meta), meta[at]))
 
 
 # Python functions -------------------------------------------------------------------------------------

@@ -19,12 +19,24 @@ class RowLikelihoods:
 
     A row is given to the function alone, as data of length one. That the function is a sum over rows, up to a
     constant, is checked at every draw. `layout` is that of named parameters, None for a vector.
+
+    Pickled it is None, as a file of the `Posterior` has none: a function need not be one that pickle takes,
+    and the data may be large.
     """
 
     def __init__(self, log_likelihood, layout, data):
         self.function = log_likelihood.function if isinstance(log_likelihood, Autodiff) else log_likelihood
         self.tensors = log_likelihood if isinstance(log_likelihood, Autodiff) else None
         self.layout, self.data = layout, data
+
+    def __reduce__(self):
+        return type(None), ()
+
+    def __copy__(self):
+        return self
+
+    def __deepcopy__(self, memo):
+        return self
 
     def __call__(self, values):
         """Log-likelihoods (draws, observations)."""

@@ -333,7 +333,7 @@ class Posterior:
         """
         if self._log_likelihood is None:
             raise StradaskError(
-                "this posterior does not know its likelihood (a file does not hold it): take "
+                "this posterior does not know its likelihood (neither a file nor a pickle holds it): take "
                 "log_likelihood(X, y) of the regression, or give log_likelihood to Posterior, or take "
                 "predictive(function)"
             )

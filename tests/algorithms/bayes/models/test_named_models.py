@@ -1,5 +1,6 @@
 """One's own densities of named parameters: all forms, priors alone, references, shards, files."""
 
+import copy
 import math
 import pickle
 
@@ -14,7 +15,7 @@ from stradask.algorithms.bayes.models.autodiff import differentiated
 from stradask.algorithms.bayes.models.layout import NamedLayout
 from stradask.algorithms.bayes.models.named import named_model
 from stradask.algorithms.bayes.posterior.convergence import ess
-from stradask.errors import DataError
+from stradask.errors import DataError, StradaskError
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((60, 2))
@@ -305,6 +306,32 @@ def test_log_likelihoods_of_observations_are_those_of_rows_alone(form):
     found = posterior.log_likelihood(n=40, random_state=0)
     rows = np.random.Generator(np.random.Philox(order)).permutation(40)
     np.testing.assert_allclose(found, expected[rows], rtol=1e-10)
+
+
+def test_compiled_functions_get_rows_of_any_number_of_axes():
+    for shape in ((2,), (2, 3), (2, 3, 2), (2, 3, 2, 4), (2, 1, 3, 1, 2)):
+        rows = np.arange(math.prod(shape)).reshape(shape) % 7 + 0.5, np.ones(shape, int)
+        model = named_model(
+            nb.njit(lambda p, d: -((p.a - d[0].sum() - 10 * d[1].sum() - d[0].ndim) ** 2)),
+            None, rows, [0.0], layout=NamedLayout({"a": sd.real()}), check=False,
+        )  # fmt: skip
+        assert model.logp_grad([0.0])[0] == -((rows[0].sum() + 10 * rows[1].sum() + len(shape)) ** 2)
+
+
+@FEW
+def test_pickles_hold_neither_functions_nor_data():
+    y = np.random.default_rng(0).standard_normal(50_000)
+    posterior = sd.sample(
+        lambda p, y: -0.5 * ((y - p.a) ** 2).sum(), None, y, parameters={"a": sd.real()},
+        n_samples=20, n_warmup=20, n_chains=2, random_state=0,
+    )  # fmt: skip
+    found = pickle.dumps(posterior)
+    assert len(found) < y.nbytes / 10
+    again = pickle.loads(found)
+    np.testing.assert_array_equal(again["a"], posterior["a"])
+    with pytest.raises(StradaskError, match="give log_likelihood"):
+        again.log_likelihood(n=5)
+    assert copy.deepcopy(posterior).log_likelihood(n=5).shape == (5, 50_000)
 
 
 def test_a_likelihood_that_is_no_sum_has_no_log_likelihoods_of_rows():

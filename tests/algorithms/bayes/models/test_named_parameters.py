@@ -201,6 +201,7 @@ REFUSED = {
     "with one entry or more": lambda: NamedLayout({}),
     "cannot be a name": lambda: NamedLayout({"log sd": sd.real()}),
     "'lambda' cannot be a name": lambda: NamedLayout({"lambda": sd.real()}),
+    "reads p.\u00b5 as p.\u03bc": lambda: NamedLayout({"\u00b5": sd.real()}),  # the micro sign of a keyboard
     r"parameters\['a'\] must be one of": lambda: NamedLayout({"a": 3}),
     "priors has 'b', but parameters are a": lambda: NamedLayout({"a": sd.real()}, {"b": P.normal()}),
     r"priors\['a'\] must be a density": lambda: NamedLayout({"a": sd.real()}, {"a": 1}),
