@@ -309,7 +309,7 @@ def test_log_likelihoods_of_observations_are_those_of_rows_alone(form):
 
 
 def test_compiled_functions_get_rows_of_any_number_of_axes():
-    for shape in ((2,), (2, 3), (2, 3, 2), (2, 3, 2, 4), (2, 1, 3, 1, 2)):
+    for shape in ((2, 3), (2, 1, 3, 1, 2)):
         rows = np.arange(math.prod(shape)).reshape(shape) % 7 + 0.5, np.ones(shape, int)
         model = named_model(
             nb.njit(lambda p, d: -((p.a - d[0].sum() - 10 * d[1].sum() - d[0].ndim) ** 2)),
