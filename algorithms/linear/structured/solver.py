@@ -17,6 +17,7 @@ _NEWTON_STEPS = 50  # models of a loss on one working set; the tolerance ends th
 _FEW = 10  # blocks that join at least
 _PASS = 4  # columns of X, for each pair of columns of the working set, whose slopes cost as much
 _KEEP = 0.3  # a step that leaves more of the violation needs a new model
+_FALL = 1e-12  # of an objective: what falls less is rounding
 _LEAST = 1e-14  # violations below this, in units of the first slopes, are rounding
 
 
@@ -157,26 +158,27 @@ class Solver:
         convex = self.loss.has_conjugate and penalty.has_dual
         # Products of so many columns with each other cost about what a pass over X does.
         least = max(_FEW, int(np.sqrt(_PASS * allowed.size / np.diff(self.blocks.starts).mean())))
-        reason, aim, rounds, last, stuck = "max_rounds", np.inf, 0, np.inf, 0
+        reason, aim, rounds, last, stuck, before = "max_rounds", np.inf, 0, np.inf, 0, np.inf
         candidates = np.empty(0, np.intp)
         self.by_rows, self.expected = False, 0
         for rounds in range(1, max_rounds + 1):
             V, u = self.slopes()
             scores = np.where(allowed, penalty.distances(self.B, V), 0.0)
             violation = max(float(scores.max(initial=0.0)), self._free_slope(self.loss.gradient(self.f)))
-            gap = self.gap(penalty, V, u)
+            gap, objective = self.gap(penalty, V, u), self.objective(penalty)
             done = gap <= tol * unit if convex else violation <= tol * first
-            if report is not None and report(rounds, self.objective(penalty), gap if convex else violation):
+            if report is not None and report(rounds, objective, gap if convex else violation):
                 reason = "stopped"
                 break
             if done:
                 reason = "gap" if convex else "kkt"
                 break
             figure = gap if convex else violation
-            # A gap may rest while columns join: it falls when all are there.
+            # A gap may rest while columns join, or a bound of the curvature makes steps short: it falls later.
             resting = figure > 0.9 * last and violation <= 100 * aim and len(candidates) < _FEW
-            stuck = stuck + 1 if resting else 0
-            last = min(last, figure)
+            falls = convex and objective < before - _FALL * abs(objective)
+            stuck = stuck + 1 if resting and not falls else 0
+            last, before = min(last, figure), objective
             if violation <= _LEAST * first or stuck > 5:
                 reason = "stalled"
                 break

@@ -125,6 +125,17 @@ def test_folds_without_a_class_keep_the_numbers_of_the_classes():
     assert abs(search.losses_[0, 0] - loss) < 1e-4
 
 
+def test_a_class_of_one_row_ends_by_the_gap():
+    """Steps of a bound of the curvature are short for it, and the gap rests for many passes."""
+    rows = np.random.default_rng(3).standard_normal((60, 6))
+    y = np.r_[np.zeros(29), np.ones(30), 2].astype(int)
+    model = sd.GroupLogisticRegression(2, alpha=0.0035, tol=1e-4).fit(rows, y)
+    assert model.stopped_by_ == "duality gap"
+    best = sd.GroupLogisticRegression(2, alpha=0.0035, tol=1e-6, max_iter=2000).fit(rows, y)
+    assert best.stopped_by_ == "duality gap"
+    assert 0 <= model.objective_ - best.objective_ <= model.dual_gap_
+
+
 @pytest.mark.parametrize(
     ("model", "y", "message"),
     [
