@@ -174,7 +174,7 @@ class Solver:
                 reason = "gap" if convex else "kkt"
                 break
             figure = gap if convex else violation
-            # A gap may rest while columns join, or a bound of the curvature makes steps short: it falls later.
+            # A gap may rest while columns join, or a bound of the curvature keeps steps short: it falls later
             resting = figure > 0.9 * last and violation <= 100 * aim and len(candidates) < _FEW
             falls = convex and objective < before - _FALL * abs(objective)
             stuck = stuck + 1 if resting and not falls else 0
