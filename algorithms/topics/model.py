@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..._typing import Array, FileName, Matrix, Names, Vector
 from ...datasets.split import split_tokens
-from ...errors import DataError, shortened
+from ...errors import DataError, in_brief, shortened
 from ...kernels.cuda.device import device_for
 from ..inputs.dask_arrays import is_dask
 from ..inputs.matrices import check_counts
@@ -321,7 +321,7 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ReadableTopi
         X : as in `fit`
             The documents of the fit.
         n_seeds : int, default=5
-            Further fits, with ``random_state`` 1000, 1001, ...
+            Further fits, with ``random_state`` 1000, 1001, ..., without that of this model.
         **fit_params
             As in `fit`.
 
@@ -349,12 +349,19 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ReadableTopi
         if not isinstance(n_seeds, Integral) or isinstance(n_seeds, bool) or n_seeds < 1:
             raise DataError(f"n_seeds must be a number above 0, got {shortened(n_seeds)}")
         others: list[Any] = [self]
-        for seed in range(_FIRST_SEED, _FIRST_SEED + int(n_seeds)):
+        seeds = range(_FIRST_SEED, _FIRST_SEED + int(n_seeds) + 1)
+        for seed in [seed for seed in seeds if seed != self.random_state][: int(n_seeds)]:
             other: Any = clone(self)
             other.set_params(random_state=seed)
             if "checkpoint" in other.get_params():
                 other.set_params(checkpoint=None)  # it belongs to the fit of this model
             others.append(other.fit(X, **fit_params))
+            if getattr(other, "coef_names_", None) != getattr(self, "coef_names_", None):
+                own, theirs = (in_brief(", ".join(model.coef_names_), 100) for model in (self, other))
+                raise DataError(
+                    f"the model was fitted with the columns {own}, and now there are {theirs}: pass the "
+                    "covariates of the fit"
+                )
             if other.word_topic_counts_.shape[0] != self.word_topic_counts_.shape[0]:
                 raise DataError(
                     f"X has {other.word_topic_counts_.shape[0]} columns, but the model was fitted to "

@@ -21,8 +21,8 @@ class TopicAlignment:
     Attributes
     ----------
     matches : ndarray of int, shape (n_models, n_components)
-        ``matches[m, k]`` is the topic of model m that matches topic k of the first model; -1 if model m has
-        fewer topics and none is left.
+        ``matches[m, k]`` is the topic of model m that matches topic k of the first model; -1 if none is left,
+        or if topic k has no tokens. Topics without tokens match nothing.
     distances : ndarray of shape (n_models, n_components)
         Hellinger distances of the matched topics, from 0 to 1; NaN without a match.
     nearest : ndarray of shape (n_models, n_components)
@@ -117,11 +117,16 @@ def align(models: Any) -> TopicAlignment:
     for number, model in enumerate(models):
         if not hasattr(model, "word_topic_counts_"):
             raise DataError(f"models[{number}] is a {type(model).__name__} without topics: fit it first")
-    roots = [_roots(model, columns) for model, columns in zip(models, _common(models), strict=True)]
+    common = list(zip(models, _common(models), strict=True))
+    roots = [_roots(*each) for each in common]
+    used = [topic_totals(model.word_topic_counts_[columns]) > 0 for model, columns in common]
     matches, distances, nearest = [], [], []
-    for other in roots:
+    for other, theirs_used in zip(roots, used, strict=True):
         apart = _distances(roots[0], other)
+        apart[~used[0]] = apart[:, ~theirs_used] = 1  # all that have only their prior are alike
         own, theirs = linear_sum_assignment(apart)
+        paired = used[0][own] & theirs_used[theirs]
+        own, theirs = own[paired], theirs[paired]
         match, distance = np.full(len(apart), -1), np.full(len(apart), np.nan)
         match[own], distance[own] = theirs, apart[own, theirs]
         matches.append(match)

@@ -94,3 +94,28 @@ def test_what_is_refused(corpus, models):
         models[0].stability(corpus, n_seeds=0)
     with pytest.raises(DataError, match="50 columns"):
         models[0].stability(corpus[:, :50], n_seeds=1)
+
+
+def test_topics_without_tokens_do_not_come_back():
+    X = np.repeat([[9, 9, 0, 0], [0, 0, 9, 9]], 20, axis=0)
+    lda = small_lda(12, max_iter=200, random_state=0, doc_topic_prior=1e-3, topic_word_prior=1e-3).fit(X)
+    unused = lda.word_topic_counts_.sum(axis=0) == 0
+    assert 0 < unused.sum() < 12
+    found = lda.stability(X, n_seeds=2)
+    assert (found.found[unused] == 0).all()
+    assert (found.matches[:, unused] == -1).all()
+    assert np.isnan(found.distances[:, unused]).all()
+    assert "no match" in str(found)
+
+
+def test_a_model_is_not_compared_with_its_own_seed(corpus):
+    lda = small_lda(4, max_iter=5, random_state=1000).fit(corpus)
+    assert (lda.stability(corpus, n_seeds=1).distances[1] > 1e-3).any()
+
+
+def test_stability_needs_the_covariates_of_the_fit(corpus):
+    covariates = {"late": np.arange(200) % 2}
+    dmr = sd.DMRTopicModel(4, max_iter=2, random_state=0).fit(corpus, covariates=covariates)
+    with pytest.raises(DataError, match="pass the covariates of the fit"):
+        dmr.stability(corpus, n_seeds=1)
+    assert dmr.stability(corpus, n_seeds=1, covariates=covariates).matches.shape == (2, 4)
