@@ -1,5 +1,6 @@
 """Covariates of documents as columns of numbers: a frame with categories, a formula, or a matrix."""
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,7 +22,7 @@ class Covariates:
     ----------
     columns : list of dict
         Of each its ``name`` and its ``levels``: a list, of which the first is the reference and has no
-        column, or None for numbers.
+        column, or None for numbers. Those of a formula have the ``term`` that they belong to.
     formula : str or None
         For formulaic; the columns are then those of its matrix. What it has learned (knots, levels) is in
         `spec`, which no model file holds: evaluating a formula runs code.
@@ -51,15 +52,22 @@ class Covariates:
 
     @classmethod
     def _of_formula(cls, covariates, formula, n_documents):
-        matrix = _formulaic().model_matrix(formula, _frame(covariates, formula), na_action="raise")
+        frame = _frame(covariates, formula, n_documents)
+        matrix = _evaluated(lambda: _formulaic().model_matrix(formula, frame, na_action="raise"), formula)
         if not hasattr(matrix, "model_spec") or not hasattr(matrix, "columns"):
             raise DataError(
                 f"formula={shortened(formula)} has a left side: give the right side alone, such as "
                 "'year + C(source)'"
             )
-        names = [name for name in map(str, matrix.columns) if name != "Intercept"]
         _check_rows(len(matrix), n_documents)
-        return cls([{"name": name, "levels": None} for name in names], formula, matrix.model_spec).checked()
+        names = list(map(str, matrix.columns))
+        terms = {at: str(term) for term, places in matrix.model_spec.term_indices.items() for at in places}
+        columns = [
+            {"name": name, "levels": None, "term": terms[at]}
+            for at, name in enumerate(names)
+            if name != "Intercept"
+        ]
+        return cls(columns, formula, matrix.model_spec).checked()
 
     def checked(self):
         """Refuse more columns than coefficients can be drawn for."""
@@ -113,10 +121,8 @@ class Covariates:
                 "has learned: pass covariates as a matrix of its columns, "
                 f"{in_brief(', '.join(self.names[1:]), 150)}"
             )
-        try:
-            matrix = self.spec.get_model_matrix(_frame(covariates, self.formula))
-        except Exception as error:
-            raise DataError(f"covariates do not fit the formula: {in_brief(str(error), 200)}") from error
+        frame = _frame(covariates, self.formula, n_documents)
+        matrix = _evaluated(lambda: self.spec.get_model_matrix(frame), self.formula)
         _check_rows(len(matrix), n_documents)
         kept = [number for number, name in enumerate(map(str, matrix.columns)) if name != "Intercept"]
         numbers = _finite("a column of the formula's matrix", np.asarray(matrix, np.float64)[:, kept])
@@ -132,7 +138,8 @@ class Covariates:
         for column in kept["columns"]:
             levels = column["levels"]
             texts = levels is None or (len(levels) > 1 and all(isinstance(level, str) for level in levels))
-            if not (isinstance(column["name"], str) and texts):
+            term = column.get("term", "")
+            if not (isinstance(column["name"], str) and isinstance(term, str) and texts):
                 raise DataError(f"covariates_ cannot have the column {shortened(column)}")
         if kept["formula"] is not None and not isinstance(kept["formula"], str):
             raise DataError(f"covariates_ cannot have the formula {shortened(kept['formula'])}")
@@ -150,17 +157,47 @@ def _formulaic():
     return formulaic
 
 
-def _frame(covariates, formula):
+def _evaluated(evaluate, formula):
+    """A formula's matrix; a category that the fit had not is an error, which would be the reference."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", _formulaic().errors.DataMismatchWarning)
+            return evaluate()
+    except StradaskError:
+        raise
+    except Exception as error:
+        raise DataError(
+            f"covariates do not fit formula={shortened(formula)}: {in_brief(str(error), 200)}"
+        ) from error
+
+
+def _frame(covariates, formula, n_documents):
     if covariates is None or not (hasattr(covariates, "columns") or isinstance(covariates, Mapping)):
         raise DataError(
             f"formula={shortened(formula)} needs covariates with names, a DataFrame or a dict of columns; "
             f"got {type(covariates).__name__}"
         )
-    if isinstance(covariates, Mapping):
-        import pandas as pd
+    if not isinstance(covariates, Mapping):
+        return covariates
+    import pandas as pd
 
-        return pd.DataFrame(dict(covariates))
-    return covariates
+    # Rows are matched by place: the indexes of Series are left out.
+    found = _columns_of(covariates, n_documents)
+    return pd.DataFrame({name: getattr(values, "array", values) for name, values in found.items()})
+
+
+def check_order(X, covariates):
+    """Refuse covariates that have the index of `X` in another order: rows are matched by place."""
+    own = getattr(X, "index", None)
+    for values in covariates.values() if isinstance(covariates, Mapping) else [covariates]:
+        index = getattr(values, "index", None)
+        if not (hasattr(own, "equals") and hasattr(index, "equals")) or own.equals(index):
+            continue
+        if len(own) == len(index) and set(own) == set(index):
+            raise DataError(
+                "covariates have the index of X in another order, and rows are matched by their place: pass "
+                "covariates.loc[X.index], or both after reset_index(drop=True)"
+            )
 
 
 def _columns_of(covariates, n_documents):
@@ -295,3 +332,19 @@ def _encoded(column, values):
         )
     codes = np.array([number[text] for text in texts], int)
     return (codes[:, None] == np.arange(1, len(levels))).astype(np.float64)
+
+
+def standards(design, names):
+    """Mean and standard deviation of columns; 0 and 1 of the intercept and of columns of zeros and ones."""
+    means, scales = np.zeros(design.shape[1]), np.ones(design.shape[1])
+    for f in range(1, design.shape[1]):
+        column = design[:, f]
+        if not ((column == 0) | (column == 1)).all() and np.ptp(column) > 0:
+            with np.errstate(over="ignore", under="ignore"):
+                means[f], scales[f] = column.mean(), column.std()
+            if not (np.isfinite(means[f]) and 0 < scales[f] < np.inf):
+                raise DataError(
+                    f"covariates: column {shortened(names[f])} goes from {column.min():g} to {column.max():g}"
+                    ", which cannot be standardised in double precision: take other units"
+                )
+    return means, scales

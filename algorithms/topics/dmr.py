@@ -2,6 +2,7 @@
 
 import os
 import warnings
+from inspect import signature
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
@@ -16,10 +17,10 @@ from ...errors import DataError
 from ...scheduler.threads import effective_n_jobs
 from ..inputs.dask_arrays import is_dask
 from ..inputs.matrices import check_counts, check_prior
-from .covariates import Covariates
+from .covariates import Covariates, check_order, standards
 from .evaluation import complete
 from .fitting import _TOPIC_WORD_PRIOR, FittedTopicModel
-from .inference import FixedTopics, sweeps_and_tolerance, topic_shares
+from .inference import FixedTopics, sweeps_and_tolerance, topic_shares, without_unseen
 from .reading.effects import ExpectedShares, TopicEffects, effects_of, expected_shares
 from .shard_input import check_at_hand, with_rows
 
@@ -58,7 +59,7 @@ class DMRTopicModel(FittedTopicModel):
     doc_topic_prior : float, default=0.1
         alpha where all other coefficients are 0: its logarithm is the prior's mean of the intercept.
     prior_scale : float, default=1.0
-        Standard deviation of the prior of coefficients, of columns of standard deviation 1.
+        Standard deviation of the prior of coefficients, of columns of standard deviation 1; at most 1,000.
     intercept_scale : float, default=2.0
         That of the intercepts.
     topic_word_prior : float or array of shape (n_features,), default=None
@@ -138,8 +139,8 @@ class DMRTopicModel(FittedTopicModel):
         "n_components": [Interval(Integral, 1, 2**16 - 1, closed="both")],
         "formula": [None, str],
         "doc_topic_prior": [Interval(Real, 0, None, closed="neither")],
-        "prior_scale": [Interval(Real, 0, None, closed="neither")],
-        "intercept_scale": [Interval(Real, 0, None, closed="neither")],
+        "prior_scale": [Interval(Real, 1e-30, 1e3, closed="both")],
+        "intercept_scale": [Interval(Real, 1e-30, 1e3, closed="both")],
         "topic_word_prior": [None, Interval(Real, 0, None, closed="neither"), "array-like"],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "exact": ["boolean"],
@@ -240,18 +241,19 @@ class DMRTopicModel(FittedTopicModel):
         -------
         ndarray of shape (n_samples, n_components)
         """
-        known = fit_params.get("covariates")
         if is_dask(X):
             raise DataError("fit_transform of Dask's data: fit, and transform the blocks one by one")
         check_at_hand(X)
-        given = {name: value for name, value in fit_params.items() if name not in ("covariates", "callback")}
+        fit_params = signature(self.fit).bind(X, y, **fit_params).arguments  # TypeError as of `fit`
+        given = {name: value for name, value in fit_params.items() if name not in ("X", "y")}
+        known, call = given.pop("covariates", None), given.pop("callback", None)
         n_features = given.pop("n_features", None)
-        call = fit_params.get("callback")
         shares = self._fit_with(X, known, call, n_features, averages=True, **given)
         return self.transform(X, covariates=known) if shares is None else shares
 
     def _fit_with(self, X, covariates, callback, n_features, **given):
         self._validate_params()
+        check_order(X, covariates)
         with self._unchanged_on_error():
             self._given = covariates
             try:
@@ -265,7 +267,7 @@ class DMRTopicModel(FittedTopicModel):
         n_documents = corpus.summary.n_documents
         known = Covariates.of(self._given, self.formula, n_documents)
         design = known.design(self._given, n_documents)
-        means, scales = _standards(design)
+        means, scales = standards(design, known.names)
         self._held = known, design, means, scales
         return with_rows(corpus, "design", (design - means) / scales)
 
@@ -368,8 +370,10 @@ class DMRTopicModel(FittedTopicModel):
         if is_dask(X):
             raise DataError("X is a Dask collection: transform its blocks one by one, with their covariates")
         check_at_hand(X)
+        check_order(X, covariates)
         n_sweeps, tol = sweeps_and_tolerance(n_sweeps, tol)
         X = check_counts(self, X, reset=False)
+        X = without_unseen(FixedTopics.of(self), X, stacklevel=4)  # one warning for all documents
         options = {"n_sweeps": n_sweeps, "tol": tol, "random_state": self.random_state, "n_jobs": self.n_jobs}
         theta = np.empty((X.shape[0], len(self.doc_topic_prior_)))
         for rows, alpha in self._by_prior(covariates, X.shape[0]):
@@ -394,6 +398,7 @@ class DMRTopicModel(FittedTopicModel):
         """
         check_is_fitted(self, "word_topic_counts_")
         check_at_hand(X)
+        check_order(X, covariates)
         X = check_counts(self, X, reset=False)
         observed, held_out = split_tokens(X, random_state=0)
         n_tokens = int(held_out.sum())
@@ -422,7 +427,8 @@ class DMRTopicModel(FittedTopicModel):
             categories   s_k(level) - s_k(reference),  the other covariates as they are
 
         Intervals are quantiles of the draws, so that they hold the uncertainty of coefficients and of the
-        topics of words. A formula's columns count as numbers, those of zeros and ones as categories.
+        topics of words. A formula's columns count as numbers; those of zeros and ones of one term, such as
+        ``C(source)``, as the levels of a category.
 
         Parameters
         ----------
@@ -490,16 +496,6 @@ class DMRTopicModel(FittedTopicModel):
         arrays = (self.coef_, self.coef_draws_, self.design_)
         if not (fits and all(a.dtype == np.float64 and np.isfinite(a).all() for a in arrays)):
             raise DataError("coef_, coef_draws_ or design_ cannot be those of the covariates of a model")
-
-
-def _standards(design):
-    """Mean and standard deviation of columns; 0 and 1 of the intercept and of columns of zeros and ones."""
-    means, scales = np.zeros(design.shape[1]), np.ones(design.shape[1])
-    for f in range(1, design.shape[1]):
-        column = design[:, f]
-        if not ((column == 0) | (column == 1)).all() and np.ptp(column) > 0:
-            means[f], scales[f] = column.mean(), column.std()
-    return means, scales
 
 
 def _length(covariates):

@@ -115,7 +115,7 @@ def topic_shares(topics, X, *, n_sweeps, random_state, n_jobs, tol=None, device=
     """
     _check_count("n_sweeps", n_sweeps, least=10)
     tol = _checked_tolerance(tol)
-    X = _without_unseen(topics, X)
+    X = without_unseen(topics, X)
     each = -(-int(n_sweeps) // _CHAINS)
     sparse_topics = topics.n_components >= SPARSE_TOPICS
     burn_in = max(1, int(_BURN_IN * each)) if sparse_topics or not tol else _SHORT_BURN_IN
@@ -158,7 +158,7 @@ def labelled_shares(topics, X, labels, *, n_sweeps, random_state, n_jobs, tol=No
     `labels` is a CSR array as `guidance.check_doc_labels` gives it; the others are those of `topic_shares`.
     """
     _check_count("n_sweeps", n_sweeps, least=10)
-    X = _without_unseen(topics, X)
+    X = without_unseen(topics, X)
     theta = np.zeros((X.shape[0], topics.n_components))
     options = {"n_sweeps": n_sweeps, "random_state": random_state, "tol": tol, "n_jobs": 1}
 
@@ -260,7 +260,7 @@ def _chunks(X):
     return list(itertools.pairwise(cuts.tolist()))
 
 
-def _without_unseen(topics, X):
+def without_unseen(topics, X, stacklevel=5):
     """Leave out, with one warning, words without a count in any topic."""
     unseen = topics.unseen[X.indices]
     if not unseen.any():
@@ -269,7 +269,7 @@ def _without_unseen(topics, X):
     warnings.warn(
         f"{n_tokens} tokens of X, of {n_words} words that did not occur in fit, say nothing about topics and "
         "are ignored",
-        stacklevel=5,
+        stacklevel=stacklevel,
     )
     X = X.copy()
     X.data[unseen] = 0

@@ -26,6 +26,18 @@ class DescribedCounts(Counts):
         chosen = {name: [values[row] for row in rows] for name, values in self.covariates.items()}
         return replace(super().rows(rows), covariates=chosen)
 
+    def held_out(self, share, seed, option):
+        """Divide the documents; refuse, before the fit, held-out ones with a category of their own."""
+        train, test = super().held_out(share, seed, option)
+        for name, values in self.covariates.items():
+            alone = set(test.covariates[name]) - set(train.covariates[name])
+            if alone and isinstance(values[0], str):
+                raise DataError(
+                    f"{option}: {shortened(min(alone))} of the column {shortened(name)} is in held-out "
+                    "documents only; join rare categories, or take another --random-state"
+                )
+        return train, test
+
 
 def with_covariates(read, estimator, columns, source):
     """Read the columns from the table that DATA names; numbers where all cells are numbers."""

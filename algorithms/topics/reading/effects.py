@@ -169,15 +169,17 @@ def effects_of(draws, design, names, columns, level):
 
 
 def _groups(columns, design):
-    """For each column of the design those of its category, or None if it is a number."""
-    groups: list = [None]
-    for column in columns:
+    """For each column of the design those of its category, or None if it is a number.
+
+    Columns of zeros and ones of one term of a formula are one category.
+    """
+    terms: list = [None]
+    for number, column in enumerate(columns):
         n_own = 1 if column["levels"] is None else len(column["levels"]) - 1
-        own = list(range(len(groups), len(groups) + n_own))
-        values = design[:, own[0]]
+        values = design[:, len(terms)]
         whole = column["levels"] is not None or bool(((values == 0) | (values == 1)).all())
-        groups += [own if whole else None] * n_own
-    return groups
+        terms += [column.get("term", number) if whole else None] * n_own
+    return [None if term is None else [f for f, other in enumerate(terms) if other == term] for term in terms]
 
 
 def _summary(draws, level):

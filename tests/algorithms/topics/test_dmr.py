@@ -326,11 +326,44 @@ def test_forms_of_covariates(given, names):
         ({"a": list(map(str, range(120)))}, "120 different values"),
         ({"a": np.array(["2020-01-01"] * 120, "M8[D]")}, "dates"),
         (np.zeros((2, 2, 120)), "3 dimensions"),
+        ({"a": 1e200 * np.arange(120)}, "'a' goes from 0 to 1.19e\\+202"),
+        ({"a": 1e-200 * np.arange(120)}, "'a' goes from 0 to 1.19e-198"),
     ],
 )
 def test_covariates_that_are_refused(data, given, message):
     with pytest.raises(DataError, match=message):
         dmr().fit(data[0], covariates=given)
+
+
+def test_rows_in_another_order_are_refused(data):
+    frame, covariates = pd.DataFrame(data[0].toarray()).add_prefix("w"), data[1]
+    model = dmr(max_iter=1).fit(frame, covariates=covariates[["x"]])
+    for given in (covariates[::-1], covariates["x"][::-1], {"x": covariates["x"][::-1]}):
+        for use in (dmr().fit, model.transform, model.score):
+            with pytest.raises(DataError, match="index of X in another order"):
+                use(frame, covariates=given)
+    dmr(max_iter=1).fit(frame, covariates=covariates.set_index(np.arange(120) + 1000))
+
+
+def test_priors_out_of_range_and_wrong_names_are_refused(data):
+    twice = {"a": data[1]["x"], "b": data[1]["x"]}
+    for name in ("prior_scale", "intercept_scale"):
+        for wrong in (1e-200, 1e8):
+            with pytest.raises(ValueError, match=name):
+                dmr(**{name: wrong}).fit(data[0], covariates=twice)
+    assert np.isfinite(dmr(prior_scale=1e3).fit(data[0], covariates=twice).coef_).all()
+    for wrong in ("doc_labels", "adds"):
+        with pytest.raises(TypeError, match=wrong):
+            dmr().fit_transform(data[0], covariates=twice, **{wrong: np.ones((120, _K))})
+
+
+def test_one_warning_counts_the_words_that_the_fit_had_not(data):
+    X, covariates = data[0].tolil(), data[1][["x"]]
+    X[:, 0] = 0
+    model = dmr(max_iter=1).fit(sparse.csr_array(X), covariates=covariates)
+    with pytest.warns(UserWarning, match="of 1 words that did not occur") as caught:
+        model.transform(data[0], covariates=covariates)
+    assert len(caught) == 1
 
 
 def test_new_covariates_that_are_refused(data):
@@ -367,6 +400,28 @@ def test_formulas(data, tmp_path):
         dmr(formula="x").fit(X, covariates=np.ones(120))
 
 
+def test_a_formula_says_what_the_columns_alone_say(data):
+    pytest.importorskip("formulaic")
+    X, covariates = data
+    alone = dmr().fit(X, covariates=covariates[["x", "colour"]])
+    by_formula = dmr(formula="x + C(colour)").fit(X, covariates=covariates)
+    same(alone, by_formula)
+    np.testing.assert_allclose(alone.effects().mean, by_formula.effects().mean, atol=1e-12)
+    with pytest.raises(DataError, match=r"do not fit formula.*pink"):
+        by_formula.transform(X, covariates=covariates.assign(colour="pink"))
+    x = pd.Series(covariates["x"].to_numpy(), index=range(120)[::-1])  # matched by place, whatever the index
+    known = Covariates.of({"x": x, "colour": covariates["colour"]}, "x + C(colour)", 120)
+    np.testing.assert_array_equal(known.design(covariates, 120)[:, 1], covariates["x"])
+    np.testing.assert_array_equal(known.design({"x": x, "colour": covariates["colour"]}, 120)[:, 1], x)
+
+
+@pytest.mark.parametrize("formula", ["x + year", "x + (", "np.log(x)"])
+def test_formulas_that_are_refused(data, formula):
+    pytest.importorskip("formulaic")
+    with pytest.raises(DataError, match="covariates do not fit formula="), np.errstate(invalid="ignore"):
+        dmr(formula=formula).fit(data[0], covariates=data[1].assign(x=-1.0 - data[1]["g"]))
+
+
 def test_a_formula_without_formulaic(data, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "formulaic", None)
     with pytest.raises(StradaskError, match="pip install formulaic"):
@@ -394,6 +449,12 @@ def test_covariates_are_columns_of_the_table_of_texts(tmp_path, capsys):
     assert "fit dmr" in capsys.readouterr().err
     assert main(["fit", "dmr", "docstrings", "--covariates", "year"]) == 2
     assert "FILE.csv:COLUMN" in capsys.readouterr().err
+    table.write_text(
+        "\n".join(["text,source", *["soup bread oven,c"] * 3, "soup salt oven,d"]), encoding="utf-8"
+    )
+    alone = ["fit", "dmr", f"{table}:text", "--covariates", "source", "--test-size", "0.25"]
+    assert main([*alone, "--random-state", "1"]) == 2
+    assert "'d' of the column 'source' is in held-out documents only" in capsys.readouterr().err
     table.write_text("\n".join(["text,year,source", "soup bread,,a", *rows]), encoding="utf-8")
     assert main(["fit", "dmr", f"{table}:text", "--covariates", "year"]) == 2
     assert "row 1 of the column 'year' is empty" in capsys.readouterr().err
