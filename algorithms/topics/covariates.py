@@ -188,9 +188,9 @@ def _frame(covariates, formula, n_documents):
 
 def check_order(X, covariates):
     """Refuse covariates that have the index of `X` in another order: rows are matched by place."""
-    own = getattr(X, "index", None)
+    own: Any = getattr(X, "index", None)
     for values in covariates.values() if isinstance(covariates, Mapping) else [covariates]:
-        index = getattr(values, "index", None)
+        index: Any = getattr(values, "index", None)
         if not (hasattr(own, "equals") and hasattr(index, "equals")) or own.equals(index):
             continue
         if len(own) == len(index) and set(own) == set(index):
@@ -348,3 +348,16 @@ def standards(design, names):
                     ", which cannot be standardised in double precision: take other units"
                 )
     return means, scales
+
+
+def length_of(covariates):
+    """Rows of covariates of any form."""
+    if hasattr(covariates, "columns") or not hasattr(covariates, "values") or not callable(covariates.values):
+        try:
+            return len(covariates)
+        except TypeError as error:
+            raise DataError(f"covariates must be a table, got {type(covariates).__name__}") from error
+    lengths = {len(np.atleast_1d(values)) for values in covariates.values()}
+    if len(lengths) != 1:
+        raise DataError(f"covariates have columns of {sorted(lengths)} rows: one length for all")
+    return lengths.pop()

@@ -17,7 +17,7 @@ from ...errors import DataError
 from ...scheduler.threads import effective_n_jobs
 from ..inputs.dask_arrays import is_dask
 from ..inputs.matrices import check_counts, check_prior
-from .covariates import Covariates, check_order, standards
+from .covariates import Covariates, check_order, length_of, standards
 from .evaluation import complete
 from .fitting import _TOPIC_WORD_PRIOR, FittedTopicModel
 from .inference import FixedTopics, sweeps_and_tolerance, topic_shares, without_unseen
@@ -428,7 +428,8 @@ class DMRTopicModel(FittedTopicModel):
 
         Intervals are quantiles of the draws, so that they hold the uncertainty of coefficients and of the
         topics of words. A formula's columns count as numbers; those of zeros and ones of one term, such as
-        ``C(source)``, as the levels of a category.
+        ``C(source)``, as the levels of a category. Where one covariate is in several terms or columns, as in
+        interactions and splines, the effect of a single column means little: take `expected_shares`.
 
         Parameters
         ----------
@@ -439,8 +440,15 @@ class DMRTopicModel(FittedTopicModel):
         -------
         TopicEffects
             `mean`, `low` and `high`, columns x topics; prints as a table; `plot` draws it.
+
+        Raises
+        ------
+        DataError
+            If the model was fitted without covariates.
         """
         check_is_fitted(self, "coef_draws_")
+        if len(self.coef_names_) == 1:
+            raise DataError("the model was fitted without covariates, so there are no effects")
         self._warn_of_few_draws()
         return effects_of(self.coef_draws_, self.design_, self.coef_names_, self._reader.columns, level)
 
@@ -462,8 +470,8 @@ class DMRTopicModel(FittedTopicModel):
         """
         check_is_fitted(self, "coef_draws_")
         self._warn_of_few_draws()
-        rows = self._design_of(covariates, _length(covariates))
-        others = None if minus is None else self._design_of(minus, _length(minus))
+        rows = self._design_of(covariates, length_of(covariates))
+        others = None if minus is None else self._design_of(minus, length_of(minus))
         return expected_shares(self.coef_draws_, rows, others, level)
 
     def _warn_of_few_draws(self):
@@ -496,16 +504,3 @@ class DMRTopicModel(FittedTopicModel):
         arrays = (self.coef_, self.coef_draws_, self.design_)
         if not (fits and all(a.dtype == np.float64 and np.isfinite(a).all() for a in arrays)):
             raise DataError("coef_, coef_draws_ or design_ cannot be those of the covariates of a model")
-
-
-def _length(covariates):
-    """Rows of covariates of any form."""
-    if hasattr(covariates, "columns") or not hasattr(covariates, "values") or not callable(covariates.values):
-        try:
-            return len(covariates)
-        except TypeError as error:
-            raise DataError(f"covariates must be a table, got {type(covariates).__name__}") from error
-    lengths = {len(np.atleast_1d(values)) for values in covariates.values()}
-    if len(lengths) != 1:
-        raise DataError(f"covariates have columns of {sorted(lengths)} rows: one length for all")
-    return lengths.pop()

@@ -375,6 +375,8 @@ def test_new_covariates_that_are_refused(data):
         model.score(X, covariates=covariates.assign(colour="pink"))
     with pytest.raises(DataError, match="was numbers"):
         model.transform(X, covariates=covariates.assign(g="a"))
+    with pytest.raises(DataError, match="without covariates"):
+        dmr(max_iter=1).fit(X).effects()
     with pytest.raises(DataError, match="level"):
         model.effects(level=90)
     with pytest.raises(DataError, match="minus has 2 rows"):
