@@ -11,6 +11,7 @@ from ...errors import DataError, StradaskError, in_brief, shortened
 
 INTERCEPT = "intercept"
 _MOST_LEVELS, _LARGEST_SHARE, _FEW_ROWS = 1000, 0.5, 50  # of a category, as on the command line
+_LEAST_SPREAD = 1e-12  # standard deviation of a column beside its mean: below are rounding errors
 _MOST_COLUMNS = 500  # a move of coefficients has a matrix of this size for each topic
 
 
@@ -342,10 +343,10 @@ def standards(design, names):
         if not ((column == 0) | (column == 1)).all() and np.ptp(column) > 0:
             with np.errstate(over="ignore", under="ignore"):
                 means[f], scales[f] = column.mean(), column.std()
-            if not (np.isfinite(means[f]) and 0 < scales[f] < np.inf):
+            if not (np.isfinite(means[f]) and _LEAST_SPREAD * abs(means[f]) < scales[f] < np.inf):
                 raise DataError(
                     f"covariates: column {shortened(names[f])} goes from {column.min():g} to {column.max():g}"
-                    ", which cannot be standardised in double precision: take other units"
+                    ", which double precision cannot standardise: take other units, or leave it out"
                 )
     return means, scales
 

@@ -22,7 +22,7 @@ from .evaluation import complete
 from .fitting import _TOPIC_WORD_PRIOR, FittedTopicModel
 from .inference import FixedTopics, sweeps_and_tolerance, topic_shares, without_unseen
 from .reading.effects import ExpectedShares, TopicEffects, effects_of, expected_shares
-from .shard_input import check_at_hand, with_rows
+from .shard_input import check_at_hand, check_order_of_files, with_rows
 
 _ENOUGH_DRAWS = 40
 
@@ -75,8 +75,8 @@ class DMRTopicModel(FittedTopicModel):
     n_jobs : int, default=None
     checkpoint : str or path, default=None
     memmap_folder : str or path, default=None
-        These as in `LatentDirichletAllocation`. The model is *bitwise* the same for any `n_jobs`, from files
-        and on a cluster, with the same number of BLAS threads of the calling process.
+        These as in `LatentDirichletAllocation`. The model is *bitwise* the same for any `n_jobs` and
+        on a cluster, with the same groups and number of BLAS threads of the calling process.
     random_state : int, RandomState or None, default=None
         The same int gives the same model.
     verbose : int, default=0
@@ -215,8 +215,9 @@ class DMRTopicModel(FittedTopicModel):
         y : None
             Ignored.
         covariates : DataFrame, dict of columns, vector or matrix, a row a document of `X`
-            Numbers enter as they are; texts, objects and categories as levels, the first in order being the
-            reference. With none, there is an intercept for each topic.
+            In the order of `X`; of files, in that of their names. Numbers enter as they are; texts, objects
+            and categories as levels, the first in order being the reference. With none, there is an intercept
+            for each topic.
         seed_words, vocabulary, n_features, callback
             As in `LatentDirichletAllocation.fit`.
 
@@ -254,6 +255,8 @@ class DMRTopicModel(FittedTopicModel):
     def _fit_with(self, X, covariates, callback, n_features, **given):
         self._validate_params()
         check_order(X, covariates)
+        if covariates is not None:
+            check_order_of_files(X, "covariates")
         with self._unchanged_on_error():
             self._given = covariates
             try:

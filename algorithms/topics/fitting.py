@@ -16,7 +16,7 @@ from .guidance import check_doc_labels, check_given_topics, check_seed_words
 from .model import TopicModel
 from .samplers.choose import annealing_of, fits_shards, program_of, settled, state_of_one_piece
 from .samplers.old_checkpoints import go_on_from_one_process
-from .shard_input import with_labels
+from .shard_input import check_order_of_files, with_labels
 
 _DOC_TOPIC_PRIOR, _TOPIC_WORD_PRIOR = 0.1, 0.01  # the defaults of tomotopy
 
@@ -88,6 +88,8 @@ class FittedTopicModel(TopicModel):
         model = self._priors(n_words, adds or (before is not None and self.optimize_priors))
         seeds = check_seed_words(seed_words, self.n_components, n_words, self._columns(vocabulary))
         seeds = self.__dict__.get("seed_prior_") if adds else seeds
+        if doc_labels is not None:
+            check_order_of_files(X, "doc_labels")
         labels = check_doc_labels(doc_labels, n_documents, model[0])
         topics = check_given_topics(topics, self.n_components, n_words)
         corpus = self._with_known(corpus if labels is None else with_labels(corpus, labels))

@@ -11,7 +11,7 @@ from scipy import sparse
 
 from ..._urls import file_name, file_size
 from ...datasets.document_files import Piece, check_entries, cut_files, document_files, read_pieces
-from ...errors import DataError
+from ...errors import DataError, shortened
 from ...scheduler.engine import run
 from ...scheduler.place import check_engine
 from ...scheduler.program import Outcome, Program
@@ -252,6 +252,18 @@ def are_files(X):
     """Whether X is a name of files, or a list of names."""
     parts = X if isinstance(X, (list, tuple)) and len(X) else [X]
     return all(isinstance(part, (str, os.PathLike)) for part in parts)
+
+
+def check_order_of_files(X, name):
+    """Refuse a list of files in another order than that of their names, in which documents are numbered."""
+    if isinstance(X, (list, tuple)) and len(X) and are_files(X):
+        files = list(map(os.fspath, X))
+        later = next((b for a, b in itertools.pairwise(files) if b < a), None)
+        if later is not None:
+            raise DataError(
+                f"{name} has a row a document, and files are read in the order of their names, but X has "
+                f"{shortened(later)} after a later name: sort X, and the rows of {name} with it"
+            )
 
 
 def sources_of(X, n_shards=None, n_threads=1):

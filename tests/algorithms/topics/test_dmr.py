@@ -204,6 +204,13 @@ def test_documents_in_files(data, tmp_path):
     in_file = dmr(exact=True).fit(path, covariates=covariates)
     here = dmr(exact=True).fit(X, covariates=covariates)
     same(in_file, here)
+    save_uci_bow(X, f"{tmp_path}/docword.b.txt")
+    unsorted = [f"{tmp_path}/docword.txt", f"{tmp_path}/docword.b.txt"]
+    with pytest.raises(DataError, match=r"covariates has a row a document.*sort X"):
+        dmr().fit(unsorted, covariates=np.arange(240))
+    with pytest.raises(DataError, match=r"doc_labels has a row a document.*sort X"):
+        sd.LatentDirichletAllocation(_K).fit(unsorted, doc_labels=np.ones((240, _K)))
+    dmr(max_iter=1).fit(unsorted[::-1], covariates=np.arange(240))
     with pytest.raises(AttributeError, match="transform"):
         in_file.doc_topic_  # noqa: B018
 
@@ -327,6 +334,7 @@ def test_forms_of_covariates(given, names):
         ({"a": np.array(["2020-01-01"] * 120, "M8[D]")}, "dates"),
         (np.zeros((2, 2, 120)), "3 dimensions"),
         ({"a": 1e200 * np.arange(120)}, "'a' goes from 0 to 1.19e\\+202"),
+        ({"a": np.where(np.arange(120) % 2, 0.3, 0.1 + 0.2)}, "'a' goes from 0.3 to 0.3,"),
         ({"a": 1e-200 * np.arange(120)}, "'a' goes from 0 to 1.19e-198"),
     ],
 )
