@@ -1,5 +1,6 @@
 """What a fitted topic model can do: infer, score, and be read."""
 
+import warnings
 from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..._typing import Array, FileName, Matrix, Names, Vector
 from ...datasets.split import split_tokens
-from ...errors import DataError, in_brief, shortened
+from ...errors import DataError, InterruptedFitWarning, in_brief, shortened
 from ...kernels.cuda.device import device_for
 from ..inputs.dask_arrays import is_dask
 from ..inputs.matrices import check_counts
@@ -355,7 +356,12 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ReadableTopi
             other.set_params(random_state=seed)
             if "checkpoint" in other.get_params():
                 other.set_params(checkpoint=None)  # it belongs to the fit of this model
-            others.append(other.fit(X, **fit_params))
+            try:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("error", InterruptedFitWarning)
+                    others.append(other.fit(X, **fit_params))
+            except InterruptedFitWarning as error:  # half a fit says nothing of the topics
+                raise KeyboardInterrupt(f"random_state={seed}: {error}") from error
             if getattr(other, "coef_names_", None) != getattr(self, "coef_names_", None):
                 own, theirs = (in_brief(", ".join(model.coef_names_), 100) for model in (self, other))
                 raise DataError(

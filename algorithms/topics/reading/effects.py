@@ -159,11 +159,13 @@ def effects_of(draws, design, names, columns, level):
                 slope = draw[:, f] - (shares @ draw[:, f])[:, None]
                 found[n, f - 1] = weights @ (shares * slope)
             else:
-                base = rows.copy()
-                base[:, groups[f]] = 0
+                if f == groups[f][0]:  # the same for all levels
+                    base = rows.copy()
+                    base[:, groups[f]] = 0
+                    reference = shares_at(draw, base)
                 there = base.copy()
                 there[:, f] = 1
-                found[n, f - 1] = weights @ (shares_at(draw, there) - shares_at(draw, base))
+                found[n, f - 1] = weights @ (shares_at(draw, there) - reference)
     mean, low, high = _summary(found, level)
     return TopicEffects(names[1:], mean, low, high, level)
 

@@ -1,6 +1,8 @@
 """Topics of several models matched: by definition, over words, over seeds."""
 
 import itertools
+import os
+import signal
 
 import numpy as np
 import pytest
@@ -119,3 +121,16 @@ def test_stability_needs_the_covariates_of_the_fit(corpus):
     with pytest.raises(DataError, match="pass the covariates of the fit"):
         dmr.stability(corpus, n_seeds=1)
     assert dmr.stability(corpus, n_seeds=1, covariates=covariates).matches.shape == (2, 4)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="no signals to a process of its own")
+def test_ctrl_c_ends_all_fits(corpus):
+    lda, seen = small_lda(4, max_iter=5).fit(corpus), []
+
+    def press(info):
+        seen.append(info.round)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt, match="random_state=1000"):
+        lda.stability(corpus, callback=press)
+    assert seen == [1]
