@@ -265,6 +265,8 @@ class ClusterSession(Migration):
 
     async def _put(self, program, data, snapshot, at_once):
         """Put shards and blocks on workers: neighbours together, Dask's data where they are."""
+        if isinstance(snapshot, Copies):
+            snapshot = snapshot.among(self._workers)
         held = await data.whereabouts(self._client)
         self._shard_at = place(len(data), self._workers, held, self._kept)
         self.reports: list = [None] * len(data)

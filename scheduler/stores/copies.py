@@ -32,6 +32,22 @@ class Copies:
         holders = self.holders.get(name)
         return None if holders is None else CopiedPart(self.number, name, holders)
 
+    def among(self, workers):
+        """Leave out holders that are gone, whom to call takes as long as a connection may; or `CopiesLost`.
+
+        Examples
+        --------
+        >>> from stradask.scheduler.stores.copies import Copies
+        >>> Copies(1, {"shard-0": ("tcp://a:1", "tcp://b:1")}).among({"tcp://b:1": 2}).holders
+        {'shard-0': ('tcp://b:1',)}
+        """
+        found = {}
+        for name, holders in self.holders.items():
+            found[name] = tuple(holder for holder in holders if holder in workers)
+            if not found[name]:
+                raise CopiesLost(f"{name} was kept by {' and '.join(holders)}, which are gone")
+        return Copies(self.number, found)
+
     def workers(self):
         """Return all workers that keep a part."""
         return {worker for holders in self.holders.values() for worker in holders}

@@ -11,7 +11,7 @@ from stradask.scheduler import engine as engine_module
 from stradask.scheduler.program import Program
 from stradask.scheduler.sessions import cluster as cluster_module
 from stradask.scheduler.sessions.cluster import ClusterSession
-from stradask.scheduler.stores.copies import Copies, other_holders
+from stradask.scheduler.stores.copies import Copies, CopiesLost, other_holders
 
 
 @pytest.fixture
@@ -36,6 +36,13 @@ def test_copies_are_on_another_machine_if_there_is_one():
     found = other_holders(workers)
     assert all(a.rpartition(":")[0] != b.rpartition(":")[0] for a, b in found.items())
     assert other_holders(["tcp://a:1", "tcp://a:2"]) == {"tcp://a:1": "tcp://a:2", "tcp://a:2": "tcp://a:1"}
+
+
+def test_holders_that_are_gone_are_not_called():
+    kept = Copies(1, {"shard-0": ("tcp://a:1", "tcp://b:1"), "block-0": ("tcp://b:1", "tcp://a:1")})
+    assert set(kept.among(["tcp://b:1"]).holders.values()) == {("tcp://b:1",)}
+    with pytest.raises(CopiesLost, match="shard-0 was kept by tcp://a:1 and tcp://b:1"):
+        kept.among(["tcp://c:1"])
 
 
 def test_the_coordinator_fetches_no_snapshot(fit, one_process, kept_by_workers, monkeypatch):
