@@ -21,10 +21,10 @@ from .models.mixture import GaussianMixtureDensity
 from .models.named import alone as named_alone
 from .models.named import named_model
 from .models.pointwise import RowLikelihoods
+from .models.prior_density import PriorDensity
 from .models.row_sums import NotASum, check_sum, depends, gaps, likelihood_alone
 from .parameters import NamedParameter
 from .posterior.draws import Posterior
-from .priors import PriorDensity
 from .settings import SamplingSettings
 from .shards.chains import Densities, draw_posterior
 from .shards.rows import count_rows, cut_rows, number_of_shards, some_rows, taken_rows

@@ -11,7 +11,7 @@ from ...errors import DataError, StradaskError, in_brief, shortened
 
 INTERCEPT = "intercept"
 _MOST_LEVELS, _LARGEST_SHARE, _FEW_ROWS = 1000, 0.5, 50  # of a category, as on the command line
-_LEAST_SPREAD = 1e-12  # standard deviation of a column beside its mean: below are rounding errors
+_LEAST_SPREAD = 1e-12  # standard deviation of a column over its mean: below are rounding errors
 _MOST_COLUMNS = 500  # a move of coefficients has a matrix of this size for each topic
 
 

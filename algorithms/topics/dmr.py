@@ -45,8 +45,8 @@ class DMRTopicModel(FittedTopicModel):
     of topics and coefficients together, so that `effects` know how uncertain the topics of the words are.
 
     Numbers are standardised for the prior, columns of zeros and ones are not; coefficients are in the units
-    of the covariates. Documents with equal covariates share a row of priors. A fit takes 1.05 to 1.3
-    times as many sweeps of plain LDA (short ones up to 1.5), and grows with the number of topics.
+    of the covariates. Documents with equal covariates share a row of priors. A fit takes 1.05 to 1.3 times
+    the time of as many sweeps of plain LDA (a short one up to 1.5).
 
     Parameters
     ----------
@@ -262,8 +262,8 @@ class DMRTopicModel(FittedTopicModel):
             try:
                 return self._fit(X, callback, n_features, **given)
             finally:
-                self.__dict__.pop("_given", None)
-                self.__dict__.pop("_held", None)
+                for name in ("_given", "_held"):  # of the fit alone
+                    self.__dict__.pop(name, None)
 
     def _with_known(self, corpus):
         """Read the covariates; each shard gets its rows of the standardised design."""
@@ -326,9 +326,6 @@ class DMRTopicModel(FittedTopicModel):
         known = Covariates.of_dict(self.covariates_)
         return Covariates(known.columns, known.formula, self.__dict__.get("_spec"))
 
-    def _design_of(self, covariates, n_documents):
-        return self._reader.design(covariates, n_documents)
-
     @property
     def _doc_topic_weights(self):
         """Counts of the fitted documents with their priors, and zeros."""
@@ -339,7 +336,7 @@ class DMRTopicModel(FittedTopicModel):
         """Groups of documents with equal priors: their rows, and the prior; None takes that of them all."""
         if covariates is None:
             return [(np.arange(n_documents), self.doc_topic_prior_)]
-        design, row = np.unique(self._design_of(covariates, n_documents), axis=0, return_inverse=True)
+        design, row = np.unique(self._reader.design(covariates, n_documents), axis=0, return_inverse=True)
         alpha, order = self._prior_rows(design), np.argsort(row.ravel(), kind="stable")
         parts = np.split(order, np.cumsum(np.bincount(row.ravel(), minlength=len(design)))[:-1])
         return list(zip(parts, alpha, strict=True))
@@ -376,11 +373,12 @@ class DMRTopicModel(FittedTopicModel):
         check_order(X, covariates)
         n_sweeps, tol = sweeps_and_tolerance(n_sweeps, tol)
         X = check_counts(self, X, reset=False)
-        X = without_unseen(FixedTopics.of(self), X, stacklevel=4)  # one warning for all documents
+        topics = FixedTopics.of(self)
+        X = without_unseen(topics, X, stacklevel=4)  # one warning for all documents
         options = {"n_sweeps": n_sweeps, "tol": tol, "random_state": self.random_state, "n_jobs": self.n_jobs}
         theta = np.empty((X.shape[0], len(self.doc_topic_prior_)))
         for rows, alpha in self._by_prior(covariates, X.shape[0]):
-            theta[rows] = topic_shares(FixedTopics.of(self).with_prior(alpha), X[rows], **options)
+            theta[rows] = topic_shares(topics.with_prior(alpha), X[rows], **options)
         return theta
 
     def score(  # type: ignore[override]
@@ -418,8 +416,6 @@ class DMRTopicModel(FittedTopicModel):
     def perplexity(self, X: Matrix, *, covariates: Any = None) -> float:  # type: ignore[override]
         """Compute ``exp(-score(X))``; lower is better."""
         return float(np.exp(-self.score(X, covariates=covariates)))
-
-    # Effects ------------------------------------------------------------------------------------
 
     def effects(self, level: float = 0.9) -> TopicEffects:
         """Average marginal effects of the covariates on the expected shares of topics.
@@ -473,8 +469,8 @@ class DMRTopicModel(FittedTopicModel):
         """
         check_is_fitted(self, "coef_draws_")
         self._warn_of_few_draws()
-        rows = self._design_of(covariates, length_of(covariates))
-        others = None if minus is None else self._design_of(minus, length_of(minus))
+        rows = self._reader.design(covariates, length_of(covariates))
+        others = None if minus is None else self._reader.design(minus, length_of(minus))
         return expected_shares(self.coef_draws_, rows, others, level)
 
     def _warn_of_few_draws(self):
@@ -494,16 +490,11 @@ class DMRTopicModel(FittedTopicModel):
         """Hold the coefficients and the design of a file against each other."""
         known = Covariates.of_dict(self.covariates_)
         n_topics, n_columns = self.word_topic_counts_.shape[1], len(known.names)
-        fits = self.coef_.shape == (n_topics, n_columns) and list(self.coef_names_) == known.names
-        fits = fits and self.coef_draws_.ndim == 3 and self.coef_draws_.shape[1:] == self.coef_.shape
+        coef, draws, design, counts = self.coef_, self.coef_draws_, self.design_, self.doc_topic_counts_
         fits = (
-            fits
-            and len(self.coef_draws_) > 0
-            and self.design_.ndim == 2
-            and self.design_.shape[1] == n_columns
+            list(self.coef_names_) == known.names and coef.shape == (n_topics, n_columns) == draws.shape[1:]
         )
-        counts = self.doc_topic_counts_
-        fits = fits and (counts is None or counts.shape[0] == len(self.design_))
-        arrays = (self.coef_, self.coef_draws_, self.design_)
-        if not (fits and all(a.dtype == np.float64 and np.isfinite(a).all() for a in arrays)):
+        fits = fits and len(draws) > 0 and design.ndim == 2 and design.shape[1] == n_columns
+        fits = fits and (counts is None or counts.shape[0] == len(design))
+        if not (fits and all(a.dtype == np.float64 and np.isfinite(a).all() for a in (coef, draws, design))):
             raise DataError("coef_, coef_draws_ or design_ cannot be those of the covariates of a model")

@@ -99,7 +99,7 @@ def corpus_of(sources, figures, n_words, rows=None, storage=_IN_MEMORY):
 
 
 def packed_numbers(numbers):
-    """Write integers from 0 on as bytes, and those above 254 beside them: two arrays.
+    """Write integers from 0 on as bytes, and those above 254 apart: two arrays.
 
     Most words have few tokens in a shard, and follow soon after another one.
 

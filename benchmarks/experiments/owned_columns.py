@@ -1,4 +1,4 @@
-"""Columns that workers own: what the test of dependency buys, and two processes beside two threads.
+"""Columns that workers own: what the test of dependency buys, and two processes compared with two threads.
 
 ``python -m stradask.benchmarks.experiments.owned_columns`` fits 500 rows of 5,000 columns to a duality gap of
 1e-6, at a tenth of the largest penalty: independent columns, and 100 groups of 50 with correlations of 0.9,

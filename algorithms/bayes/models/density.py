@@ -187,7 +187,7 @@ def _compile(log_likelihood, log_prior, likelihood_slopes, prior_slopes, n_axes)
     inner = options | {"forceinline": True}
     step = float(STEP)
     at: Any = floats
-    told: Any = call_function
+    by_python: Any = call_function
 
     if log_prior is None:
         prior_slopes = True
@@ -251,9 +251,9 @@ def _compile(log_likelihood, log_prior, likelihood_slopes, prior_slopes, n_axes)
         try:
             logp = both(q, g, data, meta)
         except Exception:  # of which compiled code knows no more; the callback finds out
-            logp = told(meta[2], q.ctypes.data, g.ctypes.data, len(q))
+            logp = by_python(meta[2], q.ctypes.data, g.ctypes.data, len(q))
         if math.isnan(logp):
-            logp = told(meta[3], q.ctypes.data, g.ctypes.data, len(q))
+            logp = by_python(meta[3], q.ctypes.data, g.ctypes.data, len(q))
         return logp
 
     return density

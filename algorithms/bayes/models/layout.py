@@ -13,7 +13,7 @@ from ....kernels.bayes import parameter_priors as codes
 from ....kernels.bayes import transforms
 from ..parameters import NamedParameter
 from ..posterior.tables import by_name, names_of
-from ..priors import PriorDensity, inverse_root
+from .prior_density import PriorDensity, inverse_root
 
 _FIRST_REAL = 1  # in the data of a model, whose first number is the power of the prior
 _SCALES = ("sd", "scale", "rate")  # arguments that must be positive

@@ -275,7 +275,7 @@ def _compile(log_likelihood, log_prior, names, form):
 
     options: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
     inner = options | {"forceinline": True}
-    told: Any = call_function
+    by_python: Any = call_function
     called: Any = call
     step = float(STEP)
     n_values = sum(int(np.prod(shape)) for _, shape in names)
@@ -335,9 +335,9 @@ def _compile(log_likelihood, log_prior, names, form):
         try:
             logp = both(q, g, data, meta)
         except Exception:  # of which compiled code knows no more; the callback finds out
-            logp = told(meta[len(meta) - 5], q.ctypes.data, g.ctypes.data, len(q))
+            logp = by_python(meta[len(meta) - 5], q.ctypes.data, g.ctypes.data, len(q))
         if np.isnan(logp):
-            logp = told(meta[len(meta) - 4], q.ctypes.data, g.ctypes.data, len(q))
+            logp = by_python(meta[len(meta) - 4], q.ctypes.data, g.ctypes.data, len(q))
         return logp
 
     return density

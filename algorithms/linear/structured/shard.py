@@ -67,7 +67,7 @@ class OwnedGroups:
     """One shard's groups: places and blocks are numbered from 0.
 
     `store`: ColumnStore. `loss`: `mean_loss.MeanLoss`. `blocks`: Blocks, plain. `terms`: BlockTerms.
-    `images`: None where nobody asks for correlations.
+    `images`: None where no correlations are needed.
     """
 
     def __init__(self, store, loss, blocks, terms, images, *, fit_intercept):

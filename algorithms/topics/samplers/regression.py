@@ -162,7 +162,7 @@ class RotatingRegression(RotatingGibbs):
     # At a shard -----------------------------------------------------------------------------------
 
     def document_kind(self, lengths, storage, labels=None):
-        """Make room for the counts of documents; `labels` is their design."""
+        """Allocate the counts of documents; `labels` is their design."""
         design = np.zeros((len(lengths), 1)) if labels is None else labels
         return PriorRows(design, self.longest, self.n_topics, storage)
 
