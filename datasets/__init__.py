@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from .generated_ratings import make_ratings
     from .generators import make_lda_corpus, make_sparse_classification, make_sparse_regression
     from .images import read_idx
+    from .parquet import ParquetTable
     from .ratings import Ratings, read_ratings
     from .split import rating_split, split_tokens
     from .svmlight import read_svmlight
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 _PLACES = {
     "CatalogueEntry": ".fetchers",
     "DownloadError": ".fetchers",
+    "ParquetTable": ".parquet",
     "Ratings": ".ratings",
     "TextCounts": ".texts",
     "Texts": ".text_files",
@@ -62,6 +64,7 @@ _PLACES = {
 __all__ = [
     "CatalogueEntry",
     "DownloadError",
+    "ParquetTable",
     "Ratings",
     "TextCounts",
     "Texts",

@@ -13,6 +13,7 @@ from ..._typing import Array, Matrix
 from .._base import Estimator, check_classes
 from ..inputs.dask_arrays import is_dask, lazily
 from ..inputs.matrices import check_rows
+from ..inputs.tables import given_rows
 from .sparse.fitting import check_shapes
 
 
@@ -88,6 +89,7 @@ class LinearClassifier(ScoringClassifier):
             For two classes the log-odds of ``classes_[1]``.
         """
         check_is_fitted(self)
+        X = given_rows(self, X)
         if is_dask(X):
             n_outputs = None if self.coef_.shape[0] == 1 else self.coef_.shape[0]
             return lazily(self.decision_function, X, n_outputs, self.coef_.dtype)
@@ -105,6 +107,7 @@ class LinearClassifier(ScoringClassifier):
         -------
         ndarray of shape (n_samples,)
         """
+        X = given_rows(self, X)
         if is_dask(X):
             check_is_fitted(self)
             return lazily(self.predict, X, None, self.classes_.dtype)
@@ -122,6 +125,7 @@ class LinearClassifier(ScoringClassifier):
         ndarray of shape (n_samples, n_classes)
             Rows sum to 1.
         """
+        X = given_rows(self, X)
         if is_dask(X):
             check_is_fitted(self)
             return lazily(self.predict_proba, X, len(self.classes_), self.coef_.dtype)
@@ -138,6 +142,7 @@ class LinearClassifier(ScoringClassifier):
         -------
         ndarray of shape (n_samples, n_classes)
         """
+        X = given_rows(self, X)
         if is_dask(X):
             check_is_fitted(self)
             return lazily(self.predict_log_proba, X, len(self.classes_), self.coef_.dtype)

@@ -16,6 +16,7 @@ from ...errors import DataError
 from .._base import Estimator
 from ..inputs.dask_arrays import check_matrix, check_vector, is_dask, lazily
 from ..inputs.matrices import check_rows
+from ..inputs.tables import fitted_table, given_rows
 from ..inputs.targets import check_names, check_penalty_factor, check_start, check_targets, check_weights
 from .losses import squared
 from .path import enet_path
@@ -242,6 +243,8 @@ class ElasticNet(SparseCoefficients, MultiOutputMixin, RegressorMixin, Estimator
         ----------
         X : ndarray, sparse matrix or DataFrame of shape (n_samples, n_features)
             float32 and float64 are kept. Best in Fortran order or CSC: then nothing is copied.
+            Or names of Parquet files, or a `stradask.datasets.ParquetTable`: `y` and `sample_weight` are then
+            names of columns.
         y : array-like of shape (n_samples,) or (n_samples, n_targets)
             Each target is a problem of its own.
         sample_weight : float or array-like of shape (n_samples,), optional
@@ -261,7 +264,7 @@ class ElasticNet(SparseCoefficients, MultiOutputMixin, RegressorMixin, Estimator
                 "alpha=0 penalises nothing: for least squares take sklearn.linear_model.LinearRegression",
                 stacklevel=2,
             )
-        with self._unchanged_on_error():
+        with self._unchanged_on_error(), fitted_table(self, X, y, sample_weight) as (X, y, sample_weight):
             before = vars(self).get("coef_") if self.warm_start else None
             design, y = self._problem(X, y, sample_weight, own=ownership(self))
             self._check_goes_on(before, y, design.n_features)
@@ -387,6 +390,7 @@ class ElasticNet(SparseCoefficients, MultiOutputMixin, RegressorMixin, Estimator
         ndarray of shape (n_samples,) or (n_samples, n_targets)
         """
         check_is_fitted(self)
+        X = given_rows(self, X)
         if is_dask(X):
             n_outputs = None if self.coef_.ndim == 1 else len(self.coef_)
             return lazily(self.predict, X, n_outputs, self.coef_.dtype)

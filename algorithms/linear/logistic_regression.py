@@ -14,6 +14,7 @@ from ..._typing import Callback, Matrix, RandomState, Vector
 from ...errors import DataError
 from ..inputs.dask_arrays import is_dask
 from ..inputs.remote_targets import FarLabels, label_sums
+from ..inputs.tables import fitted_table
 from .classifier import LinearClassifier
 from .glm.choose import NEWTON_MOST, by_columns, minimise_sparse
 from .glm.replicas import RowLoss, portions_of, remote_portions_of, run_replicas_of
@@ -220,6 +221,8 @@ class LogisticRegression(LinearClassifier, SmoothModel):
             float32 and float64 are kept. Best in C order or CSR: then nothing is copied. Or a Dask array or
             DataFrame; then the vectors below may be Dask's, too, and stay with the rows, unless an l1
             penalty meets 2,000 columns or more, or more than two classes.
+            Or names of Parquet files, or a `stradask.datasets.ParquetTable`: `y` and `sample_weight` are then
+            names of columns.
         y : array-like of shape (n_samples,)
             Labels: numbers or strings, of two classes or more.
         sample_weight : float or array-like of shape (n_samples,), optional
@@ -234,7 +237,7 @@ class LogisticRegression(LinearClassifier, SmoothModel):
         self
         """
         self._validate_params()
-        with self._unchanged_on_error():
+        with self._unchanged_on_error(), fitted_table(self, X, y, sample_weight) as (X, y, sample_weight):
             self._check_penalty()
             if self._is_for_columns(X):
                 self._fit_columns(X, y, sample_weight, callback)

@@ -10,6 +10,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from ..._typing import Array, Callback, Matrix, Vector
 from ...errors import DataError
 from ..inputs.remote_targets import FarCounts, target_sums
+from ..inputs.tables import fitted_table
 from .glm.smooth import SOLVERS, SmoothModel, linear_predictor
 from .losses import poisson
 
@@ -152,6 +153,8 @@ class PoissonRegressor(RegressorMixin, SmoothModel):
         X : ndarray, sparse matrix or DataFrame of shape (n_samples, n_features)
             float32 and float64 are kept. Best in C order or CSR: then nothing is copied. Or a Dask array or
             DataFrame; then the vectors below may be Dask's, too, and stay with the rows.
+            Or names of Parquet files, or a `stradask.datasets.ParquetTable`: `y` and `sample_weight` are then
+            names of columns.
         y : array-like of shape (n_samples,)
             Counts, or other numbers that are not negative, such as rates with their exposures as weights.
         sample_weight : float or array-like of shape (n_samples,), optional
@@ -165,7 +168,7 @@ class PoissonRegressor(RegressorMixin, SmoothModel):
         self
         """
         self._validate_params()
-        with self._unchanged_on_error():
+        with self._unchanged_on_error(), fitted_table(self, X, y, sample_weight) as (X, y, sample_weight):
             self._fit_rows(X, y, sample_weight, callback)
             self._warn_of_method()
             return self

@@ -12,6 +12,7 @@ from ..._typing import Array, ArrayLike, Callback, Matrix, Vector
 from ...errors import DataError, shortened
 from ...scheduler.history import History
 from ..inputs.remote_targets import FarTargets, target_sums
+from ..inputs.tables import fitted_table
 from .glm.objective import LAST_PLACES
 from .glm.small_ridge import applies, solve_ridge
 from .glm.smooth import SOLVERS, SmoothModel, linear_predictor
@@ -158,6 +159,8 @@ class Ridge(MultiOutputMixin, RegressorMixin, SmoothModel):
         X : ndarray, sparse matrix or DataFrame of shape (n_samples, n_features)
             float32 and float64 are kept. Best in C order or CSR: then nothing is copied. Or a Dask array or
             DataFrame; then the vectors below may be Dask's, too: a single target stays with the rows.
+            Or names of Parquet files, or a `stradask.datasets.ParquetTable`: `y` and `sample_weight` are then
+            names of columns.
         y : array-like of shape (n_samples,) or (n_samples, n_targets)
             Each target is a problem of its own.
         sample_weight : float or array-like of shape (n_samples,), optional
@@ -171,7 +174,7 @@ class Ridge(MultiOutputMixin, RegressorMixin, SmoothModel):
         self
         """
         self._validate_params()
-        with self._unchanged_on_error():
+        with self._unchanged_on_error(), fitted_table(self, X, y, sample_weight) as (X, y, sample_weight):
             self._fit_rows(X, y, sample_weight, callback)
             self._warn_of_method()
             return self

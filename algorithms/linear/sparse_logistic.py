@@ -15,6 +15,7 @@ from ..._typing import Array, Callback, Matrix, Vector
 from ...errors import DataError
 from ..inputs.dask_arrays import is_dask, lazily
 from ..inputs.matrices import check_rows
+from ..inputs.tables import fitted_table, given_rows
 from ..inputs.targets import check_offset
 from .classifier import ScoringClassifier, log_probabilities, probabilities
 from .sparse.fitting import SparseCoefficients, ownership
@@ -214,6 +215,8 @@ class SparseLogisticRegression(SparseCoefficients, ScoringClassifier):
         ----------
         X : ndarray, sparse matrix or DataFrame of shape (n_samples, n_features)
             float32 and float64 are kept. Best in Fortran order or CSC: then nothing is copied.
+            Or names of Parquet files, or a `stradask.datasets.ParquetTable`: `y` and `sample_weight` are then
+            names of columns.
         y : array-like of shape (n_samples,)
             Labels: numbers or strings, of two classes or more.
         sample_weight : float or array-like of shape (n_samples,), optional
@@ -238,7 +241,7 @@ class SparseLogisticRegression(SparseCoefficients, ScoringClassifier):
                 "otherwise sklearn.linear_model.LogisticRegression(C=np.inf) is made for it",
                 stacklevel=2,
             )
-        with self._unchanged_on_error():
+        with self._unchanged_on_error(), fitted_table(self, X, y, sample_weight) as (X, y, sample_weight):
             problem = self._pose(X, y, sample_weight, offset, ownership(self))
             penalty = problem.design.penalty(self.alpha, self.l1_ratio)
             read = functools.partial(self._snapshot, problem)
@@ -274,6 +277,7 @@ class SparseLogisticRegression(SparseCoefficients, ScoringClassifier):
             For two classes the log-odds of ``classes_[1]``.
         """
         check_is_fitted(self)
+        X = given_rows(self, X)
         if is_dask(X):
             n_outputs = None if self.coef_.shape[0] == 1 else self.coef_.shape[0]
             return self._lazily(self.decision_function, X, offset, n_outputs)
@@ -302,6 +306,7 @@ class SparseLogisticRegression(SparseCoefficients, ScoringClassifier):
         -------
         ndarray of shape (n_samples,)
         """
+        X = given_rows(self, X)
         if is_dask(X):
             return self._lazily(self.predict, X, offset, None, self.classes_.dtype)
         return self._most_probable(self.decision_function(X, offset=offset))
@@ -319,6 +324,7 @@ class SparseLogisticRegression(SparseCoefficients, ScoringClassifier):
         ndarray of shape (n_samples, n_classes)
             Rows sum to 1.
         """
+        X = given_rows(self, X)
         if is_dask(X):
             return self._lazily(self.predict_proba, X, offset, len(self.classes_))
         return probabilities(self.decision_function(X, offset=offset))
@@ -335,6 +341,7 @@ class SparseLogisticRegression(SparseCoefficients, ScoringClassifier):
         -------
         ndarray of shape (n_samples, n_classes)
         """
+        X = given_rows(self, X)
         if is_dask(X):
             return self._lazily(self.predict_log_proba, X, offset, len(self.classes_))
         return log_probabilities(self.decision_function(X, offset=offset))

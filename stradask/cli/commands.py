@@ -8,12 +8,12 @@ import math
 import sys
 import warnings
 
+from ..algorithms.inputs.encoding import Encoding
 from ..errors import DataError, InterruptedFitWarning, ModelFileError, shortened
 from ..registry import MODELS, find_model, model_of, resolve
 from . import inputs as data
 from .columns import aligned, check_columns
 from .covariates import with_covariates
-from .encoding import Encoding
 from .outputs import WRITERS, Table, bars, check_output, ending, is_model_file, put_out, say, show
 
 INTERRUPTED = 130  # exit status after Ctrl-C, as shells have it
@@ -217,7 +217,7 @@ def _load_and_read(args, ability):
         known["words"] = getattr(estimator, "vocabulary_", None)
     elif hasattr(estimator, "table_encoding_"):
         encoding = known["encoding"] = Encoding.of_dict(estimator.table_encoding_)
-        if len(encoding.names) != known["n_features"]:
+        if encoding.width != known["n_features"]:
             raise ModelFileError(f"{args.file}: its table has other columns than its model; fit it again")
         if not data.is_table(args.data):
             raise DataError(f"{args.data} is no table, and the model was fitted to one; give FILE.csv")

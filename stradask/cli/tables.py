@@ -12,8 +12,8 @@ import re
 from array import array
 
 from .._numbers import is_number
+from ..algorithms.inputs.encoding import Encoding, is_missing
 from ..errors import DataError, in_brief, shortened
-from .encoding import Encoding, is_missing
 
 _TABLE = re.compile(r"(.+?\.[ct]sv(?:\.(?:gz|xz|bz2))?)(?::(.*))?", re.IGNORECASE | re.DOTALL)
 _SEPARATORS = ",;\t"

@@ -10,8 +10,8 @@ from sklearn.impute import SimpleImputer
 from sklearn.preprocessing import OneHotEncoder
 
 import stradask as sd
+from stradask.algorithms.inputs.encoding import Encoding
 from stradask.cli.arguments import main
-from stradask.cli.encoding import Encoding
 from stradask.errors import ModelFileError
 
 HEADER = ["city", "age", "plan", "zip", "joined", "left"]

@@ -12,6 +12,7 @@ from ....scheduler.threads import single_threaded_blas
 from ..._base import Estimator
 from ...inputs.dask_arrays import is_dask, lazily
 from ...inputs.matrices import check_rows
+from ...inputs.tables import given_rows
 from ...optimize.watch import Watch
 from ..sparse.fitting import check_shapes
 from .objective import LAST_PLACES
@@ -160,6 +161,7 @@ def linear_predictor(estimator, method, X):
     sparse matrix, DataFrame or Dask array (n_samples, n_features).
     """
     check_is_fitted(estimator)
+    X = given_rows(estimator, X)
     if is_dask(X):
         n_outputs = None if estimator.coef_.ndim == 1 else len(estimator.coef_)
         return lazily(method, X, n_outputs, estimator.coef_.dtype)

@@ -18,6 +18,7 @@ from ....scheduler.place import open_place
 from ....scheduler.threads import single_threaded_blas
 from ..._base import Estimator
 from ...inputs.dask_arrays import check_vector, is_dask
+from ...inputs.tables import fitted_table
 from ...inputs.targets import check_offset, check_row_weights, check_targets
 from ..glm.row_places import check_rows_and_targets, reader, sources_of
 from ..glm.smooth import linear_predictor
@@ -238,6 +239,8 @@ class GLM(RegressorMixin, Estimator):
         ----------
         X : ndarray, sparse matrix or DataFrame of shape (n_samples, n_features)
             Best in C order or CSR. Or a Dask array or DataFrame, which stays on its cluster.
+            Or names of Parquet files, or a `stradask.datasets.ParquetTable`: `y` and `sample_weight` are then
+            names of columns.
         y : array-like of shape (n_samples,)
         sample_weight : float or array-like of shape (n_samples,), optional
             Not negative, see `weight_type`. Rows of weight 0 are left out.
@@ -261,7 +264,7 @@ class GLM(RegressorMixin, Estimator):
                 f"covariance={self.covariance!r} and clusters={'None' if clusters is None else '...'}: "
                 "covariance='cluster' needs the labels of clusters in fit, the others take none"
             )
-        with self._unchanged_on_error():
+        with self._unchanged_on_error(), fitted_table(self, X, y, sample_weight) as (X, y, sample_weight):
             rows, y, sample_weight, engine = check_rows_and_targets(self, X, y, sample_weight)
             fitting.check_columns(rows.shape[1])
             vectors = fitting.check_vectors(self, rows.shape, y, sample_weight, offset, exposure, clusters)
@@ -338,9 +341,9 @@ class GLM(RegressorMixin, Estimator):
     # Using --------------------------------------------------------------------------------------
 
     def _names(self):
-        return [str(name) for name in getattr(self, "feature_names_in_", ())] or [
-            f"x{j}" for j in range(self.n_features_in_)
-        ]
+        return [
+            str(name) for name in getattr(self, "feature_names_in_", getattr(self, "vocabulary_", ()))
+        ] or [f"x{j}" for j in range(self.n_features_in_)]
 
     def summary(self, level: float = 0.95) -> Summary:
         """Describe the fit: figures, and estimate, standard error, p-value and interval of each coefficient.

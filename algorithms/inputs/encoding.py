@@ -1,15 +1,18 @@
 """Tables with categories and missing cells: how columns become numbers, kept in the model's file.
 
-A column whose cells are all numbers stays one; of any other column each value becomes a column of zeros and
-ones. The encoding is learned where a model is fitted; new tables are read by it, their columns found by name.
+A column whose cells are all numbers stays one; of any other column each value, or each bucket of a hash,
+becomes a column of zeros and ones. The encoding is learned where a model is fitted; new tables are read by
+it, their columns found by name. Cells are text (of CSV), or columns of Arrow (of Parquet and of frames, see
+`arrow_columns`).
 """
 
+import hashlib
 import math
 import re
 from dataclasses import dataclass
 
-from .._numbers import is_number
-from ..errors import DataError, ModelFileError, shortened
+from ..._numbers import is_number
+from ...errors import DataError, ModelFileError, shortened
 
 _MISSING = {"", "na", "n/a", "nan", "null", "none", "?"}
 _DATE = re.compile(r"\d{4}-\d\d?-\d\d?([T ].*)?|\d\d?[./-]\d\d?[./-]\d{2,4}")
@@ -27,12 +30,13 @@ def is_missing(cell):
 
 @dataclass(frozen=True)
 class Column:
-    """A column: of numbers, missing ones replaced by `fill`, or of categories, the `values`."""
+    """A column: of numbers, missing ones replaced by `fill`; of categories, the `values`; or of hashes."""
 
     name: str
     values: tuple | None = None
     fill: float | None = None
     asked: bool = False  # for as a category: then only an empty cell is missing, and "NA" is a value
+    buckets: int | None = None  # of a hash of the cell's text
 
     def misses(self, cell):
         """Whether a cell of this column holds no value."""
@@ -85,19 +89,40 @@ class Column:
         return cls(name, tuple(values), None, category)
 
     @property
+    def is_number(self):
+        """Whether it stays one column."""
+        return self.values is None and self.buckets is None
+
+    @property
+    def width(self):
+        """Number of columns that it becomes."""
+        if self.buckets is not None:
+            return self.buckets
+        return 1 if self.values is None else len(self.values)
+
+    @property
     def names(self):
         """Names of the columns that it becomes."""
+        if self.buckets is not None:
+            return [f"{self.name}#{bucket}" for bucket in range(self.buckets)]
         return [self.name] if self.values is None else [f"{self.name}={value}" for value in self.values]
+
+    def codes(self, texts):
+        """The number of the column of each text, among those that it becomes; -1 for unknown categories."""
+        import numpy as np
+
+        if self.buckets is not None:
+            return np.array([_bucket(self.name, text, self.buckets) for text in texts], np.int64)
+        number = {value: k for k, value in enumerate(self.values or ())}
+        return np.array([number.get(text, -1) for text in texts], np.int64)
 
     def encode(self, cells, lines, path):
         """Return rows, columns (of those it becomes) and values not zero; unknown and missing cells."""
         import numpy as np
 
-        if self.values is not None:
-            number = {value: k for k, value in enumerate(self.values)}
-            codes = np.array(
-                [-2 if self.misses(cell) else number.get(cell.strip(), -1) for cell in cells], int
-            )
+        if not self.is_number:
+            codes = self.codes([cell.strip() for cell in cells])
+            codes[np.array(list(map(self.misses, cells)), bool)] = -2
             rows = np.flatnonzero(codes >= 0)
             counts = np.array([np.count_nonzero(codes == -1), np.count_nonzero(codes == -2)])
             return rows, codes[rows], np.ones(len(rows)), counts
@@ -131,6 +156,11 @@ class Encoding:
         """Names of the columns of X."""
         return [name for column in self.columns for name in column.names]
 
+    @property
+    def width(self):
+        """Number of columns of X."""
+        return sum(column.width for column in self.columns)
+
     def encode(self, header, cells, lines, path):
         """Return X, dense or CSC, of columns found by their names; numbers of unknown and missing cells."""
         import numpy as np
@@ -152,7 +182,7 @@ class Encoding:
             at.append(found[1] + first)
             values.append(found[2])
             counts += found[3]
-            first += len(column.names)
+            first += column.width
         entries = np.concatenate(values), (np.concatenate(rows), np.concatenate(at))
         X = sparse.csc_array(entries, shape=(len(lines), first))
         return (X.toarray(order="F") if X.nnz > _DENSE * len(lines) * first else X), counts
@@ -162,7 +192,8 @@ class Encoding:
         columns = []
         for c in self.columns:
             values = c.values and list(c.values)
-            columns.append({"name": c.name, "values": values, "fill": c.fill, "asked": c.asked})
+            entry = {"name": c.name, "values": values, "fill": c.fill, "asked": c.asked}
+            columns.append(entry if c.buckets is None else entry | {"buckets": c.buckets})
         return {"columns": columns, "impute": self.impute}
 
     @classmethod
@@ -173,9 +204,12 @@ class Encoding:
             for entry in kept["columns"]:
                 name, values, fill = entry["name"], entry["values"], entry["fill"]
                 texts = values is None or all(isinstance(value, str) for value in values)
-                if not (isinstance(name, str) and texts and (values or isinstance(fill, float))):
+                buckets = entry.get("buckets")
+                if buckets is not None and not (type(buckets) is int and 0 < buckets < 2**31):
                     raise ValueError(name)
-                columns.append(Column(name, values and tuple(values), fill, bool(entry["asked"])))
+                if not (isinstance(name, str) and texts and (values or buckets or isinstance(fill, float))):
+                    raise ValueError(name)
+                columns.append(Column(name, values and tuple(values), fill, bool(entry["asked"]), buckets))
             return cls(tuple(columns), bool(kept["impute"]))
         except (KeyError, TypeError, ValueError) as error:
             raise ModelFileError(
@@ -189,6 +223,12 @@ def _missing(name, missing, lines, path):
         f"{path}: column {shortened(name)} has {len(gone):,} cells without a value, the first in line "
         f"{gone[0]}: fill them in, leave the column out by --drop, or fit with --impute"
     )
+
+
+def _bucket(name, text, n_buckets):
+    """The bucket of a value: the same in every process and version."""
+    digest = hashlib.blake2b(f"{name}={text}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little") % n_buckets
 
 
 def _finite(cell):

@@ -1,0 +1,154 @@
+"""Columns of Arrow, of Parquet files and of frames, as the columns of X that an `Encoding` makes of them."""
+
+import numpy as np
+from scipy import sparse
+
+from ...datasets.parquet import needs_pyarrow
+from ...errors import DataError, shortened
+
+_DENSE = 0.25  # share of entries other than zero, if all numbers are, from which on X is an ndarray
+LARGEST_VOCABULARY = 100_000  # values of a category that a pass may find
+
+
+def is_dense(encoding):
+    """Whether X is an ndarray, which does not depend on the values of its cells."""
+    return len(encoding.columns) > _DENSE * encoding.width
+
+
+def arrow_of(frame, names):
+    """Take columns of a frame of pandas, or of another library that has `to_arrow`, or of Arrow's own."""
+    lib, _ = needs_pyarrow("categories of a frame")
+    there = getattr(frame, "column_names", None) or list(frame.columns)
+    lacking = [name for name in names if name not in there]
+    if lacking:
+        raise DataError(
+            f"X has no column {shortened(lacking[0])}, which the model was fitted with; add it (the order of "
+            "columns does not matter)"
+        )
+    if isinstance(frame, lib.Table):
+        return frame.select(names)
+    if hasattr(frame, "to_arrow"):
+        return frame.to_arrow().select(names)
+    try:
+        return lib.Table.from_pandas(frame[list(names)], preserve_index=False)
+    except lib.ArrowException as error:
+        raise DataError(f"X has a column of mixed kinds: {shortened(str(error), 150)}") from None
+
+
+def in_frame(row):
+    """Name a row of a frame for an error."""
+    return f"X, row {row}"
+
+
+def encode(encoding, table, where, dtype=np.float64):
+    """Encode the columns of an Arrow table.
+
+    ``where(row)`` names a row for errors. Returns X, an ndarray or csr_array of `dtype`, and for each column
+    how many cells hold a category that the encoding does not know.
+    """
+    n, dense = table.num_rows, is_dense(encoding)
+    X = np.zeros((n, encoding.width) if dense else (0, 0), dtype)
+    rows, at, values, unknown, first = [], [], [], {}, 0
+    for column in encoding.columns:
+        if column.is_number:
+            numbers = _numbers(column, table[column.name], encoding.impute, where)
+            kept = np.flatnonzero(numbers)
+            found, place = numbers[kept], np.full(len(kept), first)
+        else:
+            codes = _codes(column, table[column.name], encoding.impute, where)
+            kept = np.flatnonzero(codes >= 0)
+            found, place = np.ones(len(kept)), codes[kept] + first
+            unknown[column.name] = int(np.count_nonzero(codes == -1))
+        if dense:
+            X[kept, place] = found
+        else:
+            rows.append(kept)
+            at.append(place)
+            values.append(found.astype(dtype))
+        first += column.width
+    if dense:
+        return X, unknown
+    entries = np.concatenate(values), (np.concatenate(rows), np.concatenate(at))
+    return sparse.csr_array(entries, shape=(n, first)), unknown
+
+
+def _numbers(column, cells, impute, where):
+    """A column of numbers in float64."""
+    kind = str(cells.type)
+    if "decimal" in kind or kind == "bool":
+        cells = cells.cast("float64" if kind != "bool" else "int8")
+    elif not (kind in ("float", "double", "halffloat") or "int" in kind):
+        raise DataError(
+            f"{where(0)}: the column {shortened(column.name)} holds {kind}, and the model was "
+            "fitted to numbers"
+        )
+    numbers = cells.to_numpy().astype(np.float64)  # None of Arrow becomes NaN
+    missing = np.isnan(numbers)
+    if missing.any():
+        if not impute or column.fill is None:
+            raise _missing(column.name, missing, where)
+        numbers[missing] = column.fill
+    wrong = np.flatnonzero(np.isinf(numbers))
+    if len(wrong):
+        raise DataError(
+            f"{where(wrong[0])}: the column {shortened(column.name)} is infinite there: correct or leave out "
+            "the row"
+        )
+    return numbers
+
+
+def _codes(column, cells, impute, where):
+    """The column of X, among those of this column, for each row; -1 for unknown and -2 for missing values."""
+    numbers, texts = texts_of(column.name, cells, where)
+    codes = column.codes(texts)[numbers] if len(texts) else np.full(len(numbers), -1)
+    missing = numbers < 0
+    if missing.any():
+        if not impute:
+            raise _missing(column.name, missing, where)
+        codes[missing] = -2
+    return codes
+
+
+def texts_of(name, cells, where):
+    """For each row the number of its value, or -1; and the values of text or whole numbers, as text."""
+    kind = str(cells.type)
+    if kind in ("float", "double", "halffloat") or (
+        "string" not in kind and "int" not in kind and kind != "bool"
+    ):
+        advice = "convert them to whole numbers or text" if cells.null_count else "leave it out"
+        raise DataError(f"{where(0)}: categories of {shortened(name)} are {kind}: {advice}")
+    if "dictionary" in kind:
+        cells = cells.cast(cells.type.value_type)
+    cells = cells.combine_chunks().dictionary_encode()
+    if hasattr(cells, "chunks"):
+        cells = cells.combine_chunks()
+    texts = cells.dictionary.cast("string").to_pylist()
+    return cells.indices.fill_null(-1).to_numpy().astype(np.int64), texts
+
+
+def _missing(name, missing, where):
+    return DataError(
+        f"{where(int(np.argmax(missing)))}: the column {shortened(name)} has no value there "
+        f"({missing.sum():,} such rows in this part): fill them in, leave the rows out, or "
+        "leave the column out"
+    )
+
+
+def target_of(table, name, where):
+    """A column of targets or weights: numbers of their own type, or text."""
+    cells = table[name]
+    kind = str(cells.type)
+    if cells.null_count:
+        raise _missing(name, cells.is_null().to_numpy(), where)
+    if "string" in kind:
+        numbers, texts = texts_of(name, cells, where)
+        return np.array(texts, dtype=object)[numbers] if len(texts) else np.empty(0, object)
+    if "decimal" in kind:
+        cells = cells.cast("float64")
+    elif not (kind in ("bool", "float", "double", "halffloat") or "int" in kind):
+        raise DataError(f"{where(0)}: the column {shortened(name)} holds {kind}; numbers or text are needed")
+    values = cells.to_numpy()
+    missing = np.isnan(values) if values.dtype.kind == "f" else np.zeros(1, bool)
+    if missing.any():
+        raise _missing(name, missing, where)
+    return values

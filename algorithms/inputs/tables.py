@@ -1,0 +1,322 @@
+"""Parquet files as X of a fit, and frames and files with categories as X of a fitted model.
+
+`fitted_table` makes Dask arrays of the files, whose blocks a worker, or a thread, reads and encodes; from
+there on they are Dask arrays like any other. The encoding stays with the model, as ``table_encoding_``, and
+`given_rows` brings new tables into the form of X by it.
+"""
+
+import itertools
+import warnings
+from contextlib import contextmanager
+
+import numpy as np
+from scipy import sparse
+
+from ...datasets.parquet import ParquetTable, is_parquet, parts_of, read_footer, read_part
+from ...errors import DataError, shortened
+from ...scheduler.place import open_place
+from .arrow_columns import (
+    LARGEST_VOCABULARY,
+    arrow_of,
+    encode,
+    in_frame,
+    is_dense,
+    target_of,
+    texts_of,
+)
+from .encoding import Column, Encoding
+from .pieces import is_dask, is_frame
+
+_TASKS = 4  # of a pass over files, a thread
+
+
+@contextmanager
+def fitted_table(estimator, X, y, sample_weight=None):
+    """Yield X, y and sample_weight of a fit, as Dask arrays if X names Parquet files; keep the encoding.
+
+    `y` and `sample_weight` are then names of columns. Any other X passes as it is.
+    """
+    kept = vars(estimator)
+    if not is_parquet(X):
+        yield X, y, sample_weight
+        kept.pop("table_encoding_", None)
+        return
+    table = X if isinstance(X, ParquetTable) else ParquetTable(X)
+    found = FoundTable(table, engine_of(estimator), estimator.n_jobs, y=y, sample_weight=sample_weight)
+    encoding = found.encoding()
+    kept["table_encoding_"] = encoding.as_dict()  # also of the models that callbacks get
+    yield found.rows(encoding), found.vector(y), found.vector(sample_weight)
+    kept.pop("vocabulary_", None)
+    if not any(column.buckets for column in encoding.columns):
+        estimator.vocabulary_ = np.array(encoding.names, dtype=str)
+
+
+def engine_of(estimator):
+    """The engine that Dask arrays have: "local" becomes "dask" if there is a client."""
+    from dask.delayed import delayed
+
+    from .dask_arrays import engine_for
+
+    return engine_for(delayed(None), estimator.engine)
+
+
+class FoundTable:
+    """Parquet files whose footers were read: parts, columns and their types.
+
+    `columns`: (by role) names of the columns that are not features.
+    """
+
+    def __init__(self, table, engine, n_jobs, **roles):
+        self.table, self.engine, self.n_jobs = table, engine, n_jobs
+        self.roles = {role: name for role, name in roles.items() if name is not None}
+        wanted = [] if table.columns is None else [*table.columns]
+        files = table.files()
+        named = [*self.roles.values(), *wanted, *table.vocabularies, *(table.hashed or ())]
+        self._check_roles(files[0])
+        self.footers = self._over(files, _footers, named if wanted else None)
+        types = self.footers[0].types
+        for role, name in self.roles.items():
+            self._check_there(name, types, role)
+        apart = set(self.roles.values())
+        self.names = wanted or [name for name in types if name not in apart]
+        for name in named:
+            self._check_there(name, types, "the table")
+        unused = [name for name in (*table.vocabularies, *(table.hashed or ())) if name not in self.names]
+        if unused or not self.names or apart & set(self.names):
+            what = shortened(unused[0]) if unused else "none"
+            raise DataError(
+                f"columns to fit to are {shortened(self.names)}: {what} of categories and hashed is missing, "
+                "or the target is among them"
+            )
+        self._check_alike()
+        self._check_missing()
+        self.parts = parts_of(self.footers, len(self.names) + len(apart))
+        if not self.parts:
+            raise DataError(
+                f"{files[0]} holds no row{' and so do the others' * (len(files) > 1)}: write it again"
+            )
+
+    @property
+    def dtype(self):
+        """float32 if all numbers are, else float64."""
+        numbers = {self.footers[0].types[name] for name in self.names}
+        kinds = {dtype for kind, dtype in numbers if kind in ("number", "integer") and dtype != "bool"}
+        return np.dtype(np.float32 if kinds and kinds <= {"float32", "float16"} else np.float64)
+
+    def _check_roles(self, file):
+        for role, name in self.roles.items():
+            if not isinstance(name, str):
+                raise DataError(
+                    f"{role} must be the name of a column of {shortened(file, 200)}, as X names Parquet "
+                    f"files; got {shortened(name)}"
+                )
+        if "y" not in self.roles:
+            raise DataError(f"y must be the name of a column of {shortened(file, 200)}: fit(X, y='column')")
+
+    def _check_there(self, name, types, role):
+        if name not in types:
+            raise DataError(
+                f"{shortened(self.footers[0].path, 200)} has no column {shortened(name)} for {role}; it has "
+                f"{shortened(list(types), 150)}"
+            )
+
+    def _check_alike(self):
+        first = self.footers[0]
+        for name in (*self.names, *self.roles.values()):
+            kind = first.types[name][0]
+            if name in self.names and kind not in ("number", "integer", "text"):
+                raise DataError(
+                    f"{shortened(first.path, 200)}: the column {shortened(name)} holds {kind}: leave it out "
+                    "by ParquetTable(paths, columns=[...]), or make numbers or text of it"
+                )
+            for footer in self.footers[1:]:
+                there = footer.types.get(name, ("nothing",))[0]
+                numbers = {there, kind} <= {"number", "integer"} and name not in self._coded
+                if there != kind and not numbers:
+                    raise DataError(
+                        f"{shortened(footer.path, 200)}: the column {shortened(name)} holds {there}, and "
+                        f"{kind} in {shortened(first.path, 200)}: make them alike"
+                    )
+
+    @property
+    def _coded(self):
+        """Columns that become categories or hashes by the caller's word."""
+        return {*self.table.vocabularies, *(self.table.hashed or ())}
+
+    def _check_missing(self):
+        """Refuse missing values that footers tell of, before anything is read."""
+        for footer in self.footers:
+            for name in (*self.names, *self.roles.values()):
+                for group, n in enumerate(footer.nulls.get(name, ())):
+                    if n:
+                        raise DataError(
+                            f"{footer.path}, row group {group}: the column {shortened(name)} has {n:,} rows "
+                            "without a value: fill them in, leave the rows out, or leave the column out by "
+                            "ParquetTable(paths, columns=[...])"
+                        )
+
+    def _over(self, items, function, *args):
+        """Join the lists that a function returns for runs of files or parts, where the fit computes."""
+        place = open_place(self.engine, self.n_jobs)
+        n_tasks = min(len(items), _TASKS * place.n_threads())
+        edges = itertools.pairwise(len(items) * k // n_tasks for k in range(n_tasks + 1))
+        runs = [items[a:b] for a, b in edges]
+        with place.tasks(runs, name="names of files") as tasks:
+            return [one for some in tasks.map(function, [(k, *args) for k in range(n_tasks)]) for one in some]
+
+    def encoding(self):
+        """Make the encoding; a pass over categories finds the values that are not given."""
+        types, given, hashed = self.footers[0].types, self.table.vocabularies, self.table.hashed or {}
+        open_ = [
+            name
+            for name in self.names
+            if name not in hashed and given.get(name) is None and (types[name][0] == "text" or name in given)
+        ]
+        floats = [name for name in self._coded if types[name] == ("number", types[name][1])]
+        if floats:
+            raise DataError(
+                f"the column {shortened(floats[0])} of categories or hashed holds {types[floats[0]][1]}: "
+                "give columns of text or whole numbers"
+            )
+        values = merged(self._over(self.parts, _values, open_)) if open_ else {}
+        columns = []
+        for name in self.names:
+            known = values[name] if name in values else given.get(name)
+            if name in hashed:
+                columns.append(Column(name, buckets=hashed[name]))
+            elif known is not None:
+                columns.append(Column(name, tuple(map(str, known)), asked=True))
+            else:
+                columns.append(Column(name, fill=0.0))
+        return Encoding(tuple(columns), False)
+
+    def rows(self, encoding):
+        """X as a Dask array, an ndarray or csr_array for each part."""
+        names, dtype = [column.name for column in encoding.columns], self.dtype
+        empty = np.empty((0, 0), dtype) if is_dense(encoding) else sparse.csr_array((0, 0), dtype=dtype)
+        return _array(_encoded, self.parts, (encoding, names, dtype), encoding.width, dtype, empty)
+
+    def vector(self, name):
+        """A column as a Dask array, in the parts of X; None for no column."""
+        if name is None:
+            return None
+        dtype = np.dtype(self.footers[0].types[name][1])
+        return _array(_column, self.parts, (name,), None, dtype, np.empty(0, dtype))
+
+
+def _array(function, parts, args, width, dtype, meta):
+    import dask.array as da
+    from dask.delayed import delayed
+
+    made = delayed(function, pure=True)
+    more = () if width is None else (width,)
+    blocks = [
+        da.from_delayed(made(part, *args), (part.n_rows, *more), dtype=dtype, meta=meta) for part in parts
+    ]
+    return da.concatenate(blocks, allow_unknown_chunksizes=True)
+
+
+def _encoded(part, encoding, names, dtype):
+    return encode(encoding, read_part(part, names), part.where, dtype)[0]
+
+
+def _column(part, name):
+    return target_of(read_part(part, [name]), name, part.where)
+
+
+def _footers(paths, names):
+    return [read_footer(path, names) for path in paths]
+
+
+def _values(parts, names):
+    """The different values of some columns in some parts: a list of one dict."""
+    return [merged([_values_of(part, names) for part in parts])]
+
+
+def _values_of(part, names):
+    table = read_part(part, names)
+    return {name: texts_of(name, table[name], part.where)[1] for name in names}
+
+
+def merged(found):
+    """Join the values of columns, sorted; DataError where they are too many."""
+    values = {name: sorted(set().union(*(one[name] for one in found))) for name in found[0]}
+    for name, own in values.items():
+        if len(own) > LARGEST_VOCABULARY:
+            raise DataError(
+                f"the column {shortened(name)} has more than {LARGEST_VOCABULARY:,} different values, such "
+                f"as {shortened(own[0])}: give it a number of buckets, "
+                "ParquetTable(paths, hashed={name: n}), or leave it out by columns=[...]"
+            )
+    return values
+
+
+# New rows --------------------------------------------------------------------------------------------------
+
+
+def given_rows(model, X):
+    """Bring new rows of a fitted model into the form of X.
+
+    Parquet files become a Dask array, and so do Dask frames; a frame becomes a matrix if the model was fitted
+    to a table with an encoding. Anything else passes as it is.
+    """
+    kept = vars(model).get("table_encoding_")
+    if is_parquet(X):
+        if kept is None:
+            raise DataError(
+                f"this {type(model).__name__} was not fitted to Parquet files: read {shortened(str(X), 100)} "
+                "as it was fitted"
+            )
+        return _new_files(model, X, Encoding.of_dict(kept))
+    if kept is None or not (hasattr(X, "columns") or hasattr(X, "column_names")):
+        return X
+    encoding = Encoding.of_dict(kept)
+    if is_dask(X):
+        return _new_frame(X, encoding) if is_frame(X) else X
+    return _warned(model, *encode(encoding, arrow_of(X, [c.name for c in encoding.columns]), in_frame))
+
+
+def _warned(model, X, unknown):
+    worst = max(unknown, key=unknown.__getitem__, default=None)
+    if worst is not None and unknown[worst]:
+        warnings.warn(
+            f"{unknown[worst]:,} of {X.shape[0]:,} rows have a value of {shortened(worst)} that the "
+            f"{type(model).__name__} has not seen: it counts as none of its categories",
+            stacklevel=4,
+        )
+    return X
+
+
+def _new_files(model, X, encoding):
+    names = [column.name for column in encoding.columns]
+    table = X if isinstance(X, ParquetTable) else ParquetTable(X, columns=names)
+    footers = [read_footer(path, names) for path in table.files()]
+    for footer in footers:
+        lacking = [name for name in names if name not in footer.types]
+        if lacking:
+            raise DataError(
+                f"{shortened(footer.path, 200)} has no column {shortened(lacking[0])}, which the model was "
+                "fitted with; add it"
+            )
+    parts = parts_of(footers, len(names))
+    dtype = np.dtype(np.float64)
+    empty = np.empty((0, 0), dtype) if is_dense(encoding) else sparse.csr_array((0, 0), dtype=dtype)
+    return _array(_encoded, parts, (encoding, names, dtype), encoding.width, dtype, empty)
+
+
+def _new_frame(frame, encoding):
+    import dask.array as da
+    from dask.delayed import delayed
+
+    dtype = np.dtype(np.float64)
+    empty = np.empty((0, 0), dtype) if is_dense(encoding) else sparse.csr_array((0, 0), dtype=dtype)
+    made = delayed(_frame_encoded, pure=True)
+    blocks = [
+        da.from_delayed(made(part, encoding), (np.nan, encoding.width), dtype=dtype, meta=empty)
+        for part in frame.to_delayed()
+    ]
+    return da.concatenate(blocks, allow_unknown_chunksizes=True)
+
+
+def _frame_encoded(frame, encoding):
+    return encode(encoding, arrow_of(frame, [c.name for c in encoding.columns]), in_frame)[0]
