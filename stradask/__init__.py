@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     from .algorithms.bayes.poisson import BayesianPoissonRegression
     from .algorithms.bayes.posterior.draws import Posterior
     from .algorithms.bayes.sample import sample
+    from .algorithms.factorization.items.ease import EASE
+    from .algorithms.factorization.items.knn import ItemKNN
+    from .algorithms.factorization.items.popularity import Popularity
+    from .algorithms.factorization.items.slim import SLIM
     from .algorithms.factorization.matrix_factorization import MatrixFactorization
     from .algorithms.factorization.ranking import evaluate_ranking
     from .algorithms.linear.cv.estimators import ElasticNetCV, LassoCV, SparseLogisticRegressionCV
@@ -75,6 +79,7 @@ _PLACES = {
     "BayesianPoissonRegression": ".algorithms.bayes.poisson",
     "CoxRegression": ".algorithms.linear.structured.cox",
     "DMRTopicModel": ".algorithms.topics.dmr",
+    "EASE": ".algorithms.factorization.items.ease",
     "ElasticNet": ".algorithms.linear.lasso",
     "ElasticNetCV": ".algorithms.linear.cv.estimators",
     "GLM": ".algorithms.linear.inference.glm",
@@ -84,6 +89,7 @@ _PLACES = {
     "GroupLogisticRegression": ".algorithms.linear.structured.classifier",
     "HuberRegressor": ".algorithms.linear.structured.regressors",
     "KnockoffSelection": ".algorithms.linear.selection.filter",
+    "ItemKNN": ".algorithms.factorization.items.knn",
     "Lasso": ".algorithms.linear.lasso",
     "LassoCV": ".algorithms.linear.cv.estimators",
     "LatentDirichletAllocation": ".algorithms.topics.lda",
@@ -99,10 +105,12 @@ _PLACES = {
     "MultiTaskLassoCV": ".algorithms.linear.structured.named_cv",
     "Penalty": ".algorithms.linear.structured.penalties",
     "PoissonRegressor": ".algorithms.linear.poisson",
+    "Popularity": ".algorithms.factorization.items.popularity",
     "Posterior": ".algorithms.bayes.posterior.draws",
     "QuantileRegressor": ".algorithms.linear.structured.regressors",
     "Ridge": ".algorithms.linear.ridge",
     "RidgeCV": ".algorithms.linear.cv.ridge_cv",
+    "SLIM": ".algorithms.factorization.items.slim",
     "SparseGLM": ".algorithms.linear.structured.sparse_glm",
     "SparseGLMCV": ".algorithms.linear.structured.cv",
     "SparseLogisticRegression": ".algorithms.linear.sparse_logistic",
@@ -141,7 +149,9 @@ _SUBPACKAGES = {
 }
 
 __all__ = [
+    "EASE",
     "GLM",
+    "SLIM",
     "BayesianLinearRegression",
     "BayesianLogisticRegression",
     "BayesianPoissonRegression",
@@ -154,6 +164,7 @@ __all__ = [
     "GroupLassoCV",
     "GroupLogisticRegression",
     "HuberRegressor",
+    "ItemKNN",
     "KnockoffSelection",
     "Lasso",
     "LassoCV",
@@ -170,6 +181,7 @@ __all__ = [
     "MultiTaskLassoCV",
     "Penalty",
     "PoissonRegressor",
+    "Popularity",
     "Posterior",
     "QuantileRegressor",
     "Ridge",

@@ -50,6 +50,10 @@ def _bayesian(name, estimator, data, summary, demo=False):
     return Model(name, estimator, data, summary, "stradask.cli.reports.bayes:report", demo)
 
 
+def _of_items(name, estimator, summary):
+    return Model(name, estimator, "ratings", summary, "stradask.cli.reports.factorization:report_choices")
+
+
 def _network(name, estimator, data, summary):
     return Model(name, estimator, data=data, summary=summary, report="stradask.cli.reports.neural:report")
 
@@ -152,6 +156,10 @@ MODELS = {
             report="stradask.cli.reports.factorization:report",
             demo="stradask.demo.factorization:run",
         ),
+        _of_items("ease", "EASE", "recommendations by a regression of each item on all others"),
+        _of_items("slim", "SLIM", "the same with few weights, none of them negative"),
+        _of_items("item-knn", "ItemKNN", "recommendations by items that have users in common"),
+        _of_items("popularity", "Popularity", "the items that most users have"),
     )
 }
 

@@ -108,8 +108,15 @@ def test_sparse_linear():
 def test_matrix_factorization(capsys):
     run_page("matrix-factorization", {})
     printed = capsys.readouterr().out
-    assert "[['ale']]" in printed  # as the page says
+    assert "['ale']" in printed  # as the page says
     assert "ndcg" in printed
+
+
+def test_item_models(capsys):
+    names = run_page("item-models", {})
+    printed = dict(line.split() for line in capsys.readouterr().out.splitlines())
+    assert float(printed["EASE"]) > float(printed["Popularity"]) > 0
+    assert names["why"].items.shape == (3,)
 
 
 def test_a_table_of_parameters():

@@ -1,7 +1,5 @@
 """Methods of a fitted factorization: predict, recommend, explain, fold in."""
 
-import warnings
-from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
@@ -10,29 +8,27 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..._typing import Array, Matrix, Vector
 from ...errors import DataError, shortened
-from .._base import Estimator
 from .als import fold_in
 from .choose import settings_of
 from .entries import (
-    cells_of,
     check_ids,
     check_matrix,
     check_pairs,
     check_rating_weights,
-    check_values,
     find_ids,
 )
 from .explain import driving_ratings
 from .features import means_of, with_constant
 from .item_map import draw, projected
-from .reading import is_named, matrix_entries, named_ids, split_table
-from .recommend import Recommendations, best_items, check_no_ratings, most_rated, nearest, with_ids
+from .reading import matrix_entries
+from .recommend import Asked, Recommendations, at_most, check_n, nearest, with_ids
+from .recommender import Recommender
 from .sides import Sides
 from .stored import check_stored
-from .update import joined, kind_of
+from .update import joined
 
 
-class FactorModel(Estimator):
+class FactorModel(Recommender):
     """Base of `MatrixFactorization`: its methods after the fit."""
 
     user_ids_: np.ndarray
@@ -99,34 +95,12 @@ class FactorModel(Estimator):
         -------
         float
         """
-        check_is_fitted(self)
-        X, y = split_table(X, y, type(self).__name__)
-        if is_named(X):
-            users, items = named_ids(X)
-            rows, columns, values = cells_of(check_matrix(X.matrix, type(self).__name__))
-            rows, columns = find_ids(users, self.user_ids_)[rows], find_ids(items, self.item_ids_)[columns]
-        elif sparse.issparse(X):
-            X = check_matrix(X, type(self).__name__, len(self.item_ids_))
-            if X.shape[0] != len(self.user_ids_):
-                raise DataError(f"X has {X.shape[0]} rows, but the model has {len(self.user_ids_)} users")
-            rows, columns, values = cells_of(X)
-        else:
-            users, items = check_pairs(X)
-            values = check_values(y, len(users), type(self).__name__)
-            rows, columns = find_ids(users, self.user_ids_), find_ids(items, self.item_ids_)
+        rows, columns, values = self._cells(X, y)
         if self.implicit:
             return self._ranking_score(rows, columns, values)
         weights = check_rating_weights(sample_weight, len(values))
         misses = self._predicted(rows, columns) - values
         return -float(np.sqrt(np.average(misses**2, weights=weights)))
-
-    def _ranking_score(self, rows, columns, values):
-        from .ranking import evaluate_ranking
-
-        hits = (rows >= 0) & (columns >= 0) & (values > 0)
-        shape = (len(self.user_ids_), len(self.item_ids_))
-        held_out = sparse.csr_array((values[hits], (rows[hits], columns[hits])), shape=shape)
-        return evaluate_ranking(self, held_out, k=10)["ndcg"]
 
     def transform(self, X: Matrix, *, user_features: Any = None) -> Array:
         """Fold in new users: find their factors, given those of the items.
@@ -266,8 +240,9 @@ class FactorModel(Estimator):
         Returns
         -------
         Recommendations
-            ``(items, scores)``, both of shape (n_users, n), with at most as many columns as there are items
-            to choose from. Scores are predictions that are not clipped, which would make many of them equal.
+            ``(items, scores)``, both of shape (n_users, n), or (n,) for a single id, with at most as many
+            columns as there are items to choose from. Scores are predictions that are not clipped, which
+            would make many of them equal.
             Of equal scores the smaller id comes first. Users of whom nothing is known, neither ratings nor
             features, all get the same items, and a warning: those that are liked best by all, or, where a
             model without biases has the same score for all items, those with most ratings.
@@ -277,18 +252,9 @@ class FactorModel(Estimator):
         DataError
             For ids that were not in `fit`.
         """
-        check_is_fitted(self)
-        _check_n(n)
-        if not isinstance(filter_seen, (bool, np.bool_)):
-            raise DataError(
-                f"filter_seen must be True or False, got a {type(filter_seen).__name__}: True leaves out "
-                "what users have rated in fit; to leave out what they have rated since, give their rows of a "
-                "sparse matrix of all ratings in place of their ids"
-            )
-        if not sparse.issparse(users):
-            check_no_ratings(users, len(self.item_ids_))
-        candidates = None if items is None else np.unique(self._known(items, "item"))
-        n = _at_most(n, self.item_ids_ if candidates is None else candidates)
+        return self._recommended(users, n, filter_seen, items, user_features)
+
+    def _asked(self, users, candidates, user_features=None):
         sides = self._sides
         if sparse.issparse(users):
             factors, bias, seen = self._folded_in(users, user_features)
@@ -300,21 +266,22 @@ class FactorModel(Estimator):
         else:
             rows = self._known(users, "user")
             factors, bias, seen = sides.user_factors[rows], sides.user_bias[rows], self.seen_[rows]
-        found = best_items(factors, bias, sides, n, seen if filter_seen else None, candidates, self.n_jobs)
-        unknown = np.diff(seen.indptr) == 0
-        if unknown.any() and self.user_feature_weights_ is None:
-            same_score = not (factors[unknown].any() or sides.item_bias.any())
-            if same_score:
-                popular = most_rated(self._item_counts(), candidates)
-                found[0][unknown] = popular[: found[0].shape[1]]
-            warnings.warn(
-                f"users without ratings, {np.count_nonzero(unknown)} of {len(unknown)}, all get the same "
-                "items: "
-                + ("those with most ratings" if same_score else "those that are liked best by all users"),
-                UserWarning,
-                stacklevel=2,
-            )
-        return with_ids(found, self.item_ids_)
+
+        items, item_bias = sides.item_factors, sides.item_bias
+        if candidates is not None:
+            items, item_bias = items[candidates], item_bias[candidates]
+
+        def score(start, stop):
+            predictions = factors[start:stop] @ items.T
+            predictions += item_bias
+            predictions += (bias[start:stop] + factors.dtype.type(sides.mean))[:, None]
+            return predictions
+
+        alike = None
+        if self.user_feature_weights_ is None:
+            unknown = np.diff(seen.indptr) == 0
+            alike = not (factors[unknown].any() or sides.item_bias.any())
+        return Asked(score, seen, alike)
 
     def similar_users(self, users: Any, n: int = 10) -> Recommendations:
         """Find the users whose factors point in the most similar direction.
@@ -327,10 +294,11 @@ class FactorModel(Estimator):
         Returns
         -------
         Recommendations
-            ``(items, scores)``, both of shape (n_given, n), with at most as many columns as there are users;
-            the items are users, and scores are cosines. The user itself is left out.
+            ``(items, scores)``, both of shape (n_given, n), or (n,) for a single id, with at most as many
+            columns as there are users; the items are users, and scores are cosines. The user itself is left
+            out.
         """
-        return self._nearest("user", users, n)
+        return self._like("user", users, n, lambda rows, n: nearest(self.user_factors_, rows, n))
 
     def explain(self, ratings: Any, items: Any = None, n: int = 5) -> Recommendations:
         r"""Tell which of a user's ratings drive the prediction of an item.
@@ -366,7 +334,7 @@ class FactorModel(Estimator):
         Hu, Koren, Volinsky, "Collaborative filtering for implicit feedback datasets", ICDM 2008, section 5.
         """
         check_is_fitted(self)
-        _check_n(n)
+        check_n(n)
         self._check_folds("explain")
         if self.non_negative:
             raise DataError("non_negative=True: the prediction is no sum over the user's ratings")
@@ -385,7 +353,7 @@ class FactorModel(Estimator):
                 "row of one user for each item, ratings[[u]]"
             )
         entries = matrix_entries(self, X, np.arange(X.shape[0]), self.item_ids_)
-        rated, n = self._rated_items(), _at_most(n, self.item_ids_)
+        rated, n = self._rated_items(), at_most(n, self.item_ids_)
         found = driving_ratings(entries, columns, self._sides, settings_of(self), n, rated)
         return with_ids(found, self.item_ids_)
 
@@ -404,16 +372,10 @@ class FactorModel(Estimator):
         Returns
         -------
         Recommendations
-            ``(items, scores)``, both of shape (n_given, n), with at most as many columns as there are items;
-            scores are cosines. The item itself is left out.
+            ``(items, scores)``, both of shape (n_given, n), or (n,) for a single id, with at most as many
+            columns as there are items; scores are cosines. The item itself is left out.
         """
-        return self._nearest("item", items, n)
-
-    def _nearest(self, what, given, n):
-        check_is_fitted(self)
-        _check_n(n)
-        factors, ids = (getattr(self, f"{what}_{part}_") for part in ("factors", "ids"))
-        return with_ids(nearest(factors, self._known(given, what), _at_most(n, ids)), ids)
+        return self._like("item", items, n, lambda rows, n: nearest(self.item_factors_, rows, n))
 
     def item_map(self) -> Array:
         """Project the factors of items on the two directions in which they vary most.
@@ -452,7 +414,7 @@ class FactorModel(Estimator):
         """
         check_is_fitted(self)
         for n in (n_items, n_titles):
-            _check_n(n)
+            check_n(n)
         if titles is None:
             titles = getattr(self, "item_titles_", self.item_ids_)
         return draw(self.item_map(), self._item_counts(), titles, n_items=n_items, n_titles=n_titles, ax=ax)
@@ -467,29 +429,6 @@ class FactorModel(Estimator):
             self.user_factors_, self.item_factors_, self.user_bias_, self.item_bias_, self.mean_, weights
         )
 
-    def _known(self, ids, what):
-        """Row numbers of ids, which must be known."""
-        ids = check_ids(ids, what)
-        known = self.user_ids_ if what == "user" else self.item_ids_
-        rows = find_ids(ids, known)
-        if (rows < 0).any():
-            unknown = ids[np.argmax(rows < 0)].item()
-            remedy = "; give the ratings of new users as a sparse matrix" if what == "user" else ""
-            if ids.dtype.kind != known.dtype.kind:
-                remedy = f": the model's ids are {kind_of(known)}, for instance {shortened(known[0].item())}"
-            raise DataError(f"the {what} {shortened(unknown)} was not in fit{remedy}")
-        return rows
-
     def _check_state(self):
         super()._check_state()
         check_stored(self)
-
-
-def _check_n(n):
-    if not isinstance(n, Integral) or isinstance(n, bool) or n < 1:
-        raise DataError(f"n must be an integer of at least 1, got {shortened(n)}")
-
-
-def _at_most(n, ids):
-    """The smaller of n and the number of ids, but at least 1."""
-    return max(1, min(n, len(ids)))

@@ -1,11 +1,14 @@
 """The best items of each user, and similar items."""
 
+from collections.abc import Callable
+from numbers import Integral
 from typing import NamedTuple
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from ..._html import table as html_table
-from ...errors import DataError
+from ...errors import DataError, shortened
 from ...kernels.factorization.top import best_columns
 from ...scheduler.threads import run_tasks, single_threaded_blas
 from .entries import as_array
@@ -17,12 +20,12 @@ _BATCH = 1024  # users
 class Recommendations(NamedTuple):
     """Items for each user, the best first.
 
-    There are n columns, or as many as there are items to choose from. A user with fewer that may be
-    recommended has scores of -inf in the last ones, and items of -1 or the empty text.
+    One row for a single id. There are n columns, or as many as there are items to choose from. A user with
+    fewer that may be recommended has scores of -inf in the last ones, and items of -1 or the empty text.
     """
 
     items: np.ndarray
-    """Ids, shape (n_users, n)."""
+    """Ids, shape (n_users, n); (n,) for a single id."""
     scores: np.ndarray
     """Of the same shape."""
 
@@ -37,39 +40,49 @@ class Recommendations(NamedTuple):
         return html_table(["user", *range(1, items.shape[1] + 1)], rows, text=range(1, items.shape[1] + 1))
 
 
-def best_items(factors, bias, sides, n, seen, candidates, n_jobs):
-    """Find the n items of highest prediction for each user: columns (-1 for none) and scores.
+class Asked(NamedTuple):
+    """Users to whom items are recommended."""
 
-    `seen` (csr_array of the users' rows, or None) is left out; `candidates` are sorted item numbers, or None
-    for all.
+    score: Callable
+    """``score(start, stop)`` scores the items to choose from for a range of users: a matrix of its own."""
+    seen: csr_array
+    """What they have rated, a row a user."""
+    alike: bool | None
+    """Whether users who have rated nothing have the same score for all items; None if something else is known
+    of them."""
+
+
+def best_items(asked, n, filter_seen, candidates, n_items, n_jobs):
+    """Find the n items of highest score for each user: columns (-1 for none) and scores.
+
+    `candidates` are item numbers, of equal scores the first is taken; None for all.
     """
-    items, item_bias = sides.item_factors, sides.item_bias
-    if candidates is not None:
-        items, item_bias = items[candidates], item_bias[candidates]
-        seen = None if seen is None else seen[:, candidates]
-    columns = np.empty((len(factors), n), np.int64)
-    scores = np.empty((len(factors), n), factors.dtype)
+    seen = asked.seen if candidates is None or not filter_seen else asked.seen[:, candidates]
+    n_items = n_items if candidates is None else len(candidates)
+    n_users = asked.seen.shape[0]
+    columns, scores = np.empty((n_users, n), np.int64), []
 
     def work(start, stop):
-        predictions = factors[start:stop] @ items.T
-        predictions += item_bias
-        predictions += (bias[start:stop] + factors.dtype.type(sides.mean))[:, None]
-        if seen is not None:
+        predictions = asked.score(start, stop)
+        if filter_seen:
             ends = seen.indptr[start : stop + 1]
             rows = np.repeat(np.arange(stop - start), np.diff(ends))
             predictions[rows, seen.indices[ends[0] : ends[-1]]] = -np.inf
-        best_columns(predictions, columns[start:stop], scores[start:stop])
+        values = np.empty((stop - start, n), predictions.dtype)
+        best_columns(predictions, columns[start:stop], values)
+        return values
 
-    size = max(1, min(_BATCH, _SCORES // max(1, len(items))))
+    size = max(1, min(_BATCH, _SCORES // max(1, n_items)))
     with single_threaded_blas():
-        run_tasks([(work, (a, min(a + size, len(factors)))) for a in range(0, len(factors), size)], n_jobs)
+        starts = range(0, max(n_users, 1), size)
+        scores = run_tasks([(work, (a, min(a + size, n_users))) for a in starts], n_jobs)
     if candidates is not None:
         columns = np.append(candidates, -1)[columns]
-    return columns, scores
+    return columns, np.concatenate(scores)
 
 
 def check_no_ratings(users, n_items):
-    """Refuse dense rows of ratings where ids of users are expected."""
+    """Refuse dense rows of ratings where ids of users are expected; return an array."""
     given = as_array(users, "users must be a vector of ids, or a sparse matrix")
     remedy = "give a vector of ids, or ratings of new users as a sparse matrix, scipy.sparse.csr_array"
     if given.ndim > 1:
@@ -77,6 +90,7 @@ def check_no_ratings(users, n_items):
     # One row of ratings: ids are hardly ever floats, and then not as many as items, with repetitions.
     if given.dtype.kind == "f" and given.shape == (n_items,) and len(np.unique(given)) < n_items:
         raise DataError(f"users holds {n_items} floats, as many as there are items: {remedy}([users])")
+    return given
 
 
 def most_rated(counts, candidates):
@@ -108,3 +122,14 @@ def with_ids(found, ids):
     columns, scores = found
     none = "" if ids.dtype.kind == "U" else -1
     return Recommendations(np.where(columns < 0, np.array(none, ids.dtype), ids[columns]), scores)
+
+
+def check_n(n):
+    """Refuse a number of items below 1."""
+    if not isinstance(n, Integral) or isinstance(n, bool) or n < 1:
+        raise DataError(f"n must be an integer of at least 1, got {shortened(n)}")
+
+
+def at_most(n, ids):
+    """The smaller of n and the number of ids, but at least 1."""
+    return max(1, min(n, len(ids)))

@@ -11,6 +11,7 @@ from ...scheduler.place import open_place
 from ...scheduler.threads import effective_n_jobs, own_threads
 from ..inputs.dask_arrays import engine_for, is_dask, is_frame
 from ..inputs.matrices import check_counts, check_width
+from ..inputs.memory import memory_in_bytes
 from ..inputs.pieces import is_lazy
 from ..inputs.targets import check_names
 from .samplers.choose import check_knows, chosen, fits_shards
@@ -20,7 +21,6 @@ from .samplers.out_of_core import (
     FilePlan,
     check_blocks_fit,
     check_shards_fit,
-    memory_in_bytes,
     place_for_files,
     plan_for,
     shards_for,

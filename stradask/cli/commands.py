@@ -69,6 +69,10 @@ def _refuse_what_goes_with_ratings(model, args):
     ):
         if value is not None and model.data != "ratings":
             raise DataError(f"{option}: {model.name} has no users and items; leave it out")
+        features = option.removeprefix("--").replace("-", "_")
+        takes = ("titles", *inspect.signature(model.estimator_class().fit).parameters)
+        if value is not None and features not in takes:
+            raise DataError(f"{option}: {model.name} takes no features; leave it out")
 
 
 def _plain(value):
@@ -79,10 +83,11 @@ def _plain(value):
 def make_estimator(model, args, **strongest):
     """Make the estimator; every parameter is checked before any data are read."""
     cls = model.estimator_class()
-    known = [name for name in inspect.signature(cls).parameters if name != "verbose"]
+    takes = inspect.signature(cls).parameters
+    known = [name for name in takes if name != "verbose"]
     # In the order of strength: our defaults, options of their own, --param, what the caller sets.
     ours = {"n_jobs": args.n_jobs, "random_state": args.random_state, "verbose": int(not args.quiet)}
-    values = {name: value for name, value in ours.items() if name == "verbose" or name in known}
+    values = {name: value for name, value in ours.items() if name in takes}
     for name, value in args.param:
         if name not in known:
             raise DataError(
@@ -311,8 +316,8 @@ def data_info(args):
 
 def _memory(args):
     """Return the memory that a topic model of the file's counts would need."""
+    from ..algorithms.inputs.memory import memory_in_bytes
     from ..algorithms.topics.footprint import footprint
-    from ..algorithms.topics.samplers.out_of_core import memory_in_bytes
     from ..kernels.cuda.device import device_for
 
     memory = None if args.memory is None else memory_in_bytes(args.memory, "--memory")

@@ -36,6 +36,7 @@ EXAMPLES = {
   stradask fit logistic data.svm --cluster tcp://host:8786
   stradask fit mlp-classifier data.svm --param hidden_layer_sizes=100,50 --save network.npz
   stradask fit mf ratings.csv --param n_components=64 --test-size 0.1 --titles movies.csv --save m.npz
+  stradask fit ease plays.csv --param reg=100 --test-size 0.2 --save m.npz
   stradask fit mf ratings.csv --user-features users.csv --item-features genres.csv --save m.npz
 
 MODEL is one of
@@ -49,8 +50,9 @@ name ends in csv or tsv, both plain or compressed. Of a table say which column i
 the header or by its number from 0, as prices.csv:price or with --target price (of several targets
 prices.csv:first,second, of survival data trial.csv:TIME,EVENT); the others hold
 numbers, or text for categories.
-DATA of mf is ratings: lines of user, item, rating in CSV or as MovieLens has them (ids are whole numbers or
-text, and kept with the model), or a sparse matrix of scipy.sparse.save_npz.
+DATA of mf, ease, slim, item-knn and popularity is ratings: lines of user, item, rating in CSV or as
+MovieLens has them (ids are whole numbers or text, and kept with the model), or a sparse matrix of
+scipy.sparse.save_npz.
 
 Ctrl-C stops after the running sweep or round; the model so far is printed and saved, and the exit status
 is 130. (A search by cross-validation just stops.)

@@ -116,13 +116,13 @@ def _expected(truth, R):
 def explanation(model, observed):
     """Recommend an item to a user, and the ratings of the user that contribute most to it."""
     found = model.recommend(USER, 1)
-    item = int(found.items[0, 0])
+    item = int(found.items[0])
     reasons = model.explain(observed[[USER]], [item], n=3)
     rated = dict(zip(observed[[USER]].indices.tolist(), observed[[USER]].data.tolist(), strict=True))
     return {
         "user": USER,
         "item": item,
-        "prediction": float(found.scores[0, 0]),
+        "prediction": float(found.scores[0]),
         "without_ratings": float(model.mean_ + model.item_bias_[item]),
         "reasons": [
             {"item": int(other), "rating": rated[int(other)], "adds": float(amount)}

@@ -82,7 +82,7 @@ def test_items_like_others_and_a_map_of_all(saved, capsys, tmp_path):
     assert main(["recommend", str(saved), "--like", "i00", "i04", "--n", "3", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)["similar"]
     assert [entry["item"] for entry in document] == ["i00", "i04"]
-    assert [line["item"] for line in document[1]["items"]] == model.similar_items("i04", 3).items[0].tolist()
+    assert [line["item"] for line in document[1]["items"]] == model.similar_items("i04", 3).items.tolist()
     assert main(["recommend", str(saved), "--like", "i04", "--n", "24"]) == 0
     assert "i00  One, the first" in capsys.readouterr().out
     for suffix, begin in (("png", b"\x89PNG"), ("svg", b"<?xml")):
@@ -150,7 +150,7 @@ def test_features_recommend_to_users_and_items_without_ratings(folder, tmp_path,
     assert main(["recommend", str(path), "--user", "u41", "--n", "27", "--json"]) == 0
     shown = json.loads(capsys.readouterr().out)["recommendations"][0]["items"]
     best = found.recommend("u41", 27)
-    assert [entry["item"] for entry in shown] == best.items[0].tolist()
+    assert [entry["item"] for entry in shown] == best.items.tolist()
     assert {"i25", "i26"} < {entry["item"] for entry in shown}
 
 
@@ -224,3 +224,30 @@ def test_mistakes_are_one_line(command, message, folder, saved, capsys):
     command = [part.format(saved=saved, folder=folder) for part in command]
     assert main(command) == 2
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["ease", "slim", "item-knn", "popularity"])
+def test_item_models_on_the_command_line(folder, name, capsys, tmp_path):
+    path = tmp_path / "model.npz"
+    options = ["--quiet", "--test-size", "0.2", "--json", "--save", str(path)]
+    assert main(["fit", name, f"{folder}/ratings.csv", "--titles", f"{folder}/titles.csv", *options]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert 0 < document["test"]["ndcg"] < 1
+    assert document["items"] == 25
+    model = sd.load(path)
+    assert main(["recommend", str(path), "--user", "u03", "--n", "4", "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)["recommendations"][0]["items"]
+    assert [entry["item"] for entry in shown] == model.recommend("u03", 4).items.tolist()
+    assert main(["predict", str(path), f"{folder}/ratings.csv", "--out", str(tmp_path / "p.csv")]) == 0
+    _header, first = (tmp_path / "p.csv").read_text().splitlines()[:2]
+    user, prediction, item = first.split(",")
+    assert float(prediction) == pytest.approx(model.predict([[user, item]])[0], rel=1e-5)
+    capsys.readouterr()
+    assert main(["recommend", str(path), "--map", str(tmp_path / "map.png")]) == 2
+    assert "has none" in capsys.readouterr().err
+    if name == "popularity":
+        assert main(["recommend", str(path), "--like", "i04"]) == 2
+        assert "compares no items" in capsys.readouterr().err
+    features = ["--item-features", f"{folder}/titles.csv"]
+    assert main(["fit", name, f"{folder}/ratings.csv", *features]) == 2
+    assert f"{name} takes no features" in capsys.readouterr().err

@@ -82,6 +82,18 @@ MODELS = {
         lambda: sd.BayesianLinearRegression(**DRAWS).fit(X, Y, groups=GROUPS),
         [lambda m: m.predict(X, return_std=True, groups=GROUPS), lambda m: m.posterior_.summary()],
     ),
+    "ease": (
+        lambda: sd.EASE().fit(R),
+        [
+            lambda m: m.recommend(np.arange(3)),
+            lambda m: m.similar_items([0, D - 1]),
+            lambda m: m.explain(0, 1),
+        ],
+    ),
+    "neighbours": (
+        lambda: sd.ItemKNN(2).fit(R),
+        [lambda m: m.recommend(R), lambda m: m.similar_items([0, D - 1]), lambda m: m.predict([[0, 1]])],
+    ),
     "factors": (
         lambda: sd.MatrixFactorization(2, max_iter=2, random_state=0).fit(R),
         [

@@ -2,10 +2,9 @@
 
 import tempfile
 from dataclasses import dataclass
-from numbers import Integral
 
 from ....datasets.document_files import is_compressed
-from ....errors import DataError, shortened
+from ....errors import DataError
 from .list_layout import DENSE_TOPICS
 
 AT_ONCE = 4  # shards at work, so that at most as many threads are used; one at a time is read
@@ -22,28 +21,6 @@ class FilePlan:
 
     folder: object = None
     at_once: int | None = None
-
-
-def memory_in_bytes(memory_limit, name="memory_limit"):
-    """Read a parameter `memory_limit`, or of another name: bytes, or a number with a unit.
-
-    Examples
-    --------
-    >>> from stradask.algorithms.topics.samplers.out_of_core import memory_in_bytes
-    >>> memory_in_bytes("2GB")
-    2000000000
-    """
-    from dask.utils import parse_bytes
-
-    try:
-        n_bytes = memory_limit if isinstance(memory_limit, Integral) else parse_bytes(memory_limit)
-    except ValueError as error:
-        raise DataError(
-            f"{name}={shortened(memory_limit)} is no amount of memory: give '2GB' or bytes"
-        ) from error
-    if n_bytes < 1:
-        raise DataError(f"{name}={shortened(memory_limit)}: give an amount above zero")
-    return int(n_bytes)
 
 
 def shards_for(n_bytes, is_compressed, memory_limit):

@@ -22,6 +22,20 @@ def report(estimator, data, test):
     return document, "\n".join(lines)
 
 
+def report_choices(estimator, data, test):
+    """Return figures of a fitted model of items, see `stradask.registry.Model`."""
+    document: dict = {"users": len(estimator.user_ids_), "items": len(estimator.item_ids_)}
+    lines = []
+    weights = getattr(estimator, "item_weights_", None)
+    if weights is not None:
+        document["weights"] = int((weights != 0).sum())
+        lines.append(f"weights      {document['weights']:,} between items")
+    if test is not None:
+        document["test"], text = judged(estimator, test)
+        lines.append(f"test         {text}")
+    return document, "\n".join(lines)
+
+
 def judged(estimator, data):
     """Return how well a model predicts, or ranks, ratings: scores by name, and as text."""
     import numpy as np
@@ -46,7 +60,7 @@ def predictions(estimator, data):
     """Return the ids of pairs and their predictions."""
     users, items, _ = data.pairs()
     rows, columns, _ = _places(estimator, data)
-    return users, items, estimator._sides.predict(rows, columns)
+    return users, items, estimator._predicted(rows, columns, clip=False)
 
 
 def _places(estimator, data):
@@ -66,6 +80,8 @@ def recommendations(estimator, users, n, include_seen):
 
 def neighbours(estimator, items, n):
     """Find items like others, whose ids are text as typed; return them as `recommendations` does."""
+    if not hasattr(estimator, "similar_items"):
+        raise DataError(f"--like: a {type(estimator).__name__} compares no items")
     ids = typed_ids(items, estimator.item_ids_, "--like")
     return _listed(estimator, "item", ids, estimator.similar_items(ids, n), "like item", "no other item")
 
@@ -99,6 +115,8 @@ def draw_map(estimator, path):
     """Draw a map of the items into a file whose name ends in png or svg."""
     if path.suffix not in (".png", ".svg"):
         raise DataError(f"--map {in_brief(path)}: the name must end in .png or .svg")
+    if not hasattr(estimator, "plot_items"):
+        raise DataError(f"--map draws factors of items, and a {type(estimator).__name__} has none")
     try:
         from matplotlib.figure import Figure
     except ModuleNotFoundError as error:

@@ -94,7 +94,7 @@ def test_a_stored_zero_is_a_rating():
     assert model.mean_ == 2
     assert model.seen_.nnz == 4
     np.testing.assert_array_equal(model.recommend([0, 1], 2).items, [[2, -1], [0, -1]])
-    np.testing.assert_array_equal(model.recommend(0, 9, filter_seen=False).items.shape, (1, 3))
+    np.testing.assert_array_equal(model.recommend(0, 9, filter_seen=False).items.shape, (3,))
 
 
 def test_users_and_items_without_ratings_have_zeros(ratings):
@@ -112,8 +112,8 @@ def test_users_and_items_without_ratings_have_zeros(ratings):
 def test_more_factors_than_rows_and_a_single_rating(solver):
     model = MatrixFactorization(6, solver=solver, random_state=0).fit([["ann", "tea"]], [4])
     assert model.predict([["ann", "tea"], ["bob", "tea"], ["bob", "ale"]]) == pytest.approx(4, abs=1e-3)
-    assert model.recommend("ann", 2).items.tolist() == [[""]]
-    assert model.recommend("ann", 2, items=[]).items.tolist() == [[""]]
+    assert model.recommend("ann", 2).items.tolist() == [""]
+    assert model.recommend("ann", 2, items=[]).items.tolist() == [""]
 
 
 # Using the model ------------------------------------------------------------------------------------
@@ -146,9 +146,9 @@ def test_more_than_there_are_is_all_that_there_are(ratings, n):
         (model.explain(ratings[:2], [0, 1], n), 40),
     ):
         assert found.items.shape == found.scores.shape == (2, width)
-    assert model.similar_items(3, n).items[0].tolist()[-1] == -1  # itself
+    assert model.similar_items(3, n).items.tolist()[-1] == -1  # itself
     everything = np.setdiff1d(np.arange(40), ratings[[3]].indices)
-    assert np.sort(model.recommend(3, n).items[0, : len(everything)]).tolist() == everything.tolist()
+    assert np.sort(model.recommend(3, n).items[: len(everything)]).tolist() == everything.tolist()
 
 
 @pytest.mark.parametrize("filter_seen", [True, False])
@@ -181,7 +181,7 @@ def test_ids_are_those_of_the_caller(ratings):
     mixed = np.empty(named.shape, object)
     mixed[:, 0], mixed[:, 1] = [10**12 + int(u) for u in pairs[:, 0]], named[:, 1]
     both = MatrixFactorization(3, random_state=0).fit(mixed, y)
-    assert both.recommend(10**12 + 4, 5).items.tolist() == found.items[:1].tolist()
+    assert both.recommend(10**12 + 4, 5).items.tolist() == found.items[0].tolist()
 
 
 def test_ratings_of_a_file_bring_their_ids(ratings, tmp_path):

@@ -111,7 +111,7 @@ def test_a_table_of_three_columns_is_fitted_by_its_ids(ratings, table, kind):
     pair = table[["user", "item"]][3:4]
     assert model.predict(pair) == expected.predict([[cells.row[3], cells.col[3]]])
     found = model.recommend(user, 4).items
-    assert set(found[0]) <= set(table["item"])
+    assert set(found) <= set(table["item"])
     assert model.score(table) == pytest.approx(expected.score(ratings))
     model.partial_fit(table[:5])
 

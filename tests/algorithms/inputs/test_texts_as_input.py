@@ -85,6 +85,9 @@ OF_X = (
 OF_X += ("fit_transform", "score", "perplexity", "coherence", "log_probability")
 
 
+RATERS = {"MatrixFactorization", "EASE", "SLIM", "ItemKNN", "Popularity"}  # take users and items
+
+
 def labels_of(name):
     """Two targets, where a model takes several."""
     return np.column_stack([LABELS, LABELS]) if name.startswith("MultiTask") else LABELS
@@ -101,7 +104,7 @@ def _fitted(name):
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("form", ["list", "tokens", "objects", "DataFrame"])
-@pytest.mark.parametrize("name", sorted(set(all_estimators()) - {"MatrixFactorization"}))
+@pytest.mark.parametrize("name", sorted(set(all_estimators()) - RATERS))
 def test_all_methods_of_all_estimators(name, form):
     model = _fitted(name)
     methods = [method for method in OF_X if hasattr(model, method)]
@@ -110,6 +113,19 @@ def test_all_methods_of_all_estimators(name, form):
         call = getattr(copy.deepcopy(model), method)
         with_y = "y" in inspect.signature(call).parameters
         _refused(call, FORMS[form], *([[0, 1]] if with_y else []))
+
+
+@pytest.mark.parametrize("X", FORMS.values(), ids=FORMS)
+@pytest.mark.parametrize("name", sorted(RATERS - {"MatrixFactorization"}))
+def test_item_models_refuse_texts_briefly(name, X):
+    model = getattr(sd, name)().fit(RATED)
+    calls = [model.fit, model.recommend, lambda X: model.fit(X, [1.0])]
+    if X is not FORMS["tokens of one length"]:  # these could be pairs of ids
+        calls += [model.predict, model.score, lambda X: model.score(X, [1.0, 2.0])]
+    for call in calls:
+        with pytest.raises(DataError) as caught:
+            call(X)
+        assert len(str(caught.value)) < 300
 
 
 RATED = sparse.csr_array(np.arange(1, 13).reshape(4, 3) % 5 + 1)

@@ -1,0 +1,1 @@
+"""Models of items: what users have chosen scores other items by weights between items."""

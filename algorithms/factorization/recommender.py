@@ -1,0 +1,115 @@
+"""What all models of users and items share: recommendations and similar items by ids, and their score."""
+
+import warnings
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from sklearn.utils.validation import check_is_fitted
+
+from ...errors import DataError, shortened
+from .._base import Estimator
+from .entries import cells_of, check_ids, check_matrix, check_pairs, check_values, find_ids
+from .reading import is_named, named_ids, split_table
+from .recommend import Recommendations, at_most, best_items, check_n, check_no_ratings, most_rated, with_ids
+from .update import kind_of
+
+
+class Recommender(Estimator):
+    """Base of models with ``user_ids_`` and ``item_ids_``.
+
+    A subclass has ``n_jobs``, ``_item_counts()``, and ``_asked(users, candidates, ...)``, which returns what
+    `best_items` needs: `candidates` are numbers of items, or None for all.
+    """
+
+    user_ids_: np.ndarray
+    item_ids_: np.ndarray
+    n_jobs: Any
+
+    def _recommended(self, users, n, filter_seen, items, *more):
+        """The best items of users; `more` is for `_asked`."""
+        check_is_fitted(self)
+        check_n(n)
+        if not isinstance(filter_seen, (bool, np.bool_)):
+            raise DataError(
+                f"filter_seen must be True or False, got a {type(filter_seen).__name__}: True leaves out "
+                "what users have rated in fit; to leave out what they have rated since, give their rows of a "
+                "sparse matrix of all ratings in place of their ids"
+            )
+        single = False
+        if not sparse.issparse(users):
+            single = check_no_ratings(users, len(self.item_ids_)).ndim == 0
+        candidates = None if items is None else np.unique(self._known(items, "item"))
+        candidates = self._in_order(candidates)
+        n_items = len(self.item_ids_)
+        n = at_most(n, self.item_ids_ if candidates is None else candidates)
+        asked = self._asked(users, candidates, *more)
+        found = best_items(asked, n, filter_seen, candidates, n_items, self.n_jobs)
+        unknown = np.diff(asked.seen.indptr) == 0
+        if unknown.any() and asked.alike is not None:
+            if asked.alike:
+                popular = most_rated(self._item_counts(), candidates)
+                found[0][unknown] = popular[: found[0].shape[1]]
+            warnings.warn(
+                f"users without ratings, {np.count_nonzero(unknown)} of {len(unknown)}, all get the same "
+                "items: "
+                + ("those with most ratings" if asked.alike else "those that are liked best by all users"),
+                UserWarning,
+                stacklevel=3,
+            )
+        return self._named(found, self.item_ids_, single)
+
+    def _in_order(self, candidates):
+        """Item numbers to choose from (None for all), those that win where scores are equal first."""
+        return candidates
+
+    def _like(self, what, given, n, nearest):
+        check_is_fitted(self)
+        check_n(n)
+        ids = getattr(self, f"{what}_ids_")
+        return self._named(nearest(self._known(given, what), at_most(n, ids)), ids, np.ndim(given) == 0)
+
+    @staticmethod
+    def _named(found, ids, single):
+        """Put ids for numbers; of a single row take that row."""
+        items, scores = with_ids(found, ids)
+        return Recommendations(items[0], scores[0]) if single else Recommendations(items, scores)
+
+    def _known(self, ids, what):
+        """Row numbers of ids, which must be known."""
+        ids = check_ids(ids, what)
+        known = self.user_ids_ if what == "user" else self.item_ids_
+        rows = find_ids(ids, known)
+        if (rows < 0).any():
+            unknown = ids[np.argmax(rows < 0)].item()
+            remedy = "; give the ratings of new users as a sparse matrix" if what == "user" else ""
+            if ids.dtype.kind != known.dtype.kind:
+                remedy = f": the model's ids are {kind_of(known)}, for instance {shortened(known[0].item())}"
+            raise DataError(f"the {what} {shortened(unknown)} was not in fit{remedy}")
+        return rows
+
+    def _cells(self, X, y):
+        """Rows, columns (-1 for unknown ids) and values of ratings in any form that `score` takes."""
+        check_is_fitted(self)
+        X, y = split_table(X, y, type(self).__name__)
+        if is_named(X):
+            users, items = named_ids(X)
+            rows, columns, values = cells_of(check_matrix(X.matrix, type(self).__name__))
+            return find_ids(users, self.user_ids_)[rows], find_ids(items, self.item_ids_)[columns], values
+        if sparse.issparse(X):
+            X = check_matrix(X, type(self).__name__, len(self.item_ids_))
+            if X.shape[0] != len(self.user_ids_):
+                raise DataError(f"X has {X.shape[0]} rows, but the model has {len(self.user_ids_)} users")
+            return cells_of(X)
+        users, items = check_pairs(X)
+        values = check_values(y, len(users), type(self).__name__)
+        return find_ids(users, self.user_ids_), find_ids(items, self.item_ids_), values
+
+    def _ranking_score(self, rows, columns, values):
+        """NDCG among ten recommendations, where cells with a value above zero are hits."""
+        from .ranking import evaluate_ranking
+
+        hits = (rows >= 0) & (columns >= 0) & (values > 0)
+        shape = (len(self.user_ids_), len(self.item_ids_))
+        held_out = sparse.csr_array((values[hits], (rows[hits], columns[hits])), shape=shape)
+        return evaluate_ranking(self, held_out, k=10)["ndcg"]

@@ -1,0 +1,38 @@
+"""Amounts of memory as parameters."""
+
+import os
+from numbers import Integral
+
+from ...errors import DataError, shortened
+
+
+def memory_in_bytes(memory_limit, name="memory_limit"):
+    """Read a parameter `memory_limit`, or of another name: bytes, or a number with a unit.
+
+    Examples
+    --------
+    >>> from stradask.algorithms.inputs.memory import memory_in_bytes
+    >>> memory_in_bytes("2GB")
+    2000000000
+    """
+    from dask.utils import parse_bytes
+
+    try:
+        n_bytes = memory_limit if isinstance(memory_limit, Integral) else parse_bytes(memory_limit)
+    except ValueError as error:
+        raise DataError(
+            f"{name}={shortened(memory_limit)} is no amount of memory: give '2GB' or bytes"
+        ) from error
+    if n_bytes < 1:
+        raise DataError(f"{name}={shortened(memory_limit)}: give an amount above zero")
+    return int(n_bytes)
+
+
+def refuse_beyond(memory_limit, needed, what, remedy):
+    """Raise a DataError if `needed` bytes are above a `memory_limit`; None is the memory of this machine."""
+    if memory_limit is None:
+        most, limit = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), "this machine has"
+    else:
+        most, limit = memory_in_bytes(memory_limit), f"memory_limit={shortened(memory_limit)} is"
+    if needed > most:
+        raise DataError(f"{what} {needed / 1e9:,.3g} GB, and {limit} {most / 1e9:,.3g} GB: {remedy}")
