@@ -16,11 +16,12 @@ from .program import Program, Task, barriers, events_of, is_nothing, own_figures
 from .schedules.schedule import blocks_of, check_plan, plan_as_json, plan_from_json
 from .sessions.session import open_session
 from .stores.copies import Copies, CopiesLost
-from .stores.restoring import check_forgotten
-from .stores.saved import check_twins
+from .stores.restoring import check_forgotten, check_restores
+from .stores.saved import check_twins, identity_of
 from .stores.shared_store import SharedCheckpoint, StoredState, open_checkpoint
 
 _ATTEMPTS = 5  # of one round, each ended by a lost worker, before the loss is raised
+_OWN = ("program/", "schedule/", "draws/")  # arrays of a checkpoint that belong to no shard or block
 _KEEP_SECONDS, _KEEP_SHARE = 5.0, 20.0  # between snapshots: at least these, and this multiple of their cost
 
 
@@ -68,6 +69,7 @@ def run(
     snapshot: Any = None,
     checkpoint: FileName | None = None,
     checkpoint_every: int = 10,
+    draws: Any = None,
     fingerprint: Any = None,
     label: str | None = None,
     verbose: int = 0,
@@ -106,10 +108,13 @@ def run(
         ``snapshot(history)`` gives the model as it is, for ``info.snapshot()`` of the callbacks; of a program
         whose `collect` returns something it is ``snapshot(history, fetched)``.
     checkpoint : path-like or None, default=None
-        Folder of states, or a URL for fsspec, where workers write and read their shards themselves. If it
-        holds one of the same `fingerprint`, the run goes on from it.
+        Folder of states, or a URL for fsspec, where workers write and read their shards themselves. A run of
+        the same `fingerprint` goes on from there.
     checkpoint_every : int, default=10
         Rounds between two states.
+    draws : object, optional
+        ``draws.take(round, collect)`` is called after each round, before its checkpoint, into which its
+        ``arrays()`` go, for ``restore``; ``collect()`` gives what `Program.collect` returns.
     fingerprint : dict, optional
         What a state belongs to, parameters and hashes of data, as JSON can hold them.
     label : str, optional
@@ -137,8 +142,8 @@ def run(
     """
     store = None if checkpoint is None else open_checkpoint(checkpoint)
     schedule = schedule.bound(len(program.shards), int(program.n_blocks))
-    fingerprint = (fingerprint or {}) | _identity(program, schedule)
-    machine = Engine(program, schedule, open_session(engine, n_jobs), store, fingerprint)
+    fingerprint = (fingerprint or {}) | identity_of(program, schedule)
+    machine = Engine(program, schedule, open_session(engine, n_jobs), store, fingerprint, draws)
     enough = any_of(broken_off(program), small_change(tol), stop, time_over(max_seconds))
     try:
         start = machine.open()
@@ -148,19 +153,25 @@ def run(
             reason = ended if isinstance(ended, str) else "converged"
             return machine.result(start, reason)
 
+        def collect():
+            return program.collect(machine.ask)
+
         def looked():
-            found = program.collect(machine.ask)
+            found = collect()
             return snapshot(history) if found is None else snapshot(history, found)
 
         def on_round(info):
+            if draws is not None:
+                draws.take(info.round, collect)
             if store is not None and info.round % checkpoint_every == 0:
                 machine.save(info.round)
 
+        label = label or type(program).__name__
         n_done, reason = iterate(
             machine.step,
             max(max_rounds - start, 0),
             history=history,
-            label=label or type(program).__name__,
+            label=label,
             unit=program.unit,
             verbose=verbose,
             callback=callback,
@@ -175,8 +186,7 @@ def run(
                 f"a worker was lost while the last state was fetched: {store.path} has the one before it",
                 stacklevel=2,
             )
-        reason = check_end(program, history, reason, label or type(program).__name__)
-        return machine.result(start + n_done, reason)
+        return machine.result(start + n_done, check_end(program, history, reason, label))
     finally:
         machine.close()
 
@@ -184,9 +194,9 @@ def run(
 class Engine:
     """Runs the rounds of one program in one session, and does them again after a loss."""
 
-    def __init__(self, program, schedule, session, store=None, fingerprint=None):
+    def __init__(self, program, schedule, session, store=None, fingerprint=None, draws=None):
         self.program, self.schedule, self.session = program, schedule, session
-        self.store, self.fingerprint = store, fingerprint
+        self.store, self.fingerprint, self.draws = store, fingerprint, draws
         # Whether workers write, and read, their shards themselves.
         self._shares = session.remote and isinstance(store, SharedCheckpoint)
         self.history = History()
@@ -206,11 +216,8 @@ class Engine:
             raise DataError(
                 f"lookahead must be 0 or 1, got {shortened(schedule.lookahead)}: one round is planned ahead"
             )
-        if self._rewinds and _keeps_without_restoring(type(program)):
-            raise DataError(
-                f"{type(program).__name__} changes its coordinator in aggregate, but has no arrays and "
-                "restore: without them its rounds cannot be done again when a worker is lost"
-            )
+        if self._rewinds:
+            check_restores(program)
 
     def open(self):
         """Load all shards, from the newest state of a checkpoint if there is one; return the rounds done."""
@@ -221,7 +228,7 @@ class Engine:
         round_, shards = 0, None
         if found is not None:
             round_, arrays, header = found
-            own = {name: a for name, a in arrays.items() if name.startswith(("program/", "schedule/"))}
+            own = {name: a for name, a in arrays.items() if name.startswith(_OWN)}
             shards = {name: a for name, a in arrays.items() if name not in own}
             if isinstance(self.store, SharedCheckpoint):
                 state = self.store.state(round_)
@@ -411,11 +418,13 @@ class Engine:
         return arrays | {f"schedule/{name}": value for name, value in self._state.items()}
 
     def _restore(self, arrays, plan):
-        parts: dict[str, dict] = {"program": {}, "schedule": {}}
+        parts: dict[str, dict] = {"program": {}, "schedule": {}, "draws": {}}
         for name, value in arrays.items():
             kind, _, key = name.partition("/")
             parts[kind][key] = value
         self.program.restore(parts["program"])
+        if self.draws is not None and parts["draws"]:
+            self.draws.restore(parts["draws"])
         self._state, self._plan = parts["schedule"], plan
 
     def _keep(self, round_):
@@ -463,6 +472,8 @@ class Engine:
             coordinator, shards = self._snapshot(round_)
         except WorkerLost:
             return False
+        if self.draws is not None:
+            coordinator |= {f"draws/{name}": array for name, array in self.draws.arrays().items()}
         columns = {name: values.tolist() for name, values in self.history.as_dict().items()}
         header = {"history": columns, "plan": plan_as_json(self._plan), "done": self._done}
         if self._shares:
@@ -482,17 +493,3 @@ class _Kept:
 
 def _copied(arrays):
     return {name: array.copy() for name, array in arrays.items()}
-
-
-def _keeps_without_restoring(kind):
-    return kind.aggregate is not Program.aggregate and kind.restore is Program.restore
-
-
-def _identity(program, schedule):
-    """Return what a checkpoint belongs to, beside the caller's fingerprint."""
-    return {
-        "program": type(program).__name__,
-        "schedule": type(schedule).__name__,
-        "n_shards": len(program.shards),
-        "n_blocks": int(program.n_blocks),
-    }

@@ -154,7 +154,7 @@ class DMRTopicModel(FittedTopicModel):
     }
     _harmless_text: ClassVar[frozenset[str]] = FittedTopicModel._harmless_text | {"formula"}
     # What the steps of a fit ask for and this model does not offer.
-    sampler, device, optimize_priors, warm_start = "gibbs", "cpu", False, False
+    sampler, device, optimize_priors, warm_start, n_draws = "gibbs", "cpu", False, False, 0
     tol = memory_limit = None
 
     def __init__(

@@ -15,6 +15,7 @@ from .documents import Documents, groups_asked_for
 from .guidance import check_doc_labels, check_given_topics, check_seed_words
 from .model import TopicModel
 from .samplers.choose import annealing_of, fits_shards, program_of, settled, state_of_one_piece
+from .samplers.draws import ThinnedDraws, sweeps_of_draws
 from .samplers.old_checkpoints import go_on_from_one_process
 from .shard_input import check_order_of_files, with_labels
 
@@ -75,7 +76,7 @@ class FittedTopicModel(TopicModel):
         """
         before = self.__dict__.get("word_topic_counts_") if adds or self.warm_start else None
         self._check_goes_on(before, "partial_fit" if adds else "warm_start=True")
-        keeps, adds = not adds, adds and before is not None
+        keeps, adds, sweeps = not adds, adds and before is not None, []
         if before is not None and topics is not None:
             raise DataError(
                 "warm_start=True begins from the topics of the last fit: leave topics out, or set "
@@ -106,14 +107,15 @@ class FittedTopicModel(TopicModel):
             elif topics is not None:
                 at_hand = {"seeds": topics * float(sum(corpus.weights))}
             sampler = documents.sampler(seeds is not None or labels is not None)
-            known["averages"] = averages
+            sweeps, known["averages"] = sweeps_of_draws(self.n_draws, self.max_iter, sampler), averages
             program = self._begun(documents, corpus, sampler, model, seed, known, at_hand)
         documents.warn_of_groups(program.on_gpu)
         digest = None
         if checkpoint is not None:
             digest = self._fingerprint(documents.digest, program, topics, labels)
             go_on_from_one_process(checkpoint, program, digest, corpus.longest)
-        done = self._run(program, documents, callback, before if adds else None, checkpoint, digest)
+        draws = ThinnedDraws(sweeps)
+        done = self._run(program, documents, callback, before if adds else None, checkpoint, digest, draws)
         if vocabulary is not None:
             self.vocabulary_ = self._words(vocabulary)
         return done.fetched.doc_topic_shares() if averages else None
@@ -154,7 +156,7 @@ class FittedTopicModel(TopicModel):
     def _seed(self):
         return seed_from(self.random_state)
 
-    def _run(self, program, documents, callback, before, checkpoint, digest):
+    def _run(self, program, documents, callback, before, checkpoint, digest, draws):
         """Sweep until done, then read the model off the program."""
         done = run(
             program,
@@ -167,11 +169,14 @@ class FittedTopicModel(TopicModel):
             snapshot=lambda history, gathered: self._copy()._read(gathered, history, before),
             checkpoint=checkpoint,
             checkpoint_every=program.measure_every,
+            draws=draws,
             fingerprint=digest,
             label="LDA",
             verbose=self.verbose,
         )
         self._read(done.fetched, done.history, before)
+        if kept := draws.in_order():
+            self.draws_ = kept
         if done.activity is not None:
             self.worker_history_ = done.activity.as_dict()
         return done
@@ -192,7 +197,8 @@ class FittedTopicModel(TopicModel):
         self.history_ = history.as_dict()
         if np.isnan(self.history_["objective"][-1]):
             self.history_["objective"][-1] = gathered.joint_log_likelihood()
-        self.__dict__.pop("worker_history_", None)
+        for name in ("worker_history_", "draws_"):  # of the last fit
+            self.__dict__.pop(name, None)
         if before is None and "vocabulary_" in self.__dict__:
             del self.vocabulary_  # the words of the last fit's columns
         return self

@@ -98,6 +98,13 @@ class LatentDirichletAllocation(FittedTopicModel):
     tol : float, default=None
         Stop when the joint log-likelihood, measured every 10 sweeps, changes by no more than this part
         of itself. None runs all sweeps.
+    n_draws : int, default=0
+        Draws of the topics of all tokens, 20 to 100 say, that a fit keeps for `topic_word_interval`,
+        `doc_topic_interval` and intervals of `topics_by_group`. They are spread evenly over the last half of
+        the sweeps, with "auto" that begins by "warp" over the last quarter. Each takes 2 bytes (above 256
+        topics 3) for a non-zero of `word_topic_counts_` and of `doc_topic_counts_`, and 1 or 2 for a row.
+        Draws of a chain that has not mixed are much alike: give `max_iter` some hundred sweeps more than
+        topics take to settle. `partial_fit` keeps none.
     n_groups : int, default=None
         Groups of documents and of words, no more than there are documents. None takes 1 to 64, by the sizes
         of `X` alone; on a cluster of more threads than that, as many as it has threads. The model depends on
@@ -162,6 +169,8 @@ class LatentDirichletAllocation(FittedTopicModel):
     worker_history_ : dict of arrays
         Only after a fit on a cluster: for each of its workers and sweeps the seconds of ``working``,
         ``waiting`` and ``sending``, and ``bytes_sent`` (see `stradask.scheduler.history.Activity`).
+    draws_ : list of dict of arrays
+        Packed draws of the last `fit`, each with its ``sweep``; with `n_draws` only.
     n_iter_ : int
         Sweeps done, those before a checkpoint included.
     n_batch_iter_ : int
@@ -218,6 +227,7 @@ class LatentDirichletAllocation(FittedTopicModel):
         "exact": ["boolean"],
         "optimize_priors": ["boolean"],
         "tol": [None, Interval(Real, 0, None, closed="left")],
+        "n_draws": [Interval(Integral, 0, None, closed="left")],
         "n_groups": [None, Interval(Integral, 1, 2**16, closed="both")],
         "engine": [str],
         "n_jobs": [None, Integral],
@@ -247,6 +257,7 @@ class LatentDirichletAllocation(FittedTopicModel):
         exact: bool = False,
         optimize_priors: bool = False,
         tol: float | None = None,
+        n_draws: int = 0,
         n_groups: int | None = None,
         engine: str = "local",
         n_jobs: int | None = None,
@@ -266,6 +277,7 @@ class LatentDirichletAllocation(FittedTopicModel):
         self.exact = exact
         self.optimize_priors = optimize_priors
         self.tol = tol
+        self.n_draws = n_draws
         self.n_groups = n_groups
         self.engine = engine
         self.n_jobs = n_jobs

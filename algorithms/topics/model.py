@@ -29,6 +29,7 @@ from .inference import (
     topic_shares,
 )
 from .reading.estimator import ReadableTopics
+from .samplers.draws import check_draws
 from .shard_input import check_at_hand
 
 if TYPE_CHECKING:
@@ -438,6 +439,7 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ReadableTopi
                 getattr(self, "doc_labels_", None), getattr(self.doc_topic_counts_, "shape", None)
             ),
         }
+        check_draws(getattr(self, "draws_", []), shape, self.doc_topic_counts_)
         wrong = [name for name, fits in sound.items() if not fits]
         if wrong:
             raise DataError(

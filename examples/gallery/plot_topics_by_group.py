@@ -11,7 +11,7 @@ import numpy as np
 import stradask as sd
 
 corpus = sd.datasets.load_docstrings(packages=["numpy", "dask", "numba"])
-lda = sd.LatentDirichletAllocation(8, max_iter=100, random_state=0).fit(corpus.X)
+lda = sd.LatentDirichletAllocation(8, max_iter=200, n_draws=40, random_state=0).fit(corpus.X)
 packages = np.array([name.split(".")[0] for name in corpus.names])
 table = lda.topics_by_group(packages)
 
@@ -23,4 +23,11 @@ image = ax.imshow(100 * table.shares.T, cmap="Blues", aspect="auto")
 ax.set_xticks(range(len(table.groups)), table.groups)
 ax.set_yticks(range(8), [" ".join(words) for words in topics])
 figure.colorbar(image, label="% of the package's words")
+plt.show()
+
+# %%
+# The model does not know for sure which word is of which topic: 90 % posterior intervals, from the draws.
+sure = lda.topics_by_group(packages, level=0.9)
+_, ax = plt.subplots(layout="constrained")
+sure.plot(ax, topics=[0, 1, 2], names=[" ".join(words) for words in topics])
 plt.show()

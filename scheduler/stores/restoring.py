@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...errors import DataError
-from ..program import Task
+from ..program import Program, Task
 from .saved import check_same_form
 from .shared_store import StoredPart, saved_block, saved_shard
 
@@ -25,6 +25,16 @@ class Probe(NamedTuple):
     message: Any
     task: Task | None
     packed: Any
+
+
+def check_restores(program):
+    """Refuse a program whose rounds cannot be done again when a worker is lost."""
+    kind = type(program)
+    if kind.aggregate is not Program.aggregate and kind.restore is Program.restore:
+        raise DataError(
+            f"{kind.__name__} changes its coordinator in aggregate, but has no arrays and restore: without "
+            "them its rounds cannot be done again when a worker is lost"
+        )
 
 
 def check_forgotten(program, session, snapshot, plan, round_):

@@ -61,3 +61,13 @@ def laid_over(program, block, packed, there):
     if type(there) is np.ndarray:
         check_same_form(f"block-{block}", packed, program.pack(block, there))
     return program.unpack(block, packed.copy())
+
+
+def identity_of(program, schedule):
+    """Return what a checkpoint belongs to, beside the caller's fingerprint."""
+    return {
+        "program": type(program).__name__,
+        "schedule": type(schedule).__name__,
+        "n_shards": len(program.shards),
+        "n_blocks": int(program.n_blocks),
+    }

@@ -54,14 +54,20 @@ class TopicPrevalence:
     shares : ndarray of shape (n_groups, n_components)
         Part of the group's tokens that the topic holds. Rows sum to 1; NaN in a group without tokens.
     tokens : ndarray of int, shape (n_groups,)
+    low, high : ndarrays of the shape of `shares`, or None
+        Ends of posterior intervals, where they were asked for.
     """
 
     groups: np.ndarray
     shares: np.ndarray
     tokens: np.ndarray
+    low: np.ndarray | None = None
+    high: np.ndarray | None = None
 
     def plot(self, ax=None, topics=None, names=None):
         """Draw the shares of topics over the groups: lines over numbers and times, else points.
+
+        Intervals are bands around lines and bars at points.
 
         Parameters
         ----------

@@ -7,19 +7,19 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
-from ...._typing import Array, Matrix, Names, Vector
+from ...._typing import Array, Matrix, Names
 from ....errors import DataError, shortened
-from ..._base import Estimator
 from ...inputs.matrices import check_counts, check_vocabulary
 from . import comparison
 from .coherence import MEASURES, coherence
 from .distances import METRICS, topic_distances
 from .top_words import Topics, check_choice, check_whole, first, top_words, topic_totals
+from .uncertainty import TopicIntervals
 
 _MOST_DRAWN = 100  # topics of a picture, where the caller does not choose
 
 
-class ReadableTopics(Estimator):
+class ReadableTopics(TopicIntervals):
     """What the attributes of a fitted topic model tell its reader; the base of `TopicModel`."""
 
     def topics(
@@ -301,38 +301,6 @@ class ReadableTopics(Estimator):
         indices, shares = rows[found[0]], found[1]
         one = slice(None) if topic is None else 0
         return comparison.RepresentativeDocuments(indices[one], shares[one])
-
-    def topics_by_group(self, groups: Vector | None) -> comparison.TopicPrevalence:
-        """Compute the share of each topic in groups of the fitted documents: by time, source or any label.
-
-        Parameters
-        ----------
-        groups : array-like of shape (n_samples,)
-            A label for each document of the last `fit` or `partial_fit`: str, numbers, times, or pandas
-            categories, which keep their order.
-
-        Returns
-        -------
-        TopicPrevalence
-            `groups`, `shares` (n_groups x n_components, each document weighted by its tokens), `tokens`, and
-            a method `plot`.
-
-        Raises
-        ------
-        DataError
-            If a label is missing, their number is not that of the documents, or they cannot be ordered.
-
-        Examples
-        --------
-        >>> import numpy as np, stradask as sd
-        >>> X = np.repeat([[5, 5, 0, 0], [0, 0, 5, 5]], 20, axis=0)
-        >>> lda = sd.LatentDirichletAllocation(2, random_state=0, max_iter=30).fit(X)
-        >>> found = lda.topics_by_group(np.repeat(["land", "sky"], 20))
-        >>> found.groups.tolist(), found.tokens.tolist(), found.shares.max(axis=1).tolist()
-        (['land', 'sky'], [200, 200], [1.0, 1.0])
-        """
-        check_is_fitted(self, "word_topic_counts_")
-        return comparison.prevalence(self._fitted_documents(), groups)
 
     def to_ldavis(self, X: Matrix, vocabulary: Names | None = None) -> dict[str, Any]:
         """Return what ``pyLDAvis.prepare`` takes: ``pyLDAvis.prepare(**lda.to_ldavis(X))``.

@@ -70,10 +70,17 @@ def plot_prevalence(prevalence, topics, names, ax=None):
     ordered = times or prevalence.groups.dtype.kind in "iuf"
     x = prevalence.groups if ordered else np.arange(len(prevalence.groups))
     for i, k in enumerate(topics):
+        colour = _COLOURS[i % len(_COLOURS)]
+        if prevalence.low is not None:
+            ends = prevalence.low[:, k], prevalence.high[:, k]
+            if ordered:
+                ax.fill_between(x, *ends, color=colour, alpha=0.2, linewidth=0)
+            else:
+                ax.vlines(x, *ends, color=colour, alpha=0.6)
         ax.plot(
             x,
             prevalence.shares[:, k],
-            color=_COLOURS[i % len(_COLOURS)],
+            color=colour,
             # A second round of colours must differ from the first.
             marker="os^D"[i // len(_COLOURS) % 4],
             markersize=4,
