@@ -252,13 +252,6 @@ class Perceptron(Estimator):
     def _device(self, X):
         """Return where the network is computed; raises before any work if it cannot be."""
         is_dense = isinstance(X, np.ndarray)
-        if self.solver in SCHEDULED:
-            if self.device == "cuda":
-                raise DataError(
-                    f"solver='{self.solver}' computes on the CPU: use device='cpu' or 'auto', or "
-                    "solver='sandblaster' or 'downpour'"
-                )
-            return "cpu"
         if self.device == "cuda" and not is_dense:
             raise DataError(
                 "device='cuda' takes a dense X, and this one is sparse: use device='cpu' or 'auto'"

@@ -89,6 +89,8 @@ def by_schedule(estimator, network, w, rows, held_out, seed, callback):
     patience = estimator.n_iter_no_change, estimator.tol
     falling = FallingRate(rate, *patience) if estimator.learning_rate == "adaptive" else None
     vectors = Vectors(w, np.empty(0, w.dtype), optimizer.slots(w))
+    # Threads that share a GPU only wait for each other.
+    n_jobs = 1 if network.device == "cuda" and estimator.plan == "auto" else estimator.n_jobs
     plan, n_steps = plan_for(
         estimator.plan,
         layers,
@@ -100,7 +102,7 @@ def by_schedule(estimator, network, w, rows, held_out, seed, callback):
         order="1f1b",
         recompute=False,
         engine=estimator.engine,
-        n_jobs=estimator.n_jobs,
+        n_jobs=n_jobs,
     )
     watch = None
     if held_out is not None:
@@ -119,7 +121,7 @@ def by_schedule(estimator, network, w, rows, held_out, seed, callback):
         n_epochs=estimator.max_iter,
         seed=seed,
         engine=estimator.engine,
-        n_jobs=estimator.n_jobs,
+        n_jobs=n_jobs,
         counts_decay=True,
         falling=falling,
         watch=watch,

@@ -52,6 +52,8 @@ def begins(X, order, cuts, word_start):
 
     int64, (runs + 1) x words; the last row: where they end.
     """
+    if len(cuts) == 2:
+        return np.stack([word_start[:-1], word_start[1:]])
     runs = (X[order[a:b]].sum(axis=0, dtype=np.int64) for a, b in itertools.pairwise(cuts))
     parts = np.array([np.asarray(run).ravel() for run in runs])
     return word_start[:-1] + np.concatenate([np.zeros_like(parts[:1]), np.cumsum(parts, axis=0)])

@@ -21,10 +21,11 @@ SETTLING_STEPS = 5  # more of them bring the noise of second order back in
 FIRST_CHECK = 4  # sweeps of each chain, burn-in apart, before the first of two or more estimates of its error
 GROWTH = 4.0  # times as many before the next estimate, at most: the first ones are noisy
 
-_SAMPLE: dict[str, Any] = {**KERNEL, "fastmath": {"contract"}}
+# No product is fused with a sum in what draws: a GPU fuses none, and its chains are to draw the same topics.
+_SAMPLE: dict[str, Any] = KERNEL
 # Sums over topics may be cut into vector lanes: the same on every run of one kind of machine, as long as no
 # loop both sums and stores: such a one gets a second form, of another order, in case its arrays overlap.
-_SUM: dict[str, Any] = {**_SAMPLE, "fastmath": {"contract", "reassoc", "nsz", "arcp"}}
+_SUM: dict[str, Any] = {**KERNEL, "fastmath": {"contract", "reassoc", "nsz", "arcp"}}
 # What others call has to be a part of them. Else it would be compiled a second time on its own, and which of
 # the two ran, each with its own order of sums, would depend on what was read from the disk.
 _PART: dict[str, Any] = {**_SUM, "forceinline": True}

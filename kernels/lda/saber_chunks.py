@@ -144,7 +144,9 @@ class SaberLayout:
         self.place[self.rare] = -1 - np.arange(len(self.rare))
 
     def tokens(self, c):
-        """Places in the corpus of the tokens of a chunk."""
+        """Places in the corpus of the tokens of a chunk: numbers, or a slice of all."""
+        if len(self.cuts) == 2:
+            return slice(None)
         return tokens_between(self.begin[c], self.begin[c + 1])
 
     def chunk(self, c, token_doc, topics):
@@ -153,10 +155,11 @@ class SaberLayout:
         tokens = self.tokens(c)
         lengths = self.lengths[first:last]
         items, ranges = self._work(c)
-        ends = np.append(np.arange(_WHOLE, len(tokens), _WHOLE), len(tokens))
+        n_tokens = int((self.begin[c + 1] - self.begin[c]).sum())
+        ends = np.append(np.arange(_WHOLE, n_tokens, _WHOLE), n_tokens)
         return SaberChunk(
-            (token_doc[tokens] - np.uint32(first)).astype(np.uint32),
-            topics[tokens],
+            token_doc[tokens] - np.uint32(first),
+            np.array(topics[tokens]),
             np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
             np.concatenate([[0], np.cumsum(_lines(lengths, self.n_topics))]).astype(np.int32),
             items.reshape(-1),

@@ -85,6 +85,21 @@ def test_documents_beyond_one_lot_of_random_numbers(device):
     np.testing.assert_allclose(_shares(topics, X, device, 22), _shares(topics, X, None, 22), rtol=1e-4)
 
 
+def test_what_draws_fuses_no_product_with_a_sum():
+    """A GPU fuses none; a draw in a million differed while the CPU might."""
+    assert not topic_inference.fold_in.targetoptions.get("fastmath")
+
+
+@pytest.mark.slow
+def test_millions_of_draws_are_those_of_the_cpu(device):
+    X, words, _ = make_lda_corpus(100, 2000, 30, mean_length=333, random_state=1)
+    counts = np.random.default_rng(0).poisson(np.repeat(words, 7, axis=0).T * 5000).astype(np.int32)
+    counts[:, 0] += 1
+    topics = FixedTopics(sparse.csr_array(counts), np.full(210, 0.1), np.full(2000, 0.01))
+    found, expected = (_shares(topics, X, at, 50) for at in (device, None))
+    np.testing.assert_allclose(found, expected, atol=1e-7)
+
+
 def test_keys_are_those_of_the_cpu(device):
     X = _documents()
     keys = device.empty(X.shape[0], np.uint64)

@@ -47,8 +47,11 @@ class DenseLayers:
 
     def stage(self, first, last):
         """Return the layers first to last, without the latter, as a stage."""
-        sizes, n = self.network.sizes, len(self.sizes)
-        return DenseStage(sizes[first : last + 1], self.network.activation, first, not first, last == n)
+        network, n = self.network, len(self.sizes)
+        ends = not first, last == n
+        return DenseStage(
+            network.sizes[first : last + 1], network.activation, first, *ends, device=network.device
+        )
 
     def pair(self, first, last):
         """Return the two layers with the most parameters."""
@@ -62,6 +65,8 @@ class DenseLayers:
 
     def split(self, first, last, n_parts):
         """Return the layers as a `SplitStage`: each place has some hidden units of a pair of them."""
+        if self.network.device != "cpu":
+            raise DataError("plan splits layers, whose parts compute on the CPU: set device='cpu'")
         at, _, (n_in, n_hidden, n_out) = self.pair(first, last)
         activation = self.network.activation
         parts = [

@@ -6,6 +6,7 @@ import numpy as np
 
 from ...._typing import Array
 from ....errors import DataError, shortened
+from ....kernels.cuda.device import cuda_device
 from ....scheduler.parameters import stream
 from ..network import ACTIVATIONS, SLOPES, Network
 
@@ -52,6 +53,9 @@ class DenseStage:
     begins, ends : bool, default=False
         Whether it is the first stage, which needs no gradient of its input, and the last one, whose last
         layer has no activation.
+    device : {"cpu", "cuda"}, default="cpu"
+        Where layers are computed. On a GPU rows and parameters are copied to it, the latter once a step of
+        the optimiser, and outputs and gradients come back.
 
     Examples
     --------
@@ -64,9 +68,10 @@ class DenseStage:
     True
     """
 
-    def __init__(self, sizes, activation="relu", first=0, begins=False, ends=False):
-        self.network = Network(tuple(sizes), activation, "squared", 0.0, 1)
+    def __init__(self, sizes, activation="relu", first=0, begins=False, ends=False, device="cpu"):
+        self.network = Network(tuple(sizes), activation, "squared", 0.0, 1, device)
         self.first, self.begins, self.ends = first, begins, ends
+        self._there: Any = None  # parameters, and their layers on the GPU
 
     def start(self, seed, dtype=np.float32):
         """Draw the layers by their numbers in the whole network."""
@@ -83,27 +88,53 @@ class DenseStage:
         """Return the sum of the squares of each W."""
         return [float(np.vdot(W, W)) for W, _ in self.network.layers(params)]
 
+    def changed(self):
+        """Forget the copy of parameters that an optimiser has changed."""
+        self._there = None
+
     def forward(self, params, x, key):
         """Keep the value of every layer."""
-        values, layers = [x], self.network.layers(params)
+        if self.network.device == "cpu":
+            return self._forward(np, self.network.layers(params), x)
+        gpu = cuda_device()
+        with gpu.computing():
+            if self._there is None or self._there[0] is not params:
+                self._there = (params, self.network.layers(gpu.put(params)))
+            y, context = self._forward(gpu.xp, self._there[1], gpu.put(x))
+            return gpu.get(y), context
+
+    def _forward(self, xp, layers, x):
+        values = [x]
         for number, (W, b) in enumerate(layers):
             a = values[-1] @ W
             a += b
             if not self._is_end(number):
-                ACTIVATIONS[self.network.activation](np, a)
+                ACTIVATIONS[self.network.activation](xp, a)
             values.append(a)
         return values[-1], (layers, values)
 
     def backward(self, context, dy, grads):
         """Propagate back, layer by layer."""
+        if self.network.device == "cpu":
+            return self._backward(context, dy, grads, add_product, lambda array: array)
+        gpu = cuda_device()
+
+        def add_there(G, x, dy):
+            G += gpu.get(x.T @ dy)
+
+        with gpu.computing():
+            dx = self._backward(context, gpu.put(dy), grads, add_there, gpu.get)
+            return None if dx is None else gpu.get(dx)
+
+    def _backward(self, context, dy, grads, add, to_host):
         layers, values = context
         given = dy
         for number, (G, g) in reversed(list(enumerate(self.network.layers(grads)))):
             if not self._is_end(number):
                 dy = dy.copy() if dy is given else dy
                 SLOPES[self.network.activation](dy, values[number + 1])
-            add_product(G, values[number], dy)
-            g += dy.sum(axis=0)
+            add(G, values[number], dy)
+            g += to_host(dy.sum(axis=0))
             if self.begins and not number:
                 return None
             dy = dy @ layers[number][0].T

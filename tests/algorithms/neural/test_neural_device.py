@@ -11,6 +11,7 @@ from sklearn.datasets import load_digits
 
 import stradask as sd
 from stradask.algorithms.neural.network import Network
+from stradask.algorithms.neural.training.stage import DenseStage, check_stage
 from stradask.errors import DataError, DeviceError
 from stradask.kernels.cuda import device
 
@@ -50,6 +51,9 @@ class There(NDArrayOperatorsMixin):
 
     def reshape(self, *shape):
         return There(self.values.reshape(*shape))
+
+    def copy(self):
+        return There(self.values.copy())
 
     def astype(self, dtype):
         return There(self.values.astype(dtype))
@@ -207,6 +211,38 @@ def test_downpour_and_early_stopping(gpu, digits):
     )
 
 
+@pytest.mark.parametrize("solver", ["sgd", "adam"])
+@pytest.mark.parametrize("plan", ["auto", "pipeline"])
+def test_minibatches_are_those_of_the_cpu(gpu, digits, solver, plan):
+    X, y = digits
+    options = {"max_iter": 3, "solver": solver, "plan": plan, "n_jobs": 2, "random_state": 0, "tol": 0.0}
+    with pytest.warns(match="converged"):
+        there, here = (
+            sd.MLPClassifier((16, 12), device=place, **options).fit(X, y) for place in ("cuda", "cpu")
+        )
+    assert (there.device_, here.device_) == ("cuda", "cpu")
+    assert there.loss_curve_ == pytest.approx(here.loss_curve_, rel=1e-6)
+    for a, b in zip(there.coefs_, here.coefs_, strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-5)
+
+
+def test_parameters_are_copied_once_a_step(gpu, digits):
+    X, y = digits
+    with pytest.warns(match="converged"):
+        sd.MLPRegressor(16, solver="adam", device="cuda", batch_size=100, max_iter=2, random_state=0).fit(X, y)
+    assert gpu.copied.count((64 * 16 + 16 + 16 + 1,)) == 8
+
+
+def test_parts_of_split_layers_are_of_the_cpu(gpu, digits):
+    with pytest.raises(DataError, match="parts compute on the CPU: set device='cpu'"):
+        sd.MLPClassifier((16, 12), device="cuda", plan="split", n_jobs=2).fit(*digits)
+
+
+def test_a_stage_on_a_device_keeps_to_the_protocol(gpu):
+    stage = DenseStage((5, 4, 3), "tanh", device="cuda")
+    assert check_stage(stage, np.random.default_rng(0).normal(size=(6, 5))) < 1e-6
+
+
 def test_sparse_rows_stay_on_the_cpu(gpu, digits):
     X, y = digits
     thin = sparse.csr_array(X)
@@ -227,6 +263,22 @@ def test_without_a_gpu(digits):
         sd.MLPClassifier(4, solver="sandblaster", device="auto", tol=0.3, random_state=0).fit(X, y).device_
         == "cpu"
     )
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(NO_GPU is not None, reason=str(NO_GPU))
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("kind", [sd.MLPClassifier, sd.MLPRegressor])
+@pytest.mark.parametrize("solver", ["sgd", "adam"])
+def test_minibatches_on_a_gpu(digits, dtype, kind, solver):
+    X, y = digits
+    options = {"solver": solver, "activation": "tanh", "max_iter": 5, "tol": 0.0, "random_state": 0}
+    with pytest.warns(match="converged"):
+        there, here = (
+            kind(16, device=place, **options).fit(X.astype(dtype), y) for place in ("cuda", "cpu")
+        )
+    assert there.loss_curve_ == pytest.approx(here.loss_curve_, rel=1e-4)
+    assert there.predict(X.astype(dtype)) == pytest.approx(here.predict(X.astype(dtype)), abs=1e-2)
 
 
 @pytest.mark.gpu
