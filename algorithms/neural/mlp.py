@@ -41,9 +41,9 @@ _SHARED_DOCS = {
         Of "sgd".
     plan : "auto", "data", "pipeline", "split" or list of (str, int), default="auto"
         Of "sgd" and "adam": ``[("0:2", 2), ("2:", 1)]`` puts the first two layers on two places, which share
-        the rows, and the rest on one; "data", as "auto", puts the whole network on each place. Plans change
-        no bit, as long as replicas are 1, 2, 4...; "split", which cuts two layers through their hidden units,
-        changes last bits. See `TorchClassifier`.
+        the rows, and the rest on one; "data" puts the whole network on each place. "auto" times the layers
+        where there are several places. Plans change no bit, as long as replicas are 1, 2, 4...; "split",
+        which cuts two layers through their hidden units, changes last bits. See `TorchClassifier`.
     max_iter : int, default=200
         Steps of L-BFGS, or passes.
     tol : float, default=1e-4
@@ -96,6 +96,11 @@ _SHARED_DOCS = {
         Downpour's gamma; the rate of "sgd" and "adam" at the end.
     squared_gradients_ : ndarray of shape (n_parameters,)
         Downpour's sums of squared gradients, layer by layer, from which `partial_fit` goes on.
+    optimizer_state_ : ndarray of shape (n_slots, n_parameters)
+        From which `partial_fit` goes on, layer by layer: the momentum of "sgd" (no row without one), or the
+        means of gradients and of their squares of "adam".
+    n_updates_ : int
+        Steps of "sgd" and "adam".
     device_ : {"cpu", "cuda"}
         Where the fit computed.
     plan_ : Plan
@@ -187,9 +192,11 @@ class MLPClassifier(ClassifierMixin, Perceptron):
     ) -> Self:
         """Take a pass of minibatches over these rows, from where the last call, or `fit`, ended.
 
-        One replica takes Downpour's steps, each row once, whose lengths go on falling as they did; gamma is
-        looked for at the first call. The penalty's share is that of the rows of a call. With the same
-        `random_state` and the same calls the result is *bitwise* the same.
+        By "adam" and "sgd" the optimizer goes on with its state, and the learning rate with its schedule;
+        calls with the rows of a fit are its passes. ``plan="auto"`` is "data", on threads or workers. By
+        "downpour" one replica takes the steps, whose lengths go on falling as they did; gamma is looked for
+        at the first call. The penalty's share is that of the rows of a call. With the same `random_state` and
+        the same calls the result is *bitwise* the same.
 
         Parameters
         ----------
@@ -211,8 +218,8 @@ class MLPClassifier(ClassifierMixin, Perceptron):
         AttributeError
             With ``solver="sandblaster"``, which takes no minibatches.
         DataError
-            With `early_stopping` or on a cluster; for labels that are none of the classes, and other columns
-            or layers than before.
+            With `early_stopping`, or by "downpour" on a cluster; for labels that are none of the classes, and
+            other columns or layers than before.
         """
         return self._pass(X, y, sample_weight, functools.partial(self._labels_of_call, classes))
 
@@ -330,9 +337,11 @@ class MLPRegressor(RegressorMixin, Perceptron):
     def partial_fit(self, X: Matrix, y: Vector, sample_weight: Vector | None = None) -> Self:
         """Take a pass of minibatches over these rows, from where the last call, or `fit`, ended.
 
-        One replica takes Downpour's steps, each row once, whose lengths go on falling as they did; gamma is
-        looked for at the first call. The penalty's share is that of the rows of a call. With the same
-        `random_state` and the same calls the result is *bitwise* the same.
+        By "adam" and "sgd" the optimizer goes on with its state, and the learning rate with its schedule;
+        calls with the rows of a fit are its passes. ``plan="auto"`` is "data", on threads or workers. By
+        "downpour" one replica takes the steps, whose lengths go on falling as they did; gamma is looked for
+        at the first call. The penalty's share is that of the rows of a call. With the same `random_state` and
+        the same calls the result is *bitwise* the same.
 
         Parameters
         ----------
@@ -351,7 +360,8 @@ class MLPRegressor(RegressorMixin, Perceptron):
         AttributeError
             With ``solver="sandblaster"``, which takes no minibatches.
         DataError
-            With `early_stopping` or on a cluster; for other columns, targets or layers than before.
+            With `early_stopping`, or by "downpour" on a cluster; for other columns, targets or layers than
+            before.
         """
         return self._pass(X, y, sample_weight, lambda y, X, first: self._targets(y, X))
 

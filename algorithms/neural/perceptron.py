@@ -27,14 +27,17 @@ from ..optimize.minimize import minimize
 from ..optimize.one_pass import one_pass
 from ..optimize.watch import Watch
 from .network import Network
-from .scheduled import SCHEDULED, by_schedule, check_schedules
+from .scheduled import SCHEDULED, by_schedule, check_schedules, next_pass
 from .scores import OneMinusScore
 from .training.fitting import ScoreWatch, hold_out, of_last_fit
+from .training.optimizers import check_optimizer_state
 
 # Attributes of one solver, or of early stopping alone.
 _OPTIONAL_ATTRIBUTES = (
     "learning_rate_",
     "squared_gradients_",
+    "optimizer_state_",
+    "n_updates_",
     "validation_scores_",
     "best_validation_score_",
     "_plan",
@@ -46,9 +49,9 @@ _SPLIT = 2**31  # random_state is a 32-bit number
 
 def learns_in_passes(estimator):
     """Whether an estimator has `partial_fit`; the AttributeError says why not."""
-    if estimator.solver != "downpour":
+    if estimator.solver == "sandblaster":
         raise AttributeError(
-            "partial_fit takes minibatches: it needs solver='downpour', but solver is "
+            "partial_fit takes minibatches: it needs solver='adam', 'sgd' or 'downpour', but solver is "
             f"{shortened(estimator.solver)}"
         )
     return True
@@ -354,8 +357,9 @@ class Perceptron(Estimator):
         return result.x
 
     def _pass(self, X, y, sample_weight, targets_of):
-        """One pass of Downpour with one replica, from the state of the last call."""
+        """One pass over rows, from the state of the last call."""
         self._validate_params()
+        check_schedules(self)
         with self._unchanged_on_error():
             self._check_one_pass()
             before = self._last_layers()
@@ -367,50 +371,47 @@ class Perceptron(Estimator):
             sizes = (X.shape[1], *hidden, n_outputs)
             network = Network(sizes, self.activation, loss, alpha, X.shape[0], self.device_)
             w = self._initial(network, before, seed, X.dtype, "partial_fit")
-            passed = self._one_pass(network, w, rows, seed, 0 if before is None else self.t_)
-            self._store_pass(passed, X.shape[0], is_first=before is None)
-            self._keep(network, passed.x, X.dtype)
+            learn = next_pass if self.solver in SCHEDULED else type(self)._one_pass
+            with single_threaded_blas():
+                w = learn(self, network, w, rows, seed, is_first=before is None)
+            self._keep(network, w, X.dtype)
         return self
 
     def _check_one_pass(self):
         if self.early_stopping:
             raise DataError("partial_fit holds no rows out: set early_stopping=False, or call fit")
-        if self.engine != "local":
+        if self.engine != "local" and self.solver == "downpour":
             raise DataError(
-                f"partial_fit runs in this process, but engine={shortened(self.engine)}: set "
-                "engine='local', or call fit"
+                f"partial_fit of solver='downpour' runs in this process, but engine={shortened(self.engine)}:"
+                " set engine='local', or take solver='adam' or 'sgd'"
             )
 
-    def _one_pass(self, network, w, rows, seed, n_rows_before):
-        """Go on with the step lengths of the pass before, if there was one by Downpour."""
-        squares = vars(self).get("squared_gradients_")
+    def _one_pass(self, network, w, rows, seed, *, is_first):
+        """Take one replica's steps of Downpour, with the lengths of the pass before if there was one."""
+        squares, n_rows_before = vars(self).get("squared_gradients_"), 0 if is_first else self.t_
         rate = self.learning_rate_init
         if rate is None and squares is not None:
             rate = self.learning_rate_
-        with single_threaded_blas():
-            passed = one_pass(
-                network.loss,
-                w,
-                np.zeros_like(w) if squares is None else squares.astype(w.dtype, copy=False),
-                rows,
-                learning_rate=rate,
-                batch_size=self._batch(network.n_rows),
-                seed=seed % _SPLIT,
-                number=n_rows_before,
-            )
+        passed = one_pass(
+            network.loss,
+            w,
+            np.zeros_like(w) if squares is None else squares.astype(w.dtype, copy=False),
+            rows,
+            learning_rate=rate,
+            batch_size=self._batch(network.n_rows),
+            seed=seed % _SPLIT,
+            number=n_rows_before,
+        )
         if not math.isfinite(passed.loss):
             raise DataError(
                 "the loss or its gradient is not finite: scale the columns of X, or lower learning_rate_init"
             )
-        return passed
-
-    def _store_pass(self, passed, n_rows, *, is_first):
         self._forget()
         self.squared_gradients_, self.learning_rate_ = passed.squares, float(passed.rate)
-        self.n_iter_ = 1 if is_first else self.n_iter_ + 1
-        self.t_ = n_rows if is_first else self.t_ + n_rows
+        self.n_iter_, self.t_ = 1 if is_first else self.n_iter_ + 1, n_rows_before + network.n_rows
+        self.loss_curve_ = [*(() if is_first else self.loss_curve_), passed.loss]
         self.loss_ = passed.loss
-        self.loss_curve_ = [passed.loss] if is_first else [*self.loss_curve_, passed.loss]
+        return passed.x
 
     def _snapshot(self, network, dtype, w, history):
         model: Any = copy.copy(self)
@@ -466,6 +467,7 @@ class Perceptron(Estimator):
             raise DataError("intercepts_ are not those of coefs_")
         squares = vars(self).get("squared_gradients_")
         n_parameters = sum(part.size for part in (*self.coefs_, *self.intercepts_))
+        check_optimizer_state(self, n_parameters)
         if squares is not None and (squares.shape != (n_parameters,) or not (squares >= 0).all()):
             raise DataError("squared_gradients_ are not those of coefs_")
         if any(part.dtype.kind != "f" for part in (*self.coefs_, *self.intercepts_)):

@@ -2,6 +2,7 @@
 
 import math
 import warnings
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -76,69 +77,44 @@ class FallingRate:
 
 def by_schedule(estimator, network, w, rows, held_out, seed, callback):
     """Fit an estimator's network; set what the fit came to, and return the parameters."""
-    layers, n_rows = DenseLayers(network), rows[0].shape[0]
-    rate = _RATE if estimator.learning_rate_init is None else estimator.learning_rate_init
-    decay = network.alpha / n_rows
-    optimizer: Any
-    if estimator.solver == "adam":
-        optimizer = Adam(rate, estimator.beta_1, estimator.beta_2, estimator.epsilon, decay)
-    else:
-        steps = -(-n_rows // min(estimator._batch(n_rows), n_rows))
-        power = estimator.power_t if estimator.learning_rate == "invscaling" else 0.0
-        optimizer = SGD(rate, estimator.momentum, estimator.nesterovs_momentum, decay, power, n_rows, steps)
-    patience = estimator.n_iter_no_change, estimator.tol
-    falling = FallingRate(rate, *patience) if estimator.learning_rate == "adaptive" else None
-    vectors = Vectors(w, np.empty(0, w.dtype), optimizer.slots(w))
-    # Threads that share a GPU only wait for each other.
-    n_jobs = 1 if network.device == "cuda" and estimator.plan == "auto" else estimator.n_jobs
-    plan, n_steps = plan_for(
-        estimator.plan,
-        layers,
-        vectors,
-        rows[0],
-        optimizer=optimizer,
-        batch_size=estimator._batch(n_rows),
-        micro_batches="auto",
-        order="1f1b",
-        recompute=False,
-        engine=estimator.engine,
-        n_jobs=n_jobs,
-    )
+    n_rows, patience = rows[0].shape[0], (estimator.n_iter_no_change, estimator.tol)
+    falling = _falling(estimator)
+    optimizer = _optimizer(estimator, network, n_rows)
     watch = None
     if held_out is not None:
         watch = ScoreWatch(
             lambda vectors: estimator._score(network, held_out, vectors.trained),
             *patience,
         )
-    done = train(
-        layers,
-        vectors,
+
+    def snapshot(vectors, history):
+        model = estimator._snapshot(network, w.dtype, vectors.trained, history)
+        return _keep_state(model, vectors, len(history) * _n_steps(estimator, n_rows))
+
+    done = _trained(
+        estimator,
+        network,
+        Vectors(w, np.empty(0, w.dtype), optimizer.slots(w)),
         rows,
-        loss=network.loss_name,
-        optimizer=optimizer,
-        plan=plan,
-        n_steps=n_steps,
+        optimizer,
+        seed,
+        plan=estimator.plan,
         n_epochs=estimator.max_iter,
-        seed=seed,
-        engine=estimator.engine,
-        n_jobs=n_jobs,
-        counts_decay=True,
         falling=falling,
         watch=watch,
         stop=_idle(*patience) if watch is None and falling is None else None,
         callback=callback,
-        snapshot=lambda vectors, history: estimator._snapshot(network, w.dtype, vectors.trained, history),
-        label=type(estimator).__name__,
-        verbose=estimator.verbose,
+        snapshot=snapshot,
     )
     estimator.loss_curve_ = done.history.as_dict()["objective"].tolist()
     estimator.loss_, estimator.n_iter_ = estimator.loss_curve_[-1], len(done.history)
     estimator.t_ = estimator.n_iter_ * n_rows
-    last = rate if falling is None else falling.now
+    n_updates = estimator.n_iter_ * done.n_steps
+    last = optimizer.learning_rate if falling is None else falling.now
     if estimator.solver == "sgd" and falling is None:
-        last = optimizer.rate(estimator.n_iter_ * n_steps)
+        last = optimizer.rate(n_updates)
     estimator.learning_rate_ = float(last)
-    estimator._plan, estimator._timeline = done.plan, done.timeline
+    _keep_state(estimator, done.vectors, n_updates)
     if watch is not None:
         estimator.validation_scores_, estimator.best_validation_score_ = watch.scores, watch.highest
     if done.reason == "finished":
@@ -149,6 +125,117 @@ def by_schedule(estimator, network, w, rows, held_out, seed, callback):
             stacklevel=4,
         )
     return done.vectors.trained
+
+
+def next_pass(estimator, network, w, rows, seed, *, is_first):
+    """Train for one more epoch, with the optimiser as the last one left it; set what it came to.
+
+    A fit by another solver left none, and that of another momentum has other slots: it then begins anew.
+    """
+    n_rows, before = rows[0].shape[0], {} if is_first else dict(vars(estimator))
+    optimizer = _optimizer(estimator, network, n_rows)
+    slots = optimizer.slots(w)
+    goes_on = getattr(before.get("optimizer_state_"), "shape", None) == slots.shape
+    if goes_on:
+        slots = before["optimizer_state_"].astype(w.dtype)
+    n_updates = before["n_updates_"] if goes_on else 0
+    falling = _falling(estimator, before["loss_curve_"] if goes_on else ())
+    if falling is None and estimator.solver == "sgd":  # of all steps: the rate falls after a pass
+        rate = optimizer.learning_rate / (1 + (before["t_"] if goes_on else 0)) ** optimizer.power
+        optimizer = replace(optimizer, learning_rate=rate, power=0.0)
+    done = _trained(
+        estimator,
+        network,
+        Vectors(w, np.empty(0, w.dtype), slots),
+        rows,
+        optimizer,
+        seed,
+        # Without timings, which may take longer than the pass; no other plan has other bits.
+        plan="data" if estimator.plan == "auto" else estimator.plan,
+        n_epochs=1,
+        first_epoch=before.get("n_iter_", 0),
+        first_update=n_updates,
+        falling=falling,
+    )
+    estimator.loss_ = float(done.history.as_dict()["objective"][-1])
+    estimator.loss_curve_ = [*before.get("loss_curve_", ()), estimator.loss_]
+    estimator.n_iter_, estimator.t_ = before.get("n_iter_", 0) + 1, before.get("t_", 0) + n_rows
+    estimator.learning_rate_ = float(optimizer.learning_rate if falling is None else falling.now)
+    _keep_state(estimator, done.vectors, n_updates + done.n_steps)
+    return done.vectors.trained
+
+
+def _trained(estimator, network, vectors, rows, optimizer, seed, *, plan, **options):
+    """Train by a plan; set that and the timeline."""
+    layers = DenseLayers(network)
+    # Threads that share a GPU only wait for each other.
+    n_jobs = 1 if network.device == "cuda" and plan == "auto" else estimator.n_jobs
+    plan, n_steps = plan_for(
+        plan,
+        layers,
+        vectors,
+        rows[0],
+        optimizer=optimizer,
+        batch_size=estimator._batch(network.n_rows),
+        micro_batches="auto",
+        order="1f1b",
+        recompute=False,
+        engine=estimator.engine,
+        n_jobs=n_jobs,
+    )
+    done = train(
+        layers,
+        vectors,
+        rows,
+        loss=network.loss_name,
+        optimizer=optimizer,
+        plan=plan,
+        n_steps=n_steps,
+        seed=seed,
+        engine=estimator.engine,
+        n_jobs=n_jobs,
+        counts_decay=True,
+        label=type(estimator).__name__,
+        verbose=estimator.verbose,
+        **options,
+    )
+    estimator._forget()
+    estimator._plan, estimator._timeline = done.plan, done.timeline
+    return done
+
+
+def _n_steps(estimator, n_rows):
+    """Count the minibatches of a pass."""
+    return -(-n_rows // min(estimator._batch(n_rows), n_rows))
+
+
+def _rate(estimator):
+    return _RATE if estimator.learning_rate_init is None else estimator.learning_rate_init
+
+
+def _optimizer(estimator, network, n_rows) -> Any:
+    rate, decay = _rate(estimator), network.alpha / n_rows
+    if estimator.solver == "adam":
+        return Adam(rate, estimator.beta_1, estimator.beta_2, estimator.epsilon, decay)
+    power = estimator.power_t if estimator.learning_rate == "invscaling" else 0.0
+    steps = _n_steps(estimator, n_rows)
+    return SGD(rate, estimator.momentum, estimator.nesterovs_momentum, decay, power, n_rows, steps)
+
+
+def _falling(estimator, losses=()):
+    """Return the rate of "adaptive" after these losses, or None where it does not follow them."""
+    if estimator.learning_rate != "adaptive":
+        return None
+    falling = FallingRate(_rate(estimator), estimator.n_iter_no_change, estimator.tol)
+    for loss in losses:
+        falling.after(loss)
+    return falling
+
+
+def _keep_state(model, vectors, n_updates):
+    """Set what the optimiser goes on from in `partial_fit`."""
+    model.optimizer_state_, model.n_updates_ = vectors.slots, n_updates
+    return model
 
 
 def _idle(patience, tol):

@@ -69,6 +69,11 @@ SHARED_DOCS = {
         A copy of `module` with the fitted parameters, in the state of evaluation: plain torch.
     weights_, buffers_ : ndarray
         All trained parameters, and all other numbers of the module, one after another.
+    optimizer_state_ : ndarray of shape (n_slots, n_parameters)
+        From which `partial_fit` goes on: the momentum of "sgd" and "nesterov" (no row without one), or the
+        means of gradients and of their squares of "adam".
+    n_updates_ : int
+        Steps of the optimizer.
     plan_ : Plan
         Stages, replicas, micro-batches and order; ``plan_.table()`` is text. Not in model files.
     timeline_ : structured ndarray
@@ -99,6 +104,7 @@ SHARED_DOCS = {
     means of batch normalisation are those of the first replica, and belong to the plan; each micro-batch is
     normalised by itself.
 
-    `save` writes the numbers and no code. ``stradask.load(path, module=...)`` is given the module, or the
+    `save` writes the numbers, those of the optimizer among them, and no code.
+    ``stradask.load(path, module=...)`` is given the module, or the
     function, again; `module_name_` says which.""",
 }

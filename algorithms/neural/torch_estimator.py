@@ -23,7 +23,7 @@ from ..inputs.targets import check_names, check_weights
 from .torch_data import as_data
 from .torch_rows import checksum_of, new_rows, read_rows
 from .training.fitting import ScoreWatch, Vectors, hold_out, least_bytes, of_last_fit, plan_for, train
-from .training.optimizers import SGD, Adam
+from .training.optimizers import SGD, Adam, check_optimizer_state
 from .training.torch_stage import (
     TorchLayers,
     copied,
@@ -190,7 +190,7 @@ class TorchEstimator(Estimator):
                 raise DataError("partial_fit writes no checkpoint: set checkpoint=None, or call fit")
             before = None
             if "weights_" in vars(self):
-                before = Vectors(self.weights_, self.buffers_, vars(self).get("_slots"))
+                before = Vectors(self.weights_, self.buffers_, vars(self).get("optimizer_state_"))
             self._train(X, y, sample_weight, targets_of, before, n_epochs=1)
         return self
 
@@ -215,9 +215,17 @@ class TorchEstimator(Estimator):
         )
         _check_output(module, first_rows(rows[0], 2, engine), n_outputs, type(self).__name__)
         own = module, X.shape[1:], n_outputs
-        n_updates = vars(self).get("_n_updates", 0) if goes_on and vectors is before else 0
+        n_updates = vars(self).get("n_updates_", 0) if goes_on and vectors is before else 0
         rows, watch = self._split(rows, seed, own, engine)
-        plan, n_steps = self._plan_for(layers, vectors, rows[0], optimizer, engine)
+        # A pass of `partial_fit` may take less time than timings, and no other plan has other bits.
+        wanted = "data" if n_epochs is not None and self.plan == "auto" else self.plan
+        plan, n_steps = self._plan_for(wanted, layers, vectors, rows[0], optimizer, engine)
+
+        def store(model, vectors, history):
+            return model._store(
+                own, vectors, history, n_steps, n_updates, self.loss_curve_ if goes_on else ()
+            )
+
         done = train(
             layers,
             vectors,
@@ -235,7 +243,7 @@ class TorchEstimator(Estimator):
             wire=self.wire,
             watch=watch,
             callback=callback,
-            snapshot=lambda vectors, history: copy.copy(self)._store(own, vectors, history),
+            snapshot=lambda vectors, history: store(copy.copy(self), vectors, history),
             checkpoint=self.checkpoint,
             fingerprint=None
             if self.checkpoint is None
@@ -243,8 +251,7 @@ class TorchEstimator(Estimator):
             label=type(self).__name__,
             verbose=self.verbose,
         )
-        self._store(own, done.vectors, done.history, self.loss_curve_ if goes_on else ())
-        self._n_updates = n_updates + len(done.history) * n_steps
+        store(self, done.vectors, done.history)
         if not is_undrawn(module):  # else when it is asked for: it may be large
             self._filled = filled(module, self.weights_, self.buffers_)
         self._plan, self._timeline = done.plan, done.timeline
@@ -295,9 +302,8 @@ class TorchEstimator(Estimator):
 
         return rows, ScoreWatch(score, self.n_iter_no_change, 0.0)
 
-    def _plan_for(self, layers, vectors, X, optimizer, engine):
-        place, wanted = open_place(engine, self.n_jobs), self.plan
-        memory = None
+    def _plan_for(self, wanted, layers, vectors, X, optimizer, engine):
+        place, memory = open_place(engine, self.n_jobs), None
         if place.remote:
             memory, layers.device = check_workers(place, layers.children, self.device)
         if self.checkpoint is not None and isinstance(wanted, str):
@@ -346,14 +352,15 @@ class TorchEstimator(Estimator):
             "start": start,
         }
 
-    def _store(self, own, vectors, history, curve=()):
+    def _store(self, own, vectors, history, n_steps, n_updates, curve):
         """Set the fitted attributes."""
         module, self.row_shape_, self.n_outputs_ = own
         for name in _OPTIONAL_ATTRIBUTES:
             self.__dict__.pop(name, None)
         made = type(module) if self.module is module else self.module
         self.module_name_ = f"{made.__module__}:{getattr(made, '__qualname__', type(made).__qualname__)}"
-        self.weights_, self.buffers_, self._slots = vectors.trained, vectors.buffers, vectors.slots
+        self.weights_, self.buffers_, self.optimizer_state_ = vectors.trained, vectors.buffers, vectors.slots
+        self.n_updates_ = n_updates + len(history) * n_steps
         self._template, self._filled = module, None
         self.history_ = history.as_dict()
         self.loss_curve_ = [*curve, *self.history_["objective"].tolist()]
@@ -427,6 +434,7 @@ class TorchEstimator(Estimator):
             vector = getattr(self, name)
             if not isinstance(vector, np.ndarray) or vector.ndim != 1 or vector.dtype.kind != "f":
                 raise DataError(f"{name} must be a vector of numbers")
+        check_optimizer_state(self, len(self.weights_))
         if type(self.row_shape_) is not tuple or not all(type(n) is int and n > 0 for n in self.row_shape_):
             raise DataError(f"row_shape_ must be a shape, and is {shortened(self.row_shape_)}")
         if not isinstance(self.module_name_, str):

@@ -159,6 +159,9 @@ class TorchClassifier(ClassifierMixin, TorchEstimator):
     ) -> Self:
         """Train for an epoch on these rows, from where the last call, or `fit`, ended.
 
+        The optimizer goes on with its state. ``plan="auto"`` is "data", as timings may take longer than the
+        epoch.
+
         Parameters
         ----------
         X : ndarray or DataFrame of shape (n_samples, ...), or as in `fit`
@@ -324,6 +327,9 @@ class TorchRegressor(RegressorMixin, TorchEstimator):
 
     def partial_fit(self, X: Any, y: Vector | None = None, sample_weight: Vector | None = None) -> Self:
         """Train for an epoch on these rows, from where the last call, or `fit`, ended.
+
+        The optimizer goes on with its state. ``plan="auto"`` is "data", as timings may take longer than the
+        epoch.
 
         Parameters
         ----------

@@ -102,7 +102,7 @@ def lazily(method, X, n_outputs, dtype):
         )
     lean = copy.copy(model)
     lean._filled, lean.module = model.module_, None  # once, and nothing that predictions do not need
-    for unused in ("feature_names_in_", "_template", "_slots", "_plan", "_timeline", "history_"):
+    for unused in ("feature_names_in_", "_template", "optimizer_state_", "_plan", "_timeline", "history_"):
         lean.__dict__.pop(unused, None)
     X = X.rechunk(dict.fromkeys(range(1, X.ndim), -1))
     axes: dict[str, Any] = {"drop_axis": list(range(1, X.ndim))}

@@ -147,6 +147,7 @@ class FittedTopicModel(TopicModel):
             own |= {"seeds": known["seeds"]} if sampler == "gibbs" else {}
             return self._program(documents, drawn, sampler, model, seed, options | own)
         own |= {"folder": self.memmap_folder, "n_groups": groups_asked_for(self, documents.X)}
+        own |= {"n_jobs": documents.n_jobs}
         state = (sampler, documents.X, self.n_components, *model, seed)
         state = state_of_one_piece(*state, device=self.device, exact=self.exact, **own)
         if at_hand is not None:

@@ -11,7 +11,7 @@ import numpy as np
 LINE = 32  # as in `lda_saber`
 LANES = 16  # as in `vector`: entries of a line of a packed list
 _QUARTER = 1024  # blocks of four draws that are made at a time: DRAWS / 4 of `lda_gibbs`
-_LOTS = 64  # of 4096 tokens at a time
+_LOT = 2**16 * 4  # tokens whose first topics are drawn at a time, in a thread
 
 _M0, _M1 = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
 _W0, _W1 = 0x9E3779B9, 0xBB67AE85  # Philox: Salmon et al. 2011
@@ -80,20 +80,24 @@ def first_choices(first, n_own, n_all, seed, purpose, n_choices):
     return drawn[number // n_all, np.arange(len(number))].reshape(n_own, n_choices)
 
 
-def assign_first(token_doc, topics, n_topics, choices, spread, seed, purpose):
-    """Give each token one of its document's few topics, ``choices[d]`` (in units of [0, 1)), at random.
+def lots(n_tokens):
+    """Where lots of tokens begin that `assign_first` takes at a time."""
+    return range(0, n_tokens, _LOT)
+
+
+def assign_first(token_doc, topics, n_topics, choices, spread, seed, purpose, first):
+    """Give each token of a lot one of its document's few topics, ``choices[d]`` (in units of [0, 1)), at random.
 
     Tokens of documents with ``spread[d]`` get one of all topics.
     """
-    few, size = choices.shape[1], 4 * _QUARTER * _LOTS
-    for first in range(0, len(topics), size):
-        blocks = np.arange(first // 4, first // 4 + size // 4)
-        drawn = uniforms(blocks, seed, purpose, 0, first >> 34).reshape(4, _LOTS, _QUARTER)
-        u = drawn.transpose(1, 0, 2).ravel()[: len(topics) - first].astype(np.float64)
-        d = token_doc[first : first + len(u)]
-        chosen = choices[d, np.minimum((u * few).astype(np.int64), few - 1)]
-        u = np.where(spread[d], u, chosen)
-        topics[first : first + len(u)] = np.minimum((u * n_topics).astype(np.int64), n_topics - 1)
+    few, own = choices.shape[1], topics[first : first + _LOT]
+    blocks = np.arange(first // 4, (first + _LOT) // 4)
+    drawn = uniforms(blocks, seed, purpose, 0, first >> 34).reshape(4, -1, _QUARTER)
+    u = drawn.transpose(1, 0, 2).ravel()[: len(own)].astype(np.float64)
+    d = token_doc[first : first + len(u)]
+    chosen = choices[d, np.minimum((u * few).astype(np.int64), few - 1)]
+    u = np.where(spread[d], u, chosen)
+    own[:] = np.minimum((u * n_topics).astype(np.int64), n_topics - 1)
 
 
 def grow_tree(leaves):

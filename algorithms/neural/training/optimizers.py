@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ....errors import DataError
 from ....kernels.neural.steps import adam_step, momentum_step, sgd_step
 
 
@@ -77,3 +78,17 @@ class Adam:
         decayed = params[:0] if decayed is None else decayed
         decay, epsilon = kind(self.weight_decay), kind(self.epsilon)
         adam_step(params, grads, *slots, decay, decayed, rate, spread, *betas, epsilon)
+
+
+def check_optimizer_state(model, n_parameters):
+    """Refuse a model read from a file whose `optimizer_state_` and `n_updates_` do not fit its parameters."""
+    slots, n_updates = (vars(model).get(name) for name in ("optimizer_state_", "n_updates_"))
+    if slots is None and n_updates is None:  # of a fit without such an optimiser, or an older file
+        return
+    fits = isinstance(slots, np.ndarray) and slots.dtype.kind == "f" and slots.ndim == 2
+    if not fits or slots.shape[1] != n_parameters or not np.isfinite(slots).all():
+        raise DataError("optimizer_state_ is not that of the parameters")
+    if len(slots) == 2 and (slots[1] < 0).any():
+        raise DataError("optimizer_state_ has means of squares below 0")
+    if type(n_updates) is not int:
+        raise DataError("n_updates_ must be an integer")

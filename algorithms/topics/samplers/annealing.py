@@ -107,9 +107,13 @@ def starts_from_all(lengths, annealed):
     return (lengths >= LONG_DOCUMENT) & (annealed > 0)
 
 
-def first_topics(token_doc, topics, n_topics, lengths, annealed, seed):
-    """Give each token of a whole corpus at random one of the topics that its document starts from."""
+def first_topics(token_doc, topics, n_topics, lengths, annealed, seed, n_jobs=1):
+    """Give each token of a whole corpus at random one of the topics that its document starts from.
+
+    The number of threads changes no topic.
+    """
     choices = host.uniforms(np.arange(len(lengths)), seed, CHOICES, 0, 0).reshape(-1, 4)[:, :FIRST_TOPICS]
     spread = starts_from_all(lengths, annealed)
-    host.assign_first(token_doc, topics, n_topics, choices, spread, seed, ASSIGN)
+    model = (token_doc, topics, n_topics, choices, spread, seed, ASSIGN)
+    run_tasks([(host.assign_first, (*model, first)) for first in host.lots(len(topics))], n_jobs)
     return topics

@@ -48,9 +48,10 @@ class CorpusState(Program):
 
     def __init__(
         self, X, n_topics, alpha, beta, seed, *, n_groups=None, fits_priors=False, annealed=0, folder=None,
-        averages=False,
+        averages=False, n_jobs=1,
     ):  # fmt: skip
         self.n_topics, self.seed, self.fits_priors = n_topics, np.uint64(seed), fits_priors
+        self._n_jobs = n_jobs
         self.storage = Storage(folder)
         lengths = np.asarray(X.sum(axis=1, dtype=np.int64)).ravel()
         self.n_tokens = int(lengths.sum())
@@ -127,7 +128,8 @@ class CorpusState(Program):
     def first_topics(self, token_doc):
         """The topics that tokens begin with."""
         topics = self.storage.zeros(self.n_tokens, self.kind)
-        return first_topics(token_doc, topics, self.n_topics, self.lengths, self.annealed, self.seed)
+        model = (self.n_topics, self.lengths, self.annealed, self.seed)
+        return first_topics(token_doc, topics, *model, self._n_jobs)
 
     def begin_from_tokens(self, words, documents, topics):
         """Go on from the topics of tokens, of which the word and the row in `X` are given, in any order."""

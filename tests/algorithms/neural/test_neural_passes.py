@@ -1,12 +1,17 @@
 """`partial_fit` of networks: minibatches over rows that come in parts."""
 
+import copy
+import warnings
+
 import numpy as np
 import pytest
 from scipy import sparse
+from sklearn import neural_network
 from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 
 import stradask as sd
-from stradask.errors import DataError
+from stradask.errors import DataError, ModelFileError
 
 ONLINE = {"solver": "downpour", "random_state": 0}
 
@@ -55,10 +60,11 @@ def test_classes_are_learnt_from_parts(form):
     assert model.loss_curve_[-1] < 0.5 * model.loss_curve_[0]
 
 
-def test_what_is_saved_goes_on_as_if_nothing_had_been(tmp_path):
+@pytest.mark.parametrize("solver", ["downpour", "adam", "sgd"])
+def test_what_is_saved_goes_on_as_if_nothing_had_been(tmp_path, solver):
     X, y = rows()
     first, *others = parts(X, y)
-    model = sd.MLPClassifier(8, **ONLINE).partial_fit(*first, classes=range(3))
+    model = sd.MLPClassifier(8, **ONLINE | {"solver": solver}).partial_fit(*first, classes=range(3))
     model.save(tmp_path / "network")
     read = sd.load(tmp_path / "network")
     for part in others:
@@ -99,11 +105,13 @@ def test_float32_stays_and_text_labels_are_found():
 
 def test_without_minibatches_there_is_no_pass():
     for cls in (sd.MLPClassifier, sd.MLPRegressor):
-        assert hasattr(cls(solver="downpour"), "partial_fit")
-        assert not hasattr(cls(), "partial_fit")
+        for solver in ("adam", "sgd", "downpour"):
+            assert hasattr(cls(solver=solver), "partial_fit")
+        model = cls(solver="sandblaster")
+        assert not hasattr(model, "partial_fit")
         with pytest.raises(AttributeError) as caught:
-            _ = cls().partial_fit
-        assert "solver='downpour'" in str(caught.value.__cause__ or caught.value)
+            _ = model.partial_fit
+        assert "'sgd' or 'downpour'" in str(caught.value.__cause__ or caught.value)
 
 
 @pytest.mark.parametrize(
@@ -147,3 +155,114 @@ def test_a_later_call_that_does_not_fit_leaves_the_model():
     two = sd.MLPRegressor(5, **ONLINE).partial_fit(X, X[:, :2])
     with pytest.raises(DataError, match="partial_fit goes on from layers"):
         two.partial_fit(X, X[:, 0])
+
+
+# By synchronous minibatches --------------------------------------------------------------------------------
+
+SCHEDULED = {
+    "adam": {"solver": "adam", "learning_rate_init": 0.01},
+    "momentum": {"solver": "sgd", "learning_rate_init": 0.1},
+    "no momentum": {"solver": "sgd", "learning_rate_init": 0.5, "momentum": 0.0},
+    "invscaling": {"solver": "sgd", "learning_rate": "invscaling", "learning_rate_init": 0.5, "power_t": 0.3},
+    "adaptive": {
+        "solver": "sgd", "learning_rate": "adaptive", "learning_rate_init": 1.0, "tol": 1e-3,
+        "n_iter_no_change": 1,
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SCHEDULED)
+def test_calls_with_the_rows_of_a_fit_are_its_passes(name):
+    X, y = rows()
+    options = {"tol": 0.0, "n_iter_no_change": 99} | SCHEDULED[name] | {"random_state": 0}
+    model = sd.MLPClassifier(8, **options)
+    for _ in range(20):
+        model.partial_fit(X, y, classes=None if hasattr(model, "classes_") else range(3))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        whole = sd.MLPClassifier(8, max_iter=20, **options).fit(X, y)
+    assert model.loss_curve_ == whole.loss_curve_
+    for one, other in zip(model.coefs_, whole.coefs_, strict=True):
+        np.testing.assert_array_equal(one, other)
+    np.testing.assert_array_equal(model.optimizer_state_, whole.optimizer_state_)
+    for attribute in ("learning_rate_", "t_", "n_iter_", "n_updates_", "best_loss_"):
+        assert getattr(model, attribute) == getattr(whole, attribute)
+    assert (model.learning_rate_ < options["learning_rate_init"]) == (name in ("invscaling", "adaptive"))
+
+
+@pytest.mark.parametrize("name", SCHEDULED)
+def test_passes_are_those_of_scikit_learn(name):
+    """From the same layers, over calls with other rows, each one minibatch: their order is no matter."""
+    X, y = rows(90)
+    options = SCHEDULED[name] | ({"tol": 0.3} if name == "adaptive" else {})
+    if "learning_rate" in options:  # a rate that changes is a factor of earlier gradients there
+        options |= {"momentum": 0.0}
+    common = {"hidden_layer_sizes": (7,), "alpha": 0.1, "random_state": 0, "epsilon": 1e-12}
+    ours, peer = (kind(**common | options) for kind in (sd.MLPClassifier, neural_network.MLPClassifier))
+    for model in (ours, peer):
+        model.partial_fit(X, y, classes=range(3))
+        model.t_, model.loss_curve_ = 0, []
+    ours.coefs_ = [W.copy() for W in peer.coefs_]
+    ours.intercepts_ = [b.copy() for b in peer.intercepts_]
+    del ours.optimizer_state_, peer._optimizer
+    peer.best_loss_, peer._no_improvement_count = np.inf, 0
+    used = []
+    for a, b in 6 * [(0, 30), (30, 70), (70, 90)]:
+        for model in (ours, peer):
+            model.partial_fit(X[a:b], y[a:b])
+        assert ours.loss_ == pytest.approx(peer.loss_, rel=1e-6)
+        used.append(peer._optimizer.learning_rate)
+    for found, expected in zip(ours.coefs_, peer.coefs_, strict=True):
+        np.testing.assert_allclose(found, expected, atol=1e-6)
+    if name != "adam":  # whose rate has the corrections of the means in it there
+        assert (used[-1] < used[0]) == (name in ("invscaling", "adaptive"))
+
+
+def test_an_optimizer_that_does_not_fit_begins_anew():
+    X, y = rows()
+    model = sd.MLPClassifier(8, solver="sandblaster", max_iter=3, random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model.fit(X, y)
+    for solver, momentum, n_slots in (
+        ("sgd", 0.0, 0),
+        ("sgd", 0.9, 1),
+        ("adam", 0.9, 2),
+        ("downpour", 0.9, None),
+    ):
+        model.set_params(solver=solver, momentum=momentum).partial_fit(X, y)
+        state = getattr(model, "optimizer_state_", None)
+        assert (None if state is None else len(state)) == n_slots
+        assert getattr(model, "n_updates_", 3) == 3
+    assert model.n_iter_ == 7
+
+
+@pytest.mark.cluster
+def test_workers_and_snapshots_go_on_alike(address):
+    X, _ = rows()
+    snapshots = []
+    with pytest.warns(ConvergenceWarning):
+        model = sd.MLPRegressor(
+            8, max_iter=2, random_state=0, engine=address, plan=[("0:1", 1), ("1:", 1)]
+        ).fit(X, X[:, :2], callback=lambda info: snapshots.append(info.snapshot()))
+    for one in (snapshots[1], snapshots[0].set_params(plan="auto").partial_fit(X, X[:, :2])):
+        np.testing.assert_array_equal(one.coefs_[0], model.coefs_[0])
+        np.testing.assert_array_equal(one.optimizer_state_, model.optimizer_state_)
+        assert one.n_updates_ == model.n_updates_
+
+
+def test_a_file_with_another_optimizer_is_refused(tmp_path):
+    model = sd.MLPRegressor(8, random_state=0).partial_fit(*rows(90))
+    state = model.optimizer_state_
+    for name, wrong in (
+        ("optimizer_state_", state[:, 1:]),
+        ("optimizer_state_", state * np.nan),
+        ("optimizer_state_", state - 1),
+        ("optimizer_state_", None),
+        ("n_updates_", 1.5),
+    ):
+        other = copy.copy(model)
+        setattr(other, name, wrong)
+        other.save(tmp_path / "network")
+        with pytest.raises(ModelFileError, match=name):
+            sd.load(tmp_path / "network")
