@@ -45,6 +45,9 @@ _OPTIONAL_ATTRIBUTES = (
 )
 _PORTION = 1024  # rows of a portion of Sandblaster's, on any number of threads
 _SPLIT = 2**31  # random_state is a 32-bit number
+# Operations of a step of minibatches from which "auto" is a GPU. An H100 against one thread of its host took
+# 4.8 times as long at 9e6, as long at 2e8, .4 at 2e9 and .35 at 1e10 (docs/gpu.md).
+_ON_GPU = 1e9
 
 
 def learns_in_passes(estimator):
@@ -259,7 +262,14 @@ class Perceptron(Estimator):
             raise DataError(
                 "device='cuda' takes a dense X, and this one is sparse: use device='cpu' or 'auto'"
             )
+        if self.device == "auto" and self.solver in SCHEDULED and self._step(X) < _ON_GPU:
+            return "cpu"
         return "cuda" if is_dense and device_for(self.device) is not None else "cpu"
+
+    def _step(self, X):
+        """Operations of a step of minibatches, but for the last layer."""
+        widths = (X.shape[1], *self._hidden())
+        return 6.0 * self._batch(X.shape[0]) * sum(a * b for a, b in itertools.pairwise(widths))
 
     def _last_layers(self):
         return (self.coefs_, self.intercepts_) if "coefs_" in vars(self) else None

@@ -86,7 +86,7 @@ def lots(n_tokens):
 
 
 def assign_first(token_doc, topics, n_topics, choices, spread, seed, purpose, first):
-    """Give each token of a lot one of its document's few topics, ``choices[d]`` (in units of [0, 1)), at random.
+    """Give each token of a lot at random one of its document's topics, ``choices[d]`` (in units of [0, 1)).
 
     Tokens of documents with ``spread[d]`` get one of all topics.
     """

@@ -10,6 +10,7 @@ Measured on three corpora, a held-out perplexity is reached after half to a thir
 import numpy as np
 
 from ....kernels.lda import host
+from ....scheduler.threads import run_tasks
 from .restoring import taken, unfit
 
 _FIRST_BETA = 0.1  # of each word; a prior that is as large is not annealed

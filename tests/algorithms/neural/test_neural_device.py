@@ -229,7 +229,9 @@ def test_minibatches_are_those_of_the_cpu(gpu, digits, solver, plan):
 def test_parameters_are_copied_once_a_step(gpu, digits):
     X, y = digits
     with pytest.warns(match="converged"):
-        sd.MLPRegressor(16, solver="adam", device="cuda", batch_size=100, max_iter=2, random_state=0).fit(X, y)
+        sd.MLPRegressor(16, solver="adam", device="cuda", batch_size=100, max_iter=2, random_state=0).fit(
+            X, y
+        )
     assert gpu.copied.count((64 * 16 + 16 + 16 + 1,)) == 8
 
 
@@ -274,9 +276,7 @@ def test_minibatches_on_a_gpu(digits, dtype, kind, solver):
     X, y = digits
     options = {"solver": solver, "activation": "tanh", "max_iter": 5, "tol": 0.0, "random_state": 0}
     with pytest.warns(match="converged"):
-        there, here = (
-            kind(16, device=place, **options).fit(X.astype(dtype), y) for place in ("cuda", "cpu")
-        )
+        there, here = (kind(16, device=place, **options).fit(X.astype(dtype), y) for place in ("cuda", "cpu"))
     assert there.loss_curve_ == pytest.approx(here.loss_curve_, rel=1e-4)
     assert there.predict(X.astype(dtype)) == pytest.approx(here.predict(X.astype(dtype)), abs=1e-2)
 
