@@ -36,7 +36,8 @@ BYTES_OF_A_TOKEN = {"saber": 350}  # that a sweep moves to and from the memory, 
 _COPIED, _COPIES = 2**31, 10  # bytes at most, and how often
 _LAST = 10  # sweeps whose speed is reported: the first half of a fit may be annealed, with longer lists
 _CPU_SWEEPS = 3
-_TIMED = {"saber": 1, "light": 10}  # parts of the corpus, of which one is timed: the host lays "light" out slowly
+# Parts of the corpus, of which one is timed: the host lays "light" out slowly.
+_TIMED = {"saber": 1, "light": 10}
 SCARCE = 11 * 1024  # bytes of shared memory in which 800 topics have no room
 SAMPLERS = {"saber": [1000, 10_000], "light": [10_000, 100_000]}  # and the numbers of topics to time
 
