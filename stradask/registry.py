@@ -5,6 +5,7 @@ help names it. Nothing is imported before it is used, so that ``stradask --help`
 """
 
 import importlib
+import re
 from dataclasses import dataclass
 
 from .errors import DataError, shortened
@@ -165,10 +166,14 @@ MODELS = {
 
 
 def find_model(name):
-    """Return the entry of that name; an unknown one raises a DataError that lists those there are."""
-    if name not in MODELS:
-        raise DataError(f"MODEL is {shortened(name, 40)}; there are: {', '.join(MODELS)}")
-    return MODELS[name]
+    """Return the entry of a name, or of an estimator as in ``matrix-factorization``.
+
+    An unknown one raises a DataError that lists those there are.
+    """
+    for model in MODELS.values():
+        if name in (model.name, re.sub("(?<=[a-z])(?=[A-Z])", "-", model.estimator).lower()):
+            return model
+    raise DataError(f"MODEL is {shortened(name, 40)}; there are: {', '.join(MODELS)}")
 
 
 def model_of(estimator):

@@ -22,11 +22,32 @@ from .examples import EPILOG, EXAMPLES
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser whose errors are one line and whose examples keep their lines."""
+    """A parser whose errors are one line and whose examples keep their lines.
+
+    With `takes_parameters`, an option that it does not know is a parameter of the model: ``--alpha 2`` is
+    ``--param alpha=2``, and without a value it is True.
+    """
+
+    takes_parameters = False
 
     def __init__(self, **options):
         options.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
         super().__init__(allow_abbrev=False, **options)
+
+    def parse_known_args(self, args=None, namespace=None):
+        if not self.takes_parameters:
+            return super().parse_known_args(args, namespace)
+        given, kept, parameters = list(args or ()), [], []
+        while given:
+            word = given.pop(0)
+            option, equals, value = word.partition("=")
+            if not word.startswith("--") or word == "--" or option in self._option_string_actions:
+                kept.append(word)
+                continue
+            if not equals:
+                value = given.pop(0) if given and not given[0].startswith("--") else "True"
+            parameters.append(f"{option[2:].replace('-', '_')}={value}")
+        return super().parse_known_args(kept + (["--param", *parameters] if parameters else []), namespace)
 
     def error(self, message):
         self.exit(2, f"{self.prog}: error: {in_brief(message, 400)} ({self.prog} --help)\n")
@@ -353,6 +374,7 @@ def _add_data(parsers):
 
 
 def _add_parameters(parser):
+    parser.takes_parameters = True
     parser.add_argument(
         "--param",
         type=_assignment,
@@ -360,7 +382,8 @@ def _add_parameters(parser):
         action="extend",
         default=[],
         metavar="NAME=VALUE",
-        help="parameters of the estimator; values are written as in Python",
+        help="parameters of the estimator, for which options are the same (--n-components 20, --alpha 0.1); "
+        "values are written as in Python",
     )
 
 

@@ -91,7 +91,8 @@ def make_estimator(model, args, **strongest):
     for name, value in args.param:
         if name not in known:
             raise DataError(
-                f"--param: {model.name} has no parameter {shortened(name)}; it has {', '.join(known)}"
+                f"{model.name} has no parameter {shortened(name)}; it has {', '.join(known)} (and see "
+                "stradask fit --help)"
             )
         values[name] = value
     if getattr(args, "cluster", None) is not None:

@@ -22,21 +22,21 @@ EXAMPLES = {
 """,
     "fit": f"""
   stradask fit lda docstrings
-  stradask fit lda reviews.csv:text --param n_components=20 --save topics.npz
-  stradask fit lda folder-of-texts/ --param n_components=20
-  stradask fit lda docword.kos.txt.gz --vocab vocab.kos.txt --param n_components=50 max_iter=500
-  stradask fit lda corpus/docword.*.txt.gz --cluster tcp://host:8786 --param n_components=1000 --save topics
+  stradask fit lda reviews.csv:text --n-components 20 --save topics.npz
+  stradask fit lda folder-of-texts/ --n-components 20
+  stradask fit lda docword.kos.txt.gz --vocab vocab.kos.txt --n-components 50 --max-iter 500
+  stradask fit lda corpus/docword.*.txt.gz --cluster tcp://host:8786 --n-components 1000 --save topics
   stradask fit lda counts.npz --test-size 0.1 --n-jobs -1 --save model.npz --json
-  stradask fit lasso data.svm.gz --param alpha=0.1 --test-size 0.2 --save model.npz
+  stradask fit lasso data.svm.gz --alpha 0.1 --test-size 0.2 --save model.npz
   stradask fit lasso-cv prices.csv --target price --save prices.npz
   stradask fit logistic customers.csv:churned --impute --drop id name --save churn.npz
-  stradask fit sparse-logistic-cv data.svm --param cv=10 rule=1se
-  stradask fit cox trial.csv:time,event --impute --param alpha=0.05
+  stradask fit sparse-logistic-cv data.svm --cv 10 --rule 1se
+  stradask fit cox trial.csv:time,event --impute --alpha 0.05
   stradask fit multi-task-lasso-cv rows.csv:first,second
   stradask fit logistic data.svm --cluster tcp://host:8786
-  stradask fit mlp-classifier data.svm --param hidden_layer_sizes=100,50 --save network.npz
-  stradask fit mf ratings.csv --param n_components=64 --test-size 0.1 --titles movies.csv --save m.npz
-  stradask fit ease plays.csv --param reg=100 --test-size 0.2 --save m.npz
+  stradask fit mlp-classifier data.svm --hidden-layer-sizes 100,50 --save network.npz
+  stradask fit mf ratings.csv --n-components 64 --test-size 0.1 --titles movies.csv --save m.npz
+  stradask fit ease plays.csv --reg 100 --test-size 0.2 --save m.npz
   stradask fit mf ratings.csv --user-features users.csv --item-features genres.csv --save m.npz
 
 MODEL is one of
@@ -60,7 +60,7 @@ is 130. (A search by cross-validation just stops.)
     "sweep": f"""
   stradask sweep lda docstrings --n-components 10 20 50 100
   stradask sweep lda docword.kos.txt.gz --n-components 20 50 100 200 --repeats 5 --out sweep-of-kos
-  stradask sweep lda counts.npz --n-components 50 100 --test new.npz --param max_iter=500 optimize_priors=True
+  stradask sweep lda counts.npz --n-components 50 100 --test new.npz --max-iter 500 --optimize-priors True
 
 MODEL is {commands.swept_models()}; DATA is as for fit.
 

@@ -13,6 +13,7 @@ from sklearn.model_selection import train_test_split
 import stradask as sd
 from stradask import datasets
 from stradask.cli.arguments import main
+from stradask.registry import find_model
 
 
 @pytest.fixture(scope="module")
@@ -290,3 +291,25 @@ def test_groups_chosen_by_cross_validation(table, capsys):
     assert fit("group-lasso-cv", f"{table}:y1", *options) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["alpha"] in (found["alpha_min"], found["alpha_1se"])
+
+
+def test_parameters_are_options(folder, tmp_path, capsys):
+    """Before or behind the data, with = or without; one without a value is True."""
+    regression = folder / "regression"
+    fits = [
+        ["fit", "lasso", str(regression), "--param", "alpha=0.5", "fit_intercept=False"],
+        ["fit", "--alpha", "0.5", "lasso", str(regression), "--fit-intercept=False", "--positive", "--quiet"],
+    ]
+    for number, fit in enumerate(fits):
+        assert main([*fit, "--save", str(tmp_path / f"{number}.npz")]) == 0
+    first, other = (sd.load(tmp_path / f"{number}.npz").get_params() for number in range(2))
+    assert {name for name in first if first[name] != other[name]} <= {"positive", "verbose"}
+    assert (other["alpha"], other["fit_intercept"], other["positive"]) == (0.5, False, True)
+    assert main(["fit", "lasso", str(regression), "--alhpa", "1"]) == 2
+    assert "lasso has no parameter 'alhpa'; it has alpha" in capsys.readouterr().err
+    assert main(["predict", str(tmp_path / "0.npz"), str(regression), "--alpha", "1"]) == 2
+
+
+def test_models_by_the_names_of_their_estimators():
+    assert find_model("matrix-factorization").name == "mf"
+    assert find_model("latent-dirichlet-allocation").name == "lda"
