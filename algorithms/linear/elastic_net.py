@@ -25,6 +25,7 @@ from .sparse.fitting import (
     Design,
     SparseCoefficients,
     check_shapes,
+    moved_from,
     ownership,
     rounded,
     warn_short,
@@ -122,7 +123,8 @@ class ElasticNet(SparseCoefficients, MultiOutputMixin, RegressorMixin, Estimator
         Duality gap in the scale of the objective above, which is scikit-learn's, of `coef_` as it stands: for
         float32 `X` its rounding is in it, and may leave more than a very small `tol` asks for.
     n_iter_ : int or list of int
-        Rounds, one number a target; of ``schedule_="columns"`` the passes over `X`.
+        Rounds, one number a target; of ``schedule_="columns"`` the passes over `X`. 0 where a warm start
+        was the solution.
     schedule_ : str
         What ran: "working-set" (or the products of few columns), "columns" (owned by workers) or "dynamic"
         (drawn coefficients).
@@ -311,19 +313,20 @@ class ElasticNet(SparseCoefficients, MultiOutputMixin, RegressorMixin, Estimator
         fits: list = []
         histories: list = []
         for k, target in enumerate(targets):
+            start = None if before is None else self._start(before, k)
             (fit, *_), done = self._solve(
                 design,
                 target,
                 tol=self.tol,
                 max_iter=self.max_iter,
-                start=None if before is None else self._start(before, k),
+                start=start,
                 n_jobs=self.n_jobs,
                 verbose=self.verbose,
                 callback=callback,
                 read=functools.partial(self._snapshot, design, y, fits, histories),
                 label=type(self).__name__ + (f", target {k}" if len(targets) > 1 else ""),
             )
-            fits.append(fit)
+            fits.append(moved_from(start, fit))
             histories.append(done.history)
             if done.reason in ("callback", "interrupted"):
                 break

@@ -97,7 +97,7 @@ class SparseLogisticRegression(SparseCoefficients, ScoringClassifier):
     dual_gap_ : float
         Duality gap in the scale of the objective above.
     n_iter_ : int
-        Passes over `X`.
+        Passes over `X`; 0 where a warm start was the solution.
     schedule_ : str
         What ran: "working-set", or "columns" (owned by workers).
     history_ : dict of arrays

@@ -2,7 +2,7 @@
 
 The model is ``<B, H B> / 2 + <Q, B>`` over B of shape (m, K); the penalty of a block is ``phi(|B_g|)``, an l1
 term, and bounds. `kind` says which phi: 0 is the norm, 1 the minimax concave penalty, 2 SCAD, 3 the logarithm
-``lam gamma log(1 + s / gamma)``.
+``lam gamma log(1 + s / gamma)``, 4 the power ``lam s^gamma``.
 """
 
 import numba as nb
@@ -23,6 +23,8 @@ def phi(size, lam, gamma, kind):
         return (2 * gamma * lam * size - size * size - lam * lam) / (2 * (gamma - 1))
     if kind == 3:
         return lam * gamma * np.log1p(size / gamma)
+    if kind == 4:
+        return lam * size**gamma
     return lam * size
 
 
@@ -33,6 +35,8 @@ def slope_of_phi(size, lam, gamma, kind):
         return max(lam - size / gamma, 0.0)
     if kind == 2 and size > lam:
         return max(gamma * lam - size, 0.0) / (gamma - 1)
+    if kind == 4:
+        return lam * gamma * size ** (gamma - 1)
     return lam * gamma / (size + gamma) if kind == 3 else lam
 
 
@@ -51,6 +55,8 @@ def terms(sizes, lam, gamma, kind):
             out[2, g] = -1 / (gamma - 1)
         elif kind == 3:
             out[2, g] = -lam[g] * gamma / (size + gamma) ** 2
+        elif kind == 4:
+            out[2, g] = -lam[g] * gamma * (1 - gamma) * size ** (gamma - 2)
     return out
 
 
@@ -75,7 +81,43 @@ def shrunk(size, step, lam, gamma, kind):
         if far > 0 and (far - size) ** 2 / (2 * step) + phi(far, lam, gamma, kind) < size * size / (2 * step):
             return far
         return 0.0
+    if kind == 4:
+        return _shrunk_by_power(size, step * lam, gamma)
     return max(size - step * lam, 0.0)
+
+
+@nb.njit(**KERNEL)
+def _shrunk_by_power(size, lam, q):
+    """The s >= 0 that minimises ``(s - size)^2 / 2 + lam s^q`` with 0 < q < 1.
+
+    It is zero up to a threshold, and above it the largest root of the slope, which is convex in s: Newton's
+    steps from `size` fall towards it.
+    """
+    least = (2 * lam * (1 - q)) ** (1 / (2 - q))  # the smallest minimum that is not zero
+    if size <= least + lam * q * least ** (q - 1):
+        return 0.0
+    s = size
+    for _ in range(50):
+        power = lam * q * s ** (q - 2)
+        step = (s - size + power * s) / (1 - (1 - q) * power)
+        s -= step
+        if step <= 1e-16 * s:
+            break
+    return s
+
+
+@nb.njit(**KERNEL)
+def jumps(slopes, curvature, lam, gamma, kind):
+    """How far blocks at zero are from the minimum along themselves, times their curvature.
+
+    `slopes`: norms. For penalties whose slope at zero is infinite: any slope is a subgradient there.
+    """
+    out = np.zeros(len(slopes))
+    for g in range(len(out)):
+        if curvature[g] > 0 and lam[g] < np.inf:
+            step = 1 / curvature[g]
+            out[g] = shrunk(slopes[g] * step, step, lam[g], gamma, kind) * curvature[g]
+    return out
 
 
 @nb.njit(**KERNEL)

@@ -220,6 +220,14 @@ def _program(design, subproblem, penalties, tol, rounds, start=None, n_jobs=None
     return program, StaticSchedule(1, n_shards=len(program.shards))
 
 
+def moved_from(start, fit):
+    """The fit, with no rounds where it ended with the coefficients that it began from, but for rounding."""
+    if start is None or not len(fit.features) or not np.array_equal(start[0], fit.features):
+        return fit
+    moved = np.abs(start[1] - fit.coef).max()
+    return replace(fit, rounds=0) if moved <= 1e-12 * np.abs(fit.coef).max() else fit
+
+
 def _mean(solution, n_samples):
     """A solution in the units of the estimators, whose objective is a mean over the rows."""
     figures = {"objective": solution.objective / n_samples, "gap_absolute": solution.gap_absolute / n_samples}

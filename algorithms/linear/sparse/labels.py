@@ -16,7 +16,7 @@ from ...inputs.targets import (
     check_weights,
 )
 from ..losses import loss_of
-from .fitting import DEFAULT_ROUNDS, LEAST_TOL, SHORT, Design, rounded, solve, warn_short
+from .fitting import DEFAULT_ROUNDS, LEAST_TOL, SHORT, Design, moved_from, rounded, solve, warn_short
 from .lean_logistic import applies, solve_lean
 
 
@@ -116,7 +116,7 @@ def solve_classes(estimator, problem, penalty, before, callback, read, *, exact_
     if fit.reason in SHORT:
         what, dtype = type(estimator).__name__, design.X.dtype
         warn_short(fit, tol=estimator.tol, max_iter=estimator.max_iter, what=what, dtype=dtype)
-    return fit, done.history
+    return moved_from(start, fit), done.history
 
 
 def _lean(estimator, problem, penalty, start, callback, unit):

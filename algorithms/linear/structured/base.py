@@ -29,7 +29,6 @@ from ..sparse.fitting import SparseCoefficients
 from .blocks import check_groups
 from .columns import Columns
 from .losses import Loss
-from .mean_loss import MeanLoss
 from .owned_fit import ColumnsOnWorkers, CutColumns, cut_columns, owns
 from .penalties import BlockPenalty, GivenPenalty, Penalty
 from .problem import (
@@ -47,7 +46,7 @@ from .reweighting import Reweighting, factors_of
 from .solver import Solver
 from .starts import lowest
 
-_DEFAULT_GAMMA = {"mcp": 3.0, "scad": 3.7, "log": 1.0}
+_DEFAULT_GAMMA = {"mcp": 3.0, "scad": 3.7, "log": 1.0, "lq": 0.5}
 
 
 class StructuredModel(ColumnsOnWorkers, Reweighting, SparseCoefficients, Estimator):
@@ -96,7 +95,7 @@ class StructuredModel(ColumnsOnWorkers, Reweighting, SparseCoefficients, Estimat
         loss.check(y[weights > 0], name)
         loss = loss.fitted_to(y, weights)
         offset = self._offset(loss, offset, exposure, n_samples, y.reshape(n_samples, -1).shape[1])
-        rows = MeanLoss(loss, y.reshape(n_samples, -1), weights, offset)
+        rows = loss.over_rows(y.reshape(n_samples, -1), weights, offset)
         return self._problem(X, rows, weights)
 
     def _check_y(self, loss, y, name):
@@ -121,7 +120,7 @@ class StructuredModel(ColumnsOnWorkers, Reweighting, SparseCoefficients, Estimat
         terms, p = self._terms(), X.shape[1]
         blocks = check_groups(terms.groups, p, overlap=terms.overlap)
         grouped, factors = terms.groups is not None, factors_of(terms, blocks)
-        curvature = 0.0
+        curvature: Any = 0.0
         if self._takes_engine and owns(X, self.engine):
             return StructuredProblem(cut_columns(X, blocks, self.engine), loss, blocks, factors, curvature)
         columns = Columns(X, weights, centre=self.fit_intercept if centre is None else centre)
@@ -133,9 +132,11 @@ class StructuredModel(ColumnsOnWorkers, Reweighting, SparseCoefficients, Estimat
                 raise DataError(
                     "penalty_factor is for penalties that are sums over coefficients; leave it out"
                 )
-            f = np.repeat(loss.start()[None], len(loss.y), axis=0)
-            largest = float(loss.loss.curvature(loss.y, f).max()) or 1.0
-            curvature = columns.largest_curvature(weights * largest)
+            curvature = columns.largest_curvature(loss.steepness(_null_predictor(loss, X.shape[0])))
+        if terms.kind == "lq":
+            h = loss.steepness(_null_predictor(loss, X.shape[0]))
+            squares = blocks.spread(columns.curvatures(h))
+            curvature = np.add.reduceat(squares, blocks.starts[:-1])  # a bound of the eigenvalues
         return StructuredProblem(columns, loss, blocks, factors, curvature)
 
     def _penalty(self, problem, alpha, *, convex=False):
@@ -158,7 +159,7 @@ class StructuredModel(ColumnsOnWorkers, Reweighting, SparseCoefficients, Estimat
         excluded = factors == np.inf
         lam[excluded] = np.inf
         gamma = _DEFAULT_GAMMA.get(terms.kind, 3.0) if terms.gamma is None else terms.gamma
-        return BlockPenalty(blocks, lam, l1, ridge, low, high, kind, gamma)
+        return BlockPenalty(blocks, lam, l1, ridge, low, high, kind, gamma, problem.curvature)
 
     # Fitting ------------------------------------------------------------------------------------
 
@@ -198,6 +199,8 @@ class StructuredModel(ColumnsOnWorkers, Reweighting, SparseCoefficients, Estimat
             else:
                 penalties = partial(self._penalty, problem)
                 fit = lowest(solver, penalties, penalty, self.alpha, unit, first, self.max_iter, **options)
+        if start is not None and fit.rounds == 1 and fit.reason in ("gap", "kkt"):
+            fit.rounds = 0  # the pass found that nothing is to be done
         self._warn(fit, unit, first)
         return fit, monitor.history
 
@@ -320,6 +323,12 @@ class StructuredModel(ColumnsOnWorkers, Reweighting, SparseCoefficients, Estimat
             )
         if np.shape(self.intercept_) not in ((), self.coef_.shape[:-1]):
             raise DataError("intercept_ does not fit coef_")
+
+
+def _null_predictor(loss, n_samples):
+    """The predictor of a model without columns."""
+    f = np.repeat(loss.start()[None], n_samples, axis=0)
+    return f if loss.offset is None else f + loss.offset
 
 
 class StructuredRegressor(MultiOutputMixin, RegressorMixin, StructuredModel):

@@ -71,6 +71,15 @@ class Columns:
             return h[0] * (part.T @ more)
         return part.T @ (more * h[:, None])
 
+    def curvatures(self, h):
+        """The diagonal of ``X.T @ diag(h) @ X``, with an intercept less what that takes up."""
+        if self.is_sparse:
+            return np.asarray(self.X.multiply(self.X).T @ h)
+        own = np.einsum("ij,ij,i->j", self.X, self.X, h, dtype=np.float64)
+        if self._weights is None:
+            return own
+        return np.maximum(own - self.all_slopes(h) ** 2 / h.sum(), 0.0)
+
     def largest_curvature(self, h):
         """The largest eigenvalue of ``X.T @ diag(h) @ X``, not negative h, and 1 % more."""
         if self.is_sparse:

@@ -1,11 +1,12 @@
 """Cox's proportional hazards with sparse coefficients."""
 
 import copy
+from numbers import Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from scipy.stats import norm
-from sklearn.utils._param_validation import StrOptions
+from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from ...._typing import Array, Callback, Matrix, Names, Vector
@@ -22,7 +23,9 @@ from ..inference.summary import Summary, coefficient_table
 from ..plotting import draw_survival
 from .base import StructuredModel
 from .cox_loss import PartialLikelihood
-from .problem import Terms, path_of
+from .named import PENALTIES, named_terms
+from .penalties import Penalty
+from .problem import path_of
 from .sparse_glm import ALPHA, CONSTRAINTS, FACTOR, GROUPS, RATIO, SHARED
 from .survival import check_times, concordance, inference
 
@@ -35,13 +38,15 @@ class CoxRegression(StructuredModel):
     r"""Hazards of rows that are observed until an event, or censored, by few columns.
 
     The hazard at a time t is :math:`h_0(t) \exp(x_i b)`. Minimises minus the logarithm of the partial
-    likelihood over the sum of the weights, plus l1 and squared penalties; with `groups` the sparse-group
-    penalty of `GroupLasso`.
+    likelihood over the sum of the weights, plus any penalty of `SparseGLM`.
 
     Parameters
     ----------
     alpha : float, default=0.01
         Strength of the penalty. 0 leaves the partial likelihood alone, which may have no maximum.
+    penalty : str or Penalty, default="auto"
+        "auto" is "elastic-net", with `groups` "sparse-group". Others as in `SparseGLM`: "mcp" and "scad"
+        leave large coefficients unshrunk, "slope" gives equal effects equal coefficients.
     l1_ratio : float, default=1.0
         Without `groups` the share of the l1 penalty, the rest is the squared one; with `groups` the share of
         the l1 norm, the rest is the norm of the groups.
@@ -51,10 +56,15 @@ class CoxRegression(StructuredModel):
         As in `GroupLasso`.
     penalty_factor : array-like, default=None
         One number for each column, or group; 0 never penalises, infinity excludes.
+    gamma : float, default=None
+        Shape of "mcp", "scad", "log" and "lq", as in `SparseGLM`.
+    penalty_options : dict, default=None
+        Of "slope": ``weights``, falling, or ``q``.
     max_iter : int, default=100
         Most passes over `X`.
     tol : float, default=1e-6
-        The fit ends when the duality gap is at most `tol` times what the model without columns loses.
+        The fit ends when the duality gap is at most `tol` times what the model without columns loses; where
+        no gap is known, when the optimality conditions are broken by at most `tol` times its largest slope.
     warm_start : bool, default=False
         Begin from the coefficients of the last fit.
     verbose : int, default=0
@@ -76,6 +86,7 @@ class CoxRegression(StructuredModel):
     See Also
     --------
     GroupLasso : The penalty on groups.
+    SparseGLM : The penalties.
 
     References
     ----------
@@ -100,10 +111,13 @@ class CoxRegression(StructuredModel):
 
     _parameter_constraints: ClassVar[dict] = {
         **ALPHA,
+        "penalty": [StrOptions({"auto", *PENALTIES}), Penalty],
         **RATIO,
         "ties": [StrOptions({"efron", "breslow"})],
         "groups": GROUPS["groups"],
         **FACTOR,
+        "gamma": [Interval(Real, 0, np.inf, closed="neither"), None],
+        "penalty_options": [dict, None],
         **{name: kinds for name, kinds in CONSTRAINTS.items() if name != "fit_intercept"},
     }
     fit_intercept = False
@@ -118,20 +132,26 @@ class CoxRegression(StructuredModel):
         self,
         alpha: float = 0.01,
         *,
+        penalty: str | Penalty = "auto",
         l1_ratio: float = 1.0,
         ties: str = "efron",
         groups: Any = None,
         penalty_factor: Vector | None = None,
+        gamma: float | None = None,
+        penalty_options: dict | None = None,
         max_iter: int = 100,
         tol: float = 1e-6,
         warm_start: bool = False,
         verbose: int = 0,
     ) -> None:
         self.alpha = alpha
+        self.penalty = penalty
         self.l1_ratio = l1_ratio
         self.ties = ties
         self.groups = groups
         self.penalty_factor = penalty_factor
+        self.gamma = gamma
+        self.penalty_options = penalty_options
         self.max_iter = max_iter
         self.tol = tol
         self.warm_start = warm_start
@@ -145,8 +165,17 @@ class CoxRegression(StructuredModel):
         return tags
 
     def _terms(self):
-        grouped = self.groups is not None
-        return Terms("norm", self.l1_ratio, self.groups, factors=self.penalty_factor, sparse_groups=grouped)
+        penalty = self.penalty
+        if isinstance(penalty, str) and penalty == "auto":
+            penalty = "elastic-net" if self.groups is None else "sparse-group"
+        return named_terms(
+            penalty,
+            self.penalty_options,
+            gamma=self.gamma,
+            l1_ratio=self.l1_ratio,
+            groups=self.groups,
+            factors=self.penalty_factor,
+        )
 
     def _pose(self, X, y, sample_weight=None, offset=None, entry=None, strata=None):
         X = self._columns(X, y)

@@ -121,10 +121,15 @@ class PartialLikelihood:
         slope[self.dead] -= self.w[self.dead] / self.n
         return slope[:, None]
 
+    def steepness(self, f):
+        """See `mean_loss.MeanLoss`: the Hessian is at most the diagonal matrix of these."""
+        v, _, sums = self._risks(f)
+        return np.maximum(v * self._rates(v, sums), 0)
+
     def gram(self, f, columns, part, intercept):
         """The Hessian in the space of some columns: see `mean_loss.MeanLoss`."""
         v, _, sums = self._risks(f)
-        H = columns.gram(part, np.maximum(v * self._rates(v, sums), 0))
+        H = columns.gram(part, self.steepness(f))
         scale = np.sqrt(self.m) / sums
         if not columns.is_sparse:
             means = np.empty((part.shape[1], len(self.term)))

@@ -12,6 +12,7 @@ from scipy.special import expit, logsumexp, softmax, xlogy
 
 from ...._typing import Array
 from ....errors import DataError
+from .mean_loss import MeanLoss
 
 
 class Loss:
@@ -79,6 +80,10 @@ class Loss:
     def fitted_to(self, y: Array, weights: Array) -> "Loss":
         """The loss with what it takes from targets and weights (of sum 1); most take nothing."""
         return self
+
+    def over_rows(self, y: Array, weights: Array, offset: Any) -> MeanLoss:
+        """The loss of all rows (y of shape (n_samples, n_outputs), weights of sum 1): their mean."""
+        return MeanLoss(self, y, weights, offset)
 
     def least(self, y: Array) -> Array:
         """The least value of each row, of a model that knows y: it sets the scale of `tol`."""
@@ -414,65 +419,3 @@ class Huber(Loss):
     def start(self, mean):
         """See `Loss`."""
         return mean
-
-
-class Pinball(Loss):
-    """The loss of a quantile, smooth within `width` of a kink: the solver lets the width fall.
-
-    Its value is that of the smooth loss; `exact` is that of the quantile. `conjugate` is of the exact loss,
-    so that the gap is that of the exact problem.
-    """
-
-    @property
-    def flat(self):
-        """See `Loss`."""
-        return 1 / self.width
-
-    def __init__(self, quantile=0.5, width=1.0):
-        if not 0 < quantile < 1:
-            raise DataError(f"quantile={quantile} must lie between 0 and 1, both excluded")
-        self.quantile, self.width = float(quantile), width
-
-    def gradient(self, y, f):
-        """See `Loss`."""
-        return np.clip((f - y) / self.width, -self.quantile, 1 - self.quantile)
-
-    def value(self, y, f):
-        """See `Loss`."""
-        u = self.gradient(y, f)
-        return u * (f - y) - self.width * u * u / 2
-
-    def curvature(self, y, f):
-        """See `Loss`."""
-        r = (f - y) / self.width
-        return ((r >= -self.quantile) & (r <= 1 - self.quantile)) / self.width
-
-    def fitted_to(self, y, weights):
-        """See `Loss`; the width is the mean distance of the targets from their mean."""
-        return Pinball(self.quantile, float(weights @ np.abs(y - weights @ y)) or 1.0)
-
-    def exact(self, y, f):
-        """The loss without smoothing."""
-        return np.maximum(self.quantile * (y - f), (self.quantile - 1) * (y - f))
-
-    def conjugate(self, y, u):
-        """See `Loss`."""
-        inside = (u >= -self.quantile - 1e-12) & (u <= 1 - self.quantile + 1e-12)
-        return np.where(inside, u * y, np.inf)
-
-    def start(self, mean):
-        """See `Loss`."""
-        return mean
-
-
-LOSSES = {
-    "squared": Squared,
-    "logistic": Logistic,
-    "multinomial": Multinomial,
-    "poisson": Poisson,
-    "gamma": Gamma,
-    "tweedie": Tweedie,
-    "negative-binomial": NegativeBinomial,
-    "huber": Huber,
-    "quantile": Pinball,
-}

@@ -58,6 +58,10 @@ class MeanLoss:
         ones = columns.slopes(part, h) if intercept else None
         return columns.gram(part, h), ones, float(h.sum())
 
+    def steepness(self, f):
+        """For each row a bound of the curvature of the mean loss, that of the steepest row at a predictor."""
+        return self.weights * (float(self.loss.curvature(self.y, f).max()) or 1.0)
+
     def balanced(self, u):
         """Slopes that sum to zero over the rows, made of those at a predictor: feasible with intercepts."""
         if self.loss.several:

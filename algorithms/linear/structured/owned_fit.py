@@ -123,7 +123,7 @@ def terms_of(penalty, loss, name):
             f"{name} on columns of workers takes the penalties 'l1', 'elastic-net', 'group' and "
             f"'sparse-group': {remedy} for others"
         )
-    if not loss.has_conjugate or loss.flat or loss.loss.several:
+    if not (loss.has_conjugate and loss.by_rows) or loss.flat or loss.loss.several:
         raise DataError(
             f"{name} on columns of workers takes the losses 'squared', 'logistic', 'poisson', 'gamma' and "
             f"'negative-binomial', whose duality gap is known and which are curved everywhere: {remedy} for "

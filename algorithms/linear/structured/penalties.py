@@ -17,7 +17,7 @@ from ....kernels.linear import blocks as kernels
 from .accelerated import proximal_gradients
 from .block_descent import block_descent
 
-KINDS = {"norm": 0, "mcp": 1, "scad": 2, "log": 3}
+KINDS = {"norm": 0, "mcp": 1, "scad": 2, "log": 3, "lq": 4}
 
 
 class Penalty:
@@ -137,7 +137,7 @@ class GivenPenalty:
 
     def __post_init__(self):
         self.convex, self.allowed = self.penalty.convex, np.isfinite(self.alpha)
-        self.free = self.alpha == 0
+        self.free = self.slack = self.alpha == 0
         self.ridge = None
         self.has_dual = self.convex and self.penalty.dual_norm is not None
         self._step = 1 / max(self.curvature, 1e-300)
@@ -191,12 +191,12 @@ class BlockPenalty:
     """``phi(|B_g|) + l1 |B_g|_1 + ridge |B_g|^2 / 2`` of each block, perhaps within bounds.
 
     `lam`, `l1`, `ridge`, `low`, `high`: float64 (n_blocks,). A block without lam, l1 and bounds is free; one
-    with an infinite lam or l1 is excluded.
+    with an infinite lam or l1 is excluded. `curvatures`: of the loss along each block, for "lq" alone.
     """
 
     by_rows = True
 
-    def __init__(self, blocks, lam, l1, ridge, low, high, kind="norm", gamma=3.0):
+    def __init__(self, blocks, lam, l1, ridge, low, high, kind="norm", gamma=3.0, curvatures=None):
         self.blocks, self.lam, self.l1, self.low, self.high = blocks, lam, l1, low, high
         self.gamma, self.kind, self.convex = float(gamma), KINDS[kind], kind == "norm"
         self.allowed = np.isfinite(lam) & np.isfinite(l1) & (low < high)
@@ -204,8 +204,13 @@ class BlockPenalty:
         self.free = (lam == 0) & (l1 == 0) & unbounded
         ridge = np.where(self.allowed, ridge, 0.0)
         self.ridge = np.repeat(ridge, blocks.sizes) if ridge.any() else None
-        self.has_dual = self.convex
-        self._block = blocks.block_of()
+        costless = (lam == 0) & (l1 == 0) & self.allowed
+        self.slack = self.free & (ridge == 0)
+        # Slopes within a cone are never feasible but for rounding, and no scale makes them so.
+        cone = ~unbounded & ((low == -np.inf) | (high == np.inf))
+        self.has_dual = self.convex and not (costless & cone & (ridge == 0)).any()
+        self._bound = np.where(costless & (ridge > 0), np.inf, lam)  # a ridge alone takes any slopes
+        self._block, self._curvatures = blocks.block_of(), curvatures
 
     def _norms(self, V):
         return np.sqrt(np.bincount(self._block, (V**2).sum(axis=1), len(self.lam)))
@@ -224,9 +229,14 @@ class BlockPenalty:
         """Distance of the slopes of each block (without those of the ridge) from the subdifferential."""
         if self.ridge is not None:
             V = V - self.ridge[:, None] * B
-        return kernels.distances(
+        out = kernels.distances(
             B, V, self.blocks.starts, self.lam, self.l1, self.low, self.high, self.gamma, self.kind
         )
+        if self.kind == KINDS["lq"]:  # whose every block of zeros is stationary
+            zero = self._norms(B) == 0
+            slopes, curvatures = self._norms(self._bounded(V))[zero], self._curvatures[zero]
+            out[zero] = kernels.jumps(slopes, curvatures, self.lam[zero], self.gamma, self.kind)
+        return out
 
     def descend(self, model, G, B, blocks, starts, tol, most):
         """Minimise the quadratic model plus penalty from B, where its slopes are G, in place."""
@@ -246,7 +256,7 @@ class BlockPenalty:
         """The share of the slopes that is dual feasible, those of the ridge apart."""
         if self.ridge is not None:
             V = V - self.ridge[:, None] * B
-        values = self.lam, self.l1, self.low, self.high
+        values = self._bound, self.l1, self.low, self.high
         return 1 / kernels.gauge(V, self.blocks.starts, *values)
 
     def gauges(self, V):
@@ -259,7 +269,7 @@ class BlockPenalty:
         l1 = np.where(self.allowed, self.l1, 0)[self._block, None]
         rest = np.sign(V) * np.maximum(np.abs(V) - l1, 0)
         excess = np.maximum(self._norms(rest) - np.where(self.allowed, self.lam, np.inf), 0)
-        excess[self.free] = 0  # whose slopes vanish
+        excess[self.slack] = 0  # whose slopes vanish
         some = np.flatnonzero(excess > 0)
         total = 0.0
         for g in some.tolist():

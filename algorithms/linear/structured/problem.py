@@ -22,15 +22,15 @@ class StructuredProblem:
     loss: Any
     blocks: Blocks
     factors: np.ndarray  # of blocks
-    curvature: float  # the largest of the loss, for penalties on vectors
+    curvature: Any  # of the loss: the largest, for penalties on vectors; for "lq" that along each block
 
 
 @dataclass
 class Terms:
     """The penalty of an estimator without its strength.
 
-    `kind`: "norm", "mcp", "scad", "log", or a `Penalty`. `l1_ratio`: the share of the l1 norm where there
-    are groups, else of the norm next to the square. `factors`: None or one a block.
+    `kind`: "norm", "mcp", "scad", "log", "lq", or a `Penalty`. `l1_ratio`: the share of the l1 norm where
+    there are groups, else of the norm next to the square. `factors`: None or one a block.
     """
 
     kind: Any = "norm"

@@ -133,7 +133,7 @@ class Solver:
             return np.nan
         scale = penalty.scale(self.B, V)
         dual = -self.loss.conjugate(u, scale, self.f) - penalty.conjugate(scale * V)
-        free = self.blocks.places(np.flatnonzero(penalty.free))[0]
+        free = self.blocks.places(np.flatnonzero(penalty.slack))[0]
         rest = float(np.sum(np.abs(V[free] * self.B[free])))  # of slopes that vanish but for rounding
         return max(self.objective(penalty) - dual, 0.0) + rest
 
@@ -212,22 +212,26 @@ class Solver:
         )
 
     def sharpened(self, penalty, unit, first, *, tol, max_rounds, report=None):
-        """Solve for a loss whose smoothing has a `width`: it falls until the exact gap is small enough."""
+        """Solve for a loss whose smoothing has a `width`: it falls until the exact gap is small enough.
+
+        Where no gap is known it falls until it cannot hide more than that.
+        """
         loss, rounds = self.loss.loss, 0
-        width = loss.width
+        width, by_gap = loss.width, self.loss.has_conjugate and penalty.has_dual
         while True:
             smooth = loss.width * 0.5  # more than the gap that the smoothing leaves
             fit = self.solve(
                 penalty,
                 unit,
                 first,
-                tol=max(tol, smooth / unit),
+                tol=max(tol, smooth / unit) if by_gap else tol,
                 max_rounds=max_rounds - rounds,
                 report=report,
             )
             rounds += fit.rounds
             fit.rounds = rounds
-            if fit.reason in ("stopped", "stalled") or rounds >= max_rounds or fit.gap <= tol * unit:
+            near = (fit.gap if by_gap else smooth) <= tol * unit
+            if fit.reason in ("stopped", "stalled") or rounds >= max_rounds or near:
                 loss.width, self.known = width, None
                 return fit
             loss.width, self.known = loss.width / 4, None

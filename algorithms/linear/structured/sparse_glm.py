@@ -7,14 +7,12 @@ import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from ...._typing import Vector
-from ....errors import DataError, shortened
 from ..._base import documented
 from .base import StructuredRegressor
-from .losses import LOSSES, Loss
-from .penalties import Penalty, Slope
-from .problem import Terms
+from .losses import Loss
+from .named import LOSSES, PENALTIES, make, named_terms
+from .penalties import Penalty
 
-PENALTIES = ("l1", "elastic-net", "group", "sparse-group", "mcp", "scad", "log", "slope")
 SHARED = {
     "fit_parameters": """
     fit_intercept : bool, default=True
@@ -55,7 +53,7 @@ SHARED = {
     kkt_violation_ : float
         The largest distance of a block of slopes from the subdifferential of its penalty.
     n_iter_ : int
-        Passes over `X`.
+        Passes over `X`; 0 where a warm start was the solution.
     history_ : dict of arrays
         One entry a pass: round, seconds, objective and others.
     n_features_in_ : int
@@ -76,20 +74,6 @@ GROUPS: dict = {"groups": ["array-like", Integral, None], "overlap": ["boolean"]
 FACTOR: dict = {"penalty_factor": ["array-like", None]}
 
 
-def make(name, given, known, options):
-    """Make a loss or penalty from its name and options; one that is an object already is taken as it is."""
-    if not isinstance(given, str):
-        if options:
-            raise DataError(f"{name}_options is for a {name} given by name: set them on the object")
-        return given
-    try:
-        return known[given](**(options or {}))
-    except TypeError as error:
-        raise DataError(
-            f"{name}_options={shortened(options)} does not suit {name}={given!r}: {error}"
-        ) from None
-
-
 @documented(SHARED)
 class SparseGLM(StructuredRegressor):
     r"""A linear predictor with any loss and a penalty that makes it sparse.
@@ -108,8 +92,9 @@ class SparseGLM(StructuredRegressor):
     ----------
     loss : str or Loss, default="squared"
         "squared", "logistic" (y of 0 and 1), "multinomial" (y has a column of 0 and 1 for each class),
-        "poisson", "gamma", "tweedie", "negative-binomial" (logarithmic links), "huber", "quantile", or an
-        object.
+        "poisson", "gamma", "tweedie", "negative-binomial" (logarithmic links), "huber", "quantile", "hinge"
+        (y of 0 and 1, a support vector machine), "square-root" (the root of the mean square of residuals: the
+        square-root lasso), or an object.
     penalty : str or Penalty, default="l1"
         With f = `penalty_factor`, rho = `l1_ratio`, and groups g:
 
@@ -119,6 +104,7 @@ class SparseGLM(StructuredRegressor):
         * "sparse-group": ``rho |b_g|_1 + (1 - rho) f_g |b_g|_2``.
         * "mcp", "scad": the minimax concave penalty and SCAD, which leave large blocks unshrunk; not convex.
         * "log": ``gamma log(1 + |b_j| / gamma)``, the limit of reweighted l1 penalties; not convex.
+        * "lq": ``|b_j|^gamma``, not convex.
         * "slope": the sorted l1 norm.
     alpha : float, default=1.0
         Strength of the penalty. From `alpha_max` on all penalised coefficients are zero.
@@ -138,8 +124,8 @@ class SparseGLM(StructuredRegressor):
         The least and the largest value of coefficients, with 0 between them. Other bounds than 0 and
         infinity are for single columns.
     gamma : float, default=None
-        Shape of "mcp" (above 0, by default 3), "scad" (above 2, by default 3.7) and "log" (above 0, by
-        default 1).
+        Shape of "mcp" (above 0, by default 3), "scad" (above 2, by default 3.7), "log" (above 0, by
+        default 1) and "lq" (the exponent, between 0 and 1, by default .5).
     loss_options : dict, default=None
         Of a loss given by name: ``delta`` of "huber", ``quantile`` of "quantile", ``power`` of "tweedie".
     penalty_options : dict, default=None
@@ -180,9 +166,10 @@ class SparseGLM(StructuredRegressor):
     ----------
     Massias, Gramfort, Salmon, "Celer: a fast solver for the Lasso with dual extrapolation", ICML 2018.
     Bertrand and others, "Beyond L1: faster and better sparse models with skglm", NeurIPS 2022. Zhang,
-    "Nearly unbiased variable selection under minimax concave penalty", Annals of Statistics 2010. "
-    "Bogdan and others, "SLOPE",
-    Annals of Applied Statistics 2015.
+    "Nearly unbiased variable selection under minimax concave penalty", Annals of Statistics 2010.
+    Bogdan and others, "SLOPE", Annals of Applied Statistics 2015. Belloni, Chernozhukov, Wang, "Square-root
+    lasso", Biometrika 2011. Xu and others, "L1/2 regularization", IEEE Transactions on Neural Networks and
+    Learning Systems 2012.
 
     Examples
     --------
@@ -269,45 +256,14 @@ class SparseGLM(StructuredRegressor):
         return make("loss", self.loss, LOSSES, self.loss_options)
 
     def _terms(self):
-        if self.penalty_options and self.penalty != "slope":
-            raise DataError("penalty_options is for penalty='slope': set those of an object on the object")
-        low, high = _check_bounds(self.bounds, self.positive)
-        kind, sparse_groups, ratio = "norm", False, 1.0
-        if not isinstance(self.penalty, str) or self.penalty == "slope":
-            kind = make("penalty", self.penalty, {"slope": Slope}, self.penalty_options)
-            if self.positive or self.bounds is not None:
-                raise DataError("positive and bounds are not for this penalty: let its prox respect them")
-        elif self.penalty in ("mcp", "scad", "log"):
-            kind = self.penalty
-            if kind == "scad" and self.gamma is not None and self.gamma <= 2:
-                raise DataError(f"gamma={self.gamma} of penalty='scad' must be above 2")
-            if not (np.isin(low, (0, -np.inf)).all() and np.isin(high, (0, np.inf)).all()):
-                raise DataError(
-                    f"bounds other than 0 and infinity are for convex penalties, not for {kind!r}"
-                )
-        elif self.penalty in ("group", "sparse-group") and self.groups is None:
-            raise DataError(
-                f"penalty={self.penalty!r} needs groups: the size of groups, labels or lists of columns"
-            )
-        elif self.penalty == "sparse-group":
-            sparse_groups, ratio = True, self.l1_ratio
-        elif self.penalty == "elastic-net":
-            ratio = self.l1_ratio
-        return Terms(
-            kind, ratio, self.groups, self.overlap, self.penalty_factor, low, high, self.gamma, sparse_groups
+        return named_terms(
+            self.penalty,
+            self.penalty_options,
+            gamma=self.gamma,
+            l1_ratio=self.l1_ratio,
+            groups=self.groups,
+            overlap=self.overlap,
+            factors=self.penalty_factor,
+            bounds=self.bounds,
+            positive=self.positive,
         )
-
-
-def _check_bounds(bounds, positive):
-    if bounds is None:
-        return (0.0 if positive else -np.inf), np.inf
-    if positive:
-        raise DataError("positive=True and bounds are given: pass bounds=(0, high) alone")
-    if len(bounds) != 2:
-        raise DataError(
-            f"bounds has {len(bounds)} entries: pass the least and the largest value of coefficients"
-        )
-    try:
-        return tuple(np.asarray(bound, np.float64) for bound in bounds)
-    except (TypeError, ValueError) as error:
-        raise DataError("bounds must be two numbers, or two vectors of one entry a column") from error

@@ -3,6 +3,7 @@
 import numpy as np
 
 from .penalties import GivenPenalty
+from .problem import smoothed
 
 _ROUGH = 1e-2  # of the fits that begin one of a penalty that is not convex
 _FALL, _ROUNDS = 1.7, 20  # of strengths on the way from zero, and rounds of each
@@ -42,6 +43,6 @@ def lowest(solver, penalties, penalty, alpha, unit, first, max_iter, *, tol, rep
             return fit
     settle()
     solver.restore(min(found, key=lambda pair: pair[0])[1])
-    fit = solver.solve(penalty, unit, first, max_rounds=max_iter, tol=tol, report=report)
+    fit = smoothed(solver, penalty, unit, first, max_rounds=max_iter, tol=tol, report=report)
     fit.rounds += rounds
     return fit

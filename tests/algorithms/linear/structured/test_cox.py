@@ -5,6 +5,7 @@ import pytest
 from scipy.optimize import minimize
 
 import stradask as sd
+from stradask.algorithms.linear.structured.cox_loss import PartialLikelihood
 from stradask.algorithms.linear.structured.survival import concordance
 from stradask.errors import DataError
 
@@ -262,3 +263,65 @@ def test_survival_curves_are_drawn():
     assert len(stratified.plot_survival(X[:1], stratum="a").lines[0].get_xdata()) == 1 + np.count_nonzero(
         stratified.event_strata_ == "a"
     )
+
+
+@pytest.mark.parametrize("ties", ["efron", "breslow"])
+@pytest.mark.parametrize("weights", [np.linspace(2, 1, 8), 1 / np.arange(1, 9)])
+def test_the_sorted_norm_of_a_partial_likelihood_is_minimised(ties, weights):
+    X, time, event = _tied_data()
+    model = sd.CoxRegression(
+        0.05, penalty="slope", penalty_options={"weights": weights}, ties=ties, tol=1e-10
+    ).fit(X, np.c_[time, event])
+    assert model.stopped_by_ == "duality gap"
+    loss = PartialLikelihood(time, event, np.ones(len(time)), ties=ties)
+
+    def objective(b):
+        return loss.value((X @ b)[:, None]) + 0.05 * np.sort(np.abs(b))[::-1] @ weights
+
+    assert objective(model.coef_) == pytest.approx(model.objective_, rel=1e-12)
+    for start in (np.zeros(8), model.coef_):
+        found = minimize(objective, start, method="SLSQP", options={"ftol": 1e-14, "maxiter": 5000})
+        assert model.objective_ <= found.fun + 1e-9
+
+
+@pytest.mark.parametrize(("penalty", "gamma"), [("mcp", 3.0), ("scad", 3.7)])
+@pytest.mark.parametrize("ties", ["efron", "breslow"])
+def test_penalties_that_are_not_convex_leave_large_effects_as_they_are(penalty, gamma, ties):
+    X, time, event = _tied_data()
+    y = np.c_[time, event]
+    model = sd.CoxRegression(0.15, penalty=penalty, ties=ties, tol=1e-9).fit(X, y)
+    assert model.stopped_by_ == "kkt violation"
+    chosen = np.flatnonzero(model.coef_)
+    assert 0 < len(chosen) < 8
+    large = np.abs(model.coef_[chosen]) > gamma * 0.15
+    assert large.all()  # so that the penalty is flat there, and the fit that of no penalty
+    free = sd.CoxRegression(0.0, ties=ties).fit(X[:, chosen], y)
+    np.testing.assert_allclose(model.coef_[chosen], free.coef_, atol=1e-5)
+    loss = PartialLikelihood(time, event, np.ones(len(time)), ties=ties)
+    slopes = X.T @ loss.gradient((X @ model.coef_)[:, None])[:, 0]
+    assert (np.abs(np.delete(slopes, chosen)) <= 0.15).all()
+
+
+def _tied_data():
+    rng = np.random.default_rng(1)
+    X = rng.standard_normal((300, 8))
+    time = np.ceil(10 * rng.exponential(np.exp(-X[:, :3] @ [1.0, -1.0, 0.7]))) / 10
+    return X, time, rng.random(300) < 0.7
+
+
+def test_a_penalty_of_ones_own_on_a_partial_likelihood():
+    class Plain(sd.Penalty):
+        def value(self, coef, alpha):
+            return np.sum(alpha * np.abs(coef))
+
+        def prox(self, coef, step, alpha):
+            return np.sign(coef) * np.maximum(np.abs(coef) - step * alpha, 0)
+
+    X, time, event = _tied_data()
+    y = np.c_[time, event]
+    own = sd.CoxRegression(0.05, penalty=Plain(), tol=1e-9).fit(X, y)
+    ours = sd.CoxRegression(0.05, tol=1e-12).fit(X, y)
+    assert own.stopped_by_ == "kkt violation"
+    np.testing.assert_allclose(own.coef_, ours.coef_, atol=1e-6)
+    with pytest.raises(sd.errors.DataError, match="penalty='group' needs groups"):
+        sd.CoxRegression(penalty="group").fit(X, y)

@@ -16,8 +16,8 @@ import stradask as sd
 from stradask.algorithms.linear.sparse import distributed as sparse_distributed
 from stradask.algorithms.linear.structured import owned_fit
 from stradask.algorithms.linear.structured.joint import Charge, best_shares, least_in_span
-from stradask.algorithms.linear.structured.losses import LOSSES
 from stradask.algorithms.linear.structured.mean_loss import MeanLoss
+from stradask.algorithms.linear.structured.named import LOSSES
 from stradask.algorithms.linear.structured.owned_blocks import OwnedBlocks
 from stradask.errors import DataError
 

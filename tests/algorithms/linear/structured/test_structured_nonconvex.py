@@ -6,7 +6,7 @@ from scipy import sparse
 from scipy.optimize import minimize
 
 import stradask as sd
-from stradask.algorithms.linear.structured.losses import LOSSES
+from stradask.algorithms.linear.structured.named import LOSSES
 from stradask.algorithms.linear.structured.penalties import Slope
 from stradask.kernels.linear import blocks
 
