@@ -145,6 +145,12 @@ def text_counts(
     return TextCounts(sparse.csr_matrix(X[:, kept]), words[kept], names, left_out)
 
 
+def words_in_order(texts):
+    """Words of texts in their order, as `text_counts` makes them, stop words too: a list for each text."""
+    given = texts.texts if isinstance(texts, Texts) else _checked(texts)
+    return [_WORD.findall(_lower(text)) for text in given]
+
+
 # Counting -----------------------------------------------------------------------------------------------
 
 

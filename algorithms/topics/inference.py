@@ -16,7 +16,12 @@ from ...scheduler.threads import effective_n_jobs, run_tasks
 from ..inputs.indices import narrow_csr
 from .evaluation import EM_STEPS, padded_vector
 
-_FOLD_IN, _LEFT_TO_RIGHT, _ANNEALED = 2, 5, 6  # purposes of random streams; `state` names the others
+_FOLD_IN, _LEFT_TO_RIGHT, _ANNEALED, _TOKENS = (
+    2,
+    5,
+    6,
+    13,
+)  # purposes of random streams; `state` names the others
 _CHAINS = 2  # of `kernels.topic_inference`
 _CHUNK, _LONG = 32, 2_000  # documents a task, and tokens of one that is a task of its own
 _AT_ONCE = 1e7  # tokens squared times topics: milliseconds
@@ -150,6 +155,41 @@ def log_probabilities(topics, X, *, method, n_particles, n_moves, temperatures, 
         raise DataError(f"method={shortened(method)} is unknown: take 'left-to-right' or 'annealed'")
     _run(kernel, topics, X, random_state, plan, n_jobs)
     return out
+
+
+def token_topics(topics, X, *, n_sweeps, random_state, n_jobs, whole):
+    """Infer the topics of each entry of X by a chain of `n_sweeps` sweeps; the first 15 % only warm up.
+
+    Returns the most probable topic of each entry, its probability, and those of all topics if `whole` says
+    so; entries of words that were not in the fit have -1 and NaN.
+    """
+    from ...kernels.lda.tokens import token_topics as kernel
+
+    _check_count("n_sweeps", n_sweeps, least=10)
+    known = ~topics.unseen[X.indices]
+    seen = without_unseen(topics, X)
+    burn_in = int(_BURN_IN * n_sweeps)
+    best, share = np.empty(seen.nnz, np.int64), np.empty(seen.nnz)
+    every = np.empty((seen.nnz if whole else 0, topics.n_components))
+    _run(
+        kernel,
+        topics,
+        seen,
+        random_state,
+        (_TOKENS, burn_in, int(n_sweeps) - burn_in, best, share, every),
+        n_jobs,
+    )
+    if known.all():
+        return best, share, every if whole else None
+    filled = (
+        np.full(X.nnz, -1),
+        np.full(X.nnz, np.nan),
+        np.full((X.nnz, every.shape[1]) if whole else 0, np.nan),
+    )
+    for out, found in zip(filled, (best, share, every), strict=True):
+        if len(out):
+            out[known] = found
+    return filled[0], filled[1], filled[2] if whole else None
 
 
 def labelled_shares(topics, X, labels, *, n_sweeps, random_state, n_jobs, tol=None):

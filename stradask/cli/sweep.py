@@ -20,6 +20,9 @@ from .reports.topics import check_test
 
 RECORDS = "records.jsonl"
 FIGURES = ("perplexity", "coherence", "diversity", "topics_per_document", "seconds")
+# Figures that a model may not have, nor older records.
+MEASURES = ("cao_juan", "deveaud", "arun", "griffiths")
+_DRAWS = 20  # of a fit, for the last of them, where its parameters do not say how many
 # What the sweep itself sets, and how to say it.
 _OWN = {
     "n_components": "list the numbers after --n-components",
@@ -33,7 +36,7 @@ class Row:
     """Summary of the fits of one K: means, and the standard deviation of the perplexity (or None).
 
     Perplexity is of held-out documents by document completion, coherence the mean NPMI over topics of the
-    documents learnt from.
+    documents learnt from; the last four are those of `LatentDirichletAllocation.number_measures`.
     """
 
     n_components: int
@@ -44,6 +47,10 @@ class Row:
     diversity: float
     topics_per_document: float
     seconds: float
+    cao_juan: float | None = None
+    deveaud: float | None = None
+    arun: float | None = None
+    griffiths: float | None = None
 
     @classmethod
     def of(cls, records):
@@ -52,6 +59,8 @@ class Row:
             return None
         means = {name: fmean(record[name] for record in records) for name in FIGURES}
         sd = stdev(record["perplexity"] for record in records) if len(records) > 1 else None
+        measured = {name: [record[name] for record in records if name in record] for name in MEASURES}
+        means |= {name: fmean(values) for name, values in measured.items() if len(values) == len(records)}
         return cls(records[0]["n_components"], len(records), perplexity_sd=sd, **means)
 
 
@@ -59,7 +68,9 @@ def sweep(args):
     """Fit a topic model for each number of topics and say which predicts held-out documents best."""
     model = _topic_model(args.model)
     numbers = _numbers(args)
-    estimators = [make_estimator(model, args, n_components=number) for number in numbers]
+    estimators = [
+        make_estimator(model, args, n_components=number, **_with_draws(model, args)) for number in numbers
+    ]
     picture = None if args.out is None else _prepared(args)
     train, test = _documents(args)
     identity = _identity(estimators[0], train, test)
@@ -193,7 +204,9 @@ def _fit_all(model, args, plan, documents, records):
         say(args, f"{len(plan) - len(missing)} of {len(plan)} fits are in {records.path}")
     for at, (number, seed) in enumerate(missing, 1):
         say(args, f"K = {number:,}, seed {seed}: fit {at} of {len(missing)}")
-        estimator = make_estimator(model, args, n_components=number, random_state=seed)
+        estimator = make_estimator(
+            model, args, n_components=number, random_state=seed, **_with_draws(model, args)
+        )
         try:
             interrupted = run_fit(estimator, train.arguments)
             figures = None if interrupted else _figures(estimator, train, test)
@@ -209,7 +222,8 @@ def _fit_all(model, args, plan, documents, records):
 def _figures(estimator, train, test):
     """Return the figures of a fitted model for its record."""
     topics = (estimator.doc_topic_counts_ > 0).sum(axis=1)
-    return {
+    measured = {name: value for name, value in estimator.number_measures().items() if math.isfinite(value)}
+    return measured | {
         "perplexity": estimator.perplexity(test.X),
         "coherence": float(estimator.coherence(train.X).mean()),
         "diversity": float(estimator.topic_diversity()),
@@ -305,6 +319,8 @@ def _table(rows, best, smallest):
             f"  {row.diversity:>9.3f}  {row.topics_per_document:>15.2f}  {row.seconds:>8.3g}  {marks}"
         )
     lines = [*map(str.rstrip, lines), ""]
+    if any(row.cao_juan is not None for row in rows):
+        lines += [*_measures(rows), ""]
     if smallest is None:
         lines.append("the best K has one fit, which tells no standard error: take --repeats 3")
     ends = {"smallest": rows[0].n_components, "largest": rows[-1].n_components}
@@ -312,6 +328,31 @@ def _table(rows, best, smallest):
     if end is not None:
         lines.append(f"the best is the {end} K of the list: there may be a better one beyond")
     return lines if lines[-1] else lines[:-1]
+
+
+def _measures(rows):
+    """Measures of topics alone, which by their papers are least or greatest at the best K."""
+    lines = ["      K  Cao-Juan (low)  Arun (low)  Deveaud (high)  Griffiths (high)"]
+    for row in rows:
+        values = (row.cao_juan, row.arun, row.deveaud, row.griffiths)
+        told = [
+            "" if value is None else f"{value:,.{digits}f}"
+            for value, digits in zip(values, (4, 3, 3, 0), strict=True)
+        ]
+        lines.append(
+            f"{row.n_components:>7,}  {told[0]:>14}  {told[1]:>10}  {told[2]:>14}  {told[3]:>16}".rstrip()
+        )
+    return lines
+
+
+def _with_draws(model, args):
+    """Parameters of the fits: with draws, of which one measure is made, where the model can keep them."""
+    given = dict(args.param)
+    names = model.estimator_class()._get_param_names()
+    if "n_draws" not in names or "n_draws" in given:
+        return {}
+    max_iter = given.get("max_iter", model.estimator_class()().max_iter)
+    return {"n_draws": max(0, min(_DRAWS, max_iter // 4))} if isinstance(max_iter, int) else {}
 
 
 def _drawn(args, path, rows, best, smallest):

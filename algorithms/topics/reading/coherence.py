@@ -3,13 +3,13 @@
 import numpy as np
 from scipy import sparse
 
-MEASURES = ("npmi", "umass", "c_v")
-_EPSILON = 1e-12  # of C_v, as in its paper
+MEASURES = ("npmi", "umass", "c_v", "c_npmi")
+_EPSILON = 1e-12  # of C_v and C_NPMI, as in their paper
 
 
 def coherence(top, X, measure):
     """Coherence of each topic's words, `top`, best first (`TopicModel.coherence`)."""
-    of_topic = {"npmi": _npmi, "umass": _umass, "c_v": _c_v}[measure]
+    of_topic = {"npmi": _npmi, "umass": _umass, "c_v": c_v, "c_npmi": c_npmi}[measure]
     words, place = np.unique(top, return_inverse=True)
     documents = sparse.csc_array(X[:, words])
     values = np.empty(len(top))
@@ -51,13 +51,23 @@ def _npmi(together, n):
     return pairs[np.triu_indices(len(pairs), k=1)].mean()
 
 
-def _c_v(together, n):
+def c_v(together, n):
     """Mean cosine between the vector of NPMI of each word with all, itself included, and their sum."""
+    npmi = _smoothed_npmi(together, n)
+    total = npmi.sum(axis=0)
+    lengths = np.linalg.norm(npmi, axis=1) * np.linalg.norm(total)
+    return np.divide(npmi @ total, lengths, out=np.zeros(len(npmi)), where=lengths > 0).mean()
+
+
+def c_npmi(together, n):
+    """Mean over pairs of `_smoothed_npmi`."""
+    return _smoothed_npmi(together, n)[np.triu_indices(len(together), k=1)].mean()
+
+
+def _smoothed_npmi(together, n):
+    """NPMI of all pairs with 1e-12 added to p(i, j); 0 where a word does not occur."""
     p = together / n
     apart = np.outer(p.diagonal(), p.diagonal())
     ratios = np.divide(p + _EPSILON, apart, out=np.ones(p.shape), where=apart > 0)
     # Where p = 1 this is -1 instead of the limit 1; such words have 0 with all others, so no cosine changes.
-    npmi = np.log(ratios) / -np.log(p + _EPSILON)
-    total = npmi.sum(axis=0)
-    lengths = np.linalg.norm(npmi, axis=1) * np.linalg.norm(total)
-    return np.divide(npmi @ total, lengths, out=np.zeros(len(npmi)), where=lengths > 0).mean()
+    return np.log(ratios) / -np.log(p + _EPSILON)

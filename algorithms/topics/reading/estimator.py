@@ -10,16 +10,16 @@ from sklearn.utils.validation import check_is_fitted
 from ...._typing import Array, Matrix, Names
 from ....errors import DataError, shortened
 from ...inputs.matrices import check_counts, check_vocabulary
-from . import comparison
-from .coherence import MEASURES, coherence
+from . import comparison, numbers
 from .distances import METRICS, topic_distances
+from .of_texts import TopicsOfTexts
 from .top_words import Topics, check_choice, check_whole, first, top_words, topic_totals
 from .uncertainty import TopicIntervals
 
 _MOST_DRAWN = 100  # topics of a picture, where the caller does not choose
 
 
-class ReadableTopics(TopicIntervals):
+class ReadableTopics(TopicIntervals, TopicsOfTexts):
     """What the attributes of a fitted topic model tell its reader; the base of `TopicModel`."""
 
     def topics(
@@ -97,66 +97,52 @@ class ReadableTopics(TopicIntervals):
         named = [[vocabulary[w] for w in row] for row in words.tolist()]
         return Topics(named, self._topic_shares(), probabilities, weights, words, rank_by)
 
-    def coherence(self, X: Matrix, measure: str = "npmi", n_words: int = 10) -> Array:
-        """Compute each topic's coherence against counts.
+    def number_measures(self) -> dict[str, float]:
+        """Compute measures by which a number of topics is chosen, each over models of several numbers.
 
-        With D(i) and D(i, j) the documents of `X` that hold a word and both words of a pair, and
-        p = D / n_samples, over the `n_words` most probable words of the topic::
+        With p_k the word probabilities of topic k::
 
-            npmi    mean over pairs of log(p(i, j) / (p(i) p(j))) / -log p(i, j), from -1 to 1
-            umass   mean over pairs of log((D(i, j) + 1) / D(j)), j the more probable word
-            c_v     mean over words i of cos(v_i, sum_j v_j), v_i the NPMI of i with every word, i included
+            cao_juan   mean over pairs of topics of cos(p_j, p_k)                        lower is better
+            deveaud    mean over pairs of (KL(p_j, p_k) + KL(p_k, p_j)) / 2              higher is better
+            arun       KL(a, b) + KL(b, a), a the singular values of topics x words,     lower is better
+                       b the tokens of topics by `doc_topic_`, sorted, with sums of 1
+            griffiths  log of the harmonic mean of p(w | z) over the draws of the fit    higher is better
 
-        The window is the document, because counts keep no order of words: where literature quotes C_v
-        (a sliding window of 110 words) or C_NPMI (10 words), long documents give other numbers here.
-        A pair that never meets has NPMI -1, a pair in every document 1; within ``"c_v"``, as in its paper,
-        1e-12 is added to p(i, j), and a word in no document counts as 0. In ``"umass"`` a pair whose j is in
-        no document is left out, and a topic of only such pairs is NaN. gensim's u_mass has the same pairs and
-        mean, but adds 1e-12 to p(i, j) where this adds 1 to D(i, j), as Mimno et al. (2011) do, and counts a
-        pair whose j is in no document as 0.
-
-        Parameters
-        ----------
-        X : sparse matrix, array or DataFrame of shape (n_samples, n_features)
-            Reference counts.
-        measure : {"npmi", "umass", "c_v"}, default="npmi"
-        n_words : int, default=10
-            At least 2.
+        The first three know the fitted topics alone. The last is known for its high variance. `perplexity` of
+        documents that were held out measures more directly what a model knows.
 
         Returns
         -------
-        ndarray of shape (n_components,)
-            Higher is better; the mean over topics is what papers quote.
-
-        Raises
-        ------
-        DataError
-            If `X` does not hold counts of the words of the fit, or an argument is out of its range.
+        dict of float
+            ``"arun"`` only where the fit has the topics of its documents, ``"griffiths"`` only with
+            `n_draws`. NaN of a single topic, where there are no pairs.
 
         References
         ----------
-        Mimno et al., "Optimizing semantic coherence in topic models", EMNLP 2011 (UMass); Bouma,
-        "Normalized (pointwise) mutual information in collocation extraction", GSCL 2009; Lau, Newman,
-        Baldwin, EACL 2014 (NPMI); Röder, Both, Hinneburg, "Exploring the space of topic coherence
-        measures", WSDM 2015 (C_v).
+        Cao, Xia, Li, Zhang, Tang, Neurocomputing 2009; Deveaud, SanJuan, Bellot, Document numérique 2014;
+        Arun, Suresh, Veni Madhavan, Narasimha Murthy, PAKDD 2010; Griffiths, Steyvers, PNAS 2004.
 
         Examples
         --------
         >>> import numpy as np, stradask as sd
         >>> X = np.repeat([[5, 5, 0, 0], [0, 0, 5, 5]], 20, axis=0)
         >>> lda = sd.LatentDirichletAllocation(2, random_state=0, max_iter=30).fit(X)
-        >>> lda.coherence(X, "c_v", n_words=2)
-        array([1., 1.])
+        >>> found = lda.number_measures()
+        >>> round(found["cao_juan"], 2), round(found["deveaud"], 1)
+        (0.0, 9.2)
         """
         check_is_fitted(self, "word_topic_counts_")
-        check_choice("measure", measure, MEASURES)
-        n_words = check_whole("n_words", n_words)
-        if min(n_words, self.n_features_in_) < 2:
-            raise DataError(
-                f"n_words={n_words} of {self.n_features_in_}: coherence is about pairs, take at least 2 words"
+        n_words, n_topics = self.word_topic_counts_.shape
+        products, logarithms = numbers.overlaps(self._word_probabilities, n_words)
+        found = {"cao_juan": numbers.cao_juan(products), "deveaud": numbers.deveaud(logarithms)}
+        if self.doc_topic_counts_ is not None:
+            lengths = np.asarray(self.doc_topic_counts_.sum(axis=1)).ravel()
+            found["arun"] = numbers.arun(products, self.doc_topic_, lengths)
+        if draws := getattr(self, "draws_", None):
+            found["griffiths"] = numbers.griffiths(
+                draws, n_topics, n_words, getattr(self, "seed_prior_", None)
             )
-        X = check_counts(self, X, reset=False, need_tokens=True)
-        return coherence(self._top_words(n_words), X, measure)
+        return found
 
     def topic_diversity(self, n_words: int = 25) -> float:
         """Compute the part of distinct words among the most probable words of all topics.
