@@ -19,6 +19,7 @@ from ..errors import DataError, shortened
 from ._common import type_of
 from ._files import Reader
 
+_MOST_COLUMNS = 10  # of ratings with time stamps, titles and the like; a table has more
 _SEPARATORS = ("::", "\t", ",", ";")  # tried in this order
 _DUPLICATES = ("last", "sum", "error")
 _WHOLE = re.compile("-?[1-9][0-9]{0,17}|0")
@@ -175,6 +176,12 @@ def _recognise(reader, line, block, sep, header, value_column):
             line,
             f"{len(fields)} columns with sep={shortened(sep)}; user, item and rating make three: "
             f"{shortened(first, 60)}",
+        )
+    if len(fields) > _MOST_COLUMNS:
+        raise reader.error(
+            line,
+            f"{len(fields)} columns; ratings are lines of user, item, rating, and this looks like a table: keep "
+            "these three columns, or fit a model of tables",
         )
     if len(fields) < value_column:
         raise reader.error(line, f"{len(fields)} columns, and value_column={shortened(value_column)}")

@@ -95,9 +95,10 @@ def _targets(cells, lines, name, path, labels):
             missing = True
         if missing or not (labels or is_number(cell)):
             what = "has no value" if missing else f"{shortened(cell)} is not a number"
-            raise DataError(
-                f"{path}, line {line}, target {shortened(name)}: {what}; correct or leave out the row"
-            )
+            remedy = "correct or leave out the row"
+            if not missing and not any(map(is_number, cells)):
+                remedy = "of classes take a classifier, such as logistic"
+            raise DataError(f"{path}, line {line}, target {shortened(name)}: {what}; {remedy}")
     cells = [cell.strip() for cell in cells]
     return np.array(cells).astype(np.float64) if all(map(is_number, cells)) else np.array(cells)
 

@@ -313,3 +313,9 @@ def test_parameters_are_options(folder, tmp_path, capsys):
 def test_models_by_the_names_of_their_estimators():
     assert find_model("matrix-factorization").name == "mf"
     assert find_model("latent-dirichlet-allocation").name == "lda"
+
+
+def test_classes_for_a_regression_name_the_remedy(tmp_path, capsys):
+    (tmp_path / "churn.csv").write_text("age,churned\n1,yes\n2,no\n")
+    assert main(["fit", "ridge", f"{tmp_path / 'churn.csv'}:churned"]) == 2
+    assert "'yes' is not a number; of classes take a classifier, such as logistic" in capsys.readouterr().err

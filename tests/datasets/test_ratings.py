@@ -120,6 +120,7 @@ def test_pairs_rated_more_than_once(tmp_path):
         ("1,1,nan\n", 1, "the rating is 'nan'"),
         ("1,1,good\n", 1, "the rating must be a number"),
         ("1,2\n", 1, "2 columns with sep=','"),
+        (",".join(map(str, range(11))) + "\n", 1, "11 columns; .* this looks like a table: keep these three"),
         ("one two three\n", 1, "give sep="),
         ("user,item,rating\n", 1, "holds no rating"),
         ("\n\n\n", 3, "holds no rating"),
