@@ -180,8 +180,8 @@ def _recognise(reader, line, block, sep, header, value_column):
     if len(fields) > _MOST_COLUMNS:
         raise reader.error(
             line,
-            f"{len(fields)} columns; ratings are lines of user, item, rating, and this looks like a table: keep "
-            "these three columns, or fit a model of tables",
+            f"{len(fields)} columns; ratings are lines of user, item, rating, and this looks like a table: "
+            "keep these three columns, or fit a model of tables",
         )
     if len(fields) < value_column:
         raise reader.error(line, f"{len(fields)} columns, and value_column={shortened(value_column)}")
