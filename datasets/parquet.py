@@ -93,12 +93,12 @@ class ParquetTable:
                 raise DataError(f"categories of {shortened(name)} must be values, each once")
 
     @property
-    def vocabularies(self):
+    def vocabularies(self) -> dict[str, Any]:
         """For each of `categories`: its values, or None if a pass finds them."""
         given = self.categories or {}
         return dict(given) if isinstance(given, Mapping) else dict.fromkeys(given)
 
-    def files(self):
+    def files(self) -> list[str]:
         """The names of all files, in order; DataError where there is none."""
         given = self.paths if isinstance(self.paths, (list, tuple)) else [self.paths]
         found = [file for path in given for file in _files(path if is_url(path) else os.fspath(path))]

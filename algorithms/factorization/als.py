@@ -44,14 +44,14 @@ class AlternatingLeastSquares(Program):
         self.n_ratings = len(entries)
         tables = entries, entries.transposed()
         n_shards = min(N_SHARDS, *entries.shape)
-        self.shards = shards_of(tables, n_shards)
+        self.shards = entries.shards(n_shards) if entries.stays else shards_of(tables, n_shards)
         self.schedule = InTurn(n_shards, (0, 1))
         self._ridges = [
-            settings.ridges(table.counts, entries.values.dtype, side) for side, table in enumerate(tables)
+            settings.ridges(table.counts, entries.dtype, side) for side, table in enumerate(tables)
         ]
         rng = np.random.default_rng(seed)
         self.factors = [padded(part) for part in self.first_factors(rng, entries)]
-        self.biases = [np.zeros(n, entries.values.dtype) for n in entries.shape]
+        self.biases = [np.zeros(n, entries.dtype) for n in entries.shape]
         self._rated = [table.counts > 0 for table in tables]
         for factors, rated in zip(self.factors, self._rated, strict=True):
             factors[~rated] = 0

@@ -70,7 +70,7 @@ def penalties(model, entries):
         return None, 0.0
     bias_reg, offset = (model.bias_reg,) * 2, model.reg_offset
     if "auto" in (model.bias_reg, model.reg_offset):
-        found = estimated(entries, model.n_components)
+        found = estimated(entries.sample(), model.n_components)
         bias_reg = found[0] if model.bias_reg == "auto" else bias_reg
         offset = found[1] if model.reg_offset == "auto" else offset
     return tuple(float(reg) for reg in bias_reg), float(offset)

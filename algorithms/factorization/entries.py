@@ -1,11 +1,14 @@
 """The door of matrix factorization: ratings as a sparse matrix, or as pairs of ids and values."""
 
+import hashlib
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from scipy import sparse
 
 from ...errors import DataError, in_brief
+from ...scheduler.stores.store import fingerprint_csr
 from ..inputs.indices import sound
 from ..inputs.matrices import check_plain
 from ..inputs.targets import check_targets
@@ -70,6 +73,22 @@ class Entries:
 
     def __len__(self):
         return len(self.indices)
+
+    @property
+    def dtype(self):
+        """Type of the values."""
+        return self.values.dtype
+
+    stays: ClassVar[bool] = False  # on a cluster
+
+    def fingerprint(self):
+        """What tells these ratings from others."""
+        weights = hashlib.blake2b(np.ascontiguousarray(self.weights).data, digest_size=16).hexdigest()
+        return {"ratings": fingerprint_csr(self.matrix(self.values)), "weights": weights}
+
+    def sample(self):
+        """Ratings that tell how others are: all of them."""
+        return self
 
     @property
     def rows(self):
@@ -257,15 +276,6 @@ def find_ids(ids, known):
         return np.full(len(ids), -1)
     at = np.minimum(np.searchsorted(known, ids), len(known) - 1)
     return np.where(known[at] == ids, at, -1)
-
-
-def check_table(pairs, y, name):
-    """Check pairs with their values; return sorted user and item ids, rows, columns, and float64 values."""
-    users, items = check_pairs(pairs)
-    values = check_values(y, len(users), name)
-    user_ids, rows = np.unique(users, return_inverse=True)
-    item_ids, columns = np.unique(items, return_inverse=True)
-    return user_ids, item_ids, rows, columns, values
 
 
 def check_values(y, n_ratings, name):

@@ -36,7 +36,7 @@ class ImplicitFeedback(AlternatingLeastSquares):
 
     def first_factors(self, rng, entries):
         """Draw small factors above 0: the first half sums the items of a user, the popular ones most."""
-        dtype, K = entries.values.dtype, self.settings.n_components
+        dtype, K = entries.dtype, self.settings.n_components
         return [(_LARGEST * rng.random((n, K))).astype(dtype) for n in entries.shape]
 
     def update(self, state, task):

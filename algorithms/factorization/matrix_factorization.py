@@ -3,7 +3,6 @@
 import copy
 import dataclasses
 import functools
-import hashlib
 import os
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
@@ -174,7 +173,7 @@ class MatrixFactorization(FactorModel):
     rating_range_ : ndarray of shape (2,) or None
         Least and greatest rating (of a weight above 0), within which `predict` stays; None for implicit
         feedback.
-    seen_ : csr_array of int8, shape (n_users, n_items)
+    seen_ : csr_array of int8, shape (n_users, n_items), or None
         The cells that had a rating, those held out too.
     n_iter_ : int
     solver_ : str
@@ -319,6 +318,8 @@ class MatrixFactorization(FactorModel):
             Ratings or counts, of which every stored entry is one, a stored zero too, with their ids if they
             come from `stradask.datasets.read_ratings` or `fetch_movielens`; a table of three columns, the ids
             of users and of items, whole numbers or text, and ratings; or pairs of ids, with ratings in `y`.
+            Also a Dask frame or array of these columns, and names of files for `read_ratings` or of Parquet
+            files, see `stradask.datasets.ParquetTable`: on a cluster they stay there, by "als".
         y : array-like of shape (n_ratings,), optional
         sample_weight : array-like of shape (n_ratings,), optional
             Weights of the ratings of pairs, not negative; they multiply the confidence of counts.
@@ -338,9 +339,9 @@ class MatrixFactorization(FactorModel):
         with_features = any(table is not None for table in features)
         check_combination(self, with_features)
         with self._unchanged_on_error():
-            entries, ids, features = read_ratings(self, X, y, sample_weight, features)
+            entries, ids, features = read_ratings(self, X, y, sample_weight, features, may_stay=True)
             self.user_ids_, self.item_ids_ = ids
-            self.solver_ = chosen_solver(self, len(entries), with_features)
+            self.solver_ = chosen_solver(self, len(entries), with_features or entries.stays)
             self.confidence_ = entries.average(np.abs) if self.implicit else 1.0
             self.rating_range_ = None if self.implicit else entries.value_range()
             return self._run(entries, features, callback)
@@ -379,7 +380,7 @@ class MatrixFactorization(FactorModel):
         with self._unchanged_on_error():
             entries, ids, _ = read_ratings(self, X, y, sample_weight)
             confidence = self._widen_values(entries)
-            old = self._sides, (self.user_ids_, self.item_ids_), self.seen_
+            old = self._sides, (self.user_ids_, self.item_ids_), self._seen
             entries, sides, seen, ids = widened(entries, ids, *old)
             self._refuse_new_without_features(ids)
             settings = settings_of(self)
@@ -396,8 +397,8 @@ class MatrixFactorization(FactorModel):
         if bounds is not None:  # models of 0.1 have none
             reach = np.append(bounds, entries.value_range())
             self.rating_range_ = np.array([reach.min(), reach.max()])
-        total = entries.average(np.abs) * len(entries) + self.confidence_ * self.seen_.nnz
-        return total / (len(entries) + self.seen_.nnz) if self.implicit else 1.0
+        total = entries.average(np.abs) * len(entries) + self.confidence_ * self._seen.nnz
+        return total / (len(entries) + self._seen.nnz) if self.implicit else 1.0
 
     def _refuse_new_without_features(self, ids):
         for what, known, every in zip(("user", "item"), (self.user_ids_, self.item_ids_), ids, strict=True):
@@ -436,7 +437,7 @@ class MatrixFactorization(FactorModel):
             program,
             program.schedule,
             max_rounds=settings_of(self).max_iter,
-            engine=self.engine,
+            engine=getattr(entries, "engine", self.engine),
             n_jobs=self.n_jobs,
             tol=self.tol if self.solver_ in ("als", "ccd") else None,
             callback=_watched(watch, callback),
@@ -463,12 +464,10 @@ class MatrixFactorization(FactorModel):
             del settings["max_iter"]
         if settings["bias_reg"] is None:  # implicit feedback, whose checkpoints of before still fit
             del settings["bias_reg"], settings["offset"]
-        weights = hashlib.blake2b(np.ascontiguousarray(entries.weights).data, digest_size=16).hexdigest()
         return {
             "settings": settings,
             "seed": seed,
-            "ratings": fingerprint_csr(entries.matrix(entries.values)),
-            "weights": weights,
+            **entries.fingerprint(),
             "features": [
                 None if table is None else fingerprint_csr(sparse.csr_array(table)) for table in features
             ],

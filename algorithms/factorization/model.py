@@ -24,7 +24,7 @@ from .reading import matrix_entries
 from .recommend import Asked, Recommendations, at_most, check_n, nearest, with_ids
 from .recommender import Recommender
 from .sides import Sides
-from .stored import check_stored
+from .stored import check_stored, held_cells
 from .update import joined
 
 
@@ -194,7 +194,7 @@ class FactorModel(Recommender):
             first = given[np.argmax(wrong)].item()
             raise DataError(f"ids of new {what}s must be new and different: {shortened(first)}")
         factors, bias = self._prior_means(what, features, len(given))
-        old = self._sides, (self.user_ids_, self.item_ids_), self.seen_
+        old = self._sides, (self.user_ids_, self.item_ids_), self._seen
         new = {"user": (given, self.item_ids_[:0]), "item": (self.user_ids_[:0], given)}[what]
         sides, seen, ids = joined(new, *old)
         at = find_ids(given, ids[what == "item"])
@@ -265,7 +265,7 @@ class FactorModel(Recommender):
             )
         else:
             rows = self._known(users, "user")
-            factors, bias, seen = sides.user_factors[rows], sides.user_bias[rows], self.seen_[rows]
+            factors, bias, seen = sides.user_factors[rows], sides.user_bias[rows], self._seen[rows]
 
         items, item_bias = sides.item_factors, sides.item_bias
         if candidates is not None:
@@ -420,7 +420,11 @@ class FactorModel(Recommender):
         return draw(self.item_map(), self._item_counts(), titles, n_items=n_items, n_titles=n_titles, ax=ax)
 
     def _item_counts(self):
-        return np.bincount(self.seen_.indices, minlength=len(self.item_ids_))
+        return np.bincount(self._seen.indices, minlength=len(self.item_ids_))
+
+    @property
+    def _seen(self):
+        return held_cells(self)
 
     @property
     def _sides(self):

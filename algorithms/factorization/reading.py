@@ -6,17 +6,32 @@ import numpy as np
 from scipy import sparse
 
 from ...errors import DataError, shortened
-from .entries import Entries, check_ids, check_matrix, check_rating_weights, check_table, find_ids
+from ...scheduler.threads import own_threads
+from ..inputs.tables import engine_of
+from .entries import (
+    Entries,
+    check_ids,
+    check_matrix,
+    check_pairs,
+    check_rating_weights,
+    check_values,
+    find_ids,
+)
 from .features import in_order, split_features, with_constant
+from .remote_ratings import RemoteRatings, is_elsewhere, read_here, read_remote, widened
 
 
-def read_ratings(model, X, y, sample_weight, features=(None, None)):
+def read_ratings(model, X, y, sample_weight, features=(None, None), *, may_stay=False):
     """Check the arguments of `MatrixFactorization.fit`; return `Entries`, sorted ids, and features.
+
+    Ratings of Dask and of files become `RemoteRatings` if they `may_stay` and the fit runs on a cluster.
 
     For implicit feedback the values are confidences. Features are in the order of the ids, with a constant,
     or None.
     """
     name, named = type(model).__name__, None
+    if is_elsewhere(X):
+        return _read_elsewhere(model, X, y, sample_weight, features, may_stay)
     X, y = split_table(X, y, name)
     if is_named(X):
         X, named = X.matrix, named_ids(X)
@@ -69,28 +84,52 @@ def named_ids(ratings):
     return ids
 
 
+def _read_elsewhere(model, X, y, sample_weight, features, may_stay):
+    """Ratings of Dask and of files: counted where they are, or read into this process."""
+    engine = engine_of(model)
+    if engine == "local" or not may_stay or own_threads() is not None:
+        users, items, values, weights = read_here(model, X, y, sample_weight)
+        return _of_columns(model, users, items, values, check_rating_weights(weights, len(values)), features)
+    pieces, survey = read_remote(model, X, y, sample_weight, engine)
+    ids, tables = _ids_with_features((survey.users, survey.items), features)
+    return RemoteRatings(pieces, widened(survey, *ids), model, engine), ids, tables
+
+
 def _read_pairs(model, X, y, sample_weight, features):
-    user_ids, item_ids, rows, columns, values = check_table(X, y, type(model).__name__)
-    weights = check_rating_weights(sample_weight, len(values))
+    users, items = check_pairs(X)
+    values = check_values(y, len(users), type(model).__name__)
+    return _of_columns(
+        model, users, items, values, check_rating_weights(sample_weight, len(values)), features
+    )
+
+
+def _ids_with_features(known, features):
+    """Add the ids of features to those of ratings; return the ids and the tables in their order."""
+    ids, tables = [], []
+    for what, own, table in zip(("user", "item"), known, features, strict=True):
+        every = own
+        if table is not None:
+            more = split_features(table, what)[0]
+            if more.dtype.kind != own.dtype.kind:
+                raise DataError(f"the ids of {what}_features are not of the kind of those of the ratings")
+            every = np.union1d(own, more)
+            table = in_order(table, every, what)
+        ids.append(every)
+        tables.append(table)
+    return tuple(ids), tables
+
+
+def _of_columns(model, users, items, values, weights, features):
     weights = np.ones(1) if weights is None else weights
     if model.implicit:
         values, weights = values * weights, np.ones(1)
-    ids, numbers, tables = [], [], []
-    for what, known, number, table in zip(
-        ("user", "item"), (user_ids, item_ids), (rows, columns), features, strict=True
-    ):
-        every = known
-        if table is not None:
-            more = split_features(table, what)[0]
-            if more.dtype.kind != known.dtype.kind:
-                raise DataError(f"the ids of {what}_features are not of the kind of those of the ratings")
-            every = np.union1d(known, more)
-            number = find_ids(known, every)[number]
-            table = in_order(table, every, what)
-        ids.append(every)
-        numbers.append(number)
-        tables.append(table)
-    (rows, columns), (user_ids, item_ids) = numbers, ids
+    known, numbers = zip(*(np.unique(ids, return_inverse=True) for ids in (users, items)), strict=True)
+    ids, tables = _ids_with_features(known, features)
+    rows, columns = (
+        number if own is every else find_ids(own, every)[number]
+        for own, every, number in zip(known, ids, numbers, strict=True)
+    )
+    user_ids, item_ids = ids
     dtype, shape = np.dtype(model.dtype), (len(user_ids), len(item_ids))
     entries = Entries.make(
         rows, columns, values.astype(dtype), weights.astype(dtype), shape,

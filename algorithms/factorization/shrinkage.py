@@ -62,7 +62,8 @@ def estimated(entries, n_components):
     else:
         error, shares = everything, [_UNKNOWN] * 2
     n_rows = sum(int((count > 0).sum()) for count in counts)
-    offset = _OFFSET * np.sqrt(n_components * error) * (1 + _SPARSE * n_rows / (2 * n_weighted))
+    density = getattr(entries, "rows_a_rating", n_rows / n_weighted)  # a sample knows that of all ratings
+    offset = _OFFSET * np.sqrt(n_components * error) * (1 + _SPARSE * density / 2)
     weight = weight / n_weighted
     bias_reg = tuple(share * weight for share in shares)
     none = [np.zeros((n, 0)) for n in entries.shape]

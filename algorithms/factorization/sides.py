@@ -98,7 +98,7 @@ def start_factors(rng, entries, settings, spread):
     sides = []
     for n in entries.shape:
         drawn = spread * rng.standard_normal((n, settings.n_components))
-        sides.append((np.abs(drawn) if settings.non_negative else drawn).astype(entries.values.dtype))
+        sides.append((np.abs(drawn) if settings.non_negative else drawn).astype(entries.dtype))
     return sides
 
 
@@ -122,14 +122,14 @@ class InTurn(Schedule):
 
 def shards_of(tables, n_shards):
     """Cut ratings by user and by item into ranges of rows: lists of ``(Entries, (first, last))``."""
-    cuts = [_cut(table.indptr, n_shards) for table in tables]
+    cuts = [cut_rows(table.indptr, n_shards) for table in tables]
     return [
         [(table.part(*pair), pair) for table, pair in zip(tables, pairs, strict=True)]
         for pairs in zip(*(itertools.pairwise(cut) for cut in cuts), strict=True)
     ]
 
 
-def _cut(indptr, n_parts):
+def cut_rows(indptr, n_parts):
     """Cut rows into non-empty ranges of about equal work; return where each begins, and the end."""
     work = indptr + 8 * np.arange(len(indptr))  # a row costs something by itself
     cuts = np.searchsorted(work, np.linspace(0, work[-1], n_parts + 1))

@@ -1,8 +1,18 @@
-"""Checks of a factorization read from a model file, before compiled code reads it."""
+"""Checks of a factorization read from a model file, before compiled code reads it; what a file may lack."""
 
 import numpy as np
 
 from ...errors import DataError, shortened
+
+
+def held_cells(model):
+    """The rated cells; DataError for ratings that stayed on a cluster, of which a model has none."""
+    if model.seen_ is None:
+        raise DataError(
+            "this needs the rated cells, and the model was fitted to ratings that stayed on a cluster: give "
+            "the ratings of the users as a sparse matrix with the columns of item_ids_, not their ids"
+        )
+    return model.seen_
 
 
 def check_stored(model):
@@ -21,10 +31,11 @@ def check_stored(model):
             raise DataError(f"{side}_factors_ and {side}_bias_ cannot be those of {len(ids)} {side}s")
         if factors.dtype != model.dtype or bias.dtype != model.dtype or ids.dtype.kind not in "iU":
             raise DataError(f"the {side}s are not stored as {model.dtype}")
-    if model.seen_.shape != (len(model.user_ids_), len(model.item_ids_)):
-        raise DataError(f"seen_ has the shape {model.seen_.shape}")
+    seen = model.seen_  # None for ratings that stayed on a cluster
+    if seen is not None and seen.shape != (len(model.user_ids_), len(model.item_ids_)):
+        raise DataError(f"seen_ has the shape {seen.shape}")
     sound = np.isfinite(float(model.mean_)) and np.isfinite(float(model.confidence_))
-    if model.seen_.dtype.kind not in "biuf" or not sound:
+    if (seen is not None and seen.dtype.kind not in "biuf") or not sound:
         raise DataError("seen_, mean_ and confidence_ must hold numbers")
     bias_reg = getattr(model, "bias_reg_", None)  # models of 0.1 have neither
     regs = np.append(0.0 if bias_reg is None else bias_reg, getattr(model, "reg_offset_", 0.0))

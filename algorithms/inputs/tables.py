@@ -14,7 +14,6 @@ from scipy import sparse
 
 from ...datasets.parquet import ParquetTable, is_parquet, parts_of, read_footer, read_part
 from ...errors import DataError, shortened
-from ...scheduler.place import open_place
 from .arrow_columns import (
     LARGEST_VOCABULARY,
     arrow_of,
@@ -26,8 +25,9 @@ from .arrow_columns import (
 )
 from .encoding import Column, Encoding
 from .pieces import is_dask, is_frame
+from .reduced import reduced
 
-_TASKS = 4  # of a pass over files, a thread
+_FILES = 16  # whose footers a task reads
 
 
 @contextmanager
@@ -42,7 +42,11 @@ def fitted_table(estimator, X, y, sample_weight=None):
         kept.pop("table_encoding_", None)
         return
     table = X if isinstance(X, ParquetTable) else ParquetTable(X)
-    found = FoundTable(table, engine_of(estimator), estimator.n_jobs, y=y, sample_weight=sample_weight)
+    if y is None:
+        raise DataError(
+            f"y must be the name of a column of {shortened(table.paths, 200)}: fit(X, y='column')"
+        )
+    found = FoundTable(table, engine_of(estimator), y=y, sample_weight=sample_weight)
     encoding = found.encoding()
     kept["table_encoding_"] = encoding.as_dict()  # also of the models that callbacks get
     yield found.rows(encoding), found.vector(y), found.vector(sample_weight)
@@ -66,14 +70,15 @@ class FoundTable:
     `columns`: (by role) names of the columns that are not features.
     """
 
-    def __init__(self, table, engine, n_jobs, **roles):
-        self.table, self.engine, self.n_jobs = table, engine, n_jobs
+    def __init__(self, table, engine, **roles):
+        self.table, self.engine = table, engine
         self.roles = {role: name for role, name in roles.items() if name is not None}
         wanted = [] if table.columns is None else [*table.columns]
         files = table.files()
         named = [*self.roles.values(), *wanted, *table.vocabularies, *(table.hashed or ())]
         self._check_roles(files[0])
-        self.footers = self._over(files, _footers, named if wanted else None)
+        runs = [(files[k : k + _FILES], named if wanted else None) for k in range(0, len(files), _FILES)]
+        self.footers = reduced(_footers, _joined, runs, engine)
         types = self.footers[0].types
         for role, name in self.roles.items():
             self._check_there(name, types, role)
@@ -110,8 +115,6 @@ class FoundTable:
                     f"{role} must be the name of a column of {shortened(file, 200)}, as X names Parquet "
                     f"files; got {shortened(name)}"
                 )
-        if "y" not in self.roles:
-            raise DataError(f"y must be the name of a column of {shortened(file, 200)}: fit(X, y='column')")
 
     def _check_there(self, name, types, role):
         if name not in types:
@@ -155,15 +158,6 @@ class FoundTable:
                             "ParquetTable(paths, columns=[...])"
                         )
 
-    def _over(self, items, function, *args):
-        """Join the lists that a function returns for runs of files or parts, where the fit computes."""
-        place = open_place(self.engine, self.n_jobs)
-        n_tasks = min(len(items), _TASKS * place.n_threads())
-        edges = itertools.pairwise(len(items) * k // n_tasks for k in range(n_tasks + 1))
-        runs = [items[a:b] for a, b in edges]
-        with place.tasks(runs, name="names of files") as tasks:
-            return [one for some in tasks.map(function, [(k, *args) for k in range(n_tasks)]) for one in some]
-
     def encoding(self):
         """Make the encoding; a pass over categories finds the values that are not given."""
         types, given, hashed = self.footers[0].types, self.table.vocabularies, self.table.hashed or {}
@@ -178,7 +172,9 @@ class FoundTable:
                 f"the column {shortened(floats[0])} of categories or hashed holds {types[floats[0]][1]}: "
                 "give columns of text or whole numbers"
             )
-        values = merged(self._over(self.parts, _values, open_)) if open_ else {}
+        values = {}
+        if open_:
+            values = reduced(_values_of, merged, [(part, open_) for part in self.parts], self.engine)
         columns = []
         for name in self.names:
             known = values[name] if name in values else given.get(name)
@@ -228,9 +224,8 @@ def _footers(paths, names):
     return [read_footer(path, names) for path in paths]
 
 
-def _values(parts, names):
-    """The different values of some columns in some parts: a list of one dict."""
-    return [merged([_values_of(part, names) for part in parts])]
+def _joined(lists):
+    return list(itertools.chain(*lists))
 
 
 def _values_of(part, names):
@@ -240,7 +235,7 @@ def _values_of(part, names):
 
 def merged(found):
     """Join the values of columns, sorted; DataError where they are too many."""
-    values = {name: sorted(set().union(*(one[name] for one in found))) for name in found[0]}
+    values = {name: sorted(set[str]().union(*(one[name] for one in found))) for name in found[0]}
     for name, own in values.items():
         if len(own) > LARGEST_VOCABULARY:
             raise DataError(
