@@ -115,11 +115,16 @@ def table(records):
 def page(records):
     """Return the page of a run of the benchmark."""
     first = records[0]
-    whole = Page("stradask bench allreduce: gradients of two workers")
-    whole.text(
-        f"Gradients of all layers are one vector, summed in one exchange. Two worker processes on "
-        f"{where(first)}; a step on two less one on one, the best of {first['settings']['repeats']} rounds, "
-        f"wall time; beside them the same gradients in {first['settings']['parts']} exchanges, one after "
-        "another. N workers must each send 2 (N - 1) / N of the gradient: 1.0 for two."
-    )
+    whole = Page("stradask bench allreduce: gradients of two workers").text(setting(first))
     return whole.table(*made_table(records)).add_facts(first, "settings", "machine")
+
+
+def setting(record):
+    """Say what was run, and how the table is to be read."""
+    settings = record["settings"]
+    return (
+        f"Gradients of all layers are one vector, summed in one exchange. Two worker processes on "
+        f"{where(record)}; a step on two less one on one, the best of {settings['repeats']} rounds, wall "
+        f'time; "in parts" are the same gradients in {settings["parts"]} exchanges, one after another. N '
+        "workers must each send 2 (N - 1) / N of the gradient: 1.0 for two."
+    )

@@ -26,6 +26,7 @@ from .run import about_run
 BATCH, N_PLACES = 128, 2
 PLACE = "two processes"
 MICRO_BATCHES = (2, 4, 8, 16)
+_NEAR = 0.15  # predictions this near are counted
 
 
 def networks(summing, update):
@@ -228,17 +229,24 @@ def table(records):
 def page(records):
     """Return the page of a run of the benchmark."""
     first = records[0]
-    whole = Page("stradask bench plan: what the planner predicts, and the clock")
-    whole.text(
-        f"Networks on two worker processes, on {where(first)}. Layers wait instead of computing, as a host "
-        "does for its device; messages, sums of gradients and updates are real. The link and the optimizer "
-        f"were measured first: {1e3 * first['data']['latency']:.2f} ms a message, and "
-        f"{first['data']['bandwidth'] / 1e6:.0f} MB a second."
-    )
+    whole = Page("stradask bench plan: what the planner predicts, and the clock").text(setting(records))
     whole.figure(*_picture(records))
     for made in all_tables(records):
         whole.table(*made)
     return whole.add_facts(first, "data", "settings", "machine")
+
+
+def setting(records):
+    """Say what was run, and how near the predictions are."""
+    first = records[0]
+    near = sum(abs(r["predicted"] / r["measured"] - 1) <= _NEAR for r in records)
+    return (
+        f"Networks on two worker processes, on {where(first)}. Layers wait instead of computing, as a host "
+        "does for its device; messages, sums of gradients and updates are real. The link and the optimizer "
+        f"were measured first: {1e3 * first['data']['latency']:.2f} ms a message, and "
+        f"{first['data']['bandwidth'] / 1e6:.0f} MB a second. {near} of {len(records)} predictions are "
+        f"within {_NEAR:.0%} of the median measured time."
+    )
 
 
 def _picture(records):

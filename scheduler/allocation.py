@@ -2,15 +2,20 @@
 
 import ctypes
 import functools
+import gc
 import os
 
 _TRIM, _MMAP = -1, -3  # glibc's M_TRIM_THRESHOLD, M_MMAP_THRESHOLD
 _KEPT, _MAPPED = 2**28, 2**25  # bytes; the latter is the most that glibc takes
+_SHARE = 1 / 16  # of a worker's memory limit, which is kept at most
+_USABLE = 0.8  # of what is free: the rest is for messages on their way and temporaries
 
 
 @functools.cache
 def keep_freed_memory():
-    """Let this process keep up to 256 MB of freed memory, if a nanny of Dask's has set the limit to 64 KB.
+    """Let this process keep freed memory, if a nanny of Dask's has told glibc to give back all but 64 KB.
+
+    Up to 256 MB are kept, or a sixteenth of the worker's memory limit.
 
     With the nanny's setting every large temporary is mapped, faulted in and unmapped anew: networks took
     twice the CPU time. It is for glibc, once for a process, and lasts as long as that. ``dask.config``
@@ -28,8 +33,47 @@ def keep_freed_memory():
 
     if not dask.config.get("stradask.keep-freed-memory", True):
         return False
+    import distributed
+
     try:
-        mallopt = ctypes.CDLL("libc.so.6").mallopt
-    except (OSError, AttributeError):  # another system, or another C library
-        return False
-    return bool(mallopt(_TRIM, _KEPT) and mallopt(_MMAP, _MAPPED))
+        limit = distributed.get_worker().memory_manager.memory_limit
+    except ValueError:  # this process has none
+        limit = None
+    mallopt = _of_glibc("mallopt")
+    return mallopt is not None and bool(mallopt(_TRIM, _kept(limit)) and mallopt(_MMAP, _MAPPED))
+
+
+def _kept(limit):
+    return int(min(_KEPT, _SHARE * limit)) if limit else _KEPT
+
+
+def free_memory(prepare, dask_worker):
+    """Return the bytes that each thread of a Dask worker may still take; None where nothing limits them.
+
+    A nanny ends a worker whose process has 95 % of the limit (``distributed.worker.memory.terminate``): what
+    the process has after `prepare`, when it has given back all it freed, is taken off, and what it may keep
+    of what it frees, and a fifth of the rest for messages. Without a nanny it is the limit.
+    """
+    limit, n_threads = dask_worker.memory_manager.memory_limit, dask_worker.state.nthreads
+    if not limit:
+        return None
+    if dask_worker.nanny is None:
+        return limit / n_threads
+    import dask
+
+    prepare()
+    gc.collect()
+    if (trim := _of_glibc("malloc_trim")) is not None:
+        trim(0)
+    most = limit * (dask.config.get("distributed.worker.memory.terminate", 0.95) or 1.0)
+    if keep_freed_memory():
+        most -= _kept(limit)
+    return _USABLE * max(most - dask_worker.monitor.get_process_memory(), 0) / n_threads
+
+
+def _of_glibc(name):
+    """Return a function of glibc, or None on another system or with another C library."""
+    try:
+        return getattr(ctypes.CDLL("libc.so.6"), name)
+    except (OSError, AttributeError):
+        return None

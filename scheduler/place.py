@@ -83,6 +83,10 @@ class LocalPlace:
         """Count the threads that work at once, and the bytes that they may hold: no limit is known."""
         return self.n_threads(), math.inf
 
+    def memory_a_thread(self, prepare):
+        """Return the bytes that each thread may still take, or None: no limit is known."""
+        return None
+
     def session(self):
         """Return a `Session`, not opened yet."""
         return LocalSession(self.n_jobs)
@@ -127,6 +131,22 @@ class ClusterPlace:
             return session.n_threads(), sum(session.memory_limits())
         finally:
             session.close()
+
+    def memory_a_thread(self, prepare):
+        """Return the bytes that a thread of the fullest worker may still take, or None without a limit.
+
+        Workers call `prepare` first, which imports and compiles what stays in their memory.
+        """
+        from .allocation import free_memory
+
+        workers = self.workers()
+        client = workers.open()
+        try:
+            names = workers.where()["workers"]
+            found = client.run(free_memory, prepare, workers=names, on_error="ignore")
+        finally:
+            workers.close()
+        return min((free for free in found.values() if free is not None), default=None)
 
     def session(self):
         """Return a `Session`, not opened yet."""

@@ -174,6 +174,9 @@ class Program:
     shard_weights : sequence of float, optional
         Work of each shard, in any unit. Where a program tells it, shards move between two rounds to workers
         that were seen to be faster, and to workers that join.
+    spreads : bool, default=False
+        Without `shard_weights`: whether shards move, with their whole state, between two rounds to workers
+        that join where others have more shards than threads, as to the one that replaces a lost one.
     loads_at_once : int, optional
         Shards that one process loads at the same time, where that takes memory; by default as it has threads.
     unit : str, default="update"
@@ -244,6 +247,7 @@ class Program:
     keeps_copies: bool = False
     measure_every: int = 1
     shard_weights: Sequence[float] | None = None
+    spreads: bool = False
     loads_at_once: int | None = None
     unit: str = "update"
 

@@ -94,7 +94,7 @@ def by_schedule(estimator, network, w, rows, held_out, seed, callback):
     done = _trained(
         estimator,
         network,
-        Vectors(w, np.empty(0, w.dtype), optimizer.slots(w)),
+        Vectors(w, np.empty(0, w.dtype), None),
         rows,
         optimizer,
         seed,
@@ -134,10 +134,8 @@ def next_pass(estimator, network, w, rows, seed, *, is_first):
     """
     n_rows, before = rows[0].shape[0], {} if is_first else dict(vars(estimator))
     optimizer = _optimizer(estimator, network, n_rows)
-    slots = optimizer.slots(w)
-    goes_on = getattr(before.get("optimizer_state_"), "shape", None) == slots.shape
-    if goes_on:
-        slots = before["optimizer_state_"].astype(w.dtype)
+    slots: Any = before.get("optimizer_state_")
+    goes_on = slots is not None and slots.shape == optimizer.slots(w).shape
     n_updates = before["n_updates_"] if goes_on else 0
     falling = _falling(estimator, before["loss_curve_"] if goes_on else ())
     if falling is None and estimator.solver == "sgd":  # of all steps: the rate falls after a pass
@@ -146,7 +144,7 @@ def next_pass(estimator, network, w, rows, seed, *, is_first):
     done = _trained(
         estimator,
         network,
-        Vectors(w, np.empty(0, w.dtype), slots),
+        Vectors(w, np.empty(0, w.dtype), slots.astype(w.dtype) if goes_on else None),
         rows,
         optimizer,
         seed,
@@ -167,9 +165,9 @@ def next_pass(estimator, network, w, rows, seed, *, is_first):
 
 def _trained(estimator, network, vectors, rows, optimizer, seed, *, plan, **options):
     """Train by a plan; set that and the timeline."""
-    layers = DenseLayers(network)
+    layers = DenseLayers(network, vectors.trained.dtype)
     # Threads that share a GPU only wait for each other.
-    n_jobs = 1 if network.device == "cuda" and plan == "auto" else estimator.n_jobs
+    n_jobs = 1 if network.device == "cuda" and estimator.plan == "auto" else estimator.n_jobs
     plan, n_steps = plan_for(
         plan,
         layers,

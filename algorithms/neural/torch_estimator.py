@@ -22,7 +22,7 @@ from ..inputs.pieces import checksum, first_rows, gathered, is_lazy
 from ..inputs.targets import check_names, check_weights
 from .torch_data import as_data
 from .torch_rows import checksum_of, new_rows, read_rows
-from .training.fitting import ScoreWatch, Vectors, hold_out, least_bytes, of_last_fit, plan_for, train
+from .training.fitting import ScoreWatch, Vectors, hold_out, of_last_fit, plan_for, train
 from .training.optimizers import SGD, Adam, check_optimizer_state
 from .training.torch_stage import (
     TorchLayers,
@@ -34,7 +34,7 @@ from .training.torch_stage import (
     one_torch_thread,
     seeded,
 )
-from .training.torch_workers import check_memory, check_workers, chosen_device, device_here
+from .training.torch_workers import check_workers, chosen_device, device_here
 
 _OPTIONAL_ATTRIBUTES = ("validation_scores_", "best_validation_score_")
 _FREE = ("max_iter", "n_jobs", "verbose", "random_state", "plan")  # a fit that goes on may have others
@@ -278,9 +278,8 @@ class TorchEstimator(Estimator):
                 f"the model has {len(vectors.trained)} parameters and {len(vectors.buffers)} other numbers, "
                 f"but module has {found[0]} and {found[1]}: give the same module, or fit a new estimator"
             )
-        slots = optimizer.slots(vectors.trained)
-        if vectors.slots is None or vectors.slots.shape != slots.shape:
-            vectors = Vectors(vectors.trained, vectors.buffers, slots)
+        if vectors.slots is not None and vectors.slots.shape != optimizer.slots(vectors.trained).shape:
+            vectors = Vectors(vectors.trained, vectors.buffers, None)
         return vectors
 
     def _split(self, rows, seed, own, engine):
@@ -305,7 +304,7 @@ class TorchEstimator(Estimator):
     def _plan_for(self, wanted, layers, vectors, X, optimizer, engine):
         place, memory = open_place(engine, self.n_jobs), None
         if place.remote:
-            memory, layers.device = check_workers(place, layers.children, self.device)
+            memory, layers.device = check_workers(place, layers.children, optimizer, self.device)
         if self.checkpoint is not None and isinstance(wanted, str):
             # A state belongs to the stages of its fit, and other timings would choose others.
             if wanted == "pipeline":
@@ -331,8 +330,6 @@ class TorchEstimator(Estimator):
             memory_limit=memory,
             least_rows=2 if layers.has_batch_norm() else 1,
         )
-        if memory is not None:
-            check_memory(least_bytes(layers, plan, optimizer), memory)
         if len(layers.sizes) == 1:
             plan = dataclasses.replace(
                 plan, note="one stage: only the children of a nn.Sequential can be cut"

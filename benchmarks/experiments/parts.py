@@ -8,7 +8,7 @@ import itertools
 from collections.abc import Callable
 from typing import NamedTuple
 
-from .. import everyday, kernel_shares, networks, pipeline, ssp
+from .. import allreduce, everyday, kernel_shares, networks, pipeline, planned, ssp
 from ..pages import rotation, strads
 from ..pages.tables import Spread, Table, by_solver, latest_run
 from ..pages.training import final, time_to
@@ -201,6 +201,22 @@ def networks_part(records, docs):
     return f"{networks.made_table(own).markdown()}\n{networks.setting(own[0])}\n"
 
 
+def allreduce_part(records, docs):
+    """Return the table of the last run, and its setting."""
+    if not records:
+        return None
+    own = latest_run(records)
+    return f"{allreduce.made_table(own).markdown()}\n{allreduce.setting(own[0])}\n"
+
+
+def plan_part(records, docs):
+    """Return the choices of the last run in measured seconds, and how near predictions were."""
+    if not records:
+        return None
+    own = latest_run(records)
+    return f"{planned.all_tables(own)[0].markdown()}\n{planned.setting(own)}\n"
+
+
 class Part(NamedTuple):
     """Where a part stands, a page of the guide and the name of the marks, and what writes it."""
 
@@ -216,6 +232,8 @@ PARTS = {
     "rotation": Part("benchmarks.md", "rotation", rotation_part),
     "pipeline": Part("which-plan.md", "memory", memory_part),
     "networks": Part("torch.md", "networks", networks_part),
+    "allreduce": Part("which-plan.md", "allreduce", allreduce_part),
+    "plan": Part("which-plan.md", "plan", plan_part),
     "ssp": Part("ssp.md", "measured", ssp_part),
     "strads": Part("write-your-own-program.md", "strads", strads_part),
     "shard-goals": Part("mcmc.md", "shard-goals", shards_part),

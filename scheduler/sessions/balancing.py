@@ -1,8 +1,11 @@
 """Balancing: moves of shards from slow workers to fast ones, by their measured pace."""
 
 import heapq
+from collections import Counter
 
 import numpy as np
+
+from . import placement
 
 _WORTH = 0.8  # a round must become shorter than this part of itself, or nothing moves
 _FIRST_PRICE = 0.5  # seconds that moving is thought to take before any was seen
@@ -79,6 +82,38 @@ class Balance:
 
     def _usual(self):
         return float(np.median(list(self.pace.values())))
+
+
+class Spread:
+    """Proposes other places for shards where some workers have more of them than threads, and others none.
+
+    For programs that do not tell the work of their shards; see `Balance`.
+
+    Examples
+    --------
+    >>> from stradask.scheduler.sessions.balancing import Spread
+    >>> Spread().better(["old", "old", "old"], {"old": 1, "new": 1})
+    ['old', 'old', 'new']
+    >>> Spread().better(["old", "old", "new"], {"old": 1, "new": 1})
+    """
+
+    def observe(self, seconds, places, workers):
+        """Record nothing."""
+
+    def better(self, places, workers):
+        """Return other places for the shards, or None."""
+        counts = Counter(places)
+        if all(counts[worker] <= n for worker, n in workers.items()):
+            return None
+        if all(counts[worker] for worker in workers):
+            return None
+        n_shards = len(places)
+        kept = placement.stays(n_shards, workers, dict(enumerate(places)))
+        homes = placement.place(n_shards, workers, kept=kept)
+        return None if homes == places else homes
+
+    def moved(self, seconds):
+        """Record nothing."""
 
 
 def slowest(weights, places, pace, workers):

@@ -15,7 +15,7 @@ from ..stores.copies import Copies, other_holders
 from ..stores.saved import check_complete, twin_of
 from ..stores.shared_store import StoredState, saved_block, saved_shard
 from .answers import wired
-from .balancing import Balance
+from .balancing import Balance, Spread
 from .clients import scheduler_named
 from .keep_alive import end_keep_alives, keep_alive_key, start_keep_alive
 from .migration import Migration
@@ -67,7 +67,7 @@ class ClusterSession(Migration):
         self._kept: dict[int, str] = {}  # shards that workers have, and need not read again
         self._ready: dict[str, tuple[int, int]] = {}  # newcomers with a worker state: epoch, threads
         self._warm: set[str] = set()  # workers that have had a worker state
-        self._balance: Balance | None = None
+        self._balance: Balance | Spread | None = None
         self._late: dict[str, float] = {}  # how long each worker waited for the last answer of a call
         self._seconds: dict[int, float] = {}  # by shard, in the round so far
         self.joined: Any = None
@@ -272,7 +272,9 @@ class ClusterSession(Migration):
         self.reports: list = [None] * len(data)
         n_blocks = program.n_blocks if program.travels else 0
         self._block_at, self._stamps = place(n_blocks, self._workers), [0] * n_blocks
-        self._balance = None if program.shard_weights is None else Balance(program.shard_weights)
+        self._balance = Spread() if program.spreads else None
+        if program.shard_weights is not None:
+            self._balance = Balance(program.shard_weights)
         self._seconds, self.load_seconds = {}, 0.0
         # One more than there are threads: what is loaded next is on its way meanwhile.
         places = {m: asyncio.Semaphore(n + 1) for m, n in self._workers.items()}

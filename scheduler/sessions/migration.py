@@ -9,7 +9,7 @@ import time
 from typing import Any
 
 from ...errors import WorkerLost
-from .balancing import Balance
+from .balancing import Balance, Spread
 from .membership import Membership
 from .placement import place
 
@@ -26,7 +26,7 @@ class Migration(Membership):
     _block_at: list[str]
     _stamps: list[int]
     _seconds: dict[int, float]
-    _balance: Balance | None
+    _balance: Balance | Spread | None
     _calls: Any
     _open_workers: Any
     bytes_sent: int

@@ -2,8 +2,12 @@
 
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
+
+from stradask.scheduler import allocation
+from stradask.scheduler.allocation import free_memory
 
 CODE = """
 import os, resource, numpy as np
@@ -31,3 +35,20 @@ def test_large_temporaries_are_not_faulted_in_again():
         found[said] = int(done.stdout)
     assert found["True"] < 500  # 50 temporaries of 488 pages
     assert found["False"] > 10_000
+
+
+class _Monitor:
+    def get_process_memory(self):
+        return 400
+
+
+@pytest.mark.parametrize(
+    ("limit", "nanny", "free"), [(None, "tcp", None), (1000, None, 500), (1000, "tcp", 220), (300, "tcp", 0)]
+)
+def test_workers_may_take_what_their_nannies_leave(limit, nanny, free, monkeypatch):
+    monkeypatch.setattr(allocation, "keep_freed_memory", lambda: False)
+    worker, called = SimpleNamespace(), []
+    worker.memory_manager, worker.state = SimpleNamespace(memory_limit=limit), SimpleNamespace(nthreads=2)
+    worker.nanny, worker.monitor = nanny, _Monitor()
+    assert free_memory(lambda: called.append(1), worker) == free
+    assert bool(called) == (free in (220, 0))

@@ -21,7 +21,7 @@ from ....scheduler.threads import single_threaded_blas
 from ...inputs.pieces import first_rows
 from .plans import check_micro_batches, is_split, layout_of, make_plan
 from .profiling import THREADS, profile_layers
-from .program import Training
+from .program import Prepared, Training
 from .split import Activation, DensePart, SplitStage, StageChain, cuts_of, indices, moved_bytes
 from .stage import DenseStage
 
@@ -41,8 +41,8 @@ _SHOWN = [kind if kind in ("forward", "backward") else _LIKE.get(kind, "all-redu
 class DenseLayers:
     """The layers of a `Network` as layers that can be cut; see `TorchLayers`."""
 
-    def __init__(self, network):
-        self.network = network
+    def __init__(self, network, dtype=np.float32):
+        self.network, self.dtype = network, np.dtype(dtype)
         self.sizes = [(a * b + b, 0) for a, b in network.shapes]
 
     def stage(self, first, last):
@@ -85,7 +85,10 @@ class DenseLayers:
 
 @dataclass
 class Vectors:
-    """The numbers of a whole network, layer by layer: trained entries, buffers, slots of the optimiser."""
+    """The numbers of a whole network, layer by layer: trained entries, buffers, slots of the optimiser.
+
+    The latter are None where places begin them.
+    """
 
     trained: Any
     buffers: Any
@@ -97,7 +100,8 @@ class Vectors:
         found = []
         for first, last, _ in stages:
             (a, c), (b, d) = ends[first], ends[last]
-            found.append((np.concatenate([self.trained[a:b], self.buffers[c:d]]), self.slots[:, a:b]))
+            slots = None if self.slots is None else self.slots[:, a:b]
+            found.append((np.concatenate([self.trained[a:b], self.buffers[c:d]]), slots))
         return found
 
     @classmethod
@@ -195,6 +199,8 @@ def plan_for(
     n_rows, n_layers = X.shape[0], len(layers.sizes)
     place, most = open_place(engine, n_jobs), min(batch_size, n_rows)
     n_places = place.n_threads()
+    if memory_limit is None:
+        memory_limit = place.memory_a_thread(Prepared(optimizer))
     n_micro = check_micro_batches(micro_batches, most if micro_batches == "auto" else batch_size, order)
     n_steps = -(-n_rows // most)
     if n_rows // n_steps // n_micro < least_rows:
@@ -204,10 +210,12 @@ def plan_for(
         )
     if plan == "pipeline" or (plan == "auto" and min(n_places, n_layers) > 1):
         given_stages(plan, n_layers, n_places)  # refuses a pipeline of nothing, before anything is timed
+        check_layers(layers, optimizer, n_places, memory_limit)
         rows = most - most % n_micro or n_micro
         counts = sorted({rows // n_micro, rows})
         link = measure_link(engine) if place.remote else THREADS
-        profile = profile_layers(layers, vectors, first_rows(X, counts[-1], engine), optimizer, counts, place)
+        x = first_rows(X, counts[-1], engine)
+        profile = profile_layers(layers, vectors, x, optimizer, counts, place, memory_limit)
         # Between threads nothing is gained that would be worth other last bits.
         if plan == "auto" and place.remote and vectors is not None:
             profile = dataclasses.replace(profile, pair=_splittable(layers, n_layers))
@@ -247,6 +255,7 @@ def plan_for(
         recompute=recompute,
         bounded=place.remote,
     )
+    check_stages(layers, found, optimizer, memory_limit)
     return dataclasses.replace(found, note=note), n_steps
 
 
@@ -259,14 +268,50 @@ def _splittable(layers, n_layers):
         return None
 
 
-def least_bytes(layers, plan, optimizer):
-    """Return the bytes of parameters, gradients and slots that a place of each stage of a plan holds."""
+def check_layers(layers, optimizer, n_places, limit):
+    """Refuse a network of which no plan fits into the places: a layer does not, or all of them together."""
+    if limit is None:
+        return
+    copies = 1 + 2 * _saved_copies(layers, optimizer)  # a gradient; parameters, slots and their snapshot
+    needs = [copies * sum(counts) * layers.dtype.itemsize for counts in layers.sizes]
+    if max(needs) > limit:
+        raise DataError(
+            f"layer {needs.index(max(needs))} needs {max(needs) / 2**20:.0f} MiB for parameters, gradient, "
+            f"optimizer and snapshots, and a place has {limit / 2**20:.0f}: no stage can hold it; take "
+            "larger workers, fewer threads on each, or plan='split' if it is one of two dense layers"
+        )
+    if sum(needs) > n_places * limit:
+        raise DataError(
+            f"the network needs {sum(needs) / 2**20:.0f} MiB for parameters, gradient, optimizer and "
+            f"snapshots, and {n_places} places have {n_places * limit / 2**20:.0f}: take more or larger "
+            "workers"
+        )
+
+
+def check_stages(layers, plan, optimizer, limit):
+    """Refuse a plan with a stage of which a place cannot hold parameters, gradient, slots and snapshot."""
+    needs = _least_bytes(layers, plan, optimizer)
+    if limit is not None and limit < max(needs):
+        raise DataError(
+            f"stage {needs.index(max(needs))} needs {max(needs) / 2**20:.0f} MiB for parameters, gradient, "
+            f"optimizer and snapshots, and a place has {limit / 2**20:.0f}: cut the network into more stages "
+            "by plan, or take larger workers"
+        )
+
+
+def _saved_copies(layers, optimizer):
+    """Count the vectors that snapshots hold, beside those that are at work: parameters and slots."""
+    return 1 + len(optimizer.slots(np.empty(0, layers.dtype)))
+
+
+def _least_bytes(layers, plan, optimizer):
+    """Return the bytes of parameters, gradients, slots and a snapshot of a place of each stage of a plan."""
     layout, found = layout_of(plan, 1), []
-    n_slots = len(optimizer.slots(np.empty(0, layers.dtype)))
+    saved = _saved_copies(layers, optimizer)
     for (first, last, _), n_parts, n in zip(plan.stages, layout.parts, layout.replicas, strict=True):
         whole = sum(map(sum, layers.sizes[first:last]))
         numbers = max(map(len, layers.split(first, last, n_parts).index)) if n_parts > 1 else whole
-        copies = 1 + gradient_vectors(layout.n_micro // n) + n_slots
+        copies = gradient_vectors(layout.n_micro // n) + 2 * saved
         found.append(copies * numbers * layers.dtype.itemsize)
     return found
 

@@ -1,5 +1,7 @@
 """What layers cost: their passes timed on one thread, here or on a worker, as the planner needs it."""
 
+import itertools
+import math
 import time
 
 import numpy as np
@@ -9,24 +11,31 @@ from ....scheduler.threads import single_threaded_blas
 
 _REPEATS = 3  # of which the fastest counts
 _ENTRIES = 2**24  # on which the optimiser is timed, at most
+_SHARE = 1 / 8  # of the memory of a worker, for layers that are sent to be timed
 THREADS = Link(5e-5, 1e10)  # between threads, which pass blocks on as they are
 
 
-def profile_layers(layers, vectors, x, optimizer, counts, place):
+def profile_layers(layers, vectors, x, optimizer, counts, place, memory_limit=None):
     """Time the passes of each layer for these numbers of rows; return a `Profile`.
 
-    `x` are rows for the first layer. On a cluster one of the workers is timed, and draws the parameters of
-    one layer after another where `vectors` is None.
+    `x` are rows for the first layer. On a cluster a worker is timed, and draws the parameters of one layer
+    after another where `vectors` is None. Given ones are sent: all at once, or some layers after others where
+    all would take more than an eighth of `memory_limit`, which one worker may use.
     """
     spans = [(number, number + 1, 1) for number in range(len(layers.sizes))]
     starts: list = [None] * len(spans)
     if vectors is not None:
         starts = [params for params, _ in vectors.cut(layers.sizes, spans)]
     stages = [layers.stage(first, last) for first, last, _ in spans]
-    with place.tasks([x], name="the rows on which layers are timed") as tasks:
-        ((forward, backward, out_bytes),) = tasks.map(_timed, [(0, stages, starts, counts)])
-    sizes = np.array([n for n, _ in layers.sizes])
-    dtype = layers.dtype if vectors is None else vectors.trained.dtype
+    sizes, dtype = np.array([n for n, _ in layers.sizes]), layers.dtype
+    most = math.inf if vectors is None or memory_limit is None else _SHARE * memory_limit
+    timed, value = [], x
+    for first, last in _portions(sizes * dtype.itemsize, most):
+        data = value, starts[first:last]
+        with place.tasks([data], name="the layers that are timed") as tasks:
+            ((*found, value),) = tasks.map(_timed, [(0, stages[first:last], counts, last < len(stages))])
+        timed.append(found)
+    forward, backward, out_bytes = map(np.concatenate, zip(*timed, strict=True))
     params = np.zeros(min(sizes.sum(), _ENTRIES), dtype)
     grads, slots = np.zeros_like(params), optimizer.slots(params)
     step = _least(lambda: optimizer.step(params, grads, slots, 1))
@@ -39,13 +48,35 @@ def profile_layers(layers, vectors, x, optimizer, counts, place):
         sizes * params.itemsize,
         rows=counts,
         update=step * sizes / max(len(params), 1),
-        state_copies=len(slots),
+        state_copies=len(slots) + (1 + len(slots)) * place.remote,  # workers copy what they save
         input_bytes=getattr(x, "nbytes", 0) / x.shape[0],
     )
 
 
-def _timed(x, stages, starts, counts):
-    """Return seconds forward and backward, (n_layers, n_counts), and the bytes a row of each output."""
+def _portions(nbytes, most):
+    """Cut layers into portions of so many bytes, or of one layer: pairs of first and last, without it.
+
+    Examples
+    --------
+    >>> from stradask.algorithms.neural.training.profiling import _portions
+    >>> _portions([3, 3, 3, 9, 1, 1], 6)
+    [(0, 2), (2, 3), (3, 4), (4, 6)]
+    """
+    edges, held = [0], 0
+    for number, own in enumerate(nbytes):
+        if held and held + own > most:
+            edges.append(number)
+            held = 0
+        held += own
+    return list(itertools.pairwise([*edges, len(nbytes)]))
+
+
+def _timed(data, stages, counts, goes_on):
+    """Return seconds forward and backward, (n_layers, n_counts), and the bytes a row of each output.
+
+    And the last output, if other layers follow.
+    """
+    x, starts = data
     forward, backward = np.empty((2, len(stages), len(counts)))
     out_bytes, key = np.empty(len(stages)), (0, 0, 0, 0)
     with single_threaded_blas():
@@ -62,7 +93,7 @@ def _timed(x, stages, starts, counts):
                     stage.backward(context, np.full(y.shape, 1e-3, y.dtype), grads)
                     took.append(time.perf_counter() - began)
                 backward[number, c], out_bytes[number], value = min(took), y.nbytes / rows, y
-    return forward, backward, out_bytes
+    return forward, backward, out_bytes, value if goes_on else None
 
 
 def _add(one, two):

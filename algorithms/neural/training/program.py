@@ -54,8 +54,8 @@ class Training(SplitOperations, Program):
     seed : int
         Of the order of rows, and of the random numbers of stages.
     starts : list of (params, slots), optional
-        For each stage the initial vector, and the slots of the optimiser. By default each place calls
-        ``start(seed)`` of its stage, so that the whole network is in no memory.
+        For each stage the initial vector, and the slots of the optimiser, or None for new ones. By default
+        each place calls ``start(seed)`` of its stage, so that the whole network is in no memory.
     recompute : bool, default=False
         Keep the input of a micro-batch only, and compute the rest again before its backward pass.
     first_epoch, first_update : int, default=0
@@ -75,7 +75,7 @@ class Training(SplitOperations, Program):
         For each place the operations of the last epoch: columns kind, step, micro, begin, end (seconds).
     """
 
-    travels = True
+    travels = spreads = True
     saved = ("params", "slots")
     unit = "row"
 
@@ -109,7 +109,7 @@ class Training(SplitOperations, Program):
             params, slots = starts[stage]
             if isinstance(stages[stage], SplitStage):
                 index = stages[stage].index[part]
-                params, slots = params[index], slots[:, index]
+                params, slots = params[index], None if slots is None else slots[:, index]
             self.shards.append((stage, part, params, slots, self._parts(rows, place, stage)))
         self.twins = [self._twin(place) for place in range(layout.n_places)]
         self.held: Any = None
@@ -406,6 +406,18 @@ class Training(SplitOperations, Program):
                 one = {name: stage.joined([part[name] for part in of_parts]) for name in ("params", "slots")}
             self.held.append(one)
         self.events = [one["events"] for one in held]
+
+
+class Prepared:
+    """Imports, as it is unpickled, what training needs, and compiles the step of an optimiser."""
+
+    def __init__(self, optimizer):
+        self.optimizer = optimizer
+
+    def __call__(self):
+        """Make a step of one number."""
+        one = np.zeros(1, np.float32)
+        self.optimizer.step(one, one, self.optimizer.slots(one), 1)
 
 
 def _read(rows, key):

@@ -1,14 +1,16 @@
 """What places need before torch modules are sent to them: torch, in one version, memory, a GPU."""
 
 from ....errors import DataError, DeviceError, StradaskError, in_brief, shortened
+from ....scheduler.allocation import free_memory
+from .program import Prepared
 from .torch_stage import import_torch
 
 
-def check_workers(place, layers, device):
+def check_workers(place, layers, optimizer, device):
     """Refuse layers that cannot be sent, and workers without this version of torch.
 
-    Returns the bytes of memory that a thread of the smallest worker may use, or None if there is no limit,
-    and the device on which all workers can compute; see `chosen_device`.
+    Returns the bytes that a thread of the fullest worker may still take, or None if there is no limit, and
+    the device on which all workers can compute; see `chosen_device`.
     """
     version = import_torch().__version__
     import cloudpickle  # which distributed needs; its own way wraps an error in bytes that fail elsewhere
@@ -24,7 +26,7 @@ def check_workers(place, layers, device):
     client = workers.open()
     try:
         names = workers.where()["workers"]
-        found = client.run(_equipment, workers=names, on_error="ignore")
+        found = client.run(_equipment, optimizer, workers=names, on_error="ignore")
     finally:
         workers.close()
     for name, (there, *_) in found.items():
@@ -33,7 +35,7 @@ def check_workers(place, layers, device):
             raise StradaskError(
                 f"worker {name} has {has}, and this process {version}: install torch {version} there"
             )
-    memory = min((limit / n for _, limit, n, _ in found.values() if limit), default=None)
+    memory = min((free for _, free, _ in found.values() if free is not None), default=None)
     gpus = {f"worker {name}": count for name, (*_, count) in found.items()}
     return memory, chosen_device(device, gpus)
 
@@ -63,24 +65,19 @@ def chosen_device(device, gpus):
     return device
 
 
-def check_memory(needs, limit):
-    """Refuse stages that need more bytes of parameters, gradient and slots than a place has."""
-    if limit is not None and limit < max(needs):
-        raise DataError(
-            f"stage {needs.index(max(needs))} needs {max(needs) / 2**20:.0f} MiB for parameters, gradient "
-            f"and optimizer, and a place has {limit / 2**20:.0f}: cut the network into more stages by plan, "
-            "or take larger workers"
-        )
-
-
-def _equipment(dask_worker):
-    """Return the version of torch, memory limit, threads and GPUs of a worker; None where there is none."""
-    limit, n_threads = dask_worker.memory_manager.memory_limit, dask_worker.state.nthreads
+def _equipment(optimizer, dask_worker):
+    """Return the version of torch, the memory that a thread may take, and GPUs; None where there is none."""
     try:
         import torch
     except ImportError:
-        return None, limit, n_threads, 0
-    return torch.__version__, limit, n_threads, _count_gpus()
+        return None, None, 0
+
+    def prepare():
+        Prepared(optimizer)()
+        layer = torch.nn.Linear(8, 8)  # the first passes of a process bring a hundred MB
+        layer(torch.zeros(4, 8)).sum().backward()
+
+    return torch.__version__, free_memory(prepare, dask_worker), _count_gpus()
 
 
 def _count_gpus():

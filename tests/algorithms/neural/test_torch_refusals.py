@@ -136,7 +136,7 @@ def test_other_input_is_refused(data, one):
 def test_workers_that_do_not_suffice_are_refused(data, address, monkeypatch):
     with pytest.raises(DataError, match="plan takes 3 places, but the workers have 2 threads"):
         classifier(engine=address, plan=[("0:1", 1), ("1:2", 1), ("2:", 1)]).fit(*data)
-    from stradask.algorithms.neural.training import torch_workers
+    from stradask.algorithms.neural.training import fitting, torch_workers
 
     monkeypatch.setattr(torch_workers, "_equipment", _old)
     with pytest.raises(StradaskError, match=r"worker tcp://.* has torch 1.0, and this process"):
@@ -147,6 +147,15 @@ def test_workers_that_do_not_suffice_are_refused(data, address, monkeypatch):
     monkeypatch.setattr(torch_workers, "_equipment", _small)
     with pytest.raises(DataError, match=r"stage 0 needs .* MiB .* cut the network into more stages"):
         classifier(engine=address, plan="data").fit(*data)
+    monkeypatch.setattr(fitting, "profile_layers", None)  # times nothing
+    for plan in ("auto", "pipeline"):
+        with pytest.raises(DataError, match=r"layer 0 needs .* MiB .* no stage can hold it; take larger"):
+            classifier(engine=address, plan=plan).fit(*data)
+    enough = 4 * 5 * (10 * 16 + 16)  # bytes, for each layer
+    monkeypatch.setattr(torch_workers, "_equipment", lambda optimizer: (torch.__version__, enough, 0))
+    two = [nn.Linear(16, 10), nn.Linear(10, 16), nn.Linear(16, 3)]
+    with pytest.raises(DataError, match=r"the network needs .* MiB .* and 2 places have .* take more or"):
+        classifier(nn.Sequential(nn.Linear(10, 16), *two), engine=address).fit(*data)
 
 
 class _Local:
@@ -171,13 +180,13 @@ def test_a_module_that_does_not_pickle_is_refused(data, address):
     assert classifier(net, max_iter=1).fit(*data).n_iter_ == 1
 
 
-def _old():
-    return "1.0", 0, 1, 0
+def _old(optimizer):
+    return "1.0", None, 0
 
 
-def _without():
-    return None, 0, 1, 0
+def _without(optimizer):
+    return None, None, 0
 
 
-def _small():
-    return torch.__version__, 1000, 1, 0
+def _small(optimizer):
+    return torch.__version__, 1000, 0

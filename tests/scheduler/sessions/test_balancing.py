@@ -314,7 +314,8 @@ def wait_until(condition):
         time.sleep(0.01)
 
 
-def test_a_worker_that_joins_gets_shards(start_cluster, make_rotation, reference):
+@pytest.mark.parametrize("how", ["by pace", "by number"])
+def test_a_worker_that_joins_gets_shards(start_cluster, make_rotation, reference, how):
     with start_cluster(1, processes=False, client=True) as (cluster, client):
         session, places = open_session(cluster.scheduler_address), []
         look = watched(session, places)
@@ -328,6 +329,8 @@ def test_a_worker_that_joins_gets_shards(start_cluster, make_rotation, reference
                 wait_until(lambda: session._ready or len(session._workers) == 2)  # its room is made meanwhile
 
         program = slowed(make_rotation(8), os.getpid(), 0.003)  # workers are threads here
+        if how == "by number":
+            program.__class__ = type("Spread", (type(program),), {"shard_weights": None, "spreads": True})
         done = run(program, RotationSchedule(8, 16), max_rounds=10, engine=session, callback=join)
     assert len(set(places[1])) == 1
     shared = next(
