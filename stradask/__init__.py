@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     from .algorithms.optimize.minimize import minimize
     from .algorithms.plotting import plot_history
     from .algorithms.topics.dmr import DMRTopicModel
+    from .algorithms.topics.gsdmm import GSDMM
     from .algorithms.topics.lda import LatentDirichletAllocation
     from .algorithms.topics.reading.alignment import align
     from .datasets.texts import text_counts
@@ -83,6 +84,7 @@ _PLACES = {
     "ElasticNet": ".algorithms.linear.lasso",
     "ElasticNetCV": ".algorithms.linear.cv.estimators",
     "GLM": ".algorithms.linear.inference.glm",
+    "GSDMM": ".algorithms.topics.gsdmm",
     "GaussianMixtureDensity": ".algorithms.bayes.models.mixture",
     "GroupLasso": ".algorithms.linear.structured.regressors",
     "GroupLassoCV": ".algorithms.linear.structured.named_cv",
@@ -151,6 +153,7 @@ _SUBPACKAGES = {
 __all__ = [
     "EASE",
     "GLM",
+    "GSDMM",
     "SLIM",
     "BayesianLinearRegression",
     "BayesianLogisticRegression",

@@ -77,6 +77,13 @@ MODELS = {
             summary="topics whose shares depend on covariates of documents",
             report="stradask.cli.reports.topics:report_covariates",
         ),
+        Model(
+            "gsdmm",
+            "GSDMM",
+            data="counts",
+            summary="topics of short texts, one topic a text",
+            report="stradask.cli.reports.topics:report",
+        ),
         _linear(
             "lasso",
             "Lasso",

@@ -12,6 +12,7 @@ from ...scheduler.parameters import seed_from
 from ...scheduler.stores.store import fingerprint_csr
 from ..inputs.matrices import check_prior, check_vocabulary
 from .documents import Documents, groups_asked_for
+from .growing import YoungPriors, add_topics, add_words, check_forget, check_grow, forgotten
 from .guidance import check_doc_labels, check_given_topics, check_seed_words
 from .model import TopicModel
 from .samplers.choose import annealing_of, fits_shards, program_of, settled, state_of_one_piece
@@ -68,12 +69,17 @@ class FittedTopicModel(TopicModel):
 
     def _fit(
         self, X, callback, n_features, *, vocabulary=None, seed_words=None, doc_labels=None, topics=None,
-        adds=False, averages=False,
+        adds=False, averages=False, forget=0.0, grow=0,
     ):  # fmt: skip
         """Fit to documents; with `adds`, add them to the model, whose counts stay as they are.
 
         Returns topic shares of the documents if `averages` are asked for and a sweep was averaged.
         """
+        check_forget(forget, 1, 1)
+        check_grow(grow)
+        if adds and "word_topic_counts_" in self.__dict__:
+            add_topics(self, grow)
+            X, vocabulary = X if vocabulary is None else add_words(self, X, vocabulary), None
         before = self.__dict__.get("word_topic_counts_") if adds or self.warm_start else None
         self._check_goes_on(before, "partial_fit" if adds else "warm_start=True")
         keeps, adds, sweeps = not adds, adds and before is not None, []
@@ -96,10 +102,14 @@ class FittedTopicModel(TopicModel):
         corpus = self._with_known(corpus if labels is None else with_labels(corpus, labels))
         seed = self._seed()  # once: of a RandomState the next one is another
         known, checkpoint = {"seeds": seeds}, self.checkpoint if keeps else None
-        if adds:
-            known["background"] = before
+        if adds and before is not None:
+            n_new, n_old = sum(corpus.weights), int(before.sum())
+            part, young = check_forget(forget, n_new, n_old)
             seed, options = derived(seed, self.n_batch_iter_), documents.options("gibbs")
+            known["background"] = before = forgotten(before, part, seed)
             program = self._program(documents, corpus, "gibbs", model, seed, options | known)
+            if young:
+                program.priors = YoungPriors.of_model(model[0], model[1], n_new, n_old)
         else:
             at_hand = None
             if before is not None:

@@ -444,6 +444,9 @@ class LatentDirichletAllocation(FittedTopicModel):
         y: Vector | None = None,
         *,
         doc_labels: Any = None,
+        forget: float | str = 0.0,
+        grow: int = 0,
+        vocabulary: Any = None,
         n_features: int | None = None,
         callback: Callback | None = None,
     ) -> Self:
@@ -452,19 +455,41 @@ class LatentDirichletAllocation(FittedTopicModel):
         Their tokens are drawn in `max_iter` sweeps, while the counts of all documents before stay where they
         are and take part as `C_wk` and `C_k`. Old documents need not be at hand. The first call
         is a `fit`. `history_`, `doc_topic_` and `log_likelihood_` (here of the new documents given the
-        old) are those of the last call.
+        old) are those of the last call. Topics keep their numbers, and words their columns.
 
         Parameters
         ----------
         X, y, doc_labels, n_features, callback
             As in `fit`. Seed words of the `fit` stand. No `checkpoint` is kept.
+        forget : float or "auto", default=0.0
+            Before the call each old token is left out with this probability, so that the model follows a
+            stream with a memory of ``1 / forget`` calls. ``"auto"`` is for a corpus that is read in parts,
+            once or more often: of M old tokens it leaves out ``n / (n + 1.5 M)`` where n come, so that early
+            parts, of which topics were poor, count less, and it draws with the topic-word prior
+            ``0.1 / (1 + M / (8 n))`` where that is larger, which keeps the topics of a young model smooth.
+        grow : int, default=0
+            New topics, after those that there are; `n_components` grows with them.
+        vocabulary : sequence of str or mapping of str to int, optional
+            Words of the columns of `X`, in any order. Words that the model lacks get columns after its own;
+            its words must be known, from `vocabulary` in the first call or as feature names. For matrices.
 
         Returns
         -------
         self
+
+        Examples
+        --------
+        >>> import numpy as np, stradask as sd
+        >>> X = np.repeat([[5, 5, 0, 0], [0, 0, 5, 5]], 20, axis=0)
+        >>> lda = sd.LatentDirichletAllocation(2, random_state=0, max_iter=30)
+        >>> lda = lda.partial_fit(X, vocabulary=["cat", "dog", "sun", "sea"])
+        >>> lda = lda.partial_fit([[6, 6, 1]] * 20, vocabulary=["bread", "soup", "cat"], grow=1)
+        >>> sorted(lda.topics(n_words=2)[2])
+        ['bread', 'soup']
         """
         self._validate_params()
         self._check_sampler()
+        given = {"doc_labels": doc_labels, "forget": forget, "grow": grow, "vocabulary": vocabulary}
         with self._unchanged_on_error():
-            self._fit(X, callback, n_features, doc_labels=doc_labels, adds=True)
+            self._fit(X, callback, n_features, adds=True, **given)
         return self

@@ -50,6 +50,22 @@ MODELS = {
             lambda m: m.partial_fit(COUNTS),
         ],
     ),
+    "gsdmm": (
+        lambda: sd.GSDMM(3, max_iter=5, random_state=0).fit(COUNTS),
+        [
+            *used("transform", "perplexity", "predict"),
+            lambda m: m.topics(3),
+            lambda m: m.representative_documents(),
+        ],
+    ),
+    "lda with draws": (
+        lambda: sd.LatentDirichletAllocation(3, max_iter=10, n_draws=3, random_state=0).fit(COUNTS),
+        [
+            *used("transform"),
+            lambda m: m.topic_word_interval(),
+            lambda m: m.doc_topic_interval(),
+        ],
+    ),
     "dmr": (
         lambda: sd.DMRTopicModel(3, max_iter=24, random_state=0).fit(
             COUNTS, covariates={"x": X[:, 0], "g": list("ab" * N)[:N]}

@@ -115,7 +115,8 @@ class ReadableTopics(TopicIntervals, TopicsOfTexts):
         -------
         dict of float
             ``"arun"`` only where the fit has the topics of its documents, ``"griffiths"`` only with
-            `n_draws`. NaN of a single topic, where there are no pairs.
+            `n_draws`. NaN of a single topic, where there are no pairs; ``"arun"`` is infinite where topics
+            are linearly dependent, as two without tokens are.
 
         References
         ----------

@@ -5,6 +5,7 @@ from scipy.special import gammaln, logsumexp
 
 from ..samplers.draws import unpack
 
+_DEPENDENT = 1e-13  # ratio of eigenvalues that rounding makes of 0
 _WORDS = 4096  # at a time: no matrix of topics x words is made
 
 
@@ -40,9 +41,13 @@ def arun(products, shares, lengths):
     """Symmetric Kullback-Leibler divergence of two descriptions of how topics share what is said.
 
     They are the singular values of topics x words, and the tokens of topics by the documents' shares, each
-    in order and divided by its sum.
+    in order and divided by its sum. Topics that are linearly dependent, as two without tokens are, make it
+    infinite.
     """
-    values = np.sqrt(np.maximum(np.linalg.eigvalsh(products), 0))[::-1]
+    values = np.linalg.eigvalsh(products)[::-1]
+    if values[-1] <= _DEPENDENT * values[0]:
+        return np.inf
+    values = np.sqrt(values)
     tokens = np.sort(lengths @ shares)[::-1]
     one, other = values / values.sum(), tokens / tokens.sum()
     return float(((one - other) * (np.log(one) - np.log(other))).sum())

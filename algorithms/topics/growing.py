@@ -1,0 +1,119 @@
+"""Growing a fitted topic model: forgetting old counts, new words, and new topics."""
+
+from numbers import Integral, Real
+
+import numpy as np
+from scipy import sparse
+
+from ...errors import DataError, shortened
+from ..inputs.matrices import check_counts, check_vocabulary
+from .samplers.annealing import Priors
+
+_FIRST_BETA, _SLOWLY = 0.1, 0.125  # of young models under "auto", and how fast it falls with old tokens
+
+
+def check_forget(forget, n_new, n_old):
+    """The part of `n_old` counts that `n_new` tokens replace, and whether topics are drawn smoother."""
+    if isinstance(forget, str) and forget == "auto":
+        return n_new / (n_new + 1.5 * n_old), True
+    if not isinstance(forget, Real) or isinstance(forget, bool) or not 0 <= float(forget) < 1:
+        raise DataError(f"forget must be 'auto' or a number from 0 to below 1, got {shortened(forget)}")
+    return float(forget), False
+
+
+def forgotten(counts, part, seed):
+    """Leave each token out with the probability `part`; the same seed leaves the same ones out."""
+    if part == 0:
+        return counts
+    drawn = (
+        np.random.default_rng([seed, counts.nnz]).binomial(counts.data, 1 - part).astype(counts.data.dtype)
+    )
+    left = sparse.csr_array((drawn, counts.indices.copy(), counts.indptr.copy()), shape=counts.shape)
+    left.eliminate_zeros()
+    return left
+
+
+class YoungPriors(Priors):
+    """Priors of a model that has seen little: topics are drawn smoother than they are kept."""
+
+    smoother: tuple
+
+    @classmethod
+    def of_model(cls, alpha, beta, n_new, n_old):
+        """The larger prior falls with the old tokens: 0.1 at first, half at eight times the new ones."""
+        priors = cls(alpha, beta, 0, 0.0)
+        smoother = np.maximum(beta, _FIRST_BETA / (1 + _SLOWLY * n_old / n_new))
+        priors.smoother = smoother, float(smoother.sum())
+        return priors
+
+    def beta_of(self, sweep):
+        """The topic-word prior of every sweep, and its sum."""
+        return self.smoother
+
+
+def check_grow(grow):
+    """Refuse what is no number of new topics."""
+    if not isinstance(grow, Integral) or isinstance(grow, bool) or grow < 0:
+        raise DataError(f"grow must be a number of new topics from 0 on, got {shortened(grow)}")
+
+
+def add_topics(model, grow):
+    """Give a fitted model so many topics more, after its own, without tokens."""
+    if not grow:
+        return
+    if not (model.doc_topic_prior is None or isinstance(model.doc_topic_prior, Real)):
+        raise DataError("grow=... with a vector doc_topic_prior: give a number, which new topics have too")
+    shape = (model.n_features_in_, model.n_components + int(grow))
+    model.n_components = shape[1]
+    model.word_topic_counts_ = _resized(model.word_topic_counts_, shape)
+    model.seed_prior_ = _resized(model.seed_prior_, shape)
+    alpha = model.doc_topic_prior_
+    model.doc_topic_prior_ = np.concatenate([alpha, np.full(int(grow), alpha.mean())])
+
+
+def add_words(model, X, vocabulary):
+    """Give a fitted model the words of X that it lacks, after its own; return X with the model's columns."""
+    known = model._words(None)
+    known = getattr(model, "vocabulary_", known)
+    if known is None:
+        raise DataError(
+            "vocabulary=... adds words to those of the model, which it does not know: pass vocabulary=... in "
+            "the first call, too"
+        )
+    counts = check_counts(type(model).__name__, X)
+    words = [str(word) for word in check_vocabulary(vocabulary, counts.shape[1])]
+    known = [str(word) for word in known]
+    column = {word: w for w, word in enumerate(known)}
+    new = [word for word in words if word not in column]
+    column |= {word: w for w, word in enumerate(new, len(known))}
+    if new:
+        _add_columns(model, known + new, len(known))
+    places = np.array([column[word] for word in words])
+    moved = sparse.csr_array(
+        (counts.data, places[counts.indices], counts.indptr), shape=(len(counts.indptr) - 1, len(column))
+    )
+    moved.sort_indices()
+    return moved
+
+
+def _add_columns(model, words, n_old):
+    beta = model.topic_word_prior_
+    if np.ptp(beta) > 0 or not (model.topic_word_prior is None or isinstance(model.topic_word_prior, Real)):
+        raise DataError("new words with a vector topic_word_prior: give a number, which they have too")
+    shape = (len(words), model.word_topic_counts_.shape[1])
+    model.word_topic_counts_ = _resized(model.word_topic_counts_, shape)
+    model.seed_prior_ = _resized(model.seed_prior_, shape)
+    model.topic_word_prior_ = np.full(len(words), beta[0])
+    model.n_features_in_ = len(words)
+    model.vocabulary_ = words
+    model.__dict__.pop("feature_names_in_", None)
+
+
+def _resized(counts, shape):
+    """A CSR array of more rows and columns, those being empty."""
+    if counts is None:
+        return None
+    indptr = np.concatenate(
+        [counts.indptr, np.full(shape[0] - counts.shape[0], counts.indptr[-1], counts.indptr.dtype)]
+    )
+    return sparse.csr_array((counts.data, counts.indices, indptr), shape=shape)
