@@ -28,12 +28,13 @@ if TYPE_CHECKING:
     from .algorithms.bayes.poisson import BayesianPoissonRegression
     from .algorithms.bayes.posterior.draws import Posterior
     from .algorithms.bayes.sample import sample
+    from .algorithms.factorization.cross_validation import cross_validate
     from .algorithms.factorization.items.ease import EASE
     from .algorithms.factorization.items.knn import ItemKNN
     from .algorithms.factorization.items.popularity import Popularity
     from .algorithms.factorization.items.slim import SLIM
     from .algorithms.factorization.matrix_factorization import MatrixFactorization
-    from .algorithms.factorization.ranking import evaluate_ranking
+    from .algorithms.factorization.ranking import evaluate_ranking, ranking_metrics
     from .algorithms.linear.cv.estimators import ElasticNetCV, LassoCV, SparseLogisticRegressionCV
     from .algorithms.linear.cv.logistic_cv import LogisticRegressionCV
     from .algorithms.linear.cv.ridge_cv import RidgeCV
@@ -71,6 +72,7 @@ if TYPE_CHECKING:
     from .algorithms.topics.gsdmm import GSDMM
     from .algorithms.topics.lda import LatentDirichletAllocation
     from .algorithms.topics.reading.alignment import align
+    from .datasets.split import rating_split
     from .datasets.texts import text_counts
 
 # Where each public name lives.
@@ -124,6 +126,7 @@ _PLACES = {
     "align": ".algorithms.topics.reading.alignment",
     "check_gradient": ".algorithms.optimize.gradient_check",
     "cholesky": ".algorithms.bayes.parameters",
+    "cross_validate": ".algorithms.factorization.cross_validation",
     "enet_path": ".algorithms.linear.path",
     "evaluate_ranking": ".algorithms.factorization.ranking",
     "from_bridgestan": ".algorithms.bayes.adapters.bridgestan",
@@ -137,6 +140,8 @@ _PLACES = {
     "plot_history": ".algorithms.plotting",
     "plot_path": ".algorithms.linear.plotting",
     "positive": ".algorithms.bayes.parameters",
+    "ranking_metrics": ".algorithms.factorization.ranking",
+    "rating_split": ".datasets.split",
     "real": ".algorithms.bayes.parameters",
     "sample": ".algorithms.bayes.sample",
     "simplex": ".algorithms.bayes.parameters",
@@ -201,6 +206,7 @@ __all__ = [
     "align",
     "check_gradient",
     "cholesky",
+    "cross_validate",
     "datasets",
     "enet_path",
     "errors",
@@ -217,6 +223,8 @@ __all__ = [
     "plot_path",
     "positive",
     "priors",
+    "ranking_metrics",
+    "rating_split",
     "real",
     "sample",
     "scheduler",

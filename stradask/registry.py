@@ -180,7 +180,7 @@ def find_model(name):
     for model in MODELS.values():
         if name in (model.name, re.sub("(?<=[a-z])(?=[A-Z])", "-", model.estimator).lower()):
             return model
-    raise DataError(f"MODEL is {shortened(name, 40)}; there are: {', '.join(MODELS)}")
+    raise DataError(f"MODEL is {shortened(name, 25)}; there are: {', '.join(MODELS)}")
 
 
 def model_of(estimator):

@@ -244,7 +244,7 @@ def solve_table(
         np.zeros((1, d), dtype) if pull is None else pull,
         np.zeros(1, dtype) if bias_pull is None else bias_pull,
         dtype.type(precision),
-        settings.ridge(table.counts, dtype) if ridge is None else ridge,
+        settings.ridge(table.counts, dtype, side) if ridge is None else ridge,
         settings.bias_ridge(table.counts, dtype, side) if bias_ridge is None else bias_ridge,
         settings.bias,
         sweeps,

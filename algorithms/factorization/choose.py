@@ -3,11 +3,12 @@
 import numpy as np
 
 from ...errors import DataError
+from . import rules
 from .shrinkage import estimated
 from .sides import Settings
+from .tuning import chosen_reg
 
 MAX_ITER = {"als": 15, "ccd": 15, "gibbs": 24, "sgd": 15}
-_MANY = 10_000  # ratings from which on "auto" takes gradient descent
 
 
 def check_combination(model, with_features):
@@ -58,36 +59,41 @@ def _chosen(model, n_ratings, with_features):
         return model.solver
     if model.implicit or model.non_negative or with_features:
         return "als"
-    return "sgd" if n_ratings >= _MANY else "als"
+    return "sgd" if n_ratings >= rules.DESCENT_FROM else "als"
 
 
 def penalties(model, entries):
-    """Penalties of users' and items' biases, None if `reg` is theirs, and the offset of `reg`.
-
-    For implicit feedback `reg` alone counts: there every cell is known.
-    """
+    """Penalties of users' and items' biases, None if `reg` is theirs, and the pair of offsets of `reg`."""
     if model.implicit:
-        return None, 0.0
+        return None, implicit_offsets(model, entries.shape)
     bias_reg, offset = (model.bias_reg,) * 2, model.reg_offset
     if "auto" in (model.bias_reg, model.reg_offset):
         found = estimated(entries.sample(), model.n_components)
         bias_reg = found[0] if model.bias_reg == "auto" else bias_reg
         offset = found[1] if model.reg_offset == "auto" else offset
-    return tuple(float(reg) for reg in bias_reg), float(offset)
+    return tuple(float(reg) for reg in bias_reg), (float(offset),) * 2
+
+
+def implicit_offsets(model, shape):
+    """Offsets of implicit feedback; "auto" counts each cell that is not stored as 1 / `alpha` of a choice."""
+    if model.reg_offset != "auto":
+        return (float(model.reg_offset),) * 2
+    if model.loss == "bpr":
+        return 0.0, 0.0
+    return shape[1] / model.alpha, shape[0] / model.alpha
 
 
 def settings_of(model):
     """Settings of a `MatrixFactorization` whose ``solver_`` is known."""
-    scale, bias_reg = model.scale_reg, getattr(model, "bias_reg_", None)  # models of 0.1 have none
-    if scale == "auto":
-        scale = not model.implicit or model.loss == "bpr"
+    bias_reg = getattr(model, "bias_reg_", None)  # models of 0.1 have none
+    offsets = np.broadcast_to(getattr(model, "reg_offset_", 0.0), 2)
     return Settings(
         n_components=model.n_components,
-        reg=model.reg,
+        reg=float(getattr(model, "reg_", 0.0) if model.reg == "auto" else model.reg),
         feature_reg=model.feature_reg,
         bias_reg=None if bias_reg is None else tuple(np.asarray(bias_reg).tolist()),
-        offset=float(getattr(model, "reg_offset_", 0.0)),
-        scale_reg=scale,
+        offsets=tuple(offsets.tolist()),
+        exponent=exponent_of(model),
         bias=model.bias and (not model.implicit or model.loss == "bpr"),
         non_negative=model.non_negative,
         implicit=model.implicit,
@@ -97,3 +103,19 @@ def settings_of(model):
         wire=model.wire,
         n_jobs=model.n_jobs,
     )
+
+
+def exponent_of(model):
+    """The value of `reg_exponent`."""
+    if model.reg_exponent != "auto":
+        return float(model.reg_exponent)
+    return rules.COUNTS_EXPONENT if model.implicit and model.loss == "squared" else rules.EXPONENT
+
+
+def penalty_factor(model, entries, seed):
+    """The value of `reg`; for implicit feedback "auto" tries some."""
+    if model.reg != "auto":
+        return float(model.reg)
+    if model.implicit and model.loss == "squared":
+        return chosen_reg(model, entries, seed)
+    return rules.BPR_REG if model.loss == "bpr" else rules.REG

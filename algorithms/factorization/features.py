@@ -5,7 +5,7 @@ normal about A' x_u: the objective has
 
     lambda sum_u n_u |y_u - A' x_u|^2 + lambda rho |A|^2      in place of      lambda sum_u n_u |y_u|^2,
 
-with n_u as there (the number of ratings and an offset, or 1 without `scale_reg`) and rho = `feature_reg`. For
+with n_u as there (a power of the number of ratings and an offset) and rho = `feature_reg`. For
 ratings the column of the biases has beta, their own penalty, for lambda, and 1 for n_u. The sums are over
 rows with ratings; one without has the mean A' x_u itself. Given the factors, A is the ridge regression
 

@@ -47,7 +47,9 @@ class GibbsPolish(AlternatingLeastSquares):
 
     def _start(self, entries, settings, seed, engine):
         """Fit by gradient descent."""
-        program = RotationSGD(entries, replace(settings, max_iter=_EPOCHS, offset=0.0), seed, _START_SPREAD)
+        program = RotationSGD(
+            entries, replace(settings, max_iter=_EPOCHS, offsets=(0.0, 0.0)), seed, _START_SPREAD
+        )
         run(program, program.schedule, max_rounds=_EPOCHS, engine=engine, n_jobs=settings.n_jobs)
         return program.sides
 

@@ -51,7 +51,7 @@ class ImplicitFeedback(AlternatingLeastSquares):
             losses = np.empty(len(factors))
             conjugate_rows(
                 0, len(factors), table.indptr, table.indices, table.values, other["factors"],
-                other["spectrum"], drawn, self.settings.ridge(table.counts, table.values.dtype), _STEPS,
+                other["spectrum"], drawn, self.settings.ridge(table.counts, table.values.dtype, side), _STEPS,
                 factors, losses, self.vectors,
             )  # fmt: skip
             return factors @ other["axes"].T, own["biases"][a:b], losses.sum()

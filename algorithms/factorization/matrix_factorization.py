@@ -8,19 +8,17 @@ from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from scipy import sparse
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from ..._typing import Callback, DTypeLike, FileName, Matrix, RandomState, Vector
 from ...errors import DataError, shortened
 from ...scheduler.engine import run
-from ...scheduler.stores.store import fingerprint_csr
 from ...scheduler.wire import FORMATS
 from .als import AlternatingLeastSquares
 from .bpr import PersonalisedRanking
 from .ccd import CyclicCoordinateDescent
-from .choose import check_combination, chosen_solver, penalties, settings_of
+from .choose import check_combination, chosen_solver, penalties, penalty_factor, settings_of
 from .early_stopping import hold_out
 from .gibbs import GibbsPolish
 from .implicit import ImplicitFeedback
@@ -28,6 +26,7 @@ from .model import FactorModel
 from .reading import read_ratings
 from .sgd import RotationSGD
 from .shrinkage import with_best_biases
+from .stored import fingerprint_of
 from .update import updated, widened
 
 _SOLVERS: dict[str, Any] = {
@@ -45,17 +44,17 @@ class MatrixFactorization(FactorModel):
     For ratings r of weight w it minimises
 
     .. math:: \sum_{(u, i)} w_{ui} (r_{ui} - \mu - b_u - c_i - p_u \cdot q_i)^2
-              + \lambda \sum_u (n_u + n_0) |p_u|^2 + \lambda \sum_i (n_i + n_0) |q_i|^2
+              + \lambda \sum_u (n_u + n_0)^\nu |p_u|^2 + \lambda \sum_i (n_i + n_0)^\nu |q_i|^2
               + \beta_1 \sum_u b_u^2 + \beta_2 \sum_i c_i^2
 
     over the factors p, q and biases b, c, with mu the mean rating, lambda = `reg`, n the number of ratings of
-    a user or item, n_0 = `reg_offset`, and beta = `bias_reg`. Without `scale_reg` 1 stands for n + n_0.
-    Without `bias`, mu, b and c are 0.
+    a user or item, n_0 = `reg_offset`, nu = `reg_exponent` and beta = `bias_reg`. Without `bias`, mu, b and c
+    are 0.
 
     For implicit feedback (counts of plays, visits, purchases) it minimises, over *all* cells,
 
     .. math:: \sum_{u, i} c_{ui} (t_{ui} - p_u \cdot q_i)^2
-              + \lambda (\sum_u n_u |p_u|^2 + \sum_i n_i |q_i|^2)
+              + \lambda \sum_u (n_u + n_0)^\nu |p_u|^2 + \lambda \sum_i (n_i + n_0)^\nu |q_i|^2
 
     with confidence c = `alpha` ``* |value|`` and target t = 1 in the cells that are stored with a value above
     zero; a negative value is a dislike, of target 0; all cells that are not stored have confidence 1 and
@@ -63,12 +62,12 @@ class MatrixFactorization(FactorModel):
 
     With features x_u of users the prior of their factors and biases has a mean that is linear in them,
 
-    .. math:: \lambda \sum_u (n_u + n_0) |p_u - A^T x_u|^2 + \lambda \rho |A|^2
+    .. math:: \lambda \sum_u (n_u + n_0)^\nu |p_u - A^T x_u|^2 + \lambda \rho |A|^2
               + \beta_1 \sum_u (b_u - a^T x_u)^2 + \beta_1 \rho |a|^2
 
-    in place of the sums above (for implicit feedback lambda n_u stands for beta too, and n_0 is 0), with
-    rho = `feature_reg`, x_u with a last entry 1, and the least over A and a too; likewise items. The sum over
-    cells is then over users and items with ratings; one without has the factors A' x.
+    in place of the sums above (without the second line for implicit feedback), with rho = `feature_reg`, x_u
+    with a last entry 1, and the least over A and a too; likewise items. The sum over cells is then over users
+    and items with ratings; one without has the factors A' x.
 
     The result is *bitwise* the same for any `n_jobs`, and on Dask for any number of workers, also if some are
     lost in the midst.
@@ -81,24 +80,29 @@ class MatrixFactorization(FactorModel):
     ----------
     n_components : int, default=32
         Factors.
-    reg : float, default=0.05
-        lambda, above 0. For implicit feedback without `scale_reg`, values from 1 to 100 are usual.
+    reg : float or "auto", default="auto"
+        lambda, above 0. "auto" is 0.05 for ratings and 0.01 for ``loss="bpr"``. For other implicit feedback
+        it is chosen by three to eight short fits on at most 300,000 counts, of which a fifth is held out
+        (`reg_`).
     feature_reg : float, default=10.0
         rho, above 0: the weights of features are shrunk as by so many ratings (those of biases, and all
-        without `scale_reg`, as by so many rows).
+        with ``reg_exponent=0``, as by so many rows).
     bias_reg : float or "auto", default="auto"
         beta, of ratings: a bias is shrunk as by so many ratings of the mean, whether its row has one rating
         or a hundred. "auto" estimates the best for users and for items from the ratings, by the method of
         moments (`bias_reg_`). Not for implicit feedback, where a bias of ``loss="bpr"`` has the penalty of
         the factors.
+    reg_exponent : float or "auto", default="auto"
+        nu, from 0 (all rows have the same penalty) on. "auto" is 1, and 0.5 for implicit feedback with
+        squares.
     reg_offset : float or "auto", default="auto"
-        n_0, of ratings, with `scale_reg`: rows of few ratings are shrunk as if they had so many more. 0
-        gives a penalty in proportion to the ratings. "auto" is larger where users and items have few ratings
-        and where these vary more, and up to ten times that where the ratings show hardly anything beyond
-        biases (`reg_offset_`). Not for implicit feedback.
+        n_0: rows of few ratings are shrunk as if they had so many more. Of ratings "auto" is larger where
+        users and items have few and where these vary more, and up to ten times that where the ratings show
+        hardly anything beyond biases. Of implicit feedback it counts the cells that are not stored, each as
+        1 / `alpha` of a choice, and is 0 for ``loss="bpr"`` (`reg_offset_`).
     implicit : bool, default=False
         Whether values are counts instead of ratings. There are no biases then.
-    alpha : float, default=1.0
+    alpha : float, default=3.0
         Confidence of a count of 1 (`implicit` alone); 1 says no more than a cell without any.
     loss : {"squared", "bpr"}, default="squared"
         Of implicit feedback: the squares above, or Bayesian personalised ranking, which learns the order
@@ -111,12 +115,9 @@ class MatrixFactorization(FactorModel):
         puts the biases at theirs. "gibbs" predicts ratings best and takes several times as long: after five
         epochs of gradient descent it draws factors from their posterior, under priors that it learns (instead
         of `reg`), and keeps the mean of the draws; two factors stand for biases. Implicit feedback takes
-        "als", `non_negative` "als" or "ccd". "auto" is "sgd" from 10,000 ratings on where it can, else "als".
+        "als", `non_negative` "als" or "ccd". "auto" is "sgd" from 30,000 ratings on where it can, else "als".
     non_negative : bool, default=False
         Factors of 0 or above. Biases may still be negative; parts that only add up come with ``bias=False``.
-    scale_reg : bool or "auto", default="auto"
-        Whether the penalty of a row grows with the number of its ratings; "auto" for ratings, but not for
-        implicit feedback.
     bias : bool, default=True
         Whether there are a mean and biases.
     max_iter : int or None, default=None
@@ -162,8 +163,10 @@ class MatrixFactorization(FactorModel):
         Zeros without biases.
     bias_reg_ : ndarray of shape (2,) or None
         Penalties of the biases of users and of items; None for implicit feedback.
-    reg_offset_ : float
-        Offset of the counts in the penalties of factors.
+    reg_ : float
+        lambda.
+    reg_offset_ : ndarray of shape (2,)
+        Offsets of the counts of users and of items in the penalties of factors.
     confidence_ : float
         Mean confidence of the cells stored, for implicit feedback; 1 for ratings.
     user_feature_weights_, item_feature_weights_ : ndarray of shape (n_features + 1, n_components + 1) or None
@@ -174,7 +177,8 @@ class MatrixFactorization(FactorModel):
         Least and greatest rating (of a weight above 0), within which `predict` stays; None for implicit
         feedback.
     seen_ : csr_array of int8, shape (n_users, n_items), or None
-        The cells that had a rating, those held out too.
+        The cells that had a rating, those held out too. None after ``save(path, training=False)``, and for
+        ratings that stayed on a cluster.
     n_iter_ : int
     solver_ : str
         The solver that "auto" chose.
@@ -194,7 +198,8 @@ class MatrixFactorization(FactorModel):
     Koren, Bell, Volinsky, "Matrix factorization techniques for recommender systems", Computer 2009. Hu,
     Koren, Volinsky, "Collaborative filtering for implicit feedback datasets", ICDM 2008. Takács, Pilászy,
     Tikk, "Applications of the conjugate gradient method for implicit feedback collaborative filtering",
-    RecSys 2011.
+    RecSys 2011. Rendle, Krichene, Zhang, Koren, "Revisiting the performance of iALS on item recommendation
+    benchmarks", RecSys 2022 (penalties).
 
     Examples
     --------
@@ -212,7 +217,7 @@ class MatrixFactorization(FactorModel):
 
     _parameter_constraints: ClassVar[dict] = {
         "n_components": [Interval(Integral, 1, None, closed="left")],
-        "reg": [Interval(Real, 0, np.inf, closed="neither")],
+        "reg": [Interval(Real, 0, np.inf, closed="neither"), StrOptions({"auto"})],
         "feature_reg": [Interval(Real, 0, np.inf, closed="neither")],
         "bias_reg": [Interval(Real, 0, np.inf, closed="left"), StrOptions({"auto"})],
         "reg_offset": [Interval(Real, 0, np.inf, closed="left"), StrOptions({"auto"})],
@@ -221,7 +226,7 @@ class MatrixFactorization(FactorModel):
         "loss": [StrOptions({"squared", "bpr"})],
         "solver": [StrOptions({"auto", *_SOLVERS})],
         "non_negative": ["boolean"],
-        "scale_reg": ["boolean", StrOptions({"auto"})],
+        "reg_exponent": [Interval(Real, 0, 4, closed="both"), StrOptions({"auto"})],
         "bias": ["boolean"],
         "max_iter": [Interval(Integral, 1, None, closed="left"), None],
         "tol": [Interval(Real, 0, np.inf, closed="left")],
@@ -243,16 +248,16 @@ class MatrixFactorization(FactorModel):
         self,
         n_components: int = 32,
         *,
-        reg: float = 0.05,
+        reg: float | str = "auto",
         feature_reg: float = 10.0,
         bias_reg: float | str = "auto",
         reg_offset: float | str = "auto",
         implicit: bool = False,
-        alpha: float = 1.0,
+        alpha: float = 3.0,
         loss: str = "squared",
         solver: str = "auto",
         non_negative: bool = False,
-        scale_reg: bool | str = "auto",
+        reg_exponent: float | str = "auto",
         bias: bool = True,
         max_iter: int | None = None,
         tol: float = 1e-4,
@@ -279,7 +284,7 @@ class MatrixFactorization(FactorModel):
         self.loss = loss
         self.solver = solver
         self.non_negative = non_negative
-        self.scale_reg = scale_reg
+        self.reg_exponent = reg_exponent
         self.bias = bias
         self.max_iter = max_iter
         self.tol = tol
@@ -415,10 +420,12 @@ class MatrixFactorization(FactorModel):
         if self.early_stopping:
             rng = np.random.default_rng(seed)
             fitted, watch = hold_out(entries, self.validation_fraction, self.n_iter_no_change, rng)
-        bias_reg, self.reg_offset_ = penalties(self, fitted)
+        self.reg_ = penalty_factor(self, fitted, seed)
+        bias_reg, offsets = penalties(self, fitted)
+        self.reg_offset_ = np.array(offsets)
         self.bias_reg_ = None if bias_reg is None else np.array(bias_reg)
         seen = functools.cache(entries.pattern)
-        fingerprint = self._fingerprint(entries, features, seed) if self.checkpoint is not None else None
+        fingerprint = fingerprint_of(self, entries, features, seed) if self.checkpoint is not None else None
         # What the solver held is let go before the pattern, which takes 5 bytes a rating, is made.
         sides, history = self._solve(fitted, features, seed, watch, callback, seen, fingerprint)
         return self._take(sides, history, watch, seen())
@@ -457,22 +464,6 @@ class MatrixFactorization(FactorModel):
             program = PersonalisedRanking if self.loss == "bpr" else ImplicitFeedback
         return program(entries, settings_of(self), seed, *more.get(self.solver_, ()))
 
-    def _fingerprint(self, entries, features, seed):
-        """What a checkpoint belongs to: ratings, settings and seed."""
-        settings = dataclasses.asdict(settings_of(self)) | {"n_jobs": None}
-        if self.solver_ != "sgd":  # whose rates depend on it; elsewhere a fit may go on for longer
-            del settings["max_iter"]
-        if settings["bias_reg"] is None:  # implicit feedback, whose checkpoints of before still fit
-            del settings["bias_reg"], settings["offset"]
-        return {
-            "settings": settings,
-            "seed": seed,
-            **entries.fingerprint(),
-            "features": [
-                None if table is None else fingerprint_csr(sparse.csr_array(table)) for table in features
-            ],
-        }
-
     def _take(self, sides, history, watch, seen):
         """Set the fitted attributes from the solver's model."""
         self._take_rows(sides, (self.user_ids_, self.item_ids_), seen)
@@ -480,7 +471,8 @@ class MatrixFactorization(FactorModel):
         self.user_feature_weights_, self.item_feature_weights_ = sides.weights
         self.n_iter_ = len(history)
         self.history_ = history.as_dict()
-        self.__dict__.pop("validation_errors_", None)
+        for name in ("validation_errors_", "item_counts_"):  # of an earlier fit, or a file
+            self.__dict__.pop(name, None)
         if watch is not None:
             self.validation_errors_ = np.array(watch.errors)
         return self

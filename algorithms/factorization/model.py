@@ -41,7 +41,15 @@ class FactorModel(Recommender):
 
     @classmethod
     def _read_parameters(cls, parameters, attributes):
-        """Turn half_blocks=True into wire="float16"; where no blocks travelled, it had no effect."""
+        """Turn half_blocks into wire, where blocks travelled, and scale_reg into reg_exponent."""
+        if "scale_reg" in parameters:
+            parameters = dict(parameters)
+            scale, implicit = parameters.pop("scale_reg"), parameters.get("implicit") is True
+            if scale == "auto":
+                scale = not implicit or parameters.get("loss") == "bpr"
+            parameters["reg_exponent"] = 1.0 if scale else 0.0
+            if implicit:
+                parameters["reg_offset"] = 0.0
         if "half_blocks" not in parameters:
             return parameters
         half = parameters.pop("half_blocks")
@@ -252,7 +260,11 @@ class FactorModel(Recommender):
         DataError
             For ids that were not in `fit`.
         """
+        if filter_seen is True and not sparse.issparse(users) and hasattr(self, "user_factors_"):
+            held_cells(self)
         return self._recommended(users, n, filter_seen, items, user_features)
+
+    _training = "seen_"
 
     def _asked(self, users, candidates, user_features=None):
         sides = self._sides
@@ -265,23 +277,23 @@ class FactorModel(Recommender):
             )
         else:
             rows = self._known(users, "user")
-            factors, bias, seen = sides.user_factors[rows], sides.user_bias[rows], self._seen[rows]
-
-        items, item_bias = sides.item_factors, sides.item_bias
-        if candidates is not None:
-            items, item_bias = items[candidates], item_bias[candidates]
-
-        def score(start, stop):
-            predictions = factors[start:stop] @ items.T
-            predictions += item_bias
-            predictions += (bias[start:stop] + factors.dtype.type(sides.mean))[:, None]
-            return predictions
+            factors, bias, seen = sides.user_factors[rows], sides.user_bias[rows], self._seen_by(rows)
 
         alike = None
-        if self.user_feature_weights_ is None:
+        if self.user_feature_weights_ is None and (self.seen_ is not None or sparse.issparse(users)):
             unknown = np.diff(seen.indptr) == 0
             alike = not (factors[unknown].any() or sides.item_bias.any())
-        return Asked(score, seen, alike)
+        items, item_bias = sides.item_factors, sides.item_bias
+        shift = bias + factors.dtype.type(sides.mean)
+        if item_bias.any():  # as one more factor: a pass over all scores would take as long as their product
+            items = np.column_stack([items, item_bias])
+            factors = np.column_stack([factors, np.ones(len(factors), factors.dtype)])
+        items = items if candidates is None else items[candidates]
+
+        def score(start, stop):
+            return factors[start:stop] @ items.T
+
+        return Asked(score, shift, seen, alike)
 
     def similar_users(self, users: Any, n: int = 10) -> Recommendations:
         """Find the users whose factors point in the most similar direction.
@@ -420,11 +432,18 @@ class FactorModel(Recommender):
         return draw(self.item_map(), self._item_counts(), titles, n_items=n_items, n_titles=n_titles, ax=ax)
 
     def _item_counts(self):
+        if self.seen_ is None and "item_counts_" in vars(self):
+            return self.item_counts_
         return np.bincount(self._seen.indices, minlength=len(self.item_ids_))
 
     @property
     def _seen(self):
         return held_cells(self)
+
+    def _seen_by(self, rows):
+        if self.seen_ is None:
+            return sparse.csr_array((len(rows), len(self.item_ids_)), dtype=np.int8)
+        return self.seen_[rows]
 
     @property
     def _sides(self):

@@ -4,15 +4,15 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 
+from ..._typing import Matrix
 from ...errors import DataError, shortened
 from .entries import cells_of, check_matrix, find_ids
 
 _BATCH = 4096  # users recommended to at a time
 
 
-def ranking_metrics(recommended, relevant, k=10):
+def ranking_metrics(recommended: Any, relevant: Matrix, k: int = 10) -> dict[str, float]:
     r"""Judge ranked items against those that are relevant, as means over the users who have any.
 
     With h_j = 1 if the item on place j is relevant, r the number of relevant items and m = min(k, r):
@@ -63,29 +63,46 @@ def ranking_metrics(recommended, relevant, k=10):
     counts = np.diff(table)
     users = np.flatnonzero(counts)
     hits = _hits(recommended[users], users, keys, shape[1])
-    return _means(hits, counts[users], k)
+    means = {name: float(values.mean()) for name, values in _measures(hits, counts[users], k).items()}
+    return means | {"n_users": len(users)}
 
 
-def evaluate_ranking(model: Any, held_out: Any, k: int = 10) -> dict[str, float]:
-    """Recommend to users of a model, leaving out what they had in fit, and judge by what was held out.
+def evaluate_ranking(model: Any, held_out: Any, k: Any = 10, *, by_user: bool = False) -> dict[str, Any]:
+    r"""Recommend to users of a model, leaving out what they had in fit, and judge by what was held out.
+
+    Beside the measures of `ranking_metrics` there are, of the first k recommendations to the users with
+    something held out,
+
+    - ``coverage``, the share of all items that are recommended to someone;
+    - ``novelty``, the mean of :math:`-\log_2 (n_i / n)` over what is recommended, with n_i the users of item
+      i in fit (at least 1) and n all users: bits, 0 for an item that everybody has.
 
     Parameters
     ----------
-    model : MatrixFactorization
+    model : MatrixFactorization, EASE, SLIM, ItemKNN or Popularity
     held_out : sparse matrix of shape (n_users, n_items)
         With the rows of ``model.user_ids_`` and the columns of ``model.item_ids_``, in their order; every
-        stored value above zero is relevant. `stradask.datasets.rating_split` cuts off such a part.
-    k : int, default=10
+        stored value above zero is relevant. `stradask.rating_split` cuts off such a part.
+    k : int or sequence of int, default=10
+        Places. Of several, names of measures have them at the end: ``"ndcg@20"``.
+    by_user : bool, default=False
+        Whether to return an array for each measure, one entry a user, instead of means; without coverage, and
+        with ``user_ids``. Intervals of means come from these.
 
     Returns
     -------
     dict of str to float
-        See `ranking_metrics`.
+        With ``n_users``, the users with something held out.
 
     Raises
     ------
     DataError
         For another shape, and if nothing is held out.
+
+    References
+    ----------
+    Vargas, Castells, "Rank and relevance in novelty and diversity metrics for recommender systems", RecSys
+    2011.
 
     Examples
     --------
@@ -95,25 +112,49 @@ def evaluate_ranking(model: Any, held_out: Any, k: int = 10) -> dict[str, float]
     >>> from stradask.datasets.split import rating_split
     >>> counts, _ = make_ratings(300, 60, 3, density=0.2, implicit=True, random_state=0)
     >>> observed, held_out = rating_split(counts)
-    >>> mf = MatrixFactorization(4, implicit=True, alpha=5, reg=3, random_state=0).fit(observed)
+    >>> mf = MatrixFactorization(4, implicit=True, random_state=0).fit(observed)
     >>> evaluate_ranking(mf, held_out)["ndcg"] > 0.2
     True
+    >>> sorted(evaluate_ranking(mf, held_out, k=[5, 20]))[:4]
+    ['coverage@20', 'coverage@5', 'map@20', 'map@5']
     """
-    k = _check_k(k)
+    several = not isinstance(k, Integral) and np.ndim(k) == 1 and len(k) > 0
+    places = [_check_k(one) for one in k] if several else [_check_k(k)]
+    if not isinstance(by_user, (bool, np.bool_)):
+        raise DataError(f"by_user must be True or False, got {shortened(by_user)}")
     rows, columns, shape = _relevant_cells(held_out)
     expected = (len(model.user_ids_), len(model.item_ids_))
     if shape != expected:
         raise DataError(f"held_out has the shape {shape}, but the model has users and items {expected}")
     users, numbers = np.unique(rows, return_inverse=True)
-    relevant = sparse.csr_array((np.ones(len(rows)), (numbers, columns)), shape=(len(users), shape[1]))
-    places = min(k, shape[1])
-    found = np.empty((len(users), places), np.int64)
+    found = _recommended(model, users, min(max(places), shape[1]))
+    keys = np.sort(numbers * shape[1] + columns)
+    hits = _hits(found, np.arange(len(users)), keys, shape[1])
+    counts = np.bincount(numbers, minlength=len(users))
+    popular = np.maximum(model._item_counts(), 1)
+    bits = np.log2(max(len(model.user_ids_), 1)) - np.log2(popular)
+    figures: dict[str, Any] = {}
+    for one in places:
+        end = f"@{one}" if several else ""
+        first = found[:, :one]
+        own = _measures(hits[:, :one], counts, one)
+        there = first >= 0
+        own["novelty"] = (bits[first] * there).sum(axis=1) / np.maximum(there.sum(axis=1), 1)
+        if not by_user:
+            own["coverage"] = np.array([len(np.unique(first[there])) / shape[1]])
+        figures |= {name + end: values if by_user else float(values.mean()) for name, values in own.items()}
+    return figures | ({"user_ids": model.user_ids_[users]} if by_user else {"n_users": len(users)})
+
+
+def _recommended(model, users, n):
+    """Columns that are recommended to users, by their numbers; -1 for none."""
+    found = np.empty((len(users), n), np.int64)
     for start in range(0, len(users), _BATCH):
         batch = users[start : start + _BATCH]
-        items, scores = model.recommend(model.user_ids_[batch], places)
+        items, scores = model.recommend(model.user_ids_[batch], n)
         columns = find_ids(items.ravel(), model.item_ids_).reshape(items.shape)
         found[start : start + _BATCH] = np.where(np.isneginf(scores), -1, columns)
-    return ranking_metrics(found, relevant, k)
+    return found
 
 
 def _relevant_cells(relevant):
@@ -162,7 +203,8 @@ def _hits(recommended, users, keys, n_items):
     return (keys[at] == wanted) & (recommended >= 0)
 
 
-def _means(hits, counts, k):
+def _measures(hits, counts, k):
+    """Measures of each user; see `ranking_metrics`."""
     n_places = hits.shape[1]
     places = np.arange(1, n_places + 1)
     running = np.cumsum(hits, axis=1)
@@ -170,11 +212,10 @@ def _means(hits, counts, k):
     discounts = 1 / np.log2(np.arange(2, k + 2))
     ideal = np.cumsum(discounts)[most - 1]
     first = np.where(hits.any(axis=1), 1 / (1 + hits.argmax(axis=1)), 0)
-    figures = {
+    return {
         "precision": hits.sum(axis=1) / k,
         "recall": hits.sum(axis=1) / counts,
         "map": (hits * running / places).sum(axis=1) / most,
         "ndcg": hits @ discounts[:n_places] / ideal,
         "mrr": first,
     }
-    return {name: float(values.mean()) for name, values in figures.items()} | {"n_users": len(counts)}

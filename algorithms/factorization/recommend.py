@@ -45,6 +45,8 @@ class Asked(NamedTuple):
 
     score: Callable
     """``score(start, stop)`` scores the items to choose from for a range of users: a matrix of its own."""
+    shift: np.ndarray | None
+    """What is added to all scores of a user."""
     seen: csr_array
     """What they have rated, a row a user."""
     alike: bool | None
@@ -70,7 +72,7 @@ def best_items(asked, n, filter_seen, candidates, n_items, n_jobs):
             predictions[rows, seen.indices[ends[0] : ends[-1]]] = -np.inf
         values = np.empty((stop - start, n), predictions.dtype)
         best_columns(predictions, columns[start:stop], values)
-        return values
+        return values if asked.shift is None else values + asked.shift[start:stop, None]
 
     size = max(1, min(_BATCH, _SCORES // max(1, n_items)))
     with single_threaded_blas():

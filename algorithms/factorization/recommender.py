@@ -1,12 +1,13 @@
 """What all models of users and items share: recommendations and similar items by ids, and their score."""
 
 import warnings
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
+from ..._typing import FileName
 from ...errors import DataError, shortened
 from .._base import Estimator
 from .entries import cells_of, check_ids, check_matrix, check_pairs, check_values, find_ids
@@ -18,13 +19,15 @@ from .update import kind_of
 class Recommender(Estimator):
     """Base of models with ``user_ids_`` and ``item_ids_``.
 
-    A subclass has ``n_jobs``, ``_item_counts()``, and ``_asked(users, candidates, ...)``, which returns what
-    `best_items` needs: `candidates` are numbers of items, or None for all.
+    A subclass has ``n_jobs``, ``_training``, ``_item_counts()``, and ``_asked(users, candidates, ...)``,
+    which returns what `best_items` needs: `candidates` are numbers of items, or None for all.
     """
 
     user_ids_: np.ndarray
     item_ids_: np.ndarray
+    item_counts_: np.ndarray
     n_jobs: Any
+    _training: str  # the attribute that holds which items each user has
 
     def _recommended(self, users, n, filter_seen, items, *more):
         """The best items of users; `more` is for `_asked`."""
@@ -58,6 +61,35 @@ class Recommender(Estimator):
                 stacklevel=3,
             )
         return self._named(found, self.item_ids_, single)
+
+    def save(self, path: FileName, *, training: bool = True) -> Self:
+        """Write the model into one file, without pickle; `stradask.load` reads it.
+
+        Parameters
+        ----------
+        path : path-like
+        training : bool, default=True
+            Whether to write which items each user has, too. Without, the file is smaller and does not tell
+            it; `recommend` cannot leave out what a user has, unless it is given rows of a sparse matrix in
+            place of ids.
+
+        Returns
+        -------
+        self
+        """
+        if not isinstance(training, (bool, np.bool_)):
+            raise DataError(f"training must be True or False, got {shortened(training)}")
+        kept = vars(self).get(self._training)
+        if training or kept is None:
+            return super().save(path)
+        before = dict(self.__dict__)
+        self.item_counts_ = self._item_counts()
+        setattr(self, self._training, None)
+        try:
+            return super().save(path)
+        finally:
+            self.__dict__.clear()
+            self.__dict__.update(before)
 
     def _in_order(self, candidates):
         """Item numbers to choose from (None for all), those that win where scores are equal first."""

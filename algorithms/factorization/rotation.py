@@ -150,7 +150,7 @@ class Rotation(Program):
         factors[:, :K] = self.spread * rng.standard_normal((n, K)) * (counts > 0)[:, None]
         own = np.zeros((n, _OWN), self.dtype)
         own[:, SQUARES] = 1
-        own[:, RIDGE] = self.settings.ridge(counts, self.dtype) / np.maximum(counts, 1)
+        own[:, RIDGE] = self.settings.ridge(counts, self.dtype, side) / np.maximum(counts, 1)
         own[:, COUNT] = counts
         return factors, own
 

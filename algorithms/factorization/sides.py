@@ -22,8 +22,8 @@ class Settings:
     reg: float
     feature_reg: float
     bias_reg: tuple | None  # of users and of items; None: that of factors
-    offset: float
-    scale_reg: bool
+    offsets: tuple  # of the counts of users and of items, in the penalty
+    exponent: float
     bias: bool
     non_negative: bool
     implicit: bool
@@ -33,20 +33,23 @@ class Settings:
     wire: str | None
     n_jobs: int | None
 
-    def ridge(self, counts, dtype):
-        """Penalty of each row's factors; a row without ratings stays at 0 and counts as one rating."""
-        scale = np.maximum(counts, 1) + self.offset if self.scale_reg else np.ones(len(counts))
+    def ridge(self, counts, dtype, side):
+        """Penalty of the factors of each row of users (side 0) or items (side 1).
+
+        A row without ratings stays at 0 and counts as one rating.
+        """
+        scale = (np.maximum(counts, 1) + self.offsets[side]) ** self.exponent
         return (self.reg * scale).astype(dtype)
 
     def bias_ridge(self, counts, dtype, side):
         """Penalty of the bias of each row of users (side 0) or items (side 1)."""
         if self.bias_reg is None:
-            return self.ridge(counts, dtype)
+            return self.ridge(counts, dtype, side)
         return np.full(len(counts), self.bias_reg[side], dtype)
 
     def ridges(self, counts, dtype, side):
         """Penalties of factors and of biases."""
-        return self.ridge(counts, dtype), self.bias_ridge(counts, dtype, side)
+        return self.ridge(counts, dtype, side), self.bias_ridge(counts, dtype, side)
 
 
 @dataclass

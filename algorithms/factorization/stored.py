@@ -1,16 +1,22 @@
-"""Checks of a factorization read from a model file, before compiled code reads it; what a file may lack."""
+"""What is stored of a factorization: checks of model files, what these may lack, and checkpoints."""
+
+import dataclasses
 
 import numpy as np
+from scipy import sparse
 
 from ...errors import DataError, shortened
+from ...scheduler.stores.store import fingerprint_csr
+from .choose import settings_of
 
 
 def held_cells(model):
-    """The rated cells; DataError for ratings that stayed on a cluster, of which a model has none."""
+    """The rated cells; DataError for a model without: of ratings that stayed on a cluster, or saved so."""
     if model.seen_ is None:
         raise DataError(
-            "this needs the rated cells, and the model was fitted to ratings that stayed on a cluster: give "
-            "the ratings of the users as a sparse matrix with the columns of item_ids_, not their ids"
+            "this needs the rated cells, and the model was saved with training=False, or fitted to ratings "
+            "that stayed on a cluster: give the ratings of the users as a sparse matrix with the columns of "
+            "item_ids_, not their ids; recommend can go without by filter_seen=False"
         )
     return model.seen_
 
@@ -31,17 +37,22 @@ def check_stored(model):
             raise DataError(f"{side}_factors_ and {side}_bias_ cannot be those of {len(ids)} {side}s")
         if factors.dtype != model.dtype or bias.dtype != model.dtype or ids.dtype.kind not in "iU":
             raise DataError(f"the {side}s are not stored as {model.dtype}")
-    seen = model.seen_  # None for ratings that stayed on a cluster
+    seen = model.seen_  # None for ratings that stayed on a cluster, and models saved without
     if seen is not None and seen.shape != (len(model.user_ids_), len(model.item_ids_)):
         raise DataError(f"seen_ has the shape {seen.shape}")
     sound = np.isfinite(float(model.mean_)) and np.isfinite(float(model.confidence_))
     if (seen is not None and seen.dtype.kind not in "biuf") or not sound:
         raise DataError("seen_, mean_ and confidence_ must hold numbers")
+    counts = getattr(model, "item_counts_", None)
+    if counts is not None and (counts.shape != model.item_ids_.shape or counts.dtype.kind not in "iu"):
+        raise DataError(f"item_counts_ is {counts.dtype} of shape {counts.shape}")
     bias_reg = getattr(model, "bias_reg_", None)  # models of 0.1 have neither
-    regs = np.append(0.0 if bias_reg is None else bias_reg, getattr(model, "reg_offset_", 0.0))
+    offsets = getattr(model, "reg_offset_", 0.0)
+    regs = np.append(0.0 if bias_reg is None else bias_reg, offsets)
     is_pair = bias_reg is None or np.shape(bias_reg) == (2,)
+    is_pair &= np.shape(offsets) in ((), (2,))
     if not (is_pair and np.isfinite(regs).all() and (regs >= 0).all()):
-        raise DataError(f"bias_reg_ is {bias_reg} and reg_offset_ {regs[-1]}; they cannot be penalties")
+        raise DataError(f"bias_reg_ is {bias_reg} and reg_offset_ {offsets}; they cannot be penalties")
     if model.solver_ not in ("als", "ccd", "gibbs", "sgd"):
         raise DataError(f"solver_ is {shortened(model.solver_)}")
     bounds = getattr(model, "rating_range_", None)  # models of 0.1 have none
@@ -50,3 +61,26 @@ def check_stored(model):
         is_pair = bounds.shape == (2,) and bounds.dtype.kind == "f" and np.isfinite(bounds).all()
         if not is_pair or bounds[0] > bounds[1]:
             raise DataError(f"rating_range_ is {shortened(bounds)}; it must be the least and greatest rating")
+
+
+def fingerprint_of(model, entries, features, seed):
+    """What a checkpoint belongs to: ratings, settings and seed."""
+    settings = dataclasses.asdict(settings_of(model)) | {"n_jobs": None}
+    if model.solver_ != "sgd":  # whose rates depend on it; elsewhere a fit may go on for longer
+        del settings["max_iter"]
+    offsets, exponent = settings["offsets"], settings["exponent"]
+    if exponent == 0 or (exponent == 1 and offsets[0] == offsets[1]):  # checkpoints of 0.1 have these two
+        del settings["offsets"], settings["exponent"]
+        settings |= {"scale_reg": exponent == 1, "offset": offsets[0]}
+    if settings["bias_reg"] is None:  # implicit feedback, which had no offset there
+        del settings["bias_reg"]
+        if exponent == 0 or settings.get("offset") == 0:
+            settings.pop("offset", None)
+    return {
+        "settings": settings,
+        "seed": seed,
+        **entries.fingerprint(),
+        "features": [
+            None if table is None else fingerprint_csr(sparse.csr_array(table)) for table in features
+        ],
+    }

@@ -78,7 +78,7 @@ def updated(entries, sides, seen, settings, confidence):
             if settings.implicit:
                 others = old[1 - side], now[1 - side], counts[1 - side]
                 begun = old[side], sides.weights[side] is not None
-                _solve_counts(tables[side], patterns[side], confidence, begun, others, rows, settings)
+                _solve_counts(tables[side], patterns[side], confidence, begun, others, rows, settings, side)
             else:
                 other = now[1 - side], now_bias[1 - side], counts[1 - side]
                 own = old[side], old_bias[side], counts[side]
@@ -107,7 +107,7 @@ def _solve_ratings(table, own, other, rows, mean, settings, side):
     )  # fmt: skip
 
 
-def _solve_counts(table, pattern, confidence, own, others, rows, settings):
+def _solve_counts(table, pattern, confidence, own, others, rows, settings, side):
     """The same for implicit feedback.
 
     With c the confidence of all old cells, the normal equations of a row were ``H o = b``, b = c sum_old q.
@@ -129,8 +129,8 @@ def _solve_counts(table, pattern, confidence, own, others, rows, settings):
         return sparse.csr_array(layer, shape=table.shape) @ factors
 
     begun = np.where(n_old[:, None] > 0, own, dtype.type(0))  # others had no equations
-    ridge = settings.ridge(n_old + table.counts, dtype)
-    drawn = ridge if has_features else settings.ridge(n_old, dtype)
+    ridge = settings.ridge(n_old + table.counts, dtype, side)
+    drawn = ridge if has_features else settings.ridge(n_old, dtype, side)
     pull = begun @ (before[counts > 0].T @ before[counts > 0]) + drawn[:, None] * own
     pull += summed(cells.is_old * ((confidence - 1) * _products(cells, begun, before) - confidence), before)
     pull += summed(cells.is_old * confidence + cells.liked, now)

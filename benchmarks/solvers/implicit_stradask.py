@@ -31,6 +31,7 @@ class Solver:
             implicit=True,
             alpha=self.settings.alpha,
             reg=self.settings.reg,
+            reg_exponent=0,  # the objective of the others
             max_iter=100_000,
             tol=0,
             n_jobs=self.settings.n_jobs,

@@ -7,8 +7,8 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
-from ...._typing import Array, FileName, Matrix, Vector
-from ....errors import DataError, shortened
+from ...._typing import Array, Matrix, Vector
+from ....errors import DataError
 from ....kernels.factorization.item_products import dense_scores, sparse_scores
 from ....kernels.factorization.top import best_columns
 from ....scheduler.threads import effective_n_jobs
@@ -38,6 +38,7 @@ class ChoiceModel(Recommender):
     implicit: ClassVar[bool] = True  # how `read_ratings` and `score` take values
     alpha: ClassVar[float] = 1.0
     dtype: ClassVar[str] = "float32"
+    engine: str = "local"
     binary: bool
     interactions_: sparse.csr_array | None
     item_counts_: np.ndarray
@@ -51,6 +52,8 @@ class ChoiceModel(Recommender):
             Choices, of which every stored entry is one: counts or ratings, not negative; with their ids if
             they come from `stradask.datasets.read_ratings`. Or a table of three columns, the ids of users
             and of items, whole numbers or text, and values; or pairs of ids, with values in `y`.
+            Also a Dask frame or array of such columns, and names of files for `read_ratings` or of Parquet
+            files: they are read into this process.
         y : array-like of shape (n_choices,), optional
 
         Returns
@@ -73,6 +76,8 @@ class ChoiceModel(Recommender):
             self.item_counts_ = np.bincount(present, minlength=len(self.item_ids_))
             self._learn(_without_zeros(self.interactions_))
         return self
+
+    _training = "interactions_"
 
     def _learn(self, X):
         """Learn from choices, a CSR table of values above zero."""
@@ -115,7 +120,7 @@ class ChoiceModel(Recommender):
             scores = self._scores(choices, start, stop)
             return scores if candidates is None else scores[:, candidates]
 
-        return Asked(score, choices, self._alike)
+        return Asked(score, None, choices, self._alike)
 
     _alike: bool | None = True
 
@@ -203,31 +208,6 @@ class ChoiceModel(Recommender):
         float
         """
         return self._ranking_score(*self._cells(X, y))
-
-    def save(self, path: FileName, *, training: bool = True) -> Self:
-        """Write the model into one file, without pickle; `stradask.load` reads it.
-
-        Parameters
-        ----------
-        path : path-like
-        training : bool, default=True
-            Whether to write what users have chosen, too. Without, `recommend` takes rows of choices in place
-            of ids.
-
-        Returns
-        -------
-        self
-        """
-        if not isinstance(training, (bool, np.bool_)):
-            raise DataError(f"training must be True or False, got {shortened(training)}")
-        if training or "interactions_" not in vars(self):
-            return super().save(path)
-        kept = self.interactions_
-        self.interactions_ = None
-        try:
-            return super().save(path)
-        finally:
-            self.interactions_ = kept
 
     def _check_state(self):
         super()._check_state()

@@ -36,8 +36,9 @@ class EASE(ItemModel):
 
     Parameters
     ----------
-    reg : float, default=200.0
-        lambda, above 0; in units of users. Larger tables want more: values from 50 to 1,000 are usual.
+    reg : float, default=500.0
+        lambda, above 0; in units of users. Values from 100 to 2,000 are usual: more for larger tables, and
+        for those that show little beyond popularity.
     n_neighbors : int or None, default=None
         Weights of each item that are kept, those of the largest magnitude; None keeps all, a dense table.
     memory_limit : int, str or None, default=None
@@ -81,7 +82,7 @@ class EASE(ItemModel):
 
     def __init__(
         self,
-        reg: float = 200.0,
+        reg: float = 500.0,
         *,
         n_neighbors: int | None = None,
         memory_limit: Any = None,

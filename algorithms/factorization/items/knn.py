@@ -35,13 +35,13 @@ class ItemKNN(ItemModel):
 
     Parameters
     ----------
-    n_neighbors : int, default=100
-    similarity : {"cosine", "tfidf", "bm25"}, default="cosine"
+    n_neighbors : int, default=200
+    similarity : {"cosine", "tfidf", "bm25"}, default="tfidf"
     shrinkage : float, default=0.0
         sigma: similarities of items with few users in common are shrunk.
-    k1 : float, default=100.0
+    k1 : float, default=1.2
         Of "bm25": from which count on a further one says little.
-    b : float, default=0.8
+    b : float, default=0.75
         Of "bm25", from 0 to 1: how far popular items are weighed down.
     %(binary)s
     n_jobs : int or None, default=None
@@ -85,12 +85,12 @@ class ItemKNN(ItemModel):
 
     def __init__(
         self,
-        n_neighbors: int = 100,
+        n_neighbors: int = 200,
         *,
-        similarity: str = "cosine",
+        similarity: str = "tfidf",
         shrinkage: float = 0.0,
-        k1: float = 100.0,
-        b: float = 0.8,
+        k1: float = 1.2,
+        b: float = 0.75,
         binary: bool = True,
         n_jobs: int | None = None,
     ) -> None:

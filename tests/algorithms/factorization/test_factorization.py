@@ -64,7 +64,7 @@ def test_a_weight_of_two_is_a_rating_given_twice(ratings, solver):
     pairs, y = pairs_of(ratings)
     options = {
         "solver": solver,
-        "scale_reg": False,
+        "reg_exponent": 0,
         "dtype": "float64",
         "tol": 0,
         "random_state": 0,
@@ -80,7 +80,7 @@ def test_ratings_of_weight_zero_do_not_count(ratings):
     pairs, y = pairs_of(ratings)
     weights = (np.arange(len(y)) % 3 > 0).astype(float)
     for solver in SOLVERS:
-        options = {"solver": solver, "scale_reg": False, "dtype": "float64", "random_state": 0, "max_iter": 3}
+        options = {"solver": solver, "reg_exponent": 0, "dtype": "float64", "random_state": 0, "max_iter": 3}
         found = [
             MatrixFactorization(3, **options).fit(pairs, np.where(weights > 0, y, other), weights)
             for other in (1.0, 5.0)
@@ -231,7 +231,7 @@ def test_new_users_are_solved_for_exactly(ratings, bias, solver):
     for row in range(10):
         columns = new.indices[new.indptr[row] : new.indptr[row + 1]]
         target = new[[row]].toarray()[0, columns] - model.mean_ - model.item_bias_[columns]
-        ridge = np.full(Q.shape[1], 0.05 * (max(len(columns), 1) + model.reg_offset_))
+        ridge = np.full(Q.shape[1], 0.05 * (max(len(columns), 1) + model.reg_offset_[0]))
         if bias:
             ridge[-1] = model.bias_reg_[0]
         A = Q[columns].T @ Q[columns] + np.diag(ridge)
@@ -250,13 +250,14 @@ def test_new_users_are_solved_for_exactly(ratings, bias, solver):
 @pytest.mark.parametrize("non_negative", [True, False])
 def test_new_users_of_implicit_feedback_reach_their_minimum(counts, non_negative):
     model = MatrixFactorization(
-        3, implicit=True, alpha=4, reg=2, non_negative=non_negative, dtype="float64", random_state=0
+        3, implicit=True, alpha=4, reg=0.5, non_negative=non_negative, dtype="float64", random_state=0
     ).fit(counts[:20])
     new = counts[20:]
     x, Q = model.transform(new), model.item_factors_
     dense = new.toarray()
     C = np.where(dense > 0, 4 * dense, 1)
-    slope = 2 * x - (C * ((dense > 0) - x @ Q.T)) @ Q
+    penalty = 0.5 * np.sqrt((dense > 0).sum(axis=1) + dense.shape[1] / 4)[:, None]
+    slope = penalty * x - (C * ((dense > 0) - x @ Q.T)) @ Q
     if non_negative:
         assert x.min() == 0
         slope = np.where((x == 0) & (slope > 0), 0, slope)

@@ -56,10 +56,11 @@ def objective(model, R, features):
     total, slopes = terms.sum(), []
     for side, (Y, what) in enumerate(((P, "user"), (Q, "item"))):
         present = rated[side] > 0
-        n = model.reg * present * (1.0 if model.implicit else rated[side] + model.reg_offset_)
-        of_bias = model.reg if model.implicit else model.bias_reg_[side]
+        exponent = 0.5 if model.implicit else 1
+        n = model.reg_ * present * (rated[side] + model.reg_offset_[side]) ** exponent
+        of_bias = model.reg_ if model.implicit else model.bias_reg_[side]
         n = np.column_stack([np.tile(n, (Y.shape[1] - 1, 1)).T, of_bias * present])
-        rho = model.feature_reg * np.append(np.full(Y.shape[1] - 1, model.reg), of_bias)
+        rho = model.feature_reg * np.append(np.full(Y.shape[1] - 1, model.reg_), of_bias)
         X, A = np.zeros((len(Y), 1)), np.zeros((1, Y.shape[1]))
         if f"{what}_features" in features:
             X, A = with_one(features[f"{what}_features"]), getattr(model, f"{what}_feature_weights_")
@@ -157,7 +158,7 @@ def test_new_users_with_few_ratings_are_between_their_features_and_their_ratings
     Q = np.column_stack([model.item_factors_, np.ones(20)])[[3, 8]]
     target = np.array([4.0, 1.0]) - model.mean_ - model.item_bias_[[3, 8]]
     mean = (with_one(x) @ model.user_feature_weights_)[0]
-    of_factors = model.reg * (2 + model.reg_offset_)
+    of_factors = model.reg_ * (2 + model.reg_offset_[0])
     ridge = np.array([of_factors, of_factors, model.bias_reg_[0]])
     expected = np.linalg.solve(Q.T @ Q + np.diag(ridge), Q.T @ target + ridge * mean)
     for table in (x, sparse.csr_array(x)):
@@ -275,7 +276,7 @@ def one_round(monkeypatch):
     """The users' rows are solved for once, with the items as they were."""
     monkeypatch.setattr(update, "_ROUNDS", 1)
     R, _ = make_ratings(60, 30, 2, density=0.3, implicit=True, random_state=0)
-    return MatrixFactorization(**{**OPTIONS, **IMPLICIT}, max_iter=10).fit(R)
+    return MatrixFactorization(**{**OPTIONS, **IMPLICIT}, reg_exponent=0, max_iter=10).fit(R)
 
 
 def test_new_users_of_counts_are_as_if_folded_in(one_round):
@@ -309,8 +310,8 @@ def test_new_counts_of_an_old_user_are_at_the_minimum_stated(one_round):
     assert model.confidence_ == pytest.approx((c * 540 + 4 * 6) / 543, rel=1e-6)
 
 
-@pytest.mark.parametrize("scale_reg", [False, True])
-def test_counts_that_are_all_alike_end_as_in_a_fit_to_all(monkeypatch, scale_reg):
+@pytest.mark.parametrize(("exponent", "offset"), [(0, 0), (1, 0), (0.5, 3)])
+def test_counts_that_are_all_alike_end_as_in_a_fit_to_all(monkeypatch, exponent, offset):
     """Then those of old cells are known: slopes of the whole objective end at zero in the rows rated anew."""
     monkeypatch.setattr(update, "_ROUNDS", 300)
     R, _ = make_ratings(40, 30, 2, density=0.3, implicit=True, random_state=0)
@@ -318,13 +319,13 @@ def test_counts_that_are_all_alike_end_as_in_a_fit_to_all(monkeypatch, scale_reg
     first = R.tocoo()
     kept = np.arange(R.nnz) % 5 > 0
     first = sparse.csr_array((first.data[kept], (first.row[kept], first.col[kept])), shape=R.shape)
-    options = {**OPTIONS, **IMPLICIT, "scale_reg": scale_reg}
+    options = {**OPTIONS, **IMPLICIT, "reg_exponent": exponent, "reg_offset": offset}
     model = MatrixFactorization(**options, max_iter=300).fit(first)
     new = sparse.csr_array(R - first).toarray() > 0
     model.partial_fit(sparse.csr_array(R - first))
     P, Q, held = model.user_factors_, model.item_factors_, R.toarray() > 0
     for X, Y, held_by, rows in ((P, Q, held, new.any(axis=1)), (Q, P, held.T, new.any(axis=0))):
-        n = held_by.sum(axis=1, keepdims=True) if scale_reg else 1
+        n = (held_by.sum(axis=1, keepdims=True) + offset) ** exponent
         slopes = np.where(held_by, 4 * (X @ Y.T - 1), X @ Y.T) @ Y + 2 * n * X
         np.testing.assert_allclose(slopes[rows], 0, atol=1e-6)
 
@@ -360,7 +361,7 @@ def test_non_negative_ratings_are_taken_in(one_round):
     x, o = np.append(model.user_factors_[7], model.user_bias_[7]), np.append(o, old_bias)
     C = np.eye(3)
     C[:2, :2] = (Q.T * counts / counts.sum()) @ Q
-    of_factors = model.reg * (n + 2 + model.reg_offset_)
+    of_factors = model.reg_ * (n + 2 + model.reg_offset_[0])
     H = n * C + np.diag([of_factors, of_factors, model.bias_reg_[0]])
     slope = X.T @ (X @ x - (np.array([0.1, 9.0]) - mean - c[[3, 8]])) + H @ (x - o)
     bound = np.append(x[:2] == 0, False)

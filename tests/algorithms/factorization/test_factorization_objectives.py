@@ -26,14 +26,13 @@ def counts():
     return make_ratings(30, 20, 3, density=0.3, implicit=True, random_state=1)[0]
 
 
-def objective(model, R, weights=None, scale=True):
+def objective(model, R, weights=None, exponent=1.0):
     """The objective and its gradients with respect to factors and biases, over a dense table."""
     given = sparse.csr_array((np.ones(R.nnz), R.indices, R.indptr), shape=R.shape).toarray()
     W = given if weights is None else weights
-    offset = model.reg_offset_
     n, m = (
-        (given.sum(axis=axis) + offset if scale else np.ones(given.shape[1 - axis])) * model.reg
-        for axis in (1, 0)
+        (given.sum(axis=axis) + offset) ** exponent * model.reg_
+        for axis, offset in zip((1, 0), model.reg_offset_, strict=True)
     )
     of_b, of_c = model.bias_reg_
     P, Q, b, c = model.user_factors_, model.item_factors_, model.user_bias_, model.item_bias_
@@ -48,12 +47,15 @@ def objective(model, R, weights=None, scale=True):
     return value, slopes
 
 
-def implicit_objective(model, R, alpha, scale=False):
+def implicit_objective(model, R, alpha, exponent):
     """The same over all cells for implicit feedback."""
     dense = R.toarray()
     stored = sparse.csr_array((np.ones(R.nnz), R.indices, R.indptr), shape=R.shape).toarray() > 0
     C, T = np.where(stored, alpha * np.abs(dense), 1.0), (dense > 0).astype(float)
-    n, m = ((stored.sum(axis=axis) if scale else np.ones(R.shape[1 - axis])) * model.reg for axis in (1, 0))
+    n, m = (
+        (stored.sum(axis=axis) + offset) ** exponent * model.reg_
+        for axis, offset in zip((1, 0), model.reg_offset_, strict=True)
+    )
     P, Q = model.user_factors_, model.item_factors_
     miss = C * (T - P @ Q.T)
     value = (C * (T - P @ Q.T) ** 2).sum() + n @ (P**2).sum(1) + m @ (Q**2).sum(1)
@@ -66,15 +68,15 @@ def implicit_objective(model, R, alpha, scale=False):
 @pytest.mark.parametrize("solver", ["als", "ccd"])
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("non_negative", [True, False])
-@pytest.mark.parametrize("scale_reg", [True, False])
-def test_the_objective_is_the_one_stated_and_never_rises(ratings, solver, bias, non_negative, scale_reg):
+@pytest.mark.parametrize("exponent", [1, 0.6, 0])
+def test_the_objective_is_the_one_stated_and_never_rises(ratings, solver, bias, non_negative, exponent):
     R = abs(ratings)
     model = MatrixFactorization(
-        3, solver=solver, bias=bias, non_negative=non_negative, scale_reg=scale_reg, dtype="float64", tol=0,
-        random_state=0, max_iter=12,
+        3, solver=solver, bias=bias, non_negative=non_negative, reg_exponent=exponent, dtype="float64",
+        tol=0, random_state=0, max_iter=12,
     ).fit(R)  # fmt: skip
     values = model.history_["objective"]
-    assert values[-1] == pytest.approx(objective(model, R, scale=scale_reg)[0])
+    assert values[-1] == pytest.approx(objective(model, R, exponent=exponent)[0])
     assert (np.diff(values) <= 1e-12 * values[0]).all()
     assert values[-1] < 0.9 * values[0]
     if non_negative:
@@ -123,36 +125,36 @@ def test_gradient_descent_comes_near_the_minimum(ratings):
     assert 0.999 * least < reached < 1.02 * least
 
 
-@pytest.mark.parametrize("scale_reg", [True, False])
-def test_gradient_descent_has_the_same_objective_at_any_scale_of_the_ratings(ratings, scale_reg):
+@pytest.mark.parametrize("exponent", [1, 0.5, 0])
+def test_gradient_descent_has_the_same_objective_at_any_scale_of_the_ratings(ratings, exponent):
     """Ratings times s^2 and factors times s: the same fit where the penalty of the factors grows with s^2."""
     options = {
         "solver": "sgd",
         "dtype": "float64",
         "max_iter": 400,
-        "scale_reg": scale_reg,
+        "reg_exponent": exponent,
         "random_state": 0,
     }
     model = MatrixFactorization(2, reg=0.3, learning_rate=0.3, **options).fit(100 * ratings)
-    value, slopes = objective(model, 100 * ratings, scale=scale_reg)
+    value, slopes = objective(model, 100 * ratings, exponent=exponent)
     assert max(abs(slopes["P"]).max(), abs(slopes["b"]).max()) < 1e-3 * value
     assert model.history_["objective"][-1] == pytest.approx(value, rel=1e-2)
 
 
-@pytest.mark.parametrize("scale_reg", ["auto", True])
+@pytest.mark.parametrize(("exponent", "offset"), [(0, "auto"), (0.5, "auto"), (1, "auto"), (1, 0)])
 @pytest.mark.parametrize("non_negative", [True, False])
-def test_the_implicit_objective_is_over_all_cells_and_never_rises(counts, non_negative, scale_reg):
+def test_the_implicit_objective_is_over_all_cells_and_never_rises(counts, non_negative, exponent, offset):
     R = counts.copy()
     R.data[::7] *= -1  # dislikes
     R.data[3] = 0  # a cell left out
     model = MatrixFactorization(
-        3, implicit=True, alpha=4, reg=0.7, scale_reg=scale_reg, non_negative=non_negative, dtype="float64",
-        tol=0, random_state=0, max_iter=10,
+        3, implicit=True, alpha=4, reg=0.1, reg_exponent=exponent, reg_offset=offset,
+        non_negative=non_negative, dtype="float64", tol=0, random_state=0, max_iter=10,
     ).fit(R)  # fmt: skip
     values = model.history_["objective"]
     constant = 4 * R.data[R.data > 0].sum()
-    scale = scale_reg is True
-    expected = implicit_objective(model, R, 4, scale)[0]
+    expected = implicit_objective(model, R, 4, exponent)[0]
+    assert model.reg_offset_.tolist() == ([20 / 4, 30 / 4] if offset == "auto" else [0, 0])
     assert values[-1] == pytest.approx(expected)
     assert expected < constant  # which is the objective of factors of 0
     assert (np.diff(values) <= 1e-12 * values[0]).all()
@@ -160,9 +162,9 @@ def test_the_implicit_objective_is_over_all_cells_and_never_rises(counts, non_ne
 
 def test_the_implicit_gradient_ends_at_zero(counts):
     model = MatrixFactorization(
-        2, implicit=True, alpha=3, reg=1, dtype="float64", tol=0, random_state=0, max_iter=800
+        2, implicit=True, alpha=3, reg=0.3, dtype="float64", tol=0, random_state=0, max_iter=800
     ).fit(counts)
-    slopes = implicit_objective(model, counts, 3)[1]
+    slopes = implicit_objective(model, counts, 3, 0.5)[1]
     assert abs(model.user_factors_).max() > 0.1
     # The fit ends when the objective no longer falls: to about the root of its rounding, on any machine.
     rounding = np.finfo(float).eps * model.history_["objective"][-1]
@@ -233,21 +235,21 @@ def test_a_full_table_is_approximated_as_by_the_singular_values():
     K=st.integers(1, 4),
     solver=st.sampled_from(["als", "ccd", "sgd"]),
     seed=st.integers(0, 2**31 - 1),
-    scale_reg=st.booleans(),
+    exponent=st.sampled_from([0, 0.5, 1, 2]),
     bias=st.booleans(),
 )
-def test_objectives_are_those_of_dense_tables_of_any_shape(shape, K, solver, seed, scale_reg, bias):
+def test_objectives_are_those_of_dense_tables_of_any_shape(shape, K, solver, seed, exponent, bias):
     rng = np.random.default_rng(seed)
     given_cells = rng.random(shape) < 0.6
     given_cells[0, 0] = True
     table = np.where(given_cells, rng.standard_normal(shape), 0)
     R = sparse.csr_array((table[given_cells], np.nonzero(given_cells)), shape=shape)
     model = MatrixFactorization(
-        K, solver=solver, reg=0.3, bias_reg=0.7, reg_offset=1.5, scale_reg=scale_reg, bias=bias,
+        K, solver=solver, reg=0.3, bias_reg=0.7, reg_offset=1.5, reg_exponent=exponent, bias=bias,
         dtype="float64", max_iter=3, tol=0, random_state=seed % 1000,
         learning_rate=1e-12 if solver == "sgd" else 0.1,
     ).fit(R)  # fmt: skip
-    n, m = (given_cells.sum(axis=a) + 1.5 if scale_reg else np.ones(shape[1 - a]) for a in (1, 0))
+    n, m = ((given_cells.sum(axis=a) + 1.5) ** exponent for a in (1, 0))
     P, Q, b, c = model.user_factors_, model.item_factors_, model.user_bias_, model.item_bias_
     miss = table - model.mean_ - b[:, None] - c - P @ Q.T
     value = (given_cells * miss**2).sum()

@@ -58,7 +58,18 @@ def test_what_was_seen_is_left_out_and_the_rest_is_judged():
     order = np.argsort(-scores, axis=1, kind="stable")
     order = np.where(np.isneginf(np.take_along_axis(scores, order, axis=1)), -1, order)
     for k in (4, 30):
-        assert evaluate_ranking(model, held_out, k) == pytest.approx(slowly(order, held_out.toarray(), k))
+        found = evaluate_ranking(model, held_out, k)
+        users = np.flatnonzero(np.diff(held_out.indptr))
+        lists = [[j for j in row[:k] if j >= 0] for row in order[users]]
+        assert found.pop("coverage") == len(set().union(*lists)) / 25
+        bits = -np.log2(np.maximum((observed.toarray() > 0).sum(axis=0), 1) / 60)
+        assert found.pop("novelty") == pytest.approx(np.mean([bits[row].mean() for row in lists]))
+        assert found == pytest.approx(slowly(order, held_out.toarray(), k))
+        several = evaluate_ranking(model, held_out, [2, k])
+        assert several[f"ndcg@{k}"] == found["ndcg"]
+        each = evaluate_ranking(model, held_out, k, by_user=True)
+        assert each["recall"].mean() == pytest.approx(found["recall"])
+        np.testing.assert_array_equal(each["user_ids"], users)
     assert model.score(held_out) == pytest.approx(evaluate_ranking(model, held_out, 10)["ndcg"])
 
 

@@ -51,7 +51,7 @@ def test_scores_of_recommendations_are_not_clipped(ratings):
 
 
 def test_counts_are_not_clipped(ratings):
-    model = fitted(ratings, implicit=True)
+    model = fitted(ratings, implicit=True, reg=0.1)
     assert model.rating_range_ is None
     np.testing.assert_array_equal(model.predict(EVERY), model.predict(EVERY, clip=False))
     assert model.predict(EVERY).min() < 0

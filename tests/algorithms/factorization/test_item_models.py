@@ -18,7 +18,7 @@ MODELS = {
     "ease": lambda **more: sd.EASE(20, **more),
     "ease, sparse": lambda **more: sd.EASE(20, n_neighbors=7, **more),
     "slim": lambda **more: sd.SLIM(1.0, 5.0, **more),
-    "knn": lambda **more: sd.ItemKNN(9, **more),
+    "knn": lambda **more: sd.ItemKNN(9, similarity="cosine", **more),
     "bm25": lambda **more: sd.ItemKNN(9, similarity="bm25", **more),
 }
 
@@ -116,7 +116,7 @@ def dense_similarity(table, similarity, shrinkage):
         W = np.sqrt(table) * idf
     else:
         lengths = table.sum(axis=0)
-        W = table * 101 / (100 * (0.2 + 0.8 * lengths / lengths.mean()) + table) * idf
+        W = table * 2.2 / (1.2 * (0.25 + 0.75 * lengths / lengths.mean()) + table) * idf
     norms = np.ones(n_items) if similarity == "bm25" else np.linalg.norm(W, axis=0)
     S = (W.T @ W) / (np.outer(norms, norms) + shrinkage)
     np.fill_diagonal(S, 0)
@@ -139,7 +139,7 @@ def test_neighbours_are_those_of_a_dense_computation(counts, similarity, binary,
 
 
 def test_ties_of_neighbours_go_to_the_lower_number():
-    model = sd.ItemKNN(2).fit(sparse.csr_array(np.ones((5, 6))))
+    model = sd.ItemKNN(2, similarity="cosine").fit(sparse.csr_array(np.ones((5, 6))))
     np.testing.assert_array_equal(
         np.argwhere(weights(model).T > 0)[:, 1].reshape(6, 2)[:3], [[1, 2], [0, 2], [0, 1]]
     )
@@ -201,6 +201,16 @@ def test_new_users_ids_tables_and_threads_change_nothing(counts, name):
     assert single.items.shape == (5,)
     np.testing.assert_array_equal(single.items, found.items[7])
     assert clone(model).get_params() == model.get_params()
+
+
+def test_files_and_dask_frames_are_read(counts, tmp_path):
+    dask_frames, cells = pytest.importorskip("dask.dataframe"), counts.tocoo()
+    lines = [f"{u},{j},{x:g}" for u, j, x in zip(cells.row, cells.col, cells.data, strict=True)]
+    (tmp_path / "choices.csv").write_text("\n".join(lines) + "\n")
+    table = pd.DataFrame({"user": cells.row, "item": cells.col, "rating": cells.data})
+    expected = sd.EASE(20).fit(counts).item_weights_
+    for form in (str(tmp_path / "choices.csv"), dask_frames.from_pandas(table, npartitions=3)):
+        np.testing.assert_array_equal(sd.EASE(20).fit(form).item_weights_, expected)
 
 
 def test_equal_scores_go_to_the_item_of_more_users_and_empty_users_get_the_most_popular():

@@ -1,0 +1,100 @@
+"""The penalty that implicit feedback gets by default."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+import stradask as sd
+from stradask.algorithms.factorization import tuning
+from stradask.datasets import make_ratings, rating_split
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_the_default_ranks_within_a_few_percent_of_the_best_penalty(seed):
+    R, _ = make_ratings(1200, 150, 5, density=0.15, noise=0.3, implicit=True, random_state=seed)
+    observed, held = rating_split(R, random_state=seed)
+    model = sd.MatrixFactorization(16, implicit=True, random_state=0).fit(observed)
+    scale = model.reg_ * np.array([0.1, 0.25, 0.5, 1, 2, 4, 10])
+    found = [
+        sd.evaluate_ranking(
+            sd.MatrixFactorization(16, implicit=True, reg=reg, random_state=0).fit(observed), held, 20
+        )["ndcg"]
+        for reg in scale
+    ]
+    assert sd.evaluate_ranking(model, held, 20)["ndcg"] == found[3]
+    assert found[3] > 0.96 * max(found)
+    assert found[3] > 1.1 * min(found)
+
+
+def test_trials_climb_to_the_top_of_the_ladder(monkeypatch):
+    R, _ = make_ratings(50, 20, 2, density=0.3, implicit=True, random_state=0)
+    for top in range(len(tuning.LADDER)):
+        tried = []
+
+        def score(model, train, held, penalty, seed, top=top, tried=tried):
+            tried.append(penalty)
+            return -abs(tuning.LADDER.index(penalty) - top)
+
+        monkeypatch.setattr(tuning, "_score", score)
+        model = sd.MatrixFactorization(2, implicit=True, max_iter=1, alpha=2, random_state=0).fit(R)
+        scale = np.sqrt(R.nnz / 50 + 20 / 2)
+        assert model.reg_ == pytest.approx(tuning.LADDER[top] / scale)
+        assert len(tried) == len(set(tried))
+
+
+def test_trials_hold_out_a_part_of_each_user_and_leave_something():
+    rng = np.random.default_rng(0)
+    table = np.where(rng.random((60, 30)) < 0.2, rng.integers(-1, 4, (60, 30)), 0)
+    table[0] = 0
+    table[1] = np.eye(30, dtype=int)[3]
+    R = sparse.csr_array(table.astype(float))
+    train, held = tuning._parts(R, np.random.default_rng(1))
+    np.testing.assert_array_equal((train + held).toarray(), table)
+    assert not train.multiply(held).nnz
+    liked = (table > 0).sum(axis=1)
+    np.testing.assert_array_equal(
+        np.diff(held.indptr), np.where(liked > 1, np.maximum(1, np.floor(0.2 * liked)), 0)
+    )
+    assert (held.data > 0).all()
+
+
+def test_many_ratings_are_tried_on_a_part_of_the_users(monkeypatch):
+    R, _ = make_ratings(400, 60, 3, density=0.2, implicit=True, random_state=0)
+    shapes = []
+    monkeypatch.setattr(tuning, "_MOST_RATINGS", 1000)
+    monkeypatch.setattr(tuning, "_MOST_USERS", 20)
+
+    def score(model, train, held, penalty, seed):
+        shapes.append((train.shape[0], train.nnz + held.nnz, np.count_nonzero(np.diff(held.indptr))))
+        return penalty
+
+    monkeypatch.setattr(tuning, "_score", score)
+    sd.MatrixFactorization(2, implicit=True, max_iter=1, random_state=0).fit(R)
+    n_users, n_ratings, n_judges = shapes[0]
+    assert 50 < n_users < 150
+    assert n_judges == 20
+    assert n_ratings < 1300
+
+
+def test_nothing_to_hold_out_takes_the_first_step():
+    R = sparse.csr_array(np.eye(6))
+    model = sd.MatrixFactorization(2, implicit=True, max_iter=2, random_state=0).fit(R)
+    assert model.reg_ == pytest.approx(tuning.LADDER[2] / np.sqrt(1 + 6 / 3))
+
+
+def test_models_with_scale_reg_load(tmp_path):
+    from stradask.scheduler.stores.store import read_npz, write_npz
+
+    R, _ = make_ratings(60, 20, 2, density=0.3, implicit=True, random_state=0)
+    options = {"implicit": True, "alpha": 2, "reg": 3.0, "random_state": 0}
+    model = sd.MatrixFactorization(2, reg_exponent=0.0, reg_offset=0.0, **options).fit(R)
+    model.save(tmp_path / "new.npz")
+    arrays, header = read_npz(tmp_path / "new.npz")
+    del header["parameters"]["reg_exponent"], header["attributes"]["reg_"]
+    header["parameters"] |= {"scale_reg": "auto", "reg_offset": "auto"}
+    header["attributes"]["reg_offset_"] = 0.0  # as they were called before
+    write_npz(tmp_path / "old.npz", arrays, header)
+    loaded = sd.load(tmp_path / "old.npz")
+    assert (loaded.reg_exponent, loaded.reg_offset) == (0.0, 0.0)
+    np.testing.assert_array_equal(loaded.transform(R), model.transform(R))
+    np.testing.assert_array_equal(loaded.fit(R).user_factors_, model.user_factors_)
