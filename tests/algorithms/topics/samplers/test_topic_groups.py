@@ -22,7 +22,9 @@ def test_large_corpora_have_more_groups_and_others_keep_theirs():
     assert number_of_groups(10_801_146, 15_937, 100) == 33
     assert number_of_groups(10**9, 100_000, 100) == 64
     assert number_of_groups(10**8, 100_000, 60_000) == 50
-    assert number_of_groups(10**7, 10_000, 65_535) == 39  # the square root of ten tokens a topic
+    assert number_of_groups(10**7, 1_000, 100_000) == 31  # the square root of ten tokens a topic
+    assert number_of_groups(3_000_000, 4_600, 100) == 19  # blocks of 8,000 tokens
+    assert number_of_groups(150_000, 300, 100) == 4
 
 
 @pytest.fixture(scope="module")
