@@ -3,19 +3,58 @@
 import functools
 import inspect
 import os
+import types
 from contextlib import contextmanager
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils._param_validation import InvalidParameterError
 
 from .._typing import FileName
+from ..datasets.parquet import is_parquet
 from ..errors import DataError, shortened
+from ..scheduler.coordinator import client_of, run_there
 from ..scheduler.loop import unmasked_interrupt
+from .inputs.pieces import is_lazy
 
 _MOST = 2**63  # scikit-learn keeps numbers in 64 bits
 _MOST_TEXT = 280  # characters of a message, about
+
+
+class _Fit:
+    """The method `fit`, of this process, or of a task on the cluster if the fit's loop runs there.
+
+    It decides when the method is taken from the estimator, so that a call from here has no frame more than
+    that of `fit`: warnings name the caller's line.
+    """
+
+    def __init__(self, function):
+        wrapper: Any = self
+        functools.update_wrapper(wrapper, function)
+        self._function = function
+
+    def __get__(self, estimator, owner=None):
+        if estimator is None:
+            return self._function
+        here = types.MethodType(self._function, estimator)
+        engine = getattr(estimator, "engine", None)
+        client = client_of(engine) if isinstance(engine, str) else None
+        if client is None:
+            return here
+
+        @functools.wraps(here)
+        def fit(*args, **given):
+            if engine == "local" and not any(map(_lies_elsewhere, (*args, *given.values()))):
+                return here(*args, **given)
+            return run_there(client, estimator, "fit", args, given)
+
+        return fit
+
+
+def _lies_elsewhere(value):
+    """Whether a fit to this data uses the current client without being told to."""
+    return is_lazy(value) or is_parquet(value)
 
 
 class Estimator(BaseEstimator):
@@ -31,6 +70,11 @@ class Estimator(BaseEstimator):
     # Parameters that take any text and name no place: neither an address nor a file.
     _harmless_text: ClassVar[frozenset[str]] = frozenset({"memory_limit", "scoring"})
     _state_attributes: tuple[str, ...] = ()
+
+    def __init_subclass__(cls, **given):
+        if "fit" in vars(cls) and "engine" in inspect.signature(cls).parameters:
+            cls.fit = _Fit(vars(cls)["fit"])
+        super().__init_subclass__(**given)
 
     def __sklearn_tags__(self):
         """Sparse input is accepted."""

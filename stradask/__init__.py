@@ -74,6 +74,7 @@ if TYPE_CHECKING:
     from .algorithms.topics.reading.alignment import align
     from .datasets.split import rating_split
     from .datasets.texts import text_counts
+    from .scheduler.coordinator import attach
 
 # Where each public name lives.
 _PLACES = {
@@ -124,6 +125,7 @@ _PLACES = {
     "TorchClassifier": ".algorithms.neural.torch_models",
     "TorchRegressor": ".algorithms.neural.torch_models",
     "align": ".algorithms.topics.reading.alignment",
+    "attach": ".scheduler.coordinator",
     "check_gradient": ".algorithms.optimize.gradient_check",
     "cholesky": ".algorithms.bayes.parameters",
     "cross_validate": ".algorithms.factorization.cross_validation",
@@ -204,6 +206,7 @@ __all__ = [
     "TorchRegressor",
     "__version__",
     "align",
+    "attach",
     "check_gradient",
     "cholesky",
     "cross_validate",

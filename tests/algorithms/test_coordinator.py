@@ -1,0 +1,244 @@
+"""Fits whose loop runs in a task on the cluster: the same model, and the client needs the scheduler alone."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.exceptions import ConvergenceWarning
+
+import stradask as sd
+from stradask.errors import DataError
+
+dask = pytest.importorskip("dask")
+distributed = pytest.importorskip("distributed")
+da = pytest.importorskip("dask.array")
+
+rng = np.random.default_rng(0)
+X = rng.normal(size=(300, 8))
+Y = X[:, 0] + rng.normal(size=300)
+RATINGS = sd.datasets.make_ratings(60, 40, 3, density=0.3, random_state=0)[0]
+CORPUS = sd.datasets.make_lda_corpus(80, 60, 3, random_state=0)[0]
+
+
+@pytest.fixture
+def client(address):
+    with distributed.Client(address) as client:
+        yield client
+
+
+@pytest.fixture
+def on_cluster():
+    with dask.config.set({"stradask.coordinator": "cluster"}):
+        yield
+
+
+def topics(**options):
+    return sd.LatentDirichletAllocation(3, **({"max_iter": 9, "random_state": 0} | options))
+
+
+FITS = {
+    "ridge": lambda **o: sd.Ridge(**o).fit(X, Y).coef_,
+    "lasso": lambda **o: sd.Lasso(0.01, **o).fit(X, Y).coef_,
+    "logistic": lambda **o: sd.LogisticRegression(**o).fit(X, Y > 0).coef_,
+    "factors": lambda **o: sd.MatrixFactorization(3, random_state=0, **o).fit(RATINGS).user_factors_,
+    "topics": lambda **o: (
+        sd.LatentDirichletAllocation(3, max_iter=9, random_state=0, **o).fit(CORPUS).components_
+    ),
+    "network": lambda **o: sd.MLPRegressor((4,), tol=1e-1, random_state=0, **o).fit(X, Y).coefs_[0],
+}
+
+
+@pytest.mark.parametrize("name", FITS)
+def test_the_model_is_that_of_a_fit_from_here(client, name):
+    with dask.config.set({"stradask.coordinator": "client"}):
+        here = FITS[name](engine="dask")
+    with dask.config.set({"stradask.coordinator": "cluster"}):
+        np.testing.assert_array_equal(FITS[name](engine="dask"), here)
+    assert client.list_datasets() == ()
+
+
+def test_parameters_stay_as_they_are(client, on_cluster, address):
+    model = sd.LogisticRegression(engine=address, verbose=0).fit(X, Y > 0)
+    assert model.fit(X, Y > 0) is model
+    assert model.get_params() == sd.LogisticRegression(engine=address).get_params()
+    assert model.classes_.tolist() == [False, True]
+
+
+def test_persisted_data_are_sent_as_references(client, on_cluster):
+    lazy, y = da.from_array(X, (50, 8)).persist(), da.from_array(Y, 50).persist()
+    np.testing.assert_allclose(sd.Ridge().fit(lazy, y).coef_, sd.Ridge().fit(X, Y).coef_, rtol=1e-10)
+
+
+def test_a_local_fit_to_data_of_this_process_stays_here(client, on_cluster, monkeypatch):
+    monkeypatch.setattr(client, "submit", None)
+    sd.Ridge().fit(X, Y)
+
+
+def test_a_client_that_reaches_workers_coordinates_itself(client, monkeypatch):
+    monkeypatch.setattr(client, "publish_dataset", None)
+    sd.Ridge(engine="dask").fit(X, Y)
+
+
+def test_a_fit_in_a_task_stays_in_its_task(client, on_cluster):
+    def fit():
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return sd.Ridge(engine="dask").fit(X, Y).coef_
+
+    np.testing.assert_allclose(client.submit(fit).result(60), sd.Ridge().fit(X, Y).coef_, rtol=1e-10)
+
+
+def test_errors_and_warnings_come_here(client, on_cluster):
+    model = sd.Ridge(engine="dask")
+    with pytest.raises(DataError, match="y has 3 rows, but X has 300"):
+        model.fit(X, Y[:3])
+    assert not hasattr(model, "coef_")
+    assert client.list_datasets() == ()
+    with pytest.warns(ConvergenceWarning, match="stopped short") as caught:
+        sd.LogisticRegression(solver="lbfgs", engine="dask", max_iter=1, tol=1e-12).fit(X, Y > 0)
+    assert caught[0].filename == __file__
+
+
+def test_a_callback_runs_there_and_ends_the_fit(client, on_cluster):
+    model = sd.MatrixFactorization(3, solver="als", engine="dask", random_state=0)
+    assert model.fit(RATINGS, callback=lambda info: info.round == 4).n_iter_ == 4
+
+
+def test_progress_is_shown_here(client, on_cluster, capsys):
+    sd.MatrixFactorization(3, engine="dask", random_state=0, verbose=1).fit(RATINGS)
+    said = capsys.readouterr().err
+    assert "MatrixFactorization: the fit runs on the cluster as" in said
+    assert "MatrixFactorization: 15/15" in said
+
+
+def test_names_and_settings_that_cannot_be(client, on_cluster):
+    client.publish_dataset(1, name="stradask-fit-taken")
+    with (
+        dask.config.set({"stradask.coordinator-name": "taken"}),
+        pytest.raises(DataError, match="a fit 'taken' on"),
+    ):
+        sd.Ridge(engine="dask").fit(X, Y)
+    with pytest.raises(DataError, match=r"no fit 'other' on this cluster; it has \['taken'\]"):
+        sd.attach("other")
+    with (
+        dask.config.set({"stradask.coordinator": "worker"}),
+        pytest.raises(DataError, match="must be one of"),
+    ):
+        sd.Ridge(engine="dask").fit(X, Y)
+
+
+def test_attach_needs_a_client():
+    with pytest.raises(DataError, match="attach needs a Dask client"):
+        sd.attach("x")
+
+
+# Other processes -------------------------------------------------------------------------------------------
+
+SCRIPT = """
+import os, signal, sys, threading, time, warnings
+import dask, distributed
+from distributed.comm import tcp
+import numpy as np
+import stradask as sd
+
+address, port = sys.argv[1], int(sys.argv[1].rpartition(":")[2])
+connect = tcp.BaseTCPConnector.connect
+refused = []
+
+async def filtered(self, target, *args, **given):
+    if int(target.rpartition(":")[2]) != port:
+        refused.append(target)
+        raise OSError("only the scheduler can be reached")
+    return await connect(self, target, *args, **given)
+
+tcp.BaseTCPConnector.connect = filtered
+R = sd.datasets.make_ratings(60, 40, 3, density=0.3, random_state=0)[0]
+client = distributed.Client(address)
+"""
+
+
+def run_script(address, text, **options):
+    command = [sys.executable, "-c", SCRIPT + text, address]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
+
+
+@pytest.fixture(scope="module")
+def processes():
+    """The address of a cluster of two processes."""
+    options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0"}
+    with distributed.LocalCluster(**options) as cluster:
+        yield cluster.scheduler_address
+
+
+@pytest.mark.cluster
+def test_a_client_that_reaches_the_scheduler_alone_fits_on_the_cluster(processes):
+    text = """
+model = sd.MatrixFactorization(3, engine="dask", random_state=0).fit(R)
+import dask.array as da
+X = da.random.default_rng(0).normal(size=(3000, 5), chunks=(500, 5))
+ridge = sd.Ridge().fit(X, X[:, 0] + 1)
+print(len(refused), float(abs(model.user_factors_).sum()), ridge.coef_.round(2).tolist())
+"""
+    with run_script(processes, text) as script:
+        said, trouble = script.communicate(timeout=120)
+    assert script.returncode == 0, trouble
+    n_refused, total, coef = said.split(maxsplit=2)
+    assert int(n_refused) > 0
+    here = sd.MatrixFactorization(3, random_state=0).fit(RATINGS)
+    assert float(total) == float(abs(here.user_factors_).sum())
+    np.testing.assert_allclose(json.loads(coef), [1.0, 0, 0, 0, 0], atol=0.02)
+
+
+@pytest.mark.cluster
+def test_ctrl_c_ends_the_fit_there_with_the_model_so_far(processes):
+    text = """
+dask.config.set({"stradask.coordinator-name": "stopped"})
+
+def press():
+    while len(client.get_events("stradask-fit-stopped")) < 2:
+        time.sleep(0.1)
+    os.kill(os.getpid(), signal.SIGINT)
+
+threading.Thread(target=press, daemon=True).start()
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    model = sd.MatrixFactorization(
+        3, solver="als", engine="dask", tol=0.0, max_iter=10**8, random_state=0
+    ).fit(R)
+print(1 < model.n_iter_ < 10**8, [str(one.message) for one in caught if "interrupted" in str(one.message)])
+print(client.list_datasets())
+"""
+    with run_script(processes, text) as script:
+        said, trouble = script.communicate(timeout=120)
+    assert script.returncode == 0, trouble
+    assert said.splitlines()[-2:] == [
+        "True ['MatrixFactorization was interrupted; the model so far is kept']",
+        "()",
+    ]
+
+
+@pytest.mark.cluster
+def test_a_client_may_go_and_another_process_fetches_the_model(processes):
+    text = """
+dask.config.set({"stradask.coordinator-name": "left"})
+corpus = sd.datasets.make_lda_corpus(80, 60, 3, random_state=0)[0]
+sd.LatentDirichletAllocation(3, engine="dask", max_iter=4000, random_state=0).fit(corpus)
+"""
+    with run_script(processes, text) as script, distributed.Client(processes) as client:
+        end = time.monotonic() + 100
+        while not client.get_events("stradask-fit-left"):
+            assert time.monotonic() < end, script.stderr.read()
+            time.sleep(0.1)
+        os.kill(script.pid, signal.SIGKILL)
+        script.wait(60)
+        model = sd.attach("left", verbose=0)
+        assert client.list_datasets() == ()
+    here = sd.LatentDirichletAllocation(3, max_iter=4000, random_state=0).fit(CORPUS)
+    np.testing.assert_array_equal(model.components_, here.components_)
+    assert (model.engine, model.n_iter_) == ("dask", 4000)
