@@ -16,6 +16,7 @@ QUICK = (
     "everyday",
     "mf --dataset generated",
     "implicit --dataset generated",
+    "recommend --dataset generated",
     "ssp --param cluster=False threads=False",
     "strads --param cluster=False sizes=32",
     "rotation --param kill=False max_iter=6 n_components=50",
@@ -79,6 +80,7 @@ FULL = {
     "implicit": (_IMPLICIT.format(32, 4),),
     "implicit-64": (_IMPLICIT.format(64, 6),),
     "implicit-128": (_IMPLICIT.format(128, 12),),
+    "recommend": ("recommend --dataset filmtrust.csv.gz ml-100k.csv.gz ml-1m.csv.gz",),
     "mcmc": ("mcmc --dataset logistic rare credit --against numpyro blackjax nutpie pymc --repeats 1",),
     "mcmc-small": (
         "mcmc --dataset poisson-gamma mixture --against numpyro blackjax nutpie pymc --repeats 1",

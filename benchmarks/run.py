@@ -44,6 +44,7 @@ COMPARISONS = {
     "pipeline": "pipeline",
     "placement": "placement",
     "plan": "planned",
+    "recommend": "recommend",
     "rotation": "rotation",
     "ssp": "ssp",
     "strads": "strads",

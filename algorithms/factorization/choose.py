@@ -8,6 +8,7 @@ from .shrinkage import estimated
 from .sides import Settings
 from .tuning import chosen_reg
 
+BURN_IN = 2  # sweeps of "gibbs" that are not averaged
 MAX_ITER = {"als": 15, "ccd": 15, "gibbs": 24, "sgd": 15}
 
 
@@ -29,6 +30,12 @@ def check_combination(model, with_features):
         raise DataError("solver='sgd' cannot keep factors from being negative; take 'als', 'ccd' or 'auto'")
     if model.non_negative and model.solver == "gibbs":
         raise DataError("solver='gibbs' draws factors of any sign; take 'als', 'ccd' or 'auto'")
+    most = (MAX_ITER["gibbs"] if model.max_iter is None else model.max_iter) - BURN_IN
+    if model.n_draws > 0 and (model.solver != "gibbs" or model.n_draws > most):
+        raise DataError(
+            f"n_draws={model.n_draws} keeps draws of solver='gibbs', at most one a sweep after the first "
+            f"{BURN_IN}, {max(most, 0)} in all; got solver={model.solver!r}: set it, or a larger max_iter"
+        )
     if model.checkpoint is not None and model.early_stopping:
         raise DataError(
             "early_stopping=True keeps the best model of this call, which a checkpoint does not hold: "
@@ -102,6 +109,7 @@ def settings_of(model):
         n_blocks=model.n_blocks,
         wire=model.wire,
         n_jobs=model.n_jobs,
+        n_draws=model.n_draws,
     )
 
 

@@ -40,3 +40,16 @@ class EarlyStopping:
         if at == len(self.errors) - 1:
             self.best = sides
         return len(self.errors) - 1 - at >= self._patience
+
+
+def watched(watch, callback):
+    """The callback of a fit: the caller's, and the watch over held-out ratings."""
+    if watch is None:
+        return callback
+
+    def look(info):
+        enough = watch.enough(info.snapshot()._sides)
+        stop = callback(info) if callback is not None else False
+        return enough or stop
+
+    return look

@@ -8,11 +8,11 @@ from ...kernels.factorization.als import row_losses
 from ...scheduler.engine import run
 from ...scheduler.program import Outcome
 from .als import AlternatingLeastSquares, padded, solve_table
+from .choose import BURN_IN
 from .sgd import RotationSGD
 
 _EPOCHS = 5  # of gradient descent before the first sweep
 _START_SPREAD, _NOISE = 0.1, 0.1  # of its start, and added at its end: a converged start hardly moves
-_BURN_IN = 2  # sweeps that are not averaged
 _STRENGTH = 2.0  # of the prior mean: as of so many rows
 _HYPER = 1 << 20  # a shard's number that no shard has: the stream of the coordinator's draws
 
@@ -43,6 +43,12 @@ class GibbsPolish(AlternatingLeastSquares):
             self.factors.append(padded((part + noise).astype(part.dtype)))
         self.sums = [np.zeros(part.shape) for part in self.factors]
         self.n_drawn, self.precision = 0, 1.5
+        # Sweeps whose draws are kept, as far apart as can be; their arrays have places for all.
+        last, n_draws = settings.max_iter - 1, settings.n_draws
+        self._kept_sweeps = np.linspace(BURN_IN, last, n_draws).round().astype(int).tolist()
+        kept = [(n_draws, n, settings.n_components) for n in entries.shape]
+        self.draws = [np.zeros(shape, entries.dtype) for shape in kept] + [np.zeros(n_draws)]
+        self.n_kept = 0
         self._priors = [self._prior(side, 0) for side in (0, 1)]
 
     def _start(self, entries, settings, seed, engine):
@@ -54,7 +60,7 @@ class GibbsPolish(AlternatingLeastSquares):
         return program.sides
 
     def __getstate__(self):
-        return {**super().__getstate__(), "sums": None}
+        return {**super().__getstate__(), "sums": None, "draws": None}
 
     def solve(self, table, other, factors, biases, state, task):
         """Draw a shard's rows; return the sum of squared errors."""
@@ -81,18 +87,28 @@ class GibbsPolish(AlternatingLeastSquares):
         side, round_ = tasks[0].blocks, tasks[0].round
         factors, _, losses = zip(*partials, strict=True)
         self.factors[side] = np.concatenate(factors)
-        if round_ >= _BURN_IN:
+        if round_ >= BURN_IN:
             self.sums[side] += self.factors[side]
         if side == 0:
             self._priors[1] = self._prior(1, round_)
             return Outcome(self.publish())
-        self.n_drawn += round_ >= _BURN_IN
+        self.n_drawn += round_ >= BURN_IN
         squares = sum(losses)
         least = 1e-9 * self.n_ratings * max(self.mean**2, 1e-9)  # of ratings without any noise
         rng = self._rng(round_, 2)
         self.precision = rng.gamma(self.n_ratings / 2) / (0.5 * max(squares, least))
+        if round_ in self._kept_sweeps:
+            self._keep(self._kept_sweeps.index(round_))
         self._priors[0] = self._prior(0, round_ + 1)
         return Outcome(self.publish(), objective=squares, updates=self.n_ratings)
+
+    def _keep(self, at):
+        """Keep the draws of a sweep."""
+        K = self.settings.n_components
+        for side in (0, 1):
+            self.draws[side][at] = self.factors[side][:, :K]
+        self.draws[2][at] = 1 / self.precision
+        self.n_kept = at + 1
 
     def _values(self, side):
         return super()._values(side) | {"prior": {**self._priors[side], "precision": self.precision}}
@@ -116,6 +132,10 @@ class GibbsPolish(AlternatingLeastSquares):
         for side in (0, 1):
             kept[f"sums-{side}"] = self.sums[side]
             kept |= {f"{name}-{side}": value for name, value in self._priors[side].items()}
+        if self.settings.n_draws:
+            kept |= {f"draws-{k}": part for k, part in enumerate(self.draws)} | {
+                "n_kept": np.array(self.n_kept)
+            }
         return kept | {"n_drawn": np.array(self.n_drawn), "precision": np.array(self.precision)}
 
     def restore(self, arrays):
@@ -124,6 +144,8 @@ class GibbsPolish(AlternatingLeastSquares):
         self.sums = [arrays[f"sums-{side}"] for side in (0, 1)]
         self._priors = [{name: arrays[f"{name}-{side}"] for name in ("matrix", "pull")} for side in (0, 1)]
         self.n_drawn, self.precision = int(arrays["n_drawn"]), float(arrays["precision"])
+        if self.settings.n_draws:
+            self.draws, self.n_kept = [arrays[f"draws-{k}"] for k in range(3)], int(arrays["n_kept"])
 
     @property
     def sides(self):
@@ -135,6 +157,8 @@ class GibbsPolish(AlternatingLeastSquares):
             sides.user_factors, sides.item_factors = (
                 np.ascontiguousarray((total[:, :K] / self.n_drawn).astype(dtype)) for total in self.sums
             )
+        if self.n_kept:
+            sides.draws = tuple(part[: self.n_kept].copy() for part in self.draws)
         return sides
 
 

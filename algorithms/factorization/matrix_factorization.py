@@ -19,10 +19,10 @@ from .als import AlternatingLeastSquares
 from .bpr import PersonalisedRanking
 from .ccd import CyclicCoordinateDescent
 from .choose import check_combination, chosen_solver, penalties, penalty_factor, settings_of
-from .early_stopping import hold_out
+from .early_stopping import hold_out, watched
 from .gibbs import GibbsPolish
 from .implicit import ImplicitFeedback
-from .model import FactorModel
+from .model import DRAWS, FactorModel
 from .reading import read_ratings
 from .sgd import RotationSGD
 from .shrinkage import with_best_biases
@@ -133,6 +133,9 @@ class MatrixFactorization(FactorModel):
     validation_fraction : float, default=0.1
         Share of the ratings that are held out.
     n_iter_no_change : int, default=3
+    n_draws : int, default=0
+        Draws of "gibbs" that are kept for ``predict(X, return_std=True)``, evenly among its sweeps after the
+        first two.
     n_blocks : int, default=8
         Groups of users of "sgd", at most 128, and of items (twice as many from 3 million ratings on): at most
         so many threads or workers are of use. The result depends on it.
@@ -173,6 +176,8 @@ class MatrixFactorization(FactorModel):
         A and a: a row for each feature and the constant, a column for each factor and the bias.
     user_ids_, item_ids_ : ndarray
         Sorted id of each row of the factors: numbers of rows and columns of a matrix, or what the pairs held.
+    user_draws_, item_draws_, variance_draws_ : ndarray of shape (n_draws, n_rows, n_components), (n_draws,)
+        Draws of factors and of the variance of a rating; with `n_draws`.
     rating_range_ : ndarray of shape (2,) or None
         Least and greatest rating (of a weight above 0), within which `predict` stays; None for implicit
         feedback.
@@ -234,6 +239,7 @@ class MatrixFactorization(FactorModel):
         "early_stopping": ["boolean"],
         "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
         "n_iter_no_change": [Interval(Integral, 1, None, closed="left")],
+        "n_draws": [Interval(Integral, 0, None, closed="left")],
         "n_blocks": [Interval(Integral, 1, 128, closed="both")],
         "wire": [None, StrOptions(set(FORMATS))],
         "dtype": [StrOptions({"float32", "float64"})],
@@ -265,6 +271,7 @@ class MatrixFactorization(FactorModel):
         early_stopping: bool = False,
         validation_fraction: float = 0.1,
         n_iter_no_change: int = 3,
+        n_draws: int = 0,
         n_blocks: int = 8,
         wire: str | None = None,
         dtype: DTypeLike = "float32",
@@ -292,6 +299,7 @@ class MatrixFactorization(FactorModel):
         self.early_stopping = early_stopping
         self.validation_fraction = validation_fraction
         self.n_iter_no_change = n_iter_no_change
+        self.n_draws = n_draws
         self.n_blocks = n_blocks
         self.wire = wire
         self.dtype = dtype
@@ -447,7 +455,7 @@ class MatrixFactorization(FactorModel):
             engine=getattr(entries, "engine", self.engine),
             n_jobs=self.n_jobs,
             tol=self.tol if self.solver_ in ("als", "ccd") else None,
-            callback=_watched(watch, callback),
+            callback=watched(watch, callback),
             snapshot=lambda history: copy.copy(self)._take(finished(), history, watch, seen()),
             checkpoint=self.checkpoint,
             checkpoint_every=_CHECKPOINT_EVERY,
@@ -471,21 +479,9 @@ class MatrixFactorization(FactorModel):
         self.user_feature_weights_, self.item_feature_weights_ = sides.weights
         self.n_iter_ = len(history)
         self.history_ = history.as_dict()
-        for name in ("validation_errors_", "item_counts_"):  # of an earlier fit, or a file
+        for name in ("validation_errors_", "item_counts_", *DRAWS):  # of an earlier fit, or a file
             self.__dict__.pop(name, None)
+        self.__dict__.update(zip(DRAWS, sides.draws or (), strict=False))
         if watch is not None:
             self.validation_errors_ = np.array(watch.errors)
         return self
-
-
-def _watched(watch, callback):
-    """The callback of a fit: the caller's, and the watch over held-out ratings."""
-    if watch is None:
-        return callback
-
-    def look(info):
-        enough = watch.enough(info.snapshot()._sides)
-        stop = callback(info) if callback is not None else False
-        return enough or stop
-
-    return look

@@ -32,6 +32,7 @@ class Settings:
     n_blocks: int
     wire: str | None
     n_jobs: int | None
+    n_draws: int = 0
 
     def ridge(self, counts, dtype, side):
         """Penalty of the factors of each row of users (side 0) or items (side 1).
@@ -62,6 +63,7 @@ class Sides:
     item_bias: np.ndarray
     mean: float
     weights: tuple = (None, None)  # of the features of users and of items; see `features.LinearPrior`
+    draws: tuple | None = None  # of factors of users, of items, and of the variance of a rating
 
     @classmethod
     def of(cls, factors, bias, mean, weights=(None, None)):

@@ -46,6 +46,13 @@ def check_stored(model):
     counts = getattr(model, "item_counts_", None)
     if counts is not None and (counts.shape != model.item_ids_.shape or counts.dtype.kind not in "iu"):
         raise DataError(f"item_counts_ is {counts.dtype} of shape {counts.shape}")
+    names = ("user_draws_", "item_draws_", "variance_draws_")
+    if any(hasattr(model, name) for name in names):
+        draws = [getattr(model, name) for name in names]
+        n, K = len(draws[2]), model.n_components
+        expected = [(n, len(model.user_ids_), K), (n, len(model.item_ids_), K), (n,)]
+        if [part.shape for part in draws] != expected or any(part.dtype.kind != "f" for part in draws):
+            raise DataError(f"{', '.join(names)} must be numbers of the shapes {expected}")
     bias_reg = getattr(model, "bias_reg_", None)  # models of 0.1 have neither
     offsets = getattr(model, "reg_offset_", 0.0)
     regs = np.append(0.0 if bias_reg is None else bias_reg, offsets)
@@ -68,6 +75,8 @@ def fingerprint_of(model, entries, features, seed):
     settings = dataclasses.asdict(settings_of(model)) | {"n_jobs": None}
     if model.solver_ != "sgd":  # whose rates depend on it; elsewhere a fit may go on for longer
         del settings["max_iter"]
+    if not settings["n_draws"]:
+        del settings["n_draws"]
     offsets, exponent = settings["offsets"], settings["exponent"]
     if exponent == 0 or (exponent == 1 and offsets[0] == offsets[1]):  # checkpoints of 0.1 have these two
         del settings["offsets"], settings["exponent"]

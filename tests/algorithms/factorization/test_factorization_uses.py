@@ -320,3 +320,80 @@ def test_a_model_saved_without_its_training_data(options, tmp_path):
     np.testing.assert_array_equal(again.recommend([3], 4).items, model.recommend([3], 4).items)
     small.save(tmp_path / "again.npz")
     assert sd.load(tmp_path / "again.npz").seen_ is not None
+
+
+# Draws of Gibbs sampling -------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def drawn():
+    R = make_ratings(300, 150, 3, density=0.2, noise=0.6, random_state=0)[0]
+    observed, held_out = rating_split(R, by="rating", random_state=0)
+    options = {"solver": "gibbs", "max_iter": 40, "random_state": 0}
+    return observed, held_out, options, MatrixFactorization(6, n_draws=20, **options).fit(observed)
+
+
+def test_intervals_of_new_ratings_cover_as_they_say(drawn):
+    _, held_out, _, model = drawn
+    cells = held_out.tocoo()
+    mean, deviation = model.predict(np.column_stack([cells.row, cells.col]), clip=False, return_std=True)
+    scaled = np.abs(cells.data - mean) / deviation
+    for width, share in ((0.6745, 0.5), (1.645, 0.9), (1.96, 0.95)):
+        error = 3 * np.sqrt(share * (1 - share) / len(scaled))
+        assert share - 0.03 - error < np.mean(scaled < width) < share + 0.03 + error
+    noise = np.sqrt(model.variance_draws_.mean())
+    assert 0.55 < noise < 0.75  # that of the data is 0.6
+    assert (deviation > noise).all()
+
+
+def test_draws_kept_are_those_whose_mean_the_model_is(drawn, tmp_path):
+    observed, _, options, some = drawn
+    plain = MatrixFactorization(6, **options).fit(observed)
+    np.testing.assert_array_equal(plain.user_factors_, some.user_factors_)
+    every = MatrixFactorization(6, n_draws=38, **options).fit(observed)
+    for draws, factors in (
+        (every.user_draws_, every.user_factors_),
+        (every.item_draws_, every.item_factors_),
+    ):
+        assert draws.shape == (38, *factors.shape)
+        np.testing.assert_allclose(draws.astype(float).mean(axis=0), factors, rtol=1e-4, atol=1e-6)
+    assert all(np.isin(draw, every.variance_draws_) for draw in some.variance_draws_)
+    pairs = [[3, 4], [299, 149], [3, 150]]
+    _, deviation = every.predict(pairs, return_std=True)
+    products = np.einsum("dk,dk->d", every.user_draws_[:, 3], every.item_draws_[:, 4])
+    assert deviation[0] == pytest.approx(np.sqrt(products.var() + every.variance_draws_.mean()), rel=1e-5)
+    assert np.isnan(deviation[2])
+    threads = MatrixFactorization(6, n_draws=20, n_jobs=3, **options).fit(observed)
+    np.testing.assert_array_equal(threads.item_draws_, some.item_draws_)
+    some.save(tmp_path / "m.npz")
+    loaded = sd.load(tmp_path / "m.npz")
+    found, expected = (model.predict(pairs, return_std=True)[1] for model in (loaded, some))
+    np.testing.assert_array_equal(found, expected)
+    with pytest.raises(DataError, match="return_std=True needs draws"):
+        plain.predict(pairs, return_std=True)
+    with pytest.raises(DataError, match="return_std must be"):
+        plain.predict(pairs, return_std=2)
+    loaded.partial_fit(observed)
+    with pytest.raises(DataError, match="return_std=True needs draws"):
+        loaded.predict(pairs, return_std=True)
+
+
+def test_draws_go_on_from_a_checkpoint(drawn, tmp_path):
+    observed, _, options, _ = drawn
+
+    def stop(info):
+        return info.round == 11
+
+    folder = str(tmp_path / "c")
+    short = {**options, "max_iter": 24}
+    MatrixFactorization(6, n_draws=10, checkpoint=folder, **short).fit(observed, callback=stop)
+    found = MatrixFactorization(6, n_draws=10, checkpoint=folder, **short).fit(observed)
+    expected = MatrixFactorization(6, n_draws=10, **short).fit(observed)
+    np.testing.assert_array_equal(found.user_draws_, expected.user_draws_)
+    np.testing.assert_array_equal(found.variance_draws_, expected.variance_draws_)
+
+
+@pytest.mark.parametrize("options", [{"solver": "als"}, {"solver": "gibbs", "max_iter": 5}, {}])
+def test_draws_that_no_solver_keeps_are_refused(options):
+    with pytest.raises(DataError, match="n_draws=10 keeps draws of solver='gibbs', at most"):
+        MatrixFactorization(2, n_draws=10, **options).fit(sparse.csr_array(np.eye(4)))
