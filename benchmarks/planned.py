@@ -108,7 +108,9 @@ def measured_costs(engine):
     """Return the link, and seconds a byte of parameters for a gradient and for a step of the optimizer.
 
     Of steps without work: one micro-batch takes the latency twice, and four times what a message costs a
-    place; many side by side take the cost of two messages each. Sums and steps are of 64 MB.
+    place; many side by side take the cost of two messages each. Sums and steps are of 64 MB, and sums of two
+    places that make them at the same time, as those of a plan do. Sixteen micro-batches of a place clear and
+    add seven vectors more than two; half of both is counted for each.
     """
 
     def step(row_bytes, size, replicas, micro_batches):
@@ -121,11 +123,11 @@ def measured_costs(engine):
     cpu = min(both / 32, few / 4)
     latency = few / 2 - 2 * cpu
     size = 2.0**26
-    one, eight, summed = (step(64.0, size, *how) for how in (((1,), 1), ((1,), 8), ((2,), 2)))
-    gradient = max(eight - one, 0.0) / 7
-    all_reduce = max(summed - one - 2 * (latency + 2 * cpu), 1e-9)
+    two, summed, most = (step(64.0, size, *how) for how in (((1,), 2), ((2,), 4), ((2,), 32)))
+    gradient = max(most - summed, 0.0) / 14
+    all_reduce = max(summed - two - 2 * (latency + 2 * cpu), 1e-9)
     link = Link(latency, 65472.0 * BATCH / max((many - few) / 2, 1e-9), cpu, size / all_reduce)
-    return link, gradient / size, max(one - gradient, 0.0) / size
+    return link, gradient / size, max(two - 2 * gradient, 0.0) / size
 
 
 def plans(profile, link):

@@ -8,7 +8,7 @@ import os
 _TRIM, _MMAP = -1, -3  # glibc's M_TRIM_THRESHOLD, M_MMAP_THRESHOLD
 _KEPT, _MAPPED = 2**28, 2**25  # bytes; the latter is the most that glibc takes
 _SHARE = 1 / 16  # of a worker's memory limit, which is kept at most
-_USABLE = 0.8  # of what is free: the rest is for messages on their way and temporaries
+_RESERVE, _USABLE = 2**27, 0.9  # bytes, and a share of what is free, for messages and temporaries
 
 
 @functools.cache
@@ -52,7 +52,7 @@ def free_memory(prepare, dask_worker):
 
     A nanny ends a worker whose process has 95 % of the limit (``distributed.worker.memory.terminate``): what
     the process has after `prepare`, when it has given back all it freed, is taken off, and what it may keep
-    of what it frees, and a fifth of the rest for messages. Without a nanny it is the limit.
+    of what it frees, and a reserve for messages and temporaries. Without a nanny it is the limit.
     """
     limit, n_threads = dask_worker.memory_manager.memory_limit, dask_worker.state.nthreads
     if not limit:
@@ -65,7 +65,7 @@ def free_memory(prepare, dask_worker):
     gc.collect()
     if (trim := _of_glibc("malloc_trim")) is not None:
         trim(0)
-    most = limit * (dask.config.get("distributed.worker.memory.terminate", 0.95) or 1.0)
+    most = limit * (dask.config.get("distributed.worker.memory.terminate", 0.95) or 1.0) - _RESERVE
     if keep_freed_memory():
         most -= _kept(limit)
     return _USABLE * max(most - dask_worker.monitor.get_process_memory(), 0) / n_threads

@@ -11,7 +11,8 @@ from ..._typing import Array, Matrix, Vector
 from ...errors import DataError
 from .._base import check_classes, documented
 from ..inputs.targets import check_labels, check_targets, labels_of_call
-from .perceptron import Perceptron, learns_in_passes
+from .perceptron import Perceptron
+from .scheduled import learns_in_passes
 from .scores import accuracy, determination
 
 _SHARED_DOCS = {

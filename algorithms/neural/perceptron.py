@@ -50,16 +50,6 @@ _SPLIT = 2**31  # random_state is a 32-bit number
 _ON_GPU = 1e9
 
 
-def learns_in_passes(estimator):
-    """Whether an estimator has `partial_fit`; the AttributeError says why not."""
-    if estimator.solver == "sandblaster":
-        raise AttributeError(
-            "partial_fit takes minibatches: it needs solver='adam', 'sgd' or 'downpour', but solver is "
-            f"{shortened(estimator.solver)}"
-        )
-    return True
-
-
 class Perceptron(Estimator):
     """Base of `MLPClassifier` and `MLPRegressor`, which define targets and scores."""
 

@@ -17,6 +17,16 @@ _RATE = 1e-3  # scikit-learn's learning_rate_init
 _LEAST_RATE, _DIVISOR = 1e-6, 5.0  # of learning_rate="adaptive"
 
 
+def learns_in_passes(estimator):
+    """Whether an estimator has `partial_fit`; the AttributeError says why not."""
+    if estimator.solver == "sandblaster":
+        raise AttributeError(
+            "partial_fit takes minibatches: it needs solver='adam', 'sgd' or 'downpour', but solver is "
+            f"{shortened(estimator.solver)}"
+        )
+    return True
+
+
 def check_schedules(estimator):
     """Refuse a schedule of rates, or a plan, where it would not be followed."""
     if estimator.solver not in SCHEDULED and estimator.plan != "auto":

@@ -22,7 +22,7 @@ from ..inputs.pieces import checksum, first_rows, gathered, is_lazy
 from ..inputs.targets import check_names, check_weights
 from .torch_data import as_data
 from .torch_rows import checksum_of, new_rows, read_rows
-from .training.fitting import ScoreWatch, Vectors, hold_out, of_last_fit, plan_for, train
+from .training.fitting import ScoreWatch, Vectors, hold_out, is_large, of_last_fit, plan_for, train
 from .training.optimizers import SGD, Adam, check_optimizer_state
 from .training.torch_stage import (
     TorchLayers,
@@ -304,7 +304,8 @@ class TorchEstimator(Estimator):
     def _plan_for(self, wanted, layers, vectors, X, optimizer, engine):
         place, memory = open_place(engine, self.n_jobs), None
         if place.remote:
-            memory, layers.device = check_workers(place, layers.children, optimizer, self.device)
+            weighed = optimizer if is_large(layers, optimizer) else None
+            memory, layers.device = check_workers(place, layers.children, weighed, self.device)
         if self.checkpoint is not None and isinstance(wanted, str):
             # A state belongs to the stages of its fit, and other timings would choose others.
             if wanted == "pipeline":

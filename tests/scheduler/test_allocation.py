@@ -39,16 +39,19 @@ def test_large_temporaries_are_not_faulted_in_again():
 
 class _Monitor:
     def get_process_memory(self):
-        return 400
+        return 400 * 2**20
 
 
 @pytest.mark.parametrize(
-    ("limit", "nanny", "free"), [(None, "tcp", None), (1000, None, 500), (1000, "tcp", 220), (300, "tcp", 0)]
+    ("limit", "nanny", "free"),
+    [(None, "tcp", None), (1000, None, 500), (1000, "tcp", 0.9 * 211), (300, "tcp", 0)],
 )
 def test_workers_may_take_what_their_nannies_leave(limit, nanny, free, monkeypatch):
     monkeypatch.setattr(allocation, "keep_freed_memory", lambda: False)
     worker, called = SimpleNamespace(), []
-    worker.memory_manager, worker.state = SimpleNamespace(memory_limit=limit), SimpleNamespace(nthreads=2)
+    worker.memory_manager, worker.state = SimpleNamespace(), SimpleNamespace(nthreads=2)
+    worker.memory_manager.memory_limit = limit and limit * 2**20
     worker.nanny, worker.monitor = nanny, _Monitor()
-    assert free_memory(lambda: called.append(1), worker) == free
-    assert bool(called) == (free in (220, 0))
+    found = free_memory(lambda: called.append(1), worker)
+    assert found is None if free is None else found == pytest.approx(free * 2**20)
+    assert bool(called) == (limit is not None and nanny is not None)

@@ -26,6 +26,7 @@ from .split import Activation, DensePart, SplitStage, StageChain, cuts_of, indic
 from .stage import DenseStage
 
 _CHECKPOINT_EVERY = 5  # epochs
+_ANYWHERE = 2**26  # bytes that any worker has
 _EVENT = [
     ("place", np.int64),
     ("kind", "U10"),
@@ -199,7 +200,7 @@ def plan_for(
     n_rows, n_layers = X.shape[0], len(layers.sizes)
     place, most = open_place(engine, n_jobs), min(batch_size, n_rows)
     n_places = place.n_threads()
-    if memory_limit is None:
+    if memory_limit is None and is_large(layers, optimizer):
         memory_limit = place.memory_a_thread(Prepared(optimizer))
     n_micro = check_micro_batches(micro_batches, most if micro_batches == "auto" else batch_size, order)
     n_steps = -(-n_rows // most)
@@ -272,8 +273,7 @@ def check_layers(layers, optimizer, n_places, limit):
     """Refuse a network of which no plan fits into the places: a layer does not, or all of them together."""
     if limit is None:
         return
-    copies = 1 + 2 * _saved_copies(layers, optimizer)  # a gradient; parameters, slots and their snapshot
-    needs = [copies * sum(counts) * layers.dtype.itemsize for counts in layers.sizes]
+    needs = _layer_bytes(layers, optimizer)
     if max(needs) > limit:
         raise DataError(
             f"layer {needs.index(max(needs))} needs {max(needs) / 2**20:.0f} MiB for parameters, gradient, "
@@ -297,6 +297,17 @@ def check_stages(layers, plan, optimizer, limit):
             f"optimizer and snapshots, and a place has {limit / 2**20:.0f}: cut the network into more stages "
             "by plan, or take larger workers"
         )
+
+
+def is_large(layers, optimizer):
+    """Whether a network may need more memory than any worker has left: to ask for that takes time."""
+    return sum(_layer_bytes(layers, optimizer)) > _ANYWHERE
+
+
+def _layer_bytes(layers, optimizer):
+    """Return the bytes of each layer: a gradient, and parameters and slots with their snapshot."""
+    copies = 1 + 2 * _saved_copies(layers, optimizer)
+    return [copies * sum(counts) * layers.dtype.itemsize for counts in layers.sizes]
 
 
 def _saved_copies(layers, optimizer):

@@ -9,8 +9,8 @@ from .torch_stage import import_torch
 def check_workers(place, layers, optimizer, device):
     """Refuse layers that cannot be sent, and workers without this version of torch.
 
-    Returns the bytes that a thread of the fullest worker may still take, or None if there is no limit, and
-    the device on which all workers can compute; see `chosen_device`.
+    Returns the bytes that a thread of the fullest worker may still take, or None if there is no limit or no
+    optimizer is given, and the device on which all workers can compute; see `chosen_device`.
     """
     version = import_torch().__version__
     import cloudpickle  # which distributed needs; its own way wraps an error in bytes that fail elsewhere
@@ -77,7 +77,8 @@ def _equipment(optimizer, dask_worker):
         layer = torch.nn.Linear(8, 8)  # the first passes of a process bring a hundred MB
         layer(torch.zeros(4, 8)).sum().backward()
 
-    return torch.__version__, free_memory(prepare, dask_worker), _count_gpus()
+    memory = None if optimizer is None else free_memory(prepare, dask_worker)
+    return torch.__version__, memory, _count_gpus()
 
 
 def _count_gpus():
