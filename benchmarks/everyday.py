@@ -4,7 +4,7 @@ Both sides fit the same problem with their default parameters. The objective of 
 from coefficients, X and y; a side whose model lies further above the best one known than `LEVEL` gets
 `MOST_ITERATIONS`, and then a tolerance ten times smaller until it does not. Then both take turns, one thread,
 in CPU seconds of this process, each time as often as it takes to fill `LEAST` seconds. Problems are numbered:
-rules of choice may be learned on even ones alone.
+rules of choice may be learned on even ones alone. Topics, factors and networks are in `everyday_models`.
 """
 
 import functools
@@ -22,6 +22,7 @@ from threadpoolctl import threadpool_limits
 import stradask as ours
 
 from ..errors import DataError
+from . import everyday_models
 from .pages.page import Page, where
 from .pages.tables import Table, number
 from .run import about_run
@@ -219,7 +220,11 @@ _QUICK = {"Lasso": ("diabetes",), "Ridge": ("tiny 10 x 3",), "LogisticRegression
 def problems(quick=False):
     """Pairs of a task's name and a data set's; the number of a problem is its place."""
     pairs = [(name, data) for name, task in TASKS.items() for data in task.data]
-    return [(name, data) for name, data in pairs if data in _QUICK.get(name, ())] if quick else pairs
+    models = list(everyday_models.PROBLEMS.items())
+    if quick:
+        pairs = [(name, data) for name, data in pairs if data in _QUICK.get(name, ())]
+        models = [(name, problem) for name, problem in models if name in everyday_models.QUICK]
+    return pairs + [(name, problem.dataset) for name, problem in models]
 
 
 # Measuring ------------------------------------------------------------------------------------------------
@@ -227,6 +232,8 @@ def problems(quick=False):
 
 def measure(name, data, rounds):
     """Compare both sides on one problem: a dict of figures, by side."""
+    if name in everyday_models.PROBLEMS:
+        return everyday_models.measure(everyday_models.PROBLEMS[name], rounds)
     task = TASKS[name]
     X, y = task.data[data]()
     libraries = dict(zip(SIDES, (ours, theirs), strict=True))
@@ -296,15 +303,23 @@ def bench(*, quick, chosen, on_record, tell):
     for place, (name, data) in enumerate(problems(quick)):
         if data not in chosen:
             continue
+        if lacks := everyday_models.missing(name):
+            tell(f"{name}, {data}: left out, {lacks} is not installed")
+            continue
         figures = measure(name, data, QUICK_ROUNDS if quick else ROUNDS)
         record = {"task": name, "data": {"name": data}, "place": place, **figures}
         on_record({**common, **record})
-        tell(f"{name}, {data}: {ratio(record):.2f} of scikit-learn's CPU seconds")
+        tell(f"{name}, {data}: {ratio(record):.2f} of the CPU seconds of {peer_of(record)}")
+
+
+def peer_of(record):
+    """The name of the other side, scikit-learn where none is said."""
+    return record.get("peer", SIDES[1])
 
 
 def ratio(record):
-    """Ours over scikit-learn's CPU seconds."""
-    return record[SIDES[0]]["seconds"] / record[SIDES[1]]["seconds"]
+    """Ours over the peer's CPU seconds."""
+    return record[SIDES[0]]["seconds"] / record[peer_of(record)]["seconds"]
 
 
 # Tables ---------------------------------------------------------------------------------------------------
@@ -319,17 +334,27 @@ def latest(records):
 def times_table(records):
     """One row a problem."""
 
+    both = {"stradask": lambda record: record[SIDES[0]], "peer": lambda record: record[peer_of(record)]}
+
     def milliseconds(side, key):
-        return lambda record: number(1e3 * record[side][key])
+        return lambda record: number(1e3 * both[side](record)[key])
 
     columns = {
         "ratio": lambda record: f"{ratio(record):.2f}",
-        **{f"{side}, ms": milliseconds(side, "seconds") for side in SIDES},
-        **{f"first call: {side}": milliseconds(side, "first") for side in SIDES},
-        **{f"excess: {side}": lambda record, side=side: f"{record[side]['excess']:.0e}" for side in SIDES},
+        **{f"{side}, ms": milliseconds(side, "seconds") for side in both},
+        **{f"first call: {side}": milliseconds(side, "first") for side in both},
+        **{
+            f"excess: {side}": lambda record, own=own: f"{own(record)['excess']:.0e}"
+            for side, own in both.items()
+        },
     }
-    rows = [(f"{record['task']}: {record['data']['name']}", record) for record in records]
-    return Table.of(rows, columns, "", "CPU milliseconds of a fit, and the excess of the objective")
+    rows = [(_row_name(record), record) for record in records]
+    return Table.of(rows, columns, "", "CPU milliseconds of a fit, and the excess of the objective or error")
+
+
+def _row_name(record):
+    beside = f" (beside {record['peer']})" if "peer" in record else ""
+    return f"{record['task']}: {record['data']['name']}{beside}"
 
 
 def summary(records):
@@ -339,7 +364,7 @@ def summary(records):
     medians = [f"{np.median(half):.2f}" if len(half) else "-" for half in halves]
     behind = int((ratios > 1).sum())
     return (
-        f"{len(records)} problems, {behind} slower than scikit-learn; median ratio {np.median(ratios):.2f} "
+        f"{len(records)} problems, {behind} slower than the peer; median ratio {np.median(ratios):.2f} "
         f"(even numbers {medians[0]}, odd {medians[1]}), largest {ratios.max():.2f}"
     )
 
@@ -355,7 +380,8 @@ def page(records):
         f"Default parameters on both sides, one thread, on {where(records[0])}: medians of alternating "
         f"rounds in CPU seconds. {summary(records)}. A side whose objective lay more than {LEVEL:g} of the "
         f"model without columns above the best one known was given {MOST_ITERATIONS:,} iterations and then "
-        "smaller tolerances. A first call is the "
+        "smaller tolerances. Topics, factors and networks are trained to the held-out error of the worse of "
+        "both ends, and a little more. A first call is the "
         "first on that problem in this process: the first of a method also loads or compiles it."
     )
     return whole.table(*times_table(records)).add_facts(records[0], "machine")

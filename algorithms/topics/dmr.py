@@ -25,6 +25,7 @@ from .reading.effects import ExpectedShares, TopicEffects, effects_of, expected_
 from .shard_input import check_at_hand, check_order_of_files, with_rows
 
 _ENOUGH_DRAWS = 40
+_ANNEALED = 40  # sweeps at most
 
 
 class DMRTopicModel(FittedTopicModel):
@@ -290,7 +291,9 @@ class DMRTopicModel(FittedTopicModel):
         scale[0] = self.intercept_scale
         prior = CoefficientPrior(start[0].copy(), scale)
         n_threads = effective_n_jobs(self.n_jobs) if documents.engine == "local" else 1
-        options |= {"prior": prior, "burn_in": self.max_iter // 2, "n_threads": n_threads}
+        burn_in = self.max_iter // 2  # draws come after it, so annealing is over by then
+        options |= {"prior": prior, "burn_in": burn_in, "n_threads": n_threads}
+        options["annealed"] = min(options["annealed"], _ANNEALED, burn_in)
         program = RotatingRegression(corpus, self.n_components, start, beta, seed, **options)
         return documents.checked(program)
 

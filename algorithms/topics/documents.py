@@ -75,7 +75,7 @@ class Documents:
         if model.sampler != "auto":
             return model.sampler
         sizes = (sum(corpus.weights), corpus.summary.n_words, corpus.longest)
-        return chosen(*sizes, model.n_components, model.exact, model.max_iter)
+        return chosen(*sizes, model.n_components, model.exact)
 
     def options(self, *samplers):
         """Options of programs that run one after the other."""

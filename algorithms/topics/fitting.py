@@ -1,6 +1,7 @@
 """Fitting a topic model: documents and parameters become a program, and its result the model."""
 
 import copy
+import warnings
 from numbers import Integral
 
 import numpy as np
@@ -126,6 +127,13 @@ class FittedTopicModel(TopicModel):
             go_on_from_one_process(checkpoint, program, digest, corpus.longest)
         draws = ThinnedDraws(sweeps)
         done = self._run(program, documents, callback, before if adds else None, checkpoint, digest, draws)
+        if self.optimize_priors and before is None and np.array_equal(self.doc_topic_prior_, model[0]):
+            warnings.warn(
+                f"optimize_priors=True, but the fit ended after {self.n_iter_} sweeps, before priors were "
+                "fitted: that begins with Gibbs sampling and sweep 20; raise max_iter",
+                UserWarning,
+                stacklevel=4,
+            )
         if vocabulary is not None:
             self.vocabulary_ = self._words(vocabulary)
         return done.fetched.doc_topic_shares() if averages else None
@@ -143,7 +151,7 @@ class FittedTopicModel(TopicModel):
         """The program of a fit, begun at random, or from topics that are drawn with something at hand."""
         anneals = at_hand is None and known["seeds"] is None and corpus.labels is None and not self.exact
         own = {"fits_priors": self.optimize_priors, "averages": known["averages"]}
-        own |= annealing_of(sampler, self.max_iter, anneals)
+        own |= annealing_of(sampler, anneals, self.max_iter if self.n_draws else None)
         options = documents.options(sampler, *([] if at_hand is None else ["gibbs"]))
         drawn = corpus
         if at_hand is not None:

@@ -45,11 +45,12 @@ class LatentDirichletAllocation(FittedTopicModel):
     other's changes of the topic totals C_k, which are also renewed only every 4096 tokens; ``exact=True``
     keeps them live, in one group and thread, and then every sweep is an exact Gibbs sweep.
 
-    The first sweeps, at most half of `max_iter`, are annealed: drawn with a larger topic-word prior, which
-    begins at 0.1 (at less with so many topics that this would outweigh their tokens) and falls to
-    `topic_word_prior`. This leads sooner to topics that predict well, and the chain is that of the prior
-    asked for afterwards. With ``exact=True``, and where seed words, labels, topics or a last fit are given to
-    begin from, no sweep is annealed.
+    The first 80 sweeps ("warp": 150, "auto" above 700 topics: 38) are annealed: drawn with a larger
+    topic-word prior, which begins at 0.1 (at less with so many topics that this would outweigh their tokens)
+    and falls to `topic_word_prior`. This leads sooner to topics that predict well, and the chain is that of
+    the prior asked for afterwards. Nothing depends on `max_iter`: a shorter fit is the beginning of a longer
+    one. With ``exact=True``, and where seed words, labels, topics or a last fit are given to begin from, no
+    sweep is annealed.
 
     Memory while fitting: 6 bytes a token, 2 more for one of a rare word, at most 4 more for rows of frequent
     words ("light": 8 bytes a token), and for each document 32 bytes for every 32 topics up to K = 256 (64 if
@@ -78,10 +79,9 @@ class LatentDirichletAllocation(FittedTopicModel):
         - "saber": SaberLDA, up to 32,768 topics and documents of 65,535 tokens. Every token is drawn from the
           counts of the sweep before, its own left out: the chain comes near the posterior, not to it. Its
           time a token grows with K_d, a thirty-second as fast.
-        - "auto": for 64 topics, 100,000 tokens and 8 sweeps or more, sweeps of two (K <= 256) or four pairs
-          of "warp" passes until K_d has settled, has fallen to 30 (K > 256), or three quarters of the sweeps
-          are done, and then Gibbs sampling. Otherwise, and with seed words or labels, Gibbs sampling; "warp"
-          alone where a document's topic and count do not fit 32 bits.
+        - "auto": Gibbs sampling up to 700 topics or 100,000 tokens, and with seed words or labels. Else 150
+          sweeps of four pairs of "warp" passes, and then Gibbs sampling; "warp" alone where a document's
+          topic and count do not fit 32 bits.
 
         `sampler_` says what ran. `partial_fit` draws later batches by Gibbs sampling.
     device : {"cpu", "cuda", "auto"}, default="cpu"
@@ -93,8 +93,9 @@ class LatentDirichletAllocation(FittedTopicModel):
         Keep topic totals live, on one thread (see above).
     optimize_priors : bool, default=False
         Fit alpha (one weight a topic) and beta (one number) to the counts by Minka's fixed point, after 20
-        sweeps and then every 10. Needs a symmetric `topic_word_prior`. A warm start begins from the
-        priors of the last fit; `partial_fit` keeps those of the first call.
+        sweeps and then every 10, beta when no sweep is annealed any more; of "auto" in sweeps of Gibbs
+        sampling alone. A fit that ends before warns. Needs a symmetric `topic_word_prior`. A warm start
+        begins from the priors of the last fit; `partial_fit` keeps those of the first call.
     tol : float, default=None
         Stop when the joint log-likelihood, measured every 10 sweeps, changes by no more than this part
         of itself. None runs all sweeps.
@@ -104,7 +105,8 @@ class LatentDirichletAllocation(FittedTopicModel):
         the sweeps, with "auto" that begins by "warp" over the last quarter. Each takes 2 bytes (above 256
         topics 3) for a non-zero of `word_topic_counts_` and of `doc_topic_counts_`, and 1 or 2 for a row.
         Draws of a chain that has not mixed are much alike: give `max_iter` some hundred sweeps more than
-        topics take to settle. `partial_fit` keeps none.
+        topics take to settle. With draws no more than half of the sweeps are annealed. `partial_fit` keeps
+        none.
     n_groups : int, default=None
         Groups of documents and of words, no more than there are documents. None takes 1 to 64, by the sizes
         of `X` alone; on a cluster of more threads than that, as many as it has threads. The model depends on
@@ -120,8 +122,7 @@ class LatentDirichletAllocation(FittedTopicModel):
         Folder in which the state is kept every 10 sweeps; or a URL for fsspec of a place that all workers
         share, and write and read themselves. A fit that finds there the state of the
         same parameters and data goes on from it, *bitwise* as if it had never stopped; `max_iter` may
-        have grown (the sweeps that are annealed, and when "auto" went over to Gibbs sampling, follow from
-        the smaller one), and a state beyond it is returned as it is. One fit a folder: not for use inside a
+        have grown, and a state beyond it is returned as it is. One fit a folder: not for use inside a
         grid search.
     memmap_folder : str or path, default=None
         Folder for what grows with tokens and documents while fitting (topics of tokens, counts of documents):
@@ -380,13 +381,12 @@ class LatentDirichletAllocation(FittedTopicModel):
     def fit_transform(self, X: Matrix, y: Vector | None = None, **fit_params: Any) -> Array:
         r"""Fit, and return the topic shares of the same documents, averaged over the sweeps of the fit.
 
-        The posterior mean of each document's shares by the chain itself: with m_t the number of the sweep t,
-        counted from the first that is not annealed,
+        The posterior mean of each document's shares by the chain itself: over the sweeps t, counted from 1,
 
         .. math:: \theta_{dk} = \frac{\bar C_{dk} + \alpha_k}{L_d + \sum_j \alpha_j},
-                  \quad \bar C_{dk} = \frac{\sum_t m_t^3 C_{dk}^{(t)}}{\sum_t m_t^3}
+                  \quad \bar C_{dk} = \frac{\sum_t t^3 C_{dk}^{(t)}}{\sum_t t^3}
 
-        so that nine tenths of the weight lie on the last 44 % of these sweeps; of "auto" only those of the
+        so that nine tenths of the weight lie on the last 44 % of the sweeps; of "auto" only those of the
         sampler that ran last count. It takes 2 to 12 % more than the fit, where `transform` of the same
         documents takes as long as the fit again.
 

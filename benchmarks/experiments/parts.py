@@ -12,7 +12,7 @@ from .. import allreduce, everyday, kernel_shares, networks, pipeline, planned, 
 from ..pages import rotation, strads
 from ..pages.tables import Spread, Table, by_solver, latest_run
 from ..pages.training import final, time_to
-from . import growth
+from . import growth, topic_rules
 
 NOT_YET = "Not measured on this machine yet: `stradask bench {} --full --out benchmarks/results` does it.\n"
 GROWTH = ["size that grows", "seconds, at most", "measured", "bytes, at most", "measured", ""]
@@ -170,6 +170,11 @@ def shards_part(records, docs):
     return table(records[-1]) if records else None
 
 
+def topic_rules_part(records, docs):
+    """Return the table of ways to sample topics, of the record of the rule that chooses."""
+    return topic_rules.table(records) if records else None
+
+
 def everyday_part(records, docs):
     """Return the table of ordinary problems, each as it was measured last."""
     if not records:
@@ -238,4 +243,5 @@ PARTS = {
     "strads": Part("write-your-own-program.md", "strads", strads_part),
     "shard-goals": Part("mcmc.md", "shard-goals", shards_part),
     "lda-goals": Part("topics.md", "lda-goals", goals_part),
+    "topic-rules": Part("topics.md", "topic-rules", topic_rules_part),
 }

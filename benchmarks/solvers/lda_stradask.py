@@ -1,4 +1,4 @@
-"""stradask: its default sampler, WarpLDA's order first and Gibbs sampling when K_d has fallen."""
+"""stradask: its default sampler, Gibbs sampling, above 700 topics after passes in WarpLDA's order."""
 
 
 class Solver:
@@ -8,7 +8,7 @@ class Solver:
     """
 
     name = "stradask"
-    method = "WarpLDA order, then collapsed Gibbs (numba)"
+    method = "collapsed Gibbs, above 700 topics WarpLDA order first (numba)"
     requires = ()
     libraries = ("numba", "scipy")
 

@@ -9,7 +9,7 @@ from sklearn import linear_model
 from sklearn.datasets import load_breast_cancer, load_iris
 from sklearn.metrics import log_loss, mean_poisson_deviance, mean_squared_error
 
-from stradask.benchmarks import command, everyday, run
+from stradask.benchmarks import command, everyday, everyday_models, run
 from stradask.benchmarks.run import read_records
 from stradask.errors import DataError
 
@@ -27,13 +27,13 @@ def test_a_quick_run_leaves_records_a_table_and_a_page(tmp_path, monkeypatch, ca
     records = read_records(tmp_path / "records.jsonl")
     assert [(r["task"], r["data"]["name"]) for r in records] == everyday.problems(quick=True)
     for record in records:
-        for side in everyday.SIDES:
+        for side in (everyday.SIDES[0], everyday.peer_of(record)):
             figures = record[side]
             assert len(figures["turns"]) == everyday.QUICK_ROUNDS
             assert figures["seconds"] == pytest.approx(np.median(figures["turns"]), rel=1e-4)
             assert -1e-9 <= figures["excess"] <= everyday.LEVEL
     out = capsys.readouterr().out
-    assert "3 problems" in out
+    assert "5 problems" in out
     assert f"{everyday.ratio(records[0]):.2f}" in out
     page = (tmp_path / "report.html").read_text()
     assert "<h1>" in page
@@ -154,3 +154,49 @@ def test_the_last_record_of_each_problem_counts_and_chosen_data_keep_their_numbe
 def test_what_it_does_not_take_is_refused(tmp_path, change):
     with pytest.raises(DataError, match="everyday"):
         everyday.collect(arguments(tmp_path, **change), print, print)
+
+
+# Models that are trained to an accuracy --------------------------------------------------------------------
+
+
+def test_a_side_is_timed_to_its_first_state_at_the_level_and_not_while_it_is_judged(monkeypatch):
+    clock = iter(range(100))
+    monkeypatch.setattr(everyday_models.time, "process_time", lambda: next(clock))
+    errors = iter([0.9, 0.5, 0.2, 0.3])
+    watch = everyday_models.Watch(lambda snapshot: next(errors), 8, n_states=4)
+    steps = 1
+    while watch.tick(1, lambda: None):
+        steps += 1
+    assert steps == 8
+    assert watch.states == [(1, 0.9), (2, 0.5), (4, 0.2), (8, 0.3)]  # a second a step, judging left out
+    assert [watch.seconds_to(level) for level in (0.5, 0.3)] == [2, 4]
+
+
+def test_the_level_is_the_worse_end_and_a_little_more(monkeypatch):
+    """One side falls to .1, the other to .2: the first is timed to where it is below .205."""
+    ends = {"_train_ours": (0.4, 0.15, 0.1), "_train_sklearn": (0.3, 0.25, 0.2)}
+    for name, errors in ends.items():
+
+        def train(data, watch, epochs, errors=errors):
+            for error in errors:
+                if not watch.tick(1, lambda error=error: error):
+                    return
+
+        monkeypatch.setattr(everyday_models, name, train)
+    monkeypatch.setattr(everyday_models.Classes, "error", lambda self, snapshot: snapshot)
+    found = everyday_models.measure(everyday_models.Problem("mlp", "iris", "sklearn", {}, (3, 3)), 2)
+    assert found["stradask"]["level"] == found["sklearn"]["level"] == pytest.approx(0.205)
+    assert (found["stradask"]["error"], found["sklearn"]["error"]) == (0.1, 0.2)
+    assert found["stradask"]["seconds"] == np.median(found["stradask"]["turns"])
+    assert len(found["sklearn"]["turns"]) == 2
+
+
+def test_a_peer_that_is_not_installed_leaves_a_row_out(tmp_path, monkeypatch):
+    monkeypatch.setattr(everyday_models, "missing", lambda name: "tomotopy" if "100 topics" in name else None)
+    said, records = [], []
+    monkeypatch.setattr(everyday, "measure", lambda name, data, rounds: {"shape": []})
+    monkeypatch.setattr(everyday, "ratio", lambda record: 1.0)
+    chosen = arguments(tmp_path, dataset=["synthetic"], quick=False)
+    everyday.collect(chosen, records.append, said.append)
+    assert records == []
+    assert said == ["LDA, 100 topics, synthetic: left out, tomotopy is not installed"]

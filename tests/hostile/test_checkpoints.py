@@ -189,7 +189,7 @@ def damaged(content, dice):
 def check_damage(name, times, folder):
     """Count how often the fit went on, from the newest state, from the one before, or not at all."""
     expected = fitted(name, folder.with_name("whole"), 6)
-    fitted(name, folder, 4)  # of fewer sweeps, fewer would have been annealed
+    fitted(name, folder, 4)
     fitted(name, folder, 5)
     sound, other = contents(folder), folder.with_name("other")
     assert len(sound) == 3  # two states and the manifest

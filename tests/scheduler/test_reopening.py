@@ -9,6 +9,7 @@ import time
 
 import numpy as np
 import pytest
+from early_auto import make_early
 from scipy import sparse
 
 import stradask as sd
@@ -157,11 +158,12 @@ def test_no_fit_forgets_a_part_of_its_state(one_process, monkeypatch, name):
 @pytest.mark.parametrize(("after", "keeps"), [(2, False), (7, False), (7, True), (8, False), (8, True)])
 def test_shards_are_kept_over_the_change_of_samplers(one_process, monkeypatch, reads, lose, after, keeps):
     """From warp to Gibbs sampling and, where there is no snapshot, back again."""
+    make_early(monkeypatch)
     counts = sparse.csr_array(_RNG.poisson(3.0, (60, 40)))
 
     def fit():
         priors = np.full(80, 0.1), np.full(40, 0.01)
-        program = RotatingAuto(corpus_of_matrix(counts, 4), 80, *priors, 5, max_sweeps=9, anneals=True)
+        program = RotatingAuto(corpus_of_matrix(counts, 4), 80, *priors, 5, anneals=True)
         found = run(program, program.schedule, max_rounds=9, engine=one_process.scheduler_address).fetched
         return found.words.toarray(), found.ran
 

@@ -5,27 +5,28 @@ small beta, topics specialise on what the first random assignments happened to b
 sweeps mend that slowly. A larger beta keeps them broad while the coarse structure is found. It is a better
 start and no other model: once the sweeps of annealing are over, the chain is that of the prior asked for.
 Measured on three corpora, a held-out perplexity is reached after half to a third of the sweeps.
+
+How many sweeps are annealed is fixed (`rules`): a shorter fit is the beginning of a longer one.
 """
 
 import numpy as np
 
 from ....kernels.lda import host
 from ....scheduler.threads import run_tasks
+from ..rules import ANNEALED_PASSES, ANNEALED_SWEEPS
 from .restoring import taken, unfit
 
 _FIRST_BETA = 0.1  # of each word; a prior that is as large is not annealed
 _PART = 0.3  # of the tokens that a topic has on average: so many its prior may add at first
-_PASSES = 150  # of warp, of which each does about a quarter of what a Gibbs sweep does
-_GIBBS_SWEEPS = 40  # that are annealed at most
 MEASURE_EVERY = 10  # sweeps between two values of the log-likelihood: about 2 % of the time
 _FIRST_PRIOR_FIT = 20  # sweeps before priors are fitted for the first time
 _HELD = 0.6  # part of the sweeps at the first beta; then down in equal ratios
 
 
-def annealed_sweeps(max_sweeps, passes=None):
-    """Number of annealed sweeps: at most half. `passes` are the pairs that a sweep of warp has."""
-    enough = _GIBBS_SWEEPS if passes is None else -(-_PASSES // passes)
-    return min(enough, max_sweeps // 2)
+def annealed_sweeps(passes=None, sweeps=None):
+    """Number of annealed sweeps, at most half of `sweeps`. `passes` are the pairs that a sweep of warp has."""
+    enough = ANNEALED_SWEEPS if passes is None else -(-ANNEALED_PASSES // passes)
+    return enough if sweeps is None else min(enough, sweeps // 2)
 
 
 def first_beta(n_tokens, n_topics, n_words):
@@ -49,9 +50,9 @@ def annealed_prior(beta, sweep, n_sweeps, first):
     return beta * np.maximum(first / beta, 1.0) ** (1 - share)
 
 
-def is_time_for_priors(swept, annealed):
-    """Whether priors are fitted after so many sweeps, of which the first are annealed."""
-    return swept % MEASURE_EVERY == 0 and swept >= max(_FIRST_PRIOR_FIT, annealed)
+def is_time_for_priors(swept):
+    """Whether priors are fitted after so many sweeps: alpha, and beta when annealing is over."""
+    return swept % MEASURE_EVERY == 0 and swept >= _FIRST_PRIOR_FIT
 
 
 class Priors:
@@ -66,6 +67,10 @@ class Priors:
         """Begin with the priors of the parameters; a beta that is large already is not annealed."""
         first = first_beta(n_tokens, len(alpha), len(beta))
         return cls(alpha, beta, annealed if first > beta.min() else 0, first)
+
+    def fitted(self, alpha, fit_beta, swept):
+        """The same sweeps with a fitted alpha, and when annealing is over with the beta of ``fit_beta()``."""
+        return self.replaced(alpha, fit_beta() if swept >= self.annealed else float(self.beta[0]))
 
     def replaced(self, alpha, beta):
         """The same sweeps with a fitted alpha and one beta for all words."""

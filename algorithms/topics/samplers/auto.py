@@ -1,10 +1,9 @@
-"""WarpLDA's order first, Gibbs sampling in the end: the sampler that follows K_d, the topics of a document.
+"""WarpLDA's order first, Gibbs sampling in the end, for many topics.
 
-While documents hold many topics, passes of WarpLDA's order bring the model forward at a part of the cost of
-Gibbs sweeps, whose time grows with the topics of a document. Once documents have settled, on few topics or on
-no fewer, or when three quarters of the sweeps are done, Gibbs sampling takes over (`Takeover`): its counts
-are live, so the assignments that the model is read from are draws of the posterior. Annealed sweeps are
-warp's.
+Passes of WarpLDA's order bring the model forward at a part of the cost of Gibbs sweeps, whose time grows
+with the topics of a document. After a fixed number of sweeps Gibbs sampling takes over (`Takeover`): its
+counts are live, so that the assignments are draws of the posterior. Annealed sweeps are warp's. A fit may end
+before: its model is then that of warp.
 
 Shards report the topics of their documents. When it is time, the message after the sweep tells every shard,
 and each turns its tokens' topics into the state of a Gibbs sampler in place. Blocks turn into those of Gibbs
@@ -19,6 +18,7 @@ from ....kernels.lda import blocks as lda_blocks
 from ....kernels.lda.gibbs import AHEAD
 from ....scheduler.program import Outcome, Program
 from ....scheduler.schedules.switching import SwitchSchedule
+from ..rules import WARP_PASSES
 from .annealing import Priors, annealed_sweeps
 from .gibbs import RotatingGibbs
 from .handover import Takeover
@@ -33,21 +33,20 @@ _WARP, _GIBBS = 0, 1  # which of the two parts
 class RotatingAuto(Program):
     """A `RotatingWarp`, and from some sweep on a `RotatingGibbs`, of the same shards: `parts`.
 
-    `max_sweeps` are the sweeps in all; `anneals` says whether the first are annealed. Other options are those
-    of `RotatingGibbs`.
+    `anneals` says whether the first sweeps are annealed; `sweeps` are those of a fit that keeps draws from its
+    end. Other options are those of `RotatingGibbs`.
     """
 
     name, travels, joins, keeps_copies, unit, on_gpu = "auto", True, True, True, "token", False
 
     def __init__(
-        self, corpus, n_topics, alpha, beta, seed, *, max_sweeps, anneals=False, fits_priors=False, **options
+        self, corpus, n_topics, alpha, beta, seed, *, anneals=False, sweeps=None, fits_priors=False, **options
     ):  # fmt: skip
         model = (corpus, n_topics, alpha, beta, seed)
-        self.takeover = Takeover(n_topics, max_sweeps)
-        passes = self.takeover.passes
-        annealed = annealed_sweeps(max_sweeps, passes) if anneals else 0
+        self.takeover = Takeover(n_topics, sweeps)
+        annealed = annealed_sweeps(WARP_PASSES, sweeps) if anneals else 0
         # Priors are fitted by Gibbs sampling alone: early counts of warp would make alpha too large.
-        warp = RotatingWarp(*model, annealed=annealed, repeats=passes, **options)
+        warp = RotatingWarp(*model, annealed=annealed, repeats=WARP_PASSES, **options)
         gibbs = RotatingGibbs(*model, fits_priors=fits_priors, **options)
         self.parts, self.shards, self.saved = (warp, gibbs), corpus.shards, gibbs.saved
         warp.shards = gibbs.shards = ()
@@ -225,7 +224,7 @@ class RotatingAuto(Program):
             warp.at_hand = None  # in one process all blocks were taken over in the first step
         if not outcome.updates or went_over:
             return outcome
-        if not self.takeover.after(warp.topics_per_document, warp.annealed):
+        if not self.takeover.after(warp.topics_per_document):
             return outcome
         gibbs.totals, gibbs._word_part = warp.totals, warp._word_part
         gibbs.priors = Priors(warp.alpha, warp.beta, 0, gibbs.priors.first)

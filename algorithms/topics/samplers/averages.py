@@ -1,9 +1,8 @@
 """Averages of the documents' topic counts over the sweeps of a fit, from which their topic shares follow.
 
-The counts after sweep t, numbered from the first that is not annealed, are added with the weight t^3. So the
-average follows the chain as it goes on, with the weight of less than half of its sweeps, whenever
-it ends. All tokens of a document have one topic each in every sweep: its sums add up
-to its length times the sum of the weights, which therefore need not be kept.
+The counts after sweep t are added with the weight t^3. So the average follows the chain as it goes on, with
+the weight of less than half of its sweeps, whenever it ends. All tokens of a document have one topic each in
+every sweep: its sums add up to its length times the sum of the weights, which therefore need not be kept.
 """
 
 import numpy as np
@@ -14,9 +13,9 @@ _POWER = 3  # of a sweep's number: nine tenths of the weight are on the last 44 
 _ROWS = 512  # at a time, so that what is between stays in the cache
 
 
-def weight_of(sweep, annealed):
-    """The weight of a sweep, counted from 0, of which the first `annealed` have none."""
-    return np.float32(max(sweep + 1 - annealed, 0)) ** _POWER
+def weight_of(sweep):
+    """The weight of a sweep, counted from 0."""
+    return np.float32(sweep + 1) ** _POWER
 
 
 def no_sums(n_documents, n_topics, storage):

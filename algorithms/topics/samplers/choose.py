@@ -4,12 +4,10 @@ import numpy as np
 
 from ....errors import DataError
 from ....kernels.cuda.device import device_for
+from ..rules import GIBBS_TOPICS
 from .annealing import annealed_sweeps
 from .groups import number_of_groups
 from .list_layout import DENSE_TOPICS, ListRoom
-
-_LEAST_SWEEPS = 8  # of a fit that is worth two samplers
-_LEAST_TOPICS = 64  # for fewer a Gibbs sweep is as cheap
 
 
 def fits_shards(sampler, device):
@@ -27,11 +25,14 @@ def program_of(name):
     return {"gibbs": RotatingGibbs, "light": RotatingLight, "warp": RotatingWarp, "both": RotatingAuto}[name]
 
 
-def annealing_of(name, max_sweeps, anneals):
-    """Options of a program for the annealing of its first sweeps."""
+def annealing_of(name, anneals, sweeps=None):
+    """Options of a program for the annealing of its first sweeps.
+
+    `sweeps` are those of a fit that keeps draws from its end: at most half of them are annealed.
+    """
     if name == "both":
-        return {"max_sweeps": max_sweeps, "anneals": anneals}
-    return {"annealed": annealed_sweeps(max_sweeps, 1 if name == "warp" else None) if anneals else 0}
+        return {"anneals": anneals, "sweeps": sweeps}
+    return {"annealed": annealed_sweeps(1 if name == "warp" else None, sweeps) if anneals else 0}
 
 
 def state_of_one_piece(sampler, *model, device, exact, **options):
@@ -54,15 +55,16 @@ def check_knows(sampler):
         )
 
 
-def chosen(n_tokens, n_words, longest, n_topics, exact, max_sweeps):
+def chosen(n_tokens, n_words, longest, n_topics, exact):
     """Name what "auto" takes, of a corpus with a document of `longest` tokens at most.
 
     It is ``"gibbs"``, ``"both"`` (warp and then Gibbs), or ``"warp"`` alone where lists cannot hold it.
     """
-    large = n_topics >= _LEAST_TOPICS and number_of_groups(n_tokens, n_words, n_topics) > 1
-    if exact or not large or max_sweeps < _LEAST_SWEEPS:
+    if exact or number_of_groups(n_tokens, n_words, n_topics) == 1:
         return "gibbs"
-    return "both" if n_topics <= DENSE_TOPICS or ListRoom.hold(longest, n_topics) else "warp"
+    if n_topics > DENSE_TOPICS and not ListRoom.hold(longest, n_topics):
+        return "warp"
+    return "both" if n_topics > GIBBS_TOPICS else "gibbs"
 
 
 def settled(program, tol):

@@ -313,9 +313,8 @@ class RotatingGibbs(RotatingModel):
     def end_sweep(self, state, task):
         """Tidy the documents' counts, and add them to their sums."""
         state["documents"].tidy(0, len(state["lengths"]))
-        weight = weight_of(task.round, state["priors"].annealed)
-        if self.averages and weight:
-            state["documents"].add_to(state["sums"], weight)
+        if self.averages:
+            state["documents"].add_to(state["sums"], weight_of(task.round))
 
     def draw(self, state, task, totals):
         """Draw the shard's tokens of a block's words in place, and renew the block."""

@@ -1,16 +1,12 @@
-"""When WarpLDA's order hands over to Gibbs sampling: by K_d, the topics of a document, sweep by sweep."""
+"""When WarpLDA's order hands over to Gibbs sampling, and what ran, with K_d, the topics of a document."""
 
 import numpy as np
 
 from ....errors import ModelFileError
-from .list_layout import DENSE_TOPICS
+from ..rules import WARP_SWEEPS
 from .restoring import taken
 
-_PASSES = (2, 4)  # pairs of passes a sweep, for dense rows and for lists: they do what a Gibbs sweep does
-_FEW_TOPICS = 30.0  # K_d at which a Gibbs sweep over lists is cheaper than those passes
-_SETTLED, _SPAN = 0.02, 10  # K_d has settled when it changes by no more than this part in so many sweeps
-_LEAST_WARP = 5  # sweeps: documents begin with few topics
-_SHARE = 0.75  # of all sweeps after which Gibbs sampling takes over anyway
+_SHARE = 3  # fourths of the sweeps of a fit that keeps draws, after which Gibbs sampling takes over anyway
 
 
 class Takeover:
@@ -18,19 +14,15 @@ class Takeover:
 
     Attributes
     ----------
-    passes : int
-        Pairs of passes that a sweep of warp has.
     ran : list of dict
         See `LatentDirichletAllocation.sampler_`.
     trace : list of float
         K_d of each sweep of warp.
     """
 
-    def __init__(self, n_topics, max_sweeps):
-        dense = n_topics <= DENSE_TOPICS
-        self.n_topics, self.passes = n_topics, _PASSES[not dense]
-        self._few_topics = 0.0 if dense else _FEW_TOPICS
-        self._last_warp = max(int(_SHARE * max_sweeps), 1)
+    def __init__(self, n_topics, sweeps=None):
+        self.n_topics = n_topics
+        self._warp_sweeps = WARP_SWEEPS if sweeps is None else min(WARP_SWEEPS, max(_SHARE * sweeps // 4, 1))
         self.trace: list[float] = []
         self._write([1])
 
@@ -44,21 +36,12 @@ class Takeover:
         """Whether Gibbs sampling has taken over."""
         return len(self.ran) > 1
 
-    def after(self, topics_per_document, annealed):
-        """Take in what a sweep of warp met, `annealed` of which are; return whether it was the last one."""
+    def after(self, topics_per_document):
+        """Take in what a sweep of warp met; return whether it was the last one."""
         self.trace.append(float(topics_per_document))
-        if self.is_time(annealed):
+        if len(self.trace) >= self._warp_sweeps:
             self._write([1, len(self.trace) + 1])
         return self.done
-
-    def is_time(self, annealed):
-        """Whether documents have settled, or the sweeps of warp are used up."""
-        swept, now = len(self.trace) - annealed, self.trace[-1]
-        few = swept >= _LEAST_WARP and now <= self._few_topics
-        # All of the last sweeps, because K_d rises at first and then falls: two alone agree across its peak.
-        recent = self.trace[-1 - _SPAN :]
-        settled = swept > _SPAN and max(recent) - min(recent) <= _SETTLED * now
-        return few or settled or len(self.trace) >= self._last_warp
 
     def arrays(self):
         """Arrays of a checkpoint."""

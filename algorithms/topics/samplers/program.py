@@ -215,7 +215,7 @@ class RotatingModel(Program):
             self._word_part = sum(figures["word_part"] for figures in self._block_figures)
         message = None
         if "word_counts" in found:
-            self._fit_priors()
+            self._fit_priors(tasks[0].round + 1)
             message = self._fitted_priors()
         return Outcome(message, updates=self.n_tokens * self.schedule.repeats)
 
@@ -232,7 +232,7 @@ class RotatingModel(Program):
 
     def fits_priors_after(self, swept):
         """Whether priors are fitted when so many sweeps are done."""
-        return self.fits_priors and is_time_for_priors(swept, self.annealed)
+        return self.fits_priors and is_time_for_priors(swept)
 
     def figures_of_documents(self, state):
         """Figures for new priors: how often each count occurs, or, of labelled documents, all counts."""
@@ -248,7 +248,7 @@ class RotatingModel(Program):
             return {"word_counts": counts}
         return {"word_counts": priors.tally_values(np.concatenate([part.data for part in counts]))}
 
-    def _fit_priors(self):
+    def _fit_priors(self, swept):
         documents = [figures.pop("document_counts") for figures in self._figures]
         words = [figures.pop("word_counts") for figures in self._block_figures]
         if self.labelled:
@@ -258,13 +258,18 @@ class RotatingModel(Program):
             alpha = priors.fit_tallied_doc_topic_prior(priors.merged(documents), lengths, self.alpha)
         if self.seeded is not None:
             counts = self.word_counts([part for block in words for part in block])
-            beta = priors.fit_topic_word_prior(counts, self.beta[0], seeds=self.seeds)
-            self._word_part = priors.seeded_word_part(counts, beta, self.seeds)
+            self.priors = self.priors.fitted(
+                alpha, lambda: priors.fit_topic_word_prior(counts, self.beta[0], seeds=self.seeds), swept
+            )
+            self._word_part = priors.seeded_word_part(counts, self.beta[0], self.seeds)
         else:
             counts, times = merged = priors.merged(words)
-            beta = priors.fit_tallied_topic_word_prior(merged, self.totals, self.corpus.n_words, self.beta[0])
+            own = (self.totals, self.corpus.n_words, self.beta[0])
+            self.priors = self.priors.fitted(
+                alpha, lambda: priors.fit_tallied_topic_word_prior(merged, *own), swept
+            )
+            beta = self.beta[0]
             self._word_part = float((times * (gammaln(counts + beta) - gammaln(beta))).sum())
-        self.priors = self.priors.replaced(alpha, beta)
 
     def collect(self, ask):
         """Gather the model."""

@@ -166,14 +166,9 @@ class RotatingRegression(RotatingGibbs):
         design = np.zeros((len(lengths), 1)) if labels is None else labels
         return PriorRows(design, self.longest, self.n_topics, storage)
 
-    def end_sweep(self, state, task):
-        """Note the sweep, which names the stream of the move after it."""
-        super().end_sweep(state, task)
-        state["swept"] = task.round + 1
-
     def figures_of_documents(self, state):
         """List the counts of the documents' topics."""
-        return {"listed": state["documents"].listed(state["lengths"]), "swept": state["swept"]}
+        return {"listed": state["documents"].listed(state["lengths"])}
 
     def figures_of_words(self, block, value):
         """Words say nothing of coefficients."""
@@ -192,12 +187,11 @@ class RotatingRegression(RotatingGibbs):
         """Keep the figures of shards and blocks after a sweep, and move the coefficients where it is time."""
         outcome = super().aggregate(tasks, partials)
         if any("listed" in partial for partial in partials):
-            self._fit_priors()
+            self._fit_priors(tasks[0].round + 1)
             return replace(outcome, message=self._fitted_priors())
         return outcome
 
-    def _fit_priors(self):
-        swept = self._figures[0]["swept"]
+    def _fit_priors(self, swept):
         listed = [figures.pop("listed") for figures in self._figures]
         posterior = CoefficientPosterior(self.designs, listed, self.prior, self.n_threads)
         stream = np.random.default_rng([int(self.seed), _MOVE, swept])

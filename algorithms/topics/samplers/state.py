@@ -112,14 +112,16 @@ class CorpusState(Program):
 
     def after_sweep(self, swept):
         """Add to the averages, and fit priors now and then; `swept` sweeps are done."""
-        weight = weight_of(swept - 1, self.annealed)
-        if self.averages and weight:
+        if self.averages:
             counts = self.doc_topic_counts()
-            add_csr(counts.indptr, counts.indices, counts.data, weight, self.sums)
-        if self.fits_priors and is_time_for_priors(swept, self.annealed):
+            add_csr(counts.indptr, counts.indices, counts.data, weight_of(swept - 1), self.sums)
+        if self.fits_priors and is_time_for_priors(swept):
             alpha = priors.fit_doc_topic_prior(self.doc_topic_counts(), self.alpha)
-            beta = priors.fit_topic_word_prior(self.word_topic_counts(), self.beta[0])
-            self.set_priors(self.priors.replaced(alpha, beta))
+            self.set_priors(
+                self.priors.fitted(
+                    alpha, lambda: priors.fit_topic_word_prior(self.word_topic_counts(), self.beta[0]), swept
+                )
+            )
 
     def set_priors(self, new):
         """Take new `Priors`."""

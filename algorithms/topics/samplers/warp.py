@@ -226,10 +226,9 @@ class RotatingWarp(RotatingGibbs):
         figures = {}
         if kind == "documents" and step == 0:
             distinct = self._document_pass(state, task, change, pass_)
-            weight = weight_of(task.round, state["priors"].annealed)
-            if self.averages and weight and turn == self.schedule.repeats - 1:
+            if self.averages and turn == self.schedule.repeats - 1:
                 tokens = (state["doc_start"], state["position"], state["topics"])
-                topic_counts.add_segments(*tokens, weight, state["sums"])
+                topic_counts.add_segments(*tokens, weight_of(task.round), state["sums"])
             figures = {"distinct": distinct, "documents": np.count_nonzero(state["lengths"])}
         if self.collects:
             if kind == "documents":

@@ -166,8 +166,9 @@ def test_intervals_of_90_per_cent_hold_85_to_95_per_cent(exact):
     assert abs(ranks.mean() - 0.5) < 0.05
 
 
-def test_with_coefficients_held_it_is_lda(data):
+def test_with_coefficients_held_it_is_lda(data, monkeypatch):
     X, _ = data
+    monkeypatch.setattr("stradask.algorithms.topics.samplers.annealing.ANNEALED_SWEEPS", 15)
     held = dmr(intercept_scale=1e-12, topic_word_prior=0.01, n_groups=3).fit(X)
     options = {"sampler": "gibbs", "doc_topic_prior": 0.3, "n_groups": 3, "max_iter": 30, "random_state": 0}
     plain = sd.LatentDirichletAllocation(_K, **options).fit(X)

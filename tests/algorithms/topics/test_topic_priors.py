@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pandas as pd
 import pytest
+from early_auto import make_early
 from lda_chains import Chain, groups_of
 from scipy import sparse
 from scipy.optimize import minimize
@@ -390,11 +391,12 @@ def test_labels_are_cut_with_their_documents(corpus):
     assert np.isfinite(scores).all()
 
 
-def test_auto_is_gibbs_where_the_prior_asks_for_it():
+def test_auto_is_gibbs_where_the_prior_asks_for_it(monkeypatch):
+    make_early(monkeypatch)
     X, *_ = _corpus(1500, n_features=800, n_components=8, mean_length=100)
-    assert _lda(70, max_iter=8).fit(X).sampler_[0]["name"] == "warp"
+    assert _lda(70, max_iter=2).fit(X).sampler_[0]["name"] == "warp"
     for known in ({"seed_words": {0: [3]}}, {"doc_labels": np.ones((1500, 70))}):
-        lda = _lda(70, max_iter=8).fit(X, **known)
+        lda = _lda(70, max_iter=2).fit(X, **known)
         assert [part["name"] for part in lda.sampler_] == ["gibbs"]
         with pytest.raises(DataError, match="sampler='gibbs'"):
             _lda(70, sampler="warp").fit(X, **known)

@@ -22,9 +22,9 @@ def corpus():
     return sparse.csr_array(X)
 
 
-def make(corpus, sampler, beta=0.01, max_sweeps=20, anneals=False, **options):
+def make(corpus, sampler, beta=0.01, annealed=0, **options):
     priors = np.full(N_TOPICS, 0.1), np.broadcast_to(np.asarray(beta, float), N_WORDS).copy()
-    options |= choose.annealing_of(sampler, max_sweeps, anneals)
+    options |= {"annealed": annealed}
     return Chain(corpus, N_TOPICS, *priors, 5, kind=choose.program_of(sampler), **options)
 
 
@@ -50,16 +50,31 @@ def test_a_prior_adds_a_part_of_the_tokens_that_topics_have(corpus):
     np.testing.assert_array_equal(annealed_prior(beta, 0, 50, first), beta)
 
 
-@pytest.mark.parametrize(("max_sweeps", "passes", "expected"), [
-    (200, None, 40), (30, None, 15), (1, None, 0), (0, None, 0), (200, 2, 75), (400, 1, 150), (200, 4, 38),
-])  # fmt: skip
-def test_at_most_half_of_the_sweeps_are_annealed(max_sweeps, passes, expected):
-    assert annealed_sweeps(max_sweeps, passes) == expected
+@pytest.mark.parametrize(("passes", "expected"), [(None, 80), (1, 150), (2, 75), (4, 38)])
+def test_how_many_sweeps_are_annealed(passes, expected):
+    assert annealed_sweeps(passes) == expected
+
+
+@pytest.mark.parametrize("sampler", ["gibbs", "warp", "light", "saber", "auto"])
+def test_a_shorter_fit_is_the_beginning_of_a_longer_one(corpus, sampler, monkeypatch):
+    monkeypatch.setattr(choose, "GIBBS_TOPICS", 0)  # so that "auto" begins with warp
+    seen = []
+
+    def watch(info):
+        if info.round in (1, 7):
+            seen.append(info.snapshot().word_topic_counts_)
+
+    for max_iter in (7, 90):
+        lda = sd.LatentDirichletAllocation(N_TOPICS, sampler=sampler, max_iter=max_iter, random_state=0)
+        lda.fit(corpus, callback=lambda info: watch(info) or info.round == 7)
+    assert len(seen) == 4
+    for shorter, longer in zip(seen[:2], seen[2:], strict=True):
+        assert (shorter != longer).nnz == 0
 
 
 @pytest.mark.parametrize("sampler", ["gibbs", "warp", "light"])
 def test_annealed_sweeps_are_those_of_the_larger_prior(corpus, sampler):
-    annealed, larger = make(corpus, sampler, anneals=True), make(corpus, sampler, beta=0.1)
+    annealed, larger = make(corpus, sampler, annealed=10), make(corpus, sampler, beta=0.1)
     assert annealed.annealed == 10
     larger.begin_from(annealed.topics)  # long documents begin in another way
     for round_ in range(6):
@@ -77,7 +92,7 @@ def test_annealed_sweeps_are_those_of_the_larger_prior(corpus, sampler):
 
 @pytest.mark.parametrize("sampler", ["gibbs", "warp", "light"])
 def test_nothing_is_left_of_annealing_afterwards(corpus, sampler):
-    annealed, plain = make(corpus, sampler, anneals=True), make(corpus, sampler)
+    annealed, plain = make(corpus, sampler, annealed=10), make(corpus, sampler)
     for round_ in range(10):
         annealed.sweep(round_)
     plain.restore(annealed.saved() | {"annealed": np.array(0)})
@@ -88,7 +103,7 @@ def test_nothing_is_left_of_annealing_afterwards(corpus, sampler):
 
 @pytest.mark.parametrize("sampler", ["gibbs", "warp", "light"])
 def test_a_checkpoint_within_annealing_goes_on_with_it(corpus, sampler):
-    first, second = make(corpus, sampler, anneals=True), make(corpus, sampler, max_sweeps=50, anneals=True)
+    first, second = make(corpus, sampler, annealed=10), make(corpus, sampler, annealed=25)
     for round_ in range(7):
         first.sweep(round_)
     second.restore(first.saved())
@@ -100,21 +115,17 @@ def test_a_checkpoint_within_annealing_goes_on_with_it(corpus, sampler):
             second.program.restore(first.program.arrays() | {"annealed": np.asarray(damaged)})
 
 
-def test_auto_anneals_with_warp_alone_and_does_not_go_over_before_the_end(corpus):
+def test_auto_anneals_with_warp_alone(corpus):
     priors = np.full(N_TOPICS, 0.1), np.full(N_WORDS, 0.01)
-    options = choose.annealing_of("both", 60, True)
+    options = choose.annealing_of("both", True)
     state = RotatingAuto(corpus_of_matrix(corpus, 2), N_TOPICS, *priors, 5, **options)
-    assert state.annealed == 30
-    state.takeover.trace = [9.0] * 40
-    assert not state.takeover.is_time(state.annealed)
-    state.takeover.trace += [9.0]
-    assert state.takeover.is_time(state.annealed)
-    assert [part.annealed for part in state.parts] == [30, 0]
+    assert state.annealed == 38
+    assert [part.annealed for part in state.parts] == [38, 0]
 
 
 def test_a_prior_that_is_large_already_is_not_annealed(corpus):
-    assert make(corpus, "warp", beta=0.1, anneals=True).annealed == 0
-    assert make(corpus, "warp", beta=0.09, anneals=True).annealed == 10
+    assert make(corpus, "warp", beta=0.1, annealed=10).annealed == 0
+    assert make(corpus, "warp", beta=0.09, annealed=10).annealed == 10
 
 
 def test_estimators_that_are_exact_or_begin_from_something_do_not_anneal(corpus, monkeypatch):
@@ -127,20 +138,39 @@ def test_estimators_that_are_exact_or_begin_from_something_do_not_anneal(corpus,
     lda.fit(corpus, doc_labels=np.ones((1200, 8)))
     lda.set_params(warm_start=True).fit(corpus)
     lda.set_params(warm_start=False, exact=True).fit(corpus)
-    assert seen == [3, 0, 0, 0, 0, 0]
+    assert seen == [80, 0, 0, 0, 0, 0]
 
 
-def test_fitted_priors_and_convergence_wait_for_the_end_of_annealing(corpus):
-    state = make(corpus, "gibbs", max_sweeps=80, anneals=True, fits_priors=True)
-    assert not state.fits_priors_after(30)
-    assert state.fits_priors_after(40)
-    lda = sd.LatentDirichletAllocation(8, sampler="gibbs", tol=0.5, max_iter=80, random_state=0).fit(corpus)
-    assert lda.n_iter_ > 40
+@pytest.mark.parametrize("sampler", ["gibbs", "saber"])
+def test_a_fitted_beta_waits_for_the_end_of_annealing(corpus, sampler, monkeypatch):
+    monkeypatch.setattr("stradask.algorithms.topics.samplers.annealing.ANNEALED_SWEEPS", 30)
+    seen = {}
+
+    def watch(info):
+        if info.round in (19, 20, 29, 30):
+            model = info.snapshot()
+            seen[info.round] = np.ptp(model.doc_topic_prior_) > 0, model.topic_word_prior_[0] != 0.01
+
+    options = {"sampler": sampler, "optimize_priors": True, "max_iter": 30, "random_state": 0}
+    sd.LatentDirichletAllocation(8, **options).fit(corpus, callback=watch)
+    assert seen == {19: (False, False), 20: (True, False), 29: (True, False), 30: (True, True)}
+
+
+def test_a_fit_that_ends_before_priors_are_fitted_says_so(corpus):
+    lda = sd.LatentDirichletAllocation(3, max_iter=19, optimize_priors=True, random_state=0)
+    with pytest.warns(UserWarning, match="ended after 19 sweeps, before priors were fitted.*raise max_iter"):
+        lda.fit(corpus[:100])
+    lda.set_params(max_iter=20).fit(corpus[:100])  # no warning, which would be an error
+
+
+def test_convergence_waits_for_the_end_of_annealing(corpus):
+    lda = sd.LatentDirichletAllocation(8, sampler="gibbs", tol=0.5, max_iter=120, random_state=0).fit(corpus)
+    assert 80 < lda.n_iter_ < 120
 
 
 @pytest.mark.parametrize("anneals", [True, False])
 def test_long_documents_begin_with_all_topics_where_sweeps_are_annealed(corpus, anneals):
-    state = make(corpus, "gibbs", anneals=anneals)
+    state = make(corpus, "gibbs", annealed=10 * anneals)
     documents = sparse.csr_array(corpus)
     lengths = documents.sum(axis=1)
     distinct = np.diff(state.doc_topic_counts().indptr)

@@ -4,6 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
+from early_auto import make_early
 from scipy import sparse
 from scipy.special import gammaln
 
@@ -74,8 +75,7 @@ OPTIONS = {"max_iter": 6, "random_state": 3, "n_groups": 3}
 @pytest.fixture
 def auto_for_little(monkeypatch):
     """Let "auto" take warp and then Gibbs sampling also where little is to be swept."""
-    monkeypatch.setattr("stradask.algorithms.topics.samplers.choose._LEAST_TOPICS", 2)
-    monkeypatch.setattr("stradask.algorithms.topics.samplers.choose._LEAST_SWEEPS", 4)
+    make_early(monkeypatch, gibbs_topics=2, annealed=2, most=4)
     monkeypatch.setattr("stradask.algorithms.topics.samplers.groups._LEAST_TOKENS", 1000)
 
 
@@ -139,11 +139,18 @@ def test_a_checkpoint_keeps_the_averages(corpus, sampler, stops, tmp_path):
         model.fit(corpus)
 
 
-def test_a_fit_that_stops_before_a_sweep_is_averaged_infers_shares(corpus):
-    model = sd.LatentDirichletAllocation(4, max_iter=40, random_state=0, topic_word_prior=0.01)
-    shares = model.fit_transform(corpus, callback=lambda info: info.round == 2)
-    assert model.n_iter_ == 2
-    np.testing.assert_array_equal(shares, model.transform(corpus))
+def test_annealed_sweeps_are_averaged_too(corpus):
+    """So a fit of any length has shares of its chain."""
+    model, seen = sd.LatentDirichletAllocation(4, max_iter=40, random_state=0), []
+
+    def watch(info):
+        seen.append(info.snapshot().doc_topic_counts_.toarray())
+        return info.round == 2
+
+    shares = model.fit_transform(corpus, callback=watch)
+    mean = np.average(seen, axis=0, weights=[1, 8])
+    lengths = corpus.sum(axis=1)[:, None]
+    np.testing.assert_allclose(shares, (mean + 0.1) / (lengths + 0.4), rtol=1e-5)
 
 
 def test_pandas_output(corpus):

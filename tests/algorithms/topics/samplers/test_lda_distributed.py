@@ -307,7 +307,7 @@ def test_local_threads_run_the_same_program(X):
     """The reference of sessions: blocks by reference, never packed."""
     local = lda(300, max_iter=12).fit(X)
     program = RotatingGibbs(
-        corpus_of_matrix(X, 4), 300, np.full(300, 0.1), np.full(150, 0.01), local._seed(), annealed=6
+        corpus_of_matrix(X, 4), 300, np.full(300, 0.1), np.full(150, 0.01), local._seed(), annealed=80
     )
     found = run(program, program.schedule, max_rounds=12, engine=LocalSession(2)).fetched
     assert (found.words != local.word_topic_counts_).nnz == 0

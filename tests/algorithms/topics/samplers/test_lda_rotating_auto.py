@@ -5,6 +5,7 @@ import logging
 import numpy as np
 import pytest
 from distributed import Client, LocalCluster
+from early_auto import make_early
 from scipy import sparse
 
 import stradask as sd
@@ -19,6 +20,11 @@ from stradask.scheduler.engine import run
 from stradask.scheduler.sessions.local import LocalSession
 
 QUIET = {"dashboard_address": ":0", "silence_logs": logging.CRITICAL, "processes": False}
+
+
+@pytest.fixture(autouse=True)
+def early(monkeypatch):
+    make_early(monkeypatch)
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +55,7 @@ def lda(n_components=80, **options):
 
 
 def program(X, K=80, **options):
-    options = {"max_sweeps": 9, "anneals": True} | options
+    options = {"anneals": True} | options
     priors = np.full(K, 0.1), np.full(X.shape[1], 0.01)
     return RotatingAuto(corpus_of_matrix(X, 4), K, *priors, 5, **options)
 
@@ -88,9 +94,7 @@ def test_one_result_wherever_shards_lie(client, X, K, n_workers):
     assert (other.word_topic_counts_ != found.word_topic_counts_).nnz > 0
 
 
-@pytest.mark.parametrize(
-    "options", [{"max_iter": 7}, {"n_components": 63}, {"exact": True, "n_groups": None}]
-)
+@pytest.mark.parametrize("options", [{"n_components": 63}, {"exact": True, "n_groups": None}])
 def test_where_one_process_takes_gibbs_the_bits_are_those(client, X, options):
     options = {"max_iter": 8} | options
     local, distant = lda(**options).fit(X), lda(engine="dask", **options).fit(X)
@@ -123,7 +127,7 @@ def test_the_rule_goes_by_what_workers_report(client, X, tmp_path):
     assert found["longest"] == X[:300].sum(axis=1).max()
     sizes = (int(X.sum()), X.shape[1])
     many = 2 ** (32 - longest.bit_length())  # as lists of 32 bits an entry hold
-    assert [chosen(*sizes, longest, K, False, 8) for K in (63, 64, many, many + 1)] == [
+    assert [chosen(*sizes, longest, K, False) for K in (63, 64, many, many + 1)] == [
         "gibbs", "both", "both", "warp"
     ]  # fmt: skip
 
@@ -179,18 +183,20 @@ def test_an_estimator_goes_on_from_its_checkpoint(client, X, tmp_path):
     same(goes_on.fit(X), whole)
 
 
-def test_priors_are_fitted_after_the_change_alone(few):
-    for max_sweeps, last_of_warp, fits in ((27, 20, False), (24, 18, True)):
-        p = program(few, max_sweeps=max_sweeps, fits_priors=True)
+def test_priors_are_fitted_after_the_change_alone(few, monkeypatch):
+    for last_of_warp, fits in ((20, False), (18, True)):
+        make_early(monkeypatch, most=last_of_warp)
+        p = program(few, fits_priors=True)
         run(p, p.schedule, max_rounds=20)  # from the twentieth sweep on
         assert p.ran[1]["sweep"] == last_of_warp + 1
         assert (np.ptp(p.alpha) > 0) == fits
 
 
-def test_likelihood_at_the_change_and_after_is_that_of_the_counts(few):
+def test_likelihood_at_the_change_and_after_is_that_of_the_counts(few, monkeypatch):
     """Measured at sweep 10, which is the last one of warp, and at 20."""
+    make_early(monkeypatch, most=10)
     for rounds in (10, 20):
-        p = program(few, max_sweeps=14)
+        p = program(few)
         done = run(p, p.schedule, max_rounds=rounds)
         assert p.ran[1]["sweep"] == 11
         assert done.history.as_dict()["objective"][-1] == pytest.approx(done.fetched.joint, rel=1e-10)

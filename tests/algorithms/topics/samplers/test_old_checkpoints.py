@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from early_auto import make_early
 from lda_chains import Layout, groups_of
 from scipy import sparse
 
@@ -109,10 +110,11 @@ def seen(monkeypatch):
 )
 def test_a_fit_goes_on_from_what_0_1_wrote(corpus, tmp_path, seen, monkeypatch, sampler, n_components, cut):
     assert groups_of(corpus, n_components) > 1
-    monkeypatch.setattr(fitting, "go_on_from_one_process", lambda *a: None)
-    begun = _lda(n_components, sampler=sampler, checkpoint=tmp_path / "aside")
-    arrays = _written(tmp_path / "old", corpus, begun, seen, cut)
-    monkeypatch.undo()
+    make_early(monkeypatch, most=9)
+    with monkeypatch.context() as patched:
+        patched.setattr(fitting, "go_on_from_one_process", lambda *a: None)
+        begun = _lda(n_components, sampler=sampler, checkpoint=tmp_path / "aside")
+        arrays = _written(tmp_path / "old", corpus, begun, seen, cut)
     rounds = []
     model = _lda(n_components, sampler=sampler, checkpoint=tmp_path / "old")
     model.fit(corpus, callback=lambda info: rounds.append(info.round))

@@ -5,13 +5,13 @@ import itertools
 import numba as nb
 import numpy as np
 import pytest
+from early_auto import make_early
 from lda_chains import Chain
 from scipy import sparse
 from scipy.special import gammaln
 
 import stradask as sd
 from stradask.algorithms.topics.samplers import auto, choose, warp
-from stradask.algorithms.topics.samplers import handover as takeover
 from stradask.algorithms.topics.shard_input import corpus_of_matrix
 from stradask.errors import DataError, ModelFileError
 from stradask.kernels.lda.alias import alias_tables, tables_of
@@ -216,42 +216,17 @@ def test_the_same_model_on_any_number_of_threads(corpus, sampler, n_components):
     assert (lda.doc_topic_counts_.sum(axis=1) == np.asarray(corpus.sum(axis=1)).ravel()).all()
 
 
-def test_auto_goes_over_to_gibbs_when_documents_hold_few_topics(corpus, monkeypatch):
-    monkeypatch.setattr(takeover, "_FEW_TOPICS", 35.0)
-    lda = sd.LatentDirichletAllocation(300, max_iter=40, doc_topic_prior=0.05, random_state=0).fit(corpus)
+@pytest.mark.parametrize("n_components", [100, 300])
+def test_auto_goes_over_to_gibbs_after_its_sweeps_of_warp(corpus, monkeypatch, n_components):
+    make_early(monkeypatch, most=9)
+    lda = sd.LatentDirichletAllocation(n_components, max_iter=12, random_state=0).fit(corpus)
     first, second = lda.sampler_
     assert first == {"name": "warp", "sweep": 1, "topics_per_document": None}
-    assert second["name"] == "gibbs"
-    assert takeover._LEAST_WARP < second["sweep"] < 31
-    assert second["topics_per_document"] <= 35.0
+    assert (second["name"], second["sweep"]) == ("gibbs", 10)
+    assert 1 < second["topics_per_document"] < n_components
     seen = lda.history_["updates"]
-    assert set(seen[: second["sweep"] - 1]) == {4 * corpus.sum()}
-    assert set(seen[second["sweep"] - 1 :]) == {corpus.sum()}
-
-
-def test_auto_goes_over_to_gibbs_when_the_topics_of_documents_have_settled(corpus):
-    lda = sd.LatentDirichletAllocation(80, max_iter=400, random_state=0)
-    lda.fit(corpus, callback=lambda info: info.round == 150)
-    found = lda.sampler_[1]
-    assert takeover._SPAN < found["sweep"] <= 150
-    assert found["topics_per_document"] > 1
-
-
-def test_the_peak_of_the_topics_of_documents_is_no_settling(corpus):
-    """K_d rises at first and then falls: across its peak, two sweeps far apart have the same."""
-    alpha, beta = np.full(80, 0.1), np.full(corpus.shape[1], 0.01)
-    shards = corpus_of_matrix(sparse.csr_array(corpus), 2)
-    state = auto.RotatingAuto(shards, 80, alpha, beta, 0, max_sweeps=100)
-    state.takeover.trace = [14, 15, 16, 17, 18, 19, 18, 17, 16, 15, 14]
-    assert not state.takeover.is_time(state.annealed)
-    state.takeover.trace += [14.1] * 9 + [14]
-    assert state.takeover.is_time(state.annealed)
-
-
-def test_auto_ends_with_gibbs_anyway(corpus):
-    lda = sd.LatentDirichletAllocation(100, max_iter=12, random_state=0).fit(corpus)
-    assert [part["sweep"] for part in lda.sampler_] == [1, 10]
-    assert lda.sampler_[1]["topics_per_document"] > 1
+    assert set(seen[:9]) == {4 * corpus.sum()}
+    assert set(seen[9:]) == {corpus.sum()}
 
 
 @pytest.mark.parametrize("n_components", [10, 100])
@@ -262,7 +237,8 @@ def test_small_problems_are_gibbs_from_the_start(corpus, n_components):
 
 
 @pytest.mark.parametrize(("sampler", "cut"), [("warp", 5), ("auto", 5), ("auto", 13), ("auto", 14)])
-def test_a_checkpoint_goes_on_bit_for_bit(corpus, tmp_path, sampler, cut):
+def test_a_checkpoint_goes_on_bit_for_bit(corpus, tmp_path, sampler, cut, monkeypatch):
+    make_early(monkeypatch, most=13)
     lda = sd.LatentDirichletAllocation(80, sampler=sampler, max_iter=18, random_state=0)
     whole = lda.fit(corpus).word_topic_counts_
     sd.LatentDirichletAllocation(**lda.get_params() | {"checkpoint": tmp_path}).fit(
@@ -300,7 +276,7 @@ def test_a_checkpoint_with_other_priors_or_without_an_array_is_refused(corpus, s
 def _auto_state(corpus):
     alpha, beta = np.full(80, 0.1), np.full(corpus.shape[1], 0.01)
     corpus = corpus_of_matrix(sparse.csr_array(corpus), 2)
-    return auto.RotatingAuto(corpus, 80, alpha, beta, 0, max_sweeps=12, in_process=True)
+    return auto.RotatingAuto(corpus, 80, alpha, beta, 0, in_process=True)
 
 
 @pytest.mark.parametrize(
@@ -321,7 +297,8 @@ def _auto_state(corpus):
     ],
     ids=str,
 )
-def test_a_checkpoint_of_samplers_that_cannot_have_run_is_refused(corpus, damage):
+def test_a_checkpoint_of_samplers_that_cannot_have_run_is_refused(corpus, damage, monkeypatch):
+    make_early(monkeypatch, most=9)
     state = _auto_state(corpus)
     run(state, state.schedule, max_rounds=10, label="LDA")
     arrays = state.arrays()
@@ -346,7 +323,8 @@ def test_warp_keeps_what_partial_fit_and_warm_starts_promise(corpus):
     assert after[0] > before[0]
 
 
-def test_auto_lets_go_of_what_warp_held(corpus):
+def test_auto_lets_go_of_what_warp_held(corpus, monkeypatch):
+    make_early(monkeypatch, most=9)
     for rounds, held in ((9, True), (12, False)):
         state = _auto_state(corpus)
         warp_ = state.parts[0]
@@ -355,7 +333,7 @@ def test_auto_lets_go_of_what_warp_held(corpus):
 
 
 def test_priors_are_fitted_by_warp_too(corpus):
-    lda = sd.LatentDirichletAllocation(10, sampler="warp", max_iter=60, optimize_priors=True, random_state=0)
+    lda = sd.LatentDirichletAllocation(10, sampler="warp", max_iter=160, optimize_priors=True, random_state=0)
     lda.fit(corpus)
     assert np.ptp(lda.doc_topic_prior_) > 0
     assert lda.topic_word_prior_[0] != 0.01
@@ -387,7 +365,8 @@ def test_the_turning_point_of_the_likelihood_is_no_end(corpus, sampler):
     assert abs(trace[-1] - trace[-2]) <= 1e-2 * abs(trace[-2])
 
 
-def test_a_sampler_that_did_not_run_is_not_told(corpus):
+def test_a_sampler_that_did_not_run_is_not_told(corpus, monkeypatch):
+    make_early(monkeypatch, most=9)
     lda = sd.LatentDirichletAllocation(100, max_iter=12, random_state=0)
     lda.fit(corpus, callback=lambda info: info.round == 9)
     assert [part["name"] for part in lda.sampler_] == ["warp"]
