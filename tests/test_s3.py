@@ -61,6 +61,32 @@ def _wait_for(port):
     raise AssertionError("moto's server did not start")
 
 
+def test_models_are_fitted_to_parquet_files_of_a_bucket(bucket):
+    distributed = pytest.importorskip("distributed")
+    pd = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"city": rng.choice(["Rome", "Oslo"], 900), "age": rng.normal(size=900)})
+    frame["left"] = frame.age + (frame.city == "Oslo") + rng.normal(size=900) > 0
+    for part in range(3):
+        written = frame[300 * part : 300 * (part + 1)].to_parquet(None, row_group_size=100)
+        with fsspec.open(f"{bucket}/people.{part}.parquet", "wb") as file:
+            file.write(written)
+    here = sd.LogisticRegression(tol=1e-10).fit(f"{bucket}/people.*.parquet", y="left")
+    X = np.column_stack([frame.city == "Oslo", frame.city == "Rome", frame.age]).astype(float)
+    np.testing.assert_allclose(
+        here.coef_, sd.LogisticRegression(tol=1e-10).fit(X, frame.left).coef_, atol=1e-6
+    )
+    with (
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
+        distributed.Client(cluster),
+    ):
+        there = sd.LogisticRegression(tol=1e-10).fit(f"{bucket}/people.*.parquet", y="left")
+        found = there.predict(f"{bucket}/people.*.parquet").compute()
+    np.testing.assert_allclose(there.coef_, here.coef_, atol=1e-8)
+    np.testing.assert_array_equal(found, here.predict(frame))
+
+
 def test_topics_from_a_bucket_have_the_same_bits_on_threads_and_workers(bucket):
     distributed = pytest.importorskip("distributed")
     X, *_ = make_lda_corpus(900, 200, 5, random_state=0)
