@@ -70,6 +70,7 @@ if TYPE_CHECKING:
     from .algorithms.plotting import plot_history
     from .algorithms.topics.dmr import DMRTopicModel
     from .algorithms.topics.gsdmm import GSDMM
+    from .algorithms.topics.hdp import HDPTopicModel
     from .algorithms.topics.lda import LatentDirichletAllocation
     from .algorithms.topics.reading.alignment import align
     from .datasets.split import rating_split
@@ -92,6 +93,7 @@ _PLACES = {
     "GroupLasso": ".algorithms.linear.structured.regressors",
     "GroupLassoCV": ".algorithms.linear.structured.named_cv",
     "GroupLogisticRegression": ".algorithms.linear.structured.classifier",
+    "HDPTopicModel": ".algorithms.topics.hdp",
     "HuberRegressor": ".algorithms.linear.structured.regressors",
     "KnockoffSelection": ".algorithms.linear.selection.filter",
     "ItemKNN": ".algorithms.factorization.items.knn",
@@ -173,6 +175,7 @@ __all__ = [
     "GroupLasso",
     "GroupLassoCV",
     "GroupLogisticRegression",
+    "HDPTopicModel",
     "HuberRegressor",
     "ItemKNN",
     "KnockoffSelection",

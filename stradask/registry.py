@@ -84,6 +84,13 @@ MODELS = {
             summary="topics of short texts, one topic a text",
             report="stradask.cli.reports.topics:report",
         ),
+        Model(
+            "hdp",
+            "HDPTopicModel",
+            data="counts",
+            summary="topics, and how many there are",
+            report="stradask.cli.reports.topics:report",
+        ),
         _linear(
             "lasso",
             "Lasso",

@@ -50,6 +50,10 @@ MODELS = {
             lambda m: m.partial_fit(COUNTS),
         ],
     ),
+    "hdp": (
+        lambda: sd.HDPTopicModel(12, max_iter=12, random_state=0).fit(COUNTS),
+        [*used("transform", "perplexity"), lambda m: m.topics(3), lambda m: m.representative_documents()],
+    ),
     "gsdmm": (
         lambda: sd.GSDMM(3, max_iter=5, random_state=0).fit(COUNTS),
         [

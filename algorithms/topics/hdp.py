@@ -1,0 +1,263 @@
+"""A topic model that finds the number of its topics: a hierarchical Dirichlet prior, truncated."""
+
+import os
+import warnings
+from numbers import Integral, Real
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from scipy import sparse
+from sklearn.utils._param_validation import Interval
+
+from ..._typing import Array, Callback, FileName, Matrix, RandomState, Vector
+from ...errors import DataError
+from ..inputs.dask_arrays import is_dask
+from ..inputs.matrices import check_prior
+from .fitting import _TOPIC_WORD_PRIOR, FittedTopicModel
+from .lda import LatentDirichletAllocation
+from .shard_input import check_at_hand
+
+_MEAN = 1.0  # of the priors of alpha and gamma, where they begin
+
+
+class HDPTopicModel(FittedTopicModel):
+    r"""Topic model that finds how many topics there are: a truncated hierarchical Dirichlet process.
+
+    Latent Dirichlet allocation whose prior over topics is itself drawn, sparsely::
+
+        pi ~ Dirichlet(gamma / T, ..., gamma / T),   T = n_components, at most so many topics
+        theta_d ~ Dirichlet(alpha pi),   z_di ~ theta_d,   w_di ~ phi_(z_di),   phi_k ~ Dirichlet(beta)
+
+    Topics that no document wants lose their share of pi and end without tokens; they are left out of the
+    fitted model. After each sweep of Gibbs sampling, which is that of `LatentDirichletAllocation`, alpha, pi
+    and gamma are drawn given the counts, at a cost that hardly grows with the documents. All tokens begin in
+    one topic, from which others part; no sweep is annealed.
+
+    The number of topics is drawn as well: it depends on the seed, on the sweeps (topics join and leave
+    slowly), and on the priors. Large corpora of news have use for as many topics as they are given: where all
+    `n_components` have tokens, a warning says so. For a number that predicts best, hold documents out
+    (`stradask sweep`).
+
+    Parameters
+    ----------
+    n_components : int, default=100
+        Topics at most, T. Where nearly all are used, take more.
+    alpha : float, default=None
+        Concentration of documents about pi. None draws it, with the prior Gamma(1, 1).
+    gamma : float, default=None
+        Concentration of pi. None draws it, with the prior Gamma(1, 1).
+    topic_word_prior : float or array of shape (n_features,), default=None
+        beta; None is 0.01.
+    max_iter : int, default=1000
+        Sweeps over all tokens. Topics that are parts of one take some hundred to become one.
+    exact : bool, default=False
+        Keep topic totals live, on one thread: the chain is then exactly that of the posterior of topics,
+        alpha, pi and gamma.
+    n_groups : int, default=None
+    engine : str, default="local"
+    n_jobs : int, default=None
+    checkpoint : str or path, default=None
+    memmap_folder : str or path, default=None
+        These as in `LatentDirichletAllocation`; the model is *bitwise* the same for any `n_jobs` and on a
+        cluster, with the same groups.
+    random_state : int, RandomState or None, default=None
+        The same int gives the same model.
+    verbose : int, default=0
+        1 shows a progress bar.
+
+    Attributes
+    ----------
+    n_topics_ : int
+        Topics that have tokens, in which the attributes below are counted.
+    doc_topic_prior_ : ndarray of shape (n_topics_,)
+        alpha pi, as last drawn: of these topics.
+    gamma_ : float
+        As given, or as last drawn.
+    components_, topic_word_, doc_topic_, word_topic_counts_, doc_topic_counts_, topic_word_prior_
+        As in `LatentDirichletAllocation`, with `n_topics_` topics.
+    log_likelihood_, history_, worker_history_, n_iter_, sampler_, n_features_in_, vocabulary_
+        As there. The likelihood is that of words and topics given alpha pi.
+
+    Raises
+    ------
+    DataError
+        If `X` does not hold counts.
+    CheckpointMismatch
+        If `checkpoint` holds a fit of other parameters or data.
+
+    See Also
+    --------
+    LatentDirichletAllocation : With a number of topics that is given.
+
+    References
+    ----------
+    Teh, Jordan, Beal, Blei, "Hierarchical Dirichlet processes", JASA 2006. The truncation: Ishwaran,
+    Zarepour, "Exact and approximate sum representations for the Dirichlet process", Canadian Journal of
+    Statistics 2002.
+
+    Examples
+    --------
+    >>> import numpy as np, stradask as sd
+    >>> rng = np.random.default_rng(0)
+    >>> topics = np.kron(np.eye(3), np.full(5, 0.2))
+    >>> X = np.array([rng.multinomial(30, rng.dirichlet([0.5] * 3) @ topics) for _ in range(100)])
+    >>> hdp = sd.HDPTopicModel(20, random_state=0, max_iter=600).fit(X)
+    >>> 3 <= hdp.n_topics_ < 20
+    True
+    >>> tokens = hdp.word_topic_counts_.sum(axis=0)
+    >>> bool(np.sort(tokens)[-3:].sum() > 0.95 * tokens.sum())
+    True
+    """
+
+    _parameter_constraints: ClassVar[dict] = {
+        "n_components": [Interval(Integral, 1, 2**16 - 1, closed="both")],
+        "alpha": [None, Interval(Real, 0, None, closed="neither")],
+        "gamma": [None, Interval(Real, 0, None, closed="neither")],
+        "topic_word_prior": [None, Interval(Real, 0, None, closed="neither"), "array-like"],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "exact": ["boolean"],
+        "n_groups": [None, Interval(Integral, 1, 2**16, closed="both")],
+        "engine": [str],
+        "n_jobs": [None, Integral],
+        "checkpoint": [None, str, os.PathLike],
+        "memmap_folder": [None, str, os.PathLike],
+        "random_state": ["random_state"],
+        "verbose": ["verbose"],
+    }
+    _expected_failed_checks: ClassVar[dict] = LatentDirichletAllocation._expected_failed_checks
+    # Options of `FittedTopicModel` that this model does not offer.
+    sampler, device, optimize_priors, warm_start, n_draws = "gibbs", "cpu", False, False, 0
+    tol = memory_limit = None
+
+    def __init__(
+        self,
+        n_components: int = 100,
+        *,
+        alpha: float | None = None,
+        gamma: float | None = None,
+        topic_word_prior: Any = None,
+        max_iter: int = 1000,
+        exact: bool = False,
+        n_groups: int | None = None,
+        engine: str = "local",
+        n_jobs: int | None = None,
+        checkpoint: FileName | None = None,
+        memmap_folder: FileName | None = None,
+        random_state: RandomState | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.n_components = n_components
+        self.alpha = alpha
+        self.gamma = gamma
+        self.topic_word_prior = topic_word_prior
+        self.max_iter = max_iter
+        self.exact = exact
+        self.n_groups = n_groups
+        self.engine = engine
+        self.n_jobs = n_jobs
+        self.checkpoint = checkpoint
+        self.memmap_folder = memmap_folder
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit(
+        self,
+        X: Matrix,
+        y: Vector | None = None,
+        *,
+        vocabulary: Any = None,
+        n_features: int | None = None,
+        callback: Callback | None = None,
+    ) -> Self:
+        """Fit topics, and find how many there are.
+
+        Parameters
+        ----------
+        X : sparse matrix, array or DataFrame of shape (n_samples, n_features)
+            Counts of words in documents, or a corpus in files or of Dask's, as in
+            `LatentDirichletAllocation.fit`.
+        y : None
+            Ignored.
+        vocabulary, n_features, callback
+            As in `LatentDirichletAllocation.fit`.
+
+        Returns
+        -------
+        self
+        """
+        self._fit_anew(X, callback, n_features, vocabulary=vocabulary)
+        return self
+
+    def fit_transform(self, X: Matrix, y: Vector | None = None, **fit_params: Any) -> Array:
+        """Fit, and return topic shares averaged over the sweeps of the fit.
+
+        As `LatentDirichletAllocation.fit_transform`, of the topics that are left.
+
+        Parameters
+        ----------
+        X, y, **fit_params
+            As in `fit`.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_topics_)
+        """
+        if is_dask(X):
+            return self.fit(X, y, **fit_params).transform(X)
+        check_at_hand(X)
+        own = {name: fit_params.pop(name, None) for name in ("callback", "n_features")}
+        shares = self._fit_anew(X, *own.values(), averages=True, **fit_params)
+        if shares is None:
+            return self.transform(X)
+        shares = shares[:, self._left]
+        return shares / shares.sum(axis=1, keepdims=True)
+
+    def _fit_anew(self, X, callback, n_features, **given):
+        self._validate_params()
+        with self._unchanged_on_error():
+            shares = self._fit(X, callback, n_features, **given)
+        if self.n_topics_ == self.n_components > 1:
+            warnings.warn(
+                f"all n_components={self.n_components} topics have tokens, so that their number was not "
+                "found: take more, or a smaller alpha or gamma",
+                stacklevel=3,
+            )
+        return shares
+
+    def _priors(self, n_features, as_fitted):
+        total = _MEAN if self.alpha is None else float(self.alpha)
+        alpha = np.full(self.n_components, total / self.n_components)
+        return alpha, check_prior("topic_word_prior", self.topic_word_prior, n_features, _TOPIC_WORD_PRIOR)
+
+    def _program(self, documents, corpus, sampler, model, seed, options):
+        from .samplers.hierarchical import Concentrations, RotatingHierarchical
+
+        alpha, beta = model
+        gamma = _MEAN if self.gamma is None else float(self.gamma)
+        own = Concentrations(gamma, self.alpha is None, self.gamma is None)
+        options = {name: value for name, value in options.items() if name != "fits_priors"} | {"annealed": 0}
+        program = RotatingHierarchical(
+            corpus, self.n_components, alpha, beta, seed, concentrations=own, **options
+        )
+        return documents.checked(program)
+
+    def _read(self, gathered, history, before):
+        """Take the model, without topics that have no tokens."""
+        super()._read(gathered, history, before)
+        left = np.flatnonzero(np.asarray(self.word_topic_counts_.sum(axis=0)).ravel())
+        self._left, self.n_topics_, self.gamma_ = left, len(left), gathered.gamma
+        self.doc_topic_prior_ = self.doc_topic_prior_[left]
+        self.word_topic_counts_ = sparse.csr_array(self.word_topic_counts_[:, left])
+        if self.doc_topic_counts_ is not None:
+            self.doc_topic_counts_ = sparse.csr_array(self.doc_topic_counts_[:, left])
+        return self
+
+    def _fingerprint(self, X, program, topics, labels):
+        parts = super()._fingerprint(X, program, topics, labels)
+        own = program.concentrations
+        return parts | {"model": "hdp", "gamma": own.gamma, "draws": [own.draws_alpha, own.draws_gamma]}
+
+    def _check_state(self):
+        super()._check_state()
+        if self.n_topics_ != self.word_topic_counts_.shape[1] or not self.gamma_ > 0:
+            raise DataError("n_topics_ or gamma_ cannot be those of this model")

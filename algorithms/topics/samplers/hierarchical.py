@@ -1,0 +1,207 @@
+r"""Gibbs sampling under a hierarchical Dirichlet prior of the topics' shares, truncated.
+
+::
+
+    pi ~ Dirichlet(gamma / T, ..., gamma / T),   theta_d ~ Dirichlet(alpha pi),   T topics at most
+    alpha ~ Gamma(1, 1),  gamma ~ Gamma(1, 1)    where they are not given
+
+As T grows this comes near the hierarchical Dirichlet process. A sweep draws the tokens' topics given alpha pi
+by the kernel of plain LDA. After it, alpha, pi and gamma are drawn given the counts n_dk, with the numbers of
+tables at hand: topic k has in document d as many as there are successes among n_dk trials of probabilities
+``alpha pi_k / (alpha pi_k + i)``, i = 0, 1, ... So all of a topic's are a sum of binomials, one for each i,
+over the documents with more than i tokens of it: what they cost does not grow with the documents.
+
+References: Teh, Jordan, Beal, Blei, "Hierarchical Dirichlet processes", JASA 2006; Ishwaran, Zarepour, "Exact
+and approximate sum representations for the Dirichlet process", Canadian Journal of Statistics 2002.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ....kernels.lda import gibbs as kernels
+from ....kernels.lda.tallies import tally_dense
+from .. import priors
+from .annealing import Priors
+from .document_rows import DenseDocuments
+from .gibbs import RotatingGibbs
+from .program import Gathered
+from .restoring import taken, unfit
+
+_DRAW = 16  # purpose of a random stream
+_LEAST = 1e-20  # of pi: less is no float32 times alpha, and no topic that a token would find
+_SHAPE, _RATE = 1.0, 1.0  # of the gamma priors
+
+
+@dataclass(frozen=True)
+class Concentrations:
+    """gamma, and whether alpha and gamma are drawn."""
+
+    gamma: float
+    draws_alpha: bool
+    draws_gamma: bool
+
+
+def draw_shares(counts, lengths, alpha, gamma, rng):
+    """Draw alpha pi, and gamma, given how topics' counts occur among documents.
+
+    Parameters
+    ----------
+    counts : three arrays
+        Topics, counts above zero, and how many documents have this count of the topic.
+    lengths : two arrays
+        Lengths of documents, and how many have each.
+    alpha : ndarray of shape (n_topics,)
+        alpha pi, as it is.
+    gamma : Concentrations
+        gamma as it is, and what is drawn.
+    rng : numpy Generator
+    """
+    total = alpha.sum()
+    tables = _tables(counts, alpha, rng)
+    concentration = total
+    if gamma.draws_alpha:
+        each = np.repeat(lengths[0], lengths[1])
+        concentration = _concentration(total, int(tables.sum()), each[each > 0], rng)
+    drawn = gamma.gamma
+    n_topics = len(alpha)
+    if gamma.draws_gamma and tables.any():
+        groups = _tables_of_one(tables, gamma.gamma / n_topics, rng)
+        drawn = _concentration(gamma.gamma, groups, tables.sum()[None], rng)
+    # Not rng.dirichlet, which gives NaN where all parameters are tiny.
+    shape = drawn / n_topics + tables
+    logs = np.log(np.maximum(rng.standard_gamma(shape + 1), np.finfo(float).tiny))
+    logs += np.log(np.maximum(rng.random(n_topics), np.finfo(float).tiny)) / shape
+    shares = np.exp(logs - logs.max())
+    shares = np.maximum(shares / shares.sum(), _LEAST)
+    return concentration * (shares / shares.sum()), drawn
+
+
+def _tables(counts, weights, rng):
+    """Draw the sum of tables of each topic: successes among trials of probability w / (w + i), i < count."""
+    topics, values, times = counts
+    over = np.zeros((len(weights), int(values.max(initial=0)) + 1), np.int64)
+    np.add.at(over, (topics, values), times)
+    over = np.cumsum(over[:, ::-1], axis=1)[:, ::-1][:, 1:]  # documents with more than i tokens
+    topic, place = np.nonzero(over)
+    tables = rng.binomial(over[topic, place], weights[topic] / (weights[topic] + place))
+    return np.bincount(topic, tables, len(weights)).astype(np.int64)
+
+
+def _tables_of_one(counts, weight, rng):
+    """As `_tables`, of one group of counts by topic, of equal weights; return all of them."""
+    place = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+    return int((rng.random(len(place)) * (weight + place) < weight).sum())
+
+
+def _concentration(now, n_tables, sizes, rng):
+    """Draw a concentration given the tables of groups of these sizes (Teh et al., appendix A)."""
+    logs = np.log(rng.beta(now + 1, sizes)).sum()
+    ones = (rng.random(len(sizes)) * (sizes + now) < sizes).sum()
+    return max(rng.gamma(_SHAPE + n_tables - ones, 1 / (_RATE - logs)), 1e-6)
+
+
+class HierarchicalPriors(Priors):
+    """As `Priors`; alpha is drawn, and beta is never fitted."""
+
+    def replaced(self, alpha, beta):
+        """The same sweeps with another alpha."""
+        return HierarchicalPriors(alpha, self.beta, self.annealed, self.first)
+
+    def of_checkpoint(self, arrays):
+        """The priors that a checkpoint holds, of these shapes."""
+        found = super().of_checkpoint(arrays)
+        return HierarchicalPriors(found.alpha, self.beta, found.annealed, self.first)
+
+
+class RotatingHierarchical(RotatingGibbs):
+    """`RotatingGibbs` with `Concentrations`; `alpha` is alpha pi to begin with.
+
+    All tokens begin in one topic, from which others part. Where they begin in many, topics that are much
+    alike stay, for single tokens do not leave them.
+    """
+
+    prior_kind = HierarchicalPriors
+
+    def __init__(self, corpus, n_topics, alpha, beta, seed, *, concentrations, **options):
+        super().__init__(corpus, n_topics, alpha, beta, seed, **options)
+        self.concentrations = concentrations
+
+    # At a shard -----------------------------------------------------------------------------------
+
+    def lay_out(self, state, data, storage):
+        """Begin with one topic."""
+        return storage.zeros(len(state["docs"]) - kernels.AHEAD, self.kind)
+
+    def end_sweep(self, state, task):
+        """Note the sweep, which names the stream of the draw after it."""
+        super().end_sweep(state, task)
+        state["swept"] = task.round + 1
+
+    def figures_of_documents(self, state):
+        """How often counts of topics, and lengths, occur."""
+        documents, n_topics = state["documents"], self.n_topics
+        if isinstance(documents, DenseDocuments):
+            times = np.zeros((n_topics, int(documents.counts.max(initial=0)) + 1), np.int64)
+            tally_dense(documents.counts, n_topics, times)
+            topics, counts = np.nonzero(times)
+            tally = topics, counts, times[topics, counts]
+        else:
+            tally = priors.tally(documents.csr())
+        lengths = priors.tally_values(state["lengths"])
+        return {"document_counts": tally, "lengths": lengths, "swept": state["swept"]}
+
+    def figures_of_words(self, block, value):
+        """Words say nothing of shares."""
+        return {}
+
+    # At the coordinator ---------------------------------------------------------------------------
+
+    def fits_priors_after(self, swept):
+        """Whether shares are drawn when so many sweeps are done."""
+        return True
+
+    def _fitted_priors(self):
+        return {"alpha": self.alpha, "beta": 0.0}
+
+    def aggregate(self, tasks, partials):
+        """Keep the figures of shards and blocks after a sweep, and draw the shares."""
+        outcome = super().aggregate(tasks, partials)
+        if any("document_counts" in partial for partial in partials):
+            self._fit_priors()
+            return replace(outcome, message=self._fitted_priors())
+        return outcome
+
+    def _fit_priors(self):
+        rng = np.random.default_rng([int(self.seed), _DRAW, self._figures[0]["swept"]])
+        found = [figures.pop("document_counts") for figures in self._figures]
+        counts = tuple(np.concatenate(part) for part in zip(*found, strict=True))
+        lengths = tuple(
+            np.concatenate(part) for part in zip(*(f["lengths"] for f in self._figures), strict=True)
+        )
+        alpha, gamma = draw_shares(counts, lengths, self.alpha, self.concentrations, rng)
+        self.concentrations = replace(self.concentrations, gamma=float(gamma))
+        self.priors = self.priors.replaced(alpha, 0.0)
+
+    def collect(self, ask):
+        """Gather the model, and gamma."""
+        return GatheredHierarchical(**vars(Gathered.of(self, ask)), gamma=self.concentrations.gamma)
+
+    def arrays(self):
+        """Arrays of a checkpoint besides shards and blocks."""
+        return super().arrays() | {"gamma": np.float64(self.concentrations.gamma)}
+
+    def restore(self, arrays):
+        """Go on from the arrays of a checkpoint of the same corpus and parameters."""
+        (gamma,) = taken(arrays, "gamma")
+        if gamma.shape != () or gamma.dtype != np.float64 or not (np.isfinite(gamma) and gamma > 0):
+            raise unfit("gamma")
+        super().restore(arrays)
+        self.concentrations = replace(self.concentrations, gamma=float(gamma))
+
+
+@dataclass(frozen=True)
+class GatheredHierarchical(Gathered):
+    """A fitted model, and the concentration of its topics' shares."""
+
+    gamma: float

@@ -1,0 +1,227 @@
+"""The hierarchical prior of topics' shares: its draws and its chain against sums and integrals, and bits."""
+
+import itertools
+
+import numpy as np
+import pytest
+from distributed import Client, LocalCluster
+from scipy import sparse, stats
+from scipy.special import gammaln
+
+import stradask as sd
+from stradask.algorithms.topics import priors
+from stradask.algorithms.topics.samplers.hierarchical import Concentrations, RotatingHierarchical, draw_shares
+from stradask.algorithms.topics.shard_input import corpus_of_matrix
+from stradask.errors import DataError, ModelFileError
+from stradask.scheduler.engine import run
+
+_COUNTS = np.array([[5, 1], [0, 3], [2, 2], [9, 0]])
+
+
+def log_documents(counts, alpha, share):
+    """Log of the documents' likelihood, their shares integrated out; `alpha` and `share` are grids."""
+    total = 0.0
+    for row in counts:
+        total = total + gammaln(alpha) - gammaln(alpha + row.sum())
+        for n, pi in zip(row, (share, 1 - share), strict=True):
+            total = total + gammaln(alpha * pi + n) - gammaln(alpha * pi)
+    return total
+
+
+def log_share(share, gamma):
+    """Log density of Dirichlet(gamma / 2, gamma / 2)."""
+    half = gamma / 2
+    return gammaln(gamma) - 2 * gammaln(half) + (half - 1) * (np.log(share) + np.log1p(-share))
+
+
+def logit_grid(n=200):
+    """Shares, and the logarithms of their weights."""
+    u = np.linspace(-18, 18, n)
+    share = 1 / (1 + np.exp(-u))
+    return share, np.log(share) + np.log1p(-share)
+
+
+def drawn(n, **options):
+    counts = priors.tally(sparse.csr_array(_COUNTS))
+    lengths = priors.tally_values(_COUNTS.sum(axis=1))
+    rng = np.random.default_rng(0)
+    alpha, gamma = np.array([0.5, 0.5]), 1.0
+    found = np.empty((n, 3))
+    for i in range(n):
+        alpha, gamma = draw_shares(counts, lengths, alpha, Concentrations(gamma, **options), rng)
+        found[i] = alpha[0] / alpha.sum(), alpha.sum(), gamma
+    return found
+
+
+def close(values, weights, found):
+    """Whether the mean of a chain is that of a weighted grid, within its Monte Carlo error."""
+    expected = (values * weights).sum()
+    batches = found.reshape(50, -1).mean(axis=1)
+    error = batches.std(ddof=1) / np.sqrt(50)
+    assert abs(found.mean() - expected) < 4.5 * error + 1e-3, (found.mean(), expected, error)
+    return error
+
+
+def test_shares_are_drawn_from_their_posterior():
+    found = drawn(20_000, draws_alpha=False, draws_gamma=False)
+    share, log_weight = logit_grid()
+    log_p = log_documents(_COUNTS, 1.0, share) + log_share(share, 1.0) + log_weight
+    weights = np.exp(log_p - log_p.max())
+    weights /= weights.sum()
+    for power in (1, 2, 3):
+        assert close(share**power, weights, found[:, 0] ** power) < 0.01
+    np.testing.assert_allclose(found[:, 1], 1)
+
+
+def test_concentrations_are_drawn_from_their_posterior():
+    found = drawn(40_000, draws_alpha=True, draws_gamma=True)
+    share, log_weight = logit_grid(120)
+    alpha, gamma = np.exp(np.linspace(-7, 4, 90)), np.exp(np.linspace(-9, 4, 90))
+    log_p = (log_documents(_COUNTS, alpha[:, None], share) - alpha[:, None] + np.log(alpha[:, None]))[:, None]
+    log_p = (
+        log_p
+        + (log_share(share, gamma[:, None]) - gamma[:, None] + np.log(gamma[:, None]) + log_weight)[None]
+    )
+    weights = np.exp(log_p - log_p.max())
+    weights /= weights.sum()
+    for column, values in enumerate((share[None, None], alpha[:, None, None], gamma[None, :, None])):
+        assert close(values, weights, found[:, column]) < 0.05
+        assert close(np.log(values), weights, np.log(found[:, column])) < 0.1
+
+
+def test_the_chain_is_that_of_the_enumeration():
+    X, alpha, beta = np.array([[2, 1, 0], [0, 1, 2]]), 0.8, np.array([0.4, 0.3, 0.5])
+    tokens = [(d, w) for d in range(2) for w in range(3) for _ in range(X[d, w])]
+    share, log_weight = logit_grid()
+
+    def kind(doc, word):  # names of topics do not count
+        one = tuple(map(tuple, np.vstack([doc, word]).T.tolist()))
+        return tuple(sorted(one))
+
+    expected: dict = {}
+    for z in itertools.product(range(2), repeat=len(tokens)):
+        doc, word = np.zeros((2, 2), int), np.zeros((3, 2), int)
+        for (d, w), k in zip(tokens, z, strict=True):
+            doc[d, k] += 1
+            word[w, k] += 1
+        log_p = log_documents(doc, alpha, share) + log_share(share, 1.0) + log_weight
+        words = (gammaln(word + beta[:, None]) - gammaln(beta[:, None])).sum()
+        words -= gammaln(word.sum(axis=0) + beta.sum()).sum()
+        place = kind(doc, word)
+        expected[place] = expected.get(place, 0.0) + np.exp(np.logaddexp.reduce(log_p) + words)
+
+    class Kept:
+        def __init__(self):
+            self.found = []
+
+        def take(self, sweep, collect):
+            if sweep % 4 == 0:
+                gathered = collect()
+                self.found.append(kind(gathered.documents.toarray(), gathered.words.toarray()))
+
+        def arrays(self):
+            return {}
+
+    corpus = corpus_of_matrix(sparse.csr_array(X.astype(np.int32)), 1, copies=False)
+    program = RotatingHierarchical(
+        corpus, 2, np.full(2, alpha / 2), beta, 0, exact=True, in_process=True,
+        concentrations=Concentrations(1.0, False, False),
+    )  # fmt: skip
+    kept = Kept()
+    run(program, program.schedule, max_rounds=10_000, draws=kept)
+    names = list(expected)
+    p = np.array([expected[name] for name in names]) / sum(expected.values())
+    count = np.array([kept.found.count(name) for name in names])
+    assert count.sum() == len(kept.found)
+    often = p * len(kept.found) > 20
+    z = (count - p * len(kept.found))[often] / np.sqrt(p * (1 - p) * len(kept.found))[often]
+    # Draws four sweeps apart are still a little alike.
+    assert np.abs(z).max() < 5.5
+    assert (z**2).mean() < 2.5
+    assert stats.entropy(count / count.sum() + 1e-12, p) < 0.01
+
+
+def model(n_components=20, **options):
+    return sd.HDPTopicModel(n_components, **({"random_state": 0, "max_iter": 60} | options))
+
+
+@pytest.fixture(scope="module")
+def corpus():
+    rng = np.random.default_rng(0)
+    topics = np.kron(np.eye(4), np.full(6, 1 / 6))
+    return sparse.csr_array(
+        np.array([rng.multinomial(40, rng.dirichlet([0.5] * 4) @ topics) for _ in range(200)])
+    )
+
+
+def test_few_topics_hold_nearly_all_tokens_whatever_the_truncation(corpus):
+    for truncation in (20, 60):
+        fitted = model(truncation, max_iter=1000).fit(corpus)
+        tokens = np.sort(np.asarray(fitted.word_topic_counts_.sum(axis=0)).ravel())[::-1]
+        assert fitted.n_topics_ == len(tokens) < truncation
+        assert tokens[:4].sum() > 0.98 * corpus.sum()
+        assert tokens[3] > 0.2 * corpus.sum()
+        assert 1.4 < fitted.doc_topic_prior_.sum() < 3  # alpha was 2
+        assert fitted.transform(corpus[:3]).shape == (3, fitted.n_topics_)
+        four = sd.LatentDirichletAllocation(4, random_state=0).fit(corpus)
+        assert fitted.perplexity(corpus) < 1.03 * four.perplexity(corpus)
+
+
+def same(a, b):
+    assert (a.word_topic_counts_ != b.word_topic_counts_).nnz == 0
+    np.testing.assert_array_equal(a.doc_topic_prior_, b.doc_topic_prior_)
+    np.testing.assert_array_equal(a.log_likelihood_, b.log_likelihood_)
+    assert a.gamma_ == b.gamma_
+
+
+@pytest.mark.filterwarnings("ignore:all n_components")
+def test_bits_are_the_same_on_threads_a_cluster_and_after_a_kill(corpus, tmp_path):
+    whole = model(n_groups=3, max_iter=36).fit(corpus)
+    same(model(n_groups=3, max_iter=36, n_jobs=2).fit(corpus), whole)
+
+    def killed(info):
+        if info.round == 25:
+            raise RuntimeError("killed")
+
+    with pytest.raises(RuntimeError, match="killed"):
+        model(n_groups=3, max_iter=36, checkpoint=tmp_path).fit(corpus, callback=killed)
+    same(model(n_groups=3, max_iter=36, checkpoint=tmp_path).fit(corpus), whole)
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=":0") as cluster,
+        Client(cluster),
+    ):
+        same(model(n_groups=3, max_iter=36, engine="dask").fit(corpus), whole)
+
+
+def test_many_topics_take_lists_of_documents(corpus):
+    fitted = model(300, max_iter=20).fit(corpus)
+    assert fitted.word_topic_counts_.sum() == corpus.sum()
+    assert (fitted.doc_topic_counts_.sum(axis=1) == corpus.sum(axis=1)).all()
+
+
+def test_models_are_saved_and_checked(corpus, tmp_path):
+    fitted, path = model().fit(corpus, vocabulary=[f"w{i}" for i in range(24)]), tmp_path / "model.npz"
+    fitted.save(path)
+    again = sd.load(path)
+    np.testing.assert_array_equal(again.transform(corpus[:9]), fitted.transform(corpus[:9]))
+    assert again.topics(n_words=2) == fitted.topics(n_words=2)
+    again.n_topics_ += 1
+    again.save(path)
+    with pytest.raises(ModelFileError, match="n_topics_"):
+        sd.load(path)
+
+
+def test_shares_of_the_fit_are_of_the_topics_that_are_left(corpus):
+    fitted = model()
+    shares = fitted.fit_transform(corpus)
+    assert shares.shape == (200, fitted.n_topics_)
+    np.testing.assert_allclose(shares.sum(axis=1), 1)
+    assert np.abs(shares - fitted.transform(corpus)).sum(axis=1).mean() / 2 < 0.2
+
+
+def test_a_truncation_that_is_reached_is_said(corpus):
+    with pytest.warns(UserWarning, match="all n_components=3"):
+        model(3).fit(corpus)
+    for wrong in ({"alpha": 0}, {"gamma": -1.0}, {"n_components": 0}):
+        with pytest.raises((DataError, ValueError)):
+            model(**wrong).fit(corpus)
