@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from numbers import Integral
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -28,6 +28,36 @@ class Recommendations(NamedTuple):
     """Ids, shape (n_users, n); (n,) for a single id."""
     scores: np.ndarray
     """Of the same shape."""
+
+    def to_frame(self, users: Any = None) -> Any:
+        """Make a pandas DataFrame of the columns user, rank (from 1), item and score, a row a recommendation.
+
+        Parameters
+        ----------
+        users : id or array-like of ids, optional
+            Of the rows, as they were given to `recommend`; by default their numbers.
+
+        Returns
+        -------
+        pandas.DataFrame
+
+        Raises
+        ------
+        DataError
+            For another number of users than there are rows.
+        """
+        import pandas as pd
+
+        items, scores = np.atleast_2d(self.items), np.atleast_2d(self.scores)
+        given = np.arange(len(items)) if users is None else np.atleast_1d(users)
+        if given.shape != (len(items),):
+            raise DataError(
+                f"users has the shape {given.shape}, but there are {len(items)} rows: one id each"
+            )
+        rows, ranks = np.nonzero(scores > -np.inf)
+        return pd.DataFrame(
+            {"user": given[rows], "rank": ranks + 1, "item": items[rows, ranks], "score": scores[rows, ranks]}
+        )
 
     def _repr_html_(self):
         """What a notebook shows: a row a user, at most the first 20."""

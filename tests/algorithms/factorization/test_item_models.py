@@ -213,6 +213,22 @@ def test_files_and_dask_frames_are_read(counts, tmp_path):
         np.testing.assert_array_equal(sd.EASE(20).fit(form).item_weights_, expected)
 
 
+def test_recommendations_as_a_table(counts):
+    model = sd.ItemKNN(3).fit(counts)
+    found = model.recommend([7, 3], 40)
+    table = found.to_frame([7, 3])
+    assert table.columns.tolist() == ["user", "rank", "item", "score"]
+    for row, user in enumerate([7, 3]):
+        own, there = table[table["user"] == user], np.isfinite(found.scores[row])
+        assert own["item"].tolist() == found.items[row][there].tolist()
+        assert own["rank"].tolist() == list(range(1, there.sum() + 1))
+    single = model.recommend(7, 5)
+    assert single.to_frame(7)["item"].tolist() == single.items.tolist()
+    assert single.to_frame()["user"].tolist() == [0] * 5
+    with pytest.raises(DataError, match="there are 2 rows: one id each"):
+        found.to_frame([7])
+
+
 def test_equal_scores_go_to_the_item_of_more_users_and_empty_users_get_the_most_popular():
     X = np.zeros((8, 5))
     X[0, 0] = X[1:4, 1] = X[2:8, 4] = 1  # 0 goes with nothing
