@@ -96,16 +96,21 @@ def nearest_items(first, last, by_item, by_user, norms, shrinkage, indices, simi
 
 
 @nb.njit(**KERNEL)
-def gather_products(members, indptr, indices, data, position, out):
-    """Gather the Gram matrix of some items from its sparse rows; `position` is -1 for all, and is again."""
+def gather_products(members, first, indptr, indices, data, position, out):
+    """Gather the Gram matrix of some items from its sparse rows; that of those before `first` is there.
+
+    `position` is -1 for all items, and is so again at the end.
+    """
     m = len(members)
     for k in range(m):
         position[members[k]] = k
-    for k in range(m):
+    for k in range(first, m):
         out[k, :] = 0.0
         for a in range(indptr[members[k]], indptr[members[k] + 1]):
             if position[indices[a]] >= 0:
                 out[k, position[indices[a]]] = data[a]
+        for other in range(first):
+            out[other, k] = out[k, other]
     for k in range(m):
         position[members[k]] = -1
 

@@ -204,14 +204,13 @@ def solve_item(j, others, c, products, l1, l2, tol, slopes, position):
     if not len(candidates):
         return candidates, np.empty(0), 0.0
     eps = 0.5 * tol * y_y
-    chosen = np.zeros(len(candidates), bool)
-    chosen[:_FIRST] = True
+    S, before = np.arange(min(_FIRST, len(candidates))), np.empty((0, 0))
     coefs = np.zeros(len(candidates))
     for _ in range(_ROUNDS):
-        S = np.flatnonzero(chosen)
         members = candidates[S]
         G, found = np.empty((len(S), len(S))), np.zeros((1, len(S)))
-        gather_products(members, *products, position, G)
+        G[: len(before), : len(before)] = before
+        gather_products(members, len(before), *products, position, G)
         ones, start = np.ones(len(S)), coefs[S]
         solve_path(
             G, c[S], y_y, ones, ones, np.array([l1]), np.array([l2]), True, 0.5 * eps, _SWEEPS, start, found,
@@ -224,11 +223,13 @@ def solve_item(j, others, c, products, l1, l2, tol, slopes, position):
         touched = coefs > 0
         slopes[:] = 0
         gap = _gap(coefs, left, c, y_y, l1, l2)
-        violating = np.flatnonzero((left > l1) & ~chosen)
+        left[S] = 0  # those that may still break a condition are not in the set
+        violating = np.flatnonzero(left > l1)
         if gap <= eps or not len(violating):
             break
         n_more = max(_FIRST, int(touched.sum()))
-        chosen[violating[np.argsort(-left[violating], kind="stable")[:n_more]]] = True
+        worst = violating[np.argsort(-left[violating], kind="stable")[:n_more]]
+        S, before = np.append(S, worst), G
     return candidates, coefs, 2 * gap / y_y
 
 
