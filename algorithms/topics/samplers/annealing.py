@@ -24,7 +24,7 @@ _HELD = 0.6  # part of the sweeps at the first beta; then down in equal ratios
 
 
 def annealed_sweeps(passes=None, sweeps=None):
-    """Number of annealed sweeps, at most half of `sweeps`. `passes` are the pairs that a sweep of warp has."""
+    """Number of annealed sweeps, at most half of `sweeps`; a sweep of warp has so many pairs of `passes`."""
     enough = ANNEALED_SWEEPS if passes is None else -(-ANNEALED_PASSES // passes)
     return enough if sweeps is None else min(enough, sweeps // 2)
 

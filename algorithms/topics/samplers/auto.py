@@ -33,8 +33,8 @@ _WARP, _GIBBS = 0, 1  # which of the two parts
 class RotatingAuto(Program):
     """A `RotatingWarp`, and from some sweep on a `RotatingGibbs`, of the same shards: `parts`.
 
-    `anneals` says whether the first sweeps are annealed; `sweeps` are those of a fit that keeps draws from its
-    end. Other options are those of `RotatingGibbs`.
+    `anneals` says whether the first sweeps are annealed; `sweeps` are those of a fit that keeps draws from
+    its end. Other options are those of `RotatingGibbs`.
     """
 
     name, travels, joins, keeps_copies, unit, on_gpu = "auto", True, True, True, "token", False
