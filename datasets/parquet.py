@@ -50,8 +50,8 @@ class ParquetTable:
 
     See Also
     --------
-    stradask.Ridge, stradask.LogisticRegression, stradask.PoissonRegressor, stradask.GLM, stradask.Lasso,
-    stradask.ElasticNet, stradask.SparseLogisticRegression, stradask.MatrixFactorization
+    stradask.LogisticRegression : One of the models that take such tables.
+    stradask.MatrixFactorization : Takes tables of users, items and ratings.
 
     Examples
     --------

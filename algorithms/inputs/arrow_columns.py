@@ -115,8 +115,9 @@ def texts_of(name, cells, where):
     if kind in ("float", "double", "halffloat") or (
         "string" not in kind and "int" not in kind and kind != "bool"
     ):
-        advice = "convert them to whole numbers or text" if cells.null_count else "leave it out"
-        raise DataError(f"{where(0)}: categories of {shortened(name)} are {kind}: {advice}")
+        raise DataError(
+            f"{where(0)}: categories of {shortened(name)} are {kind}: make them whole numbers or text"
+        )
     if "dictionary" in kind:
         cells = cells.cast(cells.type.value_type)
     cells = cells.combine_chunks().dictionary_encode()

@@ -39,7 +39,8 @@ def fitted_table(estimator, X, y, sample_weight=None):
     kept = vars(estimator)
     if not is_parquet(X):
         yield X, y, sample_weight
-        kept.pop("table_encoding_", None)
+        if kept.pop("table_encoding_", None) is not None:
+            kept.pop("vocabulary_", None)
         return
     table = X if isinstance(X, ParquetTable) else ParquetTable(X)
     if y is None:

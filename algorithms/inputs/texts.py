@@ -21,6 +21,12 @@ def text_in(X):
     if hasattr(X, "columns") and hasattr(X, "iloc"):
         return _text_in_frame(X)
     text = _first_text(X)
+    if isinstance(X, str) and X.lower().endswith(".parquet"):
+        return (
+            "X names a Parquet file: Ridge, LogisticRegression, PoissonRegressor, GLM, Lasso, ElasticNet, "
+            "SparseLogisticRegression and MatrixFactorization take one; for others read it, for "
+            "instance with pandas.read_parquet"
+        )
     return "" if text is None else f"X holds texts, such as {shortened(text)}: {REMEDY}"
 
 

@@ -242,6 +242,7 @@ def test_values_that_the_model_has_not_seen_are_said(files):
 def test_a_fit_to_a_matrix_forgets_the_encoding(files):
     model = sd.Ridge().fit(ParquetTable(files, columns=FEATURES, categories=["zip"]), y="paid")
     model.fit(by_hand(FRAME)[:, :2], FRAME.paid)
+    assert not hasattr(model, "vocabulary_")
     with pytest.raises(DataError, match="was not fitted to Parquet files"):
         model.predict(files)
 
@@ -360,6 +361,11 @@ def test_other_files_folders_of_hive_and_no_pyarrow(store, tmp_path):
         pytest.raises(DataError, match=r"stradask\[parquet\]"),
     ):
         sd.Ridge().fit(store(FRAME, "b.parquet"), y="paid")
+
+
+def test_models_that_take_no_files_say_which_do(files):
+    with pytest.raises(DataError, match="X names a Parquet file: Ridge, LogisticRegression"):
+        sd.RidgeCV().fit("people.parquet", FRAME.paid)
 
 
 def test_too_many_values_are_for_hashes(store, monkeypatch):
