@@ -8,6 +8,7 @@ from scipy import sparse
 from ...errors import DataError, shortened
 from ..inputs.matrices import check_counts, check_vocabulary
 from .samplers.annealing import Priors
+from .shard_input import is_sharded
 
 _FIRST_BETA, _SLOWLY = 0.1, 0.125  # of young models under "auto", and how fast it falls with old tokens
 
@@ -79,6 +80,10 @@ def add_words(model, X, vocabulary):
         raise DataError(
             "vocabulary=... adds words to those of the model, which it does not know: pass vocabulary=... in "
             "the first call, too"
+        )
+    if is_sharded(X):
+        raise DataError(
+            "vocabulary=... adds words from a matrix only: read files by stradask.datasets, or compute X"
         )
     counts = check_counts(type(model).__name__, X)
     words = [str(word) for word in check_vocabulary(vocabulary, counts.shape[1])]

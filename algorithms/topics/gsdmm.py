@@ -17,7 +17,6 @@ from ...scheduler.parameters import seed_from
 from ...scheduler.program import Outcome, Program
 from ...scheduler.schedules.static import StaticSchedule
 from ...scheduler.stores.store import fingerprint_csr
-from ..inputs.dask_arrays import is_dask
 from ..inputs.indices import narrow_csr
 from ..inputs.matrices import check_counts, check_prior, check_vocabulary
 from .evaluation import padded_columns, words_at_hand
@@ -25,7 +24,7 @@ from .inference import without_unseen
 from .lda import LatentDirichletAllocation
 from .model import TopicModel
 from .samplers.restoring import unfit
-from .shard_input import check_at_hand
+from .shard_input import check_at_hand, is_sharded
 
 _PRIOR = 0.1  # of documents and of words, as in the paper
 _NOTHING = 1e-9  # of a prior, in shares of documents
@@ -176,9 +175,10 @@ class GSDMM(TopicModel):
         self
         """
         self._validate_params()
-        if is_dask(X):
-            raise DataError("GSDMM fits a matrix in memory: compute X, or fit a sample of its documents")
-        check_at_hand(X)
+        if is_sharded(X):
+            raise DataError(
+                "GSDMM fits a matrix in memory: read files by stradask.datasets, or compute X of Dask"
+            )
         with self._unchanged_on_error():
             counts = check_counts(self, X)
             alpha = check_prior("doc_topic_prior", self.doc_topic_prior, self.n_components, _PRIOR)

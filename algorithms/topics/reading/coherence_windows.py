@@ -23,6 +23,11 @@ def windowed_coherence(top, vocabulary, texts, measure, window):
     together = np.zeros((len(top), top.shape[1], top.shape[1]), np.int64)
     which = order // top.shape[1], order % top.shape[1]
     n = count_windows(tokens, starts, np.int64(window), word_start, *which, together)
+    if not together.any():
+        raise DataError(
+            "texts hold none of the topics' most probable words: are they of the model's language, and cut "
+            "into words as its documents were?"
+        )
     of_topic = {"c_v": c_v, "c_npmi": c_npmi}[measure]
     return np.array([of_topic(counts.astype(np.float64), n) for counts in together])
 

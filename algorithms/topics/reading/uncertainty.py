@@ -254,6 +254,11 @@ class TopicIntervals(Estimator):
     def _draws(self):
         """The draws of the last fit."""
         draws = getattr(self, "draws_", None)
+        if not draws and self.n_draws and self.n_batch_iter_ == 1:
+            raise DataError(
+                f"the fit ended after {self.n_iter_} sweeps, before it took the first of n_draws="
+                f"{self.n_draws} draws, on which intervals rest: let it go on"
+            )
         if not draws:
             raise DataError(
                 "the model has no draws, on which intervals rest: fit with n_draws=20 or more (partial_fit "

@@ -172,6 +172,8 @@ def test_what_is_no_mixture_is_refused():
     X, _ = short_texts(20)
     with pytest.raises(DataError, match="fractional"):
         model().fit(X / 3)
+    with pytest.raises(DataError, match="in memory"):
+        model().fit("docword.txt")
     with pytest.raises(DataError, match="doc_topic_prior"):
         model(doc_topic_prior=[0.1] * 4).fit(X)
     with pytest.raises(DataError, match="doc_labels"):

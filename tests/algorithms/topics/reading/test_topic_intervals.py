@@ -176,6 +176,8 @@ def test_what_has_no_draws_says_so(fitted):
         fitted.doc_topic_interval(documents=[_DOCUMENTS])
     with pytest.raises(DataError, match="no 'whale'"):
         fitted.topic_word_interval(words=["whale"], vocabulary=[f"w{i}" for i in range(_WORDS)])
+    with pytest.raises(DataError, match="ended after 3 sweeps"):
+        lda().fit(X, callback=lambda info: info.round == 3).topic_word_interval()
     with pytest.warns(UserWarning, match="of n_draws=20"):
         lda().fit(X, callback=lambda info: info.round == 50).topic_word_interval()
 

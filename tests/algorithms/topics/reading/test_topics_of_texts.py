@@ -106,6 +106,8 @@ def test_coherence_refuses_what_it_cannot_know(banks):
         banks.coherence(texts=["bank"], measure="umass")
     with pytest.raises(DataError, match="vocabulary"):
         small_lda(2).fit([[1, 2], [3, 1]]).coherence(texts=["bank"], measure="c_v", n_words=2)
+    with pytest.raises(DataError, match="none of the topics"):
+        banks.coherence(texts=["whale"], measure="c_v", n_words=2)
     with pytest.raises(DataError, match="row 1 holds 3"):
         banks.coherence(texts=[["bank"], [3]], measure="c_v", n_words=2)
 
