@@ -8,7 +8,7 @@ import itertools
 from collections.abc import Callable
 from typing import NamedTuple
 
-from .. import allreduce, everyday, kernel_shares, networks, pipeline, planned, ssp
+from .. import allreduce, everyday, kernel_shares, networks, pipeline, planned, recommend, ssp
 from ..pages import rotation, strads
 from ..pages.tables import Spread, Table, by_solver, latest_run
 from ..pages.training import final, time_to
@@ -189,6 +189,15 @@ def everyday_part(records, docs):
     return f"{everyday.summary(last)}.\n\n{table.markdown()}\n{table.caption}; one thread, {named}.\n"
 
 
+def recommend_part(records, docs):
+    """Return a table for each data set, of its last run."""
+    if not records:
+        return NOT_YET.format("recommend")
+    machines = {record["machine"]["processor"]: {} for record in records}
+    made = [f"{table.caption}:\n\n{table.markdown()}" for table in recommend.tables(records)]
+    return "\n".join([*made, f"One thread, {named_machines(machines)}.\n"])
+
+
 def memory_part(records, docs):
     """Return the table of what workers of the last run held."""
     own = [record for record in records if "plan" in record]
@@ -233,6 +242,7 @@ class Part(NamedTuple):
 PARTS = {
     "growth": Part("benchmarks.md", "growth", growth_part),
     "everyday": Part("benchmarks.md", "everyday", everyday_part),
+    "recommend": Part("item-models.md", "recommend", recommend_part),
     "ceilings": Part("benchmarks.md", "ceilings", ceilings_part),
     "rotation": Part("benchmarks.md", "rotation", rotation_part),
     "pipeline": Part("which-plan.md", "memory", memory_part),
