@@ -193,7 +193,7 @@ def recommend_part(records, docs):
     """Return a table for each data set, of its last run."""
     if not records:
         return NOT_YET.format("recommend")
-    machines = {record["machine"]["processor"]: {} for record in records}
+    machines: dict[str, dict] = {record["machine"]["processor"]: {} for record in records}
     made = [f"{table.caption}:\n\n{table.markdown()}" for table in recommend.tables(records)]
     return "\n".join([*made, f"One thread, {named_machines(machines)}.\n"])
 
