@@ -117,17 +117,24 @@ class Estimator(BaseEstimator):
             super()._validate_params()
         except InvalidParameterError as error:
             raise _in_short(error) from None
-        for name, allowed in self._parameter_constraints.items():
+        for name, flags in self._flags():
             value = getattr(self, name)
-            if not isinstance(allowed, list):  # "no_validation"
-                continue
             if isinstance(value, int) and not -_MOST < value < _MOST:
                 raise DataError(
                     f"{name} of {type(self).__name__} must lie within 64 bits, not {value.bit_length()}"
                 )
-            flags = any(kind in ("boolean", "verbose") or kind is bool for kind in map(_plain, allowed))
-            if isinstance(value, (bool, np.bool_)) and not flags:
+            if not flags and isinstance(value, (bool, np.bool_)):
                 raise DataError(f"{name}={shortened(value)} of {type(self).__name__} must be no truth value")
+
+    @classmethod
+    @functools.cache
+    def _flags(cls):
+        """Names of the parameters that are checked, and whether they may be True or False."""
+        lists = {name: kinds for name, kinds in cls._parameter_constraints.items() if isinstance(kinds, list)}
+        return tuple(
+            (name, any(kind in ("boolean", "verbose") or kind is bool for kind in map(_plain, kinds)))
+            for name, kinds in lists.items()
+        )
 
     def save(self, path: FileName) -> Self:
         """Write the model into one file, without pickle; `stradask.load` reads it.

@@ -200,8 +200,8 @@ class Ridge(MultiOutputMixin, RegressorMixin, SmoothModel):
         tol = max(self.tol, LAST_PLACES * float(np.finfo(dtype).eps))
         Y = np.array(target.vectors).T
         options = {"fit_intercept": self.fit_intercept, "tol": tol, "max_iter": self.max_iter}
-        with one_thread(data[0].X):
-            found = solve_ridge(data[0].X, Y, target.weights, [l2 for _, l2 in scales], **options)
+        with one_thread(data[0]):
+            found = solve_ridge(data[0], Y, target.weights, [l2 for _, l2 in scales], **options)
         if found is None:
             return super()._solve(data, dtype, target, layout, callback)
         coefs, intercepts, objectives, n_iter = found
@@ -211,7 +211,8 @@ class Ridge(MultiOutputMixin, RegressorMixin, SmoothModel):
                 round=number, seconds=seconds / n_iter[-1], objective=scales[-1][0] * objectives[-1]
             )
         self.solver_ = "newton"
-        models = [(coef[:, None], np.atleast_1d(c)) for coef, c in zip(coefs, intercepts, strict=True)]
+        ends = intercepts[:, None] if self.fit_intercept else np.empty((len(coefs), 0))
+        models = [layout.read(x) for x in np.hstack([coefs, ends])]
         return self._read(models, n_iter, dtype, target, history)
 
     def _scales(self, target, k):

@@ -39,6 +39,7 @@ SMALL_SPARSE_LOGISTIC = Sizes(
     2000, 0.0, 4e5
 )  # steps on all columns (`sparse.lean_logistic`); stored: entries
 SMALL_RIDGE = Sizes(200, 2.5e7)  # normal equations (`glm.small_ridge`); columns and targets in the products
+SMALL_SPARSE_RIDGE = Sizes(500, 0.0, 1e6)  # the same of sparse rows
 MOMENTS = Sizes(200, 1e9, 3e4)  # second moments for one penalty (`sparse.moments`)...
 MOMENTS_OF_A_PATH = Sizes(500, 1e10, 2e7)  # ...and for a path
 PATH = 10  # penalties that make a path

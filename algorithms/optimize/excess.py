@@ -65,7 +65,7 @@ class Excess:
         residual = space.scale(-1.0, g)
         turned = P.direct(P.transposed(residual))
         step, square = turned, self._dot(residual, turned)
-        sums, ritz, lacking = [0.0], _Ritz(), np.inf
+        sums, ritz, lacking = [0.0], Ritz(), np.inf
         for k in range(1, _MOST_PRODUCTS + 1):
             bent = self._objective.hessian_product(x, step)
             curvature = self._dot(bent, step)
@@ -95,7 +95,7 @@ class Excess:
         return float(self._space.dots([(v, w)])[0])
 
 
-class _Ritz:
+class Ritz:
     """The tridiagonal matrix that conjugate gradients make of ``P^T H P``: ``Q^T P^T H P Q``, Q^T Q = 1."""
 
     def __init__(self):

@@ -10,13 +10,15 @@ References: Saunders, Gammerman, Vovk, "Ridge regression learning algorithm in d
 import numpy as np
 from scipy import sparse
 from scipy.linalg import cho_factor, cho_solve
+from scipy.linalg.blas import dsyrk
 from scipy.optimize import OptimizeResult
 
 from .. import rules
 from .rows import SQUARED, DenseRows, SparseRows
 
-_CORRECTIONS = 3  # of iterative refinement; each gains the digits of one solve
-_BLOCK = 1 << 20  # entries of a block of columns in float64
+_CORRECTIONS = 3  # at most, of iterative refinement; each gains the digits of one solve
+_FEW = 20  # rows, whose size says how far columns are from zero
+_BLOCK = 1 << 17  # entries of a block of columns: 1 MiB
 
 
 def applies(objective):
@@ -43,39 +45,53 @@ class DualFactor:
         if not dense:
             self._X = self._X.astype(np.float64)
         self._means = self._shares @ self._X
-        K = self._dense_products() if dense else self._sparse_products()
+        if not dense:
+            K = self._centred((self._X @ self._X.T).toarray())
+        elif self._X.dtype == np.float64 and self._near_zero():
+            K = self._centred(dsyrk(1.0, self._X.T, trans=1, lower=1))
+        else:
+            K = self._products_of_differences()
         K.flat[:: len(K) + 1] += objective.l2
         self._factor = cho_factor(K, lower=True, overwrite_a=True, check_finite=False)
         self._l2 = objective.l2
 
-    def _dense_products(self):
-        n, d = self._X.shape
-        K, step = np.zeros((n, n)), max(64, _BLOCK // n)
-        for j in range(0, d, step):
-            Z = self._roots[:, None] * (self._X[:, j : j + step] - self._means[j : j + step])
-            K += Z @ Z.T
-        return K
+    def _near_zero(self):
+        """Whether centring products, not columns, loses no digits: by a few rows."""
+        few = self._X[:: max(1, len(self._X) // _FEW)]
+        return 2 * float(self._means @ self._means) <= float(np.einsum("ij,ij->", few, few)) / len(few)
 
-    def _sparse_products(self):
-        K = (self._X @ self._X.T).toarray()
+    def _products_of_differences(self):
+        """The lower triangle, by blocks of columns that stay in the cache."""
+        n, d = self._X.shape
+        K, step = np.zeros((n, n), order="F"), max(64, _BLOCK // n)
+        same = (self._roots == self._roots[0]).all()
+        for j in range(0, d, step):
+            part = slice(j, min(j + step, d))
+            Z = np.empty((n, part.stop - j))
+            np.subtract(self._X[:, part], self._means[part], out=Z)
+            if not same:
+                Z *= self._roots[:, None]
+            K = dsyrk(1.0, Z.T, beta=1.0, c=K, trans=1, lower=1, overwrite_c=1)
+        return K * self._roots[0] ** 2 if same else K
+
+    def _centred(self, K):
+        """Products of centred rows, times the roots, from those of rows; the lower triangle of K will do."""
         with_mean = self._X @ self._means
         K += self._means @ self._means - with_mean - with_mean[:, None]
-        return self._roots[:, None] * K * self._roots
+        K *= self._roots[:, None] * self._roots
+        return K
 
-    def solve(self, y):
-        """Coefficients and intercept for targets y.
-
-        Returns float64 (d,), float.
-        """
+    def solutions(self, y):
+        """Yield coefficients and intercept for targets y, (d,) and a number, ever more exact."""
         mean = float(self._shares @ y)
-        t = self._roots * (y - mean)
-        a, w = np.zeros(len(t)), np.zeros(len(self._means))
+        left = t = self._roots * (y - mean)
+        a = np.zeros(len(t))
         for _ in range(_CORRECTIONS):
-            Zw = self._roots * (self._X @ w - self._means @ w)
-            a += cho_solve(self._factor, t - Zw - self._l2 * a, check_finite=False)
+            a += cho_solve(self._factor, left, check_finite=False)
             back = self._roots * a
             w = back @ self._X - back.sum() * self._means
-        return w, mean - float(self._means @ w)
+            yield w, mean - float(self._means @ w)
+            left = t - self._roots * (self._X @ w - self._means @ w) - self._l2 * a
 
 
 def minimize_dual(objective, x0, *, factor, tol_decrease, max_iter=1, callback=None):
@@ -85,18 +101,22 @@ def minimize_dual(objective, x0, *, factor, tol_decrease, max_iter=1, callback=N
 
     `tol_decrease`: excess over the minimum relative to the objective.
     """
-    fun, jac = objective.value_and_gradient(x0)
-    if _excess(objective, jac) <= tol_decrease * abs(fun):
-        return _result(x0, fun, jac, 0, 0)
-    w, intercept = factor.solve(objective.rows.y.astype(np.float64))
-    x = np.append(w, intercept) if objective.fit_intercept else w
-    before = fun
-    fun, jac = objective.value_and_gradient(x)
-    if not fun <= before:
-        fun, jac = objective.value_and_gradient(x0)
+    before, jac = objective.value_and_gradient(x0)
+    if _excess(objective, jac) <= tol_decrease * abs(before):
+        return _result(x0, before, jac, 0, 0)
+    x, fun, status = x0, before, 2
+    for w, intercept in factor.solutions(objective.rows.y.astype(np.float64)):
+        there = np.append(w, intercept) if objective.fit_intercept else w
+        value, gradient = objective.value_and_gradient(there)
+        if not value <= fun:
+            break
+        x, fun, jac = there, value, gradient
+        enough = tol_decrease * abs(fun) + objective.precision * objective.precision * abs(before)
+        if _excess(objective, jac) <= enough:
+            status = 0
+            break
+    if x is x0:
         return _result(x0, fun, jac, 0, 2)
-    enough = tol_decrease * abs(fun) + objective.precision * objective.precision * abs(before)
-    status = 0 if _excess(objective, jac) <= enough else 2
     result = _result(x, fun, jac, 1, status)
     if callback is not None and callback(result) is True:
         result = _result(x, fun, jac, 1, 3)

@@ -27,6 +27,7 @@ from ..losses import squared
 from .fitting import rounded, solve
 from .working_set import Solution
 
+_NARROW = 64  # columns, below which the loops over them are short
 _BLOCK = 1 << 16  # entries of a block of rows: 512 KiB
 _DOUBTFUL = 1e-7  # of a column's square that is left by centring, or by taking rows away: is it constant?
 _RANGE = (1e-200, 1e200)  # of squares
@@ -35,6 +36,7 @@ _PART = 0.1  # of what is asked for, that rounding errors may be
 _ASKED = 0.9  # the kernel is asked for this part of the gap, rounding errors may have the rest
 _MOST_ROUNDS = 100  # of active sets; a cap
 _STRIDE, _ROUGH, _FEW = 3.0, 0.01, 20  # of the approach to a penalty; fewer columns need none
+_NOTHING = 1e-20  # of a column's square: far below its rounding
 _EXACT_ERROR = 1e-9  # relative error of a squared error from moments
 
 
@@ -121,21 +123,27 @@ def moments_of(X, Y, weights, shift, rows=None):
 
 
 def _moments_by_rows(X, Y, weights, shift, total, step):
-    """`moments_of` for C order: blocks are read as vectors, since loops over few columns take longer."""
+    """`moments_of` for C order: blocks of few columns are read as vectors, since short loops take longer."""
     n_rows, p = X.shape
     step = min(step, n_rows)
-    shifts, buffer = np.tile(shift.columns, step), np.empty(step * p)
+    shifts, buffer = np.tile(shift.columns, step) if p < _NARROW else None, np.empty(step * p)
     for first in range(0, n_rows, step):
         part = slice(first, min(first + step, n_rows))
         m = part.stop - first
-        np.subtract(X[part].reshape(-1), shifts[: m * p], out=buffer[: m * p])
         A, B = buffer[: m * p].reshape(m, p), np.ones((m, len(total) - p))
+        if shifts is None:
+            np.subtract(X[part], shift.columns, out=A)
+        else:
+            np.subtract(X[part].reshape(-1), shifts[: m * p], out=buffer[: m * p])
         np.subtract(Y[part], shift.targets, out=B[:, :-1])
         if weights is not None:
             roots = np.sqrt(weights[part])[:, None]
             A *= roots
             B *= roots
-        total[:p, :p] += A.T @ A
+        if m == n_rows:
+            total[:p, :p] = A.T @ A
+        else:
+            total[:p, :p] += A.T @ A
         total[:p, p:] += A.T @ B
         total[p:, p:] += B.T @ B
     total[p:, :p] = total[:p, p:].T
@@ -179,7 +187,8 @@ class MomentProblem:
         squares, self.y_size, rounded = raw[:p], raw[at], np.zeros(p)
         if terms.fit_intercept:
             mean, y_mean = total[:p, -1] / mass, total[at, -1] / mass
-            gram -= mean[:, None] * mean
+            if (mean * mean > _NOTHING * np.diagonal(gram)).any():
+                gram -= mean[:, None] * mean
             products, self.y_y = products - mean * y_mean, self.y_y - y_mean * y_mean
             self.x_mean, self.y_mean = shift.columns + mean, self.y_mean + y_mean
             rounded = shift.columns**2
@@ -235,7 +244,7 @@ class MomentProblem:
         largest = self.alpha_max(1.0)
         steps = int(np.ceil(np.log(max(largest / strength, 1.0)) / np.log(_STRIDE)))
         if steps > 1 and len(b) > _FEW:
-            strengths = np.geomspace(largest, strength, steps + 1)[1:-1]
+            strengths = largest * (strength / largest) ** (np.arange(1, steps) / steps)
             coefs, figures = np.empty((len(strengths), len(b))), np.empty((len(strengths), 4))
             rough = max(eps, _ROUGH * self.y_y)
             self._run(strengths, np.full(len(strengths), ridge), rough, b, coefs, figures)

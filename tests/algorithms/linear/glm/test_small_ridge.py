@@ -112,3 +112,73 @@ def test_what_normal_equations_cannot_tell_is_handed_over(monkeypatch):
     sd.Ridge().fit(X, y, callback=lambda info: seen.append(info.round))
     assert seen
     assert len(calls) >= 4
+
+
+@pytest.mark.usefixtures("only_small")
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("alpha", [1e-2, 1.0, 1e4])
+def test_fewer_rows_than_columns(intercept, alpha):
+    X, Y, w = data(6, n=20, p=45, n_targets=2)
+    for weights in (None, w):
+        model = sd.Ridge(alpha, fit_intercept=intercept).fit(X, Y, weights)
+        for k in range(2):
+            coef, c = by_qr(X, Y[:, k], np.ones(20) if weights is None else weights, alpha, intercept)
+            scale = np.abs(coef * X.std(0)).max()
+            np.testing.assert_allclose(model.coef_[k] * X.std(0), coef * X.std(0), atol=1e-6 * scale)
+            assert model.intercept_[k] == pytest.approx(c, rel=1e-3, abs=1e-2) if intercept else True
+
+
+@pytest.mark.usefixtures("only_small")
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_sparse_rows(intercept, dtype):
+    rng = np.random.default_rng(7)
+    X = sparse.random_array((200, 30), density=0.1, format="csr", rng=rng, dtype=dtype)
+    Y, w = X @ rng.standard_normal((30, 2)) + 3, rng.uniform(0, 2, 200)
+    for weights in (None, w):
+        model = sd.Ridge(0.5, fit_intercept=intercept).fit(X, Y, weights)
+        for k in range(2):
+            dense = X.toarray().astype(float)
+            coef, c = by_qr(dense, Y[:, k], np.ones(200) if weights is None else weights, 0.5, intercept)
+            np.testing.assert_allclose(model.coef_[k], coef, atol=1e-7 if dtype == np.float64 else 1e-3)
+            c_found = np.atleast_1d(model.intercept_)[k if intercept else 0]
+            assert c_found == pytest.approx(c, abs=1e-6 if dtype == np.float64 else 1e-3)
+
+
+@pytest.mark.parametrize("far", [0.0, 100.0])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_more_rows_than_a_small_system_takes(far, weighted, dtype):
+    rng = np.random.default_rng(8)
+    X = (rng.standard_normal((250, 400)) + far * rng.standard_normal(400)).astype(dtype)
+    y = (X - X.mean(0)) @ rng.standard_normal(400) + 5
+    w = rng.uniform(0.5, 2, 250) if weighted else None
+    model = sd.Ridge(3.0).fit(X, y, w)
+    coef, _ = by_qr(X.astype(float), y, np.ones(250) if w is None else w, 3.0, True)
+    np.testing.assert_allclose(model.coef_, coef, atol=1e-6 if dtype == np.float64 else 2e-2)
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("tol", [1e-4, 1e-8])
+def test_conjugate_gradients_end_at_the_tolerance(intercept, tol):
+    rng = np.random.default_rng(9)
+    X = sparse.random_array((3000, 2500), density=0.004, format="csr", rng=rng)
+    X = X @ sparse.diags_array(np.exp(rng.standard_normal(2500)))
+    y = X @ rng.standard_normal(2500) + rng.standard_normal(3000) + 2
+    model = sd.Ridge(0.1, fit_intercept=intercept, tol=tol).fit(X, y)
+    assert model.solver_ == "newton-cg"
+    exact = linear_model.Ridge(0.1, fit_intercept=intercept, solver="sparse_cg", tol=1e-12).fit(X, y)
+
+    def objective(m):
+        r = y - X @ m.coef_ - m.intercept_
+        return r @ r + 0.1 * m.coef_ @ m.coef_
+
+    least = objective(exact)
+    assert -1e-12 <= objective(model) / least - 1 <= tol
+    seen = []
+    watched = sd.Ridge(0.1, fit_intercept=intercept, tol=tol)
+    watched.fit(X, y, callback=lambda info: seen.append(info.objective))
+    assert (np.diff(seen) <= 0).all()
+    assert seen[-1] == pytest.approx(objective(watched), rel=1e-6)
+    ended = sd.Ridge(0.1, fit_intercept=intercept).fit(X, y, callback=lambda info: info.round == 3)
+    assert ended.n_iter_ == 3
