@@ -133,11 +133,6 @@ class RotatingHierarchical(RotatingGibbs):
         """Begin with one topic."""
         return storage.zeros(len(state["docs"]) - kernels.AHEAD, self.kind)
 
-    def end_sweep(self, state, task):
-        """Note the sweep, which names the stream of the draw after it."""
-        super().end_sweep(state, task)
-        state["swept"] = task.round + 1
-
     def figures_of_documents(self, state):
         """How often counts of topics, and lengths, occur."""
         documents, n_topics = state["documents"], self.n_topics
@@ -149,7 +144,7 @@ class RotatingHierarchical(RotatingGibbs):
         else:
             tally = priors.tally(documents.csr())
         lengths = priors.tally_values(state["lengths"])
-        return {"document_counts": tally, "lengths": lengths, "swept": state["swept"]}
+        return {"document_counts": tally, "lengths": lengths}
 
     def figures_of_words(self, block, value):
         """Words say nothing of shares."""
@@ -168,12 +163,12 @@ class RotatingHierarchical(RotatingGibbs):
         """Keep the figures of shards and blocks after a sweep, and draw the shares."""
         outcome = super().aggregate(tasks, partials)
         if any("document_counts" in partial for partial in partials):
-            self._fit_priors()
+            self._fit_priors(tasks[0].round + 1)
             return replace(outcome, message=self._fitted_priors())
         return outcome
 
-    def _fit_priors(self):
-        rng = np.random.default_rng([int(self.seed), _DRAW, self._figures[0]["swept"]])
+    def _fit_priors(self, swept):
+        rng = np.random.default_rng([int(self.seed), _DRAW, swept])
         found = [figures.pop("document_counts") for figures in self._figures]
         counts = tuple(np.concatenate(part) for part in zip(*found, strict=True))
         lengths = tuple(
