@@ -53,7 +53,7 @@ class _Fit:
 
 
 def _lies_elsewhere(value):
-    """Whether a fit to this data uses the current client without being told to."""
+    """Whether a fit to this data uses the current client without being asked to."""
     return is_lazy(value) or is_parquet(value)
 
 

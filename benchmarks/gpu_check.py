@@ -8,7 +8,7 @@ the driver's CUDA, and pytest with pytest-timeout; not dask, and no network. Wha
 1. holds the topics of small fits against those that every machine draws, which needs nothing to compare with;
 2. runs the tests marked ``gpu``;
 3. times sweeps on a generated corpus with the shape of NYTimes (300,000 documents, 102,000 words, 100 million
-   tokens; it is drawn beside the parts before), as a share of the bandwidth that copies reach, and the CPU's
+   tokens; it is drawn while earlier parts run), as a share of the bandwidth that copies reach, and the CPU's
    over a tenth of it; of "light" all over a tenth, since the host takes a minute to lay 100 million out;
 4. runs every kernel under the tools of compute-sanitizer, where that is installed: small fits of each
    sampler, their log-likelihoods, and inference, with and without room in shared memory;
@@ -48,7 +48,7 @@ from .gpu_fits import SAMPLERS
 ROOT = Path(__file__).resolve().parents[1]
 TOOLS = ("synccheck", "racecheck", "memcheck")  # the slowest last: it has what time the others leave
 FOUND = re.compile(r"Invalid|Error: Race|Potential|Barrier error|ERROR SUMMARY: [1-9]|hazard")  # of a tool's
-TOOL_FOLDERS = ("/usr/local/cuda/bin", "/opt/nvidia/nsight-compute/*")  # beside the PATH
+TOOL_FOLDERS = ("/usr/local/cuda/bin", "/opt/nvidia/nsight-compute/*")  # searched after the PATH
 SHARES = {
     "bits": 0.08,
     "tests": 0.24,

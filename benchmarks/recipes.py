@@ -5,7 +5,7 @@ folder are looked for in the folder of ``--data``; what is not there is left out
 """
 
 # ``stradask bench --quick``: data drawn or at hand, peers that are installed. What compiles longest comes
-# first: the others do it beside that.
+# first: the others do it meanwhile.
 QUICK = (
     "mcmc --dataset logistic eight-schools --param n_samples=300 n_warmup=300 --max-seconds 20",
     "lda --dataset synthetic --param n_components=50 --max-seconds 2",

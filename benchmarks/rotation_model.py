@@ -19,7 +19,7 @@ class Machines:
     """Machines as measured, or supposed.
 
     `rate` is in tokens a second and thread, `latency` in seconds, `bandwidth` in bytes a second from one
-    worker to another; `overhead` are the seconds of a step beside all this: one message to each worker and
+    worker to another; `overhead` are the seconds of a step but for this: one message to each worker and
     back.
     """
 

@@ -1,6 +1,6 @@
 """Files as every reader and writer here sees them: paths of this machine, and URLs that fsspec opens.
 
-`Reader` opens plain, gzip, xz and bzip2 files (told apart by what they hold, not by their name) and
+`Reader` opens plain, gzip, xz and bzip2 files (recognised by what they hold, not by their name) and
 members of zip archives, hands out bytes or blocks of whole lines, and turns every failure into a
 `DataError` that names the file, the line and the remedy. `write_aside` writes a file so that it is
 either whole or not there.

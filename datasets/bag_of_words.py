@@ -46,7 +46,7 @@ def read_uci_bow(
 ) -> Any:
     r"""Read word counts in the UCI bag-of-words format.
 
-    Plain, gzip, xz and bzip2 files are told apart by what they hold. Entries may come in any order; an
+    Plain, gzip, xz and bzip2 files are recognised by what they hold. Entries may come in any order; an
     entry (document, word) that comes more than once has its counts added up.
 
     Memory at the peak is 13 bytes an entry where the documents are in order (the result holds 8) and 33

@@ -18,7 +18,7 @@ _TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E:
 def read_idx(path: FileName, *, verbose: int = 0) -> Array:
     """Read an array in the idx format.
 
-    Plain, gzip, xz and bzip2 files are told apart by what they hold.
+    Plain, gzip, xz and bzip2 files are recognised by what they hold.
 
     Parameters
     ----------

@@ -49,7 +49,7 @@ def read_ratings(
     r"""Read ratings: CSV with or without a header, and the ``::`` and tab forms of MovieLens.
 
     A line is ``user, item, rating``; further columns (a time stamp) are passed over. Plain, gzip, xz and
-    bzip2 files are told apart by what they hold.
+    bzip2 files are recognised by what they hold.
 
     Memory at the peak is about 80 bytes a rating.
 

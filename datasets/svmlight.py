@@ -31,7 +31,7 @@ def read_svmlight(
     r"""Read a data set in the svmlight / LIBSVM format.
 
     A line is ``label index:value index:value ...``; what follows ``#`` is a comment, and ``qid:`` is passed
-    over. Plain, gzip, xz and bzip2 files are told apart by what they hold.
+    over. Plain, gzip, xz and bzip2 files are recognised by what they hold.
 
     Parameters
     ----------

@@ -1,6 +1,6 @@
 """Compiled inner loops: arrays and scalars in, arrays out. They trust their indices.
 
-numba caches machine code on disk, beside the source or in the user's cache folder, and recompiles when the
+numba caches machine code on disk, next to the source or in the user's cache folder, and recompiles when the
 file that defines a function has changed. But the code contains inlined functions of other files, which may
 change alone, by an edit or an upgrade. So the caches of this package carry a stamp of all files that go into
 them.
@@ -73,7 +73,7 @@ def _arrange():
     import numba
     from numba.core import caching
 
-    # numba's first three places: the folder that the user names, the one beside the source, and the user's
+    # numba's first three places: the folder that the user names, the one next to the source, and the user's
     # own. The list is not a part of numba's interface: a version without it keeps code by its own rule alone.
     places = getattr(caching.CacheImpl, "_locator_classes", [])
     places[:0] = [type(place.__name__, (_Stamped, place), {}) for place in places[:3]]

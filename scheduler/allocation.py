@@ -13,7 +13,7 @@ _RESERVE, _USABLE = 2**27, 0.9  # bytes, and a share of what is free, for messag
 
 @functools.cache
 def keep_freed_memory():
-    """Let this process keep freed memory, if a nanny of Dask's has told glibc to give back all but 64 KB.
+    """Let this process keep freed memory, if a nanny of Dask's has set glibc to give back all but 64 KB.
 
     Up to 256 MB are kept, or a sixteenth of the worker's memory limit.
 

@@ -157,7 +157,7 @@ class Program:
     barrier : {"round", "step"} or int, default="round"
         When `aggregate` is called: after each round, after each step of it, or after so many steps.
     joins : bool, default=False
-        True if workers put together among themselves what their shards are told at a barrier (`join`). Then a
+        True if workers put together among themselves what their shards receive at a barrier (`join`). Then a
         round is one call of each worker, whatever `barrier` says, and `aggregate` is called once a round.
     saved : tuple of str, default=()
         Arrays of a shard's state (a dict) that updates change and that cannot be had from `load` and
@@ -370,7 +370,7 @@ class Program:
         raise NotImplementedError(f"{type(self).__name__} must say what an update is")
 
     def join(self, partials: Any) -> Any:
-        """Put together what all shards are told at a barrier; where `joins`, on workers and the coordinator.
+        """Put together what all shards receive at a barrier; where `joins`, on workers and the coordinator.
 
         It is called with the partial results of some shards, with what it returned for others, and for the
         coordinator with that of all barriers of a round. Any grouping and order must give the same bits: sums

@@ -8,7 +8,7 @@ FORMATS = ("float32", "float16", "bfloat16", "log8")
 WIDE_FORMATS = ("float32", "bfloat16", "log8")  # that hold gradients, which may be very small
 _ENCODED = {"float32": np.float32, "float16": np.float16, "bfloat16": np.uint16, "log8": np.uint8}
 _BLOCK, _STEPS = 256, 8  # numbers that share a largest exponent; steps between two powers of two
-_LEVELS = 127  # of a magnitude, beside zero
+_LEVELS = 127  # of a magnitude, zero apart
 _BAD = np.int16(-(2**15))  # marks a block with NaN or infinity
 _AT_ONCE = 2**16  # numbers, which stay in the cache
 

@@ -72,7 +72,7 @@ class MatrixFactorization(FactorModel):
     The result is *bitwise* the same for any `n_jobs`, and on Dask for any number of workers, also if some are
     lost in the midst.
 
-    Memory while fitting a CSR matrix of int32 indices, beside it and the factors, in bytes a rating: 12 with
+    Memory while fitting a CSR matrix of int32 indices, besides it and the factors, in bytes a rating: 12 with
     "sgd", 8 with "als" (16 on Dask), 4 more where `R` is not of `dtype`; "ccd" takes 24. `seen_` has 5. With
     scipy before 1.17, up to 4 more.
 
@@ -368,7 +368,7 @@ class MatrixFactorization(FactorModel):
         For implicit feedback rows are put at the minimum of the objective over all cells, in which old ones
         have their mean confidence, shifted such that without new cells the row would stay. A new row costs
         its penalty (from the mean that its features give, if `add_users` or `add_items` brought it in). All
-        users' and all items' rows in turn, three times. A new rating of an old cell counts beside the old
+        users' and all items' rows in turn, three times. A new rating of an old cell counts with the old
         one. The first call is a `fit`.
 
         Parameters

@@ -139,7 +139,7 @@ def _of_dask(model, X, y, sample_weight):
 
 
 def _beside(vector, name, X, n_blocks):
-    """The parts of a vector beside the blocks of X."""
+    """The parts of a vector that belong to the blocks of X."""
     if vector is None:
         return [None] * n_blocks
     if not is_dask(vector):

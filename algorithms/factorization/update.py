@@ -91,7 +91,7 @@ def updated(entries, sides, seen, settings, confidence):
 def _solve_ratings(table, own, other, rows, mean, settings, side):
     """Solve for the rows of a side that have new ratings, given the other side, in place.
 
-    n old ratings cost n C beside the penalty of the factors, and n beside that of the bias.
+    n old ratings weigh n C against the penalty of the factors, and n against that of the bias.
     """
     (factors, bias, counts), (others, other_bias, other_counts) = own, other
     dtype = factors.dtype

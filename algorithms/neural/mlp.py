@@ -206,7 +206,7 @@ class MLPClassifier(ClassifierMixin, Perceptron):
         y : array-like of shape (n_samples,)
             Not all classes need be in it.
         sample_weight : float or array-like of shape (n_samples,), optional
-            Not negative. A row of weight 2 counts as two rows, also beside the penalty of the call.
+            Not negative. A row of weight 2 counts as two rows, also against the penalty of the call.
         classes : array-like of shape (n_classes,), optional
             The labels of all calls; needed at the first.
 
@@ -350,7 +350,7 @@ class MLPRegressor(RegressorMixin, Perceptron):
             Later calls compute in the type of the first.
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
         sample_weight : float or array-like of shape (n_samples,), optional
-            Not negative. A row of weight 2 counts as two rows, also beside the penalty of the call.
+            Not negative. A row of weight 2 counts as two rows, also against the penalty of the call.
 
         Returns
         -------

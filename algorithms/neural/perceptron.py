@@ -159,7 +159,7 @@ class Perceptron(Estimator):
         y : array-like
             Labels of shape (n_samples,), or targets of shape (n_samples,) or (n_samples, n_outputs).
         sample_weight : float or array-like of shape (n_samples,), optional
-            Not negative. A row of weight 2 counts as two rows, also beside the penalty.
+            Not negative. A row of weight 2 counts as two rows, also against the penalty.
         callback : callable, optional
             ``callback(info)`` after every step, or pass of Downpour; `info` has round, total, objective,
             seconds, history, and ``info.snapshot()``, the model so far as a fitted estimator. Returning True

@@ -1,4 +1,4 @@
-"""Whether a gradient is that of its value: differences beside derivatives."""
+"""Whether a gradient is that of its value: differences compared with derivatives."""
 
 from typing import Any, NamedTuple
 

@@ -51,7 +51,7 @@ class Diagonal:
 
 
 class Centred:
-    """P for columns far from zero beside an intercept: as `Diagonal` would be, had the columns been centred.
+    """P for columns far from zero and an intercept: as `Diagonal` would be, had the columns been centred.
 
     In the variables u the coefficients are D u and the intercept is ``u_c / sqrt(h_c) - m . D u``, m being
     the means of the columns (weighted by curvature) and ``D^(-2) = h - h_c m^2``, about their variances. `h`:

@@ -4,7 +4,7 @@ Slice k of every vector lies on the k-th worker. A command (``axpy``, ``scale``,
 by each worker on its slices, by `LocalSpace`; one that returns no number waits until one is sent that does.
 For a pass each worker puts x together from all slices, and keeps the partial sums of its orders; those that
 count are then added up slice by slice, each where the slice lies, along the tree over portions. A worker
-keeps beside its slices the whole of two points: that of the pass, and the last one that was accepted, from
+keeps with its slices the whole of two points: that of the pass, and the last one that was accepted, from
 which the others begin anew when it is lost.
 """
 

@@ -20,7 +20,7 @@ _SAMPLES = 0.02  # seconds between two looks at the memory
 
 
 class Peak:
-    """The most memory that this process held, beside what it held before, in bytes.
+    """The most memory that this process held, in addition to what it held before, in bytes.
 
     Pages of mapped files count while they are in it, although the system may drop them at any time.
     """

@@ -30,7 +30,7 @@ def named_machines(machines):
 
 
 def growth_part(records, docs):
-    """Return the promised exponents, beside them those that were measured, if they were."""
+    """Return the promised exponents, and the measured ones, if any."""
     measured, said = {}, "Not measured on this machine yet."
     if records:
         sweeps = [record["sweep"] for record in records]
@@ -118,7 +118,7 @@ def strads_part(records, docs):
 
 
 def goals_part(records, docs):
-    """Return topic models beside other systems: a row for each peer of every run.
+    """Return topic models compared with other systems: a row for each peer of every run.
 
     The target is the peer's last held-out perplexity and half a per cent, and what counts is when each of the
     two first gets there.

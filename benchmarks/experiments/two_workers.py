@@ -1,4 +1,4 @@
-"""What a fit on two Dask worker processes of one thread takes beside one on two threads of this process.
+"""What a fit on two Dask worker processes of one thread takes, and one on two threads of this process.
 
 ``python -m stradask.benchmarks.experiments.two_workers`` fits logistic regressions of growing length, in
 turn, on rows that lie on the workers, and prints the medians: of fits through the caller's client, and of

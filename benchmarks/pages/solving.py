@@ -108,7 +108,7 @@ def cost_table(records):
     """Return the table of what else the solvers cost: a row a data set and figure (of all problems).
 
     The memory is the largest that a call took beyond the design and what was loaded before, its result
-    included; beside it what 64 bytes a row and 32 a column make, which leaves the working set out.
+    included; next to it what 64 bytes a row and 32 a column make, which leaves the working set out.
     """
     rows = []
     for data in dict.fromkeys(name for name, _ in by_problem(records)):

@@ -40,7 +40,7 @@ def reached_table(records, place, figure, target=LEAST):
 
 
 def beside_own_table(records, place, target=MIDDLE):
-    """Return updates and seconds to a target, beside the seconds of the estimator by its working set."""
+    """Return updates and seconds to a target, and the seconds of the estimator by its working set."""
     updates, seconds = (reached_table(records, place, figure, target) for figure in ("updates", "seconds"))
     facts = [facts_of(records)[problem] for problem, _ in _cases(records, place)]
     rows = []
@@ -67,7 +67,7 @@ def _cases(records, place):
 
 
 def all_tables(records):
-    """Return the tables of all places: beside the estimators, and all figures at the least target."""
+    """Return the tables of all places: next to the estimators, and all figures at the least target."""
     made: list[Any] = []
     for place in dict.fromkeys(record["place"] for record in records):
         made.append(beside_own_table(records, place))

@@ -264,7 +264,7 @@ def _resampled(runs, metric):
 
 
 def _label_ends(axes, ends):
-    """Write each name beside the end of its line, moved apart where ends are close."""
+    """Write each name next to the end of its line, moved apart where ends are close."""
     to_axes = axes.transAxes.inverted().transform
     heights = [to_axes(axes.transData.transform((1, value)))[1] for value, _, _ in ends]
     order = np.argsort(heights)

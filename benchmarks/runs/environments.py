@@ -24,7 +24,7 @@ def default_folder():
 def interpreter_for(solver, folder):
     """Return the Python that runs a solver: this one, or that of the solver's own environment.
 
-    Our solvers and peers that are installed beside us run in this environment. For any other peer an
+    Our solvers and peers that are installed with us run in this environment. For any other peer an
     environment with its requirements, and nothing else, is made under `folder` (None: `default_folder`) and
     kept for the next time; its name holds the requirements and the version of Python. PeerUnavailable where
     it could not be made (the message ends with what pip said), or for a program that is not built.

@@ -32,7 +32,7 @@ class Chunks:
         return self._n
 
     def _pinned(self, chunk):
-        """Copy a chunk to pinned memory, where copies run beside kernels."""
+        """Copy a chunk to pinned memory, where copies run while kernels do."""
         arrays = []
         for array in chunk:
             arrays.append(self.device.pinned(array.shape, array.dtype))

@@ -250,7 +250,7 @@ class Device:
         return np.frombuffer(memory, dtype, size).reshape(shape)
 
     def stream(self):
-        """Open a stream beside the device's own."""
+        """Open a stream in addition to the device's own."""
         with self._here():
             return Stream(self.number)
 
@@ -297,7 +297,7 @@ class Device:
 
 
 class Stream:
-    """Copies and kernels in order, beside those of other streams.
+    """Copies and kernels in order, independent of other streams.
 
     The arrays of a copy must live until it is done; those of the host must be `Device.pinned`.
     """

@@ -19,7 +19,7 @@ from .lanes import move_rows, row_products
 
 # No reassociation: the same bits wherever the kernel runs.
 _SAME: dict[str, Any] = {**KERNEL, "fastmath": {"contract"}}
-BIAS, SQUARES, RIDGE, COUNT = np.uint64(0), np.uint64(1), np.uint64(2), np.uint64(3)  # beside its factors
+BIAS, SQUARES, RIDGE, COUNT = np.uint64(0), np.uint64(1), np.uint64(2), np.uint64(3)  # after its factors
 
 
 @nb.njit(**_SAME)

@@ -1,7 +1,7 @@
 """Document-topic priors of the samplers: one for all documents, or rows of a table, one a document.
 
 The samplers take `alpha`, which is a vector (float32) or a tuple (table, row): the prior of document d is
-then ``table[row[d]]``, so that documents with the same prior share a row. It is told at compile time
+then ``table[row[d]]``, so that documents with the same prior share a row. It is known at compile time
 which of the two it is: with a vector the compiled code is that of one prior for all.
 
 For log-linear priors, ``alpha_dk = exp(x_d . lambda_k)``, here is also the likelihood of the coefficients

@@ -98,7 +98,7 @@ def fold_in(
     Until it is small enough the chains go on for as many sweeps as it asks for.
 
     A document's random stream is named by its content (`keys`), so its answer depends neither on the
-    documents beside it nor on its place among them. It ends early when another thread sets ``stop[0]``.
+    other documents nor on its place among them. It ends early when another thread sets ``stop[0]``.
     """
     n_topics, width = len(inverse), len(alpha)
     n_vectors = width // LANES
@@ -115,7 +115,7 @@ def fold_in(
     flat = held.ravel()
     scratch, uniforms = np.empty((CHAINS, width), np.float32), np.empty(DRAWS, np.float32)
     for d in range(first, last):
-        # A plain 0 is a type of its own to numba, for which it would compile `_settle` beside that of an int.
+        # A plain 0 is a type of its own to numba, for which it would compile a second `_settle`.
         n_words, length = np.int64(0), 0
         for j in span(indptr, d):
             word_row(at(columns[j]), counts_indptr, counts_topics, counts, beta, inverse, phi[n_words])
@@ -207,7 +207,7 @@ def _settle(n_words, times, n_kept, n_topics, phi, alpha, chosen, member, settle
 
     Each token of word w has ``gamma_w = E[g_w(C)]``, g_w(C) being its conditional probabilities given the
     counts of the others. Their average R_w over the chain inherits the noise of the counts that the chain
-    happened to visit, whose average is M. As ``E[C] = sum_v n_v gamma_v``, it can be told and removed::
+    happened to visit, whose average is M. As ``E[C] = sum_v n_v gamma_v``, it can be found and removed::
 
         gamma_w  <-  R_w + g_w(sum_v n_v gamma_v - gamma_w) - g_w(M - M_w),     from gamma_w = R_w
 

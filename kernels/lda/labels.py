@@ -4,7 +4,7 @@
 
     p(z_di = k | rest)  ~  (C_dk + m_dk alpha_k) (C_wk + beta_w) / (C_k + sum(beta)),   k in the list of d
 
-The lists are CSR of documents x topics, topics ascending; the counts C_dk lie beside them, one an entry.
+The lists are CSR of documents x topics, topics ascending; the counts C_dk are a second array, one an entry.
 Every step costs by the topics of a document, whatever their number in all. Everything is live but the
 other threads' changes of the topic totals.
 """

@@ -192,7 +192,7 @@ struct Model {
 
 struct Word {
   long long first;  // of its tokens
-  unsigned others;  // tokens beside the one that moves
+  unsigned others;  // tokens other than the one that moves
   unsigned key;
   double beta, smooth;
   Row row;

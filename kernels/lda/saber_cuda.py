@@ -15,7 +15,7 @@ VARIANTS = ({"IN_SHARED": 1}, {"IN_SHARED": 0})
 
 _FILE = "lda/saber.cu"
 _THREADS, _WARPS = 256, 8  # of a block
-_STATIC = 10240  # bytes of shared memory beside the dynamic: what is declared, and what the system takes
+_STATIC = 10240  # bytes of shared memory that is not dynamic: what is declared, and what the system takes
 _PART = 2**24  # counts that are read from the device at a time
 
 
@@ -30,7 +30,7 @@ class SaberSampler:
         self._compute = device.stream()
         shapes = {"of_topics": 4 * K, "groups": n_groups, "tops": LINE, "per_beta": n_words}
         self._sent = {name: device.pinned(n, np.float32) for name, n in shapes.items()}
-        self._told = {name: device.empty(n, np.float32) for name, n in shapes.items()}
+        self._on_device = {name: device.empty(n, np.float32) for name, n in shapes.items()}
         n_rows = max(len(layout.frequent), 1) * K
         self._rows = [device.zeros(n_rows, np.int32) for _ in range(2)]
         self._totals = device.zeros(self.n_chunks * K, np.int32)
@@ -74,7 +74,7 @@ class SaberSampler:
         """
         for name, array in weights.items():
             self._sent[name][...] = array
-            self._compute.copy_in(self._told[name], self._sent[name])
+            self._compute.copy_in(self._on_device[name], self._sent[name])
         seed = int(seed)
         stream = (np.uint32(seed & 0xFFFFFFFF), np.uint32(seed >> 32), np.uint32(round_), np.uint32(purpose))
         self._clear(self._rows[1])
@@ -87,7 +87,7 @@ class SaberSampler:
             self._launch(
                 "sample", min(self._n_blocks, n_items), slot.items, np.int32(n_items), self._next,
                 slot.token_doc, slot.topics, self._entries, slot.line_start, self._n_lines, self._rows[0],
-                rare.entries, rare.line_start, rare.n_lines, self._rare_topics, *self._told.values(),
+                rare.entries, rare.line_start, rare.n_lines, self._rare_topics, *self._on_device.values(),
                 self._scratch, np.int32(self.layout.n_topics), *stream, shared=self._shared,
             )  # fmt: skip
             self._count(c, slot)

@@ -1,7 +1,7 @@
 """Seed words: what is added to beta for some words in some topics.
 
 The samplers take `seeds`, which is None or a tuple (indptr, topics, weights, sums): CSR of words x topics in
-float32, and the sum of each topic. It is told at compile time which of the two it is: without seed words the
+float32, and the sum of each topic. It is known at compile time which of the two it is: without seed words the
 compiled code is that of one beta a word.
 
 The word at hand has its weights in a dense scratch row, `extra`, zero wherever it has none.

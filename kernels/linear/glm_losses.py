@@ -10,7 +10,7 @@ and p = 1 / (1 + exp(y z)).
 
 `exp` and `log1p` are plain arithmetic, so that a compiler runs these loops in vectors of whatever width the
 machine has; they are within 2 and 4 units in the last place. All of it is in float64, also for float32 data:
-beside the row that was read to get z it costs next to nothing.
+compared with the row that was read to get z it costs next to nothing.
 """
 
 from typing import Any

@@ -17,7 +17,7 @@ class Link:
     Parameters
     ----------
     latency : float, default=1e-3
-        Seconds that a message takes beside its bytes.
+        Seconds that a message takes whatever its size.
     bandwidth : float, default=1e9
         Bytes a second.
     cpu : float, default=0.0

@@ -266,7 +266,7 @@ class _Search:
         self.memory_of = cache(self._memory_of)
 
     def best(self, plan):
-        """Return the fastest plan that fits, with the best of each kind beside it."""
+        """Return the fastest plan that fits, and the best of each kind."""
         least, most = {"data": (1, 1), "pipeline": (2, self.n_places)}.get(
             plan if self.given is None else "", (1, self.n_places)
         )

@@ -54,7 +54,7 @@ class CallTasks:
 
     A thread takes the first task, in the order of steps, whose shard is idle and whose block is here. No
     thread waits while there is such a task, so any number of threads completes any plan. At a barrier one of
-    them joins what the shards are told with other workers, and tells the shards here.
+    them joins what the shards receive with other workers, and hands it to the shards here.
 
     Attributes
     ----------
@@ -65,7 +65,7 @@ class CallTasks:
     sent, waited
         Bytes that were sent, and seconds without a task.
     joined : object
-        What shards were told at all barriers together.
+        What shards received at all barriers together.
     """
 
     def __init__(self, worker_state, round_, assignments, barriers: Barriers | None = None):
@@ -164,7 +164,7 @@ class CallTasks:
             worker_state.changed.notify_all()
 
     def _meet(self):
-        """Join what the shards of all workers are told after a part of the steps, and tell those here."""
+        """Join what the shards of all workers receive after a part of the steps, and tell those here."""
         worker_state, positions = self.worker_state, self._parts[self._now]
         program = worker_state.program
         own = program.join([self.partials[position] for position in positions])

@@ -1,4 +1,4 @@
-"""Joining: workers put together what their shards are told at a barrier, without the coordinator."""
+"""Joining: workers put together what their shards receive at a barrier, without the coordinator."""
 
 from typing import Any, NamedTuple
 

@@ -93,7 +93,7 @@ class Membership:
     def client(self):
         """Give the caller's client, or one that is closed at the end; for tasks that need no session.
 
-        An asynchronous client gets a second one beside it, since nobody can wait for it here.
+        An asynchronous client gets a second one, since this thread cannot wait for it.
         """
         if not isinstance(self._scheduler, str) and not self._scheduler.asynchronous:
             yield self._scheduler

@@ -54,7 +54,7 @@ class WorkerState(Shards):
     Attributes
     ----------
     kept : dict
-        Arrays that the program keeps here beside shards and blocks, by name.
+        Arrays that the program keeps here in addition to shards and blocks, by name.
     message : tuple
         Number and value of the newest `set_message`.
     spare : dict

@@ -64,7 +64,7 @@ def laid_over(program, block, packed, there):
 
 
 def identity_of(program, schedule):
-    """Return what a checkpoint belongs to, beside the caller's fingerprint."""
+    """Return what a checkpoint belongs to, in addition to the caller's fingerprint."""
     return {
         "program": type(program).__name__,
         "schedule": type(schedule).__name__,

@@ -40,7 +40,7 @@ class ClusterPasses:
         self._end_calls()
         self.session.open(self.program, keeps_data=True, at_once=True)
         self.machine.late = max(self.machine.late, self.session.load_seconds)
-        self._extra: dict[str, set] = {}  # portions loaded beside a worker's own
+        self._extra: dict[str, set] = {}  # portions loaded in addition to a worker's own
 
     def run(self, x):
         """Return the sums of value and gradient at x.

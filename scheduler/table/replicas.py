@@ -29,7 +29,7 @@ class TableRun:
     values : ndarray of shape (n_rows, width)
         The table at the end.
     slots : ndarray of shape (n_rows, n_slots, width)
-        Numbers that the rule keeps beside the values: Adagrad's sums of squares.
+        Numbers that the rule keeps with the values: Adagrad's sums of squares.
     results : list
         What the function returned for each replica.
     n_recoveries : int
@@ -68,7 +68,7 @@ def run_replicas(
     values : array-like of shape (n_rows, width)
         The table at the beginning; float32 and float64 are kept. Not changed.
     slots : array-like of shape (n_rows, n_slots, width), optional
-        What the rule keeps beside the values, from the run before; zeros by default.
+        What the rule keeps with the values, from the run before; zeros by default.
     staleness : int or float("inf"), default=0
         s: how many clocks the replicas may be apart when they read.
     rule : Rule, optional

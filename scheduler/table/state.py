@@ -28,7 +28,7 @@ OVER = 2**62  # the clock of a shard when all replicas have left
 
 
 class Rule(Protocol):
-    """How an update changes the cells of its rows; a shard keeps `n_slots` numbers beside each value."""
+    """How an update changes the cells of its rows; a shard keeps `n_slots` numbers for each value."""
 
     n_slots: int
 
@@ -63,7 +63,7 @@ class Adagrad:
 
     .. math:: h_j \leftarrow h_j + g_j^2, \qquad w_j \leftarrow w_j - \gamma g_j / \sqrt{h_j}
 
-    The sums h lie beside the values, on the shard, and count the gradients of all replicas.
+    The sums h lie on the shard, with the values, and count the gradients of all replicas.
 
     Parameters
     ----------

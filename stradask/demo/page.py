@@ -31,7 +31,7 @@ class Settings:
 class Part:
     """One family's part of a demo: figures for JSON, ``add_to(page)``, and its row of the summary.
 
-    The row has what was fitted, to which data, in what time, and how good that is beside another way.
+    The row has what was fitted, to which data, in what time, and how good that is compared with another way.
     """
 
     document: dict

@@ -92,7 +92,7 @@ def objective(model):
 
 def perplexity(text, ours, sklearn):
     """Return both held-out perplexities against seconds."""
-    # The names beside the curves need the rest of the width.
+    # The names next to the curves need the rest of the width.
     axes = make_axes("seconds of training (log scale)", "held-out perplexity", width=3.9)
     highest_end = max(ours.values[-1], sklearn.values[-1])
     for curve, colour in ((ours, OURS), (sklearn, THEIRS)):

@@ -23,7 +23,7 @@ from ...inputs.memory import refuse_beyond
 from .base import ATTRIBUTES, PARAMETERS, ItemModel, ranges, tables_of
 
 _PARTS = 8  # tasks a thread, for balance
-_ITEMS = 64  # solved by a task: enough that on a cluster its message is small beside the work
+_ITEMS = 64  # solved by a task: enough that on a cluster its message is small compared with the work
 _FIRST = 64  # items that enter the working set at first, and at least those that join in a round
 _ROUNDS = 50  # of working sets; a cap
 _SWEEPS = 200  # rounds of a solution on a working set; a cap

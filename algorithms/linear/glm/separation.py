@@ -15,7 +15,7 @@ from .rows import POISSON, SQUARED
 _MOVED = 0.5  # of a predictor by a Newton step, after the fit
 _MOVED_OF_CLASSES = 0.25  # of several classes: from the mean of the classes, half of what two are apart
 _PRODUCTS, _RESIDUAL = 200, 1e-10  # of conjugate gradients
-_NOTHING = 1e-8  # of the loss at the start: all classes are told apart
+_NOTHING = 1e-8  # of the loss at the start: all classes are separated
 _MOST = 2000  # parameters, for the step
 
 

@@ -311,7 +311,7 @@ def _layer_bytes(layers, optimizer):
 
 
 def _saved_copies(layers, optimizer):
-    """Count the vectors that snapshots hold, beside those that are at work: parameters and slots."""
+    """Count the vectors that snapshots hold, in addition to those at work: parameters and slots."""
     return 1 + len(optimizer.slots(np.empty(0, layers.dtype)))
 
 

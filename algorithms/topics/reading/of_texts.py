@@ -148,7 +148,7 @@ class TopicsOfTexts(Estimator):
         TokenTopics
             `documents`, `columns`, `words`, `topics`, `probabilities`, an entry a document and distinct word,
             of texts an entry a word in order; `of` lists a document. A notebook shows words in the colours of
-            their topics. The same for any `n_jobs` and whatever documents stand beside.
+            their topics. The same for any `n_jobs` and whatever other documents there are.
 
         Raises
         ------
