@@ -70,7 +70,7 @@ class DMRTopicModel(FittedTopicModel):
         are too short.
     exact : bool, default=False
         Keep topic totals live, on one thread: every sweep is then an exact Gibbs sweep, and no sweep is
-        annealed. Else as in `LatentDirichletAllocation`.
+        annealed. Else as in `LatentDirichletAllocation`, but for 40 sweeps, at most half of `max_iter`.
     n_groups : int, default=None
     engine : str, default="local"
     n_jobs : int, default=None
