@@ -63,8 +63,8 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ReadableTopi
         Two Gibbs chains; after a warm-up their conditional probabilities are averaged and cleared of most of
         their noise. A document is done when half the distance of the two chains, which estimates the error of
         their mean, is at most `tol`. The random stream follows from `random_state` and the
-        document's own words, so a document has one answer in any company, for any `n_jobs`;
-        with ``random_state=None`` too.
+        document's own words, so neither other documents nor `n_jobs` change its answer; with
+        ``random_state=None`` too.
 
         With ``device="cuda"``, or ``"auto"`` and a GPU that can be used, a GPU draws the same topics, and the
         shares are those of the CPU to rounding. Labelled documents, Dask's data, and models of 16,384 topics
