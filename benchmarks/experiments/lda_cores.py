@@ -2,7 +2,7 @@
 
     python -m stradask.benchmarks.experiments.lda_cores --json cores.json
 
-Each sampler sweeps over a generated corpus of 6 million tokens in 64 groups with 1, 2, 4, 8 and 16 threads,
+Each sampler sweeps over a generated corpus of 6 million tokens in 27 groups on 1, 2, 4, 8 and 16 threads,
 as far as the machine has cores. The times are medians of the same sweeps of the same chain, without the first
 one, which lays out the corpus. The models must be equal bit for bit: a difference is an error.
 A slow machine does fewer sweeps, and leaves out rows for which there is no time.
