@@ -485,9 +485,9 @@ def _moved_to_device(network, portions):
     """Copy portions to the GPU for all passes, as far as half of its free memory goes."""
     if network.device == "cpu":
         return portions
-    room = cuda_device().free_memory() / 2
+    free = cuda_device().free_memory() / 2
     sizes = np.cumsum([sum(part.nbytes for part in portion) for portion in portions])
     return [
-        network.on_device(portion) if size <= room else portion
+        network.on_device(portion) if size <= free else portion
         for portion, size in zip(portions, sizes, strict=True)
     ]

@@ -160,7 +160,7 @@ def _read(packed, start, stop):
 
 @nb.njit(**_OPTIONS)
 def pack_rows(rows, out):
-    """Write rows of counts into `out`; return how many bytes they take, at most those of `packed_room`."""
+    """Write rows of counts into `out`; return how many bytes they take, at most those of `packed_size`."""
     to = 0
     for j in range(len(rows)):
         held, last = 0, 0
@@ -224,7 +224,7 @@ def unpack_bits(packed, n_bits, values):
         n_held -= np.uint64(n_bits)
 
 
-def packed_room(n_rows, n_topics):
+def packed_size(n_rows, n_topics):
     """Bytes that rows of int32 take at most: a topic up to 2**28 takes 4, as does their number, a count 5."""
     return n_rows * (4 + 9 * n_topics)
 

@@ -91,7 +91,7 @@ def _load_word(w, counts, word_start, all_topics, row_of_word, rows, n_topics):
             counts[all_topics[i]] += 1
 
 
-def dense_room(n_topics, width, seeds=None):
+def dense_work(n_topics, width, seeds=None):
     """Scratch of `sweep_dense` for rows of `width` counts, for later sweeps too."""
     phi, inverse = aligned((STREAMS, width), np.float32), aligned(width, np.float32)
     counts, extra = np.zeros((STREAMS, n_topics), np.int32), extra_rows(seeds, STREAMS, n_topics)
@@ -155,7 +155,7 @@ def _move(i, m, b, new, token_doc, topics, doc_counts, totals, counts, extra, ph
 @nb.njit(**_SWEEP)
 def sweep_dense(
     words, begin, end, word_start, token_doc, topics, all_topics, doc_counts, row_of_word, rows, totals,
-    alpha, beta, beta_sum, exact, seed, purpose, round_, index, seeds, room,
+    alpha, beta, beta_sum, exact, seed, purpose, round_, index, seeds, work,
 ):  # fmt: skip
     """Draw the tokens ``begin[w]:end[w]`` of each of `words`, document rows dense.
 
@@ -166,11 +166,11 @@ def sweep_dense(
     ``row_of_word[w]`` of `rows` (int32), or is counted from its tokens where that is -1. `doc_counts` is
     documents x padded topics, as a vector. `totals` (int64) change in place; `alpha` is float32, padded with
     zeros, or a table of rows (`document_priors`), `beta` float32, by word. `seed`, `purpose`, `round_` and
-    `index` name the random stream. `seeds` are what seed words add to beta (`lda.seeds`), or None; `room` is
-    scratch (`dense_room`).
+    `index` name the random stream. `seeds` are what seed words add to beta (`lda.seeds`), or None; `work` is
+    scratch (`dense_work`).
     """
     n_topics = len(totals)
-    phi, inverse, counts, extra, scratch, uniforms, places = room
+    phi, inverse, counts, extra, scratch, uniforms, places = work
     slot, word, next_, stop = places[0], places[1], places[2], places[3]  # of streams
     drawn_topics = places[4]
     for s in range(STREAMS):  # while there are words for all streams, each is in the slot of its number
@@ -274,7 +274,7 @@ def _draw_smooth(none, n_vectors, phi, alpha, old, phi_old, u, scratch):
     return k
 
 
-def sparse_room(n_topics, seeds=None):
+def sparse_work(n_topics, seeds=None):
     """Scratch of `sweep_sparse`, for later sweeps too."""
     width = padded(n_topics)  # of the longest list, too
     phi, none = aligned(width, np.float32), np.zeros(width, np.uint16)
@@ -287,18 +287,18 @@ def sparse_room(n_topics, seeds=None):
 @nb.njit(**_SWEEP)
 def sweep_sparse(
     words, begin, end, word_start, token_doc, topics, all_topics, entries, line_start, n_lines, shift,
-    row_of_word, rows, totals, alpha, beta, beta_sum, exact, seed, purpose, round_, index, seeds, room,
+    row_of_word, rows, totals, alpha, beta, beta_sum, exact, seed, purpose, round_, index, seeds, work,
 ):  # fmt: skip
     """Draw the tokens ``begin[w]:end[w]`` of each of `words`, document rows as packed lists.
 
     `entries` (uint32) holds for document ``d`` lines of 16 slots from line ``line_start[d]`` on, of
-    which ``n_lines[d]`` are in use; a slot is ``topic << shift | count``. A document has room for
+    which ``n_lines[d]`` are in use; a slot is ``topic << shift | count``. A document has space for
     ``min(length, K)`` topics, so a new topic always finds a slot. The other parameters are those of
     `sweep_dense`. Outside the list the weight of a token is ``alpha_k phi_k``, summed once a word.
     """
     n_topics = len(totals)
     # phi[k] of the word at hand, beta_w / C_k where it has no token; zero beyond the last topic.
-    phi, inverse, counts, extra, scratch, uniforms, none = room
+    phi, inverse, counts, extra, scratch, uniforms, none = work
     n_vectors = len(phi) // LANES
     count_mask = np.uint32((np.int64(1) << shift) - 1)
     bits = np.uint32(shift)

@@ -130,9 +130,9 @@ def listed(entries, line_start, n_lines, line=LINE, shift=16):
 
     Returns topics and counts (int32) of all lists one after the other, and the entries of each list (int64).
     """
-    room = np.diff(line_start)
-    place = np.arange(line_start[-1]) - np.repeat(line_start[:-1], room)
-    lines = entries[: line_start[-1] * line].reshape(-1, line)[place < np.repeat(n_lines, room)]
+    n_reserved = np.diff(line_start)
+    place = np.arange(line_start[-1]) - np.repeat(line_start[:-1], n_reserved)
+    lines = entries[: line_start[-1] * line].reshape(-1, line)[place < np.repeat(n_lines, n_reserved)]
     counts = lines & np.uint32((1 << shift) - 1)
     sizes = np.zeros(len(n_lines), np.int64)
     np.add.at(sizes, np.repeat(np.arange(len(n_lines)), n_lines), np.count_nonzero(counts, axis=1))

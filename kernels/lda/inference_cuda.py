@@ -92,16 +92,16 @@ class FixedTopicsOnDevice:
 
     def _lots(self, order, bytes_each):
         """Cut documents into lots that have room; what one lot takes is free before the next."""
-        room = int(self.device.free_memory() * _USABLE) - _ROUNDING
-        if len(order) and bytes_each.max() > room:
+        free = int(self.device.free_memory() * _USABLE) - _ROUNDING
+        if len(order) and bytes_each.max() > free:
             d = int(bytes_each.argmax())
             raise DeviceError(
-                f"{self.device.name} has {room:,} bytes that can be used; document {d} of X with "
+                f"{self.device.name} has {free:,} bytes that can be used; document {d} of X with "
                 f"{self.n_topics:,} topics takes {bytes_each[d]:,}: set device='cpu', or split the document"
             )
         lot, held = [], 0
         for d in order:
-            if lot and held + bytes_each[d] > min(room, _MOST):
+            if lot and held + bytes_each[d] > min(free, _MOST):
                 yield np.array(lot)
                 lot, held = [], 0
             lot.append(d)
@@ -115,8 +115,8 @@ class FixedTopicsOnDevice:
         `observed` and `held_out` are CSR: indptr, columns, data.
         """
         n_documents = len(observed[0]) - 1
-        room = int(self.device.free_memory() * _USABLE) // (16 * self.n_topics)
-        n_blocks = min(n_documents, _AT_WORK * self.device.n_processors, room)
+        free = int(self.device.free_memory() * _USABLE) // (16 * self.n_topics)
+        n_blocks = min(n_documents, _AT_WORK * self.device.n_processors, free)
         if n_documents and not n_blocks:
             raise DeviceError(
                 f"{self.device.name} has no room for the shares of {self.n_topics:,} topics: set device='cpu'"

@@ -69,7 +69,7 @@ def documents_labelled(first, last, indptr, allowed, weights, held, alpha):
     return total
 
 
-def labelled_room(n_topics, most, seeds=None):
+def labelled_work(n_topics, most, seeds=None):
     """Scratch of `sweep_labelled` for documents of at most so many labels, for later sweeps too."""
     counts, inverse = np.zeros(n_topics, np.int32), np.empty(n_topics, np.float32)
     running, uniforms = np.empty(most), np.empty(_DRAWS, np.float32)
@@ -79,7 +79,7 @@ def labelled_room(n_topics, most, seeds=None):
 @nb.njit(**_OPTIONS)
 def sweep_labelled(
     words, begin, end, word_start, token_doc, topics, all_topics, indptr, allowed, weights, held, row_of_word,
-    rows, totals, alpha, beta, beta_sum, exact, seed, purpose, round_, index, seeds, room,
+    rows, totals, alpha, beta, beta_sum, exact, seed, purpose, round_, index, seeds, work,
 ):  # fmt: skip
     """Draw the tokens ``begin[w]:end[w]`` of each of `words`, each from the list of its document.
 
@@ -88,7 +88,7 @@ def sweep_labelled(
     without.
     """
     n_topics = len(totals)
-    counts, inverse, extra, running, uniforms = room
+    counts, inverse, extra, running, uniforms = work
     used, drawn = _DRAWS, 0
     for k in range(n_topics):
         inverse[k] = np.float32(1) / smoothed_total(totals[k], beta_sum, seeds, k)

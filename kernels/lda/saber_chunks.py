@@ -72,14 +72,14 @@ def choose_chunks(device, lengths, frequency, n_topics):
 
 def plan_for(memory, n_processors, name, lengths, frequency, n_topics):
     """Do what `choose_chunks` does, for a GPU of which these figures are known; `name` is for messages."""
-    room = int(memory * _USABLE)
+    free = int(memory * _USABLE)
     plans = plans_of(n_processors, lengths, frequency, n_topics)
     for plan in plans:
-        if plan.n_bytes <= room:
+        if plan.n_bytes <= free:
             return plan
     least, shared = min(plans, key=lambda plan: plan.n_bytes), shared_bytes(n_processors, frequency, n_topics)
     raise DeviceError(
-        f"{name} has {room:,} bytes that can be used; {n_topics:,} topics of this corpus take "
+        f"{name} has {free:,} bytes that can be used; {n_topics:,} topics of this corpus take "
         f"{least.n_bytes:,} even in {len(least.cuts) - 1:,} chunks, {shared:,} of them for any number: "
         "take fewer topics, leave rare words out, or set device='cpu'"
     )

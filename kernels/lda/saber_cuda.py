@@ -38,25 +38,25 @@ class SaberSampler:
         self._lists = _Lists(device, layout.rare_start, layout.rare_lines)
         self._rare_topics = device.zeros(max(int(layout.rare_start[-1]), 1), np.uint16)
         made = [layout.chunk(c, token_doc, topics) for c in range(self.n_chunks)]
-        self._make_room_for_lists(made)
+        self._allocate_lists(made)
         self.chunks = Chunks(device, made, resident, self._compute, written=("topics",))
         self._count_all(topics)
 
     def _lay_out_shared_memory(self, K, n_groups):
         """Choose where the weights lie, and how many counts a block takes at a time."""
-        room = self.device.shared_memory - _STATIC
+        free = self.device.shared_memory - _STATIC
         tree = 4 * (LINE + n_groups)
-        in_shared = tree + 4 * K <= room
+        in_shared = tree + 4 * K <= free
         self._kernels = self.device.kernels(_FILE, IN_SHARED=int(in_shared))
         self._shared = tree + 4 * K * in_shared
-        blocks = max(1, min(MOST_BLOCKS, room // (self._shared + _STATIC)))
+        blocks = max(1, min(MOST_BLOCKS, free // (self._shared + _STATIC)))
         self._n_blocks = blocks * self.device.n_processors
         self._scratch = self.device.empty(1 if in_shared else self._n_blocks * K, np.float32)
         whole = -(-K // 64) * 64
-        self._window = min(whole, room // (2 * _WARPS) // 64 * 64)
-        self._count_window = min(whole, room // 4 // 64 * 64)
+        self._window = min(whole, free // (2 * _WARPS) // 64 * 64)
+        self._count_window = min(whole, free // 4 // 64 * 64)
 
-    def _make_room_for_lists(self, chunks):
+    def _allocate_lists(self, chunks):
         device = self.device
         n_documents = max(len(chunk.doc_start) for chunk in chunks)
         self._entries = device.empty(max(int(chunk.line_start[-1]) for chunk in chunks) * LINE, np.uint32)

@@ -97,7 +97,7 @@ def _invert(totals, beta_sum, inverse, inverse_less):
         inverse_less[k] = _ONE / np.float32(max(totals[k] - 1, 0) + beta_sum)
 
 
-def room_for(n_topics, longest, kind):
+def work_for(n_topics, longest, kind):
     """Scratch of a pass over documents or words of at most `longest` tokens; `kind` is the type of topics.
 
     Counts, which are zero between two of them, both inverse totals, and topics, proposals and next topics of
@@ -110,18 +110,18 @@ def room_for(n_topics, longest, kind):
 @nb.njit(**_PASS)
 def document_pass(
     first, last, doc_start, position, names, pairs, flat, totals, alpha, alpha_sum, aliases, limits, beta_sum,
-    counted, room, seed, purpose, round_,
+    counted, work, seed, purpose, round_,
 ):  # fmt: skip
     """Accept the words' proposals for the documents ``first:last``, and draw new ones from the documents.
 
     The tokens of document d are ``position[doc_start[d]:doc_start[d + 1]]``, places in `pairs` (topic and
     proposal; `flat` are these as a vector), which change in place; their topics after the pass are added to
     `counted`. `names` (int64) name the random streams of documents. `aliases` and `limits` are Walker's
-    tables of alpha (`alias.tables_of`); `room` is scratch (`room_for`). Returns the distinct topics of the
+    tables of alpha (`alias.tables_of`); `work` is scratch (`work_for`). Returns the distinct topics of the
     documents before the pass, summed.
     """
     n_topics = len(totals)
-    counts, inverse, inverse_less, current, proposed, moved = room
+    counts, inverse, inverse_less, current, proposed, moved = work
     _invert(totals, beta_sum, inverse, inverse_less)
     n_documents, distinct = len(doc_start) - 1, 0
     for d in range(first, last):
@@ -155,17 +155,17 @@ def document_pass(
 
 @nb.njit(**_PASS)
 def word_pass(
-    names, starts, first, pairs, totals, beta, beta_sum, aliases, limits, counted, room, seed, purpose, round_
+    names, starts, first, pairs, totals, beta, beta_sum, aliases, limits, counted, work, seed, purpose, round_
 ):
     """Accept the documents' proposals for all tokens of some words, and draw new ones from the words.
 
     The tokens of shard g of the word w are those from ``starts[w, g]`` to ``starts[w + 1, g]`` behind the
     place ``first[g]`` of `pairs`. They change in place, and their topics after the pass are added to
     `counted`. `names` (int32) name the random streams of words. `aliases` and `limits` are `alias.NO_TABLES`:
-    all topics have one beta; `room` is scratch (`room_for`).
+    all topics have one beta; `work` is scratch (`work_for`).
     """
     n_topics, n_shards = len(totals), starts.shape[1]
-    counts, inverse, inverse_less, current, proposed, moved = room
+    counts, inverse, inverse_less, current, proposed, moved = work
     _invert(totals, beta_sum, inverse, inverse_less)
     for w in range(len(names)):
         n, most, prior = np.int64(0), np.int64(0), n_topics * np.float64(beta[w])
@@ -196,7 +196,7 @@ def word_pass(
 @nb.njit(**_PASS)
 def word_part(
     names, begin, end, word_start, tokens, rows, starts, pairs, totals, beta, beta_sum, aliases, limits,
-    change, room, seed, purpose, round_,
+    change, work, seed, purpose, round_,
 ):  # fmt: skip
     """The part of one shard in `word_pass`, of words whose other tokens are known by their topics alone.
 
@@ -206,7 +206,7 @@ def word_part(
     are counted anew. The changes of the topic totals are added to `change`.
     """
     n_topics = len(totals)
-    scratch, inverse, inverse_less, _, proposed, moved = room
+    scratch, inverse, inverse_less, _, proposed, moved = work
     _invert(totals, beta_sum, inverse, inverse_less)
     for w in range(len(names)):
         n, first, prior = end[w] - begin[w], begin[w] - word_start[w], n_topics * np.float64(beta[w])

@@ -64,7 +64,7 @@ def test_draws_made_together_are_those_made_in_turns(n_documents):
     gibbs.sweep_dense(
         words, starts[:-1].copy(), starts[1:].copy(), starts, padded, found, topics.copy(),
         counts.reshape(-1), np.full(15, -1, np.int32), rows, totals, alpha, beta, np.float32(15 * BETA), 0,
-        SEED, PURPOSE, ROUND, INDEX, None, gibbs.dense_room(N_TOPICS, WIDTH),
+        SEED, PURPOSE, ROUND, INDEX, None, gibbs.dense_work(N_TOPICS, WIDTH),
     )  # fmt: skip
     # Where a draw falls on a border to the last digit, it and those that follow from it may differ.
     differ = np.flatnonzero(found != expected)

@@ -305,7 +305,7 @@ class ProximalNewton:
             self._move = np.zeros_like(self._b)
             self._move[:, columns] = newton_step(self.loss, self._shares, Z, self._free[:, columns])
             delta = np.ascontiguousarray((Z @ self._move[:, columns].T).T)
-            small = np.abs(delta).max() <= most and self._room(self._move) == 1.0
+            small = np.abs(delta).max() <= most and self._longest_step(self._move) == 1.0
             if small or not self._take(self._move, delta):
                 break
         self._project(delta)
@@ -348,7 +348,7 @@ class ProximalNewton:
             self._copies.add(np.array([j]), np.ones(1), Z[:, i])
         return Z
 
-    def _room(self, move):
+    def _longest_step(self, move):
         """Largest part, up to 1, of a move that leaves positive coefficients at or above zero."""
         limited = self._positive & (self._b + move < 0)
         return float((self._b[limited] / -move[limited]).min(initial=1.0))
@@ -356,14 +356,14 @@ class ProximalNewton:
     def _take(self, move, delta):
         """Take a Newton step on the free columns, shortened until the loss falls; False if it does not."""
         slope = float((self.loss.residual(self._shares) * delta).sum())
-        before, room = self._value, self._room(move)
-        t = min(room, _FARTHEST / np.abs(delta).max())
+        before, longest = self._value, self._longest_step(move)
+        t = min(longest, _FARTHEST / np.abs(delta).max())
         for _ in range(_HALVINGS if slope > _EPSILON * before else 0):
             F = self._F + t * delta
             value, shares = self.loss.shares(F)
             if value < before - _ARMIJO * t * slope:
                 b = self._b + t * move
-                if t == room < 1:
+                if t == longest < 1:
                     b[self._positive & (b < _EPSILON * self._b)] = 0.0
                 self._b, self._F, self._value, self._shares = b, F, value, shares
                 return True

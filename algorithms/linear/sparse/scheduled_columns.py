@@ -428,8 +428,8 @@ class ScheduledColumns(Program):
         """Candidates are to serve the strength that is next."""
         least = self.penalty.strength
         following = least if not np.isfinite(self.strength) else max(least, _STRIDE * self.strength)
-        room = max(_LEAST_GROWTH, int(np.count_nonzero(self.coef)), len(self.features) // 2)
-        self._ask("score", strength=least, threshold=following / self.scale, count=room)
+        most = max(_LEAST_GROWTH, int(np.count_nonzero(self.coef)), len(self.features) // 2)
+        self._ask("score", strength=least, threshold=following / self.scale, count=most)
 
     def _ask_updates(self, gap, some_join):
         self.rounds, self._lowest, self._lowered = 0, np.inf, 0

@@ -349,9 +349,9 @@ class SquaredSubproblem:
         near[self.b != 0] = np.inf
         chosen = np.flatnonzero(near >= _NEAR)
         support = int(np.count_nonzero(self.b))
-        room = max(min(support + support // 2 + 100, MOST_COLUMNS), support)
-        if len(chosen) > room:
-            chosen = np.sort(chosen[np.argsort(-near[chosen], kind="stable")[:room]])
+        most = max(min(support + support // 2 + 100, MOST_COLUMNS), support)
+        if len(chosen) > most:
+            chosen = np.sort(chosen[np.argsort(-near[chosen], kind="stable")[:most]])
         return chosen
 
     def _by_products(self, slopes, terms, eps):

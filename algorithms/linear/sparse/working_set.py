@@ -344,17 +344,17 @@ class WorkingSet:
     def _ask(self, threshold):
         support = int(np.count_nonzero(self.sub.coef))
         wanted = self._missing()
-        room = max(_LEAST_GROWTH, support, int(self._growth * len(self.sub.features)))
+        n_new = max(_LEAST_GROWTH, support, int(self._growth * len(self.sub.features)))
         most = _MOST * self.n_features if self._tall else np.inf
         self._whole = len(self.sub.features) > most and not len(wanted)
         if self._whole:
-            threshold, room = 0.0, self.n_features
+            threshold, n_new = 0.0, self.n_features
         self.request = {
             "v": self.sub.vectors(),
             "working": np.sort(self.sub.features),
             "wanted": wanted,
             "threshold": float(threshold),
-            "count": len(wanted) or room,
+            "count": len(wanted) or n_new,
         }
 
     def _record(self, objective, gap, absolute, reason):

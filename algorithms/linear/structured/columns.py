@@ -93,18 +93,18 @@ class _Dense:
     """Columns side by side in Fortran order, with room for more."""
 
     def __init__(self, n_rows):
-        self._room, self._n = np.empty((n_rows, 0), order="F"), 0
+        self._buffer, self._n = np.empty((n_rows, 0), order="F"), 0
 
     def add(self, more):
         """Put columns behind those that are there; return all."""
         n = self._n + more.shape[1]
-        if n > self._room.shape[1]:
-            room = np.empty((len(more), n + n // 2), order="F")
-            room[:, : self._n] = self._room[:, : self._n]
-            self._room = room
-        self._room[:, self._n : n] = more
+        if n > self._buffer.shape[1]:
+            buffer = np.empty((len(more), n + n // 2), order="F")
+            buffer[:, : self._n] = self._buffer[:, : self._n]
+            self._buffer = buffer
+        self._buffer[:, self._n : n] = more
         self._n = n
-        return self._room[:, :n]
+        return self._buffer[:, :n]
 
 
 class _Sparse:

@@ -445,8 +445,8 @@ class OwnedBlocks(Program):
         following = 1.0 if not np.isfinite(self.strength) else max(1.0, _STRIDE * self.strength)
         mean_size = len(self.blocks.order) / self.n_blocks
         there = np.logical_or.reduceat(self.coef.any(axis=1), self.firsts) if len(self.coef) else ()
-        room = max(int(_LEAST_GROWTH / mean_size), 10, int(np.sum(there)), len(self.firsts) // 2)
-        self._ask("score", strength=1.0, threshold=following, count=room)
+        most = max(int(_LEAST_GROWTH / mean_size), 10, int(np.sum(there)), len(self.firsts) // 2)
+        self._ask("score", strength=1.0, threshold=following, count=most)
 
     def _ask_updates(self, gap, some_join):
         self.rounds, self._lowest, self._lowered = 0, np.inf, 0

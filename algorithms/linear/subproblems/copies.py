@@ -68,7 +68,7 @@ class DenseCopies(_Copies):
 
     def __init__(self, n_rows, roots, centre):
         super().__init__(n_rows, roots, centre)
-        self._room32 = np.empty((n_rows, 0), np.float32, order="F")
+        self._buffer32 = np.empty((n_rows, 0), np.float32, order="F")
         self._members = np.empty((n_rows, 0), order="F")
         self._sources = []
 
@@ -76,9 +76,9 @@ class DenseCopies(_Copies):
         """Append the columns ``columns[positions]``."""
         first = len(self)
         scales, means, norms = self._admit(columns, positions)
-        self._room32 = _with_room(self._room32, first, first + len(positions))
+        self._buffer32 = _enlarged(self._buffer32, first, first + len(positions))
         kernels.dense_take(
-            columns.X.T, positions, scales, self.roots, self.centre, self._room32.T, first, means, norms
+            columns.X.T, positions, scales, self.roots, self.centre, self._buffer32.T, first, means, norms
         )
         self._keep(scales, means, norms)
         if self._sources and self._sources[-1][0] is columns:
@@ -89,12 +89,12 @@ class DenseCopies(_Copies):
     @property
     def single(self):
         """float32 ndarray of shape (n_rows, m), Fortran-ordered."""
-        return self._room32[:, : len(self)]
+        return self._buffer32[:, : len(self)]
 
-    def _copied(self, room, used, chosen):
-        """Append float64 copies of the columns `chosen` to a room."""
+    def _copied(self, buffer, used, chosen):
+        """Append float64 copies of the columns `chosen` to a buffer."""
         size = used + len(chosen)
-        room = _with_room(room, used, size)
+        buffer = _enlarged(buffer, used, size)
         ignored = np.empty(len(chosen))
         for columns, positions, start in self._sources:
             here = np.flatnonzero((chosen >= start) & (chosen < start + len(positions)))
@@ -102,9 +102,9 @@ class DenseCopies(_Copies):
                 if len(run):
                     kernels.dense_take(
                         columns.X.T, positions[chosen[run] - start], self.scales[chosen[run]], self.roots,
-                        self.centre, room.T, used + run[0], ignored, ignored,
+                        self.centre, buffer.T, used + run[0], ignored, ignored,
                     )  # fmt: skip
-        return room, size
+        return buffer, size
 
     def dot(self, v, chosen=None):
         """``A^T v`` in float64, or of the columns `chosen`: ndarray of shape (m,)."""
@@ -275,10 +275,10 @@ def _completed(columns, positions):
     return SparseColumns(filled, indices, indptr, n_rows), np.arange(len(positions))
 
 
-def _with_room(block, used, size):
+def _enlarged(block, used, size):
     """`block` with at least `size` columns, the first `used` of them kept.
 
-    Most of the room is never touched, and costs nothing until it is.
+    Most of the buffer is never touched, and costs nothing until it is.
     """
     if block.shape[1] >= size:
         return block

@@ -73,7 +73,7 @@ class Products:
         self.copies = copies
         self.members = np.empty(0, np.int64)
         self.step = 0.0
-        self._room = np.empty((0, 0))
+        self._buffer = np.empty((0, 0))
         self._place = np.empty(0, np.int64)
 
     def missing(self, chosen):
@@ -87,20 +87,20 @@ class Products:
         """Compute the products of new columns with all."""
         k, members = len(self.members), np.concatenate([self.members, new])
         size = len(members)
-        if size > len(self._room):
-            room = np.empty((size + size // 2, size + size // 2))
-            room[:k, :k] = self._room[:k, :k]
-            self._room = room
+        if size > len(self._buffer):
+            buffer = np.empty((size + size // 2, size + size // 2))
+            buffer[:k, :k] = self._buffer[:k, :k]
+            self._buffer = buffer
         fresh = self.copies.products(new, members)
-        self._room[k:size, :size] = fresh
-        self._room[:k, k:size] = fresh[:, :k].T
+        self._buffer[k:size, :size] = fresh
+        self._buffer[:k, k:size] = fresh[:, :k].T
         self._place[new] = np.arange(k, size)
         self.members = members
 
     def among(self, chosen):
         """Products of some members with one another: C-ordered ndarray."""
         places = self._place[chosen]
-        return self._room[np.ix_(places, places)]
+        return self._buffer[np.ix_(places, places)]
 
 
 class GramProblem:

@@ -92,12 +92,14 @@ class Packing(NamedTuple):
             number for shard, one in zip(shards, segments, strict=True) for number in (shard, len(one.tokens))
         ]
         numbers = np.concatenate([np.array(about, np.int64), *sizes])
-        room = np.zeros(10 * len(numbers) + sum(self._bytes_of(len(array)) for array in arrays) + 1, np.uint8)
-        end = lda_blocks.pack_numbers(numbers, room)
+        packed = np.zeros(
+            10 * len(numbers) + sum(self._bytes_of(len(array)) for array in arrays) + 1, np.uint8
+        )
+        end = lda_blocks.pack_numbers(numbers, packed)
         for array in arrays:
-            lda_blocks.pack_bits(array, self.n_bits, room[end:])
+            lda_blocks.pack_bits(array, self.n_bits, packed[end:])
             end += self._bytes_of(len(array))
-        return room[: end + (end == self._n_plain)]
+        return packed[: end + (end == self._n_plain)]
 
     @property
     def _n_plain(self):

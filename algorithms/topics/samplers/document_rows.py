@@ -25,18 +25,18 @@ _SCRATCH = threading.local()
 _MOST_KEPT = 2**16  # topics of which scratch, some 20 bytes each, is kept
 
 
-def _room(make, n_topics, *sizes, seeds):
+def _work(make, n_topics, *sizes, seeds):
     """Scratch of this thread; a sweep over a small corpus makes hundreds of calls of some microseconds."""
     if n_topics > _MOST_KEPT:
         return make(n_topics, *sizes, seeds)
     key = (make, n_topics, *sizes, seeds is None)
     if getattr(_SCRATCH, "key", None) != key:
-        _SCRATCH.key, _SCRATCH.room = key, make(n_topics, *sizes, seeds)
-    return _SCRATCH.room
+        _SCRATCH.key, _SCRATCH.work = key, make(n_topics, *sizes, seeds)
+    return _SCRATCH.work
 
 
 def document_rows(lengths, longest, n_topics, labels=None, storage=_IN_MEMORY):
-    """Make room for the counts of documents of these lengths, and of these labels if they have any.
+    """Allocate the counts of documents of these lengths, and of these labels if they have any.
 
     `longest` are the most tokens of a document of the whole corpus, of which these may be a part.
     """
@@ -89,8 +89,8 @@ class DenseDocuments(UnlabelledDocuments):
 
     def sweep(self, place, words, mode):
         """Draw the tokens of a block; seed words are the last of `mode`."""
-        room = _room(kernels.dense_room, self.n_topics, self.width, seeds=mode[-1])
-        kernels.sweep_dense(*place, self.counts.reshape(-1), *words, *mode, room)
+        work = _work(kernels.dense_work, self.n_topics, self.width, seeds=mode[-1])
+        kernels.sweep_dense(*place, self.counts.reshape(-1), *words, *mode, work)
 
     def tidy(self, first, last):
         """Nothing gathers in dense rows."""
@@ -136,8 +136,8 @@ class PackedLists(ListRoom, UnlabelledDocuments):
     def sweep(self, place, words, mode):
         """Draw the tokens of a block; seed words are the last of `mode`."""
         lists = (self.entries, self.line_start, self.n_lines, self.shift)
-        room = _room(kernels.sparse_room, self.n_topics, seeds=mode[-1])
-        kernels.sweep_sparse(*place, *lists, *words, *mode, room)
+        work = _work(kernels.sparse_work, self.n_topics, seeds=mode[-1])
+        kernels.sweep_sparse(*place, *lists, *words, *mode, work)
 
     def tidy(self, first, last):
         """Close the gaps in the lists of documents ``first:last``."""
@@ -207,8 +207,8 @@ class LabelledRows:
 
     def sweep(self, place, words, mode):
         """Draw the tokens of a block; seed words are the last of `mode`."""
-        room = _room(lda_labels.labelled_room, self.width, self._most, seeds=mode[-1])
-        lda_labels.sweep_labelled(*place, *self.lists, self._weights32, self.held, *words, *mode, room)
+        work = _work(lda_labels.labelled_work, self.width, self._most, seeds=mode[-1])
+        lda_labels.sweep_labelled(*place, *self.lists, self._weights32, self.held, *words, *mode, work)
 
     def drawn_with(self, alpha):
         """The prior as the kernels take it."""

@@ -112,7 +112,7 @@ class RotatingGibbs(RotatingModel):
         return number_of_rows(frequency, self.n_topics)
 
     def document_kind(self, lengths, storage, labels=None):
-        """Make room for the counts of documents."""
+        """Allocate the counts of documents."""
         return document_rows(lengths, self.longest, self.n_topics, labels, storage)
 
     # At a shard -----------------------------------------------------------------------------------
@@ -197,11 +197,11 @@ class RotatingGibbs(RotatingModel):
     def pack(self, block, value):
         """Counts packed, tokens as they are; counts that follow from the tokens are left out."""
         rows = value.rows[:0] if self.all_tokens else value.rows
-        room = np.empty(lda_blocks.packed_room(*rows.shape) + value.tokens.nbytes, np.uint8)
-        size = lda_blocks.pack_rows(rows, room)  # of the rest no page is touched
+        packed = np.empty(lda_blocks.packed_size(*rows.shape) + value.tokens.nbytes, np.uint8)
+        size = lda_blocks.pack_rows(rows, packed)  # of the rest no page is touched
         end = size + value.tokens.nbytes
-        room[size:end] = value.tokens.view(np.uint8)
-        return room[:end]
+        packed[size:end] = value.tokens.view(np.uint8)
+        return packed[:end]
 
     def unpack(self, block, packed):
         """Undo `pack`; every topic and count is checked, for kernels trust them."""

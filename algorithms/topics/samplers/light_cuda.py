@@ -79,7 +79,7 @@ class LightCudaState(CorpusState):
         self.n_groups = 1 if exact else n_groups or number_of_groups(lengths)
         self.n_sections = 1 if exact else n_sections or number_of_sections(lengths)
         super().__init__(X, n_topics, alpha, beta, seed, n_groups=self.n_groups * self.n_sections, **options)
-        self.room = ListRoom(self.lengths, n_topics)
+        self.list_layout = ListRoom(self.lengths, n_topics)
         plans = plans_of(self.lengths, frequency, n_topics, self.n_groups, self.n_sections)
         plan = plan_for(device.free_memory(), device.name, n_topics, self.n_sections, plans)
         self.token_doc = self.storage.zeros(self.n_tokens, np.uint32)
@@ -107,7 +107,7 @@ class LightCudaState(CorpusState):
         begin = lda_host.begins(X, self.order, cuts, self.word_start)
         self.group_docs = np.array([0, len(self.lengths)])  # the one task's
         place = (self.group_words, self.common_words, begin, self.row_of_word)
-        lists = (self.room.shift, self.room.line_start)
+        lists = (self.list_layout.shift, self.list_layout.line_start)
         return lda_light_chunks.LightLayout(
             self.lengths, self.n_topics, self.n_groups, groups, *place, *lists
         )
@@ -186,7 +186,7 @@ class LightCudaState(CorpusState):
     def restore(self, arrays):
         """See `CorpusState`."""
         super().restore(arrays)
-        lists = self.room.of_checkpoint(arrays, int(self.room.line_start[-1]) * lda_host.LANES)
+        lists = self.list_layout.of_checkpoint(arrays, int(self.list_layout.line_start[-1]) * lda_host.LANES)
         topics = arrays["topics"].copy()
         self._take(topics)
         expected = self._there.document_counts()

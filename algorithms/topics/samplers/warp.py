@@ -254,9 +254,9 @@ class RotatingWarp(RotatingGibbs):
         tokens = (state["doc_start"], state["position"], state["names"], pairs, pairs.reshape(-1))
         prior = (alpha.astype(np.float32), float(alpha.sum()), *alias.tables_of(alpha), beta_sum)
         lengths, stream = state["lengths"], (self.seed, _STREAMS + 1, pass_)
-        room = lda_warp.room_for(self.n_topics, lengths.max(initial=0), self.kind)
+        work = lda_warp.work_for(self.n_topics, lengths.max(initial=0), self.kind)
         return lda_warp.document_pass(
-            0, len(lengths), *tokens, state["totals"], *prior, change, room, *stream
+            0, len(lengths), *tokens, state["totals"], *prior, change, work, *stream
         )
 
     def _write_topics(self, state, block, value):
@@ -303,9 +303,9 @@ class RotatingWarp(RotatingGibbs):
         here = self.words.of(task.blocks)
         beta, beta_sum = state["priors"].beta_of(task.round)
         names, longest = self.words.ids[here], self.words.frequency[here][:1].sum()  # the most frequent one
-        room = lda_warp.room_for(self.n_topics, longest, self.kind)
+        work = lda_warp.work_for(self.n_topics, longest, self.kind)
         prior = (beta[names].astype(np.float32), beta_sum, *alias.NO_TABLES)
-        return names, (state["totals"], *prior, change, room, self.seed, _STREAMS, pass_)
+        return names, (state["totals"], *prior, change, work, self.seed, _STREAMS, pass_)
 
     def _word_pass(self, state, task, change, pass_):
         block, value = task.blocks, task.value

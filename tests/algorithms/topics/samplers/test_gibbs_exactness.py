@@ -16,7 +16,7 @@ from lda_chains import Chain
 from scipy import sparse, stats
 from scipy.special import gammaln
 
-from stradask.kernels.lda.gibbs import dense_room, sparse_room, sweep_dense, sweep_sparse
+from stradask.kernels.lda.gibbs import dense_work, sparse_work, sweep_dense, sweep_sparse
 
 # How many replicates, and the bias that they are to show: what a chi-square test makes of a bias grows with
 # its square and with their number.
@@ -137,7 +137,7 @@ def _replicates(name, n=FEW, *, dense, exact=1, rows=True, starts=None):
         starts.astype(np.uint16), dense, exact, state.group_words[0], state.bounds, state.word_start,
         state.token_doc, counts, lines, 16, row_of_word, len(state.beta), state.alpha32,
         beta, np.float32(state.beta.sum()), state.n_topics,
-        (dense_room(state.n_topics, 32), sparse_room(state.n_topics)),
+        (dense_work(state.n_topics, 32), sparse_work(state.n_topics)),
     )  # fmt: skip
 
 
@@ -237,7 +237,7 @@ def test_groups_stay_within_their_stated_distance(name):
     sampled = _grouped_chain(
         n_sweeps, np.concatenate(state.group_words), np.cumsum([0, *map(len, state.group_words)]),
         state.bounds, state.word_start, state.token_doc, topics, counts, np.arange(n_words, dtype=np.int32),
-        rows, state.totals, state.alpha32, beta, np.float32(state.beta.sum()), dense_room(state.n_topics, 32),
+        rows, state.totals, state.alpha32, beta, np.float32(state.beta.sum()), dense_work(state.n_topics, 32),
     )  # fmt: skip
     places = [np.lexsort((s.docs, s.words)) for s in (state, plain)]
     sampled = sampled[:, places[0][np.argsort(places[1])]]  # in the order of the enumeration

@@ -11,7 +11,7 @@ from stradask.algorithms.topics.samplers.warp import RotatingWarp
 from stradask.algorithms.topics.shard_input import corpus_of_matrix
 from stradask.datasets.generators import make_lda_corpus
 from stradask.kernels.lda.alias import NO_TABLES
-from stradask.kernels.lda.warp import room_for, word_part, word_pass
+from stradask.kernels.lda.warp import word_part, word_pass, work_for
 from stradask.kernels.random import hash32, philox4x32
 from stradask.scheduler.engine import run
 from stradask.scheduler.sessions.local import LocalSession
@@ -122,7 +122,7 @@ def test_a_pass_over_words_is_what_its_docstring_says(n_rows):
     before, change, counted = pairs.copy(), 0 * totals, 0 * totals
     _pass_by_definition(parts, totals, beta)
     longest = SIZES.sum(axis=1).max()
-    room = room_for(K, longest, np.uint16)
+    room = work_for(K, longest, np.uint16)
     word_pass(names, starts.astype(np.int32), first, pairs, totals, *rest, counted, room, *stream)
     for g in (2, 0, 3, 1):
         place = (begin[:, g].copy(), (begin + SIZES)[:, g].copy(), word_start, tokens, rows)

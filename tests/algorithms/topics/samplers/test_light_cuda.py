@@ -202,7 +202,7 @@ def test_lists_that_are_not_of_the_topics_are_refused():
     model = (X, 60, *_priors(60, X.shape[1], True), 5)
     state = LightCudaState(*model, n_groups=3, device=EmulatedDevice())
     kept = {name: np.array(array) for name, array in state.arrays().items()}
-    shift = state.room.shift
+    shift = state.list_layout.shift
     held = np.flatnonzero(kept["entries"])
     harms = {
         "another topic": lambda e: e.__setitem__(held[3], e[held[3]] ^ (1 << shift)),

@@ -14,8 +14,8 @@ from lda_chains import Chain
 from scipy import sparse, stats
 from scipy.special import gammaln
 
-from stradask.kernels.lda.gibbs import dense_room, sparse_room, sweep_dense, sweep_sparse
-from stradask.kernels.lda.labels import count_labelled, labelled_room, sweep_labelled
+from stradask.kernels.lda.gibbs import dense_work, sparse_work, sweep_dense, sweep_sparse
+from stradask.kernels.lda.labels import count_labelled, labelled_work, sweep_labelled
 
 REPLICATES = 80_000
 # Five words, so that the words drawn in turn with others make room for further ones.
@@ -147,7 +147,7 @@ def _swept(name, how, *, exact=1, rows=True):
     priors = (alpha32, state.beta.astype(np.float32), np.float32(state.beta.sum()))
     sampled = starts.copy()
     seeds = _for_kernels(state.program.seeds)
-    rooms = (dense_room(3, 32, seeds), sparse_room(3, seeds), labelled_room(3, 3, seeds))
+    rooms = (dense_work(3, 32, seeds), sparse_work(3, seeds), labelled_work(3, 3, seeds))
     how(sampled, place, row_of_word, lists, priors, exact, seeds, rooms)
     return sampled
 

@@ -15,7 +15,7 @@ from stradask.algorithms.topics.samplers import auto, choose, warp
 from stradask.algorithms.topics.shard_input import corpus_of_matrix
 from stradask.errors import DataError, ModelFileError
 from stradask.kernels.lda.alias import alias_tables, tables_of
-from stradask.kernels.lda.warp import document_pass, room_for, word_pass
+from stradask.kernels.lda.warp import document_pass, word_pass, work_for
 from stradask.kernels.random import hash32, philox4x32
 from stradask.scheduler.engine import run
 
@@ -64,7 +64,7 @@ def test_a_document_pass_is_what_its_docstring_says():
     totals, before, counted = np.bincount(pairs[:, 0], minlength=5), pairs.copy(), np.zeros(5, np.int64)
     prior = (alpha.astype(np.float32), alpha.sum(), *tables_of(alpha), 7 * 0.4)
     place = (0, 12, doc_start, position, shard["names"], pairs, pairs.reshape(-1), totals)
-    room = room_for(5, np.diff(doc_start).max(), pairs.dtype)
+    room = work_for(5, np.diff(doc_start).max(), pairs.dtype)
     distinct = document_pass(*place, *prior, counted, room, SEED, 6, 3)
     assert (counted == np.bincount(pairs[:, 0], minlength=5)).all()
     assert distinct == sum(len(set(before[position[slice(*doc_start[d : d + 2])], 0])) for d in range(12))
@@ -87,7 +87,7 @@ def test_proposals_are_other_tokens_topics_or_the_prior(alpha):
     for r in range(n):
         pairs[:] = topics[:, None]  # the proposal is the topic itself: nothing moves
         tokens = (shard["doc_start"], shard["position"], shard["names"], pairs, pairs.reshape(-1))
-        counted, room = np.zeros(3, np.int64), room_for(3, 5, pairs.dtype)
+        counted, room = np.zeros(3, np.int64), work_for(3, 5, pairs.dtype)
         document_pass(0, 1, *tokens, np.full(3, 9), *prior, counted, room, SEED, 6, r)
         drawn[np.arange(5), pairs[:, 1]] += 1
     others = np.bincount(topics, minlength=3) - np.eye(3)[topics]
@@ -157,7 +157,7 @@ def _total_variation(X, n_topics, beta=0.4):
     pairs = np.repeat(state.topics[:, None], 2, axis=1)
     place = (state.word_start, doc_start, position, pairs, state.totals)
     alpha = state.alpha.astype(np.float32)
-    room = room_for(len(alpha), len(place[3]), place[3].dtype)
+    room = work_for(len(alpha), len(place[3]), place[3].dtype)
     _chain(len(codes), *place, alpha, state.alpha.sum(), state.beta, codes, room)
     sampled = np.bincount(codes, minlength=len(z)) / len(codes)
     # Cells that names of topics do not change: which tokens agree.
