@@ -8,6 +8,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any, NamedTuple
 
 from .._urls import files_below, is_folder, is_url, matching_files, open_file
@@ -83,14 +84,19 @@ class ParquetTable:
             )
             if not texts or (values is not None and len(set(values)) < len(values)):
                 raise DataError(f"{name} must be names of columns, each once, got {shortened(values)}")
+        if not isinstance(self.hashed, (Mapping, type(None))):
+            raise DataError(f"hashed must be a dict of columns and buckets, got {shortened(self.hashed)}")
         for name, n in (self.hashed or {}).items():
-            if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n < 2**31:
+            if isinstance(n, bool) or not isinstance(n, Integral) or not 1 <= n < 2**31:
                 raise DataError(f"hashed must have for each column a number of buckets, not {shortened(n)}")
             if name in (self.categories or ()):
                 raise DataError(f"the column {shortened(name)} is in categories and in hashed: keep one")
         for name, values in self.vocabularies.items():
-            if values is not None and (not len(values) or len(set(map(str, values))) < len(values)):
-                raise DataError(f"categories of {shortened(name)} must be values, each once")
+            if values is not None and not _are_categories(values):
+                raise DataError(
+                    f"categories of {shortened(name)} must be a list of texts or whole numbers, each once; "
+                    f"got {shortened(values)}"
+                )
 
     @property
     def vocabularies(self) -> dict[str, Any]:
@@ -110,6 +116,12 @@ class ParquetTable:
                 "write it into the files"
             )
         return found
+
+
+def _are_categories(values):
+    if isinstance(values, str) or not len(values) or len(set(map(str, values))) < len(values):
+        return False
+    return all(isinstance(value, (str, Integral)) and not isinstance(value, bool) for value in values)
 
 
 def _files(path):

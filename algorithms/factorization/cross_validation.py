@@ -15,6 +15,8 @@ from ...errors import DataError, shortened
 from .entries import cells_of, check_matrix, check_pairs, check_values
 from .ranking import evaluate_ranking
 from .reading import is_named, named_ids, split_table
+from .recommender import Recommender
+from .remote_ratings import is_elsewhere
 
 _OF_RATINGS = {"rmse": lambda miss: np.sqrt(np.mean(miss**2)), "mae": lambda miss: np.mean(np.abs(miss))}
 _OF_RANKINGS = ("precision", "recall", "map", "ndcg", "mrr", "coverage", "novelty")
@@ -48,8 +50,7 @@ def cross_validate(
     model : MatrixFactorization, EASE, SLIM, ItemKNN or Popularity
         It is copied, and not changed.
     X, y
-        Ratings in any form that ``model.fit`` takes: a sparse matrix, `Ratings`, a DataFrame, or pairs and
-        values.
+        Ratings in this process: a sparse matrix, `Ratings`, a DataFrame, or pairs and values.
     metrics : str or sequence of str, optional
         ``"rmse"`` and ``"mae"`` of ratings; of rankings ``"precision"``, ``"recall"``, ``"map"``, ``"ndcg"``,
         ``"mrr"``, ``"coverage"`` and ``"novelty"`` with the number of places, as in ``"ndcg@20"``; see
@@ -69,7 +70,7 @@ def cross_validate(
     Raises
     ------
     DataError
-        For unknown measures, and folds without ratings.
+        For other models, ratings on a cluster or in files, unknown measures, and folds without ratings.
 
     Examples
     --------
@@ -80,6 +81,16 @@ def cross_validate(
     >>> found["test_ndcg@10"].shape
     (3,)
     """
+    if not isinstance(model, Recommender):
+        raise DataError(
+            f"model must be a recommender, such as EASE(), got {shortened(model)}: for other estimators "
+            "take sklearn.model_selection.cross_validate"
+        )
+    if is_elsewhere(X):
+        raise DataError(
+            f"X is a {type(X).__name__}, but folds are made of ratings in this process: read files by "
+            "stradask.datasets.read_ratings or pandas.read_parquet, and compute Dask collections"
+        )
     wanted = _wanted(metrics, model)
     if not isinstance(n_splits, Integral) or isinstance(n_splits, bool) or n_splits < 2:
         raise DataError(f"n_splits must be an integer of at least 2, got {shortened(n_splits)}")
@@ -117,7 +128,7 @@ def _wanted(metrics, model):
         elif isinstance(name, str) and name in _OF_RATINGS:
             if not of_ratings:
                 raise DataError(
-                    f"metrics: {name} is of ratings, which a {type(model).__name__} does not predict"
+                    f"metrics: {name} is of ratings, which {type(model).__name__} does not predict"
                 )
             wanted[name] = name, None
         else:

@@ -177,7 +177,7 @@ def _checked(columns, where):
     with located(where) if where else located("in a file of ratings"):
         users, items = check_ids(users, "user"), check_ids(items, "item")
         if not len(users):
-            return RatingPiece(users, items, np.empty(0), None)
+            return RatingPiece(users, items, np.empty(0), None if weights is None else np.empty(0))
         values = check_values(np.asarray(values), len(users), "MatrixFactorization")
         if weights is not None and not np.asarray(weights).any():
             return RatingPiece(users, items, values, np.zeros(len(users)))  # other pieces may have some
@@ -340,7 +340,8 @@ class RemoteRatings:
         chosen, wanted = dask.delayed(_chosen, pure=False), dask.delayed(mask, pure=False)
         parts = [chosen(piece, self._ids, wanted, self._settings) for piece in self._pieces]
         parts = computed_at(dask.delayed(list)(parts), self.engine)
-        return _SampledUsers.of(_entries(parts, (0, 0), self.shape, self.dtype, None), self.rows_a_rating)
+        entries = _entries(parts, (0, 0), self.shape, self.dtype, (self.survey.users, self.survey.items))
+        return _SampledUsers.of(entries, self.rows_a_rating)
 
     def shards(self, n_shards):
         """Delayed shards of least squares: see `sides.shards_of`."""
@@ -442,7 +443,7 @@ def read_remote(model, X, y, sample_weight, engine):
     if model.solver not in ("auto", "als") or model.loss != "squared":
         raise DataError(
             f"solver={model.solver!r} with loss={model.loss!r} needs the ratings in this process; on a "
-            "cluster take solver='als' or 'auto', or compute X before the fit"
+            "cluster take solver='als' or 'auto' and loss='squared', or compute X before the fit"
         )
     if model.early_stopping:
         raise DataError(

@@ -25,6 +25,9 @@ def arrow_of(frame, names):
             f"X has no column {shortened(lacking[0])}, which the model was fitted with; add it (the order of "
             "columns does not matter)"
         )
+    twice = [name for name in names if list(there).count(name) > 1]
+    if twice:
+        raise DataError(f"X has several columns {shortened(twice[0])}: keep one of them")
     if isinstance(frame, lib.Table):
         return frame.select(names)
     if hasattr(frame, "to_arrow"):
@@ -32,7 +35,8 @@ def arrow_of(frame, names):
     try:
         return lib.Table.from_pandas(frame[list(names)], preserve_index=False)
     except lib.ArrowException as error:
-        raise DataError(f"X has a column of mixed kinds: {shortened(str(error), 150)}") from None
+        said = " ".join(map(str, error.args))
+        raise DataError(f"X has a column of mixed kinds: {said[:150]}") from None
 
 
 def in_frame(row):

@@ -88,12 +88,16 @@ class FoundTable:
         for name in named:
             self._check_there(name, types, "the table")
         unused = [name for name in (*table.vocabularies, *(table.hashed or ())) if name not in self.names]
-        if unused or not self.names or apart & set(self.names):
-            what = shortened(unused[0]) if unused else "none"
+        if unused:
             raise DataError(
-                f"columns to fit to are {shortened(self.names)}: {what} of categories and hashed is missing, "
-                "or the target is among them"
+                f"{shortened(unused[0])} of categories or hashed is not among the columns to fit to, "
+                f"{shortened(self.names)}: add it to columns=, or leave it out of both"
             )
+        if not self.names:
+            raise DataError(f"{shortened(files[0], 200)} has no column beside {shortened(sorted(apart))}")
+        for role, name in self.roles.items():
+            if name in self.names:
+                raise DataError(f"the column {shortened(name)} is {role} and in columns=: leave it out there")
         self._check_alike()
         self._check_missing()
         self.parts = parts_of(self.footers, len(self.names) + len(apart))
@@ -105,7 +109,7 @@ class FoundTable:
     @property
     def dtype(self):
         """float32 if all numbers are, else float64."""
-        numbers = {self.footers[0].types[name] for name in self.names}
+        numbers = {footer.types[name] for footer in self.footers for name in self.names}
         kinds = {dtype for kind, dtype in numbers if kind in ("number", "integer") and dtype != "bool"}
         return np.dtype(np.float32 if kinds and kinds <= {"float32", "float16"} else np.float64)
 
@@ -194,11 +198,14 @@ class FoundTable:
         return _array(_encoded, self.parts, (encoding, names, dtype), encoding.width, dtype, empty)
 
     def vector(self, name):
-        """A column as a Dask array, in the parts of X; None for no column."""
+        """A column as a Dask array, in the parts of X; None for no column.
+
+        Files may have different types of numbers: the array has one that holds them all.
+        """
         if name is None:
             return None
-        dtype = np.dtype(self.footers[0].types[name][1])
-        return _array(_column, self.parts, (name,), None, dtype, np.empty(0, dtype))
+        dtype = np.result_type(*{footer.types[name][1] for footer in self.footers})
+        return _array(_column, self.parts, (name, dtype), None, dtype, np.empty(0, dtype))
 
 
 def _array(function, parts, args, width, dtype, meta):
@@ -217,8 +224,8 @@ def _encoded(part, encoding, names, dtype):
     return encode(encoding, read_part(part, names), part.where, dtype)[0]
 
 
-def _column(part, name):
-    return target_of(read_part(part, [name]), name, part.where)
+def _column(part, name, dtype):
+    return target_of(read_part(part, [name]), name, part.where).astype(dtype, copy=False)
 
 
 def _footers(paths, names):

@@ -8,7 +8,7 @@ from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
 from ...._typing import Array, Matrix, Vector
-from ....errors import DataError
+from ....errors import DataError, shortened
 from ....kernels.factorization.item_products import dense_scores, sparse_scores
 from ....kernels.factorization.top import best_columns
 from ....scheduler.threads import effective_n_jobs
@@ -69,7 +69,7 @@ class ChoiceModel(Recommender):
         effective_n_jobs(self.n_jobs)  # refuses 0
         with self._unchanged_on_error():
             entries, (self.user_ids_, self.item_ids_), _ = read_ratings(self, X, y, None)
-            self.interactions_ = self._values(entries)
+            self.interactions_ = self._values(entries, self.user_ids_)
             present = self.interactions_.indices[self.interactions_.data > 0]
             if not len(present):
                 raise DataError("no value of X is above zero: nobody has chosen anything")
@@ -83,14 +83,15 @@ class ChoiceModel(Recommender):
         """Learn from choices, a CSR table of values above zero."""
         raise NotImplementedError
 
-    def _values(self, entries):
-        """A table of values as they enter the scores."""
+    def _values(self, entries, users):
+        """A table of values as they enter the scores; `users` name its rows."""
         negative = np.flatnonzero(entries.values < 0)
         if len(negative):
             at = negative[0]
-            row = int(np.searchsorted(entries.indptr, at, side="right")) - 1
+            user = users[int(np.searchsorted(entries.indptr, at, side="right")) - 1].item()
+            item = self.item_ids_[entries.indices[at]].item()
             raise DataError(
-                f"X holds {entries.values[at]:g} in row {row}, column {entries.indices[at]}, but "
+                f"X holds {entries.values[at]:g} for user {shortened(user)} and item {shortened(item)}, but "
                 f"{type(self).__name__} knows no dislikes: leave out what is below zero"
             )
         values = (entries.values > 0).astype(np.float32) if self.binary else entries.values.copy()
@@ -100,7 +101,8 @@ class ChoiceModel(Recommender):
         """Rows of choices of users: ids of `fit`, or a matrix of new ones."""
         if sparse.issparse(users):
             X = check_matrix(users, type(self).__name__, len(self.item_ids_), may_be_empty=True)
-            return self._values(matrix_entries(self, X, np.arange(X.shape[0]), self.item_ids_))
+            users = np.arange(X.shape[0])
+            return self._values(matrix_entries(self, X, users, self.item_ids_), users)
         rows = self._known(users, "user")
         if self.interactions_ is None:
             raise DataError(

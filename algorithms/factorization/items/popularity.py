@@ -1,5 +1,6 @@
 """The items that most users have: the baseline of recommendations."""
 
+from numbers import Integral
 from typing import ClassVar
 
 import numpy as np
@@ -43,7 +44,7 @@ class Popularity(ChoiceModel):
     ['ale', 'jam']
     """
 
-    _parameter_constraints: ClassVar[dict] = {"binary": ["boolean"], "n_jobs": [None, int]}
+    _parameter_constraints: ClassVar[dict] = {"binary": ["boolean"], "n_jobs": [None, Integral]}
 
     def __init__(self, *, binary: bool = True, n_jobs: int | None = None) -> None:
         self.binary = binary

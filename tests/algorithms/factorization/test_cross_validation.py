@@ -80,7 +80,7 @@ def test_errors_of_ratings_in_all_forms(ratings):
         ({"metrics": "ndcg"}, "such as 'ndcg@10'"),
         ({"metrics": ["ndcg@0"]}, "'ndcg@0' is unknown"),
         ({"metrics": []}, "metrics must be names"),
-        ({"metrics": "rmse"}, "rmse is of ratings, which a EASE"),
+        ({"metrics": "rmse"}, "rmse is of ratings, which EASE"),
         ({"n_splits": 1}, "n_splits must be"),
         ({"by": "item"}, "give 'user' or 'rating'"),
         ({"n_splits": 10**6}, "leave one without any"),
@@ -89,6 +89,19 @@ def test_errors_of_ratings_in_all_forms(ratings):
 def test_mistakes(ratings, options, message):
     with pytest.raises(DataError, match=message):
         sd.cross_validate(sd.EASE(), ratings, **options)
+
+
+@pytest.mark.parametrize(
+    ("model", "X", "message"),
+    [
+        (sd.Ridge(), None, r"must be a recommender, such as EASE\(\), got Ridge"),
+        (sd.EASE, None, "must be a recommender"),
+        (sd.EASE(), "plays.csv", "X is a str, but folds are made of ratings in this process"),
+    ],
+)
+def test_other_models_and_places(ratings, model, X, message):
+    with pytest.raises(DataError, match=message):
+        sd.cross_validate(model, ratings if X is None else X)
 
 
 def test_repeated_cells_are_refused():

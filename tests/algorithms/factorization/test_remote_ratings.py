@@ -83,6 +83,14 @@ def test_arrays_with_weights(client):
     )
 
 
+def test_weights_beside_an_empty_partition(client):
+    frame = FRAME.assign(w=WEIGHTS).sort_values("user").reset_index(drop=True)
+    kept, lazy = (X[X.user > "u060"] for X in (frame, dd.from_pandas(frame, npartitions=3)))
+    assert lazy.map_partitions(len).compute().tolist()[0] == 0
+    expected = model().fit(kept[["user", "item"]], kept.rating, kept.w)
+    equal(model().fit(lazy[["user", "item"]], lazy.rating, lazy.w), expected)
+
+
 def test_weights_and_other_names_of_columns(client, tmp_path):
     named = FRAME.rename(columns={"user": "who", "item": "what", "rating": "stars"}).assign(w=WEIGHTS)
     named.to_parquet(tmp_path / "a.parquet", row_group_size=100)
@@ -163,7 +171,7 @@ def lazy_of(frame=FRAME, n=3):
     ("options", "said"),
     [
         ({"solver": "sgd"}, "solver='sgd' with loss='squared' needs the ratings in this process"),
-        ({"implicit": True, "loss": "bpr"}, "with loss='bpr' needs the ratings"),
+        ({"implicit": True, "loss": "bpr"}, r"with loss='bpr' needs the ratings.* and loss='squared'"),
         ({"early_stopping": True}, "early_stopping=True holds ratings out in this process"),
     ],
 )
@@ -181,7 +189,11 @@ def test_what_needs_the_ratings_is_refused_on_a_cluster(client, options, said):
             None,
             "in partition . of X",
         ),
-        (lambda: lazy_of(pd.concat([FRAME, FRAME[:1]])), None, "several ratings of one item by one user"),
+        (
+            lambda: lazy_of(pd.concat([FRAME, FRAME[:1]])),
+            None,
+            f"several ratings of one item by one user, the first for user '{FRAME.user[0]}'",
+        ),
         (lambda: lazy_of(FRAME[["item", "user", "rating"]]), None, "users, items and ratings in this order"),
         (lambda: da.from_array(NUMBERS, 100), lambda: NUMBERS[:, 2], "X has 3 columns|must be of Dask"),
         (lambda: da.from_array(NUMBERS[:, :2], 100), None, "X has 2 columns: give users, items and ratings"),

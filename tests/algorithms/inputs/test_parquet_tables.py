@@ -237,10 +237,13 @@ def test_values_that_the_model_has_not_seen_are_said(files):
     with pytest.warns(UserWarning, match="2 of 4 rows have a value of 'city' that the Ridge has not seen"):
         predicted = model.predict(new)
     np.testing.assert_allclose(predicted, model.predict(by_hand(new)))
+    with pytest.raises(DataError, match="X has several columns"):
+        model.predict(pd.concat([new, new[["city"]]], axis=1))
 
 
 def test_a_fit_to_a_matrix_forgets_the_encoding(files):
     model = sd.Ridge().fit(ParquetTable(files, columns=FEATURES, categories=["zip"]), y="paid")
+    assert hasattr(model, "vocabulary_")
     model.fit(by_hand(FRAME)[:, :2], FRAME.paid)
     assert not hasattr(model, "vocabulary_")
     with pytest.raises(DataError, match="was not fitted to Parquet files"):
@@ -325,13 +328,16 @@ def test_nan_is_missing_also_where_footers_do_not_tell(store, statistics):
         ({"y": "Paid"}, "has no column 'Paid' for y; it has"),
         ({"sample_weight": "w"}, "has no column 'w' for sample_weight"),
         ({"columns": ["age", "Age"]}, "has no column 'Age'"),
-        ({"columns": ["age", "paid"]}, "the target is among them"),
-        ({"columns": ["age"], "categories": ["city"]}, "of categories and hashed is missing"),
+        ({"columns": ["age", "paid"]}, "the column 'paid' is y and in columns="),
+        ({"columns": ["age"], "categories": ["city"]}, "'city' of categories or hashed is not among"),
         ({"categories": ["age"]}, "of categories or hashed holds float64"),
         ({"hashed": {"age": 8}}, "of categories or hashed holds float64"),
         ({"hashed": {"city": 0}}, "a number of buckets, not 0"),
         ({"hashed": {"city": 8}, "categories": ["city"]}, "in categories and in hashed"),
-        ({"categories": {"city": []}}, "categories of 'city' must be values"),
+        ({"hashed": ["city"]}, "hashed must be a dict"),
+        ({"categories": {"city": []}}, "categories of 'city' must be a list"),
+        ({"categories": {"city": "Oslo"}}, "categories of 'city' must be a list"),
+        ({"categories": {"zip": [10.0, 11.0]}}, "categories of 'zip' must be a list of texts or whole"),
         ({"columns": "age"}, "columns must be names of columns"),
     ],
 )
@@ -347,6 +353,16 @@ def test_files_that_differ_are_refused(store):
     store(FRAME[["paid"]].assign(age="old"), "part-1.parquet")
     with pytest.raises(DataError, match=r"part-1.parquet.: the column .age. holds text, and number in"):
         sd.Ridge().fit("memory://bucket/part-*.parquet", y="paid")
+
+
+@pytest.mark.parametrize("first", ["int64", "bool", "float32"])
+def test_numbers_of_several_types_keep_their_values(store, first):
+    small, large = FRAME[["age", "paid"]][:400] > 0, FRAME[["age", "paid"]][400:] * 1e100
+    store(small.astype(first), "part-0.parquet")
+    store(large, "part-1.parquet")
+    both = pd.concat([small.astype(float), large])
+    expected = sd.Ridge().fit(both[["age"]], both.paid).coef_
+    np.testing.assert_allclose(sd.Ridge().fit("memory://bucket/*.parquet", y="paid").coef_, expected)
 
 
 def test_other_files_folders_of_hive_and_no_pyarrow(store, tmp_path):
