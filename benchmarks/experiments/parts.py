@@ -192,7 +192,7 @@ def everyday_part(records, docs):
 def recommend_part(records, docs):
     """Return a table for each data set, of its last run."""
     if not records:
-        return NOT_YET.format("recommend")
+        return None
     machines: dict[str, dict] = {record["machine"]["processor"]: {} for record in records}
     made = [f"{table.caption}:\n\n{table.markdown()}" for table in recommend.tables(records)]
     return "\n".join([*made, f"One thread, {named_machines(machines)}.\n"])
