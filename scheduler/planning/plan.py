@@ -25,7 +25,7 @@ _EQUAL = 1.02  # seconds that differ by less than predictions do: fewer micro-ba
 _NEAR = 1.05  # data parallelism is taken if the best other plan is not faster than that
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class PipelinePlan:
     """How a net is trained on several places, and what that is predicted to take.
 
@@ -65,6 +65,13 @@ class PipelinePlan:
     link: Link
     considered: tuple["PipelinePlan", ...] = ()
     splits: tuple[bool, ...] = ()
+
+    def __repr__(self) -> str:
+        stages = ", ".join(f"{a}:{b} on {n}" for a, b, n in self.stages)
+        return (
+            f"PipelinePlan({self.kind}, layers {stages}, {self.micro_batches} micro-batches, "
+            f"order={self.order!r}, {1e3 * self.seconds:.3g} ms a step)"
+        )
 
     @property
     def replicas(self) -> tuple[int, ...]:

@@ -187,3 +187,11 @@ def test_replicas_have_a_power_of_two_of_micro_batches(micro):
         ((_, _, n),) = plan.stages
         fine = [m for m in range(1, n_places + 1) if micro % m == 0 and (micro // m).bit_count() == 1]
         assert n == max(fine, default=1)
+
+
+def test_a_plan_prints_in_a_line():
+    chosen = plan_pipeline(draw(np.random.default_rng(0), 4), 2, LINK, batch_size=64, plan="pipeline")
+    (a, b, n), (c, d, m) = chosen.stages
+    assert repr(chosen).startswith(f"PipelinePlan(pipeline, layers {a}:{b} on {n}, {c}:{d} on {m}, ")
+    assert repr(chosen).endswith(" ms a step)")
+    assert len(repr(chosen)) < 120
