@@ -24,8 +24,7 @@ from .inference import FixedTopics, sweeps_and_tolerance, topic_shares, without_
 from .reading.effects import ExpectedShares, TopicEffects, effects_of, expected_shares
 from .shard_input import check_at_hand, check_order_of_files, with_rows
 
-_ENOUGH_DRAWS = 40
-_ANNEALED = 40  # sweeps at most
+_ENOUGH_DRAWS, _ANNEALED = 40, 40  # the latter sweeps at most
 
 
 class DMRTopicModel(FittedTopicModel):
@@ -40,14 +39,13 @@ class DMRTopicModel(FittedTopicModel):
     with x_d the covariates of document d, an intercept first. The share of a topic that is expected at
     covariates x is ``alpha_k(x) / sum_j alpha_j(x)``.
 
-    Topics of tokens are drawn as in `LatentDirichletAllocation` with ``sampler="gibbs"``. After every ten
-    sweeps the coefficients of all topics move given the counts, the shares of documents integrated out, by
-    Hamiltonian Monte Carlo. What they are after the first half of the sweeps is kept: draws of the posterior
-    of topics and coefficients together, so that `effects` know how uncertain the topics of the words are.
+    Topics are drawn as in `LatentDirichletAllocation` with ``sampler="gibbs"``. After every ten sweeps the
+    coefficients of all topics move given the counts, by Hamiltonian Monte Carlo with the shares of documents
+    integrated out. Those after the first half of the sweeps are kept: draws of topics and coefficients, so
+    that `effects` know how uncertain the topics of the words are.
 
-    Numbers are standardised for the prior, columns of zeros and ones are not; coefficients are in the units
-    of the covariates. Documents with equal covariates share a row of priors. A fit takes 1.05 to 1.3 times
-    the time of as many sweeps of plain LDA (a short one up to 1.5).
+    Numbers are standardised for the prior, columns of zeros and ones are not; coefficients are in units of
+    the covariates. A fit takes 1.05 to 1.3 times the time of as many sweeps of LDA (a short one up to 1.5).
 
     Parameters
     ----------
@@ -292,8 +290,8 @@ class DMRTopicModel(FittedTopicModel):
         prior = CoefficientPrior(start[0].copy(), scale)
         n_threads = effective_n_jobs(self.n_jobs) if documents.engine == "local" else 1
         burn_in = self.max_iter // 2  # draws come after it, so annealing is over by then
-        options |= {"prior": prior, "burn_in": burn_in, "n_threads": n_threads}
-        options["annealed"] = min(options["annealed"], _ANNEALED, burn_in)
+        annealed = min(options["annealed"], _ANNEALED, burn_in)
+        options |= {"prior": prior, "burn_in": burn_in, "n_threads": n_threads, "annealed": annealed}
         program = RotatingRegression(corpus, self.n_components, start, beta, seed, **options)
         return documents.checked(program)
 
