@@ -1,9 +1,11 @@
 """How good a ranking is: precision, recall, average precision, discounted gain and reciprocal rank at k."""
 
+import warnings
 from numbers import Integral
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 
 from ..._typing import Matrix
 from ...errors import DataError, shortened
@@ -94,6 +96,11 @@ def evaluate_ranking(model: Any, held_out: Any, k: Any = 10, *, by_user: bool = 
     dict of str to float
         With ``n_users``, the users with something held out.
 
+    Warns
+    -----
+    UserWarning
+        If relevant cells were in fit: they count as misses.
+
     Raises
     ------
     DataError
@@ -126,6 +133,7 @@ def evaluate_ranking(model: Any, held_out: Any, k: Any = 10, *, by_user: bool = 
     expected = (len(model.user_ids_), len(model.item_ids_))
     if shape != expected:
         raise DataError(f"held_out has the shape {shape}, but the model has users and items {expected}")
+    _warn_of_seen(model, rows, columns)
     users, numbers = np.unique(rows, return_inverse=True)
     found = _recommended(model, users, min(max(places), shape[1]))
     keys = np.sort(numbers * shape[1] + columns)
@@ -144,6 +152,23 @@ def evaluate_ranking(model: Any, held_out: Any, k: Any = 10, *, by_user: bool = 
             own["coverage"] = np.array([len(np.unique(first[there])) / shape[1]])
         figures |= {name + end: values if by_user else float(values.mean()) for name, values in own.items()}
     return figures | ({"user_ids": model.user_ids_[users]} if by_user else {"n_users": len(users)})
+
+
+def _warn_of_seen(model, rows, columns):
+    """Warn of relevant cells that were in fit, which are never recommended."""
+    seen = getattr(model, model._training)
+    if seen is None:
+        return
+    ones = np.ones(len(seen.indices), np.int8)
+    pattern = sparse.csr_array((ones, seen.indices, seen.indptr), shape=seen.shape)
+    n_seen = int(pattern[rows, columns].sum(dtype=np.int64))
+    if n_seen:
+        warnings.warn(
+            f"{n_seen:,} of {len(rows):,} relevant cells were in fit; recommendations leave these out, so "
+            "they count as misses: hold out before the fit what is to judge it, for instance by rating_split",
+            UserWarning,
+            stacklevel=3,
+        )
 
 
 def _recommended(model, users, n):

@@ -226,6 +226,7 @@ def test_mistakes_are_one_line(command, message, folder, saved, capsys):
     assert message in capsys.readouterr().err
 
 
+@pytest.mark.filterwarnings("ignore:.*relevant cells were in fit")  # of `predict`
 @pytest.mark.parametrize("name", ["ease", "slim", "item-knn", "popularity"])
 def test_item_models_on_the_command_line(folder, name, capsys, tmp_path):
     path = tmp_path / "model.npz"

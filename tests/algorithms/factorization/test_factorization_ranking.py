@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
+import stradask as sd
 from stradask.algorithms.factorization.matrix_factorization import MatrixFactorization
 from stradask.algorithms.factorization.ranking import evaluate_ranking, ranking_metrics
 from stradask.datasets import make_ratings
@@ -102,3 +103,15 @@ def test_another_shape_is_refused():
     model = MatrixFactorization(2, random_state=0, max_iter=2).fit(R)
     with pytest.raises(DataError, match=r"held_out has the shape \(20, 9\)"):
         evaluate_ranking(model, R[:, :9])
+
+
+@pytest.mark.parametrize("model", [sd.EASE(10), sd.MatrixFactorization(2, implicit=True, random_state=0)])
+def test_relevant_cells_that_were_in_fit_are_told(model):
+    counts, _ = make_ratings(50, 20, 2, density=0.3, implicit=True, random_state=0)
+    observed, held_out = rating_split(counts)
+    model.fit(observed)
+    expected = sd.evaluate_ranking(model, held_out)  # without a warning
+    seen, n = held_out + observed, observed.nnz
+    with pytest.warns(UserWarning, match=f"{n} of {counts.nnz} relevant cells were in fit.*as misses"):
+        found = sd.evaluate_ranking(model, seen)
+    assert found["recall"] < expected["recall"]
