@@ -137,6 +137,11 @@ class FoundTable:
                     f"{shortened(first.path, 200)}: the column {shortened(name)} holds {kind}: leave it out "
                     "by ParquetTable(paths, columns=[...]), or make numbers or text of it"
                 )
+            if kind not in ("number", "integer", "text"):
+                raise DataError(
+                    f"{shortened(first.path, 200)}: the column {shortened(name)} holds {kind}; numbers or text "
+                    "are needed"
+                )
             for footer in self.footers[1:]:
                 there = footer.types.get(name, ("nothing",))[0]
                 numbers = {there, kind} <= {"number", "integer"} and name not in self._coded

@@ -301,6 +301,7 @@ def broken(**columns):
         (broken(age=FRAME.age.where(FRAME.index != 450, np.inf)), r"row group 4, row 50 of it: .*infinite"),
         (broken(when=pd.Timestamp("2020-01-01")), r"'when' holds timestamp\[.*: leave it out"),
         (broken(paid=FRAME.city), "y holds the text"),
+        (broken(paid=[[1]] * N), r"the column 'paid' holds list<.*; numbers or text are needed"),
     ],
 )
 def test_bad_values_are_refused_by_file_and_group(store, frame, said):
