@@ -45,16 +45,11 @@ class _Fit:
 
         @functools.wraps(here)
         def fit(*args, **given):
-            if engine == "local" and not any(map(_lies_elsewhere, (*args, *given.values()))):
+            if engine == "local" and not any(map(estimator._lies_elsewhere, (*args, *given.values()))):
                 return here(*args, **given)
             return run_there(client, estimator, "fit", args, given)
 
         return fit
-
-
-def _lies_elsewhere(value):
-    """Whether a fit to this data uses the current client without being asked to."""
-    return is_lazy(value) or is_parquet(value)
 
 
 class Estimator(BaseEstimator):
@@ -72,8 +67,9 @@ class Estimator(BaseEstimator):
     _state_attributes: tuple[str, ...] = ()
 
     def __init_subclass__(cls, **given):
-        if "fit" in vars(cls) and "engine" in inspect.signature(cls).parameters:
-            cls.fit = _Fit(vars(cls)["fit"])
+        fit = inspect.getattr_static(cls, "fit", None)  # of a base that need not know of engines
+        if fit is not None and not isinstance(fit, _Fit) and "engine" in inspect.signature(cls).parameters:
+            cls.fit = _Fit(fit)
         super().__init_subclass__(**given)
 
     def __sklearn_tags__(self):
@@ -81,6 +77,11 @@ class Estimator(BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
+
+    @staticmethod
+    def _lies_elsewhere(value):
+        """Whether a fit to this data uses the current client without being told to."""
+        return is_lazy(value) or is_parquet(value)
 
     @classmethod
     @functools.cache

@@ -13,6 +13,7 @@ from .._base import Estimator
 from .entries import cells_of, check_ids, check_matrix, check_pairs, check_values, find_ids
 from .reading import is_named, named_ids, split_table
 from .recommend import Recommendations, at_most, best_items, check_n, check_no_ratings, most_rated, with_ids
+from .remote_ratings import is_elsewhere
 from .update import kind_of
 
 
@@ -28,6 +29,8 @@ class Recommender(Estimator):
     item_counts_: np.ndarray
     n_jobs: Any
     _training: str  # the attribute that holds which items each user has
+
+    _lies_elsewhere = staticmethod(is_elsewhere)
 
     def _recommended(self, users, n, filter_seen, items, *more):
         """The best items of users; `more` is for `_asked`."""

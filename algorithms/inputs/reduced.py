@@ -5,6 +5,7 @@ from typing import Any
 
 import dask
 
+from ...scheduler.coordinator import client_of
 from ...scheduler.place import open_place
 from ...scheduler.threads import computed_here, own_threads
 
@@ -29,13 +30,14 @@ def computed_at(lazy, engine):
     """Compute a delayed value where an engine computes, and fetch it."""
     if engine == "local" or own_threads() is not None:
         return computed_here(lazy)[0]
-    workers: Any = open_place(engine).workers()
-    with (
-        contextlib.closing(workers),
-        dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 PiB"}),
-    ):
-        workers.open()
-        return workers.gather([workers.submit(_same, lazy)])[0]
+    with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 PiB"}):
+        client = client_of(engine)
+        if client is not None:  # which may reach the scheduler alone
+            return client.compute(lazy, sync=True)
+        workers: Any = open_place(engine).workers()
+        with contextlib.closing(workers):
+            workers.open()
+            return workers.gather([workers.submit(_same, lazy)])[0]
 
 
 def _same(value):

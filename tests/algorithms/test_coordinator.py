@@ -1,5 +1,6 @@
 """Fits whose loop runs in a task on the cluster: the same model, and the client needs the scheduler alone."""
 
+import inspect
 import json
 import os
 import signal
@@ -13,6 +14,8 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 import stradask as sd
+from stradask.algorithms._base import _Fit
+from stradask.algorithms.inputs import reduced
 from stradask.errors import DataError
 
 dask = pytest.importorskip("dask")
@@ -73,6 +76,33 @@ def test_parameters_stay_as_they_are(client, on_cluster, address):
 def test_persisted_data_are_sent_as_references(client, on_cluster):
     lazy, y = da.from_array(X, (50, 8)).persist(), da.from_array(Y, 50).persist()
     np.testing.assert_allclose(sd.Ridge().fit(lazy, y).coef_, sd.Ridge().fit(X, Y).coef_, rtol=1e-10)
+
+
+def test_every_fit_with_an_engine_may_run_there():
+    public = [getattr(sd, name) for name in dir(sd)]
+    estimators = [one for one in public if inspect.isclass(one) and hasattr(one, "fit")]
+    engines = [one for one in estimators if "engine" in inspect.signature(one).parameters]
+    assert {sd.SLIM, sd.GroupLasso, sd.BayesianLinearRegression, sd.LassoCV} <= set(engines)
+    assert [one for one in engines if not isinstance(inspect.getattr_static(one, "fit"), _Fit)] == []
+
+
+def test_files_of_ratings_are_read_there(client, on_cluster, tmp_path):
+    cells = RATINGS.tocoo()
+    path = tmp_path / "ratings.csv"
+    np.savetxt(path, np.column_stack([cells.row, cells.col, cells.data]), "%.9g", delimiter=",")
+    with dask.config.set({"stradask.coordinator-name": "ratings"}):
+        model = sd.MatrixFactorization(3, random_state=0).fit(str(path))
+    assert client.get_events("stradask-fit-ratings")
+    here = sd.MatrixFactorization(3, random_state=0).fit(RATINGS)
+    np.testing.assert_allclose(model.user_factors_, here.user_factors_, rtol=1e-4, atol=1e-5)
+
+
+def test_ratings_for_a_model_of_this_process_come_through_the_scheduler(client, on_cluster, monkeypatch):
+    monkeypatch.setattr(reduced, "open_place", None)  # which connects to workers
+    cells = abs(RATINGS).tocoo()
+    table = da.from_array(np.column_stack([cells.row, cells.col, cells.data]), (100, 3))
+    found, here = (sd.EASE(5.0).fit(R).item_weights_ for R in (table, abs(RATINGS)))
+    np.testing.assert_array_equal(found, here)
 
 
 def test_a_local_fit_to_data_of_this_process_stays_here(client, on_cluster, monkeypatch):
