@@ -151,6 +151,12 @@ def words_in_order(texts):
     return [_WORD.findall(_lower(text)) for text in given]
 
 
+def never_cut(words, prepare=None):
+    """Words that no text is cut into: with digits, capitals, blanks, or of one letter."""
+    prepare = _lower if prepare is None else prepare
+    return [word for word in words if _WORD.findall(prepare(word)) != [word]]
+
+
 # Counting -----------------------------------------------------------------------------------------------
 
 
@@ -194,7 +200,7 @@ def _of_vocabulary(texts, names, words, prepare):
     """Count some words; say how many others there are, and which can never be counted."""
     if len(set(words)) < len(words) or not words:
         raise DataError("vocabulary must hold words that are all different; give each word once")
-    never = [word for word in words if _WORD.findall(prepare(word)) != [word]]
+    never = never_cut(words, prepare)
     if never:
         warnings.warn(
             f"vocabulary: {len(never):,} of {len(words):,} words, such as {shortened(never[0])}, are no "

@@ -272,7 +272,8 @@ class Perceptron(Estimator):
         if shapes != network.shapes:
             raise DataError(
                 f"{how} goes on from layers of the shapes {shapes}, but these data and sizes make "
-                f"{network.shapes}: fit a new estimator, or set warm_start=False"
+                f"{network.shapes}: fit a new estimator"
+                + (", or set warm_start=False" if how == "warm_start=True" else "")
             )
         parts = [part.ravel() for pair in zip(*before, strict=True) for part in pair]
         return np.concatenate(parts).astype(dtype)

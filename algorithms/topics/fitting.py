@@ -27,6 +27,8 @@ _DOC_TOPIC_PRIOR, _TOPIC_WORD_PRIOR = 0.1, 0.01  # the defaults of tomotopy
 class FittedTopicModel(TopicModel):
     """The steps of `LatentDirichletAllocation.fit` and `partial_fit`."""
 
+    _label = "LDA"  # of progress, and of a fit that was interrupted
+
     def _check_sampler(self):
         if self.exact and self.sampler in ("warp", "saber"):
             raise DataError(
@@ -190,7 +192,7 @@ class FittedTopicModel(TopicModel):
             checkpoint_every=program.measure_every,
             draws=draws,
             fingerprint=digest,
-            label="LDA",
+            label=self._label,
             verbose=self.verbose,
         )
         self._read(done.fetched, done.history, before)

@@ -87,6 +87,9 @@ def add_words(model, X, vocabulary):
         )
     counts = check_counts(type(model).__name__, X)
     words = [str(word) for word in check_vocabulary(vocabulary, counts.shape[1])]
+    if len(set(words)) < len(words):
+        twice = next(word for word in words if words.count(word) > 1)
+        raise DataError(f"vocabulary has the word {shortened(twice)} twice: add up its columns of X")
     known = [str(word) for word in known]
     column = {word: w for w, word in enumerate(known)}
     new = [word for word in words if word not in column]

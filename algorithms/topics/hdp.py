@@ -128,6 +128,7 @@ class HDPTopicModel(FittedTopicModel):
     # Options of `FittedTopicModel` that this model does not offer.
     sampler, device, optimize_priors, warm_start, n_draws = "gibbs", "cpu", False, False, 0
     tol = memory_limit = None
+    _label = "HDP"
 
     def __init__(
         self,

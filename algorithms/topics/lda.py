@@ -48,9 +48,9 @@ class LatentDirichletAllocation(FittedTopicModel):
     The first 80 sweeps ("warp": 150, "auto" above 700 topics: 38) are annealed: drawn with a larger
     topic-word prior, which begins at 0.1 (at less with so many topics that this would outweigh their tokens)
     and falls to `topic_word_prior`. This leads sooner to topics that predict well, and the chain is that of
-    the prior asked for afterwards. Nothing depends on `max_iter`: a shorter fit is the beginning of a longer
-    one. With ``exact=True``, and where seed words, labels, topics or a last fit are given to begin from, no
-    sweep is annealed.
+    the prior asked for afterwards. Without `n_draws` nothing depends on `max_iter`: a shorter fit is the
+    beginning of a longer one. With ``exact=True``, and where seed words, labels, topics or a last fit are
+    given to begin from, no sweep is annealed.
 
     Memory while fitting: 6 bytes a token, 2 more for one of a rare word, at most 4 more for rows of frequent
     words ("light": 8 bytes a token), and for each document 32 bytes for every 32 topics up to K = 256 (64 if

@@ -29,6 +29,7 @@ class _Parser(argparse.ArgumentParser):
     """
 
     takes_parameters = False
+    _last_taken = None  # the last word that became the value of a parameter, after its option
 
     def __init__(self, **options):
         options.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
@@ -46,10 +47,14 @@ class _Parser(argparse.ArgumentParser):
                 continue
             if not equals:
                 value = given.pop(0) if given and not given[0].startswith("--") else "True"
+                self._last_taken = (option, value) if value != "True" else self._last_taken
             parameters.append(f"{option[2:].replace('-', '_')}={value}")
         return super().parse_known_args(kept + (["--param", *parameters] if parameters else []), namespace)
 
     def error(self, message):
+        if self._last_taken is not None and "arguments are required" in message:
+            option, value = self._last_taken
+            message += f"; {shortened(value)} was taken as the value of {option}: name MODEL and DATA first"
         self.exit(2, f"{self.prog}: error: {in_brief(message, 400)} ({self.prog} --help)\n")
 
 

@@ -258,7 +258,8 @@ def explore(args):
     groups = texts = counts = None
     check_output("--out", args.out, inputs=[args.file], is_ours=is_page)
     estimator = _load(args.file, "explore")
-    estimator.set_params(n_jobs=args.n_jobs)
+    if "n_jobs" in estimator.get_params():
+        estimator.set_params(n_jobs=args.n_jobs)
     vocabulary = args.vocab and data.read_vocabulary(args.vocab, estimator.n_features_in_, args.file)
     if args.groups is not None and not (args.data and data.is_table(args.data)):
         raise DataError("--groups names a column of DATA, FILE.csv:COLUMN; give such a table")

@@ -96,3 +96,18 @@ def test_mistakes_are_named(folder, capsys, words, said):
     assert status == 2
     assert said in err.splitlines()[-1]
     assert (folder / "reviews.csv").read_bytes() == before
+
+
+def test_a_page_of_a_model_without_threads(folder, capsys):
+    options = ["--param", "n_components=5", "max_iter=5", "--save", "m.npz", "--quiet"]
+    assert run(capsys, "fit", "gsdmm", "reviews.csv:text", *options)[0] == 0
+    status, _, err = run(capsys, "explore", "m.npz", "reviews.csv:text", "--out", "page.html")
+    assert (status, (folder / "page.html").exists()) == (0, True), err
+
+
+def test_a_switch_before_the_data_is_named(folder, capsys):
+    status, _, err = run(capsys, "fit", "lda", "--exact", "reviews.csv:text")
+    assert status == 2
+    assert "'reviews.csv:text' was taken as the value of --exact" in err
+    status, _, err = run(capsys, "fit", "lda", "--n-components", "3")
+    assert "arguments are required: DATA" in err

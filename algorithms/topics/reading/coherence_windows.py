@@ -1,5 +1,7 @@
 """Coherence over texts: words that occur in the same sliding windows."""
 
+import warnings
+
 import numpy as np
 
 from ....errors import DataError, shortened
@@ -16,7 +18,7 @@ def windowed_coherence(top, vocabulary, texts, measure, window):
     number = {vocabulary[w]: i for i, w in enumerate(words.tolist())}
     if len(number) < len(words):
         raise DataError("the vocabulary has a word twice: coherence over texts needs different words")
-    tokens, starts = _numbers(tokens_of(texts), number)
+    tokens, starts = _numbers(tokens_of(texts, list(number)), number)
     place = place.ravel()
     order = np.argsort(place, kind="stable")
     word_start = np.concatenate([[0], np.cumsum(np.bincount(place, minlength=len(words)))])
@@ -32,9 +34,12 @@ def windowed_coherence(top, vocabulary, texts, measure, window):
     return np.array([of_topic(counts.astype(np.float64), n) for counts in together])
 
 
-def tokens_of(texts):
-    """Words of texts in their order: cut as `text_counts` does, or as they are where texts are lists."""
-    from ....datasets.texts import words_in_order
+def tokens_of(texts, words):
+    """Words of texts in their order: cut as `text_counts` does, or as they are where texts are lists.
+
+    Warns if some of the model's `words` cannot be found by such cuts.
+    """
+    from ....datasets.texts import never_cut, words_in_order
 
     given = getattr(texts, "texts", texts)
     if isinstance(given, (list, tuple)) and len(given) and all(isinstance(t, (list, tuple)) for t in given):
@@ -43,6 +48,13 @@ def tokens_of(texts):
             if wrong:
                 raise DataError(f"texts: row {row} holds {shortened(wrong[0])}, where words are to be str")
         return given
+    if never := never_cut(words):
+        warnings.warn(
+            f"{len(never):,} of {len(words):,} words of the model, such as {shortened(never[0])}, are no "
+            "words as stradask.text_counts cuts texts, and are never found in them: give each text as a list "
+            "of words, cut as for the fit",
+            stacklevel=4,
+        )
     return words_in_order(texts)
 
 

@@ -61,7 +61,8 @@ class TopicsOfTexts(Estimator):
             At least 2.
         texts : sequence of str, Texts, or sequence of lists of str, optional
             In place of `X`. Texts are cut into words as by `stradask.text_counts`, stop words and rare ones
-            kept; lists are words already.
+            kept; lists are words already. A warning names words of the model that are never cut so, as those
+            of scikit-learn's ``CountVectorizer`` with digits.
         window : int, optional
             Words of a window, with `texts`; by default as above.
         vocabulary : sequence of str of length n_features, optional
@@ -173,7 +174,7 @@ class TopicsOfTexts(Estimator):
         texts, X = None, list(X) if isinstance(X, Iterator) else X
         if isinstance(X, str) or _are_texts(X):
             names = self._names_of_words(vocabulary)
-            texts = tokens_of([X] if isinstance(X, str) else X)
+            texts = tokens_of([X] if isinstance(X, str) else X, names)
             X = _counted(texts, names)
         else:
             names = self._vocabulary(vocabulary)

@@ -254,6 +254,11 @@ class TopicIntervals(Estimator):
     def _draws(self):
         """The draws of the last fit."""
         draws = getattr(self, "draws_", None)
+        if "n_draws" not in self.get_params():
+            raise DataError(
+                f"{type(self).__name__} keeps no draws, on which intervals rest: LatentDirichletAllocation "
+                "does, with n_draws=20 or more"
+            )
         if not draws and self.n_draws and self.n_batch_iter_ == 1:
             raise DataError(
                 f"the fit ended after {self.n_iter_} sweeps, before it took the first of n_draws="

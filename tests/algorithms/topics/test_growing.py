@@ -138,6 +138,8 @@ def test_what_cannot_grow_is_refused_and_changes_nothing():
     kept = dict(vars(model))
     with pytest.raises(DataError, match="vocabulary"):
         model.partial_fit(new, vocabulary=[f"new{i}" for i in range(10)])
+    with pytest.raises(DataError, match="the word 'new' twice"):
+        lda(4).fit(old, vocabulary=list(map(str, range(20)))).partial_fit([[1, 1]], vocabulary=["new"] * 2)
     with pytest.raises(DataError, match="matrix only"):
         lda(4).fit(old, vocabulary=[f"old{i}" for i in range(20)]).partial_fit("a.txt", vocabulary=["old1"])
     for grow in (-1, 1.5, True):

@@ -180,6 +180,8 @@ def test_what_is_no_mixture_is_refused():
         model().fit(X).score(X, doc_labels=np.ones((20, 3)))
     with pytest.raises(DataError, match="vocabulary"):
         model().fit(X, vocabulary=["a"])
+    with pytest.raises(DataError, match="GSDMM keeps no draws"):
+        model().fit(X).topic_word_interval()
 
 
 def test_long_documents_do_not_underflow():

@@ -1,6 +1,7 @@
 """The hierarchical prior of topics' shares: its draws and its chain against sums and integrals, and bits."""
 
 import itertools
+import signal
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ import stradask as sd
 from stradask.algorithms.topics import priors
 from stradask.algorithms.topics.samplers.hierarchical import Concentrations, RotatingHierarchical, draw_shares
 from stradask.algorithms.topics.shard_input import corpus_of_matrix
-from stradask.errors import DataError, ModelFileError
+from stradask.errors import DataError, InterruptedFitWarning, ModelFileError
 from stradask.scheduler.engine import run
 
 _COUNTS = np.array([[5, 1], [0, 3], [2, 2], [9, 0]])
@@ -228,3 +229,14 @@ def test_a_truncation_that_is_reached_is_said(corpus):
     for wrong in ({"alpha": 0}, {"gamma": -1.0}, {"n_components": 0}):
         with pytest.raises((DataError, ValueError)):
             model(**wrong).fit(corpus)
+
+
+def test_an_interrupted_fit_is_named_and_keeps_no_draws(corpus):
+    def ctrl_c(info):
+        if info.round == 3:
+            signal.raise_signal(signal.SIGINT)
+
+    with pytest.warns(InterruptedFitWarning, match="^HDP was interrupted after 3 of"):
+        fitted = model(20).fit(corpus, callback=ctrl_c)
+    with pytest.raises(DataError, match="HDPTopicModel keeps no draws"):
+        fitted.topic_word_interval()

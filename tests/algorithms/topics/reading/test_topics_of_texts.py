@@ -232,3 +232,18 @@ def test_griffiths_is_the_harmonic_mean_of_the_probability_of_words():
 
     expected = np.log(5 / sum(1 / probability(counts) for counts in drawn))
     assert griffiths(draws, 2, 3, seeds) == pytest.approx(expected)
+
+
+def test_words_of_the_model_that_are_never_cut_from_texts_are_named():
+    texts = ["covid19 vaccine trial", "covid19 city", "model weights", "model prompt"] * 5
+    words = sorted({word for text in texts for word in text.split()})
+    X = np.array([[text.split().count(word) for word in words] for text in texts])
+    lda = sd.LatentDirichletAllocation(2, random_state=0, max_iter=30).fit(X, vocabulary=words)
+    named = "1 of 7 words of the model, such as 'covid19', are no words as stradask.text_counts cuts"
+    with pytest.warns(UserWarning, match=named):
+        lda.topics_of_tokens(texts)
+    with pytest.warns(UserWarning, match=named):
+        lda.coherence(texts=texts, measure="c_v", n_words=7)
+    cut = [text.split() for text in texts]  # without a warning
+    assert lda.coherence(texts=cut, measure="c_v", n_words=7).shape == (2,)
+    assert lda.topics_of_tokens(cut).of(0)[0][1] >= 0
