@@ -1,6 +1,7 @@
 """Implicit feedback: alternating least squares by a few conjugate gradients a row."""
 
 import numpy as np
+from scipy.linalg import eigh
 
 from ...kernels.factorization.als import conjugate_rows
 from ...scheduler.threads import single_threaded_blas
@@ -46,7 +47,7 @@ class ImplicitFeedback(AlternatingLeastSquares):
         table, (a, b) = state["tables"][side], state["ranges"][side]
         pull, _ = self._pulls(table, own, (a, b), side)
         with single_threaded_blas():
-            factors = own["factors"][a:b] @ other["turn"]
+            factors = _product(own["factors"][a:b], other["turn"])
             drawn = np.zeros((1, factors.shape[1]), factors.dtype) if pull is None else pull @ other["axes"]
             losses = np.empty(len(factors))
             conjugate_rows(
@@ -72,7 +73,8 @@ class ImplicitFeedback(AlternatingLeastSquares):
         present = factors if self._rated[side].all() else factors[self._rated[side]]
         axes, spectrum = np.eye(factors.shape[1], dtype=factors.dtype), np.zeros_like(factors[0])
         with single_threaded_blas():
-            squares, axes[:K, :K] = np.linalg.eigh((present.T @ present)[:K, :K])
+            gram = (present.T @ present)[:K, :K]
+            squares, axes[:K, :K] = eigh(gram, driver="evd", check_finite=False)
         spectrum[:K] = np.maximum(squares, 0)
         return axes, spectrum
 
@@ -80,10 +82,19 @@ class ImplicitFeedback(AlternatingLeastSquares):
         axes, spectrum = self._axes[side]
         with single_threaded_blas():
             values = {
-                "factors": self.factors[side] @ axes,
+                "factors": _product(self.factors[side], axes),
                 "spectrum": spectrum,
                 "axes": axes,
                 "turn": self._axes[1 - side][0].T @ axes,
                 "biases": self.biases[side],
             }
         return values | self._prior_means(side)
+
+
+def _product(left, right):
+    """Return ``left @ right``, which begins with a cache line: kernels load 64 bytes at a time from it."""
+    shape, dtype = (len(left), right.shape[1]), left.dtype
+    room = np.empty(shape[0] * shape[1] * dtype.itemsize + 64, np.uint8)
+    first = -room.ctypes.data % 64
+    out = room[first : len(room) - 64 + first].view(dtype).reshape(shape)
+    return np.matmul(left, right, out=out)

@@ -31,6 +31,7 @@ from .lanes import (
 )
 
 _SAME: dict[str, Any] = {**KERNEL, "fastmath": {"contract"}}
+_LINE = 16  # numbers of a cache line of 64 bytes, at most
 _CHUNK = 8192  # numbers of factors that are read again for every tile
 
 
@@ -41,6 +42,14 @@ def _scratch(start, stop, indptr, values):
     for u in range(start, stop):
         longest = max(longest, indptr[u + 1] - indptr[u])
     return np.empty(longest, values.dtype), np.empty(longest, values.dtype)
+
+
+@nb.njit(**_SAME, **INNER)
+def _whole_lines(rows, d, values):
+    """Make an array (rows, d) that begins with a cache line, as its rows then do."""
+    room = np.empty(rows * d + _LINE, values.dtype)
+    first = (-room.ctypes.data) % 64 // values.itemsize
+    return room[first : first + rows * d].reshape(rows, d)
 
 
 @nb.njit(**_SAME, **INNER)
@@ -234,12 +243,8 @@ def conjugate_rows(
     """
     d = len(vectors) * LANES
     pulls, scaled = _scratch(start, stop, indptr, values)
-    diagonal, residual, image = (
-        np.empty(d, values.dtype),
-        np.empty(d, values.dtype),
-        np.empty(d, values.dtype),
-    )
-    nearer, direction = np.empty(d, values.dtype), np.empty(d, values.dtype)
+    diagonal, nearer = np.empty(d, values.dtype), np.empty(d, values.dtype)
+    residual, image, direction = _whole_lines(3, d, values)
     one, zero = values.dtype.type(1), values.dtype.type(0)
     eps = np.finfo(values.dtype).eps
     for u in range(start, stop):

@@ -400,3 +400,23 @@ def test_the_best_columns_are_those_of_a_stable_sort(dtype):
         shown = columns[:, : order.shape[1]]
         np.testing.assert_array_equal(shown, np.where(np.isneginf(values[:, : order.shape[1]]), -1, order))
         assert (columns[:, order.shape[1] :] == -1).all()
+
+
+def test_where_an_array_lies_in_memory_changes_no_bit():
+    p = Problem(np.float32)
+    spectrum, axes = np.linalg.eigh(padded(p.others).T @ padded(p.others))
+    found = []
+    for shift in (0, 4, 16, 60):
+        room = np.empty(padded(p.others).nbytes + 128, np.uint8)
+        first = -room.ctypes.data % 64 + shift
+        others = room[first : first + padded(p.others).nbytes].view(np.float32).reshape(-1, WIDTH)
+        others[:] = padded(p.others) @ axes
+        out, losses = padded(p.start) @ axes, np.empty(M)
+        conjugate_rows(
+            0, M, p.indptr, p.indices, p.signed, others, np.maximum(spectrum, 0),
+            np.zeros((1, WIDTH), np.float32), p.ridge, 3, out, losses, (0,) * (WIDTH // 16),
+        )  # fmt: skip
+        found.append((out, losses))
+    for out, losses in found[1:]:
+        np.testing.assert_array_equal(out, found[0][0])
+        np.testing.assert_array_equal(losses, found[0][1])
