@@ -23,6 +23,7 @@ from .evaluation import padded_columns, words_at_hand
 from .inference import without_unseen
 from .lda import LatentDirichletAllocation
 from .model import TopicModel
+from .samplers.groups import check_frequency
 from .samplers.restoring import unfit
 from .shard_input import check_at_hand, is_sharded
 
@@ -181,6 +182,7 @@ class GSDMM(TopicModel):
             )
         with self._unchanged_on_error():
             counts = check_counts(self, X)
+            check_frequency(np.asarray(counts.sum(axis=0, dtype=np.int64)).ravel())
             alpha = check_prior("doc_topic_prior", self.doc_topic_prior, self.n_components, _PRIOR)
             beta = check_prior("topic_word_prior", self.topic_word_prior, counts.shape[1], _PRIOR)
             words = None if vocabulary is None else check_vocabulary(vocabulary, counts.shape[1])
@@ -293,7 +295,7 @@ class GSDMM(TopicModel):
         -------
         ndarray of int, shape (n_samples,)
         """
-        return self.transform(X).argmax(axis=1)
+        return np.asarray(self.transform(X)).argmax(axis=1)
 
     def log_probability(self, X: Matrix) -> Array:  # type: ignore[override]
         """Compute log p(w) of documents, each by itself, given the fitted ones; exact.

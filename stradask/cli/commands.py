@@ -153,11 +153,28 @@ def transform(args):
     """Apply a saved model to data."""
     estimator, read = _load_and_read(args, "transform")
     read = aligned(read, estimator, lambda text: say(args, text))
+    _say_unknown(args, read)
     shares = estimator.transform(read.X)
     names = [str(name) for name in (range(len(shares)) if read.names is None else read.names)]
     header = [f"topic{k}" for k in range(shares.shape[1])]
     size = f"{shares.shape[0]:,} documents x {shares.shape[1]} topics"
     put_out(args, Table("document", names, header, {"doc_topic": shares}), size)
+
+
+def _say_unknown(args, read):
+    """Say how many words of texts the model does not know, and how many documents have no others."""
+    words, tokens = (getattr(read, "left_out", None) or {}).get("not in the vocabulary", (0, 0))
+    lengths = read.X.sum(axis=1)
+    if words:
+        everything = tokens + int(lengths.sum())
+        counted = f"{words:,} words, with {tokens:,} of {everything:,} tokens"
+        say(args, f"note: {counted}, are unknown to the model")
+    if empty := int((lengths == 0).sum()):
+        say(
+            args,
+            f"note: {empty:,} of {len(lengths):,} documents have no word that the model knows; their shares "
+            "say nothing of them",
+        )
 
 
 def predict(args):

@@ -111,3 +111,12 @@ def test_a_switch_before_the_data_is_named(folder, capsys):
     assert "'reviews.csv:text' was taken as the value of --exact" in err
     status, _, err = run(capsys, "fit", "lda", "--n-components", "3")
     assert "arguments are required: DATA" in err
+
+
+def test_documents_of_unknown_words_are_counted(folder, capsys):
+    run(capsys, "fit", "lda", "reviews.csv:text", *FIT, "--save", "m.npz", "--quiet")
+    write(folder / "some.csv", ["pillow unheard", "neither known", "soup bread"])
+    status, out, err = run(capsys, "transform", "m.npz", "some.csv:text")
+    assert (status, len(out.splitlines())) == (0, 4)
+    assert "note: 3 words, with 3 of 6 tokens, are unknown to the model" in err
+    assert "note: 1 of 3 documents have no word that the model knows" in err

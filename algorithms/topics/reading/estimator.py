@@ -284,7 +284,7 @@ class ReadableTopics(TopicIntervals, TopicsOfTexts):
             weights, prior = self._doc_topic_weights
             found = comparison.documents_by_counts(weights[rows], prior, chosen, n_documents)
         else:
-            found = comparison.documents_by_shares(self.transform(X)[rows], chosen, n_documents)
+            found = comparison.documents_by_shares(np.asarray(self.transform(X))[rows], chosen, n_documents)
         indices, shares = rows[found[0]], found[1]
         one = slice(None) if topic is None else 0
         return comparison.RepresentativeDocuments(indices[one], shares[one])

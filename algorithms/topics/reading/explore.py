@@ -53,7 +53,7 @@ def write_page(model, path, texts, X, vocabulary, names, groups, n_documents):
                 )
     if X is not None:
         X = check_counts(model, X, reset=False)
-        shares, lengths = model.transform(X), np.asarray(X.sum(axis=1)).ravel()
+        shares, lengths = np.asarray(model.transform(X)), np.asarray(X.sum(axis=1)).ravel()
     elif names is not None or groups is not None:
         lengths = np.asarray(model._fitted_documents().sum(axis=1)).ravel()
         shares = model.doc_topic_

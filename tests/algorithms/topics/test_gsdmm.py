@@ -180,6 +180,8 @@ def test_what_is_no_mixture_is_refused():
         model().fit(X).score(X, doc_labels=np.ones((20, 3)))
     with pytest.raises(DataError, match="vocabulary"):
         model().fit(X, vocabulary=["a"])
+    with pytest.raises(DataError, match="word 1 of X has 2,147,483,649 tokens"):
+        model().fit([[1, 2**31 - 1], [0, 2]])
     with pytest.raises(DataError, match="GSDMM keeps no draws"):
         model().fit(X).topic_word_interval()
 

@@ -8,6 +8,7 @@ from hypothesis.extra.numpy import arrays
 from scipy import sparse
 from topic_models import check_distances, few, larger_model, model, models
 
+import stradask as sd
 from stradask.algorithms.topics.reading import coherence, distances, top_words
 from stradask.errors import DataError
 
@@ -266,3 +267,15 @@ def test_diversity():
     assert model([[1], [2]]).topic_diversity() == 1
     with pytest.raises(DataError, match="n_words=0"):
         lda.topic_diversity(0)
+
+
+@pytest.mark.parametrize("cls", [sd.LatentDirichletAllocation, sd.GSDMM])
+def test_models_that_return_frames_are_read_as_others(cls, tmp_path):
+    X = np.repeat([[9, 9, 0, 0], [0, 0, 9, 9]], 20, axis=0)
+    plain = cls(2, max_iter=20, random_state=0).fit(X)
+    framed = cls(2, max_iter=20, random_state=0).set_output(transform="pandas").fit(X)
+    found = [model.representative_documents(X=X, min_tokens=1) for model in (plain, framed)]
+    assert str(found[0]) == str(found[1])
+    framed.explore(X=X, path=tmp_path / "topics.html")
+    if cls is sd.GSDMM:
+        assert (framed.predict(X) == plain.predict(X)).all()
