@@ -43,8 +43,10 @@ _SHARED_DOCS = {
     plan : "auto", "data", "pipeline", "split" or list of (str, int), default="auto"
         Of "sgd" and "adam": ``[("0:2", 2), ("2:", 1)]`` puts the first two layers on two places, which share
         the rows, and the rest on one; "data" puts the whole network on each place. "auto" times the layers
-        where there are several places. Plans change no bit, as long as replicas are 1, 2, 4...; "split",
-        which cuts two layers through their hidden units, changes last bits. See `TorchClassifier`.
+        where there are several places. Places share a minibatch of 200 rows or more: 2 of 200, 4 of 400, up
+        to 16 of 1,600; of a smaller one "data" uses a single place. Plans change no bit, as long as replicas
+        are 1, 2, 4...; "split", which cuts two layers through their hidden units, changes last bits. See
+        `TorchClassifier`.
     max_iter : int, default=200
         Steps of L-BFGS, or passes.
     tol : float, default=1e-4

@@ -123,7 +123,7 @@ class Layout:
         if odd is not None:
             raise DataError(
                 f"{self.n_micro} micro-batches cannot be shared by {odd} replicas of a stage: take a "
-                f"multiple of {odd} micro-batches"
+                f"multiple of {odd} micro-batches, or a larger batch_size where they follow from it"
             )
         if self.order == "pipedream" and max(self.parts) > 1:
             raise DataError("order='pipedream' has no split stages: set order='1f1b' or 'gpipe'")

@@ -68,7 +68,7 @@ def _then(function):
         ({"plan": [("all", 1)]}, "plan must be a list such as"),
         (
             {"order": "pipedream", "micro_batches": "auto", "plan": [("0:2", 2), ("2:", 1)]},
-            "1 micro-batches cannot be shared by 2 replicas",
+            "1 micro-batches cannot be shared by 2 replicas of a stage: .*, or a larger batch_size",
         ),
         ({"early_stopping": True, "checkpoint": "folder"}, "set one of them only"),
         ({"plan": "pipeline", "n_jobs": 2, "checkpoint": "folder"}, "is chosen by timings"),
