@@ -103,7 +103,7 @@ _SHARED_DOCS = {
         From which `partial_fit` goes on, layer by layer: the momentum of "sgd" (no row without one), or the
         means of gradients and of their squares of "adam".
     n_updates_ : int
-        Steps of "sgd" and "adam".
+        Steps of "sgd" and "adam"; with `early_stopping` up to the parameters that are kept.
     device_ : {"cpu", "cuda"}
         Where the fit computed.
     plan_ : Plan

@@ -124,6 +124,8 @@ def by_schedule(estimator, network, w, rows, held_out, seed, callback):
     if estimator.solver == "sgd" and falling is None:
         last = optimizer.rate(n_updates)
     estimator.learning_rate_ = float(last)
+    if watch is not None and watch.best is not None:  # the vectors are those of the best epoch
+        n_updates = (watch.scores.index(watch.highest) + 1) * done.n_steps
     _keep_state(estimator, done.vectors, n_updates)
     if watch is not None:
         estimator.validation_scores_, estimator.best_validation_score_ = watch.scores, watch.highest

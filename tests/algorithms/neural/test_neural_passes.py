@@ -266,3 +266,14 @@ def test_a_file_with_another_optimizer_is_refused(tmp_path):
         other.save(tmp_path / "network")
         with pytest.raises(ModelFileError, match=name):
             sd.load(tmp_path / "network")
+
+
+def test_the_state_after_early_stopping_is_of_the_epoch_that_is_kept():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((150, 4))
+    y = (X[:, 0] * X[:, 1] > 0).astype(int)
+    options = {"batch_size": 45, "learning_rate_init": 0.1, "n_iter_no_change": 3, "random_state": 0}
+    fitted = sd.MLPClassifier(8, max_iter=60, early_stopping=True, **options).fit(X, y)
+    best = int(np.argmax(fitted.validation_scores_)) + 1
+    assert best < fitted.n_iter_
+    assert fitted.n_updates_ == best * 3  # of 135 rows
