@@ -142,7 +142,7 @@ def prox(z, step, lam, lam1, low, high, gamma, kind):
 
 
 @nb.njit(**KERNEL, **INNER)
-def _single(b, slope, step, lam, lam1, low, high, gamma, kind):
+def single(b, slope, step, lam, lam1, low, high, gamma, kind):
     """Where a single coefficient goes."""
     z = b - step * slope
     z = np.sign(z) * max(abs(z) - step * lam1, 0.0)
@@ -236,7 +236,7 @@ def sweeps(H, G, B, starts, steps, bases, spectra, lam, lam1, low, high, gamma, 
             if step == 0.0 or not (whole or _any(B, first, last)):
                 continue
             if last - first == 1 and K == 1:  # without the copies that a block needs
-                value = _single(B[first, 0], G[first, 0], step, lam[g], lam1[g], low[g], high[g], gamma, kind)
+                value = single(B[first, 0], G[first, 0], step, lam[g], lam1[g], low[g], high[g], gamma, kind)
                 d = value - B[first, 0]
                 if d != 0.0:
                     B[first, 0] = value
@@ -295,7 +295,7 @@ def row_sweeps(
                 a, slope = AT[first], Q[first, 0]
                 for row in range(n):
                     slope += a[row] * q[0, row]
-                value = _single(B[first, 0], slope, step, lam[g], lam1[g], low[g], high[g], gamma, kind)
+                value = single(B[first, 0], slope, step, lam[g], lam1[g], low[g], high[g], gamma, kind)
                 d = value - B[first, 0]
                 if d != 0.0:
                     B[first, 0] = value

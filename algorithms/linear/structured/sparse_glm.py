@@ -160,7 +160,8 @@ class SparseGLM(StructuredRegressor):
     Notes
     -----
     A fit with a penalty that is not convex ends at a stationary point. It starts from zero, from the end of
-    a path of falling strengths, and from the convex solution, and keeps the lowest of the three.
+    a path of falling strengths, and from the convex solution. From each, where blocks are single columns, it
+    exchanges columns as long as that lowers the objective, and it keeps the lowest point.
 
     References
     ----------
@@ -169,7 +170,7 @@ class SparseGLM(StructuredRegressor):
     "Nearly unbiased variable selection under minimax concave penalty", Annals of Statistics 2010.
     Bogdan and others, "SLOPE", Annals of Applied Statistics 2015. Belloni, Chernozhukov, Wang, "Square-root
     lasso", Biometrika 2011. Xu and others, "L1/2 regularization", IEEE Transactions on Neural Networks and
-    Learning Systems 2012.
+    Learning Systems 2012. Hazimeh, Mazumder, "Fast best subset selection", Operations Research 2020.
 
     Examples
     --------

@@ -6,9 +6,12 @@ from scipy import sparse
 from scipy.optimize import minimize
 
 import stradask as sd
+from stradask.algorithms.linear.structured.exchange import exchange
 from stradask.algorithms.linear.structured.named import LOSSES
 from stradask.algorithms.linear.structured.penalties import Slope
+from stradask.algorithms.linear.structured.problem import scale_of
 from stradask.kernels.linear import blocks
+from stradask.kernels.linear.exchanges import exchanges
 
 RNG = np.random.default_rng(1)
 N, P = 60, 80
@@ -100,9 +103,12 @@ def test_the_lowest_of_three_starts_is_kept():
 # Rows, columns, correlation, alpha_max / alpha, noise, gamma; and the objective of skglm 0.5, from zero.
 SKGLM = {
     1: (200, 1000, 0.7, 3, 0.25, 1.5, 14.223488298990699),
+    8: (200, 1000, 0.2, 10, 1.0, 3.0, 11.511784379766102),
     9: (80, 2000, 0.7, 10, 0.25, 1.5, 3.254650571395777),
     14: (80, 2000, 0.9, 30, 1.0, 3.0, 1.8628497701240896),
     16: (200, 1000, 0.2, 80, 1.0, 3.0, 0.16258966100173708),
+    18: (80, 2000, 0.7, 3, 0.25, 3.0, 23.11404326799596),
+    32: (200, 1000, 0.9, 30, 0.25, 1.5, 0.38987462492165814),
 }
 
 
@@ -123,6 +129,48 @@ def test_mcp_ends_no_higher_than_coordinate_descent_from_zero(seed):
     coef = model.fit(X, y).coef_
     own = np.mean((y - X @ coef) ** 2) / 2 + penalty_of(1, np.abs(coef), alpha, gamma).sum()
     assert own <= theirs * (1 + 1e-7)
+
+
+@pytest.mark.parametrize(("kind", "gamma"), [(1, 3.0), (2, 3.7)])
+def test_exchanges_are_those_of_least_rise(kind, gamma):
+    """Against values on a grid, of coefficients that give way and columns that take their place."""
+    rng = np.random.default_rng(kind)
+    A = rng.standard_normal((30, 6))
+    H, g, b = A.T @ A / 30, rng.standard_normal(6), np.array([1.5, 0.0, -0.4, 0.0, 0.0, 0.7])
+    lam, grid = rng.uniform(0.05, 0.4, 6), np.linspace(-6, 6, 24_001)
+    lam[5] = 0.0  # without a penalty: it stays
+    none, any_value = np.zeros(6), np.full(6, np.inf)
+    given, taken, values, rises = exchanges(H, g, b, lam, none, -any_value, any_value, gamma, kind)
+    assert given.tolist() == [0, 2]
+    for i, j, value, rise in zip(given, taken, values, rises, strict=True):
+        best = {}
+        for column in (1, 3, 4):
+            d = np.zeros((len(grid), 6))
+            d[:, i], d[:, column] = -b[i], grid
+            model = d @ g + 0.5 * np.einsum("rj,jk,rk->r", d, H, d)
+            best[column] = model + penalty_of(kind, abs(grid), lam[column], gamma)
+        assert j == min(best, key=lambda column: best[column].min())
+        assert value == pytest.approx(grid[best[j].argmin()], abs=1e-3)
+        assert rise == pytest.approx(best[j].min() - penalty_of(kind, abs(b[i]), lam[i], gamma), abs=1e-6)
+
+
+@pytest.mark.parametrize(("loss", "form"), [("squared", np.asfortranarray), ("logistic", sparse.csc_array)])
+def test_exchanges_keep_the_state_of_a_fit(loss, form):
+    """The predictor is that of the coefficients, and the objective no higher than before."""
+    rng = np.random.default_rng(3)
+    columns = rng.standard_normal((120, 60)) + 2 * rng.standard_normal((120, 1))
+    f = columns[:, :6] @ rng.standard_normal(6)
+    y = f + rng.standard_normal(120) if loss == "squared" else (f > 0) * 1.0
+    model = sd.SparseGLM(loss, "mcp", alpha=0.05)
+    problem = model._pose(form(columns), y)
+    solver, penalty = model._solver(problem), model._penalty(problem, 0.05)
+    scale_of(solver, penalty)
+    solver.grow(np.arange(60))
+    solver.descend(penalty, 1e-6)
+    before = solver.objective(penalty)
+    exchange(solver, penalty, 1e-6)
+    assert solver.objective(penalty) <= before
+    np.testing.assert_allclose(solver.f[:, 0], columns @ solver.B[:, 0] + solver.intercept(), atol=1e-8)
 
 
 @pytest.mark.parametrize("loss", ["logistic", "poisson", "huber"])
