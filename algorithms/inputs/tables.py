@@ -139,8 +139,8 @@ class FoundTable:
                 )
             if kind not in ("number", "integer", "text"):
                 raise DataError(
-                    f"{shortened(first.path, 200)}: the column {shortened(name)} holds {kind}; numbers or text "
-                    "are needed"
+                    f"{shortened(first.path, 200)}: the column {shortened(name)} holds {kind}; numbers or "
+                    "text are needed"
                 )
             for footer in self.footers[1:]:
                 there = footer.types.get(name, ("nothing",))[0]
