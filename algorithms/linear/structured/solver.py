@@ -197,7 +197,8 @@ class Solver:
             if not convex:
                 aim = max(aim, 0.3 * tol * first)
             goal = aim
-            if convex and not len(candidates) and not self.loss.quadratic and gap > 0:
+            last_step = not len(candidates) and not self.loss.quadratic
+            if convex and gap > 0 and (last_step or self._is_cheap()):
                 # The gap falls as the violation, later as its square.
                 goal = min(aim, np.sqrt(0.5 * tol * unit / gap) * violation)
             self._newton(penalty, max(goal, 0.1 * _LEAST * first))
@@ -235,6 +236,12 @@ class Solver:
                 loss.width, self.known = width, None
                 return fit
             loss.width, self.known = loss.width / 4, None
+
+    def _is_cheap(self):
+        """Whether sweeps over the products of the working set cost less than a pass over X."""
+        if not self.loss.quadratic or self.by_rows:
+            return False
+        return 40 * self.K * len(self.places) ** 2 < self.columns.X.size
 
     def _there(self):
         """Blocks of the working set that have coefficients."""
