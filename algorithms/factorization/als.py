@@ -170,11 +170,15 @@ class AlternatingLeastSquares(Program):
     def _with_features(self):
         return [(side, prior) for side, prior in enumerate(self.priors) if prior is not None]
 
+    def model_factors(self):
+        """Return the factors of both sides, padded, in the coordinates of the model."""
+        return self.factors
+
     @property
     def sides(self):
         """The current model, copied."""
         K = self.settings.n_components
-        factors = [part[:, :K].copy() for part in self.factors]
+        factors = [part[:, :K].copy() for part in self.model_factors()]
         weights = tuple(None if prior is None else prior.weights for prior in self.priors)
         return Sides.of(factors, [part.copy() for part in self.biases], self.mean, weights)
 

@@ -19,7 +19,8 @@ class ImplicitFeedback(AlternatingLeastSquares):
     and the sum over its own cells. With :math:`G = V D V^T` each half of an iteration goes on in the
     coordinates :math:`V^T p`. There G costs a row K multiplications in place of :math:`K^2`, and
     :math:`D + \lambda` preconditions the steps: rows differ from it by their own cells alone. Rows are turned
-    into these coordinates and back as products of matrices.
+    into these coordinates as products of matrices. They stay there, so that ``factors[side]`` are in the
+    coordinates ``frames[side]``: those of the model are ``factors[side] @ frames[side].T``.
 
     A message about a side has its factors in the coordinates of its own Gram matrix, the axes V and D, and
     the turn from the other side's axes to these.
@@ -31,9 +32,10 @@ class ImplicitFeedback(AlternatingLeastSquares):
     def __init__(self, entries, settings, seed, features=(None, None)):
         super().__init__(entries, settings, seed, features)
         self._axes = [None, None]
+        self.frames = [np.eye(part.shape[1], dtype=part.dtype) for part in self.factors]
 
     def __getstate__(self):
-        return {**super().__getstate__(), "_axes": None}
+        return {**super().__getstate__(), "_axes": None, "frames": None}
 
     def first_factors(self, rng, entries):
         """Draw small factors above 0: the first half sums the items of a user, the popular ones most."""
@@ -55,7 +57,18 @@ class ImplicitFeedback(AlternatingLeastSquares):
                 other["spectrum"], drawn, self.settings.ridge(table.counts, table.values.dtype, side), _STEPS,
                 factors, losses, self.vectors,
             )  # fmt: skip
-            return factors @ other["axes"].T, own["biases"][a:b], losses.sum()
+            return factors, own["biases"][a:b], losses.sum()
+
+    def aggregate(self, tasks, partials):
+        """Take the new rows of a side, which are in the axes of the other."""
+        side = tasks[0].blocks
+        frame = self._axes[1 - side][0]
+        if self.priors[side] is None:
+            self.frames[side] = frame
+        else:  # features are of the model's coordinates, in which this side's frame stays
+            with single_threaded_blas():
+                partials = [(factors @ frame.T, *others) for factors, *others in partials]
+        return super().aggregate(tasks, partials)
 
     def publish(self):
         """Message with both sides."""
@@ -68,27 +81,51 @@ class ImplicitFeedback(AlternatingLeastSquares):
         return self._message(side)
 
     def _principal_axes(self, side):
-        """Axes of the Gram matrix of a side, its columns of zeros apart, and the squares along them."""
+        """Axes of the Gram matrix of a side in the model's coordinates and in its frame, and the squares.
+
+        The columns of zeros stay apart.
+        """
         factors, K = self.factors[side], self.settings.n_components
         present = factors if self._rated[side].all() else factors[self._rated[side]]
-        axes, spectrum = np.eye(factors.shape[1], dtype=factors.dtype), np.zeros_like(factors[0])
+        turn, spectrum = np.eye(factors.shape[1], dtype=factors.dtype), np.zeros_like(factors[0])
         with single_threaded_blas():
             gram = (present.T @ present)[:K, :K]
-            squares, axes[:K, :K] = eigh(gram, driver="evd", check_finite=False)
+            squares, turn[:K, :K] = eigh(gram, driver="evd", check_finite=False)
+            axes = _closer(self.frames[side] @ turn)
         spectrum[:K] = np.maximum(squares, 0)
-        return axes, spectrum
+        return axes, turn, spectrum
 
     def _message(self, side):
-        axes, spectrum = self._axes[side]
+        axes, turn, spectrum = self._axes[side]
         with single_threaded_blas():
             values = {
-                "factors": _product(self.factors[side], axes),
+                "factors": _product(self.factors[side], turn),
                 "spectrum": spectrum,
                 "axes": axes,
                 "turn": self._axes[1 - side][0].T @ axes,
                 "biases": self.biases[side],
             }
         return values | self._prior_means(side)
+
+    def arrays(self):
+        """Arrays of a checkpoint: the model, and the frames of its factors."""
+        return super().arrays() | {f"frame-{side}": self.frames[side] for side in (0, 1)}
+
+    def restore(self, arrays):
+        """Continue from the model of a checkpoint, which must have the same form."""
+        super().restore(arrays)
+        self.frames = [arrays[f"frame-{side}"] for side in (0, 1)]
+
+    def model_factors(self):
+        """Return the factors in the model's coordinates."""
+        with single_threaded_blas():
+            return [part @ frame.T for part, frame in zip(self.factors, self.frames, strict=True)]
+
+
+def _closer(axes):
+    """Take a step of Newton and Schulz to orthonormal axes: rounding adds up over products of many turns."""
+    eye = np.eye(len(axes), dtype=axes.dtype)
+    return axes @ (axes.dtype.type(1.5) * eye - axes.dtype.type(0.5) * (axes.T @ axes))
 
 
 def _product(left, right):

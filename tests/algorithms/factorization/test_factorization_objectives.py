@@ -171,6 +171,21 @@ def test_the_implicit_gradient_ends_at_zero(counts):
     assert max(abs(slope).max() for slope in slopes.values()) < 20 * np.sqrt(rounding)
 
 
+def test_users_of_implicit_feedback_solve_their_normal_equations_after_many_turns(counts):
+    """Users and items are each in turned coordinates: a model of single precision has them in one."""
+    model = MatrixFactorization(
+        5, implicit=True, alpha=3, reg=2.0, reg_exponent=0, tol=0, random_state=0, max_iter=400
+    ).fit(counts)
+    Q, cells = model.item_factors_.astype(float), counts.toarray()
+    assert abs(Q).max() > 0.1
+    for u, row in enumerate(cells):
+        confidence = np.where(row != 0, 3 * abs(row), 1)
+        exact = np.linalg.solve(
+            Q.T @ (confidence[:, None] * Q) + 2 * np.eye(5), Q.T @ (confidence * (row > 0))
+        )
+        np.testing.assert_allclose(model.user_factors_[u], exact, rtol=2e-3, atol=2e-4)
+
+
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_held_out_ratings_are_predicted_to_the_noise(solver):
     """A table of rank 3, of which a fifth is held out: the error is that of the noise, and little more."""
