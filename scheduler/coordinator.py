@@ -36,7 +36,7 @@ def client_of(engine):
     By ``stradask.coordinator`` of Dask's configuration: "cluster", "client", or "auto", the default, which is
     "cluster" for a client that reaches no worker. Only a client of this process is asked, none is made.
     """
-    if engine == "local" and "distributed" not in sys.modules:
+    if engine == "local" and sys.modules.get("distributed") is None:
         return None
     import dask
 

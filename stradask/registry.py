@@ -4,11 +4,12 @@ A family adds an entry here: then ``stradask fit`` fits its estimator, ``stradas
 help names it. Nothing is imported before it is used, so that ``stradask --help`` answers at once.
 """
 
+import difflib
 import importlib
 import re
 from dataclasses import dataclass
 
-from .errors import DataError, shortened
+from .errors import DataError, in_brief, shortened
 
 
 @dataclass(frozen=True)
@@ -187,7 +188,10 @@ def find_model(name):
     for model in MODELS.values():
         if name in (model.name, re.sub("(?<=[a-z])(?=[A-Z])", "-", model.estimator).lower()):
             return model
-    raise DataError(f"MODEL is {shortened(name, 25)}; there are: {', '.join(MODELS)}")
+    near = difflib.get_close_matches(name, MODELS, n=1)
+    meant = f"did you mean {near[0]}? " if near else ""
+    names = in_brief(", ".join(MODELS), 300)
+    raise DataError(f"MODEL is {shortened(name, 40)}; {meant}there are: {names} (stradask fit --help)")
 
 
 def model_of(estimator):

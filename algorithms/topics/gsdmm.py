@@ -19,13 +19,14 @@ from ...scheduler.schedules.static import StaticSchedule
 from ...scheduler.stores.store import fingerprint_csr
 from ..inputs.indices import narrow_csr
 from ..inputs.matrices import check_counts, check_prior, check_vocabulary
+from ..inputs.texts import check_are_names
 from .evaluation import padded_columns, words_at_hand
 from .inference import without_unseen
 from .lda import LatentDirichletAllocation
 from .model import TopicModel
 from .samplers.groups import check_frequency
 from .samplers.restoring import unfit
-from .shard_input import check_at_hand, is_sharded
+from .shard_input import are_files, check_at_hand, is_sharded
 
 _PRIOR = 0.1  # of documents and of words, as in the paper
 _NOTHING = 1e-9  # of a prior, in shares of documents
@@ -177,6 +178,8 @@ class GSDMM(TopicModel):
         """
         self._validate_params()
         if is_sharded(X):
+            if are_files(X):
+                check_are_names(X)
             raise DataError(
                 "GSDMM fits a matrix in memory: read files by stradask.datasets, or compute X of Dask"
             )
@@ -314,7 +317,7 @@ class GSDMM(TopicModel):
         return self._posterior(check_counts(self, X, reset=False))[1]
 
     @property
-    def unseen(self):
+    def unseen(self) -> Array:
         """Words that no document of the fit held."""
         return np.diff(self.word_topic_counts_.indptr) == 0
 
