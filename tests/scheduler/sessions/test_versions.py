@@ -75,6 +75,27 @@ def mixed(start_cluster, another_worker):
         yield client, another_worker(client)
 
 
+def test_one_of_our_version_that_joins_takes_part(start_cluster):
+    from stradask.scheduler.place import open_place
+
+    def slow(number):
+        import time
+
+        import distributed
+
+        time.sleep(0.3)
+        return distributed.get_worker().address
+
+    with start_cluster(1, processes=False, protocol="tcp://", client=True) as (cluster, client):
+        workers = open_place("dask").workers()
+        workers.open()
+        asked = [workers.submit(slow, number) for number in range(12)]
+        cluster.scale(2)
+        client.wait_for_workers(2, timeout=60)
+        assert len({future.result(60) for future in asked}) == 2
+        workers.close()
+
+
 @pytest.mark.parametrize("name", FITS)
 def test_a_worker_of_another_version_gets_no_work_in_any_fit(mixed, name):
     client, other = mixed
@@ -113,27 +134,6 @@ def test_one_that_joins_in_mid_search_gets_no_work(start_cluster, another_worker
             workers.close()  # tells what has not been told
         assert sum(re.search(TOLD, str(w.message)) is not None for w in told) == 1
         assert client.run(lambda dask_worker: len(dask_worker.state.log), workers=[other])[other] == 0
-
-
-def test_one_of_our_version_that_joins_takes_part(start_cluster):
-    from stradask.scheduler.place import open_place
-
-    def slow(number):
-        import time
-
-        import distributed
-
-        time.sleep(0.3)
-        return distributed.get_worker().address
-
-    with start_cluster(1, processes=False, protocol="tcp://", client=True) as (cluster, client):
-        workers = open_place("dask").workers()
-        workers.open()
-        asked = [workers.submit(slow, number) for number in range(12)]
-        cluster.scale(2)
-        client.wait_for_workers(2, timeout=60)
-        assert len({future.result(60) for future in asked}) == 2
-        workers.close()
 
 
 def test_tasks_go_on_where_all_accepted_workers_were_lost(start_cluster):
