@@ -225,6 +225,7 @@ print(len(refused), float(abs(model.user_factors_).sum()), ridge.coef_.round(2).
     np.testing.assert_allclose(json.loads(coef), [1.0, 0, 0, 0, 0], atol=0.02)
 
 
+@pytest.mark.slow
 @pytest.mark.cluster
 def test_ctrl_c_ends_the_fit_there_with_the_model_so_far(processes):
     text = """
@@ -253,6 +254,7 @@ print(client.list_datasets())
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.cluster
 def test_a_client_may_go_and_another_process_fetches_the_model(processes):
     text = """
