@@ -69,12 +69,12 @@ class HDPTopicModel(FittedTopicModel):
     ----------
     n_topics_ : int
         Topics that have tokens, in which the attributes below are counted.
-    doc_topic_prior_ : ndarray of shape (n_topics_,)
+    doc_topic_prior_ : ndarray of shape (n_topics,)
         alpha pi, as last drawn: of these topics.
     gamma_ : float
         As given, or as last drawn.
     components_, topic_word_, doc_topic_, word_topic_counts_, doc_topic_counts_, topic_word_prior_
-        As in `LatentDirichletAllocation`, with `n_topics_` topics.
+        As in `LatentDirichletAllocation`, with ``n_topics_`` topics.
     log_likelihood_, history_, worker_history_, n_iter_, sampler_, n_features_in_, vocabulary_
         As there. The likelihood is that of words and topics given alpha pi.
 
@@ -201,7 +201,7 @@ class HDPTopicModel(FittedTopicModel):
 
         Returns
         -------
-        ndarray of shape (n_samples, n_topics_)
+        ndarray of shape (n_samples, n_topics)
         """
         if is_dask(X):
             return self.fit(X, y, **fit_params).transform(X)
