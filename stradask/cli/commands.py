@@ -168,7 +168,10 @@ def _say_unknown(args, read):
     if words:
         everything = tokens + int(lengths.sum())
         counted = f"{words:,} words, with {tokens:,} of {everything:,} tokens"
-        say(args, f"note: {counted}, are unknown to the model")
+        say(
+            args,
+            f"note: {counted}, are unknown to the model (stop words that its fit left out are among them)",
+        )
     if empty := int((lengths == 0).sum()):
         say(
             args,
