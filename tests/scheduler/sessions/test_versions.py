@@ -75,6 +75,7 @@ def mixed(start_cluster, another_worker):
         yield client, another_worker(client)
 
 
+@pytest.mark.slow  # whether the newcomer takes queued tasks in time is up to Dask's stealing
 def test_one_of_our_version_that_joins_takes_part(start_cluster):
     from stradask.scheduler.place import open_place
 
