@@ -17,6 +17,8 @@ from distributed.utils import LoopRunner
 from ...errors import DataError, StradaskError, shortened
 
 _TOPIC = "all"  # of the scheduler's news: workers that come and go
+_ECHO = "stradask-echo"  # a topic on which we hear ourselves
+_AGAIN, _SLOWEST = 0.002, 0.05  # seconds until we call again, the first time and at most
 
 
 def connect_timeout():
@@ -103,9 +105,15 @@ class _Shared:
     connection: Any = None  # to the scheduler that knows of the plugins
     plugins: set = field(default_factory=set)  # names of those that its workers have
     listeners: list = field(default_factory=list)
+    waiting: set = field(default_factory=set)  # for an echo
 
     def __post_init__(self):
         self.notify = self._notify  # the same object each time: what the client is known to listen with
+
+    def echo(self, event):
+        """Wake those that wait for an echo."""
+        for waiting in self.waiting:
+            waiting.set()
 
     def _notify(self, event):
         for listener in tuple(self.listeners):
@@ -150,6 +158,25 @@ class BorrowedClient:
         self.client.subscribe_topic(_TOPIC, shared.notify)  # anew: a scheduler that came back has forgotten
         shared.listeners.append(listener)
 
+    async def confirm(self):
+        """Wait until the scheduler has the subscription, or `connect_timeout` is over.
+
+        It goes another way than calls do: a worker that comes or goes before it arrives is never heard of.
+        A later subscription, on the same way, that brings back a call shows that it has arrived.
+        """
+        shared, heard = _shared_by(self.client), asyncio.Event()
+        shared.waiting.add(heard)
+        end, pause = asyncio.get_running_loop().time() + connect_timeout(), _AGAIN
+        try:
+            self.client.subscribe_topic(_ECHO, shared.echo)
+            while not heard.is_set() and asyncio.get_running_loop().time() < end:
+                await self.client.scheduler.log_event(topic=_ECHO, msg="listening")
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(heard.wait(), pause)
+                pause = min(2 * pause, _SLOWEST)
+        finally:
+            shared.waiting.discard(heard)
+
     def ignore(self, listener):
         """End a subscription; on the client's event loop."""
         shared = _shared_by(self.client)
@@ -158,7 +185,8 @@ class BorrowedClient:
         shared.listeners.remove(listener)
         last = not shared.listeners and self.client._event_handlers.get(_TOPIC) is shared.notify
         if last and self.client.status == "running":  # or the scheduler logs a traceback when we are gone
-            self.client.unsubscribe_topic(_TOPIC)
+            for topic in {_TOPIC, _ECHO} & self.client._event_handlers.keys():
+                self.client.unsubscribe_topic(topic)
 
     def close(self):
         """Close the client if it is ours."""

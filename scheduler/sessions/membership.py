@@ -128,6 +128,7 @@ class Membership:
         borrowed.listen(
             self._hear
         )  # from now on: a worker may be lost, and replaced, while the plugin is installed
+        await borrowed.confirm()
         await self._install(borrowed)
 
     async def _install(self, borrowed, *, anew=False):

@@ -75,7 +75,6 @@ def mixed(start_cluster, another_worker):
         yield client, another_worker(client)
 
 
-@pytest.mark.slow  # whether the newcomer takes queued tasks in time is up to Dask's stealing
 def test_one_of_our_version_that_joins_takes_part(start_cluster):
     from stradask.scheduler.place import open_place
 
@@ -95,6 +94,26 @@ def test_one_of_our_version_that_joins_takes_part(start_cluster):
         client.wait_for_workers(2, timeout=60)
         assert len({future.result(60) for future in asked}) == 2
         workers.close()
+
+
+def test_a_worker_that_joins_at_once_is_heard_of(start_cluster):
+    """The subscription takes another way than calls do, and may still be under way when they are answered.
+
+    In the second cluster of a process nothing is imported any more, and it was.
+    """
+    from stradask.scheduler.place import open_place
+
+    for _ in range(2):
+        with start_cluster(1, processes=False, protocol="tcp://", client=True) as (cluster, client):
+            workers = open_place("dask").workers()
+            workers.open()
+            cluster.scale(2)
+            client.wait_for_workers(2, timeout=60)
+            end = time.monotonic() + 10
+            while len(workers.where()["workers"]) < 2 and time.monotonic() < end:
+                time.sleep(0.02)
+            assert len(workers.where()["workers"]) == 2
+            workers.close()
 
 
 @pytest.mark.parametrize("name", FITS)
