@@ -80,7 +80,7 @@ class Estimator(BaseEstimator):
 
     @staticmethod
     def _lies_elsewhere(value):
-        """Whether a fit to this data uses the current client without being told to."""
+        """Whether a fit to this data uses the current client although `engine` does not say so."""
         return is_lazy(value) or is_parquet(value)
 
     @classmethod

@@ -4,6 +4,7 @@ import numpy as np
 from scipy.linalg import eigh
 
 from ...kernels.factorization.als import conjugate_rows
+from ...kernels.vector import aligned
 from ...scheduler.threads import single_threaded_blas
 from .als import AlternatingLeastSquares
 
@@ -130,8 +131,4 @@ def _closer(axes):
 
 def _product(left, right):
     """Return ``left @ right``, which begins with a cache line: kernels load 64 bytes at a time from it."""
-    shape, dtype = (len(left), right.shape[1]), left.dtype
-    room = np.empty(shape[0] * shape[1] * dtype.itemsize + 64, np.uint8)
-    first = -room.ctypes.data % 64
-    out = room[first : len(room) - 64 + first].view(dtype).reshape(shape)
-    return np.matmul(left, right, out=out)
+    return np.matmul(left, right, out=aligned((len(left), right.shape[1]), left.dtype))

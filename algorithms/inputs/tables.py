@@ -94,7 +94,7 @@ class FoundTable:
                 f"{shortened(self.names)}: add it to columns=, or leave it out of both"
             )
         if not self.names:
-            raise DataError(f"{shortened(files[0], 200)} has no column beside {shortened(sorted(apart))}")
+            raise DataError(f"{shortened(files[0], 200)} has no columns but {shortened(sorted(apart))}")
         for role, name in self.roles.items():
             if name in self.names:
                 raise DataError(f"the column {shortened(name)} is {role} and in columns=: leave it out there")
@@ -132,15 +132,14 @@ class FoundTable:
         first = self.footers[0]
         for name in (*self.names, *self.roles.values()):
             kind = first.types[name][0]
-            if name in self.names and kind not in ("number", "integer", "text"):
-                raise DataError(
-                    f"{shortened(first.path, 200)}: the column {shortened(name)} holds {kind}: leave it out "
-                    "by ParquetTable(paths, columns=[...]), or make numbers or text of it"
-                )
             if kind not in ("number", "integer", "text"):
+                remedy = "; numbers or text are needed"
+                if name in self.names:
+                    remedy = (
+                        ": leave it out by ParquetTable(paths, columns=[...]), or make numbers or text of it"
+                    )
                 raise DataError(
-                    f"{shortened(first.path, 200)}: the column {shortened(name)} holds {kind}; numbers or "
-                    "text are needed"
+                    f"{shortened(first.path, 200)}: the column {shortened(name)} holds {kind}{remedy}"
                 )
             for footer in self.footers[1:]:
                 there = footer.types.get(name, ("nothing",))[0]
@@ -199,8 +198,9 @@ class FoundTable:
     def rows(self, encoding):
         """X as a Dask array, an ndarray or csr_array for each part."""
         names, dtype = [column.name for column in encoding.columns], self.dtype
-        empty = np.empty((0, 0), dtype) if is_dense(encoding) else sparse.csr_array((0, 0), dtype=dtype)
-        return _array(_encoded, self.parts, (encoding, names, dtype), encoding.width, dtype, empty)
+        return _array(
+            _encoded, self.parts, (encoding, names, dtype), encoding.width, dtype, _blank(encoding, dtype)
+        )
 
     def vector(self, name):
         """A column as a Dask array, in the parts of X; None for no column.
@@ -223,6 +223,11 @@ def _array(function, parts, args, width, dtype, meta):
         da.from_delayed(made(part, *args), (part.n_rows, *more), dtype=dtype, meta=meta) for part in parts
     ]
     return da.concatenate(blocks, allow_unknown_chunksizes=True)
+
+
+def _blank(encoding, dtype):
+    """Rows of none, of the form that blocks of X have."""
+    return np.empty((0, 0), dtype) if is_dense(encoding) else sparse.csr_array((0, 0), dtype=dtype)
 
 
 def _encoded(part, encoding, names, dtype):
@@ -308,8 +313,7 @@ def _new_files(model, X, encoding):
             )
     parts = parts_of(footers, len(names))
     dtype = np.dtype(np.float64)
-    empty = np.empty((0, 0), dtype) if is_dense(encoding) else sparse.csr_array((0, 0), dtype=dtype)
-    return _array(_encoded, parts, (encoding, names, dtype), encoding.width, dtype, empty)
+    return _array(_encoded, parts, (encoding, names, dtype), encoding.width, dtype, _blank(encoding, dtype))
 
 
 def _new_frame(frame, encoding):
@@ -317,7 +321,7 @@ def _new_frame(frame, encoding):
     from dask.delayed import delayed
 
     dtype = np.dtype(np.float64)
-    empty = np.empty((0, 0), dtype) if is_dense(encoding) else sparse.csr_array((0, 0), dtype=dtype)
+    empty = _blank(encoding, dtype)
     made = delayed(_frame_encoded, pure=True)
     blocks = [
         da.from_delayed(made(part, encoding), (np.nan, encoding.width), dtype=dtype, meta=empty)

@@ -72,8 +72,8 @@ _SHARED_DOCS = {
         Where layers are computed, of dense rows; "auto" is a GPU where there is one, for "adam" and "sgd"
         only if a minibatch is a billion operations or more. Optimisers, L-BFGS and Downpour's table stay on
         the CPU: of each pass or minibatch the parameters go to the GPU and the gradient comes back. Rows of
-        "sandblaster" lie there as far as there is room; minibatches, and the rows of workers, are copied each
-        time. A fitted network predicts on the GPU where there still is one, else on the CPU.
+        "sandblaster" lie there as far as its memory goes; minibatches, and the rows of workers, are copied
+        each time. A fitted network predicts on the GPU where there still is one, else on the CPU.
     n_jobs : int or None, default=None
         Threads of Sandblaster; they change no bit. None is 1, -1 all cores.
     verbose : int, default=0

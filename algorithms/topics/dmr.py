@@ -67,8 +67,8 @@ class DMRTopicModel(FittedTopicModel):
         Sweeps over all tokens. The second half of them gives draws, one every ten sweeps: with few, intervals
         are too short.
     exact : bool, default=False
-        Keep topic totals live, on one thread: every sweep is then an exact Gibbs sweep, and no sweep is
-        annealed. Else as in `LatentDirichletAllocation`, but for 40 sweeps, at most half of `max_iter`.
+        Keep topic totals live, on one thread: exact Gibbs sweeps, of which none is annealed. Else 40 are, at
+        most half of `max_iter`.
     n_groups : int, default=None
     engine : str, default="local"
     n_jobs : int, default=None
@@ -114,8 +114,7 @@ class DMRTopicModel(FittedTopicModel):
     References
     ----------
     Mimno, McCallum, "Topic models conditioned on arbitrary features with Dirichlet-multinomial regression",
-    UAI 2008 (the model). Neal, "MCMC using Hamiltonian dynamics", Handbook of Markov Chain Monte Carlo,
-    2011.
+    UAI 2008 (the model). Neal, "MCMC using Hamiltonian dynamics", Handbook of MCMC, 2011.
     Roberts, Stewart, Airoldi, "A model of text for experimentation in the social sciences", JASA 2016
     (effects on topic prevalence).
 

@@ -47,9 +47,9 @@ def _scratch(start, stop, indptr, values):
 @nb.njit(**_SAME, **INNER)
 def _whole_lines(rows, d, values):
     """Make an array (rows, d) that begins with a cache line, as its rows then do."""
-    room = np.empty(rows * d + _LINE, values.dtype)
-    first = (-room.ctypes.data) % 64 // values.itemsize
-    return room[first : first + rows * d].reshape(rows, d)
+    raw = np.empty(rows * d + _LINE, values.dtype)
+    first = (-raw.ctypes.data) % 64 // values.itemsize
+    return raw[first : first + rows * d].reshape(rows, d)
 
 
 @nb.njit(**_SAME, **INNER)

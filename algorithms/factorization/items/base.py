@@ -72,7 +72,7 @@ class ChoiceModel(Recommender):
             self.interactions_ = self._values(entries, self.user_ids_)
             present = self.interactions_.indices[self.interactions_.data > 0]
             if not len(present):
-                raise DataError("no value of X is above zero: nobody has chosen anything")
+                raise DataError("no value of X is above zero: no user has chosen an item")
             self.item_counts_ = np.bincount(present, minlength=len(self.item_ids_))
             self._learn(_without_zeros(self.interactions_))
         return self

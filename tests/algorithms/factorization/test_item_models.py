@@ -305,7 +305,7 @@ def test_score_is_ndcg_of_what_was_held_out(counts):
     ("call", "message"),
     [
         (lambda R: sd.EASE().fit(-R), "knows no dislikes: leave out"),
-        (lambda R: sd.EASE().fit(0 * R), "nobody has chosen anything"),
+        (lambda R: sd.EASE().fit(0 * R), "no user has chosen an item"),
         (lambda R: sd.EASE().fit(R.toarray()), "scipy sparse matrix"),
         (lambda R: sd.EASE(memory_limit="10kB").fit(R), "EASE of 40 items takes .* GB, and memory_limit"),
         (lambda R: sd.SLIM(memory_limit=1000).fit(R), r"SLIM of 40 items, 1,\d\d\d pairs"),
