@@ -121,7 +121,6 @@ def _resized(counts, shape):
     """A CSR array of more rows and columns, those being empty."""
     if counts is None:
         return None
-    indptr = np.concatenate(
-        [counts.indptr, np.full(shape[0] - counts.shape[0], counts.indptr[-1], counts.indptr.dtype)]
-    )
-    return sparse.csr_array((counts.data, counts.indices, indptr), shape=shape)
+    counts = counts.copy()
+    counts.resize(shape)
+    return counts

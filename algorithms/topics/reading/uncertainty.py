@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from scipy import sparse
+from scipy.optimize.elementwise import find_root
 from scipy.special import betainc, betaincinv
 from sklearn.utils.validation import check_is_fitted
 
@@ -357,38 +358,18 @@ def _document_intervals(table, alphas, weights, tails):
 
 
 def mixture_quantiles(a, b, probability):
-    """Quantiles of equal mixtures of beta distributions, parameters draws x mixtures.
+    """Quantiles of equal mixtures of beta distributions, parameters draws x mixtures, to `_CLOSE`.
 
-    A mixture's quantile lies between the least and the greatest of its parts', and is found there by
-    Chandrupatla's method ("A new hybrid quadratic/bisection algorithm", 1997) to `_CLOSE`.
+    A mixture's quantile lies between the least and the greatest of its parts'.
     """
     pairs, place = np.unique(np.stack([a, b], axis=-1).reshape(-1, 2), axis=0, return_inverse=True)
     each = betaincinv(*pairs.T, probability)[place.ravel()].reshape(a.shape)
-    out, open_ = np.empty(a.shape[1]), np.arange(a.shape[1])
+    low, high = each.min(axis=0), each.max(axis=0)
 
-    def away(x):
-        return betainc(a[:, open_], b[:, open_], x).mean(axis=0) - probability
+    def away(x, mixture):
+        return betainc(a[:, mixture], b[:, mixture], x).mean(axis=0) - probability
 
-    old, new = each.min(axis=0), each.max(axis=0)
-    f_old, f_new = away(old), away(new)
-    t = np.full(len(open_), 0.5)
-    while len(open_):
-        x = old + t * (new - old)
-        f = away(x)
-        same = np.sign(f) == np.sign(f_old)
-        third, f_third = np.where(same, old, new), np.where(same, f_old, f_new)
-        new, f_new = np.where(same, new, old), np.where(same, f_new, f_old)
-        old, f_old = x, f
-        out[open_] = np.where(np.abs(f_new) < np.abs(f), new, old)
-        going = (np.abs(new - old) > _CLOSE) & (f != 0)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            xi, phi = (old - new) / (third - new), (f_old - f_new) / (f_third - f_new)
-            curved = f_old / (f_new - f_old) * f_third / (f_new - f_third)
-            slope = (third - old) / (new - old) * f_old / (f_third - f_old) * f_new / (f_third - f_new)
-            fits = (phi**2 < xi) & ((1 - phi) ** 2 < 1 - xi)
-            least = np.minimum(0.5, _CLOSE / 4 / np.abs(new - old))
-            t = np.where(fits & np.isfinite(curved + slope), curved + slope, 0.5)
-        t = np.clip(t, least, 1 - least)[going]
-        open_ = open_[going]
-        old, new, f_old, f_new = old[going], new[going], f_old[going], f_new[going]
-    return out
+    close = {"xatol": _CLOSE, "xrtol": 0.0, "fatol": 0.0, "frtol": 0.0}
+    found = find_root(away, (low, high), args=(np.arange(a.shape[1]),), tolerances=close)
+    # Between equal ends, or ends that rounding puts on one side of it, there is no root to be found.
+    return np.where(found.success, found.x, (low + high) / 2)
