@@ -5,7 +5,7 @@ class Solver:
     """`stradask.MatrixFactorization` for implicit feedback, watched by a callback."""
 
     name = "stradask"
-    method = "ALS, three conjugate gradients a row (numba)"
+    method = "ALS, two conjugate gradients a row (numba)"
     requires = ()
     libraries = ("numba", "scipy")
 
