@@ -120,7 +120,7 @@ def page(records):
 
 
 def setting(record):
-    """Say what was run, and how the table is to be read."""
+    """Say what was run, and how to read the table."""
     settings = record["settings"]
     return (
         f"Gradients of all layers are one vector, summed in one exchange. Two worker processes on "

@@ -1,6 +1,6 @@
 """The outside judge of sparse models: duality gaps by plain NumPy, no code of the library.
 
-A gap bounds from above how far an objective is from its minimum, whoever made the coefficients. Both are
+A gap bounds from above how far an objective is from its minimum, for coefficients of any solver. Both are
 relative to the objective of the zero model (with its best intercept), so that a figure means the same on
 every data set.
 """

@@ -1,4 +1,4 @@
-"""Everything that is to be seen on a GPU, in one command of ten minutes.
+"""Every check that needs a GPU, in one command of ten minutes.
 
     python -m stradask.benchmarks.gpu_check --out gpu-check
 

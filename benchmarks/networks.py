@@ -215,7 +215,7 @@ def page(records):
 
 
 def setting(record):
-    """Say what was run, and how the table is to be read."""
+    """Say what was run, and how to read the table."""
     settings = record["settings"]
     return (
         f"Three convolutions of width {settings['width']} on scikit-learn's digits, {N_TRAINED} rows to "
@@ -224,7 +224,7 @@ def setting(record):
         "of stradask are divided by its one place, loops of torch by one loop. Two loops on halves train two "
         "networks, each on its half of every mini-batch, without messages: the ceiling of data parallelism. "
         "CPU is that of the busiest process for a mini-batch, which other work hardly changes: what one "
-        "process takes, over that, is the speed-up where nobody waits. "
+        "process takes, over that, is the speed-up without waiting. "
         "Seconds are of training to an accuracy of "
         f"{settings['accuracy']:g} on {1797 - N_TRAINED} other rows, without the judging; those of stradask "
         "have the start of the fit in them."

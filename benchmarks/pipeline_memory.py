@@ -1,8 +1,8 @@
 """Peak memory of a worker that trains a network: on one place, and as one of four stages.
 
 Dense layers compute. What a place holds is counted after each operation: parameters and the optimizer's
-slots, vectors of gradients, and what waits for its backward pass. Beside it is the peak of its process, which
-has temporaries and messages in it, too.
+slots, vectors of gradients, and what waits for its backward pass. The next column is the peak of its
+process, which has temporaries and messages in it, too.
 """
 
 import itertools

@@ -4,7 +4,7 @@ A recipe is a command line of ``stradask bench``, so that each can be tried by i
 folder are looked for in the folder of ``--data``; what is not there is left out, and named.
 """
 
-# ``stradask bench --quick``: data drawn or at hand, peers that are installed. What compiles longest comes
+# ``stradask bench --quick``: data generated or bundled, peers that are installed. What compiles longest comes
 # first: the others do it meanwhile.
 QUICK = (
     "mcmc --dataset logistic eight-schools --param n_samples=300 n_warmup=300 --max-seconds 20",

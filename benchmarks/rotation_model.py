@@ -1,4 +1,4 @@
-"""How fast a rotation would be on machines that are not at hand: a model of steps, fed with measured rates.
+"""How fast a rotation would be on other machines: a model of steps, fed with measured rates.
 
 A sweep of S shards and as many blocks on P workers runs S steps. In a step each worker works on its shards,
 as many at a time as it has threads and those first whose block goes elsewhere; such a block travels, at a

@@ -1,4 +1,4 @@
-"""Readers, writers, generators with known truth, fetchers, and real data at hand.
+"""Readers, writers, generators with known truth, fetchers, and bundled real data.
 
 Names are loaded when first used: ``import stradask.datasets`` imports none of pooch, tqdm, pandas,
 matplotlib or numba.

@@ -72,7 +72,7 @@ def _chunks(path, chunk_size, n_features, dtype, verbose):
         (n_documents, n_words, n_entries), body = read_header(reader, blocks)
         n_columns = checked_columns(n_features, n_words, path)
         lines = Lines(reader, n_documents, n_words, n_entries, dtype)
-        first, kept = 0, [np.empty((0, 3), np.int64)]  # of the chunk at hand
+        first, kept = 0, [np.empty((0, 3), np.int64)]  # of the current chunk
 
         def chunk(triples):
             size = min(chunk_size, n_documents - first)

@@ -131,7 +131,7 @@ class _AfterNumba:
             def execute_and_arrange(module):
                 try:
                     execute(module)
-                except BaseException:  # Ctrl-C, say: the next import is to be watched again
+                except BaseException:  # Ctrl-C, say: watch the next import again
                     sys.meta_path.insert(0, self)
                     raise
                 _arrange()

@@ -1,6 +1,6 @@
 """Options that compiled functions share.
 
-A first fit waits for the compiler, so nothing is compiled that nobody calls: no wrapper for calls from C, and
+A first fit waits for the compiler, so only what is called is compiled: no wrapper for calls from C, and
 for functions that only compiled code calls (`INNER`) none for Python. Kernels that get all arrays from their
 caller (`BORROWS`) compile no counting of references, and no making of arrays, anew for each type. But arrays
 that a kernel makes itself are known not to overlap others: loops over rows of 50 numbers, which add to such a

@@ -302,7 +302,7 @@ class Engine:
                 outcome = self.program.aggregate(tasks, partials)
                 if outcome is not None:
                     self._take(outcome, tasks, figures, events)
-        finally:  # the state may change only when nobody plans from it; a round done again has its old plan
+        finally:  # no plan is being made when the state changes; a round done again has its old plan
             if ahead:
                 wait([ahead])
         self._plan = ahead.result() if ahead else None

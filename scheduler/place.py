@@ -155,7 +155,7 @@ class ClusterPlace:
         return ClusterSession(self.scheduler, self.n_jobs)
 
     def sum(self, program, *, ordered=False):
-        """As `LocalPlace.sum`; with `ordered` the sums have the same bits whoever computed what."""
+        """As `LocalPlace.sum`; with `ordered` the sums have the same bits, whichever worker computes."""
         from .sums.passes import open_passes
 
         return open_passes(self.session(), program, ordered=ordered)

@@ -18,7 +18,7 @@ class Task:
     round, step : int
         Counted from 0; a step's number begins anew in each round.
     shard : int
-        Whose state is at hand.
+        Whose state is given.
     blocks : int or ndarray of int64
         The block that is here now (rotation), or the set of blocks to update together.
     value : ndarray or None
@@ -271,7 +271,7 @@ class Program:
     def renew(self, state: Any) -> Any:
         """Make of a used state what `load` would make of the shard now, without reading its data again.
 
-        Asked where workers were lost, of those that are left. Arrays that change are to be made anew, and not
+        Asked where workers were lost, of those that are left. Make arrays that change anew, and do not
         to be written into.
 
         Parameters

@@ -72,8 +72,8 @@ def ranking_metrics(recommended: Any, relevant: Matrix, k: int = 10) -> dict[str
 def evaluate_ranking(model: Any, held_out: Any, k: Any = 10, *, by_user: bool = False) -> dict[str, Any]:
     r"""Recommend to users of a model, leaving out what they had in fit, and judge by what was held out.
 
-    Beside the measures of `ranking_metrics` there are, of the first k recommendations to the users with
-    something held out,
+    In addition to the measures of `ranking_metrics` there are, of the first k recommendations
+    to the users with something held out,
 
     - ``coverage``, the share of all items that are recommended to someone;
     - ``novelty``, the mean of :math:`-\log_2 (n_i / n)` over what is recommended, with n_i the users of item

@@ -117,7 +117,7 @@ def _solve_counts(table, pattern, confidence, own, others, rows, settings, side)
 
     which leave a row as it is while nothing is new, and are exact if all old cells have the confidence c. If
     the penalty grows with the cells, the part of the new ones draws to 0, or with features, whose mean is not
-    at hand, to the row as it was.
+    given, to the row as it was.
     """
     (own, has_features), (before, now, counts) = own, others
     dtype = own.dtype

@@ -25,7 +25,7 @@ from .steps import Identity, Point, Smooth
 from .truncated_newton import TruncatedNewton
 
 CONVERGED, LIMIT, STUCK, STOPPED, NOT_FINITE = range(5)  # `status` of a result
-_LESS = 2.0, 10.0  # times less, at least and at most, is to be promised after it was too little
+_LESS = 2.0, 10.0  # times less, at least and at most, is promised after it was too little
 _BAD_STEPS = 5  # in a row that met points without a finite objective, before it is given up
 _MOST_PASSES = 2**53  # that a checkpoint may state
 
@@ -285,7 +285,7 @@ class _Run:
         return self._end(STUCK, f"no lower point was found along the gradient: {why}")
 
     def _proved(self):
-        """Whether the excess is small enough; if not, less is to be promised the next time."""
+        """Whether the excess is small enough; if not, promise less the next time."""
         if self.excess is None:
             return True
         part = self.excess(self.point.x, self.point.value, self.point.gradient)

@@ -88,7 +88,7 @@ def minimize(
     n_jobs : int or None, default=None
         Threads; on Dask of each worker, None for as many as it has.
     deterministic : bool, default=False
-        On Dask: the same bits whatever the workers, and whoever of them is lost. Locally it is always so.
+        On Dask: the same bits for any number of workers, also after losses. Locally it is always so.
     shard_from : int, default=1_000_000
         On Dask, from so many parameters on every vector is in slices on the workers, and this process
         sees only scalars. The result's vectors are then Dask arrays (numpy arrays where `engine` is an

@@ -201,7 +201,7 @@ class ShardedSpace(ClusterPasses):
         super()._open()
         self.dropped, self._pending = [], []
         self._everyone = list(self.session._workers)
-        self._owners = self._everyone[: self.n]  # nobody owns an empty slice
+        self._owners = self._everyone[: self.n]  # an empty slice has no owner
         self._edges = [self.n * k // len(self._owners) for k in range(len(self._owners) + 1)]
 
     # Commands ---------------------------------------------------------------------------------------

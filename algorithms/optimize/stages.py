@@ -4,7 +4,7 @@ from scipy.optimize import OptimizeResult
 
 from .lbfgs import LIMIT, STOPPED, minimize_lbfgs
 
-LBFGS_SHARE = 0.1  # of a tolerance for L-BFGS: its steps promise less than is to be had
+LBFGS_SHARE = 0.1  # of a tolerance for L-BFGS: its steps promise less than can be reached
 
 
 class Stages:

@@ -150,7 +150,7 @@ class FittedTopicModel(TopicModel):
         return documents.checked(program)
 
     def _begun(self, documents, corpus, sampler, model, seed, known, at_hand):
-        """The program of a fit, begun at random, or from topics that are drawn with something at hand."""
+        """The program of a fit, begun at random, or from topics drawn by an earlier model."""
         anneals = at_hand is None and known["seeds"] is None and corpus.labels is None and not self.exact
         own = {"fits_priors": self.optimize_priors, "averages": known["averages"]}
         own |= annealing_of(sampler, anneals, self.max_iter if self.n_draws else None)

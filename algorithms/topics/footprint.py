@@ -9,7 +9,7 @@ from .samplers.document_rows import DENSE_TOPICS
 from .samplers.groups import number_of_rows
 from .samplers.list_layout import ListRoom
 
-_PROCESSORS = 132  # multiprocessors of a large GPU, where none is at hand: they share little
+_PROCESSORS = 132  # multiprocessors of a large GPU, where there is none: they share little
 _NARROW = 2**16  # topics that fit two bytes, less one
 
 

@@ -382,7 +382,7 @@ class MixtureProgram(Program):
         return {"X": data, "topics": topics, "counts": None}
 
     def publish(self):
-        """Say that documents are to be counted."""
+        """Request that documents are counted."""
         return "count"
 
     def sync(self, state, message):

@@ -137,7 +137,7 @@ class LatentDirichletAllocation(FittedTopicModel):
         for counts of words. The model depends on the limit. A `checkpoint` is gathered in memory. Below some
         30 MB count on 10 MB above it; a limit that a shard or the words alone exceed is refused.
     warm_start : bool, default=False
-        Begin a second `fit` from topics drawn in five sweeps with the last fit's topics at hand.
+        Begin a second `fit` from topics drawn in five sweeps from the last fit's topics.
     random_state : int, RandomState or None, default=None
         The same int gives the same model.
     verbose : int, default=0
@@ -323,7 +323,7 @@ class LatentDirichletAllocation(FittedTopicModel):
         y : None
             Ignored.
         seed_words : dict or matrix of shape (n_components, n_features), optional
-            Words that topics are to be about: a dict of topics to lists of words, or to dicts of words to
+            Words that topics should be about: a dict of topics to lists of words, or to dicts of words to
             weights; or all the weights, dense or sparse. A word is its column, or a str if `vocabulary` is
             given or `X` has feature names. The weight, 1 in a list, is the number of tokens as which the
             prior counts. The word's tokens begin in these topics, at random by the weights. They stand for
@@ -453,7 +453,7 @@ class LatentDirichletAllocation(FittedTopicModel):
         """Add new documents to the model.
 
         Their tokens are drawn in `max_iter` sweeps, while the counts of all documents before stay where they
-        are and take part as `C_wk` and `C_k`. Old documents need not be at hand. The first call
+        are and take part as `C_wk` and `C_k`. Old documents need not be kept. The first call
         is a `fit`. `history_`, `doc_topic_` and `log_likelihood_` (here of the new documents given the
         old) are those of the last call. Topics keep their numbers, and words their columns.
 

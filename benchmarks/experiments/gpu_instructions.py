@@ -165,14 +165,14 @@ def count(blocks, often):
 
 
 def line_of(source, anchor):
-    """Number of the line where a text begins, of which there is to be one."""
+    """Number of the line where a text begins, of which there must be one."""
     if source.count(anchor) != 1:
         raise StradaskError(f"{FILE} has {source.count(anchor)} places {anchor!r}, and the count needs one")
     return source[: source.index(anchor)].count("\n") + 1 + anchor.startswith("\n")
 
 
 def _name(instruction, marks, within):
-    """How often an instruction is passed, as names that are to be multiplied."""
+    """How often an instruction is passed, as names to be multiplied."""
     outer = instruction.lines[-1] if instruction.lines else 0
     kernel = [name for line, name in marks if line <= outer]
     inner = [name for at in instruction.lines for line, n, name in within if line <= at < line + n]

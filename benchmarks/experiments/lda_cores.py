@@ -1,4 +1,4 @@
-"""How many times faster topics are drawn with more threads: a table for the machine at hand, in 90 seconds.
+"""How many times faster topics are drawn with more threads: a table for this machine, in 90 seconds.
 
     python -m stradask.benchmarks.experiments.lda_cores --json cores.json
 

@@ -1,4 +1,4 @@
-"""How fast a rotation would be on machines that are not at hand: tables of `rotation_model`.
+"""How fast a rotation would be on other machines: tables of `rotation_model`.
 
     python -m stradask.benchmarks.experiments.simulate_rotation --tokens 738e6 --rate 5e6 --block-bytes 60e6
 

@@ -1,4 +1,4 @@
-"""How topic sweeps scale to more threads than are at hand: blocks, a barrier a step, and Python's lock.
+"""How topic sweeps scale to more threads than this machine has: blocks, a barrier a step, and Python's lock.
 
     python -m stradask.benchmarks.experiments.simulate_threads --tokens 6e6 --words 4600
 

@@ -99,7 +99,7 @@ def _seconds(runs, target):
 
 def _ratio(runs_of, target):
     spread, best = ratio_to_best(runs_of, target)
-    if best is None or math.isnan(spread.median):  # there is no peer; or nobody meets the target
+    if best is None or math.isnan(spread.median):  # there is no peer; or none meets the target
         return "-"
     return "no peer" if spread.median == 0 else f"{shown(spread, 'not ours', near=NEAR)} ({best})"
 

@@ -11,7 +11,7 @@ together, over the left one and the first leaf of the right one, and over the la
 the right one. Inside a subtree the leaf is chosen uniformly by weight; at the top the new half is taken with
 probability ``min(1, w_new / w_old)``, which prefers far leaves. Coordinates and arguments: see ``hmc``.
 
-A transition is cut where it needs the density: `begin` fills the point q at which it is to be evaluated,
+A transition is cut where it needs the density: `begin` fills the point q at which to evaluate it,
 `go_on` takes its value and its gradient, and fills the next q or says that the transition is over. So several
 chains can be evaluated together, and `step` is the same code for one of them. All vectors are rows of one
 array, called by number: a view of a row would be counted, which costs more than most of what is done with it.

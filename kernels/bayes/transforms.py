@@ -17,7 +17,7 @@ TRIANGLE      L with L L' a correlation matrix R, by partial correlations     of
               tanh q                                                          diagonal
 ============  ==============================================================  =============================
 
-Beside the values there are natural coordinates u, exact where values are rounded to 0 or 1: q of SHIFTED and
+There are also natural coordinates u, exact where values are rounded to 0 or 1: q of SHIFTED and
 BETWEEN, log w of a simplex, log L_ii of a triangle (at its place). Derivatives come as those in values and
 those in u, which add up.
 

@@ -327,7 +327,7 @@ class Stream:
 
     def wait(self, other):
         """Start what is queued from now on after all that is queued in another stream."""
-        with self.cuda.Device(self.number):  # the event is to be of the streams' device, not of the thread's
+        with self.cuda.Device(self.number):  # the event must be of the streams' device, not of the thread's
             self.queue.wait_event(other.queue.record())
 
     def synchronize(self):

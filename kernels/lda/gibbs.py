@@ -32,7 +32,7 @@ DRAWS = 4096  # uniforms made at a time; totals are renewed as often
 _SWEEP: dict[str, Any] = {**KERNEL, **BORROWS, "fastmath": {"contract"}}
 _INLINE: dict[str, Any] = {**_SWEEP, **INNER, "forceinline": True}
 _ONE = np.float32(1)
-_ROW = np.int64(0)  # of the only word at hand; typed, so that what takes a row is compiled once
+_ROW = np.int64(0)  # of the only word in use; typed, so that what takes a row is compiled once
 
 
 def padded(n):
@@ -297,7 +297,7 @@ def sweep_sparse(
     `sweep_dense`. Outside the list the weight of a token is ``alpha_k phi_k``, summed once a word.
     """
     n_topics = len(totals)
-    # phi[k] of the word at hand, beta_w / C_k where it has no token; zero beyond the last topic.
+    # phi[k] of the current word, beta_w / C_k where it has no token; zero beyond the last topic.
     phi, inverse, counts, extra, scratch, uniforms, none = work
     n_vectors = len(phi) // LANES
     count_mask = np.uint32((np.int64(1) << shift) - 1)

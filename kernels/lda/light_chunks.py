@@ -1,7 +1,7 @@
 """Sections of a corpus for LightLDA on a GPU: how tokens lie there, and what that takes.
 
 Documents are dealt into sections, each of as many groups as words are. A sweep goes from section to section:
-so what a section has of its own can be at hand while others are not, and a section is the chunk of `Chunks`.
+so a section can be on the device while others are not, and a section is the chunk of `Chunks`.
 Their number follows from the corpus alone, and with it the model.
 
 Memory of the device, in bytes: a token 2 for its topic (4 above 65,535 topics), twice for common words, and

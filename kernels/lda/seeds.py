@@ -4,7 +4,7 @@ The samplers take `seeds`, which is None or a tuple (indptr, topics, weights, su
 float32, and the sum of each topic. It is known at compile time which of the two it is: without seed words the
 compiled code is that of one beta a word.
 
-The word at hand has its weights in a dense scratch row, `extra`, zero wherever it has none.
+The current word has its weights in a dense scratch row, `extra`, zero wherever it has none.
 """
 
 from typing import Any
@@ -19,7 +19,7 @@ _INLINE: dict[str, Any] = {**KERNEL, **BORROWS, **INNER, "fastmath": {"contract"
 
 
 def extra_rows(seeds, n_rows, n_topics):
-    """Scratch rows for words at hand; None without seed words."""
+    """Scratch rows for current words; None without seed words."""
     if seeds is None:
         return None
     return np.zeros((n_rows, n_topics), np.float32)

@@ -1,6 +1,6 @@
 """Vector operations of a step in the space of the rows, all but its product with X X^T.
 
-A vector is a float64 array (2, n), numbers a of the rows beside ``X X^T a``, or (2, n + 1) with an intercept
+A vector is a float64 array (2, n), numbers a of the rows and ``X X^T a``, or (2, n + 1) with an intercept
 at the end of both halves; see `algorithms.optimize.row_newton`.
 """
 

@@ -155,7 +155,7 @@ def _draw(ax, line, unit):
             width = [unit * (event.end - event.start) for event in events]
             ax.barh([event.place for event in events], width, 0.8, left, color=_COLOURS[kind], label=kind,
                     edgecolor="white", linewidth=0.5)  # fmt: skip
-    if len(line.events) <= 120:  # more numbers than that nobody reads
+    if len(line.events) <= 120:  # more numbers than that are not readable
         for event in line.events:
             if event.micro >= 0 and event.end - event.start > 0.01 * line.seconds:
                 middle = unit * ((event.start + event.end) / 2 - line._start)

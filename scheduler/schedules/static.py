@@ -39,7 +39,7 @@ class StaticSchedule(Schedule):
 
     Notes
     -----
-    The order of the epoch at hand is remembered (8 bytes a block), so that it is made once an epoch.
+    The order of the current epoch is remembered (8 bytes a block), so that it is made once an epoch.
 
     Examples
     --------

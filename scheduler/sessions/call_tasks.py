@@ -119,7 +119,7 @@ class CallTasks:
                 if not self.busy and self._idle_since is None:
                     self._idle_since = time.monotonic()
                 if self.barriers is not None and not self._left:
-                    self._left = -1  # nobody else goes
+                    self._left = -1  # no other call goes
                     return _MEET
                 worker_state.changed.wait()
             return None

@@ -90,7 +90,7 @@ class ClusterSession(Migration):
             stored = isinstance(snapshot, (StoredState, Copies))
             check_complete(program, snapshot.names(program.saved) if stored else snapshot)
         self._connect()
-        # Before the next: Dask makes anew what a worker took with it only if nobody holds it.
+        # Before the next: Dask makes anew what a worker took with it only if no task holds it.
         self._data = None
         with scheduler_named(self._client):
             self._data = ShardData(program.shards, self._scheduler, self._client)
@@ -238,7 +238,7 @@ class ClusterSession(Migration):
         packed, epoch = wired(_bare(program)), self._epoch + 1
         if (
             self._opened is not program
-        ):  # nobody has any of its shards: Dask computes while worker states are made
+        ):  # no worker has any of its shards: Dask computes while worker states are made
             self._opened, self._since = program, (epoch, epoch)
             data.want(range(len(data)))
         self._since = self._since[0], epoch

@@ -151,7 +151,7 @@ def _replaced(entry, others):
 
 
 def future_of(value):
-    """Return the future that a value is or refers to; None if something is to be computed.
+    """Return the future that a value is or refers to; None if it must be computed.
 
     A collection refers to one if its result is the block of its only key: an array of one chunk, or a delayed
     value.

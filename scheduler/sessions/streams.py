@@ -24,7 +24,7 @@ class Transfer(Future):
     nbytes : int
         Of its arrays.
     written : float or None
-        When it was handed to the network, by `time.monotonic`, if nobody waits for an answer then.
+        When it was handed to the network, by `time.monotonic`, if no caller waits for an answer then.
     """
 
     written: float | None = None
@@ -46,7 +46,7 @@ class _Message:
 class _Stream:
     """The way to one worker. What threads send while a message is written goes together in the next one.
 
-    Nobody waits for an answer: the receiver counts the messages, which come in order, and an answer to one
+    No caller waits for an answer: the receiver counts the messages, which come in order, and an answer to one
     confirms all before it. If the connection breaks, messages that are not confirmed are written again, and
     the receiver recognises repeats by the stamps of blocks.
     """

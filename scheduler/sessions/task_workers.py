@@ -92,7 +92,7 @@ class TaskWorkers(Membership):
                 self._client.sync(self._hear_of_loss, error.args[0])
 
     def cancel(self, futures):
-        """Cancel tasks that nobody needs any more."""
+        """Cancel tasks that are no longer needed."""
         futures = list(futures)
         for future in futures:
             self._watched.pop(future, None)

@@ -132,7 +132,7 @@ class SessionPlugin(KeepAlivePlugin):
         return not_here(epoch) if local is None else await local.answer(_call, method, args, shared, serial)
 
     def put(self, session, epoch, sender, number, blocks):
-        """Take in a message of blocks; mostly nobody waits for the answer (see `streams`)."""
+        """Take in a message of blocks; mostly no caller waits for the answer (see `streams`)."""
         local = self._local(session, epoch)
         return not_here(epoch) if local is None else answered(local.state.take_in, sender, number, blocks)
 

@@ -21,8 +21,8 @@ class ClusterPasses:
 
     x goes to each worker once a pass, and one partial sum comes back for each order. The portions of a lost
     worker are loaded by others and computed in the same pass; if it was the only one, the pass goes on with
-    workers that join. With `ordered`, sums have the same bits whoever computed what. `n_taken_over` counts
-    the lost workers.
+    workers that join. With `ordered`, sums have the same bits, whichever worker computes. `n_taken_over`
+    counts the lost workers.
     """
 
     def __init__(self, session, program, *, ordered=False):
@@ -90,7 +90,7 @@ class ClusterPasses:
         self._over = True
         try:
             self._settle()
-        finally:  # whoever interrupts the wait leaves nothing behind
+        finally:  # an interrupted wait leaves nothing behind
             self._end_calls()
             self.session.close()
 

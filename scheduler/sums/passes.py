@@ -53,7 +53,7 @@ class LocalPasses:
         try:
             run_tasks([(work, (name,)) for name in waiting], self.session.n_jobs)
         finally:
-            if not machine.finished:  # broken off: there are orders that nobody will answer
+            if not machine.finished:  # broken off: there are orders that no worker will answer
                 for name in waiting:
                     machine.handle(Lost(0.0, name))
         if troubles:
@@ -68,7 +68,7 @@ class LocalPasses:
 def open_passes(session, program, *, ordered=False):
     """Load a program's portions in a session, which is closed if that fails; return what runs passes.
 
-    With `ordered` the sums of a cluster have the same bits whoever computed what; locally they always do.
+    With `ordered` the sums of a cluster have the same bits whichever worker computes; locally always.
     """
     try:
         if not session.remote:

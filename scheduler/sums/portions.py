@@ -143,7 +143,7 @@ class Portions:
         self.n, self.backup, self.ahead, self.grain, self.late = n_portions, backup, ahead, 0.005, _LATE
         self.workers: dict[str, _Worker] = {}
         self.round, self.left = -1, 0
-        self.open = np.zeros(n_portions, bool)  # nobody works on them
+        self.open = np.zeros(n_portions, bool)  # no worker works on them
         self.counted = np.ones(n_portions, bool)
         self._orders: dict[int, tuple[Order, float]] = {}  # given out, and when
         self._copies: Counter = Counter()  # of a node in a pass: orders given out
@@ -246,7 +246,7 @@ class Portions:
         return []
 
     def _lose(self, name):
-        """Reopen the portions of a lost worker that nobody else works on."""
+        """Reopen the portions of a lost worker that no other worker works on."""
         lost = self.workers.pop(name)
         self._n_slots -= lost.slots
         for number in lost.orders:
@@ -267,7 +267,7 @@ class Portions:
     # Assignment -------------------------------------------------------------------------------------
 
     def _assign(self, now, names):
-        """Assign orders until nobody can take one; the worker with the fewest comes first."""
+        """Assign orders until no worker can take one; the worker with the fewest comes first."""
         given: list[Work] = []
         waiting = [(len(self.workers[name].orders), rank, name) for rank, name in enumerate(names)]
         heapq.heapify(waiting)

@@ -83,7 +83,7 @@ class Summed(Program):
     def partial(self, states, x, first, last, current, ordered=True):
         """Sum portions `first` to `last`, as a node of the tree; or return a `Trouble`.
 
-        None if ``current()`` has become false meanwhile: nobody waits for the answer any more.
+        None if ``current()`` has become false meanwhile: no caller waits for the answer any more.
         """
         total = TreeSum(last - first, ordered=ordered)
         for number in range(first, last):

@@ -100,7 +100,7 @@ class WorkerTable:
         return self.host.deliver(self.number, frames.open())
 
     def end(self):
-        """Wake whoever waits, and let go of everything."""
+        """Wake all waiting threads, and release everything."""
         self.host.close(WorkerLost("the table went on without this member, or was closed"))
         self.thread.shutdown(wait=False)
         self.gone.set()
@@ -250,7 +250,7 @@ class ClusterTable:
             _fail(call, error)
         end_keep_alives(
             self._membership._keep_alives
-        )  # with them the shards go, and whoever waits for these wakes
+        )  # with them the shards go, and threads that wait for these wake
         if self._tasks:
             with contextlib.suppress(OSError, TimeoutError):
                 self._client.cancel(self._tasks, force=True)

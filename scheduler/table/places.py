@@ -42,10 +42,10 @@ class Host:
         return future
 
     def close(self, error):
-        """Wake whoever waits, with an error."""
+        """Wake all waiting threads, with an error."""
         self.failure = error
         for number, lock in self._locks.items():
-            with lock:  # nobody is added from here on
+            with lock:  # no waiter is added from here on
                 futures, self._waiting[number] = self._waiting[number].values(), {}
             for future in futures:
                 if future.set_running_or_notify_cancel():

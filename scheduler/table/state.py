@@ -121,7 +121,7 @@ class Read(NamedTuple):
 
 
 class Leave(NamedTuple):
-    """The replica has ended or died, and nobody waits for it any more."""
+    """The replica has ended or died, and no replica waits for it any more."""
 
     replica: int
 

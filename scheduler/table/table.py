@@ -2,7 +2,7 @@
 
 Replicas are calls of one function. Each counts its own clock; a read at clock c holds every update of all
 replicas stamped ``c - s - 1`` or less, perhaps newer ones, and always the reader's own. With staleness
-``s = 0`` the replicas work in step (bulk-synchronous, and bitwise repeatable), with ``s = inf`` nobody waits.
+``s = 0`` the replicas work in step (bulk-synchronous, and bitwise repeatable), with ``s = inf`` none waits.
 
 The protocol is in `state`, the run in `replicas`, the shards on threads (also in simulated time) in `places`
 and on Dask in `cluster`.

@@ -69,7 +69,7 @@ class Densities:
     ``local(model, points)`` draws what belongs to one shard alone, given draws (K, d) of the parameters that
     all share: it returns (K, c), and the numbers of these columns among all such. They become the last
     columns of the posterior. The local engine holds the data of `n_held` shards at a time, by default of all.
-    `dealt` says that rows were dealt at random here, not by whoever made files. `rows_gap`: `from_shards`.
+    `dealt` says that rows were dealt at random here, not by the files' author. `rows_gap`: `from_shards`.
     `log_likelihood` is that of observations, for the `Posterior`.
     """
 

@@ -6,7 +6,7 @@ classes. So A stands for W together with its *image* ``Z = X W = X X^T A``, the 
 
     <W_1, W_2> = <A_1, Z_2>,    F = scale loss(Z) + l2 / 2 <A, Z>,    gradient: R + l2 A,  R = scale loss'(Z)
 
-so that vectors have n K numbers instead of p K. With Z at hand a trial along a known direction costs no pass;
+so that vectors have n K numbers instead of p K. With Z kept, a trial along a known direction costs no pass;
 an accepted point costs one, ``X X^T R``, for which each column is read twice and no array of the columns is
 made. Intercepts are numbers of their own at the end of both halves.
 

@@ -47,7 +47,7 @@ _ADDED = 0.3  # of a pass over all rows: what the Hessian of a larger sample may
 _BY_HESSIAN = 6  # steps on all rows with a sample's Hessian, about
 _PATIENCE = 25  # steps of the diagonal on all rows
 _ASSURED = 0.5  # of a tolerance: the decrement of a sample of 15 rows a parameter may be that much too small
-_RARE = 100.0  # entries of a column that are to be expected in a sample, or all of its rows are taken
+_RARE = 100.0  # entries of a column expected in a sample, or all of its rows are taken
 _SEEN = 10.0  # rows that made a column's entry of the diagonal, or that of all rows is taken
 
 

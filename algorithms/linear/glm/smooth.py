@@ -77,7 +77,7 @@ class SmoothModel(Estimator):
             return self._solve(data, rows.dtype, target, layout, callback)
 
     def _takes(self, target, X, shape):
-        """Whether y, now that it is known, is to be fitted over rows."""
+        """Whether y, now that it is known, has to be fitted over rows."""
         return True
 
     def _opened_rows(self, rows, target, engine):

@@ -120,7 +120,7 @@ def solve_classes(estimator, problem, penalty, before, callback, read, *, exact_
 
 
 def _lean(estimator, problem, penalty, start, callback, unit):
-    """Solve a small problem without rounds; None where it is not one, or each round is to be seen."""
+    """Solve a small problem without rounds; None where it is not one, or each round must be reported."""
     if callback is not None or estimator.verbose:
         return None
     design = problem.design

@@ -410,8 +410,8 @@ class SquaredSubproblem:
 def _sweeps_to(eps, lowest):
     """Sweeps until the gap is `eps`, at the rate of the later half of those made.
 
-    A gap rises now and then while the objective falls, hence the lowest gap so far: pairs of sweeps made and
-    that gap.
+    A gap rises now and then while the objective falls, so the lowest so far is kept: pairs of the
+    sweeps made and that gap.
     """
     now, gap = lowest[-1]
     earlier = [pair for pair in lowest[:-1] if 2 * pair[0] <= now] or lowest[:1]

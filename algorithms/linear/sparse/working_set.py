@@ -80,7 +80,7 @@ class Subproblem(Protocol):
         """Set the coefficients of W, in the order of `features`."""
 
     def intercept_of(self, coef, intercept, dtype):
-        """Return the intercept that is to be returned with coefficients that were rounded.
+        """Return the intercept that belongs to coefficients that were rounded.
 
         `coef`: float64 ndarray; of W, in the order of `features`. `intercept`: float or float64 ndarray; of
         the fit that was rounded. `dtype`: of X.

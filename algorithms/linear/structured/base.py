@@ -200,7 +200,7 @@ class StructuredModel(ColumnsOnWorkers, Reweighting, SparseCoefficients, Estimat
                 penalties = partial(self._penalty, problem)
                 fit = lowest(solver, penalties, penalty, self.alpha, unit, first, self.max_iter, **options)
         if start is not None and fit.rounds == 1 and fit.reason in ("gap", "kkt"):
-            fit.rounds = 0  # the pass found that nothing is to be done
+            fit.rounds = 0  # the pass found nothing to do
         self._warn(fit, unit, first)
         return fit, monitor.history
 

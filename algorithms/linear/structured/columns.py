@@ -90,7 +90,7 @@ class Columns:
 
 
 class _Dense:
-    """Columns side by side in Fortran order, with room for more."""
+    """Columns side by side in Fortran order, with spare capacity."""
 
     def __init__(self, n_rows):
         self._buffer, self._n = np.empty((n_rows, 0), order="F"), 0

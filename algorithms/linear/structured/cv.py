@@ -404,7 +404,7 @@ class SparseGLMCV(MetaEstimatorMixin, Estimator):
 
 
 def _of_fold(data, base, alphas, train, test):
-    """Losses of the rows of a fold, of each strength, and what is to be said of fits that fell short."""
+    """Losses of the rows of a fold, of each strength, and the warnings of fits that fell short."""
     X, y, weights, given = data
 
     def part(rows):

@@ -1,4 +1,4 @@
-"""Losses of the generic solver: the protocol for one of your own, and those at hand.
+"""Losses of the generic solver: the protocol for one of your own, and the built-in ones.
 
 A loss is a function of a target and a linear predictor. A class with `value`, `gradient` and `curvature` is
 enough; with `conjugate` the fit stops at a duality gap, without it at the violation of the optimality

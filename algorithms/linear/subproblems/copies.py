@@ -49,7 +49,7 @@ class _Copies:
         return len(self.norms)
 
     def _admit(self, columns, positions):
-        """Scales of new columns; room for their means and norms, which the caller fills."""
+        """Scales of new columns; empty arrays for their means and norms, which the caller fills."""
         exponents = np.frexp(columns.largest(positions))[1]
         scales = np.ldexp(1.0, -np.clip(exponents, -1000, 1000))
         means, norms = np.zeros(len(positions)), np.zeros(len(positions))
@@ -288,7 +288,7 @@ def _enlarged(block, used, size):
 
 
 def _longer(vector, used, size):
-    """`vector` with room for at least `size` values, the first `used` of them kept."""
+    """`vector` with capacity for at least `size` values, the first `used` of them kept."""
     if len(vector) >= size:
         return vector
     larger = np.empty(max(size, 2 * len(vector)), vector.dtype)

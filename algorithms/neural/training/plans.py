@@ -101,7 +101,7 @@ def check_micro_batches(micro_batches, batch_size, order):
 
 
 def make_plan(plan, n_layers, n_places, *, micro_batches, order, recompute, bounded):
-    """Read the parameter `plan` of an estimator, where nothing is to be chosen.
+    """Read the parameter `plan` of an estimator, where nothing has to be chosen.
 
     Parameters
     ----------

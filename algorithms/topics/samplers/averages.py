@@ -19,7 +19,7 @@ def weight_of(sweep):
 
 
 def no_sums(n_documents, n_topics, storage):
-    """Room for the sums of documents, rows padded to whole cache lines: 4 bytes a topic."""
+    """Zeroed arrays for the sums of documents, rows padded to whole cache lines: 4 bytes a topic."""
     return storage.zeros((n_documents, (n_topics + 31) // 32 * 32), np.float32)
 
 

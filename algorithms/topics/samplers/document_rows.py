@@ -62,7 +62,7 @@ class UnlabelledDocuments:
         return alpha.sum()
 
     def sums(self, lengths, storage):
-        """Room for sums of counts over sweeps."""
+        """Zeroed arrays for sums of counts over sweeps."""
         return no_sums(len(lengths), self.n_topics, storage)
 
     def shares(self, sums, lengths, alpha):
@@ -227,7 +227,7 @@ class LabelledRows:
         return sparse.csr_array((self.weights, indices, indptr), shape=self.shape) @ alpha
 
     def sums(self, lengths, storage):
-        """Room for sums of counts over sweeps, one a label."""
+        """Zeroed arrays for sums of counts over sweeps, one a label."""
         return storage.zeros(len(self.held), np.float32)
 
     def add_to(self, sums, weight):

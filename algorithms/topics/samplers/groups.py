@@ -14,7 +14,7 @@ from ....scheduler.schedules.rotation import balance
 MOST_OF_A_WORD = 2**31 - 32  # tokens: counts have 31 bits, and a warp of a GPU steps over the end by up to 31
 _LEAST_TOKENS, _FEW_GROUPS, _MOST_GROUPS = 100_000, 16, 64  # above few: only if totals are cheap to copy
 _TOKENS_PER_RUN = 20  # of one word in one group, on average: its row is fetched and weighed for each
-# On average: a block costs some 25 us beside its tokens, of which each takes 20 ns. Gibbs sampling of
+# On average: a block costs some 25 us in addition to its tokens, of which each takes 20 ns. Gibbs sampling of
 # 3 million tokens of 4,600 words, 100 topics: 21.5, 24, 26, 33, 55 ns a token with 2, 12, 16, 32, 64 groups.
 _TOKENS_PER_BLOCK = 8_000
 _MANY_TOPICS, _TOPICS_PER_TOKEN = 2**16, 10  # from so many on, blocks take at most so many a token of theirs

@@ -1,4 +1,4 @@
-"""Places for the topics of documents as packed lists, whoever fills them."""
+"""Places for the topics of documents as packed lists, for every kernel that fills them."""
 
 import numpy as np
 
@@ -10,7 +10,7 @@ DENSE_TOPICS = 256  # up to here a dense row is drawn from faster than a list
 
 
 class ListRoom:
-    """A list of ``topic << shift | count`` a document, with room for min(length, K) topics.
+    """A list of ``topic << shift | count`` a document, with capacity for min(length, K) topics.
 
     Lists are in lines of 16 entries, 64 bytes; an empty document has none, and the list of document d begins
     at ``line_start[d]``, in lines. How many bits the count has, `shift`, follows from the longest document.

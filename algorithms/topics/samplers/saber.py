@@ -54,7 +54,7 @@ class SaberState(CorpusState):
             self._there = TokensOnDevice(device, X, self)
 
     def _lay_out(self, X):
-        """Lay the tokens out, and make room for the documents' lists."""
+        """Lay the tokens out, and allocate the documents' lists."""
         from ....kernels.lda import saber as lda_saber
 
         self.token_doc = self.storage.zeros(self.n_tokens + lda_saber.AHEAD, np.uint32)
