@@ -7,7 +7,7 @@ r"""Gibbs sampling under a hierarchical Dirichlet prior of the topics' shares, t
 
 As T grows this comes near the hierarchical Dirichlet process. A sweep draws the tokens' topics given alpha pi
 by the kernel of plain LDA. After it, alpha, pi and gamma are drawn given the counts n_dk, with the numbers of
-tables as auxiliary variables: topic k has in document d as many as n_dk trials have successes, with probability
+tables as auxiliary variables: topic k has in document d the successes of n_dk trials, with probabilities
 ``alpha pi_k / (alpha pi_k + i)``, i = 0, 1, ... So all of a topic's are a sum of binomials, one for each i,
 over the documents with more than i tokens of it: what they cost does not grow with the documents.
 
