@@ -30,6 +30,16 @@ exclude_patterns = ["_build"]
 templates_path = ["_templates"]
 html_theme = "furo"
 html_title = f"stradask {version}"
+html_sidebars = {  # furo's own, and the versions of the site
+    "**": [
+        "sidebar/brand.html",
+        "sidebar/search.html",
+        "sidebar/scroll-start.html",
+        "sidebar/navigation.html",
+        "sidebar/versions.html",
+        "sidebar/scroll-end.html",
+    ]
+}
 html_copy_source = False
 myst_heading_anchors = 3
 autosummary_generate = True
