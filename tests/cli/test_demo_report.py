@@ -12,6 +12,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from browser import in_a_browser, overflow
 from scipy import optimize, sparse
 
 import stradask as sd
@@ -70,6 +71,16 @@ class Page(HTMLParser):
 @pytest.fixture(scope="module")
 def page(result):
     return Page(result.path.read_text(encoding="utf-8"))
+
+
+@in_a_browser
+@pytest.mark.parametrize("width", [400, 800, 1280])
+@pytest.mark.parametrize("dark", [False, True])
+def test_nothing_of_the_report_is_wider_than_the_page(result, tmp_path, width, dark):
+    report = result.path.read_text(encoding="utf-8")
+    found = overflow(tmp_path, report, width, dark=dark)
+    assert found == {"width": width, "wide": 0, "out": "", "cut": ""}
+    assert len(report) < 3e6
 
 
 def test_report_is_whole_html(page):

@@ -2,11 +2,10 @@
 
 import json
 import re
-import shutil
-import subprocess
 
 import numpy as np
 import pytest
+from browser import in_a_browser, overflow, shown
 
 import stradask as sd
 from stradask.datasets import Texts
@@ -15,7 +14,6 @@ from stradask.errors import DataError
 HOTEL = ["room", "bed", "bathroom", "shower", "towel", "quiet", "pillow", "lobby"]
 FOOD = ["breakfast", "dinner", "waiter", "menu", "soup", "coffee", "tasty", "bread"]
 EVIL = "</script><script>document.title='caught'</script> soup & <b>bread</b>"
-BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 
 
 def texts(n=40):
@@ -180,26 +178,6 @@ def test_texts_need_a_model_that_knows_its_words(tmp_path):
 # In a browser -------------------------------------------------------------------------------------------
 
 
-def in_a_browser(test):
-    return pytest.mark.slow(pytest.mark.skipif(BROWSER is None, reason="no browser: install chromium")(test))
-
-
-def shown(tmp_path, page, script="", size="1300,900", fragment=""):
-    """The page's elements as text, after a script."""
-    path = tmp_path / "seen.html"
-    path.write_text(page.replace("</body>", f"<script>{script}</script></body>"), encoding="utf-8")
-    quiet = [
-        "--no-sandbox",
-        "--disable-gpu",
-        "--disable-quic",
-        "--no-first-run",
-        "--disable-background-networking",
-    ]
-    options = [f"--user-data-dir={tmp_path}/browser", f"--window-size={size}", "--dump-dom"]
-    command = [BROWSER, "--headless", *quiet, *options, f"file://{path}{fragment}"]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
-
-
 @pytest.fixture(scope="module")
 def page(lda, tmp_path_factory):
     path = tmp_path_factory.mktemp("explore") / "t.html"
@@ -251,11 +229,17 @@ def test_search_keys_and_the_slider(page, tmp_path):
 @in_a_browser
 @pytest.mark.parametrize("width", [400, 800, 1400])
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_nothing_is_wider_than_the_window(page, tmp_path, width, theme):
-    script = "const root = document.documentElement, seen = document.body.dataset;"
-    script += "const parts = [...document.querySelectorAll('main *')].filter((e) => !e.closest('svg'));"
-    script += "seen.wide = root.scrollWidth - root.clientWidth;"
-    script += "seen.out = parts.filter((e) => e.getBoundingClientRect().right > innerWidth + 1).length;"
-    seen = shown(tmp_path, page, script, f"{width},900", f"#theme={theme}")
-    assert 'data-wide="0"' in seen
-    assert 'data-out="0"' in seen
+def test_nothing_is_wider_than_the_page(page, tmp_path, width, theme):
+    found = overflow(tmp_path, page, width, dark=theme == "dark")
+    assert found == {"width": width, "wide": 0, "out": "", "cut": ""}
+
+
+@in_a_browser
+def test_what_is_too_wide_is_found(page, tmp_path):
+    """The measure itself: a wide line, and words that a picture cuts off."""
+    wide = '<p style="width: 900px">wide</p>'
+    wide += '<svg style="width: 50px; height: 20px"><text y="15">words cut off</text></svg>'
+    found = overflow(tmp_path, page.replace("</body>", f"{wide}</body>"), 400)
+    assert found["wide"] > 400
+    assert found["out"].startswith("P wide")
+    assert found["cut"] == "text words cut off"
