@@ -247,6 +247,19 @@ def topic_stability(max_iter=200, n_seeds=5):
     return figure
 
 
+def residuals(rows=1_000):
+    """Residuals of overdispersed counts: of a Poisson model, and of a negative binomial one."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((rows, 2))
+    y = rng.poisson(rng.gamma(2.0, np.exp(X @ [0.5, 0.0] + 0.5) / 2.0))
+    figure = Figure(figsize=(12, 3.2), layout="constrained")
+    axes = figure.subplots(1, 4)
+    for pair, family in zip((axes[:2], axes[2:]), ("poisson", "negative-binomial"), strict=True):
+        sd.plot_residuals(sd.GLM(family).fit(X, y), X, y, random_state=0, axes=pair)
+        pair[0].set_title(family)
+    return figure
+
+
 PICTURES = {
     "topic-stability": topic_stability,
     "topic-effects": topic_effects,
@@ -257,6 +270,7 @@ PICTURES = {
     "factorization": factorization,
     "optimizers": optimizers,
     "which-plan": which_plan,
+    "residuals": residuals,
 }
 # The same with little data, to see that it runs.
 SMALL = {

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from .algorithms.linear.cv.logistic_cv import LogisticRegressionCV
     from .algorithms.linear.cv.ridge_cv import RidgeCV
     from .algorithms.linear.inference.glm import GLM
+    from .algorithms.linear.inference.residuals import plot_residuals, residuals
     from .algorithms.linear.lasso import ElasticNet, Lasso
     from .algorithms.linear.logistic_regression import LogisticRegression
     from .algorithms.linear.path import enet_path, lasso_path
@@ -143,10 +144,12 @@ _PLACES = {
     "ordered": ".algorithms.bayes.parameters",
     "plot_history": ".algorithms.plotting",
     "plot_path": ".algorithms.linear.plotting",
+    "plot_residuals": ".algorithms.linear.inference.residuals",
     "positive": ".algorithms.bayes.parameters",
     "ranking_metrics": ".algorithms.factorization.ranking",
     "rating_split": ".datasets.split",
     "real": ".algorithms.bayes.parameters",
+    "residuals": ".algorithms.linear.inference.residuals",
     "sample": ".algorithms.bayes.sample",
     "simplex": ".algorithms.bayes.parameters",
     "text_counts": ".datasets.texts",
@@ -227,11 +230,13 @@ __all__ = [
     "ordered",
     "plot_history",
     "plot_path",
+    "plot_residuals",
     "positive",
     "priors",
     "ranking_metrics",
     "rating_split",
     "real",
+    "residuals",
     "sample",
     "scheduler",
     "simplex",
