@@ -166,6 +166,13 @@ class StabilitySelection(Selector):
             self.support_ = counts >= self.threshold * len(halves) * (1 - 1e-12)
             q = counts.sum() / len(halves) if self.n_selected is None else self.n_selected
             self.q_ = float(min(q, rows.shape[1]))
+            if self.q_ == rows.shape[1] > 1 and self.n_selected is None:
+                warnings.warn(
+                    f"every fit chose all {rows.shape[1]} columns, so that their choice says nothing: pass "
+                    f"n_selected=, or an estimator with a stronger penalty than {type(base).__name__}'s",
+                    UserWarning,
+                    stacklevel=2,
+                )
             self.error_bounds_ = error_bounds(self.q_, rows.shape[1], self.threshold, self.n_pairs)
             return self
 

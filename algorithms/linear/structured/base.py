@@ -28,6 +28,7 @@ from ...inputs.targets import (
 from ..sparse.fitting import SparseCoefficients
 from .blocks import check_groups
 from .columns import Columns
+from .kinks import KinkedRows, resume
 from .losses import Loss
 from .owned_fit import ColumnsOnWorkers, CutColumns, cut_columns, owns
 from .penalties import BlockPenalty, GivenPenalty, Penalty
@@ -176,6 +177,7 @@ class StructuredModel(ColumnsOnWorkers, Reweighting, SparseCoefficients, Estimat
         unit, first = scale_of(solver, self._penalty(problem, self.alpha))
         if start is not None:
             solver.begin(*start)
+            resume(solver, penalty, vars(self).get("_smoothing"))
         monitor: Monitor = Monitor(
             self.max_iter,
             label=label,
@@ -240,6 +242,8 @@ class StructuredModel(ColumnsOnWorkers, Reweighting, SparseCoefficients, Estimat
         self.dual_gap_, self.kkt_violation_ = float(fit.gap), float(fit.violation)
         self.stopped_by_ = {"gap": "duality gap", "kkt": "kkt violation"}.get(fit.reason, fit.reason)
         self.history_ = history.as_dict()
+        if self.warm_start and isinstance(problem.loss, KinkedRows):
+            self._smoothing = problem.loss.smoothing_now()
         if self._takes_engine:
             self.schedule_ = "columns" if isinstance(problem.columns, CutColumns) else "working-set"
         if problem.blocks.plain is False and len(fit.B) > p:
@@ -282,9 +286,8 @@ class StructuredModel(ColumnsOnWorkers, Reweighting, SparseCoefficients, Estimat
             unit, first = scale_of(solver, self._penalty(problem, alphas[0]))
             for alpha in alphas:
                 penalty = self._penalty(problem, alpha)
-                fit = smoothed(
-                    solver, penalty, unit, first, tol=max(self.tol, 1e-30), max_rounds=self.max_iter
-                )
+                options = {"tol": max(self.tol, 1e-30), "max_rounds": self.max_iter}
+                fit = smoothed(solver, penalty, unit, first, wide=True, **options)
                 if short is None:
                     self._warn(fit, unit, first)
                 elif message := self._shortfall(fit, unit, first):

@@ -1,7 +1,16 @@
-"""Losses with a kink, which are smoothed within a width that the solver lets fall.
+r"""Losses with a kink, which are smoothed, and the proximal point method that makes them sharp.
 
-`value` is that of the smooth loss, `exact` that of the loss itself. `conjugate` is of the exact loss, so that
-the duality gap is that of the exact problem.
+Such a loss is ``max_v <v, r>`` of residuals r, over slopes v of some range. With a width w and a centre c it
+is replaced by
+
+.. math:: \max_v \langle v, r\rangle - \frac{w}{2} |v - c|^2
+
+which is smooth, with a curvature of at most ``1 / w``. Where the smooth problem is solved, its slopes v are
+the next centre (`sharpened`): the slopes of the rows on the kink are found although w does not vanish.
+`objective` and `conjugate` are of the loss itself, so that the duality gap is that of the exact problem.
+
+Rockafellar, "Augmented Lagrangians and applications of the proximal point algorithm in convex programming",
+Mathematics of Operations Research 1976.
 """
 
 import numpy as np
@@ -10,66 +19,160 @@ from ....errors import DataError
 from .losses import Loss
 from .mean_loss import MeanLoss
 
+_SHARE = 0.1  # of the step of the slopes: what the smooth problem may lack when the centre moves
+_STUCK = 8  # centres without a smaller gap: what is left is rounding
+_LEAST_WIDTH = 1e-3  # of the first one: below, Newton steps lose digits and gain little
 
-class Pinball(Loss):
-    """The loss of a quantile, smooth within `width` of a kink: the solver lets the width fall.
 
-    Its value is that of the smooth loss; `exact` is that of the quantile. `conjugate` is of the exact loss,
-    so that the gap is that of the exact problem.
+def sharpened(solver, penalty, unit, first, *, tol, max_rounds, report=None):
+    """Solve with one centre after the other until the exact gap is small enough.
+
+    Where no gap is known: until what the smoothing hides is as small. The loss keeps its last centre.
     """
+    rows, loss, rounds, least, stuck = solver.loss, solver.loss.loss, 0, np.inf, 0
+    by_gap = rows.has_conjugate and penalty.has_dual
+    while True:
+        options = {"tol": tol, "max_rounds": max_rounds - rounds, "report": report}
+        fit = solver.solve(penalty, unit, first, **options)
+        rounds += fit.rounds
+        fit.rounds = rounds
+        hidden = fit.gap if by_gap else rows.hidden(solver.f)
+        if hidden <= tol * unit or fit.reason == "stopped":
+            return fit
+        stuck = 0 if hidden < 0.9 * least else stuck + 1
+        least = min(least, hidden)
+        if rounds >= max_rounds or stuck > _STUCK:
+            fit.reason = "max_rounds" if rounds >= max_rounds else "stalled"
+            return fit
+        loss.centre = rows.slopes_of_rows(solver.f)
+        loss.width = min(loss.width, max(loss.width / loss.narrower, _LEAST_WIDTH * loss.first_width))
+        solver.known = solver.model = None
+
+
+def resume(solver, penalty, smoothing):
+    """Take up the width and centre with which another fit ended, unless the gap here is larger with them."""
+    if smoothing is None or not isinstance(solver.loss, KinkedRows):
+        return
+    loss, (width, centre) = solver.loss.loss, smoothing
+    if np.shape(centre) not in ((), solver.loss.y.shape):
+        return
+    fresh, own = solver.gap(penalty, *solver.slopes()), (loss.width, loss.centre)
+    loss.width, loss.centre, solver.known = width, centre, None
+    if solver.gap(penalty, *solver.slopes()) > fresh:
+        loss.width, loss.centre = own
+        solver.known = None
+
+
+class KinkedRows(MeanLoss):
+    """The mean over rows of a loss with a kink; `loss` has its width and centre."""
+
+    def smoothing_now(self):
+        """Width and centre: see `resume`."""
+        return self.loss.width, self.loss.centre
+
+    def slopes_of_rows(self, f):
+        """Slopes v of the smooth loss, without the weights."""
+        return self.loss.gradient(self.y, f)
+
+    def residuals(self, f):
+        """How far predictors are from the kink."""
+        return f - self.loss.kink(self.y)
+
+    def hidden(self, f):
+        """How far the slopes are from being subgradients of the loss itself, in units of it."""
+        linear = self.slopes_of_rows(f) * self.residuals(f)
+        return self.objective(f) - float(np.sum(self.weights[:, None] * linear))
+
+    def smoothing(self, f):
+        """The gap that an exact solution of the smooth problem has, and how much more is precise enough."""
+        moved = self.slopes_of_rows(f) - self.loss.centre
+        proximity = 0.5 * self.loss.width * float(np.sum(self.weights[:, None] * moved**2))
+        return self.hidden(f), _SHARE * proximity
+
+
+class KinkedLoss(Loss):
+    """``max(low r, high r)`` of the residual ``r = f - kink(y)``: slopes are from low to high."""
+
+    width, first_width, centre = 1.0, 1.0, 0.0
+    narrower = 4.0  # by which the width falls with each centre
+
+    def kink(self, y):
+        """The predictor at the kink of each row."""
+        raise NotImplementedError
+
+    def range(self, y):
+        """The least and the largest slope of each row."""
+        raise NotImplementedError
 
     @property
     def flat(self):
         """See `Loss`."""
         return 1 / self.width
 
-    def __init__(self, quantile=0.5, width=1.0):
-        if not 0 < quantile < 1:
-            raise DataError(f"quantile={quantile} must lie between 0 and 1, both excluded")
-        self.quantile, self.width = float(quantile), width
+    def over_rows(self, y, weights, offset):
+        """See `Loss`."""
+        return KinkedRows(self, y, weights, offset)
 
     def gradient(self, y, f):
         """See `Loss`."""
-        return np.clip((f - y) / self.width, -self.quantile, 1 - self.quantile)
+        return np.clip(self.centre + (f - self.kink(y)) / self.width, *self.range(y))
 
     def value(self, y, f):
-        """See `Loss`."""
-        u = self.gradient(y, f)
-        return u * (f - y) - self.width * u * u / 2
+        """See `Loss`: of the smooth loss."""
+        v = self.gradient(y, f)
+        return v * (f - self.kink(y)) - self.width / 2 * (v - self.centre) ** 2
 
     def curvature(self, y, f):
         """See `Loss`."""
-        r = (f - y) / self.width
-        return ((r >= -self.quantile) & (r <= 1 - self.quantile)) / self.width
+        v, (low, high) = self.centre + (f - self.kink(y)) / self.width, self.range(y)
+        return ((v >= low) & (v <= high)) / self.width
+
+    def exact(self, y, f):
+        """The loss without smoothing."""
+        r, (low, high) = f - self.kink(y), self.range(y)
+        return np.maximum(low * r, high * r)
+
+    def conjugate(self, y, u):
+        """See `Loss`."""
+        low, high = self.range(y)
+        return np.where((u >= low - 1e-12) & (u <= high + 1e-12), u * self.kink(y), np.inf)
+
+
+class Pinball(KinkedLoss):
+    """The loss of a quantile."""
+
+    def __init__(self, quantile=0.5, width=1.0):
+        if not 0 < quantile < 1:
+            raise DataError(f"quantile={quantile} must lie between 0 and 1, both excluded")
+        self.quantile = float(quantile)
+        self.width = self.first_width = width
+
+    def kink(self, y):
+        """See `KinkedLoss`."""
+        return y
+
+    def range(self, y):
+        """See `KinkedLoss`."""
+        return -self.quantile, 1 - self.quantile
 
     def fitted_to(self, y, weights):
         """See `Loss`; the width is the mean distance of the targets from their mean."""
         return Pinball(self.quantile, float(weights @ np.abs(y - weights @ y)) or 1.0)
-
-    def exact(self, y, f):
-        """The loss without smoothing."""
-        return np.maximum(self.quantile * (y - f), (self.quantile - 1) * (y - f))
-
-    def conjugate(self, y, u):
-        """See `Loss`."""
-        inside = (u >= -self.quantile - 1e-12) & (u <= 1 - self.quantile + 1e-12)
-        return np.where(inside, u * y, np.inf)
 
     def start(self, mean):
         """See `Loss`."""
         return mean
 
 
-class Hinge(Loss):
+class Hinge(KinkedLoss):
     """``max(0, 1 - f)`` of rows with y = 1, ``max(0, 1 + f)`` of those with 0: a support vector machine."""
 
     def __init__(self, width=1.0):
-        self.width = width
+        self.width = self.first_width = width
 
-    @property
-    def flat(self):
-        """See `Loss`."""
-        return 1 / self.width
+    def fitted_to(self, y, weights):
+        """See `Loss`: a copy, which has a centre of its own."""
+        return Hinge(self.first_width)
 
     def check(self, y, name):
         """See `Loss`."""
@@ -80,32 +183,13 @@ class Hinge(Loss):
                 "(y == label).astype(float) for a label"
             )
 
-    def _slope(self, y, f):
-        """Derivative by the margin ``f`` or ``-f``, from -1 to 0."""
-        return np.clip(((2 * y - 1) * f - 1) / self.width, -1, 0)
+    def kink(self, y):
+        """See `KinkedLoss`."""
+        return 2 * y - 1
 
-    def value(self, y, f):
-        """See `Loss`."""
-        u = self._slope(y, f)
-        return u * ((2 * y - 1) * f - 1) - self.width * u * u / 2
-
-    def gradient(self, y, f):
-        """See `Loss`."""
-        return (2 * y - 1) * self._slope(y, f)
-
-    def curvature(self, y, f):
-        """See `Loss`."""
-        r = ((2 * y - 1) * f - 1) / self.width
-        return ((r >= -1) & (r <= 0)) / self.width
-
-    def exact(self, y, f):
-        """The loss without smoothing."""
-        return np.maximum(0, 1 - (2 * y - 1) * f)
-
-    def conjugate(self, y, u):
-        """See `Loss`."""
-        v = (2 * y - 1) * u
-        return np.where((v >= -1 - 1e-12) & (v <= 1e-12), v, np.inf)
+    def range(self, y):
+        """See `KinkedLoss`."""
+        return -y, 1 - y
 
     def start(self, mean):
         """See `Loss`."""
@@ -122,12 +206,15 @@ class RootMeanSquare(Loss):
     The best strength of a penalty then does not depend on the size of the noise.
     """
 
+    centre = 0.0
+    narrower = 1.3  # slowly: where the residuals vanish, narrow problems are nearly singular
+
     def __init__(self, width=1.0):
-        self.width = width
+        self.width = self.first_width = width
 
     def fitted_to(self, y, weights):
         """See `Loss`; the width is a share of the standard deviation of the targets."""
-        return RootMeanSquare(1e-2 * float(np.sqrt(weights @ (y - weights @ y) ** 2)) or 1.0)
+        return RootMeanSquare(5e-2 * float(np.sqrt(weights @ (y - weights @ y) ** 2)) or 1.0)
 
     def over_rows(self, y, weights, offset):
         """See `Loss`."""
@@ -138,11 +225,11 @@ class RootMeanSquare(Loss):
         return mean
 
 
-class RootOfRows(MeanLoss):
-    r"""``s = \sqrt{\sum_i w_i r_i^2}``, smooth as ``t = \sqrt{s^2 + width^2}``.
+class RootOfRows(KinkedRows):
+    r"""``s = |r|`` with ``|r|^2 = \sum_i w_i r_i^2``; its kink is where all residuals are 0.
 
-    The slopes are ``u = W r / t``, the Hessian is ``(W - u u^T) / t``, and the conjugate of the exact loss is
-    ``u y`` where ``u^T W^{-1} u <= 1``.
+    Slopes v have a size of at most 1. With ``z = c + r / width`` and ``t = max(1, |z|)`` they are ``z / t``.
+    The Hessian is ``W / (t width)``, less ``u u^T / (t width)`` with ``u = W v`` where ``|z| > 1``.
     """
 
     by_rows = False
@@ -151,36 +238,54 @@ class RootOfRows(MeanLoss):
         super().__init__(loss, y, weights, offset)
         self.has_conjugate = True
 
-    def _square(self, f):
-        return float(self.weights @ ((f - self.y) ** 2)[:, 0])
+    def _size(self, v):
+        return float(np.sqrt(self.weights @ (v**2)[:, 0]))
+
+    def _stretch(self, f):
+        """The slopes v, and the size of z, at least 1."""
+        z = self.loss.centre + (f - self.y) / self.loss.width
+        t = max(1.0, self._size(z))
+        return z / t, t
+
+    def slopes_of_rows(self, f):
+        """See `KinkedRows`."""
+        return self._stretch(f)[0]
+
+    def residuals(self, f):
+        """See `KinkedRows`."""
+        return f - self.y
 
     def value(self, f):
         """See `MeanLoss`."""
-        total = float(np.sqrt(self._square(f) + self.loss.width**2))
+        v = self.slopes_of_rows(f)
+        total = float(np.sum(self.weights[:, None] * v * (f - self.y)))
+        total -= self.loss.width / 2 * self._size(v - self.loss.centre) ** 2
         return total if np.isfinite(total) else np.inf
 
     def objective(self, f):
         """See `MeanLoss`."""
-        return float(np.sqrt(self._square(f)))
+        return self._size(f - self.y)
 
     def gradient(self, f):
         """See `MeanLoss`."""
-        return (f - self.y) * (self.weights / self.value(f))[:, None]
+        return self.weights[:, None] * self.slopes_of_rows(f)
 
     def steepness(self, f):
         """See `MeanLoss`."""
-        return self.weights / self.value(f)
+        return self.weights / (self._stretch(f)[1] * self.loss.width)
 
     def gram(self, f, columns, part, intercept, floor=0.0):
         """See `MeanLoss`."""
-        t, u = self.value(f), self.gradient(f)
+        v, t = self._stretch(f)
+        scale = t * self.loss.width
+        u = self.weights[:, None] * v if t > 1 else np.zeros_like(v)
         slopes = columns.slopes(part, u)
-        H = columns.gram(part, self.weights / t) - slopes @ slopes.T / t
+        H = columns.gram(part, self.weights / scale) - slopes @ slopes.T / scale
         if not intercept:
             return H, None, 0.0
         excess = float(u.sum())
-        ones = columns.slopes(part, self.weights) / t - slopes[:, 0] * (excess / t)
-        return H, ones, (float(self.weights.sum()) - excess**2) / t
+        ones = columns.slopes(part, self.weights) / scale - slopes[:, 0] * (excess / scale)
+        return H, ones, (float(self.weights.sum()) - excess**2) / scale
 
     def balanced(self, u):
         """See `MeanLoss`: the nearest slopes of sum 0, whose size is no larger."""

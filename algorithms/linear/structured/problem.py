@@ -10,7 +10,7 @@ from ....errors import DataError
 from ...inputs.targets import check_alphas
 from .blocks import Blocks
 from .columns import Columns
-from .mean_loss import MeanLoss
+from .kinks import KinkedRows, sharpened
 from .solver import Fit
 
 
@@ -59,12 +59,14 @@ def path_of(estimator, problem, alphas, eps):
     return np.geomspace(most or 1.0, (most or 1.0) * eps, alphas)
 
 
-def smoothed(solver, penalty, unit, first, **options):
-    """Solve; for a loss with a kink, with a smoothing that falls until the exact gap is small enough."""
-    loss = solver.loss.loss if isinstance(solver.loss, MeanLoss) else None
-    if not hasattr(loss, "width"):
-        return solver.solve(penalty, unit, first, **options)
-    return solver.sharpened(penalty, unit, first, **options)
+def smoothed(solver, penalty, unit, first, *, wide=False, **options):
+    """Solve; for a loss with a kink until the exact gap is small enough, with `wide` from its first width."""
+    if isinstance(solver.loss, KinkedRows):
+        if wide:
+            solver.loss.loss.width = solver.loss.loss.first_width
+            solver.known = solver.model = None
+        return sharpened(solver, penalty, unit, first, **options)
+    return solver.solve(penalty, unit, first, **options)
 
 
 def scale_of(solver, penalty):

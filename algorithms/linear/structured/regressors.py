@@ -437,8 +437,8 @@ class QuantileRegressor(_L1Regressor):
     r"""A quantile of the target by few columns.
 
     Minimises the mean of ``q max(r, 0) + (1 - q) max(-r, 0)``, r = y - X b - c, plus penalties:
-    scikit-learn's objective with ``l1_ratio=1``. The kink is smoothed, less and less, until the duality gap
-    of the exact problem is small enough; `objective_` and `dual_gap_` are those of the exact problem.
+    scikit-learn's objective with ``l1_ratio=1``. The kink is smoothed and made sharp again by the proximal
+    point method; `objective_` and `dual_gap_` are those of the exact problem.
 
     Parameters
     ----------

@@ -155,7 +155,7 @@ class Solver:
         if len(self.inside) > 200 + 2 * np.count_nonzero(self._there()):
             self.begin(self.B.copy(), self.intercept())
         self.grow(np.flatnonzero(penalty.free))
-        convex = self.loss.has_conjugate and penalty.has_dual
+        convex, smooth = self.loss.has_conjugate and penalty.has_dual, getattr(self.loss, "smoothing", None)
         # Products of so many columns with each other cost about what a pass over X does.
         least = max(_FEW, int(np.sqrt(_PASS * allowed.size / np.diff(self.blocks.starts).mean())))
         reason, aim, rounds, last, stuck, before = "max_rounds", np.inf, 0, np.inf, 0, np.inf
@@ -166,14 +166,18 @@ class Solver:
             scores = np.where(allowed, penalty.distances(self.B, V), 0.0)
             violation = max(float(scores.max(initial=0.0)), self._free_slope(self.loss.gradient(self.f)))
             gap, objective = self.gap(penalty, V, u), self.objective(penalty)
-            done = gap <= tol * unit if convex else violation <= tol * first
+            figure, bar = (gap, tol * unit) if convex else (violation, tol * first)
+            done = figure <= bar
+            if convex and smooth is not None:  # a part of the gap is that of the smoothing
+                left, slack = smooth(self.f)
+                figure, bar = max(gap - left, 0.0), slack
+                done = done or figure <= bar
             if report is not None and report(rounds, objective, gap if convex else violation):
                 reason = "stopped"
                 break
             if done:
                 reason = "gap" if convex else "kkt"
                 break
-            figure = gap if convex else violation
             # A gap may rest while columns join, or a bound of the curvature keeps steps short: it falls later
             resting = figure > 0.9 * last and violation <= 100 * aim and len(candidates) < _FEW
             falls = convex and objective < before - _FALL * abs(objective)
@@ -198,9 +202,9 @@ class Solver:
                 aim = max(aim, 0.3 * tol * first)
             goal = aim
             last_step = not len(candidates) and not self.loss.quadratic
-            if convex and gap > 0 and (last_step or self._is_cheap()):
+            if convex and figure > 0 and (last_step or self._is_cheap()):
                 # The gap falls as the violation, later as its square.
-                goal = min(aim, np.sqrt(0.5 * tol * unit / gap) * violation)
+                goal = min(aim, np.sqrt(0.5 * bar / figure) * violation)
             self._newton(penalty, max(goal, 0.1 * _LEAST * first))
         return Fit(
             self.B.copy(),
@@ -211,31 +215,6 @@ class Solver:
             rounds,
             reason,
         )
-
-    def sharpened(self, penalty, unit, first, *, tol, max_rounds, report=None):
-        """Solve for a loss whose smoothing has a `width`: it falls until the exact gap is small enough.
-
-        Where no gap is known it falls until it cannot hide more than that.
-        """
-        loss, rounds = self.loss.loss, 0
-        width, by_gap = loss.width, self.loss.has_conjugate and penalty.has_dual
-        while True:
-            smooth = loss.width * 0.5  # more than the gap that the smoothing leaves
-            fit = self.solve(
-                penalty,
-                unit,
-                first,
-                tol=max(tol, smooth / unit) if by_gap else tol,
-                max_rounds=max_rounds - rounds,
-                report=report,
-            )
-            rounds += fit.rounds
-            fit.rounds = rounds
-            near = (fit.gap if by_gap else smooth) <= tol * unit
-            if fit.reason in ("stopped", "stalled") or rounds >= max_rounds or near:
-                loss.width, self.known = width, None
-                return fit
-            loss.width, self.known = loss.width / 4, None
 
     def _is_cheap(self):
         """Whether sweeps over the products of the working set cost less than a pass over X."""

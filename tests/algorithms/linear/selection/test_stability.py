@@ -111,6 +111,12 @@ def test_bad_input_is_refused():
         sd.StabilitySelection(make_pipeline(sd.Lasso())).fit(X, Y)
 
 
+def test_a_choice_of_all_columns_says_nothing():
+    with pytest.warns(UserWarning, match="every fit chose all 5 columns.*a stronger penalty than Lasso's"):
+        model = sd.StabilitySelection(sd.Lasso(alpha=1e-9), n_pairs=2).fit(X[:, :5], Y)
+    assert model.error_bounds_["meinshausen_buhlmann"] == 5
+
+
 def test_models_are_saved_and_loaded(tmp_path):
     model = sd.StabilitySelection(n_selected=5, n_pairs=3, random_state=0).fit(X, Y, sample_weight=None)
     model.save(tmp_path / "model")

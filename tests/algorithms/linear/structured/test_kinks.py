@@ -5,6 +5,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 from scipy import optimize, sparse
+from sklearn.base import clone
 from sklearn.svm import LinearSVC
 
 import stradask as sd
@@ -38,13 +39,15 @@ def test_the_hinge_loss_with_l1_is_a_linear_program(alpha, intercept):
     assert (model.predict(X) == LABELS).mean() > 0.8
 
 
-def test_the_hinge_loss_with_a_squared_penalty_is_a_support_vector_machine():
-    C = 0.05
-    peer = LinearSVC(C=C, loss="hinge", fit_intercept=False, tol=1e-8, max_iter=100_000).fit(X, LABELS)
-    options = {"l1_ratio": 0.0, "alpha": 1 / (C * N), "fit_intercept": False, "tol": 1e-8, "max_iter": 1000}
-    model = sd.SparseGLM("hinge", "elastic-net", **options).fit(X, LABELS)
+@pytest.mark.parametrize("form", [np.asarray, sparse.csc_array])
+def test_the_hinge_loss_with_a_squared_penalty_is_a_support_vector_machine(form):
+    C, some = 0.05, form(X * (RNG.uniform(size=X.shape) < 0.3))
+    peer = LinearSVC(C=C, loss="hinge", fit_intercept=False, tol=1e-10, max_iter=1_000_000, random_state=0)
+    peer.fit(some, LABELS)
+    options = {"l1_ratio": 0.0, "alpha": 1 / (C * N), "fit_intercept": False, "tol": 1e-11}
+    model = sd.SparseGLM("hinge", "elastic-net", **options).fit(some, LABELS)
     assert model.stopped_by_ == "duality gap"
-    np.testing.assert_allclose(model.coef_, peer.coef_[0], atol=2e-3)
+    np.testing.assert_allclose(model.coef_, peer.coef_[0], atol=1e-6)
     with pytest.raises(sd.errors.DataError, match="hinge loss are 0 and 1"):
         sd.SparseGLM("hinge").fit(X, Y)
 
@@ -53,7 +56,7 @@ def test_the_hinge_loss_with_a_squared_penalty_is_a_support_vector_machine():
 @pytest.mark.parametrize("form", [np.asarray, sparse.csc_array])
 def test_a_square_root_lasso_is_the_lasso_of_its_residuals_size(form, intercept):
     weights, offset = RNG.uniform(0.5, 2, N), 0.3 * RNG.standard_normal(N)
-    model = sd.SparseGLM("square-root", alpha=0.1, fit_intercept=intercept, tol=1e-10)
+    model = sd.SparseGLM("square-root", alpha=0.1, fit_intercept=intercept, tol=1e-12)
     model.fit(form(X + 1), Y, weights, offset=offset)
     residuals = Y - offset - (X + 1) @ model.coef_ - model.intercept_
     size = np.sqrt(np.average(residuals**2, weights=weights))
@@ -74,11 +77,34 @@ def test_the_strength_of_a_square_root_lasso_knows_no_units():
     assert some.coef_.any()
 
 
-def test_a_square_root_lasso_of_columns_that_fit_every_row():
+@pytest.mark.parametrize("alpha", [0.01, 0.05])
+def test_a_square_root_lasso_of_columns_that_fit_every_row(alpha):
     few = X[:10], Y[:10]  # ten rows, fifteen columns
-    model = sd.SparseGLM("square-root", alpha=0.01, tol=1e-4, max_iter=300).fit(*few)
+    model = sd.SparseGLM("square-root", alpha=alpha, tol=1e-9, fit_intercept=False).fit(*few)
     assert model.stopped_by_ == "duality gap"
-    assert np.abs(few[1] - model.predict(few[0])).max() < 1e-2
+    assert np.abs(few[1] - few[0] @ model.coef_).max() < 1e-6
+    # The least l1 norm of coefficients that fit every row, by a linear program: alpha is small enough for it.
+    pairs = np.hstack([few[0], -few[0]])
+    least = optimize.linprog(np.full(2 * P, alpha), A_eq=pairs, b_eq=few[1], method="highs").fun
+    assert -1e-9 <= model.objective_ - least <= model.dual_gap_ + 1e-9
+
+
+@pytest.mark.parametrize("loss", ["quantile", "hinge", "square-root"])
+def test_a_warm_start_keeps_the_smoothing(loss):
+    y = LABELS if loss == "hinge" else Y
+    model = sd.SparseGLM(loss, alpha=0.1, tol=1e-9, warm_start=True).fit(X, y)
+    first, rounds = model.coef_, model.n_iter_
+    assert model.fit(X, y).n_iter_ == 0
+    np.testing.assert_array_equal(model.coef_, first)
+    near = model.set_params(alpha=0.09).fit(X, y)
+    assert 0 < near.n_iter_ < rounds or loss == "square-root"
+    # Other rows: what was kept does not fit them.
+    other = model.fit(X[::-1] + 1, 10 * y if loss == "quantile" else y)
+    cold = clone(model).set_params(warm_start=False).fit(X[::-1] + 1, 10 * y if loss == "quantile" else y)
+    assert other.stopped_by_ == "duality gap"
+    assert other.objective_ == pytest.approx(cold.objective_, rel=1e-7)
+    few = model.fit(X[:50], y[:50])  # nor other numbers of them
+    assert few.stopped_by_ == "duality gap"
 
 
 @pytest.mark.parametrize("penalty", ["mcp", "scad"])

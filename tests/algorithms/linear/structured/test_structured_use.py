@@ -78,7 +78,7 @@ def test_callback_history_and_warm_start(name):
         again.group_coef_ = model.group_coef_
     again.fit(X, y)
     np.testing.assert_allclose(again.coef_, model.coef_, atol=1e-5)
-    assert again.n_iter_ < model.n_iter_ or name == "quantile"
+    assert again.n_iter_ < model.n_iter_ or name == "quantile"  # whose smoothing was not handed over
     with pytest.raises(DataError, match="warm_start=True goes on from a model of other columns"):
         again.set_params(**({"groups": None} if "groups" in again.get_params() else {})).fit(X[:, :5], y)
 
