@@ -11,8 +11,10 @@ import argparse
 import contextlib
 import datetime
 import json
+import math
 import os
 import platform
+import sys
 import tempfile
 import uuid
 from ast import literal_eval
@@ -23,7 +25,8 @@ from pathlib import Path
 import numpy as np
 
 from .._version import __version__
-from ..errors import DataError
+from ..algorithms.inputs.memory import machine_memory
+from ..errors import DataError, StradaskError
 from ..kernels.cuda.device import cuda_device, why_no_device
 from ..scheduler.threads import effective_n_jobs
 from .objectives import families, find_objective
@@ -67,6 +70,11 @@ def run_all(plans, *, on_record=None, tell=lambda line: None):
     Where they are quick, their systems import and compile first, as many side by side as there are cores;
     then they are timed one after another, while the others wait.
     """
+    if sys.platform == "win32":
+        raise StradaskError(
+            "comparisons with other libraries run each in a process of its own and count its CPU seconds, "
+            "which takes Linux or macOS; on Windows, run them in WSL"
+        )
     common = {
         plan.family: about_run(plan.family)
         | {"procedure": plan.objective.procedure, "machine": describe_machine() | _gpu(plan)}
@@ -184,10 +192,11 @@ def about_run(family):
 
 def describe_machine():
     """Return processor, cores, memory and system of this machine, and our version."""
+    memory = machine_memory()
     return {
         "processor": _processor(),
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
-        "memory_gb": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
+        "memory_gb": round(memory / 2**30, 1) if math.isfinite(memory) else None,
         "system": f"{platform.system()} {platform.machine()}",
         "python": platform.python_version(),
         "stradask": __version__,

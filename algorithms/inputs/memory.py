@@ -2,6 +2,7 @@
 
 import os
 from numbers import Integral
+from typing import Any
 
 from ...errors import DataError, shortened
 
@@ -28,10 +29,18 @@ def memory_in_bytes(memory_limit, name="memory_limit"):
     return int(n_bytes)
 
 
+def machine_memory():
+    """Return the bytes of this machine's memory; infinity where the system does not say."""
+    names: Any = getattr(os, "sysconf_names", {})
+    if "SC_PHYS_PAGES" not in names:
+        return float("inf")
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
 def refuse_beyond(memory_limit, needed, what, remedy):
     """Raise a DataError if `needed` bytes are above a `memory_limit`; None is the memory of this machine."""
     if memory_limit is None:
-        most, limit = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), "this machine has"
+        most, limit = machine_memory(), "this machine has"
     else:
         most, limit = memory_in_bytes(memory_limit), f"memory_limit={shortened(memory_limit)} is"
     if needed > most:

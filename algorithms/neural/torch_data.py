@@ -4,7 +4,6 @@ The items of a map-style data set are read where they are used, anew in each epo
 and their rows are held in memory.
 """
 
-import os
 import sys
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,6 +12,7 @@ import numpy as np
 
 from ...errors import DataError, in_brief, shortened
 from ...scheduler.tasks import check_ships
+from ..inputs.memory import machine_memory
 from ..inputs.pieces import check_same, checksum, is_lazy
 from .training.torch_stage import import_torch, seeded
 
@@ -378,7 +378,4 @@ def _memory_limit():
             return distributed.get_worker().memory_manager.memory_limit or np.inf
         except ValueError:  # in no task
             pass
-    names: Any = getattr(os, "sysconf_names", {})
-    if "SC_PHYS_PAGES" not in names:
-        return np.inf
-    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return machine_memory()

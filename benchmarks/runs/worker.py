@@ -16,7 +16,6 @@ import math
 import os
 import platform
 import re
-import resource
 import signal
 import sys
 import time
@@ -26,6 +25,9 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
+
+if sys.platform != "win32":
+    import resource
 
 PR_SET_PDEATHSIG = 1  # of Linux: what to get when the parent ends
 MEGABYTE = 2**20

@@ -1,5 +1,6 @@
 """The command ``stradask info``: versions, processor, memory, GPU, folders."""
 
+import math
 import os
 import platform
 import shutil
@@ -8,6 +9,7 @@ from importlib import metadata
 from pathlib import Path
 
 from .._version import __version__
+from ..algorithms.inputs.memory import machine_memory
 
 PACKAGES = (
     *("numpy", "scipy", "scikit-learn", "numba", "llvmlite", "dask", "distributed"),
@@ -61,8 +63,8 @@ def _memory():
         fields = dict(line.split(":") for line in table.read_text().splitlines())
         for name, field in (("total", "MemTotal"), ("available", "MemAvailable")):
             gigabytes[name] = round(int(fields[field].split()[0]) / 2**20, 1)
-    elif hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
-        gigabytes["total"] = round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1)
+    elif math.isfinite(machine_memory()):
+        gigabytes["total"] = round(machine_memory() / 2**30, 1)
     return gigabytes
 
 

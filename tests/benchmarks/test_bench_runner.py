@@ -17,7 +17,7 @@ from cuda_emulator import EmulatedDevice
 from stradask import datasets
 from stradask.benchmarks import command, run, solvers
 from stradask.benchmarks.runs import environments, worker
-from stradask.errors import DataError
+from stradask.errors import DataError, StradaskError
 from stradask.kernels.cuda.device import standing_in, why_no_device
 
 # A model that knows word frequencies only; it assigns every token to topic 0.
@@ -450,3 +450,9 @@ def test_solvers_of_a_gpu_train_there(sampler, kernel, monkeypatch):
 def test_families_without_a_gpu_say_so():
     with pytest.raises(DataError, match="--device: lasso has no solver that runs on a GPU"):
         run.Plan("lasso", device="cuda")
+
+
+def test_windows_is_refused_before_any_work(monkeypatch):
+    monkeypatch.setattr(run.sys, "platform", "win32")
+    with pytest.raises(StradaskError, match="takes Linux or macOS; on Windows, run them in WSL"):
+        run.run_all([])
