@@ -11,6 +11,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+_BYTES, _AT_ONCE = 32, 8  # bytes of one vector of AVX2; values between two branches
 LANES = 16  # 64 bytes of 32-bit numbers: one vector of AVX-512, two of AVX2
 
 _i8, _i16, _i32, _i64, _f32 = ir.IntType(8), ir.IntType(16), ir.IntType(32), ir.IntType(64), ir.FloatType()
@@ -122,6 +123,79 @@ def prefetch(typingctx, array, index):
         address = b.inttoptr(_at(b, base, args[1], item), _i8.as_pointer())
         b.call(f, [address, _i32(0), _i32(3), _i32(1)])
         return context.get_dummy_value()
+
+    return sig, codegen
+
+
+@intrinsic
+def count_bytes(typingctx, values, first, n, ones, counts, start, width):
+    """Count how often each of 0, 1, ..., width - 1 is among ``255 - values[first:first + n]``, into bytes.
+
+    `values`, `counts` (from `start` on) and `ones` are uint8; n is a multiple of 8, and `width` is rounded up
+    to one of 64. `ones` has 512 entries, all 0 but for a 1 at 255: from entry v on it is what a value v adds.
+    Sums stay in registers, for a vector that is read soon after single bytes of it were written comes late.
+    """
+    i64 = types.int64
+    sig = types.void(values, i64, i64, ones, counts, i64, i64)
+
+    def codegen(context, b, sig, args):
+        values, first, n, ones, counts, start, width = args
+        values = b.add(_data(context, b, sig.args[0], values)[0], first)
+        ones = _data(context, b, sig.args[3], ones)[0]
+        counts = b.add(_data(context, b, sig.args[4], counts)[0], start)
+        kind = ir.VectorType(_i8, _BYTES)
+        zero = ir.Constant(kind, [0] * _BYTES)
+        before, part, inner = b.block, b.append_basic_block("part"), b.append_basic_block("value")
+        end, done = b.append_basic_block("part_done"), b.append_basic_block("counted")
+        b.branch(part)
+        b.position_at_end(part)
+        k = b.phi(_i64)
+        k.add_incoming(_i64(0), before)
+        here = b.add(ones, k)
+        b.branch(inner)
+        b.position_at_end(inner)
+        j, *held = b.phi(_i64), b.phi(kind), b.phi(kind)
+        j.add_incoming(_i64(0), part)
+        more = list(held)
+        for v in held:
+            v.add_incoming(zero, part)
+        for i in range(_AT_ONCE):
+            value = b.add(here, b.zext(_load(b, b.add(values, b.add(j, _i64(i))), _i8, 1), _i64))
+            more = [b.add(v, _load(b, b.add(value, _i64(_BYTES * p)), kind, 1)) for p, v in enumerate(more)]
+        after = b.add(j, _i64(_AT_ONCE))
+        j.add_incoming(after, inner)
+        for v, w in zip(held, more, strict=True):
+            v.add_incoming(w, inner)
+        b.cbranch(b.icmp_signed("<", after, n), inner, end)
+        b.position_at_end(end)
+        for p, v in enumerate(more):
+            _store(b, v, b.add(counts, b.add(k, _i64(_BYTES * p))), 1)
+        coming = b.add(k, _i64(2 * _BYTES))
+        k.add_incoming(coming, end)
+        b.cbranch(b.icmp_signed("<", coming, width), part, done)
+        b.position_at_end(done)
+        return context.get_dummy_value()
+
+    return sig, codegen
+
+
+def _splat_byte(b, byte):
+    blank = ir.Constant(ir.VectorType(_i8, _BYTES), ir.Undefined)
+    lanes = ir.Constant(ir.VectorType(_i32, _BYTES), [0] * _BYTES)
+    return b.shuffle_vector(b.insert_element(blank, byte, _i32(0)), blank, lanes)
+
+
+@intrinsic
+def find_byte(typingctx, values, first, value):
+    """Place, counted from `first`, of the first byte `value` among the 32 from there on, which have it."""
+    sig = types.int64(values, types.int64, types.int64)
+
+    def codegen(context, b, sig, args):
+        values, first, value = args
+        here = b.add(_data(context, b, sig.args[0], values)[0], first)
+        here = _load(b, here, ir.VectorType(_i8, _BYTES), 1)
+        equal = b.icmp_unsigned("==", here, _splat_byte(b, b.trunc(value, _i8)))
+        return _trailing_zeros(b, b.bitcast(equal, _i32))
 
     return sig, codegen
 

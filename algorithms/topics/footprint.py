@@ -5,7 +5,7 @@ import numpy as np
 from ...errors import DataError, DeviceError
 from ...kernels.lda import saber_chunks as lda_saber_chunks
 from .samplers import light_cuda, saber
-from .samplers.document_rows import DENSE_TOPICS
+from .samplers.document_rows import DENSE_TOPICS, are_short
 from .samplers.groups import number_of_rows
 from .samplers.list_layout import ListRoom
 
@@ -72,6 +72,8 @@ def _on_cpu(lengths, frequency, n_tokens, n_topics):
     common = (topic + 4) * n_tokens + sizes
     wide = next((size for size in (1, 2) if lengths.max() < 256**size), 4)
     dense = wide * -(-n_topics // 32) * 32 * len(lengths)
+    if are_short(len(lengths), lengths.max(), n_topics):
+        dense = int(np.where(lengths <= 8, 8, np.where(lengths <= 16, 16, 32)).sum())
     lists = 64 * int(-(-np.minimum(lengths, n_topics) // 16).sum())
     holds = ListRoom.hold(int(lengths.max()), n_topics)
     found = {}

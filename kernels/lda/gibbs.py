@@ -6,11 +6,11 @@ first-level cache while its tokens are drawn::
     p(z = k | rest)  ~  (C_dk + alpha_k) (C_wk + beta_w) / (C_k + sum(beta)),   own count left out
 
 With seed words (`lda_seeds`) beta has an entry a topic for some words.
-A document's topic counts are a dense row (`sweep_dense`, few topics) or a list of packed
-``topic << shift | count`` in lines of 16 (`sweep_sparse`, many topics); document and word counts
-are live always. The topic totals C_k belong to the caller's block: with ``exact`` they are live
-too, and a sweep is an exact Gibbs sweep; without, their reciprocals are renewed every few thousand
-tokens, which saves two divisions a token.
+A document's topic counts are a dense row (`sweep_dense`, few topics; for short documents see
+`short_rows`) or a list of packed ``topic << shift | count`` in lines of 16 (`sweep_sparse`, many topics);
+document and word counts are live always. The topic totals C_k belong to the caller's block: with ``exact``
+they are live too, and a sweep is an exact Gibbs sweep; without, their reciprocals are renewed every few
+thousand tokens, which saves two divisions a token.
 """
 
 from typing import Any
@@ -24,6 +24,7 @@ from ..random import fill_uniform
 from ..vector import LANES, aligned, draw_dense, draw_sparse, prefetch
 from .document_priors import ask_for_prior, prior_of
 from .seeds import clear_extra, extra_rows, load_extra, smoothed, smoothed_total
+from .short_rows import ask_for_counts, change_counts, row_of_counts
 
 AHEAD = 12  # tokens by which a document's row is asked for in advance
 STREAMS = 3  # words drawn in turn, so that their chains of dependent steps overlap; `_are_apart` knows it
@@ -96,8 +97,8 @@ def dense_work(n_topics, width, seeds=None):
     phi, inverse = aligned((STREAMS, width), np.float32), aligned(width, np.float32)
     counts, extra = np.zeros((STREAMS, n_topics), np.int32), extra_rows(seeds, STREAMS, n_topics)
     scratch, uniforms = aligned((STREAMS, width + LANES), np.float32), aligned(DRAWS, np.float32)
-    places = np.zeros((5, STREAMS), np.int64)
-    return phi, inverse, counts, extra, scratch, uniforms, places
+    places, expanded = np.zeros((5, STREAMS), np.int64), aligned(STREAMS * (width + 32), np.uint8)
+    return phi, inverse, counts, extra, scratch, uniforms, places, expanded
 
 
 @nb.njit(**_INLINE)
@@ -111,16 +112,13 @@ def _are_apart(token_doc, next_, t):
 @nb.njit(**_INLINE)
 def _draw_next(
     i, m, b, token_doc, topics, doc_counts, totals, counts, extra, phi, inverse, alpha, beta_sum, seeds,
-    exact, u, scratch,
+    exact, u, scratch, expanded,
 ):  # fmt: skip
     """Draw a topic for token i of the word in stream m, and ask for the row of a coming one."""
     n_topics, width = len(totals), len(inverse)
     n_vectors = (n_topics + LANES - 1) // LANES  # what follows in a row is padding
-    coming, row = np.int64(token_doc[i + at(AHEAD)]) * width, np.int64(token_doc[i]) * width
-    line = 0
-    while line < width:
-        prefetch(doc_counts, coming + line)
-        line += 64 // doc_counts.itemsize
+    ask_for_counts(doc_counts, token_doc[i + at(AHEAD)], width)
+    doc_row, row = row_of_counts(doc_counts, token_doc[i], width, expanded, m)
     ask_for_prior(alpha, token_doc[i + at(AHEAD)])
     old = at(topics[i])
     phi_old = smoothed(counts[m, old] - 1, b, extra, m, old)
@@ -133,16 +131,15 @@ def _draw_next(
         np.int64(m * at(width + LANES)),
         prior_of(alpha, token_doc[i]),
     )
-    new = draw_dense(doc_counts, row, n_vectors, np.int64(old), phi, here, prior, phi_old, u, scratch, there)
+    new = draw_dense(doc_row, row, n_vectors, np.int64(old), phi, here, prior, phi_old, u, scratch, there)
     return min(new, n_topics - 1)
 
 
 @nb.njit(**_INLINE)
 def _move(i, m, b, new, token_doc, topics, doc_counts, totals, counts, extra, phi, inverse):
     """Give token i of the word in stream m a topic; phi is renewed where the word's counts changed."""
-    row, old, k = at(token_doc[i]) * at(len(inverse)), at(topics[i]), at(new)
-    doc_counts[row + old] -= 1
-    doc_counts[row + k] += 1
+    old, k = at(topics[i]), at(new)
+    change_counts(doc_counts, token_doc[i], len(inverse), old, k)
     topics[i] = new
     totals[old] -= 1
     totals[k] += 1
@@ -164,13 +161,14 @@ def sweep_dense(
     bounds all tokens of a word in `all_topics`. That is `topics` itself, or the topics of all tokens, this
     block's as before the sweep; it may lack those of words that keep a row. Word w has row
     ``row_of_word[w]`` of `rows` (int32), or is counted from its tokens where that is -1. `doc_counts` is
-    documents x padded topics, as a vector. `totals` (int64) change in place; `alpha` is float32, padded with
-    zeros, or a table of rows (`document_priors`), `beta` float32, by word. `seed`, `purpose`, `round_` and
+    documents x padded topics, as a vector, or what short documents have in its place (`short_rows`).
+    `totals` (int64) change in place; `alpha` is float32, padded with zeros, or a table of rows
+    (`document_priors`), `beta` float32, by word. `seed`, `purpose`, `round_` and
     `index` name the random stream. `seeds` are what seed words add to beta (`lda.seeds`), or None; `work` is
     scratch (`dense_work`).
     """
     n_topics = len(totals)
-    phi, inverse, counts, extra, scratch, uniforms, places = work
+    phi, inverse, counts, extra, scratch, uniforms, places, expanded = work
     slot, word, next_, stop = places[0], places[1], places[2], places[3]  # of streams
     drawn_topics = places[4]
     for s in range(STREAMS):  # while there are words for all streams, each is in the slot of its number
@@ -231,7 +229,7 @@ def sweep_dense(
                     drawn_topics[m] = _draw_next(
                         at(next_[m] + t), m, beta[at(word[m])], token_doc, topics, doc_counts, totals, counts,
                         extra, phi, inverse, alpha, beta_sum, seeds, np.int64(0), uniforms[at(used + s)],
-                        scratch,
+                        scratch, expanded,
                     )  # fmt: skip
                 for s in range(STREAMS):
                     m = at(s)
@@ -246,7 +244,7 @@ def sweep_dense(
                 i, b = at(next_[m] + t), beta[at(word[m])]
                 new = _draw_next(
                     i, m, b, token_doc, topics, doc_counts, totals, counts, extra, phi, inverse, alpha,
-                    beta_sum, seeds, exact, uniforms[at(used)], scratch,
+                    beta_sum, seeds, exact, uniforms[at(used)], scratch, expanded,
                 )  # fmt: skip
                 old = at(topics[i])
                 _move(i, m, b, new, token_doc, topics, doc_counts, totals, counts, extra, phi, inverse)

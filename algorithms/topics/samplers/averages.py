@@ -3,6 +3,9 @@
 The counts after sweep t are added with the weight t^3. So the average follows the chain as it goes on, with
 the weight of less than half of its sweeps, whenever it ends. All tokens of a document have one topic each in
 every sweep: its sums add up to its length times the sum of the weights, which therefore need not be kept.
+
+Sums have a number for each topic of a document. Where these are many more than its tokens, adding after every
+sweep would take longer than the sweep: it is done after every second one or fewer (`sweeps_between`).
 """
 
 import numpy as np
@@ -16,6 +19,11 @@ _ROWS = 512  # at a time, so that what is between stays in the cache
 def weight_of(sweep):
     """The weight of a sweep, counted from 0."""
     return np.float32(sweep + 1) ** _POWER
+
+
+def is_added(sweep, between):
+    """Whether counts are added after this sweep, counted from 0: every so many, and in the beginning."""
+    return sweep + 1 < between or (sweep + 1) % between == 0
 
 
 def no_sums(n_documents, n_topics, storage):

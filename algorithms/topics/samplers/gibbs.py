@@ -23,7 +23,7 @@ from ....kernels.lda import gibbs as kernels
 from ....kernels.lda import host
 from ..shard_input import let_go, opened_numbers, read_again, words_of
 from .annealing import ASSIGN, CHOICES, FIRST_TOPICS, SEEDED, Priors, starts_from_all
-from .averages import check_sums, weight_of
+from .averages import check_sums, is_added, weight_of
 from .document_rows import document_rows
 from .groups import check_frequency, number_of_rows
 from .program import RotatingModel
@@ -113,7 +113,8 @@ class RotatingGibbs(RotatingModel):
 
     def document_kind(self, lengths, storage, labels=None):
         """Allocate the counts of documents."""
-        return document_rows(lengths, self.longest, self.n_topics, labels, storage)
+        n_documents = self.corpus.n_documents
+        return document_rows(lengths, self.longest, self.n_topics, labels, storage, n_documents)
 
     # At a shard -----------------------------------------------------------------------------------
 
@@ -312,9 +313,10 @@ class RotatingGibbs(RotatingModel):
 
     def end_sweep(self, state, task):
         """Tidy the documents' counts, and add them to their sums."""
-        state["documents"].tidy(0, len(state["lengths"]))
-        if self.averages:
-            state["documents"].add_to(state["sums"], weight_of(task.round))
+        documents = state["documents"]
+        documents.tidy(0, len(state["lengths"]))
+        if self.averages and is_added(task.round, documents.sweeps_between(len(state["topics"]))):
+            documents.add_to(state["sums"], weight_of(task.round))
 
     def draw(self, state, task, totals):
         """Draw the shard's tokens of a block's words in place, and renew the block."""
