@@ -268,7 +268,8 @@ def _split_rows(reader, line, lines, sep):
                 raise csv.Error("a quoted field goes over the end of the line")
             rows.append(row if any(row) else [])
     except csv.Error as error:
-        raise reader.error(line + len(rows), f"not CSV ({error})") from None
+        remedy = "ratings are lines of user, item, rating; for topics of texts fit lda"
+        raise reader.error(line + len(rows), f"not CSV ({error}); {remedy}") from None
     return rows
 
 

@@ -14,10 +14,12 @@ import numpy as np
 
 from .._typing import Array, FileName
 from .._urls import file_name, files_below, is_file, is_folder, open_file
-from ..errors import DataError, in_brief, shortened
+from ..errors import DataError, in_brief, listed, shortened
 from ._files import Reader
 
+_RATINGS = {"user", "rating"}  # names of columns, without "id"
 _TABLES = {".csv", ".tsv"}
+_UTF_16 = (b"\xff\xfe", b"\xfe\xff")  # byte-order marks
 _FORMS = "FILE.csv:COLUMN, FILE.tsv:COLUMN, FILE.jsonl:FIELD, FILE.parquet:COLUMN, a folder of .txt files"
 _SOURCE = re.compile(
     r"(.+?\.(csv|tsv|jsonl|parquet)(?:\.(?:gz|xz|bz2))?)(?::(.*))?", re.IGNORECASE | re.DOTALL
@@ -41,8 +43,9 @@ def read_texts(
     path : str, path-like or URL
         A table with a header (``.csv``, ``.tsv``), JSON lines (``.jsonl``), Parquet (``.parquet``, needs
         pyarrow), each plain or compressed but for Parquet; a folder, of which all ``.txt`` files are read,
-        those of inner folders too; any other file, of which each line is a text; or ``"-"``, the lines of
-        standard input. ``"FILE.csv:COLUMN"`` names the column, too.
+        those of inner folders too, and binary ones are left out with a warning; any other file, of which
+        each line is a text; or ``"-"``, the lines of standard input. ``"FILE.csv:COLUMN"`` names the column,
+        too.
     column : str or int, optional
         The column or field of the texts, by its name or number from 0. Needed where a table has several.
     encoding : str, optional
@@ -148,11 +151,10 @@ def _decoded(data, name, encoding, fallback=None):
             raise DataError(
                 f"encoding={shortened(encoding)} does not fit {in_brief(name)}: {in_brief(error)}"
             ) from None
-    marked = data[:2] in (b"\xff\xfe", b"\xfe\xff")
-    if not marked and b"\0" in data[:1000]:
+    if _is_binary(data):
         raise DataError(f"{in_brief(name)} is not text; give {_FORMS}, or a file of lines")
     with contextlib.suppress(UnicodeDecodeError):
-        return data.decode("utf-16" if marked else "utf-8-sig")
+        return data.decode("utf-16" if data[:2] in _UTF_16 else "utf-8-sig")
     if fallback is None:
         _warn_of_encoding(f"{in_brief(name)} is")
     else:
@@ -164,6 +166,11 @@ def _warn_of_encoding(subject):
     warnings.warn(
         f"{subject} not in UTF-8 and read as Windows-1252; pass encoding=... if it is another", stacklevel=4
     )
+
+
+def _is_binary(data):
+    """Whether no text of a usual encoding begins like this: a zero byte, and no mark of UTF-16."""
+    return data[:2] not in _UTF_16 and b"\0" in data[:1000]
 
 
 def _folder(folder, encoding, verbose):
@@ -183,13 +190,31 @@ def _folder(folder, encoding, verbose):
             f"{_FORMS}"
         )
     texts: list[str] = []
+    names: list[str] = []
     others: list[str] = []
-    for _, path in Bar(files, desc=file_name(folder), unit="file", disable=not verbose):
+    binary: list[str] = []
+    for name, path in Bar(files, desc=file_name(folder), unit="file", disable=not verbose):
         with Reader(path, may_be_empty=True) as reader:
-            texts.append(_decoded(reader.read(), str(path), encoding, others))
+            data = reader.read()
+        if encoding is None and _is_binary(data):
+            binary.append(str(path))
+            continue
+        texts.append(_decoded(data, str(path), encoding, others))
+        names.append(_whole(name))
+    if not texts:
+        raise DataError(
+            f"{in_brief(folder)}: its {len(files):,} .txt files hold no text, such as {in_brief(binary[0])}; "
+            f"give texts as {_FORMS}"
+        )
+    if binary:
+        warnings.warn(
+            f"{len(binary):,} of {len(files):,} files, such as {in_brief(binary[0])}, hold no text and are "
+            "left out; remove them, or pass encoding=... if they are texts",
+            stacklevel=3,
+        )
     if others:
         _warn_of_encoding(f"{len(others):,} of {len(files):,} files, such as {in_brief(others[0])}, are")
-    return Texts(texts, np.array([_whole(name) for name, _ in files]))
+    return Texts(texts, np.array(names))
 
 
 def _of_table(text, path, column):
@@ -219,10 +244,12 @@ def _of_table(text, path, column):
 
 def _place(header, column, path):
     """The number of a column."""
-    there = f"the columns {shortened(header, 150)}"
+    there = f"the columns {listed(header, None if column in header else column)}"
     if column is None:
         if len(header) == 1:
             return 0
+        if {name.lower().removesuffix("id").strip("_ ") for name in header} >= _RATINGS:
+            there += ". These look like ratings: fit mf for recommendations"
         raise DataError(
             f"say which column of {in_brief(path)} holds the texts, as {path}:COLUMN; it has {there}"
         )

@@ -4,6 +4,7 @@ They stand outside the folders of the package, because every folder (also `datas
 imports no other) raises them.
 """
 
+import difflib
 import os
 
 LONGEST_NAME = 255  # of a file, in most file systems
@@ -57,6 +58,15 @@ def shortened(value, most=80):
         if isinstance(value, (str, bytes)) and len(value) > most:
             text += "..."
     return text if len(text) <= most else text[: most - 3] + "..."
+
+
+def listed(names, near=None, most=8):
+    """Name columns in a message, `most` of them; ask for the one that is closest to the name `near`."""
+    names = [str(name) for name in names]
+    said = ", ".join(shortened(name, 30) for name in names[:most])
+    said += f", ... ({len(names):,} in all)" if len(names) > most else ""
+    closest = difflib.get_close_matches(str(near), names, 1) if near is not None else []
+    return said + (f"; did you mean {shortened(closest[0], 40)}?" if closest else "")
 
 
 def in_brief(text, most=140):

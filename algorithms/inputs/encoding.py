@@ -20,7 +20,16 @@ _DATE = re.compile(r"\d{4}-\d\d?-\d\d?([T ].*)?|\d\d?[./-]\d\d?[./-]\d{2,4}")
 _WRITTEN = re.compile(r"[-+(]?\s*[$€£¥]?\s*[-+]?\d[\d.,' \u00a0]*\s*[%$€£¥)]?")
 _LONGEST = 100  # letters of a category
 _MOST_VALUES, _LARGEST_SHARE = 1000, 0.5  # of a category: in all, and of the rows from 50 on
+_MOST_SAID, _MOST_NAMED = 5, 12  # columns in an error: with the reason, and in the options to give
 _DENSE = 0.25  # share of entries other than zero from which X is an ndarray
+
+
+class _Refused(DataError):
+    """A column that cannot be used as it is: why, in short, and the option that ends it, if there is one."""
+
+    def __init__(self, message, name, why, option=None):
+        super().__init__(message)
+        self.name, self.why, self.option = name, why, option
 
 
 def is_missing(cell):
@@ -50,7 +59,10 @@ class Column:
         if len(present) < len(cells) and not impute:
             raise _missing(name, list(map(misses, cells)), lines, path)
         if not present:
-            raise DataError(f"{path}: column {shortened(name)} has no values at all; leave it out by --drop")
+            raise _Refused(
+                f"{path}: column {shortened(name)} has no values at all; leave it out by --drop",
+                *(name, "no values", "drop"),
+            )
         n_numbers, where = sum(map(_finite, present)), f"column {shortened(name)}"
         if n_numbers == len(present) and not category:
             numbers = sorted(map(float, present))
@@ -60,31 +72,36 @@ class Column:
         odd = next((value for value in values if not _finite(value)), values[0])
         if n_numbers and not category:
             line = next(line for line, cell in zip(lines, cells, strict=True) if cell.strip() == odd)
-            raise DataError(
+            raise _Refused(
                 f"{path}, line {line}, {where}: {shortened(odd)} among {n_numbers:,} numbers: correct the "
-                "cell, or pass --categories with the column's name if its values are categories"
+                "cell, or pass --categories with the column's name if its values are categories",
+                *(name, f"{shortened(odd, 20)} among numbers"),
             )
         written = sum(_WRITTEN.fullmatch(value) is not None for value in values)
         if not category and written > len(values) / 2:
-            raise DataError(
+            raise _Refused(
                 f"{path}: {where} holds {shortened(odd)}: write numbers with a point and no other signs, or "
-                "pass --categories with the column's name if these are categories"
+                "pass --categories with the column's name if these are categories",
+                *(name, f"numbers such as {shortened(odd, 20)}"),
             )
         if all(map(_DATE.fullmatch, values)):
-            raise DataError(
+            raise _Refused(
                 f"{path}: {where} holds dates, such as {shortened(odd)}: put year, month or day in columns "
-                "of numbers, or leave it out by --drop"
+                "of numbers, or leave it out by --drop",
+                *(name, "dates", "drop"),
             )
         strange = next((v for v in values if len(v) > _LONGEST or not v.isprintable()), None)
         if strange is not None:
-            raise DataError(
+            raise _Refused(
                 f"{path}: {where} holds {shortened(strange)}, too long or with control characters for a "
-                "category: leave texts out by --drop (for topics of texts: fit lda)"
+                "category: leave texts out by --drop (for topics of texts: fit lda)",
+                *(name, "texts", "drop"),
             )
         if len(values) > _MOST_VALUES or (len(cells) >= 50 and len(values) > _LARGEST_SHARE * len(cells)):
-            raise DataError(
+            raise _Refused(
                 f"{path}: {where} has {len(values):,} different values in {len(cells):,} rows, such as "
-                f"{shortened(odd)}: leave names, ids and texts out by --drop (for topics of texts: fit lda)"
+                f"{shortened(odd)}: leave names, ids and texts out by --drop (for topics of texts: fit lda)",
+                *(name, f"{len(values):,} different values", "drop"),
             )
         return cls(name, tuple(values), None, category)
 
@@ -147,8 +164,14 @@ class Encoding:
     @classmethod
     def of(cls, names, cells, lines, path, impute, categories=()):
         """Learn from the cells of each column."""
-        pairs = zip(names, cells, strict=True)
-        made = (Column.of(name, own, lines, path, impute, name in categories) for name, own in pairs)
+        made, refused = [], []
+        for name, own in zip(names, cells, strict=True):
+            try:
+                made.append(Column.of(name, own, lines, path, impute, name in categories))
+            except _Refused as error:
+                refused.append(_next_to(error, name, own, lines, path, name in categories))
+        if refused:
+            raise refused[0] if len(refused) == 1 else _all_of(refused, path)
         return cls(tuple(made), impute)
 
     @property
@@ -219,10 +242,46 @@ class Encoding:
 
 def _missing(name, missing, lines, path):
     gone = [line for line, misses in zip(lines, missing, strict=True) if misses]
-    return DataError(
+    return _Refused(
         f"{path}: column {shortened(name)} has {len(gone):,} cells without a value, the first in line "
-        f"{gone[0]}: fill them in, leave the column out by --drop, or fit with --impute"
+        f"{gone[0]}: fill them in, leave the column out by --drop, or fit with --impute",
+        *(name, f"{len(gone):,} without a value", "impute"),
     )
+
+
+def _next_to(error, name, cells, lines, path, category):
+    """What else speaks against a column with missing cells, or the error itself."""
+    if error.option == "impute":
+        try:
+            Column.of(name, cells, lines, path, True, category)
+        except _Refused as further:
+            return further
+    return error
+
+
+def _all_of(refused, path):
+    """One error for several columns, with the options that the next try needs."""
+    said = [f"{shortened(error.name, 30)} ({error.why})" for error in refused[:_MOST_SAID]]
+    more = f" and {len(refused) - _MOST_SAID:,} more" if len(refused) > _MOST_SAID else ""
+    by_option = {
+        option: [error.name for error in refused if error.option == option]
+        for option in ("impute", "drop", None)
+    }
+    options = ["--impute"] * bool(by_option["impute"])
+    if by_option["drop"]:
+        options += ["--drop", *map(_quoted, by_option["drop"][:_MOST_NAMED])]
+        options += ["..."] * (len(by_option["drop"]) > _MOST_NAMED)
+    if by_option[None]:
+        options.append("and correct the cells that are no numbers, or name their columns by --categories")
+    return DataError(
+        f"{path}: {len(refused):,} columns cannot be used as they are: {', '.join(said)}{more}; "
+        f"for instance {' '.join(options)}"
+    )
+
+
+def _quoted(name):
+    """A name as a shell takes it."""
+    return shortened(name, 30) if re.search(r"[^\w.-]", name) else shortened(name, 30)[1:-1]
 
 
 def _bucket(name, text, n_buckets):

@@ -169,7 +169,8 @@ def opened_npz(file, path):
     except (ModelFileError, MemoryError):
         raise
     except Exception as error:  # damage can surface as almost anything
-        raise ModelFileError(f"{path} is truncated, damaged or not a file of stradask: {error}") from error
+        said = f"{path} is truncated, damaged or not a file of stradask: {error}"
+        raise ModelFileError(f"{said}; give the file that the method save, or fit --save, wrote") from error
     if not isinstance(header, dict):
         raise ModelFileError(f"{path} has a header that stradask did not write")
     return arrays, header

@@ -16,6 +16,8 @@ from .columns import aligned, check_columns
 from .covariates import with_covariates
 from .outputs import WRITERS, Table, bars, check_output, ending, is_model_file, put_out, say, show
 
+USES = ("topics", "explore", "predict", "recommend")  # commands that are named like methods of models
+_SCALES = 100  # between the standard deviations of two columns, from which a note tells
 INTERRUPTED = 130  # exit status after Ctrl-C, as shells have it
 
 
@@ -37,6 +39,7 @@ def fit(args):
         read = with_covariates(read, estimator, args.covariates, source)
     if args.test_size is not None:
         read, test = read.held_out(args.test_size, args.random_state, "--test-size")
+    _say_scales(args, estimator, read)
     interrupted = run_fit(estimator, read.arguments, getattr(read, "keywords", None))
     if model.data == "ratings":
         read.name_rows(estimator, args.titles)
@@ -59,6 +62,25 @@ def fit(args):
         lines += ["", f"saved as {args.save}"]
     show(args, header | document, "\n".join(lines))
     return INTERRUPTED if interrupted else 0
+
+
+def _say_scales(args, estimator, read):
+    """Say so where the columns of a table differ in scale, and the penalty takes them as they are."""
+    if not isinstance(read, data.Labelled) or getattr(estimator, "standardize", True):
+        return
+    from sklearn.utils.sparsefuncs import mean_variance_axis
+
+    X = read.X
+    deviations = (mean_variance_axis(X.tocsc(), 0)[1] if hasattr(X, "tocsc") else X.var(axis=0)) ** 0.5
+    used = deviations[deviations > 0]
+    if read.vocabulary is not None and len(used) and used.max() > _SCALES * used.min():
+        widest = shortened(str(read.vocabulary[int(deviations.argmax())]), 40)
+        factor = f"{used.max() / used.min():,.0f}"
+        say(
+            args,
+            f"note: the scales of the columns differ by a factor of {factor}, and the penalty spares wide "
+            f"ones such as {widest}; --standardize puts all on one scale",
+        )
 
 
 def _refuse_what_goes_with_ratings(model, args):
@@ -145,7 +167,9 @@ def _load(path, ability):
     except NotFittedError:
         raise DataError(f"{path} holds a model that is not fitted; save one after its fit") from None
     if not hasattr(estimator, ability):
-        raise DataError(f"{path} holds a {type(estimator).__name__}, which has no {ability}")
+        uses = " or ".join(f"stradask {use}" for use in USES if hasattr(estimator, use))
+        remedy = f"; use {uses}" if uses else ""
+        raise DataError(f"{path} holds a {type(estimator).__name__}, which has no {ability}{remedy}")
     return estimator
 
 

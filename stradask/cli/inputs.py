@@ -7,7 +7,7 @@ from .._urls import file_size, is_file
 from ..errors import DataError, in_brief
 from .formats import kind_of, read_npz_matrix
 from .outputs import bars, say
-from .ratings import Rated
+from .ratings import Rated, has_named_columns, read_ratings_of
 from .tables import NotNumbers, file_of, is_table, read_encoded, read_table
 
 DOCSTRINGS = "docstrings"
@@ -283,18 +283,18 @@ def read_classes(source, vocab=None, **options):
     return replace(data, y=labels, classes=np.unique(labels))
 
 
-def read_several(source, vocab=None, *, drop=(), encoding=None, **options):
+def read_several(source, vocab=None, *, drop=(), encoding=None, form="COLUMN,COLUMN", **options):
     """Read rows with several targets each, from a table, ``FILE:COLUMN,COLUMN``; see `read_targets`."""
     import numpy as np
 
     if not is_table(source):
-        raise DataError(f"{source} is no table; this model takes several targets: FILE.csv:COLUMN,COLUMN")
+        raise DataError(f"{source} is no table; this model takes several targets: FILE.csv:{form}")
     path = file_of(source)
     columns = [name.strip() for name in source[len(path) + 1 :].split(",")]
     if encoding is not None and columns == [""]:
         return read_targets(source, vocab, encoding=encoding, **options)
     if len(columns) < 2 or not all(columns):
-        raise DataError(f"{source}: this model takes several targets, as {path}:COLUMN,COLUMN")
+        raise DataError(f"{source}: this model takes several targets, as {path}:{form}")
     parts = [
         read_targets(
             f"{path}:{name}",
@@ -310,7 +310,7 @@ def read_several(source, vocab=None, *, drop=(), encoding=None, **options):
 
 def read_survival(source, vocab=None, **options):
     """Read rows with times and events, from a table, ``FILE:TIME,EVENT``; events are 1, censored rows 0."""
-    data = read_several(source, vocab, **options)
+    data = read_several(source, vocab, form="TIME,EVENT", **options)
     if data.y is not None and data.y.shape[1] != 2:
         raise DataError(
             f"{source} names {data.y.shape[1]} columns; give two, as {file_of(source)}:TIME,EVENT"
@@ -345,12 +345,10 @@ def read_ratings(source, vocab=None, *, n_features=None, verbose=0):
         raise DataError("--vocab: ratings have no words; titles of items come with --titles")
     if source == DOCSTRINGS:
         raise DataError("docstrings are no ratings; give a file of lines user,item,rating")
-    if kind_of(source) == "npz":
+    if not has_named_columns(source) and kind_of(source) == "npz":
         R = read_npz_matrix(source).tocsr()
         return Rated(R, np.arange(R.shape[0]), np.arange(R.shape[1]), source)
-    from ..datasets import read_ratings
-
-    found = read_ratings(source, verbose=verbose)
+    found = read_ratings_of(source, verbose)
     return Rated(found.matrix, found.users, found.items, source)
 
 

@@ -2,10 +2,13 @@
 
 import csv
 import re
+import tempfile
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
-from ..errors import DataError, in_brief, shortened
+from ..errors import DataError, in_brief, listed, shortened
+from .rows import rows_of
 from .tables import is_table, read_table
 
 
@@ -79,6 +82,40 @@ class Rated:
         """Return the ids of users and items, and the ratings, one entry a rating."""
         cells = self.R.tocoo()
         return self.users[cells.row], self.items[cells.col], cells.data
+
+
+def has_named_columns(source):
+    """Whether a file of ratings is JSON lines or Parquet, by its name."""
+    return re.search(r"\.(parquet|jsonl(\.(gz|xz|bz2))?)$", str(source), re.IGNORECASE) is not None
+
+
+def read_ratings_of(source, verbose=0):
+    """Read ratings as `stradask.datasets.read_ratings` does; also of JSON lines and Parquet.
+
+    There the columns are user (user_id, userId) and rating, and the item is the first of the others.
+    """
+    from ..datasets import read_ratings
+
+    if not has_named_columns(source):
+        return read_ratings(source, verbose=verbose)
+    rows = (cells for _, cells in rows_of(source, verbose))
+    header: list[str] = next(rows, [])
+    plain = [name.lower().removesuffix("id").strip("_ ") for name in header]
+    if len(header) < 3 or not {"user", "rating"} <= set(plain):
+        raise DataError(
+            f"{source}: ratings have a column user, one of items and a column rating, and this has "
+            f"{listed(header)}; name them so (or, for topics of texts, fit lda {source}:COLUMN)"
+        )
+    user, rating = plain.index("user"), plain.index("rating")
+    at = [user, next(k for k in range(len(plain)) if k not in (user, rating)), rating]
+    with tempfile.TemporaryDirectory(prefix="stradask-") as folder:
+        path = Path(folder, "ratings.csv")
+        with path.open("w", encoding="utf-8", newline="") as file:
+            csv.writer(file).writerows([cells[k] for k in at] for cells in rows)
+        try:
+            return read_ratings(path, sep=",", header=False, verbose=verbose)
+        except DataError as error:
+            raise DataError(str(error).replace(str(path), str(source))) from None
 
 
 def read_titles(path, items):

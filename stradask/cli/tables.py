@@ -1,22 +1,27 @@
-"""Tables in text for the linear models: CSV, with commas, semicolons or tabs, plain or compressed.
+"""Tables for the linear models: CSV (with commas, semicolons or tabs), JSON lines and Parquet.
 
-DATA is ``FILE:COLUMN``, the file's name (which ends in csv or tsv) and the column that holds the target, by
-its name in the header or by its number, from 0 or, from the end, -1.
+DATA is ``FILE:COLUMN``, the file's name (which ends in csv, tsv, jsonl or parquet) and the column that holds
+the target, by its name in the header or by its number, from 0 or, from the end, -1.
 """
 
-import csv
-import io
 import itertools
 import math
 import re
+import warnings
 from array import array
 
 from .._numbers import is_number
 from ..algorithms.inputs.encoding import Encoding, is_missing
-from ..errors import DataError, in_brief, shortened
+from ..errors import DataError, listed, shortened
+from .rows import rows_of
 
-_TABLE = re.compile(r"(.+?\.[ct]sv(?:\.(?:gz|xz|bz2))?)(?::(.*))?", re.IGNORECASE | re.DOTALL)
-_SEPARATORS = ",;\t"
+_TABLE = re.compile(
+    r"(.+?\.(?:[ct]sv|jsonl|parquet)(?:\.(?:gz|xz|bz2))?)(?::(.*))?", re.IGNORECASE | re.DOTALL
+)
+
+
+_HEAD = 1000  # rows that are looked through for codes
+_CODE = re.compile("0[0-9]+")  # such as 01234, a postal code
 
 
 def file_of(source):
@@ -52,7 +57,7 @@ def read_encoded(source, *, encoding=None, impute=False, drop=(), categories=(),
     import numpy as np
 
     path, target = _parts(source)
-    numbered = list(_rows(path, verbose))
+    numbered = list(rows_of(path, verbose))
     lines, rows = [line for line, _ in numbered], [row for _, row in numbered]
     if len(rows) < 2 or any(map(is_number, rows[0])):
         raise DataError(
@@ -72,14 +77,16 @@ def read_encoded(source, *, encoding=None, impute=False, drop=(), categories=(),
         for option, asked in (("--drop", drop), ("--categories", categories)):
             gone = next((name for name in asked if name not in header), None)
             if gone is not None:
-                there = shortened(header, 150)
-                raise DataError(f"{option}: {path} has no column {shortened(gone)}; it has {there}")
+                raise DataError(
+                    f"{option}: {path} has no column {shortened(gone)}; it has {listed(header, gone)}"
+                )
         kept = [k for k in range(width) if k != at and header[k] not in drop]
         if not kept:
             raise DataError(f"--drop leaves no column of {path} but the target; drop fewer")
-        encoding = Encoding.of(
-            [header[k] for k in kept], [cells[k] for k in kept], lines, path, impute, categories
-        )
+        names = [header[k] for k in kept]
+        encoding = Encoding.of(names, [cells[k] for k in kept], lines, path, impute, categories)
+        numbers = [column.name for column in encoding.columns if column.is_number]
+        _note_codes(path, header, rows[1 : _HEAD + 1], at, numbers)
     X, counts = encoding.encode(header, cells, lines, path)
     return X, y if labels or y is None else y.astype(np.float64), encoding, counts
 
@@ -121,7 +128,7 @@ def read_table(source, *, labels=False, n_features=None, verbose=0):
     import numpy as np
 
     path, target = _parts(source)
-    rows = _rows(path, verbose)
+    rows = rows_of(path, verbose)
     first = next(rows, None)
     if first is None:
         raise DataError(f"{path} holds no line but empty ones; write it again")
@@ -130,7 +137,8 @@ def read_table(source, *, labels=False, n_features=None, verbose=0):
     alone = f", or give the model's {n_features} columns alone" * (n_features is not None)
     at = None if not target and width == n_features else _place_of(target, names, width, path, alone)
     values, targets, n_rows = array("d"), [], 0
-    for line, cells in rows if names else itertools.chain([first], rows):
+    head = [*([] if names else [first]), *itertools.islice(rows, _HEAD)]
+    for line, cells in itertools.chain(head, rows):
         if len(cells) != width:
             raise DataError(f"{path}, line {line}: {len(cells)} cells, but the first line has {width}")
         n_rows += 1
@@ -145,6 +153,8 @@ def read_table(source, *, labels=False, n_features=None, verbose=0):
             raise _unusable(path, line, cells, at if labels else None, names) from None
     if not n_rows:
         raise DataError(f"{path} holds a header and no rows; add rows")
+    if names is not None and n_features is None:
+        _note_codes(path, names, [cells for _, cells in head], at)
     X = np.asfortranarray(np.frombuffer(values).reshape(n_rows, -1))
     if at is None:
         return X, None, names
@@ -153,44 +163,33 @@ def read_table(source, *, labels=False, n_features=None, verbose=0):
     return X, y, names and names[:at] + names[at + 1 :]
 
 
+def _note_codes(path, header, rows, at, numbers=None):
+    """Say which columns of numbers hold codes: whole numbers of one length, some with zeros in front."""
+    for k, name in enumerate(header):
+        if k == at or (numbers is not None and name not in numbers):
+            continue
+        cells = [row[k].strip() for row in rows]
+        code = next(filter(_CODE.fullmatch, cells), None)
+        if code is not None and all(len(cell) == len(code) and cell.isdecimal() for cell in cells if cell):
+            warnings.warn(
+                f"{path}: the column {shortened(name)} is read as numbers, but {code!r} looks like a code; "
+                "name the column by --categories (or leave it out by --drop)",
+                stacklevel=3,
+            )
+
+
 def _parts(source):
     """Divide DATA into the file's name and the target column, which may be missing."""
     found = _TABLE.fullmatch(str(source))
     return (str(source), None) if found is None else found.groups()
 
 
-def _rows(path, verbose):
-    """Yield the number and the cells of each line that is not empty."""
-    from ..datasets._files import Reader
-
-    with Reader(path, verbose=verbose) as reader:
-        lines = (line for _, block in reader.blocks() for line in io.StringIO(block.decode("utf-8")))
-        try:
-            head = []
-            for line in lines:
-                head.append(line)
-                if line.strip():
-                    break
-            unquoted = re.sub('"[^"]*"', "", head[-1])
-            separator = max(_SEPARATORS, key=unquoted.count)
-            rows = csv.reader(itertools.chain(head, lines), delimiter=separator, strict=True)
-            for cells in rows:
-                if len(cells) > 1 or any(cell.strip() for cell in cells):  # "," is a row without values
-                    yield rows.line_num, cells
-        except UnicodeDecodeError as error:
-            raise DataError(f"{path}: not text in UTF-8 ({error}); save it as CSV in UTF-8") from None
-        except csv.Error as error:
-            raise DataError(
-                f"{path}: not a table ({error}); write it as CSV with quotes in pairs, and leave out texts "
-                "of more than 100,000 letters"
-            ) from None
-
-
 def _place_of(target, names, width, path, alone):
     """Return the number of the target column; `alone` ends the remedy where it is missing."""
     there = f"no header and {width} columns"
     if names:
-        there = f"the columns {in_brief(', '.join(map(repr, names)), 150)}"
+        near = target if target and target not in names else None
+        there = f"the columns {listed(names, near)}"
     if width < 2:
         raise DataError(f"{path} has {there}; a target and one column or more are needed")
     if not target:

@@ -179,7 +179,11 @@ def test_columns_of_ids_and_columns_without_values_are_refused(tmp_path, capsys)
     made = [[f"id{i}", "", i, i] for i in range(60)]
     path = write(tmp_path / "t.csv", made, ["id", "empty", "n", "y"])
     for options, said in (
-        (["--impute"], "column 'id' has 60 different values in 60 rows"),
+        (
+            ["--impute"],
+            "2 columns cannot be used as they are: 'id' (60 different values), 'empty' (no values)",
+        ),
+        (["--impute", "--drop", "empty"], "column 'id' has 60 different values in 60 rows"),
         (["--impute", "--drop", "id"], "column 'empty' has no values at all"),
     ):
         status, _, err = run(capsys, "fit", "lasso", f"{path}:y", *options)

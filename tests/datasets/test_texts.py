@@ -203,7 +203,7 @@ def test_files_of_another_encoding_are_counted(tmp_path):
     ("name", "content", "column", "said"),
     [
         ("a.csv", b"a,b\n1,2\n", None, "say which column"),
-        ("a.csv", b"a,b\n1,2\n", "c", "no column 'c'; it has the columns ['a', 'b']"),
+        ("a.csv", b"a,b\n1,2\n", "c", "no column 'c'; it has the columns 'a', 'b'"),
         ("a.csv", b"a,a\n1,2\n", "a", "two columns 'a'"),
         ("a.csv", b"a,b\n1,2,3\n", "a", "row 2: 3 cells, but the header has 2"),
         ("a.csv", b'a\n"x\n', "a", "not a table"),

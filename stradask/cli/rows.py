@@ -1,0 +1,115 @@
+"""The rows of a table in a file, as cells of text: CSV, JSON lines and Parquet."""
+
+import csv
+import io
+import itertools
+import json
+import re
+
+from .._urls import open_file
+from ..errors import DataError, in_brief, shortened
+
+_SEPARATORS = ",;\t"
+_PORTION = 10_000  # rows of Parquet that become text at once
+
+
+def rows_of(path, verbose=0):
+    """Yield the number and the cells of each row, the header first; from 1, of CSV the number of its line."""
+    name = str(path).lower()
+    if name.endswith(".parquet"):
+        return _of_parquet(path)
+    of = _of_json if re.search(r"\.jsonl(\.(gz|xz|bz2))?$", name) else _of_csv
+    return of(path, verbose)
+
+
+def _of_csv(path, verbose):
+    """The lines that are not empty."""
+    try:
+        lines = _lines(path, verbose)
+        head = []
+        for line in lines:
+            head.append(line)
+            if line.strip():
+                break
+        unquoted = re.sub('"[^"]*"', "", head[-1] if head else "")
+        separator = max(_SEPARATORS, key=unquoted.count)
+        rows = csv.reader(itertools.chain(head, lines), delimiter=separator, strict=True)
+        for cells in rows:
+            if len(cells) > 1 or any(cell.strip() for cell in cells):  # "," is a row without values
+                yield rows.line_num, cells
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}: not text in UTF-8 ({error}); save it as CSV in UTF-8") from None
+    except csv.Error as error:
+        raise DataError(
+            f"{path}: not a table ({error}); write it as CSV with quotes in pairs, and leave out texts "
+            "of more than 100,000 letters"
+        ) from None
+
+
+def _of_json(path, verbose):
+    """One object a line; a field that a line lacks is an empty cell."""
+    objects = []
+    try:
+        for number, line in enumerate(_lines(path, verbose), 1):
+            if line.strip():
+                objects.append((number, _object(line, f"{path}, line {number}")))
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}: not text in UTF-8 ({error}); save it in UTF-8") from None
+    header = list(dict.fromkeys(name for _, fields in objects for name in fields))
+    if header:
+        yield 1, header
+    for number, fields in objects:
+        yield number, [_cell(fields.get(name), name, path, f"line {number}") for name in header]
+
+
+def _object(line, where):
+    try:
+        fields = json.loads(line)
+    except (ValueError, RecursionError) as error:  # also a number of thousands of digits
+        raise DataError(f"{where}: not JSON ({in_brief(error)}); write one object a line") from None
+    if not isinstance(fields, dict):
+        raise DataError(f'{where}: {shortened(fields, 40)} is no object; write lines as {{"age": 31}}')
+    return fields
+
+
+def _of_parquet(path):
+    """Row k + 1 of the file has the number k + 2, as it would have in CSV below a header."""
+    try:
+        from pyarrow import lib, parquet
+    except ImportError:
+        raise DataError(f"{in_brief(path)}: Parquet needs pyarrow; pip install pyarrow") from None
+    try:
+        with open_file(path) as stream:
+            file = parquet.ParquetFile(stream)
+            names, number = file.schema_arrow.names, 1
+            yield number, names
+            for batch in file.iter_batches(_PORTION):
+                for row in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+                    number += 1
+                    pairs = zip(row, names, strict=True)
+                    yield number, [_cell(value, name, path, f"row {number - 1}") for value, name in pairs]
+    except (OSError, lib.ArrowException) as error:
+        raise DataError(
+            f"{in_brief(path)} cannot be read as Parquet ({in_brief(error)}); write it again"
+        ) from None
+
+
+def _cell(value, name, path, where):
+    """A value as CSV would have it."""
+    if value is None:
+        return ""
+    if isinstance(value, (dict, list, bytes)):
+        kind = {"dict": "an object", "list": "a list", "bytes": "bytes"}[type(value).__name__]
+        raise DataError(
+            f"{path}, {where}: the column {shortened(name)} holds {kind}, {shortened(value, 40)}; write the "
+            "file without this column, or with a column for each of its values"
+        )
+    return str(value)
+
+
+def _lines(path, verbose):
+    from ..datasets._files import Reader
+
+    with Reader(path, verbose=verbose) as reader:
+        for _, block in reader.blocks():
+            yield from io.StringIO(block.decode("utf-8"))
