@@ -88,9 +88,18 @@ PROBLEMS = {
     "implicit ALS, 64 factors": Problem(
         "implicit", "generated", _IMPLICIT, {"n_components": 64, "alpha": 10.0, "reg": 10.0}, (15, 15), True
     ),
+    "implicit ALS, 128 factors": Problem(
+        "implicit", "generated", _IMPLICIT, {"n_components": 128, "alpha": 10.0, "reg": 10.0}, (15, 15), True
+    ),
     "MLPClassifier, digits": Problem("mlp", "digits", _SKLEARN, {}, (30, 30)),
     "MLPClassifier, breast cancer, scaled": Problem("mlp", "breast_cancer", _SKLEARN, {}, (60, 60)),
     "MLPClassifier, 20,000 x 30": Problem("mlp", "20,000 x 30", _SKLEARN, {}, (20, 20)),
+    "MLPClassifier, 60,000 x 784": Problem("mlp", "60,000 x 784", _SKLEARN, {}, (4, 4)),
+}
+_MADE = {
+    "20,000 x 30": {"n_samples": 20_000, "n_features": 30, "n_informative": 15, "n_classes": 4},
+    # As large as Fashion-MNIST.
+    "60,000 x 784": {"n_samples": 60_000, "n_features": 784, "n_informative": 60, "n_classes": 10},
 }
 QUICK = ("LDA, 10 topics", "MLPClassifier, digits")
 
@@ -102,9 +111,8 @@ class Classes:
         from sklearn import datasets as toys
         from sklearn.model_selection import train_test_split
 
-        if dataset == "20,000 x 30":
-            made = {"n_samples": 20_000, "n_features": 30, "n_informative": 15, "n_classes": 4}
-            X, y = toys.make_classification(**made, random_state=seed)
+        if dataset in _MADE:
+            X, y = toys.make_classification(**_MADE[dataset], random_state=seed)
         else:
             X, y = getattr(toys, f"load_{dataset}")(return_X_y=True)
         X = (X - X.mean(axis=0)) / np.where(X.std(axis=0) > 0, X.std(axis=0), 1)

@@ -202,6 +202,7 @@ class Engine:
         self.history = History()
         self.n_recoveries = 0
         self._plan: list | None = None  # of the next round, if it was prepared ahead
+        self._checked: Any = None  # the last plan that was checked
         self._pending: list = []  # messages that the shards have not been given
         self._planner = ThreadPoolExecutor(1, "stradask-plan") if schedule.lookahead else None
         # Whether a lost worker costs more than the step that was running: if shards hold what neither
@@ -285,7 +286,9 @@ class Engine:
 
     def _round(self, r):
         plan = self._plan = self.schedule.plan(r, self._state) if self._plan is None else self._plan
-        check_plan(plan, self.program, self.schedule)
+        if plan is not self._checked:  # a schedule may give the same plan again
+            check_plan(plan, self.program, self.schedule)
+            self._checked = plan
         ahead = self._planner and self._planner.submit(self.schedule.plan, r + 1, self._state)
         figures: dict[str, Any] = {"updates": 0, "staleness": float(self.schedule.lookahead)}
         events: list[tuple] = []
@@ -294,11 +297,12 @@ class Engine:
                 later = plan[first + len(steps) :] if self.program.travels else []
                 partials = self.session.run(r, first, steps, self._pending, later)
                 self._pending = []
-                tasks = [Task(r, n, *pair) for n, step in enumerate(steps, first) for pair in step]
+                places = [(n, *pair) for n, step in enumerate(steps, first) for pair in step]
                 if self.program.joins:
                     self.program.hear(self.session.joined)
                     left = [at for at, partial in enumerate(partials) if not is_nothing(partial)]
-                    tasks, partials = [tasks[at] for at in left], [partials[at] for at in left]
+                    places, partials = [places[at] for at in left], [partials[at] for at in left]
+                tasks = [Task(r, *place) for place in places]
                 outcome = self.program.aggregate(tasks, partials)
                 if outcome is not None:
                     self._take(outcome, tasks, figures, events)

@@ -399,6 +399,19 @@ class Program:
         """Compute a shard's part of the objective, after a round and its `sync`; None if there is none."""
         return None
 
+    def run_steps(self, states: Any, blocks: Any, round: int, first: int, steps: Any, n_jobs: int) -> Any:
+        """Carry out steps on threads of this process in another way than task by task, with the same result.
+
+        For tasks so small that calls of `update` from Python would keep the threads from working.
+
+        Returns
+        -------
+        tuple or None
+            The partial results in the order of the tasks, after `join`, and what all of them joined is; None
+            where the session should call `update`.
+        """
+        return None
+
     def read_ahead(self, state: Any) -> Any:
         """Hear that a shard will be worked on after those that are now: of what lies on disk, fetch it.
 

@@ -2,10 +2,10 @@
 
     python -m stradask.benchmarks.experiments.simulate_threads --tokens 6e6 --words 4600
 
-A step has a task for each group. A task holds the GIL for its Python part and releases it in its kernel; a
-step ends with its last task. `--python` is what a sweep takes more for each task that it has more, `--ns` the
-time of a token within blocks, both measured on one thread (the defaults: 100 topics, `docs/topics.md`).
-Memory bandwidth is not in it.
+A step has a task for each group, and ends with its last task. A task has a kernel, which takes some time to
+enter a block (`--enter`) and `--ns` a token, and a part in Python under the GIL (`--python`): of Gibbs
+sampling that is what the engine does after a sweep. The defaults are measured on one thread, with 100 topics
+(`docs/topics.md`). Memory bandwidth is not in it.
 """
 
 import argparse
@@ -36,20 +36,20 @@ def seconds_of_step(kernels, python, n_threads):
     return end
 
 
-def seconds_of_sweep(tokens, per_token, python, n_threads):
+def seconds_of_sweep(tokens, per_token, python, n_threads, enter=0.0):
     """Sum the steps of a rotation; `tokens` are those that meet, shards x blocks."""
     n = len(tokens)
     shards = np.arange(n)
-    steps = (tokens[shards, (shards + step) % n] * per_token for step in range(n))
+    steps = (tokens[shards, (shards + step) % n] * per_token + enter for step in range(n))
     return sum(seconds_of_step(step.tolist(), python, n_threads) for step in steps)
 
 
-def table(n_tokens, groups, threads, per_token, python):
+def table(n_tokens, groups, threads, per_token, python, enter=0.0):
     """Rows: groups, milliseconds of a sweep on one thread, and how many times faster with more."""
     rows = []
     for n_groups in groups:
         tokens = dealt(n_tokens, n_groups)
-        times = [seconds_of_sweep(tokens, per_token, python, n) for n in (1, *threads)]
+        times = [seconds_of_sweep(tokens, per_token, python, n, enter) for n in (1, *threads)]
         rows.append((n_groups, 1e3 * times[0], *(times[0] / time for time in times[1:])))
     return rows
 
@@ -63,13 +63,15 @@ def main(arguments=None):
     parser.add_argument("--groups", type=int, nargs="+", help="(what a fit takes, and 16, 32, 64)")
     parser.add_argument("--threads", type=int, nargs="+", default=[2, 4, 8, 16, 32, 64])
     parser.add_argument("--ns", type=float, default=24.0, help="nanoseconds of a token (%(default)g)")
-    parser.add_argument("--python", type=float, default=29.0, help="microseconds of a task (%(default)g)")
+    parser.add_argument("--enter", type=float, default=17.0, help="microseconds of a block (%(default)g)")
+    parser.add_argument("--python", type=float, default=1.0, help="microseconds of a task (%(default)g)")
     found = parser.parse_args(arguments)
     own = number_of_groups(int(found.tokens), found.words, found.topics)
     groups = found.groups or sorted({own, 16, 32, 64})
     print(f"{found.tokens:,.0f} tokens of {found.words:,} words: a fit takes {own} groups")
     print("groups  ms on one thread " + "".join(f"{f'x {n}':>7}" for n in found.threads))
-    for row in table(found.tokens, groups, found.threads, 1e-9 * found.ns, 1e-6 * found.python):
+    costs = (1e-9 * found.ns, 1e-6 * found.python, 1e-6 * found.enter)
+    for row in table(found.tokens, groups, found.threads, *costs):
         print(f"{row[0]:6d}{row[1]:18.1f} " + "".join(f"{speed_up:7.1f}" for speed_up in row[2:]))
 
 

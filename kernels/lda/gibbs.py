@@ -149,8 +149,7 @@ def _move(i, m, b, new, token_doc, topics, doc_counts, totals, counts, extra, ph
     phi[m, k] = smoothed(counts[m, k], b, extra, m, k) * inverse[k]
 
 
-@nb.njit(**_SWEEP)
-def sweep_dense(
+def _sweep_dense(
     words, begin, end, word_start, token_doc, topics, all_topics, doc_counts, row_of_word, rows, totals,
     alpha, beta, beta_sum, exact, seed, purpose, round_, index, seeds, work,
 ):  # fmt: skip
@@ -260,6 +259,11 @@ def sweep_dense(
                         phi[q, new] = smoothed(counts[q, new], theirs, extra, q, new) * inverse[new]
         for s in range(active):
             next_[slot[s]] += n
+
+
+sweep_dense = nb.njit(_sweep_dense, **_SWEEP)
+# For kernels that draw many blocks: those that call `sweep_dense` compile all of it a second time.
+sweep_dense_within = nb.njit(_sweep_dense, **_SWEEP, inline="always")
 
 
 @nb.njit(**_INLINE)

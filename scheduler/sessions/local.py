@@ -56,6 +56,9 @@ class LocalSession:
         self._sync(messages)
         partials, self.joined, joins = [], None, self.program.joins
         for begin, part in barriers(self.program, steps) if joins else [(0, steps)]:
+            done = self._run_rest(round, first + begin, steps[begin:])
+            if done is not None:
+                return partials + done
             if self.blocks is not None and part:
                 self._read_ahead(first + begin, part, [*steps[begin + len(part) :], *later])
             found = [
@@ -66,11 +69,22 @@ class LocalSession:
                 )
             ]
             partials += found
-            joined = self.program.join(found) if joins else None
-            if joined is not None:
-                self._sync([self.program.message_of(self.states[0], joined)])
-                self.joined = joined if self.joined is None else self.program.join([self.joined, joined])
+            self._join(self.program.join(found) if joins else None)
         return partials
+
+    def _run_rest(self, round, first, steps):
+        """Let the program carry out steps by itself, if it does; return their partial results."""
+        done = self.program.run_steps(self.states, self.blocks, round, first, steps, self.n_jobs)
+        if done is None:
+            return None
+        partials, joined = done
+        self._join(joined)
+        return partials
+
+    def _join(self, joined):
+        if joined is not None:
+            self._sync([self.program.message_of(self.states[0], joined)])
+            self.joined = joined if self.joined is None else self.program.join([self.joined, joined])
 
     def _read_ahead(self, first, steps, later):
         """Announce to the program, once a turn, the shards that follow those of these steps."""

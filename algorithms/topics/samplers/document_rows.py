@@ -24,8 +24,8 @@ _IN_MEMORY = Storage()
 _SCRATCH = threading.local()
 _MOST_KEPT = 2**16  # topics of which scratch, some 20 bytes each, is kept
 # Bytes up to which rows of counts are taken for short documents, too: drawing from them is faster (26 to 33
-# ns a token for 35 to 45, 100 topics), unless they fill the caches. Whole fits of 64,000 and 640,000 texts of 8
-# words take 1.03 to 1.08 and .86 to .96 of the CPU time with `ShortDocuments`.
+# ns a token for 35 to 45, 100 topics), unless they fill the caches. Whole fits of 64,000 and 640,000 texts of
+# 8 words take 1.03 to 1.08 and .86 to .96 of the CPU time with `ShortDocuments`.
 _FAST_ROWS = 2**25
 _AT_ONCE = 4096  # short documents that become rows
 # Entries added to averages, a token and sweep. Of texts of 8 words, K = 100, every second sweep is averaged:
@@ -42,6 +42,11 @@ def _work(make, n_topics, *sizes, seeds):
     if getattr(_SCRATCH, "key", None) != key:
         _SCRATCH.key, _SCRATCH.work = key, make(n_topics, *sizes, seeds)
     return _SCRATCH.work
+
+
+def scratch_of(documents):
+    """Scratch of this thread for sweeps over dense rows without seed words."""
+    return _work(kernels.dense_work, documents.n_topics, documents.width, seeds=None)
 
 
 def document_rows(lengths, longest, n_topics, labels=None, storage=_IN_MEMORY, n_documents=0):

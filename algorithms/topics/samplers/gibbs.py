@@ -25,13 +25,12 @@ from ..shard_input import let_go, opened_numbers, read_again, words_of
 from .annealing import ASSIGN, CHOICES, FIRST_TOPICS, SEEDED, Priors, starts_from_all
 from .averages import check_sums, is_added, weight_of
 from .document_rows import document_rows
+from .gibbs_steps import SWEEP, all_steps, may_run_steps
 from .groups import check_frequency, number_of_rows
 from .program import RotatingModel
 from .restoring import damaged, unfit
 from .storage import Pool, Storage, fetch, release
 from .word_blocks import Block, FirstCountThenRotate, SeedsOfBlocks, Words, changes_of
-
-_SWEEP = 1  # purpose of a random stream
 
 
 class RotatingGibbs(RotatingModel):
@@ -262,6 +261,18 @@ class RotatingGibbs(RotatingModel):
         changes = changes_of(state["totals"], totals)
         if len(changes[0]):
             result["changes"] = changes
+        return result | self.figures_after(state, task, place)
+
+    def run_steps(self, states, blocks, round, first, steps, n_jobs):
+        """All steps of a sweep on threads that take tasks by themselves; see `Program`."""
+        own = type(self).draw is RotatingGibbs.draw and type(self).update is RotatingGibbs.update
+        if not own or self.schedule.place(round, first) != 0 or not may_run_steps(self, states):
+            return None
+        return all_steps(self, states, blocks, round, first, steps, n_jobs)
+
+    def figures_after(self, state, task, place):
+        """End the sweep of a shard if a step is its last; return what the coordinator wants to know."""
+        result: dict = {}
         fits = self.fits_priors_after(task.round + 1)
         if self.schedule.is_last_of_shard(place):
             self.end_sweep(state, task)
@@ -341,6 +352,6 @@ class RotatingGibbs(RotatingModel):
         beta, beta_sum = own.beta_of(task.round)
         beta = beta[self.words.ids[self.words.of(task.blocks)]].astype(np.float32)
         priors_ = (documents.drawn_with(own.alpha), beta, np.float32(beta_sum))
-        stream = (self.seed, _SWEEP, task.round, task.shard * self.n_blocks + task.blocks)
+        stream = (self.seed, SWEEP, task.round, task.shard * self.n_blocks + task.blocks)
         seeds = None if self.seeded is None else self.seeded.of(task.blocks)
         documents.sweep(place, (*words, *priors_), (self.exact, *stream, seeds))

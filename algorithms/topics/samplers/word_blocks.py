@@ -38,6 +38,8 @@ class Words:
         Words of a block that keep a row: the first ones.
     n_tokens : int64 array of shape (n_blocks,)
         Tokens that a block has.
+    before : int64 array
+        Tokens that blocks have of the words before each of `ids`, and of all.
     first_token : int64 array
         Of each of `ids`, the number of its first token, words counted as they are numbered.
     """
@@ -51,8 +53,8 @@ class Words:
         keeps = np.isin(self.ids, words[:n_kept])
         self.n_rows = np.add.reduceat(np.append(keeps, 0), self.start)[:-1] * (np.diff(self.start) > 0)
         sizes = np.where(keeps & (not all_tokens), 0, self.frequency)
-        self._before = np.concatenate([[0], np.cumsum(sizes)])  # tokens that blocks have of words before each
-        self.n_tokens = np.diff(self._before[self.start])
+        self.before = np.concatenate([[0], np.cumsum(sizes)])
+        self.n_tokens = np.diff(self.before[self.start])
         self.first_token = (np.cumsum(frequency) - frequency)[self.ids]
 
     def of(self, block):
@@ -61,7 +63,7 @@ class Words:
 
     def bounds(self, block):
         """Where the tokens of each of a block's words begin in `Block.tokens`, and where the last ends."""
-        here = self._before[self.start[block] : self.start[block + 1] + 1]
+        here = self.before[self.start[block] : self.start[block + 1] + 1]
         return here - here[0]
 
 
@@ -124,13 +126,20 @@ class FirstCountThenRotate(Schedule):
             read = last is not None and (len(parties) > 1 or turn == repeats - 1)
             self._rotations += [(turn, party, kind) for kind in (*kinds, *([last] if read else []))]
         self._length = 1 if at_hand else self.n_blocks  # steps of a rotation
+        self._later: list | None = None
         self.n_filling = len(parties) * self.n_blocks
 
     def plan(self, round, state):
-        """Pair shards with blocks, step by step."""
-        filling = [(*rotation, step) for rotation in self._filling for step in range(self.n_blocks)]
-        rotating = [(*rotation, step) for rotation in self._rotations for step in range(self._length)]
-        return [self._step(*which) for which in (filling if round == 0 else []) + rotating]
+        """Pair shards with blocks, step by step; from the second round on it is one plan."""
+        if round == 0:
+            filling = [(*rotation, step) for rotation in self._filling for step in range(self.n_blocks)]
+            return [self._step(*which) for which in filling] + self._rotating()
+        if self._later is None:
+            self._later = self._rotating()
+        return self._later
+
+    def _rotating(self):
+        return [self._step(*rotation, step) for rotation in self._rotations for step in range(self._length)]
 
     def _step(self, turn, party, kind, step):
         shards = range(party * self.at_once, min((party + 1) * self.at_once, self.n_shards))

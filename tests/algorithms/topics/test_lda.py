@@ -12,7 +12,9 @@ import stradask as sd
 from stradask.algorithms.topics import priors
 from stradask.algorithms.topics.evaluation import document_completion
 from stradask.algorithms.topics.samplers import document_rows
+from stradask.algorithms.topics.samplers.gibbs import RotatingGibbs
 from stradask.errors import DataError
+from stradask.scheduler.program import Program
 
 
 @pytest.fixture(scope="module")
@@ -89,6 +91,8 @@ def test_no_random_stream_is_used_twice(corpus, monkeypatch):
         "sweep",
         lambda self, place, words, mode: (names.append(mode[1:]), sweep(self, place, words, mode)),
     )
+    # On threads a kernel takes the tasks, with the same streams (`test_gibbs_steps`).
+    monkeypatch.setattr(RotatingGibbs, "run_steps", Program.run_steps)
     Chain(corpus, 5, np.ones(5), np.ones(corpus.shape[1]), 1, n_groups=4).run(3)
     assert len(names) == 3 * 4 * 4
     lda = small_lda(max_iter=4, warm_start=True).fit(corpus)
