@@ -261,9 +261,9 @@ def _sweep_dense(
             next_[slot[s]] += n
 
 
-sweep_dense = nb.njit(_sweep_dense, **_SWEEP)
+sweep_dense: Any = nb.njit(_sweep_dense, **_SWEEP)
 # For kernels that draw many blocks: those that call `sweep_dense` compile all of it a second time.
-sweep_dense_within = nb.njit(_sweep_dense, **_SWEEP, inline="always")
+sweep_dense_within: Any = nb.njit(_sweep_dense, **_SWEEP, inline="always")
 
 
 @nb.njit(**_INLINE)

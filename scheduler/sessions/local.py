@@ -54,7 +54,8 @@ class LocalSession:
     def run(self, round, first, steps, messages, later=()):
         """Carry out steps one after another."""
         self._sync(messages)
-        partials, self.joined, joins = [], None, self.program.joins
+        partials: list = []
+        self.joined, joins = None, self.program.joins
         for begin, part in barriers(self.program, steps) if joins else [(0, steps)]:
             done = self._run_rest(round, first + begin, steps[begin:])
             if done is not None:

@@ -162,7 +162,8 @@ class ShortDocuments(UnlabelledDocuments):
 
     def __init__(self, lengths, n_topics, storage=_IN_MEMORY):
         self.n_topics, self.width, self.lengths = n_topics, _row_width(n_topics), lengths
-        n, n_eight, n_sixteen = len(lengths), *np.searchsorted(lengths, [8, 16], "right").tolist()
+        n = len(lengths)
+        n_eight, n_sixteen = (int(np.searchsorted(lengths, size, "right")) for size in (8, 16))
         n_bytes = 8 * n + 8 * (n - n_eight) + 16 * (n - n_sixteen) + short_rows.PAST_END
         self.slots, self._sizes = storage.zeros(n_bytes, np.uint8), (n_eight, n_sixteen)
 

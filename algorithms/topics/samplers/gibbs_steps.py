@@ -37,31 +37,13 @@ def all_steps(program, states, blocks, round_, first, steps, n_jobs):
     shards = np.array([_addresses(state) for state in states])
     sizes = np.array([state["documents"].counts.size for state in states])
     places = np.array([(block.rows.ctypes.data, block.tokens.ctypes.data) for block in blocks])
-    types = (
-        like["starts"],
-        like["docs"],
-        like["topics"],
-        like["documents"].counts.reshape(-1),
-        like["offset"],
-    )
-    types += (np.zeros(1, np.int32),)
+    counts, int32 = like["documents"].counts.reshape(-1), np.zeros(1, np.int32)
+    types = (like["starts"], like["docs"], like["topics"], counts, like["offset"], int32)
     totals, changes = like["totals"].copy(), np.zeros((len(states), n_topics), np.int64)
     progress, most_words = np.zeros(4, np.int64), int(np.diff(words.start).max())
-    given = (
-        _TOKENS_AT_ONCE,
-        progress,
-        0,
-        len(steps),
-        shards,
-        sizes,
-        places,
-        types,
-        words.start,
-        words.n_rows,
-        words.before,
-        totals,
-    )
-    given += (changes, alpha, beta, np.float32(beta_sum), program.seed, SWEEP, round_)
+    where = (shards, sizes, places, types, words.start, words.n_rows, words.before, totals, changes)
+    priors = (alpha, beta, np.float32(beta_sum))
+    given = (_TOKENS_AT_ONCE, progress, 0, len(steps), *where, *priors, program.seed, SWEEP, round_)
 
     def work():
         sweep, scratch = scratch_of(like["documents"]), kernels.steps_scratch(most_words, n_topics)
