@@ -14,6 +14,7 @@ from ....kernels.linear import blocks as kernels
 
 _MOST_SWEEPS = 20_000  # a cap; the tolerance ends it
 _BETWEEN = 3  # sweeps between Newton steps, or kept iterates
+_FIRST = 2e5  # multiplications that cost as little as one such step on a small problem
 _KEPT = 5  # iterates of an extrapolation
 _MOST_DIRECT = 800  # coefficients of a Newton step
 _MOST_BASIS = 100  # columns of a block whose eigenvectors are taken
@@ -29,6 +30,8 @@ def rows_are_cheaper(n_rows, n_columns, n_outputs, *, n_known=0, convex=True):
     the 4 n operations of a visit by rows, 1/30 for a multiplication in a product of matrices, 2/3 for an
     entry of the products in a sweep.
     """
+    if n_columns**2 * n_rows < _FIRST:
+        return False
     sweeps = n_outputs * (_SWEEPS if convex else _SWEEPS_NOT_CONVEX)
     products = (n_columns**2 - n_known**2) * n_rows / 30
     return n_columns * sweeps * n_rows < products + n_columns**2 * sweeps * 2 / 3
@@ -133,6 +136,10 @@ class _Spectrum:
         again.
         """
         sizes = np.diff(starts)
+        if not len(self.steps) and len(sizes) and sizes.max() == 1:
+            self.spectra = own_parts(starts[:-1, None])[:, 0, 0]
+            self.steps, self.bases = _inverse(self.spectra), np.zeros((len(sizes), 1))
+            return
         most, spectra = np.zeros(len(sizes)), np.zeros(int(starts[-1]) if len(starts) else 0)
         widths = sizes[sizes <= _MOST_BASIS]
         bases = np.zeros((len(spectra), max(int(widths.max(initial=1)), self.bases.shape[1])))
@@ -170,8 +177,9 @@ def block_descent(model, G, B, starts, penalty, tol, *, convex, most=_MOST_SWEEP
         return
     model.start(G, B)
     kept, wait, due = [(B.copy(), model.state.copy())], 1, 1
+    first = max(_BETWEEN, min(most, int(_FIRST // (B.size * len(B))))) if model.direct else _BETWEEN
     for turn in range(1, max(most // _BETWEEN, 1) + 1):
-        if model.sweeps(B, starts, *penalty, n_sweeps=_BETWEEN, tol=tol) <= tol:
+        if model.sweeps(B, starts, *penalty, n_sweeps=first if turn == 1 else _BETWEEN, tol=tol) <= tol:
             return
         kept.append((B.copy(), model.state.copy()))
         if turn >= due and model.direct and B.shape[1] == 1 and np.count_nonzero(B) <= _MOST_DIRECT:

@@ -46,7 +46,7 @@ def sharpened(solver, penalty, unit, first, *, tol, max_rounds, report=None):
             return fit
         loss.centre = rows.slopes_of_rows(solver.f)
         loss.width = min(loss.width, max(loss.width / loss.narrower, _LEAST_WIDTH * loss.first_width))
-        solver.known = solver.model = None
+        solver.forget_slopes()
 
 
 def resume(solver, penalty, smoothing):
@@ -56,11 +56,12 @@ def resume(solver, penalty, smoothing):
     loss, (width, centre) = solver.loss.loss, smoothing
     if np.shape(centre) not in ((), solver.loss.y.shape):
         return
-    fresh, own = solver.gap(penalty, *solver.slopes()), (loss.width, loss.centre)
-    loss.width, loss.centre, solver.known = width, centre, None
-    if solver.gap(penalty, *solver.slopes()) > fresh:
+    fresh, own = solver.gap(penalty, *solver.slopes(), solver.objective(penalty)), (loss.width, loss.centre)
+    loss.width, loss.centre = width, centre
+    solver.forget_slopes()
+    if solver.gap(penalty, *solver.slopes(), solver.objective(penalty)) > fresh:
         loss.width, loss.centre = own
-        solver.known = None
+        solver.forget_slopes()
 
 
 class KinkedRows(MeanLoss):

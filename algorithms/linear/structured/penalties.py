@@ -211,6 +211,7 @@ class BlockPenalty:
         self.has_dual = self.convex and not (costless & cone & (ridge == 0)).any()
         self._bound = np.where(costless & (ridge > 0), np.inf, lam)  # a ridge alone takes any slopes
         self._block, self._curvatures = blocks.block_of(), curvatures
+        self._is_unbounded = bool(unbounded.all())
 
     def _norms(self, V):
         return np.sqrt(np.bincount(self._block, (V**2).sum(axis=1), len(self.lam)))
@@ -265,6 +266,8 @@ class BlockPenalty:
 
     def conjugate(self, V):
         """Conjugate of the penalty at slopes, within its domain but for rounding."""
+        if self.ridge is None and self._is_unbounded:  # the indicator of the domain
+            return 0.0
         V = self._bounded(V)
         l1 = np.where(self.allowed, self.l1, 0)[self._block, None]
         rest = np.sign(V) * np.maximum(np.abs(V) - l1, 0)

@@ -64,7 +64,7 @@ def smoothed(solver, penalty, unit, first, *, wide=False, **options):
     if isinstance(solver.loss, KinkedRows):
         if wide:
             solver.loss.loss.width = solver.loss.loss.first_width
-            solver.known = solver.model = None
+            solver.forget_slopes()
         return sharpened(solver, penalty, unit, first, **options)
     return solver.solve(penalty, unit, first, **options)
 

@@ -16,7 +16,9 @@ from .block_descent import MatrixProducts, RowProducts, rows_are_cheaper
 _NEWTON_STEPS = 50  # models of a loss on one working set; the tolerance ends them
 _FEW = 10  # blocks that join at least
 _PASS = 4  # columns of X, for each pair of columns of the working set, whose slopes cost as much
-_KEEP = 0.3  # a step that leaves more of the violation needs a new model
+_ALMOST = 0.1  # of the blocks with coefficients: so few that join do not change much
+_LEAN = 30  # columns of X, for each pair of the working set, that cost more than a further step on that
+_SMALL = 2e5  # multiplications that cost less than the Python of a round
 _FALL = 1e-12  # of an objective: what falls less is rounding
 _LEAST = 1e-14  # violations below this, in units of the first slopes, are rounding
 
@@ -47,7 +49,7 @@ class Solver:
         self.c = loss.start() if fit_intercept else np.zeros(self.K)  # of the shifted columns
         self.floor = 1e-2 if loss.flat else 0.0  # of curvatures, where they may vanish
         self.by_rows, self.expected = False, 0  # how models are solved, and columns that are expected
-        self.known = None  # predictor, and its slopes
+        self.known = self.last = None  # a predictor and slopes: of all columns, and its own
         self._forget()
         self.f = self._predictor()
 
@@ -114,7 +116,7 @@ class Solver:
     def slopes(self):
         """Minus the slopes of the loss at all places, and those of the predictors."""
         if self.known is None or self.known[0] is not self.f:
-            u = self.loss.gradient(self.f)
+            u = self._gradient()
             if self.fit_intercept:
                 u = self.loss.balanced(u)
             V = -self.blocks.spread(self.columns.all_slopes(u))
@@ -123,19 +125,31 @@ class Solver:
             self.known = self.f, V, u
         return self.known[1:]
 
+    def _gradient(self):
+        """Slopes of the predictors, kept as long as these are the same."""
+        if self.last is None or self.last[0] is not self.f:
+            self.last = self.f, self.loss.gradient(self.f)
+        return self.last[1]
+
+    def forget_slopes(self):
+        """Compute slopes and models again: the loss has changed."""
+        self.known = self.last = self.model = None
+
     def objective(self, penalty):
         """Loss, without smoothing, plus penalty."""
         return self.loss.objective(self.f) + penalty.value(self.B)
 
-    def gap(self, penalty, V, u):
+    def gap(self, penalty, V, u, objective):
         """Duality gap, NaN where none is known."""
         if not (self.loss.has_conjugate and penalty.has_dual):
             return np.nan
         scale = penalty.scale(self.B, V)
         dual = -self.loss.conjugate(u, scale, self.f) - penalty.conjugate(scale * V)
-        free = self.blocks.places(np.flatnonzero(penalty.slack))[0]
-        rest = float(np.sum(np.abs(V[free] * self.B[free])))  # of slopes that vanish but for rounding
-        return max(self.objective(penalty) - dual, 0.0) + rest
+        rest = 0.0
+        if penalty.slack.any():
+            free = self.blocks.places(np.flatnonzero(penalty.slack))[0]
+            rest = float(np.sum(np.abs(V[free] * self.B[free])))  # of slopes that vanish but for rounding
+        return max(objective - dual, 0.0) + rest
 
     def null(self, penalty):
         """Fit the intercept and the free columns alone; return the excess of the loss, and the slopes."""
@@ -144,7 +158,7 @@ class Solver:
         return max(self.loss.objective(self.f) - self.loss.least(), 0.0), self.slopes()[0]
 
     def _size_of_slopes(self):
-        return float(np.abs(self.loss.gradient(self.f)).sum()) or 1.0
+        return float(np.abs(self._gradient()).sum()) or 1.0
 
     def solve(self, penalty, unit, first, *, tol, max_rounds, report=None):
         """Minimise for a penalty. `unit` is that of the gap, `first` that of violations; both times `tol`.
@@ -164,8 +178,9 @@ class Solver:
         for rounds in range(1, max_rounds + 1):
             V, u = self.slopes()
             scores = np.where(allowed, penalty.distances(self.B, V), 0.0)
-            violation = max(float(scores.max(initial=0.0)), self._free_slope(self.loss.gradient(self.f)))
-            gap, objective = self.gap(penalty, V, u), self.objective(penalty)
+            violation = max(float(scores.max(initial=0.0)), self._free_slope(self._gradient()))
+            objective = self.objective(penalty)
+            gap = self.gap(penalty, V, u, objective)
             figure, bar = (gap, tol * unit) if convex else (violation, tol * first)
             done = figure <= bar
             if convex and smooth is not None:  # a part of the gap is that of the smoothing
@@ -201,7 +216,10 @@ class Solver:
             if not convex:
                 aim = max(aim, 0.3 * tol * first)
             goal = aim
-            last_step = not len(candidates) and not self.loss.quadratic
+            # Where the working set is all but complete, it is solved to the end at once.
+            nearly = len(candidates) <= _ALMOST * np.count_nonzero(self._there())
+            nearly &= len(self.places) ** 2 <= _LEAN * self.columns.n_features
+            last_step = nearly or not (len(candidates) or self.loss.quadratic)
             if convex and figure > 0 and (last_step or self._is_cheap()):
                 # The gap falls as the violation, later as its square.
                 goal = min(aim, np.sqrt(0.5 * bar / figure) * violation)
@@ -220,7 +238,7 @@ class Solver:
         """Whether sweeps over the products of the working set cost less than a pass over X."""
         if not self.loss.quadratic or self.by_rows:
             return False
-        return 40 * self.K * len(self.places) ** 2 < self.columns.X.size
+        return 40 * self.K * len(self.places) ** 2 < max(self.columns.X.size, _SMALL)
 
     def _there(self):
         """Blocks of the working set that have coefficients."""
@@ -251,7 +269,7 @@ class Solver:
         """
         damping, value, last = self.floor, None, np.inf
         for _ in range(1 if self.loss.quadratic else _NEWTON_STEPS):
-            u = self.loss.gradient(self.f)
+            u = self._gradient()
             g = self._slopes_inside(u)
             V = np.zeros_like(self.B)
             V[self.places] = -g
@@ -271,7 +289,7 @@ class Solver:
             if visited.all() or (self.loss.quadratic and not few):
                 visited = None
             inner = 0.5 * tol if self.loss.quadratic else max(0.1 * violation, 0.3 * tol)
-            if violation > _KEEP * last:  # the curvature has changed
+            if violation**2 > tol * last:  # another step as good as the last would not be enough
                 self.model = None
             last, kept = violation, self.model
             step, dc = self._step(penalty, visited, g, u.sum(axis=0), damping, inner)
