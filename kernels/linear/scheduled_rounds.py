@@ -32,10 +32,11 @@ _PURPOSE = np.uint32(71)
 
 
 @nb.njit(**KERNEL, **INNER)
-def _choose(tree, images, rho, seed, round_, share, tries, drawn, kept):
+def _choose(tree, images, rho, seed, round_, share, tries, drawn, kept, others, products):
     """Draw `tries` times into `kept`, which are not correlated with one another; return their number.
 
     `drawn` (int64, p) remembers the round in which a coefficient was drawn last, so that repeats cost little.
+    `others` (float32, entries of an image x size) and `products` (float32, size) are overwritten.
     """
     n_kept = 0
     k0, k1 = np.uint32(seed & 0xFFFFFFFF), np.uint32(seed >> 32)
@@ -48,13 +49,11 @@ def _choose(tree, images, rho, seed, round_, share, tries, drawn, kept):
         j = draw_one(tree, coin, uniform, share)
         if drawn[j] == round_:
             continue
-        drawn[j], free = round_, True
-        for i in range(n_kept):
-            if abs(_product(images[j], images[kept[i]])) >= rho:
-                free = False
-                break
-        if free:
+        drawn[j] = round_
+        if _is_free(images[j], others, products, n_kept, rho):
             kept[n_kept] = j
+            for i in range(images.shape[1]):
+                others[i, n_kept] = images[j, i]
             n_kept += 1
     return n_kept
 
@@ -66,12 +65,18 @@ def _double(high, low):
     return np.float64(bits) * 2.0**-53
 
 
-@nb.njit(**_SUMS, **INNER)
-def _product(a, b):
-    total = np.float32(0)
-    for i in range(len(a)):
-        total += a[i] * b[i]
-    return total
+@nb.njit(**_SUMS)
+def _is_free(image, others, products, n_kept, rho):
+    """Whether an image has products below rho with the first `n_kept` columns of `others`, all at a time."""
+    products[:] = 0
+    for k in range(len(image)):
+        entry = image[k]
+        for i in range(len(products)):
+            products[i] += entry * others[k, i]
+    for i in range(n_kept):
+        if abs(products[i]) >= rho:
+            return False
+    return True
 
 
 @nb.njit(**KERNEL, **INNER)
@@ -123,8 +128,9 @@ def dense_rounds(
     """
     n, visits, drawn = XT.shape[1], 0, np.full(len(coef), -1)
     kept, new, d = np.empty(size, np.int64), np.empty(size), np.empty(n)
+    others, products = np.zeros((images.shape[1], size), np.float32), np.empty(size, np.float32)
     for round_ in range(first, first + n_rounds):
-        n_kept = _choose(tree, images, rho, seed, round_, share, tries, drawn, kept)
+        n_kept = _choose(tree, images, rho, seed, round_, share, tries, drawn, kept, others, products)
         pull = cost = shift = 0.0
         d[:] = 0.0
         for i in range(n_kept):
@@ -163,9 +169,10 @@ def csc_rounds(
     """
     visits, carried, drawn = 0, 0.0, np.full(len(coef), -1)
     kept, new = np.empty(size, np.int64), np.empty(size)
+    others, products = np.zeros((images.shape[1], size), np.float32), np.empty(size, np.float32)
     d, touched, rows = np.zeros(len(v)), np.zeros(len(v), np.bool_), np.empty(len(v), np.int64)
     for round_ in range(first, first + n_rounds):
-        n_kept = _choose(tree, images, rho, seed, round_, share, tries, drawn, kept)
+        n_kept = _choose(tree, images, rho, seed, round_, share, tries, drawn, kept, others, products)
         pull = cost = shift = 0.0
         n_rows = 0
         for i in range(n_kept):
