@@ -73,10 +73,10 @@ def _is_free(image, others, products, n_kept, rho):
         entry = image[k]
         for i in range(len(products)):
             products[i] += entry * others[k, i]
+    largest = np.float32(0)
     for i in range(n_kept):
-        if abs(products[i]) >= rho:
-            return False
-    return True
+        largest = max(largest, abs(products[i]))
+    return largest < rho
 
 
 @nb.njit(**KERNEL, **INNER)
