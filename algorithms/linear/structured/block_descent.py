@@ -177,7 +177,9 @@ def block_descent(model, G, B, starts, penalty, tol, *, convex, most=_MOST_SWEEP
         return
     model.start(G, B)
     kept, wait, due = [(B.copy(), model.state.copy())], 1, 1
-    first = max(_BETWEEN, min(most, int(_FIRST // (B.size * len(B))))) if model.direct else _BETWEEN
+    first = _BETWEEN
+    if model.direct and convex:  # else Newton steps come early: many sweeps may lead to a worse point
+        first = max(first, min(most, int(_FIRST // (B.size * len(B)))))
     for turn in range(1, max(most // _BETWEEN, 1) + 1):
         if model.sweeps(B, starts, *penalty, n_sweeps=first if turn == 1 else _BETWEEN, tol=tol) <= tol:
             return
