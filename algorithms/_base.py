@@ -13,6 +13,7 @@ from sklearn.utils._param_validation import InvalidParameterError
 
 from .._typing import FileName
 from ..datasets.parquet import is_parquet
+from ..datasets.row_files import row_format
 from ..errors import DataError, shortened
 from ..scheduler.coordinator import client_of, run_there
 from ..scheduler.loop import unmasked_interrupt
@@ -81,7 +82,7 @@ class Estimator(BaseEstimator):
     @staticmethod
     def _lies_elsewhere(value):
         """Whether a fit to this data uses the current client although `engine` does not say so."""
-        return is_lazy(value) or is_parquet(value)
+        return is_lazy(value) or is_parquet(value) or row_format(value) is not None
 
     @classmethod
     @functools.cache

@@ -125,7 +125,7 @@ def _raise_at_first_bad_line(path, n_features, multilabel, zero_based):
     with Reader(path) as reader:
         for line, text in enumerate(reader, start=1):
             try:
-                indices = _parse_line(text, multilabel, zero_based)
+                indices = parse_line(text, multilabel, zero_based)
             except ValueError as error:
                 raise reader.error(line, str(error)) from None
             if indices:
@@ -140,7 +140,7 @@ def _raise_at_first_bad_line(path, n_features, multilabel, zero_based):
                 )
 
 
-def _parse_line(text, multilabel, zero_based):
+def parse_line(text, multilabel, zero_based):
     """Return the indices of a line, or raise ValueError with what is wrong with it."""
     fields = text.split(b"#", 1)[0].split()
     if not fields:

@@ -132,6 +132,14 @@ class ClusterPlace:
         finally:
             session.close()
 
+    def memory(self):
+        """List of each worker its memory limit, perhaps infinite, the bytes that it has, and its threads."""
+        session = self.session()
+        try:
+            return session.memory()
+        finally:
+            session.close()
+
     def memory_a_thread(self, prepare):
         """Return the bytes that a thread of the fullest worker may still take, or None without a limit.
 

@@ -45,6 +45,37 @@ class Span(NamedTuple):
     block: Any  # a part of the array, or a Dask array of one block
 
 
+class Lazy:
+    """A block of a Dask array that a worker is to compute itself, each time that it needs it.
+
+    `graph` has the tasks of the block `key` and no others. Dask looks into tuples and dataclasses for tasks,
+    and is not to find these.
+    """
+
+    def __init__(self, graph, key):
+        self.graph, self.key = graph, key
+
+    def computed(self):
+        """Compute it, on this thread."""
+        import dask.local
+
+        return dask.local.get_sync(self.graph, self.key)
+
+
+def lazy_blocks(blocks):
+    """Make a `Lazy` of each of some Dask arrays of one block, which may have much in common."""
+    import dask
+    from dask.core import flatten
+    from dask.optimization import cull
+
+    found = dask.optimize(*blocks)
+    graph: dict = {}
+    for block in found:
+        graph.update(block.__dask_graph__())
+    keys = [next(iter(flatten(block.__dask_keys__()))) for block in found]
+    return [Lazy(cull(graph, [key])[0], key) for key in keys]
+
+
 def cut_evenly(X, n_pieces):
     """Cut an array or CSR matrix into ranges of rows whose lengths differ by at most one."""
     n_rows = X.shape[0]
@@ -74,7 +105,9 @@ def delayed_blocks(X, name, rows="rows"):
 
 
 def computed(value):
-    """Compute a Dask collection on threads of this process; anything else is passed on."""
+    """Compute a Dask collection, or a `Lazy` block, in this process; anything else is passed on."""
+    if isinstance(value, Lazy):
+        return value.computed()
     return computed_here(value)[0] if is_dask(value) else value
 
 

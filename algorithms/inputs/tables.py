@@ -13,6 +13,7 @@ import numpy as np
 from scipy import sparse
 
 from ...datasets.parquet import ParquetTable, is_parquet, parts_of, read_footer, read_part
+from ...datasets.row_files import row_format
 from ...errors import DataError, shortened
 from .arrow_columns import (
     LARGEST_VOCABULARY,
@@ -32,11 +33,16 @@ _FILES = 16  # whose footers a task reads
 
 @contextmanager
 def fitted_table(estimator, X, y, sample_weight=None):
-    """Yield X, y and sample_weight of a fit, as Dask arrays if X names Parquet files; keep the encoding.
+    """Yield X, y and sample_weight of a fit, as Dask arrays if X names files; keep the encoding.
 
-    `y` and `sample_weight` are then names of columns. Any other X passes as it is.
+    Of Parquet files `y` and `sample_weight` are names of columns; for others see `row_tables`. Any other X
+    passes as it is.
     """
     kept = vars(estimator)
+    if row_format(X) is not None:
+        from .row_tables import rows_of_files
+
+        X, y, sample_weight = rows_of_files(estimator, X, y, sample_weight)
     if not is_parquet(X):
         yield X, y, sample_weight
         if kept.pop("table_encoding_", None) is not None:
@@ -270,10 +276,14 @@ def merged(found):
 def given_rows(model, X):
     """Bring new rows of a fitted model into the form of X.
 
-    Parquet files become a Dask array, and so do Dask frames; a frame becomes a matrix if the model was fitted
-    to a table with an encoding. Anything else passes as it is.
+    Files, Parquet or of rows, become a Dask array, and so do Dask frames; a frame becomes a matrix if the
+    model was fitted to a table with an encoding. Anything else passes as it is.
     """
     kept = vars(model).get("table_encoding_")
+    if row_format(X) is not None:
+        from .row_tables import new_rows
+
+        return new_rows(model, X)
     if is_parquet(X):
         if kept is None:
             raise DataError(

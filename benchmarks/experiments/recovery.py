@@ -93,11 +93,11 @@ def watched(watch):
 
         session.run = run
 
-    _put(_recover, _open_session)
+    put(_recover, _open_session)
     return recover, opens
 
 
-def _put(recover, opens):
+def put(recover, opens):
     """Set two methods of the engine."""
     from ...scheduler import engine
 
@@ -154,7 +154,7 @@ def main(arguments=None):
         try:
             model.set_params(engine=cluster.scheduler_address).fit(*rows, callback=watch.epoch)
         finally:
-            _put(*before)
+            put(*before)
     found = losses(watch.marks)
     print("heard of, s  open again, s  first epoch later by, s  together, s")
     for one in found:

@@ -70,10 +70,21 @@ class Membership:
 
     def memory_limits(self):
         """List the memory limits of all workers, in bytes; infinite for a worker without one."""
+        return [limit for limit, *_ in self.memory()]
+
+    def memory(self):
+        """List of each worker its memory limit, the bytes that its process has, and its threads."""
         self._connect()
         asked = inspect.signature(self._client.scheduler_info).parameters
         info = self._client.scheduler_info(**({"n_workers": -1} if "n_workers" in asked else {}))
-        return [worker["memory_limit"] or math.inf for worker in info["workers"].values()]
+        return [
+            (
+                worker["memory_limit"] or math.inf,
+                worker.get("metrics", {}).get("memory", 0),
+                worker["nthreads"] if self._n_jobs is None else effective_n_jobs(self._n_jobs),
+            )
+            for worker in info["workers"].values()
+        ]
 
     def close(self):
         """Release the workers; the caller's client stays open."""

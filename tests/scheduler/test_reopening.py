@@ -45,6 +45,13 @@ def labelled(engine):
     return model.fit(COUNTS, doc_labels=labels).components_
 
 
+def given(engine):
+    """Topics that a fit begins from: its first topics are read with the shards."""
+    begun = np.random.default_rng(1).random((5, 40))
+    model = sd.LatentDirichletAllocation(5, engine=engine, max_iter=6, random_state=0, n_groups=4)
+    return model.fit(COUNTS, topics=begun).components_
+
+
 def chunked(engine, chunks=(75, 60), **options):
     """Rows, or columns, that lie in shards."""
     import dask.array as da
@@ -93,6 +100,7 @@ FITS = {
     "light": lambda engine: topics(engine, sampler="light"),
     "warp": lambda engine: topics(engine, sampler="warp"),
     "labels": labelled,
+    "given topics": given,
     "survey": surveyed,
 }
 

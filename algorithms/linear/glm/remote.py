@@ -17,6 +17,7 @@ from scipy import sparse
 
 from ....scheduler.sums.summed import Summed
 from ....scheduler.threads import effective_n_jobs
+from ...inputs.streamed import StreamedBlock, renewed
 from .objective import LinearObjective, MultinomialObjective
 from .rows import make_rows, rare_columns
 
@@ -41,8 +42,13 @@ class RemotePortions(Summed):
         source, targets, weights = data
         X = self.read(source)
         if self.targets is None:
-            return _RowPortion(X, rows=[make_rows(X, y, weights) for y in targets])
+            return _RowPortion(X, vectors=[(y, weights) for y in targets])
         return _RowPortion(X, raw_targets=self.targets.load(source, targets, weights))
+
+    def renew(self, state):
+        """See `Summed`; blocks that are read in every pass go on with this program's memory."""
+        state.X = renewed(state.X, self.read)
+        return state
 
     def portion(self, number, state, request):
         """Answer a request, (what, target, arguments): a number and an array, which may not be finite."""
@@ -66,9 +72,14 @@ class RemotePortions(Summed):
 
     def report(self, state):
         """Rows, stored entries, sums of weights and a survey of the targets, reported once."""
-        rows = make_rows(state.X, np.empty(0)) if state.rows is None else state.rows[0]
         survey = () if state.raw_targets is None else self.targets.survey(state.raw_targets)
-        return rows.shape[0], rows.n_entries, rows.weight_sums if state.rows else None, survey
+        sums = None
+        if state.vectors is not None:
+            _, weights = state.vectors[0]
+            own = np.empty(0) if weights is None else weights.astype(np.float64)
+            n = state.X.shape[0]
+            sums = (float(own.sum()), float(own @ own)) if len(own) else (float(n), float(n))
+        return state.X.shape[0], _n_entries(state.X), sums, survey
 
     def weight_sums(self, number, state, target):
         """Sums of the weights and of their squares."""
@@ -135,9 +146,13 @@ class RemotePortions(Summed):
     def _rows(self, state, target):
         """Rows with a target; a remote target is coded when it is first needed."""
         number, *coding = target
-        if state.rows is None:
+        if state.vectors is None:
             targets, weights = self.targets.rows(state.raw_targets, state.X.dtype, *coding)
-            state.rows = [make_rows(state.X, y, weights) for y in targets]
+            state.vectors = [(y, weights) for y in targets]
+        if isinstance(state.X, StreamedBlock):
+            return make_rows(state.X.matrix(), *state.vectors[number])
+        if state.rows is None:
+            state.rows = [make_rows(state.X, *vectors) for vectors in state.vectors]
         return state.rows[number]
 
     def _split(self, w):
@@ -145,11 +160,19 @@ class RemotePortions(Summed):
 
 
 class _RowPortion:
-    """Rows, their targets, and their curvatures at the last point."""
+    """Rows, pairs of targets and weights once these are known, and curvatures at the last point."""
 
-    def __init__(self, X, rows=None, raw_targets=None):
-        self.X, self.rows, self.raw_targets = X, rows, raw_targets
+    def __init__(self, X, vectors=None, raw_targets=None):
+        self.X, self.vectors, self.raw_targets = X, vectors, raw_targets
+        self.rows: Any = None  # with each of the targets, unless X is read in every pass
         self.kept: Any = None
+
+
+def _n_entries(X):
+    """Entries that a pass over rows reads."""
+    if isinstance(X, StreamedBlock):
+        return X.n_entries
+    return X.size if isinstance(X, np.ndarray) else X.nnz
 
 
 def surveys(passes):

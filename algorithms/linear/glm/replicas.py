@@ -148,7 +148,7 @@ def remote_portions_of(estimator, rows, targets, y, sample_weight, engine):
     """
     import dask
 
-    shards = shards_with_targets(rows, y, sample_weight)
+    shards = shards_with_targets(rows, y, sample_weight, sources_of(rows))
     shares = _shares(estimator, range(len(shards)))
     checked = [dask.delayed(targets.load)((*source[:3], None), *vectors) for source, *vectors in shards]
     with _held(checked, engine) as (checked, compute):

@@ -21,8 +21,9 @@ from ...inputs.dask_arrays import (
     is_dask,
     is_frame,
 )
-from ...inputs.pieces import cut_at_chunks, cut_evenly, located, partition, read_block
+from ...inputs.pieces import cut_at_chunks, cut_evenly, lazy_blocks, located, partition, read_block
 from ...inputs.row_order import check_row_matrix, row_matrix
+from ...inputs.streamed import RowStream, bytes_to_keep
 from ...inputs.targets import check_names, check_row_weights, check_weights
 from .remote import RemotePortions, RemoteRows, surveys
 from .rows import make_rows
@@ -135,11 +136,12 @@ def opened_rows(estimator, rows, targets, weights, engine):
         return
     vectors = [y if y.dtype.kind in "iu" else y.astype(rows.dtype, copy=False) for y in targets]
     weights = None if weights is None else weights.astype(rows.dtype, copy=False)
+    sources, read = sources_and_reader(estimator, rows, engine)
     shards = [
         (source, [y[first:last] for y in vectors], None if weights is None else weights[first:last])
-        for first, last, source in sources_of(rows)
+        for first, last, source in sources
     ]
-    program = RemotePortions(shards, reader(estimator, rows), rows.shape[1])
+    program = RemotePortions(shards, read, rows.shape[1])
     with _opened(estimator, program, engine) as passes:
         yield [RemoteRows(passes, rows.dtype, target) for target in range(len(targets))]
 
@@ -151,8 +153,9 @@ def opened_with_targets(estimator, rows, targets, y, sample_weight, engine):
     `sample_weight` may be a number, a vector, or a Dask array in the chunks of the rows. Yields columns of
     the results of ``targets.survey`` over the blocks, and ``made(coding)``, which returns `RemoteRows`.
     """
-    shards = shards_with_targets(rows, y, sample_weight)
-    program = RemotePortions(shards, reader(estimator, rows), rows.shape[1], targets)
+    sources, read = sources_and_reader(estimator, rows, engine)
+    shards = shards_with_targets(rows, y, sample_weight, sources)
+    program = RemotePortions(shards, read, rows.shape[1], targets)
     with _opened(estimator, program, engine) as passes:
 
         def made(coding):
@@ -161,7 +164,7 @@ def opened_with_targets(estimator, rows, targets, y, sample_weight, engine):
         yield surveys(passes), made
 
 
-def shards_with_targets(rows, y, sample_weight):
+def shards_with_targets(rows, y, sample_weight, sources):
     """For each chunk of a Dask array: the source for a `reader`, and its targets and weights."""
     weights = _row_weights(rows, sample_weight)
 
@@ -170,7 +173,7 @@ def shards_with_targets(rows, y, sample_weight):
             return weights
         return weights.blocks[chunk] if is_dask(weights) else weights[a:b]
 
-    return [(source, y.blocks[source[0]], weights_of(a, b, source[0])) for a, b, source in sources_of(rows)]
+    return [(source, y.blocks[source[0]], weights_of(a, b, source[0])) for a, b, source in sources]
 
 
 def _row_weights(rows, sample_weight):
@@ -194,6 +197,18 @@ def sources_of(rows):
     return [(a, b, (k, a, b - a, block)) for k, a, b, block in _spans(rows)]
 
 
+def sources_and_reader(estimator, rows, engine):
+    """`sources_of` and `reader`; rows beyond the workers' memory are read anew in every pass (`streamed`)."""
+    sources, read = sources_of(rows), reader(estimator, rows)
+    n_bytes = bytes_to_keep(rows, engine)
+    if n_bytes is None:
+        return sources, read
+    lazy = lazy_blocks([block for _, _, (*_, block) in sources])
+    streamed = [(a, b, (*about, own)) for (a, b, (*about, _)), own in zip(sources, lazy, strict=True)]
+    about = rows.shape[1], rows.dtype, sparse.issparse(rows._meta)
+    return streamed, RowStream(read, n_bytes, *about)
+
+
 def reader(estimator, rows):
     """Make the function that checks a block of these rows on its worker, and stores it by rows."""
     return functools.partial(_read, type(estimator).__name__, rows.shape[1], rows.dtype)
@@ -206,9 +221,11 @@ def _spans(rows):
     return cut_evenly(rows, max(1, min(_MOST_PORTIONS, size // _LEAST_ENTRIES, n)))
 
 
-def _read(name, n_columns, dtype, source):
-    """On a worker: check a block of X; errors name the block."""
+def _read(name, n_columns, dtype, source, again=False):
+    """On a worker: check a block of X; errors name the block. `again`: see `RowStream`."""
     number, first, n_rows, block = source
     with located(partition(number, first, "X")):
         block = read_block(block, (n_rows, n_columns))
+        if again and isinstance(block, np.ndarray):
+            return aligned(np.ascontiguousarray(block, dtype))
         return aligned(row_matrix(name, aligned(block)).astype(dtype, copy=False))

@@ -14,6 +14,7 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve, qr
 from scipy.special import digamma, polygamma
 
 from ....scheduler.sums.summed import Summed
+from ...inputs.streamed import StreamedBlock, matrix_of, renewed
 from .families import family_of
 
 _BLOCK = 1 << 20  # entries of a block of rows
@@ -44,7 +45,12 @@ class Likelihood(Summed):
         if args and isinstance(args[0], tuple):
             args[0] = family_of(*args[0])
         with np.errstate(over="ignore", invalid="ignore", divide="ignore", under="ignore"):
-            return getattr(self, what)(state, *args)
+            return getattr(self, what)(state.here(), *args)
+
+    def renew(self, state):
+        """See `Summed`; blocks that are read in every pass go on with this program's memory."""
+        state.X = renewed(state.X, self.read)
+        return state
 
     def kind(self, request):
         """Requests of one name take about as long as each other."""
@@ -163,6 +169,12 @@ class Likelihood(Summed):
 class _Portion:
     def __init__(self, X, y, weights, offset, numbers):
         self.X, self.y, self.weights, self.offset, self.numbers = X, y, weights, offset, numbers
+
+    def here(self):
+        """The portion with its rows, which may be read for every pass."""
+        if not isinstance(self.X, StreamedBlock):
+            return self
+        return _Portion(matrix_of(self.X), self.y, self.weights, self.offset, self.numbers)
 
     def blocks(self):
         """Slices of rows."""

@@ -22,13 +22,6 @@ _NONE = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True)
-class Lazy:
-    """A Dask array of one block that a worker is to compute itself, each time that it needs it."""
-
-    block: Any
-
-
-@dataclass(frozen=True)
 class ColumnSource:
     """A piece of X, its place in error messages, and its shape."""
 
@@ -38,9 +31,8 @@ class ColumnSource:
 
     def read(self):
         """Return the checked columns: a Fortran-ordered ndarray or a CSC matrix."""
-        piece = self.piece.block if isinstance(self.piece, Lazy) else self.piece
         with located(self.where):
-            return by_columns(read_block(piece, self.shape))
+            return by_columns(read_block(self.piece, self.shape))
 
     def scales(self, weights, centre):
         """Standard deviations of the columns; see `column_scales`."""

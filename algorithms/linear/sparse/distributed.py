@@ -21,12 +21,14 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from ....errors import DataError
 from ....scheduler.place import open_place
 from ....scheduler.program import Outcome, Program
 from ....scheduler.schedules.static import StaticSchedule
 from ....scheduler.threads import computed_here, own_threads
 from ...inputs.dask_arrays import aligned, is_dask
-from ...inputs.pieces import cut_at_chunks, cut_evenly, located, read_block
+from ...inputs.pieces import cut_at_chunks, cut_evenly, lazy_blocks, located, read_block
+from ...inputs.streamed import RowStream, bytes_to_keep, matrix_of, renewed
 from .columns import columns_of, cut
 from .program import SparseLinearProgram
 from .rows import RowProgram
@@ -49,12 +51,14 @@ class CutMatrix:
     shape: tuple
     dtype: np.dtype
     is_sparse: bool
+    stream: RowStream | None = None
+    sources: list | None = None
 
     def program(self, working_set):
         """Make the program of this cut and its schedule."""
         made: Any
         if self.by_rows:
-            made = RowBlocks(working_set, self.pieces, np.diff(self.edges))
+            made = RowBlocks(working_set, self, np.diff(self.edges))
         else:
             made = ColumnBlocks(working_set, list(zip(self.edges[:-1], self.pieces, strict=True)))
         return made, self.schedule
@@ -65,7 +69,7 @@ class CutMatrix:
         On Dask they stay on the workers, laid by columns as shards need them: a shard shares their memory.
         Without a client, for an engine that is an address, nothing can hold them, and each run computes them.
         """
-        if not is_dask(self.pieces[0]) or "://" in engine:
+        if not is_dask(self.pieces[0]) or "://" in engine or self.stream is not None:
             return self
         import dask
 
@@ -84,6 +88,16 @@ class CutMatrix:
         laid = client.map(_laid, blocks, self.edges[:-1], by_rows=self.by_rows, pure=False, **where)
         # A future itself is useless while its data, lost with a worker, are made again; a task of it waits.
         return replace(self, pieces=[dask.delayed(_same)(future) for future in laid])
+
+    def streamed(self, X, engine):
+        """Have rows that would fill the workers' memory read anew in every round; return a cut matrix."""
+        n_bytes = bytes_to_keep(X, engine) if self.by_rows else None
+        if n_bytes is None:
+            return self
+        lazy, sizes = lazy_blocks(self.pieces), np.diff(self.edges).tolist()
+        sources = list(zip(range(len(lazy)), self.edges, sizes, lazy, strict=False))
+        stream = RowStream(_laid_source, n_bytes, self.shape[1], self.dtype, self.is_sparse)
+        return replace(self, stream=stream, sources=sources)
 
     @property
     def schedule(self):
@@ -168,15 +182,39 @@ class ColumnBlocks(SparseLinearProgram):
 class RowBlocks(RowProgram):
     """The working-set solver over shards of rows on workers."""
 
+    def __init__(self, working_set, cut_matrix, lengths):
+        super().__init__(working_set, cut_matrix.sources or cut_matrix.pieces, lengths)
+        self.stream = cut_matrix.stream
+
     def read(self, source):
-        """Check a block and store it by columns."""
-        return by_columns(source)
+        """Check a block and store it by columns, or leave it to be read for each round."""
+        return by_columns(source) if self.stream is None else self.stream(source)
+
+    def renew(self, state):
+        """See `RowProgram`; blocks that are read in every round go on with this program's memory."""
+        return super().renew(state) | {"X": renewed(state["X"], self.stream)}
 
 
 def _laid(block, first, by_rows=False):
     """Check a block and store it by columns; errors name its first row or column."""
     with located(f"in the {'rows' if by_rows else 'columns'} of X from {first} on"):
         return by_columns(block)
+
+
+def _laid_source(source, again):
+    """Read a block of rows for a `RowStream`."""
+    _, first, n_rows, block = source
+    block = read_block(block)
+    if again and isinstance(block, np.ndarray) and block.dtype in (np.float32, np.float64):
+        X: Any = aligned(np.asfortranarray(block))
+    else:
+        X = _laid(block, first, by_rows=True)
+    if X.shape[0] != n_rows:
+        raise DataError(
+            f"in the rows of X from {first} on: there are {X.shape[0]} where {n_rows} were announced: let "
+            "the chunks of X say what they hold"
+        )
+    return X
 
 
 def _same(block):
@@ -203,17 +241,19 @@ class Scales(Program):
         weights = np.ones(cut_matrix.shape[0]) if weights is None else weights
         parts = list(itertools.pairwise(cut_matrix.edges))
         rows = [weights[a:b] if cut_matrix.by_rows else weights for a, b in parts]
-        self.shards = list(zip(cut_matrix.pieces, rows, strict=True))
+        self.shards = list(zip(cut_matrix.sources or cut_matrix.pieces, rows, strict=True))
+        self.stream = cut_matrix.stream
         self.by_rows, self.centre, self.total = cut_matrix.by_rows, centre, weights.sum()
         self.edges, self.means = cut_matrix.edges, None
 
     def load(self, data):
         """Check a shard and store it by columns."""
-        return {"X": by_columns(data[0]), "weights": data[1]}
+        X = by_columns(data[0]) if self.stream is None else self.stream(data[0])
+        return {"X": X, "weights": data[1]}
 
     def renew(self, state):
         """Forget the means."""
-        return {name: state[name] for name in ("X", "weights")}
+        return {"X": renewed(state["X"], self.stream), "weights": state["weights"]}
 
     def publish(self):
         """Send the means, once they are known."""
@@ -225,7 +265,7 @@ class Scales(Program):
 
     def update(self, state, task):
         """Weighted sums of a shard's columns, or of the squares of their distances from the means."""
-        X, weights, means = state["X"], state["weights"], state["means"]
+        X, weights, means = matrix_of(state["X"]), state["weights"], state["means"]
         if means is None:  # not by BLAS, whose bits depend on the place and the neighbours of a column
             return columns_of(X).dot(np.arange(X.shape[1]), weights[None])[0]
         if not self.by_rows:

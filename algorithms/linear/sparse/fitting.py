@@ -74,7 +74,7 @@ class Design:
 
             engine = engine_for(X, engine)
             if is_dask(X) or (engine != "local" and own_threads() is None):
-                cut = distributed.lay_out(X, engine, allow_rows=allow_rows)
+                cut = distributed.lay_out(X, engine, allow_rows=allow_rows).streamed(X, engine)
                 large = own != "never" and distributed.exceeds_memory(cut, engine)
                 owned = not cut.by_rows and (own == "always" or large)
                 again = (standardize or X.dtype != np.float64) and not owned  # see `rounded`

@@ -19,6 +19,7 @@ from scipy import linalg
 
 from ....errors import DataError
 from ....scheduler.program import Outcome, Program
+from ...inputs.streamed import StreamedBlock, matrix_of
 from ..subproblems.gram import GramProblem
 from .duality import column_gap
 from .program import Candidates, largest
@@ -215,7 +216,8 @@ class RowProgram(Program):
                 f"a shard of X has the shape {X.shape}, but {len(y)} rows of {self.n_features} columns were "
                 "announced: let the chunks of X say what they hold"
             )
-        X = np.asfortranarray(X) if isinstance(X, np.ndarray) else X.tocsc()
+        if not isinstance(X, StreamedBlock):
+            X = np.asfortranarray(X) if isinstance(X, np.ndarray) else X.tocsc()
         return {"X": X, "y": y, "weights": weights}
 
     def renew(self, state):
@@ -228,7 +230,7 @@ class RowProgram(Program):
 
     def update(self, state, task):
         """Slopes of all columns, or products of the columns that are asked for."""
-        X, weights, request = state["X"], state["weights"], state["request"]
+        X, weights, request = matrix_of(state["X"]), state["weights"], state["request"]
         if "coef" in request:
             fit = X[:, request["features"]] @ request["coef"] + request["shift"]
             return (np.asarray(X.T @ (weights * (state["y"] - fit))).ravel(),)

@@ -54,7 +54,8 @@ import numpy as np
 
 from ....scheduler.program import Outcome, Program
 from ....scheduler.schedules.candidates import CandidateSchedule
-from .column_store import ColumnBlock, ColumnSource, ColumnStore, Images, Lazy, ReadColumns
+from ...inputs.pieces import Lazy, lazy_blocks
+from .column_store import ColumnBlock, ColumnSource, ColumnStore, Images, ReadColumns
 from .columns import columns_of
 from .duality import squared_gap
 from .joint_steps import best_parts, least_in_span
@@ -143,7 +144,7 @@ class ScheduledColumns(Program):
             "first": first,
             "edges": (edges - first).tolist(),
             "factors": None if factors is None else factors[first:last],
-            "pieces": [Lazy(piece) if read else piece for piece in pieces],
+            "pieces": lazy_blocks(pieces) if read else pieces,
         }
 
     def __getstate__(self):

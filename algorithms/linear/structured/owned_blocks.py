@@ -54,7 +54,8 @@ import numpy as np
 from ....scheduler.program import Outcome, Program
 from ....scheduler.schedules.candidates import CandidateSchedule
 from ....scheduler.threads import single_threaded_blas
-from ..sparse.column_store import ColumnBlock, ColumnSource, ColumnStore, Images, Lazy, ReadColumns
+from ...inputs.pieces import Lazy, lazy_blocks
+from ..sparse.column_store import ColumnBlock, ColumnSource, ColumnStore, Images, ReadColumns
 from ..sparse.columns import columns_of
 from .blocks import Blocks
 from .joint import Charge, best_shares, least_in_span
@@ -153,7 +154,7 @@ class OwnedBlocks(Program):
             "edges": (edges - first).tolist(),
             "starts": blocks.starts[a : b + 1] - first,
             "terms": tuple(values[a:b] for values in terms),
-            "pieces": [Lazy(piece) if read else piece for piece in pieces],
+            "pieces": lazy_blocks(pieces) if read else pieces,
         }
 
     def __getstate__(self):

@@ -90,8 +90,6 @@ class RotatingAuto(Program):
 
     def renew(self, state):
         """See `RotatingGibbs`."""
-        if state["begun"] is None:
-            return None
         return self._whole(self.current.begin(self._of(state).tokens(state), state["begun"]))
 
     def _of(self, state):

@@ -138,11 +138,11 @@ class RotatingGibbs(RotatingModel):
         begun = {name: data[name] for name in ("number", "first_document")}
         begun |= {name: data[name][order] for name in ("labels", "design") if name in data}
         state = {"order": order, "lengths": lengths, "docs": docs, "starts": starts}
-        state |= {"offset": offset[self.words.ids], "begun": begun if "topics" not in data else None}
+        begun |= {name: data[name] for name in ("topics",) if name in data}
+        state |= {"offset": offset[self.words.ids], "begun": begun}
         if self.on_disk:
             state |= {name: storage.put(state[name]) for name in ("order", "lengths", "starts", "offset")}
-        given = {name: data[name] for name in ("topics",) if name in data}
-        return self.begin(state, begun | given)
+        return self.begin(state, begun)
 
     def begin(self, tokens, data):
         """Give tokens that are laid out their first topics."""
@@ -158,8 +158,8 @@ class RotatingGibbs(RotatingModel):
         return state
 
     def renew(self, state):
-        """Give the tokens their first topics again, unless these were read with them."""
-        return None if state["begun"] is None else self.begin(self.tokens(state), state["begun"])
+        """Give the tokens their first topics again."""
+        return self.begin(self.tokens(state), state["begun"])
 
     def tokens(self, state):
         """What a shard has of its tokens, apart from topics."""

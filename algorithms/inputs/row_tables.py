@@ -1,0 +1,119 @@
+"""Files of rows as X of a fit and of a fitted model: npy, with y as an array or in files, and svmlight.
+
+They become Dask arrays whose blocks a worker, or a thread, reads.
+"""
+
+import numpy as np
+from scipy import sparse
+
+from ...datasets.row_files import LinesSurvey, files_of, line_parts, npy_parts, row_format
+from ...errors import DataError, in_brief, shortened
+from .reduced import reduced
+from .tables import engine_of
+
+
+def rows_of_files(estimator, X, y, sample_weight=None):
+    """Make Dask arrays of the files that X names, and y and sample_weight where these are in files."""
+    if row_format(X) == "npy":
+        rows = _npy(X, 2)
+        return rows, _vector(y, "y", rows.shape[0]), _vector(sample_weight, "sample_weight", rows.shape[0])
+    parts = line_parts(files_of(X))
+    surveys = _surveyed(parts, engine_of(estimator))
+    if not sum(survey.n_rows for survey in surveys):
+        raise DataError(f"{shortened(X, 200)} holds no row")
+    based = any(survey.least == 0 for survey in surveys)
+    width = max(max(survey.most for survey in surveys) + based, 1)
+    rows = _lines(parts, surveys, width, based)
+    if y is None:
+        labels = [_delayed(_labels)(part) for part in parts]
+        sizes = [(survey.n_rows,) for survey in surveys]
+        y = _joined(labels, sizes, np.float64, np.empty(0))
+    elif isinstance(y, str):
+        raise DataError(f"y={shortened(y)}: svmlight files hold their labels; pass y=None, or an array")
+    return rows, y, sample_weight
+
+
+def new_rows(model, X):
+    """Make a Dask array of files for a fitted model."""
+    if row_format(X) == "npy":
+        return _npy(X, 2)
+    parts = line_parts(files_of(X))
+    surveys = _surveyed(parts, engine_of(model))
+    based = any(survey.least == 0 for survey in surveys)
+    width = max(survey.most for survey in surveys) + based
+    if width > model.n_features_in_:
+        raise DataError(
+            f"{shortened(X, 200)} has {width} columns, but the model was fitted to {model.n_features_in_}"
+        )
+    return _lines(parts, surveys, model.n_features_in_, based)
+
+
+def _surveyed(parts, engine):
+    return reduced(_survey, _joined_lists, [(part,) for part in parts], engine)
+
+
+def _survey(part):
+    return [LinesSurvey.of(part)]
+
+
+def _joined_lists(lists):
+    return [survey for own in lists for survey in own]
+
+
+def _vector(value, name, n_rows):
+    """A vector of y or weights, which may be in npy files."""
+    if isinstance(value, str) or row_format(value) is not None:
+        if row_format(value) != "npy":
+            raise DataError(
+                f"{name}={shortened(value)}: give an array, or names of npy files with a number for each row"
+            )
+        value = _npy(value, 1)
+        if value.shape[0] != n_rows:
+            raise DataError(f"X has {n_rows} rows, but the files of {name} have {value.shape[0]} numbers")
+    return value
+
+
+def _npy(X, n_dims):
+    parts = npy_parts(files_of(X), n_dims)
+    dtype = np.dtype(parts[0].dtype)
+    blocks, shapes = [_delayed(_read)(part) for part in parts], [part.shape for part in parts]
+    return _joined(blocks, shapes, dtype, np.empty((0,) * n_dims, dtype))
+
+
+def _lines(parts, surveys, width, zero_based):
+    pairs = zip(parts, surveys, strict=True)
+    blocks = [_delayed(_rows)(part, width, zero_based, survey) for part, survey in pairs]
+    shapes = [(survey.n_rows, width) for survey in surveys]
+    return _joined(blocks, shapes, np.float64, sparse.csr_array((0, 0)))
+
+
+def _joined(blocks, shapes, dtype, meta):
+    import dask.array as da
+
+    made = [
+        da.from_delayed(block, shape, dtype=dtype, meta=meta)
+        for block, shape in zip(blocks, shapes, strict=True)
+        if shape[0]
+    ]
+    return da.concatenate(made, allow_unknown_chunksizes=True)
+
+
+def _delayed(function):
+    from dask.delayed import delayed
+
+    return delayed(function, pure=True)
+
+
+def _read(part):
+    return part.read()
+
+
+def _rows(part, width, zero_based, survey):
+    X, _ = part.read(width, zero_based)
+    if (X.shape[0], X.nnz) != (survey.n_rows, survey.n_entries):
+        raise DataError(f"{in_brief(part.path)} has changed since the fit began; leave it as it is")
+    return X
+
+
+def _labels(part):
+    return part.read()[1]

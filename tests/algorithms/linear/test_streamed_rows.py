@@ -1,0 +1,268 @@
+"""Rows beyond the workers' memory: the bits of rows that stay there, from files, errors that name them."""
+
+import logging
+import os
+import signal
+import threading
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+import stradask as sd
+from stradask.algorithms.inputs import streamed
+from stradask.algorithms.linear.glm import row_places
+from stradask.algorithms.linear.sparse import distributed
+from stradask.datasets import row_files
+from stradask.errors import DataError
+from stradask.scheduler.read_ahead import ReadAhead
+
+RNG = np.random.default_rng(0)
+N, D, CHUNK = 1200, 8, 150
+DENSE = RNG.standard_normal((N, D))
+SPARSE = sparse.random_array((N, D), density=0.3, rng=RNG, format="csr")
+NUMBERS = DENSE @ np.linspace(-1, 1, D) + RNG.standard_normal(N)
+LABELS = (NUMBERS > 0).astype(int)
+COUNTS = RNG.poisson(np.exp(0.3 * DENSE[:, 0])).astype(float)
+
+MODELS = {
+    "newton": (sd.LogisticRegression(), LABELS),
+    "lbfgs": (sd.LogisticRegression(solver="lbfgs"), LABELS),
+    "sketch": (sd.LogisticRegression(solver="sketch"), LABELS),
+    "l1": (sd.LogisticRegression(penalty="l1", C=0.1), LABELS),
+    "classes": (sd.LogisticRegression(), np.digitize(NUMBERS, [-1, 1])),
+    "ridge": (sd.Ridge(), NUMBERS),
+    "poisson": (sd.PoissonRegressor(), COUNTS),
+    "glm": (sd.GLM(family="poisson", covariance="HC3"), COUNTS),
+    "lasso": (sd.Lasso(0.01), NUMBERS),
+    "standardized": (sd.Lasso(0.01, standardize=True), NUMBERS),
+}
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    from distributed import Client, LocalCluster
+
+    quiet = {"dashboard_address": ":0", "silence_logs": logging.CRITICAL, "processes": False}
+    quiet |= {"n_workers": 2, "threads_per_worker": 1, "memory_limit": "1GB"}
+    with LocalCluster(**quiet) as made, Client(made) as client:
+        yield client
+
+
+def lazy(X):
+    """A Dask array whose blocks are to be computed, in chunks of rows."""
+    import dask
+    import dask.array as da
+
+    meta = sparse.csr_array((0, 0)) if sparse.issparse(X) else np.empty((0,) * X.ndim)
+    blocks = [
+        da.from_delayed(dask.delayed(_copied)(X[a : a + CHUNK]), X[a : a + CHUNK].shape, X.dtype, meta=meta)
+        for a in range(0, N, CHUNK)
+    ]
+    return da.concatenate(blocks, allow_unknown_chunksizes=True)
+
+
+def _copied(block):
+    return block.copy()
+
+
+@pytest.fixture
+def reads(monkeypatch):
+    """Numbers of blocks that were asked for and read."""
+    counts, get, now = {"asked": 0, "read": 0}, ReadAhead.get, ReadAhead._now
+
+    def getting(self, number):
+        counts["asked"] += 1
+        return get(self, number)
+
+    def reading(self, number):
+        counts["read"] += 1
+        return now(self, number)
+
+    monkeypatch.setattr(ReadAhead, "get", getting)
+    monkeypatch.setattr(ReadAhead, "_now", reading)
+    return counts
+
+
+def stream(monkeypatch, kept):
+    """Let X be too large, and each worker keep so many bytes of it."""
+    for module in (row_places, distributed):
+        monkeypatch.setattr(module, "bytes_to_keep", lambda X, engine: kept)
+
+
+FEW = ("lbfgs-dense", "lbfgs-sparse", "lasso-dense", "glm-sparse", "ridge-dense")
+CASES = [
+    pytest.param(name, kind, marks=() if f"{name}-{kind}" in FEW else pytest.mark.slow)
+    for name in MODELS
+    for kind in ("dense", "sparse")
+]
+
+
+@pytest.mark.parametrize(("name", "kind"), CASES)
+def test_the_bits_are_those_of_rows_in_memory(cluster, monkeypatch, reads, name, kind):
+    model, y = MODELS[name]
+    X = {"dense": DENSE, "sparse": SPARSE}[kind]
+    model.set_params(engine="dask")
+    stay = model.fit(lazy(X), lazy(y))
+    coef, intercept = np.array(stay.coef_), np.array(stay.intercept_)
+    assert not reads["asked"]
+    stream(monkeypatch, 0)
+    np.testing.assert_array_equal(model.fit(lazy(X), lazy(y)).coef_, coef)
+    np.testing.assert_array_equal(model.intercept_, intercept)
+    assert reads["asked"] >= 2 * (N // CHUNK)
+
+
+def test_what_fits_is_read_once(cluster, monkeypatch, reads):
+    model = sd.LogisticRegression(solver="lbfgs", engine="dask")
+    stream(monkeypatch, 10**9)
+    model.fit(lazy(DENSE), lazy(LABELS))
+    blocks = N // CHUNK
+    assert blocks <= reads["read"] <= 2 * blocks  # once by each worker: late orders are begun again elsewhere
+    assert reads["asked"] > 10 * blocks
+    few = dict(reads)
+    stream(monkeypatch, 2 * CHUNK * D * 8)  # of the four or more blocks that each worker has
+    model.fit(lazy(DENSE), lazy(LABELS))
+    read, asked = reads["read"] - few["read"], reads["asked"] - few["asked"]
+    assert 2 * blocks < read < 0.9 * asked
+
+
+def test_rows_are_streamed_where_they_would_fill_the_memory(cluster, monkeypatch):
+    assert streamed.bytes_to_keep(lazy(DENSE), "dask") is None
+    monkeypatch.setattr(streamed, "_MOST_MEMORY", 1e-6)
+    for X, size in ((DENSE, DENSE.nbytes), (SPARSE, 12 * SPARSE.nnz + 8 * N)):
+        kept = streamed.bytes_to_keep(lazy(X), "dask")
+        assert 0 <= kept < 0.6e9
+        assert streamed.bytes_of(lazy(X), "dask") == pytest.approx(size, rel=0.2)
+    assert streamed.bytes_to_keep(lazy(DENSE).persist(), "dask") is None  # they are there
+    assert streamed.bytes_to_keep(lazy(DENSE), "local") is None
+    assert streamed.bytes_to_keep(DENSE, "dask") is None
+
+
+def test_bad_values_are_named_by_their_block(cluster, monkeypatch):
+    stream(monkeypatch, 0)
+    X = DENSE.copy()
+    X[2 * CHUNK + 3, 1] = np.nan
+    for model, y in (MODELS["lbfgs"], MODELS["lasso"], MODELS["glm"]):
+        with pytest.raises(DataError, match=f"{2 * CHUNK}.*NaN"):
+            model.set_params(engine="dask").fit(lazy(X), lazy(y))
+
+
+@pytest.fixture
+def files(tmp_path, monkeypatch):
+    """A folder of npy and svmlight files that are cut into small parts."""
+    from sklearn.datasets import dump_svmlight_file
+
+    monkeypatch.setattr(row_files, "_BYTES", 8 * D * 100)
+    monkeypatch.setattr(row_files, "_LINES", 4000)
+    for k, half in enumerate((slice(0, 500), slice(500, N))):
+        np.save(tmp_path / f"X{k}.npy", DENSE[half])
+        np.save(tmp_path / f"y{k}.npy", LABELS[half])
+        dump_svmlight_file(SPARSE[half], LABELS[half], str(tmp_path / f"{k}.svm"), zero_based=False)
+    return tmp_path
+
+
+@pytest.mark.parametrize("engine", ["local", "dask"])
+def test_files_of_rows_give_the_model_of_their_arrays(cluster, files, monkeypatch, engine):
+    stream(monkeypatch, 0)
+    model = sd.LogisticRegression(solver="lbfgs", tol=1e-10, engine=engine)
+    here = sd.LogisticRegression(solver="lbfgs", tol=1e-10)
+    model.fit(f"{files}/X*.npy", f"{files}/y*.npy")
+    np.testing.assert_allclose(model.coef_, here.fit(DENSE, LABELS).coef_, atol=1e-9)
+    predicted = model.predict(f"{files}/X*.npy")
+    np.testing.assert_array_equal(predicted.compute(), here.predict(DENSE))
+    model.fit([str(files / "0.svm"), str(files / "1.svm")], None)
+    X = SPARSE
+    np.testing.assert_allclose(model.coef_, here.fit(X, LABELS).coef_, atol=1e-9)
+    np.testing.assert_array_equal(model.predict(f"{files}/*.svm").compute(), here.predict(X))
+
+
+def test_lines_are_those_of_the_file_however_it_is_cut(files):
+    whole = sd.datasets.read_svmlight(files / "1.svm")
+    for size in (50, 333, 10**6):
+        row_files._LINES = size  # the fixture puts it back
+        found = [part.read(D, False) for part in row_files.line_parts([str(files / "1.svm")])]
+        assert sparse.vstack([X for X, _ in found]).shape == whole[0].shape
+        np.testing.assert_array_equal(
+            sparse.vstack([X for X, _ in found]).toarray(), whole[0].toarray(), str(size)
+        )
+        np.testing.assert_array_equal(np.concatenate([y for _, y in found]), whole[1])
+
+
+def test_urls_are_read_by_ranges(cluster, files, monkeypatch):
+    fsspec = pytest.importorskip("fsspec")
+    store = fsspec.filesystem("memory")
+    for name in ("X0.npy", "X1.npy", "y0.npy", "y1.npy", "0.svm", "1.svm"):
+        store.pipe(f"/rows/{name}", (files / name).read_bytes())
+    stream(monkeypatch, 0)
+    near, far = (sd.LogisticRegression(solver="lbfgs", engine="dask") for _ in range(2))
+    near.fit(f"{files}/X*.npy", f"{files}/y*.npy")
+    far.fit("memory://rows/X*.npy", "memory://rows/y*.npy")
+    np.testing.assert_array_equal(far.coef_, near.coef_)
+    near.fit(f"{files}/*.svm", None)
+    np.testing.assert_array_equal(far.fit("memory://rows/*.svm", None).coef_, near.coef_)
+    store.rm("/rows", recursive=True)
+
+
+def test_wrong_files_are_refused_before_any_work(files):
+    fit = sd.LogisticRegression().fit
+    np.save(files / "columns.npy", np.asfortranarray(DENSE))
+    np.save(files / "wide.npy", np.ones((3, D + 1)))
+    np.save(files / "words.npy", np.array(["a", "b"]))
+    (files / "none.npy").write_bytes(b"nothing of the kind")
+    (files / "bad.svm").write_text("1 1:2\n0 2:x\n")
+    cut = (files / "X1.npy").read_bytes()
+    (files / "cut.npy").write_bytes(cut[: len(cut) // 2])
+    for X, y, message in (
+        ("columns.npy", LABELS, "Fortran order"),
+        ("none.npy", LABELS, "no npy file"),
+        ("words.npy", LABELS, "numbers are needed"),
+        ("y0.npy", LABELS, "2 dimensions"),
+        ("gone.npy", LABELS, "no such file"),
+        ("gone*.npy", LABELS, "matches no file"),
+        ("X0.npy", "y1.npy", "500 rows, but the files of y have 700"),
+        ("X0.npy", "clicked", "names of npy files"),
+        ("cut.npy", LABELS[500:], "cut off"),
+        ("bad.svm", None, "the line at byte 6: the value of index 2"),
+        ("0.svm", "clicked", "hold their labels"),
+    ):
+        y = f"{files}/{y}" if isinstance(y, str) and y.endswith(".npy") else y
+        with pytest.raises(DataError, match=message):
+            fit(f"{files}/{X}", y)
+    with pytest.raises(DataError, match="make them alike"):
+        fit([f"{files}/X0.npy", f"{files}/wide.npy"], LABELS)
+    model = fit(f"{files}/0.svm", None)
+    (files / "wider.svm").write_text(f"1 {D + 1}:2\n")
+    with pytest.raises(DataError, match=f"has {D + 1} columns"):
+        model.predict(f"{files}/wider.svm")
+
+
+@pytest.mark.slow
+@pytest.mark.cluster
+@pytest.mark.timeout(900)
+def test_rows_of_twice_the_memory_limits_end_at_the_same_optimum_after_a_kill(tmp_path):
+    """Two worker processes; one is killed in a pass, and another one reads its blocks."""
+    from distributed import Client, LocalCluster
+
+    rng, limit, n = np.random.default_rng(1), 700_000_000, 3_500_000
+    names = []
+    coef = np.linspace(-1, 1, 100) / 5
+    y = np.empty(n, int)
+    for k in range(7):
+        X = rng.standard_normal((n // 7, 100))
+        y[k * n // 7 : (k + 1) * n // 7] = X @ coef + rng.logistic(size=len(X)) > 0
+        names.append(str(tmp_path / f"{k}.npy"))
+        np.save(names[-1], X)
+    np.save(tmp_path / "y.npy", y)
+    quiet = {"dashboard_address": ":0", "silence_logs": logging.CRITICAL, "memory_limit": limit}
+    with LocalCluster(n_workers=2, threads_per_worker=1, **quiet) as cluster, Client(cluster) as client:
+        victim = sorted(client.run(os.getpid).values())[0]
+
+        def kill(info):
+            if info.round == 2:
+                threading.Timer(0.5, os.kill, (victim, signal.SIGKILL)).start()
+
+        there = sd.LogisticRegression(solver="lbfgs", engine="dask", tol=1e-8)
+        there.fit(names, str(tmp_path / "y.npy"), callback=kill)
+    X = np.concatenate([np.load(name, mmap_mode="r") for name in names])
+    here = sd.LogisticRegression(solver="lbfgs", tol=1e-8).fit(X, y)
+    np.testing.assert_allclose(there.coef_, here.coef_, atol=1e-6)
