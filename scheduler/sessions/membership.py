@@ -237,7 +237,7 @@ class Membership:
             if not workers and waited > self._timeout:
                 raise StradaskError(
                     f"no worker of {self._address} has answered for {self._timeout:g} s (dask.config "
-                    "stradask.timeout): is the scheduler there, do workers run, can this machine reach them?"
+                    f"stradask.timeout): {_why_silent(len(threads))}"
                 )
             if not threads and wanted is None and self._client.status == "running":
                 wanted = self._client.submit(_nothing, pure=False)  # makes an adaptive cluster bring workers
@@ -390,6 +390,17 @@ class Membership:
                 heard = time.monotonic()
         self._pool.remove(worker, reason="it does not answer")
         raise WorkerLost(f"{worker} has not answered for {self._timeout:g} s (dask.config stradask.timeout)")
+
+
+def _why_silent(n_running):
+    """What to do where no worker answers; the scheduler says how many run."""
+    if not n_running:
+        return "is the scheduler there, do workers run?"
+    return (
+        f"{n_running} run and do not answer this process. If it cannot reach them, as from outside of "
+        "Kubernetes, dask.config.set({'stradask.coordinator': 'cluster'}) runs the loop of a fit on one of "
+        "them"
+    )
 
 
 def _nothing():

@@ -13,6 +13,7 @@ from scipy import sparse
 
 from stradask.errors import DataError, StradaskError, WorkerLost
 from stradask.scheduler import Outcome, Program, RotationSchedule, StaticSchedule, run
+from stradask.scheduler.sessions.cluster import ClusterSession
 from stradask.scheduler.sessions.local import LocalSession
 from stradask.scheduler.sessions.session import open_session
 
@@ -449,3 +450,19 @@ def test_data_draw_shards_up_to_a_fair_share():
     homes = place(4, {"a": 1, "b": 1}, [{"b": 1}] * 4)
     assert homes == ["b", "b", "a", "a"]
     assert set(itertools.chain(homes)) == {"a", "b"}
+
+
+def test_a_process_that_no_worker_answers_is_told_of_the_coordinator(one_process, make_rotation, monkeypatch):
+    import dask
+
+    async def silent(session, worker):
+        return "silent"
+
+    monkeypatch.setattr(ClusterSession, "_answers", silent)
+    with dask.config.set({"stradask.timeout": "300ms"}):
+        session = open_session(one_process.scheduler_address)
+        try:
+            with pytest.raises(StradaskError, match=r"2 run and do not answer.*stradask\.coordinator"):
+                session.open(make_rotation())
+        finally:
+            session.close()
