@@ -100,8 +100,9 @@ def bytes_to_keep(X, engine):
         return None
     if not all(map(_stands_alone, lazy_blocks([X.blocks[(k, 0)] for k in {0, X.numblocks[0] - 1}]))):
         return None
-    n_bytes, memory = bytes_of(X, engine), open_place(engine).memory()
-    if n_bytes <= _MOST_MEMORY * sum(limit for limit, *_ in memory):
+    memory = open_place(engine).memory()
+    most = _MOST_MEMORY * sum(limit for limit, *_ in memory)
+    if 12 * math.prod(X.shape) + 8 * X.shape[0] <= most or (n_bytes := bytes_of(X, engine)) <= most:
         return None
     block = _WORKING * n_bytes / X.shape[0] * max(X.chunks[0])
     left = [_KEPT * limit - used - (n_threads + _AHEAD) * block for limit, used, n_threads in memory]
