@@ -70,6 +70,7 @@ if TYPE_CHECKING:
     from .algorithms.optimize.minimize import minimize
     from .algorithms.plotting import plot_history
     from .algorithms.topics.dmr import DMRTopicModel
+    from .algorithms.topics.dynamic import DynamicTopicModel
     from .algorithms.topics.gsdmm import GSDMM
     from .algorithms.topics.hdp import HDPTopicModel
     from .algorithms.topics.lda import LatentDirichletAllocation
@@ -85,6 +86,7 @@ _PLACES = {
     "BayesianPoissonRegression": ".algorithms.bayes.poisson",
     "CoxRegression": ".algorithms.linear.structured.cox",
     "DMRTopicModel": ".algorithms.topics.dmr",
+    "DynamicTopicModel": ".algorithms.topics.dynamic",
     "EASE": ".algorithms.factorization.items.ease",
     "ElasticNet": ".algorithms.linear.lasso",
     "ElasticNetCV": ".algorithms.linear.cv.estimators",
@@ -172,6 +174,7 @@ __all__ = [
     "BayesianPoissonRegression",
     "CoxRegression",
     "DMRTopicModel",
+    "DynamicTopicModel",
     "ElasticNet",
     "ElasticNetCV",
     "GaussianMixtureDensity",

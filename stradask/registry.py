@@ -79,6 +79,13 @@ MODELS = {
             report="stradask.cli.reports.topics:report_covariates",
         ),
         Model(
+            "dynamic",
+            "DynamicTopicModel",
+            data="counts",
+            summary="topics whose words change over time",
+            report="stradask.cli.reports.topics:report_over_time",
+        ),
+        Model(
             "gsdmm",
             "GSDMM",
             data="counts",

@@ -7,15 +7,15 @@ from ..inputs.dask_arrays import check_new_blocks, without_names
 from ..inputs.matrices import check_counts
 
 
-def lazy_shares(model, X, n_sweeps, tol, doc_labels):
+def lazy_shares(model, X, doc_labels=None, **options):
     """Apply `TopicModel.transform` to the blocks of a Dask array; the result is one of float64.
 
-    The model goes to each worker once, without the fitted documents, and is used on the CPU.
+    `options` are those of `transform`. The model goes to each worker once, without the fitted documents, and is used on the CPU.
     """
     X = _rows(model, X, doc_labels)
     chunks = (X.chunks[0], (len(model.doc_topic_prior_),))
-    options = {"model": _light(model), "n_sweeps": n_sweeps, "tol": tol}
-    return X.map_blocks(_shares, chunks=chunks, dtype=np.float64, meta=np.empty((0, 0)), **options)
+    known = {"model": _light(model), "options": options}
+    return X.map_blocks(_shares, chunks=chunks, dtype=np.float64, meta=np.empty((0, 0)), **known)
 
 
 def score_of_blocks(model, X, doc_labels):
@@ -43,10 +43,10 @@ def _light(model):
     return dask.delayed(known, pure=False)
 
 
-def _shares(block, model, n_sweeps, tol):
+def _shares(block, model, options):
     if not block.shape[0]:
         return np.empty((0, len(model.doc_topic_prior_)))
-    return model.transform(block, n_sweeps=n_sweeps, tol=tol)
+    return model.transform(block, **options)
 
 
 def _completed(model, block):

@@ -80,6 +80,11 @@ class FittedTopicModel(TopicModel):
         """
         check_forget(forget, 1, 1)
         check_grow(grow)
+        if adds and grow and "word_topic_counts_" not in self.__dict__:
+            raise DataError(
+                f"grow={grow} in the first call of partial_fit, which begins the model: set n_components to "
+                "the topics to begin with, and leave grow out"
+            )
         if adds and "word_topic_counts_" in self.__dict__:
             add_topics(self, grow)
             X, vocabulary = X if vocabulary is None else add_words(self, X, vocabulary), None
@@ -236,6 +241,8 @@ class FittedTopicModel(TopicModel):
         }
         known = {"seed_words": program.seeds, "doc_labels": labels, "topics": topics}
         parts |= {name: fingerprint_csr(matrix) for name, matrix in known.items() if matrix is not None}
+        if self.n_draws:  # they, and annealing, depend on the number of sweeps
+            parts["draws"] = [int(self.n_draws), int(self.max_iter)]
         if program.averages:  # a part of the state
             parts["averages"] = True
         if self.sampler == "saber":  # the arrays of the others hold its own

@@ -17,9 +17,11 @@ from ...scheduler.parameters import seed_from
 from ...scheduler.program import Outcome, Program
 from ...scheduler.schedules.static import StaticSchedule
 from ...scheduler.stores.store import fingerprint_csr
+from ..inputs.dask_arrays import is_dask
 from ..inputs.indices import narrow_csr
 from ..inputs.matrices import check_counts, check_prior, check_vocabulary
 from ..inputs.texts import check_are_names
+from .blocks_of_documents import lazy_shares
 from .evaluation import padded_columns, words_at_hand
 from .inference import without_unseen
 from .lda import LatentDirichletAllocation
@@ -275,7 +277,8 @@ class GSDMM(TopicModel):
         Parameters
         ----------
         X : sparse matrix, array or DataFrame of shape (n_samples, n_features)
-            Counts. Words that were not in the fit are left out, with a warning.
+            Counts. Words that were not in the fit are left out, with a warning. Of a Dask array, chunked by
+            rows, the result is a Dask array too, and nothing is computed yet.
 
         Returns
         -------
@@ -283,6 +286,8 @@ class GSDMM(TopicModel):
             Rows sum to 1. The documents of the fit count themselves here; `fit_transform` leaves them out.
         """
         check_is_fitted(self, "word_topic_counts_")
+        if is_dask(X):
+            return lazy_shares(self, X)
         check_at_hand(X)
         X = check_counts(self, X, reset=False)
         return self._posterior(without_unseen(self, X, stacklevel=4))[0]

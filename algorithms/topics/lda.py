@@ -120,10 +120,9 @@ class LatentDirichletAllocation(FittedTopicModel):
         Threads. None is 1, -1 all cores; on Dask threads of each worker, None as many as it has.
     checkpoint : str or path, default=None
         Folder in which the state is kept every 10 sweeps; or a URL for fsspec of a place that all workers
-        share, and write and read themselves. A fit that finds there the state of the
-        same parameters and data goes on from it, *bitwise* as if it had never stopped; `max_iter` may
-        have grown, and a state beyond it is returned as it is. One fit a folder: not for use inside a
-        grid search.
+        share, and write and read themselves. A fit that finds there the state of the same parameters and
+        data goes on from it, *bitwise* as if it had never stopped; without `n_draws`, `max_iter` may have
+        grown, and a state beyond it is returned as it is. One fit a folder: not for use inside a grid search.
     memmap_folder : str or path, default=None
         Folder for what grows with tokens and documents while fitting (topics of tokens, counts of documents):
         it lies there in memory-mapped files, of which the system keeps in memory what there is room for, and
@@ -468,7 +467,7 @@ class LatentDirichletAllocation(FittedTopicModel):
             parts, of which topics were poor, count less, and it draws with the topic-word prior
             ``0.1 / (1 + M / (8 n))`` where that is larger, which keeps the topics of a young model smooth.
         grow : int, default=0
-            New topics, after those that there are; `n_components` grows with them.
+            New topics, after those that there are; `n_components` grows with them. Not in the first call.
         vocabulary : sequence of str or mapping of str to int, optional
             Words of the columns of `X`, in any order. Words that the model lacks get columns after its own;
             its words must be known, from `vocabulary` in the first call or as feature names. For matrices.

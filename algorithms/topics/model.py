@@ -104,7 +104,7 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ReadableTopi
         self._validate_params()
         n_sweeps, tol = sweeps_and_tolerance(n_sweeps, tol)
         if is_dask(X):
-            return lazy_shares(self, X, n_sweeps, tol, doc_labels)
+            return lazy_shares(self, X, doc_labels, n_sweeps=n_sweeps, tol=tol)
         check_at_hand(X)
         X = check_counts(self, X, reset=False)
         options = {"n_sweeps": n_sweeps, "tol": tol, "random_state": self.random_state, "n_jobs": self.n_jobs}

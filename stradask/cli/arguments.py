@@ -236,6 +236,9 @@ def _add_fit(parsers):
         metavar="COLUMN",
         help="of a table of texts: columns on which topics depend",
     )
+    parser.add_argument(
+        "--slices", metavar="COLUMN", help="of a table of texts: the column of slices of time, for dynamic"
+    )
     parser.add_argument("--save", type=_path_or_url, metavar="FILE", help="where the fitted model goes")
     _add_parameters(parser)
     _add_threads(parser)

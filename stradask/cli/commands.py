@@ -13,11 +13,12 @@ from ..errors import DataError, InterruptedFitWarning, ModelFileError, shortened
 from ..registry import MODELS, find_model, model_of, resolve
 from . import inputs as data
 from .columns import aligned, check_columns
-from .covariates import with_covariates
+from .covariates import with_covariates, with_slices
 from .outputs import WRITERS, Table, bars, check_output, ending, is_model_file, put_out, say, show
 
 USES = ("topics", "explore", "predict", "recommend")  # commands that are named like methods of models
 _SCALES = 100  # between the standard deviations of two columns, from which a note tells
+_SLICED = ("DynamicTopicModel",)  # which no file of counts alone describes
 INTERRUPTED = 130  # exit status after Ctrl-C, as shells have it
 
 
@@ -30,6 +31,8 @@ def fit(args):
     _refuse_what_goes_with_ratings(model, args)
     source = data.source_of(model, args)
     estimator = make_estimator(model, args)
+    if args.slices is None and "slices" in inspect.signature(estimator.fit).parameters:
+        raise DataError(f"{model.name} needs --slices COLUMN, a column of a table of texts, FILE.csv:COLUMN")
     if args.save is not None:
         check_output("--save", args.save, inputs=source.files, is_ours=is_model_file)
     read, test = data.read_source(source, args), None
@@ -37,6 +40,8 @@ def fit(args):
         read = read.with_features(args.user_features, args.item_features)
     if args.covariates is not None:
         read = with_covariates(read, estimator, args.covariates, source)
+    if args.slices is not None:
+        read = with_slices(read, estimator, args.slices, source)
     if args.test_size is not None:
         read, test = read.held_out(args.test_size, args.random_state, "--test-size")
     _say_scales(args, estimator, read)
@@ -441,4 +446,6 @@ def model_lines():
 
 def swept_models():
     """Return the names of the models that have a number of topics."""
-    return ", ".join(model.name for model in MODELS.values() if model.data == "counts")
+    return ", ".join(
+        model.name for model in MODELS.values() if model.data == "counts" and model.estimator not in _SLICED
+    )

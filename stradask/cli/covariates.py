@@ -1,4 +1,4 @@
-"""Covariates of documents on the command line: columns of the table that has the texts."""
+"""What is known of documents on the command line, covariates or slices: columns of the table of the texts."""
 
 import math
 from dataclasses import dataclass, fields, replace
@@ -12,13 +12,16 @@ from .tables import file_of, is_table
 
 @dataclass(frozen=True)
 class DescribedCounts(Counts):
-    """Word counts with a dict of columns, a value a document."""
+    """Word counts with a dict of columns, a value a document; `sliced` says that one holds slices of time."""
 
     covariates: Any = None
+    sliced: bool = False
 
     @property
     def keywords(self):
         """What `fit` and `perplexity` take besides the counts."""
+        if self.sliced:
+            return {"slices": next(iter(self.covariates.values()))}
         return {"covariates": self.covariates}
 
     def rows(self, rows):
@@ -31,31 +34,44 @@ class DescribedCounts(Counts):
         train, test = super().held_out(share, seed, option)
         for name, values in self.covariates.items():
             alone = set(test.covariates[name]) - set(train.covariates[name])
-            if alone and isinstance(values[0], str):
+            if alone and (self.sliced or isinstance(values[0], str)):
                 raise DataError(
-                    f"{option}: {shortened(min(alone))} of the column {shortened(name)} is in held-out "
-                    "documents only; join rare categories, or take another --random-state"
+                    f"{option}: {shortened(str(min(alone)))} of the column {shortened(name)} is in held-out "
+                    "documents only; join rare ones, or take another --random-state"
                 )
         return train, test
 
 
 def with_covariates(read, estimator, columns, source):
     """Read the columns from the table that DATA names; numbers where all cells are numbers."""
+    return _described(read, estimator, columns, source, "covariates", "dmr")
+
+
+def with_slices(read, estimator, column, source):
+    """Read the column of slices from the table that DATA names; whole numbers where all cells are."""
+    described = _described(read, estimator, [column], source, "slices", "dynamic")
+    values = described.covariates[column]
+    if all(isinstance(value, float) and value.is_integer() for value in values):
+        values = [int(value) for value in values]
+    return replace(described, covariates={column: values}, sliced=True)
+
+
+def _described(read, estimator, columns, source, what, model):
     from inspect import signature
 
     from ..datasets.text_files import names_texts, read_texts
 
-    if "covariates" not in signature(estimator.fit).parameters:
-        raise DataError(f"--covariates: {type(estimator).__name__} has none; fit dmr, or leave it out")
+    if what not in signature(estimator.fit).parameters:
+        raise DataError(f"--{what}: {type(estimator).__name__} has none; fit {model}, or leave it out")
     data = str(source)
     if not (isinstance(read, Counts) and is_table(data) and names_texts(data)):
-        raise DataError("--covariates names columns of DATA, FILE.csv:COLUMN; give such a table")
+        raise DataError(f"--{what} names columns of DATA, FILE.csv:COLUMN; give such a table")
     found = {}
     for name in columns:
         cells = [cell.strip() for cell in read_texts(file_of(data), name).texts]
         if not all(cells):
             row = cells.index("") + 1
-            raise DataError(f"--covariates: row {row} of the column {shortened(name)} is empty; fill it in")
+            raise DataError(f"--{what}: row {row} of the column {shortened(name)} is empty; fill it in")
         numbers = all(is_number(cell) and math.isfinite(float(cell)) for cell in cells)
         found[name] = [float(cell) for cell in cells] if numbers else cells
     own = {field.name: getattr(read, field.name) for field in fields(Counts)}

@@ -62,6 +62,16 @@ MODELS = {
             lambda m: m.representative_documents(),
         ],
     ),
+    "dynamic": (
+        lambda: sd.DynamicTopicModel(3, max_iter=6, random_state=0).fit(COUNTS, slices=np.arange(N) % 4),
+        [
+            *used("transform", "perplexity"),
+            lambda m: m.topics(3),
+            lambda m: m.at(2).topics(3),
+            lambda m: m.over_time(1),
+            lambda m: m.shares_over_time(),
+        ],
+    ),
     "lda with draws": (
         lambda: sd.LatentDirichletAllocation(3, max_iter=10, n_draws=3, random_state=0).fit(COUNTS),
         [

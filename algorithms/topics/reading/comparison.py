@@ -109,37 +109,37 @@ def prevalence(doc_topic, groups):
     return TopicPrevalence(labels, shares, tokens.astype(np.int64))
 
 
-def group_codes(groups, n_documents):
+def group_codes(groups, n_documents, name="groups"):
     """Return the labels that occur, in order, and for each document the place of its own."""
     categorical = getattr(groups, "cat", groups)  # of a pandas Series; a Categorical has them itself
     if hasattr(categorical, "categories") and hasattr(categorical, "codes"):
         codes, names = np.asarray(categorical.codes), np.asarray(categorical.categories)
-        _check_labels(codes < 0, codes.shape, n_documents)
+        _check_labels(name, codes < 0, codes.shape, n_documents)
         used, codes = np.unique(codes, return_inverse=True)
         return names[used], codes
     if np.ma.is_masked(groups):
-        raise DataError("groups has masked labels: leave their documents out, or name a group for them")
+        raise DataError(f"{name} has masked labels: leave their documents out, or name a group for them")
     try:
         labels = np.asarray(groups)
     except ValueError as error:  # nested to different depths
-        raise DataError(f"groups must be a vector of one label a document: {in_brief(error)}") from error
-    _check_labels(_missing(labels), labels.shape, n_documents)
+        raise DataError(f"{name} must be a vector of one label a document: {in_brief(error)}") from error
+    _check_labels(name, _missing(labels), labels.shape, n_documents)
     try:
         return np.unique(labels, return_inverse=True)
     except TypeError as error:
         raise DataError(
-            f"groups cannot be put in order ({error}): make all labels of one kind, for instance str"
+            f"{name} cannot be put in order ({error}): make all labels of one kind, for instance str"
         ) from error
 
 
-def _check_labels(missing, shape, n_documents):
+def _check_labels(name, missing, shape, n_documents):
     if shape != (n_documents,):
         raise DataError(
-            f"groups has the shape {shape}; pass one label for each of the {n_documents} fitted documents"
+            f"{name} has the shape {shape}; pass one label for each of the {n_documents} fitted documents"
         )
     if missing.any():
         raise DataError(
-            f"groups has no label for document {np.flatnonzero(missing)[0]}: give it one, such as 'unknown'"
+            f"{name} has no label for document {np.flatnonzero(missing)[0]}: give it one, such as 'unknown'"
         )
 
 

@@ -164,3 +164,24 @@ def plot_alignment(distances, names, near, ax=None):
     ax.set_xlabel("Hellinger distance from the topic of another seed")
     ax.spines[["top", "right"]].set_visible(False)
     return ax
+
+
+def plot_words_over_time(found, ax=None):
+    """Draw a line a word over slices."""
+    ax = _axes(ax, (6.4, 4.0))
+    ordered = found.slices.dtype.kind in "iufM"
+    x = found.slices if ordered else np.arange(len(found.slices))
+    for i, word in enumerate(found.words):
+        style = ("-", "--", ":", "-.")[i // len(_COLOURS) % 4]
+        colour = _COLOURS[i % len(_COLOURS)]
+        ax.plot(x, found.probabilities[:, i], style, color=colour, label=word)
+        ax.fill_between(x, found.low[:, i], found.high[:, i], color=colour, alpha=0.15, linewidth=0)
+    if not ordered:
+        every = max(1, -(-len(x) // 12))
+        ax.set_xticks(x[::every], [str(label) for label in found.slices[::every]], rotation=30, ha="right")
+    ax.set_ylim(bottom=0)
+    ax.set_ylabel(f"probability in topic {found.topic}")
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.grid(alpha=0.25)
+    ax.legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))
+    return ax

@@ -128,7 +128,7 @@ class TopicIntervals(Estimator):
         if words is None:
             indices = self._top_words(check_whole("n_words", n_words))
         else:
-            indices = np.tile(_columns(words, vocabulary, n_features), (n_topics, 1))
+            indices = np.tile(columns_of(words, vocabulary, n_features), (n_topics, 1))
         own, other = np.empty((2, len(draws), *indices.shape))
         seeds = getattr(self, "seed_prior_", None)
         rows, topics = indices.ravel(), np.repeat(np.arange(n_topics), indices.shape[1])
@@ -284,7 +284,7 @@ def _tails(level):
     return (1 - level) / 2, (1 + level) / 2
 
 
-def _columns(words, vocabulary, n_features):
+def columns_of(words, vocabulary, n_features):
     """Columns of words that are given as such or by name."""
     try:
         found = np.atleast_1d(np.asarray(words))

@@ -44,6 +44,27 @@ def report_covariates(estimator, data, test):
     return document | {"effects": found}, f"{text}\n\n{effects}"
 
 
+def report_over_time(estimator, data, test):
+    """As `report`, and the words and shares of topics in the slices."""
+    document, text = report(estimator, data, test)
+    n_words = min(N_WORDS, estimator.n_features_in_)
+    found = [estimator.over_time(k, n_words=n_words) for k in range(len(estimator.doc_topic_prior_))]
+    shares = estimator.shares_over_time()
+    document |= {
+        "drift": estimator.drift_,
+        "slices": [str(label) for label in estimator.slices_],
+        "words_over_time": [topic.top_words for topic in found],
+        "shares_over_time": {
+            "slices": [str(label) for label in shares.groups],
+            "shares": [
+                [None if math.isnan(share) else share for share in row] for row in shares.shares.tolist()
+            ],
+        },
+    }
+    parts = [text, f"drift        {estimator.drift_:.3f} a slice", *map(str, found)]
+    return document, "\n\n".join(parts)
+
+
 def check_test(test, option):
     """Refuse held-out documents that cannot be judged, before the fit; they came by that option."""
     from ...errors import DataError

@@ -145,6 +145,8 @@ def test_what_cannot_grow_is_refused_and_changes_nothing():
     for grow in (-1, 1.5, True):
         with pytest.raises(DataError, match="grow"):
             model.partial_fit(old, grow=grow)
+    with pytest.raises(DataError, match="grow=2 in the first call"):
+        lda(4).partial_fit(old, grow=2)
     with pytest.raises(DataError, match="forget"):
         lda(4).partial_fit(old, forget=2)  # in the first call, too
     with pytest.raises(DataError, match="holds the fractional value"):

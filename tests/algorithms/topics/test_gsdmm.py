@@ -193,3 +193,14 @@ def test_long_documents_do_not_underflow():
     assert len(set(fitted.labels_[:3])) == 3
     expected = gammaln(fitted.doc_topic_prior_.sum())  # finite numbers all along
     assert np.isfinite([*fitted.log_probability(X), *fitted.log_likelihood_, expected]).all()
+
+
+def test_dask_arrays_are_transformed_block_by_block_and_lazily():
+    array = pytest.importorskip("dask.array")
+    X = np.random.default_rng(0).poisson(0.5, (30, 8))
+    X[:, 0] += 1
+    model = sd.GSDMM(4, random_state=0, max_iter=10).fit(X)
+    shares = model.transform(array.from_array(X, chunks=(7, 8)))
+    assert isinstance(shares, array.Array)
+    assert shares.chunks == ((7, 7, 7, 7, 2), (4,))
+    np.testing.assert_allclose(shares.compute(), model.transform(X))

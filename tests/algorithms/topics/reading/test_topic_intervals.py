@@ -9,7 +9,7 @@ from scipy.optimize import brentq
 import stradask as sd
 from stradask.algorithms.topics.reading.uncertainty import mixture_quantiles
 from stradask.algorithms.topics.samplers.draws import pack, sweeps_of_draws, unpack
-from stradask.errors import DataError, ModelFileError
+from stradask.errors import CheckpointMismatch, DataError, ModelFileError
 
 _K, _WORDS, _DOCUMENTS, _LENGTH = 3, 12, 40, 25
 _SEEDS = np.kron(np.eye(_K), np.full((1, _WORDS // _K), 2.0))  # so that topics keep their names
@@ -134,6 +134,8 @@ def test_a_killed_fit_goes_on_with_its_draws(groups, sampler, tmp_path):
     again = lda(**options, checkpoint=tmp_path).fit(groups)
     same(again, whole)
     same(lda(**options, checkpoint=tmp_path).fit(groups), whole)  # nothing is left to do
+    with pytest.raises(CheckpointMismatch):  # draws of a longer fit are spread over other sweeps
+        lda(**options | {"max_iter": 60}, checkpoint=tmp_path).fit(groups)
 
 
 def test_draws_of_a_cluster_and_of_threads_are_the_same(groups):

@@ -1,0 +1,145 @@
+"""Slices of time: their labels, and a topic's words from one slice to the next."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ....errors import DataError, in_brief, shortened
+from ..covariates import check_order
+from .comparison import group_codes
+
+_MOST_FILLED = 10_000  # periods from the first to the last
+_LISTED = 12  # slices of a table
+
+
+def slices_of(X, slices):
+    """The slices, or the index of a frame that holds times or periods."""
+    if slices is None:
+        index = getattr(X, "index", None)
+        kind = getattr(index, "dtype", None)
+        if not (hasattr(kind, "freq") or getattr(kind, "kind", "") == "M"):
+            raise DataError(
+                "slices is missing: pass a label for each document, such as its year, or a DataFrame with an "
+                "index of times or periods"
+            )
+        return index
+    check_order(X, slices)
+    return slices
+
+
+def slice_codes(slices, n_documents):
+    """Return the labels of slices, in their order, and for each document the place of its own.
+
+    Of pandas categories all are slices, and of periods all from the first to the last, with documents or not.
+    """
+    dtype = getattr(slices, "dtype", None)
+    if hasattr(dtype, "freq"):
+        return _period_codes(slices, n_documents)
+    labels, codes = group_codes(slices, n_documents, "slices")
+    categorical = getattr(slices, "cat", slices)
+    if hasattr(categorical, "categories") and hasattr(categorical, "codes"):
+        codes, labels = np.asarray(categorical.codes), np.asarray(categorical.categories)
+    if labels.dtype.kind == "O" and not all(isinstance(label, str) for label in labels):
+        labels = np.array([str(label) for label in labels])
+    if labels.dtype.kind not in "OUiufMb":
+        raise DataError(
+            f"slices has labels of {labels.dtype}: pass dates, numbers, text, periods or categories"
+        )
+    return labels, codes.astype(np.int64)
+
+
+def _period_codes(slices, n_documents):
+    import pandas
+
+    values = pandas.array(slices, dtype=slices.dtype)
+    if len(values) != n_documents:
+        raise DataError(f"slices has {len(values)} labels; pass one for each of the {n_documents} documents")
+    if values.isna().any():
+        raise DataError(f"slices has no label for document {np.flatnonzero(values.isna())[0]}: give it one")
+    order = values.asi8
+    first, n_slices = int(order.min()), int(order.max() - order.min()) + 1
+    if n_slices > _MOST_FILLED:
+        raise DataError(
+            f"slices are periods from {values.min()} to {values.max()}, {n_slices} of them, more than "
+            f"{_MOST_FILLED}: take longer ones, such as slices.asfreq('Y')"
+        )
+    every = pandas.period_range(values.min(), periods=n_slices, freq=slices.dtype.freq)
+    return np.array([str(period) for period in every]), order - first
+
+
+def place_of(label, labels):
+    """The place of one label among those of a model."""
+    if labels.dtype.kind == "M":
+        try:
+            label = np.datetime64(label).astype(labels.dtype)
+        except (TypeError, ValueError):
+            label = np.datetime64("NaT")
+    elif labels.dtype.kind in "OU":
+        label = str(label)
+    same = labels == label if labels.dtype.kind == "M" else [own == label for own in labels.tolist()]
+    found = np.flatnonzero(np.asarray(same, bool))
+    if not len(found):
+        names = in_brief(", ".join(map(str, labels)), 200)
+        raise DataError(f"slice={shortened(str(label))} is none of the model's: {names}")
+    return int(found[0])
+
+
+@dataclass(frozen=True, eq=False)
+class WordTrajectories:
+    """Probabilities of words in one topic, slice after slice.
+
+    Attributes
+    ----------
+    topic : int
+    slices : ndarray of shape (n_slices,)
+        Labels, in their order.
+    words : list of str
+    probabilities, low, high : ndarrays of shape (n_slices, n_words)
+    level : float
+        Probability of the intervals from `low` to `high`.
+    top_words : list of list of str
+        The most probable words of the topic in each slice.
+    """
+
+    topic: int
+    slices: np.ndarray
+    words: list
+    probabilities: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    level: float
+    top_words: list
+
+    def __str__(self):
+        n_slices = len(self.slices)
+        chosen = np.unique(np.linspace(0, n_slices - 1, min(n_slices, _LISTED)).round().astype(int))
+        names = [str(self.slices[t]) for t in chosen]
+        width = max(map(len, names))
+        rows = zip(names, chosen, strict=True)
+        return "\n".join(
+            [f"topic {self.topic}", *(f"{name:<{width}}  {' '.join(self.top_words[t])}" for name, t in rows)]
+        )
+
+    __repr__ = __str__
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the words' probabilities over the slices, with bands.
+
+        Parameters
+        ----------
+        ax : matplotlib axes, optional
+            By default of a new figure of pyplot.
+
+        Returns
+        -------
+        matplotlib axes
+
+        Raises
+        ------
+        StradaskError
+            If matplotlib is not installed.
+        """
+        from .plots import plot_words_over_time
+
+        return plot_words_over_time(self, ax)
