@@ -10,7 +10,8 @@ from ..inputs.matrices import check_counts
 def lazy_shares(model, X, doc_labels=None, **options):
     """Apply `TopicModel.transform` to the blocks of a Dask array; the result is one of float64.
 
-    `options` are those of `transform`. The model goes to each worker once, without the fitted documents, and is used on the CPU.
+    `options` are those of `transform`. The model goes to each worker once, without the fitted documents, and
+    is used on the CPU.
     """
     X = _rows(model, X, doc_labels)
     chunks = (X.chunks[0], (len(model.doc_topic_prior_),))
