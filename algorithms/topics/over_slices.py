@@ -19,7 +19,7 @@ from .reading.effects import check_level
 from .reading.over_time import WordTrajectories, place_of, slice_codes
 from .reading.top_words import check_whole
 from .reading.uncertainty import columns_of
-from .samplers.chains import Chain, is_chain, log_deviations, rates_of
+from .samplers.chains import WordChains, is_chain, log_deviations, rates_of
 from .shard_input import check_at_hand
 
 PARTS = ("words", "eta", "others")  # of a chain
@@ -74,7 +74,7 @@ class TopicsOverSlices(TopicModel):
 
     def _chain(self, k):
         words, eta, others = (self.chains_[k][name] for name in PARTS)
-        return Chain.of(words, eta, others, self.n_features_in_)
+        return WordChains.of(words, eta, others, self.n_features_in_)
 
     def _probabilities(self, t):
         """Words' probabilities of all topics in one slice."""

@@ -24,7 +24,7 @@ _LEAST, _MOST = 1e-6, 1.0  # of sigma's square
 
 
 @dataclass(frozen=True)
-class Chain:
+class WordChains:
     """The words of one topic: those that it has somewhere, and all the others as one.
 
     Attributes
@@ -71,7 +71,7 @@ def still_chains(counts, beta, n_slices):
             np.tile(np.log((own + beta) / total)[:, None], n_slices),
             np.full(n_slices, np.log(beta / total)),
         )
-        chains.append(Chain.of(counts.indices[here], eta, others, n_words))
+        chains.append(WordChains.of(counts.indices[here], eta, others, n_words))
     return chains
 
 
@@ -88,7 +88,7 @@ def raised(chain, words, counts, beta, n_words, variance, n_rounds):
         kernels.climb_chains(counts, pseudo, rates, 1 / variance, _STEPS, _CLOSE, eta, scratch)
         if n_others:
             kernels.climb_chains(none, pseudo, rates, 1 / variance, _STEPS, _CLOSE, others, scratch)
-    return Chain.of(words, eta, others[0], n_words)
+    return WordChains.of(words, eta, others[0], n_words)
 
 
 def rates_of(chain, totals, beta, n_words):

@@ -145,7 +145,7 @@ class SlicedGibbs(Program):
 
     def sync(self, state, message):
         """Take the topics."""
-        state["chains"] = [chains.Chain(*parts) for parts in message]
+        state["chains"] = [chains.WordChains(*parts) for parts in message]
         if not state["ready"]:
             state["part"].make_ready(state)
             state["ready"] = True
@@ -283,7 +283,7 @@ class SlicedGibbs(Program):
         sizes, words, sums = taken(arrays, "sizes_of_sums", "words_of_sums", "sums")
         self.sums = self._parted(sizes, words, sums, np.float64)
         self.topics = [
-            chains.Chain.of(words, eta, other, self.n_words)
+            chains.WordChains.of(words, eta, other, self.n_words)
             for (words, eta), other in zip(topics, others, strict=True)
         ]
         self.seed, self.variance, self.n_draws = np.uint64(seed), float(variance), int(n_draws)

@@ -12,7 +12,7 @@ from scipy.optimize import linear_sum_assignment, minimize
 from scipy.special import gammaln, logsumexp
 
 import stradask as sd
-from stradask.algorithms.topics.samplers.chains import Chain, expected_moves, log_deviations, raised
+from stradask.algorithms.topics.samplers.chains import WordChains, expected_moves, log_deviations, raised
 from stradask.algorithms.topics.samplers.slices import SlicedGibbs
 from stradask.algorithms.topics.shard_input import corpus_of_matrix
 from stradask.errors import CheckpointMismatch, DataError, InterruptedFitWarning
@@ -47,7 +47,7 @@ def test_tokens_are_drawn_from_their_posterior_given_the_topics(monkeypatch):
     program = program_of(slices, 2, alpha, 0.1, [[3, 1], [1, 4]], variance=0.1, max_rounds=3000)
     rng = np.random.default_rng(0)
     phi = rng.dirichlet([2, 2], (3, 2))  # slice, topic, word
-    program.topics = [Chain.of(np.arange(2), np.log(phi[:, k].T), np.zeros(3), 2) for k in range(2)]
+    program.topics = [WordChains.of(np.arange(2), np.log(phi[:, k].T), np.zeros(3), 2) for k in range(2)]
     kept = Kept(3)
     run(program, StaticSchedule(1), max_rounds=3000, draws=kept)
     tokens = [
@@ -86,7 +86,7 @@ def test_topics_reach_the_mode_that_a_minimiser_finds():
     found = minimize(
         loss, np.zeros(counts.size), method="L-BFGS-B", options={"maxiter": 10_000, "ftol": 1e-15}
     )
-    begin = Chain.of(np.arange(3), np.zeros((3, n_slices)), np.full(n_slices, -1.0), n_words)
+    begin = WordChains.of(np.arange(3), np.zeros((3, n_slices)), np.full(n_slices, -1.0), n_words)
     values, chain = [], begin
     for _ in range(150):
         chain = raised(chain, np.arange(5), counts[:5], beta, n_words, variance, 1)
@@ -101,7 +101,7 @@ def test_topics_reach_the_mode_that_a_minimiser_finds():
 def test_moves_and_deviations_are_those_of_the_inverse_hessian():
     rng = np.random.default_rng(1)
     eta, rates, variance = rng.normal(size=(3, 6)), rng.gamma(2, size=6), 0.3
-    chain = Chain.of(np.arange(3), eta, np.zeros(6), 3)
+    chain = WordChains.of(np.arange(3), eta, np.zeros(6), 3)
     moves, n_moves = expected_moves(chain, np.full((3, 6), 50.0), rates, variance)
     total, deviations = 0.0, np.empty((3, 6))
     difference = np.diff(np.eye(6), axis=0)
