@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .algorithms.bayes.adapters.bridgestan import from_bridgestan
     from .algorithms.bayes.adapters.numpyro import from_numpyro
     from .algorithms.bayes.adapters.pymc import from_pymc
+    from .algorithms.bayes.glm import BayesianGLM
     from .algorithms.bayes.linear import BayesianLinearRegression
     from .algorithms.bayes.logistic import BayesianLogisticRegression
     from .algorithms.bayes.models.mixture import GaussianMixtureDensity
@@ -83,6 +84,7 @@ if TYPE_CHECKING:
 _PLACES = {
     "BayesianLinearRegression": ".algorithms.bayes.linear",
     "BayesianLogisticRegression": ".algorithms.bayes.logistic",
+    "BayesianGLM": ".algorithms.bayes.glm",
     "BayesianPoissonRegression": ".algorithms.bayes.poisson",
     "CoxRegression": ".algorithms.linear.structured.cox",
     "DMRTopicModel": ".algorithms.topics.dmr",
@@ -169,6 +171,7 @@ __all__ = [
     "GLM",
     "GSDMM",
     "SLIM",
+    "BayesianGLM",
     "BayesianLinearRegression",
     "BayesianLogisticRegression",
     "BayesianPoissonRegression",

@@ -172,6 +172,13 @@ MODELS = {
         ),
         _bayesian("bayesian-poisson", "BayesianPoissonRegression", "dense targets", "counts, a posterior"),
         Model(
+            "bayesian-glm",
+            "BayesianGLM",
+            data="frame",
+            summary="a posterior of generalised linear and mixed models, by formula",
+            report="stradask.cli.reports.bayes:report_formula",
+        ),
+        Model(
             "mf",
             "MatrixFactorization",
             data="ratings",

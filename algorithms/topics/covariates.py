@@ -1,17 +1,18 @@
 """Covariates of documents as columns of numbers: a frame with categories, a formula, or a matrix."""
 
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from ...errors import DataError, StradaskError, in_brief, shortened
+from ...errors import DataError, in_brief, shortened
+from ..inputs.formulas import evaluated, formulaic
 
 INTERCEPT = "intercept"
 _MOST_LEVELS, _LARGEST_SHARE, _FEW_ROWS = 1000, 0.5, 50  # of a category, as on the command line
 _LEAST_SPREAD = 1e-12  # standard deviation of a column over its mean: below are rounding errors
+_REMEDY = "pass covariates alone, whose columns then enter as they are"  # without formulaic
 _MOST_COLUMNS = 500  # a move of coefficients has a matrix of this size for each topic
 
 
@@ -54,7 +55,9 @@ class Covariates:
     @classmethod
     def _of_formula(cls, covariates, formula, n_documents):
         frame = _frame(covariates, formula, n_documents)
-        matrix = _evaluated(lambda: _formulaic().model_matrix(formula, frame, na_action="raise"), formula)
+        matrix = _evaluated(
+            lambda: formulaic(_REMEDY).model_matrix(formula, frame, na_action="raise"), formula
+        )
         if not hasattr(matrix, "model_spec") or not hasattr(matrix, "columns"):
             raise DataError(
                 f"formula={shortened(formula)} has a left side: give the right side alone, such as "
@@ -147,29 +150,8 @@ class Covariates:
         return cls(list(kept["columns"]), kept["formula"])
 
 
-def _formulaic():
-    try:
-        import formulaic
-    except ModuleNotFoundError as error:
-        raise StradaskError(
-            "formula needs formulaic, which is not installed: pip install formulaic; or pass covariates "
-            "alone, whose columns then enter as they are"
-        ) from error
-    return formulaic
-
-
 def _evaluated(evaluate, formula):
-    """A formula's matrix; a category that the fit had not is an error, which would be the reference."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", _formulaic().errors.DataMismatchWarning)
-            return evaluate()
-    except StradaskError:
-        raise
-    except Exception as error:
-        raise DataError(
-            f"covariates do not fit formula={shortened(formula)}: {in_brief(str(error), 200)}"
-        ) from error
+    return evaluated(evaluate, formula, "covariates", _REMEDY)
 
 
 def _frame(covariates, formula, n_documents):

@@ -6,6 +6,7 @@ from typing import Any
 from .._urls import file_size, is_file
 from ..errors import DataError, in_brief
 from .formats import kind_of, read_npz_matrix
+from .frames import read_frame
 from .outputs import bars, say
 from .ratings import Rated, has_named_columns, read_ratings_of
 from .tables import NotNumbers, file_of, is_table, read_encoded, read_table
@@ -363,6 +364,7 @@ READERS = {
     "dense targets": _dense(read_targets),
     "dense classes": _dense(read_classes),
     "ratings": read_ratings,
+    "frame": read_frame,
 }
 
 

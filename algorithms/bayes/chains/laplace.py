@@ -327,6 +327,8 @@ def look_for_modes(model, sample, seed):
 def _place_of(sample):
     """The draw with the highest density, with the covariance of all; None where that is singular."""
     draws = sample.stacked().reshape(-1, sample.chains[0].draws.shape[1])
+    if len(draws) <= draws.shape[1]:  # a singular covariance, and large
+        return None
     logps = sample.stacked("log_densities").ravel()
     try:
         A = np.linalg.cholesky(np.atleast_2d(np.cov(draws.T)))

@@ -107,3 +107,28 @@ def _ranks(posterior, j, ax):
     ax.axhline(1, color=_QUIET, linewidth=0.6, linestyle="--")
     ax.set_ylim(bottom=0)
     ax.set_xlabel("rank", fontsize=8)
+
+
+def plot_predictive(observed, made, what, ax=None):
+    """Distribution of observed targets (n,) over those of new ones, a row of `made` (sets, n) each."""
+    ax = pyplot().subplots(figsize=(5, 3), layout="constrained")[1] if ax is None else ax
+    every = np.concatenate([observed, made.ravel()])
+    low, high = np.quantile(every, [0.005, 0.995])
+    low, high = min(low, observed.min()), max(high, observed.max())
+    whole = bool((observed == np.floor(observed)).all()) and high - low < _GRID
+    edges = np.arange(np.floor(low) - 0.5, high + 1) if whole else np.linspace(low, high, 3 * _BINS)
+    middles = (edges[1:] + edges[:-1]) / 2
+    for i, row in enumerate(made):
+        label = None if i else f"{len(made)} draws of the {what}"
+        ax.plot(middles, _shares(row, edges), color=_QUIET, linewidth=0.6, alpha=0.6, label=label)
+    ax.plot(middles, _shares(observed, edges), color=_BLUE, linewidth=2, label="observed")
+    ax.set_ylim(bottom=0)
+    ax.set_ylabel("share of rows")
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.legend(frameon=False, fontsize=8)
+    return ax
+
+
+def _shares(values, edges):
+    """Part of the values in each bin; those outside count in the whole."""
+    return np.histogram(values, edges)[0] / len(values)

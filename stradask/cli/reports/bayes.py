@@ -9,8 +9,30 @@ N_ROWS = 20  # of the summary that are shown as text
 
 def report(estimator, data, test):
     """Return the posterior's summary and the verdict of its diagnostics, see `stradask.registry.Model`."""
+    document, lines, diagnostics = _head(estimator)
+    add_scores(document, lines, estimator, data, test)
+    return _with_summary(document, lines, _with_names(estimator.posterior_.summary(), estimator), diagnostics)
+
+
+def report_formula(estimator, data, test):
+    """The same of a model by formula: parameters without effects; log scores in place of accuracies."""
+    import numpy as np
+    from scipy.special import logsumexp
+
+    document, lines, diagnostics = _head(estimator)
+    for name, rows in (("training", data), ("test", test)):
+        if rows is not None:
+            by_draw = estimator.log_likelihood(rows.frame)
+            score = float(np.mean(logsumexp(by_draw, axis=0) - np.log(len(by_draw))))
+            document[name] = {"log_score": score}
+            lines.append(f"{name:<12} mean log predictive density {score:.4f}, {by_draw.shape[1]:,} rows")
+    document["groups"] = {name: len(levels) for name, levels in estimator.groups_.items()}
+    return _with_summary(document, lines, estimator.summary(), diagnostics)
+
+
+def _head(estimator):
     posterior = estimator.posterior_
-    summary, diagnostics = _with_names(posterior.summary(), estimator), posterior.diagnostics
+    diagnostics = posterior.diagnostics
     document: dict = {
         "draws": len(posterior),
         "method": posterior.method,
@@ -19,8 +41,10 @@ def report(estimator, data, test):
         "verdict": diagnostics.verdict,
         "diagnostics": [_as_json({"figure": row} | diagnostics.row(row)) for row in diagnostics.rows],
     }
-    lines = [f"posterior    {len(posterior):,} draws by {posterior.method}"]
-    add_scores(document, lines, estimator, data, test)
+    return document, [f"posterior    {len(posterior):,} draws by {posterior.method}"], diagnostics
+
+
+def _with_summary(document, lines, summary, diagnostics):
     document["summary"] = [_as_json({"parameter": row} | summary.row(row)) for row in summary.rows]
     return document, "\n".join([*lines, "", *_as_lines(summary), "", str(diagnostics)])
 

@@ -403,7 +403,7 @@ def test_formulas(data, tmp_path):
     again = sd.load(model.save(f"{tmp_path}/m.npz") and f"{tmp_path}/m.npz")
     with pytest.raises(DataError, match="pass covariates as a matrix"):
         again.expected_shares(grid)
-    matrix = model._design_of(grid, 2)[:, 1:]
+    matrix = model._reader.design(grid, 2)[:, 1:]
     np.testing.assert_allclose(again.expected_shares(matrix).mean, found.mean)
     with pytest.raises(DataError, match="left side"):
         dmr(formula="g ~ x").fit(X, covariates=covariates)

@@ -1,0 +1,495 @@
+"""Generalised linear mixed models by formula: `BayesianGLM`."""
+
+import functools
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import StrOptions
+from sklearn.utils.validation import check_is_fitted
+
+from ..._typing import Array, Callback, FileName, RandomState
+from ...errors import DataError, shortened
+from .._base import Estimator
+from .._table import Table
+from .models import families
+from .models.formula_design import FormulaDesign
+from .models.groups import LEAST_GROUPS, cut_groups
+from .models.mixed import MixedLayout, build_shard, is_integrated, shard_effects
+from .models.mixed_design import Rows, Scaling
+from .models.mixed_draws import MixedLikelihoods, Predictors, prior_values
+from .models.mixed_priors import chosen_priors
+from .models.prior_density import PriorDensity
+from .posterior.draws import Posterior
+from .settings import CONSTRAINTS, SamplingSettings
+from .shards.chains import Densities, draw_posterior
+from .shards.rows import cut_rows, number_of_shards
+
+
+class BayesianGLM(Estimator):
+    r"""Bayesian generalised linear models and mixed models, by formula.
+
+    ``"y ~ x + (x | group)"`` is a regression of y on x, in which the intercept and the slope of x vary from
+    group to group:
+
+    .. math:: f_i = c + x_i b + \sum_t z_{ti} u_{t, g_t(i)} + o_i, \qquad
+        u_{tg} \sim N(0, D_t R_t D_t)
+
+    for the effects u of each term t and group g, with standard deviations D and correlations R. The target
+    has the mean f (normal, Student's t), expit(f) (logistic) or exp(f) (Poisson, negative binomial, gamma);
+    an ordered one is a logistic variable about f, cut at thresholds.
+
+    **Formulas** are those of the package formulaic: ``x1 * x2``, ``C(kind)``, ``bs(age, df=4)``,
+    ``np.log(y)``. ``(1 | g)`` are intercepts of groups, ``(x | g)`` intercepts and slopes with their
+    correlations, ``(x || g)`` without, ``(0 + x | g)`` slopes alone. ``(1 | a) + (1 | b)`` are crossed
+    effects, ``a:b`` the combinations of two columns, ``(1 | a/b)`` is ``(1 | a) + (1 | a:b)``.
+
+    **Where effects are sampled.** With normal noise and one term they are integrated out in closed form, and
+    drawn afterwards, exactly, given the other parameters. An evaluation costs nothing by row, and shards,
+    which get whole groups (``n_shards=``, ``engine="dask"``), are combined over what they share: the effects
+    of a group never leave its shard, and the combination is exact as the numbers of draws and proposals grow.
+    Models without groups have shards of any rows. In all other cases (another family with groups; crossed or
+    nested groups) effects are parameters, sampled with the rest by NUTS in one piece, and shards are refused.
+    There the effects of a column are centred where rows say more of most groups' effects than the other
+    groups do, else not, and their mean over groups is a parameter of its own.
+
+    **Standardisation.** Columns are centred and scaled inside; draws and priors are on the scale of the data.
+    The prior of the intercept, and of cuts, is that of the predictor at the means of the columns.
+
+    Parameters
+    ----------
+    formula : str
+        Needed: the target, ~, and columns and effects of groups.
+    family : str, default="normal"
+        "normal", "student_t", "logistic", "poisson", "negative_binomial", "gamma" or "ordered".
+    priors : dict of str to PriorDensity, optional
+        Densities of ``stradask.priors`` by name: a column of the formula's matrix or ``"coef"`` for all,
+        ``"intercept"``, ``"sd_group"`` or ``"sd"``, ``"cor_group"`` or ``"cor"``, ``"sigma"``, ``"freedom"``,
+        ``"overdispersion"``, ``"shape"``, ``"cut"``. Others have the defaults, with s the standard deviation
+        of y (normal, Student's t) or 1: coefficients normal(0, 2.5 s / sd of the column), the intercept
+        student_t(3, mean of y by the link, 2.5 s), standard deviations of effects half_normal(2.5 s / root
+        mean square of the column), lkj(1), sigma exponential(1 / s), freedom gamma(2, 0.1), overdispersion
+        half_cauchy(1), shape lognormal(1, 2), cuts student_t(3, 0, 2.5).
+    n_samples, n_chains, n_warmup, sampler, target_accept, n_shards, combine, n_proposals, engine, checkpoint
+        See `BayesianLogisticRegression`. Where effects are parameters "auto" is NUTS.
+    n_jobs, random_state, verbose
+        See `BayesianLogisticRegression`.
+
+    Attributes
+    ----------
+    posterior_ : Posterior
+        Draws by name: ``coef``, ``intercept``, ``sd_group``, ``cor_group`` (below the diagonal), the family's
+        own, and the effects ``group:Intercept``, ``group:x``, one for each group.
+    priors_ : dict of str to str
+        Those in use, on the scale of the data.
+    column_names_ : list of str
+        Of the coefficients.
+    coef_ : ndarray of shape (n_columns,)
+        Posterior means.
+    intercept_ : float
+    effects_ : dict of str to ndarray of shape (n_groups, n_columns)
+        Posterior means by term.
+    groups_ : dict of str to ndarray of shape (n_groups,)
+        Labels by term, sorted.
+    classes_ : ndarray
+        Of a logistic or ordered family: levels of the target, in order (that of an ordered pandas column, or
+        sorted).
+    sampler_, n_shards_
+        See `BayesianLogisticRegression`.
+
+    Notes
+    -----
+    Memory: draws are 8 bytes times draws times (parameters + effects), twice that where effects are
+    parameters. Model files do not hold priors, nor what a formula learned: after `load` there is the
+    posterior, but no `predict`.
+
+    References
+    ----------
+    Pinheiro, Bates, "Mixed-Effects Models in S and S-PLUS", 2000. Gelman, Hill, "Data Analysis Using
+    Regression and Multilevel/Hierarchical Models", 2007. Papaspiliopoulos, Roberts, Skold, "A general
+    framework for the parametrization of hierarchical models", Statistical Science 2007.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import stradask as sd
+    >>> rng = np.random.default_rng(0)
+    >>> town = np.repeat(np.arange(20), 25)
+    >>> x = rng.standard_normal(500)
+    >>> y = 1 + (2 + rng.normal(0, 0.5, 20))[town] * x + rng.normal(0, 1, 500)
+    >>> model = sd.BayesianGLM("y ~ x + (x | town)", random_state=0)
+    >>> model.fit({"x": x, "y": y, "town": town}).coef_.round(1)  # doctest: +SKIP
+    array([2.])
+    """
+
+    _state_attributes = ("_posterior_state",)
+    _harmless_text: ClassVar[frozenset[str]] = frozenset({"formula"})
+    _parameter_constraints: ClassVar[dict] = {
+        "formula": [str],
+        "family": [StrOptions(set(families.FAMILIES))],
+        "priors": [dict, None],
+        **CONSTRAINTS,
+    }
+
+    def __init__(
+        self,
+        formula: str | None = None,
+        family: str = "normal",
+        *,
+        priors: Mapping[str, PriorDensity] | None = None,
+        n_samples: int = 1000,
+        n_chains: int = 4,
+        n_warmup: int = 1000,
+        sampler: str = "auto",
+        target_accept: float = 0.8,
+        n_shards: int | str = 1,
+        combine: str = "auto",
+        n_proposals: int = 4000,
+        engine: str = "local",
+        checkpoint: FileName | None = None,
+        n_jobs: int | None = None,
+        random_state: RandomState | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.formula = formula
+        self.family = family
+        self.priors = priors
+        self.n_samples = n_samples
+        self.n_chains = n_chains
+        self.n_warmup = n_warmup
+        self.sampler = sampler
+        self.target_accept = target_accept
+        self.n_shards = n_shards
+        self.combine = combine
+        self.n_proposals = n_proposals
+        self.engine = engine
+        self.checkpoint = checkpoint
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+
+    @classmethod
+    @functools.cache
+    def _place_parameters(cls):
+        """Priors are not in a model file either."""
+        return (*super()._place_parameters(), "priors")
+
+    # Fitting
+    # --------------------------------------------------------------------------------------------------
+
+    def fit(
+        self,
+        data: Any,
+        y: None = None,
+        *,
+        sample_weight: Any = None,
+        offset: Any = None,
+        callback: Callback | None = None,
+    ) -> Self:
+        """Draw from the posterior.
+
+        Parameters
+        ----------
+        data : pandas DataFrame, or dict of columns
+            With the columns that the formula names.
+        y : None
+            The target is on the left of the formula.
+        sample_weight, offset : array-like of shape (n_rows,), or name of a column, optional
+            A row of weight 2 counts as two rows. The offset is added to the linear predictor, such as the
+            logarithm of an exposure.
+        callback : callable, optional
+            ``callback(info)`` after the warm-up and every hundred draws of all chains, or after every shard;
+            True ends the run.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        DataError
+            Names the formula, column or parameter that is wrong, or the shards that there cannot be.
+        """
+        self._validate_params()
+        if y is not None:
+            raise DataError("y must be None: the target is a column of data, on the left of the formula")
+        given = {name: getattr(self, name) for name in CONSTRAINTS}
+        formula = FormulaDesign(self.formula, self.family)
+        joint = bool(formula.terms) and not is_integrated(self.family, formula.terms)
+        if joint:
+            given |= self._in_one_piece()
+        settings = SamplingSettings(**given, callback=callback).checked()
+        with self._unchanged_on_error():
+            design = formula.learn(data, offset, sample_weight)
+            priors = chosen_priors(self.priors, self.family, design)
+            self.priors_ = {name: str(prior) for name, prior in priors.items()}
+            scaling = Scaling(design.centres, design.spreads)
+            parts = self._parts(design, settings)
+            power = 1 / self.n_shards_
+            builds = [
+                partial(build_shard, self.family, Rows(design, rows), scaling, priors, power)
+                for rows in parts
+            ]
+            layout = MixedLayout(self.family, design, scaling, priors, joint)
+            likelihoods = MixedLikelihoods(self.family, design)
+            local = partial(shard_effects, settings.seed) if design.terms and not joint else None
+            densities = Densities(
+                builds, lambda _: layout.variables, lambda _: list(layout.names), local, dealt=True,
+                log_likelihood=likelihoods,
+            )  # fmt: skip
+            posterior, samplers = draw_posterior(densities, settings)
+            self._store(posterior, samplers, layout, formula)
+        return self
+
+    def _in_one_piece(self):
+        """Settings where effects are parameters."""
+        if self.n_shards not in (1, "auto"):
+            raise DataError(
+                f"n_shards={self.n_shards}, but the effects of {self.formula} with family={self.family!r} "
+                "are sampled with the other parameters, in one piece: take n_shards=1. Shards are for models "
+                "without groups, and for normal noise with one term of groups"
+            )
+        if self.sampler in ("laplace", "split_hmc"):
+            raise DataError(
+                f"sampler={self.sampler!r} needs a mode, which a density of effects and their spread has "
+                "not: take 'auto' or 'nuts'"
+            )
+        return {"n_shards": 1, "sampler": "nuts" if self.sampler == "auto" else self.sampler}
+
+    def _parts(self, design, settings):
+        """Rows of each shard, None for all."""
+        n, d = design.X.shape
+        self.n_shards_ = 1
+        if settings.n_shards == 1 or (self.n_shards == "auto" and (self.family == "normal" or design.terms)):
+            return [None]
+        if design.terms:
+            (term,) = design.terms
+            most = max(1, len(term.levels) // LEAST_GROUPS)
+            self.n_shards_ = number_of_shards(self.n_shards, n, d + 1, None, most)
+        else:
+            self.n_shards_ = number_of_shards(self.n_shards, n, d + 1)
+        if self.n_shards_ == 1:
+            return [None]
+        settings.check_combines()
+        if design.terms:
+            return cut_groups(design.terms[0].groups, self.n_shards_, settings.seed)
+        classes = design.y if self.family in ("logistic", "ordered") else None
+        return cut_rows(n, self.n_shards_, settings.seed, classes)
+
+    def _store(self, posterior, samplers, layout, formula):
+        self.sampler_ = ", ".join(sorted(set(samplers)))
+        mean = posterior.mean()
+        self.column_names_ = list(layout.columns)
+        self.coef_: Any = np.atleast_1d(mean.get("coef", np.zeros(0)))
+        self.intercept_: Any = float(mean.get("intercept", 0.0))
+        self.groups_ = {term.name: term.levels for term in layout.terms}
+        self.effects_ = {
+            term.name: np.stack([mean[f"{term.name}:{column}"] for column in term.columns], axis=1)
+            for term in layout.terms
+        }
+        self.__dict__.pop("classes_", None)
+        if formula.classes is not None:
+            self.classes_ = formula.classes
+        self._formula, self._shared = formula, len(layout.shared)
+        self._posterior_state, self._posterior = posterior.state(), posterior
+
+    # Using
+    # ----------------------------------------------------------------------------------------------------
+
+    @property
+    def posterior_(self) -> Posterior:
+        """The draws: a `Posterior`."""
+        if "_posterior_state" not in vars(self):
+            raise AttributeError(f"this {type(self).__name__} has no 'posterior_': it is not fitted yet")
+        if "_posterior" not in vars(self):
+            self._posterior = Posterior.from_state(self._posterior_state)
+        return self._posterior
+
+    def summary(self, quantiles: Any = (0.05, 0.5, 0.95)) -> Table:
+        """Describe the parameters that all groups share, in a line each; see `Posterior.summary`.
+
+        Parameters
+        ----------
+        quantiles : float or sequence of float, default=(0.05, 0.5, 0.95)
+
+        Returns
+        -------
+        Table
+        """
+        posterior, effects = self.posterior_, sum(len(g) for g in self.groups_.values())
+        names = [
+            name for name in posterior.variables if not any(name.startswith(f"{t}:") for t in self.groups_)
+        ]
+        variables = {name: posterior.labels.get(name, posterior.variables[name]) for name in names}
+        n = (
+            len(posterior.names) - sum(e.size for e in self.effects_.values())
+            if effects
+            else len(posterior.names)
+        )
+        shared = Posterior(
+            posterior.draws[:, :n], variables, n_chains=posterior.n_chains,
+            shard_draws=posterior.shard_draws, diagnostics=posterior.diagnostics,
+        )  # fmt: skip
+        return shared.summary(quantiles)
+
+    def predict(self, data: Any, *, offset: Any = None) -> Array:
+        """Predict the mean of new observations, averaged over the posterior.
+
+        A group that the fit did not see has effects of the groups' distribution, one draw for each draw of
+        the parameters.
+
+        Parameters
+        ----------
+        data : pandas DataFrame, or dict of columns
+        offset : array-like of shape (n_rows,), or name of a column, optional
+
+        Returns
+        -------
+        ndarray of shape (n_rows,) or (n_rows, n_levels)
+            Of a logistic family the probability of the second class, of an ordered one those of all levels.
+        """
+        predictors = self._predictors(data, offset)
+        values = self._values()
+        blocks = [families.mean(self.family, f, own).mean(axis=0) for f, own in predictors.blocks(values, 0)]
+        return np.concatenate(blocks)
+
+    def posterior_predictive(
+        self, data: Any, n: int | None = None, *, offset: Any = None, random_state: RandomState | None = None
+    ) -> Array:
+        """Draw new observations, one of each row for each draw of the posterior.
+
+        Parameters
+        ----------
+        data, offset
+            As in `predict`.
+        n : int, optional
+            Draws, by default all.
+        random_state : int, RandomState or None
+
+        Returns
+        -------
+        ndarray of shape (n, n_rows)
+            Codes 0, 1, ... of `classes_` where the target is no number.
+        """
+        check_is_fitted(self)
+        values = self.posterior_.sample(n, random_state)
+        return self._predictors(data, offset).observations(values, _seed(random_state))
+
+    def log_likelihood(self, data: Any, *, offset: Any = None) -> Array:
+        """Compute the log density of each row's target under each draw, as ArviZ takes it for `loo`.
+
+        Parameters
+        ----------
+        data, offset
+            As in `predict`, with the target.
+
+        Returns
+        -------
+        ndarray of shape (n_draws, n_rows)
+        """
+        check_is_fitted(self)
+        design = self._known().design(data, offset, target=True)
+        return MixedLikelihoods(self.family, design)(self._values())
+
+    def sample_prior(
+        self, data: Any, n_samples: int = 1000, *, random_state: RandomState | None = None
+    ) -> Posterior:
+        """Draw from the priors, independently and exactly; no fit is needed.
+
+        Parameters
+        ----------
+        data : pandas DataFrame, or dict of columns
+            The rows of the fit: the default priors follow their scale.
+        n_samples : int, default=1000
+        random_state : int, RandomState or None
+
+        Returns
+        -------
+        Posterior
+            Draws of the prior, by the names that `posterior_` has.
+        """
+        self._validate_params()
+        design = FormulaDesign(self.formula, self.family).learn(data, None, None)
+        return self._prior(design, n_samples, random_state)
+
+    def prior_predictive(
+        self,
+        data: Any,
+        n_samples: int = 1000,
+        *,
+        offset: Any = None,
+        random_state: RandomState | None = None,
+    ) -> Array:
+        """Draw new observations of the rows under the priors: are they numbers that one would believe?
+
+        Parameters
+        ----------
+        data, n_samples, random_state
+            As in `sample_prior`.
+        offset : array-like of shape (n_rows,), or name of a column, optional
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_rows)
+        """
+        self._validate_params()
+        design = FormulaDesign(self.formula, self.family).learn(data, offset, None)
+        values = self._prior(design, n_samples, random_state).sample(random_state=random_state)
+        return Predictors(self.family, design).observations(values, _seed(random_state))
+
+    def plot_predictive(
+        self, data: Any, n: int = 50, *, prior: bool = False, offset: Any = None,
+        random_state: RandomState | None = None, ax: Any = None,
+    ) -> Any:  # fmt: skip
+        """Draw the distribution of the observed target over those of new ones.
+
+        Parameters
+        ----------
+        data : pandas DataFrame, or dict of columns
+            With the target.
+        n : int, default=50
+            Sets of new observations, a thin line each.
+        prior : bool, default=False
+            Those of the prior in place of the posterior.
+        offset : array-like of shape (n_rows,), or name of a column, optional
+        random_state : int, RandomState or None
+        ax : matplotlib Axes, optional
+
+        Returns
+        -------
+        matplotlib Axes
+        """
+        from .posterior.plots import plot_predictive
+
+        if prior:
+            made = self.prior_predictive(data, n, offset=offset, random_state=random_state)
+            observed = FormulaDesign(self.formula, self.family).learn(data, offset, None).y
+        else:
+            made = self.posterior_predictive(data, n, offset=offset, random_state=random_state)
+            observed = self._known().design(data, offset, target=True).y
+        return plot_predictive(observed, made, "prior" if prior else "posterior", ax)
+
+    def _prior(self, design, n_samples, random_state):
+        if isinstance(n_samples, bool) or not isinstance(n_samples, (int, np.integer)) or n_samples < 1:
+            raise DataError(f"n_samples must be a whole number above zero, got {shortened(n_samples)}")
+        priors = chosen_priors(self.priors, self.family, design)
+        layout = MixedLayout(self.family, design, Scaling(design.centres, design.spreads), priors, True)
+        draws = prior_values(layout, int(n_samples), np.random.default_rng(_seed(random_state)))
+        return Posterior(draws, layout.variables, method="draws of the prior")
+
+    def _known(self):
+        check_is_fitted(self)
+        return vars(self).get("_formula") or FormulaDesign(self.formula, self.family)
+
+    def _predictors(self, data, offset):
+        return Predictors(self.family, self._known().design(data, offset))
+
+    def _values(self):
+        posterior = self.posterior_
+        return {name: posterior[name] for name in posterior.variables}
+
+
+def _seed(random_state):
+    return int(check_random_state(random_state).randint(2**31))

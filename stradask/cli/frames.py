@@ -1,0 +1,64 @@
+"""Tables on the command line for models by formula: columns keep their names and kinds."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ..errors import DataError, StradaskError, in_brief
+
+_LEAST = 2  # rows to learn from, and to judge by
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A table as a DataFrame."""
+
+    frame: Any
+    source: str
+
+    vocabulary = None
+    names = None
+
+    def describe(self):
+        """Sizes, fit for JSON."""
+        return {"source": self.source, "rows": len(self.frame), "columns": list(map(str, self.frame.columns))}
+
+    def in_words(self):
+        """Sizes, in words."""
+        columns = in_brief(", ".join(map(str, self.frame.columns)), 200)
+        return f"{len(self.frame):,} rows, {len(self.frame.columns)} columns: {columns}"
+
+    def held_out(self, share, seed, option):
+        """Divide the rows; return those to learn from and those to judge by."""
+        import numpy as np
+
+        n = len(self.frame)
+        n_test = round(share * n)
+        if min(n_test, n - n_test) < _LEAST:
+            raise DataError(f"{option}: of {n} rows {n_test} would be held out; take another share")
+        order = np.random.default_rng(seed).permutation(n)
+        test, train = np.sort(order[:n_test]), np.sort(order[n_test:])
+        return tuple(replace(self, frame=self.frame.iloc[rows]) for rows in (train, test))
+
+    @property
+    def arguments(self):
+        """What `fit` is given."""
+        return (self.frame,)
+
+
+def read_frame(source, vocab=None, *, verbose=0):
+    """Read a `Frame` from a file of csv, tsv or Parquet."""
+    if vocab is not None:
+        raise DataError("--vocab: the columns of a table have names of their own; leave it out")
+    try:
+        import pandas as pd
+    except ModuleNotFoundError as error:
+        raise StradaskError("models by formula need pandas: pip install 'stradask[formula]'") from error
+    name = source.lower().removesuffix(".gz")
+    try:
+        if name.endswith((".parquet", ".pq")):
+            return Frame(pd.read_parquet(source), source)
+        if name.endswith((".csv", ".tsv")):
+            return Frame(pd.read_csv(source, sep="\t" if name.endswith(".tsv") else ","), source)
+    except (ValueError, OSError) as error:
+        raise DataError(f"{source}: {in_brief(str(error), 200)}") from error
+    raise DataError(f"{source}: a formula names columns; give a table, csv, tsv or parquet")
