@@ -93,6 +93,15 @@ class MixedLikelihoods:
     def __deepcopy__(self, memo):
         return self
 
+    @property
+    def observed(self):
+        """The targets."""
+        return self.design.y
+
+    def observations(self, values, seed):
+        """New targets (draws, rows)."""
+        return Predictors(self.family, self.design).observations(values, seed)
+
     def __call__(self, values):
         """Log densities of the targets, times the weights of their rows."""
         predictors, parts, first = Predictors(self.family, self.design), [], 0

@@ -18,19 +18,16 @@ from .tables import (
     by_name,
     checked_variables,
     finite,
-    in_chains,
     is_text,
     names_of,
     normalised,
-    of_draws,
     quantile_levels,
     shape_of,
     weighted_quantiles,
 )
 
 _FORMAT, _VERSION = "stradask posterior", 1  # of files; grows when older code could not read them
-_STATISTICS = ("lp", "acceptance_rate", "n_steps", "tree_depth", "diverging", "energy", "step_size")
-_KINDS = (float, float, int, int, bool, float, float)
+STATISTICS = ("lp", "acceptance_rate", "n_steps", "tree_depth", "diverging", "energy", "step_size")
 
 
 class Posterior:
@@ -130,8 +127,8 @@ class Posterior:
         self.method = method
         self._log_likelihood = log_likelihood
         made = None if statistics is None else np.asarray(statistics, dtype=np.float64)
-        if made is not None and (n_chains is None or made.shape != (n, len(_STATISTICS))):
-            raise DataError(f"statistics must have the shape ({n}, {len(_STATISTICS)}), and draws chains")
+        if made is not None and (n_chains is None or made.shape != (n, len(STATISTICS))):
+            raise DataError(f"statistics must have the shape ({n}, {len(STATISTICS)}), and draws chains")
         self.statistics = made
 
     def __len__(self):
@@ -340,7 +337,13 @@ class Posterior:
         return self.predictive(lambda values, _: self._log_likelihood(values), n, random_state)
 
     def to_arviz(
-        self, n: int | None = None, random_state: RandomState | None = None, log_likelihood: Any = False
+        self,
+        n: int | None = None,
+        random_state: RandomState | None = None,
+        log_likelihood: Any = False,
+        *,
+        predictive: Any = False,
+        observed: Any = None,
     ) -> Any:
         """Turn the draws into a DataTree for ArviZ (its plots, leave-one-out, netCDF).
 
@@ -351,6 +354,11 @@ class Posterior:
         log_likelihood : bool, None or array-like of shape (n_draws, n_observations), default=False
             Add the group of that name, for ``arviz_stats.loo``: what ``log_likelihood(X, y)`` of a regression
             returns, or True where the posterior knows its likelihood. False or None: no such group.
+        predictive : bool or callable, default=False
+            Add the group ``posterior_predictive``: ``predictive(values, rng)`` as in `predictive` returns an
+            array (n, observations), or a dict of such. True where the posterior knows how (`BayesianGLM`).
+        observed : array-like or dict of array-like, optional
+            The group ``observed_data``; by default what the posterior knows.
 
         Returns
         -------
@@ -361,32 +369,9 @@ class Posterior:
         StradaskError
             If arviz-base is not installed.
         """
-        try:
-            import arviz_base
-        except ModuleNotFoundError as error:
-            raise StradaskError(
-                "to_arviz needs arviz-base, which is not installed: pip install 'stradask[bayes]'"
-            ) from error
-        as_they_are = self.n_chains is not None and n is None
-        chosen = slice(None) if as_they_are else self._chosen(n, random_state)
-        chains = self.n_chains if as_they_are else 1
-        values = by_name(self.variables, self.draws[chosen])
-        groups = {"posterior": in_chains(values, chains)}
-        if log_likelihood is not None and log_likelihood is not False:
-            if log_likelihood is True and self._log_likelihood is None:
-                self.log_likelihood()  # says what is missing
-            known = log_likelihood is not True
-            found = of_draws(log_likelihood, len(self))[chosen] if known else self._log_likelihood(values)
-            groups["log_likelihood"] = in_chains({"y": np.asarray(found)}, chains)
-        if self.statistics is not None and n is None:
-            columns = zip(_STATISTICS, _KINDS, self.statistics.T, strict=True)
-            told = {name: column.astype(kind) for name, kind, column in columns}
-            groups["sample_stats"] = in_chains(told, chains)
-        attributes = {"inference_library": "stradask", "inference_library_version": __version__}
-        coords = {f"{name}_dim_0": labels for name, labels in self.labels.items()}
-        tree = arviz_base.from_dict(groups, coords=coords, dims={n: [f"{n}_dim_0"] for n in self.labels})
-        tree["posterior"].attrs.update(attributes, method=self.method, verdict=self.diagnostics.verdict)
-        return tree
+        from .arviz import tree_of
+
+        return tree_of(self, n, random_state, log_likelihood, predictive, observed)
 
     # Files ------------------------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ import pytest
 from scipy import integrate, stats
 
 import stradask as sd
-from stradask.errors import DataError
+from stradask.errors import DataError, StradaskError
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((60, 2))
@@ -104,3 +104,42 @@ def test_leave_one_out(sampler):
             model.posterior_.to_arviz(log_likelihood=wrong)
     loo = pytest.importorskip("arviz_stats").loo
     assert np.isfinite(loo(tree).elpd)
+
+
+def test_new_and_observed_data_go_to_arviz():
+    pytest.importorskip("arviz_base")
+    x = np.random.default_rng(0).normal(3, 1, 40)
+    posterior = sd.sample(
+        lambda q, x: -0.5 * ((x - q[0]) ** 2).sum(), None, x, [0.0], names=["mean"], random_state=0
+    )
+    tree = posterior.to_arviz(
+        log_likelihood=True,
+        predictive=lambda values, rng: rng.normal(values["mean"][:, None], 1, (len(values["mean"]), 40)),
+        observed=x,
+        random_state=0,
+    )
+    new = tree["posterior_predictive"]["y"]
+    assert new.shape == tree["log_likelihood"]["y"].shape
+    assert abs(float(new.mean()) - x.mean()) < 0.02
+    np.testing.assert_array_equal(tree["observed_data"]["y"], x)
+    with pytest.raises(StradaskError, match="does not know how to draw new data"):
+        posterior.to_arviz(predictive=True)
+    with pytest.raises(DataError, match="a row for each of"):
+        posterior.to_arviz(predictive=lambda values, rng: np.zeros((3, 40)))
+
+
+def test_a_model_by_formula_brings_all_groups():
+    az = pytest.importorskip("arviz_stats")
+    pytest.importorskip("formulaic")
+    rng = np.random.default_rng(0)
+    x, g = rng.standard_normal(200), rng.integers(0, 10, 200)
+    y = x + rng.normal(0, 1, 10)[g] + rng.normal(0, 0.5, 200)
+    scores = []
+    for formula in ("y ~ x + (1 | g)", "y ~ x"):
+        model = sd.BayesianGLM(formula, n_samples=1500, random_state=0).fit({"x": x, "y": y, "g": g})
+        tree = model.posterior_.to_arviz(log_likelihood=True, predictive=True)
+        assert {"posterior", "log_likelihood", "posterior_predictive", "observed_data"} <= set(tree.children)
+        scores.append(float(az.loo(tree).elpd))
+    # The groups have a spread of 1, the noise of a half: sums of log densities by hand.
+    assert scores[0] > scores[1] + 50
+    assert scores[0] == pytest.approx(-200 * (np.log(0.5) + 0.5 + 0.5 * np.log(2 * np.pi)), abs=35)
