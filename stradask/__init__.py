@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .algorithms.bayes import priors
     from .algorithms.bayes.adapters.bridgestan import from_bridgestan
     from .algorithms.bayes.adapters.numpyro import from_numpyro
+    from .algorithms.bayes.adapters.pointer import from_pointer
     from .algorithms.bayes.adapters.pymc import from_pymc
     from .algorithms.bayes.glm import BayesianGLM
     from .algorithms.bayes.linear import BayesianLinearRegression
@@ -140,6 +141,7 @@ _PLACES = {
     "evaluate_ranking": ".algorithms.factorization.ranking",
     "from_bridgestan": ".algorithms.bayes.adapters.bridgestan",
     "from_numpyro": ".algorithms.bayes.adapters.numpyro",
+    "from_pointer": ".algorithms.bayes.adapters.pointer",
     "from_pymc": ".algorithms.bayes.adapters.pymc",
     "interval": ".algorithms.bayes.parameters",
     "lasso_path": ".algorithms.linear.path",
@@ -228,6 +230,7 @@ __all__ = [
     "evaluate_ranking",
     "from_bridgestan",
     "from_numpyro",
+    "from_pointer",
     "from_pymc",
     "interval",
     "lasso_path",

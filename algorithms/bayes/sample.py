@@ -13,6 +13,7 @@ from ...errors import DataError, PosteriorWarning, shortened
 from ...scheduler.tasks import check_ships
 from ...scheduler.threads import effective_n_jobs
 from ..inputs.pieces import checksum, located
+from .adapters.pointer import PointerDensity
 from .models.autodiff import differentiated, own_data
 from .models.density import checked_names, user_model
 from .models.external import ExternalModel
@@ -70,7 +71,8 @@ def sample(
 
         Without `parameters`, ``log_likelihood(q, data)`` for a vector q (d,) of any real numbers, with a
         gradient (d,), and compiled for data of floats of one or two axes. A model of `from_numpyro`,
-        `from_pymc` or `from_bridgestan` is given alone, without log_prior, data, start and names.
+        `from_pymc` or `from_bridgestan`, or a C function of `from_pointer`, is given alone, without
+        log_prior, data, start and names.
     log_prior : callable, optional
         ``log_prior(p)``, or ``log_prior(q)``, in the same form; None is flat. It comes on top of `priors`.
         Only priors are raised to 1 / n_shards.
@@ -185,9 +187,9 @@ def _problem(log_likelihood, log_prior, data, start, names, parameters, priors, 
     """Assemble the density: a user's functions, a model of another library, or a mixture."""
     given = {"log_prior": log_prior, "start": start, "names": names, "parameters": parameters}
     given |= {"priors": priors, "autodiff": autodiff}
-    if isinstance(log_likelihood, ExternalModel):
+    if isinstance(log_likelihood, (ExternalModel, PointerDensity)):
         _check_alone(**given, data=data)
-        return _external(log_likelihood)
+        return log_likelihood if isinstance(log_likelihood, PointerDensity) else _external(log_likelihood)
     if isinstance(log_likelihood, GaussianMixtureDensity):
         _check_absent(**given)
         return _mixture(log_likelihood, data)
@@ -401,7 +403,9 @@ def _by_name(start, names):
 
 def _check_alone(**given):
     if any(value is not None for value in given.values()):
-        raise DataError(f"a model of another library stands alone: leave out {', '.join(given)}")
+        raise DataError(
+            f"a model of another library, or a C function, stands alone: leave out {', '.join(given)}"
+        )
 
 
 def _seen(sources, look, **places):

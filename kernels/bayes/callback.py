@@ -4,6 +4,7 @@
 """
 
 import numba as nb
+import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
@@ -28,3 +29,12 @@ def call_function(typingctx, address, q, g, d):
 def callback(q, g, data, meta):
     """Log density and gradient from the function behind the address."""
     return call_function(meta[0], q.ctypes.data, g.ctypes.data, len(q))
+
+
+@nb.njit(**OPTIONS)
+def pointer(q, g, data, meta):
+    """The same of a library's own function: the function behind ``meta[1]`` counts NaN."""
+    logp = call_function(meta[0], q.ctypes.data, g.ctypes.data, len(q))
+    if np.isnan(logp):
+        logp = call_function(meta[1], q.ctypes.data, g.ctypes.data, len(q))
+    return logp

@@ -17,10 +17,10 @@ from .fingerprint import fingerprint
 from .model import Model
 
 _POINTER = ctypes.POINTER(ctypes.c_double)
-_CALLBACK = ctypes.CFUNCTYPE(ctypes.c_double, _POINTER, _POINTER, ctypes.c_int64)
+CALLBACK = ctypes.CFUNCTYPE(ctypes.c_double, _POINTER, _POINTER, ctypes.c_int64)
 
 
-class _CalledModel(Model):
+class CalledModel(Model):
     """A model that keeps errors until it is asked for them."""
 
     def raise_errors(self):
@@ -37,7 +37,7 @@ class _CalledModel(Model):
 
 
 @dataclass(frozen=True, eq=False)
-class CompiledCalls(_CalledModel):
+class CompiledCalls(CalledModel):
     """A model of compiled functions. Their errors have no text, and are found out by calling them again.
 
     ``meta[:n_own]`` are numbers of the model; the addresses of two callbacks follow: for evaluations that
@@ -72,8 +72,8 @@ class CompiledCalls(_CalledModel):
             failures.note_value(np.nan)
             return np.nan
 
-        pointers = _CALLBACK(failed), _CALLBACK(undefined)
-        meta = np.append(self.meta[: self.n_own], [_address(pointer) for pointer in pointers])
+        pointers = CALLBACK(failed), CALLBACK(undefined)
+        meta = np.append(self.meta[: self.n_own], [address_in_c(pointer) for pointer in pointers])
         self.__dict__.update(meta=meta, _failures=failures, _pointers=pointers)
 
     def identity(self):
@@ -82,7 +82,7 @@ class CompiledCalls(_CalledModel):
 
 
 @dataclass(frozen=True, eq=False)
-class PythonCalls(_CalledModel):
+class PythonCalls(CalledModel):
     """A model of a Python function ``q -> (log density, gradient)``, whose address is ``meta[0]``."""
 
     function: Any = None
@@ -105,13 +105,14 @@ class PythonCalls(_CalledModel):
                 slope[:] = np.nan
                 return failures.note(error, point)
 
-        pointer = _CALLBACK(call)
+        pointer = CALLBACK(call)
         own = self.meta[1:] if len(self.meta) else self.meta
-        meta = np.concatenate([[_address(pointer)], own]).astype(np.int64)
+        meta = np.concatenate([[address_in_c(pointer)], own]).astype(np.int64)
         self.__dict__.update(meta=meta, _failures=failures, _pointer=pointer)
 
 
-def _address(pointer):
+def address_in_c(pointer):
+    """Address of a function of ctypes."""
     return ctypes.cast(pointer, ctypes.c_void_p).value
 
 

@@ -39,7 +39,7 @@ def user_model(log_likelihood, log_prior, data, start, *, power=1.0, names=None,
     >>> model.logp_grad([1.0])
     (-0.5, array([1.]))
     """
-    start = _checked_start(start)
+    start = checked_start(start)
     names = checked_names(names, len(start))
     functions = [log_likelihood] if log_prior is None else [log_likelihood, log_prior]
     for function in functions:
@@ -62,7 +62,8 @@ def user_model(log_likelihood, log_prior, data, start, *, power=1.0, names=None,
     return model
 
 
-def _checked_start(start):
+def checked_start(start):
+    """Return a vector of finite numbers, or raise a DataError."""
     try:
         start = np.array(start, dtype=np.float64)
     except (TypeError, ValueError, OverflowError) as error:

@@ -1,0 +1,151 @@
+"""Densities that are C functions: compiled by numba, by a C compiler, by anything with such an address."""
+
+import ctypes
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...._typing import ArrayLike, Names
+from ....errors import DataError, shortened
+from ....kernels.bayes.callback import pointer
+from ..models.called import CALLBACK, CalledModel, address_in_c
+from ..models.density import checked_names, checked_start
+from ..models.density_check import check_density
+from ..models.failures import Failures
+from ..shards.chains import Densities
+
+_FUNCTION: Any = ctypes.CFUNCTYPE(None).__mro__[
+    1
+]  # the base of all functions of ctypes, which has no public name
+
+
+def from_pointer(function: Any, start: ArrayLike, *, names: Names | None = None) -> "PointerDensity":
+    """Take a log density and its gradient that are a C function, for `sample`.
+
+    The sampler calls it from compiled code, on as many threads as there are chains. Nothing passes through
+    Python.
+
+    Parameters
+    ----------
+    function : numba cfunc, ctypes function, or int
+        ``double f(const double *q, double *g, int64_t d)``, or its address. It returns the log posterior
+        density, all of it, at q (d,), any real numbers, and fills the gradient g (d,). NaN is a density of
+        zero. It must be safe on several threads at a time (else ``n_jobs=1``) and must not throw.
+    start : array-like of shape (d,)
+        A point where the density is finite.
+    names : sequence of d str, optional
+        By default the parameters are one vector, ``theta``.
+
+    Returns
+    -------
+    PointerDensity
+        For ``sample(density, ...)``, in one piece, on this process.
+
+    Raises
+    ------
+    DataError
+        If function is none of these, or has no address.
+
+    Examples
+    --------
+    >>> import numba
+    >>> import stradask as sd
+    >>> @numba.cfunc("float64(CPointer(float64), CPointer(float64), int64)")
+    ... def normal(q, g, d):
+    ...     total = 0.0
+    ...     for i in range(d):
+    ...         g[i] = -q[i]
+    ...         total -= 0.5 * q[i] * q[i]
+    ...     return total
+    >>> posterior = sd.sample(sd.from_pointer(normal, [0.0, 0.0]), random_state=0)
+    >>> posterior.sd()["theta"].round(1)
+    array([1., 1.])
+    """
+    point: np.ndarray = checked_start(start)
+    known = None if names is None else checked_names(names, len(point))
+    return PointerDensity(function, _address(function), point, known)
+
+
+def _address(function):
+    """The address of a C function."""
+    address: Any
+    if isinstance(function, (int, np.integer)) and not isinstance(function, bool):
+        address = int(function)
+    elif isinstance(getattr(function, "address", None), int):  # numba's
+        address = function.address
+    elif isinstance(function, _FUNCTION):
+        address = ctypes.cast(function, ctypes.c_void_p).value
+    else:
+        raise DataError(
+            f"function must be a numba.cfunc, a function of ctypes, or an address, got "
+            f"{shortened(function, 60)}: numba.njit and Python functions go to sample as they are"
+        )
+    if not address or address < 0:
+        raise DataError(f"function has the address {address}, where there is no function")
+    return address
+
+
+@dataclass(frozen=True, eq=False)
+class PointerDensity:
+    """A C function for `sample`; made by `from_pointer`. It keeps the function alive."""
+
+    function: Any
+    address: int
+    start: np.ndarray
+    names: Any = None
+
+    def __reduce__(self):
+        raise DataError(
+            "the address of a C function is valid in its own process only: take engine='local', or load the "
+            "function in a log_likelihood that workers call"
+        )
+
+    # What `sample` asks of a problem.
+
+    def check_ships(self, engine):
+        """Refuse to leave this process."""
+        if engine != "local":
+            self.__reduce__()
+
+    def cut(self, settings):
+        """Return the one part."""
+        if settings.n_shards not in (1, "auto"):
+            raise DataError(f"n_shards={settings.n_shards}, but a C function is one density: take n_shards=1")
+        if settings.checkpoint is not None:
+            raise DataError("a C function has no digest by which a checkpoint knows it: leave checkpoint out")
+        return [None]
+
+    def densities(self, parts, settings):
+        """Return the density of all."""
+        size = len(self.start)
+        shapes = {"theta": (size,)} if self.names is None else dict.fromkeys(self.names, ())
+        return Densities([self.model], lambda model: shapes)
+
+    def model(self):
+        """Make the model, and compare its gradient with differences."""
+        names = tuple(f"q[{j}]" for j in range(len(self.start))) if self.names is None else self.names
+        made = PointerModel(
+            pointer, np.zeros(1), np.array([self.address, 0]), names, self.start, False, self.function
+        )
+        check_density(made)
+        return made
+
+
+@dataclass(frozen=True, eq=False)
+class PointerModel(CalledModel):
+    """The model of a C function, whose address is ``meta[0]``."""
+
+    function: Any = None
+
+    def __post_init__(self):
+        super().__post_init__()
+        failures = Failures(self.names)
+
+        def undefined(q, g, d):
+            failures.note_value(np.nan)
+            return np.nan
+
+        counted = CALLBACK(undefined)
+        meta = np.array([self.meta[0], address_in_c(counted)], dtype=np.int64)
+        self.__dict__.update(meta=meta, _failures=failures, _pointer=counted)
