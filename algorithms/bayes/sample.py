@@ -223,7 +223,7 @@ def _external(model):
     functions = model.functions
     return _Inference(
         functions.likelihood,
-        functions.prior,
+        None if model.in_one_piece else functions.prior,
         model.data,
         model.start,
         model.names,
@@ -279,6 +279,13 @@ class _Inference:
     def _dealt(self, settings):
         """Deal the rows out at random."""
         n_shards = settings.n_shards
+        if isinstance(self.data, tuple) and not self.data:
+            if n_shards not in (1, "auto"):
+                raise DataError(
+                    f"n_shards={n_shards}, but the model has no data_axis by which rows could be cut: give "
+                    "one, or take n_shards=1"
+                )
+            return [self.data]
         if n_shards != 1:
             n_shards = number_of_shards(n_shards, count_rows(self.data), np.size(self.start))
         if n_shards == 1:

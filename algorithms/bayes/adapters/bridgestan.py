@@ -15,7 +15,7 @@ from ..models.external import ExternalModel, Functions, check_named, needed, row
 _ONE_AT_A_TIME = threading.Lock()  # a library compiled without STAN_THREADS has one stack for derivatives
 
 
-def from_bridgestan(model_lib: Any, data: Any, *, data_axis: Any, start: Any = None) -> ExternalModel:
+def from_bridgestan(model_lib: Any, data: Any, *, data_axis: Any = None, start: Any = None) -> ExternalModel:
     """Take a model written in Stan for `sample`.
 
     Parameters
@@ -26,8 +26,10 @@ def from_bridgestan(model_lib: Any, data: Any, *, data_axis: Any, start: Any = N
     data : dict
         What the program's data block declares. Arrays with as many rows as ``data[data_axis]`` are cut into
         shards.
-    data_axis : str
-        Name of the integer that counts the rows, such as "N". The program must allow it to be 0.
+    data_axis : str, optional
+        Name of the integer that counts the rows, such as "N". The program must allow it to be 0. None takes
+        the density in one piece, for programs without independent rows, such as time series and Gaussian
+        processes; transformed parameters are then kept, too.
     start : array-like of shape (d,), optional
         In unconstrained parameters; zeros by default.
 
@@ -53,6 +55,8 @@ def from_bridgestan(model_lib: Any, data: Any, *, data_axis: Any, start: Any = N
     >>> posterior = sd.sample(model, n_shards=4)  # doctest: +SKIP
     """
     check_named(data)
+    if data_axis is None:
+        return _in_one_piece(model_lib, data, start)
     n = data.get(data_axis)
     if isinstance(n, bool) or not isinstance(n, (int, np.integer)):
         raise DataError(
@@ -63,9 +67,7 @@ def from_bridgestan(model_lib: Any, data: Any, *, data_axis: Any, start: Any = N
     row = tuple(x[:1] for x in cut.values())
     functions = _Stan(str(model_lib), fixed, tuple(cut), data_axis, row)
     whole = functions.model(tuple(cut.values()))
-    functions.start = np.zeros(whole.param_unc_num()) if start is None else np.array(start, dtype=float)
-    if functions.start.shape != (whole.param_unc_num(),):
-        raise DataError(f"start must have {whole.param_unc_num()} entries, got {functions.start.shape}")
+    functions.start = _start(whole, start)
     try:
         functions.compiled  # noqa: B018
     except (RuntimeError, ValueError) as error:
@@ -79,8 +81,25 @@ def from_bridgestan(model_lib: Any, data: Any, *, data_axis: Any, start: Any = N
     return model
 
 
+def _start(program, start):
+    start = np.zeros(program.param_unc_num()) if start is None else np.array(start, dtype=float)
+    if start.shape != (program.param_unc_num(),):
+        raise DataError(f"start must have {program.param_unc_num()} entries, got {start.shape}")
+    return start
+
+
+def _in_one_piece(model_lib, data, start):
+    """Take the density of a program with all its data."""
+    functions = _Stan(str(model_lib), dict(data), (), None, ())
+    whole = functions.compiled[0]
+    functions.start = _start(whole, start)
+    return ExternalModel(
+        functions, (), functions.start, tuple(whole.param_unc_names()), functions.variables()
+    )
+
+
 class _Stan(Functions):
-    """See `Functions`."""
+    """See `Functions`. Without an axis the program is the whole density."""
 
     def __init__(self, library, fixed, cut, axis, row):
         self.library, self.fixed, self.cut, self.axis, self.row = library, fixed, cut, axis, row
@@ -89,7 +108,8 @@ class _Stan(Functions):
     def model(self, rows):
         """Return the program with some rows as its data."""
         bridgestan = needed("bridgestan", "from_bridgestan")
-        data = self.fixed | dict(zip(self.cut, rows, strict=True)) | {self.axis: len(rows[0])}
+        data = self.fixed | dict(zip(self.cut, rows, strict=True))
+        data |= {} if self.axis is None else {self.axis: len(rows[0])}
         return bridgestan.StanModel(self.library, data, warn=False)
 
     def compile(self):
@@ -106,6 +126,8 @@ class _Stan(Functions):
     def likelihood(self, q, data):
         """See `Functions`."""
         with _ONE_AT_A_TIME:
+            if self.axis is None:
+                return _density(self.compiled[0], q)
             value, gradient = _density(self._with(data), q)
             none, slope = _density(self.compiled[0], q)
         return value - none, gradient - slope
@@ -118,7 +140,7 @@ class _Stan(Functions):
     def _order(self):
         """For each parameter its shape and the places of its entries: Stan counts columns first."""
         places: dict[str, list] = {}
-        for place, name in enumerate(self.compiled[0].param_names()):
+        for place, name in enumerate(self.compiled[0].param_names(**self._kept)):
             base, *index = name.split(".")
             places.setdefault(base, []).append((tuple(int(i) - 1 for i in index), place))
         return {
@@ -134,7 +156,12 @@ class _Stan(Functions):
         """See `Functions`."""
         order = [place for _, some in self._order().values() for _, place in some]
         with _ONE_AT_A_TIME:
-            return np.array([self.compiled[0].param_constrain(q)[order] for q in Q])
+            return np.array([self.compiled[0].param_constrain(q, **self._kept)[order] for q in Q])
+
+    @property
+    def _kept(self):
+        """Options by which transformed parameters are among the values."""
+        return {"include_tp": True} if self.axis is None else {}
 
 
 def _density(model, q):

@@ -16,7 +16,7 @@ from ...inputs.matrices import check_takes
 from ..models.external import ExternalModel, Functions, check_named, flat_names, needed, rows_of
 
 
-def from_numpyro(model: Any, data: Any, *, data_axis: Any, start: Any = None) -> ExternalModel:
+def from_numpyro(model: Any, data: Any, *, data_axis: Any = None, start: Any = None) -> ExternalModel:
     """Take a model written in NumPyro for `sample`.
 
     Parameters
@@ -27,8 +27,9 @@ def from_numpyro(model: Any, data: Any, *, data_axis: Any, start: Any = None) ->
     data : dict
         Arguments of the model. Arrays with as many rows as the plate are cut into shards; all else is handed
         on as it is.
-    data_axis : str
-        Name of the plate.
+    data_axis : str, optional
+        Name of the plate. None takes the density in one piece, for models without independent rows, such as
+        time series and Gaussian processes; deterministic sites are then kept, too.
     start : dict of str to array, optional
         Values of the parameters; by default zero in unconstrained space.
 
@@ -68,10 +69,10 @@ def from_numpyro(model: Any, data: Any, *, data_axis: Any, start: Any = None) ->
 
     with double_precision():
         sites = _trace(model, data)
-        if sites.get(data_axis, {}).get("type") != "plate":
+        if data_axis is not None and sites.get(data_axis, {}).get("type") != "plate":
             plates = [name for name, site in sites.items() if site["type"] == "plate"]
             raise DataError(f"data_axis={shortened(data_axis)} is no plate of the model; there are {plates}")
-        n, part = sites[data_axis]["args"]
+        n, part = (0, None) if data_axis is None else sites[data_axis]["args"]
         if part is not None and part != n:
             raise DataError(
                 f"the plate {shortened(data_axis)} takes {part} of {n} rows: sample it without subsampling"
@@ -79,7 +80,10 @@ def from_numpyro(model: Any, data: Any, *, data_axis: Any, start: Any = None) ->
         parameters = {name: site["value"] for name, site in sites.items() if _is_parameter(site)}
         for name in parameters:
             _check_parameter(name, sites[name], data_axis)
-        cut, fixed = rows_of(data, n, f"the plate {shortened(data_axis)}")
+        cut: dict = {}
+        fixed = dict(data)
+        if data_axis is not None:
+            cut, fixed = rows_of(data, n, f"the plate {shortened(data_axis)}")
         if start is not None:
             parameters = {name: np.asarray(start[name], dtype=float) for name in parameters}
         free = unconstrain_fn(model, (), data, parameters)
@@ -87,7 +91,8 @@ def from_numpyro(model: Any, data: Any, *, data_axis: Any, start: Any = None) ->
         q, _ = jax.flatten_util.ravel_pytree({name: free[name] for name in shapes})
         q = np.asarray(q, dtype=float) if start is not None else np.zeros(len(q))
     functions = _NumPyro(model, fixed, tuple(cut), data_axis, shapes, tuple(x[:1] for x in cut.values()), q)
-    variables = {name: np.shape(parameters[name]) for name in sorted(parameters)}
+    shown = functions.shown(sites) if data_axis is None else parameters
+    variables = {name: np.shape(shown[name]) for name in sorted(shown)}
     return ExternalModel(functions, tuple(cut.values()), q, flat_names(shapes), variables)
 
 
@@ -111,7 +116,7 @@ def _is_parameter(site):
 
 
 def _check_parameter(name, site, data_axis):
-    if any(frame.name == data_axis for frame in site["cond_indep_stack"]):
+    if data_axis is not None and any(frame.name == data_axis for frame in site["cond_indep_stack"]):
         raise DataError(
             f"the parameter {shortened(name)} is inside the plate {shortened(data_axis)}: each row has one "
             "of its own, which shards cannot share; integrate it out, or cut by groups"
@@ -144,9 +149,22 @@ class _NumPyro(Functions):
     def _constrained(self, q, rows):
         from numpyro.infer.util import constrain_fn
 
-        return constrain_fn(self.model, (), self._data(rows), self._free(q))
+        return constrain_fn(
+            self.model, (), self._data(rows), self._free(q), return_deterministic=self.axis is None
+        )
+
+    @staticmethod
+    def shown(sites):
+        """Values of parameters and of deterministic sites, by name."""
+        return {
+            name: site["value"]
+            for name, site in sites.items()
+            if _is_parameter(site) or site["type"] == "deterministic"
+        }
 
     def _likelihood(self, q, rows):
+        if self.axis is None:
+            return self._whole(q, rows)
         sites = _trace(self.model, self._data(rows), self._constrained(q, rows))
         total = 0.0
         for site in sites.values():
@@ -162,10 +180,13 @@ class _NumPyro(Functions):
             total = total + (logp if site["scale"] is None else site["scale"] * logp)
         return total
 
-    def _prior(self, q, rows):
+    def _whole(self, q, rows):
         from numpyro.infer.util import potential_energy
 
-        return -potential_energy(self.model, (), self._data(rows), self._free(q)) - self._likelihood(q, rows)
+        return -potential_energy(self.model, (), self._data(rows), self._free(q))
+
+    def _prior(self, q, rows):
+        return self._whole(q, rows) - self._likelihood(q, rows)
 
     def compile(self):
         """Derivatives, compiled by JAX for each number of rows."""

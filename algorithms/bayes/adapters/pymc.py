@@ -12,15 +12,16 @@ from ....errors import DataError, shortened
 from ..models.external import ExternalModel, Functions, flat_names, needed
 
 
-def from_pymc(model: Any, *, data_axis: Any) -> ExternalModel:
+def from_pymc(model: Any, *, data_axis: Any = None) -> ExternalModel:
     """Take a model written in PyMC for `sample`.
 
     Parameters
     ----------
     model : pymc.Model
         All its arrays with rows, observed ones too, as ``pm.Data(name, values, dims=(data_axis, ...))``.
-    data_axis : str
-        Name of their first dimension.
+    data_axis : str, optional
+        Name of their first dimension. None takes the density in one piece, for models without independent
+        rows, such as time series and Gaussian processes; deterministic variables are then kept, too.
 
     Returns
     -------
@@ -50,7 +51,9 @@ def from_pymc(model: Any, *, data_axis: Any) -> ExternalModel:
         raise DataError(f"model must be a pymc.Model, got a {type(model).__name__}")
     dims = model.named_vars_to_dims
     cut = {v.name: v.get_value() for v in model.data_vars if (dims.get(v.name) or (None,))[0] == data_axis}
-    if not cut:
+    if data_axis is None:
+        cut = {}
+    elif not cut:
         known = sorted({dim for some in dims.values() for dim in some if dim is not None})
         raise DataError(
             f"data_axis={shortened(data_axis)}: no pm.Data of the model has it as its first dimension; the "
@@ -66,7 +69,7 @@ def from_pymc(model: Any, *, data_axis: Any) -> ExternalModel:
     shapes = {value.name: np.shape(point[value.name]) for value in values}
     start = np.concatenate([np.ravel(point[name]) for name in shapes]).astype(float)
     functions = _PyMC(model, tuple(cut), point, tuple(x[:1] for x in cut.values()), start)
-    shown = [rv.name for rv in model.free_RVs]
+    shown = [variable.name for variable in functions.shown]
     sizes = functions.compiled[3](start)
     variables = {name: np.shape(value) for name, value in zip(shown, sizes, strict=True)}
     return ExternalModel(functions, tuple(cut.values()), start, flat_names(shapes), variables)
@@ -77,6 +80,11 @@ class _PyMC(Functions):
 
     def __init__(self, model, cut, point, row, start):
         self.model, self.cut, self.point, self.row, self.start = model, cut, point, row, start
+
+    @property
+    def shown(self):
+        """Variables that draws show."""
+        return [*self.model.free_RVs, *(() if self.cut else self.model.deterministics)]
 
     def compile(self):
         """Likelihood, prior, whether there is a prior, and values: functions made by PyTensor."""
@@ -89,8 +97,8 @@ class _PyMC(Functions):
         terms: dict[bool, list] = {True: [], False: []}
         for variable in [*model.basic_RVs, *model.potentials]:
             term = model.logp(vars=[variable])
-            depends = self._depends(term, data)
-            if depends and variable in model.free_RVs:
+            depends = self._depends(term, data) if data else True
+            if data and depends and variable in model.free_RVs:
                 raise DataError(
                     f"the parameter {shortened(variable.name)} depends on rows of the data: each shard "
                     "would have another prior for it; give it one that does not"
@@ -102,7 +110,7 @@ class _PyMC(Functions):
                 "pm.Data?"
             )
         values = [model.rvs_to_values[rv] for rv in model.free_RVs]
-        shown = model.replace_rvs_by_values(list(model.free_RVs))
+        shown = model.replace_rvs_by_values(self.shown)
         outputs = [sum(terms[True]), sum(terms[False]) + pt.zeros(()), *shown]
         joined, q = join_nonshared_inputs(self.point, outputs, values)
         inputs = [pt.tensor(f"rows_{v.name}", dtype=v.dtype, shape=(None,) * v.ndim) for v in data]

@@ -72,8 +72,9 @@ class Functions:
 class ExternalModel:
     """A model of another library for `sample`; made by ``from_numpyro``, ``from_pymc``, ``from_bridgestan``.
 
-    `data` are arrays of one length, which are cut into shards. `start` (d,) and `names` are those of the
-    unconstrained parameters, `variables` the model's own parameters and their shapes.
+    `data` are arrays of one length, which are cut into shards, or ``()`` for a density in one piece.
+    `start` (d,) and `names` are those of the unconstrained parameters, `variables` the model's own parameters
+    and their shapes.
     """
 
     functions: Functions
@@ -82,7 +83,14 @@ class ExternalModel:
     names: tuple[str, ...]
     variables: dict[str, tuple]
 
+    @property
+    def in_one_piece(self):
+        """Whether there are no rows: ``functions.likelihood(q, ())`` is the whole log density."""
+        return not self.data
+
     def __post_init__(self):
+        if self.in_one_piece:
+            return
         n = len(self.data[0])
         if n < 2:
             raise DataError(f"the data have {n} row(s) along their axis; at least 2 are needed")
