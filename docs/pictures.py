@@ -96,7 +96,7 @@ def shards(rows=8_000, n_samples=1000):
     return figure
 
 
-def combiners(dimensions=(1, 2, 5, 10, 20, 50), numbers=(2, 4, 8, 16, 32, 64), n_seeds=3):
+def combiners(dimensions=(1, 2, 5, 10, 20, 50, 100), numbers=(2, 4, 8, 16, 32, 64), n_seeds=3):
     """Errors of combinations of skewed shards, whose product is known, by parameters and by shards."""
     figure = Figure(figsize=(7.5, 3.6), layout="constrained")
     sweeps = ("parameters", [(8, d) for d in dimensions]), ("shards", [(M, 5) for M in numbers])
@@ -129,7 +129,7 @@ def _error_of_product(method, M, d, n_seeds, T=300, k=4):
                 draws,
                 method=method,
                 gradients=k - np.exp(draws),
-                log_density=lambda u: M * (k * u - np.exp(u)).sum(axis=1),
+                value_and_grad=lambda u: (M * (k * u - np.exp(u)).sum(axis=1), M * (k - np.exp(u))),
                 random_state=seed,
             )
         weights = None if found.log_weights is None else np.exp(found.log_weights)

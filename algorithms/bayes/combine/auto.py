@@ -1,23 +1,29 @@
 """``combine="auto"``: from the cheapest combination to the dearest, until one passes; refuse if none does.
 
 1. Score-matched product (without gradients the parametric one), second round.
-2. Its positive definite form; then Student's t with 7 degrees of freedom, 1.2 times as wide.
-3. The same t, moved towards where its weights are, up to eight times.
-4. One or two parameters: tree of pairs, second round with a mixture of kernels.
-5. Up to 20 parameters: tempered populations.
+2. With the posterior's gradients at the proposals: transports fitted to them, up to eight rounds.
+3. The positive definite form of the product; then Student's t with 7 degrees of freedom, 1.2 times as wide.
+4. The same t, moved towards where its weights are, up to eight times.
+5. One or two parameters: tree of pairs, second round with a mixture of kernels.
+6. Up to 20 parameters: tempered populations.
 
-The first round that is worth a quarter of its draws is taken, or the best that passes. A round passes if
-k-hat and the effective size do, and if no shard's draws lie as high as the accepted ones where no proposals
-are. Where shards have more than one piece, 1 to 3 are left out: a Gaussian may cover one piece and never
-learn of the others.
+The first round that is worth a quarter of its draws is taken (half of them, with k-hat below 0.5, where
+there are gradients), or the best that passes. A round passes if k-hat and the effective size do, and if no
+shard's draws lie as high as the accepted ones where no proposals are. Where shards may have more than one
+piece, 1 to 4 are left out: a Gaussian may cover one piece and never learn of the others. Only 2 is tried if
+climbs by the gradients, from draws of all shards, end at one mode.
 """
+
+from functools import partial
 
 import numpy as np
 from scipy.special import logsumexp
 
 from ..posterior.diagnostics import MOST_APART
+from .climbs import one_mode, starts
 from .combination import Combination, CombinationRefused, taken
-from .exact import evaluated, gaussian_proposals, kernel_proposals, passed, weighed
+from .exact import Proposals, evaluated, gaussian_proposals, kernel_proposals, passed, scored, weighed
+from .fit_transport import bent, fit_gaussian, lower_bound
 from .gaussian import (
     Gaussian,
     NotDefinite,
@@ -30,6 +36,7 @@ from .gaussian import (
 )
 from .kernel import pair_tree
 from .smc import MOST_PARAMETERS, largest_power, tempered
+from .transport import Transport
 
 # Gates and their limits: docs/mcmc.md, "What auto does".
 MOST_PIECES = 5.0  # of `non_gaussianity`: two modes at 2 widths from their middle
@@ -37,6 +44,9 @@ MOST_SKEW_SHIFT = 0.15  # of `skew_shift`, in sd, where there is no log_density 
 MOST_EXCESS = 0.25  # of `excess_moments`: two modes at 3/4 of a width, whose product is 1.2 times as wide
 _FREEDOM, _WIDER = 7, 1.2  # tails of proposals, wider than the product: importance weights stay bounded
 _GOOD = 0.25  # part of the draws that a round is worth from which nothing better is looked for
+_GOOD_SCORED, _GOOD_K_HAT = 0.5, 0.5  # the same, and the k-hat, where transports can be had
+_BENDS, _IN_VAIN = 8, 3  # rounds with transports, and how many in a row may bring nothing
+_A_PARAMETER = 4  # points, without which no stage is fitted
 _MOVES, _GAIN = 8, 1.2  # of proposals, and what another one must bring
 _ENOUGH = 0.1  # part of the draws that a mean is found from
 _TRIED = 1000  # draws of shards that are looked at for missed regions
@@ -54,7 +64,7 @@ def combine_auto(shards, n, rng):
         found = _gaussian_rounds(shards, n, rng, seen)
     else:
         seen.append(f"a shard has more than one piece, or heavy tails: non-Gaussianity {pieces:.1f}")
-        found = None
+        found = _climbed(shards, n, rng, seen)
     d = shards.draws.shape[2]
     if found is None and d <= 2:
         proposals = kernel_proposals(pair_tree(shards.draws, n, rng), n, rng)
@@ -76,7 +86,7 @@ def _pieces(shards):
 
 
 def _gaussian_rounds(shards, n, rng, seen):
-    """Second rounds with Gaussian and t proposals: the first that is good, or the best that passes."""
+    """Second rounds with Gaussian, bent and t proposals: the first that is good, or the best that passes."""
     best = nearest = None
     for name, spd, freedom in (
         ("Gaussian", False, None),
@@ -93,11 +103,74 @@ def _gaussian_rounds(shards, n, rng, seen):
         proposals = gaussian_proposals(product, n, rng, freedom)
         found, tried = _round(name, proposals, shards, rng, seen)
         best = _worthier(best, found)
-        if _worth(best) >= _GOOD * n:
+        if _is_good(best, shards, n):
             return best
+        if nearest is None and shards.value_and_grad is not None:
+            product = fit_gaussian(product, partial(scored, shards.value_and_grad), n, rng)
+            best = _transported(best, product, shards, n, rng, seen)
+            if best is not None:
+                return best
         if nearest is None or _worth(tried) > _worth(nearest[1]):
             nearest = product, tried
     return best if nearest is None else _moved_rounds(best, *nearest, shards, n, rng, seen)
+
+
+def _is_good(found, shards, n):
+    """Whether nothing better is looked for."""
+    if shards.value_and_grad is None:
+        return _worth(found) >= _GOOD * n
+    return _worth(found) >= _GOOD_SCORED * n and found.figures["k_hat"] < _GOOD_K_HAT
+
+
+def _climbed(shards, n, rng, seen):
+    """Fit transports where shards may have several pieces, if their product has one mode."""
+    if shards.value_and_grad is None:
+        return None
+    try:
+        product = _product(shards, spd=True)
+    except NotDefinite:
+        return None
+    value_and_grad = partial(scored, shards.value_and_grad)
+    gaussian = fit_gaussian(product, value_and_grad, n, rng)
+    if not one_mode(gaussian, value_and_grad, starts(shards.draws)):
+        seen.append("climbs from the shards' draws do not all end at one mode")
+        return None
+    return _transported(None, gaussian, shards, n, rng, seen)
+
+
+def _transported(best, gaussian, shards, n, rng, seen):
+    """Second rounds with proposals that are fitted to the posterior's gradients at those before.
+
+    A stage with which the divergence from the posterior grows is fitted again, a quarter as far.
+    """
+    d = len(gaussian.mean)
+    if n < _A_PARAMETER * d:
+        seen.append(f"transports of {d} parameters need n_draws of at least {_A_PARAMETER * d}, got {n}")
+        return best
+    transport, kept, share = Transport(gaussian), None, 1.0
+    most, bound, in_vain = 0.0, -np.inf, 0
+    for _ in range(_BENDS):
+        z = rng.standard_normal((n, d))
+        points, log_q = transport.forward(z)
+        if np.isfinite(points).all():
+            heights, scores = scored(shards.value_and_grad, points)
+            name = f"transport of {len(transport.stages)} stages"
+            proposals = Proposals(points, log_q, transport.density)
+            found, tried = _round(name, proposals, shards, rng, seen, heights)
+            best = _worthier(best, found)
+            in_vain = 0 if _worth(tried) > _GAIN * most else in_vain + 1
+            most = max(most, _worth(tried))
+            if _is_good(best, shards, n) or in_vain == _IN_VAIN:
+                break
+            reached, error = lower_bound(heights - log_q)
+        else:
+            reached, error = -np.inf, 0.0
+        if kept is None or reached > bound - 2 * error:
+            kept, share, bound = (transport, z, scores), min(1.0, 2 * share), max(bound, reached)
+        else:
+            share /= 4
+        transport = bent(*kept, share)
+    return best
 
 
 def _moved_rounds(best, product, tried, shards, n, rng, seen):
@@ -139,9 +212,9 @@ def _product(shards, spd):
     return from_moments(shards.draws)
 
 
-def _round(name, proposals, shards, rng, seen):
-    """Do a second round; return it if it passes, or None, and it anyhow."""
-    log_weights, heights, figures = weighed(proposals, shards.log_density)
+def _round(name, proposals, shards, rng, seen, heights=None):
+    """Do a second round, with `heights` if they are known; return it or None if it fails, and it anyhow."""
+    log_weights, heights, figures = weighed(proposals, shards.log_density, heights)
     tried = Combination(proposals.points, f"{name}, second round", log_weights, figures, tuple(seen))
     worth = f"{figures['importance_ess']:.0f} of {len(heights)} draws, {figures['mean_ess']:.0f} for means"
     words = f"{name}: k-hat {figures['k_hat']:.2f}, worth {worth}"

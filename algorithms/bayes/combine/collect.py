@@ -121,11 +121,11 @@ def from_shards(
     """Combine the draws of all shards into the posterior; warn if its diagnostics are bad.
 
     `model` is that of any shard. `arrays` (M, chains, T, ...) are ``draws``, ``gradients``, ``divergent``,
-    ``undefined``, ``failed`` and ``failure``. ``log_density(points)`` is the sum over shards, (K,); its
-    ``failed`` and ``failure`` count the evaluations that raised an error, and describe the first. A second
-    round has `n_proposals` points, and never fewer than draws. ``rows_gap(points)`` is the log density of all
-    rows less the sum over shards, (K,), which should be constant. For the rest see `from_sample`,
-    `Densities`.
+    ``undefined``, ``failed`` and ``failure``. ``log_density(points)`` is the sum over shards, (K,), and its
+    ``value_and_grad(points)`` that and the gradients (K, d); its ``failed`` and ``failure`` count the
+    evaluations that raised an error, and describe the first. A second round has `n_proposals` points, and
+    never fewer than draws. ``rows_gap(points)`` is the log density of all rows less the sum over shards,
+    (K,), which should be constant. For the rest see `from_sample`, `Densities`.
     """
     draws, gradients = arrays["draws"], arrays["gradients"]
     with single_threaded_blas():
@@ -133,6 +133,7 @@ def from_shards(
             draws,
             gradients=gradients,
             log_density=log_density,
+            value_and_grad=log_density.value_and_grad,
             method=method,
             n_draws=max(n_draws, n_proposals) if method in _WEIGHING else n_draws,
             random_state=seed % 2**32,

@@ -20,12 +20,14 @@ class CombinationWarning(UserWarning):
 class Subposteriors:
     """Draws (M, T, d) of M shards, the gradients of log p_m at shard m's own draws, and the sum over shards.
 
-    ``log_density(points)`` returns the sum of log p_m at points (K, d), (K,).
+    ``log_density(points)`` returns the sum of log p_m at points (K, d), (K,); ``value_and_grad(points)`` the
+    same and its gradients (K, d).
     """
 
     draws: np.ndarray
     gradients: np.ndarray | None = None
     log_density: Callable | None = None
+    value_and_grad: Callable | None = None
 
 
 @dataclass(frozen=True)

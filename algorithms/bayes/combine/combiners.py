@@ -131,7 +131,15 @@ COMBINERS: dict[str, Combiner] = {
 
 
 def combine(
-    draws, *, method="auto", gradients=None, log_density=None, n_draws=4000, random_state=None, names=None
+    draws,
+    *,
+    method="auto",
+    gradients=None,
+    log_density=None,
+    value_and_grad=None,
+    n_draws=4000,
+    random_state=None,
+    names=None,
 ):
     r"""Combine draws of subposteriors into draws of the posterior.
 
@@ -154,6 +162,9 @@ def combine(
     log_density : callable, optional
         ``log_density(points)`` with points (K, d) returns the sum over shards of log p_m, (K,), up to a
         constant.
+    value_and_grad : callable, optional
+        ``value_and_grad(points)`` returns the same and its gradients (K, d). With it ``"auto"`` fits
+        proposals to the posterior's own gradients, which serves skewed shards of many parameters.
     n_draws : int, default=4000
         Draws to return, and proposals of a second round.
     random_state : int, RandomState or None
@@ -201,7 +212,7 @@ def combine(
         raise DataError(f"method={shortened(method)} is unknown: take one of {', '.join(COMBINERS)}")
     if isinstance(n_draws, bool) or not isinstance(n_draws, (int, np.integer)) or n_draws < 1:
         raise DataError(f"n_draws must be a positive integer, got {shortened(n_draws)}")
-    shards, chains = _checked(draws, gradients, log_density)
+    shards, chains = _checked(draws, gradients, log_density, value_and_grad)
     _check_needs(method, shards)
     rng = np.random.Generator(np.random.Philox(check_random_state(random_state).randint(2**31)))
     names = [f"parameter {j}" for j in range(chains.shape[3])] if names is None else names
@@ -215,8 +226,8 @@ def combine(
             f"method={shortened(method)}: {error}: the shards' Gaussians do not multiply to a density; take "
             "more draws, or method='score-spd', or method='auto'"
         ) from error
-    if method != "auto" and found.log_weights is None and log_density is not None:
-        found.figures.update(_check(found.draws, log_density, rng))
+    if method != "auto" and found.log_weights is None and shards.log_density is not None:
+        found.figures.update(_check(found.draws, shards.log_density, rng))
     told = unconverged and chains.shape[2] >= _FEW
     complaints = [unconverged] * bool(told) + [*_complaints(found)]
     for complaint in complaints if method != "auto" else ():
@@ -251,7 +262,7 @@ def _check(draws, log_density, rng):
     return measured
 
 
-def _checked(draws, gradients, log_density):
+def _checked(draws, gradients, log_density, value_and_grad):
     """Return the shards and their chains, (M, chains, T, d)."""
     chains = _finite("draws", draws)
     if chains.ndim == 3:
@@ -269,7 +280,12 @@ def _checked(draws, gradients, log_density):
         gradients = gradients.reshape(M, C * T, d)
     if log_density is not None and not callable(log_density):
         raise DataError(f"log_density must be a function of points (K, d), got {shortened(log_density, 60)}")
-    return Subposteriors(chains.reshape(M, C * T, d), gradients, log_density), chains
+    if value_and_grad is not None and not callable(value_and_grad):
+        given = shortened(value_and_grad, 60)
+        raise DataError(f"value_and_grad must be a function of points (K, d), got {given}")
+    if log_density is None and value_and_grad is not None:
+        log_density = lambda points: value_and_grad(points)[0]  # noqa: E731
+    return Subposteriors(chains.reshape(M, C * T, d), gradients, log_density, value_and_grad), chains
 
 
 def _finite(name, values):

@@ -92,13 +92,31 @@ def evaluated(log_density, points):
     return values
 
 
-def weighed(proposals, log_density):
+def scored(value_and_grad, points):
+    """Compute the log density and its gradient at points (K, d), and check both; see `evaluated`.
+
+    A gradient may be anything where the density is zero.
+    """
+    heights, gradients = value_and_grad(np.ascontiguousarray(points))
+    heights = evaluated(lambda _: heights, points)
+    gradients = np.asarray(gradients, dtype=np.float64)
+    if gradients.shape != points.shape:
+        raise DataError(
+            f"value_and_grad returned gradients of the shape {gradients.shape} for points of {points.shape}; "
+            "it must return one gradient a point, summed over the shards"
+        )
+    return heights, gradients
+
+
+def weighed(proposals, log_density, heights=None):
     """Weigh proposals by the posterior; returns smoothed, normalised log weights, log densities and figures.
+
+    `heights` are the log densities, if they are known.
 
     The figures are ``k_hat``, its ``k_hat_limit``, ``importance_ess``, ``importance_ess_limit`` and
     ``mean_ess`` of the means: the worst parameter's variance over its squared standard error.
     """
-    heights = evaluated(log_density, proposals.points)
+    heights = evaluated(log_density, proposals.points) if heights is None else heights
     log_weights, k_hat = psis(heights - proposals.log_q)
     return (
         log_weights,

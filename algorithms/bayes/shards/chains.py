@@ -263,19 +263,34 @@ class _SecondRound:
         self._pool, self.failed, self.failure = pool, 0, ""
 
     def __call__(self, points):
-        results = self._pool.values(_log_density, points)
-        total = np.zeros(len(points))
-        for values, failed, failure in results:
-            total += values
+        return self._summed(_log_density, points)
+
+    def value_and_grad(self, points):
+        """The same, and the sums of the gradients (K, d)."""
+        both = self._summed(_log_density_and_gradient, points)
+        return both[:, 0], both[:, 1:]
+
+    def _summed(self, function, points):
+        total = 0.0
+        for values, failed, failure in self._pool.values(function, points):
+            total = total + values
             self.failed += failed
             self.failure = self.failure or failure
         return total
 
 
 def _log_density(shard, points):
-    shard.model.take_tally()
-    values = shard.model.logp_batch(points)
-    tally = shard.model.take_tally()
+    return _counted(shard.model, shard.model.logp_batch, points)
+
+
+def _log_density_and_gradient(shard, points):
+    return _counted(shard.model, lambda at: np.column_stack(shard.model.logp_grads(at)), points)
+
+
+def _counted(model, function, points):
+    model.take_tally()
+    values = function(points)
+    tally = model.take_tally()
     return values, tally.failed, tally.first
 
 

@@ -1,0 +1,46 @@
+"""Climbs from draws of shards to the modes of their product: one mode, or more?
+
+A normal density fitted about one mode never learns of another, and k-hat cannot tell. Draws of the shards lie
+in all regions that a shard holds possible. Where the product has one mode, climbs from all of them end there.
+"""
+
+import numpy as np
+
+MOST_STARTS = 256
+_STEPS = 300  # of a climb, at most
+_PART = 0.5  # of a Newton step: half of it does not cross to another mode's side
+_FLAT = 0.05  # gradient at the end, in the unit of the normal density
+_APART = 1.0  # distance of ends, in its standard deviations in any direction
+
+
+def starts(draws):
+    """Take draws of all shards (M, T, d) as starts (n, d), evenly."""
+    M, T, d = draws.shape
+    each = max(1, min(T, MOST_STARTS // M))
+    return draws[:, np.linspace(0, T - 1, each).astype(int)].reshape(-1, d)
+
+
+def one_mode(gaussian, value_and_grad, x):
+    """Whether climbs from points x (n, d) all end, and at one place; the unit is a normal density's.
+
+    Steps are parts of Newton steps by the density's covariance, shortened until they rise.
+    """
+    root = np.linalg.cholesky(gaussian.covariance)
+    heights, gradients = value_and_grad(x)
+    x, lengths = x.copy(), np.full(len(x), _PART)
+    for _ in range(_STEPS):
+        slopes = gradients @ root
+        (left,) = np.nonzero(~(np.sqrt((slopes**2).sum(axis=1)) < _FLAT))
+        if not len(left):
+            break
+        there = x[left] + lengths[left, None] * (slopes[left] @ root.T)
+        tried, new = value_and_grad(there)
+        rises = tried > heights[left]
+        up, down = left[rises], left[~rises]
+        x[up], heights[up], gradients[up] = there[rises], tried[rises], new[rises]
+        lengths[up] = np.minimum(2 * lengths[up], _PART)
+        lengths[down] /= 4
+    else:
+        return False
+    ends = np.linalg.solve(root, (x - x[heights.argmax()]).T)
+    return bool(np.sqrt((ends**2).sum(axis=0)).max() < _APART)
