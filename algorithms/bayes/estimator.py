@@ -160,7 +160,10 @@ class BayesianRegression(Estimator):
             self._check_sharded(settings)
             self.groups_ = summary.groups
         made, local = self._options(prior, scales, summary.groups, settings.seed, 1)
-        builds = [partial(source_model, blank, one, made, summary.groups) for one in summary.sources]
+        builds = [
+            partial(source_model, blank, one, made, summary.groups, summary.classes)
+            for one in summary.sources
+        ]
         n_held = effective_n_jobs(self.n_jobs)
         return Densities(builds, self._variables, self._names, local, n_held=n_held)
 

@@ -8,7 +8,7 @@ from sklearn.base import ClassifierMixin
 
 from ..._typing import Array, ArrayLike, Callback, FileName, Matrix, RandomState, Vector
 from ...errors import DataError
-from ..inputs.targets import check_labels, check_length
+from ..inputs.targets import check_labels, check_length, label_numbers
 from .estimator import BayesianRegression
 from .models.groups import normal_nodes
 
@@ -228,12 +228,20 @@ class BayesianLogisticRegression(ClassifierMixin, BayesianRegression):
         """
         return self._fit(X, y, sample_weight, offset, groups, callback)
 
+    _all_classes = None  # those of all shards, where X and y are one of them; () while they are not known
+
     @property
     def _family(self):
         return "bernoulli"
 
     def _targets(self, y, n_samples):
-        classes, numbers = check_labels(y, n_samples, type(self).__name__)
+        if self._all_classes is None:
+            classes, numbers = check_labels(y, n_samples, type(self).__name__)
+        else:
+            classes, numbers = label_numbers(y, n_samples, type(self).__name__)
+            if len(self._all_classes):
+                numbers = np.searchsorted(self._all_classes, classes)[numbers]
+                classes = self._all_classes
         if len(classes) > 2:
             raise DataError(
                 f"Only binary classification is supported: y has {len(classes)} classes, "

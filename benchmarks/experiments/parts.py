@@ -170,6 +170,18 @@ def shards_part(records, docs):
     return table(records[-1]) if records else None
 
 
+def parallel_part(records, docs):
+    """Return the table of ways to run MCMC in parallel, of the last record; draws the picture."""
+    from . import parallel_mcmc
+
+    if not records:
+        return None
+    parallel_mcmc.picture(records[-1]).savefig(docs / "parallel-mcmc.png", dpi=100)
+    picture = "![Errors against seconds, a panel a problem](parallel-mcmc.png)"
+    machine = records[-1]["machine"]["processor"]
+    return f"{picture}\n\n{parallel_mcmc.table(records[-1])}\n{machine}.\n"
+
+
 def topic_rules_part(records, docs):
     """Return the table of ways to sample topics, of the record of the rule that chooses."""
     return topic_rules.table(records) if records else None
@@ -252,6 +264,7 @@ PARTS = {
     "ssp": Part("ssp.md", "measured", ssp_part),
     "strads": Part("write-your-own-program.md", "strads", strads_part),
     "shard-goals": Part("mcmc.md", "shard-goals", shards_part),
+    "parallel-mcmc": Part("parallel-mcmc.md", "parallel-mcmc", parallel_part),
     "lda-goals": Part("topics.md", "lda-goals", goals_part),
     "topic-rules": Part("topics.md", "topic-rules", topic_rules_part),
 }

@@ -31,6 +31,7 @@ from .gaussian import (
     Gaussian,
     NotDefinite,
     centred_covariance,
+    definite_maps,
     from_moments,
     from_scores,
     half_disagreement,
@@ -69,6 +70,17 @@ def _consensus(shards, n, rng):
     sums = np.einsum("mij,mtj->it", weights, shards.draws)
     draws = taken(np.linalg.solve(weights.sum(axis=0), sums).T, n, rng)
     return Combination(draws, "consensus", figures={"half_disagreement": half_disagreement(shards.draws)})
+
+
+def _swiss(shards, n, rng):
+    """All shards' draws, shifted and scaled to the moments of the parametric product (Vyner et al. 2023)."""
+    product, means = from_moments(shards.draws), shards.draws.mean(axis=1, keepdims=True)
+    unit = np.sqrt(np.diag(product.covariance))
+    target = product.covariance / np.outer(unit, unit)
+    spread = centred_covariance(shards.draws / unit)
+    moved = ((shards.draws - means) / unit) @ definite_maps(spread, np.broadcast_to(target, spread.shape))
+    draws = taken(rng.permutation(product.mean + moved.reshape(-1, len(unit)) * unit), n, rng)
+    return Combination(draws, "swiss", figures={"half_disagreement": half_disagreement(shards.draws)})
 
 
 def _parametric(shards, n, rng):
@@ -123,6 +135,7 @@ COMBINERS: dict[str, Combiner] = {
     "score-spd": Combiner(_score(True), "Gaussian shards", ("gradients",), lambda d: d + 2),
     "parametric": Combiner(_parametric, "Gaussian shards", (), lambda d: d + 3),
     "consensus": Combiner(_consensus, "Gaussian shards", (), lambda d: d + 2),
+    "swiss": Combiner(_swiss, "Gaussian shards", (), lambda d: d + 3),
     "average": Combiner(_average, "Gaussian shards of one covariance"),
     "semiparametric": Combiner(_kernels(True), "any shards, in few dimensions", (), lambda d: d + 3),
     "nonparametric": Combiner(_kernels(False), "any shards, in few dimensions", (), lambda d: d + 3),
@@ -155,6 +168,7 @@ def combine(
         - ``"score"``, ``"score-spd"``: Gaussians by regression of gradients on draws.
         - ``"parametric"``, ``"consensus"``, ``"average"``: Gaussians by sample moments; weighted and plain
           means.
+        - ``"swiss"``: the shards' draws, shifted and scaled to the moments of ``"parametric"``.
         - ``"nonparametric"``, ``"semiparametric"``: kernel density estimates (Neiswanger et al. 2014).
         - ``"pairs"``: kernel density estimates two shards at a time, for one or two parameters.
     gradients : array-like, as draws, optional
@@ -195,6 +209,8 @@ def combine(
     Neiswanger, Wang, Xing, "Asymptotically exact, embarrassingly parallel MCMC", UAI 2014.
     Scott, Blocker, Bonassi, Chipman, George, McCulloch, "Bayes and big data: the consensus Monte Carlo
     algorithm", 2016.
+    Vyner, Nemeth, Sherlock, "SwISS: a scalable Markov chain Monte Carlo divide-and-conquer strategy", Stat,
+    2023.
 
     Examples
     --------

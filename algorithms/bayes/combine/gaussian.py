@@ -121,7 +121,7 @@ def score_parameters(draws, gradients, spd=False):
     scale, x, g = _scaled(draws, gradients)
     spread = centred_covariance(x)
     if spd:
-        precisions = _definite_precisions(spread, centred_covariance(g))
+        precisions = definite_maps(spread, centred_covariance(g))
     else:
         precisions = -inverses(spread, "the covariance") @ centred_covariance(x, g)
         precisions = (precisions + np.swapaxes(precisions, 1, 2)) / 2
@@ -136,8 +136,8 @@ def _scaled(draws, gradients):
     return scale, draws / scale[:, None], gradients * scale[:, None]
 
 
-def _definite_precisions(spread, slopes):
-    """Geometric means of ``Cov(g)`` and ``Cov(theta)^-1``, (M, d, d)."""
+def definite_maps(spread, slopes):
+    """Find positive definite A with ``A spread A = slopes``, (M, d, d) each."""
     inverses(spread, "the covariance")  # names the shard that cannot be inverted
     values, vectors = np.linalg.eigh(spread)
     root = (vectors * np.sqrt(values)[:, None]) @ np.swapaxes(vectors, 1, 2)

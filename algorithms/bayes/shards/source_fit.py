@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ....errors import DataError
+from ....errors import DataError, shortened
 from ....scheduler.threads import single_threaded_blas
 from ...inputs.dask_arrays import check_blocks
 from ...inputs.pieces import is_dask
@@ -99,16 +99,28 @@ def look(blank, sources, **places):
             )
         if one.dtype != seen[0].dtype:
             raise DataError(f"{source} is of {one.dtype}, {sources[0]} of {seen[0].dtype}: give all one type")
-        if one.classes is not None and not np.array_equal(one.classes, seen[0].classes):
-            raise DataError(
-                f"{source} has the classes {one.classes.tolist()}, {sources[0]} {seen[0].classes.tolist()}: "
-                "every shard needs rows of both; deal rows out to shards at random"
-            )
     known = [source.known(checksum=one.checksum) for one, source in zip(seen, sources, strict=True)]
-    groups, rows = _groups_of(seen, sources), None
+    groups, rows, classes = _groups_of(seen, sources), None, _classes_of(seen, sources)
     if seen[0].reduced is not None:
         rows = tuple(np.concatenate(part) for part in zip(*(one.reduced for one in seen), strict=True))
-    return Found(n_features, seen[0].classes, [one.moments for one in seen], known, groups, rows)
+    return Found(n_features, classes, [one.moments for one in seen], known, groups, rows)
+
+
+def _classes_of(seen, sources):
+    """The two classes of all shards, of which a shard may lack one; None for other targets."""
+    if seen[0].classes is None:
+        return None
+    classes: list = []
+    for one, source in zip(seen, sources, strict=True):
+        classes += [label for label in one.classes.tolist() if label not in classes]
+        if len(classes) > 2:
+            raise DataError(
+                f"{source} has the classes {one.classes.tolist()}, and all shards up to it {classes}: all "
+                "shards together must have two"
+            )
+    if len(classes) < 2:
+        raise DataError(f"all rows of all {len(seen)} shards are of one class, {shortened(classes[0])}")
+    return np.sort(np.array(classes, dtype=np.result_type(*(one.classes.dtype for one in seen))))
 
 
 def _groups_of(seen, sources):
@@ -148,13 +160,14 @@ def reduced_rows(X, y, weights=None, offsets=None):
     return both[:, :-1], both[:, -1], weights
 
 
-def source_model(blank, source, options, groups=None):
+def source_model(blank, source, options, groups=None, classes=None):
     """Make the model of a shard on its worker; for the options see `regression`.
 
-    `groups` are the labels of all shards' groups, sorted.
+    `groups` are the labels of all shards' groups, and `classes` the two of all shards, sorted.
     """
     arrays, _ = columns_of(source)
     blank = copy(blank)  # it keeps what it sees, and others look through it at the same time
+    blank._all_classes = classes
     X, y, rest = blank._checked(**arrays)
     X, _ = blank._with_intercept(X)
     if groups is not None:
@@ -200,6 +213,7 @@ def _look(blank, source, n_shards, shard):
     if _weighs_nothing(**arrays):
         return None
     blank = copy(blank)
+    blank._all_classes = ()  # a site may have rows of one class
     try:
         X, y, options = blank._checked(**arrays)
         labels = None
@@ -214,7 +228,8 @@ def _look(blank, source, n_shards, shard):
         if labels is None and blank._merges():
             reduced = reduced_rows(X, y, options["weights"], options["offsets"])
         else:
-            if check_shard("this shard", n_shards, blank._family, X, y, names, prior, options):
+            checked = "this shard", n_shards, blank._family, X, y, names, prior, options
+            if check_shard(*checked, one_class=True):
                 warn_of_tails(f"{source}, a shard", n_shards, blank.prior_freedom)
     except (DataError, TypeError) as error:
         raise DataError(f"{source}: {error}") from error

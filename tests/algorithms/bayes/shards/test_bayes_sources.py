@@ -324,8 +324,7 @@ def bad(paths, m, **arrays):
             lambda p: bad(p, 1, X=np.full((300, 3), np.nan)),
             r"shard 1 \(.*1.npz\): X contains NaN in row 0, column 0",
         ),
-        (lambda p: bad(p, 2, y=np.zeros(300, int)), r"shard 2 \(.*\): y holds 1 class, 0"),
-        (lambda p: bad(p, 2, y=np.arange(300) % 2 + 1), r"shard 2 .* classes \[1, 2\], shard 0 .* \[0, 1\]"),
+        (lambda p: bad(p, 2, y=np.arange(300) % 2 + 1), r"shard 2 .* classes \[1, 2\], .* \[0, 1, 2\]"),
         (lambda p: bad(p, 1, X=np.ones((300, 2))), r"shard 1 \(.*\) has 2 columns, shard 0 \(.*\) 3"),
         (
             lambda p: bad(p, 1, X=np.ones((300, 3), np.float32)),
