@@ -112,8 +112,8 @@ def rating_split(
     Raises
     ------
     DataError
-        If R is not sparse or has two ratings of one item by one user, or if a parameter is out of
-        its range.
+        If R is not sparse or has two ratings of one item by one user, if a parameter is out of its range, and
+        if nothing would be held out though `test_size` is above 0.
 
     Examples
     --------
@@ -143,6 +143,8 @@ def rating_split(
     if times is not None:
         latest_first = np.lexsort((keys, -_times_of(times, R)))
         keys[latest_first] = np.arange(R.nnz)
+    if not held.any() and (n_test is not None or test_size > 0):
+        _refuse_nothing_held(R.nnz, test_size, n_test, by, lengths)
     out = rank_in_rows(keys, groups, ends) < held[groups]
     return tuple(_stored(R, users, chosen) for chosen in (~out, out))
 
@@ -153,6 +155,19 @@ def _so_many(n_test, by, lengths):
     if by != "user":
         raise DataError("n_test counts the ratings of a user: set by='user', or give test_size")
     return np.where(lengths > n_test, int(n_test), 0)
+
+
+def _refuse_nothing_held(n_ratings, test_size, n_test, by, lengths):
+    asked = f"test_size={test_size:g}" if n_test is None else f"n_test={int(n_test)}"
+    most = int(lengths.max(initial=0))
+    if not n_ratings:
+        raise DataError("R holds no rating: there is none to hold out")
+    if n_test is not None:
+        remedy = f"give n_test below {most}" if most > 1 else "give by='rating' and test_size"
+    else:
+        remedy = "give a larger test_size" + (", or by='rating'" if by == "user" else "")
+    whose = f"the user with most ratings has {most}" if by == "user" else f"there are {most} ratings"
+    raise DataError(f"{asked} holds out nothing, as {whose}: {remedy}")
 
 
 def _times_of(times, R):

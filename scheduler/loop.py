@@ -356,7 +356,7 @@ def check_end(program, history, reason, label):
     values, what = _measured(program, history), ""
     if reason == "diverged" or (reason == "finished" and values and not math.isfinite(values[-1])):
         what = "is no finite number any more"
-    elif reason == "finished" and _rises(values):
+    elif reason == "finished" and not program.may_rise and _rises(values):
         what = f"rose from {values[0]:.3g} to {values[-1]:.3g} and rises still"
     if not what:
         return reason

@@ -181,6 +181,8 @@ class Program:
         Shards that one process loads at the same time, where that takes memory; by default as it has threads.
     unit : str, default="update"
         What `Outcome.updates` counts, for the progress bar.
+    may_rise : bool, default=False
+        True if rounds draw from a distribution: an objective that rises is then no sign of divergence.
 
     See Also
     --------
@@ -250,6 +252,7 @@ class Program:
     spreads: bool = False
     loads_at_once: int | None = None
     unit: str = "update"
+    may_rise: bool = False
 
     # Where a shard lies ---------------------------------------------------------------------------
 

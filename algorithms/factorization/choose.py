@@ -6,7 +6,7 @@ from ...errors import DataError
 from . import rules
 from .shrinkage import estimated
 from .sides import Settings
-from .tuning import chosen_reg
+from .tuning import chosen_reg, chosen_reg_of_ratings
 
 BURN_IN = 2  # sweeps of "gibbs" that are not averaged
 MAX_ITER = {"als": 15, "ccd": 15, "gibbs": 24, "sgd": 15}
@@ -14,13 +14,15 @@ MAX_ITER = {"als": 15, "ccd": 15, "gibbs": 24, "sgd": 15}
 
 def check_combination(model, with_features):
     """Refuse parameters of a `MatrixFactorization` that do not go together."""
-    if model.implicit and model.solver not in ("auto", "sgd" if model.loss == "bpr" else "als"):
+    if model.implicit and model.solver not in ("auto", "als" if model.loss == "squared" else "sgd"):
         raise DataError(
             f"solver={model.solver!r} does not fit implicit feedback with loss={model.loss!r}; take 'auto'"
         )
-    if model.loss == "bpr" and (not model.implicit or model.non_negative):
-        raise DataError("loss='bpr' ranks choices: set implicit=True and non_negative=False")
-    if with_features and (model.solver not in ("auto", "als") or model.loss == "bpr" or model.non_negative):
+    if model.loss != "squared" and (not model.implicit or model.non_negative):
+        raise DataError(f"loss={model.loss!r} ranks choices: set implicit=True and non_negative=False")
+    if with_features and (
+        model.solver not in ("auto", "als") or model.loss != "squared" or model.non_negative
+    ):
         raise DataError(
             "user_features and item_features go with least squares, solver='als' or 'auto', loss='squared' "
             f"and non_negative=False; got solver={model.solver!r}, loss={model.loss!r}, "
@@ -41,11 +43,6 @@ def check_combination(model, with_features):
             "early_stopping=True keeps the best model of this call, which a checkpoint does not hold: "
             "set one of the two"
         )
-    if model.implicit and model.early_stopping:
-        raise DataError(
-            "early_stopping=True takes an error on held-out ratings, which implicit=True has not; stop "
-            "by a callback, for instance on evaluate_ranking(info.snapshot(), held_out)"
-        )
 
 
 def chosen_solver(model, n_ratings, with_features):
@@ -60,7 +57,7 @@ def chosen_solver(model, n_ratings, with_features):
 
 
 def _chosen(model, n_ratings, with_features):
-    if model.loss == "bpr":
+    if model.loss != "squared":
         return "sgd"
     if model.solver != "auto":
         return model.solver
@@ -85,7 +82,7 @@ def implicit_offsets(model, shape):
     """Offsets of implicit feedback; "auto" counts each cell that is not stored as 1 / `alpha` of a choice."""
     if model.reg_offset != "auto":
         return (float(model.reg_offset),) * 2
-    if model.loss == "bpr":
+    if model.loss != "squared":
         return 0.0, 0.0
     return shape[1] / model.alpha, shape[0] / model.alpha
 
@@ -101,7 +98,7 @@ def settings_of(model):
         bias_reg=None if bias_reg is None else tuple(np.asarray(bias_reg).tolist()),
         offsets=tuple(offsets.tolist()),
         exponent=exponent_of(model),
-        bias=model.bias and (not model.implicit or model.loss == "bpr"),
+        bias=model.bias and (not model.implicit or model.loss != "squared"),
         non_negative=model.non_negative,
         implicit=model.implicit,
         max_iter=MAX_ITER[model.solver_] if model.max_iter is None else model.max_iter,
@@ -110,6 +107,7 @@ def settings_of(model):
         wire=model.wire,
         n_jobs=model.n_jobs,
         n_draws=model.n_draws,
+        loss=model.loss,
     )
 
 
@@ -121,9 +119,9 @@ def exponent_of(model):
 
 
 def penalty_factor(model, entries, seed):
-    """The value of `reg`; for implicit feedback "auto" tries some."""
+    """The value of `reg`; "auto" tries some, but for losses of pairs."""
     if model.reg != "auto":
         return float(model.reg)
-    if model.implicit and model.loss == "squared":
-        return chosen_reg(model, entries, seed)
-    return rules.BPR_REG if model.loss == "bpr" else rules.REG
+    if model.loss != "squared":
+        return rules.PAIRWISE_REG[model.loss]
+    return chosen_reg(model, entries, seed) if model.implicit else chosen_reg_of_ratings(model, entries, seed)

@@ -1,45 +1,113 @@
-"""Ratings held out of a fit, and the model that predicts them best."""
+"""Ratings held out of a fit, and the model that predicts or ranks them best."""
 
 import numpy as np
 
 from ...errors import DataError
+from .ranking import hits_of, measures
+from .recommend import Asked, best_items
 from .sides import Sides
 
+PLACES = 20  # of the NDCG of implicit feedback
+_MOST_USERS = 3000  # to judge a ranking by
 
-def hold_out(entries, fraction, patience, rng):
-    """Hold out a random fraction of the ratings; return the rest and the `EarlyStopping` of the fit."""
-    n_held = round(fraction * len(entries))
-    if not 0 < n_held < len(entries):
+
+def hold_out(model, entries, rng):
+    """Hold out a random fraction of the ratings, or of the choices; return the rest, and the watch."""
+    fraction = model.validation_fraction
+    given = np.flatnonzero(entries.values > 0) if model.implicit else np.arange(len(entries))
+    n_held = round(fraction * len(given))
+    if not 0 < n_held < len(given):
+        what = "choices" if model.implicit else "ratings"
         raise DataError(
-            f"validation_fraction={fraction:g} of {len(entries)} ratings are {n_held}; early_stopping needs "
+            f"validation_fraction={fraction:g} of {len(given)} {what} are {n_held}; early_stopping needs "
             "at least one to hold out and one to fit"
         )
     held = np.zeros(len(entries), bool)
-    held[rng.permutation(len(entries))[:n_held]] = True
+    held[given[rng.permutation(len(given))[:n_held]]] = True
     if len(entries.weights) > 1 and not entries.weights[~held].any():
         raise DataError("all ratings that are not held out have the weight 0; set early_stopping=False")
-    return entries.chosen(~held), EarlyStopping(entries.chosen(held), patience)
+    train = entries.chosen(~held)
+    if not model.implicit:
+        return train, PredictionWatch(entries.chosen(held), model.n_iter_no_change)
+    return train, RankingWatch(train, entries.chosen(held), model.n_iter_no_change, rng)
 
 
-class EarlyStopping:
-    """Keeps the model with the least (unweighted) error on held-out ratings.
+class Watch:
+    """Keeps the model with the best score on held-out ratings.
 
-    `patience`: iterations without a smaller error after which a fit ends.
+    `patience`: iterations without a better one after which a fit ends.
     """
 
-    def __init__(self, held, patience):
-        self._held, self._rows, self._patience = held, held.rows, patience
-        self.errors: list[float] = []
-        self.best: Sides
+    best: Sides
+
+    def __init__(self, patience):
+        self._patience = patience
+        self.scores: list[float] = []
+
+    def score(self, sides):
+        """Judge a model by what was held out; more is better."""
+        raise NotImplementedError
 
     def enough(self, sides):
-        """Score a model; return whether the error has not fallen for `patience` iterations."""
-        misses = sides.predict(self._rows, self._held.indices) - self._held.values
-        self.errors.append(float(np.sqrt(np.mean(misses**2))))
-        at = int(np.argmin(self.errors))
-        if at == len(self.errors) - 1:
+        """Judge a model; return whether the score has not risen for `patience` iterations."""
+        self.scores.append(self.score(sides))
+        at = int(np.argmax(self.scores))
+        if at == len(self.scores) - 1:
             self.best = sides
-        return len(self.errors) - 1 - at >= self._patience
+        return len(self.scores) - 1 - at >= self._patience
+
+
+class PredictionWatch(Watch):
+    """Judges by the negative (unweighted) root mean square error of held-out ratings."""
+
+    name = "validation_errors_"
+
+    def __init__(self, held, patience):
+        super().__init__(patience)
+        self._held, self._rows = held, held.rows
+
+    def score(self, sides):
+        """Return the negative error."""
+        misses = sides.predict(self._rows, self._held.indices) - self._held.values
+        return -float(np.sqrt(np.mean(misses**2)))
+
+    def record(self):
+        """Errors after each iteration."""
+        return -np.array(self.scores)
+
+
+class RankingWatch(Watch):
+    """Judges by NDCG@20 of held-out choices of at most 3,000 users, among what these lack in the fit."""
+
+    name = "validation_scores_"
+
+    def __init__(self, train, held, patience, rng):
+        super().__init__(patience)
+        users = np.flatnonzero(held.counts)
+        if len(users) > _MOST_USERS:
+            users = np.sort(rng.choice(users, _MOST_USERS, replace=False))
+        self._users, self._seen = users, train.pattern()[users]
+        wanted = held.pattern()[users]
+        self._counts = np.diff(wanted.indptr)
+        rows = np.repeat(np.arange(len(users), dtype=np.int64), self._counts)
+        self._keys = np.sort(rows * wanted.shape[1] + wanted.indices)
+
+    def score(self, sides):
+        """Return the mean NDCG."""
+        users, items = sides.user_factors[self._users], sides.item_factors
+        n_items = len(items)
+
+        def scores(start, stop):
+            return users[start:stop] @ items.T + sides.item_bias
+
+        n = min(PLACES, n_items)
+        found, _ = best_items(Asked(scores, None, self._seen, None), n, [self._seen], None, n_items, 1)
+        hits = hits_of(found, np.arange(len(users)), self._keys, n_items)
+        return float(measures(hits, self._counts, PLACES)["ndcg"].mean())
+
+    def record(self):
+        """NDCG after each iteration."""
+        return np.array(self.scores)
 
 
 def watched(watch, callback):

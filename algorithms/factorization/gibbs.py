@@ -32,6 +32,8 @@ class GibbsPolish(AlternatingLeastSquares):
     Carlo", ICML 2008.
     """
 
+    may_rise = True
+
     def __init__(self, entries, settings, seed, engine):
         super().__init__(entries, replace(settings, bias=False), seed)
         start = self._start(entries, settings, seed, engine)

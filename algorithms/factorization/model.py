@@ -267,6 +267,7 @@ class FactorModel(Recommender):
         *,
         filter_seen: Any = True,
         items: Any = None,
+        exclude: Any = None,
         user_features: Any = None,
     ) -> Recommendations:
         """Recommend items of the highest predictions.
@@ -281,6 +282,8 @@ class FactorModel(Recommender):
             Leave out what the user has rated.
         items : array-like of ids, optional
             Choose among these alone.
+        exclude : array-like of ids, or sparse matrix of shape (n_users, n_items), optional
+            Leave out these items; or, of a matrix, each user's stored cells, with a row for each of `users`.
         user_features : array-like or sparse matrix of shape (n_new_users, n_features), optional
             Of new users; see `transform`.
 
@@ -301,7 +304,7 @@ class FactorModel(Recommender):
         """
         if filter_seen is True and not sparse.issparse(users) and hasattr(self, "user_factors_"):
             held_cells(self)
-        return self._recommended(users, n, filter_seen, items, user_features)
+        return self._recommended(users, n, filter_seen, items, exclude, user_features)
 
     _training = "seen_"
 
@@ -378,7 +381,7 @@ class FactorModel(Recommender):
         Raises
         ------
         DataError
-            With `non_negative`, where a prediction is no such sum, and with ``loss="bpr"``.
+            With `non_negative`, where a prediction is no such sum, and with another `loss` than squares.
 
         References
         ----------
@@ -409,8 +412,10 @@ class FactorModel(Recommender):
         return with_ids(found, self.item_ids_)
 
     def _check_folds(self, what):
-        if self.loss == "bpr":
-            raise DataError(f"{what} solves least squares, which loss='bpr' does not; set loss='squared'")
+        if self.loss != "squared":
+            raise DataError(
+                f"{what} solves least squares, which loss={self.loss!r} does not; set loss='squared'"
+            )
 
     def similar_items(self, items: Any, n: int = 10) -> Recommendations:
         """Find the items whose factors point in the most similar direction.

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from scipy import sparse
+from sklearn.utils.validation import check_is_fitted
 
 from ..._typing import Matrix
 from ...errors import DataError, shortened
@@ -64,12 +65,14 @@ def ranking_metrics(recommended: Any, relevant: Matrix, k: int = 10) -> dict[str
     keys = np.sort(rows * shape[1] + columns)
     counts = np.diff(table)
     users = np.flatnonzero(counts)
-    hits = _hits(recommended[users], users, keys, shape[1])
-    means = {name: float(values.mean()) for name, values in _measures(hits, counts[users], k).items()}
+    hits = hits_of(recommended[users], users, keys, shape[1])
+    means = {name: float(values.mean()) for name, values in measures(hits, counts[users], k).items()}
     return means | {"n_users": len(users)}
 
 
-def evaluate_ranking(model: Any, held_out: Any, k: Any = 10, *, by_user: bool = False) -> dict[str, Any]:
+def evaluate_ranking(
+    model: Any, held_out: Any, k: Any = 10, *, observed: Any = None, by_user: bool = False
+) -> dict[str, Any]:
     r"""Recommend to users of a model, leaving out what they had in fit, and judge by what was held out.
 
     In addition to the measures of `ranking_metrics` there are, of the first k recommendations
@@ -87,6 +90,9 @@ def evaluate_ranking(model: Any, held_out: Any, k: Any = 10, *, by_user: bool = 
         stored value above zero is relevant. `stradask.rating_split` cuts off such a part.
     k : int or sequence of int, default=10
         Places. Of several, names of measures have them at the end: ``"ndcg@20"``.
+    observed : sparse matrix of shape (n_users, n_items), optional
+        What the users had in fit, every stored entry, in place of what the model has: for a factorization of
+        ratings that stayed on a cluster, or saved with ``training=False``, which have nothing.
     by_user : bool, default=False
         Whether to return an array for each measure, one entry a user, instead of means; without coverage, and
         with ``user_ids``. Intervals of means come from these.
@@ -104,7 +110,8 @@ def evaluate_ranking(model: Any, held_out: Any, k: Any = 10, *, by_user: bool = 
     Raises
     ------
     DataError
-        For another shape, and if nothing is held out.
+        For another shape, a model that is not fitted or without what users had in fit, and if nothing is held
+        out.
 
     References
     ----------
@@ -129,23 +136,37 @@ def evaluate_ranking(model: Any, held_out: Any, k: Any = 10, *, by_user: bool = 
     places = [_check_k(one) for one in k] if several else [_check_k(k)]
     if not isinstance(by_user, (bool, np.bool_)):
         raise DataError(f"by_user must be True or False, got {shortened(by_user)}")
-    rows, columns, shape = _relevant_cells(held_out)
+    _check_fitted(model)
     expected = (len(model.user_ids_), len(model.item_ids_))
-    if shape != expected:
-        raise DataError(f"held_out has the shape {shape}, but the model has users and items {expected}")
-    _warn_of_seen(model, rows, columns)
+    for name, table in (("held_out", held_out), ("observed", observed)):
+        if sparse.issparse(table) and table.shape != expected:
+            raise DataError(
+                f"{name} has the shape {table.shape}, but the model has users and items {expected}"
+            )
+    rows, columns, shape = _relevant_cells(held_out, "held_out")
+    if observed is None:
+        seen = getattr(model, model._training)
+        if seen is None:
+            raise DataError(
+                "the model does not have what users had in fit, as its ratings stayed on a cluster or it was "
+                "saved with training=False: give it as observed, a sparse matrix of users and items"
+            )
+    else:
+        seen = observed = sparse.csr_array(check_matrix(observed, "observed", may_be_empty=True))
+    _warn_of_seen(seen, rows, columns)
     users, numbers = np.unique(rows, return_inverse=True)
-    found = _recommended(model, users, min(max(places), shape[1]))
+    found = _recommended(model, users, min(max(places), shape[1]), observed)
     keys = np.sort(numbers * shape[1] + columns)
-    hits = _hits(found, np.arange(len(users)), keys, shape[1])
+    hits = hits_of(found, np.arange(len(users)), keys, shape[1])
     counts = np.bincount(numbers, minlength=len(users))
-    popular = np.maximum(model._item_counts(), 1)
+    of_items = model._item_counts() if observed is None else np.bincount(seen.indices, minlength=shape[1])
+    popular = np.maximum(of_items, 1)
     bits = np.log2(max(len(model.user_ids_), 1)) - np.log2(popular)
     figures: dict[str, Any] = {}
     for one in places:
         end = f"@{one}" if several else ""
         first = found[:, :one]
-        own = _measures(hits[:, :one], counts, one)
+        own = measures(hits[:, :one], counts, one)
         there = first >= 0
         own["novelty"] = (bits[first] * there).sum(axis=1) / np.maximum(there.sum(axis=1), 1)
         if not by_user:
@@ -154,11 +175,20 @@ def evaluate_ranking(model: Any, held_out: Any, k: Any = 10, *, by_user: bool = 
     return figures | ({"user_ids": model.user_ids_[users]} if by_user else {"n_users": len(users)})
 
 
-def _warn_of_seen(model, rows, columns):
+def _check_fitted(model):
+    """Refuse what does not recommend, and models that are not fitted."""
+    from .recommender import Recommender
+
+    if not isinstance(model, Recommender):
+        raise DataError(
+            f"model must be MatrixFactorization, EASE, SLIM, ItemKNN or Popularity, got {shortened(model)}: "
+            "lists of other origin are judged by ranking_metrics"
+        )
+    check_is_fitted(model)
+
+
+def _warn_of_seen(seen, rows, columns):
     """Warn of relevant cells that were in fit, which are never recommended."""
-    seen = getattr(model, model._training)
-    if seen is None:
-        return
     ones = np.ones(len(seen.indices), np.int8)
     pattern = sparse.csr_array((ones, seen.indices, seen.indptr), shape=seen.shape)
     n_seen = int(pattern[rows, columns].sum(dtype=np.int64))
@@ -171,19 +201,32 @@ def _warn_of_seen(model, rows, columns):
         )
 
 
-def _recommended(model, users, n):
+def _recommended(model, users, n, observed):
     """Columns that are recommended to users, by their numbers; -1 for none."""
     found = np.empty((len(users), n), np.int64)
     for start in range(0, len(users), _BATCH):
         batch = users[start : start + _BATCH]
-        items, scores = model.recommend(model.user_ids_[batch], n)
+        items, scores = _asked_of(model, batch, n, observed)
         columns = find_ids(items.ravel(), model.item_ids_).reshape(items.shape)
         found[start : start + _BATCH] = np.where(np.isneginf(scores), -1, columns)
     return found
 
 
-def _relevant_cells(relevant):
-    relevant = check_matrix(relevant, "ranking_metrics")
+def _asked_of(model, users, n, observed):
+    """Recommend to users by their numbers, leaving out what the model has of them, or what is observed."""
+    from .items.base import ChoiceModel
+
+    if observed is None:
+        return model.recommend(model.user_ids_[users], n)
+    if isinstance(model, ChoiceModel):  # scores are of choices, and these are they
+        return model.recommend(observed[users], n)
+    return model.recommend(model.user_ids_[users], n, filter_seen=False, exclude=observed[users])
+
+
+def _relevant_cells(relevant, name="relevant"):
+    if sparse.issparse(relevant) and not relevant.nnz:
+        raise DataError(f"{name} has no stored value: at least one must be above zero")
+    relevant = check_matrix(relevant, name)
     rows, columns, values = cells_of(relevant)
     positive = values > 0
     if not positive.any():
@@ -221,14 +264,14 @@ def _check_recommended(recommended, shape, k):
     return found
 
 
-def _hits(recommended, users, keys, n_items):
+def hits_of(recommended, users, keys, n_items):
     """Tell which places hold a relevant item; `keys` are the sorted relevant cells."""
     wanted = users[:, None] * n_items + recommended
     at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
     return (keys[at] == wanted) & (recommended >= 0)
 
 
-def _measures(hits, counts, k):
+def measures(hits, counts, k):
     """Measures of each user; see `ranking_metrics`."""
     n_places = hits.shape[1]
     places = np.arange(1, n_places + 1)

@@ -84,22 +84,23 @@ class Asked(NamedTuple):
     of them."""
 
 
-def best_items(asked, n, filter_seen, candidates, n_items, n_jobs):
+def best_items(asked, n, left_out, candidates, n_items, n_jobs):
     """Find the n items of highest score for each user: columns (-1 for none) and scores.
 
-    `candidates` are item numbers, of equal scores the first is taken; None for all.
+    `left_out` are tables of users and all items whose stored cells are not recommended. `candidates` are item
+    numbers, of equal scores the first is taken; None for all.
     """
-    seen = asked.seen if candidates is None or not filter_seen else asked.seen[:, candidates]
-    n_items = n_items if candidates is None else len(candidates)
+    if candidates is not None:
+        left_out, n_items = [table[:, candidates] for table in left_out], len(candidates)
     n_users = asked.seen.shape[0]
     columns, scores = np.empty((n_users, n), np.int64), []
 
     def work(start, stop):
         predictions = asked.score(start, stop)
-        if filter_seen:
-            ends = seen.indptr[start : stop + 1]
+        for table in left_out:
+            ends = table.indptr[start : stop + 1]
             rows = np.repeat(np.arange(stop - start), np.diff(ends))
-            predictions[rows, seen.indices[ends[0] : ends[-1]]] = -np.inf
+            predictions[rows, table.indices[ends[0] : ends[-1]]] = -np.inf
         values = np.empty((stop - start, n), predictions.dtype)
         best_columns(predictions, columns[start:stop], values)
         return values if asked.shift is None else values + asked.shift[start:stop, None]

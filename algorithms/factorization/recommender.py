@@ -32,30 +32,30 @@ class Recommender(Estimator):
 
     _lies_elsewhere = staticmethod(is_elsewhere)
 
-    def _recommended(self, users, n, filter_seen, items, *more):
+    def _recommended(self, users, n, filter_seen, items, exclude, *more):
         """The best items of users; `more` is for `_asked`."""
         check_is_fitted(self)
         check_n(n)
         if not isinstance(filter_seen, (bool, np.bool_)):
             raise DataError(
                 f"filter_seen must be True or False, got a {type(filter_seen).__name__}: True leaves out "
-                "what users have rated in fit; to leave out what they have rated since, give their rows of a "
-                "sparse matrix of all ratings in place of their ids"
+                "what users have rated in fit; to leave out what they have rated since, give exclude"
             )
         single = False
         if not sparse.issparse(users):
             single = check_no_ratings(users, len(self.item_ids_)).ndim == 0
-        candidates = None if items is None else np.unique(self._known(items, "item"))
-        candidates = self._in_order(candidates)
+        candidates = self._in_order(self._candidates(items, exclude))
         n_items = len(self.item_ids_)
         n = at_most(n, self.item_ids_ if candidates is None else candidates)
         asked = self._asked(users, candidates, *more)
-        found = best_items(asked, n, filter_seen, candidates, n_items, self.n_jobs)
+        left_out = [asked.seen] if filter_seen else []
+        if sparse.issparse(exclude):
+            left_out.append(self._excluded(exclude, asked.seen.shape[0]))
+        found = best_items(asked, n, left_out, candidates, n_items, self.n_jobs)
         unknown = np.diff(asked.seen.indptr) == 0
         if unknown.any() and asked.alike is not None:
             if asked.alike:
-                popular = most_rated(self._item_counts(), candidates)
-                found[0][unknown] = popular[: found[0].shape[1]]
+                self._put_popular(found, unknown, candidates, left_out)
             warnings.warn(
                 f"users without ratings, {np.count_nonzero(unknown)} of {len(unknown)}, all get the same "
                 "items: "
@@ -64,6 +64,41 @@ class Recommender(Estimator):
                 stacklevel=3,
             )
         return self._named(found, self.item_ids_, single)
+
+    def _candidates(self, items, exclude):
+        """Numbers of the items to choose from, None for all."""
+        candidates = None if items is None else np.unique(self._known(items, "item"))
+        if exclude is None or sparse.issparse(exclude):
+            return candidates
+        if np.ndim(exclude) > 1:
+            raise DataError(
+                f"exclude has the shape {np.shape(exclude)}: give a vector of ids of items that nobody gets, "
+                "or a sparse matrix with a row for each user"
+            )
+        out = self._known(exclude, "item")
+        kept = np.setdiff1d(np.arange(len(self.item_ids_)) if candidates is None else candidates, out)
+        if not len(kept):
+            raise DataError("exclude leaves no item to choose from: give fewer, or more items")
+        return kept
+
+    def _excluded(self, exclude, n_users):
+        """The cells of a sparse matrix that are not recommended, a row a user."""
+        expected = n_users, len(self.item_ids_)
+        if exclude.shape != expected:
+            raise DataError(
+                f"exclude has the shape {exclude.shape}, but a matrix needs {expected}: a row for each of "
+                "users, in their order, and the columns of item_ids_"
+            )
+        return sparse.csr_array(check_matrix(exclude, "exclude", may_be_empty=True))
+
+    def _put_popular(self, found, unknown, candidates, left_out):
+        """Give users who have the same score for all items those with most ratings."""
+        popular = most_rated(self._item_counts(), candidates)
+        n = found[0].shape[1]
+        for row in np.flatnonzero(unknown):
+            own = [table.indices[slice(*table.indptr[row : row + 2])] for table in left_out]
+            free = popular if not any(map(len, own)) else popular[~np.isin(popular, np.concatenate(own))]
+            found[0][row, : len(free[:n])] = free[:n]
 
     def save(self, path: FileName, *, training: bool = True) -> Self:
         """Write the model into one file, without pickle; `stradask.load` reads it.

@@ -1,10 +1,8 @@
 """Stochastic gradient descent over a grid of blocks of ratings, in rotation."""
 
-import numpy as np
-
 from ...kernels.factorization.sgd import descend_block
 from .rotation import Rotation
-from .sides import mean_rating
+from .sides import deviation, mean_rating
 
 _SPREAD = 0.01  # of the initial factors: small, so that directions are learned one after another
 
@@ -42,9 +40,3 @@ class RotationSGD(Rotation):
             self.settings.bias,
             self.vectors,
         )
-
-
-def deviation(entries, mean):
-    """Weighted standard deviation of the ratings; 1 if all are equal."""
-    spread = float(np.sqrt(entries.average(lambda values: (values - mean) ** 2)))
-    return spread if spread > 1e-6 * np.abs(entries.values).max() else 1.0

@@ -11,7 +11,7 @@ _SWEEPS = 2  # over the biases, of which a third changes little
 _TINY = 1e-30  # below any weight: rows of none keep their bias
 _UNKNOWN = 4.0  # ratings, where the table does not tell: users, or items, of one rating each
 _LEAST, _MOST = 0.05, 100.0  # bounds of shares: an estimate from few ratings can be anything
-_OFFSET, _SPARSE = 7.0, 20.0  # measured; see docs/matrix-factorization.md
+_OFFSET, _SPARSE = 8.0, 20.0  # measured; see docs/matrix-factorization.md
 _CLEAR, _TIMES = 0.05, 10.0  # signal from which on the offset is as it is, and what it is raised by at most
 _PROBES = 200_000  # random signs for all items together; at least 8 and at most 300 for each
 
@@ -24,12 +24,12 @@ def estimated(entries, n_components):
     lacks that of users' biases alone, the variance within items that of items' biases (Searle, Casella,
     McCulloch, "Variance components", Wiley 1992).
 
-    The offset grows with sigma and with the root of the number of factors, each of which then holds less, and
-    with the number of rows for each rating: the fewer ratings a row has, the less its tastes are known. Where
-    the ratings show hardly anything beyond biases (`beyond_biases`) it is raised until factors do not fit
-    their errors.
+    The offset grows with sigma, as a part of the deviation of ratings, with the root of the number of
+    factors, each of which then holds less, and with the number of rows for each rating: the fewer ratings a
+    row has, the less its tastes are known. Where the ratings show hardly anything beyond biases
+    (`beyond_biases`) it is raised until factors do not fit their errors.
 
-    Penalties and offset are times the mean weight of a rating.
+    Penalties are times the mean weight of a rating.
     """
     mean, total = entries.average(lambda values: values), 0.0
     sums = [np.zeros(n) for n in entries.shape]
@@ -63,7 +63,8 @@ def estimated(entries, n_components):
         error, shares = everything, [_UNKNOWN] * 2
     n_rows = sum(int((count > 0).sum()) for count in counts)
     density = getattr(entries, "rows_a_rating", n_rows / n_weighted)  # a sample knows that of all ratings
-    offset = _OFFSET * np.sqrt(n_components * error) * (1 + _SPARSE * density / 2)
+    left_over = error / everything if everything > 0 else 0.0
+    offset = _OFFSET * np.sqrt(n_components * left_over) * (1 + _SPARSE * density / 2)
     weight = weight / n_weighted
     bias_reg = tuple(share * weight for share in shares)
     none = [np.zeros((n, 0)) for n in entries.shape]
@@ -72,7 +73,7 @@ def estimated(entries, n_components):
         sides = with_best_biases(sides, entries, bias_reg)
     signal = max(beyond_biases(entries, sides), 1e-9)
     offset *= min(max(_CLEAR / signal, 1.0) ** 2, _TIMES)
-    return bias_reg, float(offset * weight)
+    return bias_reg, float(offset)
 
 
 def _ranges(entries, size):

@@ -10,7 +10,7 @@ from ...scheduler.threads import effective_n_jobs, run_tasks
 from .entries import Entries
 
 N_SHARDS = 16  # of "als" and "ccd", on any number of threads and workers: the result depends on it
-INITIAL_SPREAD = 0.1  # standard deviation of their initial factors, and of "bpr"
+INITIAL_SPREAD = 0.1  # standard deviation of their initial factors, and of losses of pairs
 _PARTS = 4  # tasks a thread, for balance
 
 
@@ -33,6 +33,7 @@ class Settings:
     wire: str | None
     n_jobs: int | None
     n_draws: int = 0
+    loss: str = "squared"
 
     def ridge(self, counts, dtype, side):
         """Penalty of the factors of each row of users (side 0) or items (side 1).
@@ -112,6 +113,12 @@ def mean_rating(entries: Entries, settings):
     if not settings.bias:
         return 0.0
     return entries.average(lambda values: values)
+
+
+def deviation(entries, mean):
+    """Weighted standard deviation of the ratings; 1 if all are equal."""
+    spread = float(np.sqrt(entries.average(lambda values: (values - mean) ** 2)))
+    return spread if spread > 1e-6 * np.abs(entries.values).max() else 1.0
 
 
 class InTurn(Schedule):

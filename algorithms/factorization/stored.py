@@ -16,7 +16,8 @@ def held_cells(model):
         raise DataError(
             "this needs the rated cells, and the model was saved with training=False, or fitted to ratings "
             "that stayed on a cluster: give the ratings of the users as a sparse matrix with the columns of "
-            "item_ids_, not their ids; recommend can go without by filter_seen=False"
+            "item_ids_, not their ids; recommend can go without by filter_seen=False, and leaves out the "
+            "cells of a sparse exclude"
         )
     return model.seen_
 
@@ -75,6 +76,8 @@ def fingerprint_of(model, entries, features, seed):
     settings = dataclasses.asdict(settings_of(model)) | {"n_jobs": None}
     if model.solver_ != "sgd":  # whose rates depend on it; elsewhere a fit may go on for longer
         del settings["max_iter"]
+    if settings["loss"] in ("squared", "bpr"):  # the only ones of older checkpoints, which do not name them
+        del settings["loss"]
     if not settings["n_draws"]:
         del settings["n_draws"]
     offsets, exponent = settings["offsets"], settings["exponent"]

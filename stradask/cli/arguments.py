@@ -354,6 +354,7 @@ def _add_recommend(parsers):
     asked.add_argument("--map", type=Path, metavar="FILE", help="draw a map of the items, as png or svg")
     parser.add_argument("--n", type=_positive, default=10, metavar="N", help="items for each (%(default)s)")
     parser.add_argument("--include-seen", action="store_true", help="also what the user has rated")
+    parser.add_argument("--exclude", nargs="+", metavar="ID", help="items that no user gets")
     _add_threads(parser)
     _add_output(parser)
 

@@ -253,7 +253,7 @@ def recommend(args):
         document, text = neighbours(estimator, args.like, args.n)
         show(args, {"similar": document}, text)
     else:
-        document, text = recommendations(estimator, args.user, args.n, args.include_seen)
+        document, text = recommendations(estimator, args.user, args.n, args.include_seen, args.exclude)
         show(args, {"recommendations": document}, text)
 
 

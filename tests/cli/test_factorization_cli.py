@@ -75,6 +75,27 @@ def test_a_saved_model_recommends_by_the_ids_and_titles_of_the_files(saved, caps
     assert "for user u03:" in out
     assert "i00  One, the first" in out
     assert len(out.splitlines()) == 26
+    assert (
+        main(
+            [
+                "recommend",
+                str(saved),
+                "--user",
+                "u03",
+                "--n",
+                "30",
+                "--include-seen",
+                "--exclude",
+                "i00",
+                "i04",
+            ]
+        )
+        == 0
+    )
+    out = capsys.readouterr().out
+    assert "i00" not in out
+    assert "i04" not in out
+    assert "i05" in out
 
 
 def test_items_like_others_and_a_map_of_all(saved, capsys, tmp_path):

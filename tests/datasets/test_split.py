@@ -144,6 +144,10 @@ def test_ratings_are_divided_user_by_user(rows, percent, seed):
     dense = np.array(rows, dtype=float)
     R = sparse.csr_array(dense)
     R.data[R.data == 17] = 0  # a stored zero is a rating as well
+    if percent and not (percent * np.diff(R.indptr) // 100).any():
+        with pytest.raises(DataError, match=r"nothing|no rating"):
+            rating_split(R, test_size=percent / 100, random_state=seed)
+        return
     observed, held_out = rating_split(R, test_size=percent / 100, random_state=seed)
     np.testing.assert_array_equal((observed + held_out).toarray(), R.toarray())
     counts = np.diff(R.indptr)
@@ -212,6 +216,12 @@ def test_the_last_ratings_are_held_out():
         ({"times": sparse.csr_array([[1.0, 0, 3]])}, "a stored entry for each rating"),
         ({"times": sparse.csr_array([[1.0, np.nan, 0]])}, "times must be finite"),
         ({"times": np.ones((1, 3))}, "times must be a scipy sparse matrix"),
+        (
+            {"n_test": 1000},
+            "n_test=1000 holds out nothing, as the user with most ratings has 2: give n_test below 2",
+        ),
+        ({}, "test_size=0.2 holds out nothing, .* has 2: give a larger test_size, or by='rating'"),
+        ({"by": "rating", "test_size": 0.1}, "as there are 2 ratings: give a larger test_size$"),
     ],
 )
 def test_splits_that_make_no_sense_are_refused(options, message):

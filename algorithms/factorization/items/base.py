@@ -134,7 +134,7 @@ class ChoiceModel(Recommender):
         return self.item_counts_
 
     def recommend(
-        self, users: Any, n: int = 10, *, filter_seen: Any = True, items: Any = None
+        self, users: Any, n: int = 10, *, filter_seen: Any = True, items: Any = None, exclude: Any = None
     ) -> Recommendations:
         """Recommend items of the highest scores.
 
@@ -148,6 +148,8 @@ class ChoiceModel(Recommender):
             Leave out what the user has chosen.
         items : array-like of ids, optional
             Choose among these alone.
+        exclude : array-like of ids, or sparse matrix of shape (n_users, n_items), optional
+            Leave out these items; or, of a matrix, each user's stored cells, with a row for each of `users`.
 
         Returns
         -------
@@ -161,7 +163,7 @@ class ChoiceModel(Recommender):
         DataError
             For ids that were not in `fit`.
         """
-        return self._recommended(users, n, filter_seen, items)
+        return self._recommended(users, n, filter_seen, items, exclude)
 
     def predict(self, X: Matrix) -> Array:
         """Score pairs of users and items.

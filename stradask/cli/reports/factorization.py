@@ -71,10 +71,11 @@ def _places(estimator, data):
     return find_ids(users, estimator.user_ids_), find_ids(items, estimator.item_ids_), values
 
 
-def recommendations(estimator, users, n, include_seen):
+def recommendations(estimator, users, n, include_seen, exclude=None):
     """Recommend to users, whose ids are text as typed; return a list of users with their items, and text."""
     ids = typed_ids(users, estimator.user_ids_, "--user")
-    found = estimator.recommend(ids, n, filter_seen=not include_seen)
+    left_out = None if exclude is None else typed_ids(exclude, estimator.item_ids_, "--exclude")
+    found = estimator.recommend(ids, n, filter_seen=not include_seen, exclude=left_out)
     return _listed(estimator, "user", ids, found, "for user", "nothing that the user has not rated")
 
 

@@ -69,7 +69,7 @@ def test_a_weight_of_two_is_a_rating_given_twice(ratings, solver):
         "random_state": 0,
         "max_iter": 5,
     }
-    found = MatrixFactorization(3, **options).fit(pairs, y, np.full(len(y), 2.0))
+    found = MatrixFactorization(3, reg=0.05, **options).fit(pairs, y, np.full(len(y), 2.0))
     # Twice the loss with the penalty is the loss with half the penalty.
     half = MatrixFactorization(3, reg=0.025, **options).fit(pairs, y)
     np.testing.assert_allclose(found.predict(pairs), half.predict(pairs), rtol=1e-9)
@@ -230,7 +230,7 @@ def test_new_users_are_solved_for_exactly(ratings, bias, solver):
     for row in range(10):
         columns = new.indices[new.indptr[row] : new.indptr[row + 1]]
         target = new[[row]].toarray()[0, columns] - model.mean_ - model.item_bias_[columns]
-        ridge = np.full(Q.shape[1], 0.05 * (max(len(columns), 1) + model.reg_offset_[0]))
+        ridge = np.full(Q.shape[1], model.reg_ * (max(len(columns), 1) + model.reg_offset_[0]))
         if bias:
             ridge[-1] = model.bias_reg_[0]
         A = Q[columns].T @ Q[columns] + np.diag(ridge)

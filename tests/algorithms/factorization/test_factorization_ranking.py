@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 from scipy import sparse
+from sklearn.exceptions import NotFittedError
 
 import stradask as sd
 from stradask.algorithms.factorization.matrix_factorization import MatrixFactorization
@@ -115,3 +116,61 @@ def test_relevant_cells_that_were_in_fit_are_told(model):
     with pytest.warns(UserWarning, match=f"{n} of {counts.nnz} relevant cells were in fit.*as misses"):
         found = sd.evaluate_ranking(model, seen)
     assert found["recall"] < expected["recall"]
+
+
+@pytest.mark.parametrize(
+    "model",
+    [MatrixFactorization(3, reg=0.05, random_state=0), sd.EASE(10.0), sd.ItemKNN(5), sd.Popularity()],
+    ids=str,
+)
+def test_a_model_without_its_training_data_is_judged_by_what_is_observed(model, tmp_path):
+    observed, held_out = rating_split(make_ratings(60, 25, 3, density=0.3, implicit=True, random_state=0)[0])
+    model.fit(observed).save(tmp_path / "model.npz", training=False)
+    found = sd.load(tmp_path / "model.npz")
+    with pytest.raises(DataError, match="give it as observed"):
+        evaluate_ranking(found, held_out)
+    assert evaluate_ranking(found, held_out, [3, 8], observed=observed) == pytest.approx(
+        evaluate_ranking(model, held_out, [3, 8])
+    )
+    with pytest.raises(DataError, match=r"observed has the shape \(59, 25\)"):
+        evaluate_ranking(found, held_out, observed=observed[:59])
+
+
+def test_items_are_excluded_for_all_or_for_each_user():
+    R = make_ratings(40, 25, 3, density=0.3, random_state=0)[0]
+    model = MatrixFactorization(3, reg=0.05, random_state=0).fit(R)
+    scores = model.predict(np.argwhere(np.ones((2, 25))), clip=False).reshape(2, 25)
+    more = sparse.random_array((2, 25), density=0.4, random_state=np.random.default_rng(0)).tocsr()
+    for options, gone in (
+        ({"exclude": more}, (R[:2].toarray() != 0) | (more.toarray() != 0)),
+        ({"exclude": more, "filter_seen": False}, more.toarray() != 0),
+        ({"exclude": [3, 9, 11]}, (R[:2].toarray() != 0) | np.isin(np.arange(25), [3, 9, 11])),
+        (
+            {"exclude": [3, 9, 11], "items": [1, 3, 5], "filter_seen": False},
+            ~np.isin(np.arange(25), [[1, 5]] * 2),
+        ),
+    ):
+        left = np.where(gone, -np.inf, scores)
+        items = model.recommend([0, 1], 2, **options).items
+        assert items.tolist() == np.argsort(-left, axis=1)[:, :2].tolist()
+    for wrong, message in (
+        (more[:1], r"exclude has the shape \(1, 25\), but a matrix needs \(2, 25\)"),
+        (np.ones((2, 25)), "give a vector of ids"),
+        (np.arange(25), "leaves no item"),
+        ([99], "the item 99 was not in fit"),
+    ):
+        with pytest.raises(DataError, match=message):
+            model.recommend([0, 1], exclude=wrong)
+
+
+def test_what_cannot_be_judged_is_refused():
+    held_out = sparse.csr_array((3, 3))
+    with pytest.raises(DataError, match=r"model must be MatrixFactorization.* got 'ours'"):
+        evaluate_ranking("ours", held_out)
+    with pytest.raises(NotFittedError):
+        evaluate_ranking(sd.EASE(), held_out)
+    model = sd.Popularity().fit(sparse.csr_array(np.ones((3, 2))))
+    with pytest.raises(DataError, match=r"held_out has the shape \(3, 3\)"):
+        evaluate_ranking(model, held_out)
+    with pytest.raises(DataError, match="held_out has no stored value"):
+        evaluate_ranking(model, sparse.csr_array((3, 2)))

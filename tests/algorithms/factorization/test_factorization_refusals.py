@@ -91,7 +91,6 @@ def test_hidden_ids_are_refused(ratings):
         ({"implicit": True, "solver": "sgd"}, "implicit"),
         ({"implicit": True, "solver": "ccd"}, "implicit"),
         ({"non_negative": True, "solver": "sgd"}, "negative"),
-        ({"implicit": True, "early_stopping": True}, "callback"),
         ({"early_stopping": True}, "2 ratings are 0"),
         ({"non_negative": True, "bias": False}, "rating -1 is below zero"),
     ],

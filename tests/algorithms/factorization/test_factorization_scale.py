@@ -157,7 +157,7 @@ def test_dense_rows_and_others_ratings_are_answered_in_a_sentence(ratings):
     for dense in (ratings[[1]].toarray(), ratings[[1]].toarray()[0].astype(float)):
         with pytest.raises(DataError, match=r"as a sparse matrix, scipy.sparse.csr_array\("):
             model.recommend(dense, 3)
-    with pytest.raises(DataError, match=r"True leaves out what users have rated in fit.*sparse matrix"):
+    with pytest.raises(DataError, match=r"True leaves out what users have rated in fit.*give exclude"):
         model.recommend([1, 2], 3, filter_seen=ratings)
     with pytest.raises(DataError, match=r"explain\(R\[\[u\]\], \[item\]\)"):
         model.explain([[1, 5], [2, 5]])

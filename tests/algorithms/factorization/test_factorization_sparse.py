@@ -75,7 +75,7 @@ def test_a_saved_model_keeps_its_penalties_and_older_ones_have_those_of_their_fi
         columns = R[[row]].indices
         Q = np.column_stack([model.item_factors_, np.ones(100)])[columns]
         target = R[[row]].data - model.mean_ - model.item_bias_[columns]
-        A = Q.T @ Q + 0.05 * len(columns) * np.eye(3)
+        A = Q.T @ Q + model.reg_ * len(columns) * np.eye(3)
         np.testing.assert_allclose(found[row], np.linalg.solve(A, Q.T @ target), atol=1e-9)
 
 

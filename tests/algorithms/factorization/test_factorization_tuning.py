@@ -1,4 +1,4 @@
-"""The penalty that implicit feedback gets by default."""
+"""Penalties that are chosen by default."""
 
 import numpy as np
 import pytest
@@ -6,6 +6,8 @@ from scipy import sparse
 
 import stradask as sd
 from stradask.algorithms.factorization import tuning
+from stradask.algorithms.factorization.matrix_factorization import MatrixFactorization
+from stradask.algorithms.factorization.rules import RATINGS_FIRST, RATINGS_LADDER
 from stradask.datasets import make_ratings, rating_split
 
 
@@ -98,3 +100,35 @@ def test_models_with_scale_reg_load(tmp_path):
     assert (loaded.reg_exponent, loaded.reg_offset) == (0.0, 0.0)
     np.testing.assert_array_equal(loaded.transform(R), model.transform(R))
     np.testing.assert_array_equal(loaded.fit(R).user_factors_, model.user_factors_)
+
+
+@pytest.mark.parametrize("solver", ["als", "sgd", "ccd"])
+def test_penalties_of_ratings_suit_any_scale_and_any_weights(solver):
+    """Ratings of other units give the same model in these units, and equal weights the same model."""
+    R, _ = make_ratings(80, 40, 3, density=0.25, noise=0.5, random_state=0)
+    rows, columns = R.tocoo().coords
+    pairs = np.column_stack([rows, columns])
+    options = {"solver": solver, "dtype": "float64", "tol": 0, "max_iter": 6, "random_state": 0}
+    model = MatrixFactorization(4, **options).fit(pairs, R.data)
+    scaled = MatrixFactorization(4, **options).fit(pairs, 50 * R.data - 20)
+    assert scaled.reg_ == pytest.approx(50 * model.reg_)
+    np.testing.assert_allclose(scaled.reg_offset_, model.reg_offset_)
+    if solver == "sgd":  # which begins at the same point in all units
+        expected = 50 * model.predict(pairs, clip=False) - 20
+        np.testing.assert_allclose(scaled.predict(pairs, clip=False), expected, rtol=1e-6)
+    else:  # whose objective alone counts; steps of descent are larger for larger weights
+        weighted = MatrixFactorization(4, **options).fit(pairs, R.data, np.full(R.nnz, 7.0))
+        assert weighted.reg_ == pytest.approx(7 * model.reg_)
+
+
+def test_trials_for_ratings_find_the_penalty_of_the_least_error():
+    """Noisy ratings are shrunk more, clear ones less; the middle stays where errors do not tell."""
+    options = {"density": 0.3, "random_state": 0}
+    found = {}
+    for noise in (0.1, 2.0):
+        R, _ = make_ratings(150, 80, 3, noise=noise, **options)
+        model = MatrixFactorization(4, solver="als", random_state=0).fit(R)
+        found[noise] = model.reg_ / R.data.std()
+    assert found[0.1] < RATINGS_LADDER[RATINGS_FIRST] < found[2.0]
+    few = MatrixFactorization(2, random_state=0).fit(R[:6])
+    assert few.reg_ == pytest.approx(RATINGS_LADDER[RATINGS_FIRST] * R[:6].data.std())

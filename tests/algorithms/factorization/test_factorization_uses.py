@@ -10,11 +10,9 @@ from scipy import sparse
 import stradask as sd
 from stradask.algorithms.factorization.gibbs import draw_prior
 from stradask.algorithms.factorization.matrix_factorization import MatrixFactorization
-from stradask.algorithms.factorization.ranking import evaluate_ranking
 from stradask.datasets import make_ratings
 from stradask.datasets.split import rating_split
 from stradask.errors import DataError
-from stradask.kernels.factorization.bpr import is_stored, rank_block
 
 
 @pytest.fixture(scope="module")
@@ -58,67 +56,6 @@ def test_gibbs_predicts_to_the_noise_without_a_penalty_to_tune():
     ]
     assert max(errors) < 0.34
     assert not MatrixFactorization(3, solver="gibbs", random_state=0).fit(observed).user_bias_.any()
-
-
-# Ranking by pairs ------------------------------------------------------------------------------------------
-
-
-def test_cells_are_looked_up():
-    rng = np.random.default_rng(0)
-    table = sparse.csr_array(rng.random((7, 9)) < 0.4).tocoo()
-    order = np.lexsort((table.col, table.row))
-    rows, columns = table.row[order].astype(np.int32), table.col[order].astype(np.int32)
-    found = [[is_stored(2, 20, rows, columns, u, j) for j in range(9)] for u in range(7)]
-    expected = np.zeros((7, 9), bool)
-    expected[rows[2:20], columns[2:20]] = True
-    np.testing.assert_array_equal(found, expected)
-
-
-def test_a_step_of_ranking_is_the_gradient_of_the_pair():
-    """One cell and two items: which pair is drawn is known."""
-    rng = np.random.default_rng(3)
-    P, Q = (
-        np.pad(rng.standard_normal((1, 3)), [(0, 0), (0, 13)]),
-        np.pad(rng.standard_normal((2, 3)), [(0, 0), (0, 13)]),
-    )
-    many = 1e8  # squares so far, so that the rate is 1e-4 in both halves of a step, which then add up
-    p_own, q_own = np.array([[0, many, 0.2, 1]]), np.array([[0.1, many, 0.3, 1], [-0.2, many, 0.3, 4]])
-    start = [part.copy() for part in (P, Q, p_own, q_own)]
-    rate = 1e-4
-    cells = np.zeros(1, np.int32), np.zeros(1, np.int32)
-    loss = rank_block(0, 1, *cells, P, Q, p_own, q_own, 1.0, 1 / 3, True, 5, 0, 0, (0,))
-    p, q = start[0][0], start[1]
-    x = start[3][0, 0] - start[3][1, 0] + p @ (q[0] - q[1])
-    assert loss == pytest.approx(np.log1p(np.exp(-x)))
-    z = 1 / (1 + np.exp(x))
-    np.testing.assert_allclose((P[0] - p) / rate, z * (q[0] - q[1]) - 0.2 * p, atol=2e-3)
-    np.testing.assert_allclose((Q[0] - q[0]) / rate, z * p - 0.15 * q[0], atol=2e-3)
-    np.testing.assert_allclose((Q[1] - q[1]) / rate, -z * p - 0.15 * q[1], atol=2e-3)
-    np.testing.assert_allclose((q_own[:, 0] - start[3][:, 0]) / rate, [z - 0.015, -z + 0.03], atol=2e-3)
-    q_own[1, 3] = 0  # an item without any choice is not drawn, and there is no other
-    before = P.copy()
-    assert rank_block(0, 1, *cells, P, Q, p_own, q_own, 1.0, 1 / 3, True, 5, 0, 0, (0,)) == 0
-    np.testing.assert_array_equal(P, before)
-
-
-def test_ranking_by_pairs_learns_to_rank():
-    R, _ = make_ratings(300, 100, 3, density=0.2, implicit=True, random_state=0)
-    observed, held_out = rating_split(R)
-    options = {"implicit": True, "loss": "bpr", "reg": 0.01, "max_iter": 30, "random_state": 0}
-    model = MatrixFactorization(4, **options).fit(observed)
-    squares = MatrixFactorization(4, implicit=True, random_state=0).fit(observed)
-    chance = evaluate_ranking(
-        MatrixFactorization(4, **{**options, "max_iter": 1, "learning_rate": 1e-9}).fit(observed), held_out
-    )
-    found, other = (evaluate_ranking(m, held_out)["ndcg"] for m in (model, squares))
-    assert found > 0.8 * other
-    assert found > 1.5 * chance["ndcg"]
-    assert model.history_["objective"][-1] < 0.85 * model.history_["objective"][0]
-    threads = MatrixFactorization(4, n_jobs=3, **options).fit(observed)
-    np.testing.assert_array_equal(model.item_factors_, threads.item_factors_)
-    disliked = observed.copy()
-    disliked.data *= np.where(np.arange(observed.nnz) % 5 == 0, -1, 1)
-    assert MatrixFactorization(4, **options).fit(disliked).seen_.nnz == observed.nnz
 
 
 # New ratings -------------------------------------------------------------------------------------------

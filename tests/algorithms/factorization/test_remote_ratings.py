@@ -123,7 +123,7 @@ def test_penalties_from_a_sample_of_users(client, monkeypatch):
     assert rows_a_rating == (120 + 60) / len(FRAME)
     whole = model().fit(FRAME)
     np.testing.assert_allclose(there.bias_reg_, whole.bias_reg_, rtol=0.7)
-    given = {"bias_reg": 4.0, "reg_offset": 2.0}  # then none is needed
+    given = {"reg": 0.05, "bias_reg": 4.0, "reg_offset": 2.0}  # then none is needed
     taken.clear()
     equal(model(**given).fit(lazy), model(**given).fit(FRAME))
     assert not taken

