@@ -20,13 +20,10 @@ def check_combination(model, with_features):
         )
     if model.loss != "squared" and (not model.implicit or model.non_negative):
         raise DataError(f"loss={model.loss!r} ranks choices: set implicit=True and non_negative=False")
-    if with_features and (
-        model.solver not in ("auto", "als") or model.loss != "squared" or model.non_negative
-    ):
+    if with_features and (model.non_negative or model.n_draws):
         raise DataError(
-            "user_features and item_features go with least squares, solver='als' or 'auto', loss='squared' "
-            f"and non_negative=False; got solver={model.solver!r}, loss={model.loss!r}, "
-            f"non_negative={model.non_negative}"
+            "user_features and item_features go with non_negative=False and n_draws=0, got "
+            f"non_negative={model.non_negative} and n_draws={model.n_draws}"
         )
     if model.non_negative and model.solver == "sgd":
         raise DataError("solver='sgd' cannot keep factors from being negative; take 'als', 'ccd' or 'auto'")

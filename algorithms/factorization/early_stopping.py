@@ -32,7 +32,7 @@ def hold_out(model, entries, rng):
     return train, RankingWatch(train, entries.chosen(held), model.n_iter_no_change, rng)
 
 
-class Watch:
+class HeldOutWatch:
     """Keeps the model with the best score on held-out ratings.
 
     `patience`: iterations without a better one after which a fit ends.
@@ -57,7 +57,7 @@ class Watch:
         return len(self.scores) - 1 - at >= self._patience
 
 
-class PredictionWatch(Watch):
+class PredictionWatch(HeldOutWatch):
     """Judges by the negative (unweighted) root mean square error of held-out ratings."""
 
     name = "validation_errors_"
@@ -76,7 +76,7 @@ class PredictionWatch(Watch):
         return -np.array(self.scores)
 
 
-class RankingWatch(Watch):
+class RankingWatch(HeldOutWatch):
     """Judges by NDCG@20 of held-out choices of at most 3,000 users, among what these lack in the fit."""
 
     name = "validation_scores_"

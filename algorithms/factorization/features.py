@@ -14,6 +14,7 @@ rows with ratings; one without has the mean A' x_u itself. Given the factors, A 
 which is solved by conjugate gradients from the last A, so that X may be sparse and have many columns.
 """
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -40,7 +41,9 @@ class LinearPrior:
         ridges = settings.ridges(counts, np.float64, side)
         regs = settings.reg, settings.reg if settings.bias_reg is None else settings.bias_reg[side]
         self._regs, self._rho = regs, settings.feature_reg
-        self._shares = [ridge / reg * self._rated for ridge, reg in zip(ridges, regs, strict=True)]
+        self._shares = [
+            (ridge / reg if reg > 0 else 1.0) * self._rated for ridge, reg in zip(ridges, regs, strict=True)
+        ]
         self.weights = np.zeros((features.shape[1], settings.n_components + 1))
 
     def means(self, dtype):
@@ -76,6 +79,24 @@ class LinearPrior:
         weights = (self.weights[:, :-1] ** 2).sum(), (self.weights[:, -1] ** 2).sum()
         terms = zip(self._regs, self._shares, squares, weights, strict=True)
         return sum(reg * float(shares @ of + self._rho * w) for reg, shares, of, w in terms)
+
+
+def mapped(sides, features, entries, settings):
+    """Regress the factors and biases of a fit on features; rows without ratings get what these predict.
+
+    For solvers whose objective has no features. Rows with ratings stay as they are. Reference: Gantner,
+    Drumond, Freudenthaler, Rendle, Schmidt-Thieme, "Learning attribute-to-feature mappings for cold-start
+    recommendations", ICDM 2010.
+    """
+    counts = entries.counts, np.bincount(entries.indices, minlength=entries.shape[1])
+    parts = (sides.user_factors, sides.user_bias), (sides.item_factors, sides.item_bias)
+    weights: list[Any] = [None, None]
+    for side, (table, of_side) in enumerate(zip(features, parts, strict=True)):
+        if table is not None:
+            prior = LinearPrior(table, counts[side], settings, side)
+            prior.refit(*of_side)
+            weights[side] = prior.weights
+    return replace(sides, weights=tuple(weights))
 
 
 def ridge_regression(X, shares, rho, Y, start):

@@ -1,10 +1,16 @@
 """A map of items: their factors in two dimensions, and a picture with titles."""
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 from sklearn.decomposition import PCA
+from sklearn.utils.validation import check_is_fitted
 
+from ..._typing import Array
 from ...errors import DataError
 from ..plotting import pyplot
+from .recommend import check_n
 
 _POINT, _TEXT = "#0072B2", "#333333"
 
@@ -55,3 +61,53 @@ def _apart(places, n):
 
 def _new_axes():
     return pyplot().subplots(figsize=(7.2, 5.4), layout="constrained")[1]
+
+
+class ItemMap:
+    """The map of the items of a factorization."""
+
+    item_factors_: np.ndarray
+    item_ids_: np.ndarray
+    _item_counts: Callable
+
+    def item_map(self) -> Array:
+        """Project the factors of items on the two directions in which they vary most.
+
+        Returns
+        -------
+        ndarray of shape (n_items, 2)
+            By principal components of the items that have ratings; in the order of `item_ids_`.
+        """
+        check_is_fitted(self)
+        return projected(self.item_factors_, self._item_counts())
+
+    def plot_items(
+        self, titles: Any = None, *, n_items: int = 300, n_titles: int = 30, ax: Any = None
+    ) -> Any:
+        """Draw a map of the items with most ratings; items near each other are liked by the same users.
+
+        Parameters
+        ----------
+        titles : sequence of str, optional
+            In the order of `item_ids_`; None takes those of ``stradask fit mf --titles``, else ids.
+        n_items : int, default=300
+            Points, whose area grows with the number of ratings.
+        n_titles : int, default=30
+            At most so many are written, where they do not lie on one another.
+        ax : matplotlib axes, optional
+
+        Returns
+        -------
+        matplotlib axes
+
+        Raises
+        ------
+        StradaskError
+            If matplotlib is not installed.
+        """
+        check_is_fitted(self)
+        for n in (n_items, n_titles):
+            check_n(n)
+        if titles is None:
+            titles = getattr(self, "item_titles_", self.item_ids_)
+        return draw(self.item_map(), self._item_counts(), titles, n_items=n_items, n_titles=n_titles, ax=ax)

@@ -19,6 +19,7 @@ from .als import AlternatingLeastSquares
 from .ccd import CyclicCoordinateDescent
 from .choose import check_combination, chosen_solver, penalties, penalty_factor, settings_of
 from .early_stopping import hold_out, watched
+from .features import mapped
 from .gibbs import GibbsPolish
 from .implicit import ImplicitFeedback
 from .model import DRAWS, FactorModel
@@ -67,14 +68,14 @@ class MatrixFactorization(FactorModel):
 
     in place of the sums above (without the second line for implicit feedback), with rho = `feature_reg`, x_u
     with a last entry 1, and the least over A and a too; likewise items. The sum over cells is then over users
-    and items with ratings; one without has the factors A' x.
+    and items with ratings; one without has the factors A' x. So does "als", which "auto" is with features;
+    others fit A to their factors at the end.
 
     The result is *bitwise* the same for any `n_jobs`, and on Dask for any number of workers, also if some are
     lost in the midst.
 
     Memory while fitting a CSR matrix of int32 indices, besides it and the factors, in bytes a rating: 12 with
-    "sgd", 8 with "als" (16 on Dask), 4 more where `R` is not of `dtype`; "ccd" takes 24. `seen_` has 5. With
-    scipy before 1.17, up to 4 more.
+    "sgd", 8 with "als" (16 on Dask), 4 more where `R` is not of `dtype`; "ccd" takes 24. `seen_` has 5.
 
     Parameters
     ----------
@@ -132,8 +133,8 @@ class MatrixFactorization(FactorModel):
     learning_rate : float, default=0.1
         First rate of "sgd", which falls linearly to 0.
     early_stopping : bool, default=False
-        Hold ratings out, end when the error on them has not fallen for `n_iter_no_change` iterations, and
-        keep the best model. Of implicit feedback choices are held out, and NDCG@20 should rise.
+        Hold ratings (or choices) out, end when their error has not fallen (or NDCG@20 not risen) for
+        `n_iter_no_change` iterations, and keep the best model.
     validation_fraction : float, default=0.1
         Share of the ratings that are held out.
     n_iter_no_change : int, default=3
@@ -144,8 +145,8 @@ class MatrixFactorization(FactorModel):
         Groups of users of "sgd", at most 128, and of items (twice as many from 3 million ratings on): at most
         so many threads or workers are of use. The result depends on it.
     wire : {"float32", "float16", "bfloat16", "log8"} or None, default=None
-        Number format of the factors in a block of items, to which "sgd" rounds whenever it is handed on, so
-        that on Dask fewer bytes travel. Local fits round alike. See docs/matrix-factorization.md for errors.
+        Number format to which "sgd" rounds the factors of a block of items when it is handed on, here and on
+        Dask, where fewer bytes travel. See docs/matrix-factorization.md for errors.
     dtype : {"float32", "float64"}, default="float32"
         Of ratings and factors.
     engine : str, default="local"
@@ -343,8 +344,8 @@ class MatrixFactorization(FactorModel):
         sample_weight : array-like of shape (n_ratings,), optional
             Weights of the ratings of pairs, not negative; they multiply the confidence of counts.
         user_features, item_features : array-like or sparse matrix of shape (n_rows, n_features), optional
-            Of the users (rows of `X`) or items (its columns), of a scale of about 1; by "als". With pairs,
-            ``(ids, features)``; ids without a rating join the model.
+            Of the users (rows of `X`) or items (its columns), of a scale of about 1. With pairs, ``(ids,
+            features)``; ids without a rating join the model.
         callback : callable, optional
             ``callback(info)`` after every iteration; `info` has round, total, objective, seconds, updates,
             history, and ``info.snapshot()``, the model so far, fitted. Returning True ends the fit.
@@ -434,8 +435,7 @@ class MatrixFactorization(FactorModel):
         seed = check_random_state(self.random_state).randint(2**31)
         fitted, watch = entries, None
         if self.early_stopping:
-            rng = np.random.default_rng(seed)
-            fitted, watch = hold_out(self, entries, rng)
+            fitted, watch = hold_out(self, entries, np.random.default_rng(seed))
         bias_reg, offsets = penalties(self, fitted)
         self.reg_offset_ = np.array(offsets)
         self.bias_reg_ = None if bias_reg is None else np.array(bias_reg)
@@ -451,10 +451,10 @@ class MatrixFactorization(FactorModel):
         program = self._program(entries, features, seed)
 
         def finished():
-            settings = settings_of(self)
-            if self.solver_ != "sgd" or not settings.bias or settings.bias_reg is None:
-                return program.sides
-            return with_best_biases(program.sides, entries, settings.bias_reg)
+            settings, sides = settings_of(self), program.sides
+            if self.solver_ == "sgd" and settings.bias and settings.bias_reg is not None:
+                sides = with_best_biases(sides, entries, settings.bias_reg)
+            return sides if self.solver_ == "als" else mapped(sides, features, entries, settings)
 
         done = run(
             program,

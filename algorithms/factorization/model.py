@@ -4,9 +4,10 @@ from typing import Any, Self
 
 import numpy as np
 from scipy import sparse
+from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from ..._typing import Array, Matrix, Vector
+from ..._typing import Array, Matrix, RandomState, Vector
 from ...errors import DataError, shortened
 from .als import fold_in
 from .choose import settings_of
@@ -18,8 +19,9 @@ from .entries import (
     find_ids,
 )
 from .explain import driving_ratings
+from .exports import Exports
 from .features import means_of, with_constant
-from .item_map import draw, projected
+from .item_map import ItemMap
 from .reading import matrix_entries
 from .recommend import Asked, Recommendations, at_most, check_n, nearest, with_ids
 from .recommender import Recommender
@@ -30,7 +32,7 @@ from .update import joined
 DRAWS = ("user_draws_", "item_draws_", "variance_draws_")
 
 
-class FactorModel(Recommender):
+class FactorModel(ItemMap, Exports, Recommender):
     """Base of `MatrixFactorization`: its methods after the fit."""
 
     user_ids_: np.ndarray
@@ -269,6 +271,8 @@ class FactorModel(Recommender):
         items: Any = None,
         exclude: Any = None,
         user_features: Any = None,
+        thompson: Any = False,
+        random_state: RandomState | None = None,
     ) -> Recommendations:
         """Recommend items of the highest predictions.
 
@@ -286,6 +290,12 @@ class FactorModel(Recommender):
             Leave out these items; or, of a matrix, each user's stored cells, with a row for each of `users`.
         user_features : array-like or sparse matrix of shape (n_new_users, n_features), optional
             Of new users; see `transform`.
+        thompson : bool, default=False
+            Rank the items of each user by one draw of the posterior in place of its mean, drawn anew for each
+            user of each call (Thompson sampling): of a model of ``solver="gibbs"`` with ``n_draws``. Items of
+            which less is known are recommended now and then.
+        random_state : int, RandomState or None, default=None
+            Of the choice of draws.
 
         Returns
         -------
@@ -300,15 +310,24 @@ class FactorModel(Recommender):
         Raises
         ------
         DataError
-            For ids that were not in `fit`.
+            For ids that were not in `fit`, and for `thompson` without draws, or of new users.
+
+        References
+        ----------
+        Thompson, "On the likelihood that one unknown probability exceeds another in view of the evidence of
+        two samples", Biometrika 1933.
         """
+        if not isinstance(thompson, (bool, np.bool_)):
+            raise DataError(f"thompson must be True or False, got {shortened(thompson)}")
         if filter_seen is True and not sparse.issparse(users) and hasattr(self, "user_factors_"):
             held_cells(self)
-        return self._recommended(users, n, filter_seen, items, exclude, user_features)
+        return self._recommended(users, n, filter_seen, items, exclude, user_features, thompson, random_state)
 
     _training = "seen_"
 
-    def _asked(self, users, candidates, user_features=None):
+    def _asked(self, users, candidates, user_features, thompson, random_state):
+        if thompson:
+            return self._asked_of_draws(users, candidates, random_state)
         sides = self._sides
         if sparse.issparse(users):
             factors, bias, seen = self._folded_in(users, user_features)
@@ -331,11 +350,28 @@ class FactorModel(Recommender):
             items = np.column_stack([items, item_bias])
             factors = np.column_stack([factors, np.ones(len(factors), factors.dtype)])
         items = items if candidates is None else items[candidates]
+        return Asked(None, shift, seen, alike, (factors, items))
+
+    def _asked_of_draws(self, users, candidates, random_state):
+        if sparse.issparse(users) or DRAWS[0] not in vars(self):
+            raise DataError(
+                "thompson=True ranks by draws: fit with solver='gibbs' and n_draws, for instance 20 "
+                "(partial_fit and new users or items leave none), and give ids of users of fit"
+            )
+        rows = self._known(users, "user")
+        of_users, of_items, variances = (getattr(self, name) for name in DRAWS)
+        drawn = check_random_state(random_state).randint(len(variances), size=len(rows))
+        of_items = of_items if candidates is None else of_items[:, candidates]
 
         def score(start, stop):
-            return factors[start:stop] @ items.T
+            scores = np.empty((stop - start, of_items.shape[1]), of_items.dtype)
+            for draw in np.unique(drawn[start:stop]):
+                own = np.flatnonzero(drawn[start:stop] == draw)
+                scores[own] = of_users[draw][rows[start + own]] @ of_items[draw].T
+            return scores
 
-        return Asked(score, shift, seen, alike)
+        shift = np.full(len(rows), self.mean_, of_items.dtype)
+        return Asked(score, shift, self._seen_by(rows), None)
 
     def similar_users(self, users: Any, n: int = 10) -> Recommendations:
         """Find the users whose factors point in the most similar direction.
@@ -432,48 +468,6 @@ class FactorModel(Recommender):
             columns as there are items; scores are cosines. The item itself is left out.
         """
         return self._like("item", items, n, lambda rows, n: nearest(self.item_factors_, rows, n))
-
-    def item_map(self) -> Array:
-        """Project the factors of items on the two directions in which they vary most.
-
-        Returns
-        -------
-        ndarray of shape (n_items, 2)
-            By principal components of the items that have ratings; in the order of `item_ids_`.
-        """
-        check_is_fitted(self)
-        return projected(self.item_factors_, self._item_counts())
-
-    def plot_items(
-        self, titles: Any = None, *, n_items: int = 300, n_titles: int = 30, ax: Any = None
-    ) -> Any:
-        """Draw a map of the items with most ratings; items near each other are liked by the same users.
-
-        Parameters
-        ----------
-        titles : sequence of str, optional
-            In the order of `item_ids_`; None takes those of ``stradask fit mf --titles``, else ids.
-        n_items : int, default=300
-            Points, whose area grows with the number of ratings.
-        n_titles : int, default=30
-            At most so many are written, where they do not lie on one another.
-        ax : matplotlib axes, optional
-
-        Returns
-        -------
-        matplotlib axes
-
-        Raises
-        ------
-        StradaskError
-            If matplotlib is not installed.
-        """
-        check_is_fitted(self)
-        for n in (n_items, n_titles):
-            check_n(n)
-        if titles is None:
-            titles = getattr(self, "item_titles_", self.item_ids_)
-        return draw(self.item_map(), self._item_counts(), titles, n_items=n_items, n_titles=n_titles, ax=ax)
 
     def _item_counts(self):
         if self.seen_ is None and "item_counts_" in vars(self):

@@ -9,12 +9,14 @@ from scipy.sparse import csr_array
 
 from ..._html import table as html_table
 from ...errors import DataError, shortened
-from ...kernels.factorization.top import best_columns
+from ...kernels.factorization.top import best_columns, merge_best
 from ...scheduler.threads import run_tasks, single_threaded_blas
 from .entries import as_array
 
 _SCORES = 4_000_000  # numbers that a batch of users may take
 _BATCH = 1024  # users
+_CHUNK = 1024  # items, of which users are done with most after the first
+_PRUNED_FROM = 4096  # items; of fewer all are scored at once
 
 
 class Recommendations(NamedTuple):
@@ -73,7 +75,7 @@ class Recommendations(NamedTuple):
 class Asked(NamedTuple):
     """Users to whom items are recommended."""
 
-    score: Callable
+    score: Callable | None
     """``score(start, stop)`` scores the items to choose from for a range of users: a matrix of its own."""
     shift: np.ndarray | None
     """What is added to all scores of a user."""
@@ -82,6 +84,8 @@ class Asked(NamedTuple):
     alike: bool | None
     """Whether users who have rated nothing have the same score for all items; None if something else is known
     of them."""
+    factors: tuple | None = None
+    """In place of `score`: factors of users and of the items to choose from, whose products are scores."""
 
 
 def best_items(asked, n, left_out, candidates, n_items, n_jobs):
@@ -94,9 +98,14 @@ def best_items(asked, n, left_out, candidates, n_items, n_jobs):
         left_out, n_items = [table[:, candidates] for table in left_out], len(candidates)
     n_users = asked.seen.shape[0]
     columns, scores = np.empty((n_users, n), np.int64), []
+    if asked.factors is not None and n_items >= _PRUNED_FROM:
+        return _best_by_norm(asked, n, left_out, candidates, n_jobs)
 
     def work(start, stop):
-        predictions = asked.score(start, stop)
+        if asked.factors is None:
+            predictions = asked.score(start, stop)
+        else:
+            predictions = asked.factors[0][start:stop] @ asked.factors[1].T
         for table in left_out:
             ends = table.indptr[start : stop + 1]
             rows = np.repeat(np.arange(stop - start), np.diff(ends))
@@ -112,6 +121,54 @@ def best_items(asked, n, left_out, candidates, n_items, n_jobs):
     if candidates is not None:
         columns = np.append(candidates, -1)[columns]
     return columns, np.concatenate(scores)
+
+
+def _best_by_norm(asked, n, left_out, candidates, n_jobs):
+    """Find the best items from those of the largest norm down.
+
+    A score is at most the product of the norms of user and item (Cauchy and Schwarz). So a user is done when
+    the n-th best score so far is above that bound for all items that are left, and most users are soon.
+    """
+    users, items = asked.factors
+    norms = np.sqrt(np.einsum("ij,ij->i", items, items, dtype=np.float64))
+    order = np.argsort(-norms, kind="stable")
+    items, norms, place = items[order], norms[order], np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order))
+    slack = 1 + 4 * items.shape[1] * float(np.finfo(items.dtype).eps)  # of products that are rounded
+    reach = slack * np.sqrt(np.einsum("ij,ij->i", users, users, dtype=np.float64))
+    columns, values = np.full((len(users), n), -1), np.full((len(users), n), -np.inf, items.dtype)
+
+    def work(start, stop):
+        cells = [_by_place(table, place, start, stop) for table in left_out]
+        live = np.arange(stop - start)
+        for a in range(0, len(items), _CHUNK):
+            live = live[values[start + live, -1] <= reach[start + live] * norms[a]]
+            if not len(live):
+                break
+            b = min(a + _CHUNK, len(items))
+            scores = users[start + live] @ items[a:b].T
+            at = np.full(stop - start, -1)
+            at[live] = np.arange(len(live))
+            for rows, places in cells:
+                own = slice(*np.searchsorted(places, [a, b]))
+                row, column = at[rows[own]], places[own] - a
+                scores[row[row >= 0], column[row >= 0]] = -np.inf
+            merge_best(scores, live, order[a:b], columns[start:stop], values[start:stop])
+
+    with single_threaded_blas():
+        starts = range(0, len(users), _BATCH)
+        run_tasks([(work, (a, min(a + _BATCH, len(users)))) for a in starts], n_jobs)
+    if candidates is not None:
+        columns = np.append(candidates, -1)[columns]
+    return columns, values if asked.shift is None else values + asked.shift[:, None]
+
+
+def _by_place(table, place, start, stop):
+    """Rows, from `start` on, and places of the cells of a range of rows, in the order of places."""
+    ends = table.indptr[start : stop + 1]
+    places = place[table.indices[ends[0] : ends[-1]]]
+    order = np.argsort(places)
+    return np.repeat(np.arange(stop - start), np.diff(ends))[order], places[order]
 
 
 def check_no_ratings(users, n_items):

@@ -27,3 +27,33 @@ def best_columns(scores, columns, values):
                 at -= 1
             values[i, at] = score
             columns[i, at] = j
+
+
+@nb.njit(nogil=True, cache=True, error_model="numpy")
+def merge_best(scores, rows, numbers, columns, values):
+    """Put scores of some more columns among the highest so far; of equal scores the smaller number is first.
+
+    `scores` is (m, n), of the `rows` (m,) of `columns` (int64) and `values`, both (users, k), and of columns
+    of these `numbers` (n,). -inf is skipped; rows begin with -1 and -inf.
+    """
+    m, n = scores.shape
+    k = columns.shape[1]
+    for i in range(m):
+        row = rows[i]
+        for j in range(n):
+            score = scores[i, j]
+            if not score >= values[row, k - 1] or score == -np.inf:
+                continue
+            number = numbers[j]
+            at = k
+            while at > 0 and (
+                score > values[row, at - 1]
+                or (score == values[row, at - 1] and number < columns[row, at - 1])
+            ):
+                if at < k:
+                    values[row, at] = values[row, at - 1]
+                    columns[row, at] = columns[row, at - 1]
+                at -= 1
+            if at < k:
+                values[row, at] = score
+                columns[row, at] = number

@@ -9,6 +9,7 @@ from scipy import sparse
 from stradask import load
 from stradask.algorithms.factorization import update
 from stradask.algorithms.factorization.features import ridge_regression
+from stradask.algorithms.factorization.items.popularity import Popularity
 from stradask.algorithms.factorization.matrix_factorization import MatrixFactorization
 from stradask.algorithms.factorization.ranking import evaluate_ranking
 from stradask.datasets import make_ratings
@@ -257,7 +258,10 @@ def test_questions_that_features_cannot_answer_are_refused(ratings, features):
         (lambda: model.add_users([50, 51, 51], np.ones((3, 3))), "must be new and different: 51"),
         (lambda: model.add_users(["ann"], [[1, 2, 3]]), "users are whole numbers, but text are given"),
         (lambda: model.recommend([3], user_features=[[1, 2, 3]]), "goes with new users"),
-        (lambda: MatrixFactorization(2, solver="sgd").fit(ratings, **features), "go with least squares"),
+        (
+            lambda: MatrixFactorization(2, non_negative=True).fit(ratings, **features),
+            "go with non_negative=False",
+        ),
         (
             lambda: MatrixFactorization(2).fit([["a", "b"]], [3], user_features=(["c"], [[1]])),
             "no row for the user 'a'",
@@ -368,3 +372,58 @@ def test_non_negative_ratings_are_taken_in(one_round):
     np.testing.assert_allclose(slope[~bound], 0, atol=1e-8)
     assert (x[:2] >= 0).all()
     assert (slope[bound] >= 0).all()
+
+
+# Other solvers and losses ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("solver", ["als", "ccd", "gibbs", "sgd"])
+def test_cold_items_are_predicted_by_features_with_every_solver(solver):
+    rng = np.random.default_rng(0)
+    about = rng.standard_normal((120, 3))
+    likes = 3 + rng.standard_normal((300, 3)) @ about.T
+    rated = rng.random(likes.shape) < 0.2
+    R = sparse.csr_array(np.where(rated, likes + 0.3 * rng.standard_normal(likes.shape), 0))
+    warm = R.copy().tolil()
+    warm[:, 110:] = 0
+    options = {
+        "solver": solver,
+        "reg": 0.02,
+        "reg_offset": 0,
+        "feature_reg": 1.0,
+        "max_iter": 30,
+        "random_state": 0,
+    }
+    model = MatrixFactorization(4, dtype="float64", **options).fit(
+        sparse.csr_array(warm), item_features=about
+    )
+    rows, columns = np.nonzero(rated[:, 110:])
+    pairs = np.column_stack([rows, columns + 110])
+    misses = model.predict(pairs, clip=False) - likes[pairs[:, 0], pairs[:, 1]]
+    assert np.sqrt(np.mean(misses**2)) < 0.35 * likes.std()
+    counts, X = np.bincount(warm.tocsr().indices, minlength=120)[:110], np.column_stack([about, np.ones(120)])
+    if solver != "als":  # against the normal equations
+        N, Y = counts[:, None], model.item_factors_[:110]
+        A = np.linalg.solve(X[:110].T @ (N * X[:110]) + np.eye(4), X[:110].T @ (N * Y))
+        np.testing.assert_allclose(model.item_feature_weights_[:, :4], A, atol=1e-6)
+        np.testing.assert_allclose(model.item_factors_[110:], X[110:] @ A, atol=1e-6)
+    model.add_items([500], about[[111]])
+    np.testing.assert_allclose(model.predict([[0, 500]]), model.predict([[0, 111]]))
+
+
+@pytest.mark.parametrize("loss", ["squared", "bpr", "warp", "logistic"])
+def test_cold_users_are_ranked_for_by_features_with_every_loss(loss):
+    rng = np.random.default_rng(0)
+    about = rng.standard_normal((400, 3))
+    likes = about @ rng.standard_normal((3, 100))
+    choices = likes > np.quantile(likes, 0.9, axis=1, keepdims=True)
+    warm, cold = choices.copy(), choices.copy()
+    warm[350:], cold[:350] = False, False
+    options = {"implicit": True, "loss": loss, "feature_reg": 1.0, "max_iter": 30, "random_state": 0}
+    model = MatrixFactorization(6, **options).fit(sparse.csr_array(warm.astype(float)), user_features=about)
+    found = evaluate_ranking(model, sparse.csr_array(cold.astype(float)), 10)["ndcg"]
+    popular = evaluate_ranking(
+        Popularity().fit(sparse.csr_array(warm.astype(float))), sparse.csr_array(cold.astype(float)), 10
+    )
+    assert found > 0.6
+    assert found > 2 * popular["ndcg"]
