@@ -14,6 +14,7 @@ from ..inputs.matrices import check_plain
 from ..inputs.targets import check_targets
 
 _INT32_MAX = np.iinfo(np.int32).max
+SAMPLE = 1_000_000  # ratings from which penalties are estimated
 _MOST = 1e15  # of a rating or weight: sums of squares must not overflow in single precision
 
 
@@ -87,8 +88,15 @@ class Entries:
         return {"ratings": fingerprint_csr(self.matrix(self.values)), "weights": weights}
 
     def sample(self):
-        """Ratings that tell how others are: all of them."""
-        return self
+        """Ratings that tell how others are: all, or those of some users, at most about a million."""
+        if len(self) <= SAMPLE:
+            return self
+        rows, counts = users_of_sample(self.counts, SAMPLE), self.counts
+        ends = np.concatenate([[0], np.cumsum(np.where(rows, counts, 0))])
+        at = np.repeat(self.indptr[:-1][rows] - ends[:-1][rows], counts[rows]) + np.arange(ends[-1])
+        weights = self.weights[at] if len(self.weights) > 1 else self.weights
+        rated = np.count_nonzero(counts) + np.count_nonzero(np.bincount(self.indices))
+        return SampledUsers(ends, self.indices[at], self.values[at], weights, self.shape, rated / len(self))
 
     @property
     def rows(self):
@@ -153,6 +161,26 @@ class Entries:
         wide = len(self) > _INT32_MAX
         indptr = self.indptr if wide else self.indptr.astype(np.int32)
         return sparse.csr_array((data, self.indices, indptr), shape=self.shape)
+
+
+@dataclass(frozen=True)
+class SampledUsers(Entries):
+    """Ratings of some users, and how many users and items there are for each rating of all."""
+
+    rows_a_rating: float = 0.0
+
+    @classmethod
+    def of(cls, entries, rows_a_rating):
+        """Add the number to ratings."""
+        return cls(**vars(entries), rows_a_rating=rows_a_rating)
+
+
+def users_of_sample(counts, size):
+    """Draw users who have about so many ratings together, always the same ones: a mask."""
+    mask = np.zeros(len(counts), bool)
+    order = np.random.default_rng(0).permutation(len(counts))
+    mask[order[: max(1, np.searchsorted(np.cumsum(counts[order]), size))]] = True
+    return mask
 
 
 def _ascending(indices, indptr):

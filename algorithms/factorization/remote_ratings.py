@@ -24,10 +24,19 @@ from ..inputs.arrow_columns import target_of
 from ..inputs.pieces import delayed_blocks, is_array, is_dask, is_frame, located
 from ..inputs.reduced import computed_at, reduced
 from ..inputs.tables import FoundTable, engine_of
-from .entries import Entries, check_ids, check_rating_weights, check_values, find_ids
+from .entries import (
+    SAMPLE,
+    Entries,
+    SampledUsers,
+    check_ids,
+    check_rating_weights,
+    check_values,
+    find_ids,
+    users_of_sample,
+)
 from .sides import cut_rows
 
-_SAMPLE = 1_000_000  # ratings that come here
+_SAMPLE = SAMPLE  # ratings that come here
 _NONE = "X holds no rating: at least one is needed"
 
 
@@ -334,14 +343,12 @@ class RemoteRatings:
         """All ratings of some users, drawn by a seed that is always the same: at most about a million."""
         mask = np.ones(self.shape[0], bool)
         if len(self) > _SAMPLE:
-            mask = np.zeros(self.shape[0], bool)
-            order = np.random.default_rng(0).permutation(self.shape[0])
-            mask[order[: max(1, np.searchsorted(np.cumsum(self.counts[order]), _SAMPLE))]] = True
+            mask = users_of_sample(self.counts, _SAMPLE)
         chosen, wanted = dask.delayed(_chosen, pure=False), dask.delayed(mask, pure=False)
         parts = [chosen(piece, self._ids, wanted, self._settings) for piece in self._pieces]
         parts = computed_at(dask.delayed(list)(parts), self.engine)
         entries = _entries(parts, (0, 0), self.shape, self.dtype, (self.survey.users, self.survey.items))
-        return _SampledUsers.of(entries, self.rows_a_rating)
+        return SampledUsers.of(entries, self.rows_a_rating)
 
     def shards(self, n_shards):
         """Delayed shards of least squares: see `sides.shards_of`."""
@@ -365,18 +372,6 @@ class RemoteRatings:
 
     def pattern(self):
         """The rated cells are not fetched."""
-
-
-@dataclasses.dataclass(frozen=True)
-class _SampledUsers(Entries):
-    """Ratings of some users, and how many users and items there are for each rating of all."""
-
-    rows_a_rating: float = 0.0
-
-    @classmethod
-    def of(cls, entries, rows_a_rating):
-        """Add the number to ratings."""
-        return cls(**vars(entries), rows_a_rating=rows_a_rating)
 
 
 def _numbered(piece, ids, settings):

@@ -7,7 +7,7 @@ import pytest
 from scipy import sparse
 
 import stradask as sd
-from stradask.algorithms.factorization import reading, remote_ratings
+from stradask.algorithms.factorization import entries, reading, remote_ratings
 from stradask.datasets import ParquetTable, make_ratings
 from stradask.errors import CheckpointMismatch, DataError
 
@@ -114,7 +114,7 @@ def test_penalties_from_a_sample_of_users(client, monkeypatch):
     monkeypatch.setattr(remote_ratings, "_SAMPLE", 700)
     taken = []
     monkeypatch.setattr(
-        remote_ratings._SampledUsers, "of", classmethod(lambda cls, *args: taken.append(args) or args[0])
+        remote_ratings.SampledUsers, "of", classmethod(lambda cls, *args: taken.append(args) or args[0])
     )
     lazy = dd.from_pandas(FRAME, npartitions=5)
     there = model().fit(lazy)
@@ -127,6 +127,10 @@ def test_penalties_from_a_sample_of_users(client, monkeypatch):
     taken.clear()
     equal(model(**given).fit(lazy), model(**given).fit(FRAME))
     assert not taken
+    monkeypatch.undo()
+    monkeypatch.setattr(remote_ratings, "_SAMPLE", 700)
+    monkeypatch.setattr(entries, "SAMPLE", 700)  # ratings of this process are sampled alike
+    equal(model().fit(lazy), model().fit(FRAME))
 
 
 # Using the model ------------------------------------------------------------------------------------------
