@@ -19,43 +19,7 @@ from ..errors import in_brief, shortened
 from ..registry import MODELS
 from . import commands
 from .examples import EPILOG, EXAMPLES
-
-
-class _Parser(argparse.ArgumentParser):
-    """A parser whose errors are one line and whose examples keep their lines.
-
-    With `takes_parameters`, an option that it does not know is a parameter of the model: ``--alpha 2`` is
-    ``--param alpha=2``, and without a value it is True.
-    """
-
-    takes_parameters = False
-    _last_taken = None  # the last word that became the value of a parameter, after its option
-
-    def __init__(self, **options):
-        options.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
-        super().__init__(allow_abbrev=False, **options)
-
-    def parse_known_args(self, args=None, namespace=None):
-        if not self.takes_parameters:
-            return super().parse_known_args(args, namespace)
-        given, kept, parameters = list(args or ()), [], []
-        while given:
-            word = given.pop(0)
-            option, equals, value = word.partition("=")
-            if not word.startswith("--") or word == "--" or option in self._option_string_actions:
-                kept.append(word)
-                continue
-            if not equals:
-                value = given.pop(0) if given and not given[0].startswith("--") else "True"
-                self._last_taken = (option, value) if value != "True" else self._last_taken
-            parameters.append(f"{option[2:].replace('-', '_')}={value}")
-        return super().parse_known_args(kept + (["--param", *parameters] if parameters else []), namespace)
-
-    def error(self, message):
-        if self._last_taken is not None and "arguments are required" in message:
-            option, value = self._last_taken
-            message += f"; {shortened(value)} was taken as the value of {option}: name MODEL and DATA first"
-        self.exit(2, f"{self.prog}: error: {in_brief(message, 400)} ({self.prog} --help)\n")
+from .parser import Parser
 
 
 def main(argv=None):
@@ -106,7 +70,8 @@ def _run(argv):
 def explain(error):
     """Return an error as one line for users, with a remedy where the error itself has none."""
     if isinstance(error, ModuleNotFoundError):
-        return f"{error.name} is not installed; pip install {error.name} or, for pictures, 'stradask[plot]'"
+        extra = " or, for pictures, 'stradask[plot]'" if error.name == "matplotlib" else ""
+        return f"{error.name} is not installed; pip install {error.name}{extra}"
     if isinstance(error, MemoryError):
         return _one_line(f"not enough memory ({error})")
     if isinstance(error, OSError) and error.strerror:
@@ -134,7 +99,7 @@ def _note(message, category, filename, lineno, file=None, line=None):
 
 def build_parser(with_bench=False):
     """Return the parser; the options of ``bench`` cost an import of numpy and are only there on demand."""
-    parser = _Parser(
+    parser = Parser(
         prog="stradask",
         description="Topic models and more, from the command line.",
         epilog=EPILOG,
@@ -148,9 +113,11 @@ def build_parser(with_bench=False):
     _add_sweep(commands_of)
     _add_transform(commands_of)
     _add_predict(commands_of)
+    _add_score(commands_of)
     _add_topics(commands_of)
     _add_explore(commands_of)
     _add_recommend(commands_of)
+    _add_explain(commands_of)
     _add_data(commands_of)
     info = _command(commands_of, "info", commands.info, "versions, processor, memory, GPU, folders")
     _add_cluster(info, "also say what this Dask scheduler and its workers have")
@@ -158,6 +125,8 @@ def build_parser(with_bench=False):
         "--measure", action="store_true", help="also measure memory and a cluster's rounds (5 seconds)"
     )
     _add_output(info, quiet=False)
+    shells = _command(commands_of, "completion", _completion, "print the completion of words for a shell")
+    shells.add_argument("shell", choices=("bash", "zsh", "tcsh"))
     bench = _command(commands_of, "bench", commands.bench, "compare with other libraries on equal terms")
     if with_bench:
         from ..benchmarks.run import add_arguments
@@ -310,6 +279,35 @@ def _add_predict(parsers):
     _add_output(parser)
 
 
+def _add_score(parsers):
+    parser = _command(parsers, "score", _score, "say how well a saved model predicts data with targets")
+    parser.add_argument("file", metavar="FILE", help="a model that fit --save wrote")
+    parser.add_argument("data", metavar="DATA", help="as for fit: FILE.csv:COLUMN, texts, counts or ratings")
+    parser.set_defaults(out=None)
+    _add_target(parser)
+    _add_vocabulary(parser)
+    _add_threads(parser)
+    _add_output(parser)
+
+
+def _score(args):
+    from .judging import score
+
+    return score(args)
+
+
+def _explain(args):
+    from .judging import explain
+
+    return explain(args)
+
+
+def _completion(args):
+    from .judging import completion
+
+    return completion(args)
+
+
 def _add_topics(parsers):
     parser = _command(parsers, "topics", commands.topics, "print the topics of a saved model")
     parser.add_argument("file", metavar="FILE", help="a model that fit --save wrote")
@@ -356,6 +354,18 @@ def _add_recommend(parsers):
     parser.add_argument("--include-seen", action="store_true", help="also what the user has rated")
     parser.add_argument("--exclude", nargs="+", metavar="ID", help="items that no user gets")
     _add_threads(parser)
+    _add_output(parser)
+
+
+def _add_explain(parsers):
+    parser = _command(parsers, "explain", _explain, "say why an item is recommended to a user")
+    parser.add_argument("file", metavar="FILE", help="a model of ratings that fit --save wrote")
+    parser.add_argument(
+        "data", nargs="?", metavar="RATINGS", help="ratings; mf does not keep those of its fit"
+    )
+    parser.add_argument("--user", required=True, metavar="ID", help="a user, as in the ratings")
+    parser.add_argument("--item", required=True, metavar="ID", help="an item, as in the ratings")
+    parser.add_argument("--n", type=_positive, default=5, metavar="N", help="ratings to show (%(default)s)")
     _add_output(parser)
 
 

@@ -159,7 +159,7 @@ def _remember(estimator, vocabulary):
 # Using a model -----------------------------------------------------------------------------------
 
 
-def _load(path, ability):
+def load_model(path, ability):
     """Load a fitted model that has a method of that name."""
     from sklearn.exceptions import NotFittedError
     from sklearn.utils.validation import check_is_fitted
@@ -180,9 +180,9 @@ def _load(path, ability):
 
 def transform(args):
     """Apply a saved model to data."""
-    estimator, read = _load_and_read(args, "transform")
+    estimator, read = load_and_read(args, "transform")
     read = aligned(read, estimator, lambda text: say(args, text))
-    _say_unknown(args, read)
+    say_unknown(args, read)
     shares = estimator.transform(read.X)
     names = [str(name) for name in (range(len(shares)) if read.names is None else read.names)]
     header = [f"topic{k}" for k in range(shares.shape[1])]
@@ -190,7 +190,7 @@ def transform(args):
     put_out(args, Table("document", names, header, {"doc_topic": shares}), size)
 
 
-def _say_unknown(args, read):
+def say_unknown(args, read):
     """Say how many words of texts the model does not know, and how many documents have no others."""
     words, tokens = (getattr(read, "left_out", None) or {}).get("not in the vocabulary", (0, 0))
     lengths = read.X.sum(axis=1)
@@ -213,7 +213,7 @@ def predict(args):
     """Predict with a saved model."""
     from .reports.linear import judged
 
-    estimator, read = _load_and_read(args, "predict")
+    estimator, read = load_and_read(args, "predict")
     if model_of(estimator).data == "ratings":
         _predict_ratings(args, estimator, read)
         return
@@ -244,7 +244,7 @@ def recommend(args):
     """Recommend items to users, find items like others, or draw a map of them."""
     from .reports.factorization import draw_map, neighbours, recommendations
 
-    estimator = _load(args.file, "recommend")
+    estimator = load_model(args.file, "recommend")
     estimator.set_params(n_jobs=args.n_jobs)
     if args.map is not None:
         draw_map(estimator, args.map)
@@ -257,13 +257,13 @@ def recommend(args):
         show(args, {"recommendations": document}, text)
 
 
-def _load_and_read(args, ability):
+def load_and_read(args, ability):
     """Load a model and read data for it; the output is checked before."""
     if args.out is not None:
         if ending(args.out) not in WRITERS:
             raise DataError(f"--out: {args.out} must end in {', '.join(WRITERS)}")
         check_output("--out", args.out, inputs=[args.file, data.file_of(args.data)])
-    estimator = _load(args.file, ability)
+    estimator = load_model(args.file, ability)
     if "n_jobs" in estimator.get_params():
         estimator.set_params(n_jobs=args.n_jobs)
     args.data = data.with_target(args.data, args.target)
@@ -289,7 +289,7 @@ def topics(args):
     """Print the topics of a saved model."""
     from .reports.topics import as_documents
 
-    estimator = _load(args.file, "topics")
+    estimator = load_model(args.file, "topics")
     vocabulary = None
     if args.vocab is not None:
         vocabulary = data.read_vocabulary(args.vocab, estimator.n_features_in_, args.file)
@@ -306,7 +306,7 @@ def explore(args):
 
     groups = texts = counts = None
     check_output("--out", args.out, inputs=[args.file], is_ours=is_page)
-    estimator = _load(args.file, "explore")
+    estimator = load_model(args.file, "explore")
     if "n_jobs" in estimator.get_params():
         estimator.set_params(n_jobs=args.n_jobs)
     vocabulary = args.vocab and data.read_vocabulary(args.vocab, estimator.n_features_in_, args.file)

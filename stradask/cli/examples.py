@@ -11,6 +11,7 @@ start here:
   stradask sweep lda docstrings --n-components 10 20 50    how many topics?
   stradask fit lasso-cv data.svm --save s.npz a sparse linear model, its penalty chosen by cross-validation
   stradask predict s.npz new.svm              what it says of new rows
+  stradask score s.npz new.svm                how right it is
   stradask COMMAND --help                     options and examples of a command
 """
 
@@ -45,14 +46,14 @@ MODEL is one of
 DATA of lda is a file with word counts, recognised by what it holds: UCI bag of words (docword), svmlight (its
 labels are not used), both plain or compressed (gz, xz, bz2), or a sparse matrix of scipy.sparse.save_npz;
 or the word docstrings: the documentation of the installed packages (./docstrings is a file).
-DATA of the other models is rows of numbers with a target each: an svmlight file, or a table in text whose
-name ends in csv or tsv, both plain or compressed. Of a table say which column is the target, by its name in
+DATA of the other models is rows of numbers with a target each: an svmlight file, or a table whose name ends
+in csv, tsv, jsonl or parquet, plain or compressed. Of a table say which column is the target, by its name in
 the header or by its number from 0, as prices.csv:price or with --target price (of several targets
 prices.csv:first,second, of survival data trial.csv:TIME,EVENT); the others hold
 numbers, or text for categories.
 DATA of mf, ease, slim, item-knn and popularity is ratings: lines of user, item, rating in CSV or as
-MovieLens has them (ids are whole numbers or text, and kept with the model), or a sparse matrix of
-scipy.sparse.save_npz.
+MovieLens has them, JSON lines or Parquet with these columns (ids are whole numbers or text, and kept with
+the model), or a sparse matrix of scipy.sparse.save_npz.
 
 Ctrl-C stops after the running sweep or round; the model so far is printed and saved, and the exit status
 is 130. (A search by cross-validation just stops.)
@@ -103,6 +104,19 @@ label and the probability of each class.
   stradask recommend model.npz --user ann bob --n 3 --json
   stradask recommend model.npz --like 260
   stradask recommend model.npz --map items.png
+""",
+    "score": """
+  stradask score churn.npz new-customers.csv:churned
+  stradask score topics.npz new-reviews.csv:text
+  stradask score ratings-model.npz new-ratings.csv --json
+""",
+    "explain": """
+  stradask explain mf.npz ratings.csv --user ann --item 260
+  stradask explain ease.npz --user ann --item 260 --n 10
+""",
+    "completion": """
+  eval "$(stradask completion bash)"                   # for this shell; needs pip install shtab
+  stradask completion zsh > ~/.zfunc/_stradask
 """,
     "topics": """
   stradask topics model.npz

@@ -5,6 +5,7 @@ import json
 
 import numpy as np
 import pytest
+from scipy import sparse
 
 import stradask as sd
 from stradask.cli.arguments import main
@@ -159,3 +160,56 @@ def test_binary_files_of_a_folder_are_left_out_with_a_warning(tmp_path):
     (tmp_path / "a.txt").unlink()
     with pytest.raises(DataError, match=r"its 1 \.txt files hold no text"):
         read_texts(tmp_path)
+
+
+def test_score_judges_each_kind_of_model_by_new_data(folder, tmp_path, capsys):
+    table, model = f"{folder}/c.csv:left", tmp_path / "m.npz"
+    assert run(capsys, "fit", "logistic", table, *WORDS, "--categories", "post", "--save", model)[0] == 0
+    status, out, _ = run(capsys, "score", model, table, "--json")
+    assert status == 0
+    assert json.loads(out)["scores"]["accuracy"] == 1  # the plan decides
+    status, _, err = run(capsys, "score", model, f"{folder}/c.csv")
+    assert (status, "say which column is the target" in err) == (2, True)
+    (tmp_path / "t.csv").write_text("text\n" + "clean room,\nquiet room,\nrude staff,\n".replace(",", "") * 5)
+    words = ("fit", "lda", f"{tmp_path}/t.csv:text", "--n-components", "2", "--max-iter", "20")
+    assert run(capsys, *words, "--save", tmp_path / "t.npz")[0] == 0
+    assert run(capsys, "score", tmp_path / "t.npz", f"{tmp_path}/t.csv:text")[1].startswith("perplexity ")
+
+
+def test_explain_adds_up_what_the_ratings_of_a_user_say(tmp_path, capsys):
+    rng = np.random.default_rng(0)
+    lines = [f"u{u},i{i},{rng.integers(1, 6)}" for u in range(12) for i in rng.permutation(9)[:5]]
+    (tmp_path / "r.csv").write_text("\n".join(lines) + "\n")
+    (tmp_path / "titles.csv").write_text("".join(f"i{i},Title {i}\n" for i in range(9)))
+    asked = ("--user", "u3", "--item", "i1", "--json")
+    for name in ("mf", "ease"):
+        model = tmp_path / f"{name}.npz"
+        words = ("fit", name, tmp_path / "r.csv", "--save", model)
+        assert run(capsys, *words, *(["--titles", tmp_path / "titles.csv"] if name == "mf" else []))[0] == 0
+        status, out, _ = run(capsys, "explain", model, tmp_path / "r.csv", *asked)
+        assert status == 0
+        loaded = sd.load(model)
+        row = np.zeros((1, 9))
+        for line in lines:
+            user, item, value = line.split(",")
+            if user == "u3":
+                row[0, list(loaded.item_ids_).index(item)] = float(value)
+        expected = loaded.explain(sparse.csr_array(row), ["i1"], 5)
+        found = json.loads(out)["because_of"]
+        assert [entry["item"] for entry in found] == expected.items[0, : len(found)].tolist()
+        np.testing.assert_allclose([entry["adds"] for entry in found], expected.scores[0, : len(found)])
+        if name == "mf":
+            assert found[0]["title"] == f"Title {found[0]['item'][1:]}"
+        status, _, err = run(capsys, "explain", model, *asked)
+        assert (status, "give the ratings" in err) == ((2, True) if name == "mf" else (0, False))
+    for wrong, message in (("--user u99 --item i1", "u99"), ("--user u3 --item i99", "'i99' is no item")):
+        status, _, err = run(capsys, "explain", tmp_path / "mf.npz", tmp_path / "r.csv", *wrong.split())
+        assert (status, message in err) == (2, True)
+
+
+def test_completion_knows_the_commands_and_their_options(capsys):
+    pytest.importorskip("shtab")
+    status, out, _ = run(capsys, "completion", "bash")
+    assert status == 0
+    for word in ("recommend", "--impute", "explain"):
+        assert word in out
