@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from .algorithms.factorization.items.slim import SLIM
     from .algorithms.factorization.matrix_factorization import MatrixFactorization
     from .algorithms.factorization.ranking import evaluate_ranking, ranking_metrics
+    from .algorithms.inputs.table_pipeline import table_pipeline
     from .algorithms.linear.cv.estimators import ElasticNetCV, LassoCV, SparseLogisticRegressionCV
     from .algorithms.linear.cv.logistic_cv import LogisticRegressionCV
     from .algorithms.linear.cv.ridge_cv import RidgeCV
@@ -158,6 +159,7 @@ _PLACES = {
     "residuals": ".algorithms.linear.inference.residuals",
     "sample": ".algorithms.bayes.sample",
     "simplex": ".algorithms.bayes.parameters",
+    "table_pipeline": ".algorithms.inputs.table_pipeline",
     "text_counts": ".datasets.texts",
     "unit": ".algorithms.bayes.parameters",
 }
@@ -249,6 +251,7 @@ __all__ = [
     "sample",
     "scheduler",
     "simplex",
+    "table_pipeline",
     "text_counts",
     "unit",
 ]

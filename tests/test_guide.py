@@ -102,6 +102,14 @@ def test_topics(corpus, capsys):
     assert re.search(r"^4 nan [\d.]+$", printed, re.MULTILINE)  # what the callback says
 
 
+def test_the_table_at_the_top_of_the_page_of_tables(capsys):
+    pytest.importorskip("pandas")
+    exec(compile(blocks("tables")[0], "tables.md", "exec"), {})
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[0].startswith("accuracy 0.9")
+    assert [line.split("  ")[-1] for line in (printed[1], printed[-1])] == ["note: happy", "plan_basic"]
+
+
 def test_sparse_linear():
     X, y, coef = sd.datasets.make_sparse_regression(100, 20, n_informative=3, density=0.5, random_state=0)
     model = run_page("sparse-linear", {"X": X, "y": y})["model"]

@@ -15,11 +15,11 @@ from ..._numbers import is_number
 from ...errors import DataError, ModelFileError, shortened
 
 _MISSING = {"", "na", "n/a", "nan", "null", "none", "?"}
-_DATE = re.compile(r"\d{4}-\d\d?-\d\d?([T ].*)?|\d\d?[./-]\d\d?[./-]\d{2,4}")
+DATE = re.compile(r"\d{4}-\d\d?-\d\d?([T ].*)?|\d\d?[./-]\d\d?[./-]\d{2,4}")
 # Numbers as people write them, which Python does not read: 1,5  $1,200  5 %  1 000
 _WRITTEN = re.compile(r"[-+(]?\s*[$€£¥]?\s*[-+]?\d[\d.,' \u00a0]*\s*[%$€£¥)]?")
-_LONGEST = 100  # letters of a category
-_MOST_VALUES, _LARGEST_SHARE = 1000, 0.5  # of a category: in all, and of the rows from 50 on
+LONGEST = 100  # letters of a category
+MOST_VALUES, LARGEST_SHARE = 1000, 0.5  # of a category: in all, and of the rows from 50 on
 _MOST_SAID, _MOST_NAMED = 5, 12  # columns in an error: with the reason, and in the options to give
 _DENSE = 0.25  # share of entries other than zero from which X is an ndarray
 
@@ -84,20 +84,20 @@ class Column:
                 "pass --categories with the column's name if these are categories",
                 *(name, f"numbers such as {shortened(odd, 20)}"),
             )
-        if all(map(_DATE.fullmatch, values)):
+        if all(map(DATE.fullmatch, values)):
             raise _Refused(
                 f"{path}: {where} holds dates, such as {shortened(odd)}: put year, month or day in columns "
                 "of numbers, or leave it out by --drop",
                 *(name, "dates", "drop"),
             )
-        strange = next((v for v in values if len(v) > _LONGEST or not v.isprintable()), None)
+        strange = next((v for v in values if len(v) > LONGEST or not v.isprintable()), None)
         if strange is not None:
             raise _Refused(
                 f"{path}: {where} holds {shortened(strange)}, too long or with control characters for a "
                 "category: leave texts out by --drop (for topics of texts: fit lda)",
                 *(name, "texts", "drop"),
             )
-        if len(values) > _MOST_VALUES or (len(cells) >= 50 and len(values) > _LARGEST_SHARE * len(cells)):
+        if len(values) > MOST_VALUES or (len(cells) >= 50 and len(values) > LARGEST_SHARE * len(cells)):
             raise _Refused(
                 f"{path}: {where} has {len(values):,} different values in {len(cells):,} rows, such as "
                 f"{shortened(odd)}: leave names, ids and texts out by --drop (for topics of texts: fit lda)",

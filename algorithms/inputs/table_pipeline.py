@@ -1,0 +1,232 @@
+"""A scikit-learn pipeline for frames with numbers, categories, missing values and texts.
+
+Its steps are scikit-learn's own. What is added is the choice of columns when it is fitted, with one error
+that names all columns that cannot be used and what to pass for them.
+"""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.compose import ColumnTransformer
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.impute import SimpleImputer
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
+
+from ...errors import DataError, listed, shortened
+from .encoding import DATE, LARGEST_SHARE, LONGEST, MOST_VALUES
+
+_MOST_SAID = 6  # columns of which an error gives the reason
+_LOOKED_AT = 10_000  # values by which a column is found to hold dates or texts
+
+
+def table_pipeline(
+    estimator: Any,
+    *,
+    drop: Sequence[str] = (),
+    texts: Sequence[str] = (),
+    categories: Sequence[str] = (),
+    impute: bool = False,
+    scale: bool = True,
+) -> Pipeline:
+    """Make a pipeline that fits an estimator to a frame of numbers, categories and texts.
+
+    Columns of numbers, and of true and false, stay one column each. Of other columns each value becomes a
+    column of zeros and ones; values that are new in `predict` are none of them. The matrix is sparse where
+    most of it is zero.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Of stradask or of scikit-learn: the last step, "model".
+    drop : sequence of str, optional
+        Columns to leave out, such as ids, names and dates.
+    texts : sequence of str, optional
+        Columns of texts, whose words are weighted by tf-idf. Missing texts are empty.
+    categories : sequence of str, optional
+        Columns of numbers that are codes, such as postal codes.
+    impute : bool, default=False
+        Missing numbers become the column's median, a missing category is a category of its own. When False,
+        a missing value is an error.
+    scale : bool, default=True
+        Bring numbers to mean 0 and standard deviation 1, so that a penalty treats all columns alike.
+
+    Returns
+    -------
+    sklearn.pipeline.Pipeline
+        With the steps "table" and "model". It takes frames of pandas and polars.
+        ``pipeline["table"].get_feature_names_out()`` names the columns of ``pipeline["model"].coef_``;
+        `GridSearchCV` searches parameters such as ``model__C``.
+
+    Raises
+    ------
+    DataError
+        In `fit`: names all columns that cannot be used, and what to pass for them.
+
+    See Also
+    --------
+    text_counts : Counts of words, for topic models.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> import stradask as sd
+    >>> frame = pd.DataFrame(
+    ...     {
+    ...         "id": ["c1", "c2", "c3", "c4"],
+    ...         "age": [31, None, 52, 47],
+    ...         "plan": ["a", "b", "b", "a"],
+    ...         "note": ["fine", "wants a refund", "refund!", "all good"],
+    ...     }
+    ... )
+    >>> pipeline = sd.table_pipeline(sd.LogisticRegression(), drop=["id"], texts=["note"], impute=True)
+    >>> pipeline.fit(frame, ["stay", "leave", "leave", "stay"]).predict(frame).tolist()
+    ['stay', 'leave', 'leave', 'stay']
+    >>> pipeline["table"].get_feature_names_out()[:4].tolist()
+    ['age', 'plan_a', 'plan_b', 'note: all']
+    """
+    named = _names("drop", drop), _names("texts", texts), _names("categories", categories)
+    columns = _Columns(*named, bool(impute))
+    numbers = [("impute", SimpleImputer(strategy="median"))] * bool(impute)
+    numbers += [("scale", StandardScaler())] * bool(scale)
+    as_text = FunctionTransformer(_as_text, feature_names_out="one-to-one")
+    one_hot = Pipeline([("as_text", as_text), ("one_hot", OneHotEncoder(handle_unknown="ignore"))])
+    parts: list[tuple] = [
+        ("numbers", Pipeline(numbers) if numbers else "passthrough", _Chosen(columns, "number")),
+        ("categories", one_hot, _Chosen(columns, "category")),
+    ]
+    parts += [(f"words{k}", _Words(token_pattern=r"\w\w+"), name) for k, name in enumerate(columns.texts)]
+    table = ColumnTransformer(parts, verbose_feature_names_out=_FeatureNames(columns.texts))
+    return Pipeline([("table", table), ("model", estimator)])
+
+
+class _Words(TfidfVectorizer):
+    """Words of texts, of which missing ones are empty."""
+
+    def decode(self, doc):
+        """Take None and NaN as no text."""
+        return doc if isinstance(doc, str) else ""
+
+
+@dataclass(frozen=True)
+class _FeatureNames:
+    """Names of the columns of X: as they are, and of words with their column."""
+
+    texts: tuple
+
+    def __call__(self, part, name):
+        return f"{self.texts[int(part[5:])]}: {name}" if part.startswith("words") else name
+
+
+@dataclass(frozen=True)
+class _Columns:
+    """What the user says of columns."""
+
+    drop: tuple
+    texts: tuple
+    categories: tuple
+    impute: bool
+
+    def kinds(self, X):
+        """The kind of each column, "number" or "category", but for those of `drop` and `texts`."""
+        if not hasattr(X, "columns"):
+            raise DataError(
+                f"X is {shortened(X, 40)}, not a frame: table_pipeline finds columns by their names; give a "
+                "DataFrame, or fit the estimator alone"
+            )
+        names = list(X.columns)
+        for option in ("drop", "texts", "categories"):
+            gone = next((name for name in getattr(self, option) if name not in names), None)
+            if gone is not None:
+                raise DataError(f"{option}: X has no column {shortened(gone)}; it has {listed(names, gone)}")
+        kinds, refused = {}, []
+        for name in names:
+            if name not in self.drop and name not in self.texts:
+                kinds[name], why, remedy = self._kind(X[name], name)
+                refused += [(name, why, remedy)] if why else []
+        if refused:
+            raise _error(refused)
+        return kinds
+
+    def _kind(self, column, name):
+        """The kind of a column; why it cannot be used and which argument ends that, or None twice."""
+        is_number, is_date = _dtype_of(column)
+        values = np.asarray(column, dtype=object)
+        missing = np.array(list(map(_is_missing, values)), bool)
+        present = values[~missing]
+        if not len(present):
+            return None, "has no values", "drop"
+        texts = [value for value in present[:_LOOKED_AT] if isinstance(value, str)]
+        if is_date or (len(texts) == len(present[:_LOOKED_AT]) and all(map(DATE.fullmatch, texts))):
+            return None, "holds dates", "drop"
+        if not is_number and any(isinstance(value, (list, dict, set, np.ndarray)) for value in present[:100]):
+            return None, "holds lists", "drop"
+        kind = "number" if is_number and name not in self.categories else "category"
+        if kind == "category":
+            if any(len(text) > LONGEST for text in texts):
+                return None, "holds texts", "texts"
+            different = len(set(present.tolist()))
+            if different > MOST_VALUES or (len(values) >= 50 and different > LARGEST_SHARE * len(values)):
+                return None, f"has {different:,} different values", "drop"
+        if missing.any() and not self.impute:
+            return None, f"has {int(missing.sum()):,} missing values", "impute"
+        return kind, None, None
+
+
+@dataclass(frozen=True)
+class _Chosen:
+    """The columns of one kind, as `ColumnTransformer` asks for them."""
+
+    columns: _Columns
+    kind: str
+
+    def __call__(self, X):
+        return [name for name, kind in self.columns.kinds(X).items() if kind == self.kind]
+
+
+def _names(option, given):
+    if isinstance(given, str) or not all(isinstance(name, str) for name in given):
+        raise DataError(f"{option} is {shortened(given)}: give a list of names of columns")
+    return tuple(given)
+
+
+def _dtype_of(column):
+    """Whether a column is of numbers (or true and false), and whether of dates."""
+    dtype = column.dtype
+    if hasattr(dtype, "is_numeric"):  # polars
+        return dtype.is_numeric() or str(dtype) == "Boolean", dtype.is_temporal()
+    types = sys.modules["pandas"].api.types
+    is_date = types.is_datetime64_any_dtype(dtype) or types.is_timedelta64_dtype(dtype)
+    return types.is_numeric_dtype(dtype), is_date or isinstance(dtype, sys.modules["pandas"].PeriodDtype)
+
+
+def _is_missing(value):
+    """Whether a cell is None, NaN or the missing value of pandas."""
+    return value is None or type(value).__name__ in ("NAType", "NaTType") or value != value
+
+
+def _as_text(X):
+    """The values of categories as text, whole numbers without a point; missing ones are NaN."""
+    cells = np.asarray(X, dtype=object)
+    made = np.empty(cells.shape, dtype=object)
+    for at, value in np.ndenumerate(cells):
+        whole = isinstance(value, float) and value.is_integer()
+        made[at] = np.nan if _is_missing(value) else str(int(value) if whole else value)
+    return made
+
+
+def _error(refused):
+    said = [f"{shortened(name, 30)} {why}" for name, why, _ in refused[:_MOST_SAID]]
+    more = f" and {len(refused) - _MOST_SAID:,} more" if len(refused) > _MOST_SAID else ""
+    arguments = []
+    for option in ("drop", "texts"):
+        names = [name for name, _, remedy in refused if remedy == option]
+        arguments += [f"{option}=[{', '.join(shortened(name, 30) for name in names[:12])}]"] if names else []
+    arguments += ["impute=True"] * any(remedy == "impute" for *_, remedy in refused)
+    return DataError(
+        f"X: {len(refused):,} columns cannot be used as they are: {', '.join(said)}{more}; for instance "
+        f"table_pipeline(..., {', '.join(arguments)})"
+    )
