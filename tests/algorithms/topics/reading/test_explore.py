@@ -198,6 +198,19 @@ def test_a_browser_shows_words_documents_and_groups(page, tmp_path):
 
 
 @in_a_browser
+def test_numbers_of_topics_at_one_place_do_not_cover_each_other(page, tmp_path):
+    copies = "data.topics = Array.from({length: 9}, () => data.topics[0]).concat(data.topics.slice(1));"
+    redrawn = f"{copies} order.splice(0, order.length, ...data.topics.keys()); places = null; draw();"
+    seen = shown(tmp_path, page, redrawn)
+    found = re.findall(r'<text x="([\d.]+)" y="([\d.]+)"[^>]*>\d+</text>', seen)
+    points = np.array(found, float)
+    assert len(points) == 10
+    distances = np.linalg.norm(points[:, None] - points, axis=2)[np.triu_indices(10, 1)]
+    assert distances.min() > 15
+    assert points.min() >= 16
+
+
+@in_a_browser
 def test_texts_are_shown_and_not_run(page, tmp_path):
     seen = shown(tmp_path, page, fragment="#search=document.title")
     assert "<title>2 topics</title>" in seen
