@@ -405,6 +405,16 @@ def _next_side(nb, before, at):
 # Python functions -------------------------------------------------------------------------------------
 
 
+def _called(function, p, arguments):
+    """Call a density of the caller's."""
+    try:
+        return function(p, *arguments)
+    except TypeError as error:
+        if "tuple indices" in str(error):
+            error.add_note(f"parameters are attributes of the first argument: p.{p._fields[0]}")
+        raise
+
+
 @dataclass(frozen=True, eq=False)
 class NamedFunctions:
     """Log density and gradient in q of Python functions of named values."""
@@ -428,7 +438,7 @@ class NamedFunctions:
         ):
             if function is None:
                 continue
-            made = function(p, *arguments)
+            made = _called(function, p, arguments)
             if isinstance(made, tuple):
                 if len(made) != 2:
                     raise DataError(

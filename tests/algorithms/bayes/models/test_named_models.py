@@ -478,3 +478,9 @@ REFUSED = {
 def test_wrong_input_is_refused(words):
     with pytest.raises(DataError, match=words):
         REFUSED[words]()
+
+
+def test_a_density_that_takes_the_parameters_for_a_dict_is_told_their_form():
+    with pytest.raises(TypeError, match="tuple indices") as seen:
+        sd.sample(lambda p, y: -((y - p["a"]) ** 2).sum(), data=np.zeros(5), parameters={"a": sd.real()})
+    assert "parameters are attributes of the first argument: p.a" in seen.value.__notes__
