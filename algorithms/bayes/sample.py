@@ -378,9 +378,9 @@ def _origin(names):
     """Zeros, as many as there are names."""
     if names is None:
         raise DataError(
-            "start is missing: name the parameters with their supports, parameters={'beta': sd.real(3), "
-            "'sigma': sd.positive()}; or give a point where the density is finite, one number a parameter; or "
-            "names, to begin at zero"
+            "start is missing: name the parameters with their supports, such as parameters={'beta': "
+            "sd.real(3), 'sigma': sd.positive()}; or give a point where the density is finite, one number a "
+            "parameter; or names, to begin at zero"
         )
     if not isinstance(names, Sized):
         raise DataError(f"names must be a list of strings, one a parameter, got {shortened(names, 60)}")
