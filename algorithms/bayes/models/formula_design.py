@@ -17,13 +17,15 @@ _MOST_COLUMNS = 2000  # the Hessian at the mode is dense
 class FormulaDesign:
     """What a formula says of the rows of a fit, and of new ones.
 
-    `levels` are the groups of each term, `classes` those of a target that is no number.
+    `levels` are the groups of each term, `factors` the labels of each of its columns, `classes` those of a
+    target that is no number.
     """
 
     def __init__(self, formula, family):
         self.formula, self.family = formula, family
         self.target, self.fixed, self.terms = split_formula(formula)
-        self.spec, self.specs, self.levels, self.classes = None, [], [], None
+        self.spec, self.specs, self.classes = None, [], None
+        self.factors, self.levels = [], []
 
     def learn(self, data, offset, sample_weight):
         """Return the `MixedDesign` of the rows of a fit; those of weight 0 are left out."""
@@ -39,10 +41,12 @@ class FormulaDesign:
         y = self._learn_target(frame)
         matrix = self._matrix(self.fixed, frame)
         self.spec = matrix.model_spec
-        self.specs, self.levels = [], []
+        self.specs, self.factors, self.levels = [], [], []
         for term in self.terms:
             self.specs.append(self._matrix(term.effects, frame).model_spec)
-            levels = np.unique(_labels(frame, term, n))
+            self.factors.append([np.unique(part) for part in _parts(frame, term, n)])
+            _check_colons(term, self.factors[-1])
+            levels = np.unique(_labels(frame, term, n, self.factors[-1]))
             if len(levels) < 2:
                 raise DataError(
                     f"formula={shortened(self.formula)}: {term.name} holds one group, whose effects "
@@ -74,9 +78,10 @@ class FormulaDesign:
                 "are fitted: make a factor of many levels a group, (1 | factor)"
             )
         terms = []
-        for term, spec, levels in zip(self.terms, self.specs, self.levels, strict=True):
+        learnt = zip(self.terms, self.specs, self.factors, self.levels, strict=True)
+        for term, spec, factors, levels in learnt:
             Z = self._again(spec, frame)
-            groups = find_groups(_labels(frame, term, n), levels)
+            groups = find_groups(_labels(frame, term, n, factors), levels)
             columns = tuple(map(str, Z.columns))
             terms.append(Term(term.name, columns, levels, _finite(Z, self.formula), groups, term.correlated))
         return MixedDesign(
@@ -188,19 +193,48 @@ def _rows_of(frame, rows):
     return frame.iloc[rows]
 
 
-def _labels(frame, term, n):
-    """Label of each row's group; of several factors as text joined by colons."""
+def _parts(frame, term, n):
+    """Labels of the rows in each column of a term."""
     for name in term.factors:
         if name not in frame.columns:
             raise DataError(
                 f"({term.effects} | {term.name}): data has no column {name}; there are "
                 f"{shortened(', '.join(map(str, frame.columns)), 100)}"
             )
-    parts = [check_groups(frame[name], n) for name in term.factors]
+    return [check_groups(frame[name], n) for name in term.factors]
+
+
+def _check_colons(term, factors):
+    """Refuse labels whose combinations would read alike, such as p:q with r, and p with q:r."""
+    held = [
+        (name, label)
+        for name, labels in zip(term.factors, factors, strict=True)
+        for label in [next((text for text in map(str, labels.tolist()) if ":" in text), None)]
+        if label is not None
+    ]
+    if len(held) > 1:
+        (one, label), (other, second) = held[:2]
+        raise DataError(
+            f"({term.effects} | {term.name}): labels of {one} and of {other} hold a colon, such as "
+            f"{shortened(label)} and {shortened(second)}, which divides the two: replace it in one of them"
+        )
+
+
+def _labels(frame, term, n, factors):
+    """Label of each row's group; of several factors as text joined by colons, as the fit wrote it.
+
+    A row with a label of a factor that the fit had not has "", which is no group.
+    """
+    parts = _parts(frame, term, n)
     if len(parts) == 1:
         return parts[0]
+    codes = [find_groups(part, known) for part, known in zip(parts, factors, strict=True)]
+    texts = [list(map(str, known.tolist())) for known in factors]
     return np.array(
-        [":".join(map(str, label)) for label in zip(*(part.tolist() for part in parts), strict=True)]
+        [
+            "" if min(row) < 0 else ":".join(text[code] for text, code in zip(texts, row, strict=True))
+            for row in zip(*(code.tolist() for code in codes), strict=True)
+        ]
     )
 
 

@@ -5,6 +5,7 @@ import pytest
 
 import stradask as sd
 from stradask.algorithms.bayes.models import families
+from stradask.algorithms.bayes.models.formula_design import FormulaDesign
 from stradask.algorithms.bayes.models.mixed import MixedLayout, mixed_model
 from stradask.algorithms.bayes.models.mixed_design import MixedDesign, Scaling, Term
 from stradask.algorithms.bayes.models.mixed_draws import Predictors, prior_values
@@ -218,6 +219,22 @@ def test_what_is_refused(formula, options, change, words):
     pytest.importorskip("formulaic")
     with pytest.raises(DataError, match=words):
         sd.BayesianGLM(formula, **options).fit({**sleep(), **change})
+
+
+def test_combinations_of_factors_are_those_of_the_fit_whatever_the_type():
+    formula = FormulaDesign("y ~ 1 + (1 | a:b)", "normal")
+    a, b = np.repeat([1, 2, 3], 4), np.tile(["p:q", "r"], 6)
+    learnt = formula.learn({"y": np.arange(12.0), "a": a, "b": b}, None, None).terms[0]
+    assert learnt.levels.tolist() == ["1:p:q", "1:r", "2:p:q", "2:r", "3:p:q", "3:r"]
+    for kind in (np.float64, np.int8, object):
+        again = formula.design({"a": a.astype(kind), "b": b}).terms[0]
+        np.testing.assert_array_equal(again.groups, learnt.groups)
+    unseen = formula.design({"a": [1, 4, 1], "b": ["r", "r", "q"]}).terms[0]
+    assert unseen.groups.tolist() == [1, -1, -1]
+    with pytest.raises(DataError, match="those of the fit numbers"):
+        formula.design({"a": a.astype(str), "b": b})
+    with pytest.raises(DataError, match="labels of a and of b hold a colon, such as '1:2' and 'p:q'"):
+        formula.learn({"y": np.arange(12.0), "a": np.repeat(["1", "1:2", "3"], 4), "b": b}, None, None)
 
 
 def test_without_formulaic(monkeypatch):
