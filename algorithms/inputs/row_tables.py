@@ -14,6 +14,7 @@ from .tables import engine_of
 
 def rows_of_files(estimator, X, y, sample_weight=None):
     """Make Dask arrays of the files that X names, and y and sample_weight where these are in files."""
+    vars(estimator).pop("zero_based_", None)
     if row_format(X) == "npy":
         rows = _npy(X, 2)
         return rows, _vector(y, "y", rows.shape[0]), _vector(sample_weight, "sample_weight", rows.shape[0])
@@ -22,6 +23,7 @@ def rows_of_files(estimator, X, y, sample_weight=None):
     if not sum(survey.n_rows for survey in surveys):
         raise DataError(f"{shortened(X, 200)} holds no row")
     based = any(survey.least == 0 for survey in surveys)
+    vars(estimator)["zero_based_"] = based  # new files may lack the column 0, which tells
     width = max(max(survey.most for survey in surveys) + based, 1)
     rows = _lines(parts, surveys, width, based)
     if y is None:
@@ -40,6 +42,13 @@ def new_rows(model, X):
     parts = line_parts(files_of(X))
     surveys = _surveyed(parts, engine_of(model))
     based = any(survey.least == 0 for survey in surveys)
+    fitted = vars(model).get("zero_based_")
+    if based and fitted is False:
+        raise DataError(
+            f"{shortened(X, 200)} has an entry of index 0, but the files of the fit count columns from 1: "
+            "write it by dump_svmlight_file(..., zero_based=False)"
+        )
+    based = based if fitted is None else fitted
     width = max(survey.most for survey in surveys) + based
     if width > model.n_features_in_:
         raise DataError(

@@ -4,6 +4,7 @@ Its steps are scikit-learn's own. What is added is the choice of columns when it
 that names all columns that cannot be used and what to pass for them.
 """
 
+import itertools
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardSc
 from ...errors import DataError, listed, shortened
 from .encoding import DATE, LARGEST_SHARE, LONGEST, MOST_VALUES
 
+_OPTIONS = "drop", "texts", "categories"
 _MOST_SAID = 6  # columns of which an error gives the reason
 _LOOKED_AT = 10_000  # values by which a column is found to hold dates or texts
 
@@ -89,6 +91,10 @@ def table_pipeline(
     ['age', 'plan_a', 'plan_b', 'note: all']
     """
     named = _names("drop", drop), _names("texts", texts), _names("categories", categories)
+    for (one, names), (other, more) in itertools.combinations(zip(_OPTIONS, named, strict=True), 2):
+        both = sorted({*names} & {*more})
+        if both:
+            raise DataError(f"{shortened(both[0])} is in {one} and in {other}: name a column in one of them")
     columns = _Columns(*named, bool(impute))
     numbers = [("impute", SimpleImputer(strategy="median"))] * bool(impute)
     numbers += [("scale", StandardScaler())] * bool(scale)
@@ -138,10 +144,12 @@ class _Columns:
                 "DataFrame, or fit the estimator alone"
             )
         names = list(X.columns)
-        for option in ("drop", "texts", "categories"):
+        for option in _OPTIONS:
             gone = next((name for name in getattr(self, option) if name not in names), None)
             if gone is not None:
                 raise DataError(f"{option}: X has no column {shortened(gone)}; it has {listed(names, gone)}")
+            if option == "texts":
+                self._check_texts(X)
         kinds, refused = {}, []
         for name in names:
             if name not in self.drop and name not in self.texts:
@@ -151,10 +159,20 @@ class _Columns:
             raise _error(refused)
         return kinds
 
+    def _check_texts(self, X):
+        for name in self.texts:
+            odd = next((v for v in X[name] if not (isinstance(v, str) or _is_missing(v))), None)
+            if odd is not None:
+                raise DataError(
+                    f"texts: the column {shortened(name)} holds {shortened(odd)}, which is no text"
+                )
+
     def _kind(self, column, name):
         """The kind of a column; why it cannot be used and which argument ends that, or None twice."""
         is_number, is_date = _dtype_of(column)
-        values = np.asarray(column, dtype=object)
+        values = np.fromiter(column, dtype=object, count=len(column))  # of arrays, too, one dimension
+        if not is_number and any(isinstance(value, (list, dict, set, np.ndarray)) for value in values):
+            return None, "holds lists", "drop"
         missing = np.array(list(map(_is_missing, values)), bool)
         present = values[~missing]
         if not len(present):
@@ -162,8 +180,6 @@ class _Columns:
         texts = [value for value in present[:_LOOKED_AT] if isinstance(value, str)]
         if is_date or (len(texts) == len(present[:_LOOKED_AT]) and all(map(DATE.fullmatch, texts))):
             return None, "holds dates", "drop"
-        if not is_number and any(isinstance(value, (list, dict, set, np.ndarray)) for value in present[:100]):
-            return None, "holds lists", "drop"
         kind = "number" if is_number and name not in self.categories else "category"
         if kind == "category":
             if any(len(text) > LONGEST for text in texts):

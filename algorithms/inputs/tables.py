@@ -43,6 +43,8 @@ def fitted_table(estimator, X, y, sample_weight=None):
         from .row_tables import rows_of_files
 
         X, y, sample_weight = rows_of_files(estimator, X, y, sample_weight)
+    else:
+        kept.pop("zero_based_", None)
     if not is_parquet(X):
         yield X, y, sample_weight
         if kept.pop("table_encoding_", None) is not None:

@@ -109,11 +109,21 @@ def test_all_columns_that_cannot_be_used_are_named_with_what_to_pass(frame):
         ({"drop": "id"}, "give a list of names"),
         ({"drop": ["idd"]}, "did you mean 'id'"),
         ({"texts": ["notes"]}, "texts: X has no column 'notes'"),
+        ({"drop": ["note"], "texts": ["note"]}, "'note' is in drop and in texts"),
+        ({"texts": ["post"]}, "texts: the column 'post' holds .* no text"),
     ],
 )
 def test_wrong_arguments_are_named(frame, options, message):
     with pytest.raises(DataError, match=message):
         sd.table_pipeline(sd.Ridge(), **options).fit(frame, frame["post"])
+
+
+def test_cells_that_are_arrays_are_named():
+    import pandas as pd
+
+    table = pd.DataFrame({"a": [1.0, 2, 3], "v": [None, *np.ones((2, 2))]})
+    with pytest.raises(DataError, match="'v' holds lists"):
+        sd.table_pipeline(sd.Ridge()).fit(table, [1, 2, 3])
 
 
 def test_an_array_is_no_frame():

@@ -188,6 +188,26 @@ def test_lines_are_those_of_the_file_however_it_is_cut(files):
         np.testing.assert_array_equal(np.concatenate([y for _, y in found]), whole[1])
 
 
+def test_new_lines_count_columns_as_those_of_the_fit(tmp_path):
+    from sklearn.datasets import dump_svmlight_file
+
+    without = SPARSE[:50].toarray()
+    without[:, [0, -1]] = 0  # no line says from which number on it counts
+    whole = sparse.csr_array(np.vstack([SPARSE.toarray(), np.ones((1, D))]))
+    y = np.append(NUMBERS, 0)
+    for zero_based in (True, False):
+        for name, rows in (("fit", whole), ("new", sparse.csr_array(without))):
+            dump_svmlight_file(rows, np.zeros(rows.shape[0]), f"{tmp_path}/{name}.svm", zero_based=zero_based)
+        model = sd.Ridge().fit(f"{tmp_path}/fit.svm", y)
+        model.save(tmp_path / "model")
+        for own in (model, sd.load(tmp_path / "model")):
+            np.testing.assert_allclose(own.predict(f"{tmp_path}/new.svm").compute(), model.predict(without))
+    (tmp_path / "zero.svm").write_text("1 0:2\n")
+    with pytest.raises(DataError, match="index 0"):
+        model.predict(f"{tmp_path}/zero.svm")
+    assert not hasattr(model.fit(DENSE, NUMBERS), "zero_based_")
+
+
 def test_urls_are_read_by_ranges(cluster, files, monkeypatch):
     fsspec = pytest.importorskip("fsspec")
     store = fsspec.filesystem("memory")
