@@ -76,7 +76,7 @@ class RemotePortions(Summed):
         sums = None
         if state.vectors is not None:
             _, weights = state.vectors[0]
-            own = np.empty(0) if weights is None else weights.astype(np.float64)
+            own = np.empty(0) if weights is None else weights.astype(state.X.dtype).astype(np.float64)
             n = state.X.shape[0]
             sums = (float(own.sum()), float(own @ own)) if len(own) else (float(n), float(n))
         return state.X.shape[0], _n_entries(state.X), sums, survey

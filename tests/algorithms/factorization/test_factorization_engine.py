@@ -223,6 +223,7 @@ def test_memory_of_a_fit_is_that_promised(solver, most, dtype):
     tracemalloc.stop()
     factors = 12 * (n + m) * 16 * 4  # drawn in float64, collected, put in order
     copied = 4 if dtype == "float64" else 0
+    copied += 8 * (solver == "sgd")  # penalties are estimated from a copy of a million ratings at most
     seen = model.seen_
     assert seen.data.nbytes + seen.indices.nbytes == 5 * size
     assert peak - factors < (most + copied + INDICES) * size

@@ -5,6 +5,7 @@ import os
 import signal
 import threading
 
+import dask
 import numpy as np
 import pytest
 from scipy import sparse
@@ -45,13 +46,14 @@ def cluster():
 
     quiet = {"dashboard_address": ":0", "silence_logs": logging.CRITICAL, "processes": False}
     quiet |= {"n_workers": 2, "threads_per_worker": 1, "memory_limit": "1GB"}
-    with LocalCluster(**quiet) as made, Client(made) as client:
+    # Workers are threads here, and the memory of the whole test run is not theirs: they must not pause.
+    memory = {f"distributed.worker.memory.{at}": False for at in ("target", "spill", "pause", "terminate")}
+    with dask.config.set(memory), LocalCluster(**quiet) as made, Client(made) as client:
         yield client
 
 
 def lazy(X):
     """A Dask array whose blocks are to be computed, in chunks of rows."""
-    import dask
     import dask.array as da
 
     meta = sparse.csr_array((0, 0)) if sparse.issparse(X) else np.empty((0,) * X.ndim)
