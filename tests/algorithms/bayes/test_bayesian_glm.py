@@ -222,6 +222,7 @@ def test_what_is_refused(formula, options, change, words):
 
 
 def test_combinations_of_factors_are_those_of_the_fit_whatever_the_type():
+    pytest.importorskip("formulaic")
     formula = FormulaDesign("y ~ 1 + (1 | a:b)", "normal")
     a, b = np.repeat([1, 2, 3], 4), np.tile(["p:q", "r"], 6)
     learnt = formula.learn({"y": np.arange(12.0), "a": a, "b": b}, None, None).terms[0]
