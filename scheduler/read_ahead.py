@@ -41,7 +41,7 @@ class ReadAhead:
         self._kept: dict[int, Any] = {}
         self._coming: dict[int, tuple[Future, int]] = {}  # and the turn in which it was begun
         self._needed: set[int] = set()  # those that somebody works on
-        self._elsewhere: set[int] = set()  # those that came and nobody needed
+        self._elsewhere: set[int] = set()  # those that came and were not needed
         self._turn = 0
         self._lock = threading.Lock()
         self._threads: ThreadPoolExecutor | None = None

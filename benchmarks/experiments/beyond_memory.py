@@ -1,4 +1,4 @@
-"""Rows beyond the workers' memory: the optimum, and the bandwidth of passes beside that of the storage.
+"""Rows beyond the workers' memory: the optimum, and the bandwidth of passes compared with that of the storage.
 
     python -m stradask.benchmarks.experiments.beyond_memory --times 5 --limit 700MB
 
@@ -6,7 +6,7 @@ Writes npy files of several times the memory limits of two worker processes of o
 regression to them by L-BFGS, and prints: the bytes of X and of the limits, and the most memory of a worker;
 passes, and bytes of X a second in them; what two processes read a second of the same parts, with nothing else
 to do; the ratio; and the largest difference of coefficients from a fit to the mapped files in this process.
-Before each pass the system is told to forget the files' pages, so that both read from the storage. With
+Before each pass the system is asked to forget the files' pages, so that both read from the storage. With
 ``--warm`` they come from the system's memory. ``--megabytes`` reads through a storage of so many a second and
 worker.
 """

@@ -36,7 +36,7 @@ def _factor(eta, rates, precision, diagonal, ratio):
 def climb_chains(counts, pseudo, rates, precision, most_steps, tol, eta, scratch):
     """Take `eta` (words x slices) to the mode given `counts` and `rates`, in place.
 
-    A word's steps end when one is below `tol` everywhere. `scratch` has room for 3 x slices.
+    A word's steps end when one is below `tol` everywhere. `scratch` is of size 3 x slices or more.
     """
     n = eta.shape[1]
     diagonal, ratio, step = scratch[0], scratch[1], scratch[2]
