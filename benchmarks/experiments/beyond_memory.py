@@ -1,4 +1,4 @@
-"""Rows beyond the workers' memory: the optimum, and the bandwidth of passes compared with that of the storage.
+"""Rows beyond the workers' memory: the optimum, and the bandwidth of passes against that of the storage.
 
     python -m stradask.benchmarks.experiments.beyond_memory --times 5 --limit 700MB
 
