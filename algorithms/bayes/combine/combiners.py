@@ -300,8 +300,13 @@ def _checked(draws, gradients, log_density, value_and_grad):
         given = shortened(value_and_grad, 60)
         raise DataError(f"value_and_grad must be a function of points (K, d), got {given}")
     if log_density is None and value_and_grad is not None:
-        log_density = lambda points: value_and_grad(points)[0]  # noqa: E731
+        log_density = _values_of(value_and_grad)
     return Subposteriors(chains.reshape(M, C * T, d), gradients, log_density, value_and_grad), chains
+
+
+def _values_of(value_and_grad):
+    """The values alone of a function that returns gradients, too."""
+    return lambda points: value_and_grad(points)[0]
 
 
 def _finite(name, values):
