@@ -30,7 +30,9 @@ def until(client, wanted):
         time.sleep(0.1)
 
 
-def test_a_client_that_is_killed_leaves_nothing_on_the_workers(start_cluster):
+def test_a_client_that_is_killed_leaves_nothing_on_the_workers(start_cluster, monkeypatch):
+    # A client killed before its keep-alives arrive is given up after this time.
+    monkeypatch.setenv("DASK_STRADASK__TIMEOUT", "5s")
     code = """
 import sys, numpy as np
 from stradask.scheduler.table.replicas import run_replicas

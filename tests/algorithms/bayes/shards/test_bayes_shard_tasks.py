@@ -259,7 +259,7 @@ def test_data_that_cannot_be_told_apart(tmp_path):
 @pytest.mark.parametrize("engine", ["tcp://127.0.0.1:9", "gpu://somewhere:1"])
 def test_a_scheduler_that_is_not_there_is_named(engine):
     with (
-        dask.config.set({"stradask.timeout": "1s"}),
+        dask.config.set({"stradask.scheduler-timeout": "1s"}),
         pytest.raises(DataError, match="no Dask scheduler answers there"),
         ShardPool([None], 1, engine=engine),
     ):
