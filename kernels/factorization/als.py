@@ -27,6 +27,7 @@ from .lanes import (
     row_product,
     scale_row,
     subtract_rows,
+    sum_squares,
     tail_product,
 )
 
@@ -274,15 +275,20 @@ def conjugate_rows(
                 break
             for k in range(d):
                 image[k] = diagonal[k] * direction[k]
-            add_image(others, indices, first, scaled, n, direction, image, vectors)
-            curvature = row_product(direction, 0, image, 0, vectors)
+            last = step + 1 == steps  # of it the curvature is needed alone
+            if last:
+                bent = sum_squares(others, indices, first, scaled, n, direction, vectors)
+            else:
+                add_image(others, indices, first, scaled, n, direction, image, vectors)
+                bent = 0.0
+            curvature = row_product(direction, 0, image, 0, vectors) + values.dtype.type(bent)
             if not curvature > zero:
                 break
             length = square / curvature
             objective -= np.float64(length) * np.float64(square)
             for k in range(d):
                 x[k] += length * direction[k]
-            if step + 1 == steps:
+            if last:
                 break
             for k in range(d):
                 residual[k] -= length * image[k]

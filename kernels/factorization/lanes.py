@@ -217,12 +217,13 @@ def move_rows(typingctx, P, u, Q, j, p_keep, p_move, q_keep, q_move, vectors):
 # ``indices[first + e]``; weights are given for the `n` ratings of the row alone.
 
 
-def _add_weighed(b, rows, index, n, s, out, weigh, begun):
-    """Build ``out += sum_e f_e q_e``, where ``weigh(numbers, products, carried)`` returns the f of ratings.
+def _by_products(b, rows, index, n, s, use, begun):
+    """Build a loop over the n ratings with their products q . s.
 
-    It gets the numbers e of some ratings, their products q . s, and what it returned before, first `begun`.
-    Ratings go by four at a time, so that their products share the sums over lanes, and the rows of the next
-    four are fetched meanwhile. Returns what is carried at the end.
+    ``use(numbers, places, products, carried)`` gets the numbers e of some ratings, the places of their rows,
+    the products, and what it returned before, first `begun`. Ratings go by four at a time, so that their
+    products share the sums over lanes, and the rows of the next four are fetched meanwhile. Returns what is
+    carried at the end.
     """
 
     def some(numbers, carried):
@@ -233,14 +234,7 @@ def _add_weighed(b, rows, index, n, s, out, weigh, begun):
             for r, row in enumerate(places):
                 q = rows.load_at(row, place)
                 totals[r] = _times(b, q, x) if totals[r] is None else _fma(b, totals[r], q, x)
-        factors, carried = weigh(numbers, _lane_sums(b, totals), carried)
-        splats = [_splat(b, factor, rows.vector) for factor in factors]
-        for place in s.places:
-            total = out.load_at(_i64(0), place)
-            for row, splat in zip(places, splats, strict=True):
-                total = _fma(b, total, splat, rows.load_at(row, place))
-            out.store_at(total, _i64(0), place)
-        return carried
+        return use(numbers, places, _lane_sums(b, totals), carried)
 
     def four(t, carried):
         first = b.mul(t, _i64(_AT_ONCE))
@@ -254,6 +248,27 @@ def _add_weighed(b, rows, index, n, s, out, weigh, begun):
     return _loop(b, b.mul(whole, _i64(_AT_ONCE)), n, carried, lambda e, carried: some([e], carried))
 
 
+def _add_weighed(b, rows, index, n, s, out, weigh, begun):
+    """Build ``out += sum_e f_e q_e``: ``weigh(numbers, products, carried)`` returns the f of ratings."""
+
+    def add(numbers, places, products, carried):
+        factors, carried = weigh(numbers, products, carried)
+        splats = [_splat(b, factor, rows.vector) for factor in factors]
+        for place in s.places:
+            total = out.load_at(_i64(0), place)
+            for row, splat in zip(places, splats, strict=True):
+                total = _fma(b, total, splat, rows.load_at(row, place))
+            out.store_at(total, _i64(0), place)
+        return carried
+
+    return _by_products(b, rows, index, n, s, add, begun)
+
+
+def _widened(b, value):
+    double = ir.DoubleType()
+    return value if value.type == double else b.fpext(value, double)
+
+
 @intrinsic
 def add_slopes(typingctx, others, indices, first, pulls, weights, n, s, out, vectors):
     """Add ``(pulls[e] - weights[e] q . s) q`` of the n ratings to `out`; return sum pulls[e] q . s."""
@@ -263,20 +278,16 @@ def add_slopes(typingctx, others, indices, first, pulls, weights, n, s, out, vec
     def codegen(context, b, sig, args):
         rows, s, out = (_Rows(context, b, sig.args[i], args[i], width) for i in (0, 6, 7))
         index, pull, weight = (_entries(context, b, sig.args[i], args[i]) for i in (1, 3, 4))
-        double = ir.DoubleType()
-
-        def widened(value):
-            return value if value.type == double else b.fpext(value, double)
 
         def weigh(numbers, products, carried):
             [total], factors = carried, []
             for e, product in zip(numbers, products, strict=True):
                 pulled = pull(e)
                 factors.append(b.fsub(pulled, _times(b, weight(e), product), flags=_FUSED))
-                total = _fma(b, total, widened(pulled), widened(product))
+                total = _fma(b, total, _widened(b, pulled), _widened(b, product))
             return factors, [total]
 
-        begun = [ir.Constant(double, 0.0)]
+        begun = [ir.Constant(ir.DoubleType(), 0.0)]
         return _add_weighed(b, rows, lambda e: index(b.add(args[2], e)), args[5], s, out, weigh, begun)[0]
 
     return sig, codegen
@@ -297,6 +308,28 @@ def add_image(typingctx, others, indices, first, weights, n, s, out, vectors):
 
         _add_weighed(b, rows, lambda e: index(b.add(args[2], e)), args[4], s, out, weigh, [])
         return context.get_dummy_value()
+
+    return sig, codegen
+
+
+@intrinsic
+def sum_squares(typingctx, others, indices, first, weights, n, s, vectors):
+    """Return ``sum weights[e] (q . s)^2`` of the n ratings."""
+    sig = types.float64(others, indices, types.int64, weights, types.int64, s, vectors)
+    width = len(vectors)
+
+    def codegen(context, b, sig, args):
+        rows, s = (_Rows(context, b, sig.args[i], args[i], width) for i in (0, 5))
+        index, weight = (_entries(context, b, sig.args[i], args[i]) for i in (1, 3))
+
+        def use(numbers, places, products, carried):
+            [total] = carried
+            for e, product in zip(numbers, products, strict=True):
+                total = _fma(b, total, _widened(b, _times(b, weight(e), product)), _widened(b, product))
+            return [total]
+
+        begun = [ir.Constant(ir.DoubleType(), 0.0)]
+        return _by_products(b, rows, lambda e: index(b.add(args[2], e)), args[4], s, use, begun)[0]
 
     return sig, codegen
 
