@@ -15,7 +15,7 @@ from .._typing import FileName
 from ..datasets.parquet import is_parquet
 from ..datasets.row_files import row_format
 from ..errors import DataError, shortened
-from ..scheduler.coordinator import client_of, run_there
+from ..scheduler.coordinator import client_of, fit_there
 from ..scheduler.loop import unmasked_interrupt
 from .inputs.pieces import is_lazy
 
@@ -24,7 +24,7 @@ _MOST_TEXT = 280  # characters of a message, about
 
 
 class _Fit:
-    """The method `fit`, of this process, or of a task on the cluster if the fit's loop runs there.
+    """The method `fit` or `partial_fit`, of this process, or of a task on the cluster if its loop runs there.
 
     It decides when the method is taken from the estimator, so that a call from here has no frame more than
     that of `fit`: warnings name the caller's line.
@@ -48,7 +48,7 @@ class _Fit:
         def fit(*args, **given):
             if engine == "local" and not any(map(estimator._lies_elsewhere, (*args, *given.values()))):
                 return here(*args, **given)
-            return run_there(client, estimator, "fit", args, given)
+            return fit_there(client, estimator, here.__name__, args, given)
 
         return fit
 
@@ -68,9 +68,11 @@ class Estimator(BaseEstimator):
     _state_attributes: tuple[str, ...] = ()
 
     def __init_subclass__(cls, **given):
-        fit = inspect.getattr_static(cls, "fit", None)  # of a base that need not know of engines
-        if fit is not None and not isinstance(fit, _Fit) and "engine" in inspect.signature(cls).parameters:
-            cls.fit = _Fit(fit)
+        for name in ("fit", "partial_fit"):
+            method = inspect.getattr_static(cls, name, None)  # of a base that need not know of engines
+            known = method is None or isinstance(method, _Fit)
+            if not known and "engine" in inspect.signature(cls).parameters:
+                setattr(cls, name, _Fit(method))
         super().__init_subclass__(**given)
 
     def __sklearn_tags__(self):

@@ -1,6 +1,7 @@
 """A fit whose loop runs on the cluster, in a task on one of its workers, while this process watches.
 
-The task has all that the call has: the estimator, its arguments, and references to data that lie elsewhere.
+The task has all that the call has: the method of an estimator, or the function (`sample`, `minimize`), its
+arguments, and references to data that lie elsewhere.
 It makes a client of its own, so that the fit uses all workers as it would from outside, and leaves the thread
 that Dask counts. It publishes rounds as events of the scheduler; a stop is an event, too. So this process
 needs the scheduler alone. The result is a published dataset of a name: `attach` finds it from any process.
@@ -8,6 +9,8 @@ needs the scheduler alone. The result is a published dataset of a name: `attach`
 
 import contextlib
 import contextvars
+import functools
+import importlib
 import inspect
 import io
 import pickle
@@ -17,7 +20,8 @@ import threading
 import time
 import warnings
 import weakref
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 from ..errors import DataError, InterruptedFitWarning, shortened
 from .progress import Progress
@@ -26,6 +30,7 @@ from .threads import own_threads
 _WAYS = ("auto", "client", "cluster")
 _EVERY = 0.25  # seconds between two events of rounds
 _PREFIX = "stradask-fit-"
+_Given, _Result = ParamSpec("_Given"), TypeVar("_Result")
 _coordinates: contextvars.ContextVar[bool] = contextvars.ContextVar("coordinates", default=False)
 _reachable: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()  # by client: whether it reaches workers
 
@@ -92,29 +97,53 @@ async def _any_answers(client, workers):
 # In this process ------------------------------------------------------------------------------------------
 
 
-def run_there(client, estimator, method, args, given):
+def coordinated(function: Callable[_Given, _Result]) -> Callable[_Given, _Result]:
+    """Decorate a function that has an `engine`: its calls run on the cluster where fits do."""
+
+    @functools.wraps(function)
+    def call(*args: _Given.args, **given: _Given.kwargs) -> _Result:
+        engine: Any = given.get("engine", "local")
+        client = client_of(engine) if isinstance(engine, str) and engine != "local" else None
+        if client is None:
+            return function(*args, **given)
+        call = _FunctionCall(function.__module__, function.__name__, args, given)
+        return _run_there(client, call, function.__name__, given.get("verbose", 0))
+
+    return call
+
+
+def on_cluster() -> bool:
+    """Whether this is the task of a call whose loop runs on the cluster."""
+    return _coordinates.get()
+
+
+def fit_there(client, estimator, method, args, given):
     """Call a method of an estimator on the cluster, follow it, and take its attributes over.
 
     Ctrl-C ends it after the round that runs, with the model so far; a second one gives it up.
     """
-    import dask
-
-    name = dask.config.get("stradask.coordinator-name", None) or secrets.token_hex(4)
-    label = type(estimator).__name__
-    _check_free(client, name)
-    payload = _packed((estimator, method, args, given))
-    with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 PiB"}):
-        key = f"{_PREFIX}{name}-{secrets.token_hex(4)}"
-        future = client.submit(_coordinate, payload, name, key=key, pure=False)
-    client.publish_dataset(future, name=_PREFIX + name)
-    verbose = getattr(estimator, "verbose", 0)
-    if verbose:
-        _say(f"{label}: the fit runs on the cluster as {name!r}, see stradask.attach")
-    fitted = _followed(client, future, name, label, verbose)
+    call = _MethodCall(estimator, method, args, given)
+    fitted = _run_there(client, call, type(estimator).__name__, getattr(estimator, "verbose", 0))
     parameters = estimator.get_params(deep=False)
     vars(estimator).clear()
     vars(estimator).update(vars(fitted) | parameters)
     return estimator
+
+
+def _run_there(client, call, label, verbose):
+    """Run a call in a task, and return what `_followed` does."""
+    import dask
+
+    name = dask.config.get("stradask.coordinator-name", None) or secrets.token_hex(4)
+    _check_free(client, name)
+    payload = _packed(call)
+    with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 PiB"}):
+        key = f"{_PREFIX}{name}-{secrets.token_hex(4)}"
+        future = client.submit(_coordinate, payload, name, key=key, pure=False)
+    client.publish_dataset(future, name=_PREFIX + name)
+    if verbose:
+        _say(f"{label}: the fit runs on the cluster as {name!r}, see stradask.attach")
+    return _followed(client, future, name, label, verbose)
 
 
 def _packed(call):
@@ -213,7 +242,7 @@ def attach(name: str, *, verbose: int = 1) -> Any:
 
 
 def _followed(client, future, name, label, verbose):
-    """Wait for a fit, showing its rounds; return the fitted estimator, and forget the fit."""
+    """Wait for a fit, showing its rounds; return what it returned, and forget the fit."""
     watch = _RoundsShown(label, verbose)
     client.subscribe_topic(_topic(name), watch)
     try:
@@ -232,10 +261,10 @@ def _followed(client, future, name, label, verbose):
         client.unsubscribe_topic(_topic(name))
     client.unpublish_dataset(_PREFIX + name)
     for category, message in told:
-        warnings.warn(category(message), stacklevel=4)
+        warnings.warn(category(message), stacklevel=5)
     if stopped:
         warnings.warn(
-            InterruptedFitWarning(f"{label} was interrupted; the model so far is kept"), stacklevel=4
+            InterruptedFitWarning(f"{label} was interrupted; the model so far is kept"), stacklevel=5
         )
     return fitted
 
@@ -283,7 +312,7 @@ class _RoundsShown:
 
 
 def _coordinate(sent, name):
-    """Run a fit in a task: return the fitted estimator, its warnings, and whether it was stopped."""
+    """Run a call in a task: return its result, its warnings, and whether it was stopped."""
     import distributed
 
     worker = distributed.get_worker()
@@ -299,37 +328,81 @@ def _run(worker, sent, name):
     address, security = worker.scheduler.address, worker.security
     options = {"security": security, "set_as_default": False, "name": "stradask-coordinator"}
     with distributed.Client(address, **options) as client, client.as_current():
-        estimator, method, args, given = pickle.loads(sent)
+        call = pickle.loads(sent)
         # Its futures are held by two clients now, and this process may go.
         client._send_to_scheduler({"op": "client-desires-keys", "keys": list(client.refcount)})
-        before = estimator.get_params(deep=False)
         stop = threading.Event()
         client.subscribe_topic(_topic(name) + "-stop", lambda event: stop.set())
         if client.get_events(_topic(name) + "-stop"):
             stop.set()
-        if "://" in estimator.engine:
-            estimator.engine = "dask"  # the address is that of outside
-        if "verbose" in before:
-            estimator.verbose = 0
-        if "callback" in inspect.signature(getattr(type(estimator), method)).parameters:
-            given = given | {"callback": _reporter(client, name, stop, given.get("callback"))}
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("default")
-            getattr(estimator, method)(*args, **given)
+            result = call.run(functools.partial(_reporter, client, name, stop))
         told = [(one.category, str(one.message)) for one in caught]
+        return result, told, stop.is_set()
+
+
+class _MethodCall(NamedTuple):
+    """A call of a method of an estimator, which returns the estimator."""
+
+    estimator: Any
+    method: str
+    args: tuple
+    given: dict
+
+    def run(self, reporter):
+        """Fit, and leave the parameters as they were given."""
+        estimator, given = self.estimator, self.given
+        before = estimator.get_params(deep=False)
+        estimator.engine = _engine_here(estimator.engine)
+        if "verbose" in before:
+            estimator.verbose = 0
+        if "callback" in inspect.signature(getattr(type(estimator), self.method)).parameters:
+            given = given | {"callback": reporter(given.get("callback"))}
+        getattr(estimator, self.method)(*self.args, **given)
         vars(estimator).update(before)
-        return estimator, told, stop.is_set()
+        return estimator
 
 
-def _reporter(client, name, stop, callback):
-    """A callback that publishes rounds, calls the caller's, and ends the fit that is to stop."""
+class _FunctionCall(NamedTuple):
+    """A call of a function of this package, by its name; it has `engine`, `verbose` and `callback`."""
+
+    module: str
+    name: str
+    args: tuple
+    given: dict
+
+    def run(self, reporter):
+        """Call it."""
+        function = getattr(importlib.import_module(self.module), self.name)
+        steps = inspect.signature(function).parameters.get("max_iter")
+        total = None if steps is None else self.given.get("max_iter", steps.default)
+        own = {"engine": _engine_here(self.given["engine"]), "verbose": 0}
+        own["callback"] = reporter(self.given.get("callback"), total)
+        return function(*self.args, **(self.given | own))
+
+
+def _engine_here(engine):
+    """The engine on a worker: an address is that of outside."""
+    return "dask" if "://" in engine else engine
+
+
+def _reporter(client, name, stop, callback, total=None):
+    """A callback that publishes rounds, calls the caller's, and ends the fit that is to stop.
+
+    It gets the information of a round, or an iterate of `minimize`, of at most `total`.
+    """
     last = [0.0]
 
     def report(info):
         now = time.monotonic()
-        if now - last[0] >= _EVERY or info.round == info.total:
+        if total is None:
+            round, last_round, objective = info.round, info.total, info.objective
+        else:
+            round, last_round, objective = info.nit, total, info.fun
+        if now - last[0] >= _EVERY or round == last_round:
             last[0] = now
-            figures = {"round": int(info.round), "total": int(info.total), "objective": float(info.objective)}
+            figures = {"round": int(round), "total": int(last_round), "objective": float(objective)}
             client.log_event(_topic(name), figures)
         asked = callback(info) if callback is not None else None
         return True if stop.is_set() else asked

@@ -10,6 +10,7 @@ import numpy as np
 
 from ..._typing import Callback, FileName, Names, RandomState
 from ...errors import DataError, PosteriorWarning, shortened
+from ...scheduler.coordinator import coordinated
 from ...scheduler.tasks import check_ships
 from ...scheduler.threads import effective_n_jobs
 from ..inputs.pieces import checksum, located
@@ -32,6 +33,7 @@ from .shards.rows import count_rows, cut_rows, number_of_shards, some_rows, take
 from .shards.sources import Source, find_sources, look_at, with_columns
 
 
+@coordinated
 def sample(
     log_likelihood: Any,
     log_prior: Any = None,

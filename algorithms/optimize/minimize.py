@@ -7,6 +7,7 @@ from typing import Any
 
 from ..._typing import Callback, FileName
 from ...errors import DataError
+from ...scheduler.coordinator import coordinated, on_cluster
 from ...scheduler.loop import Monitor, unmasked_interrupt
 from ...scheduler.parameters import check_count
 from ...scheduler.sessions.session import open_session
@@ -17,6 +18,7 @@ from .sandblaster import as_portions, run_sharded, run_whole
 from .states import PieceStates, States
 
 
+@coordinated
 def minimize(
     fun_and_grad: Callable[..., Any],
     x0: Any,
@@ -158,6 +160,13 @@ def minimize(
         raise DataError(
             f"bounds and hessp need the {problem.size} parameters in this process: set shard_from, now "
             f"{shard_from}, above that number, or leave them out"
+        )
+    if sharded and on_cluster():
+        session.close()
+        raise DataError(
+            f"the {problem.size} parameters would stay on workers, which the process that calls must reach: set "
+            f"stradask.coordinator of Dask's configuration to 'client', or shard_from, now {shard_from}, above "
+            "that number"
         )
     start = problem.x0 if sharded else problem.start()
     states = None

@@ -17,6 +17,7 @@ import stradask as sd
 from stradask.algorithms._base import _Fit
 from stradask.algorithms.inputs import reduced
 from stradask.errors import DataError
+from stradask.scheduler import coordinator
 
 dask = pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed")
@@ -57,13 +58,66 @@ FITS = {
 }
 
 
-@pytest.mark.parametrize("name", FITS)
+def slow(name, *slow_ones):
+    return pytest.param(name, marks=pytest.mark.slow if name in slow_ones else ())
+
+
+@pytest.mark.parametrize("name", [slow(name, "topics", "network") for name in FITS])
 def test_the_model_is_that_of_a_fit_from_here(client, name):
     with dask.config.set({"stradask.coordinator": "client"}):
         here = FITS[name](engine="dask")
     with dask.config.set({"stradask.coordinator": "cluster"}):
         np.testing.assert_array_equal(FITS[name](engine="dask"), here)
     assert client.list_datasets() == ()
+
+
+def loss(portion, w):
+    rest = portion @ w - portion[:, 0]
+    return 0.5 * rest @ rest + 0.5 * w @ w, portion.T @ rest + w
+
+
+def density(q, x):
+    return -0.5 * ((x - q[0]) ** 2).sum(), np.array([(x - q[0]).sum()])
+
+
+def in_parts(model, matrix):
+    for part in (matrix[:50], matrix[50:]):
+        model.partial_fit(part)
+    return model
+
+
+CALLS = {
+    "minimize": lambda e: sd.minimize(loss, np.zeros(8), [X[:100], X[100:]], engine=e).x,
+    "sample": lambda e: (
+        sd.sample(density, None, Y, [0.0], n_samples=50, n_warmup=50, engine=e, random_state=0).draws
+    ),
+    "topics": lambda e: in_parts(topics(engine=e), CORPUS).components_,
+    "factors": lambda e: in_parts(sd.MatrixFactorization(3, random_state=0, engine=e), RATINGS).user_factors_,
+}
+
+
+@pytest.mark.filterwarnings("ignore::stradask.errors.PosteriorWarning")
+@pytest.mark.parametrize("name", [slow(name, "sample") for name in CALLS])
+def test_other_calls_run_there_with_the_same_result(client, monkeypatch, name):
+    with dask.config.set({"stradask.coordinator": "client"}):
+        here = CALLS[name]("dask")
+    calls, run_there = [], coordinator._run_there
+    monkeypatch.setattr(coordinator, "_run_there", lambda *args: calls.append(args) or run_there(*args))
+    with dask.config.set({"stradask.coordinator": "cluster"}):
+        there = CALLS[name]("dask")
+    np.testing.assert_array_equal(there, here)
+    assert calls
+    assert client.list_datasets() == ()
+
+
+def test_a_callback_of_minimize_runs_there_and_ends_it(client, on_cluster):
+    result = sd.minimize(loss, np.ones(8), [X], engine="dask", callback=lambda state: state.nit == 2)
+    assert (result.nit, result.status) == (2, 3)
+
+
+def test_parameters_that_would_stay_on_workers_are_refused_there(client, on_cluster):
+    with pytest.raises(DataError, match="'client', or shard_from, now 4"):
+        sd.minimize(loss, np.zeros(8), [X], engine="dask", shard_from=4)
 
 
 def test_parameters_stay_as_they_are(client, on_cluster, address):
@@ -83,7 +137,10 @@ def test_every_fit_with_an_engine_may_run_there():
     estimators = [one for one in public if inspect.isclass(one) and hasattr(one, "fit")]
     engines = [one for one in estimators if "engine" in inspect.signature(one).parameters]
     assert {sd.SLIM, sd.GroupLasso, sd.BayesianLinearRegression, sd.LassoCV} <= set(engines)
-    assert [one for one in engines if not isinstance(inspect.getattr_static(one, "fit"), _Fit)] == []
+    for name in ("fit", "partial_fit"):
+        methods = [inspect.getattr_static(one, name) for one in engines if hasattr(one, name)]
+        assert methods
+        assert all(isinstance(method, _Fit) for method in methods)
 
 
 def test_files_of_ratings_are_read_there(client, on_cluster, tmp_path):
