@@ -30,7 +30,8 @@ from .threads import own_threads
 _WAYS = ("auto", "client", "cluster")
 _EVERY = 0.25  # seconds between two events of rounds
 _PREFIX = "stradask-fit-"
-_Given, _Result = ParamSpec("_Given"), TypeVar("_Result")
+_Given = ParamSpec("_Given")
+_Result = TypeVar("_Result")
 _coordinates: contextvars.ContextVar[bool] = contextvars.ContextVar("coordinates", default=False)
 _reachable: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()  # by client: whether it reaches workers
 
@@ -106,8 +107,8 @@ def coordinated(function: Callable[_Given, _Result]) -> Callable[_Given, _Result
         client = client_of(engine) if isinstance(engine, str) and engine != "local" else None
         if client is None:
             return function(*args, **given)
-        call = _FunctionCall(function.__module__, function.__name__, args, given)
-        return _run_there(client, call, function.__name__, given.get("verbose", 0))
+        call_sent = _FunctionCall(function.__module__, function.__name__, args, given)
+        return _run_there(client, call_sent, function.__name__, given.get("verbose", 0))
 
     return call
 

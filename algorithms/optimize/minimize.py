@@ -164,9 +164,9 @@ def minimize(
     if sharded and on_cluster():
         session.close()
         raise DataError(
-            f"the {problem.size} parameters would stay on workers, which the process that calls must reach: set "
-            f"stradask.coordinator of Dask's configuration to 'client', or shard_from, now {shard_from}, above "
-            "that number"
+            f"the {problem.size} parameters would stay on workers, which the process that calls must reach: "
+            "set stradask.coordinator of Dask's configuration to 'client', or shard_from, now "
+            f"{shard_from}, above that number"
         )
     start = problem.x0 if sharded else problem.start()
     states = None
