@@ -102,8 +102,8 @@ class BayesianGLM(Estimator):
     Notes
     -----
     Memory: draws are 8 bytes times draws times (parameters + effects), twice that where effects are
-    parameters. Model files do not hold priors, nor what a formula learned: after `load` there is the
-    posterior, but no `predict`.
+    parameters. Model files do not hold priors. A formula is code: after `load` `predict` takes only
+    arithmetic and common functions, log, sqrt, C, bs, cr, poly, scale and the like.
 
     References
     ----------
@@ -124,7 +124,7 @@ class BayesianGLM(Estimator):
     array([2.])
     """
 
-    _state_attributes = ("_posterior_state",)
+    _state_attributes = ("_posterior_state", "_formula_state")
     _harmless_text: ClassVar[frozenset[str]] = frozenset({"formula"})
     _parameter_constraints: ClassVar[dict] = {
         "formula": [str],
@@ -292,7 +292,7 @@ class BayesianGLM(Estimator):
         self.__dict__.pop("classes_", None)
         if formula.classes is not None:
             self.classes_ = formula.classes
-        self._formula, self._shared = formula, len(layout.shared)
+        self._formula, self._formula_state = formula, formula.state()
         self._posterior_state, self._posterior = posterior.state(), posterior
 
     # Using
@@ -318,16 +318,12 @@ class BayesianGLM(Estimator):
         -------
         Table
         """
-        posterior, effects = self.posterior_, sum(len(g) for g in self.groups_.values())
+        posterior = self.posterior_
         names = [
             name for name in posterior.variables if not any(name.startswith(f"{t}:") for t in self.groups_)
         ]
         variables = {name: posterior.labels.get(name, posterior.variables[name]) for name in names}
-        n = (
-            len(posterior.names) - sum(e.size for e in self.effects_.values())
-            if effects
-            else len(posterior.names)
-        )
+        n = len(posterior.names) - sum(effects.size for effects in self.effects_.values())
         shared = Posterior(
             posterior.draws[:, :n], variables, n_chains=posterior.n_chains,
             shard_draws=posterior.shard_draws, diagnostics=posterior.diagnostics,
@@ -481,7 +477,16 @@ class BayesianGLM(Estimator):
 
     def _known(self):
         check_is_fitted(self)
-        return vars(self).get("_formula") or FormulaDesign(self.formula, self.family)
+        return vars(self).get("_formula") or self._of_file()
+
+    def _of_file(self):
+        """The formula of a model that was read from a file."""
+        state, classes = vars(self).get("_formula_state"), vars(self).get("classes_")
+        return FormulaDesign.of_state(self.formula, self.family, state, self.groups_, classes)
+
+    def _check_state(self):
+        super()._check_state()
+        self._of_file()
 
     def _predictors(self, data, offset):
         return Predictors(self.family, self._known().design(data, offset))

@@ -1,11 +1,13 @@
 """From a formula and a table of columns to the `MixedDesign` of a mixed model, for a fit and for new rows."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from ....errors import DataError, shortened
+from ...inputs.formula_files import check_learned, learned, restored
 from ...inputs.formulas import evaluated, formulaic, split_formula
 from .groups import check_groups, find_groups
 from .mixed_design import MixedDesign, Term
@@ -24,8 +26,9 @@ class FormulaDesign:
     def __init__(self, formula, family):
         self.formula, self.family = formula, family
         self.target, self.fixed, self.terms = split_formula(formula)
-        self.spec, self.specs, self.classes = None, [], None
+        self.spec, self.specs, self.target_spec, self.classes = None, [], None, None
         self.factors, self.levels = [], []
+        self.states = []  # what a model file holds of the specs
 
     def learn(self, data, offset, sample_weight):
         """Return the `MixedDesign` of the rows of a fit; those of weight 0 are left out."""
@@ -55,13 +58,52 @@ class FormulaDesign:
             self.levels.append(levels)
         return self._made(frame, y, weights, offset)
 
-    def design(self, data, offset=None, target=False):
-        """Return the `MixedDesign` of new rows; targets are NaN unless asked for."""
-        if self.spec is None:
+    def state(self):
+        """What was learned, for a model file; None where it holds values other than numbers and text."""
+        target = [] if self.target_spec is None else [self.target_spec]
+        states = [learned(spec) for spec in (self.spec, *self.specs, *target)]
+        return None if None in states else {"specs": states, "factors": self.factors}
+
+    @classmethod
+    def of_state(cls, formula, family, state, levels, classes):
+        """Take what `state` made, of a file that may have been altered; `levels` are the groups by term."""
+        made = cls(formula, family)
+        if state is None:
+            return made
+        names = [term.name for term in made.terms]
+        specs, factors = state["specs"], state["factors"]
+        if len(specs) - len(names) not in (1, 2) or len(factors) != len(names) or list(levels) != names:
+            raise DataError(f"the model's groups {shortened(list(levels))} are not those of its formula")
+        for one in specs:
+            check_learned(one)
+        for term, found in zip(made.terms, factors, strict=True):
+            if len(found) != len(term.factors) or not all(np.ndim(labels) == 1 for labels in found):
+                raise DataError(f"the labels of the groups {shortened(term.name)} make no sense")
+        if family in ("logistic", "ordered") and classes is None:
+            raise DataError("the model has no classes_")
+        made.states, made.factors = specs, factors
+        made.levels, made.classes = list(levels.values()), classes
+        return made
+
+    def _restore(self):
+        """Make the specs of a model that was read from a file."""
+        if not self.states:
             raise DataError(
                 f"the model was read from a file, which does not keep what formula={shortened(self.formula)} "
                 "has learned: fit again, or use posterior_"
             )
+        sides = [self.fixed, *(term.effects for term in self.terms), f"{self.target} - 1"]
+        made = [
+            evaluated(partial(restored, side, state, _REMEDY), self.formula, "what a file holds", _REMEDY)
+            for side, state in zip(sides, self.states, strict=False)  # a target that is a column has none
+        ]
+        end = 1 + len(self.terms)
+        self.spec, self.specs, self.target_spec = made[0], made[1:end], (*made[end:], None)[0]
+
+    def design(self, data, offset=None, target=False):
+        """Return the `MixedDesign` of new rows; targets are NaN unless asked for."""
+        if self.spec is None:
+            self._restore()
         frame = _frame(data, self.formula)
         n = len(frame)
         y = self._coded(self._target_of(frame)) if target else np.full(n, np.nan)
@@ -70,6 +112,7 @@ class FormulaDesign:
     def _made(self, frame, y, weights, offset):
         n = len(frame)
         matrix = self._again(self.spec, frame)
+        self._check_columns(matrix, 0)
         names, X = list(map(str, matrix.columns)), _finite(matrix, self.formula)
         kept = [j for j, name in enumerate(names) if name != "Intercept"]
         if len(kept) > _MOST_COLUMNS:
@@ -79,8 +122,9 @@ class FormulaDesign:
             )
         terms = []
         learnt = zip(self.terms, self.specs, self.factors, self.levels, strict=True)
-        for term, spec, factors, levels in learnt:
+        for number, (term, spec, factors, levels) in enumerate(learnt, 1):
             Z = self._again(spec, frame)
+            self._check_columns(Z, number)
             groups = find_groups(_labels(frame, term, n, factors), levels)
             columns = tuple(map(str, Z.columns))
             terms.append(Term(term.name, columns, levels, _finite(Z, self.formula), groups, term.correlated))
@@ -109,20 +153,38 @@ class FormulaDesign:
     def _again(self, spec, frame):
         return evaluated(lambda: spec.get_model_matrix(frame), self.formula, "data", _REMEDY)
 
+    def _check_columns(self, matrix, number):
+        """Refuse columns other than those of the fit, for a formula of a file."""
+        if not self.states:
+            return
+        known = self.states[number]["columns"]
+        made = list(map(str, matrix.columns))
+        if made != known:
+            raise DataError(
+                f"formula={shortened(self.formula)} makes the columns {shortened(', '.join(made))}, "
+                f"the model was fitted with {shortened(', '.join(map(str, known)))}"
+            )
+
     # Targets ------------------------------------------------------------------------------------------
 
     def _target_of(self, frame):
+        """Targets of new rows."""
         if self.target in frame.columns:
             return frame[self.target]
-        matrix = np.asarray(self._matrix(f"{self.target} - 1", frame), dtype=np.float64)
-        if matrix.shape[1] != 1:
-            raise DataError(
-                f"formula={shortened(self.formula)}: the target {self.target} makes {matrix.shape[1]} "
-                "columns: it must be one"
-            )
-        return matrix[:, 0]
+        if self.target_spec is None:
+            raise DataError(f"data has no column {self.target}, the target of {shortened(self.formula)}")
+        return np.asarray(self._again(self.target_spec, frame), dtype=np.float64)[:, 0]
 
     def _learn_target(self, frame):
+        self.target_spec = None
+        if self.target not in frame.columns:
+            matrix = self._matrix(f"{self.target} - 1", frame)
+            if matrix.shape[1] != 1:
+                raise DataError(
+                    f"formula={shortened(self.formula)}: the target {self.target} makes {matrix.shape[1]} "
+                    "columns: it must be one"
+                )
+            self.target_spec = matrix.model_spec
         values = self._target_of(frame)
         if self.family in ("logistic", "ordered"):
             kind = getattr(values, "cat", values)
