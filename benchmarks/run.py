@@ -40,17 +40,17 @@ from .runs.turn import Turn
 
 # What has no peers: shares of the machine, bounds and schedules compared with one another; and the modules.
 COMPARISONS = {
-    "allreduce": "allreduce",
+    "allreduce": "neural.allreduce",
     "ceilings": "kernel_shares",
     "everyday": "everyday",
-    "networks": "networks",
-    "pipeline": "pipeline",
-    "placement": "placement",
-    "plan": "planned",
+    "networks": "neural.networks",
+    "pipeline": "neural.pipeline",
+    "placement": "neural.placement",
+    "plan": "neural.planned",
     "recommend": "recommend",
-    "rotation": "rotation",
-    "ssp": "ssp",
-    "strads": "strads",
+    "rotation": "scheduling.rotation",
+    "ssp": "scheduling.ssp",
+    "strads": "scheduling.strads",
 }
 PROCEDURES = {"training": train_and_judge, "solving": time_to_gaps, "sampling": draw_and_judge}
 

@@ -17,7 +17,10 @@ import stradask
 ROOT = Path(__file__).parents[1]
 FACE = ROOT / "stradask"
 FOLDERS = sorted(p.parent for p in ROOT.glob("*/__init__.py") if p.parent != FACE)
-NOT_IN_THE_WHEEL = {"stradask.benchmarks.experiments", "stradask.benchmarks.experiments.solvers_on_dask"}
+EXPERIMENTS = ROOT / "benchmarks" / "experiments"
+NOT_IN_THE_WHEEL = {
+    ".".join(["stradask", *p.parent.relative_to(ROOT).parts]) for p in EXPERIMENTS.rglob("__init__.py")
+}
 SOURCES = sorted({*FACE.rglob("*.py"), *(source for folder in FOLDERS for source in folder.rglob("*.py"))})
 
 

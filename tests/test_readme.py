@@ -94,7 +94,8 @@ def test_make_has_the_two_commands():
 @pytest.mark.cluster
 def test_every_line_of_the_command_line(corpus, address, capsys, monkeypatch):
     pytest.importorskip("matplotlib")
-    from stradask.benchmarks import ceilings, recipes, ssp
+    from stradask.benchmarks import ceilings, recipes
+    from stradask.benchmarks.scheduling import ssp
 
     monkeypatch.setattr(recipes, "QUICK", ("ssp --param cluster=False threads=False",))
     monkeypatch.setattr(sd.datasets, "download", lambda name, **_: [corpus / f"docword.{name}.txt.gz"])

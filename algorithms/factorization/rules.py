@@ -1,8 +1,8 @@
 """Which solver and which penalties matrix factorization takes by itself.
 
-``python -m stradask.benchmarks.experiments.factorization_rules`` measures what they are worth: held-out
-errors of both solvers and of biases alone, and NDCG of counts by the default penalty and by a grid. With
-``--write`` it renews the record in ``benchmarks/results/factorization-rules``.
+``python -m stradask.benchmarks.experiments.ratings.factorization_rules`` measures what they are worth:
+held-out errors of both solvers and of biases alone, and NDCG of counts by the default penalty and by a grid.
+With ``--write`` it renews the record in ``benchmarks/results/factorization-rules``.
 """
 
 # Ratings from which on gradient descent predicts better than alternating least squares:

@@ -1,8 +1,8 @@
 """Up to which sizes of X each special method of the linear models is taken.
 
-``python -m stradask.benchmarks.experiments.linear_rules`` measures, on both sides of the limits of `Sizes`,
-the CPU time of fits by the method over that of fits without it. With ``--write`` it renews the record in
-``benchmarks/results/linear-rules``. Limits are near where the method stops to be the faster one.
+``python -m stradask.benchmarks.experiments.linear.linear_rules`` measures, on both sides of the limits of
+`Sizes`, the CPU time of fits by the method over that of fits without it. With ``--write`` it renews the
+record in ``benchmarks/results/linear-rules``. Limits are near where the method stops to be the faster one.
 Among the methods of smooth models, `glm.choose` predicts times from passes over the rows.
 """
 

@@ -1,8 +1,8 @@
 """How long first sweeps are annealed, and which sampler "auto" takes: the numbers that were measured.
 
 None of them depends on `max_iter`: the chain of a shorter fit is the beginning of that of a longer one.
-``python -m stradask.benchmarks.experiments.topic_rules`` measures, on real corpora, the CPU time in which
-each way reaches the same held-out perplexity. With ``--write`` it renews the record in
+``python -m stradask.benchmarks.experiments.topics.topic_rules`` measures, on real corpora, the CPU time in
+which each way reaches the same held-out perplexity. With ``--write`` it renews the record in
 ``benchmarks/results/topic-rules``; docs/topics.md has its table.
 """
 

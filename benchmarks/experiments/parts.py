@@ -8,11 +8,14 @@ import itertools
 from collections.abc import Callable
 from typing import NamedTuple
 
-from .. import allreduce, everyday, kernel_shares, networks, pipeline, planned, recommend, ssp
+from .. import everyday, kernel_shares, recommend
+from ..neural import allreduce, networks, pipeline, planned
 from ..pages import rotation, strads
 from ..pages.tables import Spread, Table, by_solver, latest_run
 from ..pages.training import final, time_to
-from . import growth, topic_rules
+from ..scheduling import ssp
+from . import growth
+from .topics import topic_rules
 
 NOT_YET = "Not measured on this machine yet: `stradask bench {} --full --out benchmarks/results` does it.\n"
 GROWTH = ["size that grows", "seconds, at most", "measured", "bytes, at most", "measured", ""]
@@ -165,14 +168,14 @@ def goals(records):
 
 def shards_part(records, docs):
     """Return the table of combined shards, of the last record."""
-    from .shard_goals import table
+    from .mcmc.shard_goals import table
 
     return table(records[-1]) if records else None
 
 
 def parallel_part(records, docs):
     """Return the table of ways to run MCMC in parallel, of the last record; draws the picture."""
-    from . import parallel_mcmc
+    from .mcmc import parallel_mcmc
 
     if not records:
         return None

@@ -24,7 +24,7 @@ def _network(kind, seed):
     """Return an estimator, and rows."""
     if kind == "torch":
         from ...algorithms.neural.torch_models import TorchClassifier
-        from ..networks import digits, network
+        from ..neural.networks import digits, network
 
         rows, _ = digits(seed)
         return TorchClassifier(

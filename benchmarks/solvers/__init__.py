@@ -1,9 +1,9 @@
 """One small file a solver: ours and the peers'.
 
-A solver is a file ``FAMILY_NAME.py`` with one class `Solver`. It is loaded by path, in the runner to
-be listed and in a process of its own to be run, so it imports its library inside its methods and
-nothing from here, but for what several solvers share: a neighbour whose name begins with an underscore. The
-class has
+A solver is a file ``FAMILY_NAME.py`` with one class `Solver`, here in a folder a family. It is loaded by
+path, in the runner to be listed and in a process of its own to be run, so it imports its library inside its
+methods and nothing from here, but for what several solvers share: a neighbour whose name begins with an
+underscore. The class has
 
 - ``name``: what the user types after ``--against``; ``method``: what it computes, in a few words;
 - ``requires``: pip requirements of its own environment; empty for our solvers, which run in the
@@ -70,10 +70,11 @@ def find_solvers(family, folders=()):
     DataError for a solver file without the class or an attribute of it, or two solvers of one name.
     """
     found: dict[str, SolverFile] = {}
-    for folder in (FOLDER, *map(Path, folders)):
+    stem = family.replace("-", "_")
+    for folder in (FOLDER / stem, *map(Path, folders)):
         if not folder.is_dir():
             raise DataError(f"--solvers: {str(folder)!r} is not a folder; give a folder of solver files")
-        for path in sorted(folder.glob(f"{family.replace('-', '_')}_*.py")):
+        for path in sorted(folder.glob(f"{stem}_*.py")):
             solver = _read(path)
             if solver.name in found:
                 raise DataError(

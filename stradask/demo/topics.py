@@ -144,7 +144,7 @@ def fit_sklearn(text, settings, seconds):
     """Fit scikit-learn's model for the same seconds; return its curve."""
     from threadpoolctl import threadpool_limits
 
-    from ..benchmarks.solvers.lda_sklearn import Solver
+    from ..benchmarks.solvers.lda.lda_sklearn import Solver
 
     solver = Solver(_solver_settings(settings, 1 / settings.n_components, SKLEARN_TOPIC_WORD_PRIOR))
     solver.batch_size = SKLEARN_BATCH
@@ -156,7 +156,7 @@ def fit_sklearn(text, settings, seconds):
 
 
 def _gibbs(counts, settings):
-    from ..benchmarks.solvers.lda_stradask import Solver
+    from ..benchmarks.solvers.lda.lda_stradask import Solver
 
     solver = Solver(_solver_settings(settings, DOC_TOPIC_PRIOR, TOPIC_WORD_PRIOR))
     solver.set_data(_solver_data(counts.X))

@@ -6,8 +6,9 @@ from importlib.util import find_spec
 
 import pytest
 
-from stradask.benchmarks import command, linear_cases, overview, recipes, run, solvers, ssp, strads
+from stradask.benchmarks import command, linear_cases, overview, recipes, run, solvers
 from stradask.benchmarks.objectives import families
+from stradask.benchmarks.scheduling import ssp, strads
 from stradask.errors import DataError
 
 

@@ -90,10 +90,10 @@ def docword(tmp_path_factory):
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     """A folder of solvers in place of the package's own."""
-    place = tmp_path / "solvers"
-    place.mkdir()
+    place = tmp_path / "solvers" / "lda"
+    place.mkdir(parents=True)
     (place / "lda_unigram.py").write_text(UNIGRAM)
-    monkeypatch.setattr(solvers, "FOLDER", place)
+    monkeypatch.setattr(solvers, "FOLDER", place.parent)
     return place
 
 
@@ -432,7 +432,7 @@ def test_without_a_gpu_its_solvers_are_left_out_by_name(docword, tmp_path):
 @emulated
 @pytest.mark.parametrize(("sampler", "kernel"), [("saber", "sample"), ("light", "sweep")])
 def test_solvers_of_a_gpu_train_there(sampler, kernel, monkeypatch):
-    monkeypatch.syspath_prepend(str(solvers.FOLDER))
+    monkeypatch.syspath_prepend(str(solvers.FOLDER / "lda"))
     found = solvers.find_solvers("lda")[f"stradask-{sampler}-gpu"]
     settings = run.find_objective("lda").defaults | {"n_components": 3, "n_jobs": 1, "seed": 0}
     solver = worker.load_solver(found.path)(SimpleNamespace(**settings))

@@ -71,9 +71,9 @@ def svmlight(tmp_path_factory):
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     """A folder of solvers in place of the package's own."""
-    place = tmp_path / "solvers"
-    place.mkdir()
-    monkeypatch.setattr(solvers, "FOLDER", place)
+    place = tmp_path / "solvers" / "lasso"
+    place.mkdir(parents=True)
+    monkeypatch.setattr(solvers, "FOLDER", place.parent)
     return place
 
 

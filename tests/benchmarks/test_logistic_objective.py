@@ -218,7 +218,7 @@ def test_our_solver_on_dask_solves_what_the_local_one_solves(monkeypatch):
     X = rng.standard_normal((3000, 5), dtype=np.float32)
     data = SimpleNamespace(X=X, y=np.where(X[:, 0] + rng.logistic(size=3000) > 0, 1, -1))
     found = []
-    for path in (solvers.FOLDER / "logistic_stradask.py", ON_DASK / "logistic_stradask_dask.py"):
+    for path in (solvers.FOLDER / "logistic" / "logistic_stradask.py", ON_DASK / "logistic_stradask_dask.py"):
         solver = worker.load_solver(path)(SimpleNamespace(n_jobs=2, intercept=False))
         solver.set_data(data)
         found.append(solver.solve(1 / 3000, 1e-6))

@@ -12,7 +12,7 @@ from stradask.algorithms.neural.training.fitting import DenseLayers, Vectors
 from stradask.algorithms.neural.training.optimizers import SGD, Adam
 from stradask.algorithms.neural.training.program import _ORDER, Training
 from stradask.algorithms.neural.training.stage import DenseStage, check_stage
-from stradask.benchmarks.pipeline_memory import Weighed
+from stradask.benchmarks.neural.pipeline_memory import Weighed
 from stradask.errors import DataError, StradaskError
 from stradask.scheduler import run
 from stradask.scheduler.parameters import stream

@@ -1,0 +1,1 @@
+"""Studies of sampling, on threads and in shards."""

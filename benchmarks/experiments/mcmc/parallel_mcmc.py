@@ -1,0 +1,242 @@
+"""Ways to run MCMC in parallel without communication, compared: error against seconds and bytes sent.
+
+    python -m stradask.benchmarks.experiments.mcmc.parallel_mcmc [--quick] [--out FOLDER]
+    python -m stradask.benchmarks.experiments.readme parallel-mcmc
+
+Problems: a logistic regression (50,000 x 50), a mixture and a hierarchical Poisson-gamma model, the three
+kinds of Neiswanger, Wang and Xing (2014); a rare event in 40,000 x 20, as in Scott et al. (2016); a
+dose-response curve with a long shoulder, for which no normal density serves. Means and standard deviations
+are known from quadrature or importance sampling (`mcmc_cases`). Each shard has two chains of several lengths,
+the same for every method.
+
+- "s" are CPU seconds of the slowest shard and of the combination, shards on cores of their own, warm-up
+  counted and compiling not. A full chain has all rows on one core.
+- "KB sent" is what one shard sends: draws, and where a method needs them gradients and log densities of
+  proposals; "messages" counts its answers. What it receives are the proposals, of the size of draws. For a
+  full chain a shard sends its rows.
+
+One JSON line goes to ``FOLDER/records.jsonl``; the second command rewrites the table and the picture of
+docs/parallel-mcmc.md from the last one.
+"""
+
+import argparse
+import json
+import sys
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+
+from ....algorithms.bayes.chains.sampling import sample_model
+from ....algorithms.bayes.combine.combiners import COMBINERS, CombinationRefused, CombinationWarning, combine
+from ....algorithms.bayes.models.density import user_model
+from ....algorithms.bayes.models.model import Prior, regression
+from ...mcmc_cases import PRIOR_SCALE, load, start, truth
+from ...pages.page import COLOURS
+from ...pages.tables import Table
+from ...run import append_record, describe_machine
+from ...solvers.mcmc.mcmc_stradask import DENSITIES
+from ..readme import ROOT
+
+PROBLEMS = {"logistic": 10, "mixture": 10, "poisson-gamma": 10, "rare": 20, "saturation": 5}  # and shards
+QUICK = {"logistic": 4}
+METHODS = ("average", "consensus", "swiss", "parametric", "nonparametric", "semiparametric", "auto")
+LENGTHS, QUICK_LENGTHS = (50, 150, 500), (200,)  # of each of two chains
+FULL_LENGTHS, QUICK_FULL = (50, 150, 500, 1500), (200,)
+N_CHAINS, N_WARMUP, N_DRAWS = 2, 500, 4000
+_NUMBER = 8  # bytes
+_COLUMNS = ["problem", "method", "error of means, sd", "of log sd", "s", "messages", "KB sent", ""]
+
+
+class Shards:
+    """Models of all shards, whose work is timed and whose answers are counted."""
+
+    def __init__(self, models):
+        self.models = models
+        self.messages = self.numbers = 0
+        self.elsewhere = 0.0  # seconds that shards of their own cores would not have waited
+
+    def sampled(self, length, seed):
+        """Sample all shards; returns draws and gradients (M, chains, T, d) and seconds of the slowest."""
+        made, seconds = [], []
+        for shard, model in enumerate(self.models):
+            begun = time.process_time()
+            made.append(sampled(model, length, seed, shard))
+            seconds.append(time.process_time() - begun)
+        draws, gradients = (np.stack([s.stacked(*name) for s in made]) for name in ((), ("gradients",)))
+        return draws, gradients, max(seconds)
+
+    def log_density(self, points):
+        """Sum of the log densities, one number a point."""
+        return self._sum(lambda model: model.logp_batch(points), len(points))
+
+    def value_and_grad(self, points):
+        """The same and the gradients."""
+        both = self._sum(lambda model: np.column_stack(model.logp_grads(points)), points.size + len(points))
+        return both[:, 0], both[:, 1:]
+
+    def _sum(self, function, numbers):
+        self.messages, self.numbers = self.messages + 1, self.numbers + numbers
+        total, seconds = 0.0, []
+        for model in self.models:
+            begun = time.process_time()
+            total = total + function(model)
+            seconds.append(time.process_time() - begun)
+        self.elsewhere += sum(seconds) - max(seconds)
+        return total
+
+
+def sampled(model, length, seed, shard=0):
+    """Two chains of a model by the sampler that "auto" takes, without weights."""
+    counts = {"n_samples": length, "n_chains": N_CHAINS, "n_warmup": N_WARMUP, "n_jobs": 1}
+    return sample_model(model, seed=seed, shard=shard, weighted=False, **counts)
+
+
+def model_of(kind, arrays, rows, power):
+    """The posterior of these rows, with this power of the prior."""
+    if kind == "logistic":
+        signs, prior = 2.0 * arrays["y"][rows] - 1, Prior("normal", PRIOR_SCALE)
+        return regression("bernoulli", arrays["X"][rows], signs, prior=prior, power=power)
+    columns = [arrays[name][rows] for name in ("x", "y", "s") if name in arrays]
+    data = np.column_stack(columns) if len(columns) > 1 else columns[0]
+    likelihood, prior_density = DENSITIES[kind]()
+    return user_model(likelihood, prior_density, data, start(kind, arrays), power=power)
+
+
+def errors(draws, log_weights, known):
+    """Root mean square errors of means, in posterior standard deviations, and of log standard deviations."""
+    weights = np.full(len(draws), 1 / len(draws)) if log_weights is None else np.exp(log_weights)
+    mean = weights @ draws
+    sd = np.sqrt(weights @ (draws - mean) ** 2)
+    return {
+        "mean_error": float(np.sqrt(np.mean(((mean - known.mean) / known.sd) ** 2))),
+        "sd_error": float(np.sqrt(np.mean(np.log(sd / known.sd) ** 2))),
+    }
+
+
+def compared(problem, n_shards, lengths, full_lengths, *, quick, seed, tell):
+    """Records of one problem: every method at every length, and chains of all rows."""
+    kind, arrays = load(problem, seed=seed, quick=quick)
+    known, n = truth(kind, arrays, seed), len(arrays["y"])
+    order = np.random.default_rng(seed).permutation(n)
+    models = [model_of(kind, arrays, np.sort(part), 1 / n_shards) for part in np.array_split(order, n_shards)]
+    draws, gradients, _ = Shards(models).sampled(lengths[0], seed)
+    for method in METHODS:
+        _combined(models, draws, gradients, method, known, seed)  # compiles, or loads what is compiled
+    found = []
+    for length in lengths:
+        draws, gradients, slowest = Shards(models).sampled(length, seed)
+        for method in METHODS:
+            found.append(_combined(models, draws, gradients, method, known, seed))
+            found[-1] |= {"problem": problem, "shards": n_shards, "length": length}
+            found[-1]["seconds"] += slowest
+            tell(f"{problem}, {length} draws a chain, {method}: {found[-1]}")
+    whole = model_of(kind, arrays, slice(None), 1.0)
+    for length in full_lengths:
+        begun = time.process_time()
+        chains = sampled(whole, length, seed).stacked()
+        figures: dict = {"seconds": time.process_time() - begun, "messages": 1}
+        width = sum(array.size for array in arrays.values()) / n
+        figures |= {"sent": int(n / n_shards * width) * _NUMBER, "method": "full chain", "note": ""}
+        figures |= errors(chains.reshape(-1, chains.shape[-1]), None, known)
+        found.append(figures | {"problem": problem, "shards": 1, "length": length})
+        tell(f"{problem}, {length} draws a chain, of all rows: {found[-1]}")
+    return found
+
+
+def _combined(models, draws, gradients, method, known, seed):
+    """Combine by one method, with the densities of shards for "auto" alone."""
+    shards = Shards(models)
+    scored = method == "auto"
+    given = {"log_density": shards.log_density, "value_and_grad": shards.value_and_grad} if scored else {}
+    begun = time.process_time()
+    result: dict = {"method": method, "note": ""}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CombinationWarning)  # the errors are what is looked at
+        try:
+            made = combine(
+                draws,
+                gradients=gradients if scored or "gradients" in COMBINERS[method].needs else None,
+                method=method,
+                n_draws=N_DRAWS,
+                random_state=seed,
+                **given,
+            )
+        except CombinationRefused as error:
+            result["note"] = f"refused: {error}"
+        else:
+            result |= errors(made.draws, made.log_weights, known)
+            if scored:
+                result["note"] = f"{made.method}, k-hat {made.figures.get('k_hat', np.nan):.2f}"
+    result["seconds"] = time.process_time() - begun - shards.elsewhere
+    result["messages"] = 1 + shards.messages
+    result["sent"] = _NUMBER * (draws[0].size * (1 + scored) + shards.numbers)
+    return result
+
+
+def table(record):
+    """Return the table of the longest runs of each problem and method, in Markdown."""
+    last: dict[tuple, dict] = {}
+    for run in record["runs"]:
+        last[run["problem"], run["method"]] = run
+    lines = []
+    for (problem, method), run in last.items():
+        shown = [f"{run[name]:.3f}" if name in run else "" for name in ("mean_error", "sd_error")]
+        note = run["note"].split(":")[0] if run["note"].startswith("refused") else run["note"]
+        sent = f"{run['sent'] / 1000:,.0f}"
+        lines.append([problem, method, *shown, f"{run['seconds']:.2f}", str(run["messages"]), sent, note])
+    return Table(lines, _COLUMNS).markdown()
+
+
+def picture(record):
+    """Draw errors of means against seconds, a panel a problem."""
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import NullFormatter
+
+    problems = list(dict.fromkeys(run["problem"] for run in record["runs"]))
+    figure = Figure(figsize=(3.0 * len(problems), 3.4), layout="constrained")
+    panels = figure.subplots(1, len(problems), sharey=True, squeeze=False)[0]
+    names = [*METHODS, "full chain"]
+    for axes, problem in zip(panels, problems, strict=True):
+        for number, method in enumerate(names):
+            runs = [r for r in record["runs"] if (r["problem"], r["method"]) == (problem, method)]
+            runs = [run for run in runs if "mean_error" in run]
+            style, colour = "o-", COLOURS[number % len(COLOURS)]
+            if method == "full chain":
+                style, colour = "s--", "0.5"
+            line = [run["seconds"] for run in runs], [run["mean_error"] for run in runs]
+            axes.plot(*line, style, color=colour, markersize=3.5, label=method, linewidth=1)
+        axes.set(xscale="log", yscale="log", title=problem, xlabel="CPU seconds of the slowest core")
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.xaxis.set_minor_formatter(NullFormatter())
+        axes.grid(alpha=0.25)
+    panels[0].set_ylabel("error of means, in posterior sd")
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=8, frameon=False)
+    return figure
+
+
+def main(arguments=None):
+    """Run all problems and keep a record."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--quick", action="store_true", help="little data: does it run?")
+    parser.add_argument(
+        "--out", type=Path, default=ROOT / "benchmarks/results/parallel-mcmc", metavar="FOLDER"
+    )
+    args = parser.parse_args(arguments)
+    problems = QUICK if args.quick else PROBLEMS
+    lengths = (QUICK_LENGTHS, QUICK_FULL) if args.quick else (LENGTHS, FULL_LENGTHS)
+
+    def tell(line):
+        print(line, file=sys.stderr, flush=True)
+
+    record = {"quick": args.quick, "runs": []}
+    for problem, n_shards in problems.items():
+        record["runs"] += compared(problem, n_shards, *lengths, quick=args.quick, seed=0, tell=tell)
+    record["machine"] = describe_machine()
+    args.out.mkdir(parents=True, exist_ok=True)
+    print(json.dumps(append_record(args.out / "records.jsonl", record)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Studies of memory: data beyond it, and memory freed after a fit."""

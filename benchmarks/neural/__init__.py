@@ -1,0 +1,1 @@
+"""Comparisons of plans that train networks: pipelines, placement, all-reduce."""

@@ -1,0 +1,1 @@
+"""Comparisons of schedules: dynamic and static blocks, rotation, stale-synchronous tables."""
