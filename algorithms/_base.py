@@ -3,7 +3,6 @@
 import functools
 import inspect
 import os
-import types
 from contextlib import contextmanager
 from typing import Any, ClassVar, Self
 
@@ -36,9 +35,9 @@ class _Fit:
         self._function = function
 
     def __get__(self, estimator, owner=None):
+        here = self._function.__get__(estimator, owner)  # of scikit-learn's `available_if` it may raise
         if estimator is None:
-            return self._function
-        here = types.MethodType(self._function, estimator)
+            return here
         engine = getattr(estimator, "engine", None)
         client = client_of(engine) if isinstance(engine, str) else None
         if client is None:

@@ -22,6 +22,11 @@ from .bag_of_words_chunks import iter_uci_bow
 from .svmlight import read_svmlight
 
 _DTYPE = np.dtype(np.int32)
+_OTHERS = (
+    ((".npy",), "numpy.load"),
+    ((".npz",), "scipy.sparse.load_npz"),
+    ((".parquet", ".pq"), "pandas.read_parquet"),
+)
 _BLOCK = 1 << 18  # bytes parsed at a time: what is made of them takes five times as many
 
 
@@ -221,6 +226,12 @@ def is_compressed(path):
 
 
 def _whole(path):
+    for endings, reader in _OTHERS:
+        if file_name(path).lower().endswith(endings):
+            raise DataError(
+                f"{path}: a fit to counts reads files of UCI bag of words and svmlight; read this one, for "
+                f"instance with {reader}, and pass the matrix"
+            )
     with Reader(path) as reader:
         start = next(reader.blocks(), (1, b""))[1]
         first = start[:200].split(b"\n")

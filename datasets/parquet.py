@@ -10,12 +10,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral
 from typing import Any, NamedTuple
+from urllib.parse import unquote
 
 from .._urls import files_below, is_folder, is_url, matching_files, open_file
 from ..errors import DataError, in_brief, shortened
 
 _PART = 1 << 22  # cells of a part, about: 32 MiB of numbers. A group of rows is read whole
-_PARTITIONED = re.compile(r"(?:^|/)([^/=]+)=[^/=]*/")  # columns in the names of folders, as Hive writes them
+_FOLDER = re.compile(r"([^/=]+)=([^/]*)")  # a column in the name of a folder, as Hive writes it
+_NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,8 @@ class ParquetTable:
     ----------
     paths : str, path-like or list of them
         Files, folders (all ``.parquet`` files below), patterns with ``*``, or URLs of these that fsspec
-        opens, which workers open, too. The rows are in the order of the names.
+        opens, which workers open, too. The rows are in the order of the names. Names of folders such as
+        ``year=2026`` are a column of whole numbers or of text.
     columns : list of str, optional
         Those to fit to; by default all but the target and the weights.
     categories : list of str, or dict, optional
@@ -107,15 +110,7 @@ class ParquetTable:
     def files(self) -> list[str]:
         """The names of all files, in order; DataError where there is none."""
         given = self.paths if isinstance(self.paths, (list, tuple)) else [self.paths]
-        found = [file for path in given for file in _files(path if is_url(path) else os.fspath(path))]
-        partitioned = next((match for path in found if (match := _PARTITIONED.search(str(path)))), None)
-        if partitioned is not None and self.columns is None:
-            raise DataError(
-                f"{shortened(found[0], 200)}: the column {shortened(partitioned[1])} is in the names "
-                "of folders, which are not read; pass ParquetTable(paths, columns=[...]) without it, or "
-                "write it into the files"
-            )
-        return found
+        return [file for path in given for file in _files(path if is_url(path) else os.fspath(path))]
 
 
 def _are_categories(values):
@@ -148,6 +143,7 @@ class Footer(NamedTuple):
     types: dict  # of each column: "number", "integer", "text", or Arrow's name of another type; and a dtype
     lengths: list  # rows of each group
     nulls: dict  # of some columns, for each group: cells without a value, None where it is not said
+    folders: dict  # text of the columns that are in the names of folders and not in the file
 
 
 class RowGroups(NamedTuple):
@@ -156,6 +152,7 @@ class RowGroups(NamedTuple):
     path: str
     first: int
     lengths: tuple
+    folders: tuple = ()  # columns, and the value that all rows have
 
     @property
     def n_rows(self):
@@ -185,7 +182,44 @@ def read_footer(path, names=None):
             if name in places:
                 said = [group.column(places[name]).statistics for group in groups]
                 nulls[name] = [s.null_count if s is not None and s.has_null_count else None for s in said]
-        return Footer(path, types, [group.num_rows for group in groups], nulls)
+        folders = {name: value for name, value in _folders(path).items() if name not in types}
+        return Footer(path, types, [group.num_rows for group in groups], nulls, folders)
+
+
+def _folders(path):
+    """The columns that stand in the names of folders, ``year=2026/``, with their values."""
+    found = {}
+    for part in re.split(r"[/\\]", str(path))[:-1]:
+        if match := _FOLDER.fullmatch(part):
+            name, value = map(unquote, match.groups())
+            if value == _NO_VALUE:
+                raise DataError(
+                    f"{in_brief(path)}: the rows have no value of {shortened(name)}: leave the folder out"
+                )
+            found[name] = value
+    return found
+
+
+def with_folders(footers):
+    """Give files the columns that are in the names of their folders: whole numbers if all are, or text."""
+    values: dict[str, set] = {}
+    for footer in footers:
+        for name, value in footer.folders.items():
+            values.setdefault(name, set()).add(value)
+    numbers = {name for name, own in values.items() if all(map(_is_whole, own))}
+    kinds = {name: ("integer", "int64") if name in numbers else ("text", "object") for name in values}
+    return [
+        footer._replace(
+            types=footer.types | {name: kinds[name] for name in footer.folders},
+            folders={name: int(v) if name in numbers else v for name, v in footer.folders.items()},
+        )
+        for footer in footers
+    ]
+
+
+def _is_whole(text):
+    """Whether text is a whole number, written as one: 07 is text."""
+    return re.fullmatch(r"0|-?[1-9]\d{0,17}", text) is not None
 
 
 def _type(kind):
@@ -209,24 +243,34 @@ def parts_of(footers, n_columns):
     """Cut files into `RowGroups` of about 4 million cells, none of two files; without empty ones."""
     parts, held = [], list[int]()
     for footer in footers:
-        first, held = 0, []
+        first, held, folders = 0, [], tuple(footer.folders.items())
         for number, rows in enumerate(footer.lengths):
             if held and (sum(held) + rows) * n_columns > _PART:
-                parts.append(RowGroups(footer.path, first, tuple(held)))
+                parts.append(RowGroups(footer.path, first, tuple(held), folders))
                 first, held = number, []
             held.append(rows)
-        parts.append(RowGroups(footer.path, first, tuple(held)))
+        parts.append(RowGroups(footer.path, first, tuple(held), folders))
     return [part for part in parts if part.n_rows]
 
 
 def read_part(part, names):
     """Read columns of a part as a ``pyarrow.Table``."""
     with _opened(part.path) as file:
-        groups = range(part.first, part.first + len(part.lengths))
-        table = file.read_row_groups(list(groups), columns=list(names), use_threads=False)
+        groups, apart = range(part.first, part.first + len(part.lengths)), dict(part.folders)
+        inside = [name for name in names if name not in apart]
+        table = file.read_row_groups(list(groups), columns=inside, use_threads=False)
+    for name in names:
+        if name in apart:
+            table = table.append_column(name, _constant(apart[name], table.num_rows))
     if table.num_rows != part.n_rows or any(name not in table.column_names for name in names):
         raise DataError(f"{in_brief(part.path)} has changed since the fit began; leave it as it is")
     return table
+
+
+def _constant(value, n_rows):
+    import pyarrow
+
+    return pyarrow.repeat(value, n_rows)
 
 
 @contextlib.contextmanager

@@ -14,9 +14,15 @@ import numpy as np
 
 from .._urls import file_size, file_system, is_folder, is_url, matching_files, open_file
 from ..errors import DataError, in_brief, shortened
+from ._files import Reader
 from .svmlight import parse_line
 
+_PACKED = (".gz", ".bz2", ".xz")
 _NPY, _SVMLIGHT = (".npy",), (".svm", ".svmlight", ".libsvm")
+_FORMATS = (
+    ("npy", _NPY),
+    ("svmlight", (*_SVMLIGHT, *(name + packed for name in _SVMLIGHT for packed in _PACKED))),
+)
 _BYTES, _LINES = 1 << 25, 1 << 24  # of a part, about: of npy, and of svmlight, which grows when it is read
 _TAIL = 1 << 16  # bytes that are read at a time for the end of a line
 
@@ -51,7 +57,10 @@ class NpyRows(NamedTuple):
 
 
 class LineRange(NamedTuple):
-    """The lines of a svmlight file of `size` bytes that begin at one of the bytes ``start:stop``."""
+    """The lines of a svmlight file of `size` bytes that begin at one of the bytes ``start:stop``.
+
+    Of a compressed file they are all lines.
+    """
 
     path: str
     start: int
@@ -60,6 +69,9 @@ class LineRange(NamedTuple):
 
     def _text(self):
         """The lines, and the byte at which they begin."""
+        if _is_packed(self.path):
+            with Reader(self.path) as reader:
+                return reader.read(), 0
         first = max(self.start - 1, 0)  # a line begins behind the end of another
         text = _bytes(self.path, first, self.stop)
         skipped = text.find(b"\n") + 1 if self.start else 0
@@ -125,7 +137,7 @@ def row_format(X) -> str | None:
     if not all(isinstance(path, (str, os.PathLike)) for path in paths):
         return None
     names = [os.fspath(path) for path in paths]
-    for name, endings in (("npy", _NPY), ("svmlight", _SVMLIGHT)):
+    for name, endings in _FORMATS:
         if all(isinstance(path, str) and path.lower().endswith(endings) for path in names):
             return name
     return None
@@ -177,10 +189,14 @@ def line_parts(paths):
     for path in paths:
         with _read_errors(path):
             size = file_size(path)
-        n = max(1, size // _LINES)
+        n = 1 if _is_packed(path) else max(1, size // _LINES)
         edges = [size * k // n for k in range(n + 1)]
         parts += [LineRange(path, a, b, size) for a, b in itertools.pairwise(edges)]
     return parts
+
+
+def _is_packed(path):
+    return path.lower().endswith(_PACKED)
 
 
 def _header(path, n_dims):

@@ -133,7 +133,8 @@ class FactorModel(ItemMap, Exports, Recommender):
         Parameters
         ----------
         X : array-like of shape (n_pairs, 2), sparse matrix of shape (n_users, n_items), or DataFrame
-            As in `fit`. For implicit feedback, what was held out: a value above zero is a hit.
+            As in `fit`, files among them. For implicit feedback, what was held out: a value above zero is a
+            hit.
         y : array-like of shape (n_pairs,), optional
         sample_weight : array-like of shape (n_pairs,), optional
             Not for implicit feedback.
@@ -142,7 +143,7 @@ class FactorModel(ItemMap, Exports, Recommender):
         -------
         float
         """
-        rows, columns, values = self._cells(X, y)
+        rows, columns, values, sample_weight = self._given_cells(X, y, sample_weight)
         if self.implicit:
             return self._ranking_score(rows, columns, values)
         weights = check_rating_weights(sample_weight, len(values))

@@ -158,9 +158,18 @@ class Recommender(Estimator):
             raise DataError(f"the {what} {shortened(unknown)} was not in fit{remedy}")
         return rows
 
-    def _cells(self, X, y):
-        """Rows, columns (-1 for unknown ids) and values of ratings in any form that `score` takes."""
+    def _given_cells(self, X, y, sample_weight=None):
+        """Rows, columns and values as of `_cells`, and weights; files and Dask's data are read here."""
+        from .remote_ratings import is_elsewhere, read_here
+
         check_is_fitted(self)
+        if not is_elsewhere(X):
+            return *self._cells(X, y), sample_weight
+        users, items, values, weights = read_here(self, X, y, sample_weight)
+        return find_ids(users, self.user_ids_), find_ids(items, self.item_ids_), values, weights
+
+    def _cells(self, X, y):
+        """Rows, columns (-1 for unknown ids) and values of ratings in any form that `fit` takes."""
         X, y = split_table(X, y, type(self).__name__)
         if is_named(X):
             users, items = named_ids(X)

@@ -8,6 +8,7 @@ from scipy import sparse
 
 from ...datasets.row_files import LinesSurvey, files_of, line_parts, npy_parts, row_format
 from ...errors import DataError, in_brief, shortened
+from .pieces import gathered
 from .reduced import reduced
 from .tables import engine_of
 
@@ -55,6 +56,26 @@ def new_rows(model, X):
             f"{shortened(X, 200)} has {width} columns, but the model was fitted to {model.n_features_in_}"
         )
     return _lines(parts, surveys, model.n_features_in_, based)
+
+
+def scored_files(model, X, y, sample_weight=None):
+    """X as a Dask array, and targets and weights, read here, of a `score`."""
+    rows, engine = new_rows(model, X), engine_of(model)
+    if row_format(X) == "npy":
+        y, sample_weight = (
+            _vector(value, name, rows.shape[0])
+            for value, name in ((y, "y"), (sample_weight, "sample_weight"))
+        )
+    elif y is None:
+        parts = line_parts(files_of(X))
+        y = np.concatenate(reduced(_labels_of, _joined_lists, [(part,) for part in parts], engine))
+    elif isinstance(y, str):
+        raise DataError(f"y={shortened(y)}: svmlight files hold their labels; pass y=None, or an array")
+    return rows, gathered(y, engine), gathered(sample_weight, engine)
+
+
+def _labels_of(part):
+    return [_labels(part)]
 
 
 def _surveyed(parts, engine):

@@ -6,16 +6,18 @@ that names all columns that cannot be used and what to pass for them.
 
 import itertools
 import sys
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.compose import ColumnTransformer
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.impute import SimpleImputer
 from sklearn.pipeline import Pipeline
-from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from ...errors import DataError, listed, shortened
 from .encoding import DATE, LARGEST_SHARE, LONGEST, MOST_VALUES
@@ -52,7 +54,8 @@ def table_pipeline(
         Columns of numbers that are codes, such as postal codes.
     impute : bool, default=False
         Missing numbers become the column's median, a missing category is a category of its own. When False,
-        a missing value is an error.
+        a missing value is an error in `fit`. In `predict` a missing category counts as none, with a warning,
+        where the fit had no missing value in its column.
     scale : bool, default=True
         Bring numbers to mean 0 and standard deviation 1, so that a penalty treats all columns alike.
 
@@ -98,8 +101,7 @@ def table_pipeline(
     columns = _Columns(*named, bool(impute))
     numbers = [("impute", SimpleImputer(strategy="median"))] * bool(impute)
     numbers += [("scale", StandardScaler())] * bool(scale)
-    as_text = FunctionTransformer(_as_text, feature_names_out="one-to-one")
-    one_hot = Pipeline([("as_text", as_text), ("one_hot", OneHotEncoder(handle_unknown="ignore"))])
+    one_hot = Pipeline([("as_text", _AsText()), ("one_hot", OneHotEncoder(handle_unknown="ignore"))])
     parts: list[tuple] = [
         ("numbers", Pipeline(numbers) if numbers else "passthrough", _Chosen(columns, "number")),
         ("categories", one_hot, _Chosen(columns, "category")),
@@ -115,6 +117,31 @@ class _Words(TfidfVectorizer):
     def decode(self, doc):
         """Take None and NaN as no text."""
         return doc if isinstance(doc, str) else ""
+
+
+class _AsText(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
+    """Categories as text; it warns of missing ones in columns that had none in the fit."""
+
+    def fit(self, X, y=None):
+        """Learn names, and which columns have missing values."""
+        self.feature_names_in_ = np.asarray(list(X.columns), dtype=object)
+        self.n_features_in_ = len(self.feature_names_in_)
+        self.had_missing_ = _none(_as_text(X)).any(axis=0)
+        return self
+
+    def transform(self, X):
+        """Return an array of text, NaN where a value is missing."""
+        texts = _as_text(X)
+        n_missing = np.where(self.had_missing_, 0, _none(texts).sum(axis=0))
+        new = [(name, n) for name, n in zip(self.feature_names_in_, n_missing.tolist(), strict=True) if n]
+        if new:
+            said = ", ".join(f"{shortened(name, 30)} ({n:,})" for name, n in new[:_MOST_SAID])
+            said += f" and {len(new) - _MOST_SAID:,} more" if len(new) > _MOST_SAID else ""
+            warnings.warn(
+                f"X: rows without a value in columns that had none such in fit count as no category: {said}",
+                stacklevel=2,
+            )
+        return texts
 
 
 @dataclass(frozen=True)
@@ -222,6 +249,11 @@ def _dtype_of(column):
 def _is_missing(value):
     """Whether a cell is None, NaN or the missing value of pandas."""
     return value is None or type(value).__name__ in ("NAType", "NaTType") or value != value
+
+
+def _none(texts):
+    """Where NaN stands among texts."""
+    return np.vectorize(lambda text: text != text, otypes=[bool])(texts)
 
 
 def _as_text(X):

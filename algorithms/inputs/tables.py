@@ -8,13 +8,15 @@ there on they are Dask arrays like any other. The encoding stays with the model,
 import itertools
 import warnings
 from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from scipy import sparse
 
-from ...datasets.parquet import ParquetTable, is_parquet, parts_of, read_footer, read_part
+from ...datasets.parquet import ParquetTable, is_parquet, parts_of, read_footer, read_part, with_folders
 from ...datasets.row_files import row_format
-from ...errors import DataError, shortened
+from ...errors import DataError, listed, shortened
 from .arrow_columns import (
     LARGEST_VOCABULARY,
     arrow_of,
@@ -25,7 +27,7 @@ from .arrow_columns import (
     texts_of,
 )
 from .encoding import Column, Encoding
-from .pieces import is_dask, is_frame
+from .pieces import gathered, is_dask, is_frame
 from .reduced import reduced
 
 _FILES = 16  # whose footers a task reads
@@ -87,7 +89,7 @@ class FoundTable:
         named = [*self.roles.values(), *wanted, *table.vocabularies, *(table.hashed or ())]
         self._check_roles(files[0])
         runs = [(files[k : k + _FILES], named if wanted else None) for k in range(0, len(files), _FILES)]
-        self.footers = reduced(_footers, _joined, runs, engine)
+        self.footers = with_folders(reduced(_footers, _joined, runs, engine))
         types = self.footers[0].types
         for role, name in self.roles.items():
             self._check_there(name, types, role)
@@ -189,6 +191,9 @@ class FoundTable:
                 f"the column {shortened(floats[0])} of categories or hashed holds {types[floats[0]][1]}: "
                 "give columns of text or whole numbers"
             )
+        told = {name: set(map(str, own)) for name, own in given.items() if own is not None}
+        if told:
+            self._warn_of_unheld(told)
         values = {}
         if open_:
             values = reduced(_values_of, merged, [(part, open_) for part in self.parts], self.engine)
@@ -202,6 +207,20 @@ class FoundTable:
             else:
                 columns.append(Column(name, fill=0.0))
         return Encoding(tuple(columns), False)
+
+    def _warn_of_unheld(self, given):
+        """Warn of given values that no row has, which are often misspelt."""
+        held = reduced(_held_of, _held_in_all, [(part, given) for part in self.parts], self.engine)
+        for name, (own, n_others, other) in held.items():
+            if absent := sorted(given[name] - own):
+                rest = (
+                    f"; {n_others:,} rows have other values, such as {shortened(other)}" if n_others else ""
+                )
+                warnings.warn(
+                    f"categories of {shortened(name)}: no row has {listed(absent)}{rest}: check how they are "
+                    "written",
+                    stacklevel=6,
+                )
 
     def rows(self, encoding):
         """X as a Dask array, an ndarray or csr_array for each part."""
@@ -259,6 +278,28 @@ def _values_of(part, names):
     return {name: texts_of(name, table[name], part.where)[1] for name in names}
 
 
+def _held_of(part, given):
+    """Of columns: which of the given values they have, how many rows have another one, and one of these."""
+    table, found = read_part(part, list(given)), {}
+    for name, values in given.items():
+        numbers, texts = texts_of(name, table[name], part.where)
+        other = np.array([text not in values for text in texts], bool)
+        n_others = int(np.count_nonzero(other[numbers[numbers >= 0]])) if len(texts) else 0
+        found[name] = {*texts} & values, n_others, next((text for text in texts if text not in values), None)
+    return found
+
+
+def _held_in_all(found):
+    return {
+        name: (
+            set[str]().union(*(one[name][0] for one in found)),
+            sum(one[name][1] for one in found),
+            next((one[name][2] for one in found if one[name][2] is not None), None),
+        )
+        for name in found[0]
+    }
+
+
 def merged(found):
     """Join the values of columns, sorted; DataError where they are too many."""
     values = {name: sorted(set[str]().union(*(one[name] for one in found))) for name in found[0]}
@@ -301,6 +342,48 @@ def given_rows(model, X):
     return _warned(model, *encode(encoding, arrow_of(X, [c.name for c in encoding.columns]), in_frame))
 
 
+def scored_rows(model, X, y, sample_weight=None):
+    """Return X, y and sample_weight of a `score`, read as `fit` reads them; targets and weights are here.
+
+    X stays a Dask array if it names files.
+    """
+    if row_format(X) is not None:
+        from .row_tables import scored_files
+
+        return scored_files(model, X, y, sample_weight)
+    if not is_parquet(X):
+        return X, y, sample_weight
+    table = X if isinstance(X, ParquetTable) else ParquetTable(X)
+    rows = given_rows(model, table)
+    if y is None:
+        raise DataError(
+            f"y must be the name of a column of {shortened(table.paths, 200)}: score(X, y='column')"
+        )
+    engine, names = engine_of(model), [c.name for c in Encoding.of_dict(model.table_encoding_).columns]
+    table = replace(table, columns=names, categories=None, hashed=None)
+    found = FoundTable(table, engine, y=y, sample_weight=sample_weight)
+    return rows, *(gathered(found.vector(name), engine) for name in (y, sample_weight))
+
+
+class ScoresFiles:
+    """For models that fit to files of rows: `score` takes them, too."""
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Score predictions: the accuracy of a classifier, R^2 of a regression.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As in `fit`: arrays, or names of files and of columns.
+
+        Returns
+        -------
+        float
+        """
+        base: Any = super()
+        return base.score(*scored_rows(self, X, y, sample_weight))
+
+
 def _warned(model, X, unknown):
     worst = max(unknown, key=unknown.__getitem__, default=None)
     if worst is not None and unknown[worst]:
@@ -315,7 +398,7 @@ def _warned(model, X, unknown):
 def _new_files(model, X, encoding):
     names = [column.name for column in encoding.columns]
     table = X if isinstance(X, ParquetTable) else ParquetTable(X, columns=names)
-    footers = [read_footer(path, names) for path in table.files()]
+    footers = with_folders([read_footer(path, names) for path in table.files()])
     for footer in footers:
         lacking = [name for name in names if name not in footer.types]
         if lacking:

@@ -11,6 +11,21 @@ from ...errors import LONGEST_NAME, DataError, shortened
 
 REMEDY = "count their words first with stradask.text_counts"
 _FIRST_ROWS = 1000  # are looked through for a text
+_TAKE_ROWS = (
+    "Ridge, LogisticRegression, PoissonRegressor, GLM, Lasso, ElasticNet and SparseLogisticRegression"
+)
+_TAKE_RATINGS = "MatrixFactorization and the item models"
+_READ = "stradask.datasets or pandas"
+_PACKED = ("", ".gz", ".bz2", ".xz")
+_READERS = (
+    ((".npy", ".npz"), "numpy.load"),
+    ((".parquet", ".pq"), "pandas.read_parquet"),
+    (tuple(f".{kind}{end}" for kind in ("csv", "tsv") for end in _PACKED), "pandas.read_csv"),
+    (
+        tuple(f".{kind}{end}" for kind in ("svm", "svmlight", "libsvm") for end in _PACKED),
+        "stradask.datasets.read_svmlight",
+    ),
+)
 
 
 def text_in(X):
@@ -20,14 +35,32 @@ def text_in(X):
     """
     if hasattr(X, "columns") and hasattr(X, "iloc"):
         return _text_in_frame(X)
-    text = _first_text(X)
-    if isinstance(X, str) and X.lower().endswith(".parquet"):
+    name = _first_name(X)
+    if name is not None:
+        reader = next((reader for endings, reader in _READERS if name.lower().endswith(endings)), _READ)
         return (
-            "X names a Parquet file: Ridge, LogisticRegression, PoissonRegressor, GLM, Lasso, ElasticNet, "
-            "SparseLogisticRegression and MatrixFactorization take one; for others read it, for "
-            "instance with pandas.read_parquet"
+            f"X names a file, {shortened(name, 60)}: {_TAKE_ROWS} fit to npy, svmlight and Parquet files, "
+            f"{_TAKE_RATINGS} to files of ratings, topic models to files of counts; read this one, for "
+            f"instance with {reader}"
         )
+    text = _first_text(X)
     return "" if text is None else f"X holds texts, such as {shortened(text)}: {REMEDY}"
+
+
+def _first_name(X):
+    """The first of the names of files that X consists of, None if it is anything else."""
+    parts = X if isinstance(X, (list, tuple)) and len(X) else [X]
+    if not all(isinstance(part, (str, os.PathLike)) and _names_file(os.fspath(part)) for part in parts):
+        return None
+    return os.fspath(parts[0])
+
+
+def _names_file(name):
+    if not isinstance(name, str) or "\n" in name or "\0" in name or len(name) > LONGEST_NAME:
+        return False
+    base = os.path.basename(name).lower()
+    known = any(base.endswith(ending) for endings, _ in _READERS for ending in endings)
+    return is_url(name) or (known and not any(sign.isspace() for sign in base)) or os.path.isfile(name)
 
 
 def _text_in_frame(X):

@@ -13,7 +13,7 @@ from ..._typing import Array, Matrix
 from .._base import Estimator, check_classes
 from ..inputs.dask_arrays import is_dask, lazily
 from ..inputs.matrices import check_rows
-from ..inputs.tables import given_rows
+from ..inputs.tables import ScoresFiles, given_rows
 from .sparse.fitting import check_shapes
 
 
@@ -70,7 +70,7 @@ def log_probabilities(scores):
     return log_softmax(scores, axis=1)
 
 
-class LinearClassifier(ScoringClassifier):
+class LinearClassifier(ScoresFiles, ScoringClassifier):
     """Predictions from `classes_`, `coef_` and `intercept_`; two classes have one row of coefficients."""
 
     intercept_: np.ndarray

@@ -16,7 +16,7 @@ from ...errors import DataError
 from .._base import Estimator
 from ..inputs.dask_arrays import check_matrix, check_vector, is_dask, lazily
 from ..inputs.matrices import check_rows
-from ..inputs.tables import fitted_table, given_rows
+from ..inputs.tables import ScoresFiles, fitted_table, given_rows
 from ..inputs.targets import check_names, check_penalty_factor, check_start, check_targets, check_weights
 from .losses import squared
 from .path import enet_path
@@ -33,7 +33,7 @@ from .sparse.fitting import (
 from .sparse.moments import order_for_moments, solve_squared
 
 
-class ElasticNet(SparseCoefficients, MultiOutputMixin, RegressorMixin, Estimator):
+class ElasticNet(ScoresFiles, SparseCoefficients, MultiOutputMixin, RegressorMixin, Estimator):
     r"""Linear regression with l1 and squared l2 penalties, by a working set of columns.
 
     Minimises, over coefficients b and an intercept c,

@@ -10,7 +10,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from ..._typing import Array, Callback, Matrix, Vector
 from ...errors import DataError
 from ..inputs.remote_targets import FarCounts, target_sums
-from ..inputs.tables import fitted_table
+from ..inputs.tables import fitted_table, scored_rows
 from .glm.smooth import SOLVERS, SmoothModel, linear_predictor
 from .losses import poisson
 
@@ -226,4 +226,5 @@ class PoissonRegressor(RegressorMixin, SmoothModel):
         """
         from sklearn.metrics import d2_tweedie_score
 
+        X, y, sample_weight = scored_rows(self, X, y, sample_weight)
         return d2_tweedie_score(y, self.predict(X), sample_weight=sample_weight, power=1)

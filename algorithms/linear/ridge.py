@@ -12,7 +12,7 @@ from ..._typing import Array, ArrayLike, Callback, Matrix, Vector
 from ...errors import DataError, shortened
 from ...scheduler.history import History
 from ..inputs.remote_targets import FarTargets, target_sums
-from ..inputs.tables import fitted_table
+from ..inputs.tables import ScoresFiles, fitted_table
 from .glm.objective import LAST_PLACES
 from .glm.small_ridge import applies, solve_ridge
 from .glm.smooth import SOLVERS, SmoothModel, linear_predictor
@@ -20,7 +20,7 @@ from .losses import squared
 from .sparse.moments import one_thread
 
 
-class Ridge(MultiOutputMixin, RegressorMixin, SmoothModel):
+class Ridge(ScoresFiles, MultiOutputMixin, RegressorMixin, SmoothModel):
     r"""Linear regression with a squared penalty, by second-order methods over portions of the rows.
 
     Minimises, over coefficients w and an intercept c that is not penalised,

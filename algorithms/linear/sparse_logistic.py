@@ -15,14 +15,14 @@ from ..._typing import Array, Callback, Matrix, Vector
 from ...errors import DataError
 from ..inputs.dask_arrays import is_dask, lazily
 from ..inputs.matrices import check_rows
-from ..inputs.tables import fitted_table, given_rows
+from ..inputs.tables import ScoresFiles, fitted_table, given_rows
 from ..inputs.targets import check_offset
 from .classifier import ScoringClassifier, log_probabilities, probabilities
 from .sparse.fitting import SparseCoefficients, ownership
 from .sparse.labels import before, pose, solve_classes, take
 
 
-class SparseLogisticRegression(SparseCoefficients, ScoringClassifier):
+class SparseLogisticRegression(ScoresFiles, SparseCoefficients, ScoringClassifier):
     r"""Logistic regression with l1 and squared l2 penalties, by a working set of columns.
 
     Minimises, over coefficients b and an intercept c, for classes y of 1 and -1

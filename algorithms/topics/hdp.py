@@ -15,7 +15,7 @@ from ..inputs.dask_arrays import is_dask
 from ..inputs.matrices import check_prior
 from .fitting import _TOPIC_WORD_PRIOR, FittedTopicModel
 from .lda import LatentDirichletAllocation
-from .shard_input import check_at_hand
+from .shard_input import are_files, check_at_hand
 
 _MEAN = 1.0  # of the priors of alpha and gamma, where they begin
 
@@ -203,7 +203,7 @@ class HDPTopicModel(FittedTopicModel):
         -------
         ndarray of shape (n_samples, n_topics)
         """
-        if is_dask(X):
+        if is_dask(X) or are_files(X):
             return self.fit(X, y, **fit_params).transform(X)
         check_at_hand(X)
         own = {name: fit_params.pop(name, None) for name in ("callback", "n_features")}

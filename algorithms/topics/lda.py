@@ -10,7 +10,7 @@ from ..._typing import Array, Callback, FileName, Matrix, RandomState, Vector
 from ...errors import DataError
 from ..inputs.dask_arrays import is_dask
 from .fitting import FittedTopicModel
-from .shard_input import check_at_hand
+from .shard_input import are_files, check_at_hand
 
 # The checks of scikit-learn's check_estimator whose data are not counts.
 _FRACTIONAL_CHECKS = """
@@ -421,7 +421,7 @@ class LatentDirichletAllocation(FittedTopicModel):
         True
         """
         known = {name: value for name, value in fit_params.items() if name == "doc_labels"}
-        if is_dask(X):
+        if is_dask(X) or are_files(X):
             return self.fit(X, y, **fit_params).transform(X, **known)
         check_at_hand(X)
         shares = self._fit_anew(X, averages=True, **fit_params)

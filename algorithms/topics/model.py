@@ -30,7 +30,7 @@ from .inference import (
 )
 from .reading.estimator import ReadableTopics
 from .samplers.draws import check_draws
-from .shard_input import check_at_hand
+from .shard_input import check_at_hand, given_documents
 
 if TYPE_CHECKING:
     from .reading.alignment import TopicAlignment
@@ -77,7 +77,8 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ReadableTopi
         Parameters
         ----------
         X : sparse matrix, array or DataFrame of shape (n_samples, n_features)
-            Counts; of a Dask array, chunked by rows, the result is a Dask array too, and nothing is computed
+            Counts; of names of files (as in `fit`; documents in the order of the names) and of a Dask array,
+            chunked by rows, the result is a Dask array, and nothing is computed
             yet. A document without words gets the prior's mean. Words that had no count in `fit` are left
             out, with one warning that counts them: all topics know them equally little.
         n_sweeps : int, optional
@@ -103,6 +104,7 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ReadableTopi
         check_is_fitted(self, "word_topic_counts_")
         self._validate_params()
         n_sweeps, tol = sweeps_and_tolerance(n_sweeps, tol)
+        X = given_documents(self, X)
         if is_dask(X):
             return lazy_shares(self, X, doc_labels, n_sweeps=n_sweeps, tol=tol)
         check_at_hand(X)
@@ -206,8 +208,8 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ReadableTopi
         Parameters
         ----------
         X : sparse matrix, array or DataFrame of shape (n_samples, n_features)
-            Counts, best of documents that were not in `fit`. Of a Dask array every block is scored where it
-            lies (and halved by itself, so that another cut gives a slightly different number).
+            Counts, best of documents that were not in `fit`. Of files and a Dask array every block is scored
+            where it lies (and halved by itself, so that another cut gives a slightly different number).
         y : None
             Ignored.
         doc_labels : matrix of shape (n_samples, n_components), optional
@@ -218,6 +220,7 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ReadableTopi
         float
         """
         check_is_fitted(self, "word_topic_counts_")
+        X = given_documents(self, X)
         if is_dask(X):
             total, n_tokens = score_of_blocks(self, X, doc_labels)
         else:

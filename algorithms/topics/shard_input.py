@@ -18,6 +18,7 @@ from ...scheduler.program import Outcome, Program
 from ...scheduler.schedules.rotation import balance
 from ...scheduler.schedules.static import StaticSchedule
 from ...scheduler.stores.store import fingerprint_csr
+from ...scheduler.threads import effective_n_jobs
 from ..inputs.matrices import check_counts
 from ..inputs.pieces import check_same, computed, delayed_blocks, is_dask, is_frame, is_lazy, located
 from ..inputs.texts import check_are_names, text_in
@@ -246,6 +247,28 @@ def check_at_hand(X):
             f"X is {what}: documents to infer come as a matrix or a Dask array; stradask.datasets reads "
             "files and dask.array.from_delayed makes blocks of an array"
         )
+
+
+def given_documents(model, X):
+    """Documents for a fitted model, as a Dask array of blocks if X names files; anything else as it is."""
+    if not are_files(X):
+        return X
+    import dask.array as da
+    from dask.delayed import delayed
+
+    width = model.n_features_in_
+    read, blank = delayed(_read_documents, pure=True), sparse.csr_array((0, width), dtype=np.int32)
+    blocks = [
+        da.from_delayed(read(source, width), (np.nan, width), dtype=blank.dtype, meta=blank)
+        for source in sources_of(X, n_threads=effective_n_jobs(model.n_jobs))
+    ]
+    return da.concatenate(blocks, allow_unknown_chunksizes=True)
+
+
+def _read_documents(source, n_features):
+    X, n_entries = read_source(source, n_features)
+    check_entries(source, n_entries)
+    return X
 
 
 def are_files(X):

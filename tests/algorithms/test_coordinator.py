@@ -152,6 +152,7 @@ def test_files_of_ratings_are_read_there(client, on_cluster, tmp_path):
     assert client.get_events("stradask-fit-ratings")
     here = sd.MatrixFactorization(3, random_state=0).fit(RATINGS)
     np.testing.assert_allclose(model.user_factors_, here.user_factors_, rtol=1e-4, atol=1e-5)
+    assert here.score(str(path)) == pytest.approx(here.score(RATINGS), rel=1e-5)
 
 
 def test_ratings_for_a_model_of_this_process_come_through_the_scheduler(client, on_cluster, monkeypatch):

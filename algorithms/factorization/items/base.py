@@ -204,14 +204,14 @@ class ChoiceModel(Recommender):
         Parameters
         ----------
         X : array-like of shape (n_pairs, 2), sparse matrix of shape (n_users, n_items), or DataFrame
-            As in `fit`; a value above zero is a hit.
+            As in `fit`, files among them; a value above zero is a hit.
         y : array-like of shape (n_pairs,), optional
 
         Returns
         -------
         float
         """
-        return self._ranking_score(*self._cells(X, y))
+        return self._ranking_score(*self._given_cells(X, y)[:3])
 
     def _check_state(self):
         super()._check_state()

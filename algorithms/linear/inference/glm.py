@@ -18,7 +18,7 @@ from ....scheduler.place import open_place
 from ....scheduler.threads import single_threaded_blas
 from ..._base import Estimator
 from ...inputs.dask_arrays import check_vector, is_dask
-from ...inputs.tables import fitted_table
+from ...inputs.tables import fitted_table, scored_rows
 from ...inputs.targets import check_offset, check_row_weights, check_targets
 from ..glm.row_places import check_rows_and_targets, sources_and_reader, sources_of
 from ..glm.smooth import linear_predictor
@@ -473,6 +473,7 @@ class GLM(RegressorMixin, Estimator):
         float
             1 is perfect; 0 is no better than the mean.
         """
+        X, y, sample_weight = scored_rows(self, X, y, sample_weight)
         mean: Any = self.predict(X, offset=offset, exposure=exposure)
         mean = np.asarray(mean.compute() if is_dask(mean) else mean)
         y = check_targets(check_vector(y, len(mean)), len(mean), type(self).__name__)

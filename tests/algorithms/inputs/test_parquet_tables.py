@@ -171,6 +171,42 @@ def test_given_values_leave_the_others_at_zero(store):
     np.testing.assert_allclose(model.coef_, sd.Ridge(tol=1e-10).fit(X, FRAME.paid).coef_, atol=1e-10)
 
 
+def test_given_values_that_no_row_has_are_said(store):
+    url = store(FRAME[["city", "age", "paid"]], "a.parquet", row_group_size=100)
+    table = ParquetTable(url, categories={"city": ["Oslo", "Roma", "Köln"]})
+    n_rome = np.count_nonzero(FRAME.city == "Rome")
+    with pytest.warns(UserWarning, match=f"'city': no row has 'Roma'; {n_rome} rows have .* 'Rome'") as said:
+        sd.Ridge().fit(table, y="paid")
+    assert said[0].filename == __file__
+
+
+def test_names_of_folders_are_columns(store, address):
+    for year in (2025, 2026):
+        for city in ("Oslo", "Köln"):
+            own = FRAME[(FRAME.rooms > 3) == (year == 2026)][lambda frame, city=city: frame.city == city]
+            store(own[["age", "paid"]].reset_index(drop=True), f"year={year}/city={city}/a.parquet")
+    frame = pd.concat(
+        [
+            own
+            for _, own in FRAME[FRAME.city != "Rome"]
+            .assign(year=2025 + (FRAME.rooms > 3))
+            .sort_values(["year", "city"], kind="stable")
+            .groupby(["year", "city"])
+        ]
+    )
+    X = np.column_stack([frame.age, frame.year, frame.city == "Köln", frame.city == "Oslo"]).astype(float)
+    here = sd.Ridge(tol=1e-10).fit(X, frame.paid)
+    with distributed.Client(address):
+        model = sd.Ridge(tol=1e-10).fit("memory://bucket", y="paid")
+        assert model.vocabulary_.tolist() == ["age", "year", "city=Köln", "city=Oslo"]
+        np.testing.assert_allclose(model.coef_, here.coef_, atol=1e-9)
+        found = model.predict("memory://bucket/*/*/a.parquet").compute()
+    np.testing.assert_allclose(np.sort(found), np.sort(here.predict(X)), atol=1e-8)
+    np.testing.assert_allclose(model.predict(frame), here.predict(X), atol=1e-8)
+    coded = sd.Ridge().fit(ParquetTable("memory://bucket", categories=["year"]), y="paid")
+    assert coded.vocabulary_.tolist()[1:3] == ["year=2025", "year=2026"]
+
+
 def test_many_categories_stay_sparse(store, address):
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"word": rng.integers(0, 400, 2000).astype(str), "y": rng.normal(size=2000)})
@@ -222,6 +258,21 @@ def test_frames_and_files_are_encoded_for_predictions(files, tmp_path):
         there = model.decision_function(files)
         np.testing.assert_allclose(there.compute(), plain.decision_function(X), atol=1e-5)
         np.testing.assert_array_equal(model.predict(X), plain.predict(X))  # encoded already
+
+
+@pytest.mark.parametrize("name", ["ridge", "logistic", "sparse", "lasso", "poisson", "glm"])
+def test_scores_take_files(files, name):
+    models = {"ridge": (sd.Ridge(), "paid"), "logistic": (sd.LogisticRegression(), "left")}
+    models |= {"sparse": (sd.SparseLogisticRegression(), "left"), "lasso": (sd.Lasso(0.01), "paid")}
+    models |= {"poisson": (sd.PoissonRegressor(), "visits"), "glm": (sd.GLM(alpha=1.0), "paid")}
+    model, y = models[name]
+    model.fit(ParquetTable(files, columns=FEATURES, categories=["zip"]), y=y)
+    expected = model.score(FRAME, FRAME[y], FRAME.weight)
+    assert model.score(files, y, "weight") == pytest.approx(expected, rel=1e-9)
+    assert expected > 0
+    for wrong in (None, "nothing", "age"):
+        with pytest.raises(DataError, match=r"y must be the name|no column 'nothing'|'age' is y"):
+            model.score(files, wrong)
 
 
 def test_dask_frames_are_encoded_for_predictions(files):
@@ -370,9 +421,9 @@ def test_other_files_folders_of_hive_and_no_pyarrow(store, tmp_path):
     (tmp_path / "a.parquet").write_text("1 1:2\n")
     with pytest.raises(DataError, match="cannot be read as Parquet"):
         sd.Ridge().fit(str(tmp_path / "a.parquet"), y="paid")
-    store(FRAME[["age", "paid"]], "year=2020/a.parquet")
-    with pytest.raises(DataError, match="the column 'year' is in the names of folders"):
-        sd.Ridge().fit("memory://bucket/year=2020/", y="paid")
+    store(FRAME[["age", "paid"]], "year=__HIVE_DEFAULT_PARTITION__/a.parquet")
+    with pytest.raises(DataError, match="the rows have no value of 'year'"):
+        sd.Ridge().fit("memory://bucket/", y="paid")
     with (
         mock.patch.dict(sys.modules, {"pyarrow": None}),
         pytest.raises(DataError, match=r"stradask\[parquet\]"),
@@ -380,9 +431,18 @@ def test_other_files_folders_of_hive_and_no_pyarrow(store, tmp_path):
         sd.Ridge().fit(store(FRAME, "b.parquet"), y="paid")
 
 
-def test_models_that_take_no_files_say_which_do(files):
-    with pytest.raises(DataError, match="X names a Parquet file: Ridge, LogisticRegression"):
-        sd.RidgeCV().fit("people.parquet", FRAME.paid)
+def test_models_that_take_no_files_say_which_do(tmp_path):
+    for name, reader in (
+        ("people.parquet", "pandas.read_parquet"),
+        (tmp_path / "X.npy", "numpy.load"),
+        (["a.svm.gz", "b.svm.gz"], "stradask.datasets.read_svmlight"),
+        ("s3://bucket/table.csv", "pandas.read_csv"),
+    ):
+        with pytest.raises(DataError, match=f"X names a file, .*: Ridge, LogisticRegression.* {reader}"):
+            sd.RidgeCV().fit(name, FRAME.paid)
+    (tmp_path / "X.npy").write_bytes(b"")
+    with pytest.raises(DataError, match=r"X.npy: a fit to counts reads files of UCI .* numpy.load"):
+        sd.LatentDirichletAllocation().fit(str(tmp_path / "X.npy"))
 
 
 def test_too_many_values_are_for_hashes(store, monkeypatch):

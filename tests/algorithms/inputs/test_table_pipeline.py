@@ -1,5 +1,7 @@
 """`table_pipeline` against the steps of scikit-learn that it stands for, on frames of several libraries."""
 
+import warnings
+
 import numpy as np
 import pytest
 from sklearn.base import clone
@@ -129,3 +131,18 @@ def test_cells_that_are_arrays_are_named():
 def test_an_array_is_no_frame():
     with pytest.raises(DataError, match="not a frame"):
         sd.table_pipeline(sd.Ridge()).fit(np.ones((3, 2)), np.ones(3))
+
+
+def test_missing_categories_that_fit_had_none_of_are_said():
+    frame = pandas.DataFrame({"plan": ["a", "b"] * 5, "age": np.arange(10.0), "town": ["x", "y"] * 5})
+    pipeline = sd.table_pipeline(sd.Ridge()).fit(frame, frame.age)
+    new = frame[:4].assign(plan=["a", None, None, "b"])
+    with pytest.warns(UserWarning, match=r"rows without a value .* no category: 'plan' \(2\)$") as caught:
+        X = pipeline["table"].transform(new)
+    assert len(caught) == 1
+    assert X[1:3, 1:3].sum() == 0
+    with_none = sd.table_pipeline(sd.Ridge(), impute=True).fit(new, new.age)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with_none.predict(new)
+        pipeline.predict(frame)

@@ -178,6 +178,28 @@ def test_files_of_rows_give_the_model_of_their_arrays(cluster, files, monkeypatc
     np.testing.assert_array_equal(model.predict(f"{files}/*.svm").compute(), here.predict(X))
 
 
+def test_compressed_lines_and_scores_of_files(files):
+    import bz2
+    import gzip
+
+    text = [(files / f"{k}.svm").read_bytes() for k in range(2)]
+    (files / "0.svm.gz").write_bytes(gzip.compress(text[0]))
+    (files / "1.libsvm.bz2").write_bytes(bz2.compress(text[1]))
+    plain, packed = [f"{files}/{k}.svm" for k in range(2)], [f"{files}/0.svm.gz", f"{files}/1.libsvm.bz2"]
+    model, here = sd.LogisticRegression(), sd.LogisticRegression()
+    model.fit(packed, None)
+    np.testing.assert_array_equal(model.coef_, here.fit(plain, None).coef_)
+    expected = here.score(SPARSE, LABELS)
+    assert model.score(packed, None) == model.score(plain, LABELS) == expected
+    model.fit(f"{files}/X*.npy", f"{files}/y*.npy")
+    assert model.score(f"{files}/X*.npy", f"{files}/y*.npy") == here.fit(DENSE, LABELS).score(DENSE, LABELS)
+    with pytest.raises(DataError, match="hold their labels"):
+        model.score(plain, "clicked")
+    (files / "cut.svm.gz").write_bytes(gzip.compress(text[0])[:-20])
+    with pytest.raises(DataError, match="broken or cut off"):
+        model.fit(f"{files}/cut.svm.gz", None)
+
+
 def test_lines_are_those_of_the_file_however_it_is_cut(files):
     whole = sd.datasets.read_svmlight(files / "1.svm")
     for size in (50, 333, 10**6):

@@ -112,6 +112,10 @@ def test_refits_to_documents_in_files_and_with_dask(client, X, tmp_path):
         assert files.doc_topic_counts_ is None
         assert (files.word_topic_counts_ != matrix.word_topic_counts_).nnz == 0
         np.testing.assert_allclose(files.log_likelihood_, matrix.log_likelihood_, rtol=1e-11)
+        shares = files.transform([second, first])
+        expected = np.vstack([files.transform(X[:100]), files.transform(X[100:])])
+        np.testing.assert_array_equal(shares.compute(), expected)
+        assert files.score(second) == pytest.approx(files.score(X[100:]), rel=1e-12)
     first, second = ([dask.delayed(rows)] for rows in (X[:100], X[100:]))
     distant = lda(engine="dask", **exact).partial_fit(first).fit(second).partial_fit(first)
     assert (distant.word_topic_counts_ != matrix.word_topic_counts_).nnz == 0
