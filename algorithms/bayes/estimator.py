@@ -26,11 +26,12 @@ from .models.groups import (
 )
 from .models.model import PRIORS, Prior, regression
 from .models.propriety import check_proper, check_shard, warn_of_tails
+from .models.scaling import Scaling
 from .posterior.draws import Posterior
 from .settings import CONSTRAINTS, SamplingSettings
 from .shards.chains import Densities, draw_posterior
 from .shards.rows import Part, cut_rows, number_of_shards
-from .shards.source_fit import look, moments, source_model, sources_of_fit, spreads
+from .shards.source_fit import look, means, moments, source_model, sources_of_fit, spreads
 from .shards.sources import ROW_VECTORS, columns_of
 
 _HORSESHOE_TARGET = 0.95  # acceptance: its funnels want short steps
@@ -59,11 +60,12 @@ class BayesianRegression(Estimator):
 
     _parameter_constraints: ClassVar[dict] = {
         "prior": [StrOptions(set(PRIORS))],
-        "prior_scale": [SCALE, "array-like"],
+        "prior_scale": [StrOptions({"auto"}), SCALE, "array-like"],
         "intercept_scale": [SCALE],
         "prior_freedom": [_POSITIVE],
         "group_scale": [_POSITIVE],
         "fit_intercept": ["boolean"],
+        "standardize": ["boolean"],
         **CONSTRAINTS,
     }
 
@@ -84,14 +86,14 @@ class BayesianRegression(Estimator):
         sources = sources_of_fit(X, y, **row_vectors)
         with self._unchanged_on_error():
             if sources is None:
-                densities = self._deal(X, y, row_vectors, frame, settings)
+                densities, scaling = self._deal(X, y, row_vectors, frame, settings)
             elif len(sources) == 1:  # nothing to combine: read here, as any array
                 arrays, _ = columns_of(sources[0])
                 row_vectors = {name: arrays.get(name) for name in ROW_VECTORS}
-                densities = self._deal(arrays["X"], arrays["y"], row_vectors, frame, settings)
+                densities, scaling = self._deal(arrays["X"], arrays["y"], row_vectors, frame, settings)
             else:
-                densities = self._read_by_workers(sources, frame, settings)
-            self._draw(densities, settings)
+                densities, scaling = self._read_by_workers(sources, frame, settings)
+            self._draw(densities, settings, scaling)
         return self
 
     def _settings(self, callback):
@@ -106,9 +108,11 @@ class BayesianRegression(Estimator):
         if frame is not None:  # of a single block, which was read
             check_names(self, frame, y)
         self._number_groups(options)
-        scales = cache(lambda: spreads([moments(columns, y, options["weights"])]))
-        prior = self._prior(columns.shape[1], scales)
-        X, names = self._with_intercept(columns)
+        parts = cache(lambda: [moments(columns, y, options["weights"])])
+        scales = cache(lambda: spreads(parts()))
+        scaling = self._scaling(parts)
+        prior = self._prior(columns.shape[1], scales, scaling)
+        X, names = self._with_intercept(columns if scaling is None else scaling.scaled(columns))
         check_proper(self._family, X, y, names, prior, options)
         rows_of_shards = self._rows_of_shards(X, y, names, prior, options, settings)
         n_jobs = effective_n_jobs(self.n_jobs) if self.n_shards_ == 1 else 1
@@ -118,7 +122,7 @@ class BayesianRegression(Estimator):
             partial(_model, self._family, {name: Part(value, rows) for name, value in arrays.items()}, made)
             for rows in rows_of_shards
         ]
-        return Densities(builds, self._variables, self._names, local, dealt=True)
+        return Densities(builds, self._variables, self._names, local, dealt=True), scaling
 
     def _rows_of_shards(self, X, y, names, prior, options, settings):
         """Choose the rows of each shard, None for all; refuse shards that cannot be normalised."""
@@ -152,20 +156,27 @@ class BayesianRegression(Estimator):
         if summary.classes is not None:
             self.classes_ = summary.classes
         self._forget_groups()
-        scales = partial(spreads, summary.moments)
-        prior = self._prior(summary.n_features, scales)
+        scales, scaling = partial(spreads, summary.moments), self._scaling(lambda: summary.moments)
+        prior = self._prior(summary.n_features, scales, scaling)
         if summary.rows is not None:
-            return self._merged(summary, prior)
+            return self._merged(summary, prior, scaling), scaling
         if summary.groups is not None:
             self._check_sharded(settings)
             self.groups_ = summary.groups
         made, local = self._options(prior, scales, summary.groups, settings.seed, 1)
         builds = [
-            partial(source_model, blank, one, made, summary.groups, summary.classes)
+            partial(source_model, blank, one, made, summary.groups, summary.classes, scaling)
             for one in summary.sources
         ]
         n_held = effective_n_jobs(self.n_jobs)
-        return Densities(builds, self._variables, self._names, local, n_held=n_held)
+        return Densities(builds, self._variables, self._names, local, n_held=n_held), scaling
+
+    def _scaling(self, parts):
+        """How columns are standardised, by moments of parts; None where they are not."""
+        if not self.standardize:
+            return None
+        of_columns, of_all = means(parts())[:-1], spreads(parts())[0]
+        return Scaling(of_columns if self.fit_intercept else np.zeros_like(of_columns), of_all)
 
     def _options(self, prior, scales, groups, seed, n_jobs):
         """Options of the shards' models, and a function that draws the intercepts of groups, or None."""
@@ -174,10 +185,11 @@ class BayesianRegression(Estimator):
             return options, None
         return options | {"group_scale": self._group_scale(scales)}, partial(_intercepts, seed, n_jobs)
 
-    def _merged(self, summary, prior):
+    def _merged(self, summary, prior, scaling):
         """One density with the likelihood of all shards, of few weighted rows."""
         self.n_shards_ = 1
         X, y, weights = summary.rows
+        X = X if scaling is None else scaling.scaled_products(X)
         names = self._with_intercept(np.empty((0, summary.n_features)))[1]
         check_proper(self._family, X, y, names, prior, {"weights": weights})
         arrays = {"X": Part(X), "y": Part(y), "weights": Part(weights)}
@@ -225,8 +237,8 @@ class BayesianRegression(Estimator):
                 "noise='normal', or leave groups out"
             )
 
-    def _prior(self, d, spreads):
-        """Make the prior of d coefficients, and of the intercept.
+    def _prior(self, d, spreads, scaling=None):
+        """Make the prior of d coefficients, and of the intercept, of columns that are standardised, if any.
 
         ``spreads()`` are standard deviations of the columns and of y, for priors that go by them.
         """
@@ -239,11 +251,25 @@ class BayesianRegression(Estimator):
             raise DataError(f"prior_scale must be above zero, got {scale[~(scale > 0)][0]}")
         if self.prior == "horseshoe" and np.isinf(scale).any():
             raise DataError("prior_scale must be finite with prior='horseshoe'")
+        scale = scale if scaling is None else scale * scaling.spreads
         scales = np.append(scale, self.intercept_scale) if self.fit_intercept else scale
         return Prior(self.prior, scales, self.prior_freedom, 1.0, self._own_scale(spreads), n_shrunk=d)
 
     def _coef_scale(self, spreads):
-        return self.prior_scale
+        if not isinstance(self.prior_scale, str):
+            return self.prior_scale
+        of_columns, of_y = spreads()
+        return 2.5 * (of_y if self._is_scaled else 1.0) / of_columns
+
+    @property
+    def _is_scaled(self):
+        """Whether predictors are in units of y."""
+        return self._family in ("normal", "student_t")
+
+    @property
+    def _needs_moments(self):
+        """Whether a prior, or columns, go by standard deviations."""
+        return self._is_scaled or self.standardize or isinstance(self.prior_scale, str)
 
     def _own_scale(self, spreads):
         """Scale of the half-Cauchy prior of sigma or of the overdispersion."""
@@ -320,8 +346,12 @@ class BayesianRegression(Estimator):
         rest = model.names[model.n_coefs :]
         return [*coefs, *(scales.get(name, name.replace("global scale", "global_scale")) for name in rest)]
 
-    def _draw(self, densities, settings):
+    def _draw(self, densities, settings, scaling):
         posterior, samplers = draw_posterior(densities, settings)
+        if scaling is not None:
+            scaling.put_back(posterior.draws)
+            if posterior.shard_draws is not None:
+                scaling.put_back(posterior.shard_draws)
         self.sampler_ = ", ".join(sorted(set(samplers)))
         mean = posterior.mean()
         self.coef_: Any = self._shaped(mean["coef"])

@@ -18,10 +18,11 @@ from .models import families
 from .models.formula_design import FormulaDesign
 from .models.groups import LEAST_GROUPS, cut_groups
 from .models.mixed import MixedLayout, build_shard, is_integrated, shard_effects
-from .models.mixed_design import Rows, Scaling
+from .models.mixed_design import Rows
 from .models.mixed_draws import MixedLikelihoods, Predictors, prior_values
 from .models.mixed_priors import chosen_priors
 from .models.prior_density import PriorDensity
+from .models.scaling import Scaling
 from .posterior.draws import Posterior
 from .settings import CONSTRAINTS, SamplingSettings
 from .shards.chains import Densities, draw_posterior

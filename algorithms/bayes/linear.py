@@ -40,9 +40,9 @@ class BayesianLinearRegression(BayesianRegressor):
     sampler : str, default="auto"
         See `BayesianLogisticRegression`. With noise="normal" and prior="normal" there is "gibbs" as well,
         which draws coefficients and noise in turn, each exactly.
-    prior_freedom, fit_intercept, n_samples, n_chains, n_warmup, target_accept, n_shards, combine, n_proposals
+    prior_freedom, fit_intercept, standardize, n_samples, n_chains, n_warmup, target_accept, n_shards, combine
         See `BayesianLogisticRegression`.
-    engine, checkpoint, n_jobs, random_state, verbose
+    n_proposals, engine, checkpoint, n_jobs, random_state, verbose
         See `BayesianLogisticRegression`.
 
     Attributes
@@ -85,6 +85,7 @@ class BayesianLinearRegression(BayesianRegressor):
         prior_freedom: float = 4.0,
         group_scale: float | str = "auto",
         fit_intercept: bool = True,
+        standardize: bool = False,
         n_samples: int = 1000,
         n_chains: int = 4,
         n_warmup: int = 1000,
@@ -108,6 +109,7 @@ class BayesianLinearRegression(BayesianRegressor):
         self.prior_freedom = prior_freedom
         self.group_scale = group_scale
         self.fit_intercept = fit_intercept
+        self.standardize = standardize
         self.n_samples = n_samples
         self.n_chains = n_chains
         self.n_warmup = n_warmup
@@ -135,7 +137,6 @@ class BayesianLinearRegression(BayesianRegressor):
     }
     _parameter_constraints: ClassVar[dict] = {
         **BayesianRegressor._parameter_constraints,
-        "prior_scale": [StrOptions({"auto"}), SCALE, "array-like"],
         "group_scale": [StrOptions({"auto"}), Interval(Real, 0, np.inf, closed="neither")],
         "noise": [StrOptions({"normal", "student_t"})],
         "noise_scale": [StrOptions({"auto"}), SCALE],
@@ -149,12 +150,6 @@ class BayesianLinearRegression(BayesianRegressor):
     @property
     def _noise_freedom(self):
         return self.noise_freedom
-
-    def _coef_scale(self, spreads):
-        if not isinstance(self.prior_scale, str):
-            return self.prior_scale
-        of_columns, of_y = spreads()
-        return 2.5 * of_y / of_columns
 
     def _own_scale(self, spreads):
         return self.noise_scale if not isinstance(self.noise_scale, str) else 2.5 * spreads()[1]

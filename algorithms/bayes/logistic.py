@@ -44,9 +44,9 @@ class BayesianLogisticRegression(ClassifierMixin, BayesianRegression):
     prior : {"normal", "student_t", "laplace", "horseshoe"}, default="normal"
         Of the coefficients, about 0. The horseshoe (regularised, with slabs of `prior_scale`) is for many
         columns of which few matter, and is not for shards; with it the intercept is normal.
-    prior_scale : float or array-like of shape (n_features,), default=2.5
-        In units of the coefficients, so standardised columns are easiest to give one. np.inf is flat; data
-        that leave a flat direction are refused.
+    prior_scale : float, "auto" or array-like of shape (n_features,), default=2.5
+        In units of the coefficients; "auto" is ``2.5 / sd(x_j)``. np.inf is flat; data that leave a flat
+        direction are refused.
     intercept_scale : float, default=10
     prior_freedom : float, default=4
         Degrees of freedom of prior="student_t".
@@ -54,6 +54,10 @@ class BayesianLogisticRegression(ClassifierMixin, BayesianRegression):
         Of the half-normal prior of the standard deviation of the groups' intercepts, where `fit` is given
         `groups`.
     fit_intercept : bool, default=True
+    standardize : bool, default=False
+        Centre and scale the columns inside, as suits columns such as years or prices. Draws, and
+        `prior_scale`, are in units of the columns as they are; the intercept's prior is then that of the
+        predictor at the means of the columns.
     n_samples : int, default=1000
         Draws of each chain.
     n_chains : int, default=4
@@ -148,6 +152,7 @@ class BayesianLogisticRegression(ClassifierMixin, BayesianRegression):
         prior_freedom: float = 4.0,
         group_scale: float = 2.5,
         fit_intercept: bool = True,
+        standardize: bool = False,
         n_samples: int = 1000,
         n_chains: int = 4,
         n_warmup: int = 1000,
@@ -168,6 +173,7 @@ class BayesianLogisticRegression(ClassifierMixin, BayesianRegression):
         self.prior_freedom = prior_freedom
         self.group_scale = group_scale
         self.fit_intercept = fit_intercept
+        self.standardize = standardize
         self.n_samples = n_samples
         self.n_chains = n_chains
         self.n_warmup = n_warmup

@@ -25,7 +25,7 @@ class BayesianPoissonRegression(BayesianRegressor):
         The latter takes integers; the former any number from 0 on, whose likelihood is then a
         quasi-likelihood.
     prior : {"normal", "student_t", "laplace", "horseshoe"}, default="normal"
-    prior_scale : float or array-like of shape (n_features,), default=2.5
+    prior_scale : float, "auto" or array-like of shape (n_features,), default=2.5
         np.inf is flat.
     intercept_scale : float, default=10
     overdispersion_scale : float, default=1
@@ -75,6 +75,7 @@ class BayesianPoissonRegression(BayesianRegressor):
         prior_freedom: float = 4.0,
         group_scale: float = 2.5,
         fit_intercept: bool = True,
+        standardize: bool = False,
         n_samples: int = 1000,
         n_chains: int = 4,
         n_warmup: int = 1000,
@@ -97,6 +98,7 @@ class BayesianPoissonRegression(BayesianRegressor):
         self.prior_freedom = prior_freedom
         self.group_scale = group_scale
         self.fit_intercept = fit_intercept
+        self.standardize = standardize
         self.n_samples = n_samples
         self.n_chains = n_chains
         self.n_warmup = n_warmup

@@ -11,7 +11,8 @@ The first round that is worth a quarter of its draws is taken (half of them, wit
 there are gradients), or the best that passes. A round passes if k-hat and the effective size do, and if no
 shard's draws lie as high as the accepted ones where no proposals are. Where shards may have more than one
 piece, 1 to 4 are left out: a Gaussian may cover one piece and never learn of the others. Only 2 is tried if
-climbs by the gradients, from draws of all shards, end at one mode.
+climbs by the gradients, from draws of all shards, end at one mode. Shards without gradients do not show their
+pieces: climbs by differences of log_density decide whether 1 to 4 are tried.
 """
 
 from functools import partial
@@ -20,7 +21,7 @@ import numpy as np
 from scipy.special import logsumexp
 
 from ..posterior.diagnostics import MOST_APART
-from .climbs import one_mode, starts
+from .climbs import one_mode, one_mode_by_values, starts
 from .combination import Combination, CombinationRefused, taken
 from .exact import Proposals, evaluated, gaussian_proposals, kernel_proposals, passed, scored, weighed
 from .fit_transport import bent, fit_gaussian, lower_bound
@@ -60,7 +61,10 @@ def combine_auto(shards, n, rng):
         return _closed_form(shards, n, rng)
     seen: list[str] = []
     pieces = _pieces(shards)
-    if pieces <= MOST_PIECES:
+    if shards.gradients is None and not _has_one_mode(shards):
+        seen.append("climbs from the shards' draws do not all end at one mode")
+        found = None
+    elif pieces <= MOST_PIECES:
         found = _gaussian_rounds(shards, n, rng, seen)
     else:
         seen.append(f"a shard has more than one piece, or heavy tails: non-Gaussianity {pieces:.1f}")
@@ -83,6 +87,13 @@ def _pieces(shards):
     if shards.gradients is None or shards.draws.shape[1] < shards.draws.shape[2] + 2:
         return 1.0
     return float(non_gaussianity(shards.draws, shards.gradients).max())
+
+
+def _has_one_mode(shards):
+    """Whether climbs end at one mode, where no gradients of shards show their pieces."""
+    return one_mode_by_values(
+        from_moments(shards.draws), partial(evaluated, shards.log_density), shards.draws
+    )
 
 
 def _gaussian_rounds(shards, n, rng, seen):

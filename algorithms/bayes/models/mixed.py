@@ -232,7 +232,8 @@ def mixed_model(family, design, scaling, priors, power=1.0):
 
     >>> import numpy as np
     >>> from stradask.algorithms.bayes.models.mixed import mixed_model
-    >>> from stradask.algorithms.bayes.models.mixed_design import MixedDesign, Scaling
+    >>> from stradask.algorithms.bayes.models.mixed_design import MixedDesign
+    >>> from stradask.algorithms.bayes.models.scaling import Scaling
     >>> from stradask.algorithms.bayes.models.mixed_priors import chosen_priors
     >>> x, y = np.arange(4.0), np.array([0.0, 1.0, 1.0, 3.0])
     >>> design = MixedDesign(("x",), x[:, None], y, np.ones(4), np.zeros(4))

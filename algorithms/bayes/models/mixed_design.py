@@ -91,11 +91,3 @@ class Rows:
 
     def __reduce__(self):
         return Rows, (self.take(),)
-
-
-@dataclass(frozen=True, eq=False)
-class Scaling:
-    """How columns are standardised: ``(x - centre) / spread``. Shards have that of all rows."""
-
-    centres: np.ndarray
-    spreads: np.ndarray

@@ -160,16 +160,17 @@ def reduced_rows(X, y, weights=None, offsets=None):
     return both[:, :-1], both[:, -1], weights
 
 
-def source_model(blank, source, options, groups=None, classes=None):
+def source_model(blank, source, options, groups=None, classes=None, scaling=None):
     """Make the model of a shard on its worker; for the options see `regression`.
 
-    `groups` are the labels of all shards' groups, and `classes` the two of all shards, sorted.
+    `groups` are the labels of all shards' groups, and `classes` the two of all shards, sorted;
+    `scaling` is that of the columns, or None.
     """
     arrays, _ = columns_of(source)
     blank = copy(blank)  # it keeps what it sees, and others look through it at the same time
     blank._all_classes = classes
     X, y, rest = blank._checked(**arrays)
-    X, _ = blank._with_intercept(X)
+    X, _ = blank._with_intercept(X if scaling is None else scaling.scaled(X))
     if groups is not None:
         rest["groups"] = find_groups(rest["groups"], groups)
     return regression(blank._family, X, y, **rest, **options)
@@ -181,6 +182,12 @@ def moments(X, y, weights=None):
     mean = np.average(both, axis=0, weights=weights)
     total = float(len(y) if weights is None else weights.sum())
     return total, mean, np.average((both - mean) ** 2, axis=0, weights=weights)
+
+
+def means(parts):
+    """Put moments of parts together: means of the columns, and of y."""
+    totals, of_parts, _ = (np.array(part) for part in zip(*parts, strict=True))
+    return np.average(of_parts, axis=0, weights=totals)
 
 
 def spreads(parts):
@@ -220,8 +227,7 @@ def _look(blank, source, n_shards, shard):
         if options["groups"] is not None:
             blank._check_grouped()
             labels, options["groups"] = np.unique(options["groups"], return_inverse=True)
-        scaled = blank._family in ("normal", "student_t")
-        own = moments(X, y, options["weights"]) if scaled else None
+        own = moments(X, y, options["weights"]) if blank._needs_moments else None
         prior = blank._prior(X.shape[1], partial(spreads, [own]))
         X, names = blank._with_intercept(X)
         reduced = None

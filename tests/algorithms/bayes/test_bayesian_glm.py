@@ -7,9 +7,10 @@ import stradask as sd
 from stradask.algorithms.bayes.models import families
 from stradask.algorithms.bayes.models.formula_design import FormulaDesign
 from stradask.algorithms.bayes.models.mixed import MixedLayout, mixed_model
-from stradask.algorithms.bayes.models.mixed_design import MixedDesign, Scaling, Term
+from stradask.algorithms.bayes.models.mixed_design import MixedDesign, Term
 from stradask.algorithms.bayes.models.mixed_draws import Predictors, prior_values
 from stradask.algorithms.bayes.models.mixed_priors import chosen_priors
+from stradask.algorithms.bayes.models.scaling import Scaling
 from stradask.errors import DataError, StradaskError
 
 # Reaction times (ms) after 0 to 9 days of little sleep: Belenky et al., "Patterns of performance degradation

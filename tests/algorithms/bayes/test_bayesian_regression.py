@@ -491,3 +491,55 @@ def test_the_contract_of_scikit_learn(estimator):
     assert failed | {"check_sample_weight_equivalence_on_dense_data"} == set(
         estimator._expected_failed_checks
     )
+
+
+# Standardised columns ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("prior", ["normal", "laplace"])
+def test_standardised_fits_do_not_know_the_units_of_columns(model, prior):
+    X, y = _data(model)
+    units, zeros = np.array([1e-3, 40.0]), np.array([2000.0, -7.0])
+    options = {"prior": prior, "standardize": True, "n_samples": 500, "random_state": 0}
+    near = model(prior_scale=2.0, **options).fit(X, y)
+    far = model(prior_scale=2.0 / units, **options).fit(X * units + zeros, y)
+    one, other = near.posterior_, far.posterior_
+    np.testing.assert_allclose(other["coef"] * units, one["coef"], rtol=0, atol=1e-6)
+    np.testing.assert_allclose(other["intercept"] + other["coef"] @ zeros, one["intercept"], atol=1e-6)
+    shown = far.predict_proba if model is BayesianLogisticRegression else far.predict
+    again = near.predict_proba if model is BayesianLogisticRegression else near.predict
+    np.testing.assert_allclose(shown(X * units + zeros), again(X), atol=1e-6)
+    # "auto" is by standard deviations.
+    auto = model(prior_scale="auto", **options).fit(X * units + zeros, y).posterior_
+    size = np.std(y) if model is BayesianLinearRegression else 1.0
+    given = model(prior_scale=2.5 * size / X.std(axis=0), **options).fit(X, y).posterior_
+    np.testing.assert_allclose(auto["coef"] * units, given["coef"], rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_standardised_shards_and_files_have_the_same_posterior(model, tmp_path):
+    X, y = _data(model, 600)
+    X = X * [1e-3, 40.0] + [20.0, -7.0]
+    options = {"prior_scale": [2000.0, 0.05], "standardize": True, "random_state": 0}
+    # Under a flat prior of the intercept it does not matter where that is.
+    plain = model(prior_scale=[2000.0, 0.05], intercept_scale=1e6, random_state=0).fit(X, y).posterior_
+    files = []
+    for m in range(3):
+        files.append(tmp_path / f"{m}.npz")
+        np.savez(files[-1], X=X[m::3], y=y[m::3])
+    for fitted in (
+        model(intercept_scale=1e6, **options).fit(X, y),
+        model(intercept_scale=1e6, n_shards=3, **options).fit(X, y),
+        model(intercept_scale=1e6, n_shards="auto", **options).fit(files),
+    ):
+        found = fitted.posterior_
+        error = plain["coef"].std(axis=0) * np.sqrt(2 / 1000)
+        _near(found["coef"].mean(axis=0), plain["coef"].mean(axis=0), error)
+        middle = X.mean(axis=0)
+        ours, theirs = (p["intercept"] + p["coef"] @ middle for p in (found, plain))
+        _near(ours.mean(), theirs.mean(), 2 * theirs.std() / np.sqrt(1000))
+        np.testing.assert_allclose(found["coef"].std(axis=0), plain["coef"].std(axis=0), rtol=0.12)
+        if found.shard_draws is not None:
+            shard = found.shard_draws[0, 0, :, :2]
+            _near(shard.mean(axis=0), plain["coef"].mean(axis=0), shard.std(axis=0))

@@ -65,6 +65,27 @@ def test_auto_carries_skewed_shards_to_many_dimensions_and_shards(d, M):
     assert np.sqrt(np.mean(((product.mean - case.mean) / case.sd) ** 2)) > 8 * rms
 
 
+def test_a_narrow_mode_that_the_product_prefers_is_not_lost_without_gradients():
+    """Of eight shards each has 2 draws of 5 in a mode that holds .9 of their product; no Gaussian tells."""
+    rng, M, T, d = np.random.default_rng(0), 8, 600, 24
+    narrow = rng.random((M, T)) < 0.4
+    draws = rng.standard_normal((M, T, d))
+    draws[:, :, 0] = np.where(narrow, 3 + 0.33 * draws[:, :, 0], draws[:, :, 0])
+
+    def log_density(q):
+        wide = np.log(0.6) - q[:, 0] ** 2 / 2
+        one = np.logaddexp(wide, np.log(0.4 / 0.33) - ((q[:, 0] - 3) / 0.33) ** 2 / 2)
+        return M * (one - (q[:, 1:] ** 2).sum(axis=1) / 2)
+
+    with pytest.raises(CombinationRefused, match="do not all end at one mode"):
+        combine(draws, log_density=log_density, random_state=0)
+    few = combine(draws[:, :, :2], log_density=log_density, random_state=0)
+    grid = np.linspace(-6, 8, 4001)
+    p = log_density(np.column_stack([grid, np.zeros(4001)]))
+    p = np.exp(p - p.max()) / np.exp(p - p.max()).sum()
+    assert moments(few)[0][0] == pytest.approx(p @ grid, abs=0.05)
+
+
 @pytest.mark.slow
 def test_auto_is_right_or_refuses_random_mixtures():
     refused = 0

@@ -9,9 +9,10 @@ from scipy import stats
 import stradask as sd
 from stradask.algorithms.bayes.models import families, mixed
 from stradask.algorithms.bayes.models.mixed import MixedLayout, mixed_model
-from stradask.algorithms.bayes.models.mixed_design import MixedDesign, Scaling, Term
+from stradask.algorithms.bayes.models.mixed_design import MixedDesign, Term
 from stradask.algorithms.bayes.models.mixed_draws import MixedLikelihoods, prior_values
 from stradask.algorithms.bayes.models.mixed_priors import chosen_priors
+from stradask.algorithms.bayes.models.scaling import Scaling
 from stradask.errors import DataError
 
 OWN = {

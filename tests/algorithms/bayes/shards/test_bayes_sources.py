@@ -296,11 +296,11 @@ def test_priors_that_go_by_the_data_go_by_all_shards(tmp_path):
     seen = []
 
     class Watched(sd.BayesianLinearRegression):
-        def _prior(self, d, spreads):
-            seen.append(super()._prior(d, spreads))
+        def _prior(self, d, spreads, scaling=None):
+            seen.append(super()._prior(d, spreads, scaling))
             return seen[-1]
 
-        def _draw(self, densities, settings):
+        def _draw(self, densities, settings, scaling):
             raise InterruptedError
 
     for given in ((paths,), (X, y)):
