@@ -12,9 +12,9 @@ from .._typing import Callback, FileName
 from ..errors import DataError, ModelFileError, StradaskError, WorkerLost, in_brief, shortened
 from .history import Activity, History
 from .loop import any_of, broken_off, check_end, iterate, small_change, time_over
+from .place import open_session
 from .program import Program, Task, barriers, events_of, is_nothing, own_figures
 from .schedules.schedule import blocks_of, check_plan, plan_as_json, plan_from_json
-from .sessions.session import open_session
 from .stores.copies import Copies, CopiesLost
 from .stores.restoring import check_forgotten, check_restores
 from .stores.saved import check_twins, identity_of

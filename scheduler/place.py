@@ -50,6 +50,15 @@ def open_place(engine, n_jobs=None):
     return ClusterPlace(_current_client() if engine == "dask" else engine, n_jobs)
 
 
+def open_session(engine, n_jobs=None):
+    """Return the session of an estimator's parameter `engine`, not opened; a session as it is."""
+    if isinstance(engine, str):
+        return open_place(engine, n_jobs).session()
+    if not hasattr(engine, "snapshot"):
+        raise DataError(f"engine must be 'local', 'dask' or a scheduler's address, got {shortened(engine)}")
+    return engine
+
+
 def _current_client():
     import distributed
 

@@ -7,7 +7,7 @@ import numpy as np
 from sklearn.utils.validation import validate_data
 
 from ...errors import DataError
-from .matrices import _as_data_errors, check_columns, named
+from .matrices import _as_data_errors, named
 from .pieces import is_array, is_dask, is_frame
 from .texts import REMEDY
 
@@ -23,13 +23,6 @@ def engine_for(X, engine):
             return "local"
         return "dask"
     return engine
-
-
-def check_matrix(estimator, X, *, order="F"):
-    """Check a matrix of features: `check_columns`, or `check_blocks` for a Dask collection."""
-    return (
-        check_blocks(X, type(estimator).__name__) if is_dask(X) else check_columns(estimator, X, order=order)
-    )
 
 
 def check_blocks(X, name, *, lengths=True):
@@ -72,15 +65,6 @@ def aligned(block):
     if all(array.flags.aligned for array in arrays):
         return block
     return type(block)(tuple(np.require(array, requirements="A") for array in arrays), shape=block.shape)
-
-
-def check_vector(value, n_samples):
-    """Compute a Dask vector of targets or weights; anything else is passed on."""
-    if not is_dask(value):
-        return value
-    value = value.compute()
-    check_length(value, n_samples)
-    return value
 
 
 def check_length(vector, n_samples):

@@ -13,6 +13,7 @@ from sklearn.utils.validation import validate_data
 from ...errors import DataError, in_brief, shortened
 from ...scheduler.threads import effective_n_jobs, run_tasks
 from .indices import index_dtype, narrow_csr, sound
+from .pieces import is_dask
 from .texts import REMEDY, reworded, text_in
 
 _INT32_MAX = np.iinfo(np.int32).max
@@ -52,6 +53,26 @@ def check_counts(estimator, X, *, reset=True, need_tokens=None):
         with _as_data_errors():
             validate_data(estimator, named(X), reset=reset, skip_check_array=True)
     return counts
+
+
+def check_matrix(estimator, X, *, order="F"):
+    """Check a matrix of features: `check_columns`, or `check_blocks` for a Dask collection."""
+    if not is_dask(X):
+        return check_columns(estimator, X, order=order)
+    from .dask_arrays import check_blocks
+
+    return check_blocks(X, type(estimator).__name__)
+
+
+def check_vector(value, n_samples):
+    """Compute a Dask vector of targets or weights; anything else is passed on."""
+    if not is_dask(value):
+        return value
+    from .dask_arrays import check_length
+
+    value = value.compute()
+    check_length(value, n_samples)
+    return value
 
 
 def named(X):

@@ -14,8 +14,8 @@ from sklearn.utils.validation import check_is_fitted
 from ..._typing import Array, Callback, Matrix, RandomState, Vector
 from ...errors import DataError
 from .._base import Estimator
-from ..inputs.dask_arrays import check_matrix, check_vector, is_dask, lazily
-from ..inputs.matrices import check_rows
+from ..inputs.dask_arrays import is_dask, lazily
+from ..inputs.matrices import check_matrix, check_rows, check_vector
 from ..inputs.tables import ScoresFiles, fitted_table, given_rows
 from ..inputs.targets import check_names, check_penalty_factor, check_start, check_targets, check_weights
 from .losses import squared

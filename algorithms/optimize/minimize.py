@@ -10,7 +10,7 @@ from ...errors import DataError
 from ...scheduler.coordinator import coordinated, on_cluster
 from ...scheduler.loop import Monitor, unmasked_interrupt
 from ...scheduler.parameters import check_count
-from ...scheduler.sessions.session import open_session
+from ...scheduler.place import open_session
 from ...scheduler.threads import single_threaded_blas
 from .lbfgs import check_tolerances
 from .problem import Problem

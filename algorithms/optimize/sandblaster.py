@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from ...errors import DataError, WorkerLost, shortened
-from ...scheduler.sessions.session import open_session
+from ...scheduler.place import open_session
 from ...scheduler.sums.passes import open_passes
 from ...scheduler.sums.summed import Summed
 from ..inputs.pieces import delayed_blocks, is_dask

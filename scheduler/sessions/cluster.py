@@ -14,12 +14,11 @@ from ..program import barriers as program_barriers
 from ..stores.copies import Copies, other_holders
 from ..stores.saved import check_complete, twin_of
 from ..stores.shared_store import StoredState, saved_block, saved_shard
-from .answers import wired
 from .balancing import Balance, Spread
 from .clients import scheduler_named
 from .keep_alive import end_keep_alives, keep_alive_key, start_keep_alive
 from .migration import Migration
-from .payloads import payload_bytes
+from .payloads import payload_bytes, wired
 from .placement import ShardData, holds_dask, place, stays
 from .routes import plan_routes
 from .worker import NAME

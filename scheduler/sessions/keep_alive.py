@@ -17,8 +17,8 @@ from distributed.core import ConnectionPool, Status
 from distributed.worker_state_machine import SecedeEvent
 
 from ...errors import WorkerLost
-from .answers import opened
 from .clients import connect_timeout
+from .payloads import opened
 
 
 class KeepAlivePlugin(WorkerPlugin):
@@ -30,7 +30,7 @@ class KeepAlivePlugin(WorkerPlugin):
 
     idempotent = True  # without it a second registration tears down the sessions that run
 
-    answers_to: tuple[str, ...]  # names of handlers, methods that return what `answers` packs
+    answers_to: tuple[str, ...]  # names of handlers, methods that return what `payloads.answered` packs
 
     async def setup(self, worker):
         """Register the handlers."""

@@ -16,7 +16,6 @@ from dask.utils import parse_timedelta
 from ..._version import __version__
 from ...errors import StradaskError, WorkerLost
 from ..threads import effective_n_jobs
-from .answers import opened
 from .clients import (
     BorrowedClient,
     close_client,
@@ -27,6 +26,7 @@ from .clients import (
     take_exception,
 )
 from .keep_alive import end_keep_alives
+from .payloads import opened
 from .worker import SessionPlugin
 
 _WITHOUT = "stradask does not come up there; install it there"

@@ -3,9 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from ...errors import DataError, shortened
 from ..history import Activity
-from ..place import open_place
 
 
 class Session(Protocol):
@@ -77,12 +75,3 @@ class Session(Protocol):
 
     def close(self):
         """Let go of everything."""
-
-
-def open_session(engine, n_jobs=None):
-    """Return the session of an estimator's parameter `engine`, not opened; a session as it is."""
-    if isinstance(engine, str):
-        return open_place(engine, n_jobs).session()
-    if not hasattr(engine, "snapshot"):
-        raise DataError(f"engine must be 'local', 'dask' or a scheduler's address, got {shortened(engine)}")
-    return engine

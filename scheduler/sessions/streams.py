@@ -8,8 +8,7 @@ from collections import deque
 from concurrent.futures import Future, InvalidStateError
 
 from ...errors import WorkerLost
-from .answers import opened, wired
-from .payloads import payload_bytes
+from .payloads import opened, payload_bytes, wired
 
 _SMALL = 2**18  # bytes: a larger message is confirmed at once, which adds little to its time
 _ON_THE_WAY = 2**26  # bytes that are not confirmed, besides one message

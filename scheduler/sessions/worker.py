@@ -16,9 +16,8 @@ from ..._version import __version__
 from ...errors import StradaskError, shortened
 from ..stores.shared_store import answer_word
 from ..threads import effective_n_jobs
-from .answers import answered, bytes_of, failure, not_here, refused, wired
 from .keep_alive import KeepAlivePlugin
-from .payloads import Frames
+from .payloads import Frames, answered, bytes_of, failure, not_here, refused, wired
 from .streams import Streams
 from .worker_state import WorkerState, copies_in, forget_copies, hold_copy
 

@@ -6,9 +6,8 @@ import math
 from typing import Any
 
 from ...errors import WorkerLost
-from ..sessions.answers import wired
 from ..sessions.clients import take_exception
-from ..sessions.payloads import payload_bytes
+from ..sessions.payloads import payload_bytes, wired
 from .portions import Answered, Begin, Count, Failed, Lost, Order, Portions, Tick, TreeSum, Work, Workers
 from .summed import Trouble, raise_trouble
 

@@ -14,11 +14,10 @@ import numpy as np
 
 from ..._version import __version__
 from ...errors import WorkerLost
-from ..sessions.answers import failure, not_here, refused, wired
 from ..sessions.clients import scheduler_named
 from ..sessions.keep_alive import KeepAlivePlugin, end_keep_alives, keep_alive_key, start_keep_alive
 from ..sessions.membership import Membership
-from ..sessions.payloads import Frames
+from ..sessions.payloads import Frames, failure, not_here, refused, wired
 from ..sessions.placement import ShardData, place
 from .places import Host, call_replica
 from .table import ParameterTable

@@ -17,9 +17,9 @@ from stradask.algorithms.topics.samplers.auto import RotatingAuto
 from stradask.algorithms.topics.shard_input import Survey, corpus_of_matrix
 from stradask.errors import WorkerLost
 from stradask.scheduler import Program, RotationSchedule, StaticSchedule, run
+from stradask.scheduler.place import open_session
 from stradask.scheduler.sessions.cluster import ClusterSession
 from stradask.scheduler.sessions.placement import place, stays
-from stradask.scheduler.sessions.session import open_session
 
 _RNG = np.random.default_rng(0)
 X = _RNG.standard_normal((300, 60))

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from ...._typing import Matrix, Vector
 from ....errors import DataError, in_brief, shortened
 from ....scheduler.threads import single_threaded_blas
-from ...inputs.dask_arrays import check_matrix, check_vector
+from ...inputs.matrices import check_matrix, check_vector
 from ...inputs.targets import check_alphas, check_names, check_penalty_factor, check_weights
 from .evaluation import choose, mean_and_error, path_scorer
 from .folds import PathProblem, folds_of, score_folds, tasks_over

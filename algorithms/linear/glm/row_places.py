@@ -11,16 +11,8 @@ from scipy import sparse
 from ....kernels.linear.glm_sparse import csr_counts
 from ....scheduler.place import open_place
 from ....scheduler.threads import computed_here
-from ...inputs.dask_arrays import (
-    aligned,
-    check_blocks,
-    check_length,
-    check_vector,
-    engine_for,
-    is_array,
-    is_dask,
-    is_frame,
-)
+from ...inputs.dask_arrays import aligned, check_blocks, check_length, engine_for, is_array, is_dask, is_frame
+from ...inputs.matrices import check_vector
 from ...inputs.pieces import cut_at_chunks, cut_evenly, lazy_blocks, located, partition, read_block
 from ...inputs.row_order import check_row_matrix, row_matrix
 from ...inputs.streamed import RowStream, bytes_to_keep

@@ -8,8 +8,7 @@ from sklearn.utils.validation import column_or_1d
 
 from ....errors import DataError, shortened
 from ....scheduler.loop import Monitor
-from ...inputs.dask_arrays import check_vector
-from ...inputs.matrices import _as_data_errors, check_plain
+from ...inputs.matrices import _as_data_errors, check_plain, check_vector
 from ...inputs.targets import (
     check_exposure,
     check_offset,

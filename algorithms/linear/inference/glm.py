@@ -17,7 +17,8 @@ from ....errors import DataError, shortened
 from ....scheduler.place import open_place
 from ....scheduler.threads import single_threaded_blas
 from ..._base import Estimator
-from ...inputs.dask_arrays import check_vector, is_dask
+from ...inputs.dask_arrays import is_dask
+from ...inputs.matrices import check_vector
 from ...inputs.tables import fitted_table, scored_rows
 from ...inputs.targets import check_offset, check_row_weights, check_targets
 from ..glm.row_places import check_rows_and_targets, sources_and_reader, sources_of

@@ -9,7 +9,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from ...._typing import Array, Matrix, Vector
 from ....errors import DataError
-from ...inputs.dask_arrays import check_vector, is_dask
+from ...inputs.dask_arrays import is_dask
+from ...inputs.matrices import check_vector
 from ...inputs.targets import check_row_weights, check_targets
 from ...plotting import pyplot
 from ..cv.plotting import _COLOURS, _QUIET

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from ....errors import DataError
-from ...inputs.dask_arrays import check_matrix, check_vector
+from ...inputs.matrices import check_matrix, check_vector
 from ...inputs.targets import (
     check_class_weights,
     check_labels,

@@ -16,8 +16,15 @@ from ....errors import DataError
 from ....scheduler.loop import Monitor
 from ....scheduler.threads import single_threaded_blas
 from ..._base import Estimator
-from ...inputs.dask_arrays import check_matrix, check_vector, is_dask
-from ...inputs.matrices import _as_data_errors, check_columns, check_plain, check_rows
+from ...inputs.dask_arrays import is_dask
+from ...inputs.matrices import (
+    _as_data_errors,
+    check_columns,
+    check_matrix,
+    check_plain,
+    check_rows,
+    check_vector,
+)
 from ...inputs.targets import (
     check_exposure,
     check_names,

@@ -9,7 +9,8 @@ from sklearn.utils._param_validation import StrOptions
 from ...._typing import Array, Callback, Matrix, Vector
 from ....errors import DataError
 from ..._base import documented
-from ...inputs.dask_arrays import check_vector, is_dask
+from ...inputs.dask_arrays import is_dask
+from ...inputs.matrices import check_vector
 from ...inputs.targets import check_class_weights, check_labels, check_offset, check_weights
 from ..classifier import ScoringClassifier, log_probabilities, probabilities
 from .base import StructuredModel

@@ -51,14 +51,14 @@ class Answers:
         self.n_bytes = 0
 
     def __enter__(self):
-        from ....scheduler.sessions import answers, membership
+        from ....scheduler.sessions import membership, payloads
 
         self._names = vars(membership)
         self._opened = self._names["opened"]
 
         def counted(answer, worker):
             if answer and answer.get("ok"):
-                self.n_bytes += sum(map(answers.bytes_of, answer["ok"]))
+                self.n_bytes += sum(map(payloads.bytes_of, answer["ok"]))
             return self._opened(answer, worker)
 
         self._names["opened"] = counted

@@ -14,7 +14,7 @@ import stradask as sd
 from stradask.datasets import save_uci_bow
 from stradask.scheduler import engine
 from stradask.scheduler.sessions import cluster, membership
-from stradask.scheduler.sessions.answers import bytes_of
+from stradask.scheduler.sessions.payloads import bytes_of
 
 N_WORDS, K, LENGTH = 60, 5, 50
 

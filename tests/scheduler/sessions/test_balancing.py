@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from stradask.scheduler import RotationSchedule, run
+from stradask.scheduler.place import open_session
 from stradask.scheduler.sessions.balancing import Balance, contiguous, slowest
 from stradask.scheduler.sessions.migration import Migration
-from stradask.scheduler.sessions.session import open_session
 
 
 def all_contiguous(n_shards, workers):

@@ -7,7 +7,7 @@ from concurrent.futures import CancelledError
 import pytest
 
 from stradask.errors import DataError, StradaskError
-from stradask.scheduler.sessions.session import open_session
+from stradask.scheduler.place import open_session
 
 
 @pytest.mark.parametrize("engine", ["tcp://127.0.0.1:9", "sctp://127.0.0.1:9", "tls://127.0.0.1:9"])

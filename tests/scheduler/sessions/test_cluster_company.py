@@ -10,9 +10,9 @@ import pytest
 
 from stradask.errors import DataError, StradaskError
 from stradask.scheduler import Program, StaticSchedule, run
+from stradask.scheduler.place import open_session
 from stradask.scheduler.sessions import placement
 from stradask.scheduler.sessions.placement import ShardData, future_of
-from stradask.scheduler.sessions.session import open_session
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ import dask
 import pytest
 
 from stradask.errors import DataError, StradaskError, WorkerLost
-from stradask.scheduler.sessions.session import open_session
+from stradask.scheduler.place import open_session
 
 pytestmark = pytest.mark.cluster
 SLOW_ROUND = 0.01  # seconds an update: a third of a second a round on one thread

@@ -13,9 +13,9 @@ from scipy import sparse
 
 from stradask.errors import DataError, StradaskError, WorkerLost
 from stradask.scheduler import Outcome, Program, RotationSchedule, StaticSchedule, run
+from stradask.scheduler.place import open_session
 from stradask.scheduler.sessions.cluster import ClusterSession
 from stradask.scheduler.sessions.local import LocalSession
-from stradask.scheduler.sessions.session import open_session
 
 
 @pytest.fixture

@@ -262,7 +262,7 @@ def test_every_message_may_come_twice(one_process, fit):
     """The connection breaks after each answer, of calls and of hops."""
     from distributed.comm import CommClosedError
 
-    from stradask.scheduler.sessions.session import open_session
+    from stradask.scheduler.place import open_session
 
     class Breaking:
         def __init__(self, pool):

@@ -8,7 +8,7 @@ import pytest
 
 from stradask.errors import CheckpointMismatch, DataError, ModelFileError
 from stradask.scheduler import RotationSchedule, run
-from stradask.scheduler.sessions.session import open_session
+from stradask.scheduler.place import open_session
 from stradask.scheduler.stores.shared_store import (
     SharedCheckpoint,
     StoredState,

@@ -13,7 +13,7 @@ import pytest
 
 from stradask.algorithms.optimize.minimize import minimize
 from stradask.algorithms.optimize.sandblaster import Sandblaster
-from stradask.scheduler.sessions.session import open_session
+from stradask.scheduler.place import open_session
 
 N_PARAMETERS = 120
 
@@ -248,7 +248,7 @@ def test_a_client_that_dies_while_worker_states_are_made_leaves_nothing_on_the_w
     """No task of its own is there yet whose release would tell the workers."""
     code = """
 import os, sys, distributed, numpy as np
-from stradask.scheduler.sessions.session import open_session
+from stradask.scheduler.place import open_session
 from stradask.scheduler.sums.summed import Summed
 session = open_session(sys.argv[1])
 distributed.Client.submit = lambda *args, **options: os._exit(77)

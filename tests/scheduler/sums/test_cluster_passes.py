@@ -67,7 +67,7 @@ def test_sums_are_those_of_threads(engine, portions):
 
 def test_x_goes_to_each_worker_once_and_portions_stay(one_process, portions, monkeypatch):
     """As long as no worker is late or has much more to do than another, as on a busy machine."""
-    from stradask.scheduler.sessions.session import open_session
+    from stradask.scheduler.place import open_session
     from stradask.scheduler.sums import portions as machine
 
     monkeypatch.setattr(machine, "_WORTH", len(portions))

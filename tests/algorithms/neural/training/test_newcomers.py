@@ -9,8 +9,8 @@ from stradask.algorithms.neural.training.optimizers import Adam
 from stradask.algorithms.neural.training.program import Training
 from stradask.algorithms.neural.training.stage import DenseStage
 from stradask.scheduler import run
+from stradask.scheduler.place import open_session
 from stradask.scheduler.schedules.pipeline import Layout, PipelineSchedule
-from stradask.scheduler.sessions.session import open_session
 
 
 def train(engine, callback=None):
