@@ -3,7 +3,7 @@
 import numpy as np
 from scipy.linalg import eigh
 
-from ...kernels.factorization.als import conjugate_rows
+from ...kernels.factorization.als import conjugate_rows, turn_rows
 from ...kernels.vector import aligned
 from ...scheduler.threads import single_threaded_blas
 from .als import AlternatingLeastSquares
@@ -50,7 +50,7 @@ class ImplicitFeedback(AlternatingLeastSquares):
         table, (a, b) = state["tables"][side], state["ranges"][side]
         pull, _ = self._pulls(table, own, (a, b), side)
         with single_threaded_blas():
-            factors = _product(own["factors"][a:b], other["turn"])
+            factors = _turned(own["factors"][a:b], other["turn"], self.vectors)
             drawn = np.zeros((1, factors.shape[1]), factors.dtype) if pull is None else pull @ other["axes"]
             losses = np.empty(len(factors))
             conjugate_rows(
@@ -100,7 +100,7 @@ class ImplicitFeedback(AlternatingLeastSquares):
         axes, turn, spectrum = self._axes[side]
         with single_threaded_blas():
             values = {
-                "factors": _product(self.factors[side], turn),
+                "factors": _turned(self.factors[side], turn, self.vectors),
                 "spectrum": spectrum,
                 "axes": axes,
                 "turn": self._axes[1 - side][0].T @ axes,
@@ -129,6 +129,8 @@ def _closer(axes):
     return axes @ (axes.dtype.type(1.5) * eye - axes.dtype.type(0.5) * (axes.T @ axes))
 
 
-def _product(left, right):
-    """Return ``left @ right``, which begins with a cache line: kernels load 64 bytes at a time from it."""
-    return np.matmul(left, right, out=aligned((len(left), right.shape[1]), left.dtype))
+def _turned(rows, turn, vectors):
+    """Return ``rows @ turn``, which begins with a cache line: kernels load 64 bytes at a time from it."""
+    turned = aligned(rows.shape, rows.dtype)
+    turn_rows(np.ascontiguousarray(rows), turn, turned, vectors)
+    return turned

@@ -17,23 +17,14 @@ import numpy as np
 
 from ..indexing import at
 from ..options import INNER, KERNEL
-from .lanes import (
-    LANES,
-    add_image,
-    add_row,
-    add_rows,
-    add_slopes,
-    add_tile,
-    row_product,
-    scale_row,
-    subtract_rows,
-    sum_squares,
-    tail_product,
-)
+from .lanes import LANES, add_image, add_rows, add_slopes, add_tile, row_product, sum_squares
+from .small_matrices import add_row, scale_row, subtract_rows, tail_product, turn_tile
 
 _SAME: dict[str, Any] = {**KERNEL, "fastmath": {"contract"}}
 _LINE = 16  # numbers of a cache line of 64 bytes, at most
 _CHUNK = 8192  # numbers of factors that are read again for every tile
+_ROWS = 96  # that are turned before the next panel of the matrix
+_TILE = 6  # rows that are turned at once: their sums fit the 16 registers of AVX2
 
 
 @nb.njit(**_SAME, **INNER)
@@ -299,6 +290,31 @@ def conjugate_rows(
             for k in range(d):
                 direction[k] = nearer[k] + kept * direction[k]
         losses[u] = objective
+
+
+@nb.njit(**_SAME)
+def turn_rows(rows, matrix, out, vectors):
+    """Put ``rows @ matrix`` in `out`; `rows` and `out` are (n, d), `matrix` is (d, d).
+
+    Each row's sums go in the same order wherever the rows are cut. The matrix is copied to panels of 16
+    columns. One of them stays in the first-level cache while some rows go by, which stay in the second. Twice
+    as fast with AVX-512 as OpenBLAS with the kernels that it takes for some processors.
+    """
+    n, d = len(rows), len(vectors) * LANES
+    panels = _whole_lines(len(vectors) * d, LANES, rows)
+    for place in range(0, d, LANES):
+        for k in range(d):
+            for m in range(LANES):
+                panels[(place // LANES) * d + k, m] = matrix[k, place + m]
+    for begin in range(0, n, _ROWS):
+        end = min(n, begin + _ROWS)
+        whole = end - (end - begin) % _TILE
+        for place in range(0, d, LANES):
+            panel = panels[(place // LANES) * d : (place // LANES + 1) * d]
+            for u in range(begin, whole, _TILE):
+                turn_tile(rows, u, (0, 0, 0, 0, 0, 0), panel, out, place, vectors)
+            for u in range(whole, end):
+                turn_tile(rows, u, (0,), panel, out, place, vectors)
 
 
 @nb.njit(**_SAME)

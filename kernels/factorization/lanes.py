@@ -18,7 +18,6 @@ LANES = 16  # 64 bytes of float32: one vector of AVX-512, two of AVX2
 _i32, _i64 = ir.IntType(32), ir.IntType(64)
 _FUSED = ("contract",)
 _AT_ONCE = 4  # ratings
-_LINE = 64  # bytes
 
 
 def _splat(b, scalar, kind):
@@ -123,15 +122,6 @@ class _Rows:
         """Where the vectors of a row begin."""
         return [_i64(d * LANES) for d in range(self._n)]
 
-    def fetch(self, row):
-        """Ask for a row's cache lines."""
-        b, byte = self._b, ir.IntType(8).as_pointer()
-        kind = ir.FunctionType(ir.VoidType(), [byte, _i32, _i32, _i32])
-        prefetch = b.module.declare_intrinsic("llvm.prefetch", (byte,), kind)
-        for place in range(0, self._n * LANES, _LINE // self._item):
-            pointer = b.inttoptr(self._address(row, _i64(place)), byte)
-            b.call(prefetch, [pointer, _i32(0), _i32(3), _i32(1)])  # to read, to the nearest cache, data
-
     def load_at(self, row, place):
         pointer = self._b.inttoptr(self._address(row, place), self.vector.as_pointer())
         return self._b.load(pointer, align=self._item)
@@ -218,34 +208,41 @@ def move_rows(typingctx, P, u, Q, j, p_keep, p_move, q_keep, q_move, vectors):
 
 
 def _by_products(b, rows, index, n, s, use, begun):
-    """Build a loop over the n ratings with their products q . s.
+    """Build a loop over the n ratings, one at least, with their products q . s.
 
     ``use(numbers, places, products, carried)`` gets the numbers e of some ratings, the places of their rows,
     the products, and what it returned before, first `begun`. Ratings go by four at a time, so that their
-    products share the sums over lanes, and the rows of the next four are fetched meanwhile. Returns what is
-    carried at the end.
+    products share the sums over lanes. The products of the next four begin before these are used, since the
+    use waits for the sums. Returns what is carried at the end.
     """
 
-    def some(numbers, carried):
-        places = [index(e) for e in numbers]
-        totals = [None] * len(numbers)
+    def numbered(t):
+        return [b.add(b.mul(t, _i64(_AT_ONCE)), _i64(k)) for k in range(_AT_ONCE)]
+
+    def products(places):
+        totals = [None] * len(places)
         for place in s.places:
             x = s.load_at(_i64(0), place)
             for r, row in enumerate(places):
                 q = rows.load_at(row, place)
                 totals[r] = _times(b, q, x) if totals[r] is None else _fma(b, totals[r], q, x)
-        return use(numbers, places, _lane_sums(b, totals), carried)
+        return totals
+
+    def products_of(t, otherwise):  # after the last rating: of `otherwise`, and not used
+        numbers = [b.select(b.icmp_signed("<", e, n), e, otherwise) for e in numbered(t)]
+        return products([index(e) for e in numbers])
 
     def four(t, carried):
-        first = b.mul(t, _i64(_AT_ONCE))
-        for k in range(_AT_ONCE):
-            coming = b.add(first, _i64(_AT_ONCE + k))
-            rows.fetch(index(b.select(b.icmp_signed("<", coming, n), coming, first)))
-        return some([b.add(first, _i64(k)) for k in range(_AT_ONCE)], carried)
+        numbers, sums = numbered(t), _lane_sums(b, carried[:_AT_ONCE])
+        coming = products_of(b.add(t, _i64(1)), numbers[0])
+        return coming + use(numbers, [index(e) for e in numbers], sums, carried[_AT_ONCE:])
+
+    def one(e, carried):
+        return use([e], [index(e)], _lane_sums(b, products([index(e)])), carried)
 
     whole = b.sdiv(n, _i64(_AT_ONCE))
-    carried = _loop(b, _i64(0), whole, begun, four)
-    return _loop(b, b.mul(whole, _i64(_AT_ONCE)), n, carried, lambda e, carried: some([e], carried))
+    carried = _loop(b, _i64(0), whole, products_of(_i64(0), _i64(0)) + begun, four)[_AT_ONCE:]
+    return _loop(b, b.mul(whole, _i64(_AT_ONCE)), n, carried, one)
 
 
 def _add_weighed(b, rows, index, n, s, out, weigh, begun):
@@ -384,115 +381,5 @@ def add_tile(typingctx, A, others, indices, first, weights, begin, end, i, j, ve
         for place, total in zip(places, ends, strict=True):
             table.store_at(total, place, j)
         return context.get_dummy_value()
-
-    return sig, codegen
-
-
-# Small matrices ----------------------------------------------------------------------------------------
-
-
-@intrinsic
-def subtract_rows(typingctx, A, begin, end, pivot, n_pivots, start, vectors):
-    """Eliminate by rows above: ``A[i, start:] -= sum_r A[pivot + r, i] A[pivot + r, start:]``.
-
-    For i from `begin` to `end`, with r below the length of the tuple `n_pivots`; `start` is a multiple of 16.
-    """
-    whole = (types.int64,) * 3
-    sig = types.void(A, *whole, n_pivots, types.int64, vectors)
-    n, n_rows = len(vectors), len(n_pivots)
-
-    def codegen(context, b, sig, args):
-        table = _Rows(context, b, sig.args[0], args[0], n)
-        begin, end, pivot, start = args[1], args[2], args[3], args[5]
-        pivots = [b.add(pivot, _i64(r)) for r in range(n_rows)]
-        tile_at = b.sdiv(start, _i64(LANES))
-
-        outer_before, outer = b.block, b.append_basic_block("rows")
-        latch, done = b.append_basic_block("next_row"), b.append_basic_block("rows_done")
-        b.cbranch(b.icmp_signed("<", begin, end), outer, done)
-        b.position_at_end(outer)
-        i = b.phi(_i64)
-        i.add_incoming(begin, outer_before)
-        factors = [_splat(b, table.number_at(row, i), table.vector) for row in pivots]
-
-        def body(tile, _):
-            place = b.mul(tile, _i64(LANES))
-            value = table.load_at(i, place)
-            for row, factor in zip(pivots, factors, strict=True):
-                value = b.fsub(value, _times(b, factor, table.load_at(row, place)), flags=_FUSED)
-            table.store_at(value, i, place)
-            return []
-
-        _loop(b, tile_at, _i64(n), [], body)
-        b.branch(latch)
-        b.position_at_end(latch)
-        coming = b.add(i, _i64(1))
-        i.add_incoming(coming, latch)
-        b.cbranch(b.icmp_signed("<", coming, end), outer, done)
-        b.position_at_end(done)
-        return context.get_dummy_value()
-
-    return sig, codegen
-
-
-@intrinsic
-def add_row(typingctx, x, A, row, factor, start, vectors):
-    """Add ``factor A[row, start:]`` to ``x[start:]``; `start` is a multiple of 16."""
-    sig = types.void(x, A, types.int64, A.dtype, types.int64, vectors)
-    n = len(vectors)
-
-    def codegen(context, b, sig, args):
-        vector, table = (_Rows(context, b, sig.args[k], args[k], n) for k in (0, 1))
-        factor = _splat(b, args[3], table.vector)
-
-        def body(tile, _):
-            place = b.mul(tile, _i64(LANES))
-            grown = _fma(b, vector.load_at(_i64(0), place), factor, table.load_at(args[2], place))
-            vector.store_at(grown, _i64(0), place)
-            return []
-
-        _loop(b, b.sdiv(args[4], _i64(LANES)), _i64(n), [], body)
-        return context.get_dummy_value()
-
-    return sig, codegen
-
-
-@intrinsic
-def scale_row(typingctx, A, row, factor, start, vectors):
-    """Multiply ``A[row, start:]`` by a factor; `start` is a multiple of 16."""
-    sig = types.void(A, types.int64, A.dtype, types.int64, vectors)
-    n = len(vectors)
-
-    def codegen(context, b, sig, args):
-        table = _Rows(context, b, sig.args[0], args[0], n)
-        factor = _splat(b, args[2], table.vector)
-
-        def body(tile, _):
-            place = b.mul(tile, _i64(LANES))
-            table.store_at(_times(b, factor, table.load_at(args[1], place)), args[1], place)
-            return []
-
-        _loop(b, b.sdiv(args[3], _i64(LANES)), _i64(n), [], body)
-        return context.get_dummy_value()
-
-    return sig, codegen
-
-
-@intrinsic
-def tail_product(typingctx, A, row, x, start, vectors):
-    """Return ``A[row, start:] . x[start:]``; `start` is a multiple of 16."""
-    sig = A.dtype(A, types.int64, x, types.int64, vectors)
-    n = len(vectors)
-
-    def codegen(context, b, sig, args):
-        table, vector = (_Rows(context, b, sig.args[k], args[k], n) for k in (0, 2))
-        zero = ir.Constant(table.vector, [0.0] * LANES)
-
-        def body(tile, sums):
-            place = b.mul(tile, _i64(LANES))
-            return [_fma(b, sums[0], table.load_at(args[1], place), vector.load_at(_i64(0), place))]
-
-        [total] = _loop(b, b.sdiv(args[3], _i64(LANES)), _i64(n), [zero], body)
-        return _lane_sum(b, total)
 
     return sig, codegen

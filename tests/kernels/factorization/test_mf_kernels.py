@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from stradask.kernels.factorization.als import conjugate_rows, row_losses, solve_rows
+from stradask.kernels.factorization.als import conjugate_rows, row_losses, solve_rows, turn_rows
 from stradask.kernels.factorization.ccd import catch_up_rows, refit_rows
 from stradask.kernels.factorization.sgd import deal, descend_block, shuffle
 from stradask.kernels.factorization.top import best_columns
@@ -420,3 +420,18 @@ def test_where_an_array_lies_in_memory_changes_no_bit():
     for out, losses in found[1:]:
         np.testing.assert_array_equal(out, found[0][0])
         np.testing.assert_array_equal(losses, found[0][1])
+
+
+@pytest.mark.parametrize(
+    ("n", "width", "dtype", "error"), [(103, 48, np.float32, 1e-4), (5, 16, np.float64, 1e-12)]
+)
+def test_turned_rows_are_the_product_of_matrices_and_the_same_wherever_they_are_cut(n, width, dtype, error):
+    rng = np.random.default_rng(n)
+    rows, matrix = (rng.standard_normal((k, width)).astype(dtype) for k in (n, width))
+    out, parts, vectors = np.empty_like(rows), np.empty_like(rows), (0,) * (width // 16)
+    turn_rows(rows, matrix, out, vectors)
+    np.testing.assert_allclose(out, rows.astype(float) @ matrix, rtol=error, atol=error)
+    cut = n // 3
+    turn_rows(rows[:cut], matrix, parts[:cut], vectors)
+    turn_rows(rows[cut:], matrix, parts[cut:], vectors)
+    np.testing.assert_array_equal(parts, out)
