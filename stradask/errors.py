@@ -19,7 +19,17 @@ class DataError(StradaskError, ValueError):
 
 
 class CheckpointMismatch(StradaskError):
-    """A checkpoint belongs to other parameters or other data than the fit that found it."""
+    """A checkpoint belongs to other parameters or other data than the fit that found it.
+
+    Attributes
+    ----------
+    there : dict
+        What differs, by name, as the checkpoint has it.
+    """
+
+    def __init__(self, message="", there=None):
+        super().__init__(message)
+        self.there = there or {}
 
 
 class ModelFileError(StradaskError):

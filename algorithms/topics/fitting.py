@@ -2,12 +2,13 @@
 
 import copy
 import warnings
+from contextlib import contextmanager
 from numbers import Integral
 
 import numpy as np
 from scipy import sparse
 
-from ...errors import DataError
+from ...errors import CheckpointMismatch, DataError
 from ...scheduler.engine import run
 from ...scheduler.parameters import seed_from
 from ...scheduler.stores.store import fingerprint_csr
@@ -131,7 +132,8 @@ class FittedTopicModel(TopicModel):
         digest = None
         if checkpoint is not None:
             digest = self._fingerprint(documents.digest, program, topics, labels)
-            go_on_from_one_process(checkpoint, program, digest, corpus.longest)
+            with self._remedy_of_groups():
+                go_on_from_one_process(checkpoint, program, digest, corpus.longest)
         draws = ThinnedDraws(sweeps)
         done = self._run(program, documents, callback, before if adds else None, checkpoint, digest, draws)
         if self.optimize_priors and before is None and np.array_equal(self.doc_topic_prior_, model[0]):
@@ -184,7 +186,29 @@ class FittedTopicModel(TopicModel):
 
     def _run(self, program, documents, callback, before, checkpoint, digest, draws):
         """Sweep until done, then read the model off the program."""
-        done = run(
+        with self._remedy_of_groups():
+            done = self._swept(program, documents, callback, before, checkpoint, digest, draws)
+        self._read(done.fetched, done.history, before)
+        if kept := draws.in_order():
+            self.draws_ = kept
+        if done.activity is not None:
+            self.worker_history_ = done.activity.as_dict()
+        return done
+
+    @contextmanager
+    def _remedy_of_groups(self):
+        """Where a checkpoint differs in its number of groups alone, say which number goes on from it."""
+        try:
+            yield
+        except CheckpointMismatch as error:
+            if "n_shards" not in error.there or not error.there.keys() <= {"n_shards", "n_blocks"}:
+                raise
+            n = error.there["n_shards"]
+            said = f"{error}; set n_groups={n} to go on with its groups"
+            raise CheckpointMismatch(said, error.there) from error
+
+    def _swept(self, program, documents, callback, before, checkpoint, digest, draws):
+        return run(
             program,
             program.schedule,
             max_rounds=self.max_iter,
@@ -200,12 +224,6 @@ class FittedTopicModel(TopicModel):
             label=self._label,
             verbose=self.verbose,
         )
-        self._read(done.fetched, done.history, before)
-        if kept := draws.in_order():
-            self.draws_ = kept
-        if done.activity is not None:
-            self.worker_history_ = done.activity.as_dict()
-        return done
 
     def _copy(self):
         return copy.copy(self)

@@ -368,7 +368,8 @@ class Checkpoint:
         others = f"; also different: {', '.join(different[1:6])}" if len(different) > 1 else ""
         raise CheckpointMismatch(
             f"{first}: {was} in the checkpoint, {is_now} here{others}. The checkpoint {self.path} belongs to "
-            "another fit; use the same parameters and data, or another folder, or remove it"
+            "another fit; use the same parameters and data, or another folder, or remove it",
+            {name: there.get(name) for name in different},
         )
 
     def _tidy(self, rounds):

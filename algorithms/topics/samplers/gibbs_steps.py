@@ -20,12 +20,17 @@ _LOOK_AGAIN = 5e-5  # seconds until a thread whose task waits asks again
 
 
 def may_run_steps(program, states):
-    """Whether all shards have plain rows of counts in memory, for which the kernel is compiled."""
+    """Whether all shards have plain rows of counts in memory, for which the kernel is compiled.
+
+    It takes the addresses of their arrays, and the types of those of the first one.
+    """
     schedule = program.schedule
     rotates = type(schedule) is FirstCountThenRotate and schedule.n_blocks == len(states) > 1
     plain = program.seeded is None and program.folder is None and not program.exact
-    kinds = {(type(s["documents"]), s["starts"].dtype) for s in states}
-    return rotates and plain and len(kinds) == 1 and next(iter(kinds))[0] is DenseDocuments
+    if not (rotates and plain and all(type(s["documents"]) is DenseDocuments for s in states)):
+        return False
+    kinds = {tuple((a.dtype, a.flags.c_contiguous) for a in _arrays(state)) for state in states}
+    return len(kinds) == 1 and all(contiguous for _, contiguous in next(iter(kinds)))
 
 
 def all_steps(program, states, blocks, round_, first, steps, n_jobs):
@@ -61,9 +66,12 @@ def all_steps(program, states, blocks, round_, first, steps, n_jobs):
     return _figures(program, states, blocks, round_, first, steps, n_jobs), changes_of(like["totals"], totals)
 
 
+def _arrays(state):
+    return state["starts"], state["docs"], state["topics"], state["documents"].counts, state["offset"]
+
+
 def _addresses(state):
-    arrays = (state["starts"], state["docs"], state["topics"], state["documents"].counts, state["offset"])
-    return [array.ctypes.data for array in arrays]
+    return [array.ctypes.data for array in _arrays(state)]
 
 
 def _figures(program, states, blocks, round_, first, steps, n_jobs):

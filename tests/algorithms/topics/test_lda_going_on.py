@@ -161,6 +161,11 @@ def test_a_checkpoint_of_another_fit_is_refused(tmp_path, corpus):
         small_lda(max_iter=10, checkpoint=path, doc_topic_prior=0.3).fit(corpus)
     with pytest.raises(CheckpointMismatch, match="X"):
         small_lda(max_iter=10, checkpoint=path).fit(corpus[:100])
+    for own, other in ((3, 2), (2, 3)):
+        grouped = small_lda(max_iter=4, n_groups=own, checkpoint=tmp_path / f"of-{own}").fit(corpus)
+        with pytest.raises(CheckpointMismatch, match=f"set n_groups={own} to go on"):
+            grouped.set_params(n_groups=other).fit(corpus)
+        assert grouped.set_params(n_groups=own, max_iter=5).fit(corpus).n_iter_ == 5
 
 
 @pytest.mark.parametrize("n_components", [5, 300])

@@ -66,3 +66,20 @@ def test_threads_do_not_wait_for_a_task_that_failed(X, monkeypatch):
     with pytest.raises(RuntimeError, match="lost"):
         _model(n_jobs=3).fit(X)
     assert failed
+
+
+def test_shards_of_other_types_are_swept_one_by_one(X, monkeypatch):
+    """The kernel takes addresses: it must not read 8 bytes where a shard has 4, nor what lies apart."""
+    may_run, found = gibbs_steps.may_run_steps, []
+
+    def asked(program, states):
+        docs = states[1]["docs"]
+        odd = [docs.astype(np.int64), np.repeat(docs, 2)[::2], docs]
+        answers = [may_run(program, [states[0], states[1] | {"docs": own}, *states[2:]]) for own in odd]
+        found.append(answers)
+        return may_run(program, states)
+
+    monkeypatch.setattr(gibbs, "may_run_steps", asked)
+    _model(max_iter=3).fit(X)
+    assert found
+    assert all(answers == [False, False, True] for answers in found)
