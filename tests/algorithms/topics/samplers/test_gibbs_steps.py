@@ -80,6 +80,6 @@ def test_shards_of_other_types_are_swept_one_by_one(X, monkeypatch):
         return may_run(program, states)
 
     monkeypatch.setattr(gibbs, "may_run_steps", asked)
-    _model(max_iter=3).fit(X)
+    _model().fit(X)
     assert found
     assert all(answers == [False, False, True] for answers in found)
