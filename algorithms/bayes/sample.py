@@ -1,6 +1,5 @@
 """`sample`: draws from the posterior of a user's density."""
 
-import warnings
 from collections.abc import Mapping, Sized
 from dataclasses import dataclass
 from functools import partial
@@ -9,14 +8,15 @@ from typing import Any
 import numpy as np
 
 from ..._typing import Callback, FileName, Names, RandomState
-from ...errors import DataError, PosteriorWarning, shortened
+from ...errors import DataError, shortened
 from ...scheduler.coordinator import coordinated
 from ...scheduler.tasks import check_ships
 from ...scheduler.threads import effective_n_jobs
-from ..inputs.pieces import checksum, located
+from ..inputs.pieces import located
 from .adapters.pointer import PointerDensity
 from .models.autodiff import differentiated, own_data
 from .models.density import checked_names, user_model
+from .models.deterministic import Deterministic
 from .models.external import ExternalModel
 from .models.layout import NamedLayout
 from .models.mixture import GaussianMixtureDensity
@@ -24,13 +24,14 @@ from .models.named import alone as named_alone
 from .models.named import named_model
 from .models.pointwise import RowLikelihoods
 from .models.prior_density import PriorDensity
-from .models.row_sums import NotASum, check_sum, depends, gaps, likelihood_alone
+from .models.row_sums import check_sum, gaps, likelihood_alone
 from .parameters import NamedParameter
 from .posterior.draws import Posterior
 from .settings import SamplingSettings
 from .shards.chains import Densities, draw_posterior
 from .shards.rows import count_rows, cut_rows, number_of_shards, some_rows, taken_rows
-from .shards.sources import Source, find_sources, look_at, with_columns
+from .shards.source_checks import examined, looked, unlooked
+from .shards.sources import Source, find_sources
 
 
 @coordinated
@@ -44,6 +45,7 @@ def sample(
     parameters: Mapping[str, NamedParameter] | None = None,
     priors: Mapping[str, PriorDensity] | None = None,
     autodiff: str | None = None,
+    deterministic: Any = None,
     sampler: str = "auto",
     n_samples: int = 1000,
     n_chains: int = 4,
@@ -101,6 +103,10 @@ def sample(
     autodiff : {None, "torch", "jax"}, default=None
         log_likelihood and log_prior are Python functions of PyTorch's tensors, or JAX's arrays, in double
         precision (parameters and data), and return one: that library gives the derivatives.
+    deterministic : callable, optional
+        ``deterministic(p)``, or ``deterministic(q)``, returns a dict of numbers and arrays that follow from
+        the parameters. They are kept as further variables of the posterior. It is called once a draw, with
+        numpy's arrays, after the sampling.
     sampler : {"auto", "laplace", "nuts", "split_hmc", "hmc", "mala", "random_walk", "slice"}, default="auto"
         "auto" takes importance sampling about the mode if that is reliable, else split Hamiltonian Monte
         Carlo if that accepts enough, else NUTS.
@@ -180,9 +186,10 @@ def sample(
     settings = SamplingSettings(**given, verbose=verbose, callback=callback).checked()
     problem = _problem(log_likelihood, log_prior, data, start, names, parameters, priors, autodiff)
     problem.check_ships(engine)
+    kept = None if deterministic is None else problem.deterministic(deterministic)
     parts = problem.cut(settings)
     posterior, _ = draw_posterior(problem.densities(parts, settings), settings)
-    return posterior
+    return posterior if kept is None else kept.added_to(posterior)
 
 
 def _problem(log_likelihood, log_prior, data, start, names, parameters, priors, autodiff):
@@ -298,10 +305,10 @@ class _Inference:
 
     def _looked_at(self, sources, settings):
         """Read every shard once on its worker, for its checksum and whether its likelihood is a sum."""
-        look = _unlooked
+        look = unlooked
         if self.variables is None:
-            look = partial(_looked, self.alone, self.start)
-        return _seen(sources, look, engine=settings.engine, n_jobs=settings.n_jobs)
+            look = partial(looked, self.alone, self.start)
+        return examined(sources, look, engine=settings.engine, n_jobs=settings.n_jobs)
 
     def densities(self, parts, settings):
         """Return the densities of the parts, each with its share of the prior."""
@@ -317,6 +324,15 @@ class _Inference:
             rows_gap=rows_gap,
             log_likelihood=self._by_row(),
         )
+
+    def deterministic(self, function):
+        """Examine a user's function of the parameters."""
+        if self.variables is not None:
+            raise DataError(
+                "deterministic is for functions of yours: a model of another library has deterministic sites "
+                "of its own, a GaussianMixtureDensity has none"
+            )
+        return Deterministic.of(function, self.layout, self.start, self._variables())
 
     @property
     def alone(self):
@@ -416,55 +432,6 @@ def _check_alone(**given):
         raise DataError(
             f"a model of another library, or a C function, stands alone: leave out {', '.join(given)}"
         )
-
-
-def _seen(sources, look, **places):
-    """Read every shard once on its worker; return the sources with checksums, and warn of doubts."""
-    sources = with_columns(sources, **places)
-    results = look_at([partial(look, source) for source in sources], **places)
-    doubts = [words for _, words in results if words]
-    if doubts:
-        warnings.warn(
-            f"{doubts[0]}. Shards that you cut yourself are right where all rows that belong together lie in "
-            "one of them, and wrong otherwise, as with means over rows",
-            PosteriorWarning,
-            stacklevel=5,
-        )
-    return [source.known(checksum=total) for source, (total, _) in zip(sources, results, strict=True)]
-
-
-def _unlooked(source, shard):
-    return checksum(source.read()), ""
-
-
-def _looked(alone, start, source, shard):
-    """Return the checksum of a shard, and doubts whether its likelihood is a sum over its rows.
-
-    A shard may hold whole groups of rows, whose likelihood is no sum over single rows. But without any rows
-    nothing may be left that depends on the parameters.
-    """
-    total, rows = checksum(source.read()), source.take()
-    alone, n, start = alone(), count_rows(rows), np.asarray(start, float)
-    halves = [partial(_chosen, rows, np.arange(first, n, 2)) for first in (0, 1)]
-    try:
-        check_sum(alone, rows, halves, start, "")
-    except NotASum as error:
-        none = partial(_chosen, rows, np.arange(0))
-        if depends(alone, none(), start):
-            raise DataError(
-                f"{source}: log_likelihood depends on the parameters where there are no rows at all, so that "
-                "each shard counts this part: put it into log_prior"
-            ) from error
-        return total, f"{source}: {error}".rstrip("; ")
-    except DataError:  # no density at the start: the model says so, with the shard
-        return total, ""
-    return total, ""
-
-
-def _chosen(rows, which):
-    if isinstance(rows, tuple):
-        return tuple(_chosen(part, which) for part in rows)
-    return rows[which]
 
 
 def _model(make, log_likelihood, log_prior, data, start, power):

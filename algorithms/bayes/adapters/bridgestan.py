@@ -12,6 +12,7 @@ import numpy as np
 from ....errors import DataError, shortened
 from ..models.external import ExternalModel, Functions, check_named, needed, rows_of
 
+_SHIFTS = (0.1, -0.2)  # of the start: places at which transformed parameters are compared
 _ONE_AT_A_TIME = threading.Lock()  # a library compiled without STAN_THREADS has one stack for derivatives
 
 
@@ -29,7 +30,7 @@ def from_bridgestan(model_lib: Any, data: Any, *, data_axis: Any = None, start: 
     data_axis : str, optional
         Name of the integer that counts the rows, such as "N". The program must allow it to be 0. None takes
         the density in one piece, for programs without independent rows, such as time series and Gaussian
-        processes; transformed parameters are then kept, too.
+        processes. Transformed parameters are kept if none of them depends on the rows.
     start : array-like of shape (d,), optional
         In unconstrained parameters; zeros by default.
 
@@ -75,6 +76,7 @@ def from_bridgestan(model_lib: Any, data: Any, *, data_axis: Any = None, start: 
             f"the program cannot be without rows ({data_axis} = 0), which its prior is found by: {error}; "
             f"declare int<lower=0> {data_axis}"
         ) from error
+    functions.with_transformed = _are_alike(functions.compiled[0], whole, functions.start)
     names = tuple(whole.param_unc_names())
     model = ExternalModel(functions, tuple(cut.values()), functions.start, names, functions.variables())
     functions.compiled[1].clear()  # the parts on which the likelihood was examined
@@ -86,6 +88,18 @@ def _start(program, start):
     if start.shape != (program.param_unc_num(),):
         raise DataError(f"start must have {program.param_unc_num()} entries, got {start.shape}")
     return start
+
+
+def _are_alike(one, other, start):
+    """Whether transformed parameters are the same without rows and with all of them, near the start."""
+    for shift in _SHIFTS:
+        try:
+            found = [program.param_constrain(start + shift, include_tp=True) for program in (one, other)]
+        except RuntimeError:
+            return False
+        if found[0].shape != found[1].shape or not np.allclose(*found, rtol=1e-9, atol=1e-12):
+            return False
+    return True
 
 
 def _in_one_piece(model_lib, data, start):
@@ -104,6 +118,7 @@ class _Stan(Functions):
     def __init__(self, library, fixed, cut, axis, row):
         self.library, self.fixed, self.cut, self.axis, self.row = library, fixed, cut, axis, row
         self.start = np.zeros(0)
+        self.with_transformed = axis is None
 
     def model(self, rows):
         """Return the program with some rows as its data."""
@@ -161,7 +176,7 @@ class _Stan(Functions):
     @property
     def _kept(self):
         """Options by which transformed parameters are among the values."""
-        return {"include_tp": True} if self.axis is None else {}
+        return {"include_tp": True} if self.with_transformed else {}
 
 
 def _density(model, q):

@@ -15,6 +15,8 @@ from ....errors import DataError, shortened
 from ...inputs.matrices import check_takes
 from ..models.external import ExternalModel, Functions, check_named, flat_names, needed, rows_of
 
+_SHIFTS = (0.1, -0.2)  # of the start: places at which deterministic sites are compared
+
 
 def from_numpyro(model: Any, data: Any, *, data_axis: Any = None, start: Any = None) -> ExternalModel:
     """Take a model written in NumPyro for `sample`.
@@ -29,7 +31,7 @@ def from_numpyro(model: Any, data: Any, *, data_axis: Any = None, start: Any = N
         on as it is.
     data_axis : str, optional
         Name of the plate. None takes the density in one piece, for models without independent rows, such as
-        time series and Gaussian processes; deterministic sites are then kept, too.
+        time series and Gaussian processes. Deterministic sites are kept if they do not depend on the rows.
     start : dict of str to array, optional
         Values of the parameters; by default zero in unconstrained space.
 
@@ -90,8 +92,10 @@ def from_numpyro(model: Any, data: Any, *, data_axis: Any = None, start: Any = N
         shapes = {name: np.shape(free[name]) for name in sorted(free)}
         q, _ = jax.flatten_util.ravel_pytree({name: free[name] for name in shapes})
         q = np.asarray(q, dtype=float) if start is not None else np.zeros(len(q))
-    functions = _NumPyro(model, fixed, tuple(cut), data_axis, shapes, tuple(x[:1] for x in cut.values()), q)
-    shown = functions.shown(sites) if data_axis is None else parameters
+        functions = _NumPyro(
+            model, fixed, tuple(cut), data_axis, shapes, tuple(x[:1] for x in cut.values()), q
+        )
+        shown = functions.learn_shown(tuple(cut.values()))
     variables = {name: np.shape(shown[name]) for name in sorted(shown)}
     return ExternalModel(functions, tuple(cut.values()), q, flat_names(shapes), variables)
 
@@ -133,6 +137,7 @@ class _NumPyro(Functions):
     def __init__(self, model, fixed, cut, axis, shapes, row, start):
         self.model, self.fixed, self.cut, self.axis = model, fixed, cut, axis
         self.shapes, self.row, self.start = shapes, row, start
+        self.names: tuple = ()  # of what draws show
 
     def _data(self, rows):
         return self.fixed | dict(zip(self.cut, rows, strict=True))
@@ -149,23 +154,25 @@ class _NumPyro(Functions):
     def _constrained(self, q, rows):
         from numpyro.infer.util import constrain_fn
 
-        return constrain_fn(
-            self.model, (), self._data(rows), self._free(q), return_deterministic=self.axis is None
-        )
+        return constrain_fn(self.model, (), self._data(rows), self._free(q), return_deterministic=True)
 
-    @staticmethod
-    def shown(sites):
-        """Values of parameters and of deterministic sites, by name."""
-        return {
-            name: site["value"]
-            for name, site in sites.items()
-            if _is_parameter(site) or site["type"] == "deterministic"
-        }
+    def learn_shown(self, rows):
+        """Values by name of parameters, and of deterministic sites that are the same for one row and all."""
+        one, two = (self._constrained(self.start + shift, self.row) for shift in _SHIFTS)
+        alike = [(one, self._constrained(self.start + _SHIFTS[0], rows))]
+        alike += [(two, self._constrained(self.start + _SHIFTS[1], rows))]
+        self.names = tuple(
+            name
+            for name in sorted(one)
+            if name in self.shapes or all(_is_same(few[name], every[name]) for few, every in alike)
+        )
+        return {name: one[name] for name in self.names}
 
     def _likelihood(self, q, rows):
         if self.axis is None:
             return self._whole(q, rows)
-        sites = _trace(self.model, self._data(rows), self._constrained(q, rows))
+        values = self._constrained(q, rows)
+        sites = _trace(self.model, self._data(rows), {name: values[name] for name in self.shapes})
         total = 0.0
         for site in sites.values():
             frames = [frame for frame in site.get("cond_indep_stack", ()) if frame.name == self.axis]
@@ -215,6 +222,8 @@ class _NumPyro(Functions):
         """See `Functions`."""
         with double_precision():
             values = self.compiled[2](Q)
-            return np.concatenate(
-                [np.asarray(values[name]).reshape(len(Q), -1) for name in sorted(values)], 1
-            )
+            return np.concatenate([np.asarray(values[name]).reshape(len(Q), -1) for name in self.names], 1)
+
+
+def _is_same(one, other):
+    return np.shape(one) == np.shape(other) and np.allclose(one, other, rtol=1e-9, atol=1e-12)

@@ -12,6 +12,7 @@ from ....kernels.bayes.callback import pointer
 from ..models.called import CALLBACK, CalledModel, address_in_c
 from ..models.density import checked_names, checked_start
 from ..models.density_check import check_density
+from ..models.deterministic import Deterministic
 from ..models.failures import Failures
 from ..shards.chains import Densities
 
@@ -107,6 +108,11 @@ class PointerDensity:
         """Refuse to leave this process."""
         if engine != "local":
             self.__reduce__()
+
+    def deterministic(self, function):
+        """Examine a user's function of the parameters."""
+        taken = ("theta",) if self.names is None else self.names
+        return Deterministic.of(function, None, self.start, taken)
 
     def cut(self, settings):
         """Return the one part."""

@@ -21,7 +21,8 @@ def from_pymc(model: Any, *, data_axis: Any = None) -> ExternalModel:
         All its arrays with rows, observed ones too, as ``pm.Data(name, values, dims=(data_axis, ...))``.
     data_axis : str, optional
         Name of their first dimension. None takes the density in one piece, for models without independent
-        rows, such as time series and Gaussian processes; deterministic variables are then kept, too.
+        rows, such as time series and Gaussian processes. Deterministic variables are kept if they depend
+        on no data along the axis.
 
     Returns
     -------
@@ -84,7 +85,9 @@ class _PyMC(Functions):
     @property
     def shown(self):
         """Variables that draws show."""
-        return [*self.model.free_RVs, *(() if self.cut else self.model.deterministics)]
+        data = [self.model[name] for name in self.cut]
+        kept = [one for one in self.model.deterministics if not data or not self._depends(one, data)]
+        return [*self.model.free_RVs, *kept]
 
     def compile(self):
         """Likelihood, prior, whether there is a prior, and values: functions made by PyTensor."""

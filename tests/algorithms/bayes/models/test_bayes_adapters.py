@@ -66,6 +66,8 @@ def numpyro_model():
     def model(X, y):
         b = numpyro.sample("b", dist.Normal(0, 2).expand([X.shape[1]]).to_event(1))
         sigma = numpyro.sample("sigma", dist.HalfNormal(3))
+        numpyro.deterministic("variance", sigma**2)
+        numpyro.deterministic("mean", X.mean(axis=0) @ b)  # of the rows that there are: left out
         with numpyro.plate("rows", len(y)):
             numpyro.sample("y", dist.Normal(X @ b, sigma), obs=y)
 
@@ -79,6 +81,8 @@ def pymc_model():
         x = pm.Data("X", X, dims=("rows", "columns"))
         y = pm.Data("seen", Y, dims="rows")
         b, sigma = pm.Normal("b", 0, 2, shape=K), pm.HalfNormal("sigma", 3)
+        pm.Deterministic("variance", sigma**2)
+        pm.Deterministic("mean", x.mean(axis=0) @ b)
         pm.Normal("y", x @ b, sigma, observed=y)
     return sd.from_pymc(model, data_axis="rows")
 
@@ -119,10 +123,12 @@ class StandIn:
     def param_unc_names(self):
         return ["b.1", "b.2", "sigma"]
 
-    param_names = param_unc_names
+    def param_names(self, include_tp=False):
+        return [*self.param_unc_names(), *["variance"] * include_tp]
 
-    def param_constrain(self, q):
-        return np.append(q[:K], np.exp(q[K]))
+    def param_constrain(self, q, include_tp=False):
+        sigma = np.exp(q[K])
+        return np.concatenate([q[:K], [sigma], [sigma**2] * include_tp])
 
     def log_density_gradient(self, q):
         if not np.isfinite(q).all():
@@ -170,7 +176,7 @@ def test_a_model_is_taken_apart_and_sampled_in_shards(make, request):
     if make is stand_in_model:
         request.getfixturevalue("stand_in")
     model = make()
-    assert model.variables == {"b": (K,), "sigma": ()}
+    assert model.variables == {"b": (K,), "sigma": ()} | ({"variance": ()} if make is not stan_model else {})
     part = (model.data[0][:40], model.data[1][:40])
     for what, expected in (
         (lambda q: model.functions.likelihood(q, model.data), log_likelihood),
@@ -193,6 +199,8 @@ def test_a_model_is_taken_apart_and_sampled_in_shards(make, request):
     gap = (theirs.mean()["b"] - ours.mean()["theta"][:K]) / ours.sd()["theta"][:K]
     assert np.abs(gap).max() < 0.25
     assert abs(theirs.mean()["sigma"] - 0.7) < 0.15
+    if make is not stan_model:
+        np.testing.assert_allclose(theirs["variance"], theirs["sigma"] ** 2, rtol=1e-12)
 
 
 @pytest.mark.cluster
