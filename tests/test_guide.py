@@ -15,7 +15,7 @@ DOCS = Path(__file__).parents[1] / "docs"
 # What a page says, and what stands for it here so that it runs within seconds.
 CHEAPER = {
     "DynamicTopicModel(20,": "DynamicTopicModel(4, max_iter=5,",
-    "HDPTopicModel(100,": "HDPTopicModel(50, max_iter=5,",
+    "HDPTopicModel(100,": "HDPTopicModel(50, max_iter=160,",
     "LatentDirichletAllocation(20, max_iter=1000,": "LatentDirichletAllocation(4, max_iter=80,",
     "LatentDirichletAllocation(100, max_iter=500, n_jobs=-1,": "LatentDirichletAllocation(4, max_iter=5,",
     "LatentDirichletAllocation(n_jobs=-1,": "LatentDirichletAllocation(max_iter=5,",

@@ -48,11 +48,12 @@ class Documents:
 
     corpus: ShardedCorpus
 
-    def __init__(self, model, X, n_features, *, begins, adds=False, known=False):
+    def __init__(self, model, X, n_features, n_topics, *, begins, adds=False, known=False):
         sharded = model.memory_limit is not None or in_shards(X, model.engine)
         if sharded and not adds:
             _check_sharded(model, known)
         self.model, self.engine, self.X = model, engine_for(X, model.engine), None
+        self._n_topics = n_topics
         self.memory, self._figures = _memory(model, X, self.engine), []
         # No more threads than shards that memory is for.
         self.n_jobs = model.n_jobs if self.memory is None else min(effective_n_jobs(model.n_jobs), AT_ONCE)
@@ -62,7 +63,7 @@ class Documents:
         else:
             self.X = self.digest = check_counts(model, X, reset=begins, need_tokens=True if adds else None)
             check_width(self.X, n_features)
-            n_shards = _number_of_shards(model, self.X, self.engine)
+            n_shards = _number_of_shards(model, self.X, self.engine, n_topics)
             self.corpus = corpus_of_matrix(self.X, n_shards, copies=self.engine != "local")
             self._one_group = model.n_groups is None and n_shards == 1
 
@@ -75,13 +76,13 @@ class Documents:
         if model.sampler != "auto":
             return model.sampler
         sizes = (sum(corpus.weights), corpus.summary.n_words, corpus.longest)
-        return chosen(*sizes, model.n_components, model.exact)
+        return chosen(*sizes, self._n_topics, model.exact)
 
     def options(self, *samplers):
         """Options of programs that run one after the other."""
         model, plan = self.model, FilePlan(self.model.memmap_folder)
         if self.memory is not None:
-            plan = plan_for(samplers, self._figures, model.n_components, self.memory, model.memmap_folder)
+            plan = plan_for(samplers, self._figures, self._n_topics, self.memory, model.memmap_folder)
         own = {"exact": model.exact or self._one_group, "in_process": self.engine == "local"}
         return own | {"folder": plan.folder, "at_once": plan.at_once}
 
@@ -206,13 +207,13 @@ def groups_asked_for(model, X):
     return None if model.n_groups is None else min(model.n_groups, X.shape[0])
 
 
-def _number_of_shards(model, X, engine):
+def _number_of_shards(model, X, engine, n_topics):
     if model.exact:
         return 1
     if model.n_groups is not None:
         return groups_asked_for(model, X)
     n_words = np.count_nonzero(np.bincount(X.indices))
-    groups = number_of_groups(int(X.sum(dtype=np.int64)), n_words, model.n_components)
+    groups = number_of_groups(int(X.sum(dtype=np.int64)), n_words, n_topics)
     if groups > 1 and engine != "local" and own_threads() is None:
         groups = max(groups, open_place(engine).n_threads())
     return min(groups, X.shape[0])

@@ -14,6 +14,16 @@ from ...scheduler.parameters import seed_from
 from ...scheduler.stores.store import fingerprint_csr
 from ..inputs.matrices import check_prior, check_vocabulary
 from .documents import Documents, groups_asked_for
+from .found import (
+    MOST_TOPICS,
+    check_auto,
+    fingerprint_of_prior,
+    is_auto,
+    leave_out_unused,
+    program_that_finds,
+    shares_of_used,
+    warn_of_number,
+)
 from .growing import YoungPriors, add_topics, add_words, check_forget, check_grow, forgotten
 from .guidance import check_doc_labels, check_given_topics, check_seed_words
 from .model import TopicModel
@@ -52,8 +62,14 @@ class FittedTopicModel(TopicModel):
         words = self._words(vocabulary)
         return None if words is None else {word: column for column, word in enumerate(words)}
 
+    def _number_of_topics(self, goes_on):
+        """Topics to fit, at most: those of the model where it goes on, if their number was found."""
+        if not is_auto(self.n_components):
+            return int(self.n_components)
+        return self.word_topic_counts_.shape[1] if goes_on else MOST_TOPICS
+
     def _check_goes_on(self, previous, how):
-        if previous is not None and previous.shape[1] != self.n_components:
+        if previous is not None and previous.shape[1] != self._number_of_topics(True):
             raise DataError(
                 f"{how} with n_components={self.n_components}, but the model has {previous.shape[1]}: keep "
                 "the number of topics, or fit a new estimator"
@@ -63,7 +79,8 @@ class FittedTopicModel(TopicModel):
         """alpha and beta: those of the model, or those that the parameters say."""
         if as_fitted:
             return self.doc_topic_prior_, self.topic_word_prior_
-        alpha = check_prior("doc_topic_prior", self.doc_topic_prior, self.n_components, _DOC_TOPIC_PRIOR)
+        n_topics = self._number_of_topics(False)
+        alpha = check_prior("doc_topic_prior", self.doc_topic_prior, n_topics, _DOC_TOPIC_PRIOR)
         beta = check_prior("topic_word_prior", self.topic_word_prior, n_features, _TOPIC_WORD_PRIOR)
         if self.optimize_priors and np.ptp(beta) > 0:
             raise DataError(
@@ -81,6 +98,8 @@ class FittedTopicModel(TopicModel):
         """
         check_forget(forget, 1, 1)
         check_grow(grow)
+        if is_auto(self.n_components):
+            check_auto(self, {"seed_words": seed_words, "doc_labels": doc_labels, "topics": topics})
         if adds and grow and "word_topic_counts_" not in self.__dict__:
             raise DataError(
                 f"grow={grow} in the first call of partial_fit, which begins the model: set n_components to "
@@ -92,22 +111,23 @@ class FittedTopicModel(TopicModel):
         before = self.__dict__.get("word_topic_counts_") if adds or self.warm_start else None
         self._check_goes_on(before, "partial_fit" if adds else "warm_start=True")
         keeps, adds, sweeps = not adds, adds and before is not None, []
+        n_topics = self._number_of_topics(adds)
         if before is not None and topics is not None:
             raise DataError(
                 "warm_start=True begins from the topics of the last fit: leave topics out, or set "
                 "warm_start=False"
             )
         given = seed_words is not None or doc_labels is not None
-        documents = Documents(self, X, n_features, begins=before is None, adds=adds, known=given)
+        documents = Documents(self, X, n_features, n_topics, begins=before is None, adds=adds, known=given)
         corpus = documents.corpus
         n_documents, n_words = corpus.summary.n_documents, corpus.summary.n_words
         model = self._priors(n_words, adds or (before is not None and self.optimize_priors))
-        seeds = check_seed_words(seed_words, self.n_components, n_words, self._columns(vocabulary))
+        seeds = check_seed_words(seed_words, n_topics, n_words, self._columns(vocabulary))
         seeds = self.__dict__.get("seed_prior_") if adds else seeds
         if doc_labels is not None:
             check_order_of_files(X, "doc_labels")
         labels = check_doc_labels(doc_labels, n_documents, model[0])
-        topics = check_given_topics(topics, self.n_components, n_words)
+        topics = check_given_topics(topics, n_topics, n_words)
         corpus = self._with_known(corpus if labels is None else with_labels(corpus, labels))
         seed = self._seed()  # once: of a RandomState the next one is another
         known, checkpoint = {"seeds": seeds}, self.checkpoint if keeps else None
@@ -116,7 +136,8 @@ class FittedTopicModel(TopicModel):
             part, young = check_forget(forget, n_new, n_old)
             seed, options = derived(seed, self.n_batch_iter_), documents.options("gibbs")
             known["background"] = before = forgotten(before, part, seed)
-            program = self._program(documents, corpus, "gibbs", model, seed, options | known)
+            program = program_of("gibbs")(corpus, n_topics, *model, seed, **options | known)
+            documents.checked(program)
             if young:
                 program.priors = YoungPriors.of_model(model[0], model[1], n_new, n_old)
         else:
@@ -145,7 +166,18 @@ class FittedTopicModel(TopicModel):
             )
         if vocabulary is not None:
             self.vocabulary_ = self._words(vocabulary)
-        return done.fetched.doc_topic_shares() if averages else None
+        shares = done.fetched.doc_topic_shares() if averages else None
+        if not self._finds_number or adds:
+            return shares
+        warn_of_number(self, program, self._more_topics, stacklevel=4)
+        return shares_of_used(self, shares)
+
+    _more_topics = "give n_components a number, or take HDPTopicModel(n_components=...) with more of them"
+
+    @property
+    def _finds_number(self):
+        """Whether a fit finds how many topics there are."""
+        return is_auto(self.n_components)
 
     def _with_known(self, corpus):
         """The corpus with what else is known of its documents."""
@@ -153,8 +185,17 @@ class FittedTopicModel(TopicModel):
 
     def _program(self, documents, corpus, sampler, model, seed, options):
         """A program over shards."""
-        program = program_of(sampler)(corpus, self.n_components, *model, seed, **options)
+        if self._finds_number:
+            own = {"exact": self.exact, **self._concentrations()}
+            return documents.checked(
+                program_that_finds(corpus, len(model[0]), model[1], seed, options, **own)
+            )
+        program = program_of(sampler)(corpus, len(model[0]), *model, seed, **options)
         return documents.checked(program)
+
+    def _concentrations(self):
+        """alpha and gamma of a number of topics that is found, where they are given."""
+        return {}
 
     def _begun(self, documents, corpus, sampler, model, seed, known, at_hand):
         """The program of a fit, begun at random, or from topics drawn by an earlier model."""
@@ -168,14 +209,14 @@ class FittedTopicModel(TopicModel):
 
             alpha, beta = model
             options_at_hand: dict = options | at_hand
-            first = FirstTopics(corpus, self.n_components, alpha, beta, derived(seed, 0), **options_at_hand)
+            first = FirstTopics(corpus, len(alpha), alpha, beta, derived(seed, 0), **options_at_hand)
             drawn = with_first_topics(documents.checked(first), corpus, documents.engine, documents.n_jobs)
         if fits_shards(sampler, self.device):
             own |= {"seeds": known["seeds"]} if sampler == "gibbs" else {}
             return self._program(documents, drawn, sampler, model, seed, options | own)
         own |= {"folder": self.memmap_folder, "n_groups": groups_asked_for(self, documents.X)}
         own |= {"n_jobs": documents.n_jobs}
-        state = (sampler, documents.X, self.n_components, *model, seed)
+        state = (sampler, documents.X, len(model[0]), *model, seed)
         state = state_of_one_piece(*state, device=self.device, exact=self.exact, **own)
         if at_hand is not None:
             state.begin_from_tokens(*tokens_of(first, drawn))
@@ -245,12 +286,22 @@ class FittedTopicModel(TopicModel):
             self.__dict__.pop(name, None)
         if before is None and "vocabulary_" in self.__dict__:
             del self.vocabulary_  # the words of the last fit's columns
+        if before is None:
+            for name in ("n_topics_", "gamma_"):
+                self.__dict__.pop(name, None)
+            if self._finds_number:
+                leave_out_unused(self, gathered)
         return self
+
+    def _check_state(self):
+        super()._check_state()
+        if "n_topics_" in vars(self) and self.n_topics_ != self.word_topic_counts_.shape[1]:
+            raise DataError("n_topics_ cannot be that of this model")
 
     def _fingerprint(self, X, program, topics, labels):
         """Parameters and data that a checkpoint belongs to; the sizes are in the hash."""
         parts = {
-            "n_components": int(self.n_components),
+            "n_components": program.n_topics,
             "doc_topic_prior": program.alpha.tolist(),
             "topic_word_prior": _short(program.beta),
             "exact": bool(self.exact),
@@ -267,6 +318,8 @@ class FittedTopicModel(TopicModel):
             parts["sampler"] = "saber"
         if self.sampler == "light" and self.device == "cuda":  # tokens lie in another order than on the CPU
             parts["device"] = "cuda"
+        if self._finds_number:
+            parts |= fingerprint_of_prior(program)
         if isinstance(self.random_state, Integral):
             parts["random_state"] = int(self.random_state)
         return parts

@@ -7,6 +7,7 @@ from scipy import sparse
 
 from ...errors import DataError, shortened
 from ..inputs.matrices import check_counts, check_vocabulary
+from .found import is_auto
 from .samplers.annealing import Priors
 from .shard_input import is_sharded
 
@@ -64,8 +65,11 @@ def add_topics(model, grow):
         return
     if not (model.doc_topic_prior is None or isinstance(model.doc_topic_prior, Real)):
         raise DataError("grow=... with a vector doc_topic_prior: give a number, which new topics have too")
-    shape = (model.n_features_in_, model.n_components + int(grow))
-    model.n_components = shape[1]
+    shape = (model.n_features_in_, model._number_of_topics(True) + int(grow))
+    if is_auto(model.n_components):
+        model.n_topics_ = shape[1]
+    else:
+        model.n_components = shape[1]
     model.word_topic_counts_ = _resized(model.word_topic_counts_, shape)
     model.seed_prior_ = _resized(model.seed_prior_, shape)
     alpha = model.doc_topic_prior_

@@ -1,12 +1,10 @@
 """A topic model that finds the number of its topics: a hierarchical Dirichlet prior, truncated."""
 
 import os
-import warnings
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from scipy import sparse
 from sklearn.utils._param_validation import Interval
 
 from ..._typing import Array, Callback, FileName, Matrix, RandomState, Vector
@@ -16,8 +14,6 @@ from ..inputs.matrices import check_prior
 from .fitting import _TOPIC_WORD_PRIOR, FittedTopicModel
 from .lda import LatentDirichletAllocation
 from .shard_input import are_files, check_at_hand
-
-_MEAN = 1.0  # of the priors of alpha and gamma, where they begin
 
 
 class HDPTopicModel(FittedTopicModel):
@@ -29,14 +25,15 @@ class HDPTopicModel(FittedTopicModel):
         theta_d ~ Dirichlet(alpha pi),   z_di ~ theta_d,   w_di ~ phi_(z_di),   phi_k ~ Dirichlet(beta)
 
     Topics that no document wants lose their share of pi and end without tokens; they are left out of the
-    fitted model. After each sweep of Gibbs sampling, which is that of `LatentDirichletAllocation`, alpha, pi
-    and gamma are drawn given the counts, at a cost that hardly grows with the documents. All tokens begin in
-    one topic, from which others part; no sweep is annealed.
+    fitted model. Sweeps of Gibbs sampling are those of `LatentDirichletAllocation`. The first 80 are annealed
+    as there, with T topics and equal shares. After each later sweep alpha, pi and gamma are drawn given the
+    counts, at a cost that hardly grows with the documents. Up to sweep 150 topics that are parts of one are
+    joined, every ten sweeps, where this makes the whole more likely (up to 1,024 topics). Then the chain is
+    that of the posterior.
 
-    The number of topics is drawn as well: it depends on the seed, on the sweeps (topics join and leave
-    slowly), and on the priors. Large corpora of news have use for as many topics as they are given: where all
-    `n_components` have tokens, a warning says so. For a number that predicts best, hold documents out
-    (`stradask sweep`).
+    The number of topics is drawn as well: it depends on the seed and on the priors. Large corpora of news
+    have use for as many topics as they are given: where all `n_components` have tokens, a warning says so.
+    For a number that predicts best, hold documents out (`stradask sweep`).
 
     Parameters
     ----------
@@ -48,11 +45,12 @@ class HDPTopicModel(FittedTopicModel):
         Concentration of pi. None draws it, with the prior Gamma(1, 1).
     topic_word_prior : float or array of shape (n_features,), default=None
         beta; None is 0.01.
-    max_iter : int, default=1000
-        Sweeps over all tokens. Topics that are parts of one take some hundred to become one.
+    max_iter : int, default=300
+        Sweeps over all tokens. A fit of fewer than 150 warns: equal topics are still apart.
     exact : bool, default=False
         Keep topic totals live, on one thread: the chain is then exactly that of the posterior of topics,
-        alpha, pi and gamma.
+        alpha, pi and gamma. All tokens begin in one topic, from which others part, no sweep is annealed, and
+        no topics are joined; topics that are parts of one take some hundred sweeps more to become one.
     n_groups : int, default=None
     engine : str, default="local"
     n_jobs : int, default=None
@@ -101,7 +99,7 @@ class HDPTopicModel(FittedTopicModel):
     >>> rng = np.random.default_rng(0)
     >>> topics = np.kron(np.eye(3), np.full(5, 0.2))
     >>> X = np.array([rng.multinomial(30, rng.dirichlet([0.5] * 3) @ topics) for _ in range(100)])
-    >>> hdp = sd.HDPTopicModel(20, random_state=0, max_iter=600).fit(X)
+    >>> hdp = sd.HDPTopicModel(20, random_state=0).fit(X)
     >>> 3 <= hdp.n_topics_ < 20
     True
     >>> tokens = hdp.word_topic_counts_.sum(axis=0)
@@ -128,7 +126,8 @@ class HDPTopicModel(FittedTopicModel):
     # Options of `FittedTopicModel` that this model does not offer.
     sampler, device, optimize_priors, warm_start, n_draws = "gibbs", "cpu", False, False, 0
     tol = memory_limit = None
-    _label = "HDP"
+    _label, _finds_number = "HDP", True
+    _more_topics = "take more n_components, or a smaller alpha or gamma"
 
     def __init__(
         self,
@@ -137,7 +136,7 @@ class HDPTopicModel(FittedTopicModel):
         alpha: float | None = None,
         gamma: float | None = None,
         topic_word_prior: Any = None,
-        max_iter: int = 1000,
+        max_iter: int = 300,
         exact: bool = False,
         n_groups: int | None = None,
         engine: str = "local",
@@ -208,57 +207,21 @@ class HDPTopicModel(FittedTopicModel):
         check_at_hand(X)
         own = {name: fit_params.pop(name, None) for name in ("callback", "n_features")}
         shares = self._fit_anew(X, *own.values(), averages=True, **fit_params)
-        if shares is None:
-            return self.transform(X)
-        shares = shares[:, self._left]
-        return shares / shares.sum(axis=1, keepdims=True)
+        return self.transform(X) if shares is None else shares
 
     def _fit_anew(self, X, callback, n_features, **given):
         self._validate_params()
         with self._unchanged_on_error():
-            shares = self._fit(X, callback, n_features, **given)
-        if self.n_topics_ == self.n_components > 1:
-            warnings.warn(
-                f"all n_components={self.n_components} topics have tokens, so that their number was not "
-                "found: take more, or a smaller alpha or gamma",
-                stacklevel=3,
-            )
-        return shares
+            return self._fit(X, callback, n_features, **given)
 
     def _priors(self, n_features, as_fitted):
-        total = _MEAN if self.alpha is None else float(self.alpha)
-        alpha = np.full(self.n_components, total / self.n_components)
-        return alpha, check_prior("topic_word_prior", self.topic_word_prior, n_features, _TOPIC_WORD_PRIOR)
+        beta = check_prior("topic_word_prior", self.topic_word_prior, n_features, _TOPIC_WORD_PRIOR)
+        return np.ones(self.n_components), beta  # `_concentrations` says what alpha is
 
-    def _program(self, documents, corpus, sampler, model, seed, options):
-        from .samplers.hierarchical import Concentrations, RotatingHierarchical
-
-        alpha, beta = model
-        gamma = _MEAN if self.gamma is None else float(self.gamma)
-        own = Concentrations(gamma, self.alpha is None, self.gamma is None)
-        options = {name: value for name, value in options.items() if name != "fits_priors"} | {"annealed": 0}
-        program = RotatingHierarchical(
-            corpus, self.n_components, alpha, beta, seed, concentrations=own, **options
-        )
-        return documents.checked(program)
-
-    def _read(self, gathered, history, before):
-        """Take the model, without topics that have no tokens."""
-        super()._read(gathered, history, before)
-        left = np.flatnonzero(np.asarray(self.word_topic_counts_.sum(axis=0)).ravel())
-        self._left, self.n_topics_, self.gamma_ = left, len(left), gathered.gamma
-        self.doc_topic_prior_ = self.doc_topic_prior_[left]
-        self.word_topic_counts_ = sparse.csr_array(self.word_topic_counts_[:, left])
-        if self.doc_topic_counts_ is not None:
-            self.doc_topic_counts_ = sparse.csr_array(self.doc_topic_counts_[:, left])
-        return self
-
-    def _fingerprint(self, X, program, topics, labels):
-        parts = super()._fingerprint(X, program, topics, labels)
-        own = program.concentrations
-        return parts | {"model": "hdp", "gamma": own.gamma, "draws": [own.draws_alpha, own.draws_gamma]}
+    def _concentrations(self):
+        return {"alpha": self.alpha, "gamma": self.gamma}
 
     def _check_state(self):
         super()._check_state()
-        if self.n_topics_ != self.word_topic_counts_.shape[1] or not self.gamma_ > 0:
-            raise DataError("n_topics_ or gamma_ cannot be those of this model")
+        if not self.gamma_ > 0:
+            raise DataError("gamma_ cannot be that of this model")

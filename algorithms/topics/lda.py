@@ -61,8 +61,11 @@ class LatentDirichletAllocation(FittedTopicModel):
 
     Parameters
     ----------
-    n_components : int, default=10
-        Number of topics K.
+    n_components : int or "auto", default=10
+        Number of topics K. "auto" finds it, up to 100, with the prior of `HDPTopicModel`, by Gibbs sampling:
+        alpha and the topics' shares are drawn, topics that are one are joined up to sweep 150, and those
+        without tokens are left out; `n_topics_` says how many there are. A corpus of news has use for all
+        100, which a warning says. Later calls of `partial_fit` keep the number.
     doc_topic_prior : float or array of shape (n_components,), default=None
         alpha; None is 0.1.
     topic_word_prior : float or array of shape (n_features,), default=None
@@ -178,6 +181,9 @@ class LatentDirichletAllocation(FittedTopicModel):
     sampler_ : list of dict
         What ran: for each sampler its ``name``, its first ``sweep`` (from 1), and ``topics_per_document``,
         the K_d at which it took over (None for the first).
+    n_topics_, gamma_ : int, float
+        With ``n_components="auto"``: how many topics have tokens, in which all is counted, and the
+        concentration of their shares as last drawn.
     n_features_in_ : int
     feature_names_in_ : ndarray of str
         Only when `X` had feature names that are all strings.
@@ -218,7 +224,7 @@ class LatentDirichletAllocation(FittedTopicModel):
     """
 
     _parameter_constraints: ClassVar[dict] = {
-        "n_components": [Interval(Integral, 1, 2**24, closed="both")],
+        "n_components": [Interval(Integral, 1, 2**24, closed="both"), StrOptions({"auto"})],
         "doc_topic_prior": [None, Interval(Real, 0, None, closed="neither"), "array-like"],
         "topic_word_prior": [None, Interval(Real, 0, None, closed="neither"), "array-like"],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
@@ -247,7 +253,7 @@ class LatentDirichletAllocation(FittedTopicModel):
 
     def __init__(
         self,
-        n_components: int = 10,
+        n_components: int | str = 10,
         *,
         doc_topic_prior: Any = None,
         topic_word_prior: Any = None,

@@ -237,16 +237,22 @@ class RotatingGibbs(RotatingModel):
             raise unfit("topics")
         arrays = documents.arrays()
         restored = any(state[name] is not array for name, array in arrays.items())
-        # By the number of the word: the order in which lists begin.
-        ranks, starts = np.argsort(self.words.ids), state["starts"]
-        there = host.tokens_between(starts[ranks], starts[ranks + 1])
-        docs, topics = state["docs"][there], topics[there]
+        docs, topics = self.tokens_in_order(state)
         if restored:
             documents.restore({name: state[name] for name in arrays}, docs, topics)
             state |= documents.arrays()
         elif documents.fill(docs, topics):
             raise unfit("topics", "doc_labels")
         check_sums(state)
+
+    def tokens_in_order(self, state):
+        """Documents and topics of the tokens by the number of the word: the order in which lists begin."""
+        ranks, starts = np.argsort(self.words.ids), state["starts"]
+        there = host.tokens_between(starts[ranks], starts[ranks + 1])
+        return state["docs"][there], state["topics"][there]
+
+    def before_sweep(self, state, value):
+        """Called before the first step of a sweep with a shard and the block that it has in this step."""
 
     def update(self, state, task):
         """Fill a block with own tokens, or draw own tokens of its words; return the change of the totals."""
@@ -256,6 +262,8 @@ class RotatingGibbs(RotatingModel):
             if self.schedule.is_last_of_shard(place):
                 self.put_away(state)
             return result
+        if place == 0:
+            self.before_sweep(state, task.value)
         totals = state["totals"].copy()
         result = self.draw(state, task, totals)  # figures of the sampler for its coordinator
         changes = changes_of(state["totals"], totals)
@@ -268,6 +276,8 @@ class RotatingGibbs(RotatingModel):
         own = type(self).draw is RotatingGibbs.draw and type(self).update is RotatingGibbs.update
         if not own or self.schedule.place(round, first) != 0 or not may_run_steps(self, states):
             return None
+        for state, value in zip(states, blocks, strict=True):
+            self.before_sweep(state, value)
         return all_steps(self, states, blocks, round, first, steps, n_jobs)
 
     def figures_after(self, state, task, place):
@@ -283,7 +293,7 @@ class RotatingGibbs(RotatingModel):
             if (task.round + 1) % self.measure_every == 0:
                 result["word_part"] = self.word_part(task.blocks, task.value, state["priors"].beta)
             if fits:
-                result |= self.figures_of_words(task.blocks, task.value)
+                result |= self.figures_of_words(state, task.blocks, task.value)
         return result
 
     def _fill(self, state, block, value):

@@ -11,6 +11,12 @@ tables as auxiliary variables: topic k has in document d the successes of n_dk t
 ``alpha pi_k / (alpha pi_k + i)``, i = 0, 1, ... So all of a topic's are a sum of binomials, one for each i,
 over the documents with more than i tokens of it: what they cost does not grow with the documents.
 
+Single tokens do not leave a topic for another that is much like it, so that parts of one topic stay apart for
+thousands of sweeps. With `merges`, a fit begins as that of plain LDA with T topics, 80 sweeps annealed and
+shares equal. After that shares are drawn, and every ten sweeps up to the 150th, pairs of topics become one
+where this raises the joint probability of words, topics and tables (`merging`). It is a better start and no
+other model: from sweep 151 on the chain is that of the posterior.
+
 References: Teh, Jordan, Beal, Blei, "Hierarchical Dirichlet processes", JASA 2006; Ishwaran, Zarepour, "Exact
 and approximate sum representations for the Dirichlet process", Canadian Journal of Statistics 2002.
 """
@@ -22,15 +28,17 @@ import numpy as np
 from ....kernels.lda import gibbs as kernels
 from ....kernels.lda.tallies import tally_dense
 from .. import priors
-from .annealing import Priors
+from .annealing import Priors, annealed_sweeps
 from .document_rows import DenseDocuments
 from .gibbs import RotatingGibbs
+from .merging import Merging
 from .program import Gathered
 from .restoring import taken, unfit
 
 _DRAW = 16  # purpose of a random stream
 _LEAST = 1e-20  # of pi: less is no float32 times alpha, and no topic that a token would find
 _SHAPE, _RATE = 1.0, 1.0  # of the gamma priors
+_EQUAL = 0.1  # alpha of each topic before shares are drawn: that of plain LDA
 
 
 @dataclass(frozen=True)
@@ -115,26 +123,54 @@ class HierarchicalPriors(Priors):
 
 
 class RotatingHierarchical(RotatingGibbs):
-    """`RotatingGibbs` with `Concentrations`; `alpha` is alpha pi to begin with.
+    """`RotatingGibbs` with `Concentrations`; the sum of `alpha` is the first concentration of documents.
 
-    All tokens begin in one topic, from which others part. Where they begin in many, topics that are much
-    alike stay, for single tokens do not leave them.
+    With `merges` it begins as said above. Else all tokens begin in one topic, from which others part, shares
+    are drawn from the first sweep on, and the chain is that of the posterior throughout.
     """
 
     prior_kind = HierarchicalPriors
 
-    def __init__(self, corpus, n_topics, alpha, beta, seed, *, concentrations, **options):
-        super().__init__(corpus, n_topics, alpha, beta, seed, **options)
-        self.concentrations = concentrations
+    def __init__(self, corpus, n_topics, alpha, beta, seed, *, concentrations, merges=False, **options):
+        self.merging = Merging(n_topics, merges)
+        first = np.full(n_topics, _EQUAL) if self.merging.wanted else alpha
+        annealed = annealed_sweeps() if self.merging.wanted else 0
+        super().__init__(corpus, n_topics, first, beta, seed, annealed=annealed, **options)
+        self.concentrations, self.concentration = concentrations, float(alpha.sum())
+        self.first_draw = annealed + 1  # the sweep after which shares are drawn for the first time
 
     # At a shard -----------------------------------------------------------------------------------
 
     def lay_out(self, state, data, storage):
-        """Begin with one topic."""
+        """Begin with one topic, or as plain LDA."""
+        if self.merging.wanted:
+            return super().lay_out(state, data, storage)
         return storage.zeros(len(state["docs"]) - kernels.AHEAD, self.kind)
 
+    def sync(self, state, message):
+        """Take over totals, shares, and what topics are compared or become one."""
+        super().sync(state, message)
+        for name in ("overlap", "pairs", "names"):
+            if name in message:
+                state[name] = message[name]
+
+    def before_sweep(self, state, value):
+        """Let topics become one that are to."""
+        names = state.pop("names", None)
+        if names is None:
+            return
+        state["topics"][:] = names[state["topics"]]
+        state["documents"].fill(*self.tokens_in_order(state))
+        state |= state["documents"].arrays()
+        state["totals"] = self.merging.added(state["totals"], names)
+        state["priors"] = state["priors"].replaced(self.merging.added(state["priors"].alpha, names), 0.0)
+        if "sums" in state:
+            state["sums"][:] = self.merging.added(state["sums"], names)
+        value.rows[:] = self.merging.added(value.rows, names)
+        value.tokens[:] = names[value.tokens]
+
     def figures_of_documents(self, state):
-        """How often counts of topics, and lengths, occur."""
+        """How often counts of topics, and lengths, occur; what merging is about to decide upon."""
         documents, n_topics = state["documents"], self.n_topics
         if isinstance(documents, DenseDocuments):
             times = np.zeros((n_topics, int(documents.counts.max(initial=0)) + 1), np.int64)
@@ -143,21 +179,22 @@ class RotatingHierarchical(RotatingGibbs):
             tally = topics, counts, times[topics, counts]
         else:
             tally = priors.tally(documents.csr())
-        lengths = priors.tally_values(state["lengths"])
-        return {"document_counts": tally, "lengths": lengths}
+        found = {"document_counts": tally, "lengths": priors.tally_values(state["lengths"])}
+        return found | self.merging.of_documents(state)
 
-    def figures_of_words(self, block, value):
-        """Words say nothing of shares."""
-        return {}
+    def figures_of_words(self, state, block, value):
+        """What merging is about to decide upon; words say nothing of shares."""
+        beta = state["priors"].beta[self.words.ids[self.words.of(block)]]
+        return self.merging.of_words(state, self.counts_of_block(block, value), beta)
 
     # At the coordinator ---------------------------------------------------------------------------
 
     def fits_priors_after(self, swept):
         """Whether shares are drawn when so many sweeps are done."""
-        return True
+        return swept >= self.first_draw
 
     def _fitted_priors(self):
-        return {"alpha": self.alpha, "beta": 0.0}
+        return {"alpha": self.alpha, "beta": 0.0} | self.merging.message()
 
     def aggregate(self, tasks, partials):
         """Keep the figures of shards and blocks after a sweep, and draw the shares."""
@@ -168,13 +205,29 @@ class RotatingHierarchical(RotatingGibbs):
         return outcome
 
     def _fit_priors(self, swept):
-        rng = np.random.default_rng([int(self.seed), _DRAW, swept])
+        if self.merging.names is not None:  # which shards and blocks did before this sweep
+            self.totals = self.merging.added(self.totals, self.merging.names)
+            self.priors = self.priors.replaced(self.merging.added(self.alpha, self.merging.names), 0.0)
         found = [figures.pop("document_counts") for figures in self._figures]
         counts = tuple(np.concatenate(part) for part in zip(*found, strict=True))
         lengths = tuple(
             np.concatenate(part) for part in zip(*(f["lengths"] for f in self._figures), strict=True)
         )
-        alpha, gamma = draw_shares(counts, lengths, self.alpha, self.concentrations, rng)
+        self.merging.decide(
+            swept,
+            self._figures,
+            self._block_figures,
+            self.totals,
+            self.alpha,
+            counts,
+            self.concentrations.gamma,
+            float(self.beta.sum()),
+        )
+        alpha = self.alpha
+        if not self.concentrations.draws_alpha:
+            alpha = alpha * (self.concentration / alpha.sum())
+        rng = np.random.default_rng([int(self.seed), _DRAW, swept])
+        alpha, gamma = draw_shares(counts, lengths, alpha, self.concentrations, rng)
         self.concentrations = replace(self.concentrations, gamma=float(gamma))
         self.priors = self.priors.replaced(alpha, 0.0)
 
@@ -184,7 +237,8 @@ class RotatingHierarchical(RotatingGibbs):
 
     def arrays(self):
         """Arrays of a checkpoint besides shards and blocks."""
-        return super().arrays() | {"gamma": np.float64(self.concentrations.gamma)}
+        gamma = np.float64(self.concentrations.gamma)
+        return super().arrays() | {"gamma": gamma} | self.merging.arrays()
 
     def restore(self, arrays):
         """Go on from the arrays of a checkpoint of the same corpus and parameters."""
@@ -192,6 +246,7 @@ class RotatingHierarchical(RotatingGibbs):
         if gamma.shape != () or gamma.dtype != np.float64 or not (np.isfinite(gamma) and gamma > 0):
             raise unfit("gamma")
         super().restore(arrays)
+        self.merging.restore(arrays)
         self.concentrations = replace(self.concentrations, gamma=float(gamma))
 
 

@@ -241,7 +241,7 @@ class RotatingModel(Program):
         counts, lengths = priors.tally(self.document_csr(state)), priors.tally_values(state["lengths"])
         return {"document_counts": counts, "lengths": lengths}
 
-    def figures_of_words(self, block, value):
+    def figures_of_words(self, state, block, value):
         """Figures for new priors: how often each count occurs, or, with seed words, all counts."""
         counts = self.counts_of_block(block, value)
         if self.seeded is not None:

@@ -170,7 +170,7 @@ class RotatingRegression(RotatingGibbs):
         """List the counts of the documents' topics."""
         return {"listed": state["documents"].listed(state["lengths"])}
 
-    def figures_of_words(self, block, value):
+    def figures_of_words(self, state, block, value):
         """Words say nothing of coefficients."""
         return {}
 

@@ -11,6 +11,7 @@ from scipy.special import gammaln
 
 import stradask as sd
 from stradask.algorithms.topics import priors
+from stradask.algorithms.topics.samplers import merging
 from stradask.algorithms.topics.samplers.hierarchical import Concentrations, RotatingHierarchical, draw_shares
 from stradask.algorithms.topics.shard_input import corpus_of_matrix
 from stradask.errors import DataError, InterruptedFitWarning, ModelFileError
@@ -146,7 +147,7 @@ def test_the_chain_is_that_of_the_enumeration():
 
 
 def model(n_components=20, **options):
-    return sd.HDPTopicModel(n_components, **({"random_state": 0, "max_iter": 60} | options))
+    return sd.HDPTopicModel(n_components, **({"random_state": 0, "max_iter": 160} | options))
 
 
 @pytest.fixture(scope="module")
@@ -158,17 +159,54 @@ def corpus():
     )
 
 
-def test_few_topics_hold_nearly_all_tokens_whatever_the_truncation(corpus):
+def test_the_topics_of_a_corpus_are_found_whatever_the_truncation(corpus):
     for truncation in (20, 60):
-        fitted = model(truncation, max_iter=1000).fit(corpus)
+        fitted = model(truncation, max_iter=200).fit(corpus)
         tokens = np.sort(np.asarray(fitted.word_topic_counts_.sum(axis=0)).ravel())[::-1]
-        assert fitted.n_topics_ == len(tokens) < truncation
-        assert tokens[:4].sum() > 0.98 * corpus.sum()
+        assert fitted.n_topics_ == len(tokens) < 12
+        assert tokens[:4].sum() > 0.99 * corpus.sum()
         assert tokens[3] > 0.2 * corpus.sum()
         assert 1.4 < fitted.doc_topic_prior_.sum() < 3  # alpha was 2
         assert fitted.transform(corpus[:3]).shape == (3, fitted.n_topics_)
-        four = sd.LatentDirichletAllocation(4, random_state=0).fit(corpus)
-        assert fitted.perplexity(corpus) < 1.03 * four.perplexity(corpus)
+    four = sd.LatentDirichletAllocation(4, random_state=0).fit(corpus)
+    assert fitted.perplexity(corpus) < 1.03 * four.perplexity(corpus)
+
+
+def log_joint(words, documents, alpha, beta):
+    """log p(words, topics) given alpha, of dense counts."""
+    total = (gammaln(words + beta[:, None]) - gammaln(beta[:, None])).sum()
+    total += (gammaln(beta.sum()) - gammaln(words.sum(axis=0) + beta.sum())).sum()
+    return total + (gammaln(documents + alpha) - gammaln(alpha)).sum()
+
+
+def test_gains_of_merging_are_differences_of_the_joint_probability():
+    rng = np.random.default_rng(0)
+    documents, words = rng.poisson(0.6, (40, 5)), rng.poisson(0.4, (30, 5))
+    alpha, beta = rng.gamma(0.5, size=5), rng.gamma(0.3, size=30)
+    pairs = np.array([[i, j] for j in range(5) for i in range(j)])
+    gains = merging.gains_of_documents(sparse.csc_array(documents), alpha, pairs)
+    parts = [sparse.csr_array(words[:11]), sparse.csr_array(words[11:])]
+    gains = gains + merging.gains_of_words(parts, beta, pairs)
+    gains -= merging._joined(words.sum(axis=0), beta.sum(), *pairs.T)
+    before = log_joint(words, documents, alpha, beta)
+    for pair, gain in zip(pairs, gains, strict=True):
+        names = np.arange(5)
+        names[pair[1]] = pair[0]
+        kept = np.delete(np.arange(5), pair[1])
+        after = [merging.Merging.added(counts, names)[..., kept] for counts in (words, documents, alpha)]
+        # The topic that is no more has no words: its part of the words is 1.
+        assert gain == pytest.approx(log_joint(*after, beta) - before, abs=1e-9)
+
+
+def test_the_share_that_is_integrated_out_is_an_integral():
+    alpha, tables, weight = np.array([0.3, 0.2]), np.array([7, 4]), 0.4
+    (gain,) = merging.gains_of_shares(tables, alpha, weight, np.array([0]), np.array([1]))
+
+    def part(a, b):  # integral of share^a (1 - share)^b over its prior
+        return stats.beta(weight, weight).expect(lambda share: share**a * (1 - share) ** b)
+
+    as_given = 0.6**7 * 0.4**4
+    assert gain == pytest.approx(np.log(part(11, 0)) - np.log(part(7, 4) / as_given), rel=1e-6)
 
 
 def same(a, b):
@@ -178,27 +216,28 @@ def same(a, b):
     assert a.gamma_ == b.gamma_
 
 
-@pytest.mark.filterwarnings("ignore:all n_components")
+@pytest.mark.filterwarnings("ignore:the fit ended after 92")
 def test_bits_are_the_same_on_threads_a_cluster_and_after_a_kill(corpus, tmp_path):
-    whole = model(n_groups=3, max_iter=36).fit(corpus)
-    same(model(n_groups=3, max_iter=36, n_jobs=2).fit(corpus), whole)
+    whole = model(n_groups=3, max_iter=92).fit(corpus)
+    same(model(n_groups=3, max_iter=92, n_jobs=2).fit(corpus), whole)
 
     def killed(info):
-        if info.round == 25:
+        if info.round == 91:
             raise RuntimeError("killed")
 
     with pytest.raises(RuntimeError, match="killed"):
-        model(n_groups=3, max_iter=36, checkpoint=tmp_path).fit(corpus, callback=killed)
-    same(model(n_groups=3, max_iter=36, checkpoint=tmp_path).fit(corpus), whole)
+        model(n_groups=3, max_iter=92, checkpoint=tmp_path).fit(corpus, callback=killed)
+    same(model(n_groups=3, max_iter=92, checkpoint=tmp_path).fit(corpus), whole)
     with (
         LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=":0") as cluster,
         Client(cluster),
     ):
-        same(model(n_groups=3, max_iter=36, engine="dask").fit(corpus), whole)
+        same(model(n_groups=3, max_iter=92, engine="dask").fit(corpus), whole)
 
 
 def test_many_topics_take_lists_of_documents(corpus):
-    fitted = model(300, max_iter=20).fit(corpus)
+    fitted = model(300).fit(corpus)
+    assert fitted.n_topics_ < 12
     assert fitted.word_topic_counts_.sum() == corpus.sum()
     assert (fitted.doc_topic_counts_.sum(axis=1) == corpus.sum(axis=1)).all()
 
@@ -224,8 +263,10 @@ def test_shares_of_the_fit_are_of_the_topics_that_are_left(corpus):
 
 
 def test_a_truncation_that_is_reached_is_said(corpus):
-    with pytest.warns(UserWarning, match="all n_components=3"):
+    with pytest.warns(UserWarning, match="all 3 topics have tokens"):
         model(3).fit(corpus)
+    with pytest.warns(UserWarning, match="ended after 9 sweeps, before equal topics"):
+        model(max_iter=9).fit(corpus)
     for wrong in ({"alpha": 0}, {"gamma": -1.0}, {"n_components": 0}):
         with pytest.raises((DataError, ValueError)):
             model(**wrong).fit(corpus)
@@ -240,3 +281,44 @@ def test_an_interrupted_fit_is_named_and_keeps_no_draws(corpus):
         fitted = model(20).fit(corpus, callback=ctrl_c)
     with pytest.raises(DataError, match="HDPTopicModel keeps no draws"):
         fitted.topic_word_interval()
+
+
+def test_lda_finds_the_number_as_this_model_does(corpus, tmp_path):
+    options = {"max_iter": 160, "random_state": 0}
+    lda = sd.LatentDirichletAllocation("auto", **options).fit(corpus, vocabulary=[f"w{i}" for i in range(24)])
+    same(lda, sd.HDPTopicModel(100, **options).fit(corpus))
+    assert lda.n_components == "auto"
+    assert lda.n_topics_ == lda.topic_word_.shape[0] == lda.transform(corpus[:2]).shape[1]
+    lda.save(tmp_path / "model.npz")
+    same(sd.load(tmp_path / "model.npz"), lda)
+    found = lda.n_topics_
+    lda.partial_fit(corpus[:20], vocabulary=[f"w{i}" for i in range(24)])
+    assert lda.n_topics_ == lda.topic_word_.shape[0] == found
+    lda.partial_fit(corpus[:20], grow=2)
+    assert lda.n_topics_ == lda.topic_word_.shape[0] == found + 2
+    shares = sd.LatentDirichletAllocation("auto", **options).fit_transform(corpus)
+    assert shares.shape == (200, found)
+    np.testing.assert_allclose(shares.sum(axis=1), 1)
+    fixed = lda.set_params(n_components=3).fit(corpus)
+    assert not hasattr(fixed, "n_topics_")
+    assert fixed.topic_word_.shape == (3, 24)
+
+
+@pytest.mark.parametrize(
+    ("options", "given", "named"),
+    [
+        ({"sampler": "warp"}, {}, "sampler='warp'"),
+        ({"doc_topic_prior": 0.5}, {}, "doc_topic_prior=0.5"),
+        ({"optimize_priors": True}, {}, "optimize_priors=True"),
+        ({"n_draws": 5}, {}, "n_draws=5"),
+        ({"tol": 0.01}, {}, "tol=0.01"),
+        ({"warm_start": True}, {}, "warm_start=True"),
+        ({}, {"seed_words": {0: [1]}}, "seed_words=..."),
+        ({}, {"topics": np.ones((2, 24))}, "topics=..."),
+    ],
+)
+def test_what_does_not_go_with_a_number_that_is_found_is_refused(corpus, options, given, named):
+    with pytest.raises(DataError, match=f"n_components='auto'.*{named}"):
+        sd.LatentDirichletAllocation("auto", **options).fit(corpus, **given)
+    with pytest.raises(ValueError, match="n_components"):
+        sd.LatentDirichletAllocation("many").fit(corpus)

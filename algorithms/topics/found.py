@@ -1,0 +1,109 @@
+"""A number of topics that is found: fits with a hierarchical prior of the topics' shares.
+
+`HDPTopicModel` always has this prior, and `LatentDirichletAllocation` with ``n_components="auto"``.
+"""
+
+import warnings
+
+import numpy as np
+from scipy import sparse
+
+from ...errors import DataError, shortened
+
+MOST_TOPICS = 100  # of n_components="auto"
+_MEAN = 1.0  # of the priors of alpha and gamma, where they begin
+
+
+def is_auto(n_components):
+    """Whether the number of topics is to be found."""
+    return isinstance(n_components, str)
+
+
+def check_auto(model, given):
+    """Refuse what does not go with a number that is found; `given` are the arguments of the fit by name."""
+    fixed = "give n_components a number"
+    if model.sampler not in ("auto", "gibbs"):
+        raise DataError(
+            f"n_components='auto' needs Gibbs sampling, not sampler={shortened(model.sampler)}: set "
+            f"sampler='gibbs' or leave it 'auto', or {fixed}"
+        )
+    if model.doc_topic_prior is not None:
+        raise DataError(
+            f"n_components='auto' draws the document-topic prior, but doc_topic_prior="
+            f"{shortened(model.doc_topic_prior)}: leave it None, take HDPTopicModel(alpha=...), or {fixed}"
+        )
+    off = {"optimize_priors": False, "warm_start": False, "n_draws": 0, "tol": None, "memory_limit": None}
+    for name, value in off.items():
+        own = getattr(model, name)
+        if own is not None and own != value:
+            raise DataError(
+                f"n_components='auto' does not go with {name}={shortened(own)}: leave it out, or {fixed}"
+            )
+    for name, value in given.items():
+        if value is not None:
+            raise DataError(f"n_components='auto' with {name}=..., which names topics by number: {fixed}")
+
+
+def program_that_finds(corpus, n_topics, beta, seed, options, *, alpha=None, gamma=None, exact=False):
+    """The program of a fit that finds how many of `n_topics` topics are used."""
+    from .samplers.hierarchical import Concentrations, RotatingHierarchical
+
+    own = Concentrations(_MEAN if gamma is None else float(gamma), alpha is None, gamma is None)
+    shares = np.full(n_topics, (_MEAN if alpha is None else float(alpha)) / n_topics)
+    left_out = ("fits_priors", "annealed", "seeds")
+    options = {name: value for name, value in options.items() if name not in left_out}
+    return RotatingHierarchical(
+        corpus, n_topics, shares, beta, seed, concentrations=own, merges=not exact, **options
+    )
+
+
+def leave_out_unused(model, gathered):
+    """Take topics without tokens out of a model; keep which are left, for `shares_of_used`."""
+    used = np.flatnonzero(np.asarray(model.word_topic_counts_.sum(axis=0)).ravel())
+    model._used, model.n_topics_, model.gamma_ = used, len(used), gathered.gamma
+    model.doc_topic_prior_ = model.doc_topic_prior_[used]
+    model.word_topic_counts_ = sparse.csr_array(model.word_topic_counts_[:, used])
+    if model.doc_topic_counts_ is not None:
+        model.doc_topic_counts_ = sparse.csr_array(model.doc_topic_counts_[:, used])
+
+
+def shares_of_used(model, shares):
+    """Shares of documents over all topics, as shares over those that are left."""
+    if shares is None:
+        return None
+    shares = shares[:, model._used]
+    return shares / shares.sum(axis=1, keepdims=True)
+
+
+def fingerprint_of_prior(program):
+    """What a checkpoint of such a fit belongs to besides what one of plain LDA does."""
+    own = program.concentrations
+    drawn = [own.draws_alpha, own.draws_gamma]
+    merged = program.merging.wanted
+    return {
+        "model": "hdp",
+        "gamma": own.gamma,
+        "draws": drawn,
+        "total": program.concentration,
+        "merges": merged,
+    }
+
+
+def warn_of_number(model, program, more, stacklevel):
+    """Warn where the number was not found."""
+    from .samplers.merging import LAST
+
+    n_topics, merges = program.n_topics, program.merging.wanted
+    if merges and model.n_iter_ == model.max_iter < LAST:
+        warnings.warn(
+            f"the fit ended after {model.n_iter_} sweeps, before equal topics became one (sweep {LAST}): "
+            f"n_topics_={model.n_topics_} is too many; raise max_iter",
+            UserWarning,
+            stacklevel=stacklevel,
+        )
+    elif model.n_topics_ == n_topics > 1 and model.n_iter_ == model.max_iter:
+        warnings.warn(
+            f"all {n_topics} topics have tokens, so that their number was not found: {more}",
+            UserWarning,
+            stacklevel=stacklevel,
+        )
