@@ -235,6 +235,29 @@ def topic_effects(max_iter=800):
     return figure
 
 
+def topic_responses(max_iter=300):
+    """Coefficients of the topics of docstrings for their packages; the code is on topics-responses.md."""
+    corpus = sd.datasets.load_docstrings()
+    package = np.array([name.partition(".")[0] for name in corpus.names])
+    few = np.isin(package, ["numpy", "scipy", "sklearn"])
+    X, package = corpus.X[few], package[few]
+    test = np.arange(len(package)) % 4 == 0
+    slda = sd.SupervisedLDA(12, response="class", max_iter=max_iter, random_state=0)
+    slda.fit(X[~test], package[~test], vocabulary=corpus.vocabulary)
+    print(slda.topics(n_words=6), slda.score(X[test], package[test]), slda.coef_.round(1), sep="\n")
+    figure = Figure(figsize=(7, 3.8), layout="constrained")
+    axes = figure.subplots()
+    order = np.argsort(slda.coef_[2] - slda.coef_[0])
+    for number, (label, mark) in enumerate(zip(slda.classes_, "os^", strict=True)):
+        axes.plot(slda.coef_[number, order], np.arange(12), mark, label=label)
+    names = [" ".join(words) for words in slda.topics(n_words=3)]
+    axes.set_yticks(np.arange(12), [names[k] for k in order])
+    axes.set_xlabel("coefficient of the topic's share")
+    axes.axvline(0, color="0.7", linewidth=0.8)
+    axes.legend(frameon=False)
+    return figure
+
+
 def topic_stability(max_iter=200, n_seeds=5):
     """Which topics of docstrings come back from other seeds."""
     corpus = sd.datasets.load_docstrings()
@@ -263,6 +286,7 @@ def residuals(rows=1_000):
 PICTURES = {
     "topic-stability": topic_stability,
     "topic-effects": topic_effects,
+    "topic-responses": topic_responses,
     "rotation": rotation,
     "gpu-sweeps": gpu_sweeps,
     "shards": shards,
@@ -276,6 +300,7 @@ PICTURES = {
 SMALL = {
     "topic-stability": functools.partial(topic_stability, 10, 2),
     "topic-effects": functools.partial(topic_effects, 800),
+    "topic-responses": functools.partial(topic_responses, 10),
     "gpu-sweeps": functools.partial(gpu_sweeps, 60, 4),
     "shards": functools.partial(shards, 4_000, 60),
     "combiners": functools.partial(combiners, (1, 2), (2, 4), 1),

@@ -78,6 +78,7 @@ if TYPE_CHECKING:
     from .algorithms.topics.hdp import HDPTopicModel
     from .algorithms.topics.lda import LatentDirichletAllocation
     from .algorithms.topics.reading.alignment import align
+    from .algorithms.topics.supervised import SupervisedLDA
     from .datasets.split import rating_split
     from .datasets.texts import text_counts
     from .scheduler.coordinator import attach
@@ -131,6 +132,7 @@ _PLACES = {
     "SparseLogisticRegressionCV": ".algorithms.linear.cv.estimators",
     "SparsePoissonRegressor": ".algorithms.linear.structured.regressors",
     "StabilitySelection": ".algorithms.linear.selection.stability",
+    "SupervisedLDA": ".algorithms.topics.supervised",
     "TorchClassifier": ".algorithms.neural.torch_models",
     "TorchRegressor": ".algorithms.neural.torch_models",
     "align": ".algorithms.topics.reading.alignment",
@@ -218,6 +220,7 @@ __all__ = [
     "SparseLogisticRegressionCV",
     "SparsePoissonRegressor",
     "StabilitySelection",
+    "SupervisedLDA",
     "TorchClassifier",
     "TorchRegressor",
     "__version__",

@@ -19,6 +19,7 @@ class Model:
     `estimator` is the public name of its class, `data` a key of `stradask.cli.inputs.READERS`, `summary` a
     line for the help. `report` is ``module:function``: ``function(estimator, data, test)`` returns what `fit`
     tells of a fitted model, a dict for JSON and a text; `data` and `test` (or None) are what the reader gave.
+    `responds` says that documents have a response each, the column that ``--target`` names.
     `demo`, if there is one, is ``module:function``: ``function(settings, say)`` takes at most 15 seconds
     after compiling and returns a part of the demo (see `stradask.demo.page`).
 
@@ -35,6 +36,7 @@ class Model:
     summary: str
     report: str
     demo: str | None = None
+    responds: bool = False
 
     def estimator_class(self):
         """Return the class of the estimator."""
@@ -98,6 +100,14 @@ MODELS = {
             data="counts",
             summary="topics, and how many there are",
             report="stradask.cli.reports.topics:report",
+        ),
+        Model(
+            "slda",
+            "SupervisedLDA",
+            data="counts",
+            summary="topics that explain a number, a class or a count of each document",
+            report="stradask.cli.reports.topics:report_responses",
+            responds=True,
         ),
         _linear(
             "lasso",

@@ -200,6 +200,7 @@ MIGRANTS = {
 GUIDES = (
     "topics",
     "topics-covariates",
+    "topics-responses",
     "distributed-topics",
     "gpu",
     "sparse-linear",

@@ -2,7 +2,8 @@
 
 The samplers take `alpha`, which is a vector (float32) or a tuple (table, row): the prior of document d is
 then ``table[row[d]]``, so that documents with the same prior share a row. It is known at compile time
-which of the two it is: with a vector the compiled code is that of one prior for all.
+which of the two it is: with a vector the compiled code is that of one prior for all. With responses
+(`responses`) the tuple begins with the vector.
 
 For log-linear priors, ``alpha_dk = exp(x_d . lambda_k)``, here is also the likelihood of the coefficients
 given the counts of topics, which is that of Dirichlet-multinomial regression::
@@ -24,6 +25,7 @@ from ..options import BORROWS, INNER, KERNEL
 from ..vector import _data as array_data
 from ..vector import _i64 as i64
 from ..vector import prefetch
+from .responses import are_responses
 
 _OPTIONS: dict[str, Any] = {**KERNEL, **BORROWS}
 _INLINE: dict[str, Any] = {**_OPTIONS, **INNER, "forceinline": True}
@@ -41,6 +43,8 @@ def prior_of(typingctx, alpha, d):
         alpha, d = args
         if isinstance(sig.args[0], types.Array):
             return array_data(context, b, sig.args[0], alpha)[0]
+        if are_responses(sig.args[0]):
+            return array_data(context, b, sig.args[0].types[0], b.extract_value(alpha, 0))[0]
         table_kind, row_kind = sig.args[0].types
         table, row = (b.extract_value(alpha, i) for i in range(2))
         address, item = array_data(context, b, table_kind, table)
@@ -59,7 +63,7 @@ def ask_for_prior(alpha, d):
 
 @overload(ask_for_prior, jit_options=_INLINE)
 def _ask_for_prior(alpha, d):
-    if isinstance(alpha, nb.types.Array):
+    if isinstance(alpha, nb.types.Array) or are_responses(alpha):
         return lambda alpha, d: None
 
     def ask(alpha, d):

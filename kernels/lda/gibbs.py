@@ -23,6 +23,7 @@ from ..options import BORROWS, INNER, KERNEL
 from ..random import fill_uniform
 from ..vector import LANES, aligned, draw_dense, draw_sparse, prefetch
 from .document_priors import ask_for_prior, prior_of
+from .responses import accepted
 from .seeds import clear_extra, extra_rows, load_extra, smoothed, smoothed_total
 from .short_rows import ask_for_counts, change_counts, row_of_counts
 
@@ -132,7 +133,7 @@ def _draw_next(
         prior_of(alpha, token_doc[i]),
     )
     new = draw_dense(doc_row, row, n_vectors, np.int64(old), phi, here, prior, phi_old, u, scratch, there)
-    return min(new, n_topics - 1)
+    return accepted(alpha, token_doc[i], old, min(new, n_topics - 1))
 
 
 @nb.njit(**_INLINE)
@@ -161,10 +162,10 @@ def _sweep_dense(
     block's as before the sweep; it may lack those of words that keep a row. Word w has row
     ``row_of_word[w]`` of `rows` (int32), or is counted from its tokens where that is -1. `doc_counts` is
     documents x padded topics, as a vector, or what short documents have in its place (`short_rows`).
-    `totals` (int64) change in place; `alpha` is float32, padded with zeros, or a table of rows
-    (`document_priors`), `beta` float32, by word. `seed`, `purpose`, `round_` and
-    `index` name the random stream. `seeds` are what seed words add to beta (`lda.seeds`), or None; `work` is
-    scratch (`dense_work`).
+    `totals` (int64) change in place; `alpha` is float32, padded with zeros, a table of rows
+    (`document_priors`), or has the responses of documents (`responses`), `beta` float32, by word. `seed`,
+    `purpose`, `round_` and `index` name the random stream. `seeds` are what seed words add to beta
+    (`lda.seeds`), or None; `work` is scratch (`dense_work`).
     """
     n_topics = len(totals)
     phi, inverse, counts, extra, scratch, uniforms, places, expanded = work

@@ -13,12 +13,12 @@ from ..errors import DataError, InterruptedFitWarning, ModelFileError, shortened
 from ..registry import MODELS, find_model, model_of, resolve
 from . import inputs as data
 from .columns import aligned, check_columns
-from .covariates import with_covariates, with_slices
+from .covariates import with_covariates, with_responses, with_slices
 from .outputs import WRITERS, Table, bars, check_output, ending, is_model_file, put_out, say, show
 
 USES = ("topics", "explore", "predict", "recommend")  # commands that are named like methods of models
 _SCALES = 100  # between the standard deviations of two columns, from which a note tells
-_SLICED = ("DynamicTopicModel",)  # which no file of counts alone describes
+_DESCRIBED = ("DynamicTopicModel", "SupervisedLDA")  # which no file of counts alone describes
 INTERRUPTED = 130  # exit status after Ctrl-C, as shells have it
 
 
@@ -33,6 +33,8 @@ def fit(args):
     estimator = make_estimator(model, args)
     if args.slices is None and "slices" in inspect.signature(estimator.fit).parameters:
         raise DataError(f"{model.name} needs --slices COLUMN, a column of a table of texts, FILE.csv:COLUMN")
+    if model.responds and args.target is None:
+        raise DataError(f"{model.name} needs --target COLUMN, a column of a table of texts, FILE.csv:COLUMN")
     if args.save is not None:
         check_output("--save", args.save, inputs=source.files, is_ours=is_model_file)
     read, test = data.read_source(source, args), None
@@ -42,6 +44,8 @@ def fit(args):
         read = with_covariates(read, estimator, args.covariates, source)
     if args.slices is not None:
         read = with_slices(read, estimator, args.slices, source)
+    if model.responds:
+        read = with_responses(read, estimator.response, args.target, source)
     if args.test_size is not None:
         read, test = read.held_out(args.test_size, args.random_state, "--test-size")
     _say_scales(args, estimator, read)
@@ -214,6 +218,11 @@ def predict(args):
     from .reports.linear import judged
 
     estimator, read = load_and_read(args, "predict")
+    if model_of(estimator).data == "counts":
+        from .judging import predict_documents
+
+        predict_documents(args, estimator, read)
+        return
     if model_of(estimator).data == "ratings":
         _predict_ratings(args, estimator, read)
         return
@@ -266,7 +275,8 @@ def load_and_read(args, ability):
     estimator = load_model(args.file, ability)
     if "n_jobs" in estimator.get_params():
         estimator.set_params(n_jobs=args.n_jobs)
-    args.data = data.with_target(args.data, args.target)
+    if not model_of(estimator).responds:
+        args.data = data.with_target(args.data, args.target)
     kind, known = model_of(estimator).data, {"n_features": getattr(estimator, "n_features_in_", None)}
     if kind == "counts":
         known["words"] = getattr(estimator, "vocabulary_", None)
@@ -447,5 +457,7 @@ def model_lines():
 def swept_models():
     """Return the names of the models that have a number of topics."""
     return ", ".join(
-        model.name for model in MODELS.values() if model.data == "counts" and model.estimator not in _SLICED
+        model.name
+        for model in MODELS.values()
+        if model.data == "counts" and model.estimator not in _DESCRIBED
     )

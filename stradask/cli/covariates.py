@@ -1,4 +1,4 @@
-"""What is known of documents on the command line, covariates or slices: columns of the table of the texts."""
+"""What is known of documents on the command line, in columns of the table of texts."""
 
 import math
 from dataclasses import dataclass, fields, replace
@@ -42,6 +42,40 @@ class DescribedCounts(Counts):
         return train, test
 
 
+@dataclass(frozen=True)
+class AnsweredCounts(Counts):
+    """Word counts with a response for each document."""
+
+    y: Any = None
+
+    @property
+    def arguments(self):
+        """What `fit` is given."""
+        return self.X, self.y
+
+    def rows(self, rows):
+        """Return the documents of the given numbers."""
+        return replace(super().rows(rows), y=self.y[rows])
+
+
+def with_responses(read, kind, column, source):
+    """Read the column of responses from the table that DATA names: labels, or numbers."""
+    import numpy as np
+
+    (cells,) = _columns(read, [column], source, "--target").values()
+    if kind == "class":
+        y = np.array(cells, str)
+    else:
+        wrong = [row for row, cell in enumerate(cells) if not _is_finite(cell)]
+        if wrong:
+            raise DataError(
+                f"--target: row {wrong[0] + 1} of the column {shortened(column)} holds "
+                f"{shortened(cells[wrong[0]])}, no number; add --response class for labels"
+            )
+        y = np.array(cells, float)
+    return AnsweredCounts(**_own(read), y=y)
+
+
 def with_covariates(read, estimator, columns, source):
     """Read the columns from the table that DATA names; numbers where all cells are numbers."""
     return _described(read, estimator, columns, source, "covariates", "dmr")
@@ -59,20 +93,34 @@ def with_slices(read, estimator, column, source):
 def _described(read, estimator, columns, source, what, model):
     from inspect import signature
 
-    from ..datasets.text_files import names_texts, read_texts
-
     if what not in signature(estimator.fit).parameters:
         raise DataError(f"--{what}: {type(estimator).__name__} has none; fit {model}, or leave it out")
+    found = {}
+    for name, cells in _columns(read, columns, source, f"--{what}").items():
+        found[name] = [float(cell) for cell in cells] if all(map(_is_finite, cells)) else cells
+    return DescribedCounts(**_own(read), covariates=found)
+
+
+def _columns(read, columns, source, option):
+    """Cells of columns of the table that DATA names, none of them empty."""
+    from ..datasets.text_files import names_texts, read_texts
+
     data = str(source)
     if not (isinstance(read, Counts) and is_table(data) and names_texts(data)):
-        raise DataError(f"--{what} names columns of DATA, FILE.csv:COLUMN; give such a table")
+        raise DataError(f"{option} names a column of DATA, FILE.csv:COLUMN; give such a table")
     found = {}
     for name in columns:
         cells = [cell.strip() for cell in read_texts(file_of(data), name).texts]
         if not all(cells):
             row = cells.index("") + 1
-            raise DataError(f"--{what}: row {row} of the column {shortened(name)} is empty; fill it in")
-        numbers = all(is_number(cell) and math.isfinite(float(cell)) for cell in cells)
-        found[name] = [float(cell) for cell in cells] if numbers else cells
-    own = {field.name: getattr(read, field.name) for field in fields(Counts)}
-    return DescribedCounts(**own, covariates=found)
+            raise DataError(f"{option}: row {row} of the column {shortened(name)} is empty; fill it in")
+        found[name] = cells
+    return found
+
+
+def _own(read):
+    return {field.name: getattr(read, field.name) for field in fields(Counts)}
+
+
+def _is_finite(cell):
+    return is_number(cell) and math.isfinite(float(cell))

@@ -396,7 +396,7 @@ def source_of(model, args):
     of_counts = model.data == "counts"
     apart = of_counts and (several or (args.cluster is not None and args.test_size is None))
     if apart:
-        if args.target is not None:
+        if args.target is not None and not model.responds:
             raise DataError(f"--target: {model.name} predicts nothing; leave it out")
         apart = not (args.data == [DOCSTRINGS] or any(name.endswith(".npz") for name in args.data))
         of_texts = [name for name in args.data if apart and is_file(file_of(name)) and holds_texts(name)]
@@ -410,12 +410,12 @@ def source_of(model, args):
         )
     if apart:
         return Source(model.data, args.data)
-    if args.target is not None and model.data in ("counts", "ratings"):
+    if args.target is not None and model.data in ("counts", "ratings") and not model.responds:
         raise DataError(f"--target: the data of {model.name} have no target column; leave it out")
     for option in LEARNED:
         if getattr(args, option) and (model.data in ("counts", "ratings") or not is_table(args.data[0])):
             raise DataError(f"--{option}: for tables, FILE.csv:COLUMN, of linear models; leave it out")
-    return Source(model.data, with_target(args.data[0], args.target))
+    return Source(model.data, args.data[0] if model.responds else with_target(args.data[0], args.target))
 
 
 def read_source(source, args):

@@ -5,7 +5,7 @@ from ..registry import model_of
 from . import inputs as data
 from .columns import aligned, check_columns
 from .commands import load_and_read, load_model, say_unknown
-from .outputs import say, show
+from .outputs import Table, put_out, say, show
 from .ratings import typed_ids
 
 
@@ -33,7 +33,39 @@ def _of_documents(args, estimator, read):
     say_unknown(args, read)
     check_test(read, "DATA")
     perplexity = float(estimator.perplexity(read.X))
-    return {"perplexity": perplexity}, f"perplexity {perplexity:,.1f} of held-out halves of the documents"
+    found, text = (
+        {"perplexity": perplexity},
+        f"perplexity {perplexity:,.1f} of held-out halves of the documents",
+    )
+    if args.target is None:
+        return found, text
+    own, line = _of_responses(args, estimator, read)
+    return found | own, f"{text}\n{line}"
+
+
+def _of_responses(args, estimator, read):
+    """Score of the predicted responses, against the column that --target names."""
+    from .covariates import with_responses
+    from .reports.topics import score_of_responses
+
+    if not model_of(estimator).responds:
+        raise DataError(f"--target: {model_of(estimator).name} predicts nothing; leave it out")
+    answered = with_responses(read, estimator.response, args.target, args.data)
+    return score_of_responses(estimator, answered)
+
+
+def predict_documents(args, estimator, read):
+    """Predict the responses, or the topics, of documents."""
+    read = aligned(read, estimator, lambda text: say(args, text))
+    say_unknown(args, read)
+    names = [str(name) for name in (range(read.X.shape[0]) if read.names is None else read.names)]
+    arrays, header = {"prediction": estimator.predict(read.X)}, ["prediction"]
+    if hasattr(estimator, "predict_proba") and hasattr(estimator, "classes_"):
+        arrays["probability"] = estimator.predict_proba(read.X)
+        header += [f"probability_of_{label}" for label in estimator.classes_]
+    put_out(args, Table("document", names, header, arrays), f"{len(names):,} predictions")
+    if args.target is not None:
+        say(args, f"note: {_of_responses(args, estimator, read)[1]}")
 
 
 def explain(args):

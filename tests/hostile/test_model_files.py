@@ -54,6 +54,12 @@ MODELS = {
         lambda: sd.HDPTopicModel(12, max_iter=12, random_state=0).fit(COUNTS),
         [*used("transform", "perplexity"), lambda m: m.topics(3), lambda m: m.representative_documents()],
     ),
+    "slda": (
+        lambda: sd.SupervisedLDA(3, response="class", max_iter=12, random_state=0).fit(
+            COUNTS, np.arange(N) % 3
+        ),
+        [*used("transform", "perplexity", "predict", "predict_proba"), lambda m: m.topics(3)],
+    ),
     "gsdmm": (
         lambda: sd.GSDMM(3, max_iter=5, random_state=0).fit(COUNTS),
         [

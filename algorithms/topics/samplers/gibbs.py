@@ -32,6 +32,8 @@ from .restoring import damaged, unfit
 from .storage import Pool, Storage, fetch, release
 from .word_blocks import Block, FirstCountThenRotate, SeedsOfBlocks, Words, changes_of
 
+_KNOWN = ("labels", "design", "response")  # what a shard may know of its documents, one of these
+
 
 class RotatingGibbs(RotatingModel):
     """Collapsed Gibbs sampling over shards of documents.
@@ -136,7 +138,7 @@ class RotatingGibbs(RotatingModel):
         let_go(data["words"])
         let_go(data["offsets"])
         begun = {name: data[name] for name in ("number", "first_document")}
-        begun |= {name: data[name][order] for name in ("labels", "design") if name in data}
+        begun |= {name: data[name][order] for name in _KNOWN if name in data}
         state = {"order": order, "lengths": lengths, "docs": docs, "starts": starts}
         begun |= {name: data[name] for name in ("topics",) if name in data}
         state |= {"offset": offset[self.words.ids], "begun": begun}
@@ -147,8 +149,8 @@ class RotatingGibbs(RotatingModel):
     def begin(self, tokens, data):
         """Give tokens that are laid out their first topics."""
         storage = self._storage()
-        own = data.get("labels", data.get("design"))
-        documents = self.document_kind(tokens["lengths"], storage, own)
+        own = [data[name] for name in _KNOWN if name in data]
+        documents = self.document_kind(tokens["lengths"], storage, *own)
         state = tokens | {"documents": documents, "totals": None, "priors": self.priors, "ready": False}
         state["topics"] = self.lay_out(state, data, storage)
         state |= documents.arrays()

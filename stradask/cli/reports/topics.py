@@ -44,6 +44,39 @@ def report_covariates(estimator, data, test):
     return document | {"effects": found}, f"{text}\n\n{effects}"
 
 
+def report_responses(estimator, data, test):
+    """As `report`, with the coefficients of the topics, and how well held-out responses are predicted."""
+    import numpy as np
+
+    document, text = report(estimator, data, test)
+    coef = np.atleast_2d(estimator.coef_)
+    labels = [str(label) for label in getattr(estimator, "classes_", ["coefficient"])]
+    names = [" ".join(words[:3]) for words in estimator.topics(n_words=3)]
+    document |= {
+        "coefficients": dict(zip(labels, coef.tolist(), strict=True)),
+        "intercept": np.asarray(estimator.intercept_).tolist(),
+    }
+    width = max(max(map(len, names)), 8)
+    wide = max(12, *(len(label) + 2 for label in labels))
+    lines = [" " * (width + 10) + "".join(f"{label:>{wide}}" for label in labels)]
+    lines += [
+        f"topic {k:<3} {name:<{width}}" + "".join(f"{value:>{wide}.4g}" for value in coef[:, k])
+        for k, name in enumerate(names)
+    ]
+    if test is not None:
+        own, line = score_of_responses(estimator, test)
+        document |= own
+        text = f"{line}\n{text}"
+    return document, "\n".join([text, "", *lines])
+
+
+def score_of_responses(estimator, test):
+    """Return the score of predicted responses, for JSON and as a line."""
+    what = {"number": "R^2", "class": "accuracy", "count": "deviance explained"}[estimator.response]
+    value = estimator.score(test.X, test.y)
+    return {what.lower().replace(" ", "_").replace("^", ""): value}, f"{what:<12} {value:.4f}  of responses"
+
+
 def report_over_time(estimator, data, test):
     """As `report`, and the words and shares of topics in the slices."""
     document, text = report(estimator, data, test)

@@ -1,0 +1,347 @@
+r"""Gibbs sampling of topics that also explain a response of each document: supervised LDA.
+
+::
+
+    y_d ~ N(m_d, sigma^2), Poisson(exp(m_d)) or Categorical(softmax(m_d)),   m_d = b + eta^T C_d / L_d
+
+A sweep draws the tokens' topics given words, responses and coefficients: `RotatingGibbs` proposes by the
+conditional of plain LDA, and the response accepts (`kernels.lda.responses`). After every `UPDATE_EVERY`
+sweeps the coefficients become the mode of their posterior given the counts, that of a generalised linear
+model of the response with the shares of topics as columns, by Newton's method. So the fit is a stochastic EM
+algorithm: it climbs, up to the noise of one draw of topics, in ``log p(w, y | eta, b, sigma) + log p(eta,
+sigma)`` with the topics summed out. The modes after `burn_in` are averaged.
+
+Shards send the counts of their documents' topics; the coordinator fits.
+
+References: McAuliffe, Blei, "Supervised topic models", NIPS 2007; Celeux, Diebolt, "The SEM algorithm",
+Computational Statistics Quarterly 1985.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from scipy.special import gammaln
+
+from ....kernels.lda import responses as kernels
+from ...optimize.newton import minimize_newton_cg
+from .document_rows import DenseDocuments
+from .gibbs import RotatingGibbs
+from .program import Gathered, opened_counts, packed_counts
+from .restoring import taken, unfit
+
+UPDATE_EVERY = 10  # sweeps
+_ACCEPT = 18  # purpose of a random stream
+_FREEDOM, _LEAST_VARIANCE = 1.0, 0.01  # of the prior of sigma^2, scaled inverse chi-square
+_TOLERANCE = 1e-6  # of the Newton decrement, relative to the objective; one draw of topics moves it by more
+_INTERCEPT_PRECISION = 1e-4  # of the prior of b, without which a sum over the classes is not determined
+_ROUNDS = 5  # of coefficients and variance in turn
+
+
+@dataclass(frozen=True)
+class Response:
+    """What the response is like.
+
+    `family` is one of `kernels`, `n_predictors` 1 or the number of classes, `precision` that of the normal
+    prior of each coefficient eta.
+    """
+
+    family: int
+    n_predictors: int
+    precision: float
+
+
+@dataclass(frozen=True)
+class Coefficients:
+    """eta (topics x predictors), b (predictors) and the variance of a normal response."""
+
+    eta: np.ndarray
+    intercepts: np.ndarray
+    variance: float = 1.0
+
+    @classmethod
+    def at_start(cls, n_topics, response):
+        """Nothing is known."""
+        return cls(np.zeros((n_topics, response.n_predictors)), np.zeros(response.n_predictors))
+
+    def packed(self):
+        """One matrix for checkpoints and messages: eta, b, and the variance in all places of a row."""
+        return np.vstack([self.eta, self.intercepts, np.full(len(self.intercepts), self.variance)])
+
+    @classmethod
+    def of_packed(cls, packed):
+        """Undo `packed`."""
+        return cls(np.ascontiguousarray(packed[:-2]), packed[-2].copy(), float(packed[-1, 0]))
+
+
+class ResponseRows(DenseDocuments):
+    """Dense counts with the responses of documents: `targets` has one column, of classes their numbers."""
+
+    def __init__(self, targets, lengths, longest, n_topics, response, storage):
+        super().__init__(len(targets), longest, n_topics, storage)
+        self.response, self.targets = response, np.ascontiguousarray(targets[:, 0])
+        self.inverse_lengths = 1 / np.maximum(lengths, 1)
+        self.predictors = np.zeros((len(targets), response.n_predictors))
+        self.log_likelihoods, self.streams = np.zeros(len(targets)), np.zeros(len(targets), np.uint64)
+        self.coefficients = Coefficients.at_start(n_topics, response)
+        self.round = -1
+
+    def begin_sweep(self, round_, seed, first_document):
+        """Make the predictors anew, so that rounding does not add up, and the streams of this sweep."""
+        self.round = round_
+        state = np.random.SeedSequence([int(seed), _ACCEPT, round_]).generate_state(1, np.uint64)[0]
+        self.streams[:] = _mixed(np.arange(first_document, first_document + len(self.streams)), state)
+        self.look()
+
+    def look(self):
+        """Compute predictors and log-likelihoods from the counts."""
+        kernels.begin(self.counts, self.n_topics, self.coefficients.intercepts, self.drawn_with(None))
+
+    def drawn_with(self, alpha):
+        """The prior as the kernels take it, with the responses; None where it does not matter."""
+        vector = super().drawn_with(np.zeros(0) if alpha is None else alpha)
+        own = (self.coefficients.eta, self.predictors, self.log_likelihoods, self.targets)
+        kind = (self.response.family, self.coefficients.variance)
+        return (vector, *own, self.inverse_lengths, self.streams, *kind)
+
+    def log_likelihood_of_responses(self):
+        """Sum over documents of log p(y | counts, coefficients)."""
+        self.look()
+        total = float(self.log_likelihoods.sum())
+        if self.response.family == kernels.NORMAL:
+            total -= len(self.targets) * np.log(2 * np.pi * self.coefficients.variance) / 2
+        if self.response.family == kernels.POISSON:
+            total -= float(gammaln(self.targets + 1).sum())
+        return total
+
+
+def _mixed(numbers, state):
+    """Scramble numbers into the states of generators, none of which is 0 (splitmix64)."""
+    x = (numbers.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15) + state
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return np.maximum(x ^ (x >> np.uint64(31)), np.uint64(1))
+
+
+class RotatingSupervised(RotatingGibbs):
+    """`RotatingGibbs` with responses; each shard of the corpus has the ``response`` of its documents.
+
+    Parameters
+    ----------
+    corpus, n_topics, alpha, beta, seed, **options
+        See `RotatingGibbs`.
+    response : Response
+    targets : ndarray of shape (n_documents,)
+        Of the documents in the order of the shards, for the coordinator.
+    burn_in : int
+        Sweeps after which coefficients are averaged.
+    """
+
+    def __init__(self, corpus, n_topics, alpha, beta, seed, *, response, targets, burn_in, **options):
+        self.response = response
+        super().__init__(corpus, n_topics, alpha, beta, seed, **options)
+        self.targets: Any = targets
+        self.burn_in = burn_in
+        self.coefficients = Coefficients.at_start(n_topics, response)
+        self.averaged, self.n_averaged = np.zeros_like(self.coefficients.packed()), 0
+
+    def __getstate__(self):
+        """What only the coordinator needs stays there."""
+        return super().__getstate__() | {"targets": None}
+
+    # At a shard -----------------------------------------------------------------------------------
+
+    def document_kind(self, lengths, storage, labels=None):
+        """Allocate the counts of documents; `labels` are their responses."""
+        targets = np.zeros((len(lengths), 1)) if labels is None else labels
+        return ResponseRows(targets, lengths, self.longest, self.n_topics, self.response, storage)
+
+    def sync(self, state, message):
+        """Take over totals, and coefficients."""
+        if "coefficients" in message:
+            state["documents"].coefficients = Coefficients.of_packed(message["coefficients"])
+        super().sync(state, message)
+
+    def _sweep(self, state, task, place, words):
+        documents = state["documents"]
+        if documents.round != task.round:
+            documents.begin_sweep(task.round, self.seed, state["begun"]["first_document"])
+        super()._sweep(state, task, place, words)
+
+    def measure(self, state):
+        """Compute the part of a shard's documents, and of their responses, for the log-likelihood."""
+        return super().measure(state) + state["documents"].log_likelihood_of_responses()
+
+    def figures_of_documents(self, state):
+        """The counts of the documents' topics."""
+        return {"documents": packed_counts(self.document_counts(state))}
+
+    def figures_of_words(self, block, value):
+        """Words say nothing of coefficients."""
+        return {}
+
+    # At the coordinator ---------------------------------------------------------------------------
+
+    def fits_priors_after(self, swept):
+        """Whether coefficients are fitted when so many sweeps are done."""
+        return swept % UPDATE_EVERY == 0
+
+    def _fitted_priors(self):
+        return {"coefficients": self.coefficients.packed()}
+
+    def publish(self):
+        """Send the topic totals and the coefficients."""
+        return super().publish() | self._fitted_priors()
+
+    def aggregate(self, tasks, partials):
+        """Keep the figures of shards and blocks after a sweep, and fit coefficients where it is time."""
+        outcome = super().aggregate(tasks, partials)
+        if any("documents" in partial for partial in partials):
+            self._fit_priors(tasks[0].round + 1)
+            return replace(outcome, message=self._fitted_priors())
+        return outcome
+
+    def _fit_priors(self, swept):
+        parts = [opened_counts(figures.pop("documents"), self.n_topics) for figures in self._figures]
+        counts = sparse.csr_array(sparse.vstack(parts, format="csr"))
+        self.coefficients = fitted(counts, self.targets, self.response, self.coefficients)
+        if swept > max(self.burn_in, self.annealed):
+            self.averaged, self.n_averaged = self.averaged + self.coefficients.packed(), self.n_averaged + 1
+
+    def final(self):
+        """The mean of the coefficients after `burn_in`; before the first, those of now."""
+        if not self.n_averaged:
+            return self.coefficients
+        return Coefficients.of_packed(self.averaged / self.n_averaged)
+
+    def collect(self, ask):
+        """Gather the model, and the coefficients."""
+        return GatheredSupervised(**vars(Gathered.of(self, ask)), coefficients=self.final())
+
+    def arrays(self):
+        """Arrays of a checkpoint besides shards and blocks."""
+        own = {"coefficients": self.coefficients.packed(), "averaged": self.averaged}
+        numbers = {"n_averaged": np.int64(self.n_averaged), "burn_in": np.int64(self.burn_in)}
+        return super().arrays() | own | numbers
+
+    def restore(self, arrays):
+        """Go on from the arrays of a checkpoint of the same corpus and parameters."""
+        now, averaged = taken(arrays, "coefficients", "averaged")
+        n, burn_in = taken(arrays, "n_averaged", "burn_in")
+        fits = all(a.shape == self.averaged.shape and a.dtype == np.float64 for a in (now, averaged))
+        fits = fits and all(np.isfinite(a).all() and (a[-1] >= 0).all() for a in (now, averaged))
+        fits = fits and all(a.shape == () and a.dtype == np.int64 and a >= 0 for a in (n, burn_in))
+        if not (fits and (now[-1] > 0).all()):
+            raise unfit("coefficients")
+        super().restore(arrays)
+        self.coefficients, self.averaged = Coefficients.of_packed(now), averaged.copy()
+        self.n_averaged, self.burn_in = int(n), int(burn_in)
+
+
+@dataclass(frozen=True)
+class GatheredSupervised(Gathered):
+    """A fitted model, and its coefficients."""
+
+    coefficients: Coefficients
+
+
+# A fit of the coefficients ------------------------------------------------------------------------------
+
+
+def fitted(counts, targets, response, start):
+    """The mode of the coefficients given the documents' counts of topics (CSR), and of the variance.
+
+    Of a normal response coefficients and variance are fitted in turn.
+    """
+    lengths = np.maximum(np.asarray(counts.sum(axis=1)).ravel(), 1)
+    shares = sparse.csr_array(
+        (counts.data / np.repeat(lengths, np.diff(counts.indptr)), counts.indices, counts.indptr),
+        shape=counts.shape,
+    )
+    now = start
+    for _ in range(_ROUNDS if response.family == kernels.NORMAL else 1):
+        objective = CoefficientObjective(shares, targets, response, now.variance)
+        found = minimize_newton_cg(
+            objective, np.vstack([now.eta, now.intercepts]).ravel(), tol_decrease=_TOLERANCE
+        )
+        matrix = found.x.reshape(-1, response.n_predictors)
+        now = Coefficients(matrix[:-1], matrix[-1], now.variance)
+        if response.family == kernels.NORMAL:
+            away = targets - shares @ now.eta[:, 0] - now.intercepts[0]
+            variance = float(away @ away) + _FREEDOM * _LEAST_VARIANCE
+            now = replace(now, variance=variance / (len(targets) + _FREEDOM + 2))
+    return now
+
+
+class CoefficientObjective:
+    """Negative log posterior of coefficients given the shares of topics, for `minimize_newton_cg`."""
+
+    ridge = constant = 0.0
+
+    def __init__(self, shares, targets, response, variance):
+        self.shares, self.across, self.response = shares, sparse.csr_array(shares.T), response
+        self.targets, self.variance, self.n_rows = targets, variance, len(targets)
+        self.precision = np.full((shares.shape[1] + 1, 1), response.precision)
+        self.precision[-1] = _INTERCEPT_PRECISION
+
+    def _predicted(self, w):
+        matrix = w.reshape(-1, self.response.n_predictors)
+        return matrix, self.shares @ matrix[:-1] + matrix[-1]
+
+    def _back(self, rows):
+        return np.vstack([self.across @ rows, rows.sum(axis=0)])
+
+    def value_and_gradient(self, w, *, curvature=False):
+        """Compute the objective and its gradient."""
+        matrix, m = self._predicted(w)
+        family = self.response.family
+        with np.errstate(over="ignore", invalid="ignore"):
+            if family == kernels.NORMAL:
+                away = m[:, 0] - self.targets
+                value, slope = away @ away / (2 * self.variance), away[:, None] / self.variance
+            elif family == kernels.POISSON:
+                mean = np.exp(m[:, 0])
+                value, slope = (mean - self.targets * m[:, 0]).sum(), (mean - self.targets)[:, None]
+            else:
+                slope, logs = softmax(m)
+                own = np.arange(len(m)), self.targets.astype(np.int64)
+                value = -logs[own].sum()
+                slope[own] -= 1
+            value += (self.precision * matrix**2).sum() / 2
+            return float(value), (self._back(slope) + self.precision * matrix).ravel()
+
+    def hessian_product(self, w, v):
+        """Compute the Hessian times a vector."""
+        _, m = self._predicted(w)
+        direction, along = self._predicted(v)
+        family = self.response.family
+        if family == kernels.NORMAL:
+            bent = along / self.variance
+        elif family == kernels.POISSON:
+            bent = np.exp(m) * along
+        else:
+            p, _ = softmax(m)
+            bent = p * (along - (p * along).sum(axis=1, keepdims=True))
+        return (self._back(bent) + self.precision * direction).ravel()
+
+    def hessian_diagonal(self, w):
+        """Compute the diagonal of the Hessian."""
+        _, m = self._predicted(w)
+        family = self.response.family
+        if family == kernels.NORMAL:
+            curvature = np.full(m.shape, 1 / self.variance)
+        elif family == kernels.POISSON:
+            curvature = np.exp(m)
+        else:
+            p, _ = softmax(m)
+            curvature = p * (1 - p)
+        diagonal = np.vstack([self.across.power(2) @ curvature, curvature.sum(axis=0)])
+        return (diagonal + self.precision).ravel()
+
+
+def softmax(predictors):
+    """Probabilities of classes, and their logarithms."""
+    logs = predictors - predictors.max(axis=1, keepdims=True)
+    logs -= np.log(np.exp(logs).sum(axis=1, keepdims=True))
+    return np.exp(logs), logs

@@ -1,0 +1,448 @@
+"""Topics that explain a response of each document, a number, a class or a count: supervised LDA."""
+
+import os
+from inspect import signature
+from numbers import Integral, Real
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from sklearn.metrics import d2_tweedie_score, r2_score
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
+
+from ..._typing import Array, Callback, FileName, Matrix, RandomState, Vector
+from ...errors import DataError
+from ...kernels.lda import responses as kernels
+from ..inputs.dask_arrays import is_dask
+from ..inputs.matrices import check_counts, check_prior
+from ..inputs.targets import check_labels, check_not_negative, check_targets, label_numbers
+from .fitting import _TOPIC_WORD_PRIOR, FittedTopicModel
+from .lda import LatentDirichletAllocation
+from .model import TopicModel
+from .shard_input import check_at_hand, check_order_of_files, with_rows
+
+_FAMILIES = {"number": kernels.NORMAL, "count": kernels.POISSON, "class": kernels.CLASSES}
+_ANNEALED = 40  # sweeps at most
+_MOST_COUNT = 2.0**53  # whole numbers above are not exact
+
+
+def _has_classes(model):
+    if model.response != "class":
+        raise AttributeError(f"predict_proba is for response='class', and this model has {model.response!r}")
+    return True
+
+
+class SupervisedLDA(FittedTopicModel):
+    r"""Topics that explain a response of each document: supervised latent Dirichlet allocation.
+
+    Latent Dirichlet allocation in which a generalised linear model of the topics' shares among a document's
+    tokens gives its response::
+
+        theta_d ~ Dirichlet(alpha),  z_di ~ theta_d,  w_di ~ phi_(z_di),  phi_k ~ Dirichlet(beta)
+        m_d = b + sum_k eta_k C_dk / L_d,   eta_k ~ Normal(0, prior_scale^2)
+        y_d ~ Normal(m_d, sigma^2),  Poisson(exp(m_d))  or  Categorical(softmax(m_d))
+
+    Topics are drawn as in `LatentDirichletAllocation` with ``sampler="gibbs"``, each draw accepted or refused
+    by the response (an exact Metropolis-Hastings step), so that topics bend to what tells responses apart.
+    Every ten sweeps the coefficients become the mode given the topics. This is a stochastic EM algorithm: it
+    climbs in ``log p(w, y | eta, b, sigma) + log p(eta, sigma)``, up to the noise of one draw of topics.
+    Coefficients are averaged over the second half of the sweeps.
+
+    A document has one response and many tokens, so that topics stay near those of LDA where documents are
+    long. A prediction takes the expected shares of a document's topics given its words.
+
+    Parameters
+    ----------
+    n_components : int, default=10
+        Number of topics K.
+    response : {"number", "class", "count"}, default="number"
+        - "number": normal, by the identity. Responses are standardised for the fit; coefficients are in
+          their own units. sigma^2 has a weak prior about 0.01 of their variance, with the weight of one
+          document.
+        - "class": two or more classes, of any type, by softmax. Each class has a coefficient a topic.
+        - "count": Poisson, by the logarithm.
+    doc_topic_prior : float or array of shape (n_components,), default=None
+        alpha; None is 0.1.
+    topic_word_prior : float or array of shape (n_features,), default=None
+        beta; None is 0.01.
+    prior_scale : float, default=10.0
+        Standard deviation of the prior of coefficients; of standardised responses for numbers.
+    max_iter : int, default=500
+        Sweeps over all tokens.
+    exact : bool, default=False
+        Keep topic totals live, on one thread: exact sweeps, of which none is annealed. Else 40 are, at most
+        half of `max_iter`.
+    n_groups : int, default=None
+    engine : str, default="local"
+    n_jobs : int, default=None
+    checkpoint : str or path, default=None
+    memmap_folder : str or path, default=None
+        These as in `LatentDirichletAllocation`. The model is *bitwise* the same for any `n_jobs` and on a
+        cluster, with the same groups and number of BLAS threads of the calling process.
+    random_state : int, RandomState or None, default=None
+        The same int gives the same model.
+    verbose : int, default=0
+        1 shows a progress bar.
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (n_components,), or (n_classes, n_components)
+        Coefficients eta, means over the second half of the sweeps.
+    intercept_ : float, or ndarray of shape (n_classes,)
+    sigma_ : float
+        Standard deviation of numbers about their prediction; 1.0 for others.
+    classes_ : ndarray of shape (n_classes,)
+        Of ``response="class"`` alone.
+    components_, topic_word_, doc_topic_, word_topic_counts_, doc_topic_counts_, doc_topic_prior_,
+    topic_word_prior_, log_likelihood_, history_, worker_history_, n_iter_, sampler_, n_features_in_
+        As in `LatentDirichletAllocation`. The likelihood is that of words, topics and responses given the
+        coefficients. Counts and shares of the fitted documents know their responses.
+
+    Raises
+    ------
+    DataError
+        If `X` does not hold counts, or `y` has other values than `response` says, or another length.
+    CheckpointMismatch
+        If `checkpoint` holds a fit of other parameters or data.
+
+    See Also
+    --------
+    DMRTopicModel : Where what is known of a document says which topics to expect.
+
+    Notes
+    -----
+    Memory: counts of documents are dense, one to two bytes for each topic and document; the coordinator
+    gathers the non-zero ones every ten sweeps.
+
+    References
+    ----------
+    McAuliffe, Blei, "Supervised topic models", NIPS 2007. Celeux, Diebolt, "The SEM algorithm",
+    Computational Statistics Quarterly 1985 (stochastic EM).
+
+    Examples
+    --------
+    >>> import numpy as np, stradask as sd
+    >>> rng = np.random.default_rng(0)
+    >>> shares = rng.dirichlet([0.3, 0.3], 200)
+    >>> X = np.vstack([rng.multinomial(40, np.repeat(s, 3) / 3) for s in shares])
+    >>> stars = 1 + 4 * shares[:, 0] + 0.2 * rng.standard_normal(200)
+    >>> slda = sd.SupervisedLDA(2, max_iter=200, random_state=0).fit(X[:150], stars[:150])
+    >>> slda.predict(X[150:]).shape
+    (50,)
+    >>> bool(slda.score(X[150:], stars[150:]) > 0.8)
+    True
+    """
+
+    _parameter_constraints: ClassVar[dict] = {
+        "n_components": [Interval(Integral, 1, 2**16 - 1, closed="both")],
+        "response": [StrOptions(set(_FAMILIES))],
+        "doc_topic_prior": [None, Interval(Real, 0, None, closed="neither"), "array-like"],
+        "topic_word_prior": [None, Interval(Real, 0, None, closed="neither"), "array-like"],
+        "prior_scale": [Interval(Real, 1e-6, 1e6, closed="both")],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "exact": ["boolean"],
+        "n_groups": [None, Interval(Integral, 1, 2**16, closed="both")],
+        "engine": [str],
+        "n_jobs": [None, Integral],
+        "checkpoint": [None, str, os.PathLike],
+        "memmap_folder": [None, str, os.PathLike],
+        "random_state": ["random_state"],
+        "verbose": ["verbose"],
+    }
+    _expected_failed_checks: ClassVar[dict] = LatentDirichletAllocation._expected_failed_checks
+    # Options of `FittedTopicModel` that this model does not offer.
+    sampler, device, optimize_priors, warm_start, n_draws = "gibbs", "cpu", False, False, 0
+    tol = memory_limit = None
+    _label = "sLDA"
+
+    def __init__(
+        self,
+        n_components: int = 10,
+        *,
+        response: str = "number",
+        doc_topic_prior: Any = None,
+        topic_word_prior: Any = None,
+        prior_scale: float = 10.0,
+        max_iter: int = 500,
+        exact: bool = False,
+        n_groups: int | None = None,
+        engine: str = "local",
+        n_jobs: int | None = None,
+        checkpoint: FileName | None = None,
+        memmap_folder: FileName | None = None,
+        random_state: RandomState | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.n_components = n_components
+        self.response = response
+        self.doc_topic_prior = doc_topic_prior
+        self.topic_word_prior = topic_word_prior
+        self.prior_scale = prior_scale
+        self.max_iter = max_iter
+        self.exact = exact
+        self.n_groups = n_groups
+        self.engine = engine
+        self.n_jobs = n_jobs
+        self.checkpoint = checkpoint
+        self.memmap_folder = memmap_folder
+        self.random_state = random_state
+        self.verbose = verbose
+
+    # Fitting ------------------------------------------------------------------------------------
+
+    def fit(
+        self,
+        X: Matrix,
+        y: Vector | None = None,
+        *,
+        seed_words: Any = None,
+        vocabulary: Any = None,
+        n_features: int | None = None,
+        callback: Callback | None = None,
+    ) -> Self:
+        """Fit topics and coefficients.
+
+        Parameters
+        ----------
+        X : sparse matrix, array or DataFrame of shape (n_samples, n_features)
+            Counts of words in documents, or a corpus in files or of Dask's, as in
+            `LatentDirichletAllocation.fit`.
+        y : array-like of shape (n_samples,)
+            Responses, in the order of `X`; of files, in that of their names.
+        seed_words, vocabulary, n_features, callback
+            As in `LatentDirichletAllocation.fit`.
+
+        Returns
+        -------
+        self
+        """
+        self._fit_to(X, y, callback, n_features, seed_words=seed_words, vocabulary=vocabulary)
+        return self
+
+    def fit_transform(self, X: Matrix, y: Vector | None = None, **fit_params: Any) -> Array:
+        """Fit, and return topic shares averaged over the sweeps of the fit.
+
+        As `LatentDirichletAllocation.fit_transform`. These shares know the responses: to predict from them is
+        to predict what was known. Take those of `transform` for that.
+
+        Parameters
+        ----------
+        X, y, **fit_params
+            As in `fit`.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_components)
+        """
+        if is_dask(X):
+            raise DataError("fit_transform of Dask's data: fit, and transform the blocks one by one")
+        check_at_hand(X)
+        given = signature(self.fit).bind(X, y, **fit_params).arguments  # TypeError as of `fit`
+        given = {name: value for name, value in given.items() if name not in ("X", "y")}
+        own = [given.pop(name, None) for name in ("callback", "n_features")]
+        shares = self._fit_to(X, y, *own, averages=True, **given)
+        return self.transform(X) if shares is None else shares
+
+    def _fit_to(self, X, y, callback, n_features, **given):
+        self._validate_params()
+        if y is None:
+            raise DataError(
+                f"{type(self).__name__} needs y, a response for each document; without one fit "
+                "LatentDirichletAllocation"
+            )
+        check_order_of_files(X, "y")
+        with self._unchanged_on_error():
+            self._given = y
+            try:
+                return self._fit(X, callback, n_features, **given)
+            finally:
+                for name in ("_given", "_held"):  # of the fit alone
+                    self.__dict__.pop(name, None)
+
+    def _with_known(self, corpus):
+        """Read the responses; each shard gets those of its documents."""
+        targets, classes, centre, scale = self._read_targets(corpus.summary.n_documents)
+        own = targets if corpus.rows is None else targets[np.concatenate(corpus.rows)]
+        self._held = own, classes, centre, scale
+        return with_rows(corpus, "response", targets[:, None])
+
+    def _read_targets(self, n_documents):
+        """Responses as the fit takes them, float64; the classes or None; and their centre and scale."""
+        name, y = type(self).__name__, self._given
+        if self.response == "class":
+            classes, numbers = check_labels(y, n_documents, name)
+            return numbers.astype(np.float64), classes, 0.0, 1.0
+        y = _vector(y, n_documents, f"{name}(response={self.response!r})")
+        if self.response == "count":
+            _check_whole(y, name)
+            if not y.any():
+                raise DataError("y is 0 in all documents, which says nothing of their topics")
+            return y, None, 0.0, 1.0
+        scale = float(y.std())
+        if not scale > 0:
+            raise DataError(f"y is {y[0]:g} in all documents, which says nothing of their topics")
+        return (y - y.mean()) / scale, None, float(y.mean()), scale
+
+    def _priors(self, n_features, as_fitted):
+        alpha = check_prior("doc_topic_prior", self.doc_topic_prior, self.n_components, 0.1)
+        return alpha, check_prior("topic_word_prior", self.topic_word_prior, n_features, _TOPIC_WORD_PRIOR)
+
+    def _program(self, documents, corpus, sampler, model, seed, options):
+        from .samplers.supervised import Response, RotatingSupervised
+
+        targets, classes, *_ = self._held
+        n_predictors = 1 if classes is None else len(classes)
+        response = Response(_FAMILIES[self.response], n_predictors, float(self.prior_scale) ** -2.0)
+        burn_in = self.max_iter // 2
+        options = {name: value for name, value in options.items() if name != "fits_priors"}
+        alpha, beta = model
+        options |= {"burn_in": burn_in, "annealed": min(options["annealed"], _ANNEALED, burn_in)}
+        options |= {"response": response, "targets": targets}
+        program = RotatingSupervised(corpus, self.n_components, alpha, beta, seed, **options)
+        return documents.checked(program)
+
+    def _read(self, gathered, history, before):
+        _, classes, centre, scale = self._held
+        super()._read(gathered, history, before)
+        own = gathered.coefficients
+        if classes is None:
+            self.__dict__.pop("classes_", None)
+            self.coef_ = own.eta[:, 0] * scale
+            self.intercept_: Any = float(own.intercepts[0] * scale + centre)
+        else:
+            self.classes_ = classes
+            self.coef_, self.intercept_ = np.ascontiguousarray(own.eta.T), own.intercepts.copy()
+        self.sigma_ = float(np.sqrt(own.variance) * scale)
+        return self
+
+    def _fingerprint(self, X, program, topics, labels):
+        from hashlib import sha256
+
+        targets, classes, *_ = self._held
+        parts = super()._fingerprint(X, program, topics, labels)
+        parts |= {"model": "slda", "response": self.response, "prior_scale": float(self.prior_scale)}
+        parts |= {"classes": None if classes is None else list(map(str, classes.tolist()))}
+        return parts | {"y": sha256(np.ascontiguousarray(targets).tobytes()).hexdigest()}
+
+    # Using --------------------------------------------------------------------------------------
+
+    def _predictors(self, X):
+        """The linear predictors of documents by the expected shares of topics among their tokens."""
+        check_is_fitted(self, "coef_")
+        if is_dask(X):
+            raise DataError("X is a Dask collection: predict its blocks one by one")
+        check_at_hand(X)
+        X = check_counts(self, X, reset=False)
+        # `transform` gives (C + alpha) / (L + sum(alpha)), of the tokens of words that the fit has seen.
+        known = np.asarray(self.word_topic_counts_.sum(axis=1)).ravel() > 0
+        alpha, lengths = self.doc_topic_prior_, X @ known.astype(np.float64)
+        counts = self.transform(X) * (lengths + alpha.sum())[:, None] - alpha
+        shares = np.maximum(counts, 0) / np.maximum(lengths, 1)[:, None]
+        return shares @ self.coef_.T + self.intercept_
+
+    def predict(self, X: Matrix) -> Array:
+        """Predict the responses of documents from their words.
+
+        Parameters
+        ----------
+        X : sparse matrix, array or DataFrame of shape (n_samples, n_features)
+            Counts.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Expected numbers or counts (at the expected shares of topics), or the likeliest classes. A
+            document without words that the fit has seen has the prediction of the intercept.
+        """
+        predictors = self._predictors(X)
+        if self.response == "class":
+            return self.classes_[predictors.argmax(axis=1)]
+        return np.exp(predictors) if self.response == "count" else predictors
+
+    @available_if(_has_classes)
+    def predict_proba(self, X: Matrix) -> Array:
+        """Predict the probabilities of classes, in the order of `classes_`.
+
+        Parameters
+        ----------
+        X : as in `predict`
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            Rows sum to 1.
+        """
+        from .samplers.supervised import softmax
+
+        return softmax(self._predictors(X))[0]
+
+    def score(self, X: Matrix, y: Vector | None = None) -> float:  # type: ignore[override]
+        """Score predictions: R^2 of numbers, accuracy of classes, or the deviance explained of counts.
+
+        How well the words of documents are predicted is `perplexity`.
+
+        Parameters
+        ----------
+        X : as in `predict`
+        y : array-like of shape (n_samples,)
+            Responses.
+
+        Returns
+        -------
+        float
+            At most 1.
+        """
+        if y is None:
+            raise DataError(
+                "score needs y, the responses of X; how well words are predicted says perplexity(X)"
+            )
+        predicted, name = self.predict(X), type(self).__name__
+        if self.response == "class":
+            classes, numbers = label_numbers(y, len(predicted), name)
+            return float(np.mean(classes[numbers] == predicted))
+        y = _vector(y, len(predicted), f"{name}(response={self.response!r})")
+        if self.response == "count":
+            _check_whole(y, name)
+            return float(d2_tweedie_score(y, np.maximum(predicted, np.finfo(float).tiny), power=1))
+        return float(r2_score(y, predicted))
+
+    def perplexity(self, X: Matrix) -> float:  # type: ignore[override]
+        """Perplexity of held-out words, by document completion; lower is better."""
+        return float(np.exp(-TopicModel.score(self, X)))
+
+    def _check_state(self):
+        self._check_coefficients()
+        super()._check_state()
+
+    def _check_coefficients(self):
+        """Hold the coefficients of a file against the topics."""
+        n_topics = self.word_topic_counts_.shape[1]
+        coef, intercept = self.coef_, np.asarray(self.intercept_)
+        own = (n_topics,) if self.response != "class" else (len(self.classes_), n_topics)
+        fits = coef.shape == own and intercept.shape == own[:-1] and coef.dtype == np.float64
+        fits = fits and intercept.dtype == np.float64
+        if not (fits and np.isfinite(coef).all() and np.isfinite(intercept).all() and self.sigma_ > 0):
+            raise DataError("coef_, intercept_ or sigma_ cannot be those of the topics of a model")
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        return tags
+
+
+def _vector(y, n_samples, name):
+    y = check_targets(y, n_samples, name)
+    if y.ndim != 1 and y.shape[1:] != (1,):
+        raise DataError(f"y has {y.shape[1]} columns, and {name} takes one response: fit a model for each")
+    return y.reshape(-1)
+
+
+def _check_whole(y, name):
+    check_not_negative(y, name)
+    wrong = np.flatnonzero((y != np.floor(y)) | (y > _MOST_COUNT))
+    if len(wrong):
+        raise DataError(
+            f"y holds {y[wrong[0]]:g} in row {wrong[0]}, and response='count' takes whole numbers: set "
+            "response='number'"
+        )
