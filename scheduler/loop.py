@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import InterruptedFitWarning
+from .dashboard.reports import report_round
 from .history import History
 from .program import Program
 from .progress import Progress
@@ -149,6 +150,7 @@ class Monitor:
         if self._interrupted():
             enough = "interrupted"
         self.ended = enough or self.ended
+        report_round(self._label, info, figures, self.ended)
         return enough
 
 

@@ -82,6 +82,7 @@ if TYPE_CHECKING:
     from .datasets.split import rating_split
     from .datasets.texts import text_counts
     from .scheduler.coordinator import attach
+    from .scheduler.dashboard.plugin import dashboard
 
 # Where each public name lives.
 _PLACES = {
@@ -140,6 +141,7 @@ _PLACES = {
     "check_gradient": ".algorithms.optimize.gradient_check",
     "cholesky": ".algorithms.bayes.parameters",
     "cross_validate": ".algorithms.factorization.cross_validation",
+    "dashboard": ".scheduler.dashboard.plugin",
     "enet_path": ".algorithms.linear.path",
     "evaluate_ranking": ".algorithms.factorization.ranking",
     "from_bridgestan": ".algorithms.bayes.adapters.bridgestan",
@@ -229,6 +231,7 @@ __all__ = [
     "check_gradient",
     "cholesky",
     "cross_validate",
+    "dashboard",
     "datasets",
     "enet_path",
     "errors",

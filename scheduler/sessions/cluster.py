@@ -324,7 +324,7 @@ class ClusterSession(Migration):
             barriers = {worker: (firsts, holders, rank) for rank, worker in enumerate(holders)}
         called = set(plans) | set(moves) | set(holders)
         args = {m: (round_, moves.get(m, []), plans.get(m, []), barriers.get(m)) for m in called}
-        partials, self.joined = {}, None
+        partials, self.joined, began = {}, None, time.time()
         for worker, (done, effort, joined) in zip(
             args, await self._calls("run", args, messages), strict=True
         ):
@@ -338,6 +338,9 @@ class ClusterSession(Migration):
                 self._seconds[shard] = self._seconds.get(shard, 0.0) + seconds
             working, waiting = sum(effort["working"].values()), effort["waiting"] + self._late[worker]
             self.activity.record(round_ + 1, first, worker, working, waiting, effort["sending"], sent)
+            effort = {"working": working, "waiting": waiting, "sending": effort["sending"], "n_bytes": sent}
+            self._reports.work(worker, "steps", began, time.time(), **effort)
+        self._reports.holds(self._shard_at)
         self._block_at, self._stamps = block_at, stamps
         return [partials.get(position) for position in range(sum(map(len, steps)))]
 

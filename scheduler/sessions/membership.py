@@ -15,6 +15,7 @@ from dask.utils import parse_timedelta
 
 from ..._version import __version__
 from ...errors import StradaskError, WorkerLost
+from ..dashboard.reports import Reports
 from ..threads import effective_n_jobs
 from .clients import (
     BorrowedClient,
@@ -91,6 +92,7 @@ class Membership:
         if self._client is None:
             return
         borrowed, self._borrowed, self._client = self._borrowed, None, None
+        self._reports.close()
         try:
             borrowed.client.sync(self._leave, borrowed)
         finally:
@@ -132,6 +134,7 @@ class Membership:
             borrowed.close()
             raise
         self._borrowed, self._client = borrowed, borrowed.client
+        self._reports = Reports(borrowed.client)
 
     async def _begin(self, borrowed):
         self._address = borrowed.client.scheduler.address
@@ -161,6 +164,7 @@ class Membership:
         for task in self._background:
             task.cancel()
         borrowed.ignore(self._hear)
+        await self._reports.end()
         await self._drop(self._workers)
         end_keep_alives(self._keep_alives)
         if borrowed.ours:

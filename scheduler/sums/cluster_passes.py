@@ -3,6 +3,7 @@
 import asyncio
 import concurrent.futures
 import math
+import time
 from typing import Any
 
 from ...errors import WorkerLost
@@ -193,8 +194,12 @@ class ClusterPasses:
                     session._shard_at[portion] = worker
         args = wired(("answer", order.round, order.first, order.last, self.ordered))
         message = {"epoch": session._epoch, "method": "ask", "args": args, "needs": order.round}
+        began = time.time()
         if x is not None and worker not in self._sent_to:  # what goes first takes x along
             self._sent_to.add(worker)
             session.bytes_sent += payload_bytes(x)
             message["broadcast"] = wired(x)
-        return await session._ask(worker, "call", **message)
+        found, seconds = await session._ask(worker, "call", **message)
+        sent = 0 if isinstance(found, Trouble) else payload_bytes(found)
+        session._reports.work(worker, "pass", began, time.time(), working=seconds, n_bytes=sent)
+        return found, seconds
