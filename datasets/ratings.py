@@ -8,6 +8,7 @@ by row, which also names the first line at fault.
 import csv
 import math
 import re
+import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,7 +16,7 @@ from scipy import sparse
 
 from .._numbers import is_number
 from .._typing import DTypeLike, FileName
-from ..errors import DataError, shortened
+from ..errors import DataError, not_utf8, shortened
 from ._common import type_of
 from ._files import Reader
 
@@ -80,6 +81,12 @@ def read_ratings(
         ``(matrix, users, items)``: a csr_matrix users x items, and the ids of its rows and of its columns
         as the file has them, ascending. Ids are whole numbers (int64) where all ids of the column are
         written as such, without leading zeros, and text otherwise.
+
+    Warns
+    -----
+    UserWarning
+        If there are more than three columns, and the header does not name the first "user" and the third
+        "rating" (also with "id" at the end); without a header, if there are more than four.
 
     Raises
     ------
@@ -185,8 +192,10 @@ def _recognise(reader, line, block, sep, header, value_column):
         )
     if len(fields) < value_column:
         raise reader.error(line, f"{len(fields)} columns, and value_column={shortened(value_column)}")
-    if header is True or (header == "auto" and not any(is_number(field) for field in fields[:3])):
-        names = [field.strip().lower().removesuffix("id").strip("_ ") for field in fields[:3]]
+    named = header is True or (header == "auto" and not any(is_number(field) for field in fields[:3]))
+    _warn_of_table(reader.name, fields, named)
+    if named:
+        names = [_plain(field) for field in fields[:3]]
         if "user" in names[1:] or "rating" in names[:2]:
             raise reader.error(
                 line, f"the columns are {fields[:3]}; user, item and rating must stand in this order"
@@ -195,12 +204,29 @@ def _recognise(reader, line, block, sep, header, value_column):
     return _Layout(sep, len(fields), value_column - 1), line, stripped
 
 
+def _plain(name):
+    """The name of a column without "id" at its end."""
+    return name.strip().lower().removesuffix("id").strip("_ ")
+
+
+def _warn_of_table(path, fields, named):
+    """Warn where columns are passed over, and nothing says that the first three are of ratings."""
+    known = _plain(fields[0]) == "user" and _plain(fields[2]) == "rating" if named else len(fields) <= 4
+    if len(fields) > 3 and not known:
+        first = ", ".join(shortened(field.strip(), 30) for field in fields[:3])
+        warnings.warn(
+            f"{path}: of {len(fields)} columns the first three are taken as user, item and rating "
+            f"({first}); the others are passed over",
+            UserWarning,
+            stacklevel=4,
+        )
+
+
 def _decode(reader, line, text):
     try:
         return text.decode()
     except UnicodeDecodeError as error:
-        line += text[: error.start].count(b"\n")
-        raise reader.error(line, f"byte {error.start} of it is not UTF-8 text; convert the file") from None
+        raise not_utf8(reader.name, error, line) from None
 
 
 # ---- blocks of plain numbers, in bulk ----

@@ -13,6 +13,8 @@ from .._typing import Matrix, RandomState
 from ..errors import DataError, shortened
 from ._common import check_generator, check_number, rank_in_rows
 
+_NO_FRACTION = 1e-6  # of a rating, below which a share is whole
+
 
 def split_tokens(
     X: Matrix, *, test_size: float = 0.5, random_state: RandomState | np.random.Generator | None = 0
@@ -95,7 +97,8 @@ def rating_split(
     test_size : float, default=0.2
         Share of the ratings to hold out, from 0 to 1.
     n_test : int, default=None
-        How many of each user's ratings to hold out instead; users with no more than that keep all.
+        How many ratings to hold out instead: of each user, where those with no more than that keep all, or,
+        with ``by="rating"``, of all ratings.
     by : {"user", "rating"}, default="user"
         Whether n are the ratings of each user, or all ratings.
     times : sparse matrix with the stored entries of R, default=None
@@ -149,11 +152,45 @@ def rating_split(
     return tuple(_stored(R, users, chosen) for chosen in (~out, out))
 
 
+def share_split(R, test_size, random_state):
+    """Hold out ``floor(test_size * n)`` of all n ratings, and of each user's as many, rounded down or up.
+
+    Who has one more than rounded down is drawn, in proportion to what rounding takes away; a user keeps at
+    least one rating. Fewer are held out where that leaves no other choice. Returns what `rating_split` does.
+    """
+    rng, R = check_generator(random_state), _sorted_rows("R", R)
+    lengths = np.diff(R.indptr)
+    held = np.minimum(_held(test_size, lengths), np.maximum(lengths - 1, 0))
+    fractions = np.where(lengths - held > 1, test_size * lengths - held, 0.0)
+    fractions[fractions < _NO_FRACTION] = 0
+    more = min(int(_held(test_size, R.nnz) - held.sum()), int(np.count_nonzero(fractions)))
+    if more > 0:
+        held += _drawn(rng, fractions, more)
+    if not held.any():
+        _refuse_nothing_held(R.nnz, test_size, None, "user", lengths)
+    users = np.repeat(np.arange(R.shape[0]), lengths)
+    out = rank_in_rows(rng.random(R.nnz), users, R.indptr) < held[users]
+    return tuple(_stored(R, users, chosen) for chosen in (~out, out))
+
+
+def _drawn(rng, weights, n):
+    """Draw n rows, each with a probability in proportion to its weight, of at most 1; a 1 for each."""
+    chances = weights / weights.sum() * n
+    for _ in range(100):  # what is above 1 goes to the others
+        chances = np.minimum(chances * (n / chances.sum()), 1)
+    order = rng.permutation(len(weights))
+    ends = np.cumsum(chances[order])
+    ends = np.floor(np.minimum(ends * (n / ends[-1]), n) + rng.random())  # systematic sampling
+    drawn = np.empty(len(weights), np.int64)
+    drawn[order] = np.diff(ends, prepend=0)
+    return drawn
+
+
 def _so_many(n_test, by, lengths):
     if not isinstance(n_test, Integral) or isinstance(n_test, bool) or n_test < 1:
         raise DataError(f"n_test={shortened(n_test)}: give a whole number of at least 1, or None")
-    if by != "user":
-        raise DataError("n_test counts the ratings of a user: set by='user', or give test_size")
+    if by == "rating" and n_test >= lengths[0]:
+        raise DataError(f"n_test={int(n_test)} of {lengths[0]} ratings leaves none to learn from: give fewer")
     return np.where(lengths > n_test, int(n_test), 0)
 
 
@@ -163,7 +200,9 @@ def _refuse_nothing_held(n_ratings, test_size, n_test, by, lengths):
     if not n_ratings:
         raise DataError("R holds no rating: there is none to hold out")
     if n_test is not None:
-        remedy = f"give n_test below {most}" if most > 1 else "give by='rating' and test_size"
+        remedy = (
+            f"give n_test below {most}, or " * (most > 1) + "by='rating', where n_test counts all ratings"
+        )
     else:
         remedy = "give a larger test_size" + (", or by='rating'" if by == "user" else "")
     whose = f"the user with most ratings has {most}" if by == "user" else f"there are {most} ratings"

@@ -93,3 +93,18 @@ def check_path(path):
             f"{shortened(str(path))} is no path: a part of it has {longest} bytes, and a name of a file "
             f"or folder at most {LONGEST_NAME}"
         )
+
+
+def not_utf8(path, error, first=1):
+    """Make the error for a file whose bytes a UnicodeDecodeError names, with what converts the file.
+
+    `first` is the number of the first line of these bytes, None if it is not known.
+    """
+    data = error.object
+    encoding = "UTF-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "WINDOWS-1252"
+    line = "" if first is None else f", line {data[: error.start].count(bytes([10])) + first}"
+    around = data[max(0, error.start - 10) : error.start + 10].decode("latin-1")
+    return DataError(
+        f"{path}{line}: not UTF-8 text (near {shortened(around)}); convert it, for instance "
+        f"iconv -f {encoding} -t UTF-8 OLD > NEW, or save it as CSV UTF-8"
+    )

@@ -94,7 +94,7 @@ class FactorModel(ItemMap, Exports, Recommender):
         if not isinstance(return_std, (bool, np.bool_)):
             raise DataError(f"return_std must be True or False, got {shortened(return_std)}")
         users, items = check_pairs(X)
-        rows, columns = find_ids(users, self.user_ids_), find_ids(items, self.item_ids_)
+        rows, columns = self._numbers(users, "user"), self._numbers(items, "item")
         found = self._predicted(rows, columns, clip)
         return (found, self._deviations(rows, columns)) if return_std else found
 

@@ -11,6 +11,8 @@ from sklearn.utils.validation import check_is_fitted
 from ..._typing import Matrix
 from ...errors import DataError, shortened
 from .entries import cells_of, check_matrix, find_ids
+from .reading import is_named
+from .remote_ratings import is_elsewhere
 
 _BATCH = 4096  # users recommended to at a time
 
@@ -85,14 +87,17 @@ def evaluate_ranking(
     Parameters
     ----------
     model : MatrixFactorization, EASE, SLIM, ItemKNN or Popularity
-    held_out : sparse matrix of shape (n_users, n_items)
+    held_out : sparse matrix of shape (n_users, n_items), or ratings in another form
         With the rows of ``model.user_ids_`` and the columns of ``model.item_ids_``, in their order; every
-        stored value above zero is relevant. `stradask.rating_split` cuts off such a part.
+        stored value above zero is relevant. `stradask.rating_split` cuts off such a part. Or Ratings, a table
+        of users, items and ratings, also of Dask, or names of files: as `fit` takes them, but read into this
+        process. Of these, users and items that were not in fit are left out.
     k : int or sequence of int, default=10
         Places. Of several, names of measures have them at the end: ``"ndcg@20"``.
-    observed : sparse matrix of shape (n_users, n_items), optional
+    observed : sparse matrix of shape (n_users, n_items), or ratings in another form, optional
         What the users had in fit, every stored entry, in place of what the model has: for a factorization of
-        ratings that stayed on a cluster, or saved with ``training=False``, which have nothing.
+        ratings that stayed on a cluster, or saved with ``training=False``, which have nothing. In the forms
+        of `held_out`.
     by_user : bool, default=False
         Whether to return an array for each measure, one entry a user, instead of means; without coverage, and
         with ``user_ids``. Intervals of means come from these.
@@ -137,6 +142,7 @@ def evaluate_ranking(
     if not isinstance(by_user, (bool, np.bool_)):
         raise DataError(f"by_user must be True or False, got {shortened(by_user)}")
     _check_fitted(model)
+    held_out, observed = _in_cells(model, held_out), _in_cells(model, observed)
     expected = (len(model.user_ids_), len(model.item_ids_))
     for name, table in (("held_out", held_out), ("observed", observed)):
         if sparse.issparse(table) and table.shape != expected:
@@ -149,7 +155,8 @@ def evaluate_ranking(
         if seen is None:
             raise DataError(
                 "the model does not have what users had in fit, as its ratings stayed on a cluster or it was "
-                "saved with training=False: give it as observed, a sparse matrix of users and items"
+                "saved with training=False: evaluate_ranking(model, held_out, observed=...) takes the "
+                "ratings of the fit, as fit took them"
             )
     else:
         seen = observed = sparse.csr_array(check_matrix(observed, "observed", may_be_empty=True))
@@ -185,6 +192,17 @@ def _check_fitted(model):
             "lists of other origin are judged by ranking_metrics"
         )
     check_is_fitted(model)
+
+
+def _in_cells(model, ratings):
+    """A sparse matrix of ratings in any form of `fit`; what is none passes, to be refused."""
+    known = is_named(ratings) or is_elsewhere(ratings) or hasattr(ratings, "columns")
+    if sparse.issparse(ratings) or not known:
+        return ratings
+    rows, columns, values, _ = model._given_cells(ratings, None)
+    there = (rows >= 0) & (columns >= 0)
+    shape = (len(model.user_ids_), len(model.item_ids_))
+    return sparse.csr_array((values[there], (rows[there], columns[there])), shape=shape)
 
 
 def _warn_of_seen(seen, rows, columns):

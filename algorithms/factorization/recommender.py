@@ -13,7 +13,7 @@ from .._base import Estimator
 from .entries import cells_of, check_ids, check_matrix, check_pairs, check_values, find_ids
 from .reading import is_named, named_ids, split_table
 from .recommend import Recommendations, at_most, best_items, check_n, check_no_ratings, most_rated, with_ids
-from .remote_ratings import is_elsewhere
+from .remote_ratings import is_elsewhere, read_here
 from .update import kind_of
 
 
@@ -148,25 +148,30 @@ class Recommender(Estimator):
     def _known(self, ids, what):
         """Row numbers of ids, which must be known."""
         ids = check_ids(ids, what)
-        known = self.user_ids_ if what == "user" else self.item_ids_
-        rows = find_ids(ids, known)
+        rows = self._numbers(ids, what)
         if (rows < 0).any():
             unknown = ids[np.argmax(rows < 0)].item()
             remedy = "; give the ratings of new users as a sparse matrix" if what == "user" else ""
-            if ids.dtype.kind != known.dtype.kind:
-                remedy = f": the model's ids are {kind_of(known)}, for instance {shortened(known[0].item())}"
             raise DataError(f"the {what} {shortened(unknown)} was not in fit{remedy}")
         return rows
 
+    def _numbers(self, ids, what):
+        """Row numbers of checked ids, -1 for those that were not in fit; of another kind none could be."""
+        known = self.user_ids_ if what == "user" else self.item_ids_
+        if len(ids) and ids.dtype.kind != known.dtype.kind:
+            raise DataError(
+                f"the {what} {shortened(ids[0].item())} was not in fit: the model's ids are "
+                f"{kind_of(known)}, for instance {shortened(known[0].item())}"
+            )
+        return find_ids(ids, known)
+
     def _given_cells(self, X, y, sample_weight=None):
         """Rows, columns and values as of `_cells`, and weights; files and Dask's data are read here."""
-        from .remote_ratings import is_elsewhere, read_here
-
         check_is_fitted(self)
         if not is_elsewhere(X):
             return *self._cells(X, y), sample_weight
         users, items, values, weights = read_here(self, X, y, sample_weight)
-        return find_ids(users, self.user_ids_), find_ids(items, self.item_ids_), values, weights
+        return self._numbers(users, "user"), self._numbers(items, "item"), values, weights
 
     def _cells(self, X, y):
         """Rows, columns (-1 for unknown ids) and values of ratings in any form that `fit` takes."""
@@ -174,7 +179,7 @@ class Recommender(Estimator):
         if is_named(X):
             users, items = named_ids(X)
             rows, columns, values = cells_of(check_matrix(X.matrix, type(self).__name__))
-            return find_ids(users, self.user_ids_)[rows], find_ids(items, self.item_ids_)[columns], values
+            return self._numbers(users, "user")[rows], self._numbers(items, "item")[columns], values
         if sparse.issparse(X):
             X = check_matrix(X, type(self).__name__, len(self.item_ids_))
             if X.shape[0] != len(self.user_ids_):
@@ -182,7 +187,7 @@ class Recommender(Estimator):
             return cells_of(X)
         users, items = check_pairs(X)
         values = check_values(y, len(users), type(self).__name__)
-        return find_ids(users, self.user_ids_), find_ids(items, self.item_ids_), values
+        return self._numbers(users, "user"), self._numbers(items, "item"), values
 
     def _ranking_score(self, rows, columns, values):
         """NDCG among ten recommendations, where cells with a value above zero are hits."""

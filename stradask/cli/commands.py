@@ -12,13 +12,14 @@ from ..algorithms.inputs.encoding import Encoding
 from ..errors import DataError, InterruptedFitWarning, ModelFileError, shortened
 from ..registry import MODELS, find_model, model_of, resolve
 from . import inputs as data
+from . import scales
 from .columns import aligned, check_columns
 from .covariates import with_covariates, with_responses, with_slices
 from .outputs import WRITERS, Table, bars, check_output, ending, is_model_file, put_out, say, show
 
 USES = ("topics", "explore", "predict", "recommend")  # commands that are named like methods of models
-_SCALES = 100  # between the standard deviations of two columns, from which a note tells
 _DESCRIBED = ("DynamicTopicModel", "SupervisedLDA")  # which no file of counts alone describes
+_OPTIONS = {"n_jobs": -1, "random_state": 0}  # options that are parameters, with their defaults
 INTERRUPTED = 130  # exit status after Ctrl-C, as shells have it
 
 
@@ -30,6 +31,7 @@ def fit(args):
     model = find_model(args.model)
     _refuse_what_goes_with_ratings(model, args)
     source = data.source_of(model, args)
+    on_one_scale = scales.taken(args, model)
     estimator = make_estimator(model, args)
     if args.slices is None and "slices" in inspect.signature(estimator.fit).parameters:
         raise DataError(f"{model.name} needs --slices COLUMN, a column of a table of texts, FILE.csv:COLUMN")
@@ -48,8 +50,11 @@ def fit(args):
         read = with_responses(read, estimator.response, args.target, source)
     if args.test_size is not None:
         read, test = read.held_out(args.test_size, args.random_state, "--test-size")
-    _say_scales(args, estimator, read)
-    interrupted = run_fit(estimator, read.arguments, getattr(read, "keywords", None))
+    if on_one_scale:
+        interrupted = scales.fit_standardized(estimator, read, run_fit)
+    else:
+        scales.say_scales(args, estimator, read)
+        interrupted = run_fit(estimator, read.arguments, getattr(read, "keywords", None))
     if model.data == "ratings":
         read.name_rows(estimator, args.titles)
     if read.vocabulary is not None:
@@ -61,7 +66,8 @@ def fit(args):
     document, text = resolve(model.report)(estimator, read, test)
     header = {
         "model": model.name,
-        "parameters": {name: _plain(value) for name, value in estimator.get_params(deep=False).items()},
+        "parameters": {name: _plain(value) for name, value in estimator.get_params(deep=False).items()}
+        | ({"standardize": True} if on_one_scale else {}),
         "data": read.describe(),
         "interrupted": interrupted,
         "saved": args.save and str(args.save),
@@ -71,25 +77,6 @@ def fit(args):
         lines += ["", f"saved as {args.save}"]
     show(args, header | document, "\n".join(lines))
     return INTERRUPTED if interrupted else 0
-
-
-def _say_scales(args, estimator, read):
-    """Say so where the columns of a table differ in scale, and the penalty takes them as they are."""
-    if not isinstance(read, data.Labelled) or getattr(estimator, "standardize", True):
-        return
-    from sklearn.utils.sparsefuncs import mean_variance_axis
-
-    X = read.X
-    deviations = (mean_variance_axis(X.tocsc(), 0)[1] if hasattr(X, "tocsc") else X.var(axis=0)) ** 0.5
-    used = deviations[deviations > 0]
-    if read.vocabulary is not None and len(used) and used.max() > _SCALES * used.min():
-        widest = shortened(str(read.vocabulary[int(deviations.argmax())]), 40)
-        factor = f"{used.max() / used.min():,.0f}"
-        say(
-            args,
-            f"note: the scales of the columns differ by a factor of {factor}, and the penalty spares wide "
-            f"ones such as {widest}; --standardize puts all on one scale",
-        )
 
 
 def _refuse_what_goes_with_ratings(model, args):
@@ -119,6 +106,7 @@ def make_estimator(model, args, **strongest):
     # In the order of strength: our defaults, options of their own, --param, what the caller sets.
     ours = {"n_jobs": args.n_jobs, "random_state": args.random_state, "verbose": int(not args.quiet)}
     values = {name: value for name, value in ours.items() if name in takes}
+    _refuse_twice(args)
     for name, value in args.param:
         if name not in known:
             raise DataError(
@@ -131,6 +119,21 @@ def make_estimator(model, args, **strongest):
     estimator = cls(**values | strongest)
     estimator._validate_params()
     return estimator
+
+
+def _refuse_twice(args):
+    """Refuse a parameter that is given twice, as an option and by --param say."""
+    changed = {name: getattr(args, name) for name, value in _OPTIONS.items() if getattr(args, name) != value}
+    given = {name: [value] for name, value in changed.items()}
+    for name, value in args.param:
+        given.setdefault(name, []).append(value)
+        if len(given[name]) > 1:
+            first, second = given[name]
+            option = name.replace("_", "-")
+            raise DataError(
+                f"{name} is given twice, as {shortened(first)} and as {shortened(second)}: give it once "
+                f"(--{option} and --param {name}= are the same)"
+            )
 
 
 def _on_cluster(args, known):
@@ -188,7 +191,7 @@ def transform(args):
     read = aligned(read, estimator, lambda text: say(args, text))
     say_unknown(args, read)
     shares = estimator.transform(read.X)
-    names = [str(name) for name in (range(len(shares)) if read.names is None else read.names)]
+    names = [str(name) for name in (range(1, len(shares) + 1) if read.names is None else read.names)]
     header = [f"topic{k}" for k in range(shares.shape[1])]
     size = f"{shares.shape[0]:,} documents x {shares.shape[1]} topics"
     put_out(args, Table("document", names, header, {"doc_topic": shares}), size)
@@ -233,7 +236,7 @@ def predict(args):
     if hasattr(estimator, "predict_proba"):
         arrays["probability"] = estimator.predict_proba(read.X)
         header += [f"probability_of_{label}" for label in estimator.classes_]
-    rows = [str(row) for row in range(read.X.shape[0])]
+    rows = [str(row) for row in range(1, read.X.shape[0] + 1)]
     put_out(args, Table("row", rows, header, arrays), f"{len(rows):,} predictions")
     if read.y is not None:
         say(args, f"note: against the targets in {args.data}: {judged(estimator, read)[1]}")

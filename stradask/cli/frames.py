@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ..errors import DataError, StradaskError, in_brief
+from ..errors import DataError, StradaskError, in_brief, not_utf8
 
 _LEAST = 2  # rows to learn from, and to judge by
 
@@ -59,6 +59,8 @@ def read_frame(source, vocab=None, *, verbose=0):
             return Frame(pd.read_parquet(source), source)
         if name.endswith((".csv", ".tsv")):
             return Frame(pd.read_csv(source, sep="\t" if name.endswith(".tsv") else ","), source)
+    except UnicodeDecodeError as error:
+        raise not_utf8(source, error, first=None) from None
     except (ValueError, OSError) as error:
         raise DataError(f"{source}: {in_brief(str(error), 200)}") from error
     raise DataError(f"{source}: a formula names columns; give a table, csv, tsv or parquet")

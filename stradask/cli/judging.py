@@ -6,7 +6,7 @@ from . import inputs as data
 from .columns import aligned, check_columns
 from .commands import load_and_read, load_model, say_unknown
 from .outputs import Table, put_out, say, show
-from .ratings import typed_ids
+from .ratings import as_known, typed_ids
 
 
 def score(args):
@@ -102,8 +102,6 @@ def _ratings_of(args, estimator):
     import numpy as np
     from scipy import sparse
 
-    from ..algorithms.factorization.entries import find_ids
-
     args.vocab = None
     read = data.read("ratings", args.data, args)
     user = np.array(typed_ids([args.user], read.users, "--user"))
@@ -111,7 +109,8 @@ def _ratings_of(args, estimator):
     if not len(at):
         raise DataError(f"--user: {shortened(args.user)} has no rating in {args.data}")
     row = read.R[at].tocoo()
-    columns = find_ids(read.items, estimator.item_ids_)[row.coords[1]]
+    items = as_known(read.items, estimator.item_ids_)
+    columns = estimator._numbers(items, "item")[row.coords[1]]
     known = columns >= 0
     entries = row.data[known], (np.zeros(known.sum(), np.int64), columns[known])
     return sparse.csr_array(entries, shape=(1, len(estimator.item_ids_)))

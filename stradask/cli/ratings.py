@@ -3,6 +3,7 @@
 import csv
 import re
 import tempfile
+import warnings
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,8 @@ from typing import Any
 from ..errors import DataError, in_brief, listed, shortened
 from .rows import rows_of
 from .tables import is_table, read_table
+
+_NEARLY = 0.95  # of the share that was asked for, below which a note says what was held out
 
 
 @dataclass(frozen=True)
@@ -39,12 +42,18 @@ class Rated:
 
     def held_out(self, share, seed, option):
         """Divide each user's ratings; return those to learn from and those to judge by."""
-        from ..datasets.split import rating_split
+        from ..datasets.split import share_split
 
         try:
-            parts = rating_split(self.R, test_size=share, random_state=seed)
+            parts = share_split(self.R, share, seed)
         except ValueError as error:
             raise DataError(f"{option} {share} cannot divide {self.source}: {error}") from error
+        held = parts[1].nnz / self.R.nnz
+        if held < _NEARLY * share:
+            warnings.warn(
+                f"{option} {share:g} holds out {held:.1%} of the ratings, as each user keeps one at least",
+                stacklevel=2,
+            )
         return tuple(replace(self, R=part) for part in parts)
 
     @property
@@ -173,3 +182,8 @@ def typed_ids(typed, known, option):
                 f"{option}: the ids of the ratings are whole numbers of 64 bits, not {shortened(str(name))}"
             )
     return [int(name) for name in typed]
+
+
+def as_known(read, known):
+    """Return ids of a file in the type of a model's: text too, where only the model's file had other ids."""
+    return read.astype(str) if known.dtype.kind == "U" and read.dtype.kind == "i" else read

@@ -7,7 +7,7 @@ import json
 import re
 
 from .._urls import open_file
-from ..errors import DataError, in_brief, shortened
+from ..errors import DataError, in_brief, not_utf8, shortened
 
 _SEPARATORS = ",;\t"
 _PORTION = 10_000  # rows of Parquet that become text at once
@@ -38,7 +38,7 @@ def _of_csv(path, verbose):
             if len(cells) > 1 or any(cell.strip() for cell in cells):  # "," is a row without values
                 yield rows.line_num, cells
     except UnicodeDecodeError as error:
-        raise DataError(f"{path}: not text in UTF-8 ({error}); save it as CSV in UTF-8") from None
+        raise not_utf8(path, error) from None
     except csv.Error as error:
         raise DataError(
             f"{path}: not a table ({error}); write it as CSV with quotes in pairs, and leave out texts "
@@ -54,7 +54,7 @@ def _of_json(path, verbose):
             if line.strip():
                 objects.append((number, _object(line, f"{path}, line {number}")))
     except UnicodeDecodeError as error:
-        raise DataError(f"{path}: not text in UTF-8 ({error}); save it in UTF-8") from None
+        raise not_utf8(path, error) from None
     header = list(dict.fromkeys(name for _, fields in objects for name in fields))
     if header:
         yield 1, header

@@ -204,7 +204,7 @@ def test_transform_writes_the_shares(corpus, model, ending, tmp_path, capsys):
     else:
         with np.load(out, allow_pickle=False) as arrays:
             found = arrays["doc_topic"]
-            assert arrays["documents"].tolist() == [str(i) for i in range(150)]
+            assert arrays["documents"].tolist() == [str(i) for i in range(1, 151)]
     np.testing.assert_allclose(found, sd.load(model).transform(X), rtol=1e-5)
     assert [path.name for path in tmp_path.iterdir()] == [out.name]
 

@@ -57,6 +57,33 @@ def test_fit_tells_what_came_out(folder, capsys):
     assert "ratings of 25 items by 40 users" in capsys.readouterr().out
 
 
+@pytest.mark.filterwarnings("default")
+def test_a_note_says_what_was_held_out_and_which_columns_were_read(folder, tmp_path, capsys):
+    (tmp_path / "few.csv").write_text("".join(f"u{k},{k % 3},{k % 5}\n" for k in range(30)) + "u0,1,4\n")
+    assert fit(tmp_path, "--test-size", "0.1", data="few.csv") == 0
+    assert "--test-size 0.1 holds out 3.2% of the ratings" in capsys.readouterr().err
+    (tmp_path / "table.csv").write_text("age,size,price,rooms\n31,2,7,1\n32,3,8,1\n")
+    assert fit(tmp_path, data="table.csv") == 0
+    assert "of 4 columns the first three are taken as user, item and rating" in capsys.readouterr().err
+    (tmp_path / "movies.csv").write_text("userId,movieId,rating,timestamp\n1,2,5,9\n2,2,3,9\n")
+    assert fit(tmp_path, data="movies.csv") == 0
+    assert "columns" not in capsys.readouterr().err
+
+
+def test_ids_that_are_numbers_in_a_part_of_the_file_are_those_of_the_model(tmp_path, capsys):
+    lines = ["1,7,5", "1,8,3", "2,7,4", "2,8,2", "3x,7,1", "3x,9y,3"]
+    (tmp_path / "ratings.csv").write_text("\n".join(lines))
+    (tmp_path / "part.csv").write_text("\n".join(lines[:4]))
+    assert fit(tmp_path, "--save", tmp_path / "model.npz") == 0
+    model = sd.load(tmp_path / "model.npz")
+    capsys.readouterr()
+    assert main(["score", str(tmp_path / "model.npz"), str(tmp_path / "part.csv"), "--json"]) == 0
+    scores = json.loads(capsys.readouterr().out)["scores"]
+    pairs, values = [["1", "7"], ["1", "8"], ["2", "7"], ["2", "8"]], np.array([5, 3, 4, 2])
+    expected = np.sqrt(np.mean((model.predict(pairs, clip=False) - values) ** 2))
+    assert scores["rmse"] == pytest.approx(expected)
+
+
 def test_a_saved_model_recommends_by_the_ids_and_titles_of_the_files(saved, capsys):
     model = sd.load(saved)
     assert model.user_ids_[3] == "u03"
@@ -158,7 +185,7 @@ def test_features_recommend_to_users_and_items_without_ratings(folder, tmp_path,
         head = separator.join(["id", *"abc"[: table.shape[1]]])
         (tmp_path / name).write_text("\n".join([head, *lines]) + "\n")
     options = ["--user-features", tmp_path / "users.csv", "--item-features", tmp_path / "items.tsv"]
-    model, path = ["--param", "n_components=2", "dtype=float64"], tmp_path / "model.npz"
+    model, path = ["--param", "dtype=float64"], tmp_path / "model.npz"
     assert fit(folder, *options, "--save", path, "--test-size", "0.2", "--json", *model) == 0
     document = json.loads(capsys.readouterr().out)
     assert (document["data"]["users"], document["data"]["items"]) == (42, 27)

@@ -157,6 +157,7 @@ def test_predictions_of_classes_have_probabilities(folder, tmp_path, capsys):
     X, _ = datasets.read_svmlight(folder / "binary")
     logistic = sd.load(model)
     rows = [line.split(",") for line in lines[1:]]
+    assert [row[0] for row in rows] == [str(k) for k in range(1, len(rows) + 1)]
     assert [int(row[1]) for row in rows] == logistic.predict(X).tolist()
     np.testing.assert_allclose(np.array(rows, float)[:, 2:], logistic.predict_proba(X), rtol=1e-4)
     assert main(["predict", str(model), str(folder / "binary"), "--json", "--quiet"]) == 0

@@ -6,6 +6,11 @@ import json
 
 import numpy as np
 import pytest
+from sklearn.linear_model import LogisticRegression as LogisticPeer
+from sklearn.linear_model import PoissonRegressor as PoissonPeer
+from sklearn.linear_model import Ridge as RidgePeer
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 import stradask as sd
 from stradask.cli.arguments import main
@@ -70,6 +75,47 @@ def test_tables_may_be_packed_have_quotes_crlf_a_mark_and_empty_lines(tmp_path, 
     found = json.loads(capsys.readouterr().out)
     assert found["data"]["rows"] == 60
     assert found["training"]["r2"] == pytest.approx(sd.Lasso(0.05).fit(X, Y).score(X, Y))
+
+
+@pytest.mark.parametrize(
+    ("name", "target", "peer"),
+    [
+        ("ridge", Y, RidgePeer(30)),
+        ("logistic", (Y > 0).astype(float), LogisticPeer(tol=1e-10)),
+        ("poisson", (Y > 0).astype(float), PoissonPeer(tol=1e-10)),
+    ],
+)
+def test_standardised_columns_give_the_model_of_a_pipeline_with_a_scaler(tmp_path, name, target, peer):
+    wide = X * np.logspace(-2, 3, X.shape[1]) + 4
+    path, model = tmp_path / "wide.csv", tmp_path / "model.npz"
+    rows = np.column_stack([wide, target])
+    np.savetxt(path, rows, delimiter=",", header=",".join([*NAMES, "y"]), comments="", fmt="%.17g")
+    penalty = ["--alpha", "30"] if name == "ridge" else []
+    assert fit(name, f"{path}:y", *penalty, "--tol", "1e-10", "--standardize", "--save", model) == 0
+    expected = make_pipeline(StandardScaler(), peer).fit(wide, target)
+    method = "predict_proba" if name == "logistic" else "predict"
+    found = getattr(sd.load(model), method)(wide)
+    np.testing.assert_allclose(found, getattr(expected, method)(wide), atol=2e-5)
+
+
+def test_what_is_given_twice_is_refused(tmp_path, capsys):
+    path = tmp_path / "prices.csv"
+    path.write_text(table())
+    err = fails(capsys, "lasso", f"{path}:price", "--alpha", "0.1", "--param", "alpha=0.2")
+    assert "alpha is given twice, as 0.2 and as 0.1" in err
+    err = fails(capsys, "ridge", f"{path}:price", "--standardize", "--param", "standardize=False")
+    assert "--standardize: give it once" in err
+    err = fails(capsys, "lasso", f"{path}:price", "--n-jobs", "2", "--n_jobs", "1")
+    assert "n_jobs is given twice" in err
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "utf-16"])
+def test_the_error_for_another_encoding_names_the_command_that_converts(tmp_path, capsys, encoding):
+    path = tmp_path / "prices.csv"
+    path.write_bytes(table().replace("age", "âge").encode(encoding))
+    err = fails(capsys, "lasso", f"{path}:price")
+    assert "line 1: not UTF-8 text" in err
+    assert f"iconv -f {'UTF-16' if encoding == 'utf-16' else 'WINDOWS-1252'} -t UTF-8" in err
 
 
 @pytest.mark.parametrize("kind", ["text", "numbers", "no header"])
@@ -171,7 +217,7 @@ def test_targets_that_cannot_be_named(tmp_path, capsys):
         ("a\n1\n", "a", "a target and one column or more are needed"),
         ("a,b\n", "a", "holds a header and no rows"),
         ("\n\n", "a", "holds no line but empty ones"),
-        ("a,b\n\xff,2\n", "a", "not text in UTF-8"),
+        ("a,b\n\xff,2\n", "a", "not UTF-8 text"),
     ],
 )
 def test_tables_that_cannot_be_used(tmp_path, capsys, text, target, message):

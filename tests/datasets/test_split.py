@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse, stats
 
-from stradask.datasets.split import rating_split, split_tokens
+from stradask.datasets.split import rating_split, share_split, split_tokens
 from stradask.errors import DataError
 
 
@@ -207,18 +207,47 @@ def test_the_last_ratings_are_held_out():
     assert (ties[0] != ties[1]).nnz > 0
 
 
+def test_a_share_of_all_ratings_is_held_out_by_users():
+    rng = np.random.default_rng(0)
+    lengths = rng.integers(0, 14, 400)
+    R = sparse.csr_array(
+        (np.zeros(lengths.sum()), np.concatenate([rng.permutation(20)[:n] for n in lengths]),
+         np.concatenate([[0], np.cumsum(lengths)])), shape=(400, 20),
+    )  # fmt: skip
+    total = np.zeros(400)
+    for seed in range(200):
+        observed, held_out = share_split(R, 0.1, seed)
+        assert held_out.nnz == int(0.1 * R.nnz) == R.nnz - observed.nnz
+        held = np.diff(held_out.indptr)
+        assert ((held >= np.floor(0.1 * lengths)) & (held <= np.ceil(0.1 * lengths))).all()
+        assert (lengths[held > 0] > 1).all()
+        total += held
+    # Users of one length have the share between them, up to four standard errors; the lone ones' share is
+    # spread over the others.
+    for n in range(2, 14):
+        own = total[lengths == n].mean() / 200
+        assert 0.1 * n - 0.05 < own < 0.1 * n + 0.08
+
+
+def test_a_number_of_all_ratings_is_held_out():
+    R = sparse.random_array((30, 20), density=0.3, random_state=0, format="csr")
+    observed, held_out = rating_split(R, n_test=37, by="rating")
+    assert (held_out.nnz, observed.nnz) == (37, R.nnz - 37)
+    np.testing.assert_array_equal((observed + held_out).toarray(), R.toarray())
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"by": "item"}, "give 'user' or 'rating'"),
         ({"n_test": 0}, "n_test=0: give a whole number"),
-        ({"n_test": 2, "by": "rating"}, "n_test counts the ratings of a user"),
+        ({"n_test": 2, "by": "rating"}, "n_test=2 of 2 ratings leaves none to learn from"),
         ({"times": sparse.csr_array([[1.0, 0, 3]])}, "a stored entry for each rating"),
         ({"times": sparse.csr_array([[1.0, np.nan, 0]])}, "times must be finite"),
         ({"times": np.ones((1, 3))}, "times must be a scipy sparse matrix"),
         (
             {"n_test": 1000},
-            "n_test=1000 holds out nothing, as the user with most ratings has 2: give n_test below 2",
+            "n_test=1000 holds out nothing, as the user with most ratings has 2: give n_test below 2, or by=",
         ),
         ({}, "test_size=0.2 holds out nothing, .* has 2: give a larger test_size, or by='rating'"),
         ({"by": "rating", "test_size": 0.1}, "as there are 2 ratings: give a larger test_size$"),

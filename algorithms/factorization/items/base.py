@@ -12,7 +12,7 @@ from ....errors import DataError, shortened
 from ....kernels.factorization.item_products import dense_scores, sparse_scores
 from ....kernels.factorization.top import best_columns
 from ....scheduler.threads import effective_n_jobs
-from ..entries import check_matrix, check_pairs, find_ids
+from ..entries import check_matrix, check_pairs
 from ..reading import matrix_entries, read_ratings
 from ..recommend import Asked, Recommendations, at_most, check_n, with_ids
 from ..recommender import Recommender
@@ -179,7 +179,7 @@ class ChoiceModel(Recommender):
         """
         check_is_fitted(self)
         users, items = check_pairs(X)
-        return self._predicted(find_ids(users, self.user_ids_), find_ids(items, self.item_ids_))
+        return self._predicted(self._numbers(users, "user"), self._numbers(items, "item"))
 
     def _predicted(self, rows, columns, clip=False):
         """Score cells by their numbers, -1 for an unknown row or column; scores are never clipped."""

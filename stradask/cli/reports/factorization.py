@@ -1,7 +1,7 @@
 """The report of a fitted factorization: figures, predictions, recommendations, a map."""
 
 from ...errors import DataError, in_brief
-from ..ratings import typed_ids
+from ..ratings import as_known, typed_ids
 
 
 def report(estimator, data, test):
@@ -65,10 +65,9 @@ def predictions(estimator, data):
 
 def _places(estimator, data):
     """Return row, column and value of each rating; -1 stands for an id that the model does not know."""
-    from ...algorithms.factorization.entries import find_ids
-
     users, items, values = data.pairs()
-    return find_ids(users, estimator.user_ids_), find_ids(items, estimator.item_ids_), values
+    rows = estimator._numbers(as_known(users, estimator.user_ids_), "user")
+    return rows, estimator._numbers(as_known(items, estimator.item_ids_), "item"), values
 
 
 def recommendations(estimator, users, n, include_seen, exclude=None):

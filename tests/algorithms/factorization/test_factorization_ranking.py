@@ -127,7 +127,7 @@ def test_a_model_without_its_training_data_is_judged_by_what_is_observed(model, 
     observed, held_out = rating_split(make_ratings(60, 25, 3, density=0.3, implicit=True, random_state=0)[0])
     model.fit(observed).save(tmp_path / "model.npz", training=False)
     found = sd.load(tmp_path / "model.npz")
-    with pytest.raises(DataError, match="give it as observed"):
+    with pytest.raises(DataError, match="observed="):
         evaluate_ranking(found, held_out)
     assert evaluate_ranking(found, held_out, [3, 8], observed=observed) == pytest.approx(
         evaluate_ranking(model, held_out, [3, 8])

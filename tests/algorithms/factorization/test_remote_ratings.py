@@ -71,6 +71,27 @@ def test_without_a_cluster_they_are_read_here(form, tmp_path):
     assert there.recommend(["u003"], n=2).items.shape == (1, 2)
 
 
+def test_files_and_frames_of_dask_are_scored_and_ranked(tmp_path):
+    liked = FRAME.assign(rating=FRAME.rating.abs())
+    learnt, held_out = liked[::2], liked[1::2]
+    learnt.to_parquet(tmp_path / "learnt.parquet")
+    held_out.to_csv(tmp_path / "held.csv", index=False)
+    ratings, counts = model().fit(learnt), model(implicit=True).fit(learnt)
+    dask = dd.from_pandas(held_out, npartitions=3)
+    for own in (ratings, counts, sd.EASE().fit(learnt)):
+        expected = own.score(held_out)
+        assert own.score(str(tmp_path / "held.csv")) == pytest.approx(expected)
+        assert own.score(dask) == pytest.approx(expected)
+    expected = sd.evaluate_ranking(counts, held_out)
+    counts.seen_ = None  # as after a fit on a cluster
+    given = {"held_out": str(tmp_path / "held.csv"), "observed": tmp_path / "learnt.parquet"}
+    assert sd.evaluate_ranking(counts, **given) == expected
+    with pytest.raises(DataError, match="the model's ids are text, for instance 'u000'"):
+        ratings.score(NUMBERS[:, :2], NUMBERS[:, 2])
+    with pytest.raises(DataError, match="the item '7' was not in fit: the model's ids are whole numbers"):
+        ratings.predict([["u000", "7"]])
+
+
 def test_arrays_with_weights(client):
     lazy, w = da.from_array(NUMBERS, (100, 3)), da.from_array(WEIGHTS, 300)
     expected = model().fit(NUMBERS[:, :2], NUMBERS[:, 2], WEIGHTS)
