@@ -177,7 +177,7 @@ class RotatingSupervised(RotatingGibbs):
         """The counts of the documents' topics."""
         return {"documents": packed_counts(self.document_counts(state))}
 
-    def figures_of_words(self, block, value):
+    def figures_of_words(self, state, block, value):
         """Words say nothing of coefficients."""
         return {}
 
