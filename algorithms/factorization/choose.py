@@ -4,8 +4,8 @@ import numpy as np
 
 from ...errors import DataError
 from . import rules
-from .shrinkage import estimated
-from .sides import Settings
+from .solvers.shrinkage import estimated
+from .solvers.sides import Settings
 from .tuning import chosen_reg, chosen_reg_of_ratings
 
 BURN_IN = 2  # sweeps of "gibbs" that are not averaged

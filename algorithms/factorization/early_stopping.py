@@ -4,8 +4,8 @@ import numpy as np
 
 from ...errors import DataError
 from .ranking import hits_of, measures
-from .recommend import Asked, best_items
-from .sides import Sides
+from .serving.recommend import Asked, best_items
+from .solvers.sides import Sides
 
 PLACES = 20  # of the NDCG of implicit feedback
 _MOST_USERS = 3000  # to judge a ranking by

@@ -15,18 +15,18 @@ from ..._typing import Callback, DTypeLike, FileName, Matrix, RandomState, Vecto
 from ...errors import DataError, shortened
 from ...scheduler.engine import run
 from ...scheduler.wire import FORMATS
-from .als import AlternatingLeastSquares
-from .ccd import CyclicCoordinateDescent
 from .choose import check_combination, chosen_solver, penalties, penalty_factor, settings_of
 from .early_stopping import hold_out, watched
 from .features import mapped
-from .gibbs import GibbsPolish
-from .implicit import ImplicitFeedback
 from .model import DRAWS, FactorModel
-from .pairwise import PairwiseRanking
 from .reading import read_ratings
-from .sgd import RotationSGD
-from .shrinkage import with_best_biases
+from .solvers.als import AlternatingLeastSquares
+from .solvers.ccd import CyclicCoordinateDescent
+from .solvers.gibbs import GibbsPolish
+from .solvers.implicit import ImplicitFeedback
+from .solvers.pairwise import PairwiseRanking
+from .solvers.sgd import RotationSGD
+from .solvers.shrinkage import with_best_biases
 from .stored import fingerprint_of
 from .update import updated, widened
 

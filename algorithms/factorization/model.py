@@ -9,7 +9,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..._typing import Array, Matrix, RandomState, Vector
 from ...errors import DataError, shortened
-from .als import fold_in
 from .choose import settings_of
 from .entries import (
     check_ids,
@@ -18,14 +17,15 @@ from .entries import (
     check_rating_weights,
     find_ids,
 )
-from .explain import driving_ratings
-from .exports import Exports
 from .features import means_of, with_constant
-from .item_map import ItemMap
 from .reading import matrix_entries
-from .recommend import Asked, Recommendations, at_most, check_n, nearest, with_ids
 from .recommender import Recommender
-from .sides import Sides
+from .serving.explain import driving_ratings
+from .serving.exports import Exports
+from .serving.item_map import ItemMap
+from .serving.recommend import Asked, Recommendations, at_most, check_n, nearest, with_ids
+from .solvers.als import fold_in
+from .solvers.sides import Sides
 from .stored import check_stored, held_cells
 from .update import joined
 

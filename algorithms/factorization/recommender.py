@@ -12,8 +12,16 @@ from ...errors import DataError, shortened
 from .._base import Estimator
 from .entries import cells_of, check_ids, check_matrix, check_pairs, check_values, find_ids
 from .reading import is_named, named_ids, split_table
-from .recommend import Recommendations, at_most, best_items, check_n, check_no_ratings, most_rated, with_ids
 from .remote_ratings import is_elsewhere, read_here
+from .serving.recommend import (
+    Recommendations,
+    at_most,
+    best_items,
+    check_n,
+    check_no_ratings,
+    most_rated,
+    with_ids,
+)
 from .update import kind_of
 
 

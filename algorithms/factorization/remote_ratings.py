@@ -34,7 +34,7 @@ from .entries import (
     find_ids,
     users_of_sample,
 )
-from .sides import cut_rows
+from .solvers.sides import cut_rows
 
 _SAMPLE = SAMPLE  # ratings that come here
 _NONE = "X holds no rating: at least one is needed"

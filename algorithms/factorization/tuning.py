@@ -9,7 +9,7 @@ from sklearn.base import clone
 from ...errors import InterruptedFitWarning
 from .ranking import evaluate_ranking
 from .rules import FIRST_STEP, LADDER, RATINGS_FIRST, RATINGS_LADDER, TRIALS_FROM, TRIALS_TO
-from .sides import deviation
+from .solvers.sides import deviation
 
 _ITERATIONS = 8  # of a trial
 _SHARE = 0.2  # of each user's choices that trials are judged by

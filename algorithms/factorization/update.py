@@ -6,9 +6,9 @@ import numpy as np
 from scipy import sparse
 
 from ...errors import DataError
-from .als import FOLD_IN_SWEEPS, padded, solve_table
 from .entries import Entries, find_ids
-from .sides import Sides
+from .solvers.als import FOLD_IN_SWEEPS, padded, solve_table
+from .solvers.sides import Sides
 
 _ROUNDS = 3  # of all users and all items
 

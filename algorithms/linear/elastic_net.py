@@ -338,7 +338,7 @@ class ElasticNet(ScoresFiles, SparseCoefficients, MultiOutputMixin, RegressorMix
         if self.schedule != "dynamic" and not design.owned:
             return solve_squared(design, target, np.array([self.alpha], float), self.l1_ratio, **options)
         penalty = design.penalty(self.alpha, self.l1_ratio)
-        from .sparse.dynamic import solve_owned, solve_scheduled
+        from .sparse.scheduling.dynamic import solve_owned, solve_scheduled
 
         self.schedule_ = "columns" if design.owned else "dynamic"
         if design.owned:

@@ -12,7 +12,7 @@ from ...scheduler.loop import Monitor, unmasked_interrupt
 from ...scheduler.parameters import check_count
 from ...scheduler.place import open_session
 from ...scheduler.threads import single_threaded_blas
-from .lbfgs import check_tolerances
+from .methods.lbfgs import check_tolerances
 from .problem import Problem
 from .sandblaster import as_portions, run_sharded, run_whole
 from .states import PieceStates, States
@@ -96,8 +96,8 @@ def minimize(
         sees only scalars. The result's vectors are then Dask arrays (numpy arrays where `engine` is an
         address). After the loss of a worker the minimiser goes on from the last point, without its pairs.
     callback : callable, default=None
-        ``callback(iterate)`` after each step, with an `Iterate` of `stradask.algorithms.optimize.lbfgs`; True
-        stops.
+        ``callback(iterate)`` after each step, with an `Iterate` of
+        `stradask.algorithms.optimize.methods.lbfgs`; True stops.
     checkpoint : path-like, default=None
         Folder of states. If it holds one of the same problem, the minimiser goes on from it: bitwise as if it
         had not stopped, where sums have the same bits; sharded vectors keep the point only, not the pairs.

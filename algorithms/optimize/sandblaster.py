@@ -9,7 +9,7 @@ from ...scheduler.place import open_session
 from ...scheduler.sums.passes import open_passes
 from ...scheduler.sums.summed import Summed
 from ..inputs.pieces import delayed_blocks, is_dask
-from .lbfgs import minimize_lbfgs
+from .methods.lbfgs import minimize_lbfgs
 
 _ATTEMPTS = 5  # of one step, each ended by the loss of a worker
 

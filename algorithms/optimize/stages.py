@@ -2,7 +2,7 @@
 
 from scipy.optimize import OptimizeResult
 
-from .lbfgs import LIMIT, STOPPED, minimize_lbfgs
+from .methods.lbfgs import LIMIT, STOPPED, minimize_lbfgs
 
 LBFGS_SHARE = 0.1  # of a tolerance for L-BFGS: its steps promise less than can be reached
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ...algorithms.linear.sparse.scheduled import Correlated, ScheduledElasticNet
+from ...algorithms.linear.sparse.scheduling.scheduled import Correlated, ScheduledElasticNet
 from ...errors import DataError
 from ...scheduler import DynamicSchedule, StaticSchedule, run
 from ..engines import engines_of

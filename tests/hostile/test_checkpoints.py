@@ -15,7 +15,7 @@ from unsound import other_files, some
 
 import stradask as sd
 from stradask.algorithms.bayes.combine.combiners import CombinationRefused
-from stradask.algorithms.linear.sparse.scheduled import scheduled_elastic_net
+from stradask.algorithms.linear.sparse.scheduling.scheduled import scheduled_elastic_net
 from stradask.algorithms.optimize.downpour import minimize_downpour
 from stradask.errors import CheckpointMismatch, DataError, ModelFileError
 from stradask.scheduler import run

@@ -14,8 +14,8 @@ from ....kernels.factorization.top import best_columns
 from ....scheduler.threads import effective_n_jobs
 from ..entries import check_matrix, check_pairs
 from ..reading import matrix_entries, read_ratings
-from ..recommend import Asked, Recommendations, at_most, check_n, with_ids
 from ..recommender import Recommender
+from ..serving.recommend import Asked, Recommendations, at_most, check_n, with_ids
 
 _BATCH = 256  # users whose scores of all items are held at a time, by a thread
 

@@ -29,10 +29,10 @@ from typing import Any
 import numpy as np
 from scipy.linalg import LinAlgError
 
-from ...optimize.excess import Excess
-from ...optimize.lbfgs import minimize_lbfgs
-from ...optimize.newton import minimize_newton, minimize_newton_cg, minimize_proximal_newton
-from ...optimize.preconditioner import (
+from ...optimize.methods.excess import Excess
+from ...optimize.methods.lbfgs import minimize_lbfgs
+from ...optimize.methods.newton import minimize_newton, minimize_newton_cg, minimize_proximal_newton
+from ...optimize.methods.preconditioner import (
     BetweenClasses,
     Cholesky,
     Diagonal,
@@ -42,7 +42,7 @@ from ...optimize.preconditioner import (
     scaling_at,
     scaling_of,
 )
-from ...optimize.quadratic import minimize_quadratic
+from ...optimize.methods.quadratic import minimize_quadratic
 from ...optimize.stages import LBFGS_SHARE, Stages
 from .dual_ridge import DualFactor, applies, minimize_dual
 from .row_newton import applies as row_newton_applies

@@ -23,9 +23,9 @@ import numpy as np
 from scipy.optimize import OptimizeResult
 
 from ....kernels.linear.row_vectors import advance, assemble, bend, go, keep_pair, product, turn
-from ...optimize.line_search import Trial, strong_wolfe
-from ...optimize.memory import CURVED
-from ...optimize.newton import MESSAGES
+from ...optimize.methods.line_search import Trial, strong_wolfe
+from ...optimize.methods.memory import CURVED
+from ...optimize.methods.newton import MESSAGES
 from ...optimize.stages import LBFGS_SHARE
 from .row_space import Step, of_one_scale
 from .rows import LOGISTIC, SQUARED, SparseRows

@@ -21,8 +21,8 @@ from scipy import sparse
 
 from ....kernels.linear.multinomial import csc_gram, multinomial_bends, multinomial_residuals
 from ....scheduler.threads import run_tasks
-from ...optimize.excess import Excess
-from ...optimize.lbfgs import Identity, minimize_lbfgs
+from ...optimize.methods.excess import Excess
+from ...optimize.methods.lbfgs import Identity, minimize_lbfgs
 from ...optimize.space import LocalRows
 from ...optimize.stages import LBFGS_SHARE
 from .objective import tree_sum

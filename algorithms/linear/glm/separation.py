@@ -7,8 +7,8 @@ come. At a minimum Newton steps move nothing.
 
 import numpy as np
 
-from ...optimize.conjugate_gradients import conjugate_gradients
-from ...optimize.preconditioner import BetweenClasses, Factors
+from ...optimize.methods.conjugate_gradients import conjugate_gradients
+from ...optimize.methods.preconditioner import BetweenClasses, Factors
 from .objective import MultinomialObjective
 from .rows import POISSON, SQUARED
 

@@ -31,10 +31,10 @@ import functools
 
 import numpy as np
 
-from ...optimize.excess import Excess
-from ...optimize.lbfgs import minimize_lbfgs
-from ...optimize.newton import minimize_newton
-from ...optimize.preconditioner import Cholesky, Factors, far_means, scaling_at, scaling_of
+from ...optimize.methods.excess import Excess
+from ...optimize.methods.lbfgs import minimize_lbfgs
+from ...optimize.methods.newton import minimize_newton
+from ...optimize.methods.preconditioner import Cholesky, Factors, far_means, scaling_at, scaling_of
 from ...optimize.stages import LBFGS_SHARE, Stages
 from .rows import CALL, row_costs
 

@@ -7,7 +7,7 @@ import numpy as np
 from scipy.optimize import OptimizeResult
 
 from ....kernels.linear.small_smooth import CONVERGED, GOES_ON, STUCK, newton_step
-from ...optimize.newton import MESSAGES, ROUNDING, STALLED
+from ...optimize.methods.newton import MESSAGES, ROUNDING, STALLED
 from .. import rules
 from .objective import LinearObjective
 from .rows import SQUARED, DenseRows

@@ -13,7 +13,7 @@ import numpy as np
 from scipy.linalg.lapack import dposv
 from scipy.optimize import OptimizeResult
 
-from ...optimize.newton import MESSAGES, ROUNDING, STALLED
+from ...optimize.methods.newton import MESSAGES, ROUNDING, STALLED
 from .. import rules
 from .objective import MultinomialObjective
 from .rows import DenseRows

@@ -91,7 +91,7 @@ def solve_classes(estimator, problem, penalty, before, callback, read, *, exact_
     check_goes_on(before, problem.classes, design.n_features)
     start = design.allowed(_start(before, design.positive))
     if design.owned:
-        from ..structured.owned_fit import solve_two_classes
+        from ..structured.solving.owned_fit import solve_two_classes
 
         fit, done = solve_two_classes(problem, estimator, start=start, callback=callback, read=read)
     elif lean := _lean(estimator, problem, penalty, start, callback, unit):

@@ -33,13 +33,13 @@ from ...inputs.targets import (
     check_weights,
 )
 from ..sparse.fitting import SparseCoefficients
-from .blocks import check_groups
-from .columns import Columns
-from .kinks import KinkedRows, resume
 from .losses import Loss
-from .owned_fit import ColumnsOnWorkers, CutColumns, cut_columns, owns
 from .penalties import BlockPenalty, GivenPenalty, Penalty
-from .problem import (
+from .solving.blocks import check_groups
+from .solving.columns import Columns
+from .solving.kinks import KinkedRows, resume
+from .solving.owned_fit import ColumnsOnWorkers, CutColumns, cut_columns, owns
+from .solving.problem import (
     StructuredProblem,
     Terms,
     least_alpha,
@@ -50,9 +50,9 @@ from .problem import (
     spread_bounds,
     times,
 )
-from .reweighting import Reweighting, factors_of
-from .solver import Solver
-from .starts import lowest
+from .solving.reweighting import Reweighting, factors_of
+from .solving.solver import Solver
+from .solving.starts import lowest
 
 _DEFAULT_GAMMA = {"mcp": 3.0, "scad": 3.7, "log": 1.0, "lq": 0.5}
 

@@ -25,7 +25,7 @@ from .base import StructuredModel
 from .cox_loss import PartialLikelihood
 from .named import PENALTIES, named_terms
 from .penalties import Penalty
-from .problem import path_of
+from .solving.problem import path_of
 from .sparse_glm import ALPHA, CONSTRAINTS, FACTOR, GROUPS, RATIO, SHARED
 from .survival import check_times, concordance, inference
 

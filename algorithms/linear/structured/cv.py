@@ -23,7 +23,7 @@ from ..._base import Estimator
 from ...inputs.targets import _numbers, check_weights
 from .base import StructuredModel
 from .mean_loss import MeanLoss
-from .problem import path_of
+from .solving.problem import path_of
 from .sparse_glm import SparseGLM
 
 

@@ -3,7 +3,6 @@
 import numpy as np
 
 from ....errors import DataError, shortened
-from .kinks import Hinge, Pinball, RootMeanSquare
 from .losses import (
     Gamma,
     Huber,
@@ -15,7 +14,8 @@ from .losses import (
     Tweedie,
 )
 from .penalties import Slope
-from .problem import Terms
+from .solving.kinks import Hinge, Pinball, RootMeanSquare
+from .solving.problem import Terms
 
 LOSSES = {
     "squared": Squared,

@@ -14,8 +14,8 @@ from scipy.special import ndtri
 from ...._typing import Array
 from ....errors import DataError
 from ....kernels.linear import blocks as kernels
-from .accelerated import proximal_gradients
-from .block_descent import block_descent
+from .solving.accelerated import proximal_gradients
+from .solving.block_descent import block_descent
 
 KINDS = {"norm": 0, "mcp": 1, "scad": 2, "log": 3, "lq": 4}
 

@@ -10,10 +10,10 @@ from ...._typing import Vector
 from ....errors import DataError
 from ..._base import documented
 from .base import StructuredRegressor
-from .kinks import Pinball
 from .losses import Huber, Poisson, Squared
 from .named import LOSSES
-from .problem import Terms
+from .solving.kinks import Pinball
+from .solving.problem import Terms
 from .sparse_glm import ALPHA, CONSTRAINTS, ENGINE, FACTOR, GROUPS, RATIO, SHARED
 
 

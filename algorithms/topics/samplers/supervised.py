@@ -25,7 +25,7 @@ from scipy import sparse
 from scipy.special import gammaln
 
 from ....kernels.lda import responses as kernels
-from ...optimize.newton import minimize_newton_cg
+from ...optimize.methods.newton import minimize_newton_cg
 from .document_rows import DenseDocuments
 from .gibbs import RotatingGibbs
 from .program import Gathered, opened_counts, packed_counts

@@ -16,7 +16,7 @@ import statistics
 import numpy as np
 
 from ....algorithms.linear.sparse.penalties import L1L2
-from ....algorithms.linear.sparse.scheduled_columns import ScheduledColumns
+from ....algorithms.linear.sparse.scheduling.scheduled_columns import ScheduledColumns
 from ....scheduler.engine import run
 from ...pages.tables import Table
 

@@ -13,8 +13,8 @@ import scipy
 from scipy import sparse
 
 from stradask.algorithms._persistence import load
-from stradask.algorithms.factorization import ccd
 from stradask.algorithms.factorization.matrix_factorization import MatrixFactorization
+from stradask.algorithms.factorization.solvers import ccd
 from stradask.datasets import make_ratings
 from stradask.errors import CheckpointMismatch, DataError
 from stradask.scheduler.stores.store import read_npz, write_npz

@@ -5,7 +5,7 @@ import pytest
 from scipy import sparse
 
 import stradask as sd
-from stradask.algorithms.factorization import exports, recommend
+from stradask.algorithms.factorization.serving import exports, recommend
 from stradask.datasets import make_ratings
 from stradask.errors import DataError, StradaskError
 

@@ -6,8 +6,8 @@ from scipy import sparse
 
 import stradask as sd
 from stradask.algorithms.factorization.entries import Entries
-from stradask.algorithms.factorization.shrinkage import beyond_biases
-from stradask.algorithms.factorization.sides import Sides
+from stradask.algorithms.factorization.solvers.shrinkage import beyond_biases
+from stradask.algorithms.factorization.solvers.sides import Sides
 
 
 def sparse_ratings(seed, bias=1.0, noise=1.4, n_users=16_000, n_items=8000):

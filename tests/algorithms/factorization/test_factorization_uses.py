@@ -8,8 +8,8 @@ from rating_problems import pairs_of
 from scipy import sparse
 
 import stradask as sd
-from stradask.algorithms.factorization.gibbs import draw_prior
 from stradask.algorithms.factorization.matrix_factorization import MatrixFactorization
+from stradask.algorithms.factorization.solvers.gibbs import draw_prior
 from stradask.datasets import make_ratings
 from stradask.datasets.split import rating_split
 from stradask.errors import DataError

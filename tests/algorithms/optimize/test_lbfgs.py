@@ -9,7 +9,7 @@ from scipy.optimize import rosen, rosen_der
 from smooth_problems import make_quadratic
 
 from stradask import Lasso
-from stradask.algorithms.optimize.lbfgs import Trace, minimize_lbfgs
+from stradask.algorithms.optimize.methods.lbfgs import Trace, minimize_lbfgs
 from stradask.errors import DataError
 from stradask.scheduler.sums.summed import NonFiniteObjective
 

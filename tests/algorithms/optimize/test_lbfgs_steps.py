@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from smooth_problems import make_quadratic
 
-from stradask.algorithms.optimize.line_search import Trial, backtrack, strong_wolfe
-from stradask.algorithms.optimize.memory import Memory
+from stradask.algorithms.optimize.methods.line_search import Trial, backtrack, strong_wolfe
+from stradask.algorithms.optimize.methods.memory import Memory
 from stradask.algorithms.optimize.space import LocalRows, LocalSpace
 
 

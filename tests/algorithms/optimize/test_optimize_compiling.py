@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from stradask.algorithms.optimize.downpour import minimize_downpour
-from stradask.algorithms.optimize.lbfgs import Trace, minimize_lbfgs
+from stradask.algorithms.optimize.methods.lbfgs import Trace, minimize_lbfgs
 from stradask.algorithms.optimize.minimize import minimize
 from stradask.algorithms.optimize.watch import Watch
 from stradask.scheduler import run_replicas

@@ -10,7 +10,7 @@ from stradask.algorithms.linear.glm import sketch
 from stradask.algorithms.linear.glm.objective import LinearObjective
 from stradask.algorithms.linear.glm.rows import LOGISTIC, make_rows
 from stradask.algorithms.linear.glm.sketch import minimize_sketch, sample_of, sampled_rows
-from stradask.algorithms.optimize.newton import minimize_newton
+from stradask.algorithms.optimize.methods.newton import minimize_newton
 
 
 def skewed(n=60_000, d=40, *, seed=0, l2=1.0, n_jobs=None, dtype=np.float64, weighted=False):

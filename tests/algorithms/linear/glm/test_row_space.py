@@ -17,8 +17,8 @@ from stradask.algorithms.linear.glm.row_space import (
 )
 from stradask.algorithms.linear.glm.rows import make_rows
 from stradask.algorithms.linear.logistic_regression import LogisticRegression
-from stradask.algorithms.optimize.excess import Excess
-from stradask.algorithms.optimize.lbfgs import Identity
+from stradask.algorithms.optimize.methods.excess import Excess
+from stradask.algorithms.optimize.methods.lbfgs import Identity
 from stradask.kernels.linear.multinomial import csc_gram
 
 

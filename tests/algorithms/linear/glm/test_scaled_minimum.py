@@ -12,7 +12,7 @@ from scipy.special import expit, logsumexp, softmax
 from stradask.algorithms.linear.glm import choose
 from stradask.algorithms.linear.glm.objective import LinearObjective, MultinomialObjective
 from stradask.algorithms.linear.glm.rows import LOGISTIC, POISSON, make_rows
-from stradask.algorithms.optimize.preconditioner import BetweenClasses
+from stradask.algorithms.optimize.methods.preconditioner import BetweenClasses
 
 N, D, K = 60, 40, 4
 TOL = 1e-8

@@ -16,10 +16,10 @@ from stradask.algorithms.linear.glm.rows import LOGISTIC, make_rows
 from stradask.algorithms.linear.logistic_regression import LogisticRegression
 from stradask.algorithms.linear.poisson import PoissonRegressor
 from stradask.algorithms.linear.ridge import Ridge
-from stradask.algorithms.optimize.memory import Memory
-from stradask.algorithms.optimize.newton import minimize_newton
+from stradask.algorithms.optimize.methods.memory import Memory
+from stradask.algorithms.optimize.methods.newton import minimize_newton
+from stradask.algorithms.optimize.methods.sparse_quadratic import minimise_quadratic
 from stradask.algorithms.optimize.space import LocalSpace
-from stradask.algorithms.optimize.sparse_quadratic import minimise_quadratic
 
 
 @pytest.fixture(scope="module")

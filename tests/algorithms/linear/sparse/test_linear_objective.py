@@ -10,8 +10,12 @@ from stradask.algorithms.linear.glm import choose
 from stradask.algorithms.linear.glm.objective import LinearObjective, MultinomialObjective, tree_sum
 from stradask.algorithms.linear.glm.rows import LOGISTIC, POISSON, SQUARED, make_rows
 from stradask.algorithms.linear.glm.sketch import minimize_sketch, sampled_rows
-from stradask.algorithms.optimize.newton import minimize_newton, minimize_newton_cg, minimize_proximal_newton
-from stradask.algorithms.optimize.preconditioner import Centred, Cholesky, Diagonal, Repeated
+from stradask.algorithms.optimize.methods.newton import (
+    minimize_newton,
+    minimize_newton_cg,
+    minimize_proximal_newton,
+)
+from stradask.algorithms.optimize.methods.preconditioner import Centred, Cholesky, Diagonal, Repeated
 
 LOSSES = (SQUARED, LOGISTIC, POISSON)
 

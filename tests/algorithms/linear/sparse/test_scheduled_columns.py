@@ -19,7 +19,7 @@ from stradask.algorithms.linear.sparse.column_store import MOST_ENTRIES, Images
 from stradask.algorithms.linear.sparse.columns import columns_of
 from stradask.algorithms.linear.sparse.joint_steps import best_parts, least_in_span
 from stradask.algorithms.linear.sparse.penalties import L1L2
-from stradask.algorithms.linear.sparse.scheduled_columns import ScheduledColumns
+from stradask.algorithms.linear.sparse.scheduling.scheduled_columns import ScheduledColumns
 from stradask.errors import DataError
 from stradask.scheduler import run
 

@@ -8,7 +8,11 @@ from scipy import sparse
 from sklearn import linear_model
 from sklearn.exceptions import ConvergenceWarning
 
-from stradask.algorithms.linear.sparse.scheduled import Correlated, ScheduledElasticNet, scheduled_elastic_net
+from stradask.algorithms.linear.sparse.scheduling.scheduled import (
+    Correlated,
+    ScheduledElasticNet,
+    scheduled_elastic_net,
+)
 from stradask.errors import DataError, ModelFileError
 from stradask.scheduler import DynamicSchedule, StaticSchedule, run
 

@@ -5,7 +5,7 @@ import pytest
 from scipy.optimize import brentq
 
 import stradask as sd
-from stradask.algorithms.linear.structured.block_descent import (
+from stradask.algorithms.linear.structured.solving.block_descent import (
     MatrixProducts,
     RowProducts,
     block_descent,

@@ -14,11 +14,11 @@ from sklearn.exceptions import ConvergenceWarning
 
 import stradask as sd
 from stradask.algorithms.linear.sparse import distributed as sparse_distributed
-from stradask.algorithms.linear.structured import owned_fit
-from stradask.algorithms.linear.structured.joint import Charge, best_shares, least_in_span
 from stradask.algorithms.linear.structured.mean_loss import MeanLoss
 from stradask.algorithms.linear.structured.named import LOSSES
-from stradask.algorithms.linear.structured.owned_blocks import OwnedBlocks
+from stradask.algorithms.linear.structured.solving import owned_fit
+from stradask.algorithms.linear.structured.solving.joint import Charge, best_shares, least_in_span
+from stradask.algorithms.linear.structured.solving.owned_blocks import OwnedBlocks
 from stradask.errors import DataError
 
 N, P = 120, 240

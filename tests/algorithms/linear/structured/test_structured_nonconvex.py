@@ -6,10 +6,10 @@ from scipy import sparse
 from scipy.optimize import minimize
 
 import stradask as sd
-from stradask.algorithms.linear.structured.exchange import exchange
 from stradask.algorithms.linear.structured.named import LOSSES
 from stradask.algorithms.linear.structured.penalties import Slope
-from stradask.algorithms.linear.structured.problem import scale_of
+from stradask.algorithms.linear.structured.solving.exchange import exchange
+from stradask.algorithms.linear.structured.solving.problem import scale_of
 from stradask.kernels.linear import blocks
 from stradask.kernels.linear.exchanges import exchanges
 
@@ -291,7 +291,7 @@ def test_a_penalty_of_ones_own_may_not_be_convex():
 )
 @pytest.mark.parametrize(("n", "p"), [(30, 1), (30, 2), (30, 8), (10, 40)])
 def test_the_bound_of_curvatures_is_close_and_never_less(form, n, p):
-    from stradask.algorithms.linear.structured.columns import Columns
+    from stradask.algorithms.linear.structured.solving.columns import Columns
 
     rng = np.random.default_rng(p)
     X, h = rng.standard_normal((n, p)), rng.uniform(0, 1, n)

@@ -1,0 +1,1 @@
+"""Recommendations from a fitted factorization: best items, explanations, exports, maps."""

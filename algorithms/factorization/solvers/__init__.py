@@ -1,0 +1,1 @@
+"""Solvers of matrix factorization, and the shards and penalties that they share."""

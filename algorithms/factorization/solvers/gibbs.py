@@ -1,0 +1,179 @@
+"""Bayesian factorization by Gibbs sampling: from a start of gradient descent to the mean of many draws."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from ....kernels.factorization.als import row_losses
+from ....scheduler.engine import run
+from ....scheduler.program import Outcome
+from ..choose import BURN_IN
+from .als import AlternatingLeastSquares, padded, solve_table
+from .sgd import RotationSGD
+
+_EPOCHS = 5  # of gradient descent before the first sweep
+_START_SPREAD, _NOISE = 0.1, 0.1  # of its start, and added at its end: a converged start hardly moves
+_STRENGTH = 2.0  # of the prior mean: as of so many rows
+_HYPER = 1 << 20  # a shard's number that no shard has: the stream of the coordinator's draws
+
+
+class GibbsPolish(AlternatingLeastSquares):
+    r"""Averaged draws from the posterior of factors under priors that are learned.
+
+    .. math:: r_{ui} \sim N(\mu + p_u \cdot q_i, 1 / (\alpha w_{ui})), \quad
+              p_u \sim N(m_P, \Lambda_P^{-1}), \quad q_i \sim N(m_Q, \Lambda_Q^{-1})
+
+    with (m, Lambda) of each side Normal-Wishart (mean 0, strength 2, scale I, K degrees of freedom) and alpha
+    from its posterior under a flat prior of its logarithm. The prior means take the place of biases. The
+    model is the mean of the draws of the factors, which predicts about as well as the mean of the draws'
+    predictions. `engine` is where the start is computed.
+
+    Reference: Salakhutdinov, Mnih, "Bayesian probabilistic matrix factorization using Markov chain Monte
+    Carlo", ICML 2008.
+    """
+
+    may_rise = True
+
+    def __init__(self, entries, settings, seed, engine):
+        super().__init__(entries, replace(settings, bias=False), seed)
+        start = self._start(entries, settings, seed, engine)
+        rng = np.random.default_rng(seed)
+        self.mean = start.mean
+        self.factors = []
+        for part in (start.user_factors, start.item_factors):
+            noise = _NOISE * rng.standard_normal(part.shape)
+            self.factors.append(padded((part + noise).astype(part.dtype)))
+        self.sums = [np.zeros(part.shape) for part in self.factors]
+        self.n_drawn, self.precision = 0, 1.5
+        # Sweeps whose draws are kept, as far apart as can be; their arrays have places for all.
+        last, n_draws = settings.max_iter - 1, settings.n_draws
+        self._kept_sweeps = np.linspace(BURN_IN, last, n_draws).round().astype(int).tolist()
+        kept = [(n_draws, n, settings.n_components) for n in entries.shape]
+        self.draws = [np.zeros(shape, entries.dtype) for shape in kept] + [np.zeros(n_draws)]
+        self.n_kept = 0
+        self._priors = [self._prior(side, 0) for side in (0, 1)]
+
+    def _start(self, entries, settings, seed, engine):
+        """Fit by gradient descent."""
+        program = RotationSGD(
+            entries, replace(settings, max_iter=_EPOCHS, offsets=(0.0, 0.0)), seed, _START_SPREAD
+        )
+        run(program, program.schedule, max_rounds=_EPOCHS, engine=engine, n_jobs=settings.n_jobs)
+        return program.sides
+
+    def __getstate__(self):
+        return {**super().__getstate__(), "sums": None, "draws": None}
+
+    def solve(self, table, other, factors, biases, state, task):
+        """Draw a shard's rows; return the sum of squared errors."""
+        noise = np.zeros_like(factors)
+        K = self.settings.n_components
+        noise[:, :K] = task.rng(self.seed).standard_normal((len(factors), K), dtype=noise.dtype)
+        prior = state["sides"][task.blocks]["prior"]
+        solve_table(
+            table, {**other, "gram": prior["matrix"]}, self.settings, factors, biases,
+            pull=prior["pull"][None], precision=prior["precision"],
+            ridge=np.zeros(len(factors), factors.dtype), noise=noise, n_jobs=1,
+        )  # fmt: skip
+        if task.blocks == 0:
+            return 0.0
+        losses = np.empty(len(factors))
+        row_losses(
+            0, len(factors), table.indptr, table.indices, table.values, table.weights, other["offsets"],
+            other["factors"], factors, biases, losses, self.vectors,
+        )  # fmt: skip
+        return losses.sum()
+
+    def aggregate(self, tasks, partials):
+        """Take the draws of a side; draw the prior of the next one."""
+        side, round_ = tasks[0].blocks, tasks[0].round
+        factors, _, losses = zip(*partials, strict=True)
+        self.factors[side] = np.concatenate(factors)
+        if round_ >= BURN_IN:
+            self.sums[side] += self.factors[side]
+        if side == 0:
+            self._priors[1] = self._prior(1, round_)
+            return Outcome(self.publish())
+        self.n_drawn += round_ >= BURN_IN
+        squares = sum(losses)
+        least = 1e-9 * self.n_ratings * max(self.mean**2, 1e-9)  # of ratings without any noise
+        rng = self._rng(round_, 2)
+        self.precision = rng.gamma(self.n_ratings / 2) / (0.5 * max(squares, least))
+        if round_ in self._kept_sweeps:
+            self._keep(self._kept_sweeps.index(round_))
+        self._priors[0] = self._prior(0, round_ + 1)
+        return Outcome(self.publish(), objective=squares, updates=self.n_ratings)
+
+    def _keep(self, at):
+        """Keep the draws of a sweep."""
+        K = self.settings.n_components
+        for side in (0, 1):
+            self.draws[side][at] = self.factors[side][:, :K]
+        self.draws[2][at] = 1 / self.precision
+        self.n_kept = at + 1
+
+    def _values(self, side):
+        return super()._values(side) | {"prior": {**self._priors[side], "precision": self.precision}}
+
+    def _rng(self, round_, purpose):
+        counter = [0, round_, purpose, _HYPER]
+        return np.random.Generator(np.random.Philox(key=self.seed, counter=counter))
+
+    def _prior(self, side, round_):
+        """Draw the prior of a side given its factors: Lambda and Lambda m, padded."""
+        K, d = self.settings.n_components, self.factors[side].shape[1]
+        mean, matrix = draw_prior(self.factors[side][:, :K].astype(np.float64), self._rng(round_, side))
+        whole, pull = np.eye(d), np.zeros(d)
+        whole[:K, :K], pull[:K] = matrix, matrix @ mean
+        dtype = self.factors[side].dtype
+        return {"matrix": whole.astype(dtype), "pull": pull.astype(dtype)}
+
+    def arrays(self):
+        """Arrays of a checkpoint: draws, their sums, and the priors of the next ones."""
+        kept = super().arrays()
+        for side in (0, 1):
+            kept[f"sums-{side}"] = self.sums[side]
+            kept |= {f"{name}-{side}": value for name, value in self._priors[side].items()}
+        if self.settings.n_draws:
+            kept |= {f"draws-{k}": part for k, part in enumerate(self.draws)} | {
+                "n_kept": np.array(self.n_kept)
+            }
+        return kept | {"n_drawn": np.array(self.n_drawn), "precision": np.array(self.precision)}
+
+    def restore(self, arrays):
+        """Continue from the draws of a checkpoint."""
+        super().restore(arrays)
+        self.sums = [arrays[f"sums-{side}"] for side in (0, 1)]
+        self._priors = [{name: arrays[f"{name}-{side}"] for name in ("matrix", "pull")} for side in (0, 1)]
+        self.n_drawn, self.precision = int(arrays["n_drawn"]), float(arrays["precision"])
+        if self.settings.n_draws:
+            self.draws, self.n_kept = [arrays[f"draws-{k}"] for k in range(3)], int(arrays["n_kept"])
+
+    @property
+    def sides(self):
+        """The mean of the draws; before there is one to average, the last one."""
+        sides = super().sides
+        if self.n_drawn:
+            K = self.settings.n_components
+            dtype = sides.user_factors.dtype
+            sides.user_factors, sides.item_factors = (
+                np.ascontiguousarray((total[:, :K] / self.n_drawn).astype(dtype)) for total in self.sums
+            )
+        if self.n_kept:
+            sides.draws = tuple(part[: self.n_kept].copy() for part in self.draws)
+        return sides
+
+
+def draw_prior(X, rng):
+    """Draw mean (K,) and precision (K, K) of the prior of rows X (n, K), Normal-Wishart."""
+    n, K = X.shape
+    mean = X.mean(axis=0)
+    centred = X - mean
+    scatter = np.eye(K) + centred.T @ centred + n * _STRENGTH / (n + _STRENGTH) * np.outer(mean, mean)
+    # Bartlett: a Wishart matrix is M T T' M' with M M' = scale, normals below the diagonal of T, chis on it.
+    T = np.tril(rng.standard_normal((K, K)), -1)
+    T[np.diag_indices(K)] = np.sqrt(rng.chisquare(K + n - np.arange(K)))
+    M = np.linalg.cholesky(np.linalg.inv(scatter)) @ T
+    precision = M @ M.T
+    root = np.linalg.cholesky((n + _STRENGTH) * precision)
+    return n * mean / (n + _STRENGTH) + np.linalg.solve(root.T, rng.standard_normal(K)), precision

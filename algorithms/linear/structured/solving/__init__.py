@@ -1,0 +1,1 @@
+"""The solver of any loss and any sparse penalty, in one process and on columns that workers own."""

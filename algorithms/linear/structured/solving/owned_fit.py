@@ -1,0 +1,256 @@
+"""Fits on columns that workers own: from estimators to `owned_blocks`, and back."""
+
+import copy
+import itertools
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from .....errors import DataError
+from .....scheduler.engine import run
+from .....scheduler.place import check_engine, open_place
+from .....scheduler.threads import own_threads, single_threaded_blas
+from ....inputs.dask_arrays import engine_for, is_dask, lazily
+from ...sparse.distributed import CutMatrix, exceeds_memory, lay_out
+from ...sparse.fitting import LEAST_TOL
+from ...sparse.working_set import Solution
+from ..losses import Logistic
+from ..mean_loss import MeanLoss
+from ..penalties import BlockPenalty
+from .blocks import Blocks, single_columns
+from .owned_blocks import OwnedBlocks
+from .shard import BlockTerms
+
+_MOST_ROUNDS = 10**9  # the program itself knows when to stop
+
+
+@dataclass(frozen=True)
+class CutColumns:
+    """Columns for workers, in the order of their groups; no group is in two pieces."""
+
+    cut: CutMatrix
+    engine: str
+    n_features: int
+
+    @property
+    def n_samples(self):
+        """Number of rows."""
+        return self.cut.shape[0]
+
+
+def owns(X, engine):
+    """Whether workers own the columns of a fit of X: of Dask arrays, and with an engine of workers."""
+    check_engine(engine)
+    return is_dask(X) or (engine != "local" and own_threads() is None)
+
+
+def cut_columns(X, blocks, engine):
+    """Cut X, as `check_matrix` gives it, for the workers."""
+    engine, n_features = engine_for(X, engine), X.shape[1]
+    if not blocks.plain:
+        X = X[:, blocks.order]
+    cut = lay_out(X, engine, allow_rows=False)
+    edges = np.unique(blocks.starts[np.searchsorted(blocks.starts, cut.edges)])
+    if edges.tolist() != list(cut.edges):  # groups would be cut
+        if is_dask(X):
+            X = X.rechunk({0: -1, 1: tuple(np.diff(edges).tolist())})
+            cut = lay_out(X, engine, allow_rows=False)
+        else:
+            pieces = [X[:, a:b] for a, b in itertools.pairwise(edges)]
+            cut = CutMatrix(False, pieces, edges.tolist(), cut.shape, cut.dtype, cut.is_sparse)
+    return CutColumns(cut, engine, n_features)
+
+
+class ColumnsOnWorkers:
+    """Methods of the structured models, of which some have the parameters `engine` and `n_jobs`."""
+
+    engine: str
+    n_jobs: Any
+    coef_: Any
+    _parameter_constraints: ClassVar[dict]
+    _penalty: Any
+    _take: Any
+    _warn: Any
+
+    @property
+    def _takes_engine(self):
+        return "engine" in self._parameter_constraints
+
+    def _check_local(self, problem):
+        """Refuse columns of workers for what is done in this process alone."""
+        if isinstance(problem.columns, CutColumns):
+            raise DataError(
+                f"{type(self).__name__} fits one alpha on columns of workers: for paths, alpha_max and "
+                "searches pass X as an array of this process, with engine='local'"
+            )
+
+    def _solve_owned(self: Any, problem, callback, start, label):
+        """Solve on columns that workers own."""
+        terms = terms_of(self._penalty(problem, self.alpha), problem.loss, label)
+        program, fit, done = solve_owned(
+            problem.columns,
+            problem.loss,
+            problem.blocks,
+            terms,
+            tol=self.tol,
+            max_iter=self.max_iter,
+            fit_intercept=self.fit_intercept,
+            label=label,
+            start=None if start is None else start[0],
+            n_jobs=self.n_jobs,
+            verbose=self.verbose,
+            callback=callback,
+            read=lambda _, fit, history: copy.copy(self)._take(problem, fit, history),
+        )
+        self._warn(fit, program.excess, np.nan)
+        return fit, done.history
+
+    def _lazily(self, method, X, given, dtype, n_outputs=None):
+        """Apply a method to the blocks of rows of a Dask array."""
+        if given is not None:
+            raise DataError("offset and exposure are not taken with a Dask array: compute X")
+        if n_outputs is None and self.coef_.ndim == 2 and self.coef_.shape[0] > 1:
+            n_outputs = self.coef_.shape[0]
+        return lazily(method, X, n_outputs, dtype)
+
+
+def terms_of(penalty, loss, name):
+    """The terms of a penalty; DataError if columns that workers own cannot be fitted with them."""
+    remedy = "pass X as an array of this process, with engine='local'"
+    if not isinstance(penalty, BlockPenalty) or not penalty.convex:
+        raise DataError(
+            f"{name} on columns of workers takes the penalties 'l1', 'elastic-net', 'group' and "
+            f"'sparse-group': {remedy} for others"
+        )
+    if not (loss.has_conjugate and loss.by_rows) or loss.flat or loss.loss.several:
+        raise DataError(
+            f"{name} on columns of workers takes the losses 'squared', 'logistic', 'poisson', 'gamma' and "
+            f"'negative-binomial', whose duality gap is known and which are curved everywhere: {remedy} for "
+            "others"
+        )
+    if penalty.free.any():
+        raise DataError(
+            f"{name} on columns of workers needs a penalty with a kink on every column, but column or group "
+            f"{int(np.argmax(penalty.free))} has none (alpha, l1_ratio or penalty_factor is 0): {remedy}"
+        )
+    if not (np.isin(penalty.low, (0, -np.inf)) & np.isin(penalty.high, (0, np.inf))).all():
+        raise DataError(f"{name} on columns of workers takes bounds of 0 and infinity: {remedy} for others")
+    starts = penalty.blocks.starts[:-1]
+    ridge = np.zeros(len(starts)) if penalty.ridge is None else penalty.ridge[starts]
+    return BlockTerms(penalty.lam, penalty.l1, ridge, penalty.low, penalty.high)
+
+
+def solve_owned(
+    columns,
+    loss,
+    blocks,
+    terms,
+    *,
+    tol,
+    max_iter,
+    fit_intercept,
+    label,
+    start=None,
+    n_jobs=None,
+    verbose=0,
+    callback=None,
+    read=None,
+    **options,
+):
+    """Solve for one penalty: the program, a `Fit`, and the `Run`.
+
+    `start`: coefficients of all places. ``read(program, fit, history)`` makes the model of a snapshot.
+    `options`: of `OwnedBlocks`.
+    """
+    cut = columns.cut
+    if start is not None:
+        there = np.logical_or.reduceat(start.any(axis=1), blocks.starts[:-1])
+        places = blocks.places(np.flatnonzero(there))[0]
+        start = (places, start[places]) if len(places) else None
+    program = OwnedBlocks(
+        cut.pieces,
+        cut.edges,
+        loss,
+        Blocks(np.arange(len(blocks.order)), blocks.starts, plain=True),
+        terms,
+        n_shards=open_place(columns.engine, n_jobs).n_threads(),
+        fit_intercept=fit_intercept,
+        tol=max(tol, LEAST_TOL),
+        max_rounds=max_iter,
+        start=start,
+        read=exceeds_memory(cut, columns.engine),
+        is_sparse=cut.is_sparse,
+        **options,
+    )
+    with single_threaded_blas():
+        done = run(
+            program,
+            program.schedule,
+            engine=columns.engine,
+            n_jobs=n_jobs,
+            max_rounds=_MOST_ROUNDS,
+            callback=callback,
+            snapshot=read and (lambda history: read(program, program.solution("running"), history)),
+            verbose=verbose,
+            label=label,
+        )
+    return program, program.solution(None if program.reason else "stopped"), done
+
+
+def solve_two_classes(problem, estimator, *, start, callback, read):
+    """Solve for the coefficients of `SparseLogisticRegression`: a `Solution`, and the `Run`."""
+    design, alpha, ratio = problem.design, estimator.alpha, estimator.l1_ratio
+    n, p = design.X.shape
+    factors = np.ones(p) if design.l1_factors is None else design.l1_factors
+    free = np.flatnonzero(factors == 0)
+    if alpha == 0 or ratio == 0 or len(free):
+        which = f"penalty_factor[{free[0]}] is 0" if len(free) else "alpha or l1_ratio is 0"
+        raise DataError(
+            "schedule='dynamic' on columns of several workers needs an l1 penalty on every column, but "
+            f"{which}: take schedule='auto'"
+        )
+    ridge = np.where(np.isfinite(factors), alpha * (1 - ratio) * factors, 0.0) if ratio < 1 else np.zeros(p)
+    low = np.full(p, 0.0 if design.positive else -np.inf)
+    terms = BlockTerms(alpha * ratio * factors, np.zeros(p), ridge, low, np.full(p, np.inf))
+    weights = (np.ones(n) if design.weights is None else design.weights) / n
+    offset = None if problem.offset is None else np.reshape(problem.offset, (n, 1))
+    loss = MeanLoss(Logistic(), problem.numbers[:, None].astype(np.float64), weights, offset)
+
+    def solution(program, fit):
+        features = np.flatnonzero(fit.B[:, 0])
+        return Solution(
+            strength=alpha * ratio * n,
+            features=features,
+            coef=fit.B[features, 0],
+            intercept=float(fit.intercept[0]),
+            objective=fit.objective,
+            gap=fit.gap / program.excess,
+            gap_absolute=fit.gap,
+            rounds=fit.rounds,
+            updates=program.updates,
+            reason=fit.reason,
+        )
+
+    if start is not None:
+        features, values = start
+        start = np.zeros((p, 1))
+        start[features, 0] = values
+    program, fit, done = solve_owned(
+        CutColumns(design.cut, design.engine, p),
+        loss,
+        single_columns(p),
+        terms,
+        tol=estimator.tol,
+        max_iter=estimator.max_iter or 1000,
+        fit_intercept=design.fit_intercept,
+        label=type(estimator).__name__,
+        start=start,
+        n_jobs=estimator.n_jobs,
+        verbose=estimator.verbose,
+        callback=callback,
+        read=read and (lambda program, fit, history: read(solution(program, fit), history)),
+        standardize=design.standardize,
+        dtype=design.X.dtype,
+    )
+    return solution(program, fit), done

@@ -1,0 +1,136 @@
+"""Parts of a fit of the generic solver: data, penalty without strength, strengths of a path."""
+
+from dataclasses import dataclass
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+
+from .....errors import DataError
+from ....inputs.targets import check_alphas
+from .blocks import Blocks
+from .columns import Columns
+from .kinks import KinkedRows, sharpened
+from .solver import Fit
+
+
+@dataclass
+class StructuredProblem:
+    """Checked data of a fit."""
+
+    columns: Columns
+    loss: Any
+    blocks: Blocks
+    factors: np.ndarray  # of blocks
+    curvature: Any  # of the loss: the largest, for penalties on vectors; for "lq" that along each block
+
+
+@dataclass
+class Terms:
+    """The penalty of an estimator without its strength.
+
+    `kind`: "norm", "mcp", "scad", "log", "lq", or a `Penalty`. `l1_ratio`: the share of the l1 norm where
+    there are groups, else of the norm next to the square. `factors`: None or one a block.
+    """
+
+    kind: Any = "norm"
+    l1_ratio: float = 1.0
+    groups: Any = None
+    overlap: bool = False
+    factors: Any = None
+    low: Any = -np.inf
+    high: Any = np.inf
+    gamma: float | None = None
+    sparse_groups: bool = False
+
+
+def path_of(estimator, problem, alphas, eps):
+    """Falling strengths: those given, or a number of them below the largest."""
+    if not isinstance(alphas, Integral):
+        return check_alphas(alphas)
+    alphas = int(alphas)
+    if not (alphas >= 1 and 0 < eps < 1):
+        raise DataError(f"alphas={alphas} must be at least 1, and eps={eps} between 0 and 1")
+    most = estimator._largest_alpha(problem)
+    if not np.isfinite(most):
+        raise DataError(
+            "no alpha makes all coefficients zero, so that a path has no start: pass alphas as numbers"
+        )
+    return np.geomspace(most or 1.0, (most or 1.0) * eps, alphas)
+
+
+def smoothed(solver, penalty, unit, first, *, wide=False, **options):
+    """Solve; for a loss with a kink until the exact gap is small enough, with `wide` from its first width."""
+    if isinstance(solver.loss, KinkedRows):
+        if wide:
+            solver.loss.loss.width = solver.loss.loss.first_width
+            solver.forget_slopes()
+        return sharpened(solver, penalty, unit, first, **options)
+    return solver.solve(penalty, unit, first, **options)
+
+
+def scale_of(solver, penalty):
+    """Fit the intercept and free columns alone: the units of gaps and violations."""
+    unit, V = solver.null(penalty)
+    first = float(np.abs(V).max(initial=0.0))
+    return unit or 1e-300, first or 1.0
+
+
+def least_alpha(penalty_at, solver):
+    """The least strength whose penalty holds all coefficients at zero; `solver` is at the null model."""
+    V, _ = solver.slopes()
+    zero = np.zeros_like(solver.B)
+    scale = float(np.abs(V).max(initial=0.0))
+
+    def holds(alpha):
+        penalty = penalty_at(alpha)
+        return not (penalty.distances(zero, V) * (penalty.allowed & ~penalty.free) > 1e-12 * scale).any()
+
+    if scale == 0 or holds(1e-12 * scale):
+        return 0.0
+    low, high = 1e-12 * scale, scale
+    while not holds(high):
+        low, high = high, 4 * high
+        if high > 1e12 * scale:
+            return np.inf
+    while high > low * (1 + 1e-14):
+        middle = np.sqrt(low * high)
+        if middle in (low, high):
+            break
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return float(high)
+
+
+def so_far(solver, objective, figure, round_):
+    """The solution of a running fit."""
+    return Fit(solver.B.copy(), solver.intercept(), objective, figure, figure, round_, "running")
+
+
+def times(share, strengths):
+    """A share of strengths, some of which are infinite."""
+    return np.where(
+        np.isfinite(strengths), share * np.where(np.isfinite(strengths), strengths, 0), np.inf if share else 0
+    )
+
+
+def spread_bounds(low, high, n_blocks, blocks, n_outputs):
+    """Check bounds of coefficients; return one of each kind for every block."""
+    if np.ndim(low) == np.ndim(high) == 0 and (low, high) == (-np.inf, np.inf):
+        return np.full(n_blocks, -np.inf), np.full(n_blocks, np.inf)
+    given = []
+    for name, value in (("low", low), ("high", high)):
+        value = np.asarray(value, np.float64)
+        if value.shape not in ((), (n_blocks,)) or np.isnan(value).any():
+            raise DataError(
+                f"bounds must be two numbers, or vectors of {n_blocks}, one entry a column, without NaN"
+            )
+        if (value > 0).any() if name == "low" else (value < 0).any():
+            raise DataError("bounds must have 0 between them: a coefficient that is not chosen is 0")
+        given.append(np.broadcast_to(value, (n_blocks,)).copy())
+    low, high = given
+    cones = np.isin(low, (0, -np.inf)) & np.isin(high, (0, np.inf))
+    if (~cones & ((blocks.sizes > 1) | (n_outputs > 1))).any():
+        raise DataError(
+            "bounds other than 0 and infinity are for single columns and one target, not for groups"
+        )
+    return low, high

@@ -1,0 +1,66 @@
+"""Where the fit of a penalty that is not convex begins."""
+
+import numpy as np
+
+from ..penalties import GivenPenalty
+from .exchange import can_exchange, exchange
+from .problem import smoothed
+
+_ROUGH = 1e-2  # of the fits that begin one of a penalty that is not convex
+_FALL, _ROUNDS = 1.7, 20  # of strengths on the way from zero, and rounds of each
+_ALIKE = 1e-6  # of objectives, between starts that led to one point
+
+
+def lowest(solver, penalties, penalty, alpha, unit, first, max_iter, *, tol, report):
+    """Minimise a penalty that is not convex from the lowest of some points.
+
+    Fits along falling strengths bring the working set, and end at the first point. On that set the problem is
+    solved from zero, by few blocks at a time. The convex penalty, if there is one, leads to the third. From
+    each columns are exchanged while that lowers the objective. The last fit, from the lowest, is of all
+    columns. ``penalties(alpha)`` gives the penalty of another strength, ``penalties(alpha, convex=True)`` the
+    convex one.
+    """
+    origin, found, rounds = solver.state(), [], 0
+    enough = _ROUGH * min(alpha, first)
+    stages = []
+    if 0 < alpha < first:
+        n_strengths = 1 + int(np.ceil(np.log(first / alpha) / np.log(_FALL)))
+        for strength in np.geomspace(first, alpha, n_strengths)[1:]:
+            stages.append((penalties(strength), 0.1 * strength / first, _ROUNDS, False))
+    if not isinstance(penalty, GivenPenalty):
+        stages.append((penalties(alpha, convex=True), _ROUGH, max_iter, True))
+
+    def settle(few=False):
+        solver.descend(penalty, enough, few=few)
+        found.append((solver.objective(penalty), solver.state()))
+
+    for stage, rough, most, is_last in stages:
+        if is_last:
+            settle()
+            solver.restore(origin)
+            settle(few=True)
+        fit = solver.solve(stage, unit, first, tol=rough, max_rounds=most, report=report)
+        rounds += fit.rounds
+        if fit.reason == "stopped":
+            fit.objective, fit.rounds = solver.objective(penalty), rounds
+            return fit
+    settle()
+    solver.restore(_exchanged(solver, penalty, found, enough))
+    fit = smoothed(solver, penalty, unit, first, max_rounds=max_iter, tol=tol, report=report)
+    fit.rounds += rounds
+    return fit
+
+
+def _exchanged(solver, penalty, found, tol):
+    """The state of the lowest of some points, after exchanges from each where they can be made."""
+    found.sort(key=lambda pair: pair[0])
+    if not can_exchange(solver, penalty):
+        return found[0][1]
+    ends, last = [], np.inf
+    for objective, state in found:
+        if abs(objective - last) > _ALIKE * abs(objective):
+            solver.restore(state)
+            exchange(solver, penalty, tol)
+            ends.append((solver.objective(penalty), solver.state()))
+        last = objective
+    return min(ends, key=lambda pair: pair[0])[1]
