@@ -89,8 +89,9 @@ class DynamicTopicModel(TopicsOverSlices):
     doc_slices_ : ndarray of int, shape (n_samples,)
         The place of each document's slice.
     chains_ : list of dict of arrays
-        For each topic the ``words`` that it has somewhere, their logarithms ``eta`` (words x slices), and
-        ``others``, those of each other word. `at` gives probabilities.
+        For each topic the ``words`` that it has somewhere, their logarithms ``eta`` (words x slices),
+        ``others``, those of each other word, and ``information``, the part of what counts of each word say
+        that is left where the topics of its tokens are not known. `at` gives probabilities.
     slice_totals_ : ndarray of shape (n_components, n_slices)
         Tokens of the topics in the slices, averaged over the last half of the sweeps.
     word_topic_counts_ : CSR array of shape (n_features, n_components)
@@ -309,7 +310,10 @@ class DynamicTopicModel(TopicsOverSlices):
         self.n_features_in_, self.n_batch_iter_, self.n_iter_ = n_words, 1, len(history)
         self.slices_, self.doc_slices_ = labels, codes
         self.doc_topic_prior_, self.topic_word_prior_ = alpha, beta
-        self.chains_ = [{name: getattr(chain, name) for name in PARTS} for chain in found.topics]
+        self.chains_ = [
+            {name: getattr(chain, name) for name in PARTS} | {"information": left}
+            for chain, left in zip(found.topics, found.information, strict=True)
+        ]
         self.word_topic_counts_, self.slice_totals_ = found.words, found.totals
         self.drift_ = float(np.sqrt(found.variance))
         rows = [np.flatnonzero(codes == t) for t in found.filled]

@@ -205,8 +205,9 @@ class TopicsOverSlices(TopicModel):
             probable in some slice: the ones whose probability changes most.
         n_words : int, default=8
         level : float, default=0.9
-            Probability of the intervals, by the normal distribution of the logarithms about their mode. They
-            take the topics of all tokens as known.
+            Probability of the intervals, by the normal distribution of the logarithms about their mode. That
+            topics of tokens are not known widens them (Louis, 1982): the variance of each word's tokens over
+            the draws of the fit is information that is missing.
         vocabulary : sequence of str of length n_features, optional
             As in `topics`.
 
@@ -242,7 +243,11 @@ class TopicsOverSlices(TopicModel):
             columns = columns_of(words, names, self.n_features_in_)
         logs = chain.of_words(columns) - levels
         rates = rates_of(chain, self.slice_totals_[k], self.topic_word_prior_[0], self.n_features_in_)
-        width = ndtri((1 + level) / 2) * log_deviations(chain, columns, rates, self.drift_**2)
+        left = np.ones(self.n_features_in_)
+        left[chain.words] = self.chains_[k].get("information", 1.0)  # models of before have none
+        width = ndtri((1 + level) / 2) * log_deviations(
+            chain, columns, rates, self.drift_**2, information=left[columns]
+        )
         mean, low, high = (np.exp(part).T for part in (logs, logs - width, logs + width))
         followed = [str(names[w]) for w in columns]
         listed = [[str(names[w]) for w in own[row]] for row in top]
@@ -258,5 +263,8 @@ class TopicsOverSlices(TopicModel):
         fits = fits and np.isfinite(totals).all() and 0 < self.drift_ <= 1
         fits = fits and np.ptp(self.topic_word_prior_) == 0 and len(self.chains_) == n_topics
         parts = [[own[name] for name in PARTS] for own in self.chains_]
+        for own in self.chains_:
+            left = own.get("information", np.ones(len(own["words"]), np.float32))
+            fits = fits and left.shape == own["words"].shape and bool(((left > 0) & (left <= 1)).all())
         if not (fits and all(is_chain(own[0], own[1], own[2], n_words, n_slices) for own in parts)):
             raise DataError("slices_, doc_slices_, slice_totals_ or chains_ cannot be those of this model")

@@ -106,10 +106,15 @@ def expected_moves(chain, counts, rates, variance):
     return float(moves.sum()), len(moves) * (n_slices - 1)
 
 
-def log_deviations(chain, rows, rates, variance):
-    """Standard deviations of the logarithms of some words of a topic, given the topics of all tokens."""
+def log_deviations(chain, rows, rates, variance, information=None):
+    """Standard deviations of the logarithms of some words of a topic, given the topics of all tokens.
+
+    With `information`, a part for each word, counts tell so much less.
+    """
     n_slices = chain.eta.shape[1]
     eta, variances = chain.of_words(rows), np.empty((len(rows), n_slices))
+    if information is not None:
+        eta = eta + np.log(information)[:, None]
     kernels.spreads(eta, rates, 1 / variance, np.empty((3, n_slices)), np.empty(len(rows)), variances)
     return np.sqrt(variances)
 

@@ -40,6 +40,8 @@ RAISE_EVERY = 5  # sweeps
 _BEGIN = 17  # purpose of a random stream
 _ROUNDS, _LAST_ROUNDS = 2, 20  # of rates, each time and at the end
 _SCALE = 2.0**30  # tokens of a topic that phi stands for
+_FEWEST_DRAWS = 4  # from which a variance is estimated
+_LEAST_INFORMATION = 0.05  # of what there would be if the topics of tokens were known
 _FIRST_VARIANCE = 0.01  # sigma's square, where it is fitted
 
 
@@ -233,16 +235,18 @@ class SlicedGibbs(Program):
 
         def one(k):
             words, counts = counted(k)
+            left = np.ones(len(words))
             if self.n_draws:
-                words, counts = self.sums[k][0], self.sums[k][1] / float(self.n_draws)
+                words, total, squares = self.sums[k]
+                counts, left = total / float(self.n_draws), information(total, squares, self.n_draws)
             known = (self.beta, self.n_words, self.variance)
-            return chains.raised(self.topics[k], words, counts, *known, _LAST_ROUNDS), counts.sum(axis=0)
+            chain = chains.raised(self.topics[k], words, counts, *known, _LAST_ROUNDS)
+            return chain, counts.sum(axis=0), left.astype(np.float32)
 
         found = run_tasks([(one, (k,)) for k in range(self.n_topics)], self.n_threads)
-        totals = np.array([total for _, total in found])
-        topics = [chain for chain, _ in found]
+        topics, totals, left = (list(parts) for parts in zip(*found, strict=True))
         return GatheredSlices(
-            self.filled, own, self._word_counts(tokens), topics, totals, self.variance, joint
+            self.filled, own, self._word_counts(tokens), topics, np.array(totals), left, self.variance, joint
         )
 
     def _word_counts(self, tokens):
@@ -256,7 +260,7 @@ class SlicedGibbs(Program):
 
     def arrays(self):
         """Arrays of a checkpoint besides the slices."""
-        words, counts = zip(*self.sums, strict=True)
+        words, counts, squares = zip(*self.sums, strict=True)
         own: dict[str, Any] = {
             "seed": self.seed,
             "variance": np.float64(self.variance),
@@ -268,6 +272,7 @@ class SlicedGibbs(Program):
             "sizes_of_sums": list(map(len, words)),
             "words_of_sums": np.concatenate(words),
             "sums": np.concatenate(counts),
+            "squares": np.concatenate(squares),
         }
         return {name: np.asarray(value) for name, value in own.items()}
 
@@ -280,8 +285,12 @@ class SlicedGibbs(Program):
             raise unfit()
         sizes, words, eta = taken(arrays, "sizes", "words", "eta")
         topics = self._parted(sizes, words, eta, np.float32)
-        sizes, words, sums = taken(arrays, "sizes_of_sums", "words_of_sums", "sums")
-        self.sums = self._parted(sizes, words, sums, np.float64)
+        sizes, words, sums, squares = taken(arrays, "sizes_of_sums", "words_of_sums", "sums", "squares")
+        if squares.shape != words.shape or squares.dtype != np.float64 or not np.isfinite(squares).all():
+            raise unfit("squares")
+        parted = np.split(squares, np.cumsum(sizes)[:-1])
+        sums = self._parted(sizes, words, sums, np.float64)
+        self.sums = [(*own, each) for own, each in zip(sums, parted, strict=True)]
         self.topics = [
             chains.WordChains.of(words, eta, other, self.n_words)
             for (words, eta), other in zip(topics, others, strict=True)
@@ -301,16 +310,32 @@ class SlicedGibbs(Program):
 
 
 def _no_counts(n_slices):
-    return np.zeros(0, np.int32), np.zeros((0, n_slices))
+    return np.zeros(0, np.int32), np.zeros((0, n_slices)), np.zeros(0)
 
 
 def _added(sums, words, counts):
-    """Counts added to those of the same and other words."""
+    """Counts added to those of the same and other words, and the sums over slices of their squares."""
     both = np.union1d(sums[0], words)
-    total = np.zeros((len(both), counts.shape[1]))
-    total[np.searchsorted(both, sums[0])] = sums[1]
-    total[np.searchsorted(both, words)] += counts
-    return both.astype(np.int32), total
+    total, squares = np.zeros((len(both), counts.shape[1])), np.zeros(len(both))
+    before, new = np.searchsorted(both, sums[0]), np.searchsorted(both, words)
+    total[before], squares[before] = sums[1], sums[2]
+    total[new] += counts
+    squares[new] += (counts**2).sum(axis=1)
+    return both.astype(np.int32), total, squares
+
+
+def information(total, squares, n_draws):
+    """The part of a word's information that is left where the topics of its tokens are not known.
+
+    By Louis: what is missing is the variance of the score, that of the word's tokens in the topic given the
+    topics' words, here over the draws; what there would be is their mean. A number a word, over all slices.
+    """
+    if n_draws < _FEWEST_DRAWS:
+        return np.ones(len(total))
+    mean = total / n_draws
+    variance = (squares / n_draws - (mean**2).sum(axis=1)) * n_draws / (n_draws - 1)
+    missing = np.maximum(variance, 0) / np.maximum(mean.sum(axis=1), 1e-9)
+    return np.maximum(1 - missing, _LEAST_INFORMATION)
 
 
 @dataclass(frozen=True)
@@ -322,5 +347,6 @@ class GatheredSlices:
     words: Any
     topics: list
     totals: np.ndarray
+    information: list
     variance: float
     joint: float

@@ -13,7 +13,7 @@ from scipy.special import gammaln, logsumexp
 
 import stradask as sd
 from stradask.algorithms.topics.samplers.chains import WordChains, expected_moves, log_deviations, raised
-from stradask.algorithms.topics.samplers.slices import SlicedGibbs
+from stradask.algorithms.topics.samplers.slices import SlicedGibbs, _added, information
 from stradask.algorithms.topics.shard_input import corpus_of_matrix
 from stradask.errors import CheckpointMismatch, DataError, InterruptedFitWarning
 from stradask.scheduler.engine import run
@@ -306,3 +306,41 @@ def test_control_c_keeps_the_model_so_far(corpus):
         short = model(max_iter=200).fit(X, slices=slices, callback=stop)
     assert 5 <= short.n_iter_ < 10
     assert short.transform(X[:2]).shape == (2, 2)
+
+
+def test_unknown_topics_of_tokens_leave_a_part_of_the_information():
+    rng = np.random.default_rng(0)
+    tokens = rng.integers(5, 60, (3, 40))  # of words by slice: all in the topic, half of them, or a tenth
+    parts = np.array([1.0, 0.5, 0.1])
+    drawn = rng.binomial(tokens, parts[:, None], (400, 3, 40)).astype(float)
+    sums = (np.zeros(0, np.int32), np.zeros((0, 40)), np.zeros(0))
+    for counts in drawn:
+        sums = _added(sums, np.arange(3), counts)
+    # Tokens of probability p have the mean p and the variance p (1 - p): the part p is left.
+    np.testing.assert_allclose(information(sums[1], sums[2], 400), parts, atol=0.02)
+    np.testing.assert_array_equal(information(sums[1], sums[2], 3), 1)
+
+
+@pytest.mark.slow
+def test_intervals_hold_the_probabilities_of_generated_topics():
+    held = []
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        eta = np.log(rng.dirichlet(np.full(100, 0.5), 4) + 1e-4)
+        steps = rng.normal(0, 0.2, (10, *eta.shape))
+        steps[0] = 0
+        truth = np.exp(eta + np.cumsum(steps, axis=0))
+        truth /= truth.sum(axis=2, keepdims=True)
+        X = np.array(
+            [rng.multinomial(60, rng.dirichlet(np.full(4, 0.3)) @ p) for p in truth for _ in range(60)]
+        )
+        years = np.repeat(np.arange(10), 60)
+        model = sd.DynamicTopicModel(4, drift=0.2, doc_topic_prior=0.3, random_state=seed)
+        model.fit(X, slices=years)
+        found = np.array([model.at(t).topic_word_ for t in range(10)])
+        likeness = np.einsum("tiw,tjw->ij", np.sqrt(found), np.sqrt(truth))
+        for i, j in zip(*linear_sum_assignment(-likeness), strict=True):
+            followed = model.over_time(int(i), list(range(100)))
+            own = truth[:, j]
+            held.append(((followed.low <= own) & (own <= followed.high))[own > 0.01].mean())
+    assert 0.85 < np.mean(held) < 0.95
