@@ -76,6 +76,7 @@ if TYPE_CHECKING:
     from .algorithms.topics.dynamic import DynamicTopicModel
     from .algorithms.topics.gsdmm import GSDMM
     from .algorithms.topics.hdp import HDPTopicModel
+    from .algorithms.topics.key_atm import KeyATM
     from .algorithms.topics.lda import LatentDirichletAllocation
     from .algorithms.topics.reading.alignment import align
     from .algorithms.topics.supervised import SupervisedLDA
@@ -104,6 +105,7 @@ _PLACES = {
     "GroupLogisticRegression": ".algorithms.linear.structured.classifier",
     "HDPTopicModel": ".algorithms.topics.hdp",
     "HuberRegressor": ".algorithms.linear.structured.regressors",
+    "KeyATM": ".algorithms.topics.key_atm",
     "KnockoffSelection": ".algorithms.linear.selection.filter",
     "ItemKNN": ".algorithms.factorization.items.knn",
     "Lasso": ".algorithms.linear.lasso",
@@ -195,6 +197,7 @@ __all__ = [
     "HDPTopicModel",
     "HuberRegressor",
     "ItemKNN",
+    "KeyATM",
     "KnockoffSelection",
     "Lasso",
     "LassoCV",

@@ -102,6 +102,13 @@ MODELS = {
             report="stradask.cli.reports.topics:report",
         ),
         Model(
+            "keyatm",
+            "KeyATM",
+            data="counts",
+            summary="topics with keywords, of which a switch says how much they matter",
+            report="stradask.cli.reports.topics:report",
+        ),
+        Model(
             "slda",
             "SupervisedLDA",
             data="counts",

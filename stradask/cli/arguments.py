@@ -17,7 +17,7 @@ from .._version import __version__
 from ..demo.page import DEFAULT_REPORT
 from ..errors import in_brief, shortened
 from ..registry import MODELS
-from . import commands
+from . import commands, reading
 from .examples import EPILOG, EXAMPLES
 from .parser import Parser
 
@@ -116,6 +116,7 @@ def build_parser(with_bench=False):
     _add_score(commands_of)
     _add_topics(commands_of)
     _add_explore(commands_of)
+    reading.add_commands(commands_of, _command, _add_common, _positive, _path_or_url)
     _add_recommend(commands_of)
     _add_explain(commands_of)
     _add_data(commands_of)
@@ -208,6 +209,7 @@ def _add_fit(parsers):
     parser.add_argument(
         "--slices", metavar="COLUMN", help="of a table of texts: the column of slices of time, for dynamic"
     )
+    parser.add_argument("--seed-words", metavar="FILE", help="of topics: lines of words, a line a topic")
     parser.add_argument("--save", type=_path_or_url, metavar="FILE", help="where the fitted model goes")
     _add_parameters(parser)
     _add_threads(parser)
@@ -339,6 +341,11 @@ def _add_explore(parsers):
         "--groups", metavar="COLUMN", help="column of DATA, a table: shares of topics in its groups"
     )
     _add_vocabulary(parser)
+    _add_threads(parser)
+    _add_output(parser)
+
+
+def _add_common(parser):
     _add_threads(parser)
     _add_output(parser)
 

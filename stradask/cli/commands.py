@@ -14,11 +14,11 @@ from ..registry import MODELS, find_model, model_of, resolve
 from . import inputs as data
 from . import scales
 from .columns import aligned, check_columns
-from .covariates import with_covariates, with_responses, with_slices
+from .covariates import read_seed_words, with_covariates, with_responses, with_slices
 from .outputs import WRITERS, Table, bars, check_output, ending, is_model_file, put_out, say, show
 
 USES = ("topics", "explore", "predict", "recommend")  # commands that are named like methods of models
-_DESCRIBED = ("DynamicTopicModel", "SupervisedLDA")  # which no file of counts alone describes
+_DESCRIBED = ("DynamicTopicModel", "SupervisedLDA", "KeyATM")  # which no file of counts alone describes
 _OPTIONS = {"n_jobs": -1, "random_state": 0}  # options that are parameters, with their defaults
 INTERRUPTED = 130  # exit status after Ctrl-C, as shells have it
 
@@ -50,11 +50,14 @@ def fit(args):
         read = with_responses(read, estimator.response, args.target, source)
     if args.test_size is not None:
         read, test = read.held_out(args.test_size, args.random_state, "--test-size")
+    keywords = getattr(read, "keywords", None) or {}
+    if args.seed_words is not None:
+        keywords = keywords | read_seed_words(args.seed_words, estimator, read)
     if on_one_scale:
         interrupted = scales.fit_standardized(estimator, read, run_fit)
     else:
         scales.say_scales(args, estimator, read)
-        interrupted = run_fit(estimator, read.arguments, getattr(read, "keywords", None))
+        interrupted = run_fit(estimator, read.arguments, keywords)
     if model.data == "ratings":
         read.name_rows(estimator, args.titles)
     if read.vocabulary is not None:

@@ -76,6 +76,20 @@ def with_responses(read, kind, column, source):
     return AnsweredCounts(**_own(read), y=y)
 
 
+def read_seed_words(path, estimator, read):
+    """Read lines of words, a line a topic; an empty line leaves its topic without."""
+    from inspect import signature
+
+    if "seed_words" not in signature(estimator.fit).parameters:
+        raise DataError(f"--seed-words: {type(estimator).__name__} takes none; leave it out")
+    if read.vocabulary is None:
+        raise DataError("--seed-words: the words of the columns are not known; give --vocab FILE")
+    with open(path, encoding="utf-8") as file:
+        lines = [line.split() for line in file]
+    seeds = {topic: words for topic, words in enumerate(lines) if words}
+    return {"seed_words": seeds, "vocabulary": read.vocabulary}
+
+
 def with_covariates(read, estimator, columns, source):
     """Read the columns from the table that DATA names; numbers where all cells are numbers."""
     return _described(read, estimator, columns, source, "covariates", "dmr")

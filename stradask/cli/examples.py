@@ -25,6 +25,8 @@ EXAMPLES = {
   stradask fit lda docstrings
   stradask fit lda reviews.csv:text --n-components 20 --save topics.npz
   stradask fit lda folder-of-texts/ --n-components 20
+  stradask fit slda reviews.csv:text --target stars --n-components 20 --save slda.npz
+  stradask fit keyatm reviews.csv:text --seed-words seeds.txt --n-components 20
   stradask fit lda docword.kos.txt.gz --vocab vocab.kos.txt --n-components 50 --max-iter 500
   stradask fit lda corpus/docword.*.txt.gz --cluster tcp://host:8786 --n-components 1000 --save topics
   stradask fit lda counts.npz --test-size 0.1 --n-jobs -1 --save model.npz --json
@@ -93,6 +95,18 @@ DATA are known, columns are matched by their words.
 DATA is an svmlight file or a table, as for fit. A table may have the model's columns alone; where it has
 targets, say which column they are, and how well they are predicted goes to stderr. Classifiers give the
 label and the probability of each class.
+""",
+    "tokens": """
+  stradask tokens topics.npz reviews.csv:text --out tokens.csv
+  stradask tokens topics.npz docword.new.txt.gz --json
+
+Of texts there is a row for each word, in order; words that the model does not know have the topic -1. Of
+counts there is a row for each document and distinct word.
+""",
+    "coherence": """
+  stradask coherence topics.npz reviews.csv:text
+  stradask coherence topics.npz reviews.csv:text --measure c_npmi --window 20
+  stradask coherence topics.npz docword.txt.gz --measure umass
 """,
     "explore": """
   stradask explore topics.npz reviews.csv:text --out topics.html

@@ -46,3 +46,28 @@ def test_missing_and_wrong_responses_are_refused(table, capsys):
     assert "needs --target COLUMN" in capsys.readouterr().err
     assert main(["fit", "slda", f"{table}:text", "--target", "kind", "--quiet"]) == 2
     assert "--response class" in capsys.readouterr().err
+
+
+def test_tokens_and_coherence_of_texts_and_seed_words(table, tmp_path, capsys):
+    saved, data, seeds = str(tmp_path / "key.npz"), f"{table}:text", tmp_path / "seeds.txt"
+    seeds.write_text("poor slow\ngood\n")
+    fit = ["fit", "keyatm", data, "--n-components", "2", "--max-iter", "30", "--seed-words", str(seeds)]
+    assert main([*fit, "--save", saved, "--quiet", "--json"]) == 0
+    topics = json.loads(capsys.readouterr().out)["topics"]
+    assert set(topics[0]["words"][:3]) == {"poor", "dull", "slow"}
+    assert main(["tokens", saved, data, "--quiet"]) == 0
+    rows = [line.split(",") for line in capsys.readouterr().out.splitlines()]
+    assert rows[0] == ["document", "word", "topic", "probability"]
+    assert len(rows) == 1 + 60 * 12
+    assert {row[2] for row in rows[1:] if row[1] == "dull"} == {"0"}
+    assert (
+        main(["coherence", saved, data, "--measure", "c_v", "--window", "5", "--n-words", "3", "--json"]) == 0
+    )
+    found = json.loads(capsys.readouterr().out)
+    texts = [line.split(",")[0] for line in table.read_text().splitlines()[1:]]
+    expected = sd.load(saved).coherence(measure="c_v", n_words=3, texts=texts, window=5)
+    np.testing.assert_allclose([topic["coherence"] for topic in found["topics"]], expected)
+    assert main(["coherence", saved, data, "--measure", "umass", "--n-words", "3", "--quiet"]) == 0
+    assert "umass" in capsys.readouterr().out
+    assert main(["fit", "gsdmm", data, "--seed-words", str(seeds), "--quiet"]) == 2
+    assert "takes none" in capsys.readouterr().err

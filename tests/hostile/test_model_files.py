@@ -54,6 +54,10 @@ MODELS = {
         lambda: sd.HDPTopicModel(12, max_iter=12, random_state=0).fit(COUNTS),
         [*used("transform", "perplexity"), lambda m: m.topics(3), lambda m: m.representative_documents()],
     ),
+    "keyatm": (
+        lambda: sd.KeyATM(3, max_iter=12, random_state=0).fit(COUNTS, seed_words={0: [1], 2: [3]}),
+        [*used("transform", "perplexity"), lambda m: m.topics(3)],
+    ),
     "slda": (
         lambda: sd.SupervisedLDA(3, response="class", max_iter=12, random_state=0).fit(
             COUNTS, np.arange(N) % 3

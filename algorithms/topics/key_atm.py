@@ -1,0 +1,300 @@
+"""Topics with keywords, and a switch that says which tokens are keywords: keyATM."""
+
+import os
+from numbers import Integral, Real
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from scipy import sparse
+from sklearn.utils._param_validation import Interval
+
+from ..._typing import Array, Callback, FileName, Matrix, RandomState, Vector
+from ...errors import DataError, shortened
+from ..inputs.dask_arrays import is_dask
+from ..inputs.matrices import check_prior
+from .fitting import _TOPIC_WORD_PRIOR, FittedTopicModel
+from .guidance import check_seed_words
+from .lda import LatentDirichletAllocation
+from .shard_input import check_at_hand
+
+_ANNEALED = 40  # sweeps at most
+
+
+class KeyATM(FittedTopicModel):
+    r"""Keyword-assisted topic model: seed words by a switch.
+
+    Latent Dirichlet allocation in which some topics have keywords. A switch says of each token of such a
+    topic whether it is drawn from the keywords or from all words::
+
+        theta_d ~ Dirichlet(alpha),  z_di ~ theta_d,  s_di ~ Bernoulli(pi_z),  pi_k ~ Beta(switch_prior)
+        w_di ~ phi_z,   phi_k  ~ Dirichlet(beta) over all words               where s_di is 0
+        w_di ~ phi~_z,  phi~_k ~ Dirichlet(keyword_prior) over the keywords   where s_di is 1
+
+    How much the keywords matter is learned for each topic, as `switch_`. `LatentDirichletAllocation.fit` with
+    `seed_words` instead adds tokens to the prior of words. The two differ in the prior of pi alone: that of
+    the latter is Beta(sum of the weights of the seeds, sum of beta), so that with many tokens they come near
+    each other.
+
+    Topics and switches of tokens are drawn together by collapsed Gibbs sampling, all else integrated out.
+
+    Parameters
+    ----------
+    n_components : int, default=10
+        Number of topics K, those with keywords among them.
+    keyword_prior : float, default=0.1
+        Prior of each keyword; a weight in `seed_words` multiplies it.
+    switch_prior : tuple of two floats, default=(1.0, 1.0)
+        Beta prior of pi.
+    doc_topic_prior : float or array of shape (n_components,), default=None
+        alpha; None is 0.1.
+    topic_word_prior : float or array of shape (n_features,), default=None
+        beta; None is 0.01.
+    max_iter : int, default=500
+        Sweeps over all tokens, of which 40, at most half, are annealed.
+    exact : bool, default=False
+        One group of documents, on one thread, and no annealing: exact Gibbs sweeps.
+    n_groups : int, default=None
+    engine : str, default="local"
+    n_jobs : int, default=None
+    checkpoint : str or path, default=None
+    memmap_folder : str or path, default=None
+        These as in `LatentDirichletAllocation`; the model is *bitwise* the same for any `n_jobs` and on a
+        cluster, with the same groups.
+    random_state : int, RandomState or None, default=None
+        The same int gives the same model.
+    verbose : int, default=0
+        1 shows a progress bar.
+
+    Attributes
+    ----------
+    switch_ : ndarray of shape (n_components,)
+        Expected part of a topic's tokens that its keywords gave, given the last draw; 0 without keywords.
+    keyword_counts_ : CSR array of shape (n_features, n_components)
+        Tokens that keywords gave.
+    word_topic_counts_ : CSR array of float64, shape (n_features, n_components)
+        Weights that give, with `topic_word_prior_`, the expected words of topics: counts, but for keywords.
+    components_, topic_word_, doc_topic_, doc_topic_counts_, doc_topic_prior_, topic_word_prior_
+        As in `LatentDirichletAllocation`.
+    log_likelihood_, history_, worker_history_, n_iter_, sampler_, n_features_in_, vocabulary_
+        As there. The likelihood is that of words, topics and switches.
+
+    Raises
+    ------
+    DataError
+        If `X` does not hold counts, or `seed_words` name no topic or word that there is.
+    CheckpointMismatch
+        If `checkpoint` holds a fit of other parameters or data.
+
+    See Also
+    --------
+    LatentDirichletAllocation : With `seed_words` as a prior; faster.
+
+    References
+    ----------
+    Eshima, Imai, Sasaki, "Keyword-assisted topic models", American Journal of Political Science 2024.
+
+    Examples
+    --------
+    >>> import numpy as np, stradask as sd
+    >>> X = np.repeat([[5, 5, 0, 0], [0, 0, 5, 5]], 20, axis=0)
+    >>> words = ["cat", "dog", "sun", "sea"]
+    >>> key = sd.KeyATM(2, random_state=0, max_iter=50)
+    >>> key.fit(X, seed_words={0: ["sea"], 1: ["cat"]}, vocabulary=words).topics(n_words=2)
+    [['sea', 'sun'], ['cat', 'dog']]
+    >>> bool((key.switch_ > 0.2).all())
+    True
+    """
+
+    _parameter_constraints: ClassVar[dict] = {
+        "n_components": [Interval(Integral, 1, 2**15, closed="both")],
+        "keyword_prior": [Interval(Real, 1e-6, 1e6, closed="both")],
+        "switch_prior": ["array-like"],
+        "doc_topic_prior": [None, Interval(Real, 0, None, closed="neither"), "array-like"],
+        "topic_word_prior": [None, Interval(Real, 0, None, closed="neither"), "array-like"],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "exact": ["boolean"],
+        "n_groups": [None, Interval(Integral, 1, 2**16, closed="both")],
+        "engine": [str],
+        "n_jobs": [None, Integral],
+        "checkpoint": [None, str, os.PathLike],
+        "memmap_folder": [None, str, os.PathLike],
+        "random_state": ["random_state"],
+        "verbose": ["verbose"],
+    }
+    _expected_failed_checks: ClassVar[dict] = LatentDirichletAllocation._expected_failed_checks
+    # Options of `FittedTopicModel` that this model does not offer.
+    sampler, device, optimize_priors, warm_start, n_draws = "gibbs", "cpu", False, False, 0
+    tol = memory_limit = None
+    _label = "keyATM"
+
+    def __init__(
+        self,
+        n_components: int = 10,
+        *,
+        keyword_prior: float = 0.1,
+        switch_prior: Any = (1.0, 1.0),
+        doc_topic_prior: Any = None,
+        topic_word_prior: Any = None,
+        max_iter: int = 500,
+        exact: bool = False,
+        n_groups: int | None = None,
+        engine: str = "local",
+        n_jobs: int | None = None,
+        checkpoint: FileName | None = None,
+        memmap_folder: FileName | None = None,
+        random_state: RandomState | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.n_components = n_components
+        self.keyword_prior = keyword_prior
+        self.switch_prior = switch_prior
+        self.doc_topic_prior = doc_topic_prior
+        self.topic_word_prior = topic_word_prior
+        self.max_iter = max_iter
+        self.exact = exact
+        self.n_groups = n_groups
+        self.engine = engine
+        self.n_jobs = n_jobs
+        self.checkpoint = checkpoint
+        self.memmap_folder = memmap_folder
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit(
+        self,
+        X: Matrix,
+        y: Vector | None = None,
+        *,
+        seed_words: Any = None,
+        vocabulary: Any = None,
+        n_features: int | None = None,
+        callback: Callback | None = None,
+    ) -> Self:
+        """Fit topics to word counts.
+
+        Parameters
+        ----------
+        X : sparse matrix, array or DataFrame of shape (n_samples, n_features)
+            Counts of words in documents, or a corpus in files or of Dask's, as in
+            `LatentDirichletAllocation.fit`.
+        y : None
+            Ignored.
+        seed_words : dict or matrix of shape (n_components, n_features)
+            Keywords of topics, as in `LatentDirichletAllocation.fit`. Topics that are not named have none.
+        vocabulary, n_features, callback
+            As in `LatentDirichletAllocation.fit`.
+
+        Returns
+        -------
+        self
+        """
+        self._fit_with(X, callback, n_features, seed_words, vocabulary=vocabulary)
+        return self
+
+    def fit_transform(self, X: Matrix, y: Vector | None = None, **fit_params: Any) -> Array:
+        """Fit, and return topic shares averaged over the sweeps of the fit.
+
+        As `LatentDirichletAllocation.fit_transform`.
+
+        Parameters
+        ----------
+        X, y, **fit_params
+            As in `fit`.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_components)
+        """
+        if is_dask(X):
+            return self.fit(X, y, **fit_params).transform(X)
+        check_at_hand(X)
+        own = [fit_params.pop(name, None) for name in ("callback", "n_features", "seed_words")]
+        shares = self._fit_with(X, *own, averages=True, **fit_params)
+        return self.transform(X) if shares is None else shares[:, : self.n_components]
+
+    def _fit_with(self, X, callback, n_features, seed_words, **given):
+        self._validate_params()
+        _check_switch(self.switch_prior)
+        if seed_words is None:
+            raise DataError(
+                "KeyATM needs seed_words, the keywords of topics; without them fit LatentDirichletAllocation"
+            )
+        with self._unchanged_on_error():
+            self._given = seed_words, given.get("vocabulary")
+            try:
+                return self._fit(X, callback, n_features, **given)
+            finally:
+                self.__dict__.pop("_given", None)
+
+    def _priors(self, n_features, as_fitted):
+        alpha = check_prior("doc_topic_prior", self.doc_topic_prior, self.n_components, 0.1)
+        return alpha, check_prior("topic_word_prior", self.topic_word_prior, n_features, _TOPIC_WORD_PRIOR)
+
+    def _program(self, documents, corpus, sampler, model, seed, options):
+        from .samplers.keywords import RotatingKeywords
+
+        seed_words, vocabulary = self._given
+        columns = self._columns(vocabulary)
+        keywords = check_seed_words(seed_words, self.n_components, corpus.summary.n_words, columns)
+        if keywords is None:
+            raise DataError("seed_words name no keyword with a weight above 0")
+        keywords = sparse.csr_array(keywords * float(self.keyword_prior))
+        alpha, beta = model
+        gone = ("fits_priors", "seeds")
+        options = {name: value for name, value in options.items() if name not in gone}
+        options |= {"annealed": min(options["annealed"], _ANNEALED, self.max_iter // 2)}
+        options |= {"keywords": keywords, "switch": _check_switch(self.switch_prior)}
+        program = RotatingKeywords(corpus, self.n_components, alpha, beta, seed, **options)
+        return documents.checked(program)
+
+    def _read(self, gathered, history, before):
+        """Take the model: the two columns of a topic become weights of its expected words."""
+        super()._read(gathered, history, before)
+        n, counts, seeds, parents = (
+            self.n_components,
+            self.word_topic_counts_,
+            self.seed_prior_,
+            gathered.parents,
+        )
+        self.seed_prior_, self.doc_topic_prior_ = None, self.doc_topic_prior_[:n]
+        off, on = sparse.csc_array(counts[:, :n]), sparse.csc_array(counts[:, n:])
+        g_on, g_off = _check_switch(self.switch_prior)
+        n_off, n_on = (np.asarray(part.sum(axis=0), np.float64).ravel() for part in (off, on))
+        weights = sparse.csc_array(seeds[:, n:])
+        total, held = self.topic_word_prior_.sum(), n_off[parents]
+        # Of the words of column k the factor is 1, of its keywords this.
+        factor = (n_on + g_on) / (n_on + np.asarray(weights.sum(axis=0)).ravel())
+        factor *= (held + total) / (held + g_off)
+        spread = sparse.csr_array(
+            (np.ones(len(parents)), (np.arange(len(parents)), parents)), shape=(len(parents), n)
+        )
+        added = (on + weights) @ sparse.diags_array(factor) @ spread
+        self.word_topic_counts_ = sparse.csr_array(off + added, dtype=np.float64)
+        self.keyword_counts_ = sparse.csr_array(on @ spread, dtype=np.int32)
+        self.switch_ = np.zeros(n)
+        self.switch_[parents] = (n_on + g_on) / (n_on + held + g_on + g_off)
+        if self.doc_topic_counts_ is not None:
+            topics = np.concatenate([np.arange(n), parents])
+            fold = sparse.csr_array((np.ones(len(topics), np.int32), (np.arange(len(topics)), topics)))
+            self.doc_topic_counts_ = sparse.csr_array(self.doc_topic_counts_ @ fold, dtype=np.int32)
+        return self
+
+    def _fingerprint(self, X, program, topics, labels):
+        parts = super()._fingerprint(X, program, topics, labels)
+        return parts | {"model": "keyatm", "switch": program.switch.tolist()}
+
+    def _check_state(self):
+        super()._check_state()
+        shape, switch, held = self.word_topic_counts_.shape, self.switch_, self.keyword_counts_
+        fits = switch.shape == shape[1:] and bool(((switch >= 0) & (switch <= 1)).all())
+        fits = fits and held.shape == shape and held.data.dtype.kind == "i" and bool((held.data >= 0).all())
+        if not fits:
+            raise DataError("switch_ or keyword_counts_ cannot be those of this model")
+
+
+def _check_switch(prior):
+    """The two parameters of the prior of pi."""
+    values = np.asarray(prior, dtype=object)
+    if values.shape != (2,) or not all(isinstance(v, Real) and 0 < float(v) <= 1e6 for v in values):
+        raise DataError(f"switch_prior must be two numbers above 0, of a beta prior, got {shortened(prior)}")
+    return tuple(float(v) for v in values)

@@ -1,0 +1,158 @@
+"""Keywords with a switch: the chain against enumeration, the words of topics, and bits."""
+
+import itertools
+
+import numpy as np
+import pytest
+from distributed import Client, LocalCluster
+from scipy import sparse, stats
+from scipy.special import betaln, gammaln
+
+import stradask as sd
+from stradask.algorithms.topics.samplers.keywords import RotatingKeywords
+from stradask.algorithms.topics.shard_input import corpus_of_matrix
+from stradask.errors import DataError
+from stradask.scheduler.engine import run
+
+
+def place_of(doc, word):
+    return tuple(np.asarray(doc).ravel().tolist()), tuple(np.asarray(word).ravel().tolist())
+
+
+class Kept:
+    """Counts of every fourth sweep."""
+
+    def __init__(self):
+        self.found, self.joint = [], {}
+
+    def take(self, sweep, collect):
+        if sweep % 4 == 0:
+            gathered = collect()
+            place = place_of(gathered.documents.toarray(), gathered.words.toarray())
+            self.found.append(place)
+            self.joint[place] = gathered.joint
+
+    def arrays(self):
+        return {}
+
+
+@pytest.mark.parametrize("frequent", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_the_chain_is_that_of_the_enumeration(frequent):
+    X, alpha, beta = np.array([[2, 1, 0], [0, 1, 2]]), np.array([0.6, 0.3]), np.array([0.4, 0.3, 0.5])
+    weights, switch = np.array([[0.0, 0.0], [0.0, 0.7], [0.0, 0.2]]), (1.5, 0.8)  # of topic 1
+    tokens = [(d, w) for d in range(2) for w in range(3) for _ in range(X[d, w])]
+    own = [range(3) if weights[w].any() else range(2) for _, w in tokens]  # column 2: keywords of topic 1
+    expected: dict = {}
+    prior: dict = {}  # as guided LDA has it, with the switch of its own prior
+    log_joint: dict = {}
+    for z in itertools.product(*own):
+        doc, word = np.zeros((2, 3), int), np.zeros((3, 3), int)
+        for (d, w), c in zip(tokens, z, strict=True):
+            doc[d, c] += 1
+            word[w, c] += 1
+        both = np.column_stack([doc[:, 0], doc[:, 1] + doc[:, 2]])
+        log_p = (gammaln(both + alpha) - gammaln(alpha)).sum()
+        log_p += 2 * gammaln(alpha.sum()) - gammaln(both.sum(axis=1) + alpha.sum()).sum()
+        for c in (0, 1):
+            log_p += (gammaln(word[:, c] + beta) - gammaln(beta)).sum()
+            log_p += gammaln(beta.sum()) - gammaln(word[:, c].sum() + beta.sum())
+        key = weights[1:, 1]
+        log_p += (gammaln(word[1:, 2] + key) - gammaln(key)).sum()
+        log_p += gammaln(key.sum()) - gammaln(word[:, 2].sum() + key.sum())
+        n_on, n_off = word[:, 2].sum(), word[:, 1].sum()
+        place = place_of(doc, word)
+        with_prior = log_p + betaln(n_on + key.sum(), n_off + beta.sum())
+        log_p += betaln(n_on + switch[0], n_off + switch[1]) - betaln(*switch)
+        expected[place] = expected.get(place, 0.0) + np.exp(log_p)
+        prior[place] = prior.get(place, 0.0) + np.exp(with_prior)
+        log_joint[place] = log_p / len(tokens)
+    corpus = corpus_of_matrix(sparse.csr_array(X.astype(np.int32)), 1, copies=False)
+    program = RotatingKeywords(
+        corpus, 2, alpha, beta, 0, exact=True, in_process=True, keywords=sparse.csr_array(weights),
+        switch=switch, background=sparse.csr_array((3, 3), dtype=np.int32) if frequent else None,
+    )  # fmt: skip
+    kept = Kept()
+    run(program, program.schedule, max_rounds=5_000, draws=kept)
+    if not frequent:
+        for place, value in kept.joint.items():
+            assert value == pytest.approx(log_joint[place], abs=1e-9)
+    names = list(expected)
+    p = np.array([expected[name] for name in names]) / sum(expected.values())
+    count = np.array([kept.found.count(name) for name in names])
+    assert count.sum() == len(kept.found)
+    often = p * len(kept.found) > 20
+    z = (count - p * len(kept.found))[often] / np.sqrt(p * (1 - p) * len(kept.found))[often]
+    assert np.abs(z).max() < 5.5
+    assert (z**2).mean() < 2.5
+    assert stats.entropy(count / count.sum() + 1e-12, p) < 0.15
+    other = np.array([prior[name] for name in names])
+    assert stats.entropy(p, other) > 0.02  # the prior of the switch matters here
+    rare = stats.entropy(count / count.sum() + 1e-12, other)
+    assert rare > stats.entropy(count / count.sum() + 1e-12, p) + 0.01
+
+
+def corpus(n=120):
+    """Documents of three topics of four words each, and common words."""
+    rng = np.random.default_rng(0)
+    topics = np.hstack([np.kron(np.eye(3), np.full(4, 0.2)), np.full((3, 2), 0.1)])
+    return sparse.csr_array(np.array([rng.multinomial(30, s @ topics) for s in rng.dirichlet([0.3] * 3, n)]))
+
+
+def model(**options):
+    return sd.KeyATM(3, **({"random_state": 0, "max_iter": 60} | options))
+
+
+def test_topics_have_the_words_of_their_keywords_and_the_model_is_saved(tmp_path):
+    X, seeds = corpus(), {2: [0, 1], 0: [4, 5]}
+    key = model().fit(X, seed_words=seeds)
+    assert set(key.topic_word_[2].argsort()[-4:]) == {0, 1, 2, 3}
+    assert set(key.topic_word_[0].argsort()[-4:]) == {4, 5, 6, 7}
+    assert key.switch_[1] == 0
+    assert (key.switch_[[0, 2]] > 0.1).all()
+    # The expected words of a topic: the mixture of its two distributions.
+    on = key.keyword_counts_.toarray()[:, 2]
+    total = key.doc_topic_counts_.sum(axis=0)[2]
+    weight = np.where(np.arange(14) < 2, 0.1, 0.0)
+    counts = sparse.csr_array(X).sum(axis=0)
+    assert (on <= counts).all()
+    assert on.sum() + 1 == pytest.approx(key.switch_[2] * (total + 2))
+    regular = (1 - key.switch_[2]) / (total - on.sum() + 0.14)
+    off = (key.topic_word_[2] - key.switch_[2] * (on + weight) / (on.sum() + 0.2)) / regular - 0.01
+    np.testing.assert_allclose(off, np.round(off), atol=1e-6)
+    assert off.sum() == pytest.approx(total - on.sum())
+    key.save(tmp_path / "m.npz")
+    again = sd.load(tmp_path / "m.npz")
+    np.testing.assert_array_equal(again.transform(X), key.transform(X))
+    shares = model().fit_transform(X, seed_words=seeds)
+    np.testing.assert_allclose(shares.sum(axis=1), 1)
+    assert np.abs(shares - key.transform(X)).mean() < 0.05
+
+
+def test_bits_on_threads_on_a_cluster_and_from_a_checkpoint(tmp_path):
+    X, given = corpus(), {"seed_words": {2: [0, 1], 0: [4, 5]}}
+    options = {"n_groups": 4, "max_iter": 20}
+    key = model(**options).fit(X, **given)
+    workers = {"threads_per_worker": 1, "processes": False, "dashboard_address": None}
+    with LocalCluster(2, **workers) as cluster, Client(cluster):
+        far = model(engine="dask", **options).fit(X, **given)
+    model(checkpoint=tmp_path / "c", **options).fit(X, **given, callback=lambda info: info.round == 12)
+    resumed = model(checkpoint=tmp_path / "c", **options).fit(X, **given)
+    for other in (model(n_jobs=2, **options).fit(X, **given), far, resumed):
+        assert (other.keyword_counts_ != key.keyword_counts_).nnz == 0
+        np.testing.assert_array_equal(other.components_, key.components_)
+
+
+@pytest.mark.parametrize(
+    ("options", "seeds", "message"),
+    [
+        ({}, None, "needs seed_words"),
+        ({}, {}, "no keyword"),
+        ({}, {3: [0]}, "topic 3"),
+        ({"switch_prior": (1.0,)}, {0: [0]}, "switch_prior"),
+        ({"switch_prior": (1.0, -1.0)}, {0: [0]}, "switch_prior"),
+        ({"keyword_prior": 0.0}, {0: [0]}, "keyword_prior"),
+    ],
+)
+def test_wrong_keywords_are_refused(options, seeds, message):
+    with pytest.raises((DataError, ValueError), match=message):
+        model(**options).fit(corpus(), seed_words=seeds)
