@@ -119,12 +119,9 @@ def _check_harmless(code, formula):
         elif isinstance(node, ast.Attribute):
             wrong = None if _is_known(node) else f"reads {ast.unparse(node)}"
         elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow):
-            small = isinstance(node.right, ast.Constant) and isinstance(node.right.value, (int, float))
-            wrong = (
-                None
-                if small and abs(node.right.value) <= _MOST_POWER
-                else "has a power that is no small number"
-            )
+            power = node.right.value if isinstance(node.right, ast.Constant) else None
+            small = isinstance(power, (int, float)) and abs(power) <= _MOST_POWER
+            wrong = None if small else "has a power that is no small number"
         elif isinstance(node, ast.Constant) and isinstance(node.value, (int, float)):
             wrong = None if abs(node.value) <= _MOST_NUMBER else "has too large a number"
         if wrong is not None:

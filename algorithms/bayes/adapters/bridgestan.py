@@ -94,10 +94,12 @@ def _are_alike(one, other, start):
     """Whether transformed parameters are the same without rows and with all of them, near the start."""
     for shift in _SHIFTS:
         try:
-            found = [program.param_constrain(start + shift, include_tp=True) for program in (one, other)]
+            first, second = (
+                program.param_constrain(start + shift, include_tp=True) for program in (one, other)
+            )
         except RuntimeError:
             return False
-        if found[0].shape != found[1].shape or not np.allclose(*found, rtol=1e-9, atol=1e-12):
+        if first.shape != second.shape or not np.allclose(first, second, rtol=1e-9, atol=1e-12):
             return False
     return True
 
