@@ -24,14 +24,15 @@ from .models.groups import (
     normal_nodes,
     text_of,
 )
-from .models.model import PRIORS, Prior, regression
+from .models.model import PRIORS, Prior
 from .models.propriety import check_proper, check_shard, warn_of_tails
 from .models.scaling import Scaling
 from .posterior.draws import Posterior
 from .settings import CONSTRAINTS, SamplingSettings
+from .shards.builds import RegressionBuild, SourceBuild
 from .shards.chains import Densities, draw_posterior
 from .shards.rows import Part, cut_rows, number_of_shards
-from .shards.source_fit import look, means, moments, source_model, sources_of_fit, spreads
+from .shards.source_fit import look, means, moments, sources_of_fit, spreads
 from .shards.sources import ROW_VECTORS, columns_of
 
 _HORSESHOE_TARGET = 0.95  # acceptance: its funnels want short steps
@@ -119,7 +120,7 @@ class BayesianRegression(Estimator):
         made, local = self._options(prior, scales, options["groups"], settings.seed, n_jobs)
         arrays = {"X": X, "y": y} | {name: value for name, value in options.items() if value is not None}
         builds = [
-            partial(_model, self._family, {name: Part(value, rows) for name, value in arrays.items()}, made)
+            RegressionBuild(self._family, {name: Part(value, rows) for name, value in arrays.items()}, made)
             for rows in rows_of_shards
         ]
         return Densities(builds, self._variables, self._names, local, dealt=True), scaling
@@ -165,8 +166,7 @@ class BayesianRegression(Estimator):
             self.groups_ = summary.groups
         made, local = self._options(prior, scales, summary.groups, settings.seed, 1)
         builds = [
-            partial(source_model, blank, one, made, summary.groups, summary.classes, scaling)
-            for one in summary.sources
+            SourceBuild(blank, one, made, summary.groups, summary.classes, scaling) for one in summary.sources
         ]
         n_held = effective_n_jobs(self.n_jobs)
         return Densities(builds, self._variables, self._names, local, n_held=n_held), scaling
@@ -193,7 +193,7 @@ class BayesianRegression(Estimator):
         names = self._with_intercept(np.empty((0, summary.n_features)))[1]
         check_proper(self._family, X, y, names, prior, {"weights": weights})
         arrays = {"X": Part(X), "y": Part(y), "weights": Part(weights)}
-        build = partial(_model, "normal", arrays, self._model_options(prior))
+        build = RegressionBuild("normal", arrays, self._model_options(prior))
         return Densities([build], self._variables, self._names)
 
     def _checked(self, X, y, sample_weight=None, offset=None, groups=None):
@@ -441,12 +441,6 @@ class BayesianRegression(Estimator):
         scales = shapes.pop("local_scale", (self.n_features_in_,))
         if scales != (self.n_features_in_,) or any(shape != () for shape in shapes.values()):
             raise DataError(f"the posterior's variables {shapes} are not those of a regression")
-
-
-def _model(family, parts, options):
-    """Make the model of a shard, where it is worked on."""
-    with single_threaded_blas():
-        return regression(family, **{name: part.take() for name, part in parts.items()}, **options)
 
 
 def _intercepts(seed, n_jobs, model, points):

@@ -12,9 +12,8 @@ from ...errors import DataError, shortened
 from ...scheduler.coordinator import coordinated
 from ...scheduler.tasks import check_ships
 from ...scheduler.threads import effective_n_jobs
-from ..inputs.pieces import located
 from .adapters.pointer import PointerDensity
-from .models.autodiff import differentiated, own_data
+from .models.autodiff import differentiated
 from .models.density import checked_names, user_model
 from .models.deterministic import Deterministic
 from .models.external import ExternalModel
@@ -28,6 +27,7 @@ from .models.row_sums import check_sum, gaps, likelihood_alone
 from .parameters import NamedParameter
 from .posterior.draws import Posterior
 from .settings import SamplingSettings
+from .shards.builds import UserBuild
 from .shards.chains import Densities, draw_posterior
 from .shards.rows import count_rows, cut_rows, number_of_shards, some_rows, taken_rows
 from .shards.source_checks import examined, looked, unlooked
@@ -314,7 +314,7 @@ class _Inference:
         """Return the densities of the parts, each with its share of the prior."""
         builds, variables = self._builds(parts), self._variables()
         rows_gap = None
-        if len(parts) > 1 and self.sources is None and self.variables is None:
+        if len(parts) > 1 and self._is_dealt:
             rows_gap = _gap_of_rows(builds[0](), self, parts)
         return Densities(
             builds,
@@ -355,8 +355,13 @@ class _Inference:
         make = partial(user_model, names=self.names, constrain=self.constrain)
         if self.layout is not None:
             make = partial(named_model, layout=self.layout)
-        made = partial(_model, make, self.log_likelihood, self.log_prior)
-        return [partial(made, part, self.start, power=power) for part in parts]
+        functions, is_sum = (self.log_likelihood, self.log_prior), self._is_dealt and len(parts) > 1
+        return [UserBuild(make, *functions, part, self.start, power, is_sum) for part in parts]
+
+    @property
+    def _is_dealt(self):
+        """Whether rows are here, and the likelihood is checked to be a sum over them."""
+        return self.sources is None and self.variables is None
 
     def _variables(self):
         """Names and shapes of the posterior's columns."""
@@ -432,16 +437,6 @@ def _check_alone(**given):
         raise DataError(
             f"a model of another library, or a C function, stands alone: leave out {', '.join(given)}"
         )
-
-
-def _model(make, log_likelihood, log_prior, data, start, power):
-    """Make the model of a shard, on the worker that samples it."""
-    log_likelihood, log_prior = own_data(log_likelihood), own_data(log_prior)
-    if not isinstance(data, Source):
-        return make(log_likelihood, log_prior, taken_rows(data), start, power=power)
-    rows = data.take()
-    with located(data):
-        return make(log_likelihood, log_prior, rows, start, power=power)
 
 
 def _mixture_model(mixture, power, points):

@@ -111,7 +111,7 @@ def _check_harmless(code, formula):
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise DataError(f"formula={shortened(formula)}: {shortened(code)} cannot be read") from error
     for node in ast.walk(tree):
-        wrong = None
+        wrong: str | None = None
         if not isinstance(node, _NODES):
             wrong = f"has a {type(node).__name__}"
         elif isinstance(node, ast.Call):
@@ -119,9 +119,7 @@ def _check_harmless(code, formula):
         elif isinstance(node, ast.Attribute):
             wrong = None if _is_known(node) else f"reads {ast.unparse(node)}"
         elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow):
-            power = node.right.value if isinstance(node.right, ast.Constant) else None
-            small = isinstance(power, (int, float)) and abs(power) <= _MOST_POWER
-            wrong = None if small else "has a power that is no small number"
+            wrong = None if _is_small(node.right) else "has a power that is no small number"
         elif isinstance(node, ast.Constant) and isinstance(node.value, (int, float)):
             wrong = None if abs(node.value) <= _MOST_NUMBER else "has too large a number"
         if wrong is not None:
@@ -130,6 +128,14 @@ def _check_harmless(code, formula):
                 "file runs only arithmetic and common functions (log, sqrt, C, bs, poly, scale). Fit again, "
                 "or make the column before and name it in the formula"
             )
+
+
+def _is_small(power):
+    return (
+        isinstance(power, ast.Constant)
+        and isinstance(power.value, (int, float))
+        and abs(power.value) <= _MOST_POWER
+    )
 
 
 def _is_known(function):

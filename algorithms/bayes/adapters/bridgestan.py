@@ -94,12 +94,10 @@ def _are_alike(one, other, start):
     """Whether transformed parameters are the same without rows and with all of them, near the start."""
     for shift in _SHIFTS:
         try:
-            first, second = (
-                program.param_constrain(start + shift, include_tp=True) for program in (one, other)
-            )
+            few, every = (program.param_constrain(start + shift, include_tp=True) for program in (one, other))
         except RuntimeError:
             return False
-        if first.shape != second.shape or not np.allclose(first, second, rtol=1e-9, atol=1e-12):
+        if few.shape != every.shape or not np.allclose(few, every, rtol=1e-9, atol=1e-12):
             return False
     return True
 

@@ -123,7 +123,8 @@ def from_shards(
     `model` is that of any shard. `arrays` (M, chains, T, ...) are ``draws``, ``gradients``, ``divergent``,
     ``undefined``, ``failed`` and ``failure``. ``log_density(points)`` is the sum over shards, (K,), and its
     ``value_and_grad(points)`` that and the gradients (K, d); its ``failed`` and ``failure`` count the
-    evaluations that raised an error, and describe the first. A second round has `n_proposals` points, and
+    evaluations that raised an error, and describe the first; `noise` is the standard error of log densities
+    that were found from some of the rows. A second round has `n_proposals` points, and
     never fewer than draws. ``rows_gap(points)`` is the log density of all rows less the sum over shards,
     (K,), which should be constant. For the rest see `from_sample`, `Densities`.
     """
@@ -165,9 +166,13 @@ def from_shards(
         n_chains=whole.n_chains,
         shard_draws=model.values(draws.reshape(-1, draws.shape[3])).reshape((*draws.shape[:3], -1)),
         diagnostics=diagnostics,
-        method=f"{whole.method} of {len(draws)} shards",
+        method=f"{whole.method} of {len(draws)} shards{_by_subsets(log_density.noise)}",
         log_likelihood=log_likelihood,
     )
+
+
+def _by_subsets(noise):
+    return f", by subsets of rows with an error of {noise:.1g} of a log density" if noise else ""
 
 
 def _watched(model, draws):

@@ -22,6 +22,7 @@ from ..chains.sampling import CHUNK, SamplingPlan, make_plan, sample_model
 from ..combine.collect import from_sample, from_shards
 from ..models.failures import COUNTS, first_failure
 from ..models.model import Model
+from .subsets import estimates, summed
 from .tasks import ShardPool
 
 _N_CHOICE = 2000  # draws of importance sampling by which "auto" chooses; not those asked for, which may grow
@@ -31,10 +32,11 @@ _NEAR = 1e-4  # relative difference of a density from that in a file: sums are r
 
 @dataclass(frozen=True, eq=False)
 class _Shard:
-    """The density of a shard, and how it is sampled."""
+    """The density of a shard, how it is sampled, and densities of subsets of its rows; see `subsets`."""
 
     model: Model
     plan: SamplingPlan
+    parts: Sequence = ()
 
 
 @normalize_token.register(_Shard)
@@ -52,8 +54,9 @@ class _Load:
 
     def __call__(self, shard):
         with single_threaded_blas():
-            model = self.build()
-            return _Shard(model, self.plan or make_plan(model, shard=shard, **self.settings))
+            with_parts = getattr(self.build, "with_parts", None)
+            model, parts = (self.build(), ()) if with_parts is None else with_parts()
+            return _Shard(model, self.plan or make_plan(model, shard=shard, **self.settings), parts)
 
 
 def _names(model):
@@ -64,8 +67,9 @@ def _names(model):
 class Densities:
     """Densities that multiply to the posterior, or the one that is the posterior.
 
-    ``builds[m]()`` makes the `Model` of shard m, wherever it is called. ``variables(model)`` returns names
-    and shapes of the columns of ``model.values``; ``names(model)`` names its parameters in diagnostics.
+    ``builds[m]()`` makes the `Model` of shard m, wherever it is called; `with_parts`, if it has one,
+    also those of `subsets`. ``variables(model)`` returns names and shapes of the columns of ``model.values``;
+    ``names(model)`` names its parameters in diagnostics.
     ``local(model, points)`` draws what belongs to one shard alone, given draws (K, d) of the parameters that
     all share: it returns (K, c), and the numbers of these columns among all such. They become the last
     columns of the posterior. The local engine holds the data of `n_held` shards at a time, by default of all.
@@ -127,10 +131,11 @@ def _draw_shards(densities, settings):
         local = None
         if densities.local is not None:
             local = lambda points: _in_place(pool.values(partial(_local, densities.local), points))  # noqa: E731
+        second = _SecondRound(pool)
         posterior = from_shards(
             model,
             {name: array[:, :, : settings.n_samples] for name, array in runs.arrays.items()},
-            _SecondRound(pool),
+            second,
             densities.variables(model),
             method=settings.combine,
             n_draws=settings.n_samples * settings.n_chains,
@@ -257,18 +262,40 @@ def _without_data(shard, points):
 
 
 class _SecondRound:
-    """Sums over the shards of their log densities, and a count of the errors that these raised."""
+    """Sums over the shards of their log densities, and a count of the errors that these raised.
+
+    Of tall shards by subsets of rows, where these serve: `noise` is then their standard error.
+    """
 
     def __init__(self, pool):
         self._pool, self.failed, self.failure = pool, 0, ""
+        self.noise = 0.0
+        self._has_subsets = all(pool.values(_has_subsets, None))
 
     def __call__(self, points):
-        return self._summed(_log_density, points)
+        found = self._by_subsets(points)
+        return self._summed(_log_density, points) if found is None else found[0]
 
     def value_and_grad(self, points):
         """The same, and the sums of the gradients (K, d)."""
+        return self._by_subsets(points) or self._both(points)
+
+    def _both(self, points):
         both = self._summed(_log_density_and_gradient, points)
         return both[:, 0], both[:, 1:]
+
+    def _by_subsets(self, points):
+        """Log densities and gradients from few rows; None where they do not serve."""
+        found = summed(self._both, self._estimate, points) if self._has_subsets else None
+        if found is None:
+            return None
+        values, gradients, noise = found
+        self.noise = max(self.noise, noise)
+        return values, gradients
+
+    def _estimate(self, places):
+        both = self._summed(_estimates, places)
+        return both[:, 0], both[:, 2:], both[:, 1]
 
     def _summed(self, function, points):
         total = 0.0
@@ -285,6 +312,15 @@ def _log_density(shard, points):
 
 def _log_density_and_gradient(shard, points):
     return _counted(shard.model, lambda at: np.column_stack(shard.model.logp_grads(at)), points)
+
+
+def _has_subsets(shard, points):
+    return len(shard.parts) > 0
+
+
+def _estimates(shard, places):
+    values, gradients, squares = estimates(shard.model, shard.parts, places)
+    return np.column_stack([values, squares, gradients]), 0, ""
 
 
 def _counted(model, function, points):

@@ -17,8 +17,7 @@ from ....errors import DataError, shortened
 from ....scheduler.threads import single_threaded_blas
 from ...inputs.dask_arrays import check_blocks
 from ...inputs.pieces import is_dask
-from ..models.groups import check_enough, find_groups, is_counted, join_groups
-from ..models.model import regression
+from ..models.groups import check_enough, is_counted, join_groups
 from ..models.propriety import check_shard, warn_of_tails
 from .sources import blocks_of, columns_of, find_sources, look_at, with_columns
 
@@ -158,22 +157,6 @@ def reduced_rows(X, y, weights=None, offsets=None):
         weights = np.full(len(triangle), weights.sum() / len(triangle))
         both = triangle / np.sqrt(weights)[:, None]
     return both[:, :-1], both[:, -1], weights
-
-
-def source_model(blank, source, options, groups=None, classes=None, scaling=None):
-    """Make the model of a shard on its worker; for the options see `regression`.
-
-    `groups` are the labels of all shards' groups, and `classes` the two of all shards, sorted;
-    `scaling` is that of the columns, or None.
-    """
-    arrays, _ = columns_of(source)
-    blank = copy(blank)  # it keeps what it sees, and others look through it at the same time
-    blank._all_classes = classes
-    X, y, rest = blank._checked(**arrays)
-    X, _ = blank._with_intercept(X if scaling is None else scaling.scaled(X))
-    if groups is not None:
-        rest["groups"] = find_groups(rest["groups"], groups)
-    return regression(blank._family, X, y, **rest, **options)
 
 
 def moments(X, y, weights=None):

@@ -11,8 +11,8 @@ from scipy import sparse
 import stradask as sd
 from stradask.algorithms.bayes.models.groups import cut_groups
 from stradask.algorithms.bayes.models.model import Prior, regression
-from stradask.algorithms.bayes.sample import _seen, _unlooked
 from stradask.algorithms.bayes.shards.rows import cut_rows
+from stradask.algorithms.bayes.shards.source_checks import examined, unlooked
 from stradask.algorithms.bayes.shards.source_fit import look, reduced_rows, spreads
 from stradask.algorithms.bayes.shards.sources import Source, find_sources
 from stradask.algorithms.inputs.pieces import checksum
@@ -91,7 +91,7 @@ def test_svmlight_files_may_lack_the_first_and_the_last_columns(tmp_path, zero_b
     memory = sd.BayesianLogisticRegression(prior_scale=[1.0, 2.0, 3.0], n_shards=3, **OPTIONS).fit(X, y)
     far = sd.BayesianLogisticRegression(prior_scale=[1.0, 2.0, 3.0], n_shards=3, **OPTIONS).fit(paths)
     np.testing.assert_array_equal(far.posterior_.draws, memory.posterior_.draws)
-    seen = [source.take() for source in _seen(find_sources(paths), _unlooked, engine="local", n_jobs=1)]
+    seen = [source.take() for source in examined(find_sources(paths), unlooked, engine="local", n_jobs=1)]
     for (there, labels), rows in zip(seen, parts, strict=True):
         np.testing.assert_array_equal(there.toarray(), X[rows])
         np.testing.assert_array_equal(labels, y[rows])

@@ -1,0 +1,128 @@
+"""How a shard's model is made where it is worked on, and models of subsets of its rows."""
+
+from copy import copy
+from dataclasses import dataclass
+from typing import Any
+
+from ....scheduler.threads import single_threaded_blas
+from ...inputs.pieces import located
+from ..models.autodiff import own_data
+from ..models.groups import find_groups
+from ..models.model import regression
+from .rows import Part, count_rows, some_rows, taken_rows
+from .sources import Source, columns_of
+from .subsets import subsets_of
+
+
+@dataclass(frozen=True, eq=False)
+class RegressionBuild:
+    """A regression of rows: `parts` are a `Part` of X, y and so on by name. For `options`: `regression`."""
+
+    family: str
+    parts: dict[str, Part]
+    options: dict
+
+    def __call__(self):
+        """Make the model."""
+        return _model(self.family, self._arrays(), self.options)
+
+    def with_parts(self):
+        """Make the model, and those of subsets of the rows."""
+        arrays = self._arrays()
+        return _model(self.family, arrays, self.options), _of_subsets(self.family, arrays, self.options)
+
+    def _arrays(self):
+        return {name: part.take() for name, part in self.parts.items()}
+
+
+@dataclass(frozen=True, eq=False)
+class SourceBuild:
+    """A regression of the rows of a source, read by the checks of `blank`, a model that is not fitted.
+
+    `groups` are the labels of all shards' groups, and `classes` the two of all shards, sorted; `scaling` is
+    that of the columns, or None.
+    """
+
+    blank: Any
+    source: Any
+    options: dict
+    groups: Any = None
+    classes: Any = None
+    scaling: Any = None
+
+    def __call__(self):
+        """Make the model."""
+        return _model(self.blank._family, self._arrays(), self.options)
+
+    def with_parts(self):
+        """Make the model, and those of subsets of the rows."""
+        family, arrays = self.blank._family, self._arrays()
+        return _model(family, arrays, self.options), _of_subsets(family, arrays, self.options)
+
+    def _arrays(self):
+        arrays, _ = columns_of(self.source)
+        blank = copy(self.blank)  # it keeps what it sees, and others look through it at the same time
+        blank._all_classes = self.classes
+        X, y, rest = blank._checked(**arrays)
+        X, _ = blank._with_intercept(X if self.scaling is None else self.scaling.scaled(X))
+        if self.groups is not None:
+            rest["groups"] = find_groups(rest["groups"], self.groups)
+        return {"X": X, "y": y} | {name: value for name, value in rest.items() if value is not None}
+
+
+@dataclass(frozen=True, eq=False)
+class UserBuild:
+    """A user's density of some rows, by ``make(log_likelihood, log_prior, rows, start, power=)``.
+
+    `is_sum` says that the likelihood is known to be a sum over rows.
+    """
+
+    make: Any
+    log_likelihood: Any
+    log_prior: Any
+    data: Any
+    start: Any
+    power: float
+    is_sum: bool
+
+    def __call__(self):
+        """Make the model."""
+        return self._of(self.data.take() if isinstance(self.data, Source) else taken_rows(self.data))
+
+    def with_parts(self):
+        """Make the model, and those of subsets of the rows."""
+        if not self.is_sum:
+            return self(), []
+        rows = taken_rows(self.data)
+        n, made = count_rows(rows), []
+        for chosen in subsets_of(n):
+            share = len(chosen) / n
+            some = taken_rows(some_rows(rows, chosen))
+            made.append((self._of(some, power=self.power * share, check=False), 1 / share))
+        return self._of(rows), made
+
+    def _of(self, rows, **given):
+        functions = own_data(self.log_likelihood), own_data(self.log_prior)
+        options = {"power": self.power} | given
+        if not isinstance(self.data, Source):
+            return self.make(*functions, rows, self.start, **options)
+        with located(self.data):
+            return self.make(*functions, rows, self.start, **options)
+
+
+def _model(family, arrays, options):
+    with single_threaded_blas():
+        return regression(family, **arrays, **options)
+
+
+def _of_subsets(family, arrays, options):
+    """Models of subsets, and factors of their log densities; none where rows cost nothing or are no sum."""
+    n = len(arrays["y"])
+    if family == "normal" or "groups" in arrays:
+        return []
+    made = []
+    for rows in subsets_of(n):
+        share = len(rows) / n
+        some = {name: value[rows] for name, value in arrays.items()}
+        made.append((_model(family, some, options | {"power": options["power"] * share}), 1 / share))
+    return made
