@@ -286,7 +286,8 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ReadableTopi
         names : sequence of str of length n_samples, optional
             Of the documents; numbers by default. Without texts and X of those of the fit.
         groups : array-like of shape (n_samples,), optional
-            A label for each document, such as a year or a source.
+            A label for each document, such as a year or a source. Three or more that are numbers or dates
+            become a curve over time with a band.
         n_documents : int, default=10,000
             Documents on the page: the best 20 of each topic, and others by chance, which the search finds.
 

@@ -5,6 +5,7 @@ import re
 import warnings
 from collections.abc import Iterator
 from importlib import resources
+from typing import Any
 
 import numpy as np
 
@@ -21,6 +22,8 @@ _DOCUMENTS, _LONG, _SHORT = 20, 400, 160  # documents of a topic; letters of the
 _MARKS = 60  # words of a document that are marked, at most
 _BOOTSTRAPS, _TAILS, _MANY = 200, (5, 95), 1000  # from so many documents on, the normal distribution
 _MOST_GROUPS = 200  # that a curve of shares can show
+_FEWEST_TIMES = 3  # that a curve is drawn through
+_DATE = re.compile(r"\d{4}-\d{2}(-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d*)?)?)?)?")
 _WORD = re.compile(r"\w+")
 
 
@@ -213,8 +216,11 @@ def _by_group(shares, lengths, groups):
             f"{_MOST_GROUPS}, for instance years in place of days"
         )
     rng = np.random.default_rng(0)
-    made: dict[str, list] = {"names": [str(label) for label in labels], "share": [], "low": [], "high": []}
-    for group in range(len(labels)):
+    names = [str(label) for label in labels]
+    order, places = _in_time(names)
+    made: dict[str, Any] = {"names": [names[group] for group in order], "share": [], "low": [], "high": []}
+    made["at"] = places
+    for group in order:
         chosen = (codes == group) & (lengths > 0)
         own, weights = shares[chosen], lengths[chosen]
         if not len(own):
@@ -235,6 +241,27 @@ def _by_group(shares, lengths, groups):
         made["low"].append(low)
         made["high"].append(high)
     return made
+
+
+def _in_time(names):
+    """The order of groups, and their places in it to scale where all names are numbers, dates or months."""
+    order = list(range(len(names)))
+    if len(names) < _FEWEST_TIMES:
+        return order, None
+    try:
+        places = np.array([float(name) for name in names])
+    except ValueError:
+        if not all(_DATE.fullmatch(name) for name in names):
+            return order, None
+        try:
+            days = np.array([np.datetime64(name[:19]) for name in names], "datetime64[s]")
+        except ValueError:  # the thirteenth month
+            return order, None
+        places = days.astype(np.int64) / 86400
+    if not np.isfinite(places).all() or len(np.unique(places)) < len(places):
+        return order, None
+    order = np.argsort(places, kind="stable")
+    return order.tolist(), [float(f"{place:.9g}") for place in places[order]]
 
 
 def _short(values):

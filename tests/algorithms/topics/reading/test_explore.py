@@ -101,6 +101,33 @@ def test_intervals_of_groups_cover_the_mean_of_a_large_population(tmp_path):
     assert 0.8 <= np.mean(covered) <= 0.97
 
 
+@pytest.mark.parametrize(
+    ("labels", "names", "places"),
+    [
+        (["100", "20", "3"], ["3", "20", "100"], [3, 20, 100]),
+        ([2001, 1999, 2010], ["1999", "2001", "2010"], [1999, 2001, 2010]),
+        (["2001-02", "1999-12", "2000-01"], ["1999-12", "2000-01", "2001-02"], [10926, 10957, 11354]),
+        (np.array(["2001-02-03", "1970-01-02", "1980-01-01"], "datetime64[D]"), None, [1, 3652, 11356]),
+        (["2001-02", "1999-13", "2000-01"], ["1999-13", "2000-01", "2001-02"], None),
+        (["a", "1", "2"], ["1", "2", "a"], None),
+        (["1", "2", "1"], ["1", "2"], None),
+        (["1", "2", "nan"], ["1", "2", "nan"], None),
+        (["1", "1.0", "2"], ["1", "1.0", "2"], None),
+    ],
+)
+def test_numbers_and_dates_are_a_curve_over_time(lda, tmp_path, labels, names, places):
+    lda.explore(texts()[:3], tmp_path / "t.html", groups=labels)
+    groups = content(tmp_path / "t.html")[1]["groups"]
+    assert groups["at"] == places
+    if names is not None:
+        assert groups["names"] == names
+    X, _ = sd.text_counts(texts()[:3], vocabulary=lda.vocabulary_)
+    own = dict(zip(map(str, labels), lda.transform(X), strict=True))
+    for name, share in zip(groups["names"], groups["share"], strict=True):
+        if len(own) == 3:  # the order of shares is that of names
+            np.testing.assert_allclose(share, own[name], rtol=1e-3)
+
+
 def test_groups_without_words_have_no_share_and_one_document_no_interval(lda, tmp_path):
     given = ["", "soup soup bread", "room bed", "soup menu"]
     lda.explore(given, tmp_path / "t.html", groups=["none", "one", "two", "two"], n_documents=1)
@@ -256,3 +283,23 @@ def test_what_is_too_wide_is_found(page, tmp_path):
     assert found["wide"] > 400
     assert found["out"].startswith("P wide")
     assert found["cut"] == "text words cut off"
+
+
+@in_a_browser
+@pytest.mark.parametrize("width", [400, 1400])
+def test_shares_over_time_have_a_band(lda, tmp_path, width):
+    years = [1900 + 3 * (i % 7) for i in range(42)]
+    years[5] = 1925  # one document has no interval
+    lda.explore(texts(), tmp_path / "t.html", groups=years)
+    page = (tmp_path / "t.html").read_text(encoding="utf-8")
+    found = overflow(tmp_path, page, width)
+    assert found == {"width": width, "wide": 0, "out": "", "cut": ""}
+    seen = shown(tmp_path, page)
+    assert "(band: 90 % intervals" in re.sub(r"<[^>]*>", "", seen)
+    (band,) = re.findall(r'<polygon points="([^"]*)"', seen)
+    points = np.array([point.split(",") for point in band.split()], float)
+    assert len(points) == 14
+    assert (points[:7, 1] <= points[:6:-1, 1]).all()  # the upper end lies above the lower one
+    np.testing.assert_allclose(points[:7, 0], points[:6:-1, 0])
+    (line,) = re.findall(r'<polyline points="([^"]*)"', seen)
+    assert len(line.split()) == 8
