@@ -353,8 +353,8 @@ def times_table(records):
 
 
 def _row_name(record):
-    beside = f" (beside {record['peer']})" if "peer" in record else ""
-    return f"{record['task']}: {record['data']['name']}{beside}"
+    peer = f" (peer: {record['peer']})" if "peer" in record else ""
+    return f"{record['task']}: {record['data']['name']}{peer}"
 
 
 def summary(records):

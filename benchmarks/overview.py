@@ -61,16 +61,16 @@ def _compared(problem, groups, cost, memory):
         ratio = Spread.of(_ratios(ours, runs, cost))
         if best is None or ratio.median < spread.median:
             best, spread = name, ratio
-    beside = others.get(best, [])
+    peer_runs = others.get(best, [])
     return Comparison(
         "",
         problem,
-        Spread.of(cost(run, beside or ours) for run in ours),
+        Spread.of(cost(run, peer_runs or ours) for run in ours),
         best,
-        Spread.of(cost(run, ours) for run in beside),
+        Spread.of(cost(run, ours) for run in peer_runs),
         spread,
-        tuple(_median(map(memory, runs)) for runs in (ours, beside)),
-        tuple(_median(run["warm_up_seconds"] for run in runs) for runs in (ours, beside)),
+        tuple(_median(map(memory, runs)) for runs in (ours, peer_runs)),
+        tuple(_median(run["warm_up_seconds"] for run in runs) for runs in (ours, peer_runs)),
     )
 
 

@@ -280,7 +280,7 @@ def _next_document(file, position, size):
     while (at := file.tell()) < size:
         number = file.readline().split(None, 1)[:1]
         if not number or not number[0].isdigit():
-            return size, -1  # no well-formed line: whoever reads it says so
+            return size, -1  # no well-formed line: the reader raises the error
         if before is not None and number[0] != before:
             return at, int(number[0]) - 1
         before = number[0]

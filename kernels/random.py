@@ -40,7 +40,7 @@ def fill_uniform(out, first, seed, purpose, round_, index):
     Draw ``i`` of block ``b`` goes to ``out[i * (len(out) // 4) + b]``: four runs of contiguous stores, which
     the compiler vectorises.
     """
-    # Of one type each, whoever calls, so that what fills is compiled once.
+    # One type each, whatever the caller gives, so that the filling code is compiled once.
     k0, k1 = np.uint32(seed & _LOW), np.uint32(seed >> _HIGH)
     _fill(out, np.uint32(first), np.uint32(index), np.uint32(round_), np.uint32(purpose), k0, k1)
 

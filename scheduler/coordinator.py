@@ -249,11 +249,11 @@ def _followed(client, future, name, label, verbose):
     try:
         with watch:
             try:
-                fitted, told, stopped = future.result()
+                fitted, warned, stopped = future.result()
             except KeyboardInterrupt:
                 client.log_event(_topic(name) + "-stop", "stop")
                 _say("stopping after this round; Ctrl-C again gives the fit up")
-                fitted, told, stopped = future.result()
+                fitted, warned, stopped = future.result()
     except BaseException:
         client.log_event(_topic(name) + "-stop", "stop")
         client.unpublish_dataset(_PREFIX + name)
@@ -261,7 +261,7 @@ def _followed(client, future, name, label, verbose):
     finally:
         client.unsubscribe_topic(_topic(name))
     client.unpublish_dataset(_PREFIX + name)
-    for category, message in told:
+    for category, message in warned:
         warnings.warn(category(message), stacklevel=5)
     if stopped:
         warnings.warn(
@@ -339,8 +339,8 @@ def _run(worker, sent, name):
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("default")
             result = call.run(functools.partial(_reporter, client, name, stop))
-        told = [(one.category, str(one.message)) for one in caught]
-        return result, told, stop.is_set()
+        warned = [(one.category, str(one.message)) for one in caught]
+        return result, warned, stop.is_set()
 
 
 class _MethodCall(NamedTuple):

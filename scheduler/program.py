@@ -416,7 +416,7 @@ class Program:
         return None
 
     def read_ahead(self, state: Any) -> Any:
-        """Hear that a shard will be worked on after those that are now: of what lies on disk, fetch it.
+        """Hear that a shard will be worked on after those that are now: fetch data that are on disk.
 
         Asked in one process, where a schedule of travelling blocks takes shards in turns.
         """

@@ -98,7 +98,7 @@ class ReadAhead:
             return
         numbers = sorted(self._read)
         for old, (_, turn) in list(self._coming.items()):
-            if self._turn - turn > 2 * len(numbers):  # in two passes nobody needed it here
+            if self._turn - turn > 2 * len(numbers):  # not needed here in two passes
                 del self._coming[old]
                 self._elsewhere.add(old)
         after = [n for n in numbers if n > number] + [n for n in numbers if n < number]

@@ -1,4 +1,4 @@
-"""Named parameters of one's own density: their supports and shapes, for ``sample(parameters=)``.
+"""Named parameters of a density of your own: their supports and shapes, for ``sample(parameters=)``.
 
 Chains move in unconstrained numbers, to which each kind of parameter has a transform; see
 ``kernels.bayes.transforms``.

@@ -70,7 +70,7 @@ def aligned(block):
 def check_length(vector, n_samples):
     """Refuse a Dask vector whose length is not the number of rows of X."""
     if vector.shape[0] != n_samples:
-        raise DataError(f"X has {n_samples} rows, but a vector beside it has {vector.shape[0]} entries")
+        raise DataError(f"X has {n_samples} rows, but y or a weight vector has {vector.shape[0]} entries")
 
 
 def lazily(method, X, n_outputs, dtype):

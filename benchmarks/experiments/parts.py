@@ -98,9 +98,9 @@ def strads_part(records, docs):
         return None
     first, local = records[0], [record for record in records if record["place"] == "local"]
     strads.panels(local, "updates", "local")[0].savefig(docs / "strads.png", dpi=90)
-    beside = strads.beside_own_table(local, "local")
+    against = strads.beside_own_table(local, "local")
     parts = ["![Excess against updates for four schedules](strads.png)\n"]
-    parts += [f"**{beside.caption}**\n", beside.markdown()]
+    parts += [f"**{against.caption}**\n", against.markdown()]
     figures = [("updates", 1e-2), *((figure, 1e-4) for figure in strads.FIGURES)]
     for place in dict.fromkeys(record["place"] for record in records):
         for figure, target in figures if place == "local" else figures[-1:]:

@@ -46,8 +46,8 @@ def beside_own_table(records, place, target=MIDDLE):
     rows = []
     for (label, *many), (_, *long), data in zip(updates.rows, seconds.rows, facts, strict=True):
         cells = [n if n == s else f"{n} ({s})" for n, s in zip(many, long, strict=True)]
-        beside = [f"`{name}` ({own[f'{target:g}']['seconds']:.2g})" for name, own in data["own"].items()]
-        rows.append([label, *cells, *(beside[:1] or [""])])
+        own_times = [f"`{name}` ({own[f'{target:g}']['seconds']:.2g})" for name, own in data["own"].items()]
+        rows.append([label, *cells, *(own_times[:1] or [""])])
     caption = f"Updates (and seconds) to an excess of {power(target)}, {place}; the working set to that gap"
     return Table(rows, [*updates.header, "working set"], caption)
 

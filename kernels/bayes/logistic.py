@@ -111,8 +111,8 @@ def _add_block(result, slopes, logps, flush):
 def _likelihoods(coefs, slopes, logps, X, meta):
     """Log likelihoods of one, two or four vectors, coefs (d, n), in one pass; slopes (d, n) are set.
 
-    Padding is included. A vector's numbers are made by the same operations whatever goes with it, and whoever
-    does a block, so that they are the same to the last bit.
+    Padding is included. A vector's numbers are made by the same operations whatever goes with it and
+    whichever thread does a block, so that they are the same to the last bit.
     """
     logps[:], slopes[:] = 0.0, 0.0
     if len(meta) > TEAM and current(meta[TEAM])[0] >= 0:

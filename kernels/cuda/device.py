@@ -145,7 +145,7 @@ def _remedy(error):
 
 def _reinstall():
     return (
-        "install the CuPy of the driver's CUDA, and no other beside it, with CUDA's own libraries: "
+        "install the CuPy of the driver's CUDA, and no other, with CUDA's own libraries: "
         "pip uninstall cupy-cuda12x cupy-cuda13x, then pip install 'cupy-cuda13x[ctk]' or "
         "'cupy-cuda12x[ctk]' (nvidia-smi tells which CUDA the driver has)"
     )

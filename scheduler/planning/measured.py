@@ -80,11 +80,11 @@ def measure_link(engine: str = "dask") -> Link:
 
     program = _Trips()
     run(program, _ToAndFro(), max_rounds=1, engine=engine)
-    hops, works = [], []
+    delays, works = [], []
     for block in range(len(_SIZES)):
         seen = program.seen[program.seen[:, 0] == block]
         seconds, work = np.median(np.diff(seen[:, 1:], axis=0)[_FIRST:], axis=0) / 2
-        hops.append(float(seconds))
+        delays.append(float(seconds))
         works.append(float(work))
-    slope = max((hops[1] - hops[0]) / (_SIZES[1] - _SIZES[0]), 1e-12)
-    return Link(hops[0], 1 / slope, cpu=min(works[0], hops[0]))
+    slope = max((delays[1] - delays[0]) / (_SIZES[1] - _SIZES[0]), 1e-12)
+    return Link(delays[0], 1 / slope, cpu=min(works[0], delays[0]))

@@ -96,8 +96,10 @@ def partition(profile, n_places, link, *, rows, micro_batches=None, flush=False,
         flush
     ):  # what passing a stage and the way to the next one take, there and back, in units of a micro-batch
         work = np.concatenate([[0.0], np.cumsum(sum(profile.seconds(rows)))])
-        hops = 2 * (link.latency + 2 * link.cpu + profile.activation_bytes * rows / link.bandwidth)
-        through = (work[None, :] - work[:n, None] + np.concatenate([[0.0], hops[:-1], [0.0]])) / micro_batches
+        transfers = 2 * (link.latency + 2 * link.cpu + profile.activation_bytes * rows / link.bandwidth)
+        through = (
+            work[None, :] - work[:n, None] + np.concatenate([[0.0], transfers[:-1], [0.0]])
+        ) / micro_batches
     # best[k][m][i]: the least of layers i to the end in k stages on m places; way: the stage that begins at
     # i.
     best = {0: {0: np.append(np.full(n, np.inf), 0.0)}}

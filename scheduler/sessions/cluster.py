@@ -202,7 +202,7 @@ class ClusterSession(Migration):
             key = keep_alive_key(self._id, worker, epoch)
             held = await self._ask(worker, "open", epoch=epoch, keep_alive=key, **message)
             self._warm.add(worker)
-            if epoch == self._epoch:  # else a newcomer's worker state, while the others began anew
+            if epoch == self._epoch:  # else the state of a worker that joined, while the others began anew
                 self._kept.update(dict.fromkeys(held, worker))
                 self._keep_alives[worker] = start_keep_alive(self._client, NAME, self._id, worker, epoch)
 

@@ -92,7 +92,7 @@ class _Stream:
 
     def close(self):
         """End the stream and its connection."""
-        self.fail(WorkerLost("the session went on without this member"))
+        self.fail(WorkerLost("the session went on without this worker"))
         if self._task is not None:
             self._task.cancel()
 

@@ -81,7 +81,7 @@ class WorkerState(Shards):
 
     def close(self):
         """End the epoch: waiting calls raise `StaleEpoch`. Its shards are left to the next one."""
-        self.fail(StaleEpoch("the session went on without this member"))
+        self.fail(StaleEpoch("the session went on without this worker"))
         with self.changed:
             transfers, self.blocks, self.dask_values = list(self._transfers), {}, {}
             self.kept, self.message = {}, (self.message[0], None)

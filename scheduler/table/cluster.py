@@ -100,7 +100,7 @@ class WorkerTable:
 
     def end(self):
         """Wake all waiting threads, and release everything."""
-        self.host.close(WorkerLost("the table went on without this member, or was closed"))
+        self.host.close(WorkerLost("the table went on without this worker, or was closed"))
         self.thread.shutdown(wait=False)
         self.gone.set()
 

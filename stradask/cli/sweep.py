@@ -335,12 +335,12 @@ def _measures(rows):
     lines = ["      K  Cao-Juan (low)  Arun (low)  Deveaud (high)  Griffiths (high)"]
     for row in rows:
         values = (row.cao_juan, row.arun, row.deveaud, row.griffiths)
-        told = [
+        cells = [
             "" if value is None else f"{value:,.{digits}f}"
             for value, digits in zip(values, (4, 3, 3, 0), strict=True)
         ]
         lines.append(
-            f"{row.n_components:>7,}  {told[0]:>14}  {told[1]:>10}  {told[2]:>14}  {told[3]:>16}".rstrip()
+            f"{row.n_components:>7,}  {cells[0]:>14}  {cells[1]:>10}  {cells[2]:>14}  {cells[3]:>16}".rstrip()
         )
     return lines
 

@@ -288,8 +288,10 @@ def _closed_form(shards, n, rng):
         return Combination(
             product.draw(n, rng), name, None, {key: figure for key, (figure, _) in gates.items()}
         )
-    told = (f"{key.replace('_', ' ')} {figure:.2f} (limit {limit})" for key, (figure, limit) in gates.items())
-    words = ", ".join(told)
+    limits = (
+        f"{key.replace('_', ' ')} {figure:.2f} (limit {limit})" for key, (figure, limit) in gates.items()
+    )
+    words = ", ".join(limits)
     raise CombinationRefused(
         "without log_density only Gaussian shards can be combined, and these are not, or their draws are too "
         f"few: {words}. Pass log_density, and gradients if there are none; or take more draws"

@@ -244,8 +244,8 @@ def combine(
         ) from error
     if method != "auto" and found.log_weights is None and shards.log_density is not None:
         found.figures.update(_check(found.draws, shards.log_density, rng))
-    told = unconverged and chains.shape[2] >= _FEW
-    complaints = [unconverged] * bool(told) + [*_complaints(found)]
+    warns = unconverged and chains.shape[2] >= _FEW
+    complaints = [unconverged] * bool(warns) + [*_complaints(found)]
     for complaint in complaints if method != "auto" else ():
         warnings.warn(f"method={shortened(method)}: {complaint}", CombinationWarning, stacklevel=2)
     return found
@@ -391,8 +391,8 @@ def _complaints(found):
     k_hat, shift = figures.get("check_k_hat", 0), figures.get("shift", 0)
     spread, size = figures.get("spread", 1), figures.get("check_ess", np.inf)
     most_shift, most_spread = figures.get("shift_limit", 1), figures.get("spread_limit", 2)
-    told = k_hat < figures.get("check_k_hat_limit", 1) and size > LEAST_ESS
-    if not (told and shift < most_shift and spread < most_spread):
+    trusted = k_hat < figures.get("check_k_hat_limit", 1) and size > LEAST_ESS
+    if not (trusted and shift < most_shift and spread < most_spread):
         yield (
             f"weighed by the posterior, points about the draws have means {shift:.2f} standard deviations "
             f"away (at most {most_shift:.2f}), other widths by a factor of {spread:.2f} (at most "

@@ -62,7 +62,7 @@ def _checked(log_weights):
         )
     if weights.max() == -np.inf:
         raise DataError(
-            "all log_weights are -inf: no proposal lies where the target has mass; take a wider proposal"
+            "all log_weights are -inf: all proposals are where the target has no mass; take a wider proposal"
         )
     return weights
 

@@ -37,7 +37,7 @@ def sources_of_fit(X, y, **row_vectors):
         given.append("y")
     if given:
         raise DataError(
-            f"{' and '.join(given)} cannot stand beside shards that are read elsewhere: put y, "
+            f"{' and '.join(given)} cannot go with shards that are read elsewhere: put y, "
             "sample_weight, offset and groups into npz files of the shards, or Delayed dicts of these names"
         )
     return blocks_of(check_blocks(X, "a Bayesian regression"), y) if sources is None else sources

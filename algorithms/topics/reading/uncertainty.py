@@ -45,8 +45,8 @@ class WordIntervals:
         lines = [f"word probabilities and {100 * self.level:g} % intervals"]
         for k, words in enumerate(self.words):
             row = zip(words, self.mean[k], self.low[k], self.high[k], strict=True)
-            told = (f"{word} {mean:.4f} ({low:.4f}, {high:.4f})" for word, mean, low, high in row)
-            lines.append(f"{k:>4}  " + ", ".join(told))
+            intervals = (f"{word} {mean:.4f} ({low:.4f}, {high:.4f})" for word, mean, low, high in row)
+            lines.append(f"{k:>4}  " + ", ".join(intervals))
         return "\n".join(lines)
 
 

@@ -1,7 +1,7 @@
 """WarpLDA's order first, Gibbs sampling in the end, for many topics.
 
 Passes of WarpLDA's order bring the model forward at a part of the cost of Gibbs sweeps, whose time grows
-with the topics of a document. After a fixed number of sweeps Gibbs sampling takes over (`Takeover`): its
+with the topics of a document. After a fixed number of sweeps Gibbs sampling takes over (`Handover`): its
 counts are live, so that the assignments are draws of the posterior. Annealed sweeps are warp's. A fit may end
 before: its model is then that of warp.
 
@@ -21,7 +21,7 @@ from ....scheduler.schedules.switching import SwitchSchedule
 from ..rules import WARP_PASSES
 from .annealing import Priors, annealed_sweeps
 from .gibbs import RotatingGibbs
-from .handover import Takeover
+from .handover import Handover
 from .program import Gathered
 from .restoring import damaged
 from .storage import Storage
@@ -43,7 +43,7 @@ class RotatingAuto(Program):
         self, corpus, n_topics, alpha, beta, seed, *, anneals=False, sweeps=None, fits_priors=False, **options
     ):  # fmt: skip
         model = (corpus, n_topics, alpha, beta, seed)
-        self.takeover = Takeover(n_topics, sweeps)
+        self.handover = Handover(n_topics, sweeps)
         annealed = annealed_sweeps(WARP_PASSES, sweeps) if anneals else 0
         # Priors are fitted by Gibbs sampling alone: early counts of warp would make alpha too large.
         warp = RotatingWarp(*model, annealed=annealed, repeats=WARP_PASSES, **options)
@@ -61,7 +61,7 @@ class RotatingAuto(Program):
     @property
     def current(self):
         """The part that runs."""
-        return self.parts[_GIBBS if self.takeover.done else _WARP]
+        return self.parts[_GIBBS if self.handover.done else _WARP]
 
     @property
     def barrier(self):  # type: ignore[override]
@@ -71,7 +71,7 @@ class RotatingAuto(Program):
     @property
     def ran(self):
         """For `LatentDirichletAllocation.sampler_`."""
-        return self.takeover.ran
+        return self.handover.ran
 
     def __getattr__(self, name):  # priors, joint, word_counts...
         if name.startswith("__") or "parts" not in vars(self):
@@ -86,7 +86,7 @@ class RotatingAuto(Program):
 
     def _whole(self, state):
         none = dict.fromkeys(self.saved, np.zeros(0, np.uint8))
-        return none | state | {"gibbs": self.takeover.done}
+        return none | state | {"gibbs": self.handover.done}
 
     def renew(self, state):
         """See `RotatingGibbs`."""
@@ -216,13 +216,13 @@ class RotatingAuto(Program):
     def aggregate(self, tasks, partials):
         """Take over what was done; after a sweep of warp, go over to Gibbs sampling if it is time."""
         warp, gibbs = self.parts
-        went_over = self.takeover.done
+        went_over = self.handover.done
         outcome = self.current.aggregate(tasks, partials)
         if went_over:
             warp.at_hand = None  # in one process all blocks were taken over in the first step
         if not outcome.updates or went_over:
             return outcome
-        if not self.takeover.after(warp.topics_per_document):
+        if not self.handover.after(warp.topics_per_document):
             return outcome
         gibbs.totals, gibbs._word_part = warp.totals, warp._word_part
         gibbs.priors = Priors(warp.alpha, warp.beta, 0, gibbs.priors.first)
@@ -238,9 +238,9 @@ class RotatingAuto(Program):
 
     def arrays(self):
         """See `RotatingModel`."""
-        return self.takeover.arrays() | self.current.arrays()
+        return self.handover.arrays() | self.current.arrays()
 
     def restore(self, arrays):
         """See `RotatingModel`; it may be from before the samplers changed."""
-        own = self.takeover.restore(arrays)  # which says whose they are
+        own = self.handover.restore(arrays)  # which says whose they are
         self.current.restore(own)

@@ -9,7 +9,7 @@ from .restoring import taken
 _SHARE = 3  # fourths of the sweeps of a fit that keeps draws, after which Gibbs sampling takes over anyway
 
 
-class Takeover:
+class Handover:
     """The samplers that ran, and whether it is time to hand over.
 
     Attributes

@@ -43,7 +43,7 @@ def go_on_from_one_process(path, program, fingerprint, longest):
 def _as_shards(program, arrays, longest):
     """The arrays of coordinator, shards and blocks, named as an engine does."""
     (topics,) = taken(arrays, "topics")
-    handover, part = getattr(program, "takeover", None), program
+    handover, part = getattr(program, "handover", None), program
     if handover is not None:
         handover.restore(arrays)
         part = program.current

@@ -112,7 +112,7 @@ class FirstCountThenRotate(Schedule):
     many shards then, and they meet blocks in pieces of some size.
 
     In a turn shards meet all blocks once for each of `kinds`, and for `last`, the kind of a rotation after
-    which others read the blocks: those of the next party, or whoever comes after the round. Where all shards
+    which others read the blocks: those of the next party, or those after the round. Where all shards
     are `at_hand` of a block, one step takes the place of each rotation.
     """
 
@@ -167,10 +167,6 @@ class FirstCountThenRotate(Schedule):
         """Whether a step belongs to the last shards: of those to meet a block, the last one leaves it."""
         together = self.n_blocks == self.at_once  # they meet all blocks in the last step
         return place >= self._length * len(self._rotations) - (1 if together else self._length)
-
-    def is_end(self, place):
-        """Whether a step is the last of its round."""
-        return place == self._length * len(self._rotations) - 1
 
 
 class CollectThenReturn(FirstCountThenRotate):

@@ -238,7 +238,7 @@ def test_targets_and_weights_that_are_refused_where_they_lie(problem):
         cls().fit(X, da.from_array(y, 100), da.zeros(N, chunks=100))
     with pytest.raises(DataError, match="sample_weight must be 0 or above and finite, got -2"):
         cls().fit(X, da.from_array(y, 100), -2.0)
-    with pytest.raises(DataError, match="X has 400 rows, but a vector beside it has 399"):
+    with pytest.raises(DataError, match="X has 400 rows, but y or a weight vector has 399"):
         cls().fit(X, da.from_array(y, 100), da.ones(399))
     wrong = da.from_delayed(dask.delayed(np.zeros)(7), (N,), float)
     with pytest.raises(DataError, match=r"in partition 0.*rows, but X has 400"):
@@ -292,7 +292,7 @@ def test_frames_that_are_cut_otherwise(problem, cls):
     with pytest.raises(DataError, match=r"in partition \d, .* rows, but X has .*pass sample_weight.compute"):
         cls().fit(alike[list("abcdef")], alike["y"], other["w"])
     gap = da.concatenate([rows[:90], rows[90:90], rows[90:]])
-    with pytest.raises(DataError, match="X has 400 rows, but a vector beside it has 450"):
+    with pytest.raises(DataError, match="X has 400 rows, but y or a weight vector has 450"):
         cls().fit(gap, dd.concat([other.partitions[k] for k in (0, 1, 0, 2)])["y"])
 
 

@@ -284,7 +284,7 @@ def test_a_nan_in_a_late_partition_is_named(problem, cls, bad):
 def test_input_that_is_refused(problem, cls):
     X, targets, _ = problem
     y, lazily = targets[cls], da.from_array(X, (100, -1))
-    with pytest.raises(DataError, match="X has 400 rows, but a vector beside it has 390"):
+    with pytest.raises(DataError, match="X has 400 rows, but y or a weight vector has 390"):
         cls().fit(lazily, da.from_array(y[:390], 90))
     with pytest.raises(DataError, match="y has 390 rows, but X has 400"):
         cls().fit(lazily, y[:390])

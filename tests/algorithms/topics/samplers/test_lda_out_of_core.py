@@ -72,13 +72,11 @@ def test_passes_are_rotations_and_the_last_one_is_for_others_to_read(n, at_once,
             assert sorted(met) == sorted(itertools.product(wanted, range(schedule.n_blocks)))
     ends = [place for place in range(len(plan)) if schedule.is_last_of_shard(place)]
     assert len(ends) == repeats * -(-n // schedule.at_once)
-    assert schedule.is_end(ends[-1])
     at_hand = FirstCountThenRotate(4, repeats=2, at_hand=True, **kinds)
     found = [at_hand.rotation(place)[:2] for place in range(5)]
     assert found == [(0, "documents"), (0, "words"), (1, "documents"), (1, "words"), (1, "write")]
     assert at_hand.plan(1, {}) == [[(s, s) for s in range(4)]] * 5
     assert [at_hand.is_last_of_shard(place) for place in range(5)] == [False, True, False, False, True]
-    assert [at_hand.is_end(place) for place in range(5)] == [False] * 4 + [True]
 
 
 @pytest.mark.parametrize("kind", [RotatingGibbs, RotatingWarp])

@@ -44,14 +44,14 @@ def _written(path, corpus, model, seen, n_sweeps):
     arrays = {"topics": topics, "seed": program.arrays()["seed"], "annealed": np.int64(part.annealed)}
     arrays |= {"alpha": part.alpha, "beta": part.beta}
     if made.sampler == "auto":
-        arrays |= program.takeover.arrays()
+        arrays |= program.handover.arrays()
     if part.name == "warp":
         arrays["proposals"] = topics
     elif n_topics > 256 or part.name == "light":
         arrays |= _lists(layout, states, n_topics)
     arrays = {f"program/{name}": np.asarray(array) for name, array in arrays.items()}
     if made.sampler == "auto":
-        arrays["schedule/phase"] = np.array([program.takeover.done], np.int64)
+        arrays["schedule/phase"] = np.array([program.handover.done], np.int64)
     name, schedule = OLD[type(program).__name__]
     n_blocks = 2 if name == "WarpState" else len(states)
     identity = {"program": name, "schedule": schedule, "n_shards": len(states), "n_blocks": n_blocks}
