@@ -14,7 +14,7 @@ from .solvers.sides import deviation
 _ITERATIONS = 8  # of a trial
 _SHARE = 0.2  # of each user's choices that trials are judged by
 _MOST_RATINGS, _MOST_USERS = 300_000, 3000  # of trials, and to judge by
-_PLACES = 20
+_PLACES = 20  # of a list of recommendations, in NDCG: as in `stradask bench recommend`
 
 
 def chosen_reg(model, entries, seed):

@@ -33,7 +33,7 @@ from .shard_input import are_files, check_at_hand, is_sharded
 _PRIOR = 0.1  # of documents and of words, as in the paper
 _NOTHING = 1e-9  # of a prior, in shares of documents
 _BEGIN, _SWEEP = 14, 15  # purposes of random streams
-_MEASURE_EVERY = 10
+_MEASURE_EVERY = 10  # sweeps, also between checkpoints
 
 
 class GSDMM(TopicModel):

@@ -18,7 +18,7 @@ from ..random import fill_uniform
 
 DRAWS = 4096  # uniforms made at a time
 _FACTORS = 8  # between two rescalings: ratios of at most 1e12 to the power of 16 fit float64
-_SMALLEST = 1e-300
+_SMALLEST = 1e-300  # divisor where all weights are zero
 
 _SAMPLE: dict[str, Any] = {**KERNEL, "fastmath": {"contract"}}
 

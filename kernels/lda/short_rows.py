@@ -23,7 +23,7 @@ from ..vector import count_bytes, find_byte, prefetch
 
 MOST_TOKENS, MOST_TOPICS = 32, 255  # topic 255 would look like no token
 PAST_END = 32  # bytes after the last document, which `find_byte` reads
-_NO_TOKEN = 255
+_NO_TOKEN = 255  # less the topic is what a byte holds, so that zero is a free place
 _ONE = np.zeros(512, np.uint8)  # where to begin in it says of which of 256 values it is one
 _ONE[_NO_TOKEN] = 1
 

@@ -6,7 +6,7 @@ in all regions that a shard holds possible. Where the product has one mode, clim
 
 import numpy as np
 
-MOST_STARTS = 256
+MOST_STARTS = 256  # climbs in all; one a shard where there are more shards
 _STEPS = 300  # of a climb, at most
 _PART = 0.5  # of a Newton step: half of it does not cross to another mode's side
 _FLAT = 0.05  # gradient at the end, in the unit of the normal density

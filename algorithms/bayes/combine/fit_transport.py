@@ -31,7 +31,7 @@ _STEPS = 12  # of conjugate gradients, at most
 _FITTED = 0.75  # part of the points that fit; the others say when to stop
 _GAIN = 1e-3  # of what is left there, for another step
 _LOWEST = 0.01  # part of the log ratios that is not believed
-_OUTLYING = 4.0
+_OUTLYING = 4.0  # lengths of scores, in medians, beyond which they are shortened
 _NOISES = 3.0  # standard errors that a coefficient of a coordinate alone must have
 _LARGEST = 0.3  # coefficient of a stage: for larger ones the first order is no guide
 

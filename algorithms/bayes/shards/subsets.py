@@ -14,7 +14,7 @@ Reference: Quiroz, Kohn, Villani, Tran, "Speeding up MCMC by efficient data subs
 
 import numpy as np
 
-N_SUBSETS = 8
+N_SUBSETS = 8  # estimates of a log density, whose spread is its standard error
 LEAST_ROWS = 200_000  # of a shard, for subsets to be made
 _PART, _LEAST_IN_ALL = 100, 20_000  # all subsets together have n / 100 rows, and at least so many
 _MOST_NOISE = 0.02  # standard error of a log density that is taken; weights then differ by as much

@@ -30,7 +30,7 @@ from .class_losses import LogisticLoss
 from .duality import smooth_gap
 from .working_set import Solution
 
-_STEPS = 40
+_STEPS = 40  # at most; a problem that needs more goes to the working set
 _SWEEPS, _SUPPORT_SWEEPS = 10, 5  # of descent in a step; where these do not suffice, columns correlate
 _DIRECTION = 0.01  # a model is solved when changes (squared) are this part of the first ones
 _ARMIJO, _SLACK, _HALVINGS = 1e-3, 1e-14, 30

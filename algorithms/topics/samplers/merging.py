@@ -26,7 +26,7 @@ from ..rules import ANNEALED_SWEEPS
 from .restoring import taken, unfit
 
 LAST = 150  # sweep after which topics become one for the last time
-_EVERY = 10
+_EVERY = 10  # sweeps between two comparisons
 _NEAREST = 2  # topics to each that are candidates
 _MOST_TOPICS = 1024  # blocks send T^2 numbers
 _LEAST = 1e-20  # of alpha: less is no float32, and no topic that a token would find
