@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy import sparse
 from threadpoolctl import threadpool_limits
 
 from . import objectives, solvers
@@ -19,6 +20,8 @@ from .runs.worker import load_solver
 TOLERANCES = {  # by family: what the level is above an error
     "lda": lambda error: 0.005 * error,  # perplexity
     "implicit": lambda error: 0.01 * (1 - error),  # the error is 1 - NDCG
+    "choices": lambda error: 0.01 * (1 - error),
+    "mf": lambda error: 0.005 * error,  # root mean square
     "mlp": lambda error: 0.005,  # share of rows
 }
 
@@ -89,7 +92,22 @@ PROBLEMS = {
         "implicit", "generated", _IMPLICIT, {"n_components": 64, "alpha": 10.0, "reg": 10.0}, (15, 15), True
     ),
     "implicit ALS, 128 factors": Problem(
-        "implicit", "generated", _IMPLICIT, {"n_components": 128, "alpha": 10.0, "reg": 10.0}, (15, 15), True
+        "choices", "3,000 x 1,500", _IMPLICIT, {"n_components": 128, "alpha": 10.0, "reg": 100.0}, (10, 10)
+    ),
+    "implicit ALS, 256 factors": Problem(
+        "choices", "3,000 x 1,500", _IMPLICIT, {"n_components": 256, "alpha": 10.0, "reg": 100.0}, (10, 10)
+    ),
+    "BPR, 16 factors": Problem(
+        "choices", "3,000 x 1,500", _IMPLICIT, {"n_components": 16, "loss": "bpr"}, (60, 100)
+    ),
+    "BPR, 64 factors": Problem(
+        "choices", "3,000 x 1,500", _IMPLICIT, {"n_components": 64, "loss": "bpr"}, (60, 100)
+    ),
+    "ratings, 16 factors": Problem(
+        "mf", "generated", "libmf", {"n_components": 16, "penalties": 2}, (9, 9), True
+    ),
+    "ratings, 32 factors": Problem(
+        "mf", "generated", "libmf", {"n_components": 32, "penalties": 2}, (9, 9), True
     ),
     "MLPClassifier, digits": Problem("mlp", "digits", _SKLEARN, {}, (30, 30)),
     "MLPClassifier, breast cancer, scaled": Problem("mlp", "breast_cancer", _SKLEARN, {}, (60, 60)),
@@ -153,6 +171,81 @@ def _networks(problem):
     return sides, data.error, data.shape
 
 
+class Choices:
+    """Choices of users who have tastes, a tenth held out; the error is 1 - NDCG@20 of them.
+
+    A user takes 60 items of those whose popularity, products of 12 tastes and Gumbel noise are largest.
+    """
+
+    N_TASTES, EACH = 12, 60
+
+    def __init__(self, dataset, width, seed=0):
+        n_users, n_items = (int(part.replace(",", "")) for part in dataset.split(" x "))
+        rng = np.random.default_rng(seed)
+        popular = rng.standard_normal(n_items)
+        users, items = (rng.standard_normal((n, self.N_TASTES)) for n in (n_users, n_items))
+        noisy = popular + 2 * users @ items.T / np.sqrt(self.N_TASTES) + rng.gumbel(size=(n_users, n_items))
+        taken = np.argpartition(-noisy, self.EACH, axis=1)[:, : self.EACH].ravel()
+        by, held = np.repeat(np.arange(n_users), self.EACH), rng.random(len(taken)) < 0.1
+        self.train, self.test = (
+            sparse.csr_array((np.ones(kept.sum(), np.float32), (by[kept], taken[kept])), (n_users, n_items))
+            for kept in (~held, held)
+        )
+        self.parameters = {"n_components": width}
+        self.shape = self.train.shape
+
+    def error(self, factors):
+        """1 - NDCG@20 of the held-out choices."""
+        users, items = factors
+        snapshot = {"user_factors": users, "item_factors": items}
+        return 1 - objectives.find_objective("implicit").evaluate(self, snapshot)["ndcg"]
+
+
+def _choose_ours(data, watch, steps, n_components, **settings):
+    from ..algorithms.factorization.matrix_factorization import MatrixFactorization
+
+    def factors(model):
+        if "loss" not in settings:
+            return model.user_factors_, model.item_factors_
+        ones = np.ones((len(model.user_factors_), 1))  # which the bias of an item is added by
+        return np.hstack([model.user_factors_, ones]), np.hstack(
+            [model.item_factors_, model.item_bias_[:, None]]
+        )
+
+    alike = settings if "loss" in settings else {**settings, "reg_exponent": 0}
+    common = {"implicit": True, "max_iter": steps, "tol": 0, "n_jobs": 1, "random_state": 0}
+    MatrixFactorization(n_components, **common, **alike).fit(
+        data.train, callback=lambda info: not watch.tick(1, lambda: factors(info.snapshot()))
+    )
+
+
+def _choose_implicit(data, watch, steps, n_components, **settings):
+    common = {"factors": n_components, "iterations": steps, "num_threads": 1, "random_state": 0}
+    if "loss" in settings:
+        from implicit.bpr import BayesianPersonalizedRanking
+
+        model = BayesianPersonalizedRanking(**common)
+    else:
+        from implicit.als import AlternatingLeastSquares
+
+        model = AlternatingLeastSquares(**common, alpha=settings["alpha"], regularization=settings["reg"])
+    model.fit(
+        sparse.csr_matrix(data.train),
+        show_progress=False,
+        callback=lambda *_: watch.tick(1, lambda: (model.user_factors, model.item_factors)),
+    )
+
+
+def _of_choices(problem):
+    """The same of choices; the factors of BPR carry the biases of items."""
+    data = Choices(problem.dataset, problem.parameters["n_components"] + ("loss" in problem.parameters))
+    sides = [
+        lambda watch, train=train, ticks=ticks: train(data, watch, ticks, **problem.parameters)
+        for train, ticks in zip((_choose_ours, _choose_implicit), problem.ticks, strict=True)
+    ]
+    return sides, data.error, data.shape
+
+
 def _by_solvers(problem):
     """The same by the solver files of a family."""
     kind = objectives.find_objective(problem.family)
@@ -178,17 +271,21 @@ def _by_solvers(problem):
     return [side("stradask"), side(problem.peer)], error, objective.train.shape
 
 
+READERS = {"mlp": _networks, "choices": _of_choices}
+
+
 def missing(name):
     """The peer's name where a problem of this name needs one that is not installed, else None."""
     problem = PROBLEMS.get(name)
     if problem is None or problem.family == "mlp":
         return None
-    return None if solvers.find_solvers(problem.family)[problem.peer].is_installed() else problem.peer
+    family = "implicit" if problem.family == "choices" else problem.family
+    return None if solvers.find_solvers(family)[problem.peer].is_installed() else problem.peer
 
 
 def measure(problem, rounds):
     """Compare both sides: a dict of figures, by side."""
-    sides, error, shape = _networks(problem) if problem.family == "mlp" else _by_solvers(problem)
+    sides, error, shape = READERS.get(problem.family, _by_solvers)(problem)
     with threadpool_limits(1):
         first, watches = [], []
         for run, ticks in zip(sides, problem.ticks, strict=True):

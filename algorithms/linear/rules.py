@@ -40,7 +40,8 @@ SMALL_SPARSE_LOGISTIC = Sizes(
 )  # steps on all columns (`sparse.lean_logistic`); stored: entries
 SMALL_RIDGE = Sizes(200, 2.5e7)  # normal equations (`glm.small_ridge`); columns and targets in the products
 SMALL_SPARSE_RIDGE = Sizes(500, 0.0, 1e6)  # the same of sparse rows
-MOMENTS = Sizes(200, 1e9, 3e4)  # second moments for one penalty (`sparse.moments`)...
+MOMENTS = Sizes(200, 1e9)  # second moments for one penalty (`sparse.moments`)...
+SPARSE_MOMENTS = Sizes(500, 0.0, 1.2e6)  # ...the same of sparse columns...
 MOMENTS_OF_A_PATH = Sizes(500, 1e10, 2e7)  # ...and for a path
 PATH = 10  # penalties that make a path
 # Products of moments from which on it pays to limit BLAS to one thread: others would only wait.

@@ -200,3 +200,27 @@ def test_a_peer_that_is_not_installed_leaves_a_row_out(tmp_path, monkeypatch):
     everyday.collect(chosen, records.append, said.append)
     assert records == []
     assert said == ["LDA, 100 topics, synthetic: left out, tomotopy is not installed"]
+
+
+def test_choices_are_of_tastes_and_judged_on_what_was_held_out():
+    """60 items a user, a tenth held out; factors that score the held-out items first have no error."""
+    data = everyday_models.Choices("40 x 100", 100)
+    both = data.train + data.test
+    assert (both.sum(axis=1) == 60).all()
+    assert both.max() == 1
+    assert 0.05 < data.test.nnz / both.nnz < 0.15
+    held = data.test.toarray().astype(float)
+    assert data.error((held, np.eye(100))) == pytest.approx(0)
+    assert data.error((-held, np.eye(100))) > 0.5
+    assert data.error((np.tile(held.sum(axis=0), (40, 1)), np.eye(100))) > 0.2  # without the users' tastes
+
+
+@pytest.mark.parametrize("loss", [{"alpha": 10.0, "reg": 1.0}, {"loss": "bpr"}])
+def test_choices_are_learned_through_the_tick_of_a_watch(loss):
+    problem = everyday_models.Problem("choices", "60 x 90", "implicit", {"n_components": 16, **loss}, (8, 8))
+    (train, _), error, shape = everyday_models._of_choices(problem)
+    watch = everyday_models.Watch(error, 8)
+    train(watch)
+    assert shape == (60, 90)
+    assert watch.n_ticks == 8
+    assert watch.states[-1][1] < 1

@@ -19,6 +19,7 @@ import numpy as np
 from scipy import sparse
 
 from ....kernels.linear.gram_path import solve_path
+from ....kernels.linear.weighted_descent import csc_weighted_gram
 from ....scheduler.engine import Run
 from ....scheduler.history import History
 from ....scheduler.threads import single_threaded_blas
@@ -67,9 +68,12 @@ class QuadraticTerms:
 
 def affords(X, factors, n_alphas):
     """Whether second moments are cheaper than a working set, and every column is penalised or excluded."""
-    sizes = rules.MOMENTS if n_alphas < rules.PATH else rules.MOMENTS_OF_A_PATH
+    stored = X.nnz if sparse.issparse(X) else None
+    sizes = rules.MOMENTS if stored is None else rules.SPARSE_MOMENTS
+    if n_alphas >= rules.PATH:
+        sizes = rules.MOMENTS_OF_A_PATH
     penalised = factors is None or (factors > 0).all()
-    return bool(penalised) and sizes.hold(X.shape[0], X.shape[1], X.nnz if sparse.issparse(X) else None)
+    return bool(penalised) and sizes.hold(X.shape[0], X.shape[1], stored)
 
 
 def order_for_moments(X):
@@ -151,18 +155,15 @@ def _moments_by_rows(X, Y, weights, shift, total, step):
 
 
 def _sparse_moments(X, Y, weights, shift, rows):
-    ones = np.ones((len(Y), 1))
-    dense = np.hstack([Y - shift.targets, ones])
+    dense = np.hstack([Y - shift.targets, np.ones((len(Y), 1))])
     if rows is not None:
-        X, dense = sparse.csr_array(X)[rows], dense[rows]
+        X, dense = sparse.csc_array(sparse.csr_array(X)[rows]), dense[rows]
         weights = None if weights is None else weights[rows]
-    X = X.astype(np.float64)
-    weighted, dense_weighted = X, dense
-    if weights is not None:
-        weighted, dense_weighted = sparse.diags_array(weights) @ X, dense * weights[:, None]
     p = X.shape[1]
+    given = np.ones(len(dense)) if weights is None else weights
+    dense_weighted = dense if weights is None else dense * weights[:, None]
     total = np.empty((p + dense.shape[1],) * 2)
-    total[:p, :p] = (X.T @ weighted).toarray()
+    total[:p, :p] = csc_weighted_gram(X.data, X.indices, X.indptr, np.arange(p), given, np.inf)
     total[:p, p:] = X.T @ dense_weighted
     total[p:, :p] = total[:p, p:].T
     total[p:, p:] = dense.T @ dense_weighted

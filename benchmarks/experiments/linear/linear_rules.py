@@ -2,7 +2,7 @@
 
 ``python -m stradask.benchmarks.experiments.linear.linear_rules`` fits problems on both sides of each limit,
 in turn with the method and without it, and prints the median CPU seconds of both and their ratio. With
-``--write`` the rows become the record in ``benchmarks/results/linear-rules``.
+``--write`` the rows take the place of those rules' in the record in ``benchmarks/results/linear-rules``.
 """
 
 import argparse
@@ -46,7 +46,8 @@ def _path(X, y):
 FITS = {
     "SMALL_SMOOTH": (_logistic, (False,)),
     "SMALL_RIDGE": (_ridge, (False,)),
-    "MOMENTS": (_lasso, (False, True)),
+    "MOMENTS": (_lasso, (False,)),
+    "SPARSE_MOMENTS": (_lasso, (True,)),
     "MOMENTS_OF_A_PATH": (_path, (False, True)),
 }
 
@@ -121,12 +122,10 @@ def main(arguments=None):
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--rules", nargs="+", choices=FITS, default=list(FITS))
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--write", action="store_true", help=f"write the record {RECORD.name}")
+    parser.add_argument("--write", action="store_true", help=f"renew these rules in {RECORD.name}")
     options = parser.parse_args(arguments)
     if options.repeats < 1:
         parser.error(f"--repeats must be at least 1; got {options.repeats}")
-    if options.write and len(options.rules) < len(FITS):
-        parser.error("--write needs all rules: leave --rules out")
     warnings.simplefilter("ignore")  # of problems that are not solved to the tolerance
     rows = []
     print(f"{'rule':20}{'rows':>9}{'columns':>9}{'stored':>10}  within     with  without  ratio")
@@ -140,6 +139,9 @@ def main(arguments=None):
         )
     if options.write:
         RECORD.parent.mkdir(parents=True, exist_ok=True)
+        before = RECORD.read_text().splitlines() if RECORD.exists() else []
+        rows += [row for row in map(json.loads, before) if row["rule"] not in options.rules]
+        rows.sort(key=lambda row: list(FITS).index(row["rule"]))
         RECORD.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 

@@ -54,11 +54,11 @@ def test_limits_say_which_method_runs(name, monkeypatch):
 
     where = {"SMALL_SMOOTH": (small, "newton_step"), "SMALL_RIDGE": (ridge, "solve_ridge")}
     watched(*where.get(name, (moments, "moments_of")))
-    X, y = draw(60, 4, False)
+    X, y = draw(60, 4, FITS[name][1] == (True,))
     for sizes, runs in (
-        (rules.Sizes(4 + 1, 1e4), True),
-        (rules.Sizes(3, 1e4), False),
-        (rules.Sizes(5, 900.0), False),
+        (rules.Sizes(4 + 1, 1e4, 1e4), True),
+        (rules.Sizes(3, 1e4, 1e4), False),
+        (rules.Sizes(5, 900.0, 1.0), False),
     ):
         entered.clear()
         with limited(name, sizes):
@@ -74,8 +74,14 @@ def test_the_command(capsys, monkeypatch, tmp_path):
     assert [line.split()[0] for line in lines[1:]] == [
         name for name, (_, forms) in FITS.items() for _ in forms
     ]
-    assert len((tmp_path / "made" / "records.jsonl").read_text().splitlines()) == len(lines) - 1
-    for wrong, said in ((["--repeats", "0"], "at least 1"), (["--rules", "MOMENTS", "--write"], "all rules")):
-        with pytest.raises(SystemExit):
-            main(wrong)
-        assert said in capsys.readouterr().err
+    record = tmp_path / "made" / "records.jsonl"
+    before = record.read_text().splitlines()
+    assert len(before) == len(lines) - 1
+    main(["--repeats", "1", "--write", "--rules", "MOMENTS"])
+    after, names = record.read_text().splitlines(), [json.loads(line)["rule"] for line in before]
+    assert [json.loads(line)["rule"] for line in after] == names
+    for line, old, name in zip(after, before, names, strict=True):
+        assert (line == old) == (name != "MOMENTS")
+    with pytest.raises(SystemExit):
+        main(["--repeats", "0"])
+    assert "at least 1" in capsys.readouterr().err
