@@ -38,7 +38,7 @@ class Dashboard(SchedulerPlugin):
         self._scheduler = scheduler
         handlers: list[Any] = [
             (r"(?:/.*)?/stradask/json", _Figures, {"dashboard": self}),
-            (r"(?:/.*)?/stradask/?", _Page),
+            (r"(?:/.*)?/stradask/?", _FitsPage),
         ]
         # Before Dask's own, which answers to every path.
         scheduler.http_application.applications.insert(0, web.Application(handlers))
@@ -141,7 +141,7 @@ class _Figures(web.RequestHandler):
         self.write(self._dashboard.figures())
 
 
-class _Page(web.RequestHandler):
+class _FitsPage(web.RequestHandler):
     def get(self):
         self.set_header("Content-Type", "text/html; charset=utf-8")
         self.write(_PAGE.read_bytes())

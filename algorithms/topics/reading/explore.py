@@ -260,8 +260,8 @@ def _in_time(names):
         places = days.astype(np.int64) / 86400
     if not np.isfinite(places).all() or len(np.unique(places)) < len(places):
         return order, None
-    order = np.argsort(places, kind="stable")
-    return order.tolist(), [float(f"{place:.9g}") for place in places[order]]
+    rising = np.argsort(places, kind="stable")
+    return rising.tolist(), [float(f"{place:.9g}") for place in places[rising]]
 
 
 def _short(values):
