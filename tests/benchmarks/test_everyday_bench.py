@@ -215,7 +215,9 @@ def test_choices_are_of_tastes_and_judged_on_what_was_held_out():
     assert data.error((np.tile(held.sum(axis=0), (40, 1)), np.eye(100))) > 0.2  # without the users' tastes
 
 
-@pytest.mark.parametrize("loss", [{"alpha": 10.0, "reg": 1.0}, {"loss": "bpr"}])
+@pytest.mark.parametrize(
+    "loss", [pytest.param({"alpha": 10.0, "reg": 1.0}, marks=pytest.mark.slow), {"loss": "bpr"}]
+)
 def test_choices_are_learned_through_the_tick_of_a_watch(loss):
     problem = everyday_models.Problem("choices", "60 x 90", "implicit", {"n_components": 16, **loss}, (8, 8))
     (train, _), error, shape = everyday_models._of_choices(problem)

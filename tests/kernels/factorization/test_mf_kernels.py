@@ -94,7 +94,7 @@ def normal_equations(p, u, base, bias=False, single=False):
 
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("single", [False, True])
-@pytest.mark.parametrize("width", [16, 32])
+@pytest.mark.parametrize("width", [16, pytest.param(32, marks=pytest.mark.slow)])
 def test_rows_are_the_solutions_of_their_normal_equations(problem, bias, single, width):
     p = problem
     base = padded(padded(p.others.T @ p.others / N, width).T, width)
