@@ -239,13 +239,13 @@ def _type(kind):
     return str(kind), "object"
 
 
-def parts_of(footers, n_columns):
-    """Cut files into `RowGroups` of about 4 million cells, none of two files; without empty ones."""
+def parts_of(footers, n_columns, share=1.0):
+    """Cut files into `RowGroups` of about 4 million cells, or a share, none of two files; no empty ones."""
     parts, held = [], list[int]()
     for footer in footers:
         first, held, folders = 0, [], tuple(footer.folders.items())
         for number, rows in enumerate(footer.lengths):
-            if held and (sum(held) + rows) * n_columns > _PART:
+            if held and (sum(held) + rows) * n_columns > _PART * share:
                 parts.append(RowGroups(footer.path, first, tuple(held), folders))
                 first, held = number, []
             held.append(rows)

@@ -35,6 +35,16 @@ class NpyRows(NamedTuple):
     shape: tuple
     dtype: str
 
+    @property
+    def row_bytes(self):
+        """Bytes of a row."""
+        return np.dtype(self.dtype).itemsize * math.prod(self.shape[1:])
+
+    def cut(self, first, last):
+        """Some of the rows."""
+        start = self.start + first * self.row_bytes
+        return self._replace(start=start, shape=(last - first, *self.shape[1:]))
+
     def read(self):
         """Return the rows, an ndarray."""
         dtype, n_bytes = np.dtype(self.dtype), np.dtype(self.dtype).itemsize * math.prod(self.shape)
@@ -160,36 +170,56 @@ def files_of(X) -> list[str]:
     return found
 
 
-def npy_parts(paths, n_dims):
-    """Cut npy files into `NpyRows`; check that they are alike."""
+def npy_parts(paths, n_dims, share=1.0):
+    """Cut npy files into `NpyRows` of 32 MB, or a share of that; check that they are alike."""
     parts: list[NpyRows] = []
-    first: Any = None
-    for path in paths:
-        shape, dtype, start = _header(path, n_dims)
-        if first is None:
-            first = path, shape[1:], dtype
-        if (shape[1:], dtype) != first[1:]:
-            raise DataError(
-                f"{in_brief(path)} has rows of {shape[1:]} {dtype}, and {in_brief(first[0])} of {first[1]} "
-                f"{first[2]}: make them alike"
-            )
-        row = dtype.itemsize * int(np.prod(shape[1:]))
-        step = max(1, _BYTES // max(row, 1))
-        for a in range(0, shape[0], step):
-            own = min(step, shape[0] - a), *shape[1:]
-            parts.append(NpyRows(path, start + a * row, own, dtype.str))
+    for whole in _alike(paths, n_dims):
+        step = max(1, int(_BYTES * share) // max(whole.row_bytes, 1))
+        parts += [whole.cut(a, min(a + step, whole.shape[0])) for a in range(0, whole.shape[0], step)]
     if not parts:
         raise DataError(f"{in_brief(paths[0])} holds no row")
     return parts
 
 
-def line_parts(paths):
-    """Cut svmlight files into `LineRange`."""
+def npy_ranges(paths, edges):
+    """Cut the numbers of npy files at `edges`: of each range a list of `NpyRows`; their type and number."""
+    wholes = _alike(paths, 1)
+    firsts = [0, *itertools.accumulate(whole.shape[0] for whole in wholes)]
+    ranges = [
+        [
+            whole.cut(max(a - first, 0), min(b - first, whole.shape[0]))
+            for whole, first in zip(wholes, firsts, strict=False)
+            if max(a, first) < min(b, first + whole.shape[0])
+        ]
+        for a, b in itertools.pairwise(edges)
+    ]
+    return ranges, np.dtype(wholes[0].dtype), firsts[-1]
+
+
+def _alike(paths, n_dims):
+    """The `NpyRows` of whole files, which must have rows of one kind."""
+    wholes = [
+        NpyRows(path, start, shape, dtype.str)
+        for path in paths
+        for shape, dtype, start in [_header(path, n_dims)]
+    ]
+    first = wholes[0]
+    for whole in wholes:
+        if (whole.shape[1:], whole.dtype) != (first.shape[1:], first.dtype):
+            raise DataError(
+                f"{in_brief(whole.path)} has rows of {whole.shape[1:]} {np.dtype(whole.dtype)}, and "
+                f"{in_brief(first.path)} of {first.shape[1:]} {np.dtype(first.dtype)}: make them alike"
+            )
+    return wholes
+
+
+def line_parts(paths, share=1.0):
+    """Cut svmlight files into `LineRange` of 16 MB, or a share of that."""
     parts = []
     for path in paths:
         with _read_errors(path):
             size = file_size(path)
-        n = 1 if _is_packed(path) else max(1, size // _LINES)
+        n = 1 if _is_packed(path) else max(1, size // int(_LINES * share))
         edges = [size * k // n for k in range(n + 1)]
         parts += [LineRange(path, a, b, size) for a, b in itertools.pairwise(edges)]
     return parts

@@ -3,7 +3,9 @@
 import ctypes
 import functools
 import gc
+import math
 import os
+from typing import NamedTuple
 
 _TRIM, _MMAP = -1, -3  # glibc's M_TRIM_THRESHOLD, M_MMAP_THRESHOLD
 _KEPT, _MAPPED = 2**28, 2**25  # bytes; the latter is the most that glibc takes
@@ -47,6 +49,31 @@ def _kept(limit):
     return int(min(_KEPT, _SHARE * limit)) if limit else _KEPT
 
 
+def _give_back():
+    """Give back to the system what was freed."""
+    gc.collect()
+    if (trim := _of_glibc("malloc_trim")) is not None:
+        trim(0)
+
+
+class WorkerMemory(NamedTuple):
+    """Bytes of a Dask worker."""
+
+    limit: float  # infinite without one
+    used: int
+    n_threads: int
+    enforced: bool  # whether a nanny ends the worker near its limit
+
+
+def worker_memory(prepare, dask_worker):
+    """Return the `WorkerMemory` of a worker after `prepare`."""
+    prepare()
+    _give_back()
+    limit = dask_worker.memory_manager.memory_limit
+    used = dask_worker.monitor.get_process_memory()
+    return WorkerMemory(limit or math.inf, used, dask_worker.state.nthreads, dask_worker.nanny is not None)
+
+
 def free_memory(prepare, dask_worker):
     """Return the bytes that each thread of a Dask worker may still take; None where nothing limits them.
 
@@ -62,9 +89,7 @@ def free_memory(prepare, dask_worker):
     import dask
 
     prepare()
-    gc.collect()
-    if (trim := _of_glibc("malloc_trim")) is not None:
-        trim(0)
+    _give_back()
     most = limit * (dask.config.get("distributed.worker.memory.terminate", 0.95) or 1.0) - _RESERVE
     if keep_freed_memory():
         most -= _kept(limit)

@@ -156,14 +156,27 @@ class ClusterPlace:
         """
         from .allocation import free_memory
 
+        found = self._asked(free_memory, prepare)
+        return min((free for free in found if free is not None), default=None)
+
+    def memory_after(self, prepare):
+        """List of each worker a `WorkerMemory`, when it has called `prepare`."""
+        from .allocation import worker_memory
+
+        return [
+            found._replace(n_threads=self.n_jobs or found.n_threads)
+            for found in self._asked(worker_memory, prepare)
+        ]
+
+    def _asked(self, function, prepare):
+        """Call a function on each worker that can be reached, outside of its tasks; list the answers."""
         workers = self.workers()
         client = workers.open()
         try:
             names = workers.where()["workers"]
-            found = client.run(free_memory, prepare, workers=names, on_error="ignore")
+            return list(client.run(function, prepare, workers=names, on_error="ignore").values())
         finally:
             workers.close()
-        return min((free for free in found.values() if free is not None), default=None)
 
     def session(self):
         """Return a `Session`, not opened yet."""

@@ -6,21 +6,24 @@ They become Dask arrays whose blocks a worker, or a thread, reads.
 import numpy as np
 from scipy import sparse
 
-from ...datasets.row_files import LinesSurvey, files_of, line_parts, npy_parts, row_format
+from ...datasets.row_files import LinesSurvey, files_of, line_parts, npy_parts, npy_ranges, row_format
 from ...errors import DataError, in_brief, shortened
 from .pieces import gathered
 from .reduced import reduced
+from .streamed import share_of_parts
 from .tables import engine_of
 
 
 def rows_of_files(estimator, X, y, sample_weight=None):
     """Make Dask arrays of the files that X names, and y and sample_weight where these are in files."""
     vars(estimator).pop("zero_based_", None)
+    engine = engine_of(estimator)
+    share = share_of_parts(engine)
     if row_format(X) == "npy":
-        rows = _npy(X, 2)
-        return rows, _vector(y, "y", rows.shape[0]), _vector(sample_weight, "sample_weight", rows.shape[0])
-    parts = line_parts(files_of(X))
-    surveys = _surveyed(parts, engine_of(estimator))
+        rows = _npy(X, share)
+        return rows, _vector(y, "y", rows), _vector(sample_weight, "sample_weight", rows)
+    parts = line_parts(files_of(X), share)
+    surveys = _surveyed(parts, engine)
     if not sum(survey.n_rows for survey in surveys):
         raise DataError(f"{shortened(X, 200)} holds no row")
     based = any(survey.least == 0 for survey in surveys)
@@ -39,7 +42,7 @@ def rows_of_files(estimator, X, y, sample_weight=None):
 def new_rows(model, X):
     """Make a Dask array of files for a fitted model."""
     if row_format(X) == "npy":
-        return _npy(X, 2)
+        return _npy(X)
     parts = line_parts(files_of(X))
     surveys = _surveyed(parts, engine_of(model))
     based = any(survey.least == 0 for survey in surveys)
@@ -63,8 +66,7 @@ def scored_files(model, X, y, sample_weight=None):
     rows, engine = new_rows(model, X), engine_of(model)
     if row_format(X) == "npy":
         y, sample_weight = (
-            _vector(value, name, rows.shape[0])
-            for value, name in ((y, "y"), (sample_weight, "sample_weight"))
+            _vector(value, name, rows) for value, name in ((y, "y"), (sample_weight, "sample_weight"))
         )
     elif y is None:
         parts = line_parts(files_of(X))
@@ -90,24 +92,27 @@ def _joined_lists(lists):
     return [survey for own in lists for survey in own]
 
 
-def _vector(value, name, n_rows):
-    """A vector of y or weights, which may be in npy files."""
-    if isinstance(value, str) or row_format(value) is not None:
-        if row_format(value) != "npy":
-            raise DataError(
-                f"{name}={shortened(value)}: give an array, or names of npy files with a number for each row"
-            )
-        value = _npy(value, 1)
-        if value.shape[0] != n_rows:
-            raise DataError(f"X has {n_rows} rows, but the files of {name} have {value.shape[0]} numbers")
-    return value
+def _vector(value, name, rows):
+    """A vector of y or weights, which may be in npy files: then it is read in the chunks of the rows."""
+    if not isinstance(value, str) and row_format(value) is None:
+        return value
+    if row_format(value) != "npy":
+        raise DataError(
+            f"{name}={shortened(value)}: give an array, or names of npy files with a number for each row"
+        )
+    edges = [0, *np.cumsum(rows.chunks[0]).tolist()]
+    ranges, dtype, n = npy_ranges(files_of(value), edges)
+    if rows.shape[0] != n:
+        raise DataError(f"X has {rows.shape[0]} rows, but the files of {name} have {n} numbers")
+    blocks, shapes = [_delayed(_read_all)(own) for own in ranges], [(size,) for size in rows.chunks[0]]
+    return _joined(blocks, shapes, dtype, np.empty(0, dtype))
 
 
-def _npy(X, n_dims):
-    parts = npy_parts(files_of(X), n_dims)
+def _npy(X, share=1.0):
+    parts = npy_parts(files_of(X), 2, share)
     dtype = np.dtype(parts[0].dtype)
     blocks, shapes = [_delayed(_read)(part) for part in parts], [part.shape for part in parts]
-    return _joined(blocks, shapes, dtype, np.empty((0,) * n_dims, dtype))
+    return _joined(blocks, shapes, dtype, np.empty((0, 0), dtype))
 
 
 def _lines(parts, surveys, width, zero_based):
@@ -136,6 +141,10 @@ def _delayed(function):
 
 def _read(part):
     return part.read()
+
+
+def _read_all(parts):
+    return np.concatenate([part.read() for part in parts])
 
 
 def _rows(part, width, zero_based, survey):

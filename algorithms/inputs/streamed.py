@@ -9,6 +9,7 @@ import math
 import numpy as np
 from scipy import sparse
 
+from ...errors import DataError
 from ...scheduler.place import open_place
 from ...scheduler.read_ahead import ReadAhead
 from ...scheduler.threads import own_threads
@@ -19,6 +20,11 @@ _MOST_MEMORY = 0.4  # of the workers', that X may fill, from which on it is read
 _KEPT = 0.6  # of a worker's memory, up to which blocks are kept; at .7 Dask spills, at .8 it pauses a worker
 _WORKING = 2  # times its size is a block while it is read and checked
 _AHEAD = 2  # blocks
+_MOST = 0.85  # of a worker's memory that may be needed; at .95 its nanny ends it
+_A_ROW = 32  # bytes that stay in memory: target, weight, curvature and one for a copy
+_BLOCK = 1 / 32  # of the memory for each thread and block ahead, that a part of files has
+_LEAST_SHARE = 1 / 8  # of the size of parts
+_PART = 1 << 25  # bytes of a part for workers that have plenty
 
 
 class RowStream:
@@ -90,23 +96,46 @@ def renewed(X, read):
     return X.renewed(read) if isinstance(X, StreamedBlock) else X
 
 
-def bytes_to_keep(X, engine):
+def share_of_parts(engine):
+    """How large parts of files may be for the workers' memory, 1/8 to 1 of 32 MB."""
+    if engine == "local" or own_threads() is not None:
+        return 1.0
+    least = min(limit / (n_threads + _AHEAD) for limit, _, n_threads in open_place(engine).memory())
+    return max(_LEAST_SHARE, min(1.0, _BLOCK * least / _PART))
+
+
+def bytes_to_keep(X, engine, prepare):
     """Bytes of blocks of X that each worker may keep, or None if they all are to be in memory.
 
     `X`: anything; a Dask array whose blocks are not on the cluster yet, and would fill too much of the
-    workers' memory, is to be streamed.
+    workers' memory, is to be streamed. DataError where a worker has no memory for the blocks that are needed
+    at a time, when it has called `prepare`, which imports what a fit needs.
     """
     if not is_dask(X) or engine == "local" or own_threads() is not None:
         return None
-    if not all(map(_stands_alone, lazy_blocks([X.blocks[(k, 0)] for k in {0, X.numblocks[0] - 1}]))):
+    if not all(map(stands_alone, lazy_blocks([X.blocks[(k, 0)] for k in {0, X.numblocks[0] - 1}]))):
         return None
-    memory = open_place(engine).memory()
-    most = _MOST_MEMORY * sum(limit for limit, *_ in memory)
+    place = open_place(engine)
+    most = _MOST_MEMORY * sum(limit for limit, *_ in place.memory())
     if 12 * math.prod(X.shape) + 8 * X.shape[0] <= most or (n_bytes := bytes_of(X, engine)) <= most:
         return None
     block = _WORKING * n_bytes / X.shape[0] * max(X.chunks[0])
-    left = [_KEPT * limit - used - (n_threads + _AHEAD) * block for limit, used, n_threads in memory]
-    return max(int(min(left)), 0)
+    left = [math.inf]
+    workers = place.memory_after(prepare)
+    n_threads = sum(worker.n_threads for worker in workers)
+    for worker in workers:
+        rows = _A_ROW * X.shape[0] * worker.n_threads / n_threads
+        needed = worker.used + rows + (worker.n_threads + _AHEAD) * block
+        if worker.enforced and needed > _MOST * worker.limit:
+            raise DataError(
+                f"X is beyond the workers' memory, and a limit of {worker.limit / 1e6:,.0f} MB leaves too "
+                f"little to read it in blocks: programs take {worker.used / 1e6:,.0f} MB, targets and "
+                f"weights {rows / 1e6:,.0f} MB and blocks of {max(X.chunks[0]):,} rows, some read ahead, "
+                f"{(needed - worker.used - rows) / 1e6:,.0f} MB: give workers a limit of "
+                f"{needed / _MOST / 1e6:,.0f} MB or more, or X smaller chunks"
+            )
+        left.append(_KEPT * worker.limit - needed)
+    return max(int(min(left)), 0) if min(left) < math.inf else 0
 
 
 def bytes_of(X, engine):
@@ -118,7 +147,7 @@ def bytes_of(X, engine):
     return n_bytes / max(n_rows, 1) * X.shape[0]
 
 
-def _stands_alone(lazy):
+def stands_alone(lazy):
     """Whether a block can be computed anywhere: nothing that it is made of is on a cluster already."""
     from dask.core import flatten
     from distributed import Future

@@ -29,6 +29,7 @@ from .arrow_columns import (
 from .encoding import Column, Encoding
 from .pieces import gathered, is_dask, is_frame
 from .reduced import reduced
+from .streamed import share_of_parts
 
 _FILES = 16  # whose footers a task reads
 
@@ -119,7 +120,7 @@ class FoundTable:
                 raise DataError(f"the column {shortened(name)} is {role} and in columns=: leave it out there")
         self._check_alike()
         self._check_missing()
-        self.parts = parts_of(self.footers, len(self.names) + len(apart))
+        self.parts = parts_of(self.footers, len(self.names) + len(apart), share_of_parts(engine))
         if not self.parts:
             raise DataError(
                 f"{files[0]} holds no row{' and so do the others' * (len(files) > 1)}: write it again"

@@ -13,12 +13,12 @@ from ....scheduler.place import open_place
 from ....scheduler.threads import computed_here
 from ...inputs.dask_arrays import aligned, check_blocks, check_length, engine_for, is_array, is_dask, is_frame
 from ...inputs.matrices import check_vector
-from ...inputs.pieces import cut_at_chunks, cut_evenly, lazy_blocks, located, partition, read_block
+from ...inputs.pieces import Lazy, cut_at_chunks, cut_evenly, lazy_chunks, located, partition, read_block
 from ...inputs.row_order import check_row_matrix, row_matrix
-from ...inputs.streamed import RowStream, bytes_to_keep
+from ...inputs.streamed import RowStream, bytes_to_keep, stands_alone
 from ...inputs.targets import check_names, check_row_weights, check_weights
 from .remote import RemotePortions, RemoteRows, surveys
-from .rows import make_rows
+from .rows import LOGISTIC, make_rows
 
 _MOST_PORTIONS, _LEAST_ENTRIES = 64, 60_000  # portions, and entries that are worth a task
 _SPARSE, _USED = 8, 0.7  # entries a column, and share of columns in use, below which empty ones are left out
@@ -159,13 +159,25 @@ def opened_with_targets(estimator, rows, targets, y, sample_weight, engine):
 def shards_with_targets(rows, y, sample_weight, sources):
     """For each chunk of a Dask array: the source for a `reader`, and its targets and weights."""
     weights = _row_weights(rows, sample_weight)
+    streams = isinstance(sources[0][2][-1], Lazy)
+    y_of = _chunks_of(y, streams)
+    weights_of = _chunks_of(weights, streams) if is_dask(weights) else None
 
-    def weights_of(a, b, chunk):
+    def own_weights(a, b, chunk):
         if weights is None or isinstance(weights, float):
             return weights
-        return weights.blocks[chunk] if is_dask(weights) else weights[a:b]
+        return weights[a:b] if weights_of is None else weights_of(chunk)
 
-    return [(source, y.blocks[source[0]], weights_of(a, b, source[0])) for a, b, source in sources]
+    return [(source, y_of(source[0]), own_weights(a, b, source[0])) for a, b, source in sources]
+
+
+def _chunks_of(vector, streams):
+    """A function that gives a chunk of a Dask vector; workers read it where they read the rows anew."""
+    if streams:
+        chunks = {number: chunk for number, _, _, chunk in lazy_chunks(vector)}
+        if all(map(stands_alone, chunks.values())):
+            return chunks.__getitem__
+    return lambda number: vector.blocks[number]
 
 
 def _row_weights(rows, sample_weight):
@@ -191,14 +203,17 @@ def sources_of(rows):
 
 def sources_and_reader(estimator, rows, engine):
     """`sources_of` and `reader`; rows beyond the workers' memory are read anew in every pass (`streamed`)."""
-    sources, read = sources_of(rows), reader(estimator, rows)
-    n_bytes = bytes_to_keep(rows, engine)
+    read, n_bytes = reader(estimator, rows), bytes_to_keep(rows, engine, compiled)
     if n_bytes is None:
-        return sources, read
-    lazy = lazy_blocks([block for _, _, (*_, block) in sources])
-    streamed = [(a, b, (*about, own)) for (a, b, (*about, _)), own in zip(sources, lazy, strict=True)]
+        return sources_of(rows), read
+    streamed = [(a, b, (k, a, b - a, block)) for k, a, b, block in lazy_chunks(rows)]
     about = rows.shape[1], rows.dtype, sparse.issparse(rows._meta)
     return streamed, RowStream(read, n_bytes, *about)
+
+
+def compiled():
+    """Import and compile what passes need; a worker keeps that in its memory."""
+    make_rows(np.ones((1, 1)), np.ones(1), None).gradient(LOGISTIC, np.zeros(1), 0.0, np.empty(0))
 
 
 def reader(estimator, rows):

@@ -27,10 +27,11 @@ from ....scheduler.program import Outcome, Program
 from ....scheduler.schedules.static import StaticSchedule
 from ....scheduler.threads import computed_here, own_threads
 from ...inputs.dask_arrays import aligned, is_dask
-from ...inputs.pieces import cut_at_chunks, cut_evenly, lazy_blocks, located, read_block
+from ...inputs.pieces import cut_at_chunks, cut_evenly, lazy_chunks, located, read_block
 from ...inputs.streamed import RowStream, bytes_to_keep, matrix_of, renewed
 from .columns import columns_of, cut
 from .program import SparseLinearProgram
+from .row_columns import RowColumns
 from .rows import RowProgram
 
 _MOST_MEMORY = 0.5  # of all workers, that columns may fill
@@ -53,11 +54,14 @@ class CutMatrix:
     is_sparse: bool
     stream: RowStream | None = None
     sources: list | None = None
+    sends_columns: bool = False
 
     def program(self, working_set):
         """Make the program of this cut and its schedule."""
         made: Any
-        if self.by_rows:
+        if self.sends_columns:
+            made = RowsOfColumns(working_set, self)
+        elif self.by_rows:
             made = RowBlocks(working_set, self, np.diff(self.edges))
         else:
             made = ColumnBlocks(working_set, list(zip(self.edges[:-1], self.pieces, strict=True)))
@@ -89,20 +93,46 @@ class CutMatrix:
         # A future itself is useless while its data, lost with a worker, are made again; a task of it waits.
         return replace(self, pieces=[dask.delayed(_same)(future) for future in laid])
 
-    def streamed(self, X, engine):
-        """Have rows that would fill the workers' memory read anew in every round; return a cut matrix."""
-        n_bytes = bytes_to_keep(X, engine) if self.by_rows else None
-        if n_bytes is None:
-            return self
-        lazy, sizes = lazy_blocks(self.pieces), np.diff(self.edges).tolist()
-        sources = list(zip(range(len(lazy)), self.edges, sizes, lazy, strict=False))
-        stream = RowStream(_laid_source, n_bytes, self.shape[1], self.dtype, self.is_sparse)
-        return replace(self, stream=stream, sources=sources)
-
     @property
     def schedule(self):
         """All shards at once."""
         return StaticSchedule(1, n_shards=len(self.pieces))
+
+
+def streamed(X, engine, *, allow_rows):
+    """Cut a Dask array in chunks of rows that would fill the workers' memory, to be read anew in every round.
+
+    Shards have rows then, also where the solver needs columns. None for any other X.
+    """
+    if not is_dask(X):
+        return None
+    by_rows = allow_rows and _goes_by_rows(X)
+    if not by_rows and not (X.numblocks[0] > 1 and X.numblocks[1] == 1):
+        return None
+    X = X.rechunk({1: -1})
+    n_bytes = bytes_to_keep(X, engine, _compiled)
+    if n_bytes is None:
+        return None
+    numbers, firsts, lasts, blocks = zip(*lazy_chunks(X), strict=True)
+    lengths = [last - first for first, last in zip(firsts, lasts, strict=True)]
+    is_sparse = sparse.issparse(X._meta)
+    return CutMatrix(
+        True,
+        list(blocks),
+        [*firsts, lasts[-1]],
+        X.shape,
+        X.dtype,
+        is_sparse,
+        stream=RowStream(_laid_source, n_bytes, X.shape[1], X.dtype, is_sparse),
+        sources=list(zip(numbers, firsts, lengths, blocks, strict=True)),
+        sends_columns=not by_rows,
+    )
+
+
+def _goes_by_rows(X):
+    """Whether a Dask array is cut by rows, of a loss that may be fitted so."""
+    rows, columns = X.numblocks
+    return X.shape[0] > X.shape[1] if min(rows, columns) > 1 else rows > 1
 
 
 def lay_out(X, engine, *, allow_rows):
@@ -128,8 +158,8 @@ def lay_out(X, engine, *, allow_rows):
 
 
 def _chunked(X, allow_rows):
-    rows, columns = X.numblocks
-    by_rows = allow_rows and (X.shape[0] > X.shape[1] if min(rows, columns) > 1 else rows > 1)
+    rows = X.numblocks[0]
+    by_rows = allow_rows and _goes_by_rows(X)
     X = X.rechunk({1: -1} if by_rows else {0: -1})
     axis = 0 if by_rows else 1
     if X.numblocks[axis] == 1 and not by_rows and rows > 1:  # was cut by rows alone
@@ -182,6 +212,8 @@ class ColumnBlocks(SparseLinearProgram):
 class RowBlocks(RowProgram):
     """The working-set solver over shards of rows on workers."""
 
+    stream: RowStream | None
+
     def __init__(self, working_set, cut_matrix, lengths):
         super().__init__(working_set, cut_matrix.sources or cut_matrix.pieces, lengths)
         self.stream = cut_matrix.stream
@@ -193,6 +225,25 @@ class RowBlocks(RowProgram):
     def renew(self, state):
         """See `RowProgram`; blocks that are read in every round go on with this program's memory."""
         return super().renew(state) | {"X": renewed(state["X"], self.stream)}
+
+
+class RowsOfColumns(RowColumns):
+    """The working-set solver by columns, over rows that are read for each round."""
+
+    read = RowBlocks.read
+
+    def __init__(self, working_set, cut_matrix):
+        super().__init__(working_set, cut_matrix.sources, cut_matrix.edges, cut_matrix.is_sparse)
+        self.stream = cut_matrix.stream
+
+    def renew(self, state):
+        """Blocks that are read in every round go on with this program's memory."""
+        return super().renew(state) | {"X": renewed(state["X"], self.stream)}
+
+
+def _compiled():
+    """Import and compile what rounds need; a worker keeps that in its memory."""
+    columns_of(np.ones((1, 1), order="F")).dot(np.zeros(1, np.int64), np.ones((1, 1)))
 
 
 def _laid(block, first, by_rows=False):

@@ -74,7 +74,8 @@ class Design:
 
             engine = engine_for(X, engine)
             if is_dask(X) or (engine != "local" and own_threads() is None):
-                cut = distributed.lay_out(X, engine, allow_rows=allow_rows).streamed(X, engine)
+                cut = None if own == "always" else distributed.streamed(X, engine, allow_rows=allow_rows)
+                cut = cut or distributed.lay_out(X, engine, allow_rows=allow_rows)
                 large = own != "never" and distributed.exceeds_memory(cut, engine)
                 owned = not cut.by_rows and (own == "always" or large)
                 again = (standardize or X.dtype != np.float64) and not owned  # see `rounded`

@@ -210,15 +210,19 @@ class RowProgram(Program):
     def load(self, data):
         """State of a shard: its rows, by columns, its part of y, and its weights."""
         source, y, weights = data
+        return {"X": self.checked(source, len(y)), "y": y, "weights": weights}
+
+    def checked(self, source, n_rows):
+        """Read the rows of a shard, by columns, or leave them to be read for each round."""
         X = self.read(source)
-        if X.shape != (len(y), self.n_features):
+        if X.shape != (n_rows, self.n_features):
             raise DataError(
-                f"a shard of X has the shape {X.shape}, but {len(y)} rows of {self.n_features} columns were "
+                f"a shard of X has the shape {X.shape}, but {n_rows} rows of {self.n_features} columns were "
                 "announced: let the chunks of X say what they hold"
             )
-        if not isinstance(X, StreamedBlock):
-            X = np.asfortranarray(X) if isinstance(X, np.ndarray) else X.tocsc()
-        return {"X": X, "y": y, "weights": weights}
+        if isinstance(X, StreamedBlock):
+            return X
+        return np.asfortranarray(X) if isinstance(X, np.ndarray) else X.tocsc()
 
     def renew(self, state):
         """Forget what was asked."""
