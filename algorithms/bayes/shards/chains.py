@@ -127,11 +127,12 @@ def _draw_shards(densities, settings):
     choice |= {"n": _N_CHOICE, "n_starts": settings.n_chains, "weighted": False}
     with _pool([_Load(build, choice) for build in densities.builds], densities, settings) as pool:
         runs = _run(pool, settings, None)
-        model = pool.values(_without_data, None)[0]
+        models, has_subsets = zip(*pool.values(_without_data, None), strict=True)
+        model = models[0]
         local = None
         if densities.local is not None:
             local = lambda points: _in_place(pool.values(partial(_local, densities.local), points))  # noqa: E731
-        second = _SecondRound(pool)
+        second = _SecondRound(pool, all(has_subsets))
         posterior = from_shards(
             model,
             {name: array[:, :, : settings.n_samples] for name, array in runs.arrays.items()},
@@ -258,7 +259,8 @@ def _unpacked(state):
 
 
 def _without_data(shard, points):
-    return shard.model.without_data()
+    """The model without its data, and whether there are densities of subsets."""
+    return shard.model.without_data(), len(shard.parts) > 0
 
 
 class _SecondRound:
@@ -267,10 +269,9 @@ class _SecondRound:
     Of tall shards by subsets of rows, where these serve: `noise` is then their standard error.
     """
 
-    def __init__(self, pool):
-        self._pool, self.failed, self.failure = pool, 0, ""
-        self.noise = 0.0
-        self._has_subsets = all(pool.values(_has_subsets, None))
+    def __init__(self, pool, has_subsets):
+        self._pool, self._has_subsets = pool, has_subsets
+        self.failed, self.failure, self.noise = 0, "", 0.0
 
     def __call__(self, points):
         found = self._by_subsets(points)
@@ -312,10 +313,6 @@ def _log_density(shard, points):
 
 def _log_density_and_gradient(shard, points):
     return _counted(shard.model, lambda at: np.column_stack(shard.model.logp_grads(at)), points)
-
-
-def _has_subsets(shard, points):
-    return len(shard.parts) > 0
 
 
 def _estimates(shard, places):

@@ -13,6 +13,7 @@ import json
 import time
 import warnings
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -20,7 +21,7 @@ import stradask as sd
 from stradask.errors import PosteriorWarning, StradaskError
 
 LEVELS = (0.5, 0.9)
-SAMPLING = {"n_samples": 250, "n_warmup": 400}
+SAMPLING: dict[str, Any] = {"n_samples": 250, "n_warmup": 400}
 
 
 def logistic(rng, seed):
