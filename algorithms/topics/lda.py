@@ -469,9 +469,9 @@ class LatentDirichletAllocation(FittedTopicModel):
         forget : float or "auto", default=0.0
             Before the call each old token is left out with this probability, so that the model follows a
             stream with a memory of ``1 / forget`` calls. ``"auto"`` is for a corpus that is read in parts,
-            once or more often: of M old tokens it leaves out ``n / (n + 1.5 M)`` where n come, so that early
+            once or more often: of M old tokens it leaves out ``n / (n + 2.5 M)`` where n come, so that early
             parts, of which topics were poor, count less, and it draws with the topic-word prior
-            ``0.1 / (1 + M / (8 n))`` where that is larger, which keeps the topics of a young model smooth.
+            ``0.1 / (1 + .03 M / n)`` where that is larger, which keeps the topics of a young model smooth.
         grow : int, default=0
             New topics, after those that there are; `n_components` grows with them. Not in the first call.
         vocabulary : sequence of str or mapping of str to int, optional
