@@ -8,40 +8,13 @@ kernels compile, do not count.
 """
 
 import argparse
-import contextlib
-import subprocess
-import sys
-import tempfile
 import time
-from pathlib import Path
 
 from ....algorithms.topics.lda import LatentDirichletAllocation
 from ....datasets.generators import make_lda_corpus
+from ...scheduling.slow_network import cluster
 
 _SKIPPED = 5  # sweeps
-
-
-@contextlib.contextmanager
-def cluster(n_workers):
-    """Start a scheduler and workers as processes; give the scheduler's address."""
-    with tempfile.TemporaryDirectory() as folder:
-        found = Path(folder, "scheduler.json")
-        common = ["--scheduler-file", str(found)]
-        kinds = ["scheduler --no-dashboard --port 0"]
-        kinds += ["worker --nthreads 1 --no-nanny --no-dashboard"] * n_workers
-        started: list[subprocess.Popen] = []
-        try:
-            for kind in kinds:
-                command = [sys.executable, "-m", "dask", *kind.split(), *common]
-                none = subprocess.DEVNULL
-                started.append(subprocess.Popen(command, stdout=none, stderr=none, cwd=folder))
-                while not found.exists():
-                    time.sleep(0.05)
-            yield found
-        finally:
-            for process in reversed(started):
-                process.kill()
-                process.wait()
 
 
 class Answers:
@@ -99,7 +72,7 @@ def main(args=None):
     print(f"{X.sum()} tokens, {wanted.groups} groups, {wanted.topics} topics", flush=True)
     print("sampler workers: client CPU ms, ms, kB a sweep; bytes a token at the end")
     for n_workers in wanted.workers:
-        with cluster(n_workers) as found, Client(scheduler_file=str(found)) as client:
+        with cluster(n_workers) as found, Client(scheduler_file=str(found.scheduler_file)) as client:
             client.wait_for_workers(n_workers, timeout=120)
             for sampler in wanted.samplers:
                 own = (X, wanted.topics, sampler, wanted.groups, wanted.sweeps)

@@ -1,0 +1,276 @@
+"""The page "How many workers": predictions of `scheduling.cluster_model`, held to measurements.
+
+    python -m stradask.benchmarks.experiments.how_many_workers > docs/how-many-workers.md
+
+The costs of messages are those of the record of `topics.many_workers`: those of two of its rows go into the
+model, which then predicts the others.
+"""
+
+import argparse
+import json
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from scipy import sparse
+
+from ..scheduling import cluster_model
+from ..scheduling.cluster_model import Machines, binding
+
+RECORD = Path(__file__).parents[1] / "results" / "many-workers" / "record.json"
+WORKERS = (2, 4, 8, 16, 64, 256, 1000)
+_LATENCIES = {"this machine": 1e-4, "1 ms, 1 Gbit/s": 1.1e-3}  # this machine's own are .1 ms
+_BANDWIDTHS = {"this machine": 1e9, "1 ms, 1 Gbit/s": 1.25e8}
+
+
+def costs(record):
+    """Return CPU seconds of a message, of an answer at the hub and of a sweep, and the idle share.
+
+    From the rows of one and of four workers without a slow network.
+    """
+    rows = {row["workers"]: row for row in record["rows"] if row["network"] == "this machine"}
+    one, four = rows[1], rows[4]
+    sweep = one["worker_cpu"] - one["idle_cpu"] * one["seconds"]
+    idle = four["idle_cpu"] * 4 * four["seconds"]
+    n_messages = 4 * record["about"]["groups"] * (cluster_model.stages(4) + 1)
+    hub = (four["client_cpu"] - one["client_cpu"]) / 3
+    return {
+        "message": (four["worker_cpu"] - idle - sweep) / n_messages,
+        "hub": hub,
+        "sweep": sweep,
+        "idle": four["idle_cpu"],
+    }
+
+
+def predicted(record, row, found):
+    """Return the seconds of a sweep of one row of the record, by the model."""
+    about, network, P = record["about"], row["network"], row["workers"]
+    passed = 2 * P * about["groups"] * (cluster_model.stages(P) + 1)
+    machines = Machines(
+        P,
+        latency=_LATENCIES[network],
+        bandwidth=_BANDWIDTHS[network],
+        # The proxy that makes the network slow takes its own part of the cores.
+        message=found["message"] + 2 * row.get("proxy_cpu", 0.0) / passed * (P > 1),
+        hub=found["hub"],
+        idle=found["idle"],
+        cores=about["cores"],
+    )
+    sweep = cluster_model.topics(
+        about["tokens"],
+        about["topics"],
+        machines,
+        per_token=found["sweep"] / about["tokens"],
+        n_groups=about["groups"],
+        n_words=about["words"],
+        row_bytes=row["bytes"] / about["words"] / max(P - 1, 1) / 4,
+    )
+    return sum(sweep.on(machines).values())
+
+
+def comparison(record):
+    """Return rows of workers, network, seconds measured and predicted, for all rows of a record."""
+    found = costs(record)
+    return [
+        (row["workers"], row["network"], row["seconds"], predicted(record, row, found))
+        for row in record["rows"]
+    ]
+
+
+def cases(rates):
+    """Return the fits of the page: title, what a round is, and a function of `Machines` that gives one."""
+
+    def lda(n_tokens, n_topics, n_words):
+        # Rows of counts travel compact: two bytes for each of the topics that a word has, some hundred.
+        own = {"n_words": n_words, "row_bytes": 200.0, "heaviest": 0.005, "warp": True}
+        per_token = 1 / rates[f"tokens, {n_topics} topics"]
+        return lambda m: cluster_model.topics(n_tokens, n_topics, m, per_token=per_token, **own)
+
+    every: list[tuple[str, str, Callable]] = []
+    for n_tokens, text, n_words in ((1e9, "10^9 tokens", 1e5), (1e11, "10^11 tokens", 1e6)):
+        for n_topics in (1000, 10_000):
+            title = f"LDA, {n_topics:,} topics, {text}"
+            every.append((title, "a sweep", lda(n_tokens, n_topics, n_words)))
+    every += [
+        (
+            "Logistic regression, 1 TB of rows in portions of 1 GB, 1,000 columns",
+            "a pass",
+            lambda m: cluster_model.rows(1e12, 1000, m, rate=rates["bytes of rows"]),
+        ),
+        (
+            "Lasso, 10^8 columns of 100 entries, 10^6 rows",
+            "a round",
+            lambda m: cluster_model.columns(1e6, 1e8, 1e10, m, per_nonzero=1 / rates["entries of columns"]),
+        ),
+        (
+            "Factorization, 10^9 ratings, 10^6 items, 32 factors",
+            "an epoch",
+            lambda m: cluster_model.ratings(
+                1e9, 1e7, 1e6, 32, m, per_rating=1 / rates["ratings, 32 factors"]
+            ),
+        ),
+        (
+            "A network of 10^7 parameters, minibatches of 10^12 operations",
+            "a minibatch",
+            lambda m: cluster_model.network(1e7, 1e12, m, rate=rates["operations"]),
+        ),
+    ]
+    return every
+
+
+def _seconds_a_round(model, *data):
+    """Return the CPU seconds of a round of a fit on one thread, the median."""
+    seen = []
+    model.fit(*data, callback=lambda info: seen.append(time.process_time()))
+    return statistics.median(np.diff(seen[2:]).tolist())
+
+
+def measure_rates():
+    """Measure what one thread of this machine does in a CPU second, a dict."""
+    import stradask as sd
+
+    rng = np.random.default_rng(0)
+    corpus = sd.datasets.make_lda_corpus(10_000, n_features=20_000, n_components=50, random_state=0)[0]
+    rates = {}
+    for n_topics in (1000, 10_000):
+        model = sd.LatentDirichletAllocation(n_topics, sampler="warp", max_iter=12, n_jobs=1, random_state=0)
+        rates[f"tokens, {n_topics} topics"] = int(corpus.sum()) / _seconds_a_round(model, corpus)
+    X = rng.standard_normal((200_000, 100))
+    labels = X @ rng.standard_normal(100) + 3 * rng.standard_normal(len(X)) > 0
+    model = sd.LogisticRegression(solver="lbfgs", tol=1e-14, max_iter=15, n_jobs=1)
+    rates["bytes of rows"] = X.nbytes / _seconds_a_round(model, X, labels)
+    model = sd.MatrixFactorization(32, solver="sgd", max_iter=12, n_jobs=1, random_state=0)
+    R = sd.datasets.make_ratings(20_000, 5000, density=0.01, random_state=0)[0]
+    rates["ratings, 32 factors"] = R.nnz / _seconds_a_round(model, R)
+    S, residuals = sparse.random(100_000, 100_000, 1e-4, format="csc", random_state=rng), np.ones(100_000)
+    rates["entries of columns"] = S.nnz / _cpu(lambda: residuals @ S)
+    A = rng.standard_normal((1024, 1024)).astype(np.float32)
+    rates["operations"] = 2 * 1024**3 / _cpu(lambda: A @ A)
+    return {name: float(f"{rate:.3g}") for name, rate in rates.items()}
+
+
+def _cpu(function):
+    """Return the CPU seconds of a call, the median of five after a first one."""
+    found = []
+    for _ in range(6):
+        began = time.process_time()
+        function()
+        found.append(time.process_time() - began)
+    return statistics.median(found[1:])
+
+
+# The page -------------------------------------------------------------------------------------------------
+
+
+def _figure(seconds):
+    return (
+        f"{seconds:,.0f} s" if seconds >= 100 else f"{seconds:.3g} s" if seconds >= 1 else f"{seconds:.2g} s"
+    )
+
+
+def _cell(round_, machines):
+    """Return what a cell of a table says: seconds, and what takes most of them."""
+    if not round_.fits(machines):
+        return "memory"
+    parts = round_.on(machines)
+    return f"{_figure(sum(parts.values()))}, {binding(parts)}"
+
+
+def page(record):
+    """Return the page, Markdown."""
+    found = costs(record)
+    lines = [INTRODUCTION.rstrip(), ""]
+    head = ["", *(f"{n:,}" for n in WORKERS)]
+    lines += ["| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
+    for title, unit, needs in cases(record["rates"]):
+        cells = []
+        for n_workers in WORKERS:
+            machines = Machines(n_workers, THREADS, message=found["message"], hub=found["hub"])
+            cells.append(_cell(needs(machines), machines))
+        lines.append(f"| {title}: {unit} | " + " | ".join(cells) + " |")
+    about = record["about"]
+    lines += [MEASURED.format(**found_in_words(found), **about).rstrip(), ""]
+    lines += ["| workers | network | measured, ms | predicted, ms | off by |", "|---|---|---|---|---|"]
+    for n_workers, network, seconds, model in comparison(record):
+        cells = [
+            str(n_workers),
+            network,
+            f"{1e3 * seconds:.0f}",
+            f"{1e3 * model:.0f}",
+            f"{model / seconds - 1:+.0%}",
+        ]
+        lines.append("| " + " | ".join(cells) + " |")
+    lines += [RATES.rstrip(), "", "| a thread, in a CPU second | |", "|---|---|"]
+    lines += [f"| {name} | {rate:.3g} |" for name, rate in record["rates"].items()]
+    return "\n".join(lines) + "\n"
+
+
+def found_in_words(found):
+    """Return the measured costs as the page says them."""
+    return {"message": f"{1e3 * found['message']:.2f} ms", "hub": f"{1e3 * found['hub']:.2f} ms"}
+
+
+THREADS = 16
+INTRODUCTION = """# How many workers
+
+More workers help until something else than computing binds. The table has predicted seconds, and what takes
+the largest part of them, for workers of 16 threads, 10 Gbit/s and .3 ms between any two of them and the
+process that calls `fit`. A worker has 64 GB, of which data may take half, and reads 100 GB/s from its
+memory.
+
+- **compute**: the threads are busy; twice the workers take half the time.
+- **row**: one worker at a time draws from the row of the most frequent word, which has .5 % of the tokens
+  ([common words](distributed-topics.md#the-same-model)): leave out stop words.
+- **blocks**: blocks of a model travel from worker to worker, one for each thread of the cluster, and there
+  is not enough other work meanwhile.
+- **messages**: workers exchange sums, in log2(P) messages one after the other.
+- **hub**: the process that calls `fit` sends to and hears from each worker, over its one link. A pass over
+  rows costs it an answer for each portion (chunk, row group): make portions large, but no fewer than there
+  are threads.
+- **memory**: the data do not fit the workers. Fits of rows then read them in every pass
+  ([how](tables.md#rows-beyond-the-workers-memory)), topic models write them to disk (`memory_limit`).
+
+No fit has been run on more than 16 workers: these are predictions of a model, which is held to measurements
+below.
+"""
+MEASURED = """
+## How far the model is from measurements
+
+Sweeps of Gibbs sampling of {tokens:,} tokens with {topics} topics and {groups} groups, on 1 to 16 worker
+processes of one thread, all on one machine of {cores} cores. They share the cores, so a sweep on 16 workers
+takes longer than on two: what shows are the costs of messages. The slow network is a proxy between the
+processes, which hands bytes on after 1 ms and at 1 Gbit/s; it stands in for a network between machines (`tc
+netem`, which the kernel of that machine lacks), takes CPU time itself, and leaves out the messages of the
+scheduler.
+
+The rows of one and of four workers without it went into the model: a message costs {message} of CPU time at
+both ends together, and an answer of a worker {hub} of the client's. It predicts the other rows. The fits
+gave the same model, bit for bit, in all of them.
+"""
+RATES = """
+`python -m stradask.benchmarks.experiments.topics.many_workers --out benchmarks/results/many-workers`
+measures this, `python -m stradask.benchmarks.experiments.how_many_workers --rates` adds the rates below to
+the record, and without an option it prints this page from it. Set your own rates, latency and bandwidth in
+`benchmarks/scheduling/cluster_model.py`'s `Machines`.
+"""
+
+
+def main(args=None):
+    """Print the page, or measure rates."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--record", type=Path, default=RECORD, help="of topics.many_workers (%(default)s)")
+    parser.add_argument("--rates", action="store_true", help="measure rates of one thread, for the record")
+    wanted = parser.parse_args(args)
+    record = json.loads(wanted.record.read_text(encoding="utf-8"))
+    if wanted.rates:
+        record["rates"] = measure_rates()
+        wanted.record.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+        print(record["rates"])
+    else:
+        print(page(record), end="")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,69 @@
+"""The model of fits on many workers against closed forms, and against the record of measured sweeps."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from stradask.benchmarks.experiments import how_many_workers
+from stradask.benchmarks.scheduling import cluster_model
+from stradask.benchmarks.scheduling.cluster_model import Machines, Round, binding
+from stradask.scheduler.sessions.joining import partners
+
+ROOT = Path(__file__).parents[3]
+RECORD = json.loads(how_many_workers.RECORD.read_text(encoding="utf-8"))
+FREE = {"latency": 0.0, "bandwidth": 1e30, "message": 0.0, "hub": 0.0, "idle": 0.0}
+
+
+@pytest.mark.parametrize("n_workers", [1, 2, 3, 4, 7, 8, 16, 1000])
+def test_the_exchange_has_as_many_waits_as_workers_have_partners(n_workers):
+    assert cluster_model.stages(n_workers) == max(len(partners(rank, n_workers)) for rank in range(n_workers))
+
+
+def test_work_divides_among_cores_and_no_further():
+    for n_workers in (1, 5, 50):
+        parts = Round(work=100.0).on(Machines(n_workers, 2, **FREE))
+        assert parts == {"compute": 50.0 / n_workers, "row": 0.0, "blocks": 0.0, "messages": 0.0, "hub": 0.0}
+    assert Round(work=100.0).on(Machines(50, 2, **FREE, cores=4))["compute"] == 25.0
+    assert Round(work=100.0, most_threads=10).on(Machines(50, 2, **FREE))["compute"] == 10.0
+    assert Round(work=100.0, longest=7.0).on(Machines(50, 2, **FREE))["row"] == 6.0
+    assert Round(work=100.0, reads=6e11).on(Machines(2, 100, **FREE))["compute"] == 3.0
+    with pytest.raises(ValueError, match="60 idle processes take all of 2 cores"):
+        Round(work=1.0).on(Machines(60, idle=0.04, cores=2))
+
+
+def test_messages_blocks_and_the_hub_cost_what_they_must():
+    m = Machines(4, latency=1.0, bandwidth=10.0, message=0.25, hub=0.5, idle=0.0)
+    needed = Round(work=40.0, waits=3, wait_bytes=20.0, blocks=8, travels=100.0, hides=0.5, hub_bytes=30.0)
+    assert needed.on(m) == {
+        "compute": 10.0,
+        "row": 0.0,
+        "blocks": 8 * 1.25 + 10.0 - 5.0,
+        "messages": 3 * (0.25 + 1.0 + 2.0),
+        "hub": 4 * 0.5 + 3.0 + 2.0,
+    }
+    assert binding(needed.on(m)) == "blocks"
+    shared = needed.on(Machines(4, latency=1.0, bandwidth=10.0, message=0.25, hub=0.5, idle=0.0, cores=2))
+    assert shared["messages"] == 4 * 11 * 0.25 / 2 + 3 * 3.0
+    assert shared["blocks"] == max(8 + 10.0 - 0.5 * 20.0, 0)
+
+
+def test_memory_is_shared_or_each_workers_own():
+    assert Round(0.0, held=2.0).fits(Machines(2, memory=1.0))
+    assert not Round(0.0, held=2.1).fits(Machines(2, memory=1.0))
+    assert not Round(0.0, held=1.0, held_by_each=0.6).fits(Machines(2, memory=1.0))
+
+
+def test_the_model_is_within_a_fifth_of_every_measured_sweep():
+    rows = how_many_workers.comparison(RECORD)
+    assert {(row[0], row[1]) for row in rows} == {
+        (n, network) for n in (1, 2, 4, 8, 16) for network in ("this machine", "1 ms, 1 Gbit/s")
+    }
+    for n_workers, network, measured, predicted in rows:
+        assert predicted == pytest.approx(measured, rel=0.2), (n_workers, network)
+    assert len({row["model"] for row in RECORD["rows"]}) == 1
+
+
+def test_the_page_is_that_of_the_record():
+    page = (ROOT / "docs" / "how-many-workers.md").read_text(encoding="utf-8")
+    assert page == how_many_workers.page(RECORD)
