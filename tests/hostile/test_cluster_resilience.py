@@ -133,6 +133,25 @@ def test_a_client_that_restarts_the_workers_in_mid_fit(client):
     assert not before & set(client.run(os.getpid).values())
 
 
+def test_a_client_that_connects_again_in_mid_fit_ends_with_the_same_bits(client):
+    cut = []
+
+    def break_off(info):
+        if info.round == 3:
+            cut.append(client.scheduler_comm)
+            client.loop.add_callback(client.scheduler_comm.comm.abort)
+
+    equal(
+        factors(engine="dask", max_iter=30).fit(RATINGS, callback=break_off),
+        factors(max_iter=30).fit(RATINGS),
+    )
+    end = time.monotonic() + 60
+    while client.status != "running" and time.monotonic() < end:
+        time.sleep(0.05)
+    assert client.scheduler_comm is not cut[0]
+    equal(factors(engine="dask").fit(RATINGS), factors().fit(RATINGS))
+
+
 def test_the_worker_with_the_loop_dies_and_dask_begins_the_fit_anew(cluster, client):
     expected = factors(max_iter=3000).fit(RATINGS)
 
