@@ -1,5 +1,6 @@
 """Fits on a cluster whose workers pause, die or have other work, and whose disk is full."""
 
+import asyncio
 import errno
 import os
 import signal
@@ -191,3 +192,35 @@ def test_files_are_read_again_where_a_worker_is_lost(cluster, client, tmp_path):
     found = sd.LogisticRegression(solver="lbfgs", tol=1e-12).fit(tmp_path, y="left", callback=kill)
     assert victims[0] not in client.run(os.getpid).values()
     np.testing.assert_array_equal(found.coef_, expected.coef_)
+
+
+@pytest.mark.parametrize("phase", ["_assemble", "_put", "_run", "_measure_blocks"])
+def test_ctrl_c_in_each_phase_ends_a_fit_and_leaves_the_cluster_for_the_next(client, phase, monkeypatch):
+    """While workers get their states, load, sweep, and while the model is gathered."""
+    from stradask.errors import InterruptedFitWarning
+    from stradask.scheduler.sessions.cluster import ClusterSession
+
+    corpus = sd.datasets.make_lda_corpus(100, n_features=60, n_components=3, random_state=0)[0]
+    method, calls = getattr(ClusterSession, phase), []
+
+    async def pressed(self, *args, **options):
+        calls.append(phase)
+        if len(calls) == (3 if phase == "_run" else 1):
+            os.kill(os.getpid(), signal.SIGINT)  # the main thread waits for this coroutine
+            await asyncio.sleep(0.3)
+        return await method(self, *args, **options)
+
+    def fitted(engine="dask"):
+        options = {"n_groups": 4, "max_iter": 12, "random_state": 0, "sampler": "gibbs"}
+        return sd.LatentDirichletAllocation(3, engine=engine, **options).fit(corpus)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ClusterSession, phase, pressed)
+        if phase == "_run":  # the model of the rounds so far
+            with pytest.warns(InterruptedFitWarning, match="interrupted"):
+                assert fitted().n_iter_ < 12
+        else:
+            with pytest.raises(KeyboardInterrupt):
+                fitted()
+    assert calls
+    np.testing.assert_array_equal(fitted().components_, fitted("local").components_)
