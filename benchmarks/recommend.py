@@ -1,10 +1,11 @@
-"""Recommenders of choices on one protocol: ``stradask bench recommend``.
+"""Recommenders of choices and of ratings on one protocol: ``stradask bench recommend``.
 
 Each user's choices are divided: a fifth to test by, an eighth of the rest to validate by. Every system tries
 the same number of settings, drawn once from its own grid by the seed, on what is left; the one with the best
 NDCG@20 on the validation part is fitted anew to both, and judged by the test part, which is looked at once.
 Intervals are of users: a mean and 1.96 standard errors. Seconds are CPU seconds of the last fit on one
-thread. The seconds of an iteration are the difference of fits of 15 and of 5 iterations, over 10.
+thread. The seconds of an iteration are the difference of fits of 15 and of 5 iterations, over 10. A system
+with a random start is fitted from three. The table of ratings is made by `recommend_ratings`.
 """
 
 import importlib.util
@@ -23,6 +24,7 @@ from ..algorithms.factorization.items.popularity import Popularity
 from ..algorithms.factorization.items.slim import SLIM
 from ..algorithms.factorization.matrix_factorization import MatrixFactorization
 from ..algorithms.factorization.ranking import evaluate_ranking
+from ..algorithms.factorization.recommender import Recommender
 from ..algorithms.factorization.rules import COUNTS_EXPONENT
 from ..errors import DataError
 from .objectives._ratings import load_ratings
@@ -33,6 +35,7 @@ from .run import about_run
 BUDGET, QUICK_BUDGET = 12, 3  # settings that each system tries
 PLACES = (10, 20, 100)
 ITERATIONS, FEWER = 15, 5
+SEEDS = 3  # random starts of the fits that are judged
 _PENALTIES = (3.0, 10.0, 30.0, 100.0)
 
 
@@ -42,6 +45,7 @@ class System(NamedTuple):
     make: Any
     grid: dict
     iterates: bool = False
+    seeded: bool = False  # takes random_state
 
 
 def _of_implicit(name, **fixed):
@@ -53,8 +57,10 @@ def _of_implicit(name, **fixed):
     return make
 
 
-class Implicit:
+class Implicit(Recommender):
     """A model of the package `implicit`; its `recommend` is called as its documentation says."""
+
+    _training = "interactions_"
 
     def __init__(self, name, settings):
         self._name, self._settings = name, settings
@@ -74,6 +80,7 @@ class Implicit:
         kind = kinds[settings.pop("similarity", self._name)]
         self._model = kind(num_threads=1, **settings)
         self._R = sparse.csr_matrix(R, dtype=np.float32)
+        self.interactions_ = sparse.csr_array(self._R)
         self.user_ids_, self.item_ids_ = (np.arange(n) for n in R.shape)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # that it converts the matrix that it made itself
@@ -107,34 +114,35 @@ def systems():
         "SLIM": System(
             SLIM, {"l1_reg": (1.0, 3.0, 10.0, 30.0), "l2_reg": (10.0, 100.0, 300.0), "tol": (1e-3,)}
         ),
-        "MatrixFactorization": System(_Factors, factors, iterates=True),
-        "MatrixFactorization, defaults": System(_default_factors, {}, iterates=True),
+        "MatrixFactorization": System(_Factors, factors, iterates=True, seeded=True),
+        "MatrixFactorization, defaults": System(_default_factors, {}, iterates=True, seeded=True),
     }
     if importlib.util.find_spec("implicit") is not None:
         grid = {"factors": (32, 64), "alpha": (1.0, 3.0, 10.0), "regularization": _PENALTIES}
         found["implicit: ALS"] = System(
-            _of_implicit("als", iterations=ITERATIONS, random_state=0), grid, iterates=True
+            _of_implicit("als", iterations=ITERATIONS, random_state=0), grid, iterates=True, seeded=True
         )
         neighbours = {"K": (20, 50, 100, 200, 400), "similarity": ("cosine", "tfidf", "bm25")}
         found["implicit: neighbours"] = System(_of_implicit("cosine"), neighbours)
     return found
 
 
-def _default_factors(iterations=ITERATIONS):
-    return MatrixFactorization(implicit=True, max_iter=iterations, tol=0, random_state=0)
+def _default_factors(iterations=ITERATIONS, random_state=0):
+    return MatrixFactorization(implicit=True, max_iter=iterations, tol=0, random_state=random_state)
 
 
 class _Factors:
     """`MatrixFactorization` whose penalty of a mean row is given, as trials of the default give it."""
 
-    def __init__(self, penalty, iterations=ITERATIONS, **settings):
-        self._penalty, self._settings = penalty, {"max_iter": iterations, **settings}
+    def __init__(self, penalty, iterations=ITERATIONS, random_state=0, **settings):
+        self._penalty = penalty
+        self._settings = {"max_iter": iterations, "random_state": random_state, **settings}
 
     def fit(self, R):
         """Fit to choices; return the fitted model."""
         scale = (R.nnz / R.shape[0] + R.shape[1] / self._settings["alpha"]) ** COUNTS_EXPONENT
         reg = self._penalty / scale
-        return MatrixFactorization(implicit=True, reg=reg, tol=0, random_state=0, **self._settings).fit(R)
+        return MatrixFactorization(implicit=True, reg=reg, tol=0, **self._settings).fit(R)
 
 
 def settings_of(system, budget, seed):
@@ -172,6 +180,10 @@ def measure(system, train, validation, test, budget, seed):
         "figures": figures,
         "half_width": float(1.96 * each["ndcg"].std(ddof=1) / np.sqrt(len(each["ndcg"]))),
     }
+    if system.seeded:
+        starts = (system.make(**best, random_state=k).fit(whole) for k in range(1, SEEDS))
+        again = [evaluate_ranking(start, test, 20)["ndcg"] for start in starts]
+        found["by_seed"] = [figures["ndcg@20"], *again]
     if system.iterates:
         began = time.process_time()
         system.make(**best, iterations=FEWER).fit(whole)
@@ -201,13 +213,15 @@ def choices(name, seed, quick):
 
 def collect(args, on_record, tell):
     """Run what the arguments of ``stradask bench recommend`` ask for."""
+    from . import recommend_ratings
+
     known = systems()
     if args.param:
         raise DataError("--param: recommend has none")
-    unknown = [name for name in args.against or () if name != "implicit"]
+    unknown = [name for name in args.against or () if name not in ("implicit", "libmf")]
     if unknown:
         raise DataError(
-            f"--against: recommend compares with implicit, where it is installed, not {unknown[0]}"
+            f"--against: recommend compares with implicit and libmf, where installed, not {unknown[0]}"
         )
     common = about_run("recommend")
     budget = QUICK_BUDGET if args.quick else BUDGET
@@ -219,8 +233,11 @@ def collect(args, on_record, tell):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # users without choices, gaps of single settings
                 figures = measure(system, train, validation, test, budget, args.seed)
-            on_record({**common, "system": label, "data": data, **figures})
+            on_record({**common, "table": "choices", "system": label, "data": data, **figures})
             tell(f"{data['name']}, {label}: NDCG@20 {figures['figures']['ndcg@20']:.4f}")
+        for label, facts, figures in recommend_ratings.records(name, args.seed, budget, args.quick):
+            on_record({**common, "table": "ratings", "system": label, "data": facts, **figures})
+            tell(f"{facts['name']}, {label}: RMSE {figures['figures']['rmse']:.4f}")
 
 
 # Tables ---------------------------------------------------------------------------------------------------
@@ -242,22 +259,31 @@ def _columns():
         "novelty@20, bits": figure("novelty@20", 2),
         "fit, s": seconds("seconds"),
         "an iteration, s": seconds("iteration_seconds"),
+        "of starts, least and most": lambda record: (
+            f"{min(record['by_seed']):.4f}, {max(record['by_seed']):.4f}" if "by_seed" in record else ""
+        ),
         "settings tried": lambda record: str(record["tried"]),
     }
 
 
 def tables(records):
-    """A table for each data set, of its last run."""
-    last = {(record["data"]["name"], record["system"]): record for record in records}
+    """A table of choices and one of ratings for each data set, of its last run."""
+    from . import recommend_ratings
+
+    last = {
+        (record["data"]["name"], record.get("table", "choices"), record["system"]): record
+        for record in records  # before there was a table of ratings they did not say which
+    }
     found = []
-    for name in dict.fromkeys(name for name, _ in last):
-        rows = [(system, record) for (data, system), record in last.items() if data == name]
+    for name, kind in dict.fromkeys((name, kind) for name, kind, _ in last):
+        rows = [(system, record) for (*where, system), record in last.items() if where == [name, kind]]
         data = rows[0][1]["data"]
         caption = (
-            f"{name}: {data['train'] + data['validation']:,} choices of {data['items']:,} items by "
+            f"{name}: {data['train'] + data['validation']:,} {kind} of {data['items']:,} items by "
             f"{data['users']:,} users to learn from, {data['test']:,} to test by"
         )
-        found.append(Table.of(rows, _columns(), "", caption))
+        columns = _columns() if kind == "choices" else recommend_ratings.columns()
+        found.append(Table.of(rows, columns, "", caption))
     return found
 
 
@@ -268,10 +294,10 @@ def table(records):
 
 def page(records):
     """Return the page of a run of the benchmark."""
-    whole = Page("stradask bench recommend: recommenders of choices").text(
+    whole = Page("stradask bench recommend: choices and ratings").text(
         "Every system tries the same number of settings on a validation part; the best is fitted anew, and "
-        "judged once by the test part. Intervals are 1.96 standard errors over users. CPU seconds of the "
-        f"last fit on one thread, on {where(records[0])}."
+        "judged once by the test part. Intervals are 1.96 standard errors over users; systems with a random "
+        f"start are fitted from {SEEDS}. CPU seconds of the last fit on one thread, on {where(records[0])}."
     )
     for one in tables(records):
         whole = whole.table(*one)

@@ -15,6 +15,7 @@ from ..pages.tables import Spread, Table, by_solver, latest_run
 from ..pages.training import final, time_to
 from ..scheduling import ssp
 from . import growth
+from .ratings import factor_profile, factorization_rules
 from .topics import topic_rules
 
 NOT_YET = "Not measured on this machine yet: `stradask bench {} --full --out benchmarks/results` does it.\n"
@@ -246,6 +247,21 @@ def plan_part(records, docs):
     return f"{planned.all_tables(own)[0].markdown()}\n{planned.setting(own)}\n"
 
 
+def rules_part(records, docs):
+    """Return what the defaults of matrix factorization are worth."""
+    if not records:
+        return None
+    made = (factorization_rules.ratings_table(records), factorization_rules.counts_table(records))
+    return "\n".join(table.markdown() for table in made)
+
+
+def profile_part(records, docs):
+    """Return what bounds least squares of counts."""
+    if not records:
+        return None
+    return f"{factor_profile.table(records).markdown()}\n{factor_profile.setting(records)}\n"
+
+
 class Part(NamedTuple):
     """Where a part stands, a page of the guide and the name of the marks, and what writes it."""
 
@@ -257,6 +273,8 @@ class Part(NamedTuple):
 PARTS = {
     "growth": Part("benchmarks.md", "growth", growth_part),
     "everyday": Part("benchmarks.md", "everyday", everyday_part),
+    "factorization-rules": Part("matrix-factorization.md", "factorization-rules", rules_part),
+    "factor-profile": Part("matrix-factorization.md", "factor-profile", profile_part),
     "recommend": Part("item-models.md", "recommend", recommend_part),
     "ceilings": Part("benchmarks.md", "ceilings", ceilings_part),
     "rotation": Part("benchmarks.md", "rotation", rotation_part),

@@ -16,6 +16,8 @@ _START_SPREAD, _NOISE = 0.1, 0.1  # of its start, and added at its end: a conver
 _STRENGTH = 2.0  # of the prior mean: as of so many rows
 _HYPER = 1 << 20  # a shard's number that no shard has: the stream of the coordinator's draws
 
+_RESOLVED = 30  # units of the last place of the mean square of ratings: the least variance of their noise
+
 
 class GibbsPolish(AlternatingLeastSquares):
     r"""Averaged draws from the posterior of factors under priors that are learned.
@@ -96,7 +98,9 @@ class GibbsPolish(AlternatingLeastSquares):
             return Outcome(self.publish())
         self.n_drawn += round_ >= BURN_IN
         squares = sum(losses)
-        least = 1e-9 * self.n_ratings * max(self.mean**2, 1e-9)  # of ratings without any noise
+        # Of ratings without any noise; a smaller variance than numbers resolve leaves rows no solution.
+        share = max(1e-9, _RESOLVED * float(np.finfo(self.factors[0].dtype).eps))
+        least = share * self.n_ratings * max(self.mean**2, 1e-9)
         rng = self._rng(round_, 2)
         self.precision = rng.gamma(self.n_ratings / 2) / (0.5 * max(squares, least))
         if round_ in self._kept_sweeps:

@@ -396,3 +396,10 @@ def test_draws_are_those_of_another_sampler_of_the_same_posterior():
         errors = np.sqrt(sum(batch.var(0, ddof=1) / 30 for batch in batches))
         gaps = abs(batches[0].mean(0) - batches[1].mean(0)) / errors
         assert gaps.max() < 4.5
+
+
+def test_draws_go_on_where_ratings_have_no_noise():
+    users, items = np.nonzero(np.random.default_rng(1).random((120, 40)) < 0.25)
+    R = sparse.csr_array((1.0 + (3 * users) % 5, (users, items)), shape=(120, 40))  # by the user alone
+    model = MatrixFactorization(8, solver="gibbs", random_state=0).fit(R)
+    assert -0.2 < model.score(R) < 0

@@ -30,17 +30,18 @@ def test_the_default_ranks_within_a_few_percent_of_the_best_penalty(seed):
 
 def test_trials_climb_to_the_top_of_the_ladder(monkeypatch):
     R, _ = make_ratings(50, 20, 2, density=0.3, implicit=True, random_state=0)
-    for top in range(len(tuning.LADDER)):
+    ladder = np.array(tuning.LADDER)
+    for top in np.sort(np.concatenate([ladder, np.sqrt(ladder[1:] * ladder[:-1])])):
         tried = []
 
         def score(model, train, held, penalty, seed, top=top, tried=tried):
             tried.append(penalty)
-            return -abs(tuning.LADDER.index(penalty) - top)
+            return -abs(np.log(penalty / top))
 
         monkeypatch.setattr(tuning, "_score", score)
         model = sd.MatrixFactorization(2, implicit=True, max_iter=1, alpha=2, random_state=0).fit(R)
         scale = np.sqrt(R.nnz / 50 + 20 / 2)
-        assert model.reg_ == pytest.approx(tuning.LADDER[top] / scale)
+        assert model.reg_ == pytest.approx(top / scale)
         assert len(tried) == len(set(tried))
 
 

@@ -24,7 +24,7 @@ def test_rows_of_ratings_and_counts(monkeypatch, tmp_path, capsys):
     assert [row["rule"] for row in rows] == ["solver"] * 2 + ["counts"] * 2
     assert all(0 < row[name] < 3 for row in rows[:2] for name in ("als", "sgd", "biases"))
     assert {row["auto"] for row in rows[:2]} == {"als"}
-    assert all(0 < row["default"] <= 1 and 0 < row["best"] <= 1 for row in rows[2:])
+    assert all(0 < row["default"] <= 1 and 0 < row["tuned"] <= 1 for row in rows[2:])
     with pytest.raises(SystemExit):
         factorization_rules.main(["--rules", "solver", "--write"])
 
@@ -38,4 +38,7 @@ def test_the_record_supports_the_rules():
         assert row[chosen] <= row["biases"]
     counts = [row for row in rows if row["rule"] == "counts"]
     assert len(ratings) >= 8
-    assert np.median([row["default"] / row["best"] for row in counts]) > 0.97
+    assert len(counts) >= 8
+    assert sum(row["shown"] for row in counts) >= len(counts) / 4
+    near = [row["default"] / row["tuned"] > 0.97 for row in counts]
+    assert sum(near) >= 0.9 * len(counts)
