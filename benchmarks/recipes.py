@@ -17,6 +17,7 @@ QUICK = (
     "mf --dataset generated",
     "implicit --dataset generated",
     "recommend --dataset generated",
+    "topics-models --dataset generated",
     "ssp --param cluster=False threads=False",
     "strads --param cluster=False sizes=32",
     "rotation --param kill=False max_iter=6 n_components=50",
@@ -81,6 +82,7 @@ FULL = {
     "implicit-64": (_IMPLICIT.format(64, 6),),
     "implicit-128": (_IMPLICIT.format(128, 12),),
     "recommend": ("recommend --dataset filmtrust.csv.gz ml-100k.csv.gz ml-1m.csv.gz",),
+    "topics-models": ("topics-models",),
     "mcmc": ("mcmc --dataset logistic rare credit --against numpyro blackjax nutpie pymc --repeats 1",),
     "mcmc-small": (
         "mcmc --dataset poisson-gamma mixture --against numpyro blackjax nutpie pymc --repeats 1",

@@ -51,6 +51,7 @@ COMPARISONS = {
     "rotation": "scheduling.rotation",
     "ssp": "scheduling.ssp",
     "strads": "scheduling.strads",
+    "topics-models": "topics_models",
 }
 PROCEDURES = {"training": train_and_judge, "solving": time_to_gaps, "sampling": draw_and_judge}
 

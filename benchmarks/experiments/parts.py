@@ -8,7 +8,7 @@ import itertools
 from collections.abc import Callable
 from typing import NamedTuple
 
-from .. import everyday, kernel_shares, recommend
+from .. import everyday, kernel_shares, recommend, topics_models
 from ..neural import allreduce, networks, pipeline, planned
 from ..pages import rotation, strads
 from ..pages.tables import Spread, Table, by_solver, latest_run
@@ -214,6 +214,15 @@ def recommend_part(records, docs):
     return "\n".join([*made, f"One thread, {named_machines(machines)}.\n"])
 
 
+def topics_models_part(records, docs):
+    """Return a table for each data set, of its last run."""
+    if not records:
+        return None
+    machines: dict[str, dict] = {record["machine"]["processor"]: {} for record in records}
+    made = [f"{table.caption}:\n\n{table.markdown()}" for table in topics_models.tables(records)]
+    return "\n".join([*made, f"One thread, {named_machines(machines)}.\n"])
+
+
 def memory_part(records, docs):
     """Return the table of what workers of the last run held."""
     own = [record for record in records if "plan" in record]
@@ -276,6 +285,7 @@ PARTS = {
     "factorization-rules": Part("matrix-factorization.md", "factorization-rules", rules_part),
     "factor-profile": Part("matrix-factorization.md", "factor-profile", profile_part),
     "recommend": Part("item-models.md", "recommend", recommend_part),
+    "topics-models": Part("topics-responses.md", "topics-models", topics_models_part),
     "ceilings": Part("benchmarks.md", "ceilings", ceilings_part),
     "rotation": Part("benchmarks.md", "rotation", rotation_part),
     "pipeline": Part("which-plan.md", "memory", memory_part),

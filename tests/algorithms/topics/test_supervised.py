@@ -67,7 +67,10 @@ _ETA = {
 }
 
 
-@pytest.mark.parametrize("kind", ["number", "count", "class"])
+@pytest.mark.parametrize(
+    "kind",
+    [pytest.param("number", marks=pytest.mark.slow), pytest.param("count", marks=pytest.mark.slow), "class"],
+)
 def test_the_chain_is_that_of_the_enumeration(kind):
     X, alpha, beta = np.array([[2, 1, 0], [0, 1, 2]]), np.array([0.6, 0.3]), np.array([0.4, 0.3, 0.5])
     y, eta, variance = np.array(_TARGETS[kind]), np.array(_ETA[kind]), 0.5
