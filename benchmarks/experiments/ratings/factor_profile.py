@@ -4,8 +4,8 @@
 
 CPU seconds of the three parts of an iteration (see `factorization.solvers.implicit`) on one thread: steps of
 conjugate gradients over the counts, products that turn rows into other axes, and Gram matrices with their
-axes. Next to them is what each part must do. With N counts, R users and items and K factors in 4 bytes each, a
-first residual and two steps are three passes over the counts of either side, the last of which needs a
+axes. Next to them is what each part must do. With N counts, R users and items and K factors in 4 bytes each,
+a first residual and two steps are three passes over the counts of either side, the last of which needs a
 curvature alone: 20 N K operations, for which 24 N K bytes of rows are fetched. Turns take 4 R K^2 operations,
 Gram matrices R K^2 by symmetry (their axes, of K^3, are not counted). Two ceilings are measured in the same
 process: a product of matrices by BLAS, and the steps themselves with all rows in the first-level cache, which
@@ -18,6 +18,7 @@ import json
 import statistics
 import time
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import numpy as np
@@ -33,7 +34,7 @@ from ...run import about_run
 
 FACTORS = (64, 128, 256, 512)
 ITERATIONS = 8
-_OPTIONS = {"alpha": 10, "reg": 10, "reg_exponent": 0, "tol": 0, "random_state": 0}
+_OPTIONS: dict[str, Any] = {"alpha": 10, "reg": 10, "reg_exponent": 0, "tol": 0, "random_state": 0}
 _REPEATS = 3
 _BYTES = 24 / 20  # of rows fetched for an operation of the steps
 _PRODUCT = 2048  # rows and columns of the product that is the ceiling
