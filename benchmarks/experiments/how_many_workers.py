@@ -7,6 +7,7 @@ model, which then predicts the others.
 """
 
 import argparse
+import functools
 import json
 import statistics
 import time
@@ -16,12 +17,20 @@ from pathlib import Path
 import numpy as np
 from scipy import sparse
 
+from ...algorithms.topics.samplers.groups import number_of_groups
 from ..scheduling import cluster_model
 from ..scheduling.cluster_model import Machines, binding
 
 RECORD = Path(__file__).parents[1] / "results" / "many-workers" / "record.json"
 WORKERS = (2, 4, 8, 16, 64, 256, 1000)
 _LATENCIES = {"this machine": 1e-4, "1 ms, 1 Gbit/s": 1.1e-3}  # this machine's own are .1 ms
+_CORPORA = (
+    ("6 million tokens, 4,600 words", 6_000_000, 4600),
+    ("RFCs, 10.8 million", 10_801_146, 16_200),
+    ("100 million, 50,000 words", 100_000_000, 50_000),
+    ("a billion, 100,000 words", 1_000_000_000, 100_000),
+)
+_COSTS = {"per_token": 24e-9, "per_block": 17e-6, "per_task": 1e-6}  # measured: docs/topics.md
 _BANDWIDTHS = {"this machine": 1e9, "1 ms, 1 Gbit/s": 1.25e8}
 
 
@@ -88,6 +97,11 @@ def cases(rates):
         per_token = 1 / rates[f"tokens, {n_topics} topics"]
         return lambda m: cluster_model.topics(n_tokens, n_topics, m, per_token=per_token, **own)
 
+    def ratings(n_factors, width):
+        per_rating = 1 / rates[f"ratings, {n_factors} factors"]
+        own = {"per_rating": per_rating, "width": width}
+        return lambda m: cluster_model.ratings(1e9, 1e7, 1e6, n_factors, m, **own)
+
     every: list[tuple[str, str, Callable]] = []
     for n_tokens, text, n_words in ((1e9, "10^9 tokens", 1e5), (1e11, "10^11 tokens", 1e6)):
         for n_topics in (1000, 10_000):
@@ -104,12 +118,9 @@ def cases(rates):
             "a round",
             lambda m: cluster_model.columns(1e6, 1e8, 1e10, m, per_nonzero=1 / rates["entries of columns"]),
         ),
-        (
-            "Factorization, 10^9 ratings, 10^6 items, 32 factors",
-            "an epoch",
-            lambda m: cluster_model.ratings(
-                1e9, 1e7, 1e6, 32, m, per_rating=1 / rates["ratings, 32 factors"]
-            ),
+        *(
+            (f"Factorization, 10^9 ratings, 10^6 items, {n} factors{more}", "an epoch", ratings(n, width))
+            for n, width, more in ((32, 4, ""), (128, 4, ""), (128, 2, ' with `wire="float16"`'))
         ),
         (
             "A network of 10^7 parameters, minibatches of 10^12 operations",
@@ -141,9 +152,10 @@ def measure_rates():
     labels = X @ rng.standard_normal(100) + 3 * rng.standard_normal(len(X)) > 0
     model = sd.LogisticRegression(solver="lbfgs", tol=1e-14, max_iter=15, n_jobs=1)
     rates["bytes of rows"] = X.nbytes / _seconds_a_round(model, X, labels)
-    model = sd.MatrixFactorization(32, solver="sgd", max_iter=12, n_jobs=1, random_state=0)
     R = sd.datasets.make_ratings(20_000, 5000, density=0.01, random_state=0)[0]
-    rates["ratings, 32 factors"] = R.nnz / _seconds_a_round(model, R)
+    for n_factors in (32, 128):
+        model = sd.MatrixFactorization(n_factors, solver="sgd", max_iter=12, n_jobs=1, random_state=0)
+        rates[f"ratings, {n_factors} factors"] = R.nnz / _seconds_a_round(model, R)
     S, residuals = sparse.random(100_000, 100_000, 1e-4, format="csc", random_state=rng), np.ones(100_000)
     rates["entries of columns"] = S.nnz / _cpu(lambda: residuals @ S)
     A = rng.standard_normal((1024, 1024)).astype(np.float32)
@@ -162,6 +174,19 @@ def _cpu(function):
 
 
 # The page -------------------------------------------------------------------------------------------------
+
+
+def threads_table(threads=(2, 4, 8, 16, 32, 64)):
+    """Return the table of sweeps on threads of one process that docs/topics.md has, Markdown."""
+    lines = ["| corpus | groups | 2 threads | " + " | ".join(map(str, threads[1:])) + " |"]
+    lines.append("|---" * (2 + len(threads)) + "|")
+    for title, n_tokens, n_words in _CORPORA:
+        own = number_of_groups(n_tokens, n_words, 100)
+        for n_groups in sorted({own, *((16, 64) if n_words == _CORPORA[0][2] else ())}):
+            sweep = functools.partial(cluster_model.sweep_on_threads, n_tokens, n_groups, **_COSTS)
+            cells = [title, f"{n_groups}{' (its own number)' if n_groups == own else ''}"]
+            lines.append("| " + " | ".join(cells + [f"{sweep(1) / sweep(n):.1f}" for n in threads]) + " |")
+    return "\n".join(lines) + "\n"
 
 
 def _figure(seconds):
@@ -262,6 +287,7 @@ def main(args=None):
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--record", type=Path, default=RECORD, help="of topics.many_workers (%(default)s)")
     parser.add_argument("--rates", action="store_true", help="measure rates of one thread, for the record")
+    parser.add_argument("--threads", action="store_true", help="print the table of threads of one process")
     wanted = parser.parse_args(args)
     record = json.loads(wanted.record.read_text(encoding="utf-8"))
     if wanted.rates:
@@ -269,7 +295,7 @@ def main(args=None):
         wanted.record.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
         print(record["rates"])
     else:
-        print(page(record), end="")
+        print(threads_table() if wanted.threads else page(record), end="")
 
 
 if __name__ == "__main__":

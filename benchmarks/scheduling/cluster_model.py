@@ -10,6 +10,7 @@ included, takes turns, and so the model can be compared with sweeps of 16 proces
 """
 
 import math
+import statistics
 from dataclasses import dataclass
 
 
@@ -194,3 +195,19 @@ def network(n_parameters, n_operations, machines, *, rate):
         wait_bytes=4 * n_parameters / P,
         held_by_each=16 * n_parameters,
     )
+
+
+def sweep_on_threads(n_tokens, n_groups, n_threads, *, per_token, per_block, per_task=0.0, spread=0.05):
+    """Seconds of a sweep on threads of one process: a step for each group, with a task for each group.
+
+    `per_block` are seconds that a thread needs to enter a task, `per_task` those that Python needs for it,
+    one task after the other. The tokens of tasks deviate by `spread` from their mean. A step waits for the
+    last of its last tasks: their expected largest deviation is that of normal numbers (Blom 1958).
+    """
+    threads = min(n_threads, n_groups)
+    kernel = n_tokens / n_groups**2 * per_token
+    step = math.ceil(n_groups / threads) * (kernel + per_block)
+    if threads > 1:
+        largest = statistics.NormalDist().inv_cdf((threads - 0.375) / (threads + 0.25))
+        step += spread * largest * kernel
+    return n_groups * step + n_groups**2 * per_task

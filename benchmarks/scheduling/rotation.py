@@ -2,8 +2,7 @@
 
 Fits LDA on one worker process, on two and so on, in turns with as many threads, or on a cluster that runs
 (``--cluster``, which is also what ``stradask bench lda --cluster ADDRESS`` does), and shows what each worker
-did. What one worker measured goes into the model of `rotation_model`, whose prediction is shown with the
-measurement. In the end a worker is killed half way: the model must be the same, and the picture shows what
+did. What one worker measured goes into `cluster_model`, whose prediction is shown with the measurement. In the end a worker is killed half way: the model must be the same, and the picture shows what
 the loss cost.
 """
 
@@ -21,7 +20,7 @@ from ..pages.rotation import GROUPS, settled, typical
 from ..pages.rotation import page as page  # as every family has both
 from ..pages.rotation import table as table
 from ..run import about_run
-from .rotation_model import Machines, simulate
+from . import cluster_model
 
 
 def digest(model):
@@ -59,16 +58,21 @@ def fit(X, engine, settings, callback=None):
 def predict(one, run, n_tokens, n_workers, n_topics, latency=3e-4, bandwidth=1e9):
     """Predict a sweep's seconds, from the rate and the overhead of `one` worker of one thread (see `fit`).
 
-    Of the run that is predicted the bytes of the blocks are taken.
+    Of the run that is predicted the bytes are taken: blocks, as each worker receives all of them once.
     """
     working = sum(worked for worked, _, _ in settled(one).values())
-    overhead = max(one["median_seconds"] - working, 0.0) / GROUPS
-    machines = Machines(n_workers, 1, n_tokens / working, latency, bandwidth, overhead)
-    totals = 8 * n_topics
-    sent = float(np.median(run["bytes_sent"][3:]))
-    block = max(sent - GROUPS * totals * (GROUPS + n_workers), 0.0) / n_workers / GROUPS
-    tokens = np.full((GROUPS, GROUPS), n_tokens / GROUPS**2)
-    return simulate(tokens, np.full(GROUPS, block), totals, machines).seconds
+    overhead = max(one["median_seconds"] - working, 0.0)
+    machines = cluster_model.Machines(n_workers, 1, latency, bandwidth, hub=overhead, idle=0.0)
+    sweep = cluster_model.topics(
+        n_tokens,
+        n_topics,
+        machines,
+        per_token=working / n_tokens,
+        n_groups=GROUPS,
+        n_words=1,
+        row_bytes=float(np.median(run["bytes_sent"][3:])) / max(n_workers - 1, 1),
+    )
+    return sum(sweep.on(machines).values())
 
 
 class Killer:

@@ -1,8 +1,10 @@
 """The model of fits on many workers against closed forms, and against the record of measured sweeps."""
 
 import json
+from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from stradask.benchmarks.experiments import how_many_workers
@@ -62,6 +64,31 @@ def test_the_model_is_within_a_fifth_of_every_measured_sweep():
     for n_workers, network, measured, predicted in rows:
         assert predicted == pytest.approx(measured, rel=0.2), (n_workers, network)
     assert len({row["model"] for row in RECORD["rows"]}) == 1
+
+
+def test_threads_of_one_process_take_tasks_in_steps():
+    sweep = partial(cluster_model.sweep_on_threads, 1600, 4, per_block=0.5, spread=0.0)
+    assert sweep(1, per_token=0.01, per_task=0.125) == 16 * (1.0 + 0.5 + 0.125)
+    assert sweep(2, per_token=0.01, per_task=0.125) == 8 * (1.0 + 0.5) + 16 * 0.125
+    assert sweep(3, per_token=0.01) == sweep(2, per_token=0.01)
+    assert sweep(64, per_token=0.01) == sweep(4, per_token=0.01) == 4 * 1.5
+    rng = np.random.default_rng(0)
+    last = (1 + 0.05 * rng.standard_normal((20_000, 64))).max(axis=1).mean()  # tasks that end a step
+    found = cluster_model.sweep_on_threads(64**2, 64, 64, per_token=1.0, per_block=0.0)
+    assert found / 64 == pytest.approx(last, rel=2e-3)
+
+
+def test_an_epoch_waits_for_the_items_where_a_worker_has_few_ratings():
+    """Every worker receives all items, of 32 factors and four numbers of 4 bytes, or of 2 and 4."""
+    m = Machines(8, latency=0.0, bandwidth=1e6, message=0.0, hub=0.0, idle=0.0)
+    for width, item in ((4, 144), (2, 80)):
+        epoch = cluster_model.ratings(1e8, 1e7, 1e6, 32, m, per_rating=1e-6, width=width).on(m)
+        assert epoch["compute"] == pytest.approx(100 / 8)
+        assert epoch["blocks"] == pytest.approx(item * 7 / 8 - 100 / 8 / 2)
+
+
+def test_the_table_of_threads_is_in_the_guide():
+    assert how_many_workers.threads_table() in (ROOT / "docs" / "topics.md").read_text(encoding="utf-8")
 
 
 def test_the_page_is_that_of_the_record():

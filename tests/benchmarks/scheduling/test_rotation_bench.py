@@ -37,17 +37,19 @@ def made(n_workers, worked, waited, seconds, sent=0, n_rounds=6):
     }
 
 
-def test_two_workers_take_half_the_work_and_the_same_overhead():
+def test_two_workers_take_half_the_work_and_an_answer_each():
     one, two = made(1, worked=2.0, waited=0.0, seconds=2.4), made(2, 1.0, 0.1, 1.5)
-    assert rotation.predict(one, two, 1_000_000, 2, 10, latency=0) == pytest.approx(1.0 + 0.4, rel=1e-3)
-    assert rotation.predict(one, made(4, 0.5, 0, 1), 1_000_000, 4, 10, latency=0) == pytest.approx(
-        0.9, rel=1e-3
-    )
+    message = GROUPS * 1e-3  # one exchange of totals after each step; two between four workers
+    found = rotation.predict(one, two, 1_000_000, 2, 10, latency=0, bandwidth=1e30)
+    assert found == pytest.approx(1.0 + 2 * 0.4 + message)
+    four = rotation.predict(one, made(4, 0.5, 0, 1), 1_000_000, 4, 10, latency=0, bandwidth=1e30)
+    assert four == pytest.approx(0.5 + 4 * 0.4 + 2 * message)
     # Blocks of 1 MB at 10 MB/s: they take longer than what is done meanwhile.
-    sent = 2 * GROUPS * 1_000_000 + GROUPS * 80 * (GROUPS + 2)
-    slow = rotation.predict(one, made(2, 1, 0, 1, sent), 1_000_000, 2, 10, latency=0, bandwidth=1e7)
-    step = 1.0 / GROUPS
-    assert slow == pytest.approx(GROUPS * (max(step, step / 4 + 0.1) + 0.4 / GROUPS), rel=1e-3)
+    slow = rotation.predict(
+        one, made(2, 1, 0, 1, 2 * GROUPS * 1e6), 1_000_000, 2, 10, latency=0, bandwidth=1e7
+    )
+    hidden = (1 - 2 / GROUPS) * 1.0
+    assert slow == pytest.approx(1.0 + message + GROUPS * 0.1 - hidden + 0.8 + message, rel=1e-3)
 
 
 def test_figures_are_of_the_sweeps_but_the_first_three():
