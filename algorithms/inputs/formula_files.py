@@ -30,7 +30,15 @@ _NODES = (
     ast.Expression, ast.BinOp, ast.UnaryOp, ast.Compare, ast.Call, ast.keyword, ast.Name, ast.Attribute,
     ast.List, ast.Tuple, ast.Constant, ast.operator, ast.unaryop, ast.cmpop, ast.Load,
 )  # fmt: skip
+_OPERATORS = (
+    ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod, ast.Pow, ast.BitAnd, ast.BitOr, ast.BitXor,
+)  # fmt: skip
+_INPUTS = {"power": 2, "maximum": 2, "minimum": 2, "round": 2, "where": 3, "clip": 3}  # of numpy's; others: 1
+_NAMED = frozenset({"a_min", "a_max", "min", "max", "decimals"})  # inputs of these by name: ``out`` writes
+_BASES = frozenset({"bs", "cc", "cr", "cs", "poly"})
 _MOST_POWER, _MOST_NUMBER = 64, 1e6  # of a constant: 9**9**9 would compute for ever
+_MOST_FREEDOM, _MOST_DEGREE = 2000, 64  # of a basis
+_MOST_TERMS = 10_000  # (a + b + c + ...)**20 would take all memory
 _PLAIN = (bool, int, float, str)
 
 
@@ -86,6 +94,7 @@ def restored(formula, state, remedy):
         If the formula calls a function that is not in `FUNCTIONS`; the message names it.
     """
     package = formulaic(remedy)
+    _check_terms(formula, package)
     spec = package.ModelSpec.from_spec(formula)
     if not isinstance(spec, package.ModelSpec):
         raise DataError(f"formula={shortened(formula)} must have a single ~")
@@ -105,36 +114,117 @@ def restored(formula, state, remedy):
     return spec.update(na_action="raise", output="pandas", transform_state=transforms, encoder_state=encoders)
 
 
+def _check_terms(formula, package):
+    """Refuse a formula of too many terms before they are made."""
+
+    def most(node):
+        if not hasattr(node, "operator"):
+            return 1
+        counts = [most(arg) for arg in node.args]
+        symbol = node.operator.symbol
+        if len(counts) < 2:
+            return max(counts, default=0)
+        if symbol in ("**", "^"):
+            return min((counts[0] + 1) ** _power_of(node.args[1]), 2 ** min(counts[0], 100))
+        if symbol in ("*", "/", "%in%", ":"):
+            return (counts[0] + 1) * (counts[1] + 1)
+        return sum(counts)
+
+    if most(package.parser.DefaultFormulaParser().get_ast(formula)) > _MOST_TERMS:
+        raise DataError(f"formula={shortened(formula)} of a file may make more than {_MOST_TERMS:,} terms")
+
+
+def _power_of(node):
+    """The power of a formula's part: of what is no small number, so high that no formula passes."""
+    text = str(getattr(node, "token", node)).strip()
+    return min(int(text), 100) if text.isdecimal() else 100
+
+
 def _check_harmless(code, formula):
     try:
         tree = ast.parse(code, mode="eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise DataError(f"formula={shortened(formula)}: {shortened(code)} cannot be read") from error
     for node in ast.walk(tree):
-        wrong: str | None = None
-        if not isinstance(node, _NODES):
-            wrong = f"has a {type(node).__name__}"
-        elif isinstance(node, ast.Call):
-            wrong = None if _is_known(node.func) else f"calls {ast.unparse(node.func)}"
-        elif isinstance(node, ast.Attribute):
-            wrong = None if _is_known(node) else f"reads {ast.unparse(node)}"
-        elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow):
-            wrong = None if _is_small(node.right) else "has a power that is no small number"
-        elif isinstance(node, ast.Constant) and isinstance(node.value, (int, float)):
-            wrong = None if abs(node.value) <= _MOST_NUMBER else "has too large a number"
+        wrong = _fault(node)
         if wrong is not None:
             raise DataError(
-                f"the model was read from a file, and formula={shortened(formula)} {shortened(wrong)}: a "
+                f"the model was read from a file, and formula={shortened(formula)} {wrong[:100]}: a "
                 "file runs only arithmetic and common functions (log, sqrt, C, bs, poly, scale). Fit again, "
                 "or make the column before and name it in the formula"
             )
 
 
-def _is_small(power):
+def _fault(node):
+    """Return why a part of an expression is not evaluated, or None."""
+    if not isinstance(node, _NODES):
+        return f"has a {type(node).__name__}"
+    if isinstance(node, ast.Call):
+        return _fault_of_call(node)
+    if isinstance(node, ast.Attribute):
+        return None if _is_known(node) else f"reads {ast.unparse(node)}"
+    if isinstance(node, ast.BinOp):
+        if not isinstance(node.op, _OPERATORS):
+            return f"has a {type(node.op).__name__}"
+        if _is_text(node.left) or _is_text(node.right):
+            return "computes with text or lists"  # which it could make too long for memory
+        if isinstance(node.op, ast.Pow):
+            inner = (part.op for part in ast.walk(node.left) if isinstance(part, ast.BinOp))
+            if not _is_small(node.right, _MOST_POWER) or any(isinstance(op, ast.Pow) for op in inner):
+                return "has a power that is no small number"
+    if isinstance(node, ast.Constant):
+        if isinstance(node.value, str):
+            # formulaic writes the text of a call into code of its own.
+            return "has a quote or backslash in a text" if set(node.value) & set("'\"\\\\`\n\r") else None
+        if node.value is not None and not _is_small(node, _MOST_NUMBER):
+            return "has too large a number"
+    return None
+
+
+def _fault_of_call(node):
+    if not _is_known(node.func):
+        return f"calls {ast.unparse(node.func)}"
+    names = {keyword.arg for keyword in node.keywords}
+    if any(name is None or name.startswith("_") for name in names):
+        return f"calls {ast.unparse(node.func)} with arguments that have no names or hidden ones"
+    if isinstance(node.func, ast.Attribute):
+        if node.func.value.id == "contr":
+            return None
+        if len(node.args) > _INPUTS.get(node.func.attr, 1) or not names <= _NAMED:
+            return f"calls {ast.unparse(node.func)} with arguments that are not its inputs"
+    elif node.func.id in _BASES:
+        return _fault_of_basis(node)
+    first = node.args[:1] + [keyword.value for keyword in node.keywords if keyword.arg in ("data", "x")]
+    given = first if getattr(node.func, "id", "") == "C" else [*node.args, *(k.value for k in node.keywords)]
+    return "computes with text or lists" if any(map(_is_text, given)) else None
+
+
+def _fault_of_basis(node):
+    """Of a spline or a polynomial: its size is a small number, which stands there."""
+    inputs = ("x", "degree") if node.func.id == "poly" else ("x", "df", "knots", "degree")
+    sizes = dict(zip(inputs, node.args, strict=False))
+    sizes |= {keyword.arg: keyword.value for keyword in node.keywords}
+    if _is_text(sizes.get("x")):
+        return "computes with text or lists"
+    for name, most in ("df", _MOST_FREEDOM), ("degree", _MOST_DEGREE):
+        size = sizes.get(name)
+        if size is not None and not _is_small(size, most) and getattr(size, "value", 0) is not None:
+            return f"has {node.func.id} with a {name} that is no small number"
+    return None
+
+
+def _is_text(node):
+    """Whether a part of an expression is text, or a list or tuple."""
+    if isinstance(node, ast.Constant):
+        return isinstance(node.value, (str, bytes))
+    return isinstance(node, (ast.List, ast.Tuple))
+
+
+def _is_small(node, most):
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        node = node.operand
     return (
-        isinstance(power, ast.Constant)
-        and isinstance(power.value, (int, float))
-        and abs(power.value) <= _MOST_POWER
+        isinstance(node, ast.Constant) and type(node.value) in (bool, int, float) and abs(node.value) <= most
     )
 
 

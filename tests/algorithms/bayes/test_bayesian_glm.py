@@ -145,6 +145,7 @@ def _rows(n=90):
         "y ~ bs(x, df=4) + C(size) + on + (x + kind | g)",
         "y ~ 0 + kind + C(size, contr.sum) + poly(x, 2) + (0 + x | g:h)",
         "np.log1p(x) ~ scale(x) + center(x):kind + cr(x, df=3) + {x**2 > 1} + (1 | h/g)",
+        "y ~ np.where(kind == 'a', x, 1 / x**-1) + C(kind, contr.treatment('b')) + (1 | g)",
     ],
 )
 def test_what_a_formula_learned_is_kept_by_files(formula):
@@ -177,6 +178,14 @@ def test_what_a_formula_learned_is_kept_by_files(formula):
         ("{[q for q in x]}", "has a ListComp"),
         ("{9**9**9**9}", "has a power"),
         ("my_function(x)", "calls my_function"),
+        ("I(I([0]) * 1000000 * 1000000)", "computes with text or lists"),
+        ("{'%999999999d' % 5}", "computes with text or lists"),
+        ("{1 << 1000000 << 1000000}", "has a LShift"),
+        ("{((9**64)**64)**64}", "has a power"),
+        ("np.log(x, out=x)", "calls np.log with arguments"),
+        ("bs(x, df=1000 * 1000 * 1000)", "bs with a df that is no small number"),
+        ("C(kind, contr.treatment('\"'))", "has a quote"),
+        ("*".join("abcdefghijklmnopqrstuvwxyz"), "more than 10,000 terms"),
     ],
 )
 def test_formulas_of_files_run_no_other_code(code, words):
