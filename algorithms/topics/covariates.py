@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import DataError, in_brief, shortened
+from ..inputs.formula_files import check_learned, learned, restored
 from ..inputs.formulas import evaluated, formulaic
 
 INTERCEPT = "intercept"
@@ -27,12 +28,15 @@ class Covariates:
         column, or None for numbers. Those of a formula have the ``term`` that they belong to.
     formula : str or None
         For formulaic; the columns are then those of its matrix. What it has learned (knots, levels) is in
-        `spec`, which no model file holds: evaluating a formula runs code.
+        `spec`.
+    state : dict or None
+        The same as numbers and text (`formula_files`), of a model that was read from a file.
     """
 
     columns: list = field(default_factory=list)
     formula: str | None = None
     spec: Any = None
+    state: Any = None
 
     @classmethod
     def of(cls, covariates, formula, n_documents):
@@ -119,22 +123,36 @@ class Covariates:
                     f"matrix has {n_documents} rows and {width} columns, without the intercept"
                 )
             return np.hstack([np.ones((n_documents, 1)), numbers])
-        if self.spec is None:
+        frame = _frame(covariates, self.formula, n_documents)
+        spec = self._restored() if self.spec is None else self.spec
+        matrix = _evaluated(lambda: spec.get_model_matrix(frame), self.formula)
+        _check_rows(len(matrix), n_documents)
+        found = [(place, str(name)) for place, name in enumerate(matrix.columns) if name != "Intercept"]
+        if [name for _, name in found] != self.names[1:]:
+            raise DataError(
+                f"formula={shortened(self.formula)} makes other columns than those of the fit, "
+                f"{in_brief(', '.join(self.names[1:]), 150)}: fit again"
+            )
+        kept = [place for place, _ in found]
+        numbers = _finite("a column of the formula's matrix", np.asarray(matrix, np.float64)[:, kept])
+        return np.hstack([np.ones((n_documents, 1)), numbers])
+
+    def _restored(self):
+        """The spec of a model that was read from a file."""
+        if self.state is None:
             raise DataError(
                 f"the model was read from a file, which does not keep what formula={shortened(self.formula)} "
                 "has learned: pass covariates as a matrix of its columns, "
                 f"{in_brief(', '.join(self.names[1:]), 150)}"
             )
-        frame = _frame(covariates, self.formula, n_documents)
-        matrix = _evaluated(lambda: self.spec.get_model_matrix(frame), self.formula)
-        _check_rows(len(matrix), n_documents)
-        kept = [number for number, name in enumerate(map(str, matrix.columns)) if name != "Intercept"]
-        numbers = _finite("a column of the formula's matrix", np.asarray(matrix, np.float64)[:, kept])
-        return np.hstack([np.ones((n_documents, 1)), numbers])
+        return _evaluated(lambda: restored(self.formula, self.state, _REMEDY), self.formula)
 
     def as_dict(self):
         """For the model's file."""
-        return {"columns": [dict(column) for column in self.columns], "formula": self.formula}
+        columns = [dict(column) for column in self.columns]
+        return {"columns": columns, "formula": self.formula} | (
+            {} if self.spec is None else {"learned": learned(self.spec)}
+        )
 
     @classmethod
     def of_dict(cls, kept):
@@ -147,7 +165,10 @@ class Covariates:
                 raise DataError(f"covariates_ cannot have the column {shortened(column)}")
         if kept["formula"] is not None and not isinstance(kept["formula"], str):
             raise DataError(f"covariates_ cannot have the formula {shortened(kept['formula'])}")
-        return cls(list(kept["columns"]), kept["formula"])
+        state = kept.get("learned")
+        if state is not None:
+            check_learned(state)
+        return cls(list(kept["columns"]), kept["formula"], state=state)
 
 
 def _evaluated(evaluate, formula):

@@ -324,7 +324,7 @@ class DMRTopicModel(FittedTopicModel):
     @property
     def _reader(self):
         known = Covariates.of_dict(self.covariates_)
-        return Covariates(known.columns, known.formula, self.__dict__.get("_spec"))
+        return Covariates(known.columns, known.formula, self.__dict__.get("_spec"), known.state)
 
     @property
     def _doc_topic_weights(self):

@@ -401,6 +401,11 @@ def test_formulas(data, tmp_path):
     found = model.expected_shares(grid)
     np.testing.assert_allclose(found.mean.sum(axis=1), 1)
     again = sd.load(model.save(f"{tmp_path}/m.npz") and f"{tmp_path}/m.npz")
+    np.testing.assert_array_equal(again.expected_shares(grid).mean, found.mean)
+    np.testing.assert_array_equal(
+        again.transform(X[:3], covariates=covariates[:3]), model.transform(X[:3], covariates=covariates[:3])
+    )
+    del again.covariates_["learned"]  # as in files of older versions
     with pytest.raises(DataError, match="pass covariates as a matrix"):
         again.expected_shares(grid)
     matrix = model._reader.design(grid, 2)[:, 1:]
@@ -424,6 +429,17 @@ def test_a_formula_says_what_the_columns_alone_say(data):
     known = Covariates.of({"x": x, "colour": covariates["colour"]}, "x + C(colour)", 120)
     np.testing.assert_array_equal(known.design(covariates, 120)[:, 1], covariates["x"])
     np.testing.assert_array_equal(known.design({"x": x, "colour": covariates["colour"]}, 120)[:, 1], x)
+
+
+def test_a_formula_of_an_altered_file_does_not_run(data, tmp_path):
+    pytest.importorskip("formulaic")
+    X, covariates = data
+    model = dmr(formula="x + C(colour)").fit(X, covariates=covariates)
+    for formula, message in [("print(x) + C(colour)", "runs only arithmetic"), ("x", "other columns")]:
+        model.covariates_["formula"] = formula
+        again = sd.load(model.save(f"{tmp_path}/m.npz") and f"{tmp_path}/m.npz")
+        with pytest.raises(DataError, match=message):
+            again.expected_shares(covariates[:2])
 
 
 @pytest.mark.parametrize("formula", ["x + year", "x + (", "np.log(x)"])
