@@ -10,19 +10,20 @@ from scipy import sparse
 from sklearn.utils._param_validation import Interval
 
 from ..._typing import Array, Callback, FileName, Matrix, RandomState, Vector
-from ...errors import DataError, InterruptedFitWarning
+from ...errors import InterruptedFitWarning
 from ...scheduler.engine import run
 from ...scheduler.parameters import seed_from
 from ...scheduler.schedules.static import StaticSchedule
 from ...scheduler.stores.store import fingerprint_csr
 from ...scheduler.threads import effective_n_jobs
-from ..inputs.matrices import check_counts, check_prior, check_vocabulary
-from ..inputs.texts import check_are_names
+from ..inputs.dask_arrays import is_frame
+from ..inputs.matrices import check_counts, check_prior, check_vocabulary, check_width
+from ..inputs.targets import check_names
 from .fitting import _DOC_TOPIC_PRIOR, _TOPIC_WORD_PRIOR, derived
 from .lda import LatentDirichletAllocation
 from .over_slices import PARTS, TopicsOverSlices
 from .reading.over_time import slice_codes, slices_of
-from .shard_input import are_files, corpus_of_matrix, is_sharded
+from .shard_input import check_order_of_files, corpus_of_matrix, gathered_counts, is_sharded
 
 _FIRST_SWEEPS = 100  # of the model of all slices together
 _LARGE = 0.3  # of a fitted drift
@@ -188,6 +189,7 @@ class DynamicTopicModel(TopicsOverSlices):
         *,
         slices: Any = None,
         vocabulary: Any = None,
+        n_features: int | None = None,
         callback: Callback | None = None,
     ) -> Self:
         """Fit topics, and how they change.
@@ -198,7 +200,9 @@ class DynamicTopicModel(TopicsOverSlices):
         Parameters
         ----------
         X : sparse matrix, array or DataFrame of shape (n_samples, n_features)
-            Counts of words in documents, in any order.
+            Counts of words in documents, in any order. Or files or a collection of Dask's, as in
+            `LatentDirichletAllocation.fit`: they are read part by part, and their counts are then held in
+            this process, 8 bytes for each pair of a document and a word.
         y : None
             Ignored.
         slices : array-like of shape (n_samples,)
@@ -206,9 +210,12 @@ class DynamicTopicModel(TopicsOverSlices):
             in the order of their labels, of categories in that of the categories. Each distinct label is a
             slice, so make years or months of dates (``dates.dt.to_period("M")``). Periods between the first
             and the last, and categories, are slices with documents or without. None takes the index of a
-            DataFrame `X`, if it is one of times or periods.
+            DataFrame `X`, if it is one of times or periods. Documents of files are in the order of the files'
+            names.
         vocabulary : sequence of str or mapping of str to int, optional
             The words of the columns, kept as `vocabulary_`.
+        n_features : int, optional
+            Columns of a corpus in files; what they state, by default.
         callback : callable, optional
             ``callback(info)`` after every sweep of the slices, as in `LatentDirichletAllocation.fit`.
 
@@ -217,16 +224,13 @@ class DynamicTopicModel(TopicsOverSlices):
         self
         """
         self._validate_params()
-        if is_sharded(X):
-            if are_files(X):
-                check_are_names(X)
-            raise DataError(
-                "DynamicTopicModel fits a matrix in memory: read files by stradask.datasets, or compute X of "
-                "Dask; engine='dask' fits it on the workers"
-            )
+        check_order_of_files(X, "slices")
         with self._unchanged_on_error():
             slices = slices_of(X, slices)
-            counts = check_counts(self, X)
+            counts = check_counts(self, gathered_counts(X, n_features) if is_sharded(X) else X)
+            check_width(counts, n_features)
+            if is_frame(X):
+                check_names(self, X, None)
             labels, codes = slice_codes(slices, counts.shape[0])
             alpha = check_prior("doc_topic_prior", self.doc_topic_prior, self.n_components, _DOC_TOPIC_PRIOR)
             beta = _TOPIC_WORD_PRIOR if self.topic_word_prior is None else float(self.topic_word_prior)
@@ -341,4 +345,6 @@ class DynamicTopicModel(TopicsOverSlices):
             Rows sum to 1.
         """
         self.fit(X, y, **fit_params)
+        if is_sharded(X):
+            X = gathered_counts(X, self.n_features_in_)
         return self._by_slice(X, self.doc_slices_, lambda model, rows: model.transform(rows))

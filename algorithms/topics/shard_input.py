@@ -249,6 +249,25 @@ def check_at_hand(X):
         )
 
 
+def gathered_counts(X, n_features=None):
+    """Counts of what is no matrix, in memory: a CSR array, read and checked part by part.
+
+    Parts are let go as they are copied, so that hardly more than the counts is held.
+    """
+    sources = sources_of(X)
+    _, width, _ = survey(sources, "local", n_features=n_features)
+    parts = [read_source(source, width)[0] for source in sources]
+    sizes = np.cumsum([0, *(part.nnz for part in parts)])
+    rows = np.concatenate([np.diff(part.indptr) for part in parts])
+    data, indices = np.empty(sizes[-1], np.int32), np.empty(sizes[-1], np.int32)
+    for number in range(len(parts)):
+        part = parts[number]
+        parts[number] = None
+        here = slice(sizes[number], sizes[number + 1])
+        data[here], indices[here] = part.data, part.indices
+    return sparse.csr_array((data, indices, np.concatenate([[0], np.cumsum(rows)])), shape=(len(rows), width))
+
+
 def given_documents(model, X):
     """Documents for a fitted model, as a Dask array of blocks if X names files; anything else as it is."""
     if not are_files(X):

@@ -3,6 +3,7 @@
 import itertools
 import signal
 
+import dask.array
 import matplotlib.figure
 import numpy as np
 import pytest
@@ -283,8 +284,6 @@ def test_what_a_model_does_not_know_is_named(corpus):
         fitted.transform(X[:2], slices=[70, 0])
     with pytest.raises(DataError, match="there is no topic 5"):
         fitted.over_time(5)
-    with pytest.raises(DataError, match="matrix in memory"):
-        model().fit("docword.txt", slices=slices)
     np.testing.assert_array_equal(fitted.transform(X[:3]), fitted.at(9).transform(X[:3]))
     followed = fitted.over_time(0, [3, 5])
     np.testing.assert_allclose(followed.probabilities, topics_of(fitted)[:, 0, [3, 5]], rtol=1e-6)
@@ -293,6 +292,31 @@ def test_what_a_model_does_not_know_is_named(corpus):
     fitted.doc_slices_ = np.full(240, 99)
     with pytest.raises(DataError, match="doc_slices_"):
         fitted._check_state()
+
+
+def test_files_and_collections_give_the_model_of_their_matrix(corpus, tmp_path):
+    X, slices, _ = corpus
+    whole = model(max_iter=3).fit(X, slices=slices)
+    names = [tmp_path / f"docword.{part}.txt" for part in "ab"]
+    for rows, name in zip((X[:100], X[100:]), names, strict=True):
+        sd.datasets.save_uci_bow(rows, name)
+    blocks = [dask.delayed(X[:30]), dask.delayed(X[30:])]
+    array = dask.array.from_array(X.toarray(), chunks=(70, -1))
+    for given in (names, f"{tmp_path}/docword.*.txt", blocks, array):
+        own = model(max_iter=3).fit(given, slices=slices)
+        np.testing.assert_array_equal(topics_of(own), topics_of(whole))
+        assert (own.doc_topic_counts_ != whole.doc_topic_counts_).nnz == 0
+        assert own.n_features_in_ == X.shape[1]
+    shares = model(max_iter=3).fit_transform(names, slices=slices)
+    np.testing.assert_array_equal(shares, model(max_iter=3).fit_transform(X, slices=slices))
+    with pytest.raises(DataError, match="slices"):
+        model().fit(names, slices=slices[:-1])
+    with pytest.raises(DataError, match="sort X"):
+        model().fit(names[::-1], slices=slices)
+    with pytest.raises(DataError, match="n_features=99"):
+        model().fit(X, slices=slices, n_features=99)
+    with pytest.raises(DataError, match="slices is missing"):
+        model().fit(names)
 
 
 def test_control_c_keeps_the_model_so_far(corpus):
