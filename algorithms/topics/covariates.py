@@ -365,3 +365,15 @@ def length_of(covariates):
     if len(lengths) != 1:
         raise DataError(f"covariates have columns of {sorted(lengths)} rows: one length for all")
     return lengths.pop()
+
+
+def check_regression(model):
+    """Hold the coefficients and the design of a model's file against each other."""
+    known = Covariates.of_dict(model.covariates_)
+    n_topics, n_columns = model.word_topic_counts_.shape[1], len(known.names)
+    coef, draws, design, counts = model.coef_, model.coef_draws_, model.design_, model.doc_topic_counts_
+    fits = list(model.coef_names_) == known.names and coef.shape == (n_topics, n_columns) == draws.shape[1:]
+    fits = fits and len(draws) > 0 and design.ndim == 2 and design.shape[1] == n_columns
+    fits = fits and (counts is None or counts.shape[0] == len(design))
+    if not (fits and all(a.dtype == np.float64 and np.isfinite(a).all() for a in (coef, draws, design))):
+        raise DataError("coef_, coef_draws_ or design_ cannot be those of the covariates of a model")

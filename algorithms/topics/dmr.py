@@ -7,7 +7,6 @@ from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from scipy import sparse
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
 
@@ -17,14 +16,16 @@ from ...errors import DataError
 from ...scheduler.threads import effective_n_jobs
 from ..inputs.dask_arrays import is_dask
 from ..inputs.matrices import check_counts, check_prior
-from .covariates import Covariates, check_order, length_of, standards
+from .covariates import Covariates, check_order, check_regression, length_of, standards
 from .evaluation import complete
 from .fitting import _TOPIC_WORD_PRIOR, FittedTopicModel
 from .inference import FixedTopics, sweeps_and_tolerance, topic_shares, without_unseen
+from .reading.comparison import documents_by_shares
 from .reading.effects import ExpectedShares, TopicEffects, effects_of, expected_shares
 from .shard_input import check_at_hand, check_order_of_files, with_rows
 
 _ENOUGH_DRAWS, _ANNEALED = 40, 40  # the latter sweeps at most
+_ROWS = 2048  # documents at a time, where a number for each topic is made
 
 
 class DMRTopicModel(FittedTopicModel):
@@ -302,7 +303,8 @@ class DMRTopicModel(FittedTopicModel):
         self.coef_draws_, self.coef_ = draws, draws.mean(axis=0)
         self.covariates_, self.coef_names_, self.design_ = known.as_dict(), known.names, design
         self._spec = known.spec
-        self.doc_topic_prior_ = self._prior_rows(design).mean(axis=0)
+        blocks = (design[first : first + _ROWS] for first in range(0, len(design), _ROWS))
+        self.doc_topic_prior_ = sum(self._prior_rows(block).sum(axis=0) for block in blocks) / len(design)
         return self
 
     def _fingerprint(self, X, program, topics, labels):
@@ -317,9 +319,9 @@ class DMRTopicModel(FittedTopicModel):
 
     def _prior_rows(self, design):
         """Alpha of documents by the posterior means of the coefficients, documents x topics."""
-        from ...kernels.lda.document_priors import MOST_LOG
+        from .samplers.regression import priors_of
 
-        return np.exp(np.clip(design @ self.coef_.T, -MOST_LOG, MOST_LOG))
+        return priors_of(design, self.coef_)
 
     @property
     def _reader(self):
@@ -327,10 +329,17 @@ class DMRTopicModel(FittedTopicModel):
         return Covariates(known.columns, known.formula, self.__dict__.get("_spec"), known.state)
 
     @property
-    def _doc_topic_weights(self):
-        """Counts of the fitted documents with their priors, and zeros."""
-        own = self._prior_rows(self.design_)
-        return sparse.csr_array(self.doc_topic_counts_.toarray() + own), np.zeros(own.shape[1])
+    def doc_topic_(self) -> Array:
+        """Topic shares of the fitted documents."""
+        if self._fitted("doc_topic_counts_") is None:
+            return super().doc_topic_  # which says so
+        shares, counts = self._prior_rows(self.design_), self.doc_topic_counts_
+        shares[np.repeat(np.arange(len(shares)), np.diff(counts.indptr)), counts.indices] += counts.data
+        shares /= shares.sum(axis=1, keepdims=True)
+        return shares
+
+    def _most_of(self, topics, rows, n_documents):
+        return documents_by_shares(self.doc_topic_[rows], topics, n_documents)
 
     def _by_prior(self, covariates, n_documents):
         """Groups of documents with equal priors: their rows, and the prior; None takes that of them all."""
@@ -483,18 +492,5 @@ class DMRTopicModel(FittedTopicModel):
             )
 
     def _check_state(self):
-        self._check_regression()
+        check_regression(self)
         super()._check_state()
-
-    def _check_regression(self):
-        """Hold the coefficients and the design of a file against each other."""
-        known = Covariates.of_dict(self.covariates_)
-        n_topics, n_columns = self.word_topic_counts_.shape[1], len(known.names)
-        coef, draws, design, counts = self.coef_, self.coef_draws_, self.design_, self.doc_topic_counts_
-        fits = (
-            list(self.coef_names_) == known.names and coef.shape == (n_topics, n_columns) == draws.shape[1:]
-        )
-        fits = fits and len(draws) > 0 and design.ndim == 2 and design.shape[1] == n_columns
-        fits = fits and (counts is None or counts.shape[0] == len(design))
-        if not (fits and all(a.dtype == np.float64 and np.isfinite(a).all() for a in (coef, draws, design))):
-            raise DataError("coef_, coef_draws_ or design_ cannot be those of the covariates of a model")

@@ -281,8 +281,7 @@ class ReadableTopics(TopicIntervals, TopicsOfTexts):
             )
         n_documents = min(n_documents, len(rows))
         if X is None:
-            weights, prior = self._doc_topic_weights
-            found = comparison.documents_by_counts(weights[rows], prior, chosen, n_documents)
+            found = self._most_of(chosen, rows, n_documents)
         else:
             found = comparison.documents_by_shares(np.asarray(self.transform(X))[rows], chosen, n_documents)
         indices, shares = rows[found[0]], found[1]
@@ -426,6 +425,11 @@ class ReadableTopics(TopicIntervals, TopicsOfTexts):
                 "matrix, or work with transform(X)"
             )
         return self.doc_topic_counts_
+
+    def _most_of(self, topics, rows, n_documents):
+        """Places among the fitted documents `rows` of those that speak most for topics, and their shares."""
+        weights, prior = self._doc_topic_weights
+        return comparison.documents_by_counts(weights[rows], prior, topics, n_documents)
 
     @property
     def _doc_topic_weights(self):

@@ -36,6 +36,7 @@ _TRIES, _POOR = 4, 0.2  # before `burn_in`: trajectories, one after the other, w
 _ASCENTS, _HALVINGS, _ENOUGH = 3, 10, 0.1  # steps of scoring before `burn_in`, and the gain that ends them
 _FEWEST, _MOST = 3, 10  # steps of a trajectory
 _FEW_COLUMNS = 16  # up to which products of columns are kept
+_ROWS = 2048  # of a design at a time, where a number for each topic is made
 
 
 @dataclass(frozen=True)
@@ -245,6 +246,12 @@ class GatheredRegression(Gathered):
     draws: np.ndarray
 
 
+def priors_of(design, coefficients):
+    """Alpha of documents, rows x topics."""
+    rows = design @ coefficients.T
+    return np.exp(np.clip(rows, -kernels.MOST_LOG, kernels.MOST_LOG, out=rows), out=rows)
+
+
 # A move of the coefficients -----------------------------------------------------------------------------
 
 
@@ -290,9 +297,14 @@ class CoefficientPosterior:
         """Fisher's information of the topics, one by one, and the prior: topics x columns x columns."""
         n_topics, n_columns = coefficients.shape
         out = np.zeros((n_topics, n_columns, n_columns))
-        for design, part in zip(self.designs, self._passes(coefficients), strict=True):
-            weight = np.exp(np.clip(design @ coefficients.T, -kernels.MOST_LOG, kernels.MOST_LOG))
-            weight *= part[2][:, None]
+        blocks = (
+            (design[first : first + _ROWS], part[2][first : first + _ROWS])
+            for design, part in zip(self.designs, self._passes(coefficients), strict=True)
+            for first in range(0, len(design), _ROWS)
+        )
+        for design, rates in blocks:
+            weight = priors_of(design, coefficients)
+            weight *= rates[:, None]
             if n_columns <= _FEW_COLUMNS:
                 pairs = np.triu_indices(n_columns)
                 packed = weight.T @ (design[:, pairs[0]] * design[:, pairs[1]])
