@@ -4,7 +4,6 @@ from typing import Any
 
 import numpy as np
 from scipy import sparse
-from scipy.special import ndtri
 from sklearn.utils.validation import check_is_fitted
 
 from ..._typing import Array, Matrix, Names, Vector
@@ -16,7 +15,7 @@ from .lda import LatentDirichletAllocation
 from .model import TopicModel
 from .reading.comparison import TopicPrevalence, check_topics, prevalence
 from .reading.effects import check_level
-from .reading.over_time import WordTrajectories, place_of, slice_codes
+from .reading.over_time import WordTrajectories, beta_interval, place_of, slice_codes
 from .reading.top_words import check_whole
 from .reading.uncertainty import columns_of
 from .samplers.chains import WordChains, is_chain, log_deviations, rates_of
@@ -205,9 +204,9 @@ class TopicsOverSlices(TopicModel):
             probable in some slice: the ones whose probability changes most.
         n_words : int, default=8
         level : float, default=0.9
-            Probability of the intervals, by the normal distribution of the logarithms about their mode. That
-            topics of tokens are not known widens them (Louis, 1982): the variance of each word's tokens over
-            the draws of the fit is information that is missing.
+            Probability of the intervals: those of Clopper and Pearson for as many tokens as mode and
+            curvature of the logarithms are worth. That topics of tokens are not known widens them (Louis, 1982): the
+            variance of each word's tokens over the draws of the fit is information that is missing.
         vocabulary : sequence of str of length n_features, optional
             As in `topics`.
 
@@ -245,13 +244,12 @@ class TopicsOverSlices(TopicModel):
         rates = rates_of(chain, self.slice_totals_[k], self.topic_word_prior_[0], self.n_features_in_)
         left = np.ones(self.n_features_in_)
         left[chain.words] = self.chains_[k].get("information", 1.0)  # models of before have none
-        width = ndtri((1 + level) / 2) * log_deviations(
-            chain, columns, rates, self.drift_**2, information=left[columns]
-        )
-        mean, low, high = (np.exp(part).T for part in (logs, logs - width, logs + width))
+        deviations = log_deviations(chain, columns, rates, self.drift_**2, information=left[columns])
+        mode = np.exp(logs).T
+        low, high = beta_interval(mode, deviations.T**2, level)
         followed = [str(names[w]) for w in columns]
         listed = [[str(names[w]) for w in own[row]] for row in top]
-        return WordTrajectories(k, self.slices_, followed, mean, low, high, level, listed)
+        return WordTrajectories(k, self.slices_, followed, mode, low, high, level, listed)
 
     def _check_state(self):
         super()._check_state()

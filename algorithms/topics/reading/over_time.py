@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy.special import betaincinv
 
 from ....errors import DataError, in_brief, shortened
 from ..covariates import check_order
@@ -83,6 +84,19 @@ def place_of(label, labels):
         names = in_brief(", ".join(map(str, labels)), 200)
         raise DataError(f"slice={shortened(str(label))} is none of the model's: {names}")
     return int(found[0])
+
+
+def beta_interval(mode, variances, level):
+    """Intervals of probabilities from modes and variances of the logarithms of rates, by Laplace.
+
+    A word with n of N tokens has the variance 1 / n. The interval is that of Clopper and Pearson for so many.
+    Unlike the normal distribution of the logarithms it stays below 1, and near 3 / N, where a word has next
+    to no tokens.
+    """
+    n = 1 / variances
+    others = n * np.maximum((1 - mode) / mode, np.finfo(float).tiny)
+    low = betaincinv(n, others + 1, (1 - level) / 2)
+    return np.minimum(low, mode), np.maximum(betaincinv(n + 1, others, (1 + level) / 2), mode)
 
 
 @dataclass(frozen=True, eq=False)

@@ -94,6 +94,7 @@ def plot_prevalence(prevalence, topics, names, ax=None):
         locator = AutoDateLocator()
         ax.xaxis.set_major_locator(locator)
         ax.xaxis.set_major_formatter(ConciseDateFormatter(locator))
+    _ticks_at_whole_numbers(ax, prevalence.groups)
     if not ordered:
         ax.set_xticks(x, [str(group) for group in prevalence.groups], rotation=30, ha="right")
     ax.set_ylim(bottom=0)
@@ -104,6 +105,14 @@ def plot_prevalence(prevalence, topics, names, ax=None):
     ax.spines[["top", "right"]].set_visible(False)
     ax.grid(alpha=0.25)
     return ax
+
+
+def _ticks_at_whole_numbers(ax, labels):
+    """Years have no fractions."""
+    if labels.dtype.kind in "iu":
+        from matplotlib.ticker import MaxNLocator
+
+        ax.xaxis.set_major_locator(MaxNLocator(integer=True))
 
 
 def _are_times(labels):
@@ -176,6 +185,7 @@ def plot_words_over_time(found, ax=None):
         colour = _COLOURS[i % len(_COLOURS)]
         ax.plot(x, found.probabilities[:, i], style, color=colour, label=word)
         ax.fill_between(x, found.low[:, i], found.high[:, i], color=colour, alpha=0.15, linewidth=0)
+    _ticks_at_whole_numbers(ax, found.slices)
     if not ordered:
         every = max(1, -(-len(x) // 12))
         ax.set_xticks(x[::every], [str(label) for label in found.slices[::every]], rotation=30, ha="right")

@@ -13,6 +13,7 @@ from scipy.optimize import linear_sum_assignment, minimize
 from scipy.special import gammaln, logsumexp
 
 import stradask as sd
+from stradask.algorithms.topics.reading.over_time import beta_interval
 from stradask.algorithms.topics.samplers.chains import WordChains, expected_moves, log_deviations, raised
 from stradask.algorithms.topics.samplers.slices import SlicedGibbs, _added, information
 from stradask.algorithms.topics.shard_input import corpus_of_matrix
@@ -343,6 +344,18 @@ def test_unknown_topics_of_tokens_leave_a_part_of_the_information():
     # Tokens of probability p have the mean p and the variance p (1 - p): the part p is left.
     np.testing.assert_allclose(information(sums[1], sums[2], 400), parts, atol=0.02)
     np.testing.assert_array_equal(information(sums[1], sums[2], 3), 1)
+
+
+def test_intervals_of_counts_hold_as_often_as_they_say():
+    rng = np.random.default_rng(0)
+    for true in (0.003, 0.05, 0.4, 0.97):
+        n = np.maximum(rng.binomial(300, true, 4_000), 0.01)  # tokens of 300, of which the prior is worth .01
+        low, high = beta_interval(n / 300, 1 / n, 0.9)
+        assert 0.89 < np.mean((low <= true) & (true <= high)) < 0.99
+        assert (low >= 0).all()
+        assert (low <= n / 300).all()
+        assert (n / 300 <= high).all()
+        assert (high <= 1).all()
 
 
 @pytest.mark.slow
