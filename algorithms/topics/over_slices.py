@@ -205,8 +205,9 @@ class TopicsOverSlices(TopicModel):
         n_words : int, default=8
         level : float, default=0.9
             Probability of the intervals: those of Clopper and Pearson for as many tokens as mode and
-            curvature of the logarithms are worth. That topics of tokens are not known widens them (Louis, 1982): the
-            variance of each word's tokens over the draws of the fit is information that is missing.
+            curvature of the logarithms are worth. That topics of tokens are not known widens them (Louis,
+            1982): the variance of each word's tokens over the draws of the fit is information that is
+            missing.
         vocabulary : sequence of str of length n_features, optional
             As in `topics`.
 
