@@ -1,34 +1,73 @@
-"""Topic models beyond LDA, next to tomotopy's: ``stradask bench topics-models``.
+"""Topic models beyond LDA, next to their peers: ``stradask bench topics-models``.
 
-Covariates (Dirichlet-multinomial regression), a number of topics that is found (HDP), and a response
-(supervised LDA). Both libraries fit three quarters of the documents with the same number of topics, priors
-and sweeps, one after the other on one thread. Words of the rest are judged by one code: half of each
-document's tokens tell its shares, the others are predicted, with the topics and the document prior that a
-model gives. Responses are predicted by each library's own method. CPU seconds are of the fit alone, medians
-of rounds.
+Covariates (Dirichlet-multinomial regression), a number of topics that is found (HDP), a response (supervised
+LDA), short texts (GSDMM), and topics that change over slices of time. Libraries fit three quarters of the
+documents with the same number of topics, priors and sweeps, one after the other on one thread; variational
+ones run 20 rounds of EM. Words of the rest are judged by one code: half of each document's tokens tell its
+shares, the others are predicted, with the topics and the document prior that a model gives. Over time the
+rest is the slice after the last one, judged with the topics of that and one prior. Responses are predicted by
+each library's own method. Topics of short texts are held against their labels. CPU seconds are of the fit
+alone, medians of rounds.
 """
 
+import gzip
 import importlib.util
 import time
 import warnings
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from scipy import sparse
+from sklearn.metrics import normalized_mutual_info_score
 
 from .. import datasets
-from ..algorithms.topics.dmr import DMRTopicModel
 from ..algorithms.topics.evaluation import complete
-from ..algorithms.topics.hdp import HDPTopicModel
 from ..algorithms.topics.lda import LatentDirichletAllocation
-from ..algorithms.topics.supervised import SupervisedLDA
 from ..errors import DataError
 from .pages.page import Page, where
 from .pages.tables import Table
 from .run import about_run
+from .topics_models_sides import COVARIATES, NUMBER, RESPONSE, SHORT, SIDES, TASKS, TIME, Own
 
-TASKS = ("covariates", "number of topics", "response")
-_ALPHA, _BETA = 0.1, 0.01
 _FIRST, _SECOND = "scipy", "sklearn"  # packages of docstrings, of which the response is the second
+_MOST_DOCUMENTS, _SHORT_WORDS, _SLOW_SECONDS = 4000, 12, 20.0  # of a fit, above which it is run once
+_LABELS = {
+    "20news": lambda line: line.split()[1],
+    "imdb": str.strip,
+    "debian_descriptions": lambda line: line.split()[2],
+}
+_SLICES, _OF_SLICE, _WORDS, _PART = 10, 20, 500, 0.08  # the cut of a corpus in the order of time
+_TASKS_OF = {
+    "generated": TASKS,
+    "docstrings": (COVARIATES, NUMBER, RESPONSE),
+    "ap": (NUMBER,),
+    "20news": (COVARIATES, SHORT),
+    "imdb": (RESPONSE,),
+    "debian_descriptions": (SHORT,),
+    "rfc_early": (TIME,),
+}
+_TOPICS = {"generated": 6, "rfc_early": 5}
+
+
+@dataclass(frozen=True)
+class Documents:
+    """Counts, and of each document a group (its label, or slice of time) and a response."""
+
+    X: Any
+    groups: np.ndarray
+    y: np.ndarray
+
+    def rows(self, chosen):
+        """Some of the documents."""
+        return Documents(sparse.csr_array(self.X[chosen]), self.groups[chosen], self.y[chosen])
+
+    def words(self, chosen):
+        """The same documents with some of the words."""
+        X = sparse.csr_array(self.X[:, chosen])
+        X.eliminate_zeros()
+        return replace(self, X=X)
 
 
 def generated(seed, quick):
@@ -41,7 +80,33 @@ def generated(seed, quick):
     topics = rng.dirichlet(np.full(n_words, 0.05), n_topics)
     X = np.array([rng.multinomial(rng.poisson(80) + 2, s @ topics) for s in shares])
     y = shares @ rng.normal(0, 2, n_topics) + 0.3 * rng.standard_normal(n)
-    return sparse.csr_array(X), group.astype(str), y
+    return Documents(sparse.csr_array(X), group.astype(str), y)
+
+
+def generated_labels(seed, quick):
+    """Texts of 12 words, each of one of ten topics, which is the label."""
+    rng = np.random.default_rng(seed)
+    n, n_words = (300, 100) if quick else (4000, 400)
+    label = rng.integers(0, 10, n)
+    topics = rng.dirichlet(np.full(n_words, 0.05), 10)
+    common = rng.dirichlet(np.full(n_words, 0.1))
+    X = np.array([rng.multinomial(_SHORT_WORDS, 0.6 * topics[k] + 0.4 * common) for k in label])
+    return Documents(sparse.csr_array(X), label.astype(str), label.astype(float))
+
+
+def generated_slices(seed, quick):
+    """Documents of five topics whose words move, by a tenth and more in logarithms, from slice to slice."""
+    rng = np.random.default_rng(seed)
+    n_words = 100 if quick else _WORDS
+    eta = np.log(rng.dirichlet(np.full(n_words, 0.1), 5) + 1e-4)
+    X = []
+    for _ in range(_SLICES + 1):
+        topics = np.exp(eta)
+        topics /= topics.sum(axis=1, keepdims=True)
+        X += [rng.multinomial(60, rng.dirichlet(np.full(5, 0.2)) @ topics) for _ in range(_OF_SLICE)]
+        eta += rng.normal(0, 0.2, eta.shape)
+    slices = np.repeat(np.arange(_SLICES + 1), _OF_SLICE)
+    return Documents(sparse.csr_array(np.array(X)), slices, slices.astype(float))
 
 
 def docstrings(quick):
@@ -50,119 +115,73 @@ def docstrings(quick):
     package = np.array([name.partition(".")[0] for name in corpus.names])
     few = np.flatnonzero(np.isin(package, [_FIRST, _SECOND]))
     few = few[::8] if quick else few
-    X, package = sparse.csr_array(corpus.X[few]), package[few]
-    return X, package, (package == _SECOND).astype(float)
+    package = package[few]
+    return Documents(sparse.csr_array(corpus.X[few]), package, (package == _SECOND).astype(float))
 
 
-def parts(X, seed):
-    """Rows to learn from and rows to judge by, a quarter; words that only the latter have are left out."""
-    long = np.flatnonzero(np.asarray(X.sum(axis=1)).ravel() > 1)
+def in_file(path, name, task, seed, quick):
+    """Documents of a file docword.NAME.txt.gz, with labels from docs.NAME.txt.gz beside it."""
+    X = sparse.csr_array(datasets.read_uci_bow(path))
+    rng, n = np.random.default_rng(seed), X.shape[0]
+    if task == TIME:
+        return _in_order(X, rng)
+    labels = np.zeros(n, int)
+    if name in _LABELS:
+        beside = Path(path).with_name(f"docs.{name}.txt.gz")
+        with gzip.open(beside, "rt", encoding="utf-8") as file:
+            labels = np.array([_LABELS[name](line) for line in file])
+    chosen = np.sort(rng.permutation(n)[: _MOST_DOCUMENTS // (8 if quick else 1)])
+    labels, numbers = labels[chosen], np.unique(labels, return_inverse=True)[1][chosen]
+    own = Documents(sparse.csr_array(X[chosen]), labels.astype(str), numbers.astype(float))
+    if task == SHORT:
+        own = replace(own, X=_shortened(own.X, rng))
+    often = np.flatnonzero((own.X > 0).sum(axis=0) > 2)
+    return own.words(often)
+
+
+def _shortened(X, rng):
+    """At most so many tokens of each document, drawn without replacement."""
+    rows, columns = [], []
+    for row in range(X.shape[0]):
+        entries = slice(X.indptr[row], X.indptr[row + 1])
+        tokens = np.repeat(X.indices[entries], X.data[entries].astype(int))
+        tokens = rng.permutation(tokens)[:_SHORT_WORDS]
+        rows += [row] * len(tokens)
+        columns += tokens.tolist()
+    return sparse.csr_array((np.ones(len(rows), np.int32), (rows, columns)), shape=X.shape)
+
+
+def _in_order(X, rng):
+    """Documents in the order of time, in slices; the most frequent words of all slices but the last."""
+    X = X.copy()
+    X.data = rng.binomial(X.data.astype(int), _PART)
+    X = X[np.linspace(0, X.shape[0] - 1, (_SLICES + 1) * _OF_SLICE).astype(int)]
+    slices = np.repeat(np.arange(_SLICES + 1), _OF_SLICE)
+    own = Documents(sparse.csr_array(X), slices, slices.astype(float))
+    often = np.argsort(-np.asarray(own.X[slices < _SLICES].sum(axis=0)).ravel(), kind="stable")[:_WORDS]
+    own = own.words(np.sort(often))
+    return own.rows(np.asarray(own.X.sum(axis=1)).ravel() > 1)
+
+
+def documents_of(given, name, task, seed, quick):
+    """The documents of a data set for a task."""
+    if name == "generated":
+        make = {SHORT: generated_labels, TIME: generated_slices}.get(task, generated)
+        return make(seed, quick)
+    return docstrings(quick) if name == "docstrings" else in_file(given, name, task, seed, quick)
+
+
+def parts(data, task, seed):
+    """Rows to learn from and rows to judge by: a quarter, the last slice of time, or all of short texts."""
+    long = np.flatnonzero(np.asarray(data.X.sum(axis=1)).ravel() > 1)
+    if task == SHORT:
+        return long, long
+    if task == TIME:
+        last = data.groups[long] == data.groups.max()
+        return long[~last], long[last]
     order = np.random.default_rng(seed).permutation(long)
     cut = len(order) // 4
     return np.sort(order[cut:]), np.sort(order[:cut])
-
-
-class OwnTopics:
-    """The models of this library."""
-
-    name = "stradask"
-
-    def __init__(self, task, n_topics, sweeps, seed, of_classes):
-        self.task, self.of_classes = task, of_classes
-        given = {"topic_word_prior": _BETA, "max_iter": sweeps, "random_state": seed, "n_jobs": 1}
-        if task == "covariates":
-            self.model = DMRTopicModel(n_topics, doc_topic_prior=_ALPHA, **given)
-        elif task == "number of topics":
-            self.model = HDPTopicModel(n_topics, **given)
-        else:
-            response = "class" if of_classes else "number"
-            self.model = SupervisedLDA(n_topics, doc_topic_prior=_ALPHA, response=response, **given)
-
-    def fit(self, X, groups, y):
-        """Fit; time counts from here on."""
-        if self.task == "covariates":
-            self.model.fit(X, covariates={"group": groups})
-        elif self.task == "response":
-            self.model.fit(X, y)
-        else:
-            self.model.fit(X)
-
-    def topics(self, groups):
-        """Topics, and the prior of each of some documents."""
-        if self.task == "covariates":
-            rows = self.model._reader.design({"group": groups}, len(groups))
-            return self.model.topic_word_, self.model._prior_rows(rows)
-        alpha = self.model.doc_topic_prior_
-        return self.model.topic_word_, np.broadcast_to(alpha, (len(groups), len(alpha)))
-
-    def predict(self, X):
-        """Predict responses."""
-        return self.model.predict(X)
-
-
-class TomotopyTopics:
-    """The models of tomotopy."""
-
-    name = "tomotopy"
-
-    def __init__(self, task, n_topics, sweeps, seed, of_classes):
-        import tomotopy
-
-        self.task, self.sweeps, self.of_classes = task, sweeps, of_classes
-        if task == "covariates":
-            self.model = tomotopy.DMRModel(k=n_topics, alpha=_ALPHA, eta=_BETA, seed=seed)
-        elif task == "number of topics":
-            self.model = tomotopy.HDPModel(initial_k=2, alpha=1.0, gamma=1.0, eta=_BETA, seed=seed)
-        else:
-            kind = "b" if of_classes else "l"
-            self.model = tomotopy.SLDAModel(k=n_topics, vars=kind, alpha=_ALPHA, eta=_BETA, seed=seed)
-
-    def _words(self, X, row):
-        entries = slice(X.indptr[row], X.indptr[row + 1])
-        return self.names[np.repeat(X.indices[entries], X.data[entries])].tolist()
-
-    def prepare(self, X, groups, y):
-        """Add the documents, which is not timed."""
-        self.names, self.n_words = np.array([str(word) for word in range(X.shape[1])]), X.shape[1]
-        self.centre, self.scale = 0.0, 1.0
-        if not self.of_classes:
-            self.centre, self.scale = float(y.mean()), float(y.std())
-        for row in range(X.shape[0]):
-            known = {}
-            if self.task == "covariates":
-                known = {"metadata": groups[row]}
-            elif self.task == "response":
-                known = {"y": [float((y[row] - self.centre) / self.scale)]}
-            self.model.add_doc(self._words(X, row), **known)
-
-    def fit(self, X, groups, y):
-        """Fit; time counts from here on."""
-        self.model.train(self.sweeps, workers=1)
-
-    def topics(self, groups):
-        """Topics, and the prior of each of some documents."""
-        words = np.array([int(word) for word in self.model.used_vocabs])
-        live = [
-            k for k in range(self.model.k) if self.task != "number of topics" or self.model.is_live_topic(k)
-        ]
-        phi = np.zeros((len(live), self.n_words))
-        for place, k in enumerate(live):
-            phi[place, words] = self.model.get_topic_word_dist(k)
-        if self.task == "covariates":
-            table = {group: self.model.get_topic_prior(group) for group in dict.fromkeys(groups)}
-            return phi, np.array([table[group] for group in groups], float)
-        if self.task == "response":
-            return phi, np.broadcast_to(np.asarray(self.model.alpha, float), (len(groups), len(live)))
-        tokens = np.asarray(self.model.get_count_by_topics(), float)[live]
-        alpha = float(self.model.alpha) * np.maximum(tokens, 1e-3) / tokens.sum()
-        return phi, np.broadcast_to(alpha, (len(groups), len(live)))
-
-    def predict(self, X):
-        """Predict responses."""
-        documents = [self.model.make_doc(self._words(X, row)) for row in range(X.shape[0])]
-        self.model.infer(documents, iterations=100, workers=1)
-        found = np.array([self.model.estimate(document)[0] for document in documents])
-        return (found > 0.5).astype(float) if self.of_classes else found * self.scale + self.centre
 
 
 def perplexity(topic_word, priors, X, seed):
@@ -184,25 +203,24 @@ def perplexity(topic_word, priors, X, seed):
 
 def measure(side, task, data, settings):
     """Fit and judge a library's model: figures of a record."""
-    X, groups, y = data
     n_topics, sweeps, seed, rounds, of_classes = settings
-    learn, judge = parts(X, seed)
-    seen = np.flatnonzero(np.asarray(X[learn].sum(axis=0)).ravel())
-    X = sparse.csr_array(X[:, seen])
-    own = X[learn], groups[learn], y[learn]
-    seconds = []
-    for _ in range(rounds):
+    learn, judge = (data.rows(rows) for rows in parts(data, task, seed))
+    seen = np.flatnonzero(np.asarray(learn.X.sum(axis=0)).ravel())
+    learn, judge = learn.words(seen), judge.words(seen)
+    seconds: list[float] = []
+    while len(seconds) < rounds and not (seconds and seconds[0] > _SLOW_SECONDS):
         model = side(task, n_topics, sweeps, seed, of_classes)
-        if hasattr(model, "prepare"):
-            model.prepare(*own)
+        model.prepare(learn)
         began = time.process_time()
-        model.fit(*own)
+        model.fit(learn)
         seconds.append(time.process_time() - began)
-    phi, priors = model.topics(groups[judge])
-    found = {"seconds": float(np.median(seconds)), "all_seconds": seconds, "topics": len(phi)}
-    found["perplexity"] = perplexity(phi, priors, X[judge], seed)
-    if task == "response":
-        predicted, y = model.predict(X[judge]), y[judge]
+    found: dict[str, Any] = {"seconds": float(np.median(seconds)), "all_seconds": seconds}
+    if task == SHORT:
+        return found | agreement(np.asarray(model.labels), judge.groups)
+    phi, priors = model.topics(judge)
+    found |= {"topics": len(phi), "perplexity": perplexity(phi, priors, judge.X, seed)}
+    if task == RESPONSE:
+        predicted, y = model.predict(judge.X), judge.y
         if of_classes:
             found["accuracy"] = float(np.mean(predicted == y))
         else:
@@ -210,33 +228,74 @@ def measure(side, task, data, settings):
     return found
 
 
+def agreement(topics, labels):
+    """Normalised mutual information and purity of topics of texts by their labels."""
+    labels = np.unique(labels, return_inverse=True)[1]
+    topics = np.unique(topics, return_inverse=True)[1]
+    table = np.zeros((topics.max() + 1, labels.max() + 1), int)
+    np.add.at(table, (topics, labels), 1)
+    return {
+        "topics": len(table),
+        "information": float(normalized_mutual_info_score(labels, topics)),
+        "purity": float(table.max(axis=1).sum() / len(labels)),
+    }
+
+
+def _chosen(args):
+    """Data sets with their paths, tasks, and sides."""
+    peers = [side for side in SIDES if side is not Own]
+    unknown = [name for name in args.against or () if name not in {side.name for side in peers}]
+    if unknown:
+        names = ", ".join(side.name for side in peers)
+        raise DataError(f"--against: topics-models compares with {names}, not {unknown[0]}")
+    wanted = dict(args.param)
+    tasks = [task for task in TASKS if wanted.pop("task", task) == task] if wanted else list(TASKS)
+    if wanted or not tasks:
+        raise DataError(f"--param: topics-models has task={' or task='.join(map(repr, TASKS))}")
+    given = {}
+    for path in args.dataset or ("generated", "docstrings"):
+        name = Path(path).name.removeprefix("docword.").partition(".")[0]
+        if name not in _TASKS_OF:
+            known = ", ".join(
+                name if name in ("generated", "docstrings") else f"docword.{name}.txt.gz"
+                for name in _TASKS_OF
+            )
+            raise DataError(f"--dataset: topics-models has {known}, not {path}")
+        given[name] = path
+    sides = [side for side in peers if importlib.util.find_spec(side.name)]
+    if args.against:
+        sides = [side for side in sides if side.name in args.against]
+    return given, tasks, [Own, *sides]
+
+
 def collect(args, on_record, tell):
     """Run what the arguments of ``stradask bench topics-models`` ask for."""
-    if args.param:
-        raise DataError("--param: topics-models has none")
-    unknown = [name for name in args.against or () if name != "tomotopy"]
-    if unknown:
-        raise DataError(f"--against: topics-models compares with tomotopy, not {unknown[0]}")
-    sides = [OwnTopics] + ([TomotopyTopics] if importlib.util.find_spec("tomotopy") else [])
+    given, tasks, sides = _chosen(args)
     common, seed = about_run("topics-models"), args.seed
-    sweeps, rounds = (30, 1) if args.quick else (500, 3)
-    for name in args.dataset or ("generated", "docstrings"):
-        if name not in ("generated", "docstrings"):
-            raise DataError(f"--dataset: topics-models has generated and docstrings, not {name}")
-        data = generated(seed, args.quick) if name == "generated" else docstrings(args.quick)
-        about = {"name": name, "documents": data[0].shape[0], "tokens": int(data[0].sum()), "sweeps": sweeps}
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of intervals of short fits
-            LatentDirichletAllocation(2, max_iter=1).fit(data[0])
-            for task in TASKS:
-                n_topics = 50 if task == "number of topics" else 6 if name == "generated" else 20
-                settings = n_topics, sweeps, seed, rounds, name == "docstrings"
-                # Compiles: kernels for documents of this length.
-                measure(OwnTopics, task, data, (n_topics, 12, seed, 1, name == "docstrings"))
-                for side in sides:
-                    found = measure(side, task, data, settings)
-                    on_record({**common, "system": side.name, "task": task, "data": about, **found})
-                    tell(f"{name}, {task}, {side.name}: perplexity {found['perplexity']:.1f}")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of intervals of short fits, and of peers
+        LatentDirichletAllocation(2, max_iter=1).fit(generated(seed, quick=True).X)
+        for name, path in given.items():
+            for task in _TASKS_OF[name]:
+                if task in tasks:
+                    data = documents_of(path, name, task, seed, args.quick)
+                    _compare(sides, name, task, data, args, common, on_record, tell)
+
+
+def _compare(sides, name, task, data, args, common, on_record, tell):
+    """Fit and judge the models of all libraries that have the task."""
+    n_topics = {NUMBER: 50, SHORT: 40, TIME: 5}.get(task, _TOPICS.get(name, 20))
+    sweeps, rounds = (30, 1) if args.quick else ({SHORT: 50, TIME: 200}.get(task, 500), 3)
+    about = {"name": name, "documents": data.X.shape[0], "tokens": int(data.X.sum()), "sweeps": sweeps}
+    of_classes = name in ("docstrings", "imdb")
+    # Compiles: kernels for documents of this length.
+    measure(Own, task, data, (n_topics, 12, args.seed, 1, of_classes))
+    for side in sides:
+        if task in side.tasks:
+            found = measure(side, task, data, (n_topics, sweeps, args.seed, rounds, of_classes))
+            on_record({**common, "system": side.name, "task": task, "data": about, **found})
+            figure = "information" if task == SHORT else "perplexity"
+            tell(f"{name}, {task}, {side.name}: {figure} {found[figure]:.4g}")
 
 
 # Tables ---------------------------------------------------------------------------------------------------
@@ -248,6 +307,8 @@ def _columns():
 
     return {
         "perplexity": number("perplexity", 1),
+        "information": number("information", 3),
+        "purity": number("purity", 3),
         "accuracy": number("accuracy", 3),
         "R^2": number("r2", 3),
         "topics": lambda record: str(record["topics"]),
@@ -256,17 +317,25 @@ def _columns():
 
 
 def tables(records):
-    """A table for each data set, of its last run."""
-    last = {(record["data"]["name"], record["task"], record["system"]): record for record in records}
+    """A table for each data set and size, of the last run of each model."""
+    last: dict = {}
+    for record in records:
+        data = tuple(record["data"].items())
+        last[data, record["task"], record["system"]] = record
     found = []
-    for name in dict.fromkeys(name for name, *_ in last):
-        rows = [(f"{task}, {system}", record) for (own, task, system), record in last.items() if own == name]
-        data = rows[0][1]["data"]
-        caption = (
-            f"{name}: {data['documents']:,} documents of {data['tokens']:,} tokens, a quarter to judge by, "
-            f"{data['sweeps']} sweeps"
+    for data in dict.fromkeys(data for data, *_ in last):
+        rows = [(f"{task}, {system}", record) for (own, task, system), record in last.items() if own == data]
+        about = dict(data)
+        size = f"{about['documents']:,} documents of {about['tokens']:,} tokens"
+        caption = f"{about['name']}: {size}, {about['sweeps']} sweeps"
+        found.append(
+            Table.of(
+                rows,
+                {name: get for name, get in _columns().items() if any(get(r) for _, r in rows)},
+                "",
+                caption,
+            )
         )
-        found.append(Table.of(rows, _columns(), "", caption))
     return found
 
 
@@ -278,7 +347,8 @@ def table(records):
 def page(records):
     """Return the page of a run of the benchmark."""
     whole = Page("stradask bench topics-models: topic models beyond LDA").text(
-        "The same topics, priors and sweeps; words judged by one code. CPU seconds of the fit on one thread, "
+        "The same topics, priors and sweeps (20 rounds of EM for variational models); judged by one code. "
+        "CPU seconds of the fit on one thread, "
         f"on {where(records[0])}."
     )
     for one in tables(records):
