@@ -38,7 +38,8 @@ _LABELS = {
     "imdb": str.strip,
     "debian_descriptions": lambda line: line.split()[2],
 }
-_SLICES, _OF_SLICE, _WORDS, _PART = 10, 20, 500, 0.08  # the cut of a corpus in the order of time
+# The cut of a corpus in the order of time, of which gensim takes a minute.
+_SLICES, _OF_SLICE, _WORDS, _PART = 10, 20, 200, 0.08
 _TASKS_OF = {
     "generated": TASKS,
     "docstrings": (COVARIATES, NUMBER, RESPONSE),
@@ -97,7 +98,7 @@ def generated_labels(seed, quick):
 def generated_slices(seed, quick):
     """Documents of five topics whose words move, by a tenth and more in logarithms, from slice to slice."""
     rng = np.random.default_rng(seed)
-    n_words = 100 if quick else _WORDS
+    n_words = 30 if quick else _WORDS
     eta = np.log(rng.dirichlet(np.full(n_words, 0.1), 5) + 1e-4)
     X = []
     for _ in range(_SLICES + 1):
@@ -248,10 +249,13 @@ def _chosen(args):
     if unknown:
         names = ", ".join(side.name for side in peers)
         raise DataError(f"--against: topics-models compares with {names}, not {unknown[0]}")
-    wanted = dict(args.param)
-    tasks = [task for task in TASKS if wanted.pop("task", task) == task] if wanted else list(TASKS)
-    if wanted or not tasks:
-        raise DataError(f"--param: topics-models has task={' or task='.join(map(repr, TASKS))}")
+    short = {task.split()[0]: task for task in TASKS}
+    wrong = [name for name, value in args.param if name not in short or value is not True]
+    if wrong:
+        raise DataError(
+            f"--param: topics-models has {', '.join(f'{name}=True' for name in short)}, not {wrong[0]}"
+        )
+    tasks = [short[name] for name, _ in args.param] or list(TASKS)
     given = {}
     for path in args.dataset or ("generated", "docstrings"):
         name = Path(path).name.removeprefix("docword.").partition(".")[0]

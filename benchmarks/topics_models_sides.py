@@ -21,7 +21,7 @@ COVARIATES, NUMBER, RESPONSE, SHORT, TIME = TASKS = (
     "number of topics",
     "response",
     "short texts",
-    "over time",
+    "time slices",
 )
 
 

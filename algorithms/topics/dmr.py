@@ -383,7 +383,7 @@ class DMRTopicModel(FittedTopicModel):
         n_sweeps, tol = sweeps_and_tolerance(n_sweeps, tol)
         X = check_counts(self, X, reset=False)
         topics = FixedTopics.of(self)
-        X = without_unseen(topics, X, stacklevel=4)  # one warning for all documents
+        X = without_unseen(topics, X)  # one warning for all documents
         options = {"n_sweeps": n_sweeps, "tol": tol, "random_state": self.random_state, "n_jobs": self.n_jobs}
         theta = np.empty((X.shape[0], len(self.doc_topic_prior_)))
         for rows, alpha in self._by_prior(covariates, X.shape[0]):

@@ -290,7 +290,7 @@ class GSDMM(TopicModel):
             return lazy_shares(self, X)
         check_at_hand(X)
         X = check_counts(self, X, reset=False)
-        return self._posterior(without_unseen(self, X, stacklevel=4))[0]
+        return self._posterior(without_unseen(self, X))[0]
 
     def predict(self, X: Matrix) -> Array:
         """Return the most probable topic of each document.

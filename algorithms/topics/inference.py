@@ -2,6 +2,7 @@
 
 import copy
 import itertools
+import sys
 import warnings
 import weakref
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -30,6 +31,8 @@ _SWEEPS, _MOST_SWEEPS = 200, 2000  # of `transform`, both chains together: by de
 _BURN_IN = 0.15  # part of them, where all are made
 _SHORT_BURN_IN = 2  # of each chain that ends when its error is small enough
 _TOLERANCE = 0.03  # total variation
+
+_LIBRARIES = (__name__.partition(".")[0], "sklearn")
 
 _at_hand: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
 
@@ -300,8 +303,8 @@ def _chunks(X):
     return list(itertools.pairwise(cuts.tolist()))
 
 
-def without_unseen(topics, X, stacklevel=5):
-    """Leave out, with one warning, words without a count in any topic."""
+def without_unseen(topics, X):
+    """Leave out, with one warning at the line of the user, words without a count in any topic."""
     unseen = topics.unseen[X.indices]
     if not unseen.any():
         return X
@@ -309,12 +312,20 @@ def without_unseen(topics, X, stacklevel=5):
     warnings.warn(
         f"{n_tokens} tokens of X, of {n_words} words that did not occur in fit, say nothing about topics and "
         "are ignored",
-        stacklevel=stacklevel,
+        stacklevel=_levels_to_user(),
     )
     X = X.copy()
     X.data[unseen] = 0
     X.eliminate_zeros()
     return X
+
+
+def _levels_to_user():
+    """The `stacklevel` of the nearest caller outside this package and scikit-learn, which wraps methods."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] in _LIBRARIES:
+        level, frame = level + 1, frame.f_back
+    return level
 
 
 def _check_count(name, value, least=1):

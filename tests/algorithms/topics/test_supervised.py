@@ -188,6 +188,17 @@ def test_classes_and_counts_are_predicted():
     assert model(response="count").fit(X[:160], counts[:160]).score(X[160:], counts[160:]) > 0.5
 
 
+def test_a_warning_of_new_words_names_the_line_of_the_user():
+    X, y = corpus(60)
+    X = np.hstack([X.toarray(), np.zeros((60, 1), int)])
+    slda, new = model(max_iter=2).fit(X, y), X + (np.arange(13) == 12)
+    mixture = sd.GSDMM(3, max_iter=2, random_state=0).fit(X)
+    for use in (slda.predict, slda.transform, lambda X: slda.score(X, y), slda.perplexity, mixture.predict):
+        with pytest.warns(UserWarning, match="60 tokens of X, of 1 words") as caught:
+            use(new)
+        assert [warning.filename for warning in caught] == [__file__]
+
+
 def test_bits_on_threads_on_a_cluster_and_from_a_checkpoint(tmp_path):
     X, y = corpus()
     options = {"n_groups": 4, "max_iter": 40}
