@@ -61,7 +61,7 @@ class ClusterTasks(Tasks):
     def _make_inputs(self):
         with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 PiB"}):  # they are data
             self._inputs = [
-                self._workers.submit(source.function, *source.args)
+                self._workers.submit(source.function, *source.args, only=source.workers)
                 if isinstance(source, Load)
                 else self._sent(source)
                 for source in self._sources
@@ -122,8 +122,10 @@ class ClusterTasks(Tasks):
                 chain, there = chains[number], results[number]
                 first = next(k for k in range(len(chain.tasks) + 1) if k not in there)
                 last = there[first - 1] if first else chain.first
+                data, source = self._inputs[chain.input], self._sources[chain.input]
+                only = source.workers if isinstance(source, Load) else ()
                 for k in range(first, len(chain.tasks)):
-                    last = self._workers.submit(function, self._inputs[chain.input], last, *chain.tasks[k])
+                    last = self._workers.submit(function, data, last, *chain.tasks[k], only=only)
                     started[last] = number, k
             for batch in distributed.as_completed(started, loop=self._client.loop).batches():
                 finished = [future for future in batch if future.status == "finished"]

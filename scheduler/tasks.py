@@ -12,10 +12,14 @@ from .threads import effective_n_jobs, run_tasks
 
 
 class Load(NamedTuple):
-    """An input that ``function(*args)`` makes, where it is used; Dask collections in `args` come computed."""
+    """An input that ``function(*args)`` makes, where it is used; Dask collections in `args` come computed.
+
+    With `workers`, names or addresses of Dask workers, it and all tasks that use it run on these alone.
+    """
 
     function: Callable
     args: tuple = ()
+    workers: tuple = ()
 
 
 class Chain(NamedTuple):

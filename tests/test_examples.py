@@ -9,7 +9,13 @@ import pytest
 
 pytest.importorskip("matplotlib")
 ROOT = Path(__file__).parents[1]
-STORIES = ("topics_of_a_collection", "sparse_path", "shards_of_a_posterior", "bayesian_on_a_cluster")
+STORIES = (
+    "topics_of_a_collection",
+    "sparse_path",
+    "shards_of_a_posterior",
+    "bayesian_on_a_cluster",
+    "federated_sites",
+)
 
 
 def story(name):
@@ -69,3 +75,16 @@ def test_a_posterior_on_a_cluster(tmp_path, capsys):
     assert average.posterior_.draws.shape == model.posterior_.draws.shape
     assert "90 % intervals" in capsys.readouterr().out
     assert (tmp_path / "cluster-story.png").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.cluster
+def test_federated_sites(tmp_path, capsys):
+    distributed = pytest.importorskip("distributed")
+    model, off, counts, received = story("federated_sites").main(300, tmp_path, distributed.Worker)
+    assert off.max() < 0.15
+    assert model.n_shards_ == 4
+    assert {counts[site, "draws"] for site in ("north", "east", "south", "west")} == {2 * (1 + 3)}
+    assert not any(received.values())
+    assert "without west the posterior is" in capsys.readouterr().out
+    assert (tmp_path / "federated-story.png").exists()

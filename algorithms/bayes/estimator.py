@@ -33,7 +33,7 @@ from .shards.builds import RegressionBuild, SourceBuild
 from .shards.chains import Densities, draw_posterior
 from .shards.rows import Part, cut_rows, number_of_shards
 from .shards.source_fit import look, means, moments, sources_of_fit, spreads
-from .shards.sources import ROW_VECTORS, columns_of
+from .shards.sources import ROW_VECTORS, check_alone, columns_of
 
 _HORSESHOE_TARGET = 0.95  # acceptance: its funnels want short steps
 _CELLS = 4_000_000  # of predictors, rows times draws, at a time
@@ -89,6 +89,7 @@ class BayesianRegression(Estimator):
             if sources is None:
                 densities, scaling = self._deal(X, y, row_vectors, frame, settings)
             elif len(sources) == 1:  # nothing to combine: read here, as any array
+                check_alone(sources[0].workers)
                 arrays, _ = columns_of(sources[0])
                 row_vectors = {name: arrays.get(name) for name in ROW_VECTORS}
                 densities, scaling = self._deal(arrays["X"], arrays["y"], row_vectors, frame, settings)

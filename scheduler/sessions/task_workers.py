@@ -2,11 +2,13 @@
 
 import asyncio
 import contextlib
+import time
 from concurrent.futures import CancelledError
 from typing import Any
 
 import dask
 
+from ...errors import WorkerLost
 from .clients import scheduler_named, take_exception
 from .membership import Membership
 
@@ -27,6 +29,8 @@ class TaskWorkers(Membership):
         self.n_orphaned = 0
         self._stack = contextlib.ExitStack()
         self._watched: dict[Any, set[str]] = {}  # futures, and where each may run
+        self._only: dict[Any, tuple] = {}  # of them those that may run on certain workers alone, and on which
+        self._names: dict[str, str] = {}  # of workers, by address
         self._tasks: Any = None  # the client through which tasks go
 
     def open(self):
@@ -49,24 +53,46 @@ class TaskWorkers(Membership):
             self._stack.close()
         self._warn()
 
-    def where(self):
+    def where(self, only=()):
         """Return Dask's arguments that keep tasks on these workers; wait for one if all were lost.
 
-        StradaskError if none comes within the timeout, or all that run have another version.
+        With `only`, names or addresses, on those of them alone. StradaskError if none comes within the
+        timeout, or all that run have another version.
         """
         if not self._workers or self._client.status != "running":
             with scheduler_named(self._client):
                 self._client.sync(self._find)
         self._warn()
-        return {"workers": sorted(self._workers), "allow_other_workers": False}
+        workers = self._those_of(only) if only else sorted(self._workers)
+        return {"workers": workers, "allow_other_workers": False}
 
-    def submit(self, function, *args):
-        """Submit a task; of Dask collections among `args` it gets the computed values."""
-        where = self.where()
+    def _those_of(self, only):
+        """Addresses of the workers that `only` names; wait until one of them takes part."""
+        end = time.monotonic() + self._timeout
+        while True:
+            self._client.sync(self._learn_names)
+            if found := [worker for worker in sorted(self._workers) if self._is_one(worker, only)]:
+                return found
+            if time.monotonic() > end:
+                raise WorkerLost(
+                    f"no worker named {' or '.join(only)} takes part, and none came in {self._timeout:g} s "
+                    f"(dask.config stradask.timeout); there are {sorted(self._names.values())}: start it, or "
+                    "leave out what only it may read"
+                )
+            time.sleep(_LOOK)
+
+    def _is_one(self, worker, only):
+        return worker in only or self._names.get(worker) in only
+
+    def submit(self, function, *args, only=()):
+        """Submit a task, which gets the values of Dask collections among `args`; for `only` see `where`."""
+        where = self.where(only)
         if any(map(dask.is_dask_collection, args)):
             future = self._tasks.compute(dask.delayed(function)(*args), **where)
         else:
             future = self._tasks.submit(function, *args, pure=False, **where)
+        if only:
+            self._only[future] = only
         self._watched[future] = set(where["workers"])
         self._client.loop.add_callback(self._cancel_orphans)  # its workers may have been lost meanwhile
         return future
@@ -96,6 +122,7 @@ class TaskWorkers(Membership):
         futures = list(futures)
         for future in futures:
             self._watched.pop(future, None)
+            self._only.pop(future, None)
         if futures and self._tasks.status == "running":
             with contextlib.suppress(OSError, TimeoutError):  # the scheduler has gone
                 self._tasks.cancel(futures)
@@ -135,6 +162,7 @@ class TaskWorkers(Membership):
         if not isinstance(news, dict):
             return
         if news.get("action") == "add-worker":
+            self._names.pop(news["worker"], None)  # another process may have had this address
             self._in_background(self._admit(news["worker"]))
         elif news.get("action") == "remove-worker":
             self._take_out(news["worker"])
@@ -152,9 +180,18 @@ class TaskWorkers(Membership):
             return
         self._cancel_orphans()
         self._workers[worker] = 1
-        for places in self._watched.values():
-            places.add(worker)
+        if self._only:
+            await self._learn_names()
+        for future, places in self._watched.items():
+            if future not in self._only or self._is_one(worker, self._only[future]):
+                places.add(worker)
         await self._widen()
+
+    async def _learn_names(self):
+        """Learn by which names the workers were started."""
+        if self._workers.keys() - self._names.keys() and self._client.scheduler is not None:
+            found = await self._client.scheduler.identity()
+            self._names = {worker: str(one["name"]) for worker, one in found["workers"].items()}
 
     async def _widen(self):
         """Tell the scheduler the workers on which tasks may run by now, also for tasks on the way to it.
@@ -179,6 +216,8 @@ class TaskWorkers(Membership):
 
     def _cancel_orphaned(self, orphans):
         orphans = [future for future in orphans if self._watched.pop(future, None) is not None]
+        for future in orphans:
+            self._only.pop(future, None)
         self.n_orphaned += len(orphans)
         if orphans:
             self._in_background(asyncio.to_thread(self._tasks.cancel, orphans, force=True))

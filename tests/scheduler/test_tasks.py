@@ -65,7 +65,7 @@ class Workers:
     def scatter(self, value):
         return value
 
-    def submit(self, function, *args):
+    def submit(self, function, *args, only=()):
         return function(*args)
 
     def cancel(self, futures):

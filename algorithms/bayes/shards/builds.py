@@ -50,6 +50,11 @@ class SourceBuild:
     classes: Any = None
     scaling: Any = None
 
+    @property
+    def workers(self):
+        """The Dask workers that alone may read the rows; () for any."""
+        return self.source.workers
+
     def __call__(self):
         """Make the model."""
         return _model(self.blank._family, self._arrays(), self.options)
@@ -84,6 +89,11 @@ class UserBuild:
     start: Any
     power: float
     is_sum: bool
+
+    @property
+    def workers(self):
+        """The Dask workers that alone may read the rows; () for any."""
+        return self.data.workers if isinstance(self.data, Source) else ()
 
     def __call__(self):
         """Make the model."""

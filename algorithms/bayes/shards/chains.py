@@ -22,6 +22,7 @@ from ..chains.sampling import CHUNK, SamplingPlan, make_plan, sample_model
 from ..combine.collect import from_sample, from_shards
 from ..models.failures import COUNTS, first_failure
 from ..models.model import Model
+from .sources import check_alone
 from .subsets import estimates, summed
 from .tasks import ShardPool
 
@@ -93,6 +94,7 @@ def draw_posterior(densities, settings):
 
 
 def _draw_whole(densities, settings):
+    check_alone(getattr(densities.builds[0], "workers", ()))
     model = densities.builds[0]()
     sample = _sample_whole(model, densities, settings)
     local = None if densities.local is None else lambda points: _in_place([densities.local(model, points)])
@@ -153,7 +155,8 @@ def _draw_shards(densities, settings):
 
 def _pool(loads, densities, settings):
     ways = {"engine": settings.engine, "checkpoint": settings.checkpoint, "n_jobs": settings.n_jobs}
-    return ShardPool(loads, len(loads), **ways, n_held=densities.n_held)
+    workers = [getattr(build, "workers", ()) for build in densities.builds]
+    return ShardPool(loads, len(loads), **ways, n_held=densities.n_held, workers=workers)
 
 
 def _run(pool, settings, plan):

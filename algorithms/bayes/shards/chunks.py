@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from dask.base import tokenize
+from dask.sizeof import sizeof
 
 from ....errors import DataError, ModelFileError, shortened
 from ....scheduler.stores.store import read_npz, write_npz
@@ -38,6 +39,11 @@ class Chunk:
     found: bool  # whether it was read from a file
 
 
+@sizeof.register(Chunk)
+def _size(chunk):
+    return sum(array.nbytes for array in (*chunk.state.values(), *chunk.arrays.values()))
+
+
 class ChunkWork(NamedTuple):
     """What all chunks of a run share."""
 
@@ -53,17 +59,25 @@ class _Loaded(NamedTuple):
     digest: str
 
 
-def load_shard(load, shard, with_digest):
-    """Load a shard's data, with their digest if chunks are to be found by it."""
+class _Kept(_Loaded):
+    """Data that stay in this process."""
+
+    def __reduce_ex__(self, protocol):
+        raise DataError("the data of this shard are for their own worker alone, and do not leave it")
+
+
+def load_shard(load, shard, with_digest, is_kept=False):
+    """Load a shard's data, with their digest if chunks are to be found by it; `is_kept`: on this worker."""
+    kind = _Kept if is_kept else _Loaded
     try:
         data = load(shard)
     except Exception as error:
         error.add_note(f"in shard {shard}")
         raise
     if not with_digest:
-        return _Loaded(data, "")
+        return kind(data, "")
     try:
-        return _Loaded(data, str(tokenize(data, ensure_deterministic=True)))
+        return kind(data, str(tokenize(data, ensure_deterministic=True)))
     except RuntimeError as error:
         raise DataError(
             f"the data of shard {shard} cannot be told from others, which a checkpoint needs: {error}; let "

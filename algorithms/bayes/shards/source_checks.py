@@ -15,7 +15,7 @@ from .sources import look_at, with_columns
 def examined(sources, look, **places):
     """Read every shard once on its worker; return the sources with checksums, and warn of doubts."""
     sources = with_columns(sources, **places)
-    results = look_at([partial(look, source) for source in sources], **places)
+    results = look_at([partial(look, source) for source in sources], sources, **places)
     doubts = [words for _, words in results if words]
     if doubts:
         warnings.warn(

@@ -82,7 +82,7 @@ def look(blank, sources, **places):
     has any weight.
     """
     sources = with_columns(sources, **places)
-    seen = look_at([partial(_look, blank, source, len(sources)) for source in sources], **places)
+    seen = look_at([partial(_look, blank, source, len(sources)) for source in sources], sources, **places)
     counting = [source for one, source in zip(seen, sources, strict=True) if one is not None]
     if not counting:
         raise DataError("sample_weight is zero in every row of all shards: nothing is left to fit to")
@@ -192,6 +192,17 @@ def spreads(parts):
     return sd[:-1], sd[-1]
 
 
+def _check_summed(source, X):
+    """Refuse rows that may not leave their worker where their cross products determine them."""
+    n, width = len(X), X.shape[1] + 1
+    if source.workers and n <= width:
+        raise DataError(
+            f"{n} rows for the worker {' or '.join(source.workers)} alone: cross products of their {width} "
+            "columns (with y), which normal noise sends, would be these rows; give more rows, or "
+            "combine='exact', which sends draws"
+        )
+
+
 def _weighs_nothing(X, sample_weight=None, **rest):
     weights = np.asarray(sample_weight)  # what is no vector of numbers is refused later
     return weights.dtype.kind in "biuf" and weights.shape == np.shape(X)[:1] and not weights.any()
@@ -215,6 +226,7 @@ def _look(blank, source, n_shards, shard):
         X, names = blank._with_intercept(X)
         reduced = None
         if labels is None and blank._merges():
+            _check_summed(source, X)
             reduced = reduced_rows(X, y, options["weights"], options["offsets"])
         else:
             checked = "this shard", n_shards, blank._family, X, y, names, prior, options

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from ....errors import DataError
+from ....errors import DataError, shortened
 from ...inputs.pieces import check_same, checksum, delayed_blocks, is_dask, is_frame
 from ...inputs.texts import check_are_names
 from .tasks import ShardPool
@@ -29,12 +29,13 @@ class Source:
 
     An svmlight file does not state its columns `n_features`, nor whether it counts them from 0
     (`zero_based`): "auto" takes 1 if it does not name the column 0. `checksum` is that of `read` before. For
-    the spec see `find_sources`.
+    the spec see `find_sources`. `workers` are the Dask workers that alone may read it, () for any.
     """
 
     def __init__(self, spec, number, n_features=None, zero_based="auto", checksum=None):
         self.spec, self.number, self.checksum = spec, number, checksum
         self.n_features, self.zero_based = n_features, zero_based
+        self.workers = _workers_of(spec, f"shard {number}")
 
     def __repr__(self):
         return f"shard {self.number}" + (f" ({self.spec})" if isinstance(self.spec, str) else "")
@@ -109,6 +110,11 @@ def blocks_of(X, y):
         raise DataError("y is missing: give a vector, or a Dask array, with an entry for each row of X")
     for name, part in (("X", X), ("y", y)):
         _check_not_held(name, part)
+        if is_dask(part) and any(_bounds(part, name)):
+            raise DataError(
+                f"{name} has dask.annotate(workers=...), which blocks of a collection lose: give shards as a "
+                "list of dask.delayed values that were made under it"
+            )
     X = X.rechunk({1: -1})
     sizes = X.chunks[0]
     if not is_dask(y):
@@ -124,9 +130,10 @@ def blocks_of(X, y):
     return [Source(_plain(spec, number), number) for number, spec in enumerate(specs)]
 
 
-def look_at(looks, **places):
-    """Call functions of a shard's number, each on its shard's worker; `places` are options of `ShardPool`."""
-    with ShardPool(looks, len(looks), **places) as pool:
+def look_at(looks, sources, **places):
+    """Call functions of a shard's number, each where its source is read; `places`: `ShardPool`."""
+    workers = [source.workers for source in sources]
+    with ShardPool(looks, len(looks), workers=workers, **places) as pool:
         return pool.values(_itself, None)
 
 
@@ -138,7 +145,7 @@ def with_columns(sources, **places):
     unknown = [source.known(zero_based=True) for source in sources if source.is_svmlight]
     if not unknown:
         return sources
-    extents = look_at([partial(_extent, source) for source in unknown], **places)
+    extents = look_at([partial(_extent, source) for source in unknown], unknown, **places)
     zero_based = any(lowest == 0 for lowest, _ in extents)
     settled = {
         "n_features": max(1, max(width for _, width in extents) - (not zero_based)),
@@ -210,6 +217,42 @@ def _plain(spec, number):
         return np.asarray(spec)
     _check_not_held(f"shard {number}", spec)
     return spec
+
+
+def _workers_of(spec, name):
+    """The workers for which ``dask.annotate(workers=...)`` made a delayed value; () for any."""
+    parts = spec if isinstance(spec, tuple) else (spec,)
+    found = {only for part in parts if is_dask(part) for only in _bounds(part, name)}
+    if len(found) > 1:
+        raise DataError(f"{name} is for several workers: {sorted(found)}; annotate all of it with the same")
+    return next(iter(found), ())
+
+
+def _bounds(collection, name):
+    """The workers to which the layers of a collection's graph are bound, a tuple for each that is."""
+    for layer in getattr(collection.__dask_graph__(), "layers", {}).values():
+        given = layer.annotations or {}
+        if "resources" in given:
+            raise DataError(
+                f"{name} has dask.annotate(resources={shortened(given['resources'])}), by which tasks are "
+                "not placed here: name the workers instead, with dask.annotate(workers=...)"
+            )
+        if "workers" in given and not given.get("allow_other_workers"):
+            only = given["workers"]
+            if not isinstance(only, str | int | list | tuple | set):
+                raise DataError(
+                    f"{name} has dask.annotate(workers={shortened(only)}); give names or addresses of workers"
+                )
+            yield (str(only),) if isinstance(only, str | int) else tuple(sorted(map(str, only)))
+
+
+def check_alone(workers):
+    """Refuse a single shard that this process would read, where it is for certain workers."""
+    if workers:
+        raise DataError(
+            f"there is one shard, which is for the worker {' or '.join(workers)} alone (dask.annotate), and "
+            "would be read in this process: fit it there, or give other shards as well"
+        )
 
 
 def _check_not_held(name, value):

@@ -52,6 +52,9 @@ class ShardPool:
     n_held : int, optional
         Shards whose data the local engine holds at a time; others are loaded again when they are needed. All
         by default.
+    workers : sequence of n_shards tuples, optional
+        Names or addresses of the Dask workers that alone may load a shard and compute with it; () for any.
+        Data of such a shard cannot be sent elsewhere, which a DataError of that worker says.
 
     Examples
     --------
@@ -67,7 +70,9 @@ class ShardPool:
     ((3, 2, 20, 1), array([ 0., 10., 20.]), array([-200.]))
     """
 
-    def __init__(self, load, n_shards, *, engine="local", n_jobs=None, checkpoint=None, n_held=None):
+    def __init__(
+        self, load, n_shards, *, engine="local", n_jobs=None, checkpoint=None, n_held=None, workers=None
+    ):
         _check_positive("n_shards", n_shards)
         if "://" in str(checkpoint or ""):
             raise DataError(
@@ -80,7 +85,13 @@ class ShardPool:
         if len(loads) != self.n_shards:
             raise DataError(f"load holds {len(loads)} functions for {self.n_shards} shards: one a shard")
         with_digest = self.checkpoint is not None
-        inputs = [Load(load_shard, (load, shard, with_digest)) for shard, load in enumerate(loads)]
+        workers = [()] * self.n_shards if workers is None else workers
+        if not place.remote:
+            _check_unbound(workers)
+        inputs = [
+            Load(load_shard, (load, shard, with_digest, bool(only)), only)
+            for shard, (load, only) in enumerate(zip(loads, workers, strict=True))
+        ]
         labels = {"name": "the data of shards", "advice": "more shards, or larger workers"}
         self._tasks = place.tasks(inputs, n_held=n_held, **labels)
         self._tasks.check_ships("load", loads[0])
@@ -209,6 +220,16 @@ class ShardPool:
                 )
             total += part
         return total
+
+
+def _check_unbound(workers):
+    """Refuse shards of certain workers where this process would read them."""
+    for shard, only in enumerate(workers):
+        if only:
+            raise DataError(
+                f"shard {shard} is for the worker {' or '.join(only)} alone (dask.annotate), and would be "
+                "read in this process: take engine='dask', outside of any task"
+            )
 
 
 def _check_positive(name, value):

@@ -354,7 +354,7 @@ def test_what_cannot_stand_beside_shards_is_refused(shards):
     model = sd.BayesianLogisticRegression(n_shards=2, **OPTIONS)
     with pytest.raises(DataError, match="n_shards=2, but X is 3 shards: take n_shards='auto' or 3"):
         model.fit(paths)
-    with pytest.raises(DataError, match="sample_weight and y cannot stand beside shards"):
+    with pytest.raises(DataError, match="sample_weight and y cannot go with shards"):
         model.fit(paths, np.ones(900), sample_weight=np.ones(900))
     with pytest.raises(DataError, match="prior='horseshoe'"):
         sd.BayesianLogisticRegression("horseshoe", n_shards="auto").fit(paths)
