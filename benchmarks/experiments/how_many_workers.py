@@ -22,6 +22,7 @@ from ..scheduling import cluster_model
 from ..scheduling.cluster_model import Machines, binding
 
 RECORD = Path(__file__).parents[1] / "results" / "many-workers" / "record.json"
+SAMPLERS = ((1000, "gibbs"), (1000, "warp"), (10_000, "warp"))
 WORKERS = (2, 4, 8, 16, 64, 256, 1000)
 _LATENCIES = {"this machine": 1e-4, "1 ms, 1 Gbit/s": 1.1e-3}  # this machine's own are .1 ms
 _CORPORA = (
@@ -91,10 +92,10 @@ def comparison(record):
 def cases(rates):
     """Return the fits of the page: title, what a round is, and a function of `Machines` that gives one."""
 
-    def lda(n_tokens, n_topics, n_words):
+    def lda(n_tokens, n_topics, n_words, sampler):
         # Rows of counts travel compact: two bytes for each of the topics that a word has, some hundred.
-        own = {"n_words": n_words, "row_bytes": 200.0, "heaviest": 0.005, "warp": True}
-        per_token = 1 / rates[f"tokens, {n_topics} topics"]
+        own = {"n_words": n_words, "row_bytes": 200.0, "heaviest": 0.005, "warp": sampler == "warp"}
+        per_token = 1 / rates[f"tokens of {sampler}, {n_topics} topics"]
         return lambda m: cluster_model.topics(n_tokens, n_topics, m, per_token=per_token, **own)
 
     def ratings(n_factors, width):
@@ -104,9 +105,9 @@ def cases(rates):
 
     every: list[tuple[str, str, Callable]] = []
     for n_tokens, text, n_words in ((1e9, "10^9 tokens", 1e5), (1e11, "10^11 tokens", 1e6)):
-        for n_topics in (1000, 10_000):
-            title = f"LDA, {n_topics:,} topics, {text}"
-            every.append((title, "a sweep", lda(n_tokens, n_topics, n_words)))
+        for n_topics, sampler in SAMPLERS:
+            title = f"LDA ({sampler}), {n_topics:,} topics, {text}"
+            every.append((title, "a sweep", lda(n_tokens, n_topics, n_words, sampler)))
     every += [
         (
             "Logistic regression, 1 TB of rows in portions of 1 GB, 1,000 columns",
@@ -145,9 +146,9 @@ def measure_rates():
     rng = np.random.default_rng(0)
     corpus = sd.datasets.make_lda_corpus(10_000, n_features=20_000, n_components=50, random_state=0)[0]
     rates = {}
-    for n_topics in (1000, 10_000):
-        model = sd.LatentDirichletAllocation(n_topics, sampler="warp", max_iter=12, n_jobs=1, random_state=0)
-        rates[f"tokens, {n_topics} topics"] = int(corpus.sum()) / _seconds_a_round(model, corpus)
+    for n_topics, sampler in SAMPLERS:
+        model = sd.LatentDirichletAllocation(n_topics, sampler=sampler, max_iter=12, n_jobs=1, random_state=0)
+        rates[f"tokens of {sampler}, {n_topics} topics"] = int(corpus.sum()) / _seconds_a_round(model, corpus)
     X = rng.standard_normal((200_000, 100))
     labels = X @ rng.standard_normal(100) + 3 * rng.standard_normal(len(X)) > 0
     model = sd.LogisticRegression(solver="lbfgs", tol=1e-14, max_iter=15, n_jobs=1)
@@ -248,8 +249,12 @@ memory.
 - **compute**: the threads are busy; twice the workers take half the time.
 - **row**: one worker at a time draws from the row of the most frequent word, which has .5 % of the tokens
   ([common words](distributed-topics.md#the-same-model)): leave out stop words.
-- **blocks**: blocks of a model travel from worker to worker, one for each thread of the cluster, and there
-  is not enough other work meanwhile.
+- **blocks**: blocks of a model travel from worker to worker, and there is not enough other work meanwhile.
+  Blocks of Gibbs sampling have rows of counts; those of "warp" have tokens, so that with 1,000 topics each
+  worker receives 3.1 bytes for each token of the corpus in a sweep, on any number of workers. A worker sends
+  all its blocks in one message, and Gibbs sampling exchanges totals 64 to 127 times a sweep: messages grow
+  with the workers and not with their threads. "auto" takes "warp" for more than 700 topics, because its
+  sweeps take less work: on a network of 10 Gbit/s prefer `sampler="gibbs"` where the table says so.
 - **messages**: workers exchange sums, in log2(P) messages one after the other.
 - **hub**: the process that calls `fit` sends to and hears from each worker, over its one link. A pass over
   rows costs it an answer for each portion (chunk, row group): make portions large, but no fewer than there

@@ -13,6 +13,8 @@ import math
 import statistics
 from dataclasses import dataclass
 
+from ...algorithms.topics.samplers.word_blocks import between_exchanges
+
 
 @dataclass(frozen=True)
 class Machines:
@@ -125,23 +127,34 @@ def topics(
     row_bytes=0.0,
     warp=False,
 ):
-    """Count a sweep: as many steps as groups, and totals exchanged after each, or with warp once.
+    """Count a sweep of Gibbs sampling, or with `warp` of its passes over documents and words.
 
     `per_token` are seconds; `heaviest` is the share of the tokens that the most frequent word has, whose row
-    one worker at a time draws from; `row_bytes` those of a word's counts as they travel.
+    one worker at a time draws from; `row_bytes` those of a word's counts as they travel, of Gibbs sampling.
+    Up to 64 groups its blocks come one by one, and totals are exchanged as often; with more, all blocks of a
+    worker come together, once from each worker (`algorithms.topics.samplers.word_blocks.nested`). With warp
+    blocks do so in two rotations a sweep, after each of which totals are exchanged, and carry tokens and the
+    sizes of words; docs/distributed-topics.md has the formula of their bytes.
     """
     P, threads = machines.n_workers, machines.n_threads
     groups = n_groups or max(16, P * threads)
-    blocks = n_words * row_bytes
+    rows = n_words * row_bytes
+    if warp:
+        travelling = 2.5 * n_tokens * max(int(n_topics - 1).bit_length(), 1) / 8 + n_words * groups
+        visits, exchanges, hides = 2 * P, 2, 0.0
+    elif groups > 64:
+        travelling, visits, exchanges, hides = rows, P, groups // between_exchanges(groups), 0.0
+    else:
+        travelling, visits, exchanges, hides = rows, groups, groups, 1 - min(P * threads / groups, 1)
     return Round(
         work=n_tokens * per_token,
         longest=heaviest * n_tokens * per_token,
-        blocks=groups * (P > 1),
-        travels=blocks * (1 - 1 / P),
-        hides=1 - min(P * threads / groups, 1),
-        waits=stages(P) * (1 if warp else groups),
+        blocks=visits * (P > 1),
+        travels=travelling * (1 - 1 / P),
+        hides=hides,
+        waits=stages(P) * exchanges,
         wait_bytes=8 * n_topics,
-        held=6 * n_tokens + blocks,
+        held=6 * n_tokens + rows,
     )
 
 

@@ -1,9 +1,9 @@
 """Steps of a rotation of Gibbs sampling without Python in between: threads take the next task by themselves.
 
 A task draws one shard's tokens of one block's words. Tasks are numbered step by step, and threads take them
-in this order; one of a later step waits until all of the step before are done, when their changes of the
-topic totals are added up. A thread with a task works on it or waits for tasks that others have, so that any
-number of threads comes to an end, and with the same result.
+in this order; one of a later step waits until all of the step before are done. After some steps the changes
+of the topic totals are added up. A thread with a task works on it or waits for tasks that others have, so
+that any number of threads comes to an end, and with the same result.
 
 Shards and blocks are given by the addresses of their arrays::
 
@@ -90,7 +90,7 @@ def steps_scratch(most_words, n_topics):
 
 @nb.njit(**_OPTIONS)
 def run_tasks(
-    held, most_tokens, state, first_step, n_steps, shards, sizes, blocks, like, word_start, n_rows, before,
+    held, most_tokens, state, order, between, shards, sizes, blocks, like, word_start, n_rows, before,
     totals, changes, alpha, beta, beta_sum, seed, purpose, round_, work, scratch,
 ):  # fmt: skip
     """Do task `held`, unless it is `NO_TASK`, and those that come next.
@@ -101,8 +101,8 @@ def run_tasks(
     ``word_start[b]:word_start[b + 1]`` (`beta` and what a shard has are in that order), of which the first
     ``n_rows[b]`` keep a row; `before` are the tokens that blocks have of words before each. ``sizes[s]`` are
     the tokens and the length of the rows of a shard. `totals` are those of the last step, ``changes[s]`` a
-    shard's in this one. Shard s meets block ``(s + step) % n_blocks``. Other parameters are those of
-    `gibbs.sweep_dense`.
+    shard's since then: they are added up after every `between` steps. Shard s meets block ``order[step, s]``.
+    Other parameters are those of `gibbs.sweep_dense`.
     """
     like_starts, like_docs, like_topics, like_counts, like_offset, like_rows = like
     words, bounds, row_of_word, own_totals = scratch
@@ -112,7 +112,7 @@ def run_tasks(
     while n_tokens < most_tokens:
         if task < 0:
             task = _add(state, TAKEN, 1)
-        if task >= n_steps * n_shards:
+        if task >= len(order) * n_shards:
             return np.int64(FINISHED)
         step, s = task // n_shards, task % n_shards
         looks = 0
@@ -120,7 +120,7 @@ def run_tasks(
             looks += 1
             if looks > _PATIENCE or _look(state, STOPPED):
                 return task
-        block = (s + first_step + step) % n_blocks
+        block = order[step, s]
         here, n = word_start[block], word_start[block + 1] - word_start[block]
         starts = _array_at(like_starts, shards[s, 0], word_start[n_blocks] + 1)
         offset = _array_at(like_offset, shards[s, 4], word_start[n_blocks])
@@ -150,11 +150,13 @@ def run_tasks(
                 tokens[to] = own[i]
                 to += 1
         for k in range(n_topics):
-            changes[s, k] = own_totals[k] - totals[k]
+            changes[s, k] += own_totals[k] - totals[k]
         if _add(state, DONE, 1) + 1 == (step + 1) * n_shards:
-            for i in range(n_shards):
-                for k in range(n_topics):
-                    totals[k] += changes[i, k]
+            if (step + 1) % between == 0:
+                for i in range(n_shards):
+                    for k in range(n_topics):
+                        totals[k] += changes[i, k]
+                        changes[i, k] = 0
             _add(state, READY, 1)
         n_tokens += last - first
         task = np.int64(NO_TASK)

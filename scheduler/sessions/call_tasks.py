@@ -2,7 +2,7 @@
 
 import bisect
 import time
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -80,6 +80,9 @@ class CallTasks:
             self._parts[self._part(assignment)].append(assignment.position)
         self._now, self._left = 0, len(self._parts[0])  # the part that may be worked on, and its tasks to do
         self.busy: set[int] = set()
+        # By step and worker to which blocks go: how many will, and those that wait to go together.
+        self._going = Counter((a.step, a.to) for a in assignments if a.to)
+        self._leaving: dict[tuple, list] = defaultdict(list)
         self.partials: dict[int, Any] = {}
         self.seconds: dict[int, float] = dict.fromkeys(self.chains, 0.0)
         self.sent, self.waited, self.joined = 0, 0.0, None
@@ -153,15 +156,32 @@ class CallTasks:
             worker_state.states[a.shard], Task(self.round, a.step, a.shard, a.blocks, value)
         )
         payload_bytes(partial)
-        worked = time.monotonic() - began
-        sent = 0 if a.stamp < 0 else worker_state.pass_on(a.blocks, a.stamp + 1, value, a.to)
+        ended = time.monotonic()
+        worked, packed = ended - began, worker_state.packed(a.blocks, value) if a.to else None
+        if a.stamp >= 0 and not a.to:
+            worker_state.put(a.blocks, a.stamp + 1, value)
         with worker_state.changed:
             self.partials[a.position] = partial
             self.seconds[a.shard] += worked
-            self.sent += sent
             self._left -= 1
             self.busy.discard(a.shard)
+            together = self._going_together(a, packed) if a.to else []
             worker_state.changed.notify_all()
+        if together:
+            worker_state.send_off(a.to, together, ended)
+
+    def _going_together(self, a, packed):
+        """Return blocks that leave now: of a step and to a worker, as many together as there are threads.
+
+        So the messages of a worker do not grow with its threads, and one thread sends what it has done while
+        it does more. What a block waits for needs no block of the same step.
+        """
+        self.sent += packed.nbytes
+        which = a.step, a.to
+        self._going[which] -= 1
+        self._leaving[which].append((a.blocks, a.stamp + 1, packed))
+        full = len(self._leaving[which]) == self.worker_state.n_threads
+        return self._leaving.pop(which) if full or not self._going[which] else []
 
     def _meet(self):
         """Join what the shards of all workers receive after a part of the steps, and tell those here."""

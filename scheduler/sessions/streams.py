@@ -61,9 +61,9 @@ class _Stream:
         self._task: asyncio.Task | None = None
         self._failure: Exception | None = None
 
-    def put(self, part):
-        """Send a part of a message, or ask for an answer by None; on any thread."""
-        self._queue.append(part)
+    def put(self, *parts):
+        """Send parts of one message, or ask for an answer by None; on any thread."""
+        self._queue.extend(parts)
         if not self._awake:
             self._awake = True
             self._loop.call_soon_threadsafe(self._wake)
@@ -203,20 +203,29 @@ class Streams:
         self._lock, self._closed = threading.Lock(), False
         self._streams: dict[str, _Stream] = {}
 
-    def send(self, to, block, stamp, value):
-        """Send a block, or under a name another value, from any thread; return a `Transfer`."""
-        transfer = Transfer(payload_bytes(value))
+    def send(self, to, blocks):
+        """Send (block, stamp, value) of several blocks, from any thread; return a `Transfer` of each.
+
+        Instead of a block's number there may be a name, of another value. They go in one message, unless
+        they are large.
+        """
+        transfers = [Transfer(payload_bytes(value)) for _, _, value in blocks]
+        parts = [
+            (block if type(block) is str else int(block), stamp, value, transfer)
+            for (block, stamp, value), transfer in zip(blocks, transfers, strict=True)
+        ]
         try:
             with self._lock:
                 if self._closed:
                     raise RuntimeError("the session went on")
                 if to not in self._streams:
                     self._streams[to] = _Stream(self._pool, self._loop, to, self._about)
-            self._streams[to].put((block if type(block) is str else int(block), stamp, value, transfer))
+            self._streams[to].put(*parts)
         except RuntimeError as error:  # or the loop is closed: this process ends
-            with contextlib.suppress(InvalidStateError):
-                transfer.set_exception(WorkerLost(f"the worker is closing: {error}"))
-        return transfer
+            for transfer in transfers:
+                with contextlib.suppress(InvalidStateError):
+                    transfer.set_exception(WorkerLost(f"the worker is closing: {error}"))
+        return transfers
 
     def confirm(self):
         """Ask the receivers to confirm what was sent; on any thread."""

@@ -6,6 +6,7 @@ It knows no transport: `worker` and `cluster` call a `WorkerState` and carry its
 import contextlib
 import threading
 import time
+from collections import defaultdict
 from typing import Any
 
 import numpy as np
@@ -46,7 +47,8 @@ class WorkerState(Shards):
 
     A new epoch has a new worker state: kernels that cannot be interrupted end in the old one, and their
     results are discarded. Tasks run on `n_threads`, those of one shard in order, those of several at the same
-    time. ``send(to, block, stamp, value)`` hands a block on and returns a `concurrent.futures.Future`;
+    time. ``send(to, [(block, stamp, value), ...])`` hands blocks on and returns a `concurrent.futures.Future`
+    of each;
     ``fetch(worker, name, first, last)`` returns a part of an array that another worker keeps under a name;
     ``confirm()`` asks for the end of all sends, where they end late; ``reach(worker, handler, **message)``
     calls a handler of another worker, and returns a `Future`.
@@ -151,21 +153,17 @@ class WorkerState(Shards):
             raise
         return (number,)
 
-    def pass_on(self, block, stamp, value, to):
-        """Put a block down here, or send it to another worker; return the bytes that were sent."""
-        if not to:
-            self.put(block, stamp, value)
-            return 0
-        began = time.monotonic()
-        packed = value.array if type(value) is Packed else self._packed(block, value)
-        self._send_off(began, to, block, stamp, packed)
-        return packed.nbytes
+    def packed(self, block, value):
+        """Return a block as it travels."""
+        return value.array if type(value) is Packed else self._packed(block, value)
 
-    def _send_off(self, began, *message):
-        transfer = self._send(*message)
+    def send_off(self, to, blocks, began=None):
+        """Send blocks, (number, stamp, packed) of each, to another worker; they set out at `began`."""
+        transfers = self._send(to, blocks)
         with self.changed:
-            self._transfers[transfer] = began
-        transfer.add_done_callback(self._arrived)
+            self._transfers.update(dict.fromkeys(transfers, began))
+        for transfer in transfers:
+            transfer.add_done_callback(self._arrived)
 
     def _arrived(self, transfer):
         with self.changed:
@@ -191,7 +189,7 @@ class WorkerState(Shards):
         def give(to, value):
             nonlocal sent
             sent += payload_bytes(value)
-            self._send_off(None, barriers.workers[to], _JOINED, barrier, value)
+            self.send_off(barriers.workers[to], [(_JOINED, barrier, value)])
 
         def take(other):
             key = barriers.workers[other], barrier
@@ -242,9 +240,12 @@ class WorkerState(Shards):
         """
         effort: dict[str, Any] = {"sending": 0.0}
         self._effort = effort  # it grows until the last block has arrived, see `once`
-        moved = 0
+        moved, leaving, began = 0, defaultdict(list), time.monotonic()
         for block, stamp, to in moves:
-            moved += self.pass_on(block, stamp + 1, self._taken(block, stamp), to)
+            leaving[to].append((block, stamp + 1, self.packed(block, self._taken(block, stamp))))
+            moved += leaving[to][-1][2].nbytes
+        for to, blocks in leaving.items():
+            self.send_off(to, blocks, began)
         self._sync(messages)
         with self.changed:  # others may be at this round; what is left of earlier ones came twice
             self._came = {key: value for key, value in self._came.items() if key[1][0] >= round_}

@@ -75,7 +75,7 @@ class RotatingGibbs(RotatingModel):
         self.on_disk = folder is not None and at_once is not None
         self.in_process = in_process or self.on_disk
         self.schedule = self._schedule(at_once, repeats)
-        self.n_blocks = self.schedule.n_blocks
+        self.n_blocks, self.barrier = self.schedule.n_blocks, self.schedule.between
         # Few files: those of one array each would be more than a process may have open.
         self.pool = Pool(folder) if self.in_process and folder is not None else None
         self.loads_at_once = None if at_once is None else 1  # what is read takes more memory than what stays

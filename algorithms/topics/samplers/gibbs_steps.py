@@ -48,7 +48,18 @@ def all_steps(program, states, blocks, round_, first, steps, n_jobs):
     progress, most_words = np.zeros(4, np.int64), int(np.diff(words.start).max())
     where = (shards, sizes, places, types, words.start, words.n_rows, words.before, totals, changes)
     priors = (alpha, beta, np.float32(beta_sum))
-    given = (_TOKENS_AT_ONCE, progress, 0, len(steps), *where, *priors, program.seed, SWEEP, round_)
+    order = np.array([[block for _, block in step] for step in steps])
+    given = (
+        _TOKENS_AT_ONCE,
+        progress,
+        order,
+        program.schedule.between,
+        *where,
+        *priors,
+        program.seed,
+        SWEEP,
+        round_,
+    )
 
     def work():
         sweep, scratch = scratch_of(like["documents"]), kernels.steps_scratch(most_words, n_topics)

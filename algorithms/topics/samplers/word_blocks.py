@@ -11,6 +11,8 @@ from scipy.special import gammaln
 from ....scheduler.schedules.schedule import Schedule
 from .groups import deal_words
 
+_MOST_EXCHANGES = 64  # a rotation of so many shards, the most that a fit takes by itself, has one a step
+
 
 @dataclass(eq=False)
 class Block:
@@ -104,12 +106,44 @@ class SeedsOfBlocks:
         return float((gammaln(count + own) - gammaln(own) - gammaln(count + base) + gammaln(base)).sum())
 
 
+def nested(n, step):
+    """Pair n shards with as many blocks, in one of n steps, such that blocks meet neighbours in turn.
+
+    Shards are halves of halves (or thirds, as their number divides), and a block leaves a part only for the
+    next one. Where a worker has such a part, a block comes to it and leaves it once in n steps, together with
+    all others that are there.
+    """
+    shards, size = np.arange(n), n
+    blocks = np.zeros(n, np.int64)
+    while size > 1:
+        divisor = next(d for d in range(2, size + 1) if size % d == 0)
+        size //= divisor
+        blocks += (shards // size + step // size) % divisor * size
+    return list(enumerate(blocks.tolist()))
+
+
+def between_exchanges(n_shards):
+    """Steps between exchanges of totals: they divide a rotation, into 64 exchanges or a few more.
+
+    Examples
+    --------
+    >>> from stradask.algorithms.topics.samplers.word_blocks import between_exchanges
+    >>> [between_exchanges(n) for n in (64, 96, 128, 1000, 2048)]
+    [1, 1, 2, 10, 32]
+    """
+    return next(d for d in range(max(n_shards // _MOST_EXCHANGES, 1), 0, -1) if n_shards % d == 0)
+
+
 class FirstCountThenRotate(Schedule):
     """A rotation whose first round has one turn more, in which blocks are filled; `repeats` turns a round.
 
     With `at_once` only so many shards take part at a time; these meet all blocks before the next ones do, so
     that others can be on disk. There are as many blocks as shards, or two for each shard at work: there are
     many shards then, and they meet blocks in pieces of some size.
+
+    More than 64 shards are on a cluster, and many on each worker: blocks then meet neighbours one after the
+    other (`nested`), and totals are exchanged after every `between` steps, 64 to 127 times a rotation where
+    the number of shards divides so. So messages do not grow with the threads of a worker.
 
     In a turn shards meet all blocks once for each of `kinds`, and for `last`, the kind of a rotation after
     which others read the blocks: those of the next party, or those after the round. Where all shards
@@ -120,6 +154,8 @@ class FirstCountThenRotate(Schedule):
         self.n_shards, self.repeats = n_shards, repeats
         self.at_once = min(at_once or n_shards, n_shards)
         self.n_blocks = n_shards if at_once is None else min(n_shards, 2 * at_once)
+        self._nested = self.n_blocks == n_shards > _MOST_EXCHANGES
+        self.between = between_exchanges(n_shards) if self._nested else 1
         parties = range(-(-n_shards // self.at_once))
         self._filling, self._rotations = [(-1, party, "fill") for party in parties], []
         for turn, party in itertools.product(range(repeats), parties):
@@ -142,6 +178,8 @@ class FirstCountThenRotate(Schedule):
         return [self._step(*rotation, step) for rotation in self._rotations for step in range(self._length)]
 
     def _step(self, turn, party, kind, step):
+        if self._nested:
+            return nested(self.n_shards, step)
         shards = range(party * self.at_once, min((party + 1) * self.at_once, self.n_shards))
         return [(shard, (shard + step) % self.n_blocks) for shard in shards]
 
@@ -173,9 +211,7 @@ class CollectThenReturn(FirstCountThenRotate):
     """A rotation in which blocks collect what shards have, and one in which they give it back, in each turn.
 
     The first ends, and the second begins, with the shard of a block's own number, at its home. A block meets
-    neighbours one after the other: shards are halves of halves (or thirds, as their number divides), and it
-    leaves a part only for the next. Where a worker has such a part, a block comes to it and leaves it once
-    in each rotation.
+    neighbours one after the other (`nested`).
 
     Examples
     --------
@@ -187,19 +223,9 @@ class CollectThenReturn(FirstCountThenRotate):
 
     def __init__(self, n_shards, repeats=1):
         super().__init__(n_shards, None, repeats, kinds=("documents", "words"))
-        self._divisors, left = [], n_shards
-        while left > 1:
-            self._divisors.append(next(d for d in range(2, left + 1) if left % d == 0))
-            left //= self._divisors[-1]
 
     def _step(self, turn, party, kind, step):
-        step = self.n_blocks - 1 - step if kind == "documents" else step
-        shards, size = np.arange(self.n_shards), self.n_shards
-        blocks = np.zeros(self.n_shards, np.int64)
-        for divisor in self._divisors:
-            size //= divisor
-            blocks += (shards // size + step // size) % divisor * size
-        return list(enumerate(blocks.tolist()))
+        return nested(self.n_shards, self.n_blocks - 1 - step if kind == "documents" else step)
 
     def may_be_last_of_block(self, place):
         """Whether in a step blocks have the topics of a sweep's end, before they give them back."""

@@ -66,6 +66,26 @@ def test_the_model_is_within_a_fifth_of_every_measured_sweep():
     assert len({row["model"] for row in RECORD["rows"]}) == 1
 
 
+@pytest.mark.parametrize("n_threads", [16, 64])
+def test_messages_of_topics_grow_with_workers_alone(n_threads):
+    own = {"per_token": 1e-6, "n_words": 1000, "row_bytes": 100.0}
+    gibbs = cluster_model.topics(1e6, 1000, Machines(128, n_threads), **own)
+    assert (gibbs.blocks, gibbs.waits) == (128, 7 * 64)
+    assert gibbs.travels == 1e5 * 127 / 128
+    warp = cluster_model.topics(1e6, 1000, Machines(128, n_threads), **own, warp=True)
+    assert (warp.blocks, warp.waits) == (2 * 128, 2 * 7)
+    few = cluster_model.topics(1e6, 1000, Machines(4, 8), **own)
+    assert (few.blocks, few.waits) == (32, 2 * 32)
+
+
+@pytest.mark.parametrize(("n_workers", "n_topics", "sent"), [(2, 100, 469_320), (4, 1000, 2_099_013)])
+def test_bytes_of_warp_are_those_measured(n_workers, n_topics, sent):
+    """Of 201,720 tokens of 3,000 words in 16 groups, in a sweep."""
+    own = {"per_token": 1.0, "n_words": 3000, "warp": True}
+    sweep = cluster_model.topics(201_720, n_topics, Machines(n_workers), **own)
+    assert n_workers * sweep.travels == pytest.approx(sent, rel=0.06)
+
+
 def test_threads_of_one_process_take_tasks_in_steps():
     sweep = partial(cluster_model.sweep_on_threads, 1600, 4, per_block=0.5, spread=0.0)
     assert sweep(1, per_token=0.01, per_task=0.125) == 16 * (1.0 + 0.5 + 0.125)

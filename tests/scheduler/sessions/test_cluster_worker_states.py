@@ -60,7 +60,10 @@ class Network:
         for block, name in enumerate(self.session._block_at):
             self.workers[name].make_block(block)
 
-    def send(self, to, block, stamp, value):
+    def send(self, to, blocks):
+        return [self.send_one(to, *block) for block in blocks]
+
+    def send_one(self, to, block, stamp, value):
         value, delays = (
             value.copy(),
             [self.random.uniform(0, 0.004) for _ in range(self.random.choice((1, 2)))],
@@ -145,7 +148,7 @@ def test_whoever_waits_in_a_worker_is_woken(how):
 
     def send(*message):
         sent.append(Future())
-        return sent[-1]
+        return sent[-1:]
 
     class Failing(Tracing):
         def update(self, state, task):
@@ -186,7 +189,7 @@ def test_whoever_waits_in_a_worker_is_woken(how):
 
 def test_a_call_ends_when_all_that_it_sent_has_arrived():
     arrived, begun = Future(), threading.Event()
-    worker = WorkerState(Tracing(1, 1), 1, lambda *message: begun.set() or arrived)
+    worker = WorkerState(Tracing(1, 1), 1, lambda *message: begun.set() or [arrived])
     worker.make_block(0)
     with ThreadPoolExecutor(1) as caller:
         call = caller.submit(worker.once, 1, worker.run, 0, [(0, 0, "other")], [], None, [])

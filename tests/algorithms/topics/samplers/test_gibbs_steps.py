@@ -5,7 +5,7 @@ import pytest
 from scipy import sparse
 
 import stradask as sd
-from stradask.algorithms.topics.samplers import gibbs, gibbs_steps
+from stradask.algorithms.topics.samplers import gibbs, gibbs_steps, word_blocks
 from stradask.kernels.lda import gibbs_steps as kernels
 from stradask.scheduler.program import Program
 
@@ -49,6 +49,17 @@ def test_threads_that_take_tasks_give_the_bits_of_tasks_one_by_one(
         np.testing.assert_array_equal(found, expected)
     n_sweeps = 25 - 1  # the first one fills the blocks, too
     assert len(n_calls) > (4 if at_once == 100 else 1) * n_sweeps
+
+
+def test_totals_that_are_exchanged_after_several_steps_are_those_of_tasks_one_by_one(X, monkeypatch):
+    monkeypatch.setattr(word_blocks, "_MOST_EXCHANGES", 2)
+    own = {"n_groups": 6, "max_iter": 5, "optimize_priors": False}  # two exchanges of three steps each
+    assert word_blocks.between_exchanges(6) == 3
+    model = _model(n_jobs=2, **own).fit(X)
+    monkeypatch.setattr(gibbs.RotatingGibbs, "run_steps", Program.run_steps)
+    other = _model(n_jobs=3, **own).fit(X)
+    np.testing.assert_array_equal(model.components_, other.components_)
+    assert model.word_topic_counts_.sum() == X.sum()
 
 
 def test_threads_do_not_wait_for_a_task_that_failed(X, monkeypatch):

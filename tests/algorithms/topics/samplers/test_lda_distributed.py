@@ -14,6 +14,7 @@ from distributed import Client, LocalCluster
 from scipy import sparse
 
 import stradask as sd
+from stradask.algorithms.topics.samplers import word_blocks
 from stradask.algorithms.topics.samplers.gibbs import Block, RotatingGibbs
 from stradask.algorithms.topics.samplers.groups import deal_words
 from stradask.algorithms.topics.samplers.word_blocks import Words
@@ -22,6 +23,7 @@ from stradask.datasets import save_uci_bow
 from stradask.datasets.generators import make_lda_corpus
 from stradask.errors import CheckpointMismatch, DataError, ModelFileError, StradaskError
 from stradask.scheduler.engine import run
+from stradask.scheduler.sessions import streams
 from stradask.scheduler.sessions.local import LocalSession
 
 
@@ -255,6 +257,29 @@ def test_bytes_are_those_of_the_formula(client, X, monkeypatch):
     totals = 8 * K  # in so small a model all of them change in every step
     between = n_workers * (steps + 1) * totals
     assert model.history_["bytes_sent"].sum() == sum(map(len, hops)) + between + totals
+
+
+def test_messages_do_not_grow_with_the_threads_of_workers(client, X, monkeypatch):
+    """Two workers, a group for each thread: a sweep has 4 exchanges of totals, and all blocks move twice."""
+    messages, write = [], streams._Stream._write
+
+    async def counted(self, comm, message):
+        messages.append([part[0] for part in message.parts])
+        await write(self, comm, message)
+
+    monkeypatch.setattr(word_blocks, "_MOST_EXCHANGES", 4)
+    monkeypatch.setattr(streams._Stream, "_write", counted)
+    n_sweeps = 3
+    for threads in (4, 8):
+        own = {"n_groups": 2 * threads, "max_iter": n_sweeps}
+        messages.clear()
+        model = lda(engine="dask", n_jobs=threads, **own).fit(X)
+        parts = [part for message in messages for part in message]
+        # The first sweep has a turn more, in which blocks are filled; after the last one no block moves.
+        assert parts.count("joined") == 2 * 4 * (n_sweeps + 1)
+        assert len(parts) - parts.count("joined") == 2 * threads * (2 * (n_sweeps + 1) - 1)
+        assert len(list(filter(None, messages))) <= 2 * (4 + 2) * (n_sweeps + 1)
+        same(model, lda(**own).fit(X))
 
 
 # Blocks on their way ---------------------------------------------------------------------------------
