@@ -1,6 +1,7 @@
 """The scheduler's side: keeps the newest fits, serves the page, and feeds Dask's task stream."""
 
 import math
+import time
 from collections import deque
 from pathlib import Path
 from typing import Any
@@ -10,11 +11,11 @@ from distributed.diagnostics.plugin import SchedulerPlugin
 from tornado import web
 
 from ...errors import DataError, StradaskError
-from .reports import TOPIC
+from .reports import PARTS, TOPIC
 
 NAME = "stradask-dashboard"
 _PAGE = Path(__file__).with_name("page.html")
-_MOST_FITS, _MOST_ROUNDS, _SPANS = 20, 1000, 200  # that are kept; spans for each worker
+_MOST_FITS, _MOST_ROUNDS, _SPANS, _ALL_SPANS = 20, 1000, 200, 20_000  # that are kept; for each worker, in all
 _ROUND = ("round", "seconds", "objective", "updates", "bytes_sent", "waiting")
 _WORK = ("worker", "what", "began", "ended", "working", "waiting", "sending", "bytes_sent")
 
@@ -43,7 +44,8 @@ class Dashboard(SchedulerPlugin):
         # Before Dask's own, which answers to every path.
         scheduler.http_application.applications.insert(0, web.Application(handlers))
         for _, event in scheduler.get_events(TOPIC):
-            self._take_in(event)
+            if _is_ours(event):
+                self._take_in(event)
         self._link()
 
     def _link(self):
@@ -58,9 +60,14 @@ class Dashboard(SchedulerPlugin):
 
     def log_event(self, topic, msg):
         """Take in an event of a fit; part of Dask's interface."""
-        if topic == TOPIC:
+        if topic == TOPIC and _is_ours(msg):
             self._take_in(msg)
             self._stream(msg)
+
+    def remove_client(self, scheduler, client):
+        """Mark the fits of a client that leaves; part of Dask's interface."""
+        for fit in self.fits.values():
+            fit.left = fit.left or (fit.client == client and not fit.ended)
 
     def _take_in(self, event):
         fit = self.fits.setdefault(event["fit"], _FitShown(event["fit"]))
@@ -80,9 +87,25 @@ class Dashboard(SchedulerPlugin):
             about = {"worker": work["worker"], "thread": 0, "status": "OK", "startstops": [span]}
             stream.transition(key, "processing", "memory", type=b"", typename="", nbytes=0, **about)
 
-    def figures(self):
-        """Return what the page shows, the newest fit first."""
-        return {"fits": [fit.figures() for fit in reversed(self.fits.values())]}
+    def figures(self, chosen=None):
+        """Return what the page shows, the newest fit first.
+
+        `chosen`: the name of the fit of which all is returned, or "" for the newest; of the others there is
+        the last round. By default all is returned of all.
+        """
+        if chosen is not None and chosen not in self.fits:
+            chosen = next(reversed(self.fits), "")
+        return {
+            "fits": [
+                fit.figures(whole=chosen is None or name == chosen)
+                for name, fit in reversed(self.fits.items())
+            ]
+        }
+
+
+def _is_ours(event):
+    """Whether an event is one of `Reports`: not of another version, nor of other code with this topic."""
+    return isinstance(event, dict) and event.keys() >= PARTS
 
 
 class _FitShown:
@@ -90,6 +113,7 @@ class _FitShown:
 
     def __init__(self, name):
         self.name, self.label, self.total, self.ended, self.reason = name, "", 0, False, ""
+        self.client, self.left, self._heard = "", False, time.monotonic()
         self._rounds: deque = deque(maxlen=_MOST_ROUNDS)
         self._workers: dict[str, dict[str, Any]] = {}
         self._sums = dict.fromkeys(("seconds", "updates", "bytes_sent", "waiting"), 0)
@@ -99,37 +123,46 @@ class _FitShown:
         """Add what an event says."""
         self.label, self.total = event["label"] or self.label, event["total"] or self.total
         self.ended, self.reason = event["ended"], event["reason"] or self.reason
-        self._shards = event["shards"]
+        self.client, self.left, self._heard = event["client"], False, time.monotonic()
+        self._shards, self._sums = event["shards"], event["sums"]
         for row in event["rounds"]:
-            found = dict(zip(_ROUND, row, strict=True))
-            self._rounds.append(found)
-            for name in self._sums:
-                self._sums[name] += found[name]
+            self._rounds.append(dict(zip(_ROUND, row, strict=True)))
         for row in event["work"]:
             self._add(dict(zip(_WORK, row, strict=True)))
+        for worker, totals in event["totals"].items():
+            if worker in self._workers:
+                self._workers[worker].update(zip(_WORK[4:], totals, strict=True))
 
     def _add(self, work):
         about = self._workers.setdefault(
             work["worker"],
             {"working": 0.0, "waiting": 0.0, "sending": 0.0, "bytes_sent": 0, "spans": deque(maxlen=_SPANS)},
         )
-        for name in ("working", "waiting", "sending", "bytes_sent"):
-            about[name] += work[name]
         about["what"] = work["what"]
         about["spans"].append([work[name] for name in ("began", "ended", "waiting")])
 
-    def figures(self):
-        """Return all of it as JSON can hold it."""
-        workers = [
-            about | {"worker": worker, "spans": list(about["spans"]), "shards": self._shards.get(worker, 0)}
-            for worker, about in sorted(self._workers.items())
-        ]
+    def figures(self, *, whole=True):
+        """Return all of it as JSON can hold it, or what a row of the table of fits needs."""
+        measured = [row["objective"] for row in self._rounds if math.isfinite(row["objective"])]
         rounds = [
             {name: value if math.isfinite(value) else None for name, value in row.items()}
-            for row in self._rounds
+            for row in (self._rounds if whole else list(self._rounds)[-1:])
         ]
-        own = {name: getattr(self, name) for name in ("name", "label", "total", "ended", "reason")}
-        return own | {"sums": self._sums, "rounds": rounds, "workers": workers}
+        own = {name: getattr(self, name) for name in ("name", "label", "total", "ended", "reason", "left")}
+        own |= {"silent": time.monotonic() - self._heard, "objective": measured[-1] if measured else None}
+        return own | {"sums": self._sums, "rounds": rounds, "workers": self._at_work() if whole else []}
+
+    def _at_work(self):
+        spans = max(1, min(_SPANS, _ALL_SPANS // max(len(self._workers), 1)))
+        return [
+            about
+            | {
+                "worker": worker,
+                "spans": list(about["spans"])[-spans:],
+                "shards": self._shards.get(worker, 0),
+            }
+            for worker, about in sorted(self._workers.items())
+        ]
 
 
 class _Figures(web.RequestHandler):
@@ -138,7 +171,7 @@ class _Figures(web.RequestHandler):
 
     def get(self):
         self.set_header("Cache-Control", "no-store")
-        self.write(self._dashboard.figures())
+        self.write(self._dashboard.figures(self.get_argument("fit", None)))
 
 
 class _FitsPage(web.RequestHandler):
@@ -174,7 +207,7 @@ def dashboard(client: Any = None) -> str:
     Raises
     ------
     DataError
-        If there is no Dask client in this process, or its scheduler serves no pages.
+        If there is no Dask client in this process, it is asynchronous, or its scheduler serves no pages.
     StradaskError
         If the scheduler cannot import stradask.
 
@@ -194,6 +227,11 @@ def dashboard(client: Any = None) -> str:
             raise DataError(
                 "dashboard needs a Dask client: make one with dask.distributed.Client(...) before, or give it"
             ) from error
+    if client.asynchronous:
+        raise DataError(
+            "dashboard waits for the scheduler, which an asynchronous client does not: give a client with "
+            "asynchronous=False, or start the scheduler with --preload stradask.scheduler.dashboard.plugin"
+        )
     try:
         link = client.dashboard_link
     except KeyError:

@@ -1,12 +1,16 @@
 """What a fit on a cluster tells the scheduler: its rounds, and what each worker did."""
 
 import asyncio
+import math
 import secrets
 import threading
 import time
 from typing import Any
 
 TOPIC = "stradask"  # of the scheduler's events
+PARTS = frozenset(
+    {"fit", "label", "total", "rounds", "work", "shards", "ended", "reason", "client", "sums", "totals"}
+)  # of an event
 _EVERY, _A_WORKER = 0.5, 0.005  # seconds between two events: at least, and for each worker in it
 _NEAR, _LONG = 0.05, 0.4  # work is shown as one up to so many seconds apart, and so many events long
 _PATIENCE = 2.0  # seconds for the scheduler to take an event
@@ -34,6 +38,9 @@ class Reports:
         self._work: list[list] = []
         self._newest: dict[str, list] = {}  # a worker's last row in `_work`
         self._shards: dict[str, int] = {}
+        # Since the fit began: an event that is lost, and rounds left out of one, are in the next one's.
+        self._sums = dict.fromkeys(("seconds", "updates", "bytes_sent", "waiting"), 0)
+        self._totals: dict[str, list] = {}
         self._due, self.sent, self._ended, self._sending = 0.0, 0, False, asyncio.Lock()
         self._stack = vars(_here).setdefault("stack", [])
         self._stack.append(self)
@@ -43,23 +50,29 @@ class Reports:
         row = (info.round, info.seconds, info.objective, info.updates)
         traffic = (figures.get("bytes_sent", 0), figures.get("waiting", 0.0))
         with self._lock:
-            self._label, self._total, self._reason = label, info.total, reason or ""
-            self._rounds.append(tuple(map(_plain, row + traffic)))
+            self._label, self._total, self._reason = label, _plain(info.total), reason or ""
+            row = tuple(map(_plain, row + traffic))
+            self._rounds.append(row)
+            for name, value in zip(self._sums, (row[1], row[3], row[4], row[5]), strict=True):
+                self._sums[name] += value if math.isfinite(value) else 0
             if len(self._rounds) > _MOST_ROUNDS:
                 del self._rounds[::2]
         self._send_if_due()
 
     def work(self, worker, what, began, ended, *, working, waiting=0.0, sending=0.0, n_bytes=0):
         """Take in what a worker did between two times of `time.time`, in seconds and bytes."""
+        figures = list(map(_plain, (working, waiting, sending, n_bytes)))
         with self._lock:
+            totals = self._totals.setdefault(worker, [0.0, 0.0, 0.0, 0])
+            totals[:] = [total + more for total, more in zip(totals, figures, strict=True)]
             last = self._newest.get(worker)
             long = _LONG * self._interval()
             if last is not None and last[1] == what and began - last[3] < _NEAR and ended - last[2] < long:
                 last[3] = max(last[3], ended)
-                for at, more in enumerate((working, waiting, sending, n_bytes), 4):
+                for at, more in enumerate(figures, 4):
                     last[at] += more
                 return
-            row = [worker, what, began, ended, *map(_plain, (working, waiting, sending, n_bytes))]
+            row = [worker, what, began, ended, *figures]
             self._newest[worker] = row
             self._work.append(row)
 
@@ -95,7 +108,8 @@ class Reports:
                 return None
             event: dict[str, Any] = {"fit": self._name, "label": self._label, "total": self._total}
             event |= {"rounds": self._rounds, "work": self._work, "shards": self._shards}
-            event |= {"ended": self._ended, "reason": self._reason}
+            event |= {"ended": self._ended, "reason": self._reason, "client": self._client.id}
+            event |= {"sums": dict(self._sums), "totals": {w: list(of) for w, of in self._totals.items()}}
             self._rounds, self._work, self._newest = [], [], {}
             return event
 

@@ -7,13 +7,16 @@ import subprocess
 import sys
 import time
 import urllib.request
+from types import SimpleNamespace
 
+import msgpack
 import numpy as np
 import pytest
 
 import stradask as sd
 from stradask.errors import DataError, StradaskError
-from stradask.scheduler.dashboard.reports import Reports, report_round
+from stradask.scheduler.dashboard.plugin import Dashboard
+from stradask.scheduler.dashboard.reports import PARTS, TOPIC, Reports, report_round
 
 pytestmark = pytest.mark.cluster
 
@@ -84,6 +87,8 @@ def test_a_fit_before_the_page_is_there_is_shown_when_it_is(one_process, fit):
     from distributed import Client
 
     with Client(one_process) as client:
+        client.log_event("stradask", {"of": "other code"})
+        client.log_event("stradask", 5)
         fit("dask", rounds=2)
         address = sd.dashboard(client)
         assert sd.dashboard(client) == address  # a second time changes nothing
@@ -101,6 +106,8 @@ def test_where_there_is_no_page_an_error_says_why(page, monkeypatch):
     monkeypatch.setattr(client, "register_plugin", register)
     with pytest.raises(StradaskError, match=r"scheduler cannot import stradask.*install it there"):
         sd.dashboard(client)
+    with pytest.raises(DataError, match="an asynchronous client does not"):
+        sd.dashboard(SimpleNamespace(asynchronous=True))
     monkeypatch.setattr(type(client), "dashboard_link", "")
     with pytest.raises(DataError, match="dashboard_address"):
         sd.dashboard(client)
@@ -118,6 +125,7 @@ class Scheduler:
 
     def __init__(self, fails=False):
         self.status, self.loop, self.scheduler, self.events, self._fails = "running", self, self, [], fails
+        self.id = "Client-1"
 
     def add_callback(self, function):
         asyncio.run(function())
@@ -126,6 +134,13 @@ class Scheduler:
         if self._fails:
             raise OSError("gone")
         self.events.append(msg)
+
+
+def open_board():
+    """The scheduler's side, of a scheduler without a task stream."""
+    board = Dashboard()
+    board._scheduler = SimpleNamespace(plugins={})
+    return board
 
 
 class Info:
@@ -154,6 +169,41 @@ def test_events_are_few_and_bounded_however_many_rounds_there_are():
     assert sum(row[7] for row in work) == 15000
     assert client.events[-1]["ended"]
     assert client.events[-1]["rounds"][-1][0] == 5000
+    assert all(set(event) == PARTS for event in client.events)
+    msgpack.packb(client.events)  # numbers of numpy would fail on their way
+    board = open_board()
+    for event in client.events[-1:]:  # the others were lost, and rounds were left out of it
+        board.log_event(TOPIC, event)
+    (shown,) = board.figures()["fits"]
+    assert shown["sums"]["updates"] == 5000
+    assert shown["sums"]["seconds"] == pytest.approx(500)
+    assert shown["workers"][0]["bytes_sent"] == 15000
+
+
+def test_the_page_asks_for_one_fit_and_says_which_clients_have_gone():
+    board, clients = open_board(), [Scheduler() for _ in range(3)]
+    for number, client in enumerate(clients):
+        client.id = f"Client-{number}"
+        reports = Reports(client)
+        for round_ in (1, 2):
+            reports.work("tcp://a:1", "steps", 0.0, 1.0, working=1.0)
+            report_round(f"<b>fit {number}", Info(round_), {}, "the end" if number == 2 else None)
+        reports.close()
+        client.add_callback(reports.end if number == 2 else reports._send)
+        for event in client.events:
+            board.log_event(TOPIC, event)
+    board.remove_client(None, "Client-1")
+    board.remove_client(None, "Client-2")  # its fit had ended
+    newest, gone, runs = board.figures("")["fits"]
+    assert [fit["left"] for fit in (newest, gone, runs)] == [False, True, False]
+    assert [fit["ended"] for fit in (newest, gone, runs)] == [True, False, False]
+    assert [len(fit["rounds"]) for fit in (newest, gone, runs)] == [2, 1, 1]
+    assert [len(fit["workers"]) for fit in (newest, gone, runs)] == [1, 0, 0]
+    assert gone["label"] == "<b>fit 1"
+    assert len(board.figures(runs["name"])["fits"][2]["rounds"]) == 2
+    assert len(board.figures()["fits"][1]["rounds"]) == 2
+    board.log_event(TOPIC, clients[1].events[-1])  # a client that comes back
+    assert not board.figures()["fits"][1]["left"]
 
 
 def test_a_scheduler_that_is_gone_or_a_session_without_work_gets_no_event():
