@@ -255,7 +255,8 @@ memory.
   all its blocks in one message, and Gibbs sampling exchanges totals 64 to 127 times a sweep: messages grow
   with the workers and not with their threads. "auto" takes "warp" for more than 700 topics, because its
   sweeps take less work: on a network of 10 Gbit/s prefer `sampler="gibbs"` where the table says so.
-- **messages**: workers exchange sums, in log2(P) messages one after the other.
+- **messages**: workers exchange sums, in log2(P) messages one after the other; the gradients of a network
+  go round a ring, in 2 (P - 1) messages.
 - **hub**: the process that calls `fit` sends to and hears from each worker, over its one link. A pass over
   rows costs it an answer for each portion (chunk, row group): make portions large, but no fewer than there
   are threads.
