@@ -137,7 +137,7 @@ def _run_there(client, call, label, verbose):
 
     name = dask.config.get("stradask.coordinator-name", None) or secrets.token_hex(4)
     _check_free(client, name)
-    payload = _packed(call)
+    payload = _packed(call, label)
     with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 PiB"}):
         key = f"{_PREFIX}{name}-{secrets.token_hex(4)}"
         future = client.submit(_coordinate, payload, name, key=key, pure=False)
@@ -147,8 +147,24 @@ def _run_there(client, call, label, verbose):
     return _followed(client, future, name, label, verbose)
 
 
-def _packed(call):
+def _packed(call, label):
     """Pickle a call; futures become those of the client that unpickles them."""
+    try:
+        return _pickled(call)
+    except Exception as error:  # what a pickle raises is up to the value
+        for name, value in call.values():
+            try:
+                _pickled(value)
+            except Exception:
+                raise DataError(
+                    f"{label} runs on the cluster (stradask.coordinator of Dask's configuration), and "
+                    f"{name}={shortened(value)} cannot be sent there: {str(error)[:100]}. Leave it "
+                    'out, or set stradask.coordinator to "client" where this process reaches the workers'
+                ) from error
+        raise
+
+
+def _pickled(call):
     import cloudpickle
     import distributed
 
@@ -351,6 +367,13 @@ class _MethodCall(NamedTuple):
     args: tuple
     given: dict
 
+    def values(self):
+        """Names and values of what is sent."""
+        arguments = inspect.signature(getattr(type(self.estimator), self.method)).bind(
+            self.estimator, *self.args, **self.given
+        )
+        return [*list(arguments.arguments.items())[1:], *self.estimator.get_params(deep=False).items()]
+
     def run(self, reporter):
         """Fit, and leave the parameters as they were given."""
         estimator, given = self.estimator, self.given
@@ -373,9 +396,16 @@ class _FunctionCall(NamedTuple):
     args: tuple
     given: dict
 
+    def values(self):
+        """Names and values of what is sent."""
+        return list(inspect.signature(self._function()).bind(*self.args, **self.given).arguments.items())
+
+    def _function(self):
+        return getattr(importlib.import_module(self.module), self.name)
+
     def run(self, reporter):
         """Call it."""
-        function = getattr(importlib.import_module(self.module), self.name)
+        function = self._function()
         steps = inspect.signature(function).parameters.get("max_iter")
         total = None if steps is None else self.given.get("max_iter", steps.default)
         own = {"engine": _engine_here(self.given["engine"]), "verbose": 0}

@@ -31,8 +31,8 @@ class Link:
     --------
     >>> from stradask.benchmarks.scheduling.slow_network import Link
     >>> link = Link(latency=0.001, bandwidth=1e6)
-    >>> link.due(5.0, 1000), link.due(5.0, 1000), link.due(9.0, 0)
-    (5.002, 5.003, 9.001)
+    >>> [round(link.due(*sent), 6) for sent in ((5.0, 1000), (5.0, 1000), (9.0, 0))]
+    [5.002, 5.003, 9.001]
     """
 
     def __init__(self, latency, bandwidth):

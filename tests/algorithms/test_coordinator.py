@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 import warnings
 
@@ -332,3 +333,13 @@ sd.LatentDirichletAllocation(3, engine="dask", max_iter=4000, random_state=0).fi
     here = sd.LatentDirichletAllocation(3, max_iter=4000, random_state=0).fit(CORPUS)
     np.testing.assert_array_equal(model.components_, here.components_)
     assert (model.engine, model.n_iter_) == ("dask", 4000)
+
+
+def test_what_cannot_be_sent_is_named(client, on_cluster):
+    lock = threading.Lock()
+    with pytest.raises(
+        DataError, match=r"minimize runs on the cluster.*callback=.*cannot be sent there: cannot"
+    ):
+        sd.minimize(loss, np.zeros(8), [X], engine="dask", callback=lambda result: lock.locked())
+    with pytest.raises(DataError, match=r"LatentDirichletAllocation runs.*callback=.*cannot be sent there"):
+        topics(engine="dask").fit(CORPUS, callback=lambda result: lock.locked())

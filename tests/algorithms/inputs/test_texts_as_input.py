@@ -102,6 +102,8 @@ def _fitted(name):
     few = {"n_samples": 20, "n_warmup": 20, "n_chains": 1} if name.startswith("Bayesian") else {}
     if name == "DynamicTopicModel":
         return sd.DynamicTopicModel(2, max_iter=2).fit(NUMBERS, slices=LABELS)
+    if name == "KeyATM":
+        return sd.KeyATM(2, max_iter=2).fit(NUMBERS, seed_words=[[0]])
     return getattr(sd, name)(**few).fit(NUMBERS, labels_of(name))
 
 
