@@ -7,7 +7,6 @@ model, which then predicts the others.
 """
 
 import argparse
-import functools
 import json
 import statistics
 import time
@@ -184,9 +183,11 @@ def threads_table(threads=(2, 4, 8, 16, 32, 64)):
     for title, n_tokens, n_words in _CORPORA:
         own = number_of_groups(n_tokens, n_words, 100)
         for n_groups in sorted({own, *((16, 64) if n_words == _CORPORA[0][2] else ())}):
-            sweep = functools.partial(cluster_model.sweep_on_threads, n_tokens, n_groups, **_COSTS)
+            alone, *seconds = [
+                cluster_model.sweep_on_threads(n_tokens, n_groups, n, **_COSTS) for n in (1, *threads)
+            ]
             cells = [title, f"{n_groups}{' (its own number)' if n_groups == own else ''}"]
-            lines.append("| " + " | ".join(cells + [f"{sweep(1) / sweep(n):.1f}" for n in threads]) + " |")
+            lines.append("| " + " | ".join(cells + [f"{alone / each:.1f}" for each in seconds]) + " |")
     return "\n".join(lines) + "\n"
 
 
