@@ -187,6 +187,23 @@ def test_whoever_waits_in_a_worker_is_woken(how):
         assert worker.states == {}
 
 
+@pytest.mark.parametrize(("n_threads", "sizes"), [(1, [1, 1, 1, 1]), (3, [3, 1]), (4, [4]), (8, [4])])
+def test_blocks_of_a_step_go_together_as_many_as_there_are_threads(n_threads, sizes):
+    from stradask.scheduler.sessions.call_tasks import Assignment
+
+    sent, arrived = [], Future()
+    arrived.set_result(None)
+    worker = WorkerState(
+        Tracing(4, 4), n_threads, lambda to, blocks: sent.append((to, len(blocks))) or [arrived] * len(blocks)
+    )
+    for number in range(4):
+        worker.load(number, number, 0, {})
+        worker.make_block(number)
+    steps = [Assignment(number, 0, number, number, 0, "other") for number in range(4)]
+    worker.once(1, worker.run, 0, [], steps, None, [])
+    assert sorted(sent, reverse=True) == [("other", size) for size in sizes]
+
+
 def test_a_call_ends_when_all_that_it_sent_has_arrived():
     arrived, begun = Future(), threading.Event()
     worker = WorkerState(Tracing(1, 1), 1, lambda *message: begun.set() or [arrived])
