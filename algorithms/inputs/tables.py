@@ -372,7 +372,11 @@ def scored_rows(model, X, y, sample_weight=None):
     engine, names = engine_of(model), [c.name for c in Encoding.of_dict(model.table_encoding_).columns]
     table = replace(table, columns=names, categories=None, hashed=None)
     found = FoundTable(table, engine, y=y, sample_weight=sample_weight)
-    return rows, *(gathered(found.vector(name), engine) for name in (y, sample_weight))
+    target, weights = (gathered(found.vector(name), engine) for name in (y, sample_weight))
+    classes = getattr(model, "classes_", None)
+    if classes is not None and classes.dtype.kind in "OU" and any(y in one.folders for one in found.footers):
+        target = target.astype(str)  # month=10 alone looks like numbers, with month=09 it was text
+    return rows, target, weights
 
 
 class ScoresFiles:

@@ -207,6 +207,15 @@ def test_names_of_folders_are_columns(store, address):
     assert coded.vocabulary_.tolist()[1:3] == ["year=2025", "year=2026"]
 
 
+def test_a_folder_alone_has_the_classes_of_all(store):
+    """month=10 without month=09 looks like numbers."""
+    for month in ("09", "10"):
+        url = store(pd.DataFrame({"x": np.arange(20.0) + 100 * (month == "10")}), f"month={month}/a.parquet")
+    model = sd.LogisticRegression().fit("memory://bucket", y="month")
+    assert model.classes_.tolist() == ["09", "10"]
+    assert model.score(url, y="month") == 1.0
+
+
 def test_many_categories_stay_sparse(store, address):
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"word": rng.integers(0, 400, 2000).astype(str), "y": rng.normal(size=2000)})
