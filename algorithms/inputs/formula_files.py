@@ -5,6 +5,7 @@ are evaluated only if they are arithmetic of columns and calls of the functions 
 """
 
 import ast
+from typing import Any
 
 import numpy as np
 
@@ -181,7 +182,7 @@ def _fault(node):
     return None
 
 
-def _fault_of_call(node):
+def _fault_of_call(node: Any) -> str | None:
     if not _is_known(node.func):
         return f"calls {ast.unparse(node.func)}"
     names = {keyword.arg for keyword in node.keywords}
@@ -220,7 +221,7 @@ def _is_text(node):
     return isinstance(node, (ast.List, ast.Tuple))
 
 
-def _is_small(node, most):
+def _is_small(node: Any, most: float) -> bool:
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
         node = node.operand
     return (

@@ -51,9 +51,10 @@ class Reports:
         traffic = (figures.get("bytes_sent", 0), figures.get("waiting", 0.0))
         with self._lock:
             self._label, self._total, self._reason = label, _plain(info.total), reason or ""
-            row = tuple(map(_plain, row + traffic))
-            self._rounds.append(row)
-            for name, value in zip(self._sums, (row[1], row[3], row[4], row[5]), strict=True):
+            plain = tuple(map(_plain, row + traffic))
+            self._rounds.append(plain)
+            _, seconds, _, *others = plain
+            for name, value in zip(self._sums, (seconds, *others), strict=True):
                 self._sums[name] += value if math.isfinite(value) else 0
             if len(self._rounds) > _MOST_ROUNDS:
                 del self._rounds[::2]
