@@ -189,7 +189,7 @@ def _fault_of_call(node: Any) -> str | None:
     if any(name is None or name.startswith("_") for name in names):
         return f"calls {ast.unparse(node.func)} with arguments that have no names or hidden ones"
     if isinstance(node.func, ast.Attribute):
-        if node.func.value.id == "contr":
+        if ast.unparse(node.func.value) == "contr":
             return None
         if len(node.args) > _INPUTS.get(node.func.attr, 1) or not names <= _NAMED:
             return f"calls {ast.unparse(node.func)} with arguments that are not its inputs"
@@ -224,9 +224,8 @@ def _is_text(node):
 def _is_small(node: Any, most: float) -> bool:
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
         node = node.operand
-    return (
-        isinstance(node, ast.Constant) and type(node.value) in (bool, int, float) and abs(node.value) <= most
-    )
+    value: Any = getattr(node, "value", None) if isinstance(node, ast.Constant) else None
+    return type(value) in (bool, int, float) and abs(value) <= most
 
 
 def _is_known(function):
