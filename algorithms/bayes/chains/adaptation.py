@@ -6,7 +6,9 @@ to 15 and 10 per cent. With n draws in a window the covariance is ``n / (n + 5) 
 
 Whether S is dense or diagonal Stan leaves to its user. The "adapted" metric looks at every window: by scales
 alone trajectories are longer than by the whole covariance, namely by the root of the condition number of the
-correlations. Where that is 3 or more, and there are draws enough to tell, the metric is dense.
+correlations. Where that is 3 or more, and there are draws enough to tell, the metric is dense. With fewer
+draws it is a scale for each parameter and a correction of low rank, from draws and gradients: see
+``low_rank``.
 
 References: Stan Development Team, Stan Reference Manual, "HMC algorithm parameters". Hoffman, Gelman, JMLR
 2014.
@@ -21,13 +23,15 @@ from ....errors import DataError, shortened
 from ....kernels.bayes.hmc import first_size
 from ....scheduler.threads import single_threaded_blas
 from .chain import SAMPLERS, WARM_UP, Draws, advance_all, init, stream
+from .low_rank import low_rank
 
-METRICS = ("adapted", "diagonal", "dense", "laplace")
+METRICS = ("adapted", "diagonal", "dense", "low_rank", "laplace")
 _FIRST, _WINDOW, _LAST, _LEAST = 75, 25, 50, 20  # Stan's windows of warm-up, in iterations
 _LAPLACE_WARM_UP = 150  # iterations: only the step size is left to learn
 _SHRINK, _FLOOR = 5.0, 1e-3  # Stan's shrinkage of estimated variances towards 0.001
 # Tail ESS a gradient with and without: docs/mcmc.md, "Steps and metrics".
 _CORRELATED, _DRAWS = 9.0, 20  # condition number, and draws a parameter, from which a metric is dense
+_MOST = 500  # parameters of a correction of low rank, whose products take d^2 operations a step
 _LEAST_PART = 1e-10  # of an eigenvalue of correlations, below which it is rounding
 
 
@@ -114,7 +118,7 @@ def warm_up_all(
         )
         for i, (state, draws) in enumerate(made):
             parts[i].append(draws)
-            states[i] = _adapted(model, state, draws.draws, averagings[i], metric if renew else None)
+            states[i] = _adapted(model, state, draws, averagings[i], metric if renew else None)
         renewed = renew
     return [(replace(state, draw=0), Draws.join(own)) for state, own in zip(states, parts, strict=True)]
 
@@ -144,18 +148,22 @@ def _begin(model, state, target, *, seed, shard, chain):
     return replace(state, tuning=tuning), start_averaging(size, target, kind.most)
 
 
-def _with_metric(model, state, draws, metric):
+def _with_metric(model, state, made, metric):
     """Change to the coordinates that a window of draws suggests."""
+    draws = made.draws
     n, d = draws.shape
     keep = n / (n + _SHRINK)
     floor = _FLOOR * (1 - keep)
+    A = None
     if metric == "dense" or (metric == "adapted" and d > 1 and n >= _DRAWS * d):
         with single_threaded_blas():
             covariance = np.atleast_2d(np.cov(draws.T)) * keep + floor * np.eye(d)
             A = np.sqrt(np.diag(covariance))[None]
             if metric == "dense" or _are_correlated(covariance / (A * A.T)):
                 A = np.linalg.cholesky(covariance)
-    else:
+    elif metric == "low_rank" or (metric == "adapted" and 1 < d <= _MOST):
+        A = low_rank(draws, made.gradients, 1.0 if metric == "low_rank" else _CORRELATED)
+    if A is None:
         A = np.sqrt(draws.var(axis=0, ddof=1) * keep + floor)[None]
     return init(model, draws[-1], state.sampler, A=A, limit=state.tuning[1], draw=state.draw)
 

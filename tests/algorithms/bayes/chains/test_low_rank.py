@@ -1,0 +1,84 @@
+"""The metric of low rank against normal densities, whose covariance is known."""
+
+import numba as nb
+import numpy as np
+import pytest
+
+from stradask.algorithms.bayes.chains.adaptation import warm_up
+from stradask.algorithms.bayes.chains.chain import advance
+from stradask.algorithms.bayes.chains.low_rank import low_rank
+from stradask.algorithms.bayes.models.density import user_model
+
+
+def few_factors(d, seed=0):
+    """A covariance of unequal scales and three strong factors."""
+    rng = np.random.default_rng(seed)
+    loadings, scales = 3 * rng.standard_normal((d, 3)), np.exp(rng.standard_normal(d))
+    return (loadings @ loadings.T + np.eye(d)) * scales[:, None] * scales
+
+
+def draws_of(covariance, n, seed=1):
+    """Draws of a normal density, and the gradients there."""
+    rng = np.random.default_rng(seed)
+    draws = rng.standard_normal((n, len(covariance))) @ np.linalg.cholesky(covariance).T
+    return draws, -np.linalg.solve(covariance, draws.T).T
+
+
+def condition(covariance, A):
+    """The condition number that is left in the coordinates of a metric."""
+    inverse = np.linalg.inv(A)
+    return np.linalg.cond(inverse @ covariance @ inverse.T)
+
+
+@pytest.mark.parametrize(("d", "n", "most"), [(20, 100, 5), (100, 200, 8), (100, 40, 100)])
+def test_it_whitens_a_normal_density(d, n, most):
+    """With as few draws as parameters, and with fewer, where the covariance of the draws does not."""
+    covariance = few_factors(d)
+    draws, gradients = draws_of(covariance, n)
+    A = low_rank(draws, gradients)
+    assert condition(covariance, A) < most
+    assert condition(covariance, np.diag(draws.std(axis=0))) > 5 * most
+    assert (np.triu(A, 1) == 0).all()
+
+
+def test_scales_do_where_parameters_are_independent():
+    covariance = np.diag(np.exp(np.random.default_rng(2).standard_normal(30)))
+    assert low_rank(*draws_of(covariance, 200), least=9.0) is None
+    assert low_rank(*draws_of(few_factors(30), 200), least=9.0) is not None
+
+
+def test_nothing_is_said_of_too_little():
+    draws, gradients = draws_of(few_factors(5), 50)
+    assert low_rank(draws[:9], gradients[:9]) is None
+    assert low_rank(draws, np.zeros_like(gradients)) is None
+    assert low_rank(draws, np.where(gradients > 1, np.inf, gradients)) is None
+
+
+@nb.njit
+def log_normal(q, precision, g):
+    total = 0.0
+    for i in range(len(q)):
+        slope = 0.0
+        for j in range(len(q)):
+            slope += precision[i, j] * q[j]
+        total -= 0.5 * q[i] * slope
+        g[i] -= slope
+    return total
+
+
+def test_chains_of_many_correlated_parameters():
+    """Where draws are too few for a dense metric: shorter trajectories, the same density."""
+    covariance = few_factors(60)
+    model = user_model(log_normal, None, np.linalg.inv(covariance), np.zeros(60), check=False)
+    steps = {}
+    for metric in ("adapted", "diagonal"):
+        state, _ = warm_up(model, np.zeros(60), metric=metric, n=500, seed=3)
+        _, made = advance(model, state, 1000, seed=3)
+        steps[metric] = made.statistics["n_gradients"].mean()
+        if metric == "adapted":
+            assert state.A.shape == (60, 60)
+            # 1,000 draws, nearly independent: means to 5 standard errors, variances as well.
+            scale = np.sqrt(np.diag(covariance))
+            assert (np.abs(made.draws.mean(axis=0)) / scale).max() < 5 / np.sqrt(1000)
+            np.testing.assert_allclose(made.draws.var(axis=0), scale**2, rtol=5 * np.sqrt(2 / 1000))
+    assert steps["diagonal"] > 4 * steps["adapted"]
