@@ -45,7 +45,7 @@ class LatentDirichletAllocation(FittedTopicModel):
     other's changes of the topic totals C_k, which are also renewed only every 4096 tokens; ``exact=True``
     keeps them live, in one group and thread, and then every sweep is an exact Gibbs sweep.
 
-    The first 80 sweeps ("warp": 150, "auto" above 700 topics: 38) are annealed: drawn with a larger
+    The first 80 sweeps ("warp": 150, "auto" where warp begins: 38) are annealed: drawn with a larger
     topic-word prior, which begins at 0.1 (at less with so many topics that this would outweigh their tokens)
     and falls to `topic_word_prior`. This leads sooner to topics that predict well, and the chain is that of
     the prior asked for afterwards. Without `n_draws` nothing depends on `max_iter`: a shorter fit is the
@@ -82,9 +82,9 @@ class LatentDirichletAllocation(FittedTopicModel):
         - "saber": SaberLDA, up to 32,768 topics and documents of 65,535 tokens. Every token is drawn from the
           counts of the sweep before, its own left out: the chain comes near the posterior, not to it. Its
           time a token grows with K_d, a thirty-second as fast.
-        - "auto": Gibbs sampling up to 700 topics or 100,000 tokens, and with seed words or labels. Else 150
-          sweeps of four pairs of "warp" passes, and then Gibbs sampling; "warp" alone where a document's
-          topic and count do not fit 32 bits.
+        - "auto": Gibbs sampling up to 700 topics or 100,000 tokens, up to 3,000 topics of fewer than 250
+          tokens on average, and with seed words or labels. Else 150 sweeps of four pairs of "warp" passes, and then
+          Gibbs sampling; "warp" alone where a document's topic and count do not fit 32 bits.
 
         `sampler_` says what ran. `partial_fit` draws later batches by Gibbs sampling.
     device : {"cpu", "cuda", "auto"}, default="cpu"

@@ -4,7 +4,7 @@ import numpy as np
 
 from ....errors import DataError
 from ....kernels.cuda.device import device_for
-from ..rules import GIBBS_TOPICS
+from ..rules import GIBBS_MOST_TOPICS, GIBBS_TOKENS, GIBBS_TOPICS
 from .annealing import annealed_sweeps
 from .groups import number_of_groups
 from .list_layout import DENSE_TOPICS, ListRoom
@@ -64,7 +64,8 @@ def chosen(n_tokens, n_words, longest, n_topics, exact):
         return "gibbs"
     if n_topics > DENSE_TOPICS and not ListRoom.hold(longest, n_topics):
         return "warp"
-    return "both" if n_topics > GIBBS_TOPICS else "gibbs"
+    small_topics = n_topics <= GIBBS_MOST_TOPICS and n_tokens < GIBBS_TOKENS * n_topics
+    return "gibbs" if n_topics <= GIBBS_TOPICS or small_topics else "both"
 
 
 def settled(program, tol):
