@@ -83,7 +83,7 @@ class LatentDirichletAllocation(FittedTopicModel):
           counts of the sweep before, its own left out: the chain comes near the posterior, not to it. Its
           time a token grows with K_d, a thirty-second as fast.
         - "auto": Gibbs sampling up to 700 topics or 100,000 tokens, up to 3,000 topics of fewer than 250
-          tokens on average, and with seed words or labels. Else 150 sweeps of four pairs of "warp" passes, and then
+          tokens, and with seed words or labels. Else 150 sweeps of four pairs of "warp" passes, and then
           Gibbs sampling; "warp" alone where a document's topic and count do not fit 32 bits.
 
         `sampler_` says what ran. `partial_fit` draws later batches by Gibbs sampling.
