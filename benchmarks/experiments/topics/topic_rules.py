@@ -99,8 +99,8 @@ def compare(judge, n_topics, sweeps):
     traces = {way: [trace(judge, n_topics, way, sweeps, seed) for seed in range(SEEDS)] for way in WAYS}
     # Means of seconds, and geometric means of perplexities.
     found = {}
-    for way, own in traces.items():
-        seconds, perplexities = np.array(own).transpose(1, 0, 2)
+    for way, seeds in traces.items():
+        seconds, perplexities = np.array(seeds).transpose(1, 0, 2)
         found[way] = seconds.mean(axis=0), np.exp(np.log(perplexities).mean(axis=0))
     target = _ABOVE * max(perplexities.min() for _, perplexities in found.values())
     row = {"corpus": judge.name, "tokens": int(judge.train.sum()), "documents": judge.train.shape[0]}
