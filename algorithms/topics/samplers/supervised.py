@@ -36,6 +36,8 @@ _ACCEPT = 18  # purpose of a random stream
 _FREEDOM, _LEAST_VARIANCE = 1.0, 0.01  # of the prior of sigma^2, scaled inverse chi-square
 _TOLERANCE = 1e-6  # of the Newton decrement, relative to the objective; one draw of topics moves it by more
 _INTERCEPT_PRECISION = 1e-4  # of the prior of b, without which a sum over the classes is not determined
+_MOST_FACTORS = 2**20  # of a shard, 8 MiB
+_WIDEST = 300.0  # difference of predictors whose exponentials are finite, with room
 _ROUNDS = 5  # of coefficients and variance in turn
 
 
@@ -82,6 +84,8 @@ class ResponseRows(DenseDocuments):
         super().__init__(len(targets), longest, n_topics, storage)
         self.response, self.targets = response, np.ascontiguousarray(targets[:, 0])
         self.inverse_lengths = 1 / np.maximum(lengths, 1)
+        self._own_lengths, self.row = np.unique(self.inverse_lengths, return_inverse=True)
+        self.factors = np.empty((0, n_topics, response.n_predictors))
         self.predictors = np.zeros((len(targets), response.n_predictors))
         self.log_likelihoods, self.streams = np.zeros(len(targets)), np.zeros(len(targets), np.uint64)
         self.coefficients = Coefficients.at_start(n_topics, response)
@@ -95,15 +99,25 @@ class ResponseRows(DenseDocuments):
         self.look()
 
     def look(self):
-        """Compute predictors and log-likelihoods from the counts."""
+        """Compute factors, predictors and log-likelihoods from coefficients and counts."""
+        self.factors = self._new_factors()
         kernels.begin(self.counts, self.n_topics, self.coefficients.intercepts, self.drawn_with(None))
 
     def drawn_with(self, alpha):
         """The prior as the kernels take it, with the responses; None where it does not matter."""
         vector = super().drawn_with(np.zeros(0) if alpha is None else alpha)
         own = (self.coefficients.eta, self.predictors, self.log_likelihoods, self.targets)
-        kind = (self.response.family, self.coefficients.variance)
+        kind = (self.response.family, self.coefficients.variance, self.factors, self.row)
         return (vector, *own, self.inverse_lengths, self.streams, *kind)
+
+    def _new_factors(self):
+        """exp(eta / L) of the lengths that there are, for classes where they are few and finite."""
+        eta, b = self.coefficients.eta, self.coefficients.intercepts
+        widest = 2 * float(np.abs(eta).max(initial=0)) + float(np.ptp(b))
+        few = len(self._own_lengths) * eta.size <= _MOST_FACTORS and widest < _WIDEST
+        if self.response.family != kernels.CLASSES or not few:
+            return self.factors[:0]
+        return np.exp(self._own_lengths[:, None, None] * eta)
 
     def log_likelihood_of_responses(self):
         """Sum over documents of log p(y | counts, coefficients)."""
@@ -284,10 +298,20 @@ class CoefficientObjective:
         self.targets, self.variance, self.n_rows = targets, variance, len(targets)
         self.precision = np.full((shares.shape[1] + 1, 1), response.precision)
         self.precision[-1] = _INTERCEPT_PRECISION
+        self._means_of: Any = (None, None)
 
     def _predicted(self, w):
         matrix = w.reshape(-1, self.response.n_predictors)
         return matrix, self.shares @ matrix[:-1] + matrix[-1]
+
+    def _means(self, w):
+        """Means of counts, or probabilities of classes; kept, since many products are asked for at one w."""
+        at, means = self._means_of
+        if at is None or not np.array_equal(at, w):
+            _, m = self._predicted(w)
+            means = np.exp(m) if self.response.family == kernels.POISSON else softmax(m)[0]
+            self._means_of = w.copy(), means
+        return means
 
     def _back(self, rows):
         return np.vstack([self.across @ rows, rows.sum(axis=0)])
@@ -313,28 +337,26 @@ class CoefficientObjective:
 
     def hessian_product(self, w, v):
         """Compute the Hessian times a vector."""
-        _, m = self._predicted(w)
         direction, along = self._predicted(v)
         family = self.response.family
         if family == kernels.NORMAL:
             bent = along / self.variance
         elif family == kernels.POISSON:
-            bent = np.exp(m) * along
+            bent = self._means(w) * along
         else:
-            p, _ = softmax(m)
+            p = self._means(w)
             bent = p * (along - (p * along).sum(axis=1, keepdims=True))
         return (self._back(bent) + self.precision * direction).ravel()
 
     def hessian_diagonal(self, w):
         """Compute the diagonal of the Hessian."""
-        _, m = self._predicted(w)
         family = self.response.family
         if family == kernels.NORMAL:
-            curvature = np.full(m.shape, 1 / self.variance)
+            curvature = np.full((self.n_rows, 1), 1 / self.variance)
         elif family == kernels.POISSON:
-            curvature = np.exp(m)
+            curvature = self._means(w)
         else:
-            p, _ = softmax(m)
+            p = self._means(w)
             curvature = p * (1 - p)
         diagonal = np.vstack([self.across.power(2) @ curvature, curvature.sum(axis=0)])
         return (diagonal + self.precision).ravel()

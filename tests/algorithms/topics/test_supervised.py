@@ -10,6 +10,7 @@ from scipy.optimize import minimize
 from scipy.special import gammaln, log_softmax
 
 import stradask as sd
+from stradask.algorithms.topics.samplers import supervised
 from stradask.algorithms.topics.samplers.supervised import (
     Coefficients,
     Response,
@@ -193,10 +194,21 @@ def test_a_warning_of_new_words_names_the_line_of_the_user():
     X = np.hstack([X.toarray(), np.zeros((60, 1), int)])
     slda, new = model(max_iter=2).fit(X, y), X + (np.arange(13) == 12)
     mixture = sd.GSDMM(3, max_iter=2, random_state=0).fit(X)
-    for use in (slda.predict, slda.transform, lambda X: slda.score(X, y), slda.perplexity, mixture.predict):
+    for use in (slda.predict, slda.transform, lambda X: slda.score(X, y), mixture.predict):
         with pytest.warns(UserWarning, match="60 tokens of X, of 1 words") as caught:
             use(new)
         assert [warning.filename for warning in caught] == [__file__]
+
+
+def test_classes_move_alike_by_factors_and_by_exponentials(monkeypatch):
+    X, y = corpus(120)
+    labels = np.digitize(y, [-0.2, 0.8, 1.6])
+    fitted_ = model(response="class", max_iter=60).fit(X, labels)
+    monkeypatch.setattr(supervised, "_MOST_FACTORS", 0)
+    other = model(response="class", max_iter=60).fit(X, labels)
+    np.testing.assert_array_equal(fitted_.doc_topic_counts_.toarray(), other.doc_topic_counts_.toarray())
+    np.testing.assert_allclose(fitted_.log_likelihood_, other.log_likelihood_, rtol=1e-10)
+    np.testing.assert_allclose(fitted_.coef_, other.coef_, rtol=1e-6)
 
 
 def test_bits_on_threads_on_a_cluster_and_from_a_checkpoint(tmp_path):
