@@ -167,7 +167,9 @@ def share_split(R, test_size, random_state):
     if more > 0:
         held += _drawn(rng, fractions, more)
     if not held.any():
-        _refuse_nothing_held(R.nnz, test_size, None, "user", lengths)
+        if lengths.max(initial=0) == 1:
+            raise DataError("each user has one rating, which stays to learn from: give users with more")
+        _refuse_nothing_held(R.nnz, test_size, None, "share", lengths)
     users = np.repeat(np.arange(R.shape[0]), lengths)
     out = rank_in_rows(rng.random(R.nnz), users, R.indptr) < held[users]
     return tuple(_stored(R, users, chosen) for chosen in (~out, out))
@@ -205,7 +207,7 @@ def _refuse_nothing_held(n_ratings, test_size, n_test, by, lengths):
         )
     else:
         remedy = "give a larger test_size" + (", or by='rating'" if by == "user" else "")
-    whose = f"the user with most ratings has {most}" if by == "user" else f"there are {most} ratings"
+    whose = f"the user with most ratings has {most}" if by == "user" else f"there are {n_ratings:,} ratings"
     raise DataError(f"{asked} holds out nothing, as {whose}: {remedy}")
 
 

@@ -382,7 +382,7 @@ def scored_rows(model, X, y, sample_weight=None):
 class ScoresFiles:
     """For models that fit to files of rows: `score` takes them, too."""
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Score predictions: the accuracy of a classifier, R^2 of a regression.
 
         Parameters
@@ -395,7 +395,10 @@ class ScoresFiles:
         float
         """
         base: Any = super()
-        return base.score(*scored_rows(self, X, y, sample_weight))
+        X, y, sample_weight = scored_rows(self, X, y, sample_weight)
+        if y is None:
+            raise DataError("score needs y, the targets of X")
+        return base.score(X, y, sample_weight)
 
 
 def _warned(model, X, unknown):

@@ -25,14 +25,15 @@ def check_names(estimator, X, y, *, first=True):
         validate_data(estimator, named(X), y, reset=first, skip_check_array=True)
 
 
-def check_targets(y, n_samples, name):
+def check_targets(y, n_samples, name, classes="fit classes with SparseLogisticRegression"):
     """Check the targets of a regression; return writable float64 of the same shape, in Fortran order.
 
-    Magnitudes above 1e150, whose squares overflow, are refused; errors name the first wrong row.
+    Magnitudes above 1e150, whose squares overflow, are refused; errors name the first wrong row. `classes` is
+    the remedy for labels.
     """
     check_plain("y", y)
     with _as_data_errors():
-        _check_real(y, name)
+        _check_real(y, name, classes)
         try:
             plain = type(y) is np.ndarray and y.dtype == np.float64 and y.ndim in (1, 2)
             y = (
@@ -72,7 +73,7 @@ def check_not_negative(y, name):
         )
 
 
-def _check_real(y, name):
+def _check_real(y, name, classes):
     """Refuse text and complex numbers among targets."""
     given = np.asarray(y)
     if given.dtype.kind == "c":
@@ -85,7 +86,7 @@ def _check_real(y, name):
         if isinstance(value, (str, bytes)):
             raise DataError(
                 f"y holds the text {shortened(value)} in row {at[0] if at else 0}; {name} takes numbers: "
-                "convert it, for instance with y.astype(float), or fit classes with SparseLogisticRegression"
+                f"convert it, for instance with y.astype(float), or {classes}"
             )
 
 

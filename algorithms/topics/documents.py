@@ -117,7 +117,7 @@ class Documents:
             )
         if begins:
             # Of a frame also the names; those of a matrix that was fitted before are gone.
-            check_names(model, X if is_frame(X) else np.empty((1, width)), None)
+            check_names(model, X if is_frame(X) else np.empty((1, width)), "no_validation")
         corpus = corpus_of(sources, figures, width, storage=storage)
         shards = [shard | own for shard, own in zip(corpus.shards, seen, strict=True)]
         self.corpus, self._figures = replace(corpus, shards=shards), found

@@ -29,6 +29,7 @@ def check_seed_words(seed_words, n_components, n_features, columns):
         axes = "n_components x n_features, or a dict"
         seeds = _nonnegative("seed_words", seed_words, shape, axes, most=_PRIOR_RANGE[1])
     seeds = sparse.csr_array(seeds.T)
+    seeds.eliminate_zeros()
     seeds.sort_indices()
     return seeds if seeds.nnz else None
 

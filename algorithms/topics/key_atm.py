@@ -15,7 +15,8 @@ from ..inputs.matrices import check_prior
 from .fitting import _TOPIC_WORD_PRIOR, FittedTopicModel
 from .guidance import check_seed_words
 from .lda import LatentDirichletAllocation
-from .shard_input import check_at_hand
+from .reading.top_words import topic_totals
+from .shard_input import are_files, check_at_hand
 
 _ANNEALED = 40  # sweeps at most
 
@@ -205,7 +206,7 @@ class KeyATM(FittedTopicModel):
         -------
         ndarray of shape (n_samples, n_components)
         """
-        if is_dask(X):
+        if is_dask(X) or are_files(X):
             return self.fit(X, y, **fit_params).transform(X)
         check_at_hand(X)
         own = [fit_params.pop(name, None) for name in ("callback", "n_features", "seed_words")]
@@ -278,6 +279,18 @@ class KeyATM(FittedTopicModel):
             fold = sparse.csr_array((np.ones(len(topics), np.int32), (np.arange(len(topics)), topics)))
             self.doc_topic_counts_ = sparse.csr_array(self.doc_topic_counts_ @ fold, dtype=np.int32)
         return self
+
+    def _topic_shares(self):
+        """Shares of the tokens, which the weights of `word_topic_counts_` are not where keywords are."""
+        on, off = (
+            topic_totals(counts).astype(np.float64)
+            for counts in (self.keyword_counts_, self.word_topic_counts_)
+        )
+        g_on, g_off = _check_switch(self.switch_prior)
+        has = self.switch_ > 0
+        off[has] = ((on + g_on)[has] / self.switch_[has]) - (on + g_on)[has] - g_off
+        tokens = np.maximum(on + off, 0.0)
+        return tokens / tokens.sum()
 
     def _fingerprint(self, X, program, topics, labels):
         parts = super()._fingerprint(X, program, topics, labels)

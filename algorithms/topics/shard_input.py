@@ -299,6 +299,7 @@ def are_files(X):
 def check_order_of_files(X, name):
     """Refuse a list of files in another order than that of their names, in which documents are numbered."""
     if isinstance(X, (list, tuple)) and len(X) and are_files(X):
+        check_are_names(X)
         files = list(map(os.fspath, X))
         later = next((b for a, b in itertools.pairwise(files) if b < a), None)
         if later is not None:

@@ -12,7 +12,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from ..._typing import Array, Callback, FileName, Matrix, RandomState, Vector
-from ...errors import DataError
+from ...errors import DataError, shortened
 from ...kernels.lda import responses as kernels
 from ..inputs.dask_arrays import is_dask
 from ..inputs.matrices import check_counts, check_prior
@@ -20,7 +20,7 @@ from ..inputs.targets import check_labels, check_not_negative, check_targets, la
 from .fitting import _TOPIC_WORD_PRIOR, FittedTopicModel
 from .lda import LatentDirichletAllocation
 from .model import TopicModel
-from .shard_input import check_at_hand, check_order_of_files, with_rows
+from .shard_input import are_files, check_at_hand, check_order_of_files, given_documents, with_rows
 
 _FAMILIES = {"number": kernels.NORMAL, "count": kernels.POISSON, "class": kernels.CLASSES}
 _ANNEALED = 40  # sweeps at most
@@ -237,6 +237,8 @@ class SupervisedLDA(FittedTopicModel):
         """
         if is_dask(X):
             raise DataError("fit_transform of Dask's data: fit, and transform the blocks one by one")
+        if are_files(X):
+            return self.fit(X, y, **fit_params).transform(X)
         check_at_hand(X)
         given = signature(self.fit).bind(X, y, **fit_params).arguments  # TypeError as of `fit`
         given = {name: value for name, value in given.items() if name not in ("X", "y")}
@@ -279,9 +281,11 @@ class SupervisedLDA(FittedTopicModel):
             if not y.any():
                 raise DataError("y is 0 in all documents, which says nothing of their topics")
             return y, None, 0.0, 1.0
+        if (y == y[0]).all():
+            raise DataError(f"y is {y[0]:g} in all documents, which says nothing of their topics")
         scale = float(y.std())
         if not scale > 0:
-            raise DataError(f"y is {y[0]:g} in all documents, which says nothing of their topics")
+            raise DataError(f"y goes from {y.min():g} to {y.max():g}, whose variance underflows: scale y")
         return (y - y.mean()) / scale, None, float(y.mean()), scale
 
     def _priors(self, n_features, as_fitted):
@@ -332,12 +336,15 @@ class SupervisedLDA(FittedTopicModel):
         check_is_fitted(self, "coef_")
         if is_dask(X):
             raise DataError("X is a Dask collection: predict its blocks one by one")
+        if are_files(X):
+            blocks = given_documents(self, X).to_delayed().ravel()
+            return np.concatenate([self._predictors(block.compute()) for block in blocks])
         check_at_hand(X)
-        X = check_counts(self, X, reset=False)
+        given, X = X, check_counts(self, X, reset=False)
         # `transform` gives (C + alpha) / (L + sum(alpha)), of the tokens of words that the fit has seen.
         known = np.asarray(self.word_topic_counts_.sum(axis=1)).ravel() > 0
         alpha, lengths = self.doc_topic_prior_, X @ known.astype(np.float64)
-        counts = self.transform(X) * (lengths + alpha.sum())[:, None] - alpha
+        counts = np.asarray(self.transform(given)) * (lengths + alpha.sum())[:, None] - alpha
         shares = np.maximum(counts, 0) / np.maximum(lengths, 1)[:, None]
         return shares @ self.coef_.T + self.intercept_
 
@@ -347,7 +354,7 @@ class SupervisedLDA(FittedTopicModel):
         Parameters
         ----------
         X : sparse matrix, array or DataFrame of shape (n_samples, n_features)
-            Counts.
+            Counts, or names of files as in `fit`.
 
         Returns
         -------
@@ -397,9 +404,15 @@ class SupervisedLDA(FittedTopicModel):
             raise DataError(
                 "score needs y, the responses of X; how well words are predicted says perplexity(X)"
             )
+        check_order_of_files(X, "y")
         predicted, name = self.predict(X), type(self).__name__
         if self.response == "class":
             classes, numbers = label_numbers(y, len(predicted), name)
+            if (classes.dtype.kind in "US") != (self.classes_.dtype.kind in "US"):
+                raise DataError(
+                    f"y holds {shortened(classes.tolist()[0])}, and the fit had labels such as "
+                    f"{shortened(self.classes_.tolist()[0])}: give labels of one kind"
+                )
             return float(np.mean(classes[numbers] == predicted))
         y = _vector(y, len(predicted), f"{name}(response={self.response!r})")
         if self.response == "count":
@@ -432,7 +445,7 @@ class SupervisedLDA(FittedTopicModel):
 
 
 def _vector(y, n_samples, name):
-    y = check_targets(y, n_samples, name)
+    y = check_targets(y, n_samples, name, classes="set response='class'")
     if y.ndim != 1 and y.shape[1:] != (1,):
         raise DataError(f"y has {y.shape[1]} columns, and {name} takes one response: fit a model for each")
     return y.reshape(-1)

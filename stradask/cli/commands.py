@@ -37,6 +37,8 @@ def fit(args):
         raise DataError(f"{model.name} needs --slices COLUMN, a column of a table of texts, FILE.csv:COLUMN")
     if model.responds and args.target is None:
         raise DataError(f"{model.name} needs --target COLUMN, a column of a table of texts, FILE.csv:COLUMN")
+    if model.estimator == "KeyATM" and args.seed_words is None:
+        raise DataError(f"{model.name} needs --seed-words FILE, lines of keywords, a line a topic")
     if args.save is not None:
         check_output("--save", args.save, inputs=source.files, is_ours=is_model_file)
     read, test = data.read_source(source, args), None
@@ -214,7 +216,7 @@ def say_unknown(args, read):
     if empty := int((lengths == 0).sum()):
         say(
             args,
-            f"note: {empty:,} of {len(lengths):,} documents have no word that the model knows; their shares "
+            f"note: {empty:,} of {len(lengths):,} documents have no word that the model knows; their results "
             "say nothing of them",
         )
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from .._numbers import is_number
-from ..errors import DataError, shortened
+from ..errors import DataError, not_utf8, shortened
 from .inputs import Counts
 from .tables import file_of, is_table
 
@@ -84,9 +84,26 @@ def read_seed_words(path, estimator, read):
         raise DataError(f"--seed-words: {type(estimator).__name__} takes none; leave it out")
     if read.vocabulary is None:
         raise DataError("--seed-words: the words of the columns are not known; give --vocab FILE")
-    with open(path, encoding="utf-8") as file:
-        lines = [line.split() for line in file]
+    try:
+        with open(path, encoding="utf-8-sig") as file:
+            lines = [line.split() for line in file.read().splitlines()]
+    except UnicodeDecodeError as error:
+        raise not_utf8(path, error) from None
     seeds = {topic: words for topic, words in enumerate(lines) if words}
+    n_topics, known = estimator.n_components, {*map(str, read.vocabulary)}
+    for topic, words in seeds.items():
+        if isinstance(n_topics, int) and topic >= n_topics:
+            raise DataError(
+                f"--seed-words: line {topic + 1} of {path} is of a topic more than --n-components {n_topics}"
+            )
+        unknown = [word for word in words if word not in known]
+        if unknown:
+            raise DataError(
+                f"--seed-words: no document has {shortened(unknown[0])} of line {topic + 1} of {path}"
+                " (words of texts are in lower case, with spaces between); leave it out"
+            )
+    if not seeds:
+        raise DataError(f"--seed-words: {path} holds no word; write the words of a topic on a line")
     return {"seed_words": seeds, "vocabulary": read.vocabulary}
 
 

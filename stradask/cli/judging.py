@@ -58,7 +58,7 @@ def predict_documents(args, estimator, read):
     """Predict the responses, or the topics, of documents."""
     read = aligned(read, estimator, lambda text: say(args, text))
     say_unknown(args, read)
-    names = [str(name) for name in (range(read.X.shape[0]) if read.names is None else read.names)]
+    names = [str(name) for name in (range(1, read.X.shape[0] + 1) if read.names is None else read.names)]
     arrays, header = {"prediction": estimator.predict(read.X)}, ["prediction"]
     if hasattr(estimator, "predict_proba") and hasattr(estimator, "classes_"):
         arrays["probability"] = estimator.predict_proba(read.X)

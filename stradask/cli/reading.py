@@ -23,7 +23,7 @@ def tokens(args):
     found = estimator.topics_of_tokens(list(texts.texts) if counts is None else counts.X)
     if names is None:
         names = getattr(texts, "names", None)
-    rows = [str(d if names is None else names[d]) for d in found.documents.tolist()]
+    rows = [str(d + 1 if names is None else names[d]) for d in found.documents.tolist()]
     arrays = {
         "word": np.array(found.words, dtype=str),
         "topic": found.topics,

@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from scipy import sparse
 
 import stradask as sd
 from stradask.cli.arguments import main
@@ -46,6 +47,26 @@ def test_missing_and_wrong_responses_are_refused(table, capsys):
     assert "needs --target COLUMN" in capsys.readouterr().err
     assert main(["fit", "slda", f"{table}:text", "--target", "kind", "--quiet"]) == 2
     assert "--response class" in capsys.readouterr().err
+    assert main(["fit", "keyatm", f"{table}:text", "--quiet"]) == 2
+    assert "needs --seed-words FILE" in capsys.readouterr().err
+
+
+def test_seed_words_of_a_file_are_checked_by_their_lines(table, tmp_path, capsys):
+    seeds = tmp_path / "seeds.txt"
+    fit = ["fit", "keyatm", f"{table}:text", "--n-components", "2", "--max-iter", "2", "--quiet"]
+    fit += ["--seed-words", str(seeds)]
+    wrong = {
+        "poor\nnosuch": "'nosuch' of line 2 of",
+        "poor\ngood\nslow": "line 3 of",
+        "\n": "holds no word",
+        "caf\xe9": "iconv",
+    }
+    for text, message in wrong.items():
+        seeds.write_text(text, encoding="latin-1")
+        assert main(fit) == 2
+        assert message in capsys.readouterr().err
+    seeds.write_text("poor slow\ngood\n", encoding="utf-8-sig")
+    assert main(fit) == 0
 
 
 def test_tokens_and_coherence_of_texts_and_seed_words(table, tmp_path, capsys):
@@ -69,5 +90,8 @@ def test_tokens_and_coherence_of_texts_and_seed_words(table, tmp_path, capsys):
     np.testing.assert_allclose([topic["coherence"] for topic in found["topics"]], expected)
     assert main(["coherence", saved, data, "--measure", "umass", "--n-words", "3", "--quiet"]) == 0
     assert "umass" in capsys.readouterr().out
+    sparse.save_npz(tmp_path / "counts.npz", sparse.csr_matrix(np.ones((2, 6), int)))
+    assert main(["tokens", saved, str(tmp_path / "counts.npz"), "--quiet"]) == 0
+    assert {line.split(",")[0] for line in capsys.readouterr().out.splitlines()[1:]} == {"1", "2"}
     assert main(["fit", "gsdmm", data, "--seed-words", str(seeds), "--quiet"]) == 2
     assert "takes none" in capsys.readouterr().err

@@ -256,3 +256,10 @@ def test_a_number_of_all_ratings_is_held_out():
 def test_splits_that_make_no_sense_are_refused(options, message):
     with pytest.raises(DataError, match=message):
         rating_split(sparse.csr_array([[1.0, 2, 0]]), **options)
+
+
+def test_a_share_of_single_ratings_cannot_be_held_out():
+    with pytest.raises(DataError, match="each user has one rating"):
+        share_split(sparse.eye_array(5, format="csr"), 0.4, 0)
+    with pytest.raises(DataError, match=r"there are 10 ratings: give a larger test_size$"):
+        share_split(sparse.csr_array(np.ones((5, 2))), 0.01, 0)

@@ -216,7 +216,7 @@ def test_compressed_lines_and_scores_of_files(files):
     model.fit(packed, None)
     np.testing.assert_allclose(model.coef_, here.fit(plain, None).coef_, rtol=1e-9)
     expected = here.score(SPARSE, LABELS)
-    assert model.score(packed, None) == model.score(plain, LABELS) == expected
+    assert model.score(packed) == model.score(plain, LABELS) == expected
     model.fit(f"{files}/X*.npy", f"{files}/y*.npy")
     assert model.score(f"{files}/X*.npy", f"{files}/y*.npy") == here.fit(DENSE, LABELS).score(DENSE, LABELS)
     with pytest.raises(DataError, match="hold their labels"):

@@ -147,6 +147,7 @@ def test_bits_on_threads_on_a_cluster_and_from_a_checkpoint(tmp_path):
     [
         ({}, None, "needs seed_words"),
         ({}, {}, "no keyword"),
+        ({}, {0: {0: 0}}, "no keyword"),
         ({}, {3: [0]}, "topic 3"),
         ({"switch_prior": (1.0,)}, {0: [0]}, "switch_prior"),
         ({"switch_prior": (1.0, -1.0)}, {0: [0]}, "switch_prior"),
@@ -156,3 +157,21 @@ def test_bits_on_threads_on_a_cluster_and_from_a_checkpoint(tmp_path):
 def test_wrong_keywords_are_refused(options, seeds, message):
     with pytest.raises((DataError, ValueError), match=message):
         model(**options).fit(corpus(), seed_words=seeds)
+
+
+def test_shares_are_of_tokens_and_files_are_transformed(tmp_path):
+    rng = np.random.default_rng(0)
+    own = rng.multinomial(20, [0.5, 0.5], 20)  # nearly all tokens are keywords
+    X = np.block(
+        [[own, np.zeros((20, 4), int)], [np.zeros((20, 2), int), rng.multinomial(20, [0.25] * 4, 20)]]
+    )
+    options = {"max_iter": 20, "random_state": 0}
+    found = sd.KeyATM(2, **options).fit(X, seed_words={0: [0, 1]})
+    tokens = found.doc_topic_counts_.sum(axis=0)
+    np.testing.assert_allclose(found.topics().shares, tokens / tokens.sum(), atol=1e-12)
+    rows, columns = np.nonzero(X)
+    lines = [f"{d + 1} {w + 1} {X[d, w]}" for d, w in zip(rows, columns, strict=True)]
+    path = tmp_path / "docword.txt"
+    path.write_text("\n".join(["40", "6", str(len(rows)), *lines]) + "\n")
+    shares = sd.KeyATM(2, **options).fit_transform(path, seed_words={0: [0, 1]})
+    np.testing.assert_array_equal(shares.compute(), found.transform(X))

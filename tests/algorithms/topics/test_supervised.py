@@ -238,7 +238,8 @@ def test_bits_on_threads_on_a_cluster_and_from_a_checkpoint(tmp_path):
         ({}, None, "needs y"),
         ({}, np.zeros(119), "119"),
         ({}, np.ones(120), "says nothing"),
-        ({}, np.full(120, "a"), "text"),
+        ({}, np.full(120, 0.1), "says nothing"),
+        ({}, np.full(120, "a"), "set response='class'"),
         ({}, np.append(np.ones(119), np.nan), "NaN"),
         ({"response": "count"}, np.full(120, 0.5), "whole"),
         ({"response": "count"}, np.full(120, -1), "counts"),
@@ -251,3 +252,34 @@ def test_wrong_responses_are_refused(options, y, message):
     X, _ = corpus()
     with pytest.raises(ValueError, match=message):
         model(**options).fit(X, y)
+
+
+def test_frames_files_and_dask_arrays_are_fitted_and_predicted(tmp_path, recwarn):
+    import dask.array as da
+    import pandas as pd
+
+    X, y = corpus(60)
+    X, options = X.toarray(), {"max_iter": 20}
+    frame = pd.DataFrame(X, columns=[f"w{k}" for k in range(X.shape[1])])
+    named = model(**options).set_output(transform="pandas").fit(frame, y)
+    plain = model(**options).fit(X, y)
+    np.testing.assert_array_equal(named.predict(frame), plain.predict(X))
+    rows, columns = np.nonzero(X)
+    lines = [f"{d + 1} {w + 1} {X[d, w]}" for d, w in zip(rows, columns, strict=True)]
+    path = tmp_path / "docword.txt"
+    path.write_text("\n".join([str(len(X)), str(X.shape[1]), str(len(rows)), *lines]) + "\n")
+    found = model(**options).fit(path, y)
+    np.testing.assert_array_equal(found.coef_, plain.coef_)
+    np.testing.assert_array_equal(found.predict(path), plain.predict(X))
+    assert found.score(path, y) == plain.score(X, y)
+    assert model(**options).fit(da.from_array(X, chunks=(30, X.shape[1])), y).score(X, y) > 0.5
+    with pytest.raises(DataError, match="holds texts"):
+        plain.fit(["b c", "a b"], [1, 2])
+    assert not recwarn.list
+
+
+def test_labels_of_another_kind_are_not_scored():
+    X, y = corpus(40)
+    found = model(response="class", max_iter=4).fit(X, np.where(y > np.median(y), "high", "low"))
+    with pytest.raises(DataError, match="labels of one kind"):
+        found.score(X, np.arange(40) % 2)
