@@ -142,7 +142,7 @@ def evaluate_ranking(
     if not isinstance(by_user, (bool, np.bool_)):
         raise DataError(f"by_user must be True or False, got {shortened(by_user)}")
     _check_fitted(model)
-    held_out, observed = _in_cells(model, held_out), _in_cells(model, observed)
+    held_out, observed = _in_cells(model, held_out, "held_out"), _in_cells(model, observed)
     expected = (len(model.user_ids_), len(model.item_ids_))
     for name, table in (("held_out", held_out), ("observed", observed)):
         if sparse.issparse(table) and table.shape != expected:
@@ -194,13 +194,18 @@ def _check_fitted(model):
     check_is_fitted(model)
 
 
-def _in_cells(model, ratings):
+def _in_cells(model, ratings, name=None):
     """A sparse matrix of ratings in any form of `fit`; what is none passes, to be refused."""
     known = is_named(ratings) or is_elsewhere(ratings) or hasattr(ratings, "columns")
     if sparse.issparse(ratings) or not known:
         return ratings
     rows, columns, values, _ = model._given_cells(ratings, None)
     there = (rows >= 0) & (columns >= 0)
+    if name is not None and not there.any():
+        raise DataError(
+            f"{name}: none of its {len(there):,} ratings is of a user and an item of the fit: nothing "
+            "can be judged by it"
+        )
     shape = (len(model.user_ids_), len(model.item_ids_))
     return sparse.csr_array((values[there], (rows[there], columns[there])), shape=shape)
 

@@ -237,7 +237,10 @@ def _by_group(shares, lengths, groups):
             low, high = map(_short, np.percentile((drawn @ own) / sums, _TAILS, axis=0))
         else:
             error = np.sqrt(((weights[:, None] * (own - share)) ** 2).sum(axis=0)) / weights.sum()
-            low, high = _short(np.maximum(share - 1.645 * error, 0)), _short(share + 1.645 * error)
+            low, high = (
+                _short(np.maximum(share - 1.645 * error, 0)),
+                _short(np.minimum(share + 1.645 * error, 1)),
+            )
         made["low"].append(low)
         made["high"].append(high)
     return made

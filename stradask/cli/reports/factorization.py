@@ -44,7 +44,9 @@ def judged(estimator, data):
     if not estimator.implicit:
         misses = estimator._sides.predict(rows, columns) - values
         rmse = float(np.sqrt(np.mean(misses**2)))
-        return {"rmse": rmse}, f"RMSE {rmse:.4f} over {len(values):,} ratings"
+        new = int(((rows < 0) | (columns < 0)).sum())
+        whose = f", of which {new:,} are of users or items that the model does not know" if new else ""
+        return {"rmse": rmse, "unknown": new}, f"RMSE {rmse:.4f} over {len(values):,} ratings{whose}"
     from scipy import sparse
 
     from ...algorithms.factorization.ranking import evaluate_ranking

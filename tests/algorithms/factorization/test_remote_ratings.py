@@ -86,6 +86,8 @@ def test_files_and_frames_of_dask_are_scored_and_ranked(tmp_path):
     counts.seen_ = None  # as after a fit on a cluster
     given = {"held_out": str(tmp_path / "held.csv"), "observed": tmp_path / "learnt.parquet"}
     assert sd.evaluate_ranking(counts, **given) == expected
+    with pytest.raises(DataError, match="none of its 200 ratings is of a user and an item of the fit"):
+        sd.evaluate_ranking(counts, held_out[:200].assign(user="nobody"))
     with pytest.raises(DataError, match="the model's ids are text, for instance 'u000'"):
         ratings.score(NUMBERS[:, :2], NUMBERS[:, 2])
     with pytest.raises(DataError, match="the item '7' was not in fit: the model's ids are whole numbers"):
