@@ -2,8 +2,8 @@
 
 Fits LDA on one worker process, on two and so on, in turns with as many threads, or on a cluster that runs
 (``--cluster``, which is also what ``stradask bench lda --cluster ADDRESS`` does), and shows what each worker
-did. What one worker measured goes into `cluster_model`, whose prediction is shown with the measurement. In the end a worker is killed half way: the model must be the same, and the picture shows what
-the loss cost.
+did. What one worker measured goes into `cluster_model`, whose prediction is shown with the measurement. In
+the end a worker is killed half way: the model must be the same, and the picture shows what the loss cost.
 """
 
 import contextlib

@@ -198,7 +198,12 @@ def test_a_fit_that_is_done_is_not_done_again(corpus, tmp_path, capsys, fits):
 @pytest.mark.usefixtures("quick_picture")
 @pytest.mark.parametrize(
     "other",
-    [["--param", "learning_decay=0.8"], ["--held-out", "0.2"], ["--random-state", "1"], ["--param", "tol=0.5"]],
+    [
+        ["--param", "topic_word_prior=0.2"],
+        ["--held-out", "0.2"],
+        ["--random-state", "1"],
+        ["--param", "tol=0.5"],
+    ],
 )
 def test_other_arguments_are_other_fits_and_leave_the_records(corpus, tmp_path, capsys, fits, other):
     folder, *_ = corpus

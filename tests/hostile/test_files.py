@@ -62,7 +62,7 @@ def outcome(read, path):
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            warnings.filterwarnings("ignore", "(?s).* the first three are taken as user")  # of a damaged header
+            warnings.filterwarnings("ignore", "(?s).* first three are taken as user")  # damaged
             sound(read(path))
     except DataError as error:
         said = str(error)

@@ -59,7 +59,7 @@ class _Loaded(NamedTuple):
     digest: str
 
 
-class _Kept(_Loaded):
+class _BoundRows(_Loaded):
     """Data that stay in this process."""
 
     def __reduce_ex__(self, protocol):
@@ -68,7 +68,7 @@ class _Kept(_Loaded):
 
 def load_shard(load, shard, with_digest, is_kept=False):
     """Load a shard's data, with their digest if chunks are to be found by it; `is_kept`: on this worker."""
-    kind = _Kept if is_kept else _Loaded
+    kind = _BoundRows if is_kept else _Loaded
     try:
         data = load(shard)
     except Exception as error:
