@@ -6,9 +6,9 @@ to 15 and 10 per cent. With n draws in a window the covariance is ``n / (n + 5) 
 
 Whether S is dense or diagonal Stan leaves to its user. The "adapted" metric looks at every window: by scales
 alone trajectories are longer than by the whole covariance, namely by the root of the condition number of the
-correlations. Where that is 3 or more, and there are draws enough to tell, the metric is dense. With fewer
-draws it is a scale for each parameter and a correction of low rank, from draws and gradients: see
-``low_rank``.
+correlations. Where that is 3 or more, and there are draws enough to tell, the metric is dense. The "low_rank"
+metric, from draws and gradients, must be asked for: it is far better for correlated normal densities with
+few draws, and worse for priors with heavy tails such as the horseshoe.
 
 References: Stan Development Team, Stan Reference Manual, "HMC algorithm parameters". Hoffman, Gelman, JMLR
 2014.
@@ -31,7 +31,6 @@ _LAPLACE_WARM_UP = 150  # iterations: only the step size is left to learn
 _SHRINK, _FLOOR = 5.0, 1e-3  # Stan's shrinkage of estimated variances towards 0.001
 # Tail ESS a gradient with and without: docs/mcmc.md, "Steps and metrics".
 _CORRELATED, _DRAWS = 9.0, 20  # condition number, and draws a parameter, from which a metric is dense
-_MOST = 500  # parameters of a correction of low rank, whose products take d^2 operations a step
 _LEAST_PART = 1e-10  # of an eigenvalue of correlations, below which it is rounding
 
 
@@ -161,8 +160,8 @@ def _with_metric(model, state, made, metric):
             A = np.sqrt(np.diag(covariance))[None]
             if metric == "dense" or _are_correlated(covariance / (A * A.T)):
                 A = np.linalg.cholesky(covariance)
-    elif metric == "low_rank" or (metric == "adapted" and 1 < d <= _MOST):
-        A = low_rank(draws, made.gradients, 1.0 if metric == "low_rank" else _CORRELATED)
+    elif metric == "low_rank":
+        A = low_rank(draws, made.gradients)
     if A is None:
         A = np.sqrt(draws.var(axis=0, ddof=1) * keep + floor)[None]
     return init(model, draws[-1], state.sampler, A=A, limit=state.tuning[1], draw=state.draw)

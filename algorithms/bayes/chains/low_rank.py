@@ -46,7 +46,10 @@ def low_rank(draws, gradients, least=1.0):
         if not (len(values) and max(values.max(), 1.0) >= least * min(values.min(), 1.0)):
             return None
         covariance = np.eye(d) + (vectors * (values - 1)) @ vectors.T
-        return np.linalg.cholesky(covariance * scales[:, None] * scales)
+        try:
+            return np.linalg.cholesky(covariance * scales[:, None] * scales)
+        except np.linalg.LinAlgError:  # singular to rounding: scales do
+            return None
 
 
 def _correction(x, g):

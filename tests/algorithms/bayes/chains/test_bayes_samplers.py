@@ -157,7 +157,8 @@ def test_the_adapted_metric_is_dense_where_that_shortens_trajectories():
     assert adapted < diagonal / 2
     assert metric_and_gradients(0.0, 4, "adapted")[0] == (1, 4)
     assert metric_and_gradients(0.5, 4, "adapted")[0] == (1, 4)
-    assert metric_and_gradients(0.95, 30, "adapted")[0] == (30, 30)  # of low rank: 500 draws tell no more
+    assert metric_and_gradients(0.95, 30, "adapted")[0] == (1, 30)  # 500 draws do not tell
+    assert metric_and_gradients(0.95, 30, "low_rank")[0] == (30, 30)
 
 
 def test_the_funnel_without_its_centre_and_divergences_with_it():

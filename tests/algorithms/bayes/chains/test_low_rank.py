@@ -71,14 +71,14 @@ def test_chains_of_many_correlated_parameters():
     covariance = few_factors(60)
     model = user_model(log_normal, None, np.linalg.inv(covariance), np.zeros(60), check=False)
     steps = {}
-    for metric in ("adapted", "diagonal"):
+    for metric in ("low_rank", "diagonal"):
         state, _ = warm_up(model, np.zeros(60), metric=metric, n=500, seed=3)
         _, made = advance(model, state, 1000, seed=3)
         steps[metric] = made.statistics["n_gradients"].mean()
-        if metric == "adapted":
+        if metric == "low_rank":
             assert state.A.shape == (60, 60)
             # 1,000 draws, nearly independent: means to 5 standard errors, variances as well.
             scale = np.sqrt(np.diag(covariance))
             assert (np.abs(made.draws.mean(axis=0)) / scale).max() < 5 / np.sqrt(1000)
             np.testing.assert_allclose(made.draws.var(axis=0), scale**2, rtol=5 * np.sqrt(2 / 1000))
-    assert steps["diagonal"] > 4 * steps["adapted"]
+    assert steps["diagonal"] > 4 * steps["low_rank"]
