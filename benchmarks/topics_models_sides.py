@@ -4,6 +4,8 @@ A side has ``prepare(data)``, which is not timed, ``fit(data)``, ``topics(data)`
 and the prior of each), and ``predict(X)`` or ``labels`` where the task has them. Words are columns of X.
 """
 
+from typing import Any
+
 import numpy as np
 
 from ..algorithms.topics.dmr import DMRTopicModel
@@ -46,7 +48,8 @@ def spread(topic_word, words, n_words):
 class Side:
     """One library's model of a task."""
 
-    tasks = TASKS
+    tasks: tuple[str, ...] = TASKS
+    model: Any  # of a library, by the task
 
     def __init__(self, task, n_topics, sweeps, seed, of_classes):
         self.task, self.n_topics, self.sweeps, self.seed = task, n_topics, sweeps, seed
@@ -77,7 +80,7 @@ class Own(Side):
 
     def prepare(self, data):
         """Make the model."""
-        given = {"topic_word_prior": BETA, "max_iter": self.sweeps, "random_state": self.seed}
+        given: dict[str, Any] = {"topic_word_prior": BETA, "max_iter": self.sweeps, "random_state": self.seed}
         if self.task == COVARIATES:
             self.model = DMRTopicModel(self.n_topics, doc_topic_prior=ALPHA, n_jobs=1, **given)
         elif self.task == NUMBER:
@@ -135,7 +138,8 @@ class Tomotopy(Side):
         import tomotopy
 
         super().prepare(data)
-        k, own = self.n_topics, {"seed": self.seed}
+        own: dict[str, Any] = {"seed": self.seed}
+        k = self.n_topics
         if self.task == COVARIATES:
             self.model = tomotopy.DMRModel(k=k, alpha=ALPHA, eta=BETA, **own)
         elif self.task == NUMBER:
@@ -163,7 +167,7 @@ class Tomotopy(Side):
     def topics(self, data):
         """Topics, and the priors of documents."""
         model, n = self.model, data.X.shape[0]
-        places = range(model.k)
+        places = list(range(model.k))
         if self.task == NUMBER:
             places = [k for k in places if model.is_live_topic(k)]
         of_slice = {"timepoint": len(self.slices) - 1} if self.task == TIME else {}
@@ -195,7 +199,8 @@ class Topica(Side):
 
         super().prepare(data)
         self.documents = topica.Corpus.from_documents(self.documents)
-        k, own = self.n_topics, {"seed": self.seed}
+        own: dict[str, Any] = {"seed": self.seed}
+        k = self.n_topics
         if self.task == COVARIATES:
             self.levels = sorted(set(data.groups))
             self.model = topica.DMR(k, alpha=ALPHA, beta=BETA, **own)
