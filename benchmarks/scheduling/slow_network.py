@@ -20,6 +20,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from ...errors import StradaskError
+
 _PIECE, _WAITING = 2**16, 64  # bytes that are handed on together, and such pieces that a connection holds
 _TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -150,9 +152,11 @@ def cluster(n_workers, latency=0.0, bandwidth=math.inf):
                 numbers = [number for pair in pairs for number in pair]
                 proxy = start(__spec__.name, latency, bandwidth, *numbers, stdout=subprocess.PIPE)
                 assert proxy.stdout.readline() == "ready\n"
-            scheduler = "--no-dashboard --host 127.0.0.1 --port 0 --scheduler-file"
-            start("dask", "scheduler", *scheduler.split(), found)
+            options = "--no-dashboard --host 127.0.0.1 --port 0 --scheduler-file"
+            scheduler = start("dask", "scheduler", *options.split(), found)
             while not found.exists():
+                if scheduler.poll() is not None:
+                    raise StradaskError(f"the Dask scheduler ended with status {scheduler.returncode}")
                 time.sleep(0.05)
             workers = []
             for outer, inner in pairs:
