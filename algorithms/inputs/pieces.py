@@ -83,27 +83,14 @@ def lazy_chunks(X):
     the number of the chunk, its first and last row, and the block.
     """
     import dask
+    from dask.optimization import cull
 
     X = X.rechunk({1: -1}) if X.ndim == 2 else X
     (found,) = dask.optimize(X)
     graph, edges = dict(found.__dask_graph__()), np.cumsum([0, *X.chunks[0]]).tolist()
     keys = [key[0] if X.ndim == 2 else key for key in found.__dask_keys__()]
     spans = zip(range(len(keys)), edges, edges[1:], keys, strict=False)
-    return [(k, a, b, Lazy(_needed(graph, key), key)) for k, a, b, key in spans if b > a]
-
-
-def _needed(graph, key):
-    """The tasks that one of them needs."""
-    from dask.core import get_dependencies
-
-    needed, waiting = {}, [key]
-    while waiting:
-        name = waiting.pop()
-        if name not in needed and name in graph:
-            task = needed[name] = graph[name]
-            known = hasattr(task, "dependencies")  # not as Dask wrote graphs before 2024.12
-            waiting += task.dependencies if known else get_dependencies(graph, task=task)
-    return needed
+    return [(k, a, b, Lazy(cull(graph, [key])[0], key)) for k, a, b, key in spans if b > a]
 
 
 def cut_evenly(X, n_pieces):

@@ -120,7 +120,7 @@ def bytes_to_keep(X, engine, prepare):
     if 12 * math.prod(X.shape) + 8 * X.shape[0] <= most or (n_bytes := bytes_of(X, engine)) <= most:
         return None
     block = _WORKING * n_bytes / X.shape[0] * max(X.chunks[0])
-    left = [math.inf]
+    left = []
     workers = place.memory_after(prepare)
     n_threads = sum(worker.n_threads for worker in workers)
     for worker in workers:
@@ -135,7 +135,7 @@ def bytes_to_keep(X, engine, prepare):
                 f"{needed / _MOST / 1e6:,.0f} MB or more, or X smaller chunks"
             )
         left.append(_KEPT * worker.limit - needed)
-    return max(int(min(left)), 0) if min(left) < math.inf else 0
+    return max(int(min(left, default=0)), 0)
 
 
 def bytes_of(X, engine):

@@ -135,8 +135,7 @@ class _AsText(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         n_missing = np.where(self.had_missing_, 0, _none(texts).sum(axis=0))
         new = [(name, n) for name, n in zip(self.feature_names_in_, n_missing.tolist(), strict=True) if n]
         if new:
-            said = ", ".join(f"{shortened(name, 30)} ({n:,})" for name, n in new[:_MOST_SAID])
-            said += f" and {len(new) - _MOST_SAID:,} more" if len(new) > _MOST_SAID else ""
+            said = _joined(f"{shortened(name, 30)} ({n:,})" for name, n in new)
             warnings.warn(
                 f"X: rows without a value in columns that had none such in fit count as no category: {said}",
                 stacklevel=2,
@@ -253,7 +252,7 @@ def _is_missing(value):
 
 def _none(texts):
     """Where NaN stands among texts."""
-    return np.vectorize(lambda text: text != text, otypes=[bool])(texts)
+    return np.not_equal(texts, texts)
 
 
 def _as_text(X):
@@ -266,15 +265,21 @@ def _as_text(X):
     return made
 
 
+def _joined(parts):
+    """The first of some parts of a message, and how many more there are."""
+    parts = list(parts)
+    more = f" and {len(parts) - _MOST_SAID:,} more" if len(parts) > _MOST_SAID else ""
+    return ", ".join(parts[:_MOST_SAID]) + more
+
+
 def _error(refused):
-    said = [f"{shortened(name, 30)} {why}" for name, why, _ in refused[:_MOST_SAID]]
-    more = f" and {len(refused) - _MOST_SAID:,} more" if len(refused) > _MOST_SAID else ""
+    said = _joined(f"{shortened(name, 30)} {why}" for name, why, _ in refused)
     arguments = []
     for option in ("drop", "texts"):
         names = [name for name, _, remedy in refused if remedy == option]
         arguments += [f"{option}=[{', '.join(shortened(name, 30) for name in names[:12])}]"] if names else []
     arguments += ["impute=True"] * any(remedy == "impute" for *_, remedy in refused)
     return DataError(
-        f"X: {len(refused):,} columns cannot be used as they are: {', '.join(said)}{more}; for instance "
+        f"X: {len(refused):,} columns cannot be used as they are: {said}; for instance "
         f"table_pipeline(..., {', '.join(arguments)})"
     )

@@ -201,9 +201,9 @@ class FoundTable:
                 f"the column {shortened(floats[0])} of categories or hashed holds {types[floats[0]][1]}: "
                 "give columns of text or whole numbers"
             )
-        listed = {name: set(map(str, own)) for name, own in given.items() if own is not None}
-        if listed:
-            self._warn_of_unheld(listed)
+        named = {name: set(map(str, own)) for name, own in given.items() if own is not None}
+        if named:
+            self._warn_of_unheld(named)
         values = {}
         if open_:
             values = reduced(_values_of, merged, [(part, open_) for part in self.parts], self.engine)

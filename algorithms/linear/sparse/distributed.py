@@ -209,14 +209,10 @@ class ColumnBlocks(SparseLinearProgram):
         return super().load((first, _laid(block, first)))
 
 
-class RowBlocks(RowProgram):
-    """The working-set solver over shards of rows on workers."""
+class _ReadRows(RowProgram):
+    """Shards of rows of a Dask array; `stream` reads them for each round, None keeps them in memory."""
 
     stream: RowStream | None
-
-    def __init__(self, working_set, cut_matrix, lengths):
-        super().__init__(working_set, cut_matrix.sources or cut_matrix.pieces, lengths)
-        self.stream = cut_matrix.stream
 
     def read(self, source):
         """Check a block and store it by columns, or leave it to be read for each round."""
@@ -227,18 +223,20 @@ class RowBlocks(RowProgram):
         return super().renew(state) | {"X": renewed(state["X"], self.stream)}
 
 
-class RowsOfColumns(RowColumns):
-    """The working-set solver by columns, over rows that are read for each round."""
+class RowBlocks(_ReadRows):
+    """The working-set solver over shards of rows on workers."""
 
-    read = RowBlocks.read
+    def __init__(self, working_set, cut_matrix, lengths):
+        super().__init__(working_set, cut_matrix.sources or cut_matrix.pieces, lengths)
+        self.stream = cut_matrix.stream
+
+
+class RowsOfColumns(_ReadRows, RowColumns):
+    """The working-set solver by columns, over rows that are read for each round."""
 
     def __init__(self, working_set, cut_matrix):
         super().__init__(working_set, cut_matrix.sources, cut_matrix.edges, cut_matrix.is_sparse)
         self.stream = cut_matrix.stream
-
-    def renew(self, state):
-        """Blocks that are read in every round go on with this program's memory."""
-        return super().renew(state) | {"X": renewed(state["X"], self.stream)}
 
 
 def _compiled():
