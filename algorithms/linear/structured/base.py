@@ -1,17 +1,15 @@
-"""The fit and the predictions that all estimators of the generic solver share."""
+"""The fit and the linear predictor that all estimators of the generic solver share."""
 
 import copy
 import warnings
 from functools import partial
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
-from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from ...._typing import Array, Callback, Matrix, Vector
 from ....errors import DataError
 from ....scheduler.loop import Monitor
 from ....scheduler.threads import single_threaded_blas
@@ -339,168 +337,3 @@ def _null_predictor(loss, n_samples):
     """The predictor of a model without columns."""
     f = np.repeat(loss.start()[None], n_samples, axis=0)
     return f if loss.offset is None else f + loss.offset
-
-
-class StructuredRegressor(MultiOutputMixin, RegressorMixin, StructuredModel):
-    """Fits of targets by a mean of the linear predictor."""
-
-    def __sklearn_tags__(self):
-        """Tell scikit-learn which targets are taken."""
-        tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = self._many_targets()
-        tags.target_tags.single_output = not self._only_many()
-        tags.target_tags.positive_only = bool(getattr(self._quiet_loss(), "positive_mean", False))
-        return tags
-
-    def _quiet_loss(self):
-        try:
-            return self._make_loss()
-        except (ValueError, TypeError):  # of a parameter that `fit` refuses with its message
-            return None
-
-    def _many_targets(self):
-        return False
-
-    def _only_many(self):
-        return False
-
-    def fit(
-        self,
-        X: Matrix,
-        y: Vector,
-        sample_weight: Vector | None = None,
-        *,
-        offset: Vector | None = None,
-        exposure: Vector | None = None,
-        callback: Callback | None = None,
-    ) -> Self:
-        """Fit coefficients and intercept.
-
-        Ctrl-C stops after the running pass and keeps the model so far, with a warning.
-
-        Parameters
-        ----------
-        X : ndarray, sparse matrix or DataFrame of shape (n_samples, n_features)
-            Best in Fortran order or CSC: then nothing is copied but the columns of the working set.
-        y : array-like of shape (n_samples,) or (n_samples, n_targets)
-            Several targets share which columns have coefficients.
-        sample_weight : float or array-like of shape (n_samples,), optional
-            Not negative. Only ratios count.
-        offset : array-like of shape (n_samples,), optional
-            Is added to the linear predictor.
-        exposure : array-like of shape (n_samples,), optional
-            Above 0; its logarithm is an offset. For losses with a logarithmic link.
-        callback : callable, optional
-            ``callback(info)`` after every pass; `info` has round, total, objective, gap, seconds, history,
-            and ``info.snapshot()``, the model so far. Returning True ends the fit.
-
-        Returns
-        -------
-        self
-        """
-        self._validate_params()
-        with self._unchanged_on_error():
-            problem = self._pose(X, y, sample_weight, offset, exposure)
-            return self._fit(problem, callback, self._start(problem))
-
-    def predict(self, X: Matrix, *, offset: Vector | None = None, exposure: Vector | None = None) -> Array:
-        """Predict the mean of each row, or its quantile.
-
-        Parameters
-        ----------
-        X : ndarray, sparse matrix or DataFrame of shape (n_samples, n_features)
-        offset, exposure : array-like of shape (n_samples,), optional
-            As in `fit`.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,) or (n_samples, n_targets)
-        """
-        if is_dask(X):
-            return self._lazily(self.predict, X, offset if exposure is None else exposure, np.float64)
-        loss = self._make_loss()
-        f = self._linear_predictor(X, offset)
-        if exposure is not None:
-            f = f + self._offset(loss, None, exposure, len(f), 1)[:, 0]
-        return loss.mean(f)
-
-    def score(self, X: Matrix, y: Vector, sample_weight: Vector | None = None) -> float:
-        """Compute R^2, or with a logarithmic link D^2, the share of the deviance that is explained.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-        y : array-like of shape (n_samples,) or (n_samples, n_targets)
-        sample_weight : array-like of shape (n_samples,), optional
-
-        Returns
-        -------
-        float
-            1 is perfect; 0 is no better than the mean.
-        """
-        from sklearn.metrics import d2_tweedie_score, r2_score
-
-        loss, predicted = self._make_loss(), self.predict(X)
-        power = {"Poisson": 1, "Gamma": 2}.get(type(loss).__name__, getattr(loss, "power", None))
-        if power is None:
-            return float(r2_score(y, predicted, sample_weight=sample_weight))
-        return float(d2_tweedie_score(y, predicted, sample_weight=sample_weight, power=power))
-
-    def alpha_max(
-        self,
-        X: Matrix,
-        y: Vector,
-        sample_weight: Vector | None = None,
-        *,
-        offset: Vector | None = None,
-        exposure: Vector | None = None,
-    ) -> float:
-        """Find the smallest `alpha` at which all penalised coefficients are zero, given the other parameters.
-
-        Parameters
-        ----------
-        X, y, sample_weight, offset, exposure
-            As in `fit`.
-
-        Returns
-        -------
-        float
-            Infinite where no strength suffices, as for ``l1_ratio=0`` of an elastic net.
-        """
-        self._validate_params()
-        return self._largest_alpha(copy.copy(self)._pose(X, y, sample_weight, offset, exposure))
-
-    def path(
-        self,
-        X: Matrix,
-        y: Vector,
-        sample_weight: Vector | None = None,
-        *,
-        alphas: Vector | int = 100,
-        eps: float = 1e-3,
-        offset: Vector | None = None,
-        exposure: Vector | None = None,
-    ) -> tuple[Array, Array, Array, Array]:
-        """Fit a falling sequence of `alpha`, each from the solution before.
-
-        Parameters
-        ----------
-        X, y, sample_weight, offset, exposure
-            As in `fit`.
-        alphas : int or array-like, default=100
-            The strengths, or how many, from `alpha_max` to `eps` times that.
-        eps : float, default=1e-3
-            Ratio of the last strength to the first.
-
-        Returns
-        -------
-        alphas : ndarray of shape (n_alphas,)
-            Falling.
-        coefs : ndarray of shape (n_features, n_alphas) or (n_targets, n_features, n_alphas)
-        intercepts : ndarray of shape (n_alphas,) or (n_targets, n_alphas)
-        dual_gaps : ndarray of shape (n_alphas,)
-            NaN where no gap is known.
-        """
-        self._validate_params()
-        problem = copy.copy(self)._pose(X, y, sample_weight, offset, exposure)
-        return self._whole_path(problem, alphas, eps, single=not self._only_many())

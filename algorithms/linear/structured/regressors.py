@@ -9,9 +9,9 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from ...._typing import Vector
 from ....errors import DataError
 from ..._base import documented
-from .base import StructuredRegressor
 from .losses import Huber, Poisson, Squared
 from .named import LOSSES
+from .regressor_base import StructuredRegressor
 from .solving.kinks import Pinball
 from .solving.problem import Terms
 from .sparse_glm import ALPHA, CONSTRAINTS, ENGINE, FACTOR, GROUPS, RATIO, SHARED

@@ -8,10 +8,10 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from ...._typing import Vector
 from ..._base import documented
-from .base import StructuredRegressor
 from .losses import Loss
 from .named import LOSSES, PENALTIES, make, named_terms
 from .penalties import Penalty
+from .regressor_base import StructuredRegressor
 
 SHARED = {
     "fit_parameters": """
