@@ -47,6 +47,7 @@ def sample(
     autodiff: str | None = None,
     deterministic: Any = None,
     sampler: str = "auto",
+    metric: str = "auto",
     n_samples: int = 1000,
     n_chains: int = 4,
     n_warmup: int = 1000,
@@ -110,6 +111,13 @@ def sample(
     sampler : {"auto", "laplace", "nuts", "split_hmc", "hmc", "mala", "random_walk", "slice"}, default="auto"
         "auto" takes importance sampling about the mode if that is reliable, else split Hamiltonian Monte
         Carlo if that accepts enough, else NUTS.
+    metric : {"auto", "adapted", "diagonal", "dense", "low_rank", "laplace"}, default="auto"
+        Coordinates of NUTS, HMC, MALA, the random walk and slices. From windows of the warm-up: "diagonal"
+        has standard deviations, "dense" the covariance, "adapted" the covariance if correlations are strong
+        and draws many enough, and "low_rank" standard deviations with the strongest correlations of draws
+        and gradients, which suits many correlated parameters but not priors with heavy tails. "laplace" is
+        the Hessian at the mode. "auto" takes the mode if importance sampling about it is reliable, else
+        "adapted".
     n_samples, n_chains, n_warmup : int
         Draws of each chain, after its warm-up of `n_warmup` draws.
     target_accept : float, default=0.8
@@ -179,7 +187,7 @@ def sample(
     >>> posterior.mean()["sigma"].round(1)
     np.float64(1.0)
     """
-    given: dict[str, Any] = {"sampler": sampler, "target_accept": target_accept}
+    given: dict[str, Any] = {"sampler": sampler, "metric": metric, "target_accept": target_accept}
     given |= {"n_samples": n_samples, "n_chains": n_chains, "n_warmup": n_warmup}
     given |= {"n_shards": n_shards, "combine": combine, "n_proposals": n_proposals}
     given |= {"engine": engine, "checkpoint": checkpoint, "n_jobs": n_jobs, "random_state": random_state}

@@ -14,7 +14,7 @@ from ...scheduler.parameters import check_count, random_source
 from ...scheduler.place import check_engine
 from ...scheduler.threads import effective_n_jobs
 from .chains.chain import SAMPLERS
-from .chains.sampling import CAREFUL, check_settings
+from .chains.sampling import CAREFUL, check_metric, check_settings
 from .combine.combiners import COMBINERS
 
 _COUNT = Interval(Integral, 1, None, closed="left")
@@ -54,6 +54,7 @@ class SamplingSettings:
     random_state: Any
     verbose: int
     callback: Any = None
+    metric: str = "auto"
 
     def checked(self):
         """Return the settings; raise a DataError for the first that is unknown or out of range."""
@@ -65,6 +66,12 @@ class SamplingSettings:
         if not automatic and (isinstance(self.n_shards, bool) or not isinstance(self.n_shards, Integral)):
             raise DataError(f"n_shards must be 'auto' or an integer, got {shortened(self.n_shards)}")
         check_settings(self.sampler, **self.counts)
+        check_metric(self.metric)
+        if self.metric != "auto" and self.sampler in ("laplace", "split_hmc"):
+            raise DataError(
+                f"metric={shortened(self.metric)} has no effect on sampler={shortened(self.sampler)}, whose "
+                "coordinates are those of the mode: take sampler='nuts', or leave metric='auto'"
+            )
         check_count("n_proposals", self.n_proposals)
         effective_n_jobs(self.n_jobs)
         if not isinstance(self.target_accept, Real) or not 0 < self.target_accept < 1:

@@ -27,11 +27,11 @@ _KEPT = 2.0  # eigenvalues that are nearer to 1, by factors, are taken for 1
 _LEAST = 10  # draws without which nothing is said
 
 
-def low_rank(draws, gradients, least=1.0):
+def low_rank(draws, gradients):
     """Return a triangle (d, d) with ``A A'`` the covariance of the metric, or None.
 
-    None if draws (n, d) or gradients are too few, constant or infinite, or if the condition number of the
-    correction is below `least`: then scales alone do.
+    None where scales alone do: without strong correlations, and where draws (n, d) or gradients are too few,
+    constant or infinite.
     """
     n, d = draws.shape
     if n < _LEAST or not (np.isfinite(draws).all() and np.isfinite(gradients).all()):
@@ -43,7 +43,7 @@ def low_rank(draws, gradients, least=1.0):
     scales = np.sqrt(spread / slope)
     with single_threaded_blas():
         values, vectors = _correction(x / scales, g * scales)
-        if not (len(values) and max(values.max(), 1.0) >= least * min(values.min(), 1.0)):
+        if not len(values):
             return None
         covariance = np.eye(d) + (vectors * (values - 1)) @ vectors.T
         try:

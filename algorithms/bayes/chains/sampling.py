@@ -222,8 +222,7 @@ def make_plan(
     n is the number of draws of importance sampling, by which "auto" chooses. `n_starts` pairs of scattered
     points are the starts of searches for other modes.
     """
-    if metric not in ("auto", *METRICS):
-        raise DataError(f"metric must be one of auto, {', '.join(METRICS)}, got {shortened(metric)}")
+    check_metric(metric)
     if target is not None and not 0 < target < 1:
         raise DataError(f"target must lie between 0 and 1, got {target}")
     if sampler == "gibbs":
@@ -273,6 +272,12 @@ def _is_level(model, **numbers):
 def _diverges(draws, first=0):
     """Whether draws have, from the first on that counts, divergences beyond the limit of the diagnostics."""
     return draws.statistics["divergent"][first:].mean() > MOST_DIVERGENT
+
+
+def check_metric(metric):
+    """Refuse a metric that is unknown."""
+    if not isinstance(metric, str) or metric not in ("auto", *METRICS):
+        raise DataError(f"metric must be one of auto, {', '.join(METRICS)}, got {shortened(metric)}")
 
 
 def check_settings(sampler, n_samples, n_chains, n_warmup):

@@ -107,7 +107,7 @@ def _draw_whole(densities, settings):
 
 def _sample_whole(model, densities, settings):
     """Sample on threads; with another engine or a checkpoint, in chunks."""
-    choice = {"target": settings.target, "seed": settings.seed}
+    choice = {"metric": settings.metric, "target": settings.target, "seed": settings.seed}
     if settings.engine == "local" and settings.checkpoint is None:
         shown = {"verbose": settings.verbose, "callback": settings.callback}
         return sample_model(
@@ -125,8 +125,8 @@ def _sample_whole(model, densities, settings):
 
 def _draw_shards(densities, settings):
     """Sample every shard, then combine the draws."""
-    choice = {"sampler": settings.sampler, "target": settings.target, "seed": settings.seed}
-    choice |= {"n": _N_CHOICE, "n_starts": settings.n_chains, "weighted": False}
+    choice = {"sampler": settings.sampler, "metric": settings.metric, "target": settings.target}
+    choice |= {"seed": settings.seed, "n": _N_CHOICE, "n_starts": settings.n_chains, "weighted": False}
     with _pool([_Load(build, choice) for build in densities.builds], densities, settings) as pool:
         runs = _run(pool, settings, None)
         models, has_subsets = zip(*pool.values(_without_data, None), strict=True)
@@ -164,6 +164,7 @@ def _run(pool, settings, plan):
     length = min(CHUNK, settings.n_samples)
     n_chunks, n_chains = -(-settings.n_samples // length), settings.n_chains
     identity = {"version": __version__, "plan": plan, "sampler": settings.sampler, "length": length}
+    identity |= {"metric": settings.metric}
     callback, on_chunk = settings.callback, None
     if callback is not None:
         on_chunk = _Watch(callback, pool.n_shards, n_chains, n_chunks, length)

@@ -4,10 +4,13 @@ import numba as nb
 import numpy as np
 import pytest
 
+import stradask as sd
+from stradask.algorithms.bayes.chains import adaptation
 from stradask.algorithms.bayes.chains.adaptation import warm_up
 from stradask.algorithms.bayes.chains.chain import advance
 from stradask.algorithms.bayes.chains.low_rank import low_rank
 from stradask.algorithms.bayes.models.density import user_model
+from stradask.errors import DataError
 
 
 def few_factors(d, seed=0):
@@ -43,8 +46,8 @@ def test_it_whitens_a_normal_density(d, n, most):
 
 def test_scales_do_where_parameters_are_independent():
     covariance = np.diag(np.exp(np.random.default_rng(2).standard_normal(30)))
-    assert low_rank(*draws_of(covariance, 200), least=9.0) is None
-    assert low_rank(*draws_of(few_factors(30), 200), least=9.0) is not None
+    assert low_rank(*draws_of(covariance, 200)) is None
+    assert low_rank(*draws_of(few_factors(30), 200)) is not None
 
 
 def test_nothing_is_said_of_too_little():
@@ -82,3 +85,45 @@ def test_chains_of_many_correlated_parameters():
             assert (np.abs(made.draws.mean(axis=0)) / scale).max() < 5 / np.sqrt(1000)
             np.testing.assert_allclose(made.draws.var(axis=0), scale**2, rtol=5 * np.sqrt(2 / 1000))
     assert steps["diagonal"] > 4 * steps["low_rank"]
+
+
+@pytest.mark.filterwarnings("ignore::stradask.errors.PosteriorWarning")  # of so few draws
+@pytest.mark.parametrize("options", [{}, {"checkpoint": True}, {"n_shards": 2}])
+def test_sample_takes_a_metric(options, monkeypatch, tmp_path):
+    """Windows of each chain make the metric that is given: in one piece, in files, in shards."""
+    metrics = []
+
+    def watched(model, state, made, metric):
+        metrics.append(metric)
+        return renewed(model, state, made, metric)
+
+    renewed = adaptation._with_metric
+    monkeypatch.setattr(adaptation, "_with_metric", watched)
+    rows = np.random.default_rng(0).standard_normal((200, 2))
+    settings = {"sampler": "nuts", "n_samples": 300, "n_warmup": 300, "n_chains": 2, "random_state": 0}
+    settings |= options | ({"checkpoint": tmp_path} if "checkpoint" in options else {})
+    draws = {
+        metric: sd.sample(mean_of_rows, None, rows, np.zeros(2), metric=metric, **settings).draws
+        for metric in ("low_rank", "diagonal")
+    }
+    assert set(metrics) == {"low_rank", "diagonal"}
+    assert (draws["low_rank"] != draws["diagonal"]).any()  # nor files of the other metric
+
+
+def mean_of_rows(q, rows):
+    """Normal rows, correlated by .9, about their mean q."""
+    apart = (rows - q) @ np.linalg.inv([[1.0, 0.9], [0.9, 1.0]])
+    return -0.5 * (apart * (rows - q)).sum(), apart.sum(axis=0)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"metric": "low rank"}, "metric must be one of auto, .*low_rank.*, got 'low rank'"),
+        ({"metric": 3}, "metric must be one of auto"),
+        ({"metric": "dense", "sampler": "split_hmc"}, "metric='dense' has no effect on sampler='split_hmc'"),
+    ],
+)
+def test_metrics_that_are_refused(given, message):
+    with pytest.raises(DataError, match=message):
+        sd.sample(mean_of_rows, None, np.ones((20, 2)), np.zeros(2), **given)
