@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 
 from ....errors import DataError, shortened
-from ..models.external import ExternalModel, Functions, check_named, needed, rows_of
+from ..models.external import SHIFTS, ExternalModel, Functions, check_named, is_same, needed, rows_of
 
-_SHIFTS = (0.1, -0.2)  # of the start: places at which transformed parameters are compared
 _ONE_AT_A_TIME = threading.Lock()  # a library compiled without STAN_THREADS has one stack for derivatives
 
 
@@ -92,12 +91,12 @@ def _start(program, start):
 
 def _are_alike(one, other, start):
     """Whether transformed parameters are the same without rows and with all of them, near the start."""
-    for shift in _SHIFTS:
+    for shift in SHIFTS:
         try:
             few, every = (program.param_constrain(start + shift, include_tp=True) for program in (one, other))
         except RuntimeError:
             return False
-        if few.shape != every.shape or not np.allclose(few, every, rtol=1e-9, atol=1e-12):
+        if not is_same(few, every):
             return False
     return True
 

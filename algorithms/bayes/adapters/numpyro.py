@@ -13,9 +13,16 @@ import numpy as np
 
 from ....errors import DataError, shortened
 from ...inputs.matrices import check_takes
-from ..models.external import ExternalModel, Functions, check_named, flat_names, needed, rows_of
-
-_SHIFTS = (0.1, -0.2)  # of the start: places at which deterministic sites are compared
+from ..models.external import (
+    SHIFTS,
+    ExternalModel,
+    Functions,
+    check_named,
+    flat_names,
+    is_same,
+    needed,
+    rows_of,
+)
 
 
 def from_numpyro(model: Any, data: Any, *, data_axis: Any = None, start: Any = None) -> ExternalModel:
@@ -158,13 +165,13 @@ class _NumPyro(Functions):
 
     def learn_shown(self, rows):
         """Values by name of parameters, and of deterministic sites that are the same for one row and all."""
-        one, two = (self._constrained(self.start + shift, self.row) for shift in _SHIFTS)
-        alike = [(one, self._constrained(self.start + _SHIFTS[0], rows))]
-        alike += [(two, self._constrained(self.start + _SHIFTS[1], rows))]
+        points = [self.start + shift for shift in SHIFTS]
+        pairs = [(self._constrained(q, self.row), self._constrained(q, rows)) for q in points]
+        one = pairs[0][0]
         self.names = tuple(
             name
             for name in sorted(one)
-            if name in self.shapes or all(_is_same(few[name], every[name]) for few, every in alike)
+            if name in self.shapes or all(is_same(few[name], every[name]) for few, every in pairs)
         )
         return {name: one[name] for name in self.names}
 
@@ -223,7 +230,3 @@ class _NumPyro(Functions):
         with double_precision():
             values = self.compiled[2](Q)
             return np.concatenate([np.asarray(values[name]).reshape(len(Q), -1) for name in self.names], 1)
-
-
-def _is_same(one, other):
-    return np.shape(one) == np.shape(other) and np.allclose(one, other, rtol=1e-9, atol=1e-12)

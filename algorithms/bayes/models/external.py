@@ -16,6 +16,7 @@ from ....kernels.bayes.streams import uniforms
 from ..chains.chain import STARTING, stream
 from .row_sums import check_sum
 
+SHIFTS = (0.1, -0.2)  # of the start: places at which values are compared without rows and with all
 _PLACES = 3  # at which densities are compared
 _DIGITS = 9  # of a density's values, by which it is known
 _REMEDY = (
@@ -151,3 +152,8 @@ def check_named(data):
         raise DataError(
             f"data must be a dict, what the model takes by its names, got a {type(data).__name__}"
         )
+
+
+def is_same(one, other):
+    """Whether two values are the same up to rounding."""
+    return np.shape(one) == np.shape(other) and np.allclose(one, other, rtol=1e-9, atol=1e-12)
