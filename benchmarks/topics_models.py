@@ -121,15 +121,15 @@ def docstrings(quick):
 
 
 def in_file(path, name, task, seed, quick):
-    """Documents of a file docword.NAME.txt.gz, with labels from docs.NAME.txt.gz beside it."""
+    """Documents of a file docword.NAME.txt.gz, with labels from docs.NAME.txt.gz in its folder."""
     X = sparse.csr_array(datasets.read_uci_bow(path))
     rng, n = np.random.default_rng(seed), X.shape[0]
     if task == TIME:
         return _in_order(X, rng)
     labels = np.zeros(n, int)
     if name in _LABELS:
-        beside = Path(path).with_name(f"docs.{name}.txt.gz")
-        with gzip.open(beside, "rt", encoding="utf-8") as file:
+        described = Path(path).with_name(f"docs.{name}.txt.gz")
+        with gzip.open(described, "rt", encoding="utf-8") as file:
             labels = np.array([_LABELS[name](line) for line in file])
     chosen = np.sort(rng.permutation(n)[: _MOST_DOCUMENTS // (8 if quick else 1)])
     labels, numbers = labels[chosen], np.unique(labels, return_inverse=True)[1][chosen]

@@ -88,14 +88,14 @@ def run(name, n_sets):
     hits: dict = {}
     refused, warned, start = 0, 0, time.process_time()
     for seed in range(n_sets):
-        with warnings.catch_warnings(record=True) as told:
+        with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", PosteriorWarning)
             try:
                 posterior, truth = MODELS[name](np.random.default_rng(seed), seed)
             except StradaskError:
                 refused += 1
                 continue
-        warned += any(issubclass(one.category, PosteriorWarning) for one in told)
+        warned += any(issubclass(one.category, PosteriorWarning) for one in caught)
         for variable, levels in covered(posterior, truth).items():
             for level, inside in levels.items():
                 hits.setdefault(variable, {}).setdefault(str(level), []).append(inside.mean())

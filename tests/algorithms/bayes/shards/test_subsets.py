@@ -1,5 +1,7 @@
 """The second round by subsets of rows: against all rows, and refusals where these do not serve."""
 
+from functools import partial
+
 import numba
 import numpy as np
 import pytest
@@ -63,10 +65,7 @@ def test_outliers_and_biases_are_found(few):
     _, parts = RegressionBuild("bernoulli", {"X": Part(X), "y": Part(y)}, {"power": 1.0}).with_parts()
     where = places(np.array([0.5, -1.0, 0.2, 0.0]), 0.02)
 
-    def estimate(at):
-        values, gradients, squares = subsets.estimates(model, parts, at)
-        return values, gradients, squares
-
+    estimate = partial(subsets.estimates, model, parts)
     found = subsets.summed(model.logp_grads, estimate, where[0])
     heights, _ = model.logp_grads(where[0])
     assert found is None or np.abs(found[0] - heights - (found[0] - heights).mean()).std() < 0.02
@@ -96,7 +95,7 @@ def log_likelihood(p, data):
 
 
 @pytest.mark.slow
-def test_densities_of_users_have_subsets(few):
+def test_densities_of_users_have_subsets(few, monkeypatch):
     rng = np.random.default_rng(0)
     X = rng.standard_normal((20_000, 2))
     y = X @ [1.0, -2.0] + 0.7 * rng.standard_t(4, 20_000)
@@ -110,17 +109,14 @@ def test_densities_of_users_have_subsets(few):
                 seen.append((gap - gap.mean()).std())
             return found
 
-    original, chains._SecondRound = chains._SecondRound, Watched
-    try:
-        posterior = sd.sample(
-            log_likelihood,
-            data=(X, y),
-            parameters={"beta": sd.real(2), "sigma": sd.positive()},
-            priors={"beta": sd.priors.normal(0, 1), "sigma": sd.priors.half_cauchy(1)},
-            n_shards=2, n_samples=200, n_chains=2, random_state=0, n_proposals=1000,
-        )  # fmt: skip
-    finally:
-        chains._SecondRound = original
+    monkeypatch.setattr(chains, "_SecondRound", Watched)
+    posterior = sd.sample(
+        log_likelihood,
+        data=(X, y),
+        parameters={"beta": sd.real(2), "sigma": sd.positive()},
+        priors={"beta": sd.priors.normal(0, 1), "sigma": sd.priors.half_cauchy(1)},
+        n_shards=2, n_samples=200, n_chains=2, random_state=0, n_proposals=1000,
+    )  # fmt: skip
     assert "by subsets of rows" in posterior.method
     assert seen[0] < 0.02
     assert np.abs(posterior.mean()["beta"] - [1, -2]).max() < 4 * posterior.sd()["beta"].max()
