@@ -16,7 +16,6 @@ from .._base import Estimator
 from .._table import Table
 from .models import families
 from .models.formula_design import FormulaDesign
-from .models.groups import LEAST_GROUPS, cut_groups
 from .models.mixed import MixedLayout, build_shard, is_integrated, shard_effects
 from .models.mixed_design import Rows
 from .models.mixed_draws import MixedLikelihoods, Predictors, prior_values
@@ -26,7 +25,7 @@ from .models.scaling import Scaling
 from .posterior.draws import Posterior
 from .settings import CONSTRAINTS, SamplingSettings
 from .shards.chains import Densities, draw_posterior
-from .shards.rows import cut_rows, number_of_shards
+from .shards.mixed_rows import mixed_rows
 
 
 class BayesianGLM(Estimator):
@@ -227,10 +226,10 @@ class BayesianGLM(Estimator):
             priors = chosen_priors(self.priors, self.family, design)
             self.priors_ = {name: str(prior) for name, prior in priors.items()}
             scaling = Scaling(design.centres, design.spreads)
-            parts = self._parts(design, settings)
-            power = 1 / self.n_shards_
+            parts = mixed_rows(self.family, design, settings)
+            self.n_shards_ = len(parts)
             builds = [
-                partial(build_shard, self.family, Rows(design, rows), scaling, priors, power)
+                partial(build_shard, self.family, Rows(design, rows), scaling, priors, 1 / len(parts))
                 for rows in parts
             ]
             layout = MixedLayout(self.family, design, scaling, priors, joint)
@@ -258,26 +257,6 @@ class BayesianGLM(Estimator):
                 "not: take 'auto' or 'nuts'"
             )
         return {"n_shards": 1, "sampler": "nuts" if self.sampler == "auto" else self.sampler}
-
-    def _parts(self, design, settings):
-        """Rows of each shard, None for all."""
-        n, d = design.X.shape
-        self.n_shards_ = 1
-        if settings.n_shards == 1 or (self.n_shards == "auto" and (self.family == "normal" or design.terms)):
-            return [None]
-        if design.terms:
-            (term,) = design.terms
-            most = max(1, len(term.levels) // LEAST_GROUPS)
-            self.n_shards_ = number_of_shards(self.n_shards, n, d + 1, None, most)
-        else:
-            self.n_shards_ = number_of_shards(self.n_shards, n, d + 1)
-        if self.n_shards_ == 1:
-            return [None]
-        settings.check_combines()
-        if design.terms:
-            return cut_groups(design.terms[0].groups, self.n_shards_, settings.seed)
-        classes = design.y if self.family in ("logistic", "ordered") else None
-        return cut_rows(n, self.n_shards_, settings.seed, classes)
 
     def _store(self, posterior, samplers, layout, formula):
         self.sampler_ = ", ".join(sorted(set(samplers)))
