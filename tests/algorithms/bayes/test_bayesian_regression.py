@@ -1,53 +1,32 @@
-"""The Bayesian regressions: predictions, shards, files, bad input, scikit-learn's contract."""
+"""The Bayesian regressions: predictions, files, bad input, scikit-learn's contract."""
 
 import pickle
 
 import numpy as np
 import pandas as pd
 import pytest
+from regression_problems import MODELS, TRUTH, assert_near, regression_data
 from scipy import sparse, special, stats
 from sklearn.utils.estimator_checks import check_estimator
 
 import stradask as sd
 from stradask.algorithms.bayes.chains.laplace import find_mode, laplace_draws
 from stradask.algorithms.bayes.chains.sampling import sample_model
-from stradask.algorithms.bayes.combine.combiners import CombinationRefused
 from stradask.algorithms.bayes.linear import BayesianLinearRegression
 from stradask.algorithms.bayes.logistic import BayesianLogisticRegression
 from stradask.algorithms.bayes.models.model import Prior, regression
 from stradask.algorithms.bayes.models.propriety import check_identified
 from stradask.algorithms.bayes.poisson import BayesianPoissonRegression
 from stradask.algorithms.bayes.posterior.convergence import ess
-from stradask.algorithms.bayes.shards import rows as shards
-from stradask.algorithms.bayes.shards.rows import cut_rows, number_of_shards
 from stradask.errors import DataError, InterruptedFitWarning, ModelFileError, StradaskError
 from stradask.kernels.bayes import gibbs as bayes_gibbs
-
-MODELS = (BayesianLogisticRegression, BayesianLinearRegression, BayesianPoissonRegression)
-TRUTH = np.array([1.0, -0.5])
-
-
-def _data(model, n=400, seed=0):
-    rng = np.random.default_rng(seed)
-    X = rng.standard_normal((n, 2))
-    f = X @ TRUTH + 0.3
-    if model is BayesianLogisticRegression:
-        return X, np.where(rng.random(n) < special.expit(f), "yes", "no")
-    if model is BayesianPoissonRegression:
-        return X, rng.poisson(np.exp(f))
-    return X, f + 0.7 * rng.standard_normal(n)
-
-
-def _near(a, b, error, times=4.5):
-    assert (np.abs(np.asarray(a) - np.asarray(b)) < times * np.asarray(error)).all(), (a, b, error)
-
 
 # Against closed forms ----------------------------------------------------------------------------------
 
 
 def test_linear_regression_is_the_closed_form():
     """A flat prior: coefficients are Student-t about least squares, and predictions too."""
-    X, y = _data(BayesianLinearRegression, 60)
+    X, y = regression_data(BayesianLinearRegression, 60)
     options = {"prior_scale": np.inf, "noise_scale": np.inf, "n_samples": 4000, "random_state": 0}
     for sampler in ("auto", "nuts", "gibbs"):
         model = BayesianLinearRegression(sampler=sampler, **options).fit(X, y)
@@ -60,13 +39,13 @@ def test_linear_regression_is_the_closed_form():
         found, n = model.posterior_, 2500
         draws = np.column_stack([found["coef"], found["intercept"]])
         mean = found.weights @ draws
-        _near(mean, b, sd / np.sqrt(n))
+        assert_near(mean, b, sd / np.sqrt(n))
         spread = np.sqrt(found.weights @ (draws - mean) ** 2)
         np.testing.assert_allclose(spread, sd, rtol=0.06)
         new = np.array([[0.5, 2.0], [-1.0, 0.0]])
         rows = np.column_stack([new, np.ones(2)])
         predicted, std = model.predict(new, return_std=True)
-        _near(predicted, rows @ b, std / np.sqrt(n))
+        assert_near(predicted, rows @ b, std / np.sqrt(n))
         factor = 1 + np.einsum("ij,jk,ik->i", rows, np.linalg.inv(A.T @ A), rows)
         np.testing.assert_allclose(std, scale * np.sqrt(factor * freedom / (freedom - 2)), rtol=0.04)
         np.testing.assert_allclose(model.predict(new), predicted)
@@ -74,7 +53,7 @@ def test_linear_regression_is_the_closed_form():
 
 @pytest.mark.parametrize("prior", ["normal", "student_t", "laplace"])
 def test_one_coefficient_against_quadrature(prior):
-    X, y = _data(BayesianLogisticRegression, 30)
+    X, y = regression_data(BayesianLogisticRegression, 30)
     X, offset = X[:, :1], np.full(30, 0.2)
     grid = np.linspace(-6, 8, 20_001)
     density = {"normal": stats.norm, "student_t": stats.t(4), "laplace": stats.laplace}[prior].logpdf(
@@ -89,7 +68,7 @@ def test_one_coefficient_against_quadrature(prior):
     for sampler in ("auto", "nuts"):
         options = {"fit_intercept": False, "n_samples": 4000, "sampler": sampler, "random_state": 1}
         model = BayesianLogisticRegression(prior, 0.8, **options).fit(X, y, offset=offset)
-        _near(model.coef_[0, 0], mean, sd / np.sqrt(3000))
+        assert_near(model.coef_[0, 0], mean, sd / np.sqrt(3000))
         assert model.posterior_.sd()["coef"][0] == pytest.approx(sd, rel=0.06)
         assert model.intercept_[0] == 0
         new = np.array([[-1.0], [0.3], [2.0]])
@@ -110,14 +89,14 @@ def test_poisson_intercept_is_a_gamma():
     rate = np.exp(model.posterior_["intercept"])
     weights = model.posterior_.weights
     truth = stats.gamma(y.sum(), scale=1 / 16)
-    _near(weights @ rate, truth.mean(), truth.std() / np.sqrt(3000))
+    assert_near(weights @ rate, truth.mean(), truth.std() / np.sqrt(3000))
     mean, std = model.predict(X[:1], return_std=True)
     assert mean[0] == pytest.approx(truth.mean(), rel=0.02)
     assert std[0] == pytest.approx(np.sqrt(truth.var() + truth.mean()), rel=0.03)
 
 
 def test_noise_with_outliers_and_overdispersion():
-    X, y = _data(BayesianLinearRegression)
+    X, y = regression_data(BayesianLinearRegression)
     y[:8] += 50
     plain, robust = (
         BayesianLinearRegression(noise, random_state=0).fit(X, y) for noise in ("normal", "student_t")
@@ -131,8 +110,8 @@ def test_noise_with_outliers_and_overdispersion():
     mean = np.exp(X @ TRUTH + 1)
     counts = rng.negative_binomial(2, 2 / (2 + mean))
     model = BayesianPoissonRegression("negative_binomial", random_state=0).fit(X, counts)
-    _near(model.posterior_.mean()["overdispersion"], 0.5, model.posterior_.sd()["overdispersion"])
-    _near(model.coef_, TRUTH, model.posterior_.sd()["coef"])
+    assert_near(model.posterior_.mean()["overdispersion"], 0.5, model.posterior_.sd()["overdispersion"])
+    assert_near(model.coef_, TRUTH, model.posterior_.sd()["coef"])
     assert model.predict(X, return_std=True)[1].mean() > 1.3 * np.sqrt(mean).mean()
 
 
@@ -151,7 +130,7 @@ def test_gibbs_draws_the_same_posterior(power, own_scale):
     sd = np.sqrt(w @ (exact.draws - mean) ** 2)
     sample = sample_model(model, "gibbs", n_samples=20_000, n_warmup=50, seed=1)
     draws = sample.stacked()
-    _near(draws.mean(axis=(0, 1)), mean, sd / np.sqrt(np.minimum(ess(draws), 40_000)))
+    assert_near(draws.mean(axis=(0, 1)), mean, sd / np.sqrt(np.minimum(ess(draws), 40_000)))
     np.testing.assert_allclose(draws.std(axis=(0, 1)), sd, rtol=0.03)
     assert ess(draws).min() > 10_000
     logps, gradients = model.logp_grads(draws[0])
@@ -172,9 +151,11 @@ def test_gibbs_refuses_other_models():
         (BayesianLinearRegression, {"noise": "student_t"}),
     ):
         with pytest.raises(DataError, match="sampler='gibbs' takes linear regression"):
-            model(sampler="gibbs", **options).fit(*_data(model, 50))
+            model(sampler="gibbs", **options).fit(*regression_data(model, 50))
     with pytest.raises(DataError, match="sampler='gibbs' takes linear regression"):
-        BayesianLinearRegression(prior="laplace", sampler="gibbs").fit(*_data(BayesianLinearRegression, 50))
+        BayesianLinearRegression(prior="laplace", sampler="gibbs").fit(
+            *regression_data(BayesianLinearRegression, 50)
+        )
 
 
 @pytest.mark.filterwarnings("ignore:Use the draws with care.* ESS::")  # of the global scale
@@ -198,13 +179,13 @@ def test_the_horseshoe_leaves_what_matters():
 
 @pytest.mark.parametrize("estimator", MODELS)
 def test_weights_count_rows(estimator):
-    X, y = _data(estimator, 120)
+    X, y = regression_data(estimator, 120)
     weights = np.random.default_rng(3).integers(0, 4, 120)
     options = {"n_samples": 2000, "random_state": 0}
     weighted = estimator(**options).fit(X, y, sample_weight=weights)
     repeated = estimator(**options).fit(np.repeat(X, weights, axis=0), np.repeat(y, weights))
     sd = repeated.posterior_.sd()["coef"]
-    _near(weighted.coef_, repeated.coef_, sd * np.sqrt(2 / 3000))
+    assert_near(weighted.coef_, repeated.coef_, sd * np.sqrt(2 / 3000))
     np.testing.assert_allclose(weighted.posterior_.sd()["coef"], sd, rtol=0.08)
     alike = estimator(**options).fit(X, y, sample_weight=2.0).posterior_.sd()["coef"]
     np.testing.assert_allclose(
@@ -213,7 +194,7 @@ def test_weights_count_rows(estimator):
 
 
 def test_single_precision_and_frames():
-    X, y = _data(BayesianLogisticRegression)
+    X, y = regression_data(BayesianLogisticRegression)
     double = BayesianLogisticRegression(random_state=0).fit(X, y)
     single = BayesianLogisticRegression(random_state=0).fit(X.astype(np.float32), y)
     np.testing.assert_allclose(single.coef_, double.coef_, atol=1e-3)
@@ -225,7 +206,7 @@ def test_single_precision_and_frames():
 
 
 def test_log_likelihood_of_each_observation():
-    X, y = _data(BayesianLogisticRegression, 50)
+    X, y = regression_data(BayesianLogisticRegression, 50)
     model = BayesianLogisticRegression(random_state=0, n_samples=50).fit(X, y)
     found = model.log_likelihood(X, y)
     f = model.posterior_["coef"] @ X.T + model.posterior_["intercept"][:, None]
@@ -234,91 +215,12 @@ def test_log_likelihood_of_each_observation():
         model.log_likelihood(X, np.full(50, "maybe"))
 
 
-# Shards ------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("estimator", MODELS)
-def test_shards_are_the_whole(estimator):
-    X, y = _data(estimator, 3000)
-    whole = estimator(n_samples=1000, random_state=0).fit(X, y)
-    shards = estimator(n_samples=1000, n_shards=4, random_state=0).fit(X, y)
-    sd = whole.posterior_.sd()["coef"]
-    _near(shards.coef_, whole.coef_, sd * np.sqrt(2 / 1500))
-    np.testing.assert_allclose(shards.posterior_.sd()["coef"], sd, rtol=0.1)
-    assert shards.n_shards_ == 4
-    assert shards.posterior_.shard_draws.shape[:3] == (4, 4, 1000)
-    again = estimator(n_samples=1000, n_shards=4, random_state=0, n_jobs=2).fit(X, y)
-    assert (again.posterior_.draws == shards.posterior_.draws).all()
-
-
-def test_the_prior_is_cut_as_well():
-    """A prior that matters: raised to 1 in each of 5 shards it would pull five times as hard."""
-    X, y = _data(BayesianLogisticRegression, 200)
-    options = {"prior_scale": 0.1, "intercept_scale": 0.1, "n_samples": 2000, "random_state": 0}
-    whole = BayesianLogisticRegression(**options).fit(X, y)
-    shards = BayesianLogisticRegression(n_shards=5, **options).fit(X, y)
-    _near(shards.coef_, whole.coef_, whole.posterior_.sd()["coef"] * np.sqrt(2 / 2000))
-
-
-def test_rows_are_dealt_once_and_by_class():
-    groups = np.repeat([0, 1], [95, 5])
-    parts = cut_rows(100, 5, seed=3, groups=groups)
-    assert sorted(np.concatenate(parts)) == list(range(100))
-    assert [groups[rows].sum() for rows in parts] == [1] * 5
-    assert any((a != b).any() for a, b in zip(parts, cut_rows(100, 5, seed=4, groups=groups), strict=True))
-    with pytest.raises(DataError, match="5 rows, too few for 6 shards"):
-        cut_rows(100, 6, seed=3, groups=groups)
-    with pytest.raises(DataError, match="n_shards=101, but there are 100 rows"):
-        number_of_shards(101, 100, 3)
-
-
-@pytest.mark.parametrize(
-    ("n_rows", "n_params", "n_rare", "expected"),
-    [
-        (60_000, 3, None, 1),  # all of them take a second
-        (1_000_000, 3, None, 3333),
-        (50_000, 50, None, 10),
-        (50_000, 50, 25_000, 10),
-        (50_000, 50, 420, 8),  # as many rows of the rarer class as there are columns
-        (50_000, 50, 20, 1),
-        (2000, 600, None, 1),
-    ],
-)
-def test_number_of_shards_by_itself(n_rows, n_params, n_rare, expected):
-    assert number_of_shards("auto", n_rows, n_params, n_rare) == expected
-
-
-@pytest.mark.parametrize("estimator", MODELS)
-def test_auto_shards_follow_the_rare_rows(estimator, monkeypatch):
-    monkeypatch.setattr(shards, "_CELLS", 1000)
-    X, y = _data(estimator, 1300)
-    if estimator is BayesianLogisticRegression:
-        y = np.arange(1300) < 8  # 8 rows, 3 columns with the intercept
-    elif estimator is BayesianPoissonRegression:
-        y = np.where(np.arange(1300) < 7, 3, 0)
-    model = estimator(n_shards="auto", n_samples=100, random_state=0).fit(X, y)
-    assert model.n_shards_ == (1 if estimator is BayesianLinearRegression else 2)
-
-
-def test_what_cannot_be_cut_is_refused():
-    X, y = _data(BayesianLogisticRegression)
-    separated = X[:, 0] > 0
-    with pytest.raises(DataError, match=r"improper to the power 1/5.*take n_shards below 5"):
-        BayesianLogisticRegression("student_t", n_shards=5).fit(X, separated)
-    heavy = BayesianLogisticRegression("student_t", n_shards=5, n_samples=500, random_state=0).fit(X, y)
-    assert heavy.posterior_.diagnostics.level < 2  # every shard identifies the coefficients
-    with pytest.raises(DataError, match="weighted draws, which no combination takes"):
-        BayesianLogisticRegression(sampler="laplace", n_shards=2).fit(X, y)
-    with pytest.raises((CombinationRefused, DataError)):
-        BayesianLogisticRegression(n_shards=2, n_samples=2, n_chains=1, random_state=0).fit(X, y)
-
-
 # Files, threads, interruption --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("estimator", MODELS)
 def test_pickles_and_threads(estimator):
-    X, y = _data(estimator, 100)
+    X, y = regression_data(estimator, 100)
     options = {"sampler": "nuts", "n_samples": 150, "random_state": 5}
     model = estimator(n_jobs=1, **options).fit(X, y)
     copy = pickle.loads(pickle.dumps(model))
@@ -331,7 +233,7 @@ def test_pickles_and_threads(estimator):
 @pytest.mark.parametrize("options", [{}, {"sampler": "nuts"}, {"n_shards": 2}])
 def test_files_hold_the_posterior(options, tmp_path, monkeypatch):
     monkeypatch.setitem(sd._PLACES, "BayesianLogisticRegression", ".algorithms.bayes.logistic")
-    X, y = _data(BayesianLogisticRegression, 100)
+    X, y = regression_data(BayesianLogisticRegression, 100)
     model = BayesianLogisticRegression(n_samples=200, random_state=0, **options).fit(X, y)
     model.save(tmp_path / "model.npz")
     copy = sd.load(tmp_path / "model.npz")
@@ -356,7 +258,7 @@ def test_a_callback_and_an_interrupt_stop_a_run():
     import os
     import signal
 
-    X, y = _data(BayesianLinearRegression)
+    X, y = regression_data(BayesianLinearRegression)
     options = {"sampler": "nuts", "random_state": 0}
     model = BayesianLinearRegression(**options).fit(X, y, callback=lambda info: info.round == 4)
     assert len(model.posterior_) == 4 * 300
@@ -378,7 +280,7 @@ def test_a_callback_and_an_interrupt_stop_a_run():
 
 
 def test_a_failed_fit_changes_nothing():
-    X, y = _data(BayesianLogisticRegression, 60)
+    X, y = regression_data(BayesianLogisticRegression, 60)
     model = BayesianLogisticRegression(random_state=0, n_samples=20).fit(X, y)
     before = model.predict_proba(X)
     with pytest.raises(DataError):
@@ -405,7 +307,7 @@ def test_separated_and_flat_data_are_refused():
 
 
 def test_noise_that_the_data_do_not_tell_of_is_refused():
-    X, _ = _data(BayesianLinearRegression, 30)
+    X, _ = regression_data(BayesianLinearRegression, 30)
     for noise in ("normal", "student_t"):
         for y in (np.ones(30), X @ [1.0, 2.0] + 3):
             with pytest.raises(DataError, match="linear function of X without noise"):
@@ -449,13 +351,13 @@ def test_separation_is_found_exactly():
     ],
 )
 def test_bad_parameters(options, message):
-    X, y = _data(BayesianLogisticRegression)
+    X, y = regression_data(BayesianLogisticRegression)
     with pytest.raises(ValueError, match=message):
         BayesianLogisticRegression(**options).fit(X, y)
 
 
-def test_bad_data():
-    X, y = _data(BayesianLogisticRegression, 30)
+def test_badregression_data():
+    X, y = regression_data(BayesianLogisticRegression, 30)
     for bad in (np.nan, np.inf):
         broken = X.copy()
         broken[3, 1] = bad
@@ -499,7 +401,7 @@ def test_the_contract_of_scikit_learn(estimator):
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("prior", ["normal", "laplace"])
 def test_standardised_fits_do_not_know_the_units_of_columns(model, prior):
-    X, y = _data(model)
+    X, y = regression_data(model)
     units, zeros = np.array([1e-3, 40.0]), np.array([2000.0, -7.0])
     options = {"prior": prior, "standardize": True, "n_samples": 500, "random_state": 0}
     near = model(prior_scale=2.0, **options).fit(X, y)
@@ -519,7 +421,7 @@ def test_standardised_fits_do_not_know_the_units_of_columns(model, prior):
 
 @pytest.mark.parametrize("model", MODELS)
 def test_standardised_shards_and_files_have_the_same_posterior(model, tmp_path):
-    X, y = _data(model, 600)
+    X, y = regression_data(model, 600)
     X = X * [1e-3, 40.0] + [20.0, -7.0]
     options = {"prior_scale": [2000.0, 0.05], "standardize": True, "random_state": 0}
     # Under a flat prior of the intercept it does not matter where that is.
@@ -535,11 +437,11 @@ def test_standardised_shards_and_files_have_the_same_posterior(model, tmp_path):
     ):
         found = fitted.posterior_
         error = plain["coef"].std(axis=0) * np.sqrt(2 / 1000)
-        _near(found["coef"].mean(axis=0), plain["coef"].mean(axis=0), error)
+        assert_near(found["coef"].mean(axis=0), plain["coef"].mean(axis=0), error)
         middle = X.mean(axis=0)
         ours, theirs = (p["intercept"] + p["coef"] @ middle for p in (found, plain))
-        _near(ours.mean(), theirs.mean(), 2 * theirs.std() / np.sqrt(1000))
+        assert_near(ours.mean(), theirs.mean(), 2 * theirs.std() / np.sqrt(1000))
         np.testing.assert_allclose(found["coef"].std(axis=0), plain["coef"].std(axis=0), rtol=0.12)
         if found.shard_draws is not None:
             shard = found.shard_draws[0, 0, :, :2]
-            _near(shard.mean(axis=0), plain["coef"].mean(axis=0), shard.std(axis=0))
+            assert_near(shard.mean(axis=0), plain["coef"].mean(axis=0), shard.std(axis=0))
