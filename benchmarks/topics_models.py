@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 from sklearn.metrics import normalized_mutual_info_score
+from sklearn.metrics.cluster import contingency_matrix
 
 from .. import datasets
 from ..algorithms.topics.evaluation import complete
@@ -231,10 +232,7 @@ def measure(side, task, data, settings):
 
 def agreement(topics, labels):
     """Normalised mutual information and purity of topics of texts by their labels."""
-    labels = np.unique(labels, return_inverse=True)[1]
-    topics = np.unique(topics, return_inverse=True)[1]
-    table = np.zeros((topics.max() + 1, labels.max() + 1), int)
-    np.add.at(table, (topics, labels), 1)
+    table = contingency_matrix(topics, labels)
     return {
         "topics": len(table),
         "information": float(normalized_mutual_info_score(labels, topics)),

@@ -6,8 +6,8 @@ All processes share the cores of this machine, so more workers are not faster he
 costs of messages, which `scheduling.cluster_model` needs to say what happens where each worker has cores of
 its own. A record has for each case: seconds a sweep by the clock (the median), CPU seconds a sweep of all
 workers and of this process, and bytes a sweep that workers sent. As root, ``--niceness -10`` keeps the other
-programs of a busy machine from being measured, too. ``--compare FILE`` prints how far the model is from a
-record.
+programs of a busy machine from being measured, too. `experiments.how_many_workers` compares the model with
+the record.
 """
 
 import argparse
