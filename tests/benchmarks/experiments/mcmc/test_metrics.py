@@ -11,6 +11,7 @@ from stradask.benchmarks.experiments.mcmc import metrics
 ROOT = Path(__file__).parents[4]
 
 
+@pytest.mark.slow  # compiles
 @pytest.mark.parametrize("kind", metrics.KINDS)
 def test_densities_are_those_of_the_correlations(kind):
     model, condition = metrics.gaussian(kind, 6)
