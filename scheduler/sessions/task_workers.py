@@ -59,30 +59,12 @@ class TaskWorkers(Membership):
         With `only`, names or addresses, on those of them alone. StradaskError if none comes within the
         timeout, or all that run have another version.
         """
-        if not self._workers or self._client.status != "running":
-            with scheduler_named(self._client):
+        with scheduler_named(self._client):
+            if not self._workers or self._client.status != "running":
                 self._client.sync(self._find)
+            workers = self._client.sync(self._find_named, only) if only else sorted(self._workers)
         self._warn()
-        workers = self._those_of(only) if only else sorted(self._workers)
         return {"workers": workers, "allow_other_workers": False}
-
-    def _those_of(self, only):
-        """Addresses of the workers that `only` names; wait until one of them takes part."""
-        end = time.monotonic() + self._timeout
-        while True:
-            self._client.sync(self._learn_names)
-            if found := [worker for worker in sorted(self._workers) if self._is_one(worker, only)]:
-                return found
-            if time.monotonic() > end:
-                raise WorkerLost(
-                    f"no worker named {' or '.join(only)} takes part, and none came in {self._timeout:g} s "
-                    f"(dask.config stradask.timeout); there are {sorted(self._names.values())}: start it, or "
-                    "leave out what only it may read"
-                )
-            time.sleep(_LOOK)
-
-    def _is_one(self, worker, only):
-        return worker in only or self._names.get(worker) in only
 
     def submit(self, function, *args, only=()):
         """Submit a task, which gets the values of Dask collections among `args`; for `only` see `where`."""
@@ -155,6 +137,24 @@ class TaskWorkers(Membership):
     async def _find(self):
         self._workers = await self._find_workers()
         self._epoch = 0
+
+    async def _find_named(self, only):
+        """Addresses of the workers that `only` names; wait until one of them takes part."""
+        end = time.monotonic() + self._timeout
+        while True:
+            await self._learn_names()
+            if found := [worker for worker in sorted(self._workers) if self._is_one(worker, only)]:
+                return found
+            if time.monotonic() > end:
+                raise WorkerLost(
+                    f"no worker named {' or '.join(only)} takes part, and none came in {self._timeout:g} s "
+                    f"(dask.config stradask.timeout); there are {sorted(self._names.values())}: start it, or "
+                    "leave out what only it may read"
+                )
+            await asyncio.sleep(_LOOK)
+
+    def _is_one(self, worker, only):
+        return worker in only or self._names.get(worker) in only
 
     def _hear(self, event):
         super()._hear(event)
