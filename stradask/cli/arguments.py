@@ -12,14 +12,14 @@ import warnings
 from ast import literal_eval
 from pathlib import Path
 
-from .._urls import is_url
 from .._version import __version__
 from ..demo.page import DEFAULT_REPORT
 from ..errors import in_brief, shortened
 from ..registry import MODELS
 from . import commands, reading
-from .examples import EPILOG, EXAMPLES
-from .parser import Parser
+from .examples import EPILOG
+from .options import add_output, add_threads, command, natural, path_or_url, positive, share
+from .parser import DEFAULTS, Parser
 
 
 def main(argv=None):
@@ -116,19 +116,19 @@ def build_parser(with_bench=False):
     _add_score(commands_of)
     _add_topics(commands_of)
     _add_explore(commands_of)
-    reading.add_commands(commands_of, _command, _add_common, _positive, _path_or_url)
+    reading.add_commands(commands_of)
     _add_recommend(commands_of)
     _add_explain(commands_of)
     _add_data(commands_of)
-    info = _command(commands_of, "info", commands.info, "versions, processor, memory, GPU, folders")
+    info = command(commands_of, "info", commands.info, "versions, processor, memory, GPU, folders")
     _add_cluster(info, "also say what this Dask scheduler and its workers have")
     info.add_argument(
         "--measure", action="store_true", help="also measure memory and a cluster's rounds (5 seconds)"
     )
-    _add_output(info, quiet=False)
-    shells = _command(commands_of, "completion", _completion, "print the completion of words for a shell")
+    add_output(info, quiet=False)
+    shells = command(commands_of, "completion", _completion, "print the completion of words for a shell")
     shells.add_argument("shell", choices=("bash", "zsh", "tcsh"))
-    bench = _command(commands_of, "bench", commands.bench, "compare with other libraries on equal terms")
+    bench = command(commands_of, "bench", commands.bench, "compare with other libraries on equal terms")
     if with_bench:
         from ..benchmarks.run import add_arguments
 
@@ -136,42 +136,21 @@ def build_parser(with_bench=False):
     return parser
 
 
-def _command(parsers, name, run, help, examples=None):
-    parser = parsers.add_parser(
-        name,
-        help=help,
-        description=help[0].upper() + help[1:] + ".",
-        epilog="examples:" + EXAMPLES[examples or name],
-    )
-    # Without a default here, which would undo a --debug before the command.
-    parser.add_argument("--debug", action="store_true", default=argparse.SUPPRESS, help="show tracebacks")
-    parser.set_defaults(run=run)
-    return parser
-
-
-def _add_output(parser, quiet=True):
-    parser.add_argument("--json", action="store_true", help="print one JSON document instead of text")
-    if quiet:
-        parser.add_argument("--quiet", action="store_true", help="no progress and no notes")
-
-
 def _add_demo(parsers):
-    parser = _command(
+    parser = command(
         parsers, "demo", commands.demo, "fit real text, compare with scikit-learn, write a report"
     )
     parser.add_argument(
         "--out", type=Path, metavar="FILE.html", help=f"the report (default: {DEFAULT_REPORT})"
     )
     parser.add_argument("--quick", action="store_true", help="fewer sweeps: a look within seconds")
-    parser.add_argument(
-        "--n-components", type=_positive, default=30, metavar="K", help="topics (%(default)s)"
-    )
-    parser.add_argument("--seed", type=_natural, default=0, metavar="S", help="(%(default)s)")
-    _add_output(parser, quiet=False)
+    parser.add_argument("--n-components", type=positive, default=30, metavar="K", help="topics (%(default)s)")
+    parser.add_argument("--seed", type=natural, default=0, metavar="S", help="(%(default)s)")
+    add_output(parser, quiet=False)
 
 
 def _add_fit(parsers):
-    parser = _command(parsers, "fit", commands.fit, "fit a model to data")
+    parser = command(parsers, "fit", commands.fit, "fit a model to data")
     parser.add_argument("model", metavar="MODEL", help=f"one of: {', '.join(MODELS)}")
     parser.add_argument(
         "data",
@@ -182,12 +161,12 @@ def _add_fit(parsers):
     _add_target(parser)
     _add_vocabulary(parser)
     parser.add_argument(
-        "--titles", type=_path_or_url, metavar="FILE", help="titles of the items of mf, lines of id,title"
+        "--titles", type=path_or_url, metavar="FILE", help="titles of the items of mf, lines of id,title"
     )
     for what in ("user", "item"):
         parser.add_argument(
             f"--{what}-features",
-            type=_path_or_url,
+            type=path_or_url,
             metavar="FILE.csv",
             help=f"features of the {what}s of mf, lines of id,number,...; also {what}s without ratings",
         )
@@ -210,23 +189,29 @@ def _add_fit(parsers):
         "--slices", metavar="COLUMN", help="of a table of texts: the column of slices of time, for dynamic"
     )
     parser.add_argument("--seed-words", metavar="FILE", help="of topics: lines of words, a line a topic")
-    parser.add_argument("--save", type=_path_or_url, metavar="FILE", help="where the fitted model goes")
+    parser.add_argument("--save", type=path_or_url, metavar="FILE", help="where the fitted model goes")
     _add_parameters(parser)
-    _add_threads(parser)
+    add_threads(parser)
     _add_cluster(parser, "fit on the workers of this Dask scheduler, such as tcp://host:8786")
-    parser.add_argument("--random-state", type=_natural, default=0, metavar="S", help="seed (%(default)s)")
     parser.add_argument(
-        "--test-size", type=_share, metavar="F", help="share of the rows to hold out and judge by"
+        "--random-state",
+        type=natural,
+        default=DEFAULTS["random_state"],
+        metavar="S",
+        help="seed (%(default)s)",
     )
-    _add_output(parser)
+    parser.add_argument(
+        "--test-size", type=share, metavar="F", help="share of the rows to hold out and judge by"
+    )
+    add_output(parser)
 
 
 def _add_sweep(parsers):
-    parser = _command(parsers, "sweep", _sweep, "choose the number of topics by held-out documents")
+    parser = command(parsers, "sweep", _sweep, "choose the number of topics by held-out documents")
     parser.add_argument("model", metavar="MODEL", help=f"one of: {commands.swept_models()}")
     parser.add_argument("data", metavar="DATA", help="a file, or the word docstrings")
     parser.add_argument(
-        "--n-components", type=_positive, nargs="+", required=True, metavar="K", help="numbers of topics"
+        "--n-components", type=positive, nargs="+", required=True, metavar="K", help="numbers of topics"
     )
     _add_vocabulary(parser)
     _add_parameters(parser)
@@ -234,21 +219,25 @@ def _add_sweep(parsers):
     judges.add_argument("--test", metavar="FILE", help="documents to judge by, with the words of DATA")
     judges.add_argument(
         "--held-out",
-        type=_share,
+        type=share,
         default=0.1,
         metavar="F",
         help="without --test: share of DATA's documents to hold out (%(default)s)",
     )
-    parser.add_argument("--repeats", type=_positive, default=3, metavar="R", help="fits a K (%(default)s)")
+    parser.add_argument("--repeats", type=positive, default=3, metavar="R", help="fits a K (%(default)s)")
     parser.add_argument("--out", type=Path, metavar="DIR", help="folder of the records and the picture")
     parser.add_argument(
         "--format", choices=("png", "svg"), default="png", help="of the picture (%(default)s)"
     )
-    _add_threads(parser)
+    add_threads(parser)
     parser.add_argument(
-        "--random-state", type=_natural, default=0, metavar="S", help="first seed (%(default)s)"
+        "--random-state",
+        type=natural,
+        default=DEFAULTS["random_state"],
+        metavar="S",
+        help="first seed (%(default)s)",
     )
-    _add_output(parser)
+    add_output(parser)
 
 
 def _sweep(args):
@@ -258,18 +247,18 @@ def _sweep(args):
 
 
 def _add_transform(parsers):
-    parser = _command(parsers, "transform", commands.transform, "apply a saved model to data")
+    parser = command(parsers, "transform", commands.transform, "apply a saved model to data")
     parser.add_argument("file", metavar="FILE", help="a model that fit --save wrote")
     parser.add_argument("data", metavar="DATA", help="a file, or the word docstrings")
     parser.set_defaults(target=None)
     _add_vocabulary(parser)
     _add_table(parser)
-    _add_threads(parser)
-    _add_output(parser)
+    add_threads(parser)
+    add_output(parser)
 
 
 def _add_predict(parsers):
-    parser = _command(parsers, "predict", commands.predict, "predict with a saved model")
+    parser = command(parsers, "predict", commands.predict, "predict with a saved model")
     parser.add_argument("file", metavar="FILE", help="a model that fit --save wrote")
     parser.add_argument(
         "data", metavar="DATA", help="an svmlight file, or a table, FILE.csv or FILE.csv:COLUMN"
@@ -277,19 +266,19 @@ def _add_predict(parsers):
     _add_target(parser)
     parser.set_defaults(vocab=None)
     _add_table(parser)
-    _add_threads(parser)
-    _add_output(parser)
+    add_threads(parser)
+    add_output(parser)
 
 
 def _add_score(parsers):
-    parser = _command(parsers, "score", _score, "say how well a saved model predicts data with targets")
+    parser = command(parsers, "score", _score, "say how well a saved model predicts data with targets")
     parser.add_argument("file", metavar="FILE", help="a model that fit --save wrote")
     parser.add_argument("data", metavar="DATA", help="as for fit: FILE.csv:COLUMN, texts, counts or ratings")
     parser.set_defaults(out=None)
     _add_target(parser)
     _add_vocabulary(parser)
-    _add_threads(parser)
-    _add_output(parser)
+    add_threads(parser)
+    add_output(parser)
 
 
 def _score(args):
@@ -311,11 +300,11 @@ def _completion(args):
 
 
 def _add_topics(parsers):
-    parser = _command(parsers, "topics", commands.topics, "print the topics of a saved model")
+    parser = command(parsers, "topics", commands.topics, "print the topics of a saved model")
     parser.add_argument("file", metavar="FILE", help="a model that fit --save wrote")
     _add_vocabulary(parser)
     parser.add_argument(
-        "--n-words", type=_positive, default=10, metavar="N", help="words a topic (%(default)s)"
+        "--n-words", type=positive, default=10, metavar="N", help="words a topic (%(default)s)"
     )
     parser.add_argument(
         "--rank-by",
@@ -323,80 +312,73 @@ def _add_topics(parsers):
         default="probability",
         help="which words are the best: the probable ones (default), or those that other topics lack",
     )
-    _add_output(parser)
+    add_output(parser)
 
 
 def _add_explore(parsers):
-    parser = _command(
-        parsers, "explore", commands.explore, "write a page to read the topics of a saved model"
-    )
+    parser = command(parsers, "explore", commands.explore, "write a page to read the topics of a saved model")
     parser.add_argument("file", metavar="FILE", help="a model that fit --save wrote")
     parser.add_argument(
         "data", nargs="?", metavar="DATA", help="documents to show: texts, or counts as for transform"
     )
     parser.add_argument(
-        "--out", type=_path_or_url, default=Path("topics.html"), metavar="PAGE.html", help="(%(default)s)"
+        "--out", type=path_or_url, default=Path("topics.html"), metavar="PAGE.html", help="(%(default)s)"
     )
     parser.add_argument(
         "--groups", metavar="COLUMN", help="column of DATA, a table: shares of topics in its groups"
     )
     _add_vocabulary(parser)
-    _add_threads(parser)
-    _add_output(parser)
-
-
-def _add_common(parser):
-    _add_threads(parser)
-    _add_output(parser)
+    add_threads(parser)
+    add_output(parser)
 
 
 def _add_recommend(parsers):
-    parser = _command(parsers, "recommend", commands.recommend, "recommend items to users of a saved model")
+    parser = command(parsers, "recommend", commands.recommend, "recommend items to users of a saved model")
     parser.add_argument("file", metavar="FILE", help="a model that fit mf --save wrote")
     asked = parser.add_mutually_exclusive_group(required=True)
     asked.add_argument("--user", nargs="+", metavar="ID", help="users, as in the ratings")
     asked.add_argument("--like", nargs="+", metavar="ID", help="items, to find similar ones")
     asked.add_argument("--map", type=Path, metavar="FILE", help="draw a map of the items, as png or svg")
-    parser.add_argument("--n", type=_positive, default=10, metavar="N", help="items for each (%(default)s)")
+    parser.add_argument("--n", type=positive, default=10, metavar="N", help="items for each (%(default)s)")
     parser.add_argument("--include-seen", action="store_true", help="also what the user has rated")
     parser.add_argument("--exclude", nargs="+", metavar="ID", help="items that no user gets")
-    _add_threads(parser)
-    _add_output(parser)
+    add_threads(parser)
+    add_output(parser)
 
 
 def _add_explain(parsers):
-    parser = _command(parsers, "explain", _explain, "say why an item is recommended to a user")
+    parser = command(parsers, "explain", _explain, "say why an item is recommended to a user")
     parser.add_argument("file", metavar="FILE", help="a model of ratings that fit --save wrote")
     parser.add_argument(
         "data", nargs="?", metavar="RATINGS", help="ratings; mf does not keep those of its fit"
     )
     parser.add_argument("--user", required=True, metavar="ID", help="a user, as in the ratings")
     parser.add_argument("--item", required=True, metavar="ID", help="an item, as in the ratings")
-    parser.add_argument("--n", type=_positive, default=5, metavar="N", help="ratings to show (%(default)s)")
-    _add_output(parser)
+    parser.add_argument("--n", type=positive, default=5, metavar="N", help="ratings to show (%(default)s)")
+    add_output(parser)
 
 
 def _add_data(parsers):
-    parser = _command(parsers, "data", None, "list, download and describe data sets")
+    parser = command(parsers, "data", None, "list, download and describe data sets")
     actions = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    _add_output(_command(actions, "list", commands.data_list, "data sets that can be had"), quiet=False)
-    get = _command(actions, "get", commands.data_get, "download a data set, once, and say where it is")
+    add_output(command(actions, "list", commands.data_list, "data sets that can be had"), quiet=False)
+    get = command(actions, "get", commands.data_get, "download a data set, once, and say where it is")
     get.add_argument("name", metavar="NAME", help="as in the list")
-    _add_output(get)
-    info = _command(actions, "info", commands.data_info, "say what a data file holds", "info of a file")
+    add_output(get)
+    info = command(actions, "info", commands.data_info, "say what a data file holds", "info of a file")
     info.add_argument("file", metavar="FILE", help="a file, or the word docstrings")
     info.add_argument(
-        "--n-components", type=_positive, metavar="K", help="also the memory that a fit of K topics takes"
+        "--n-components", type=positive, metavar="K", help="also the memory that a fit of K topics takes"
     )
     info.add_argument(
         "--memory", metavar="BYTES", help="of a GPU, 80GB say: in how many chunks the corpus goes through it"
     )
-    _add_output(info)
-    shard = _command(actions, "shard", commands.data_shard, "cut a file of documents into several")
+    add_output(info)
+    shard = command(actions, "shard", commands.data_shard, "cut a file of documents into several")
     shard.add_argument("file", metavar="FILE", help="in the UCI bag-of-words format, documents in order")
-    shard.add_argument("--shards", type=_positive, required=True, metavar="N", help="how many files")
+    shard.add_argument("--shards", type=positive, required=True, metavar="N", help="how many files")
     shard.add_argument("--out", type=Path, metavar="FOLDER", help="output folder (default: that of FILE)")
-    _add_output(shard)
+    add_output(shard)
 
 
 def _add_parameters(parser):
@@ -421,14 +403,14 @@ def _add_target(parser):
 
 def _add_vocabulary(parser):
     parser.add_argument(
-        "--vocab", type=_path_or_url, metavar="FILE", help="the word of each column, one a line"
+        "--vocab", type=path_or_url, metavar="FILE", help="the word of each column, one a line"
     )
 
 
 def _add_table(parser):
     parser.add_argument(
         "--out",
-        type=_path_or_url,
+        type=path_or_url,
         metavar="FILE",
         help="ends in .npz, .npy or .csv; without it, CSV on stdout",
     )
@@ -436,49 +418,6 @@ def _add_table(parser):
 
 def _add_cluster(parser, help):
     parser.add_argument("--cluster", metavar="ADDRESS", help=help)
-
-
-def _add_threads(parser):
-    parser.add_argument(
-        "--n-jobs",
-        type=_threads,
-        default=-1,
-        metavar="N",
-        help="threads; -1, the default, is all cores. The result is the same for any number",
-    )
-
-
-# Types of arguments ------------------------------------------------------------------------------
-
-
-def _number(text, kind, wanted, accepted):
-    try:
-        value = kind(text)
-    except ValueError:
-        value = None
-    if value is None or not accepted(value):
-        raise argparse.ArgumentTypeError(f"{shortened(text)} is not {wanted}")
-    return value
-
-
-def _path_or_url(text):
-    return text if is_url(text) else Path(text)
-
-
-def _positive(text):
-    return _number(text, int, "a whole number of 1 or more", lambda value: value >= 1)
-
-
-def _natural(text):
-    return _number(text, int, "a whole number from 0 to 4294967295", lambda value: 0 <= value < 2**32)
-
-
-def _threads(text):
-    return _number(text, int, "a number of threads: 1 or more, or -1 for all cores", lambda value: value != 0)
-
-
-def _share(text):
-    return _number(text, float, "a share between 0 and 1", lambda value: 0 < value < 1)
 
 
 def _assignment(text):

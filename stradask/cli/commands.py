@@ -16,10 +16,10 @@ from . import scales
 from .columns import aligned, check_columns
 from .covariates import read_seed_words, with_covariates, with_responses, with_slices
 from .outputs import WRITERS, Table, bars, check_output, ending, is_model_file, put_out, say, show
+from .parser import DEFAULTS
 
 USES = ("topics", "explore", "predict", "recommend")  # commands that are named like methods of models
 _DESCRIBED = ("DynamicTopicModel", "SupervisedLDA", "KeyATM")  # which no file of counts alone describes
-_OPTIONS = {"n_jobs": -1, "random_state": 0}  # options that are parameters, with their defaults
 INTERRUPTED = 130  # exit status after Ctrl-C, as shells have it
 
 
@@ -128,7 +128,7 @@ def make_estimator(model, args, **strongest):
 
 def _refuse_twice(args):
     """Refuse a parameter that is given twice, as an option and by --param say."""
-    changed = {name: getattr(args, name) for name, value in _OPTIONS.items() if getattr(args, name) != value}
+    changed = {name: getattr(args, name) for name, value in DEFAULTS.items() if getattr(args, name) != value}
     given = {name: [value] for name, value in changed.items()}
     for name, value in args.param:
         given.setdefault(name, []).append(value)

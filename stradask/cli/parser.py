@@ -4,6 +4,8 @@ import argparse
 
 from ..errors import in_brief, shortened
 
+DEFAULTS = {"n_jobs": -1, "random_state": 0}  # of options that are parameters of models
+
 
 class Parser(argparse.ArgumentParser):
     """A parser whose errors are one line and whose examples keep their lines.

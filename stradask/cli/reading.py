@@ -4,6 +4,7 @@ from ..errors import DataError
 from . import inputs as data
 from .columns import aligned
 from .commands import load_model, say_unknown
+from .options import add_output, add_threads, command, path_or_url, positive
 from .outputs import Table, bars, check_output, ending, put_out, say, show
 
 MEASURES = ("c_v", "c_npmi", "npmi", "umass")
@@ -85,14 +86,15 @@ def _counted(args, estimator):
     return read
 
 
-def add_commands(commands_of, command, common, positive, path):
-    """Add both commands to the parser; the rest are helpers of `stradask.cli.arguments`."""
+def add_commands(commands_of):
+    """Add both commands to the parser."""
     parser = command(commands_of, "tokens", tokens, "print the topic of each token of documents")
     _add_documents(parser)
     parser.add_argument(
-        "--out", type=path, metavar="FILE", help="ends in .npz or .csv; without it, CSV on stdout"
+        "--out", type=path_or_url, metavar="FILE", help="ends in .npz or .csv; without it, CSV on stdout"
     )
-    common(parser)
+    add_threads(parser)
+    add_output(parser)
     parser = command(commands_of, "coherence", coherence, "say how coherent the topics of a model are")
     _add_documents(parser)
     parser.add_argument(
@@ -105,7 +107,8 @@ def add_commands(commands_of, command, common, positive, path):
     parser.add_argument(
         "--n-words", type=positive, default=10, metavar="N", help="words a topic (%(default)s)"
     )
-    common(parser)
+    add_threads(parser)
+    add_output(parser)
 
 
 def _add_documents(parser):
