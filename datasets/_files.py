@@ -36,7 +36,7 @@ _KINDS: dict[bytes, tuple[str, Callable]] = {
     b"\xfd7zXZ\x00": ("xz", lzma.open),
     b"BZh": ("bzip2", bz2.open),
 }
-_SUFFIXES = {".gz": "gzip", ".xz": "xz", ".bz2": "bzip2"}
+SUFFIXES = {".gz": "gzip", ".xz": "xz", ".bz2": "bzip2"}
 _BROKEN = (EOFError, OSError, zlib.error, lzma.LZMAError, zipfile.BadZipFile)
 
 
@@ -97,7 +97,7 @@ class Reader:
                 self.kind = kind
                 return opener(self._raw)
         suffix = Path(file_name(self.path)).suffix
-        promised = _SUFFIXES.get(suffix)
+        promised = SUFFIXES.get(suffix)
         if promised is not None:
             raise DataError(
                 f"{self.path}: not a {promised} file (it starts with {shortened(start)}); "

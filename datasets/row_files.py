@@ -14,14 +14,13 @@ import numpy as np
 
 from .._urls import file_size, file_system, is_folder, is_url, matching_files, open_file
 from ..errors import DataError, in_brief, shortened
-from ._files import Reader
+from ._files import SUFFIXES, Reader
 from .svmlight import parse_line
 
-_PACKED = (".gz", ".bz2", ".xz")
 _NPY, _SVMLIGHT = (".npy",), (".svm", ".svmlight", ".libsvm")
 _FORMATS = (
     ("npy", _NPY),
-    ("svmlight", (*_SVMLIGHT, *(name + packed for name in _SVMLIGHT for packed in _PACKED))),
+    ("svmlight", (*_SVMLIGHT, *(name + packed for name in _SVMLIGHT for packed in SUFFIXES))),
 )
 _BYTES, _LINES = 1 << 25, 1 << 24  # of a part, about: of npy, and of svmlight, which grows when it is read
 _TAIL = 1 << 16  # bytes that are read at a time for the end of a line
@@ -226,7 +225,7 @@ def line_parts(paths, share=1.0):
 
 
 def _is_packed(path):
-    return path.lower().endswith(_PACKED)
+    return path.lower().endswith(tuple(SUFFIXES))
 
 
 def _header(path, n_dims):
