@@ -156,7 +156,7 @@ def test_rows_are_streamed_where_they_would_fill_the_memory(cluster, monkeypatch
     assert streamed.bytes_to_keep(DENSE, "dask", int) is None
 
 
-def test_workers_without_memory_for_blocks_are_told_at_once(cluster, monkeypatch):
+def test_workers_without_memory_for_blocks_are_refused_at_once(cluster, monkeypatch):
     memory = [WorkerMemory(limit, 200e6, 1, True) for limit in (300e6, 230e6)]
     monkeypatch.setattr(ClusterPlace, "memory_after", lambda self, prepare: memory)
     monkeypatch.setattr(streamed, "_MOST_MEMORY", 1e-6)
