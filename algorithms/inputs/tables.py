@@ -42,11 +42,6 @@ def fitted_table(estimator, X, y, sample_weight=None):
     passes as it is.
     """
     kept = vars(estimator)
-    if isinstance(X, np.ndarray) or sparse.issparse(X):  # names no file
-        kept.pop("zero_based_", None)
-        yield X, y, sample_weight
-        _forget_encoding(kept)
-        return
     if row_format(X) is not None:
         from .row_tables import rows_of_files
 
@@ -55,7 +50,8 @@ def fitted_table(estimator, X, y, sample_weight=None):
         kept.pop("zero_based_", None)
     if not is_parquet(X):
         yield X, y, sample_weight
-        _forget_encoding(kept)
+        if kept.pop("table_encoding_", None) is not None:
+            kept.pop("vocabulary_", None)
         return
     table = X if isinstance(X, ParquetTable) else ParquetTable(X)
     if y is None:
@@ -69,11 +65,6 @@ def fitted_table(estimator, X, y, sample_weight=None):
     kept.pop("vocabulary_", None)
     if not any(column.buckets for column in encoding.columns):
         estimator.vocabulary_ = np.array(encoding.names, dtype=str)
-
-
-def _forget_encoding(kept):
-    if kept.pop("table_encoding_", None) is not None:
-        kept.pop("vocabulary_", None)
 
 
 def engine_of(estimator):
