@@ -47,7 +47,7 @@ def fitted(X, y, n_shards, tested):
     done = run(program, schedule, max_rounds=10_000)
     if done.reason != "gap":
         raise RuntimeError(f"the fit ended by {done.reason}, not by its gap")
-    return done.n_rounds, program.passes, len(program.features), program.updates
+    return done.n_rounds, program.passes, len(program.places), program.updates
 
 
 _BLOCK, _BLOCKS = (20_000, 250), 8

@@ -52,8 +52,6 @@ from typing import Any
 
 import numpy as np
 
-from .....scheduler.program import Outcome, Program
-from .....scheduler.schedules.candidates import CandidateSchedule
 from ....inputs.pieces import Lazy, lazy_blocks
 from ..column_store import ColumnBlock, ColumnSource, ColumnStore, Images, ReadColumns
 from ..columns import columns_of
@@ -62,6 +60,7 @@ from ..joint_steps import best_parts, least_in_span
 from ..squared import SquaredSubproblem
 from ..working_set import Solution
 from .owned_columns import ColumnShard, OwnedColumns
+from .owned_program import OwnedProgram, adjacent_pieces
 
 _STRIDE = 0.5  # by which the strength falls after a round of scores
 _LEAST_STAGE = 1e-6  # of the first largest slope: from there on the strength falls to its target at once
@@ -77,7 +76,7 @@ _ROUNDING = 1e-17  # nothing below this part of the objective is asked of W
 _CORRELATED = 0.5  # correlations of candidates, in absolute value, from which one waits for the other
 
 
-class ScheduledColumns(Program):
+class ScheduledColumns(OwnedProgram):
     """The program; `schedule` is its own.
 
     `pieces`: adjacent blocks of columns, ndarray, sparse matrix, or Dask array of one block; `edges`: the
@@ -86,9 +85,6 @@ class ScheduledColumns(Program):
     scores, because memory would not hold them. `max_rounds`: rounds of scores. `dtype`: of X; coefficients
     are rounded to it, and the gap is that of the rounded ones.
     """
-
-    measure_every = 0
-    unit = "coordinate"
 
     def __init__(
         self,
@@ -109,14 +105,12 @@ class ScheduledColumns(Program):
         read=False,
         is_sparse=False,
     ):
-        middles = 0.5 * (np.asarray(edges[:-1]) + edges[1:])
-        party = (middles * n_shards / edges[-1]).astype(np.int64)  # adjacent pieces, about equal widths
-        bounds = np.concatenate([[0], np.flatnonzero(np.diff(party)) + 1, [len(pieces)]])
-        self.first = np.asarray(edges)[bounds]
+        edges = np.asarray(edges)
+        bounds = adjacent_pieces(edges, n_shards)
+        self.first = self.first_block = edges[bounds]
         self.n_shards = len(bounds) - 1
         self.shards = [
-            self._entry(pieces[a:b], np.asarray(edges[a : b + 1]), factors, read)
-            for a, b in itertools.pairwise(bounds)
+            self._entry(pieces[a:b], edges[a : b + 1], factors, read) for a, b in itertools.pairwise(bounds)
         ]
         self.n_blocks, self.n_rows = int(edges[-1]), len(y)
         self.penalty, self.standardize, self.fit_intercept = penalty, standardize, fit_intercept
@@ -124,8 +118,8 @@ class ScheduledColumns(Program):
         self.tol, self.max_rounds, self.dtype = tol, max_rounds, dtype
         base = self._loss()
         self.y, self.scale, self.y_y, self.mean = base.y, base.scale, base.y_y, base.intercept
-        self.features, self.coef, self.terms = np.empty(0, np.int64), np.empty(0), np.empty((3, 0))
-        self.rho, self.images = self.y, (self.features, np.empty((0, 0), np.float32))
+        self.places, self.coef, self.terms = np.empty(0, np.int64), np.empty(0), np.empty((3, 0))
+        self.rho, self.images = self.y, (self.places, np.empty((0, 0), np.float32))
         self.strength, self._least_stage = np.inf, 0.0
         self.passes, self.updates, self.gap, self.reason = 0, 0, np.nan, ""
         self._best, self._stuck, self._rounded = np.inf, 0, np.dtype(dtype) == np.float64
@@ -133,8 +127,8 @@ class ScheduledColumns(Program):
         self._lowest, self._lowered, self._moves = np.inf, 0, True
         self._ask_scores()
         if start is not None:
-            self.features, self.coef = start
-            self.terms = np.zeros((3, len(self.features)))
+            self.places, self.coef = start
+            self.terms = np.zeros((3, len(self.places)))
             self._ask("fit")
 
     @staticmethod
@@ -149,14 +143,8 @@ class ScheduledColumns(Program):
 
     def __getstate__(self):
         """Pickle without the coordinator's state."""
-        own = ("features", "coef", "terms", "rho", "images", "request", "y", "_trail")
+        own = ("places", "coef", "terms", "rho", "images", "request", "y", "_trail")
         return {**self.__dict__, "shards": (), **dict.fromkeys(own)}
-
-    @property
-    def schedule(self):
-        """Proposals by priority, none of which is correlated with one of another shard."""
-        conflicts = self._correlated if len(self.shards) > 1 else None
-        return CandidateSchedule(self.first, conflicts=conflicts)
 
     def _correlated(self, left, right):
         ids, images = self.images
@@ -226,31 +214,6 @@ class ScheduledColumns(Program):
 
     # At the coordinator -----------------------------------------------------------------------------
 
-    def publish(self):
-        """Send the present request with all coefficients."""
-        return self.request | {"model": (self.features, self.coef)}
-
-    def aggregate(self, tasks, partials):
-        """Take a round's answers; set the next request."""
-        answer = {"fit": self._fitted, "score": self._scored, "solve": self._solved}[self.request["phase"]]
-        updates, proposals, model = answer(partials)
-        self.updates += updates
-        return Outcome(
-            message=self.request | {"model": model},
-            objective=self._objective(self.penalty.strength) * self.scale**2 / self.n_rows,
-            updates=updates,
-            priorities=proposals or (np.empty(0, np.int64), np.empty(0)),
-            done=self._rounded and self.reason,
-            gap=self.gap,
-        )
-
-    def _fitted(self, partials):
-        """Residual of coefficients that no round of updates led to."""
-        self._take_model(partials)
-        self._anchor([partial[0] for partial in partials])
-        self._ask_scores()
-        return 0, None, None
-
     def _anchor(self, fits):
         """Make the residual anew of the shards' parts of the fit; they are empty where W is."""
         self.rho = self.y.copy()
@@ -293,13 +256,6 @@ class ScheduledColumns(Program):
         self._ask_updates(gap, len(chosen) > 0)
         return 0, (ids[chosen], scores[chosen]), None
 
-    def _reason(self):
-        if self.gap <= self.tol:
-            return "gap"
-        if self._stuck >= 2:
-            return "stalled"
-        return "max_rounds" if self.passes >= self.max_rounds else ""
-
     def _lower(self, strength):
         target = self.penalty.strength
         self.strength = max(target, strength) if strength > self._least_stage else target
@@ -309,13 +265,13 @@ class ScheduledColumns(Program):
         """Take the shards' changes, each in the part that is best; decide whether W is solved."""
         at_start = self._objective(self.strength)
         at_start -= self._dual(self.strength, min(partial[4] for partial in partials))
-        old_features, old = self.features, self.coef
+        old_features, old = self.places, self.coef
         self._take_model(partials)
-        found, self.coef = self.coef, np.zeros(len(self.features))
-        self.coef[np.searchsorted(self.features, old_features)] = old
+        found, self.coef = self.coef, np.zeros(len(self.places))
+        self.coef[np.searchsorted(self.places, old_features)] = old
         steps = found - self.coef
         changes = np.array([p[0] if len(p[0]) else np.zeros(self.n_rows) for p in partials])
-        cuts = np.searchsorted(self.features, self.first)
+        cuts = np.searchsorted(self.places, self.first)
         costs = self._penalty_rises(steps)
         costs = np.array([costs[a:b].sum() for a, b in itertools.pairwise(cuts)])
         together = changes.sum(axis=0)
@@ -338,7 +294,7 @@ class ScheduledColumns(Program):
         else:
             self._ask("solve")
         updates = sum(partial[5] for partial in partials)
-        return updates, None, None if whole else (self.features, self.coef)
+        return updates, None, None if whole else (self.places, self.coef)
 
     def _is_solved(self, gap_before, decrease):
         """Whether the gap on W was small enough, or has not fallen for long."""
@@ -351,21 +307,21 @@ class ScheduledColumns(Program):
         return self.rounds - self._lowered >= _PATIENCE
 
     def _take_model(self, partials):
-        self.features, self.coef = (np.concatenate([partial[k] for partial in partials]) for k in (1, 2))
+        self.places, self.coef = (np.concatenate([partial[k] for partial in partials]) for k in (1, 2))
         self.terms = np.concatenate([partial[3] for partial in partials], axis=1)
 
     def _go_along(self, changes, steps, cuts):
         """Minimise the objective over the span of the shards' last steps; return the rise, 0 or less."""
         for k, (a, b) in enumerate(itertools.pairwise(cuts)):
             if np.linalg.norm(changes[k]) > _ROUNDED * np.sqrt(self.y_y):
-                self._trail.append((self.features[a:b], steps[a:b], changes[k]))
+                self._trail.append((self.places[a:b], steps[a:b], changes[k]))
         self._trail = self._trail[-max(_KEPT, 2 * self.n_shards) :]
         if len(self._trail) < 2:
             return 0.0
         images = np.array([image for *_, image in self._trail])
-        moves = np.zeros((len(self._trail), len(self.features)))
+        moves = np.zeros((len(self._trail), len(self.places)))
         for row, (features, step, _) in zip(moves, self._trail, strict=True):
-            row[np.searchsorted(self.features, features)] = step
+            row[np.searchsorted(self.places, features)] = step
         l1, l2 = self.terms[0] * self.strength, self.terms[1]
         unit = self.scale
         at = self.coef / unit, self.rho
@@ -396,6 +352,10 @@ class ScheduledColumns(Program):
         return self.terms[0] * (self.strength / self.scale) * sizes + self.terms[1] * s * (b + 0.5 * s)
 
     # Figures, of the problem divided by the scale of y ------------------------------------------------
+
+    def minimised(self):
+        """The objective, at the target: a mean over rows."""
+        return self._objective(self.penalty.strength) * self.scale**2 / self.n_rows
 
     def _objective(self, strength):
         size = np.abs(self.coef) / self.scale
@@ -429,7 +389,7 @@ class ScheduledColumns(Program):
         """Candidates are to serve the strength that is next."""
         least = self.penalty.strength
         following = least if not np.isfinite(self.strength) else max(least, _STRIDE * self.strength)
-        most = max(_LEAST_GROWTH, int(np.count_nonzero(self.coef)), len(self.features) // 2)
+        most = max(_LEAST_GROWTH, int(np.count_nonzero(self.coef)), len(self.places) // 2)
         self._ask("score", strength=least, threshold=following / self.scale, count=most)
 
     def _ask_updates(self, gap, some_join):
@@ -448,17 +408,17 @@ class ScheduledColumns(Program):
             return None
         self.coef = self.coef.astype(self.dtype).astype(np.float64)
         self._ask("fit")
-        return self.features, self.coef
+        return self.places, self.coef
 
     def solution(self, reason=None):
         """The model so far, in the units of the estimators: the objective is a mean over rows."""
         kept, square = np.flatnonzero(self.coef), self.scale**2 / self.n_rows
         return Solution(
             strength=self.penalty.strength,
-            features=self.features[kept],
+            features=self.places[kept],
             coef=self.coef[kept],
             intercept=self.intercept,
-            objective=self._objective(self.penalty.strength) * square,
+            objective=self.minimised(),
             gap=self.gap,
             gap_absolute=self.gap * self.unit_of_gap * square,
             rounds=self.passes,

@@ -51,12 +51,11 @@ from typing import Any
 
 import numpy as np
 
-from .....scheduler.program import Outcome, Program
-from .....scheduler.schedules.candidates import CandidateSchedule
 from .....scheduler.threads import single_threaded_blas
 from ....inputs.pieces import Lazy, lazy_blocks
 from ...sparse.column_store import ColumnBlock, ColumnSource, ColumnStore, Images, ReadColumns
 from ...sparse.columns import columns_of
+from ...sparse.scheduling.owned_program import OwnedProgram, adjacent_pieces
 from ..mean_loss import balanced
 from .blocks import Blocks
 from .joint import Charge, best_shares, least_in_span
@@ -77,7 +76,7 @@ _ROUNDING = 1e-15  # nothing below this part of the objective is asked of W
 _CORRELATED = 0.5  # correlations of columns, in absolute value, from which one group waits for the other
 
 
-class OwnedBlocks(Program):
+class OwnedBlocks(OwnedProgram):
     """The program; `schedule` is its own.
 
     `pieces`: adjacent blocks of columns, in the order of the groups: ndarray, sparse matrix, or Dask array of
@@ -88,9 +87,6 @@ class OwnedBlocks(Program):
     memory would not hold them. `max_rounds`: rounds of scores. `start`: places (rising, of whole groups) and
     their coefficients. `dtype`: to which coefficients are rounded at the end.
     """
-
-    measure_every = 0
-    unit = "coordinate"
 
     def __init__(
         self,
@@ -111,9 +107,7 @@ class OwnedBlocks(Program):
         is_sparse=False,
     ):
         edges = np.asarray(edges)
-        middles = 0.5 * (edges[:-1] + edges[1:])
-        party = (middles * n_shards / edges[-1]).astype(np.int64)  # adjacent pieces, about equal widths
-        bounds = np.concatenate([[0], np.flatnonzero(np.diff(party)) + 1, [len(pieces)]])
+        bounds = adjacent_pieces(edges, n_shards)
         self.first = edges[bounds]
         self.first_block = np.searchsorted(blocks.starts, self.first)
         self.n_shards, self.n_blocks, self.n_rows = len(bounds) - 1, len(blocks.sizes), len(loss.y)
@@ -164,12 +158,6 @@ class OwnedBlocks(Program):
             "_offset", "_trail",
         )  # fmt: skip
         return {**self.__dict__, "shards": (), **dict.fromkeys(own)}
-
-    @property
-    def schedule(self):
-        """Proposals by priority, none of which is correlated with one of another shard."""
-        conflicts = self._correlated if len(self.shards) > 1 else None
-        return CandidateSchedule(self.first_block, conflicts=conflicts)
 
     def _correlated(self, left, right):
         ids, images, starts = self.images
@@ -232,31 +220,6 @@ class OwnedBlocks(Program):
             return change, places + state.first, *found
 
     # At the coordinator -----------------------------------------------------------------------------
-
-    def publish(self):
-        """Send the present request with all coefficients."""
-        return self.request | {"model": (self.places, self.coef)}
-
-    def aggregate(self, tasks, partials):
-        """Take a round's answers; set the next request."""
-        answer = {"fit": self._fitted, "score": self._scored, "solve": self._solved}[self.request["phase"]]
-        updates, proposals, model = answer(partials)
-        self.updates += updates
-        return Outcome(
-            message=self.request | {"model": model},
-            objective=self.minimised(),
-            updates=updates,
-            priorities=proposals or (np.empty(0, np.int64), np.empty(0)),
-            done=self._rounded and self.reason,
-            gap=self.gap,
-        )
-
-    def _fitted(self, partials):
-        """Predictor of coefficients that no round of updates led to."""
-        self._take_model(partials)
-        self._anchor([partial[0] for partial in partials])
-        self._ask_scores()
-        return 0, None, None
 
     def _take_model(self, partials):
         """Coefficients of W, and the penalties of its blocks."""
@@ -342,13 +305,6 @@ class OwnedBlocks(Program):
             self._stuck = 0 if len(chosen) or better else self._stuck + 1
         self._ask_updates(gap, len(chosen) > 0)
         return 0, (ids[chosen], scores[chosen]), None
-
-    def _reason(self):
-        if self.gap <= self.tol:
-            return "gap"
-        if self._stuck >= 2:
-            return "stalled"
-        return "max_rounds" if self.passes >= self.max_rounds else ""
 
     def _lower(self, strength):
         self.strength = max(1.0, strength) if strength < _MOST_STRENGTH else 1.0
