@@ -1,8 +1,6 @@
 """Topics whose shares depend on covariates of documents: Dirichlet-multinomial regression."""
 
-import os
 import warnings
-from inspect import signature
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
@@ -15,10 +13,10 @@ from ...datasets.split import split_tokens
 from ...errors import DataError
 from ...scheduler.threads import effective_n_jobs
 from ..inputs.dask_arrays import is_dask
-from ..inputs.matrices import check_counts, check_prior
+from ..inputs.matrices import check_counts
 from .covariates import Covariates, check_order, check_regression, length_of, standards
 from .evaluation import complete
-from .fitting import _TOPIC_WORD_PRIOR, FittedTopicModel
+from .fitting import FittedTopicModel
 from .inference import FixedTopics, sweeps_and_tolerance, topic_shares, without_unseen
 from .reading.comparison import documents_by_shares
 from .reading.effects import ExpectedShares, TopicEffects, effects_of, expected_shares
@@ -135,26 +133,14 @@ class DMRTopicModel(FittedTopicModel):
     """
 
     _parameter_constraints: ClassVar[dict] = {
+        **FittedTopicModel._parameter_constraints,
         "n_components": [Interval(Integral, 1, 2**16 - 1, closed="both")],
         "formula": [None, str],
         "doc_topic_prior": [Interval(Real, 0, None, closed="neither")],
         "prior_scale": [Interval(Real, 1e-30, 1e3, closed="both")],
         "intercept_scale": [Interval(Real, 1e-30, 1e3, closed="both")],
-        "topic_word_prior": [None, Interval(Real, 0, None, closed="neither"), "array-like"],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
-        "exact": ["boolean"],
-        "n_groups": [None, Interval(Integral, 1, 2**16, closed="both")],
-        "engine": [str],
-        "n_jobs": [None, Integral],
-        "checkpoint": [None, str, os.PathLike],
-        "memmap_folder": [None, str, os.PathLike],
-        "random_state": ["random_state"],
-        "verbose": ["verbose"],
     }
     _harmless_text: ClassVar[frozenset[str]] = FittedTopicModel._harmless_text | {"formula"}
-    # What the steps of a fit ask for and this model does not offer.
-    sampler, device, optimize_priors, warm_start, n_draws = "gibbs", "cpu", False, False, 0
-    tol = memory_limit = None
 
     def __init__(
         self,
@@ -224,7 +210,8 @@ class DMRTopicModel(FittedTopicModel):
         -------
         self
         """
-        self._fit_with(X, covariates, callback, n_features, seed_words=seed_words, vocabulary=vocabulary)
+        own = {"seed_words": seed_words, "vocabulary": vocabulary}
+        self._fit_anew(X, covariates, **own, n_features=n_features, callback=callback)
         return self
 
     def fit_transform(self, X: Matrix, y: Vector | None = None, **fit_params: Any) -> Array:
@@ -244,25 +231,15 @@ class DMRTopicModel(FittedTopicModel):
         if is_dask(X):
             raise DataError("fit_transform of Dask's data: fit, and transform the blocks one by one")
         check_at_hand(X)
-        fit_params = signature(self.fit).bind(X, y, **fit_params).arguments  # TypeError as of `fit`
-        given = {name: value for name, value in fit_params.items() if name not in ("X", "y")}
-        known, call = given.pop("covariates", None), given.pop("callback", None)
-        n_features = given.pop("n_features", None)
-        shares = self._fit_with(X, known, call, n_features, averages=True, **given)
+        given = self._arguments(X, y, fit_params)
+        known = given.pop("covariates", None)
+        shares = self._fit_anew(X, known, averages=True, **given)
         return self.transform(X, covariates=known) if shares is None else shares
 
-    def _fit_with(self, X, covariates, callback, n_features, **given):
-        self._validate_params()
-        check_order(X, covariates)
-        if covariates is not None:
+    def _check_given(self, X, given):
+        check_order(X, given)
+        if given is not None:
             check_order_of_files(X, "covariates")
-        with self._unchanged_on_error():
-            self._given = covariates
-            try:
-                return self._fit(X, callback, n_features, **given)
-            finally:
-                for name in ("_given", "_held"):  # of the fit alone
-                    self.__dict__.pop(name, None)
 
     def _with_known(self, corpus):
         """Read the covariates; each shard gets its rows of the standardised design."""
@@ -272,10 +249,6 @@ class DMRTopicModel(FittedTopicModel):
         means, scales = standards(design, known.names)
         self._held = known, design, means, scales
         return with_rows(corpus, "design", (design - means) / scales)
-
-    def _priors(self, n_features, as_fitted):
-        alpha = check_prior("doc_topic_prior", self.doc_topic_prior, self.n_components, 0.1)
-        return alpha, check_prior("topic_word_prior", self.topic_word_prior, n_features, _TOPIC_WORD_PRIOR)
 
     def _program(self, documents, corpus, sampler, model, seed, options):
         from .samplers.regression import CoefficientPrior, RotatingRegression

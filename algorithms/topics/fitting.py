@@ -1,12 +1,16 @@
 """Fitting a topic model: documents and parameters become a program, and its result the model."""
 
 import copy
+import os
 import warnings
 from contextlib import contextmanager
-from numbers import Integral
+from inspect import signature
+from numbers import Integral, Real
+from typing import ClassVar
 
 import numpy as np
 from scipy import sparse
+from sklearn.utils._param_validation import Interval
 
 from ...errors import CheckpointMismatch, DataError
 from ...scheduler.engine import run
@@ -36,9 +40,49 @@ _DOC_TOPIC_PRIOR, _TOPIC_WORD_PRIOR = 0.1, 0.01  # the defaults of tomotopy
 
 
 class FittedTopicModel(TopicModel):
-    """The steps of `LatentDirichletAllocation.fit` and `partial_fit`."""
+    """The steps of `LatentDirichletAllocation.fit` and `partial_fit`, and of models that are fitted alike."""
 
+    _parameter_constraints: ClassVar[dict] = {  # of the parameters that all of them have
+        "topic_word_prior": [None, Interval(Real, 0, None, closed="neither"), "array-like"],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "exact": ["boolean"],
+        "n_groups": [None, Interval(Integral, 1, 2**16, closed="both")],
+        "engine": [str],
+        "n_jobs": [None, Integral],
+        "checkpoint": [None, str, os.PathLike],
+        "memmap_folder": [None, str, os.PathLike],
+        "random_state": ["random_state"],
+        "verbose": ["verbose"],
+    }
+    # Options of `LatentDirichletAllocation` as they are where a model does not offer them.
+    sampler: str = "gibbs"
+    device: str = "cpu"
+    optimize_priors: bool = False
+    warm_start: bool = False
+    n_draws: int = 0
+    tol: float | None = None
+    memory_limit: int | str | None = None
     _label = "LDA"  # of progress, and of a fit that was interrupted
+
+    def _fit_anew(self, X, given=None, *, callback=None, n_features=None, **known):
+        """Fit to documents of which a model knows what is `given`: keywords, covariates or responses."""
+        self._validate_params()
+        self._check_given(X, given)
+        with self._unchanged_on_error():
+            self._given = given
+            try:
+                return self._fit(X, callback, n_features, **known)
+            finally:
+                for name in ("_given", "_held"):  # of the fit alone
+                    self.__dict__.pop(name, None)
+
+    def _check_given(self, X, given):
+        """Check what can be checked before documents are read."""
+
+    def _arguments(self, X, y, fit_params):
+        """Arguments of `fit` by name but `X` and `y`; TypeError as of `fit` for others."""
+        given = signature(self.fit).bind(X, y, **fit_params).arguments
+        return {name: value for name, value in given.items() if name not in ("X", "y")}
 
     def _check_sampler(self):
         if self.exact and self.sampler in ("warp", "saber"):

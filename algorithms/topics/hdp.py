@@ -1,6 +1,5 @@
 """A topic model that finds the number of its topics: a hierarchical Dirichlet prior, truncated."""
 
-import os
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
@@ -108,24 +107,12 @@ class HDPTopicModel(FittedTopicModel):
     """
 
     _parameter_constraints: ClassVar[dict] = {
+        **FittedTopicModel._parameter_constraints,
         "n_components": [Interval(Integral, 1, 2**16 - 1, closed="both")],
         "alpha": [None, Interval(Real, 0, None, closed="neither")],
         "gamma": [None, Interval(Real, 0, None, closed="neither")],
-        "topic_word_prior": [None, Interval(Real, 0, None, closed="neither"), "array-like"],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
-        "exact": ["boolean"],
-        "n_groups": [None, Interval(Integral, 1, 2**16, closed="both")],
-        "engine": [str],
-        "n_jobs": [None, Integral],
-        "checkpoint": [None, str, os.PathLike],
-        "memmap_folder": [None, str, os.PathLike],
-        "random_state": ["random_state"],
-        "verbose": ["verbose"],
     }
     _expected_failed_checks: ClassVar[dict] = LatentDirichletAllocation._expected_failed_checks
-    # Options of `FittedTopicModel` that this model does not offer.
-    sampler, device, optimize_priors, warm_start, n_draws = "gibbs", "cpu", False, False, 0
-    tol = memory_limit = None
     _label, _finds_number = "HDP", True
     _more_topics = "take more n_components, or a smaller alpha or gamma"
 
@@ -185,7 +172,7 @@ class HDPTopicModel(FittedTopicModel):
         -------
         self
         """
-        self._fit_anew(X, callback, n_features, vocabulary=vocabulary)
+        self._fit_anew(X, vocabulary=vocabulary, n_features=n_features, callback=callback)
         return self
 
     def fit_transform(self, X: Matrix, y: Vector | None = None, **fit_params: Any) -> Array:
@@ -202,17 +189,12 @@ class HDPTopicModel(FittedTopicModel):
         -------
         ndarray of shape (n_samples, n_topics)
         """
+        given = self._arguments(X, y, fit_params)
         if is_dask(X) or are_files(X):
-            return self.fit(X, y, **fit_params).transform(X)
+            return self.fit(X, y, **given).transform(X)
         check_at_hand(X)
-        own = {name: fit_params.pop(name, None) for name in ("callback", "n_features")}
-        shares = self._fit_anew(X, *own.values(), averages=True, **fit_params)
+        shares = self._fit_anew(X, averages=True, **given)
         return self.transform(X) if shares is None else shares
-
-    def _fit_anew(self, X, callback, n_features, **given):
-        self._validate_params()
-        with self._unchanged_on_error():
-            return self._fit(X, callback, n_features, **given)
 
     def _priors(self, n_features, as_fitted):
         beta = check_prior("topic_word_prior", self.topic_word_prior, n_features, _TOPIC_WORD_PRIOR)

@@ -1,6 +1,5 @@
 """Topics with keywords, and a switch that says which tokens are keywords: keyATM."""
 
-import os
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
@@ -11,8 +10,7 @@ from sklearn.utils._param_validation import Interval
 from ..._typing import Array, Callback, FileName, Matrix, RandomState, Vector
 from ...errors import DataError, shortened
 from ..inputs.dask_arrays import is_dask
-from ..inputs.matrices import check_prior
-from .fitting import _TOPIC_WORD_PRIOR, FittedTopicModel
+from .fitting import FittedTopicModel
 from .guidance import check_seed_words
 from .lda import LatentDirichletAllocation
 from .reading.top_words import topic_totals
@@ -107,25 +105,13 @@ class KeyATM(FittedTopicModel):
     """
 
     _parameter_constraints: ClassVar[dict] = {
+        **FittedTopicModel._parameter_constraints,
         "n_components": [Interval(Integral, 1, 2**15, closed="both")],
         "keyword_prior": [Interval(Real, 1e-6, 1e6, closed="both")],
         "switch_prior": ["array-like"],
         "doc_topic_prior": [None, Interval(Real, 0, None, closed="neither"), "array-like"],
-        "topic_word_prior": [None, Interval(Real, 0, None, closed="neither"), "array-like"],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
-        "exact": ["boolean"],
-        "n_groups": [None, Interval(Integral, 1, 2**16, closed="both")],
-        "engine": [str],
-        "n_jobs": [None, Integral],
-        "checkpoint": [None, str, os.PathLike],
-        "memmap_folder": [None, str, os.PathLike],
-        "random_state": ["random_state"],
-        "verbose": ["verbose"],
     }
     _expected_failed_checks: ClassVar[dict] = LatentDirichletAllocation._expected_failed_checks
-    # Options of `FittedTopicModel` that this model does not offer.
-    sampler, device, optimize_priors, warm_start, n_draws = "gibbs", "cpu", False, False, 0
-    tol = memory_limit = None
     _label = "keyATM"
 
     def __init__(
@@ -189,7 +175,8 @@ class KeyATM(FittedTopicModel):
         -------
         self
         """
-        self._fit_with(X, callback, n_features, seed_words, vocabulary=vocabulary)
+        own = {"vocabulary": vocabulary, "n_features": n_features, "callback": callback}
+        self._fit_anew(X, (seed_words, vocabulary), **own)
         return self
 
     def fit_transform(self, X: Matrix, y: Vector | None = None, **fit_params: Any) -> Array:
@@ -206,30 +193,20 @@ class KeyATM(FittedTopicModel):
         -------
         ndarray of shape (n_samples, n_components)
         """
+        given = self._arguments(X, y, fit_params)
         if is_dask(X) or are_files(X):
-            return self.fit(X, y, **fit_params).transform(X)
+            return self.fit(X, y, **given).transform(X)
         check_at_hand(X)
-        own = [fit_params.pop(name, None) for name in ("callback", "n_features", "seed_words")]
-        shares = self._fit_with(X, *own, averages=True, **fit_params)
+        keywords = given.pop("seed_words", None), given.get("vocabulary")
+        shares = self._fit_anew(X, keywords, averages=True, **given)
         return self.transform(X) if shares is None else shares[:, : self.n_components]
 
-    def _fit_with(self, X, callback, n_features, seed_words, **given):
-        self._validate_params()
+    def _check_given(self, X, given):
         _check_switch(self.switch_prior)
-        if seed_words is None:
+        if given[0] is None:
             raise DataError(
                 "KeyATM needs seed_words, the keywords of topics; without them fit LatentDirichletAllocation"
             )
-        with self._unchanged_on_error():
-            self._given = seed_words, given.get("vocabulary")
-            try:
-                return self._fit(X, callback, n_features, **given)
-            finally:
-                self.__dict__.pop("_given", None)
-
-    def _priors(self, n_features, as_fitted):
-        alpha = check_prior("doc_topic_prior", self.doc_topic_prior, self.n_components, 0.1)
-        return alpha, check_prior("topic_word_prior", self.topic_word_prior, n_features, _TOPIC_WORD_PRIOR)
 
     def _program(self, documents, corpus, sampler, model, seed, options):
         from .samplers.keywords import RotatingKeywords

@@ -1,6 +1,5 @@
 """Latent Dirichlet allocation by sampling: Gibbs, and Metropolis-Hastings in WarpLDA's order."""
 
-import os
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
@@ -224,25 +223,16 @@ class LatentDirichletAllocation(FittedTopicModel):
     """
 
     _parameter_constraints: ClassVar[dict] = {
+        **FittedTopicModel._parameter_constraints,
         "n_components": [Interval(Integral, 1, 2**24, closed="both"), StrOptions({"auto"})],
         "doc_topic_prior": [None, Interval(Real, 0, None, closed="neither"), "array-like"],
-        "topic_word_prior": [None, Interval(Real, 0, None, closed="neither"), "array-like"],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
         "sampler": [StrOptions({"auto", "gibbs", "warp", "light", "saber"})],
         "device": [StrOptions({"cpu", "cuda", "auto"})],
-        "exact": ["boolean"],
         "optimize_priors": ["boolean"],
         "tol": [None, Interval(Real, 0, None, closed="left")],
         "n_draws": [Interval(Integral, 0, None, closed="left")],
-        "n_groups": [None, Interval(Integral, 1, 2**16, closed="both")],
-        "engine": [str],
-        "n_jobs": [None, Integral],
-        "checkpoint": [None, str, os.PathLike],
-        "memmap_folder": [None, str, os.PathLike],
         "memory_limit": [None, str, Integral],
         "warm_start": ["boolean"],
-        "random_state": ["random_state"],
-        "verbose": ["verbose"],
     }
     # For check_estimator(lda, expected_failed_checks=lda._expected_failed_checks).
     # Even with counts, fit_transform differs from transform: it averages over the chain of the fit.
@@ -426,22 +416,20 @@ class LatentDirichletAllocation(FittedTopicModel):
         >>> bool(shares[:20].argmax(axis=1).std() == 0)
         True
         """
-        known = {name: value for name, value in fit_params.items() if name == "doc_labels"}
+        given = self._arguments(X, y, fit_params)
+        known = {name: value for name, value in given.items() if name == "doc_labels"}
         if is_dask(X) or are_files(X):
-            return self.fit(X, y, **fit_params).transform(X, **known)
+            return self.fit(X, y, **given).transform(X, **known)
         check_at_hand(X)
-        shares = self._fit_anew(X, averages=True, **fit_params)
+        shares = self._fit_anew(X, averages=True, **given)
         return self.transform(X, **known) if shares is None else shares
 
-    def _fit_anew(self, X, *, callback=None, n_features=None, **given):
-        self._validate_params()
+    def _check_given(self, X, given):
         self._check_sampler()
         if self.warm_start and self.checkpoint is not None:
             raise DataError(
                 "warm_start=True goes on from the last model and checkpoint from a folder; set only one"
             )
-        with self._unchanged_on_error():
-            return self._fit(X, callback, n_features, **given)
 
     def partial_fit(
         self,

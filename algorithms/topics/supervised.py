@@ -1,7 +1,5 @@
 """Topics that explain a response of each document, a number, a class or a count: supervised LDA."""
 
-import os
-from inspect import signature
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
@@ -15,9 +13,9 @@ from ..._typing import Array, Callback, FileName, Matrix, RandomState, Vector
 from ...errors import DataError, shortened
 from ...kernels.lda import responses as kernels
 from ..inputs.dask_arrays import is_dask
-from ..inputs.matrices import check_counts, check_prior
+from ..inputs.matrices import check_counts
 from ..inputs.targets import check_labels, check_not_negative, check_targets, label_numbers
-from .fitting import _TOPIC_WORD_PRIOR, FittedTopicModel
+from .fitting import FittedTopicModel
 from .lda import LatentDirichletAllocation
 from .model import TopicModel
 from .shard_input import are_files, check_at_hand, check_order_of_files, given_documents, with_rows
@@ -135,25 +133,13 @@ class SupervisedLDA(FittedTopicModel):
     """
 
     _parameter_constraints: ClassVar[dict] = {
+        **FittedTopicModel._parameter_constraints,
         "n_components": [Interval(Integral, 1, 2**16 - 1, closed="both")],
         "response": [StrOptions(set(_FAMILIES))],
         "doc_topic_prior": [None, Interval(Real, 0, None, closed="neither"), "array-like"],
-        "topic_word_prior": [None, Interval(Real, 0, None, closed="neither"), "array-like"],
         "prior_scale": [Interval(Real, 1e-6, 1e6, closed="both")],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
-        "exact": ["boolean"],
-        "n_groups": [None, Interval(Integral, 1, 2**16, closed="both")],
-        "engine": [str],
-        "n_jobs": [None, Integral],
-        "checkpoint": [None, str, os.PathLike],
-        "memmap_folder": [None, str, os.PathLike],
-        "random_state": ["random_state"],
-        "verbose": ["verbose"],
     }
     _expected_failed_checks: ClassVar[dict] = LatentDirichletAllocation._expected_failed_checks
-    # Options of `FittedTopicModel` that this model does not offer.
-    sampler, device, optimize_priors, warm_start, n_draws = "gibbs", "cpu", False, False, 0
-    tol = memory_limit = None
     _label = "sLDA"
 
     def __init__(
@@ -217,7 +203,8 @@ class SupervisedLDA(FittedTopicModel):
         -------
         self
         """
-        self._fit_to(X, y, callback, n_features, seed_words=seed_words, vocabulary=vocabulary)
+        own = {"seed_words": seed_words, "vocabulary": vocabulary}
+        self._fit_anew(X, y, **own, n_features=n_features, callback=callback)
         return self
 
     def fit_transform(self, X: Matrix, y: Vector | None = None, **fit_params: Any) -> Array:
@@ -237,30 +224,20 @@ class SupervisedLDA(FittedTopicModel):
         """
         if is_dask(X):
             raise DataError("fit_transform of Dask's data: fit, and transform the blocks one by one")
+        given = self._arguments(X, y, fit_params)
         if are_files(X):
-            return self.fit(X, y, **fit_params).transform(X)
+            return self.fit(X, y, **given).transform(X)
         check_at_hand(X)
-        given = signature(self.fit).bind(X, y, **fit_params).arguments  # TypeError as of `fit`
-        given = {name: value for name, value in given.items() if name not in ("X", "y")}
-        own = [given.pop(name, None) for name in ("callback", "n_features")]
-        shares = self._fit_to(X, y, *own, averages=True, **given)
+        shares = self._fit_anew(X, y, averages=True, **given)
         return self.transform(X) if shares is None else shares
 
-    def _fit_to(self, X, y, callback, n_features, **given):
-        self._validate_params()
-        if y is None:
+    def _check_given(self, X, given):
+        if given is None:
             raise DataError(
                 f"{type(self).__name__} needs y, a response for each document; without one fit "
                 "LatentDirichletAllocation"
             )
         check_order_of_files(X, "y")
-        with self._unchanged_on_error():
-            self._given = y
-            try:
-                return self._fit(X, callback, n_features, **given)
-            finally:
-                for name in ("_given", "_held"):  # of the fit alone
-                    self.__dict__.pop(name, None)
 
     def _with_known(self, corpus):
         """Read the responses; each shard gets those of its documents."""
@@ -287,10 +264,6 @@ class SupervisedLDA(FittedTopicModel):
         if not scale > 0:
             raise DataError(f"y goes from {y.min():g} to {y.max():g}, whose variance underflows: scale y")
         return (y - y.mean()) / scale, None, float(y.mean()), scale
-
-    def _priors(self, n_features, as_fitted):
-        alpha = check_prior("doc_topic_prior", self.doc_topic_prior, self.n_components, 0.1)
-        return alpha, check_prior("topic_word_prior", self.topic_word_prior, n_features, _TOPIC_WORD_PRIOR)
 
     def _program(self, documents, corpus, sampler, model, seed, options):
         from .samplers.supervised import Response, RotatingSupervised

@@ -322,3 +322,10 @@ def test_what_does_not_go_with_a_number_that_is_found_is_refused(corpus, options
         sd.LatentDirichletAllocation("auto", **options).fit(corpus, **given)
     with pytest.raises(ValueError, match="n_components"):
         sd.LatentDirichletAllocation("many").fit(corpus)
+
+
+@pytest.mark.parametrize("option", ["adds", "forget"])  # of steps inside, which took them before
+@pytest.mark.parametrize("make", [sd.HDPTopicModel, sd.KeyATM, sd.LatentDirichletAllocation])
+def test_fit_transform_takes_the_arguments_of_fit_alone(make, option):
+    with pytest.raises(TypeError, match=f"unexpected keyword argument '{option}'"):
+        make(2, max_iter=1).fit_transform(np.eye(3, dtype=int), **{option: 0.5})
