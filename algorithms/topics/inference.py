@@ -312,7 +312,7 @@ def without_unseen(topics, X):
     warnings.warn(
         f"{n_tokens} tokens of X, of {n_words} words that did not occur in fit, say nothing about topics and "
         "are ignored",
-        stacklevel=_levels_to_user(),
+        stacklevel=levels_to_user(),
     )
     X = X.copy()
     X.data[unseen] = 0
@@ -320,7 +320,7 @@ def without_unseen(topics, X):
     return X
 
 
-def _levels_to_user():
+def levels_to_user():
     """The `stacklevel` of the nearest caller outside this package and scikit-learn, which wraps methods."""
     level, frame = 1, sys._getframe(1)
     while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] in _LIBRARIES:

@@ -1,5 +1,6 @@
 """Topics with keywords, and a switch that says which tokens are keywords: keyATM."""
 
+import warnings
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
@@ -8,10 +9,11 @@ from scipy import sparse
 from sklearn.utils._param_validation import Interval
 
 from ..._typing import Array, Callback, FileName, Matrix, RandomState, Vector
-from ...errors import DataError, shortened
+from ...errors import DataError, listed, shortened
 from ..inputs.dask_arrays import is_dask
 from .fitting import FittedTopicModel
 from .guidance import check_seed_words
+from .inference import levels_to_user
 from .lda import LatentDirichletAllocation
 from .reading.top_words import topic_totals
 from .shard_input import are_files, check_at_hand
@@ -168,6 +170,7 @@ class KeyATM(FittedTopicModel):
             Ignored.
         seed_words : dict or matrix of shape (n_components, n_features)
             Keywords of topics, as in `LatentDirichletAllocation.fit`. Topics that are not named have none.
+            A warning names keywords that no document has.
         vocabulary, n_features, callback
             As in `LatentDirichletAllocation.fit`.
 
@@ -216,6 +219,7 @@ class KeyATM(FittedTopicModel):
         keywords = check_seed_words(seed_words, self.n_components, corpus.summary.n_words, columns)
         if keywords is None:
             raise DataError("seed_words name no keyword with a weight above 0")
+        self._warn_of_unseen(keywords, corpus.frequency, vocabulary)
         keywords = sparse.csr_array(keywords * float(self.keyword_prior))
         alpha, beta = model
         gone = ("fits_priors", "seeds")
@@ -224,6 +228,19 @@ class KeyATM(FittedTopicModel):
         options |= {"keywords": keywords, "switch": _check_switch(self.switch_prior)}
         program = RotatingKeywords(corpus, self.n_components, alpha, beta, seed, **options)
         return documents.checked(program)
+
+    def _warn_of_unseen(self, keywords, frequency, vocabulary):
+        """Warn of keywords that no document has: they are likely misspelt, and say nothing of topics."""
+        unseen = np.flatnonzero((np.diff(keywords.indptr) > 0) & (frequency == 0))
+        if len(unseen):
+            words = self._words(vocabulary)
+            names = listed(unseen if words is None else [words[column] for column in unseen])
+            warnings.warn(
+                f"X holds no token of {len(unseen)} of the keywords, {'columns ' if words is None else ''}"
+                f"{names}: check how they are written, or leave them out",
+                UserWarning,
+                stacklevel=levels_to_user(),
+            )
 
     def _read(self, gathered, history, before):
         """Take the model: the two columns of a topic become weights of its expected words."""

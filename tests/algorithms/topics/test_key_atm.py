@@ -1,6 +1,7 @@
 """Keywords with a switch: the chain against enumeration, the words of topics, and bits."""
 
 import itertools
+import warnings
 
 import numpy as np
 import pytest
@@ -157,6 +158,20 @@ def test_bits_on_threads_on_a_cluster_and_from_a_checkpoint(tmp_path):
 def test_wrong_keywords_are_refused(options, seeds, message):
     with pytest.raises((DataError, ValueError), match=message):
         model(**options).fit(corpus(), seed_words=seeds)
+
+
+def test_keywords_that_no_document_has_are_named():
+    X = np.array([[2, 1, 0], [0, 3, 0]])
+    key, given = sd.KeyATM(2, max_iter=2, random_state=0), {"seed_words": {0: [0], 1: [1, 2]}}
+    with pytest.warns(UserWarning, match="1 of the keywords, columns '2':") as caught:
+        key.fit(X, **given)
+    assert [warning.filename for warning in caught] == [__file__]
+    words = ["sun", "moon", "mars"]
+    with pytest.warns(UserWarning, match="1 of the keywords, 'mars':"):
+        key.fit_transform(X, seed_words={0: ["sun", "mars"]}, vocabulary=words)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        key.fit(X, seed_words={0: ["sun"], 1: {"moon": 1.0, "mars": 0.0}}, vocabulary=words)
 
 
 def test_shares_are_of_tokens_and_files_are_transformed(tmp_path):
