@@ -4,7 +4,8 @@ from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.metrics import d2_tweedie_score, r2_score
+from scipy.special import softmax
+from sklearn.metrics import accuracy_score, d2_tweedie_score, r2_score
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
@@ -14,7 +15,7 @@ from ...errors import DataError, shortened
 from ...kernels.lda import responses as kernels
 from ..inputs.dask_arrays import is_dask
 from ..inputs.matrices import check_counts
-from ..inputs.targets import check_labels, check_not_negative, check_targets, label_numbers
+from ..inputs.targets import check_labels, check_not_negative, check_targets, check_weights, label_numbers
 from .fitting import FittedTopicModel
 from .lda import LatentDirichletAllocation
 from .model import TopicModel
@@ -353,11 +354,11 @@ class SupervisedLDA(FittedTopicModel):
         ndarray of shape (n_samples, n_classes)
             Rows sum to 1.
         """
-        from .samplers.supervised import softmax
+        return softmax(self._predictors(X), axis=1)
 
-        return softmax(self._predictors(X))[0]
-
-    def score(self, X: Matrix, y: Vector | None = None) -> float:  # type: ignore[override]
+    def score(  # type: ignore[override]
+        self, X: Matrix, y: Vector | None = None, sample_weight: Vector | None = None
+    ) -> float:
         """Score predictions: R^2 of numbers, accuracy of classes, or the deviance explained of counts.
 
         How well the words of documents are predicted is `perplexity`.
@@ -367,6 +368,8 @@ class SupervisedLDA(FittedTopicModel):
         X : as in `predict`
         y : array-like of shape (n_samples,)
             Responses.
+        sample_weight : array-like of shape (n_samples,), optional
+            How much each document counts; not negative.
 
         Returns
         -------
@@ -379,6 +382,7 @@ class SupervisedLDA(FittedTopicModel):
             )
         check_order_of_files(X, "y")
         predicted, name = self.predict(X), type(self).__name__
+        weights = check_weights(sample_weight, len(predicted))
         if self.response == "class":
             classes, numbers = label_numbers(y, len(predicted), name)
             if (classes.dtype.kind in "US") != (self.classes_.dtype.kind in "US"):
@@ -386,12 +390,13 @@ class SupervisedLDA(FittedTopicModel):
                     f"y holds {shortened(classes.tolist()[0])}, and the fit had labels such as "
                     f"{shortened(self.classes_.tolist()[0])}: give labels of one kind"
                 )
-            return float(np.mean(classes[numbers] == predicted))
+            return float(accuracy_score(classes[numbers], predicted, sample_weight=weights))
         y = _vector(y, len(predicted), f"{name}(response={self.response!r})")
         if self.response == "count":
             _check_whole(y, name)
-            return float(d2_tweedie_score(y, np.maximum(predicted, np.finfo(float).tiny), power=1))
-        return float(r2_score(y, predicted))
+            predicted = np.maximum(predicted, np.finfo(float).tiny)
+            return float(d2_tweedie_score(y, predicted, sample_weight=weights, power=1))
+        return float(r2_score(y, predicted, sample_weight=weights))
 
     def perplexity(self, X: Matrix) -> float:  # type: ignore[override]
         """Perplexity of held-out words, by document completion; lower is better."""

@@ -97,7 +97,7 @@ class Merging:
         self.overlap = self.wanted and is_compared(swept + 2)
 
     def message(self):
-        """What shards are told."""
+        """What is sent to shards."""
         found = {"overlap": self.overlap, "pairs": self.pairs}
         return found if self.names is None else found | {"names": self.names}
 

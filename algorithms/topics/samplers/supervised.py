@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 from scipy import sparse
-from scipy.special import gammaln
+from scipy.special import gammaln, log_softmax, softmax
 
 from ....kernels.lda import responses as kernels
 from ...optimize.methods.newton import minimize_newton_cg
@@ -309,7 +309,7 @@ class CoefficientObjective:
         at, means = self._means_of
         if at is None or not np.array_equal(at, w):
             _, m = self._predicted(w)
-            means = np.exp(m) if self.response.family == kernels.POISSON else softmax(m)[0]
+            means = np.exp(m) if self.response.family == kernels.POISSON else softmax(m, axis=1)
             self._means_of = w.copy(), means
         return means
 
@@ -328,8 +328,8 @@ class CoefficientObjective:
                 mean = np.exp(m[:, 0])
                 value, slope = (mean - self.targets * m[:, 0]).sum(), (mean - self.targets)[:, None]
             else:
-                slope, logs = softmax(m)
-                own = np.arange(len(m)), self.targets.astype(np.int64)
+                logs = log_softmax(m, axis=1)
+                slope, own = np.exp(logs), (np.arange(len(m)), self.targets.astype(np.int64))
                 value = -logs[own].sum()
                 slope[own] -= 1
             value += (self.precision * matrix**2).sum() / 2
@@ -360,10 +360,3 @@ class CoefficientObjective:
             curvature = p * (1 - p)
         diagonal = np.vstack([self.across.power(2) @ curvature, curvature.sum(axis=0)])
         return (diagonal + self.precision).ravel()
-
-
-def softmax(predictors):
-    """Probabilities of classes, and their logarithms."""
-    logs = predictors - predictors.max(axis=1, keepdims=True)
-    logs -= np.log(np.exp(logs).sum(axis=1, keepdims=True))
-    return np.exp(logs), logs

@@ -7,7 +7,7 @@ import pytest
 from distributed import Client, LocalCluster
 from scipy import sparse, stats
 from scipy.optimize import minimize
-from scipy.special import gammaln, log_softmax
+from scipy.special import gammaln, log_softmax, xlogy
 
 import stradask as sd
 from stradask.algorithms.topics.samplers import supervised
@@ -158,6 +158,13 @@ def test_generated_responses_are_predicted_and_the_model_is_saved(tmp_path):
     X, y = corpus(240)
     slda = model(max_iter=200).fit(X[:160], y[:160])
     assert slda.score(X[160:], y[160:]) > 0.9
+    weights, held = np.arange(80.0), y[160:]
+    misses, away = held - slda.predict(X[160:]), held - np.average(held, weights=weights)
+    explained = 1 - (weights @ misses**2) / (weights @ away**2)
+    assert slda.score(X[160:], held, sample_weight=weights) == pytest.approx(explained)
+    for wrong in (weights[:-1], -weights, 0 * weights):
+        with pytest.raises(DataError, match="sample_weight"):
+            slda.score(X[160:], held, sample_weight=wrong)
     assert slda.sigma_ < 0.35
     order = slda.topic_word_ @ np.repeat([2, 1, 0], 4)  # topics by their words: 3, -1, 0
     own = slda.coef_[np.argsort(-order)] + slda.intercept_
@@ -185,8 +192,16 @@ def test_classes_and_counts_are_predicted():
     np.testing.assert_allclose(p.sum(axis=1), 1)
     assert slda.score(X[160:], labels[160:]) > 0.8
     assert (slda.classes_[p.argmax(axis=1)] == slda.predict(X[160:])).all()
+    weights = np.arange(80.0)
+    right = weights @ (slda.predict(X[160:]) == labels[160:]) / weights.sum()
+    assert slda.score(X[160:], labels[160:], weights) == pytest.approx(right)
     counts = np.random.default_rng(0).poisson(np.exp(y))
-    assert model(response="count").fit(X[:160], counts[:160]).score(X[160:], counts[160:]) > 0.5
+    slda, held = model(response="count").fit(X[:160], counts[:160]), counts[160:]
+    assert slda.score(X[160:], held) > 0.5
+    means, mean = slda.predict(X[160:]), np.average(held, weights=weights)
+    lost, most = (weights @ (m - xlogy(held, m)) for m in (means, np.full(80, mean)))
+    least = weights @ (held - xlogy(held, held))
+    assert slda.score(X[160:], held, weights) == pytest.approx(1 - (lost - least) / (most - least))
 
 
 def test_a_warning_of_new_words_names_the_line_of_the_user():
