@@ -77,7 +77,7 @@ class AlternatingLeastSquares(Program):
 
     def renew(self, state):
         """Forget the last messages to the shard."""
-        return {**state, "told": [None, None]}
+        return {**state, "sides": [None, None]}
 
     def sync(self, state, message):
         """Take the factors of sides from a message."""

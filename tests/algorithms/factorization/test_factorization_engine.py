@@ -15,6 +15,7 @@ from scipy import sparse
 from stradask.algorithms._persistence import load
 from stradask.algorithms.factorization.matrix_factorization import MatrixFactorization
 from stradask.algorithms.factorization.solvers import ccd
+from stradask.algorithms.factorization.solvers.als import AlternatingLeastSquares
 from stradask.datasets import make_ratings
 from stradask.errors import CheckpointMismatch, DataError
 from stradask.scheduler.stores.store import read_npz, write_npz
@@ -251,3 +252,13 @@ def test_memory_of_ten_million_ratings(solver, most):
     tracemalloc.stop()
     assert peak - 12 * (n + m) * 32 * 4 < (most + INDICES) * size
     assert peak < (16 + INDICES) * size + 12 * (n + m) * 32 * 4
+
+
+def test_a_state_that_is_made_anew_is_as_loaded():
+    program, data = object.__new__(AlternatingLeastSquares), [("users", (0, 2)), ("items", (0, 3))]
+    state = program.load(data)
+    program.sync(state, [(0, "factors")])
+    renewed = program.renew(state)
+    assert renewed == program.load(data)
+    program.sync(state, [(1, "late")])  # a message of before
+    assert renewed == program.load(data)
