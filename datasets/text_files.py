@@ -164,7 +164,9 @@ def _decoded(data, name, encoding, fallback=None):
 
 def _warn_of_encoding(subject):
     warnings.warn(
-        f"{subject} not in UTF-8 and read as Windows-1252; pass encoding=... if it is another", stacklevel=4
+        f"{subject} not in UTF-8 and read as Windows-1252; if it is another encoding, convert to UTF-8, or "
+        "name it in read_texts(..., encoding=...)",
+        stacklevel=4,
     )
 
 
@@ -209,7 +211,8 @@ def _folder(folder, encoding, verbose):
     if binary:
         warnings.warn(
             f"{len(binary):,} of {len(files):,} files, such as {in_brief(binary[0])}, hold no text and are "
-            "left out; remove them, or pass encoding=... if they are texts",
+            "left out; remove them, or, if they are texts, convert them to UTF-8 or name their encoding in "
+            "read_texts(..., encoding=...)",
             stacklevel=3,
         )
     if others:
