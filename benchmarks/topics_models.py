@@ -21,7 +21,6 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 from sklearn.metrics import normalized_mutual_info_score
-from sklearn.metrics.cluster import contingency_matrix
 
 from .. import datasets
 from ..algorithms.topics.evaluation import complete
@@ -122,15 +121,15 @@ def docstrings(quick):
 
 
 def in_file(path, name, task, seed, quick):
-    """Documents of a file docword.NAME.txt.gz, with labels from docs.NAME.txt.gz in its folder."""
+    """Documents of a file docword.NAME.txt.gz, with labels from docs.NAME.txt.gz in the same folder."""
     X = sparse.csr_array(datasets.read_uci_bow(path))
     rng, n = np.random.default_rng(seed), X.shape[0]
     if task == TIME:
         return _in_order(X, rng)
     labels = np.zeros(n, int)
     if name in _LABELS:
-        described = Path(path).with_name(f"docs.{name}.txt.gz")
-        with gzip.open(described, "rt", encoding="utf-8") as file:
+        labels_path = Path(path).with_name(f"docs.{name}.txt.gz")
+        with gzip.open(labels_path, "rt", encoding="utf-8") as file:
             labels = np.array([_LABELS[name](line) for line in file])
     chosen = np.sort(rng.permutation(n)[: _MOST_DOCUMENTS // (8 if quick else 1)])
     labels, numbers = labels[chosen], np.unique(labels, return_inverse=True)[1][chosen]
@@ -232,7 +231,10 @@ def measure(side, task, data, settings):
 
 def agreement(topics, labels):
     """Normalised mutual information and purity of topics of texts by their labels."""
-    table = contingency_matrix(topics, labels)
+    labels = np.unique(labels, return_inverse=True)[1]
+    topics = np.unique(topics, return_inverse=True)[1]
+    table = np.zeros((topics.max() + 1, labels.max() + 1), int)
+    np.add.at(table, (topics, labels), 1)
     return {
         "topics": len(table),
         "information": float(normalized_mutual_info_score(labels, topics)),
