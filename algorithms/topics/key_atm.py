@@ -245,12 +245,9 @@ class KeyATM(FittedTopicModel):
     def _read(self, gathered, history, before):
         """Take the model: the two columns of a topic become weights of its expected words."""
         super()._read(gathered, history, before)
-        n, counts, seeds, parents = (
-            self.n_components,
-            self.word_topic_counts_,
-            self.seed_prior_,
-            gathered.parents,
-        )
+        n, counts, seeds = self.n_components, self.word_topic_counts_, self.seed_prior_
+        spread = gathered.fold[n:]  # columns of keywords to topics
+        parents = spread.indices
         self.seed_prior_, self.doc_topic_prior_ = None, self.doc_topic_prior_[:n]
         off, on = sparse.csc_array(counts[:, :n]), sparse.csc_array(counts[:, n:])
         g_on, g_off = _check_switch(self.switch_prior)
@@ -260,18 +257,13 @@ class KeyATM(FittedTopicModel):
         # Of the words of column k the factor is 1, of its keywords this.
         factor = (n_on + g_on) / (n_on + np.asarray(weights.sum(axis=0)).ravel())
         factor *= (held + total) / (held + g_off)
-        spread = sparse.csr_array(
-            (np.ones(len(parents)), (np.arange(len(parents)), parents)), shape=(len(parents), n)
-        )
         added = (on + weights) @ sparse.diags_array(factor) @ spread
         self.word_topic_counts_ = sparse.csr_array(off + added, dtype=np.float64)
         self.keyword_counts_ = sparse.csr_array(on @ spread, dtype=np.int32)
         self.switch_ = np.zeros(n)
         self.switch_[parents] = (n_on + g_on) / (n_on + held + g_on + g_off)
         if self.doc_topic_counts_ is not None:
-            topics = np.concatenate([np.arange(n), parents])
-            fold = sparse.csr_array((np.ones(len(topics), np.int32), (np.arange(len(topics)), topics)))
-            self.doc_topic_counts_ = sparse.csr_array(self.doc_topic_counts_ @ fold, dtype=np.int32)
+            self.doc_topic_counts_ = sparse.csr_array(self.doc_topic_counts_ @ gathered.fold, dtype=np.int32)
         return self
 
     def _topic_shares(self):

@@ -136,12 +136,12 @@ class RotatingKeywords(RotatingGibbs):
         return float(total / self.n_tokens)
 
     def collect(self, ask):
-        """Gather the model, and which topics have keywords."""
-        return GatheredKeywords(**vars(Gathered.of(self, ask)), parents=self.parents)
+        """Gather the model, and the topics of its columns."""
+        return GatheredKeywords(**vars(Gathered.of(self, ask)), fold=self.fold)
 
 
 @dataclass(frozen=True)
 class GatheredKeywords(Gathered):
-    """A fitted model, with the topics that the last columns belong to."""
+    """A fitted model, with the topics of its columns, as in `RotatingKeywords.fold`."""
 
-    parents: np.ndarray
+    fold: sparse.csr_array
