@@ -235,16 +235,21 @@ def predict(args):
         _predict_ratings(args, estimator, read)
         return
     check_columns(read, estimator)
-    predicted = estimator.predict(read.X)
-    several = [f"prediction_{k}" for k in range(predicted.shape[1])] if predicted.ndim == 2 else None
-    arrays, header = {"prediction": predicted}, several or ["prediction"]
-    if hasattr(estimator, "predict_proba"):
-        arrays["probability"] = estimator.predict_proba(read.X)
-        header += [f"probability_of_{label}" for label in estimator.classes_]
-    rows = [str(row) for row in range(1, read.X.shape[0] + 1)]
-    put_out(args, Table("row", rows, header, arrays), f"{len(rows):,} predictions")
+    put_predictions(args, estimator, read.X, "row")
     if read.y is not None:
         say(args, f"note: against the targets in {args.data}: {judged(estimator, read)[1]}")
+
+
+def put_predictions(args, estimator, X, unit, names=None):
+    """Write what is predicted for each row, and probabilities of classes; without names rows have numbers."""
+    predicted = estimator.predict(X)
+    several = [f"prediction_{k}" for k in range(predicted.shape[1])] if predicted.ndim == 2 else None
+    arrays, header = {"prediction": predicted}, several or ["prediction"]
+    if hasattr(estimator, "predict_proba") and hasattr(estimator, "classes_"):
+        arrays["probability"] = estimator.predict_proba(X)
+        header += [f"probability_of_{label}" for label in estimator.classes_]
+    rows = [str(name) for name in (range(1, X.shape[0] + 1) if names is None else names)]
+    put_out(args, Table(unit, rows, header, arrays), f"{len(rows):,} predictions")
 
 
 def _predict_ratings(args, estimator, read):

@@ -4,8 +4,8 @@ from ..errors import DataError, shortened
 from ..registry import model_of
 from . import inputs as data
 from .columns import aligned, check_columns
-from .commands import load_and_read, load_model, say_unknown
-from .outputs import Table, put_out, say, show
+from .commands import load_and_read, load_model, put_predictions, say_unknown
+from .outputs import say, show
 from .ratings import as_known, typed_ids
 
 
@@ -58,12 +58,7 @@ def predict_documents(args, estimator, read):
     """Predict the responses, or the topics, of documents."""
     read = aligned(read, estimator, lambda text: say(args, text))
     say_unknown(args, read)
-    names = [str(name) for name in (range(1, read.X.shape[0] + 1) if read.names is None else read.names)]
-    arrays, header = {"prediction": estimator.predict(read.X)}, ["prediction"]
-    if hasattr(estimator, "predict_proba") and hasattr(estimator, "classes_"):
-        arrays["probability"] = estimator.predict_proba(read.X)
-        header += [f"probability_of_{label}" for label in estimator.classes_]
-    put_out(args, Table("document", names, header, arrays), f"{len(names):,} predictions")
+    put_predictions(args, estimator, read.X, "document", read.names)
     if args.target is not None:
         say(args, f"note: {_of_responses(args, estimator, read)[1]}")
 
