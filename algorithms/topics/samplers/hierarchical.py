@@ -36,7 +36,7 @@ from .program import Gathered
 from .restoring import taken, unfit
 
 _DRAW = 16  # purpose of a random stream
-_LEAST = 1e-20  # of pi: less is no float32 times alpha, and no topic that a token would find
+_LEAST = 1e-20  # of pi, or of alpha: less is no float32, and no topic that a token would find
 _SHAPE, _RATE = 1.0, 1.0  # of the gamma priors
 _EQUAL = 0.1  # alpha of each topic before shares are drawn: that of plain LDA
 
@@ -163,11 +163,15 @@ class RotatingHierarchical(RotatingGibbs):
         state["documents"].fill(*self.tokens_in_order(state))
         state |= state["documents"].arrays()
         state["totals"] = self.merging.added(state["totals"], names)
-        state["priors"] = state["priors"].replaced(self.merging.added(state["priors"].alpha, names), 0.0)
+        state["priors"] = self._joined(state["priors"], names)
         if "sums" in state:
             state["sums"][:] = self.merging.added(state["sums"], names)
         value.rows[:] = self.merging.added(value.rows, names)
         value.tokens[:] = names[value.tokens]
+
+    def _joined(self, own, names):
+        """Priors when topics become one; a topic that is no more keeps a tiny part."""
+        return own.replaced(self.merging.added(own.alpha, names, _LEAST), 0.0)
 
     def figures_of_documents(self, state):
         """How often counts of topics, and lengths, occur; what merging is about to decide upon."""
@@ -207,7 +211,7 @@ class RotatingHierarchical(RotatingGibbs):
     def _fit_priors(self, swept):
         if self.merging.names is not None:  # which shards and blocks did before this sweep
             self.totals = self.merging.added(self.totals, self.merging.names)
-            self.priors = self.priors.replaced(self.merging.added(self.alpha, self.merging.names), 0.0)
+            self.priors = self._joined(self.priors, self.merging.names)
         found = [figures.pop("document_counts") for figures in self._figures]
         counts = tuple(np.concatenate(part) for part in zip(*found, strict=True))
         lengths = tuple(

@@ -29,7 +29,6 @@ LAST = 150  # sweep after which topics become one for the last time
 _EVERY = 10  # sweeps between two comparisons
 _NEAREST = 2  # topics to each that are candidates
 _MOST_TOPICS = 1024  # blocks send T^2 numbers
-_LEAST = 1e-20  # of alpha: less is no float32, and no topic that a token would find
 _AT_ONCE = 2**20  # pairs of counts that are tallied in a table
 
 
@@ -53,13 +52,13 @@ class Merging:
         self.overlap, self.pairs, self.names = False, np.zeros((0, 2), np.int64), None
 
     @staticmethod
-    def added(values, names):
-        """Counts, or alpha, when topics become one; a topic that is no more keeps 0, of alpha a tiny part."""
+    def added(values, names, left=0):
+        """Counts, or alpha, when topics become one; a topic that is no more keeps what is `left`."""
         values = values.copy()
         gone = np.flatnonzero(names != np.arange(len(names)))
         for topic in gone:
             values[..., names[topic]] += values[..., topic]
-        values[..., gone] = _LEAST if values.dtype == np.float64 else 0
+        values[..., gone] = left
         return values
 
     # At a shard and a block -----------------------------------------------------------------------
