@@ -213,7 +213,7 @@ class FittedTopicModel(TopicModel):
         shares = done.fetched.doc_topic_shares() if averages else None
         if not self._finds_number or adds:
             return shares
-        warn_of_number(self, program, self._more_topics, stacklevel=4)
+        warn_of_number(self, program, self._more_topics)
         return shares_of_used(self, shares)
 
     _more_topics = "give n_components a number, or take HDPTopicModel(n_components=...) with more of them"

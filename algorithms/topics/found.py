@@ -9,6 +9,7 @@ import numpy as np
 from scipy import sparse
 
 from ...errors import DataError, shortened
+from .inference import levels_to_user
 
 MOST_TOPICS = 100  # of n_components="auto"
 _MEAN = 1.0  # of the priors of alpha and gamma, where they begin
@@ -89,7 +90,7 @@ def fingerprint_of_prior(program):
     }
 
 
-def warn_of_number(model, program, more, stacklevel):
+def warn_of_number(model, program, more):
     """Warn where the number was not found."""
     from .samplers.merging import LAST
 
@@ -99,11 +100,11 @@ def warn_of_number(model, program, more, stacklevel):
             f"the fit ended after {model.n_iter_} sweeps, before equal topics became one (sweep {LAST}): "
             f"n_topics_={model.n_topics_} is too many; raise max_iter",
             UserWarning,
-            stacklevel=stacklevel,
+            stacklevel=levels_to_user(),
         )
     elif model.n_topics_ == n_topics > 1 and model.n_iter_ == model.max_iter:
         warnings.warn(
             f"all {n_topics} topics have tokens, so that their number was not found: {more}",
             UserWarning,
-            stacklevel=stacklevel,
+            stacklevel=levels_to_user(),
         )

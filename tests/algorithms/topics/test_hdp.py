@@ -265,8 +265,9 @@ def test_shares_of_the_fit_are_of_the_topics_that_are_left(corpus):
 def test_a_truncation_that_is_reached_is_said(corpus):
     with pytest.warns(UserWarning, match="all 3 topics have tokens"):
         model(3).fit(corpus)
-    with pytest.warns(UserWarning, match="ended after 9 sweeps, before equal topics"):
+    with pytest.warns(UserWarning, match="ended after 9 sweeps, before equal topics") as caught:
         model(max_iter=9).fit(corpus)
+    assert caught[0].filename == __file__
     for wrong in ({"alpha": 0}, {"gamma": -1.0}, {"n_components": 0}):
         with pytest.raises((DataError, ValueError)):
             model(**wrong).fit(corpus)
