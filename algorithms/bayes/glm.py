@@ -14,12 +14,12 @@ from ..._typing import Array, Callback, FileName, RandomState
 from ...errors import DataError, shortened
 from .._base import Estimator
 from .._table import Table
-from .models import families
-from .models.formula_design import FormulaDesign
-from .models.mixed import MixedLayout, build_shard, is_integrated, shard_effects
-from .models.mixed_design import Rows
-from .models.mixed_draws import MixedLikelihoods, Predictors, prior_values
-from .models.mixed_priors import chosen_priors
+from .mixed import families
+from .mixed.design import Rows
+from .mixed.draws import MixedLikelihoods, Predictors, prior_values
+from .mixed.formula_design import FormulaDesign
+from .mixed.model import MixedLayout, build_shard, is_integrated, shard_effects
+from .mixed.priors import chosen_priors
 from .models.prior_density import PriorDensity
 from .models.scaling import Scaling
 from .posterior.draws import Posterior

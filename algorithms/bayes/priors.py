@@ -12,7 +12,7 @@ from scipy import special
 
 from ..._typing import ArrayLike
 from ...errors import DataError, in_brief, shortened
-from ...kernels.bayes import parameter_priors as codes
+from ...kernels.bayes.densities import parameter_priors as codes
 from .models.prior_density import PriorDensity, inverse_root
 
 __all__ = [

@@ -14,13 +14,13 @@ from ...errors import DataError
 from ...scheduler.threads import effective_n_jobs
 from ..inputs.dask_arrays import is_dask
 from ..inputs.matrices import check_counts
+from .corpus.shard_input import check_at_hand, check_order_of_files, with_rows
 from .covariates import Covariates, check_order, check_regression, length_of, standards
 from .evaluation import complete
 from .fitting import FittedTopicModel
 from .inference import FixedTopics, sweeps_and_tolerance, topic_shares, without_unseen
 from .reading.comparison import documents_by_shares
 from .reading.effects import ExpectedShares, TopicEffects, effects_of, expected_shares
-from .shard_input import check_at_hand, check_order_of_files, with_rows
 
 _ENOUGH_DRAWS, _ANNEALED = 40, 40  # the latter sweeps at most
 _ROWS = 2048  # documents at a time, where a number for each topic is made

@@ -19,11 +19,11 @@ from ...scheduler.threads import effective_n_jobs
 from ..inputs.dask_arrays import is_frame
 from ..inputs.matrices import check_counts, check_prior, check_vocabulary, check_width
 from ..inputs.targets import check_names
+from .corpus.shard_input import check_order_of_files, corpus_of_matrix, gathered_counts, is_sharded
 from .fitting import _DOC_TOPIC_PRIOR, _TOPIC_WORD_PRIOR, derived
 from .lda import LatentDirichletAllocation
 from .over_slices import PARTS, TopicsOverSlices
 from .reading.over_time import slice_codes, slices_of
-from .shard_input import check_order_of_files, corpus_of_matrix, gathered_counts, is_sharded
 
 _FIRST_SWEEPS = 100  # of the model of all slices together
 _LARGE = 0.3  # of a fitted drift

@@ -17,7 +17,10 @@ from ...scheduler.engine import run
 from ...scheduler.parameters import seed_from
 from ...scheduler.stores.store import fingerprint_csr
 from ..inputs.matrices import check_prior, check_vocabulary
-from .documents import Documents, groups_asked_for
+from .blocks.draws import ThinnedDraws, sweeps_of_draws
+from .blocks.old_checkpoints import go_on_from_one_process
+from .corpus.documents import Documents, groups_asked_for
+from .corpus.shard_input import check_order_of_files, with_labels
 from .found import (
     MOST_TOPICS,
     check_auto,
@@ -32,9 +35,6 @@ from .growing import YoungPriors, add_topics, add_words, check_forget, check_gro
 from .guidance import check_doc_labels, check_given_topics, check_seed_words
 from .model import TopicModel
 from .samplers.choose import annealing_of, fits_shards, program_of, settled, state_of_one_piece
-from .samplers.draws import ThinnedDraws, sweeps_of_draws
-from .samplers.old_checkpoints import go_on_from_one_process
-from .shard_input import check_order_of_files, with_labels
 
 _DOC_TOPIC_PRIOR, _TOPIC_WORD_PRIOR = 0.1, 0.01  # the defaults of tomotopy
 
@@ -249,7 +249,7 @@ class FittedTopicModel(TopicModel):
         options = documents.options(sampler, *([] if at_hand is None else ["gibbs"]))
         drawn = corpus
         if at_hand is not None:
-            from .samplers.at_hand import FirstTopics, tokens_of, with_first_topics
+            from .blocks.at_hand import FirstTopics, tokens_of, with_first_topics
 
             alpha, beta = model
             options_at_hand: dict = options | at_hand

@@ -7,9 +7,9 @@ from scipy import sparse
 
 from ...errors import DataError, shortened
 from ..inputs.matrices import check_counts, check_vocabulary
+from .corpus.shard_input import is_sharded
 from .found import is_auto
 from .samplers.annealing import Priors
-from .shard_input import is_sharded
 
 # Of "auto": what old tokens count in what is left out; the prior of young models, and how fast it falls.
 # Held-out perplexity after two passes with 1.5 and .125, with 2.5 and .03, with 2.5 and .06: KOS (8 parts, 50

@@ -21,14 +21,14 @@ from ..inputs.dask_arrays import is_dask
 from ..inputs.indices import narrow_csr
 from ..inputs.matrices import check_counts, check_prior, check_vocabulary
 from ..inputs.texts import check_are_names
-from .blocks_of_documents import lazy_shares
+from .blocks.groups import check_frequency
+from .blocks.restoring import unfit
+from .corpus.blocks_of_documents import lazy_shares
+from .corpus.shard_input import are_files, check_at_hand, is_sharded
 from .evaluation import padded_columns, words_at_hand
 from .inference import without_unseen
 from .lda import LatentDirichletAllocation
 from .model import TopicModel
-from .samplers.groups import check_frequency
-from .samplers.restoring import unfit
-from .shard_input import are_files, check_at_hand, is_sharded
 
 _PRIOR = 0.1  # of documents and of words, as in the paper
 _NOTHING = 1e-9  # of a prior, in shares of documents
@@ -258,7 +258,7 @@ class GSDMM(TopicModel):
 
     def _posterior(self, X, own=None):
         """Probabilities of topics of documents, and log p(w); `own` are topics that the counts hold."""
-        from ...kernels.lda.mixture import posterior
+        from ...kernels.lda.models.mixture import posterior
 
         documents, alpha = self.topic_document_counts_.astype(np.int64), self.doc_topic_prior_
         words, beta = self.word_topic_counts_.toarray().astype(np.int32), self.topic_word_prior_
@@ -328,7 +328,7 @@ class GSDMM(TopicModel):
 
     def _completion(self, observed, held_out, labels):
         """Log-likelihood per held-out token, words being of the topics that observed ones tell."""
-        from ...kernels.lda.inference import log_likelihood
+        from ...kernels.lda.documents.inference import log_likelihood
 
         if labels is not None:
             raise DataError("doc_labels: a document of GSDMM has one topic; leave them out")
@@ -399,7 +399,7 @@ class MixtureProgram(Program):
 
     def counted(self, X, topics):
         """State of topics of documents."""
-        from ...kernels.lda.mixture import count_documents
+        from ...kernels.lda.models.mixture import count_documents
 
         n_topics = len(self.alpha)
         counts = (
@@ -412,7 +412,7 @@ class MixtureProgram(Program):
 
     def update(self, state, task):
         """Sweep."""
-        from ...kernels.lda.mixture import sweep_documents
+        from ...kernels.lda.models.mixture import sweep_documents
 
         X, priors = state["X"], (self.alpha, self.beta, self.beta.sum())
         documents = (X.indptr, X.indices, X.data, state["topics"])

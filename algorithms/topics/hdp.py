@@ -10,9 +10,9 @@ from ..._typing import Array, Callback, FileName, Matrix, RandomState, Vector
 from ...errors import DataError
 from ..inputs.dask_arrays import is_dask
 from ..inputs.matrices import check_prior
+from .corpus.shard_input import are_files, check_at_hand
 from .fitting import _TOPIC_WORD_PRIOR, FittedTopicModel
 from .lda import LatentDirichletAllocation
-from .shard_input import are_files, check_at_hand
 
 
 class HDPTopicModel(FittedTopicModel):

@@ -12,7 +12,7 @@ import numpy as np
 from scipy import sparse
 
 from ...errors import DataError, shortened
-from ...kernels.lda.inference_cuda import FixedTopicsOnDevice
+from ...kernels.lda.documents.inference_cuda import FixedTopicsOnDevice
 from ...scheduler.threads import effective_n_jobs, run_tasks
 from ..inputs.indices import narrow_csr
 from .evaluation import EM_STEPS, padded_vector
@@ -131,8 +131,8 @@ def topic_shares(topics, X, *, n_sweeps, random_state, n_jobs, tol=None, device=
     if device is not None and not sparse_topics:
         there = FixedTopicsOnDevice(device, *topics.parts)
         return there.fold_in(X.indptr, X.indices, X.data, _seed(random_state), *plan)
-    from ...kernels.lda import inference as topic_inference
-    from ...kernels.lda import sparse as topic_sparse
+    from ...kernels.lda.documents import inference as topic_inference
+    from ...kernels.lda.documents import sparse as topic_sparse
 
     theta = np.empty((X.shape[0], topics.n_components))
     kernels = topic_sparse if sparse_topics else topic_inference
@@ -147,11 +147,11 @@ def log_probabilities(topics, X, *, method, n_particles, n_moves, temperatures, 
     if method == "left-to-right":
         if n_moves is not None:
             _check_count("n_moves", n_moves, least=0)
-        from ...kernels.lda.likelihood import left_to_right as kernel
+        from ...kernels.lda.documents.likelihood import left_to_right as kernel
 
         plan = (_LEFT_TO_RIGHT, int(n_particles), 2**31 if n_moves is None else int(n_moves), out)
     elif method == "annealed":
-        from ...kernels.lda.likelihood import annealed as kernel
+        from ...kernels.lda.documents.likelihood import annealed as kernel
 
         plan = (_ANNEALED, int(n_particles), _as_temperatures(temperatures), out)
     else:
@@ -166,7 +166,7 @@ def token_topics(topics, X, *, n_sweeps, random_state, n_jobs, whole):
     Returns the most probable topic of each entry, its probability, and those of all topics if `whole` says
     so; entries of words that were not in the fit have -1 and NaN.
     """
-    from ...kernels.lda.tokens import token_topics as kernel
+    from ...kernels.lda.documents.tokens import token_topics as kernel
 
     _check_count("n_sweeps", n_sweeps, least=10)
     known = ~topics.unseen[X.indices]
@@ -250,7 +250,7 @@ def completion(topics, observed, held_out, *, n_jobs, device=None):
         known, asked = ((X.indptr, X.indices, X.data) for X in (observed, held_out))
         likelihood = FixedTopicsOnDevice(device, *topics.parts).completion(known, asked, EM_STEPS)
         return float(likelihood.sum() / held_out.sum())
-    from ...kernels.lda.sparse import completion as kernel
+    from ...kernels.lda.documents.sparse import completion as kernel
 
     *parts, alpha = topics.arrays
     counts = [part for X in (observed, held_out) for part in (X.indptr, X.indices, X.data)]
@@ -265,7 +265,7 @@ def _run(kernel, topics, X, random_state, plan, n_jobs):
     The calling thread only waits, because Ctrl-C is not heard inside a kernel: a long document takes minutes.
     What takes a moment it does itself, since to start a thread would take longer.
     """
-    from ...kernels.lda.inference import content_keys
+    from ...kernels.lda.documents.inference import content_keys
 
     seed = np.uint64(_seed(random_state))
     keys = content_keys(X.indptr, X.indices, X.data)

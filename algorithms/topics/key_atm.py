@@ -11,12 +11,12 @@ from sklearn.utils._param_validation import Interval
 from ..._typing import Array, Callback, FileName, Matrix, RandomState, Vector
 from ...errors import DataError, listed, shortened
 from ..inputs.dask_arrays import is_dask
+from .corpus.shard_input import are_files, check_at_hand
 from .fitting import FittedTopicModel
 from .guidance import check_seed_words
 from .inference import levels_to_user
 from .lda import LatentDirichletAllocation
 from .reading.top_words import topic_totals
-from .shard_input import are_files, check_at_hand
 
 _ANNEALED = 40  # sweeps at most
 

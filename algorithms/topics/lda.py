@@ -8,8 +8,8 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from ..._typing import Array, Callback, FileName, Matrix, RandomState, Vector
 from ...errors import DataError
 from ..inputs.dask_arrays import is_dask
+from .corpus.shard_input import are_files, check_at_hand
 from .fitting import FittedTopicModel
-from .shard_input import are_files, check_at_hand
 
 # The checks of scikit-learn's check_estimator whose data are not counts.
 _FRACTIONAL_CHECKS = """

@@ -15,7 +15,9 @@ from ...errors import DataError, InterruptedFitWarning, in_brief, shortened
 from ...kernels.cuda.device import device_for
 from ..inputs.dask_arrays import is_dask
 from ..inputs.matrices import check_counts
-from .blocks_of_documents import lazy_shares, score_of_blocks
+from .blocks.draws import check_draws
+from .corpus.blocks_of_documents import lazy_shares, score_of_blocks
+from .corpus.shard_input import check_at_hand, given_documents
 from .evaluation import complete
 from .guidance import check_doc_labels
 from .inference import (
@@ -29,8 +31,6 @@ from .inference import (
     topic_shares,
 )
 from .reading.estimator import ReadableTopics
-from .samplers.draws import check_draws
-from .shard_input import check_at_hand, given_documents
 
 if TYPE_CHECKING:
     from .reading.alignment import TopicAlignment

@@ -10,6 +10,7 @@ from ..._typing import Array, Matrix, Names, Vector
 from ...errors import DataError
 from ..inputs.dask_arrays import is_dask
 from ..inputs.matrices import check_counts
+from .corpus.shard_input import check_at_hand
 from .covariates import check_order
 from .lda import LatentDirichletAllocation
 from .model import TopicModel
@@ -19,7 +20,6 @@ from .reading.over_time import WordTrajectories, beta_interval, place_of, slice_
 from .reading.top_words import check_whole
 from .reading.uncertainty import columns_of
 from .samplers.chains import WordChains, is_chain, log_deviations, rates_of
-from .shard_input import check_at_hand
 
 PARTS = ("words", "eta", "others")  # of a chain
 _NOTHING = -1  # the slice of no document

@@ -12,14 +12,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..._typing import Array, Callback, FileName, Matrix, RandomState, Vector
 from ...errors import DataError, shortened
-from ...kernels.lda import responses as kernels
+from ...kernels.lda.models import responses as kernels
 from ..inputs.dask_arrays import is_dask
 from ..inputs.matrices import check_counts
 from ..inputs.targets import check_labels, check_not_negative, check_targets, check_weights, label_numbers
+from .corpus.shard_input import are_files, check_at_hand, check_order_of_files, given_documents, with_rows
 from .fitting import FittedTopicModel
 from .lda import LatentDirichletAllocation
 from .model import TopicModel
-from .shard_input import are_files, check_at_hand, check_order_of_files, given_documents, with_rows
 
 _FAMILIES = {"number": kernels.NORMAL, "count": kernels.POISSON, "class": kernels.CLASSES}
 _ANNEALED = 40  # sweeps at most

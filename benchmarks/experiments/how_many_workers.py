@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 from scipy import sparse
 
-from ...algorithms.topics.samplers.groups import number_of_groups
+from ...algorithms.topics.blocks.groups import number_of_groups
 from ..scheduling import cluster_model
 from ..scheduling.cluster_model import Machines, binding
 

@@ -8,7 +8,8 @@ import itertools
 from collections.abc import Callable
 from typing import NamedTuple
 
-from .. import everyday, kernel_shares, recommend, topics_models
+from .. import kernel_shares
+from ..comparisons import everyday, recommend, topics_models
 from ..neural import allreduce, networks, pipeline, planned
 from ..pages import rotation, strads
 from ..pages.tables import Spread, Table, by_solver, latest_run

@@ -13,7 +13,7 @@ import math
 import statistics
 from dataclasses import dataclass
 
-from ...algorithms.topics.samplers.word_blocks import between_exchanges
+from ...algorithms.topics.blocks.word_blocks import between_exchanges
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ def topics(
     `per_token` are seconds; `heaviest` is the share of the tokens that the most frequent word has, whose row
     one worker at a time draws from; `row_bytes` those of a word's counts as they travel, of Gibbs sampling.
     Up to 64 groups its blocks come one by one, and totals are exchanged as often; with more, all blocks of a
-    worker come together, once from each worker (`algorithms.topics.samplers.word_blocks.nested`). With warp
+    worker come together, once from each worker (`algorithms.topics.blocks.word_blocks.nested`). With warp
     blocks do so in two rotations a sweep, after each of which totals are exchanged, and carry tokens and the
     sizes of words; docs/distributed-topics.md has the formula of their bytes.
     """

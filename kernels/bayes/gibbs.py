@@ -20,8 +20,8 @@ import math
 import numba as nb
 import numpy as np
 
-from .glm import linear
-from .priors import CONSTANT, HEAD, N_COEFS, OWN_SCALE, POWER, START, WEIGHT
+from .densities.glm import linear
+from .densities.priors import CONSTANT, HEAD, N_COEFS, OWN_SCALE, POWER, START, WEIGHT
 from .streams import OPTIONS, fill_normal, uniform
 
 

@@ -25,7 +25,7 @@ from ..options import BORROWS, INNER, KERNEL
 from ..vector import _data as array_data
 from ..vector import _i64 as i64
 from ..vector import prefetch
-from .responses import are_responses
+from .models.responses import are_responses
 
 _OPTIONS: dict[str, Any] = {**KERNEL, **BORROWS}
 _INLINE: dict[str, Any] = {**_OPTIONS, **INNER, "forceinline": True}

@@ -23,7 +23,7 @@ from ..options import BORROWS, INNER, KERNEL
 from ..random import fill_uniform
 from ..vector import LANES, aligned, draw_dense, draw_sparse, prefetch
 from .document_priors import ask_for_prior, prior_of
-from .responses import accepted
+from .models.responses import accepted
 from .seeds import clear_extra, extra_rows, load_extra, smoothed, smoothed_total
 from .short_rows import ask_for_counts, change_counts, row_of_counts
 

@@ -391,7 +391,7 @@ def data_info(args):
 def _memory(args):
     """Return the memory that a topic model of the file's counts would need."""
     from ..algorithms.inputs.memory import memory_in_bytes
-    from ..algorithms.topics.footprint import footprint
+    from ..algorithms.topics.corpus.footprint import footprint
     from ..kernels.cuda.device import device_for
 
     memory = None if args.memory is None else memory_in_bytes(args.memory, "--memory")

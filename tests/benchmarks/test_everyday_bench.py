@@ -9,7 +9,8 @@ from sklearn import linear_model
 from sklearn.datasets import load_breast_cancer, load_iris
 from sklearn.metrics import log_loss, mean_poisson_deviance, mean_squared_error
 
-from stradask.benchmarks import command, everyday, everyday_models, run
+from stradask.benchmarks import command, run
+from stradask.benchmarks.comparisons import everyday, everyday_models
 from stradask.benchmarks.run import read_records
 from stradask.errors import DataError
 

@@ -7,7 +7,7 @@ import pytest
 from scipy import sparse
 
 import stradask as sd
-from stradask.benchmarks import recommend, recommend_ratings
+from stradask.benchmarks.comparisons import recommend, recommend_ratings
 from stradask.cli.arguments import main
 from stradask.datasets import make_ratings
 

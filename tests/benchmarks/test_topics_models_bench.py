@@ -7,7 +7,7 @@ import pytest
 from scipy import sparse
 
 import stradask as sd
-from stradask.benchmarks import topics_models
+from stradask.benchmarks.comparisons import topics_models
 from stradask.cli.arguments import main
 
 

@@ -17,7 +17,7 @@ from cuda_emulator import HERE, EmulatedArray, EmulatedDevice, EmulatedKernels
 from scipy import sparse
 
 import stradask as sd
-from stradask.algorithms.topics.samplers.groups import MOST_OF_A_WORD
+from stradask.algorithms.topics.blocks.groups import MOST_OF_A_WORD
 from stradask.datasets.generators import make_lda_corpus
 from stradask.kernels.cuda.device import standing_in
 

@@ -4,12 +4,12 @@ import numpy as np
 from scipy import sparse
 from scipy.special import gammaln
 
+from stradask.algorithms.topics.blocks.document_rows import PackedLists
+from stradask.algorithms.topics.blocks.groups import deal_words, number_of_groups, number_of_rows
+from stradask.algorithms.topics.corpus.shard_input import corpus_of_matrix, with_labels
 from stradask.algorithms.topics.evaluation import padded_vector
 from stradask.algorithms.topics.samplers.annealing import Priors, first_topics
-from stradask.algorithms.topics.samplers.document_rows import PackedLists
 from stradask.algorithms.topics.samplers.gibbs import RotatingGibbs
-from stradask.algorithms.topics.samplers.groups import deal_words, number_of_groups, number_of_rows
-from stradask.algorithms.topics.shard_input import corpus_of_matrix, with_labels
 from stradask.kernels.lda import gibbs as kernels
 from stradask.kernels.lda import host, light
 from stradask.kernels.lda.alias import alias_tables

@@ -13,8 +13,8 @@ from early_auto import make_early
 from scipy import sparse
 
 import stradask as sd
+from stradask.algorithms.topics.corpus.shard_input import Survey, corpus_of_matrix
 from stradask.algorithms.topics.samplers.auto import RotatingAuto
-from stradask.algorithms.topics.shard_input import Survey, corpus_of_matrix
 from stradask.errors import WorkerLost
 from stradask.scheduler import Program, RotationSchedule, StaticSchedule, run
 from stradask.scheduler.place import open_session

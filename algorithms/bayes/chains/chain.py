@@ -13,10 +13,10 @@ import numpy as np
 from ....errors import DataError
 from ....kernels.bayes import chain as bayes_chain
 from ....kernels.bayes import gibbs as bayes_gibbs
-from ....kernels.bayes import glm as bayes_glm
-from ....kernels.bayes import priors as bayes_priors
 from ....kernels.bayes import together as bayes_together
 from ....kernels.bayes.address import TOGETHER, address_of
+from ....kernels.bayes.densities import glm as bayes_glm
+from ....kernels.bayes.densities import priors as bayes_priors
 from ....kernels.bayes.nuts import scratch_rows
 from ....kernels.bayes.streams import normals, uniforms
 from ..models.failures import Tally, place_words

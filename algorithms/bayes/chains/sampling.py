@@ -15,8 +15,8 @@ from functools import partial
 import numpy as np
 
 from ....errors import DataError, StradaskError, shortened
-from ....kernels.bayes import logistic as bayes_logistic
 from ....kernels.bayes.address import ADDRESS, INTEGERS, VECTOR
+from ....kernels.bayes.densities import logistic as bayes_logistic
 from ....kernels.bayes.team import BLOCKS, LINE, ROUND
 from ....scheduler.history import History
 from ....scheduler.loop import iterate

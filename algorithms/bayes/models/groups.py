@@ -1,6 +1,6 @@
 """Groups of rows that have an intercept each: their labels, which shard each goes to, new rows.
 
-For the intercepts in the density, and how they are drawn, see ``kernels.bayes.groups``.
+For the intercepts in the density, and how they are drawn, see ``kernels.bayes.densities.groups``.
 """
 
 import numpy as np

@@ -9,8 +9,8 @@ from functools import cached_property, lru_cache
 import numpy as np
 
 from ....errors import DataError, shortened
-from ....kernels.bayes import parameter_priors as codes
 from ....kernels.bayes import transforms
+from ....kernels.bayes.densities import parameter_priors as codes
 from ..parameters import NamedParameter
 from ..posterior.tables import by_name, names_of
 from .prior_density import PriorDensity, inverse_root

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ....errors import DataError, in_brief, shortened
-from ....kernels.bayes import mixture as bayes_mixture
+from ....kernels.bayes.densities import mixture as bayes_mixture
 from .model import Model
 
 

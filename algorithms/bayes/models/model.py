@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from ....errors import DataError
-from ....kernels.bayes import glm as bayes_glm
-from ....kernels.bayes import groups as bayes_groups
-from ....kernels.bayes import logistic as bayes_logistic
-from ....kernels.bayes import priors as bayes_priors
-from ....kernels.bayes import tiles as bayes_tiles
 from ....kernels.bayes.address import SIGNATURE, address_of
 from ....kernels.bayes.chain import evaluate_all
+from ....kernels.bayes.densities import glm as bayes_glm
+from ....kernels.bayes.densities import groups as bayes_groups
+from ....kernels.bayes.densities import logistic as bayes_logistic
+from ....kernels.bayes.densities import priors as bayes_priors
+from ....kernels.bayes.densities import tiles as bayes_tiles
 from ....scheduler.threads import run_tasks
 from ..chains.chain import stream
 from .failures import Tally
@@ -156,7 +156,8 @@ class Model:
         """All that the density depends on, for digests."""
         function = self.density.py_func
         # Files of draws that 0.1 wrote know the densities of this package by flat names.
-        module = function.__module__.replace("stradask.kernels.bayes.", "stradask.kernels.bayes_")
+        module = function.__module__.replace("bayes.densities.", "bayes.")
+        module = module.replace("stradask.kernels.bayes.", "stradask.kernels.bayes_")
         name = (module, function.__qualname__)
         return name, self.data, self.meta, self.names, self.start
 
@@ -368,7 +369,7 @@ def _linear_body(head, X, y, weights, offsets):
 
 
 def _grouped_body(family, meta, head, X, y, weights, offsets, sizes, group_scale):
-    """As the bodies of one family without groups, rows sorted by group; see ``kernels.bayes.groups``."""
+    """As the bodies of one family without groups, rows sorted by group; see ``densities.groups``."""
     firsts = np.append(0, np.cumsum(sizes))
     longer = np.concatenate([meta, [len(sizes)], firsts])
     if family == "normal":

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from ....errors import DataError, in_brief, shortened
-from ....kernels.bayes import parameter_priors
 from ....kernels.bayes.address import SIGNATURE, address_of, call, floats, integers
 from ....kernels.bayes.callback import call_function, callback
+from ....kernels.bayes.densities import parameter_priors
 from ...inputs.matrices import check_takes
 from .called import CompiledCalls, PythonCalls, differences
 from .density import check_compiles, is_compiled, one_number

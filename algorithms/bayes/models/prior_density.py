@@ -8,8 +8,8 @@ import numpy as np
 from scipy import special
 
 from ....errors import DataError, shortened
-from ....kernels.bayes import parameter_priors as codes
 from ....kernels.bayes import transforms
+from ....kernels.bayes.densities import parameter_priors as codes
 
 _ANY = (transforms.FREE, transforms.SHIFTED, transforms.BETWEEN, transforms.ORDERED)
 
@@ -18,8 +18,8 @@ _ANY = (transforms.FREE, transforms.SHIFTED, transforms.BETWEEN, transforms.ORDE
 class PriorDensity:
     """A prior density; made by the functions of `priors`.
 
-    `arguments` are (name, value) in the order of ``kernels.bayes.parameter_priors``; `support` says which
-    parameters it takes: "any", "not negative", "positive", "unit", "interval", "simplex", "cholesky" or
+    `arguments` are (name, value) in the order of ``kernels.bayes.densities.parameter_priors``; `support` says
+    which parameters it takes: "any", "not negative", "positive", "unit", "interval", "simplex", "cholesky" or
     "vector". `constant` is the part of the log density of each entry that depends on no parameter.
     """
 

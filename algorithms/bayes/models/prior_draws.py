@@ -3,8 +3,8 @@
 import numpy as np
 from scipy import stats
 
-from ....kernels.bayes import parameter_priors as codes
 from ....kernels.bayes import transforms
+from ....kernels.bayes.densities import parameter_priors as codes
 
 
 def draw_prior(prior, parameter, n, rng):

@@ -12,7 +12,7 @@ WINDOWS = {"c_v": 110, "c_npmi": 10}  # tokens, as in Röder et al.
 
 def windowed_coherence(top, vocabulary, texts, measure, window):
     """Coherence of each topic's words, `top` (topics x columns), over windows of `window` tokens."""
-    from ....kernels.lda.windows import count_windows
+    from ....kernels.lda.documents.windows import count_windows
 
     words, place = np.unique(top, return_inverse=True)
     number = {vocabulary[w]: i for i, w in enumerate(words.tolist())}

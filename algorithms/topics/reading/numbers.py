@@ -3,7 +3,7 @@
 import numpy as np
 from scipy.special import gammaln, logsumexp
 
-from ..samplers.draws import unpack
+from ..blocks.draws import unpack
 
 _DEPENDENT = 1e-13  # ratio of eigenvalues that rounding makes of 0
 _WORDS = 4096  # at a time: no matrix of topics x words is made

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from ...._typing import Names, Vector
 from ....errors import DataError, in_brief, shortened
 from ..._base import Estimator
-from ..samplers.draws import unpack
+from ..blocks.draws import unpack
 from . import comparison
 from .top_words import check_whole
 

@@ -13,8 +13,8 @@ import numpy as np
 
 from ....kernels.lda import host
 from ....scheduler.threads import run_tasks
+from ..blocks.restoring import taken, unfit
 from ..rules import ANNEALED_PASSES, ANNEALED_SWEEPS
-from .restoring import taken, unfit
 
 _FIRST_BETA = 0.1  # of each word; a prior that is as large is not annealed
 _PART = 0.3  # of the tokens that a topic has on average: so many its prior may add at first

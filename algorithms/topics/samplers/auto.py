@@ -18,13 +18,13 @@ from ....kernels.lda import blocks as lda_blocks
 from ....kernels.lda.gibbs import AHEAD
 from ....scheduler.program import Outcome, Program
 from ....scheduler.schedules.switching import SwitchSchedule
+from ..blocks.handover import Handover
+from ..blocks.program import Gathered
+from ..blocks.restoring import damaged
+from ..blocks.storage import Storage
 from ..rules import WARP_PASSES
 from .annealing import Priors, annealed_sweeps
 from .gibbs import RotatingGibbs
-from .handover import Handover
-from .program import Gathered
-from .restoring import damaged
-from .storage import Storage
 from .warp import RotatingWarp, name_documents
 
 _WARP, _GIBBS = 0, 1  # which of the two parts

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ....kernels.lda import chains as kernels
+from ....kernels.lda.models import chains as kernels
 
 _STEPS, _CLOSE = 30, 1e-3  # of Newton
 _ENOUGH = 20  # tokens of a word from whose moves sigma is fitted

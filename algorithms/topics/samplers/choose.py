@@ -4,10 +4,10 @@ import numpy as np
 
 from ....errors import DataError
 from ....kernels.cuda.device import device_for
+from ..blocks.groups import number_of_groups
+from ..blocks.list_layout import DENSE_TOPICS, ListRoom
 from ..rules import GIBBS_MOST_TOPICS, GIBBS_TOKENS, GIBBS_TOPICS
 from .annealing import annealed_sweeps
-from .groups import number_of_groups
-from .list_layout import DENSE_TOPICS, ListRoom
 
 
 def fits_shards(sampler, device):

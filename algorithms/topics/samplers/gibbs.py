@@ -21,16 +21,16 @@ from scipy import sparse
 from ....kernels.lda import blocks as lda_blocks
 from ....kernels.lda import gibbs as kernels
 from ....kernels.lda import host
-from ..shard_input import let_go, opened_numbers, read_again, words_of
+from ..blocks.averages import check_sums, is_added, weight_of
+from ..blocks.document_rows import document_rows
+from ..blocks.groups import check_frequency, number_of_rows
+from ..blocks.program import RotatingModel
+from ..blocks.restoring import damaged, unfit
+from ..blocks.storage import Pool, Storage, fetch, release
+from ..blocks.word_blocks import Block, FirstCountThenRotate, SeedsOfBlocks, Words, changes_of
+from ..corpus.shard_input import let_go, opened_numbers, read_again, words_of
 from .annealing import ASSIGN, CHOICES, FIRST_TOPICS, SEEDED, Priors, starts_from_all
-from .averages import check_sums, is_added, weight_of
-from .document_rows import document_rows
 from .gibbs_steps import SWEEP, all_steps, may_run_steps
-from .groups import check_frequency, number_of_rows
-from .program import RotatingModel
-from .restoring import damaged, unfit
-from .storage import Pool, Storage, fetch, release
-from .word_blocks import Block, FirstCountThenRotate, SeedsOfBlocks, Words, changes_of
 
 _KNOWN = ("labels", "design", "response")  # what a shard may know of its documents, one of these
 

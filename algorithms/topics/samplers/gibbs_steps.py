@@ -11,8 +11,8 @@ import numpy as np
 from ....kernels.lda import gibbs_steps as kernels
 from ....scheduler.program import Task
 from ....scheduler.threads import run_tasks
-from .document_rows import DenseDocuments, scratch_of
-from .word_blocks import FirstCountThenRotate, changes_of
+from ..blocks.document_rows import DenseDocuments, scratch_of
+from ..blocks.word_blocks import FirstCountThenRotate, changes_of
 
 SWEEP = 1  # purpose of a random stream
 _TOKENS_AT_ONCE = 2**24  # less than a second, after which Ctrl-C is heard

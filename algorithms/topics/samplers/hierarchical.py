@@ -28,12 +28,12 @@ import numpy as np
 from ....kernels.lda import gibbs as kernels
 from ....kernels.lda.tallies import tally_dense
 from .. import priors
+from ..blocks.document_rows import DenseDocuments
+from ..blocks.program import Gathered
+from ..blocks.restoring import taken, unfit
 from .annealing import Priors, annealed_sweeps
-from .document_rows import DenseDocuments
 from .gibbs import RotatingGibbs
 from .merging import Merging
-from .program import Gathered
-from .restoring import taken, unfit
 
 _DRAW = 16  # purpose of a random stream
 _LEAST = 1e-20  # of pi, or of alpha: less is no float32, and no topic that a token would find

@@ -6,8 +6,8 @@ r"""Gibbs sampling of topics with keywords and a switch: keyATM.
     w_di ~ phi_z ~ Dirichlet(beta)  where s is 0,   ~ phi~_z ~ Dirichlet(weights of its keywords)  where s is
     1
 
-Topics and switches of tokens are drawn together, all else integrated out (`kernels.lda.keywords`). Counts
-have the columns of all topics, then one for the keywords of each topic that has some; all else is
+Topics and switches of tokens are drawn together, all else integrated out (`kernels.lda.models.keywords`).
+Counts have the columns of all topics, then one for the keywords of each topic that has some; all else is
 `RotatingGibbs`.
 
 References: Eshima, Imai, Sasaki, "Keyword-assisted topic models", American Journal of Political Science 2024.
@@ -20,12 +20,12 @@ import numpy as np
 from scipy import sparse
 from scipy.special import betaln, gammaln
 
-from ....kernels.lda import keywords as kernels
-from .averages import shares_of
-from .document_rows import DenseDocuments
+from ....kernels.lda.models import keywords as kernels
+from ..blocks.averages import shares_of
+from ..blocks.document_rows import DenseDocuments
+from ..blocks.program import Gathered
 from .gibbs import RotatingGibbs
 from .gibbs_steps import SWEEP
-from .program import Gathered
 
 
 class RotatingKeywords(RotatingGibbs):

@@ -20,7 +20,7 @@ from ....kernels.lda import alias
 from ....kernels.lda import blocks as lda_blocks
 from ....kernels.lda import light as lda_light
 from ....kernels.lda.gibbs import AHEAD
-from .document_rows import PackedLists
+from ..blocks.document_rows import PackedLists
 from .gibbs import RotatingGibbs
 
 _SWEEP = 7  # purpose of a random stream

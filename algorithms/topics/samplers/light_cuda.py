@@ -23,9 +23,9 @@ from ....kernels.lda import light_chunks as lda_light_chunks
 from ....kernels.lda.light_cuda import LightSampler
 from ....scheduler.program import Outcome
 from ....scheduler.schedules.rotation import RotationSchedule, balance
-from .groups import check_frequency, number_of_rows
-from .list_layout import ListRoom, lists_do_not_fit
-from .state import CorpusState
+from ..blocks.groups import check_frequency, number_of_rows
+from ..blocks.list_layout import ListRoom, lists_do_not_fit
+from ..blocks.state import CorpusState
 
 TOKENS_PER_SECTION = 2**25  # see above
 _MOST_GROUPS, _TOKENS_PER_BLOCK = 1024, 32  # groups at most, and tokens of a block on average at least

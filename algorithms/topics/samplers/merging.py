@@ -22,8 +22,8 @@ import numpy as np
 from scipy import sparse
 from scipy.special import digamma, gammaln
 
+from ..blocks.restoring import taken, unfit
 from ..rules import ANNEALED_SWEEPS
-from .restoring import taken, unfit
 
 LAST = 150  # sweep after which topics become one for the last time
 _EVERY = 10  # sweeps between two comparisons

@@ -22,12 +22,12 @@ import numpy as np
 
 from ....kernels.lda import document_priors as kernels
 from ....scheduler.threads import run_tasks
+from ..blocks.averages import shares_of
+from ..blocks.document_rows import DenseDocuments
+from ..blocks.program import Gathered
+from ..blocks.restoring import taken, unfit
 from .annealing import Priors
-from .averages import shares_of
-from .document_rows import DenseDocuments
 from .gibbs import RotatingGibbs
-from .program import Gathered
-from .restoring import taken, unfit
 
 UPDATE_EVERY = 10  # sweeps: a trajectory costs about as much as one
 _MOVE = 12  # purpose of a random stream

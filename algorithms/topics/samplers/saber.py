@@ -23,9 +23,9 @@ from ....kernels.lda import host as lda_host
 from ....kernels.lda.host import LINE
 from ....scheduler.program import Outcome
 from ....scheduler.schedules.switching import PassesSchedule
-from .groups import check_frequency
+from ..blocks.groups import check_frequency
+from ..blocks.state import CorpusState
 from .saber_cuda import TokensOnDevice
-from .state import CorpusState
 
 MOST_TOPICS = 32**3  # three levels of a tree of 32 branches, one a lane
 _LONGEST = 2**16 - 1  # tokens of a document: counts of its topics have 16 bits

@@ -25,16 +25,16 @@ import numpy as np
 from scipy import sparse
 
 from ....kernels.lda import blocks as lda_blocks
-from ....kernels.lda import chains as kernels
 from ....kernels.lda import gibbs as lda_gibbs
+from ....kernels.lda.models import chains as kernels
 from ....scheduler.program import Outcome, Program, Task
 from ....scheduler.threads import run_tasks
+from ..blocks.groups import check_frequency
+from ..blocks.restoring import taken, unfit
+from ..blocks.word_blocks import Block
 from . import chains
 from .annealing import MEASURE_EVERY
 from .gibbs import RotatingGibbs
-from .groups import check_frequency
-from .restoring import taken, unfit
-from .word_blocks import Block
 
 RAISE_EVERY = 5  # sweeps
 _BEGIN = 17  # purpose of a random stream

@@ -24,12 +24,12 @@ import numpy as np
 from scipy import sparse
 from scipy.special import gammaln, log_softmax, softmax
 
-from ....kernels.lda import responses as kernels
+from ....kernels.lda.models import responses as kernels
 from ...optimize.methods.newton import minimize_newton_cg
-from .document_rows import DenseDocuments
+from ..blocks.document_rows import DenseDocuments
+from ..blocks.program import Gathered, opened_counts, packed_counts
+from ..blocks.restoring import taken, unfit
 from .gibbs import RotatingGibbs
-from .program import Gathered, opened_counts, packed_counts
-from .restoring import taken, unfit
 
 UPDATE_EVERY = 10  # sweeps
 _ACCEPT = 18  # purpose of a random stream

@@ -28,13 +28,13 @@ from ....kernels.lda import blocks as lda_blocks
 from ....kernels.lda import counts as topic_counts
 from ....kernels.lda import warp as lda_warp
 from ....kernels.lda.gibbs import AHEAD
-from .averages import check_sums, weight_of
-from .collected import Collected, Packing, Segment
-from .document_rows import UnlabelledDocuments
+from ..blocks.averages import check_sums, weight_of
+from ..blocks.collected import Collected, Packing, Segment
+from ..blocks.document_rows import UnlabelledDocuments
+from ..blocks.program import csr_of_segments
+from ..blocks.restoring import damaged, unfit
+from ..blocks.word_blocks import Block, CollectThenReturn, FirstCountThenRotate, changes_of
 from .gibbs import RotatingGibbs
-from .program import csr_of_segments
-from .restoring import damaged, unfit
-from .word_blocks import Block, CollectThenReturn, FirstCountThenRotate, changes_of
 
 _STREAMS = 8  # purposes of random streams: this one and the next
 

@@ -109,7 +109,7 @@ def main(arguments=None):
     began, machine = time.perf_counter(), describe_machine()
     threads = options.threads or [n for n in THREADS if n <= max(machine["cores"], 1)]
 
-    from ....algorithms.topics.samplers.groups import number_of_groups
+    from ....algorithms.topics.blocks.groups import number_of_groups
     from ....datasets import make_lda_corpus
 
     shape = _SHAPE | {"n_documents": _SHAPE["n_documents"] // options.divide}

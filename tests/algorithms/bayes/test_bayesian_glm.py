@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 import stradask as sd
-from stradask.algorithms.bayes.models import families
-from stradask.algorithms.bayes.models.formula_design import FormulaDesign
-from stradask.algorithms.bayes.models.mixed import MixedLayout, mixed_model
-from stradask.algorithms.bayes.models.mixed_design import MixedDesign, Term
-from stradask.algorithms.bayes.models.mixed_draws import Predictors, prior_values
-from stradask.algorithms.bayes.models.mixed_priors import chosen_priors
+from stradask.algorithms.bayes.mixed import families
+from stradask.algorithms.bayes.mixed.design import MixedDesign, Term
+from stradask.algorithms.bayes.mixed.draws import Predictors, prior_values
+from stradask.algorithms.bayes.mixed.formula_design import FormulaDesign
+from stradask.algorithms.bayes.mixed.model import MixedLayout, mixed_model
+from stradask.algorithms.bayes.mixed.priors import chosen_priors
 from stradask.algorithms.bayes.models.scaling import Scaling
 from stradask.errors import DataError, StradaskError
 

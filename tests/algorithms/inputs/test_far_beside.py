@@ -16,7 +16,7 @@ from stradask.algorithms.linear.glm import choose, row_places
 from stradask.algorithms.linear.logistic_regression import LogisticRegression
 from stradask.algorithms.linear.poisson import PoissonRegressor
 from stradask.algorithms.linear.ridge import Ridge
-from stradask.algorithms.topics.shard_input import sources_of
+from stradask.algorithms.topics.corpus.shard_input import sources_of
 from stradask.errors import DataError
 
 

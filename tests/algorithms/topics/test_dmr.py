@@ -10,6 +10,7 @@ from scipy import sparse
 from scipy.special import gammaln
 
 import stradask as sd
+from stradask.algorithms.topics.blocks.storage import Storage
 from stradask.algorithms.topics.covariates import Covariates
 from stradask.algorithms.topics.samplers.regression import (
     CoefficientPosterior,
@@ -17,7 +18,6 @@ from stradask.algorithms.topics.samplers.regression import (
     PriorRows,
     trajectory,
 )
-from stradask.algorithms.topics.samplers.storage import Storage
 from stradask.cli.arguments import main
 from stradask.datasets import save_uci_bow
 from stradask.errors import CheckpointMismatch, DataError, ModelFileError, StradaskError

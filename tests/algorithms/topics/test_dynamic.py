@@ -13,10 +13,10 @@ from scipy.optimize import linear_sum_assignment, minimize
 from scipy.special import gammaln, logsumexp
 
 import stradask as sd
+from stradask.algorithms.topics.corpus.shard_input import corpus_of_matrix
 from stradask.algorithms.topics.reading.over_time import beta_interval
 from stradask.algorithms.topics.samplers.chains import WordChains, expected_moves, log_deviations, raised
 from stradask.algorithms.topics.samplers.slices import SlicedGibbs, _added, information
-from stradask.algorithms.topics.shard_input import corpus_of_matrix
 from stradask.errors import CheckpointMismatch, DataError, InterruptedFitWarning
 from stradask.scheduler.engine import run
 from stradask.scheduler.schedules.static import StaticSchedule

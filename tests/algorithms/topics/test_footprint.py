@@ -6,10 +6,10 @@ from cuda_devices import emulated
 from cuda_emulator import EmulatedDevice
 from lda_chains import Chain
 
-from stradask.algorithms.topics.footprint import footprint
+from stradask.algorithms.topics.blocks.document_rows import PackedLists
+from stradask.algorithms.topics.corpus.footprint import footprint
 from stradask.algorithms.topics.samplers import light_cuda
 from stradask.algorithms.topics.samplers.choose import program_of
-from stradask.algorithms.topics.samplers.document_rows import PackedLists
 from stradask.algorithms.topics.samplers.light_cuda import LightCudaState
 from stradask.algorithms.topics.samplers.saber import SaberState
 from stradask.cli.arguments import main

@@ -11,9 +11,9 @@ from scipy.special import gammaln
 
 import stradask as sd
 from stradask.algorithms.topics import priors
+from stradask.algorithms.topics.corpus.shard_input import corpus_of_matrix
 from stradask.algorithms.topics.samplers import merging
 from stradask.algorithms.topics.samplers.hierarchical import Concentrations, RotatingHierarchical, draw_shares
-from stradask.algorithms.topics.shard_input import corpus_of_matrix
 from stradask.errors import DataError, InterruptedFitWarning, ModelFileError
 from stradask.scheduler.engine import run
 

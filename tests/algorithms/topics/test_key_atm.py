@@ -10,8 +10,8 @@ from scipy import sparse, stats
 from scipy.special import betaln, gammaln
 
 import stradask as sd
+from stradask.algorithms.topics.corpus.shard_input import corpus_of_matrix
 from stradask.algorithms.topics.samplers.keywords import RotatingKeywords
-from stradask.algorithms.topics.shard_input import corpus_of_matrix
 from stradask.errors import DataError
 from stradask.scheduler.engine import run
 

@@ -10,8 +10,8 @@ from scipy.special import gammaln
 
 import stradask as sd
 from stradask.algorithms.topics import priors
+from stradask.algorithms.topics.blocks import document_rows
 from stradask.algorithms.topics.evaluation import document_completion
-from stradask.algorithms.topics.samplers import document_rows
 from stradask.algorithms.topics.samplers.gibbs import RotatingGibbs
 from stradask.errors import DataError
 from stradask.scheduler.program import Program

@@ -10,9 +10,9 @@ from scipy import sparse
 from sklearn.datasets import dump_svmlight_file
 
 import stradask as sd
-from stradask.algorithms.topics import documents
+from stradask.algorithms.topics.corpus import documents
+from stradask.algorithms.topics.corpus.shard_input import corpus_of_matrix
 from stradask.algorithms.topics.samplers.gibbs import RotatingGibbs
-from stradask.algorithms.topics.shard_input import corpus_of_matrix
 from stradask.datasets import save_uci_bow
 from stradask.datasets.generators import make_lda_corpus
 from stradask.errors import DataError, ModelFileError

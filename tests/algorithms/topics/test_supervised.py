@@ -10,6 +10,7 @@ from scipy.optimize import minimize
 from scipy.special import gammaln, log_softmax, xlogy
 
 import stradask as sd
+from stradask.algorithms.topics.corpus.shard_input import corpus_of_matrix, with_rows
 from stradask.algorithms.topics.samplers import supervised
 from stradask.algorithms.topics.samplers.supervised import (
     Coefficients,
@@ -17,9 +18,8 @@ from stradask.algorithms.topics.samplers.supervised import (
     RotatingSupervised,
     fitted,
 )
-from stradask.algorithms.topics.shard_input import corpus_of_matrix, with_rows
 from stradask.errors import CheckpointMismatch, DataError, ModelFileError
-from stradask.kernels.lda import responses as kernels
+from stradask.kernels.lda.models import responses as kernels
 from stradask.scheduler.engine import run
 
 _FAMILIES = {"number": kernels.NORMAL, "count": kernels.POISSON, "class": kernels.CLASSES}

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
-from stradask.algorithms.topics.shard_input import (
+from stradask.algorithms.topics.corpus.shard_input import (
     corpus_of_matrix,
     opened_numbers,
     packed_numbers,

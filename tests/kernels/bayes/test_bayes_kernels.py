@@ -7,11 +7,11 @@ from scipy import special, stats
 
 from stradask.algorithms.bayes.models.called import differences
 from stradask.algorithms.bayes.models.model import PRIORS, Prior, regression
-from stradask.kernels.bayes import glm as bayes_glm
 from stradask.kernels.bayes import hmc
-from stradask.kernels.bayes import priors as bayes_priors
 from stradask.kernels.bayes import streams as bayes_streams
 from stradask.kernels.bayes.address import SIGNATURE, address_of
+from stradask.kernels.bayes.densities import glm as bayes_glm
+from stradask.kernels.bayes.densities import priors as bayes_priors
 from stradask.kernels.random import philox4x32
 
 FAMILIES = ("bernoulli", "normal", "student_t", "poisson", "negative_binomial")

@@ -9,7 +9,7 @@ import pytest
 from stradask.algorithms.bayes.chains import sampling
 from stradask.algorithms.bayes.chains.sampling import Team, team_for
 from stradask.algorithms.bayes.models.model import regression
-from stradask.kernels.bayes import logistic as bayes_logistic
+from stradask.kernels.bayes.densities import logistic as bayes_logistic
 from stradask.kernels.bayes.team import BLOCKS, LEADER, LINE, ROUND, done_by, publish, take
 
 ROWS = 3 * 7680 + 100  # four blocks in double precision, two in single

@@ -7,11 +7,12 @@ import pytest
 from scipy import stats
 
 import stradask as sd
-from stradask.algorithms.bayes.models import families, mixed
-from stradask.algorithms.bayes.models.mixed import MixedLayout, mixed_model
-from stradask.algorithms.bayes.models.mixed_design import MixedDesign, Term
-from stradask.algorithms.bayes.models.mixed_draws import MixedLikelihoods, prior_values
-from stradask.algorithms.bayes.models.mixed_priors import chosen_priors
+from stradask.algorithms.bayes.mixed import families
+from stradask.algorithms.bayes.mixed import model as mixed
+from stradask.algorithms.bayes.mixed.design import MixedDesign, Term
+from stradask.algorithms.bayes.mixed.draws import MixedLikelihoods, prior_values
+from stradask.algorithms.bayes.mixed.model import MixedLayout, mixed_model
+from stradask.algorithms.bayes.mixed.priors import chosen_priors
 from stradask.algorithms.bayes.models.scaling import Scaling
 from stradask.errors import DataError
 

@@ -10,7 +10,7 @@ import stradask as sd
 from stradask.algorithms.bayes.models.layout import NamedLayout
 from stradask.algorithms.bayes.models.named import named_model
 from stradask.errors import DataError
-from stradask.kernels.bayes import parameter_priors
+from stradask.kernels.bayes.densities import parameter_priors
 
 KINDS = {
     "real": sd.real((2, 2)),

@@ -7,8 +7,8 @@ from scipy import sparse, stats
 from scipy.optimize import brentq
 
 import stradask as sd
+from stradask.algorithms.topics.blocks.draws import pack, sweeps_of_draws, unpack
 from stradask.algorithms.topics.reading.uncertainty import mixture_quantiles
-from stradask.algorithms.topics.samplers.draws import pack, sweeps_of_draws, unpack
 from stradask.errors import CheckpointMismatch, DataError, ModelFileError
 
 _K, _WORDS, _DOCUMENTS, _LENGTH = 3, 12, 40, 25

@@ -15,7 +15,7 @@ import stradask as sd
 from stradask.algorithms.topics.inference import FixedTopics, log_probabilities
 from stradask.datasets.generators import make_lda_corpus
 from stradask.errors import DataError
-from stradask.kernels.lda.likelihood import _choose_by_weight
+from stradask.kernels.lda.documents.likelihood import _choose_by_weight
 
 BETA = 0.1
 # Topics that share words, of unequal sizes, so that no term of the formula is the same for all.

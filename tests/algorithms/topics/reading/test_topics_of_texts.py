@@ -8,11 +8,11 @@ from lda_problems import small_lda
 from scipy import sparse
 
 import stradask as sd
+from stradask.algorithms.topics.blocks.draws import pack
 from stradask.algorithms.topics.inference import FixedTopics, token_topics
 from stradask.algorithms.topics.reading.coherence import c_npmi, c_v
 from stradask.algorithms.topics.reading.coherence_windows import windowed_coherence
 from stradask.algorithms.topics.reading.numbers import griffiths
-from stradask.algorithms.topics.samplers.draws import pack
 from stradask.datasets.generators import make_lda_corpus
 from stradask.errors import DataError
 

@@ -7,10 +7,10 @@ from scipy import sparse
 
 import stradask as sd
 from stradask.algorithms.topics import fitting
+from stradask.algorithms.topics.corpus.shard_input import corpus_of_matrix
 from stradask.algorithms.topics.samplers import choose
 from stradask.algorithms.topics.samplers.annealing import annealed_prior, annealed_sweeps, first_beta
 from stradask.algorithms.topics.samplers.auto import RotatingAuto
-from stradask.algorithms.topics.shard_input import corpus_of_matrix
 from stradask.errors import ModelFileError
 
 N_TOPICS, N_WORDS = 70, 400

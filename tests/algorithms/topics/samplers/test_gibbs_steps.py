@@ -5,7 +5,8 @@ import pytest
 from scipy import sparse
 
 import stradask as sd
-from stradask.algorithms.topics.samplers import gibbs, gibbs_steps, word_blocks
+from stradask.algorithms.topics.blocks import word_blocks
+from stradask.algorithms.topics.samplers import gibbs, gibbs_steps
 from stradask.kernels.lda import gibbs_steps as kernels
 from stradask.scheduler.program import Program
 

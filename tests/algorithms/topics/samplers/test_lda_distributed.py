@@ -14,11 +14,11 @@ from distributed import Client, LocalCluster
 from scipy import sparse
 
 import stradask as sd
-from stradask.algorithms.topics.samplers import word_blocks
+from stradask.algorithms.topics.blocks import word_blocks
+from stradask.algorithms.topics.blocks.groups import deal_words
+from stradask.algorithms.topics.blocks.word_blocks import Words
+from stradask.algorithms.topics.corpus.shard_input import corpus_of_matrix
 from stradask.algorithms.topics.samplers.gibbs import Block, RotatingGibbs
-from stradask.algorithms.topics.samplers.groups import deal_words
-from stradask.algorithms.topics.samplers.word_blocks import Words
-from stradask.algorithms.topics.shard_input import corpus_of_matrix
 from stradask.datasets import save_uci_bow
 from stradask.datasets.generators import make_lda_corpus
 from stradask.errors import CheckpointMismatch, DataError, ModelFileError, StradaskError

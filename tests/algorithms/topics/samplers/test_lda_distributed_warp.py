@@ -7,8 +7,8 @@ import pytest
 from distributed import Client, LocalCluster
 
 import stradask as sd
+from stradask.algorithms.topics.corpus.shard_input import corpus_of_matrix
 from stradask.algorithms.topics.samplers.warp import RotatingWarp
-from stradask.algorithms.topics.shard_input import corpus_of_matrix
 from stradask.datasets.generators import make_lda_corpus
 from stradask.kernels.lda.alias import NO_TABLES
 from stradask.kernels.lda.warp import word_part, word_pass, work_for

@@ -9,10 +9,10 @@ from early_auto import make_early
 from scipy import sparse
 
 import stradask as sd
+from stradask.algorithms.topics.blocks.word_blocks import Block
+from stradask.algorithms.topics.corpus.shard_input import corpus_of_matrix, sources_of, survey
 from stradask.algorithms.topics.samplers.auto import RotatingAuto
 from stradask.algorithms.topics.samplers.choose import chosen
-from stradask.algorithms.topics.samplers.word_blocks import Block
-from stradask.algorithms.topics.shard_input import corpus_of_matrix, sources_of, survey
 from stradask.datasets import save_uci_bow
 from stradask.datasets.generators import make_lda_corpus
 from stradask.errors import ModelFileError, WorkerLost

@@ -15,8 +15,8 @@ from scipy import sparse, stats
 from scipy.special import gammaln
 
 import stradask as sd
+from stradask.algorithms.topics.blocks.groups import number_of_groups
 from stradask.algorithms.topics.samplers.gibbs import RotatingGibbs
-from stradask.algorithms.topics.samplers.groups import number_of_groups
 from stradask.algorithms.topics.samplers.light import RotatingLight
 from stradask.errors import DataError, ModelFileError
 from stradask.kernels.lda.light import sweep

@@ -12,7 +12,7 @@ from scipy import sparse
 from scipy.optimize import linear_sum_assignment
 
 import stradask as sd
-from stradask.algorithms.topics.samplers.groups import MOST_OF_A_WORD
+from stradask.algorithms.topics.blocks.groups import MOST_OF_A_WORD
 from stradask.algorithms.topics.samplers.light import _SWEEP, RotatingLight
 from stradask.algorithms.topics.samplers.light_cuda import (
     LightCudaState,

@@ -13,7 +13,7 @@ import pytest
 from lda_chains import Chain
 from scipy import sparse, stats
 
-from stradask.algorithms.topics.samplers import document_rows
+from stradask.algorithms.topics.blocks import document_rows
 from stradask.algorithms.topics.samplers.gibbs import RotatingGibbs
 from stradask.algorithms.topics.samplers.light import RotatingLight
 

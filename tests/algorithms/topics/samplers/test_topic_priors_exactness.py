@@ -15,7 +15,7 @@ from scipy import sparse, stats
 from scipy.special import gammaln
 
 from stradask.kernels.lda.gibbs import dense_work, sparse_work, sweep_dense, sweep_sparse
-from stradask.kernels.lda.labels import count_labelled, labelled_work, sweep_labelled
+from stradask.kernels.lda.models.labels import count_labelled, labelled_work, sweep_labelled
 
 REPLICATES = 80_000
 # Five words, so that the words drawn in turn with others make room for further ones.

@@ -11,8 +11,8 @@ from scipy import sparse
 from scipy.special import gammaln
 
 import stradask as sd
+from stradask.algorithms.topics.corpus.shard_input import corpus_of_matrix
 from stradask.algorithms.topics.samplers import auto, choose, warp
-from stradask.algorithms.topics.shard_input import corpus_of_matrix
 from stradask.errors import DataError, ModelFileError
 from stradask.kernels.lda.alias import alias_tables, tables_of
 from stradask.kernels.lda.warp import document_pass, word_pass, work_for

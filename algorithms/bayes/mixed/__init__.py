@@ -1,0 +1,1 @@
+"""Generalised linear mixed models by formula: design, priors, start, density and new observations."""

@@ -1,0 +1,141 @@
+"""Linear predictors, likelihoods and new observations of a mixed model, under draws; draws of its priors."""
+
+import numpy as np
+
+from ..models.prior_draws import draw_prior
+from . import families
+from .priors import OWN
+
+_CELLS = 4_000_000  # of predictors, draws times rows, at a time
+
+
+class Predictors:
+    """Linear predictors of the rows of a `MixedDesign` under draws by name."""
+
+    def __init__(self, family, design):
+        self.family, self.design = family, design
+
+    def blocks(self, values, seed):
+        """Yield predictors (draws, rows) of blocks of rows, and the family's own parameters (draws, 1).
+
+        Effects of a group that the fit did not see are drawn from the groups' distribution, for each draw and
+        each row anew.
+        """
+        n = len(self.design.y)
+        draws = len(next(iter(values.values())))
+        height = max(1, _CELLS // draws)
+        rng = np.random.default_rng(seed)
+        for first in range(0, n, height):
+            yield self._block(values, slice(first, min(first + height, n)), rng), self.own(values)
+
+    def own(self, values):
+        """The family's own parameters, as arrays that broadcast with (draws, rows)."""
+        return {name: values[name][:, None] for name in OWN.get(self.family, ())}
+
+    def _block(self, values, rows, rng):
+        design = self.design
+        draws = len(next(iter(values.values())))
+        f = np.broadcast_to(design.offsets[rows], (draws, rows.stop - rows.start)).copy()
+        if design.names:
+            f += values["coef"] @ design.X[rows].T
+        if design.intercept:
+            f += values["intercept"][:, None]
+        for term in design.terms:
+            groups, Z = term.groups[rows], term.Z[rows]
+            known = groups >= 0
+            for j, column in enumerate(term.columns):
+                f[:, known] += values[f"{term.name}:{column}"][:, groups[known]] * Z[known, j]
+            if not known.all():
+                f[:, ~known] += self._new(values, term, Z[~known], rng)
+        return f
+
+    @staticmethod
+    def _new(values, term, Z, rng):
+        """Contributions (draws, rows) of new groups, one for each row."""
+        T = roots(term, values)
+        z = rng.standard_normal((len(T), len(Z), T.shape[1]))
+        return np.einsum("dij,drj,ri->dr", T, z, Z)
+
+    def observations(self, values, seed):
+        """New observations (draws, rows)."""
+        rng = np.random.default_rng([seed, 1])
+        made = [families.new_observations(self.family, f, own, rng) for f, own in self.blocks(values, seed)]
+        return np.concatenate(made, axis=1)
+
+
+def roots(term, values):
+    """Triangles T (draws, k, k) of the covariances of a term's effects."""
+    sd = values[f"sd_{term.name}"]
+    k = sd.shape[1]
+    if not term.has_correlations:
+        return sd[:, :, None] * np.eye(k)
+    R = np.tile(np.eye(k), (len(sd), 1, 1))
+    for at, (i, _, j, _) in enumerate(term.pairs):
+        R[:, i, j] = R[:, j, i] = values[f"cor_{term.name}"][:, at]
+    return sd[:, :, None] * np.linalg.cholesky(R + 1e-12 * np.eye(k))
+
+
+class MixedLikelihoods:
+    """``(values) -> (draws, rows)`` for a dict of draws by name, as `Posterior` takes it.
+
+    Pickled it is None, as a file of the `Posterior` has none: the data may be large.
+    """
+
+    def __init__(self, family, design):
+        self.family, self.design = family, design
+
+    def __reduce__(self):
+        return type(None), ()
+
+    def __copy__(self):
+        return self
+
+    def __deepcopy__(self, memo):
+        return self
+
+    @property
+    def observed(self):
+        """The targets."""
+        return self.design.y
+
+    def observations(self, values, seed):
+        """New targets (draws, rows)."""
+        return Predictors(self.family, self.design).observations(values, seed)
+
+    def __call__(self, values):
+        """Log densities of the targets, times the weights of their rows."""
+        predictors, parts, first = Predictors(self.family, self.design), [], 0
+        for f, own in predictors.blocks(values, 0):
+            rows = slice(first, first + f.shape[1])
+            first = rows.stop
+            y, weights = self.design.y[rows], self.design.weights[rows]
+            if self.family == "ordered":
+                made = np.stack(
+                    [
+                        families.log_density("ordered", f[k], y, {"cut": own["cut"][k, 0]})
+                        for k in range(len(f))
+                    ]
+                )
+            else:
+                made = families.log_density(self.family, f, y, own)
+            parts.append(weights * made)
+        return np.concatenate(parts, axis=1)
+
+
+def prior_values(mixed, n, rng):
+    """Draw n values (n, columns) of all parameters and effects from their priors; see `variables`."""
+    layout = mixed.layout
+    theta = [
+        draw_prior(layout.priors[name], one, n, rng).reshape(n, -1) for name, one in layout.parameters.items()
+    ]
+    shared = mixed.on_scale(np.concatenate(theta, axis=1))
+    parts, values, first = [shared], {}, 0
+    for name, shape in mixed.shared.items():
+        size = len(shape) if isinstance(shape, list) else int(np.prod(shape))
+        values[name] = shared[:, first : first + size]
+        first += size
+    for term in mixed.terms:
+        z = rng.standard_normal((n, len(term.levels), len(term.columns)))
+        u = np.einsum("dij,dgj->dgi", roots(term, values), z)
+        parts.append(u.transpose(0, 2, 1).reshape(n, -1))
+    return np.concatenate(parts, axis=1)

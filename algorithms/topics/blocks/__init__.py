@@ -1,0 +1,1 @@
+"""Blocks of words and documents between which topic counts travel: state, storage, programs, checkpoints."""

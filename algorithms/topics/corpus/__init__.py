@@ -1,0 +1,1 @@
+"""A corpus as shards of documents: where they lie, their first reading, and the memory that they take."""

@@ -1,0 +1,96 @@
+"""The memory that a fit takes, from the sizes of the corpus alone."""
+
+import numpy as np
+
+from ....errors import DataError, DeviceError
+from ....kernels.lda import saber_chunks as lda_saber_chunks
+from ..blocks.document_rows import DENSE_TOPICS, are_short
+from ..blocks.groups import number_of_rows
+from ..blocks.list_layout import ListRoom
+from ..samplers import light_cuda, saber
+
+_PROCESSORS = 132  # multiprocessors of a large GPU, where there is none: they share little
+_NARROW = 2**16  # topics that fit two bytes, less one
+
+
+def footprint(X, n_topics, memory=None, device=None):
+    """Compute the bytes that a fit takes besides `X`, by sampler.
+
+    `memory` is that of a GPU, for the number of chunks in which the corpus goes through it; by default what
+    `device` has free. Returns a dict: ``X``, bytes of the matrix; ``cpu``, of the samplers that can hold the
+    corpus, on one thread; ``cuda``, bytes on a GPU that holds all of it at once; and, with a memory to fit,
+    ``cuda chunks``, in how many chunks each goes through it (1: all of it stays there, None: it has no room).
+    Raises DeviceError if a GPU of that memory has no room even for the smallest chunks.
+    """
+    X = X.tocsr()
+    lengths, frequency = (np.asarray(X.sum(axis=axis, dtype=np.int64)).ravel() for axis in (1, 0))
+    n_tokens = int(lengths.sum())
+    if not n_tokens:
+        raise DataError("there is no token: nothing would be trained")
+    found = {
+        "X": X.data.nbytes + X.indices.nbytes + X.indptr.nbytes,
+        "cpu": _on_cpu(lengths, frequency, n_tokens, n_topics),
+        "cuda": {},
+    }
+    fits, holds = _saber_fits(lengths, frequency, n_topics), ListRoom.hold(int(lengths.max()), n_topics)
+    processors = _PROCESSORS if device is None else device.n_processors
+    name = "the GPU" if device is None else device.name
+    if memory is None and device is not None:
+        memory = device.free_memory()
+    if memory is not None and (holds or fits):
+        found |= {"cuda memory": memory, "cuda chunks": {}}
+    if holds:
+        plans = light_cuda.plans_of(lengths, frequency, n_topics)
+        n_sections = light_cuda.number_of_sections(lengths)
+        found["cuda"]["light"] = plans[0].n_bytes
+        if memory is not None:
+            found["cuda chunks"]["light"] = _light_chunks(memory, name, n_topics, n_sections, plans)
+    if fits:
+        whole = lda_saber_chunks.plans_of(processors, lengths, frequency, n_topics)[0]
+        found["cuda"]["saber"] = whole.n_bytes
+        if memory is not None:
+            plan = lda_saber_chunks.plan_for(memory, processors, name, lengths, frequency, n_topics)
+            found["cuda chunks"]["saber"] = 1 if plan.resident else len(plan.cuts) - 1
+    return found
+
+
+def _light_chunks(memory, name, n_topics, n_sections, plans):
+    """In how many chunks "light" goes through a GPU; None if it has no room."""
+    try:
+        plan = light_cuda.plan_for(memory, name, n_topics, n_sections, plans)
+    except DeviceError:
+        return None
+    return 1 if plan.resident else n_sections
+
+
+def _on_cpu(lengths, frequency, n_tokens, n_topics):
+    """Bytes of each sampler that can hold the corpus."""
+    topic = 2 if n_topics < _NARROW else 4
+    n_rows = number_of_rows(frequency, n_topics)
+    rows, rare = 4 * n_topics * n_rows, n_tokens - int(np.sort(frequency)[::-1][:n_rows].sum())
+    sizes = 20 * len(lengths) + 32 * len(frequency)
+    common = (topic + 4) * n_tokens + sizes
+    wide = next((size for size in (1, 2) if lengths.max() < 256**size), 4)
+    dense = wide * -(-n_topics // 32) * 32 * len(lengths)
+    if are_short(len(lengths), lengths.max(), n_topics):
+        dense = int(np.where(lengths <= 8, 8, np.where(lengths <= 16, 16, 32)).sum())
+    lists = 64 * int(-(-np.minimum(lengths, n_topics) // 16).sum())
+    holds = ListRoom.hold(int(lengths.max()), n_topics)
+    found = {}
+    if n_topics <= DENSE_TOPICS or holds:
+        documents = dense if n_topics <= DENSE_TOPICS else lists
+        found["gibbs"] = common + rows + topic * rare + documents
+    found["warp"] = (2 * topic + 4) * n_tokens + sizes
+    if holds:
+        found["light"] = common + topic * n_tokens + lists
+    if _saber_fits(lengths, frequency, n_topics):
+        found["saber"] = common + 128 * int(-(-np.minimum(lengths, n_topics) // 32).sum())
+    return found
+
+
+def _saber_fits(lengths, frequency, n_topics):
+    try:
+        saber.check_fits(lengths, frequency, n_topics, np.ones(1), np.ones(1))
+    except DataError:
+        return False
+    return True

@@ -1,0 +1,1 @@
+"""Comparisons of whole families with their peers: one command and one page each."""

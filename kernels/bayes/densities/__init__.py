@@ -1,0 +1,1 @@
+"""Log densities that the samplers call, compiled."""
