@@ -22,6 +22,7 @@ from pathlib import Path
 from .._urls import file_name, file_size, is_url, open_file, write_url
 from ..errors import DataError, in_brief, shortened
 
+_LOOKED_AT, _SHOWN = 1000, 100  # bytes of the beginning: to tell text by, and in the message
 # Bytes read at a time: small enough that a block and what is made of it stay near the processor.
 BLOCK = 1 << 20
 
@@ -220,3 +221,28 @@ def _compressor(suffix, raw):
     if suffix == ".bz2":
         return bz2.BZ2File(raw, "wb")
     return nullcontext(raw)
+
+
+def is_text(start):
+    """Whether the beginning of a file (bytes) is text: no control signs, and letters for the greater part.
+
+    Lines that begin with ``#`` do not count: they are comments of the svmlight format.
+    """
+    seen = [sign for sign in _body(start).decode(errors="replace").rstrip("\ufffd") if not sign.isspace()]
+    readable = all(sign.isprintable() and sign != "\ufffd" for sign in seen)
+    return readable and 2 * sum(map(str.isalpha, seen)) > len(seen)
+
+
+def check_no_text(path, start, expected):
+    """Refuse a file whose beginning is text; `expected` names the formats it could be in."""
+    if is_text(start):
+        begin = shortened(_body(start).lstrip()[:_SHOWN].decode(errors="ignore"))
+        raise DataError(
+            f"{path}: not {expected}, but text, which starts with {begin}: count its words with "
+            "stradask.text_counts(stradask.datasets.read_texts(path))"
+        )
+
+
+def _body(start):
+    lines = start[:_LOOKED_AT].splitlines(keepends=True)
+    return b"".join(line for line in lines if not line.lstrip().startswith(b"#"))

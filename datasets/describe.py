@@ -6,8 +6,7 @@ from typing import Any
 from .._typing import FileName
 from .._urls import file_size
 from ..errors import DataError, shortened
-from ._files import Reader
-from ._texts import check_no_text, is_text
+from ._files import Reader, check_no_text, is_text
 from .bag_of_words import read_uci_bow
 from .images import read_idx
 from .ratings import read_ratings

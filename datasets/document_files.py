@@ -15,8 +15,7 @@ from scipy import sparse
 
 from .._urls import file_name, file_size, is_file, is_folder, matching_files, open_file
 from ..errors import DataError, shortened
-from ._files import Reader
-from ._texts import check_no_text
+from ._files import Reader, check_no_text
 from .bag_of_words import Lines, csr_of_entries, read_header, save_uci_bow
 from .bag_of_words_chunks import iter_uci_bow
 from .svmlight import read_svmlight

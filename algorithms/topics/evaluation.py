@@ -96,7 +96,7 @@ def complete(probabilities, observed, held_out, alpha, *, n_steps=EM_STEPS, n_jo
 
     ``probabilities(words)`` gives those of some words, shape (len(words), n_components).
     """
-    from ...kernels.lda.documents import inference as kernels
+    from ...kernels.lda import inference as kernels
 
     n_held_out = held_out.sum()
     if n_held_out == 0:

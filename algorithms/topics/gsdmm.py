@@ -328,7 +328,7 @@ class GSDMM(TopicModel):
 
     def _completion(self, observed, held_out, labels):
         """Log-likelihood per held-out token, words being of the topics that observed ones tell."""
-        from ...kernels.lda.documents.inference import log_likelihood
+        from ...kernels.lda.inference import log_likelihood
 
         if labels is not None:
             raise DataError("doc_labels: a document of GSDMM has one topic; leave them out")

@@ -12,7 +12,7 @@ import numpy as np
 from scipy import sparse
 
 from ...errors import DataError, shortened
-from ...kernels.lda.documents.inference_cuda import FixedTopicsOnDevice
+from ...kernels.lda.inference_cuda import FixedTopicsOnDevice
 from ...scheduler.threads import effective_n_jobs, run_tasks
 from ..inputs.indices import narrow_csr
 from .evaluation import EM_STEPS, padded_vector
@@ -131,7 +131,7 @@ def topic_shares(topics, X, *, n_sweeps, random_state, n_jobs, tol=None, device=
     if device is not None and not sparse_topics:
         there = FixedTopicsOnDevice(device, *topics.parts)
         return there.fold_in(X.indptr, X.indices, X.data, _seed(random_state), *plan)
-    from ...kernels.lda.documents import inference as topic_inference
+    from ...kernels.lda import inference as topic_inference
     from ...kernels.lda.documents import sparse as topic_sparse
 
     theta = np.empty((X.shape[0], topics.n_components))
@@ -265,7 +265,7 @@ def _run(kernel, topics, X, random_state, plan, n_jobs):
     The calling thread only waits, because Ctrl-C is not heard inside a kernel: a long document takes minutes.
     What takes a moment it does itself, since to start a thread would take longer.
     """
-    from ...kernels.lda.documents.inference import content_keys
+    from ...kernels.lda.inference import content_keys
 
     seed = np.uint64(_seed(random_state))
     keys = content_keys(X.indptr, X.indices, X.data)

@@ -1,12 +1,15 @@
-"""Which format a file of DATA has, and the matrices of SciPy among them."""
+"""Which format a file of DATA has; matrices of SciPy, and tables for models by formula."""
 
 import contextlib
 import zipfile
+from dataclasses import dataclass, replace
+from typing import Any
 
 from .._urls import file_size, open_file
-from ..errors import DataError
+from ..errors import DataError, StradaskError, in_brief, not_utf8
 
 _UNFOLDED, _UNFOLDED_TIMES = 1 << 30, 100  # bytes that a matrix in a file may have, and times the file's
+_LEAST = 2  # rows to learn from, and to judge by
 
 
 def kind_of(path, *, texts=False):
@@ -42,3 +45,61 @@ def read_npz_matrix(path):
         raise DataError(
             f"{path}: not a sparse matrix as scipy.sparse.save_npz writes it ({error}); save it so"
         ) from error
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A table as a DataFrame."""
+
+    frame: Any
+    source: str
+
+    vocabulary = None
+    names = None
+
+    def describe(self):
+        """Sizes, fit for JSON."""
+        return {"source": self.source, "rows": len(self.frame), "columns": list(map(str, self.frame.columns))}
+
+    def in_words(self):
+        """Sizes, in words."""
+        columns = in_brief(", ".join(map(str, self.frame.columns)), 200)
+        return f"{len(self.frame):,} rows, {len(self.frame.columns)} columns: {columns}"
+
+    def held_out(self, share, seed, option):
+        """Divide the rows; return those to learn from and those to judge by."""
+        import numpy as np
+
+        n = len(self.frame)
+        n_test = round(share * n)
+        if min(n_test, n - n_test) < _LEAST:
+            raise DataError(f"{option}: of {n} rows {n_test} would be held out; take another share")
+        order = np.random.default_rng(seed).permutation(n)
+        test, train = np.sort(order[:n_test]), np.sort(order[n_test:])
+        return tuple(replace(self, frame=self.frame.iloc[rows]) for rows in (train, test))
+
+    @property
+    def arguments(self):
+        """What `fit` is given."""
+        return (self.frame,)
+
+
+def read_frame(source, vocab=None, *, verbose=0):
+    """Read a `Frame` from a file of csv, tsv or Parquet."""
+    if vocab is not None:
+        raise DataError("--vocab: the columns of a table have names of their own; leave it out")
+    try:
+        import pandas as pd
+    except ModuleNotFoundError as error:
+        raise StradaskError("models by formula need pandas: pip install 'stradask[formula]'") from error
+    name = source.lower().removesuffix(".gz")
+    try:
+        if name.endswith((".parquet", ".pq")):
+            return Frame(pd.read_parquet(source), source)
+        if name.endswith((".csv", ".tsv")):
+            return Frame(pd.read_csv(source, sep="\t" if name.endswith(".tsv") else ","), source)
+    except UnicodeDecodeError as error:
+        raise not_utf8(source, error, first=None) from None
+    except (ValueError, OSError) as error:
+        raise DataError(f"{source}: {in_brief(str(error), 200)}") from error
+    raise DataError(f"{source}: a formula names columns; give a table, csv, tsv or parquet")

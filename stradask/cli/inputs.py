@@ -5,8 +5,7 @@ from typing import Any
 
 from .._urls import file_size, is_file
 from ..errors import DataError, in_brief
-from .formats import kind_of, read_npz_matrix
-from .frames import read_frame
+from .formats import kind_of, read_frame, read_npz_matrix
 from .outputs import bars, say
 from .ratings import Rated, has_named_columns, read_ratings_of
 from .tables import NotNumbers, file_of, is_table, read_encoded, read_table

@@ -12,8 +12,8 @@ from stradask.datasets.generators import make_lda_corpus
 from stradask.datasets.split import split_tokens
 from stradask.errors import DataError, DeviceError
 from stradask.kernels.cuda.device import standing_in
-from stradask.kernels.lda.documents import inference as topic_inference
-from stradask.kernels.lda.documents.inference_cuda import FixedTopicsOnDevice
+from stradask.kernels.lda import inference as topic_inference
+from stradask.kernels.lda.inference_cuda import FixedTopicsOnDevice
 
 
 @pytest.fixture(params=KINDS)

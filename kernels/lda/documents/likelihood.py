@@ -23,7 +23,7 @@ from ...options import INNER, KERNEL
 from ...random import fill_uniform
 from ...vector import LANES, draw_dense
 from ..gibbs import DRAWS
-from .inference import longest_document, word_row
+from ..inference import longest_document, word_row
 
 _SAMPLE: dict[str, Any] = {**KERNEL, "fastmath": {"contract"}}
 _SUM: dict[str, Any] = {**_SAMPLE, "fastmath": {"contract", "reassoc", "nsz", "arcp"}}

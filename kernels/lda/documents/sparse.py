@@ -19,7 +19,7 @@ from ...indexing import at, span
 from ...options import INNER, KERNEL
 from ...random import fill_uniform
 from ..gibbs import DRAWS
-from .inference import CHAINS, longest_document
+from ..inference import CHAINS, longest_document
 
 _OPTIONS: dict[str, Any] = {**KERNEL, "fastmath": {"contract"}}
 _INLINE: dict[str, Any] = {**_OPTIONS, "forceinline": True}

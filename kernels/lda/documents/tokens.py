@@ -9,7 +9,7 @@ from ...indexing import at, span
 from ...options import KERNEL
 from ...random import fill_uniform
 from ..gibbs import DRAWS
-from .inference import longest_document, word_row
+from ..inference import longest_document, word_row
 
 _SAMPLE: dict[str, Any] = {**KERNEL, "fastmath": {"contract"}}
 

@@ -10,11 +10,11 @@ from typing import Any
 import numba as nb
 import numpy as np
 
-from ...indexing import at, span
-from ...options import INNER, KERNEL
-from ...random import fill_uniform
-from ...vector import LANES, draw_dense
-from ..gibbs import DRAWS
+from ..indexing import at, span
+from ..options import INNER, KERNEL
+from ..random import fill_uniform
+from ..vector import LANES, draw_dense
+from .gibbs import DRAWS
 
 CHAINS = 2  # chains drawn in turn, so that their steps overlap; divides DRAWS
 SETTLING_STEPS = 5  # more of them bring the noise of second order back in

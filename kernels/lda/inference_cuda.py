@@ -7,7 +7,7 @@ Memory on the device: 12 bytes a non-zero count of a word and topic, and 12 a co
 
 import numpy as np
 
-from ....errors import DeviceError
+from ...errors import DeviceError
 
 VARIANTS = ({"IN_SHARED": 1}, {"IN_SHARED": 0})
 
