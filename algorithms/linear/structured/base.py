@@ -2,6 +2,7 @@
 
 import copy
 import warnings
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -10,9 +11,11 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
+from ....datasets.parquet import is_parquet
+from ....datasets.row_files import row_format
 from ....errors import DataError
 from ....scheduler.loop import Monitor
-from ....scheduler.threads import single_threaded_blas
+from ....scheduler.threads import own_threads, single_threaded_blas
 from ..._base import Estimator
 from ...inputs.dask_arrays import is_dask
 from ...inputs.matrices import (
@@ -23,6 +26,8 @@ from ...inputs.matrices import (
     check_rows,
     check_vector,
 )
+from ...inputs.pieces import computed
+from ...inputs.tables import engine_of, fitted_table
 from ...inputs.targets import (
     check_exposure,
     check_names,
@@ -36,7 +41,7 @@ from .penalties import BlockPenalty, GivenPenalty, Penalty
 from .solving.blocks import check_groups
 from .solving.columns import Columns
 from .solving.kinks import KinkedRows, resume
-from .solving.owned_fit import ColumnsOnWorkers, CutColumns, cut_columns, owns
+from .solving.owned_fit import ColumnsOnWorkers, CutColumns, owns
 from .solving.problem import (
     StructuredProblem,
     Terms,
@@ -71,9 +76,26 @@ class StructuredModel(ColumnsOnWorkers, Reweighting, SparseCoefficients, Estimat
 
     # Input --------------------------------------------------------------------------------------
 
+    @contextmanager
+    def _read(self, X, y, sample_weight):
+        """Yield X, y and sample_weight of a fit; of files X is in this process, or there is a Dask client."""
+        if not self._takes_engine:
+            yield X, y, sample_weight
+            return
+        with fitted_table(self, X, y, sample_weight) as (rows, y, sample_weight):
+            if rows is not X and (engine_of(self) == "local" or own_threads() is not None):
+                rows = computed(rows)
+            yield rows, y, sample_weight
+
     def _columns(self, X, y):
         if self._takes_engine:
             X = check_matrix(self, X)
+        elif row_format(X) is not None or is_parquet(X):
+            raise DataError(
+                f"{type(self).__name__} takes X in this process, not names of files: read them, or take "
+                "SparseGLM, GroupLasso, GroupLogisticRegression, Lasso, ElasticNet or "
+                "SparseLogisticRegression, which read files"
+            )
         elif is_dask(X):
             raise DataError(
                 f"{type(self).__name__} takes X in this process, not a Dask collection: pass X.compute(), or "
@@ -127,9 +149,13 @@ class StructuredModel(ColumnsOnWorkers, Reweighting, SparseCoefficients, Estimat
         blocks = check_groups(terms.groups, p, overlap=terms.overlap)
         grouped, factors = terms.groups is not None, factors_of(terms, blocks)
         curvature: Any = 0.0
+        centre = self.fit_intercept if centre is None else centre
         if self._takes_engine and owns(X, self.engine):
-            return StructuredProblem(cut_columns(X, blocks, self.engine), loss, blocks, factors, curvature)
-        columns = Columns(X, weights, centre=self.fit_intercept if centre is None else centre)
+            columns: Any = self._columns_on_workers(X, loss, weights, blocks, factors, centre)
+        else:
+            columns = Columns(X, weights, centre=centre)
+        if isinstance(columns, CutColumns):
+            return StructuredProblem(columns, loss, blocks, factors, curvature)
         if isinstance(terms.kind, Penalty):
             if grouped or loss.n_outputs > 1:
                 raise DataError("a penalty of your own takes single columns and one target: leave out groups")
@@ -138,10 +164,12 @@ class StructuredModel(ColumnsOnWorkers, Reweighting, SparseCoefficients, Estimat
                 raise DataError(
                     "penalty_factor is for penalties that are sums over coefficients; leave it out"
                 )
-            curvature = columns.largest_curvature(loss.steepness(_null_predictor(loss, X.shape[0])))
+            with columns.opened():
+                curvature = columns.largest_curvature(loss.steepness(_null_predictor(loss, X.shape[0])))
         if terms.kind == "lq":
             h = loss.steepness(_null_predictor(loss, X.shape[0]))
-            squares = blocks.spread(columns.curvatures(h))
+            with columns.opened():
+                squares = blocks.spread(columns.curvatures(h))
             curvature = np.add.reduceat(squares, blocks.starts[:-1])  # a bound of the eigenvalues
         return StructuredProblem(columns, loss, blocks, factors, curvature)
 
@@ -170,7 +198,7 @@ class StructuredModel(ColumnsOnWorkers, Reweighting, SparseCoefficients, Estimat
     # Fitting ------------------------------------------------------------------------------------
 
     def _fit(self, problem, callback=None, start=None):
-        with single_threaded_blas():
+        with single_threaded_blas(), problem.columns.opened():
             return self._take(problem, *self._solve(problem, callback, start))
 
     def _solve(self, problem, callback, start):
@@ -250,7 +278,7 @@ class StructuredModel(ColumnsOnWorkers, Reweighting, SparseCoefficients, Estimat
         if self.warm_start and isinstance(problem.loss, KinkedRows):
             self._smoothing = problem.loss.smoothing_now()
         if self._takes_engine:
-            self.schedule_ = "columns" if isinstance(problem.columns, CutColumns) else "working-set"
+            self.schedule_ = problem.columns.schedule
         if problem.blocks.plain is False and len(fit.B) > p:
             self.group_coef_ = fit.B[:, 0].copy() if single else fit.B.copy()
         return self
@@ -276,7 +304,7 @@ class StructuredModel(ColumnsOnWorkers, Reweighting, SparseCoefficients, Estimat
         return B, np.atleast_1d(np.asarray(self.intercept_, np.float64))
 
     def _largest_alpha(self, problem):
-        with single_threaded_blas():
+        with single_threaded_blas(), problem.columns.opened():
             solver = self._solver(problem)
             scale_of(solver, self._penalty(problem, 1.0))
             return least_alpha(lambda alpha: self._penalty(problem, alpha), solver)
@@ -286,7 +314,7 @@ class StructuredModel(ColumnsOnWorkers, Reweighting, SparseCoefficients, Estimat
 
         Warns of those that miss the tolerance, or appends what would be said to the list `short`.
         """
-        with single_threaded_blas():
+        with single_threaded_blas(), problem.columns.opened():
             solver = self._solver(problem)
             unit, first = scale_of(solver, self._penalty(problem, alphas[0]))
             for alpha in alphas:

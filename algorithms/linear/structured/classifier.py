@@ -9,8 +9,9 @@ from sklearn.utils._param_validation import StrOptions
 from ...._typing import Array, Callback, Matrix, Vector
 from ....errors import DataError
 from ..._base import documented
-from ...inputs.dask_arrays import is_dask
+from ...inputs.dask_arrays import is_dask, lazily
 from ...inputs.matrices import check_vector
+from ...inputs.tables import ScoresFiles, given_rows
 from ...inputs.targets import check_class_weights, check_labels, check_offset, check_weights
 from ..classifier import ScoringClassifier, log_probabilities, probabilities
 from .base import StructuredModel
@@ -21,7 +22,7 @@ from .sparse_glm import ALPHA, CONSTRAINTS, ENGINE, FACTOR, GROUPS, RATIO, SHARE
 
 
 @documented(SHARED)
-class GroupLogisticRegression(StructuredModel, ScoringClassifier):
+class GroupLogisticRegression(ScoresFiles, StructuredModel, ScoringClassifier):
     r"""Two or more classes by groups of columns, which have coefficients or none.
 
     Minimises the mean of ``log(1 + exp(-y f))``, y of 1 and -1, f = X b + c + offset, plus
@@ -57,7 +58,7 @@ class GroupLogisticRegression(StructuredModel, ScoringClassifier):
     classes_ : ndarray of shape (n_classes,)
     %(attributes)s
     schedule_ : str
-        "working-set", or "columns" where workers own them.
+        "working-set"; "columns" where workers own them; "rows" where each pass reads blocks of rows there.
 
     See Also
     --------
@@ -184,7 +185,7 @@ class GroupLogisticRegression(StructuredModel, ScoringClassifier):
         self
         """
         self._validate_params()
-        with self._unchanged_on_error():
+        with self._unchanged_on_error(), self._read(X, y, sample_weight) as (X, y, sample_weight):
             problem = self._pose(X, y, sample_weight, offset)
             return self._fit(problem, callback, self._start(problem))
 
@@ -255,6 +256,7 @@ class GroupLogisticRegression(StructuredModel, ScoringClassifier):
         -------
         ndarray of shape (n_samples,) or (n_samples, n_classes)
         """
+        X = given_rows(self, X)
         if is_dask(X):
             return self._lazily(self.decision_function, X, offset, np.float64)
         f = self._linear_predictor(X)
@@ -273,8 +275,9 @@ class GroupLogisticRegression(StructuredModel, ScoringClassifier):
         -------
         ndarray of shape (n_samples,)
         """
+        X = given_rows(self, X)
         if is_dask(X):
-            return self._lazily(self.predict, X, None, self.classes_.dtype)
+            return lazily(self.predict, X, None, self.classes_.dtype)
         return self._most_probable(self.decision_function(X))
 
     def predict_proba(self, X: Matrix) -> Array:
@@ -288,6 +291,7 @@ class GroupLogisticRegression(StructuredModel, ScoringClassifier):
         -------
         ndarray of shape (n_samples, n_classes)
         """
+        X = given_rows(self, X)
         if is_dask(X):
             return self._lazily(self.predict_proba, X, None, np.float64, len(self.classes_))
         return probabilities(self.decision_function(X))
@@ -303,6 +307,7 @@ class GroupLogisticRegression(StructuredModel, ScoringClassifier):
         -------
         ndarray of shape (n_samples, n_classes)
         """
+        X = given_rows(self, X)
         if is_dask(X):
             return self._lazily(self.predict_log_proba, X, None, np.float64, len(self.classes_))
         return log_probabilities(self.decision_function(X))

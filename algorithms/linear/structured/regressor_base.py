@@ -8,6 +8,7 @@ from sklearn.base import MultiOutputMixin, RegressorMixin
 
 from ...._typing import Array, Callback, Matrix, Vector
 from ...inputs.dask_arrays import is_dask
+from ...inputs.tables import given_rows, scored_rows
 from .base import StructuredModel
 
 
@@ -69,7 +70,7 @@ class StructuredRegressor(MultiOutputMixin, RegressorMixin, StructuredModel):
         self
         """
         self._validate_params()
-        with self._unchanged_on_error():
+        with self._unchanged_on_error(), self._read(X, y, sample_weight) as (X, y, sample_weight):
             problem = self._pose(X, y, sample_weight, offset, exposure)
             return self._fit(problem, callback, self._start(problem))
 
@@ -86,6 +87,7 @@ class StructuredRegressor(MultiOutputMixin, RegressorMixin, StructuredModel):
         -------
         ndarray of shape (n_samples,) or (n_samples, n_targets)
         """
+        X = given_rows(self, X)
         if is_dask(X):
             return self._lazily(self.predict, X, offset if exposure is None else exposure, np.float64)
         loss = self._make_loss()
@@ -110,6 +112,7 @@ class StructuredRegressor(MultiOutputMixin, RegressorMixin, StructuredModel):
         """
         from sklearn.metrics import d2_tweedie_score, r2_score
 
+        X, y, sample_weight = scored_rows(self, X, y, sample_weight)
         loss, predicted = self._make_loss(), self.predict(X)
         power = {"Poisson": 1, "Gamma": 2}.get(type(loss).__name__, getattr(loss, "power", None))
         if power is None:

@@ -53,7 +53,7 @@ class GroupLasso(StructuredRegressor):
     ----------
     %(attributes)s
     schedule_ : str
-        "working-set", or "columns" where workers own them.
+        "working-set"; "columns" where workers own them; "rows" where each pass reads blocks of rows there.
     group_coef_ : ndarray
         With `overlap`: the coefficients of the copies, one group after the other.
 

@@ -33,7 +33,8 @@ SHARED = {
         Workers then own groups of columns and their coefficients, and exchange the predictor. So it is, on
         threads or the workers of the current client, with a Dask array `X` of blocks of columns, which may
         be larger than the memory. Takes penalties that are convex and have a kink on every column, and
-        losses whose duality gap is known.
+        losses whose duality gap is known. For others, and for files and blocks of rows beyond the workers'
+        memory, workers read rows in each pass, and this process holds the columns that are chosen.
     n_jobs : int or None, default=None
         Threads of a fit of a Dask array in this process. None is 1, -1 all cores.""",
     "attributes": """
@@ -137,7 +138,7 @@ class SparseGLM(StructuredRegressor):
     ----------
     %(attributes)s
     schedule_ : str
-        "working-set", or "columns" where workers own them.
+        "working-set"; "columns" where workers own them; "rows" where each pass reads blocks of rows there.
     group_coef_ : ndarray
         With `overlap`: the coefficients of the copies, one group after the other.
 

@@ -1,5 +1,7 @@
 """Products with the columns of X, whole or a part: dense or CSC, never made dense."""
 
+import contextlib
+
 import numpy as np
 from scipy import sparse
 
@@ -11,10 +13,21 @@ _BLOCK = 1 << 22  # entries of a float32 matrix that are turned into float64 at 
 class Columns:
     """Columns of X. Dense ones are copied less their mean, `shift`, which the intercept takes up again."""
 
+    schedule = "working-set"
+
     def __init__(self, X, weights, *, centre):
         self.X, self.is_sparse = X, not isinstance(X, np.ndarray)
         self.n_samples, self.n_features = X.shape
         self._weights = weights if centre and not self.is_sparse else None
+
+    def opened(self):
+        """A context in which X can be read."""
+        return contextlib.nullcontext()
+
+    @property
+    def size(self):
+        """Stored entries of X."""
+        return self.X.size
 
     def take(self, features):
         """Copy columns in float64: the part, and what was subtracted from each."""

@@ -1,5 +1,6 @@
 """Fits on columns that workers own: from estimators to `owned_blocks`, and back."""
 
+import contextlib
 import copy
 import itertools
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from ..mean_loss import MeanLoss
 from ..penalties import BlockPenalty
 from .blocks import Blocks, single_columns
 from .owned_blocks import OwnedBlocks
+from .problem import StructuredProblem
 from .shard import BlockTerms
 
 _MOST_ROUNDS = 10**9  # the program itself knows when to stop
@@ -29,9 +31,14 @@ _MOST_ROUNDS = 10**9  # the program itself knows when to stop
 class CutColumns:
     """Columns for workers, in the order of their groups; no group is in two pieces."""
 
-    cut: CutMatrix
+    cut: Any  # a CutMatrix
     engine: str
     n_features: int
+    schedule = "columns"
+
+    def opened(self):
+        """See `Columns`; the program of a fit opens them itself."""
+        return contextlib.nullcontext()
 
     @property
     def n_samples(self):
@@ -85,6 +92,19 @@ class ColumnsOnWorkers:
                 "searches pass X as an array of this process, with engine='local'"
             )
 
+    def _columns_on_workers(self: Any, X, loss, weights, blocks, factors, centre):
+        """Columns that workers own; `RowsOnWorkers` of rows that are large, or of other penalties."""
+        engine = engine_for(X, self.engine)
+        if is_dask(X) and X.numblocks[1] == 1 and engine != "local" and own_threads() is None:
+            from .rows_on_workers import RowsOnWorkers
+
+            rows = RowsOnWorkers(self, X, engine, weights, centre=centre)
+            own = CutColumns(None, engine, X.shape[1])
+            posed = StructuredProblem(own, loss, blocks, factors, 0.0)
+            if rows.streams or not_owned(self._penalty(posed, self.alpha), loss):
+                return rows
+        return cut_columns(X, blocks, self.engine)
+
     def _solve_owned(self: Any, problem, callback, start, label):
         """Solve on columns that workers own."""
         terms = terms_of(self._penalty(problem, self.alpha), problem.loss, label)
@@ -115,27 +135,32 @@ class ColumnsOnWorkers:
         return lazily(method, X, n_outputs, dtype)
 
 
-def terms_of(penalty, loss, name):
-    """The terms of a penalty; DataError if columns that workers own cannot be fitted with them."""
-    remedy = "pass X as an array of this process, with engine='local'"
+def not_owned(penalty, loss):
+    """Say why columns that workers own cannot be fitted with a penalty and a loss; None if they can."""
     if not isinstance(penalty, BlockPenalty) or not penalty.convex:
-        raise DataError(
-            f"{name} on columns of workers takes the penalties 'l1', 'elastic-net', 'group' and "
-            f"'sparse-group': {remedy} for others"
-        )
+        return "takes the penalties 'l1', 'elastic-net', 'group' and 'sparse-group'"
     if not (loss.has_conjugate and loss.by_rows) or loss.flat or loss.loss.several:
-        raise DataError(
-            f"{name} on columns of workers takes the losses 'squared', 'logistic', 'poisson', 'gamma' and "
-            f"'negative-binomial', whose duality gap is known and which are curved everywhere: {remedy} for "
-            "others"
+        return (
+            "takes the losses 'squared', 'logistic', 'poisson', 'gamma' and 'negative-binomial', whose "
+            "duality gap is known and which are curved everywhere"
         )
     if penalty.free.any():
-        raise DataError(
-            f"{name} on columns of workers needs a penalty with a kink on every column, but column or group "
-            f"{int(np.argmax(penalty.free))} has none (alpha, l1_ratio or penalty_factor is 0): {remedy}"
+        return (
+            "needs a penalty with a kink on every column, but column or group "
+            f"{int(np.argmax(penalty.free))} has none (alpha, l1_ratio or penalty_factor is 0)"
         )
     if not (np.isin(penalty.low, (0, -np.inf)) & np.isin(penalty.high, (0, np.inf))).all():
-        raise DataError(f"{name} on columns of workers takes bounds of 0 and infinity: {remedy} for others")
+        return "takes bounds of 0 and infinity"
+    return None
+
+
+def terms_of(penalty, loss, name):
+    """The terms of a penalty; DataError if columns that workers own cannot be fitted with them."""
+    if why := not_owned(penalty, loss):
+        raise DataError(
+            f"{name} on columns of workers {why}: for others pass X as a Dask array of blocks of rows, or as "
+            "an array of this process, with engine='local'"
+        )
     starts = penalty.blocks.starts[:-1]
     ridge = np.zeros(len(starts)) if penalty.ridge is None else penalty.ridge[starts]
     return BlockTerms(penalty.lam, penalty.l1, ridge, penalty.low, penalty.high)

@@ -238,7 +238,7 @@ class Solver:
         """Whether sweeps over the products of the working set cost less than a pass over X."""
         if not self.loss.quadratic or self.by_rows:
             return False
-        return 40 * self.K * len(self.places) ** 2 < max(self.columns.X.size, _SMALL)
+        return 40 * self.K * len(self.places) ** 2 < max(self.columns.size, _SMALL)
 
     def _there(self):
         """Blocks of the working set that have coefficients."""

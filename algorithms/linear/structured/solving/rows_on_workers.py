@@ -1,0 +1,134 @@
+"""Columns of an X whose rows are on workers, or in files that workers read: each product is a pass over them.
+
+The solver of this process asks for two things of the whole X. *Slopes*: each block of rows is multiplied by
+its part of the slopes of the loss, and the sums are those of all columns. *Columns*: each block sends its
+part of the columns that join the working set. So rows beyond the workers' memory
+(`stradask.algorithms.inputs.streamed`) go with every loss and penalty.
+
+Memory of this process: the working set, 8 bytes for each row of a dense column, and a few vectors of n
+rows. Bytes of a pass over n rows, p columns and K outputs: slopes 8 n K down to each worker and 8 p K up from
+each; m columns 8 n m up.
+"""
+
+import contextlib
+
+import numpy as np
+from scipy import sparse
+
+from .....scheduler.place import open_place
+from .....scheduler.sums.summed import Summed
+from ....inputs.streamed import RowStream, StreamedBlock, matrix_of, renewed
+from ...glm.row_places import sources_and_reader
+from .accelerated import largest_eigenvalue
+from .columns import Columns
+
+
+class RowsOnWorkers(Columns):
+    """See `Columns`; X is a Dask array of blocks of rows. Passes need `opened`."""
+
+    schedule = "rows"
+
+    def __init__(self, estimator, X, engine, weights, *, centre):
+        sources, read = sources_and_reader(estimator, X, engine)
+        self.n_samples, self.n_features = X.shape
+        self.is_sparse, self.streams = sparse.issparse(X._meta), isinstance(read, RowStream)
+        self._weights = weights if centre and not self.is_sparse else None
+        edges = [*(first for first, *_ in sources), X.shape[0]]
+        self._program = _RowBlocks([source for *_, source in sources], read, edges)
+        self._place, self._passes = open_place(engine, estimator.n_jobs), None
+
+    @property
+    def size(self):
+        """See `Columns`."""
+        return sum(self._passes.session.reports)
+
+    @contextlib.contextmanager
+    def opened(self):
+        """See `Columns`: the blocks are on the workers, or known there."""
+        if self._passes is not None:
+            yield
+            return
+        with contextlib.closing(self._place.sum(self._program, ordered=True)) as self._passes:
+            try:
+                yield
+            finally:
+                self._passes = None
+
+    def raw(self, features):
+        """See `Columns`."""
+        if not len(features):
+            shape = (self.n_samples, 0)
+            return sparse.csc_array(shape) if self.is_sparse else np.empty(shape, order="F")
+        parts = sorted(self._passes.run(("columns", features))[1], key=lambda part: part[0])
+        if self.is_sparse:
+            return sparse.csc_array(sparse.vstack([part for _, part in parts], format="csc"))
+        found = np.empty((self.n_samples, len(features)), order="F")
+        for (first, part), last in zip(parts, self._program.edges[1:], strict=True):
+            found[first:last] = part
+        return found
+
+    def all_slopes(self, U):
+        """See `Columns`."""
+        return self._passes.run(("slopes", U))[1]
+
+    def curvatures(self, h):
+        """See `Columns`."""
+        own = self._passes.run(("squares", h))[1]
+        if self._weights is None:
+            return own
+        return np.maximum(own - self.all_slopes(h) ** 2 / h.sum(), 0.0)
+
+    def largest_curvature(self, h):
+        """See `Columns`; some tens of passes."""
+        trace = float(self._passes.run(("squares", h))[1].sum())
+        return largest_eigenvalue(lambda v: self._passes.run(("products", h, v))[1], self.n_features, trace)
+
+
+class _RowBlocks(Summed):
+    """What blocks of rows are asked for, (what, arguments); `edges` are their first rows, and the end."""
+
+    def __init__(self, sources, read, edges):
+        self.shards, self.read, self.edges = sources, read, edges
+
+    def load(self, data):
+        """Read a block, or leave it to be read in each pass."""
+        return self.read(data)
+
+    def renew(self, state):
+        """See `Summed`; blocks that are read in every pass go on with this program's memory."""
+        return renewed(state, self.read)
+
+    def report(self, state):
+        """Stored entries."""
+        if isinstance(state, StreamedBlock):
+            return state.n_entries
+        return state.size if isinstance(state, np.ndarray) else state.nnz
+
+    def portion(self, number, state, request):
+        """Answer a request for a block."""
+        what, *args = request
+        block = Columns(matrix_of(state), None, centre=False)
+        return getattr(self, f"_{what}")(block, slice(*self.edges[number : number + 2]), *args)
+
+    def kind(self, request):
+        """Requests of one kind take about as long as each other."""
+        return request[0]
+
+    def answer_bytes(self, request):
+        """Bytes of an answer."""
+        what, first = request[:2]
+        if what == "columns":
+            return 8 * len(first) * self.edges[-1] // (len(self.edges) - 1)
+        return 8 * (first.shape[1] if first.ndim > 1 else 1)
+
+    def _slopes(self, block, rows, U):
+        return 0.0, block.all_slopes(np.ascontiguousarray(U[rows]))
+
+    def _columns(self, block, rows, features):
+        return 0.0, [(rows.start, block.raw(features))]
+
+    def _squares(self, block, rows, h):
+        return 0.0, block.curvatures(h[rows])
+
+    def _products(self, block, rows, h, v):
+        return 0.0, block.all_slopes(h[rows] * (block.X @ v))
