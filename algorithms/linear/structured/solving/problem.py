@@ -9,7 +9,6 @@ import numpy as np
 from .....errors import DataError
 from ....inputs.targets import check_alphas
 from .blocks import Blocks
-from .columns import Columns
 from .kinks import KinkedRows, sharpened
 from .solver import Fit
 
@@ -18,7 +17,7 @@ from .solver import Fit
 class StructuredProblem:
     """Checked data of a fit."""
 
-    columns: Columns
+    columns: Any  # `Columns`, or a CutColumns
     loss: Any
     blocks: Blocks
     factors: np.ndarray  # of blocks

@@ -11,6 +11,7 @@ each; m columns 8 n m up.
 """
 
 import contextlib
+from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -35,7 +36,8 @@ class RowsOnWorkers(Columns):
         self._weights = weights if centre and not self.is_sparse else None
         edges = [*(first for first, *_ in sources), X.shape[0]]
         self._program = _RowBlocks([source for *_, source in sources], read, edges)
-        self._place, self._passes = open_place(engine, estimator.n_jobs), None
+        self._place = open_place(engine, estimator.n_jobs)
+        self._passes: Any = None
 
     @property
     def size(self):
