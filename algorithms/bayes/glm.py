@@ -215,33 +215,42 @@ class BayesianGLM(Estimator):
         self._validate_params()
         if y is not None:
             raise DataError("y must be None: the target is a column of data, on the left of the formula")
-        given = {name: getattr(self, name) for name in CONSTRAINTS}
         formula = FormulaDesign(self.formula, self.family)
         joint = bool(formula.terms) and not is_integrated(self.family, formula.terms)
-        if joint:
-            given |= self._in_one_piece()
-        settings = SamplingSettings(**given, callback=callback).checked()
+        settings = self._settings(joint, callback)
         with self._unchanged_on_error():
             design = formula.learn(data, offset, sample_weight)
-            priors = chosen_priors(self.priors, self.family, design)
-            self.priors_ = {name: str(prior) for name, prior in priors.items()}
-            scaling = Scaling(design.centres, design.spreads)
-            parts = mixed_rows(self.family, design, settings)
-            self.n_shards_ = len(parts)
-            builds = [
-                partial(build_shard, self.family, Rows(design, rows), scaling, priors, 1 / len(parts))
-                for rows in parts
-            ]
-            layout = MixedLayout(self.family, design, scaling, priors, joint)
-            likelihoods = MixedLikelihoods(self.family, design)
-            local = partial(shard_effects, settings.seed) if design.terms and not joint else None
-            densities = Densities(
-                builds, lambda _: layout.variables, lambda _: list(layout.names), local, dealt=True,
-                log_likelihood=likelihoods,
-            )  # fmt: skip
+            densities, layout = self._densities(design, settings, joint)
             posterior, samplers = draw_posterior(densities, settings)
             self._store(posterior, samplers, layout, formula)
         return self
+
+    def _settings(self, joint, callback):
+        """Check the settings; `joint` are those of effects that are drawn with the coefficients."""
+        given = {name: getattr(self, name) for name in CONSTRAINTS}
+        if joint:
+            given |= self._in_one_piece()
+        return SamplingSettings(**given, callback=callback).checked()
+
+    def _densities(self, design, settings, joint):
+        """Build the densities of the shards, and the layout of their variables."""
+        priors = chosen_priors(self.priors, self.family, design)
+        self.priors_ = {name: str(prior) for name, prior in priors.items()}
+        scaling = Scaling(design.centres, design.spreads)
+        parts = mixed_rows(self.family, design, settings)
+        self.n_shards_ = len(parts)
+        builds = [
+            partial(build_shard, self.family, Rows(design, rows), scaling, priors, 1 / len(parts))
+            for rows in parts
+        ]
+        layout = MixedLayout(self.family, design, scaling, priors, joint)
+        likelihoods = MixedLikelihoods(self.family, design)
+        local = partial(shard_effects, settings.seed) if design.terms and not joint else None
+        densities = Densities(
+            builds, lambda _: layout.variables, lambda _: list(layout.names), local, dealt=True,
+            log_likelihood=likelihoods,
+        )  # fmt: skip
+        return densities, layout
 
     def _in_one_piece(self):
         """Settings where effects are parameters."""

@@ -226,37 +226,13 @@ class DynamicTopicModel(TopicsOverSlices):
         self._validate_params()
         check_order_of_files(X, "slices")
         with self._unchanged_on_error():
-            slices = slices_of(X, slices)
-            counts = check_counts(self, gathered_counts(X, n_features) if is_sharded(X) else X)
-            check_width(counts, n_features)
-            if is_frame(X):
-                check_names(self, X, None)
-            labels, codes = slice_codes(slices, counts.shape[0])
-            alpha = check_prior("doc_topic_prior", self.doc_topic_prior, self.n_components, _DOC_TOPIC_PRIOR)
-            beta = _TOPIC_WORD_PRIOR if self.topic_word_prior is None else float(self.topic_word_prior)
+            counts, labels, codes = self._documents(X, slices, n_features)
             words = None if vocabulary is None else check_vocabulary(vocabulary, counts.shape[1])
-            program = self._program(counts, codes, len(labels), alpha, beta)
-            known = {"labels": labels, "codes": codes, "alpha": alpha, "beta": np.full(counts.shape[1], beta)}
-            done = run(
-                program,
-                StaticSchedule(1),
-                max_rounds=self.max_iter,
-                engine=self.engine,
-                n_jobs=self.n_jobs,
-                callback=callback,
-                snapshot=lambda history, found: type(self)(**self.get_params())._read(
-                    found, history, **known
-                ),
-                checkpoint=self._folder("slices"),
-                checkpoint_every=program.measure_every,
-                fingerprint=self._fingerprint(counts, codes, program),
-                label="dynamic topics",
-                verbose=self.verbose,
-            )
-            self.__dict__.pop("vocabulary_", None)
+            program = self._program(counts, codes, len(labels))
+            known = {"labels": labels, "codes": codes, "alpha": program.alpha}
+            known |= {"beta": np.full(counts.shape[1], program.beta), "words": words}
+            done = self._run(program, self._fingerprint(counts, codes, program), known, callback)
             self._read(done.fetched, done.history, **known)
-            if words is not None:
-                self.vocabulary_ = words
         if self.drift is None and self.drift_ >= _LARGE:
             warnings.warn(
                 f"drift=None was fitted to {self.drift_:.2f} a slice: slices are more unlike than changing "
@@ -265,12 +241,23 @@ class DynamicTopicModel(TopicsOverSlices):
             )
         return self
 
+    def _documents(self, X, slices, n_features):
+        """Return counts of the documents, the labels of slices and the slice of each document."""
+        slices = slices_of(X, slices)
+        counts = check_counts(self, gathered_counts(X, n_features) if is_sharded(X) else X)
+        check_width(counts, n_features)
+        if is_frame(X):
+            check_names(self, X, None)
+        return counts, *slice_codes(slices, counts.shape[0])
+
     def _folder(self, part):
         return None if self.checkpoint is None else f"{os.fspath(self.checkpoint)}/{part}"
 
-    def _program(self, X, codes, n_slices, alpha, beta):
+    def _program(self, X, codes, n_slices):
         from .samplers.slices import SlicedGibbs
 
+        alpha = check_prior("doc_topic_prior", self.doc_topic_prior, self.n_components, _DOC_TOPIC_PRIOR)
+        beta = _TOPIC_WORD_PRIOR if self.topic_word_prior is None else float(self.topic_word_prior)
         seed = seed_from(self.random_state)
         first = LatentDirichletAllocation(
             self.n_components,
@@ -300,6 +287,22 @@ class DynamicTopicModel(TopicsOverSlices):
             n_threads=n_threads,
         )  # fmt: skip
 
+    def _run(self, program, fingerprint, known, callback):
+        return run(
+            program,
+            StaticSchedule(1),
+            max_rounds=self.max_iter,
+            engine=self.engine,
+            n_jobs=self.n_jobs,
+            callback=callback,
+            snapshot=lambda history, found: type(self)(**self.get_params())._read(found, history, **known),
+            checkpoint=self._folder("slices"),
+            checkpoint_every=program.measure_every,
+            fingerprint=fingerprint,
+            label="dynamic topics",
+            verbose=self.verbose,
+        )
+
     def _fingerprint(self, X, codes, program):
         from hashlib import sha256
 
@@ -308,8 +311,11 @@ class DynamicTopicModel(TopicsOverSlices):
         parts |= {"drift": None if self.drift is None else float(self.drift), "max_iter": int(self.max_iter)}
         return parts | ({"seed": int(self.random_state)} if isinstance(self.random_state, Integral) else {})
 
-    def _read(self, found, history, *, labels, codes, alpha, beta):
+    def _read(self, found, history, *, labels, codes, alpha, beta, words):
         """Take the model from what a program gathered."""
+        self.__dict__.pop("vocabulary_", None)
+        if words is not None:
+            self.vocabulary_ = words
         n_words, n_topics = len(beta), len(alpha)
         self.n_features_in_, self.n_batch_iter_, self.n_iter_ = n_words, 1, len(history)
         self.slices_, self.doc_slices_ = labels, codes

@@ -192,25 +192,25 @@ class GSDMM(TopicModel):
             beta = check_prior("topic_word_prior", self.topic_word_prior, counts.shape[1], _PRIOR)
             words = None if vocabulary is None else check_vocabulary(vocabulary, counts.shape[1])
             program = MixtureProgram(counts, alpha, beta, seed_from(self.random_state))
-            done = run(
-                program,
-                StaticSchedule(1),
-                max_rounds=self.max_iter,
-                callback=callback,
-                snapshot=lambda history, topics: type(self)(**self.get_params())._read(
-                    program, topics, history
-                ),
-                checkpoint=self.checkpoint,
-                checkpoint_every=_MEASURE_EVERY,
-                fingerprint=self._fingerprint(counts, program),
-                label="GSDMM",
-                verbose=self.verbose,
-            )
-            self.__dict__.pop("vocabulary_", None)
-            self._read(program, done.fetched, done.history)
-            if words is not None:
-                self.vocabulary_ = words
+            done = self._run(program, words, self._fingerprint(counts, program), callback)
+            self._read(program, words, done.fetched, done.history)
         return self
+
+    def _run(self, program, words, fingerprint, callback):
+        return run(
+            program,
+            StaticSchedule(1),
+            max_rounds=self.max_iter,
+            callback=callback,
+            snapshot=lambda history, topics: type(self)(**self.get_params())._read(
+                program, words, topics, history
+            ),
+            checkpoint=self.checkpoint,
+            checkpoint_every=_MEASURE_EVERY,
+            fingerprint=fingerprint,
+            label="GSDMM",
+            verbose=self.verbose,
+        )
 
     def _fingerprint(self, X, program):
         parts = {"model": "gsdmm", "alpha": program.alpha.tolist(), "X": fingerprint_csr(X)}
@@ -235,8 +235,11 @@ class GSDMM(TopicModel):
         counts = check_counts(self, X, reset=False)
         return self._posterior(counts, self.labels_)[0]
 
-    def _read(self, program, topics, history):
+    def _read(self, program, words, topics, history):
         """Take the model from the topics of the documents."""
+        self.__dict__.pop("vocabulary_", None)
+        if words is not None:
+            self.vocabulary_ = words
         X, n_topics = program.shards[0], len(program.alpha)
         self.n_features_in_, self.n_batch_iter_ = X.shape[1], 1
         self.labels_, self.n_iter_ = topics, len(history)
@@ -245,9 +248,9 @@ class GSDMM(TopicModel):
         held = np.flatnonzero(lengths)
         indptr = np.concatenate([[0], np.cumsum(lengths > 0)])
         self.doc_topic_counts_ = narrow_csr(lengths[held], topics[held], indptr, n_topics)
-        words = sparse.csr_array(X.T @ (self.doc_topic_counts_ > 0).astype(np.int32))
-        words.sort_indices()
-        self.word_topic_counts_ = words
+        counts = sparse.csr_array(X.T @ (self.doc_topic_counts_ > 0).astype(np.int32))
+        counts.sort_indices()
+        self.word_topic_counts_ = counts
         self.doc_topic_prior_, self.topic_word_prior_ = program.alpha, program.beta
         self.history_ = history.as_dict()
         if np.isnan(self.history_["objective"][-1]):

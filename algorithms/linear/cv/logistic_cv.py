@@ -159,10 +159,7 @@ class LogisticRegressionCV(LogisticRegression):
         self
         """
         self._validate_params()
-        if isinstance(self.scoring, str) and self.scoring not in get_scorer_names():
-            raise DataError(
-                f"scoring={shortened(self.scoring)}: take one of sklearn.metrics.get_scorer_names()"
-            )
+        self._check_scoring()
         with self._unchanged_on_error():
             self.Cs_, self.l1_ratios_ = self._grid()
             rows = check_row_matrix(self, X)
@@ -171,17 +168,27 @@ class LogisticRegressionCV(LogisticRegression):
             labels, weights = self.classes_[numbers], self._weights(sample_weight, rows.shape[0])
             model = self._model(numbers, weights)
             folds = folds_of(self.cv, len(labels), numbers, groups, weights, self.classes_)
-            data = self.Cs_, labels, None if sample_weight is None else weights, model
-            work = [(0, fold, ratio, *data) for fold in folds for ratio in self.l1_ratios_]
-            with open_place("local", self.n_jobs).tasks([rows]) as tasks:
-                bar = {"label": type(self).__name__, "unit": "fold", "verbose": self.verbose}
-                results = tasks.map(self._path, work, **bar)
-            scores, paths, steps = (np.array(values) for values in zip(*results, strict=True))
-            shape = len(folds), len(self.l1_ratios_), len(self.Cs_)
-            self.scores_, self.n_iter_ = scores.reshape(shape), steps.reshape(shape)
-            self.coefs_paths_ = paths.reshape(*shape, *paths.shape[2:])
+            self._fit_folds(rows, labels, None if sample_weight is None else weights, folds, model)
             self._choose(rows, labels, weights, model)
         return self
+
+    def _check_scoring(self):
+        if isinstance(self.scoring, str) and self.scoring not in get_scorer_names():
+            raise DataError(
+                f"scoring={shortened(self.scoring)}: take one of sklearn.metrics.get_scorer_names()"
+            )
+
+    def _fit_folds(self, rows, labels, weights, folds, model):
+        """Fit and score all C and shares of the l1 norm on all folds."""
+        data = self.Cs_, labels, weights, model
+        work = [(0, fold, ratio, *data) for fold in folds for ratio in self.l1_ratios_]
+        with open_place("local", self.n_jobs).tasks([rows]) as tasks:
+            bar = {"label": type(self).__name__, "unit": "fold", "verbose": self.verbose}
+            results = tasks.map(self._path, work, **bar)
+        scores, paths, steps = (np.array(values) for values in zip(*results, strict=True))
+        shape = len(folds), len(self.l1_ratios_), len(self.Cs_)
+        self.scores_, self.n_iter_ = scores.reshape(shape), steps.reshape(shape)
+        self.coefs_paths_ = paths.reshape(*shape, *paths.shape[2:])
 
     def _model(self, numbers, weights):
         """The estimator of all fits, with the class weights of all rows."""

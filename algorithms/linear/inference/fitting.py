@@ -17,6 +17,7 @@ from ...inputs.targets import (
     check_some_weight,
     check_targets,
 )
+from ..glm.row_places import sources_and_reader, sources_of
 from .families import FAMILIES, family_of
 from .likelihood import maximise
 
@@ -226,6 +227,16 @@ def _with_overdispersion(model, passes, theta, means, solve, report):
     return family, found
 
 
-def block(source):
+def shards_of(model, rows, engine, vectors):
+    """Return shards of rows with their entries of the vectors, and the function that reads a shard's rows."""
+    sources, read = sources_of(rows), _block
+    if engine != "local":
+        sources, read = sources_and_reader(model, rows, engine)
+    return [
+        (source, *(None if vector is None else vector[a:b] for vector in vectors)) for a, b, source in sources
+    ], read
+
+
+def _block(source):
     """Rows of this process, which are checked already."""
     return source[3]

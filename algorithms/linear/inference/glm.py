@@ -21,7 +21,7 @@ from ...inputs.dask_arrays import is_dask
 from ...inputs.matrices import check_vector
 from ...inputs.tables import fitted_table, scored_rows
 from ...inputs.targets import check_offset, check_row_weights, check_targets
-from ..glm.row_places import check_rows_and_targets, sources_and_reader, sources_of
+from ..glm.row_places import check_rows_and_targets
 from ..glm.smooth import linear_predictor
 from ..plotting import draw_intervals
 from ..sparse.fitting import check_shapes
@@ -269,13 +269,7 @@ class GLM(RegressorMixin, Estimator):
             rows, y, sample_weight, engine = check_rows_and_targets(self, X, y, sample_weight)
             fitting.check_columns(rows.shape[1])
             vectors = fitting.check_vectors(self, rows.shape, y, sample_weight, offset, exposure, clusters)
-            sources, read = sources_of(rows), fitting.block
-            if engine != "local":
-                sources, read = sources_and_reader(self, rows, engine)
-            shards = [
-                (source, *(None if vector is None else vector[a:b] for vector in vectors))
-                for a, b, source in sources
-            ]
+            shards, read = fitting.shards_of(self, rows, engine, vectors)
             program = Likelihood(shards, read, rows.shape[1], self.fit_intercept)
             place = open_place(engine, self.n_jobs)
             with contextlib.closing(place.sum(program, ordered=True)) as passes, single_threaded_blas():

@@ -149,12 +149,7 @@ class StabilitySelection(Selector):
         """
         self._validate_params()
         base = self._base()
-        follows = isinstance(base, (Lasso, ElasticNet, StructuredModel)) and hasattr(base, "path")
-        if self.n_selected is not None and (not follows or isinstance(base, PathCV)):
-            raise DataError(
-                f"n_selected={self.n_selected} follows a path, which {type(base).__name__} does not have: "
-                "leave it out, or take Lasso, ElasticNet, SparseGLM or a model over it"
-            )
+        self._check_path(base)
         with self._unchanged_on_error():
             rows, y, given = self._read(X, y, given)
             halves = self._halves(rows.shape[0])
@@ -162,10 +157,7 @@ class StabilitySelection(Selector):
             bar = {"label": type(self).__name__, "unit": "fit", "verbose": self.verbose}
             with open_place(self.engine, self.n_jobs).tasks([(rows, y, given)]) as tasks:
                 counts = np.sum(tasks.map(_chosen, work, **bar), axis=0)
-            self.frequencies_ = counts / len(halves)
-            self.support_ = counts >= self.threshold * len(halves) * (1 - 1e-12)
-            q = counts.sum() / len(halves) if self.n_selected is None else self.n_selected
-            self.q_ = float(min(q, rows.shape[1]))
+            self._store(counts, len(halves))
             if self.q_ == rows.shape[1] > 1 and self.n_selected is None:
                 warnings.warn(
                     f"every fit chose all {rows.shape[1]} columns, so that their choice says nothing: pass "
@@ -173,8 +165,23 @@ class StabilitySelection(Selector):
                     UserWarning,
                     stacklevel=2,
                 )
-            self.error_bounds_ = error_bounds(self.q_, rows.shape[1], self.threshold, self.n_pairs)
             return self
+
+    def _check_path(self, base):
+        follows = isinstance(base, (Lasso, ElasticNet, StructuredModel)) and hasattr(base, "path")
+        if self.n_selected is not None and (not follows or isinstance(base, PathCV)):
+            raise DataError(
+                f"n_selected={self.n_selected} follows a path, which {type(base).__name__} does not have: "
+                "leave it out, or take Lasso, ElasticNet, SparseGLM or a model over it"
+            )
+
+    def _store(self, counts, n_fits):
+        """Set frequencies, support and bounds from the number of fits that chose each column."""
+        self.frequencies_ = counts / n_fits
+        self.support_ = counts >= self.threshold * n_fits * (1 - 1e-12)
+        q = counts.sum() / n_fits if self.n_selected is None else self.n_selected
+        self.q_ = float(min(q, len(counts)))
+        self.error_bounds_ = error_bounds(self.q_, len(counts), self.threshold, self.n_pairs)
 
     def _read(self, X, y, given):
         """Check the data, and lay X out by rows."""
