@@ -16,8 +16,7 @@ from .place import open_session
 from .program import Program, Task, barriers, events_of, is_nothing, own_figures
 from .schedules.schedule import blocks_of, check_plan, plan_as_json, plan_from_json
 from .stores.copies import Copies, CopiesLost
-from .stores.restoring import check_forgotten, check_restores
-from .stores.saved import check_twins, identity_of
+from .stores.saved import check_forgotten, check_restores, check_twins, identity_of
 from .stores.shared_store import SharedCheckpoint, StoredState, open_checkpoint
 
 _ATTEMPTS = 5  # of one round, each ended by a lost worker, before the loss is raised
@@ -142,7 +141,8 @@ def run(
     """
     store = None if checkpoint is None else open_checkpoint(checkpoint)
     schedule = schedule.bound(len(program.shards), int(program.n_blocks))
-    fingerprint = (fingerprint or {}) | identity_of(program, schedule)
+    if store is not None:
+        fingerprint = (fingerprint or {}) | identity_of(program, schedule)
     machine = Engine(program, schedule, open_session(engine, n_jobs), store, fingerprint, draws)
     enough = any_of(broken_off(program), small_change(tol), stop, time_over(max_seconds))
     try:
@@ -212,7 +212,8 @@ class Engine:
         self._done: bool | str = False
         self._done_rounds = 0
         self._tried = False  # whether a snapshot was seen to give back a shard
-        check_twins(program)
+        if program.twins is not None:
+            check_twins(program)
         if schedule.lookahead not in (0, 1):
             raise DataError(
                 f"lookahead must be 0 or 1, got {shortened(schedule.lookahead)}: one round is planned ahead"

@@ -15,10 +15,11 @@ from typing import Any
 import numpy as np
 
 from ..errors import InterruptedFitWarning
-from .dashboard.reports import report_round
 from .history import History
 from .program import Program
 from .progress import Progress
+
+_here = threading.local()
 
 
 @dataclass(frozen=True)
@@ -152,6 +153,17 @@ class Monitor:
         self.ended = enough or self.ended
         report_round(self._label, info, figures, self.ended)
         return enough
+
+
+def listeners():
+    """What the loops of this thread report their rounds to, the newest last: sessions on a cluster."""
+    return vars(_here).setdefault("listeners", [])
+
+
+def report_round(label, info, figures, reason):
+    """Report a round to the newest listener, if there is one."""
+    if found := listeners():
+        found[-1].round(label, info, figures, reason)
 
 
 def iterate(

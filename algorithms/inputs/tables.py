@@ -6,6 +6,7 @@ there on they are Dask arrays like any other. The encoding stays with the model,
 """
 
 import itertools
+import os
 import warnings
 from contextlib import contextmanager
 from dataclasses import replace
@@ -41,14 +42,14 @@ def fitted_table(estimator, X, y, sample_weight=None):
     Of Parquet files `y` and `sample_weight` are names of columns; for others see `row_tables`. Any other X
     passes as it is.
     """
-    kept = vars(estimator)
-    if row_format(X) is not None:
+    kept, names_files = vars(estimator), isinstance(X, (str, os.PathLike, list, tuple, ParquetTable))
+    if names_files and row_format(X) is not None:
         from .row_tables import rows_of_files
 
         X, y, sample_weight = rows_of_files(estimator, X, y, sample_weight)
     else:
         kept.pop("zero_based_", None)
-    if not is_parquet(X):
+    if not (names_files and is_parquet(X)):
         yield X, y, sample_weight
         if kept.pop("table_encoding_", None) is not None:
             kept.pop("vocabulary_", None)

@@ -25,7 +25,6 @@ from .found import (
     MOST_TOPICS,
     check_auto,
     fingerprint_of_prior,
-    is_auto,
     leave_out_unused,
     program_that_finds,
     shares_of_used,
@@ -108,7 +107,7 @@ class FittedTopicModel(TopicModel):
 
     def _number_of_topics(self, goes_on):
         """Topics to fit, at most: those of the model where it goes on, if their number was found."""
-        if not is_auto(self.n_components):
+        if not isinstance(self.n_components, str):
             return int(self.n_components)
         return self.word_topic_counts_.shape[1] if goes_on else MOST_TOPICS
 
@@ -140,9 +139,10 @@ class FittedTopicModel(TopicModel):
 
         Returns topic shares of the documents if `averages` are asked for and a sweep was averaged.
         """
-        check_forget(forget, 1, 1)
-        check_grow(grow)
-        if is_auto(self.n_components):
+        if adds:
+            check_forget(forget, 1, 1)
+            check_grow(grow)
+        if isinstance(self.n_components, str):
             check_auto(self, {"seed_words": seed_words, "doc_labels": doc_labels, "topics": topics})
         if adds and grow and "word_topic_counts_" not in self.__dict__:
             raise DataError(
@@ -154,7 +154,7 @@ class FittedTopicModel(TopicModel):
             X, vocabulary = X if vocabulary is None else add_words(self, X, vocabulary), None
         before = self.__dict__.get("word_topic_counts_") if adds or self.warm_start else None
         self._check_goes_on(before, "partial_fit" if adds else "warm_start=True")
-        keeps, adds, sweeps = not adds, adds and before is not None, []
+        keeps, adds, draws = not adds, adds and before is not None, None
         n_topics = self._number_of_topics(adds)
         if before is not None and topics is not None:
             raise DataError(
@@ -191,7 +191,9 @@ class FittedTopicModel(TopicModel):
             elif topics is not None:
                 at_hand = {"seeds": topics * float(sum(corpus.weights))}
             sampler = documents.sampler(seeds is not None or labels is not None)
-            sweeps, known["averages"] = sweeps_of_draws(self.n_draws, self.max_iter, sampler), averages
+            known["averages"] = averages
+            if self.n_draws:
+                draws = ThinnedDraws(sweeps_of_draws(self.n_draws, self.max_iter, sampler))
             program = self._begun(documents, corpus, sampler, model, seed, known, at_hand)
         documents.warn_of_groups(program.on_gpu)
         digest = None
@@ -199,7 +201,6 @@ class FittedTopicModel(TopicModel):
             digest = self._fingerprint(documents.digest, program, topics, labels)
             with self._remedy_of_groups():
                 go_on_from_one_process(checkpoint, program, digest, corpus.longest)
-        draws = ThinnedDraws(sweeps)
         done = self._run(program, documents, callback, before if adds else None, checkpoint, digest, draws)
         if self.optimize_priors and before is None and np.array_equal(self.doc_topic_prior_, model[0]):
             warnings.warn(
@@ -221,7 +222,7 @@ class FittedTopicModel(TopicModel):
     @property
     def _finds_number(self):
         """Whether a fit finds how many topics there are."""
-        return is_auto(self.n_components)
+        return isinstance(self.n_components, str)
 
     def _with_known(self, corpus):
         """The corpus with what else is known of its documents."""
@@ -274,7 +275,7 @@ class FittedTopicModel(TopicModel):
         with self._remedy_of_groups():
             done = self._swept(program, documents, callback, before, checkpoint, digest, draws)
         self._read(done.fetched, done.history, before)
-        if kept := draws.in_order():
+        if draws is not None and (kept := draws.in_order()):
             self.draws_ = kept
         if done.activity is not None:
             self.worker_history_ = done.activity.as_dict()

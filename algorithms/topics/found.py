@@ -15,11 +15,6 @@ MOST_TOPICS = 100  # of n_components="auto"
 _MEAN = 1.0  # of the priors of alpha and gamma, where they begin
 
 
-def is_auto(n_components):
-    """Whether the number of topics is to be found."""
-    return isinstance(n_components, str)
-
-
 def check_auto(model, given):
     """Refuse what does not go with a number that is found; `given` are the arguments of the fit by name."""
     fixed = "give n_components a number"

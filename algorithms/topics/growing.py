@@ -8,7 +8,6 @@ from scipy import sparse
 from ...errors import DataError, shortened
 from ..inputs.matrices import check_counts, check_vocabulary
 from .corpus.shard_input import is_sharded
-from .found import is_auto
 from .samplers.annealing import Priors
 
 # Of "auto": what old tokens count in what is left out; the prior of young models, and how fast it falls.
@@ -70,7 +69,7 @@ def add_topics(model, grow):
     if not (model.doc_topic_prior is None or isinstance(model.doc_topic_prior, Real)):
         raise DataError("grow=... with a vector doc_topic_prior: give a number, which new topics have too")
     shape = (model.n_features_in_, model._number_of_topics(True) + int(grow))
-    if is_auto(model.n_components):
+    if isinstance(model.n_components, str):
         model.n_topics_ = shape[1]
     else:
         model.n_components = shape[1]

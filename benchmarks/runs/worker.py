@@ -275,7 +275,7 @@ def timed(call, request):
         beyond = peak_memory() - memory if beyond is None else beyond
         enough = len(spent) == request["max_calls"] or sum(wall for _, wall in spent) > request["budget"]
     cpu, wall = (min(times) for times in zip(*spent, strict=True))
-    return {"cpu_seconds": cpu, "seconds": wall, "calls": len(spent), "beyond_mb": beyond}, arrays
+    return {"cpu_seconds": cpu, "seconds": wall, "beyond_mb": beyond}, arrays
 
 
 def end_with_parent():

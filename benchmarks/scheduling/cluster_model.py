@@ -103,7 +103,7 @@ def binding(parts):
 
 
 def stages(n_workers):
-    """Count the messages that a worker waits for in an exchange among all; see `sessions.joining`.
+    """Count the messages that a worker waits for in an exchange among all; see `sessions.routes`.
 
     Examples
     --------

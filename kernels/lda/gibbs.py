@@ -24,7 +24,7 @@ from ..random import fill_uniform
 from ..vector import LANES, aligned, draw_dense, draw_sparse, prefetch
 from .document_priors import ask_for_prior, prior_of
 from .models.responses import accepted
-from .seeds import clear_extra, extra_rows, load_extra, smoothed, smoothed_total
+from .seeds import clear_extra, load_extra, smoothed, smoothed_total
 from .short_rows import ask_for_counts, change_counts, row_of_counts
 
 AHEAD = 12  # tokens by which a document's row is asked for in advance
@@ -96,7 +96,8 @@ def _load_word(w, counts, word_start, all_topics, row_of_word, rows, n_topics):
 def dense_work(n_topics, width, seeds=None):
     """Scratch of `sweep_dense` for rows of `width` counts, for later sweeps too."""
     phi, inverse = aligned((STREAMS, width), np.float32), aligned(width, np.float32)
-    counts, extra = np.zeros((STREAMS, n_topics), np.int32), extra_rows(seeds, STREAMS, n_topics)
+    counts = np.zeros((STREAMS, n_topics), np.int32)
+    extra = None if seeds is None else np.zeros((STREAMS, n_topics), np.float32)
     scratch, uniforms = aligned((STREAMS, width + LANES), np.float32), aligned(DRAWS, np.float32)
     places, expanded = np.zeros((5, STREAMS), np.int64), aligned(STREAMS * (width + 32), np.uint8)
     return phi, inverse, counts, extra, scratch, uniforms, places, expanded
@@ -281,7 +282,9 @@ def sparse_work(n_topics, seeds=None):
     """Scratch of `sweep_sparse`, for later sweeps too."""
     width = padded(n_topics)  # of the longest list, too
     phi, none = aligned(width, np.float32), np.zeros(width, np.uint16)
-    counts, extra = np.zeros(n_topics, np.int32), extra_rows(seeds, 1, n_topics)
+    counts, extra = np.zeros(n_topics, np.int32), None
+    if seeds is not None:
+        extra = np.zeros((1, n_topics), np.float32)
     inverse, uniforms = np.zeros(n_topics, np.float32), aligned(DRAWS, np.float32)
     scratch = aligned(width, np.float32)
     return phi, inverse, counts, extra, scratch, uniforms, none

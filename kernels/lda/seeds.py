@@ -4,7 +4,8 @@ The samplers take `seeds`, which is None or a tuple (indptr, topics, weights, su
 float32, and the sum of each topic. It is known at compile time which of the two it is: without seed words the
 compiled code is that of one beta a word.
 
-The current word has its weights in a dense scratch row, `extra`, zero wherever it has none.
+The current word has its weights in a dense scratch row of `extra`, zero wherever it has none; `extra` is None
+without seed words.
 """
 
 from typing import Any
@@ -16,13 +17,6 @@ from ..indexing import at, span
 from ..options import BORROWS, INNER, KERNEL
 
 _INLINE: dict[str, Any] = {**KERNEL, **BORROWS, **INNER, "fastmath": {"contract"}, "forceinline": True}
-
-
-def extra_rows(seeds, n_rows, n_topics):
-    """Scratch rows for current words; None without seed words."""
-    if seeds is None:
-        return None
-    return np.zeros((n_rows, n_topics), np.float32)
 
 
 @nb.njit(**_INLINE)

@@ -7,6 +7,8 @@ import threading
 import time
 from typing import Any
 
+from ..loop import listeners
+
 TOPIC = "stradask"  # of the scheduler's events
 PARTS = frozenset(
     {"fit", "label", "total", "rounds", "work", "shards", "ended", "reason", "client", "sums", "totals"}
@@ -15,7 +17,6 @@ _EVERY, _A_WORKER = 0.5, 0.005  # seconds between two events: at least, and for 
 _NEAR, _LONG = 0.05, 0.4  # work is shown as one up to so many seconds apart, and so many events long
 _PATIENCE = 2.0  # seconds for the scheduler to take an event
 _MOST_ROUNDS = 200  # in one event; of more, every second one goes
-_here = threading.local()
 
 
 class Reports:
@@ -42,8 +43,8 @@ class Reports:
         self._sums = dict.fromkeys(("seconds", "updates", "bytes_sent", "waiting"), 0)
         self._totals: dict[str, list] = {}
         self._due, self.sent, self._ended, self._sending = 0.0, 0, False, asyncio.Lock()
-        self._stack = vars(_here).setdefault("stack", [])
-        self._stack.append(self)
+        self._listeners = listeners()
+        self._listeners.append(self)
 
     def round(self, label, info, figures, reason):
         """Take in a round of the loop; `reason` is why it was the last one, if it was."""
@@ -121,15 +122,8 @@ class Reports:
 
     def close(self):
         """Take in no more rounds."""
-        if self in self._stack:
-            self._stack.remove(self)
-
-
-def report_round(label, info, figures, reason):
-    """Report a round of a loop of this thread, if a session of it is open on a cluster."""
-    stack = getattr(_here, "stack", None)
-    if stack:
-        stack[-1].round(label, info, figures, reason)
+        if self in self._listeners:
+            self._listeners.remove(self)
 
 
 def _plain(value):

@@ -4,38 +4,15 @@ import bisect
 import time
 from collections import Counter, defaultdict, deque
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from ..program import Task, is_nothing
 from ..threads import run_tasks
-from .joining import Barriers
 from .payloads import payload_bytes
+from .routes import Barriers
 from .shards import StaleEpoch
-
-
-class Assignment(NamedTuple):
-    """One task of a call, for the worker that does it.
-
-    Attributes
-    ----------
-    position : int
-        Among all tasks of the call, on all workers: in the order of steps.
-    step, shard, blocks
-        See `Task`.
-    stamp : int
-        Transfers of the travelling block so far; -1 where blocks do not travel.
-    to : str
-        Worker that the block goes on to; "" if it stays.
-    """
-
-    position: int
-    step: int
-    shard: int
-    blocks: Any
-    stamp: int = -1
-    to: str = ""
 
 
 @dataclass(frozen=True)

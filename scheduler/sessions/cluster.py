@@ -12,8 +12,8 @@ from ...errors import StradaskError, WorkerLost
 from ..history import Activity
 from ..program import barriers as program_barriers
 from ..stores.copies import Copies, other_holders
-from ..stores.saved import check_complete, twin_of
-from ..stores.shared_store import StoredState, saved_block, saved_shard
+from ..stores.saved import check_complete, saved_block, saved_shard, twin_of
+from ..stores.shared_store import StoredState
 from .balancing import Balance, Spread
 from .clients import scheduler_named
 from .keep_alive import end_keep_alives, keep_alive_key, start_keep_alive

@@ -4,8 +4,15 @@ from typing import Any
 
 from ..history import Activity
 from ..program import Task, barriers
-from ..stores.restoring import differing
-from ..stores.saved import check_complete, check_same_form, check_saved, is_saved, laid_over, twin_of
+from ..stores.saved import (
+    check_complete,
+    check_same_form,
+    check_saved,
+    differing,
+    is_saved,
+    laid_over,
+    twin_of,
+)
 from ..threads import effective_n_jobs, run_tasks
 
 
@@ -29,7 +36,7 @@ class LocalSession:
         self.program = program
         loads = [(program.load, (data,)) for data in program.shards]
         self.states = run_tasks(loads, program.loads_at_once or self.n_jobs)
-        for state in self.states:
+        for state in self.states if program.saved else ():
             check_saved(program, state)
         self.reports = [program.report(state) for state in self.states]
         self._first = self._ahead = set[int]()

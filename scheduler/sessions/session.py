@@ -70,7 +70,7 @@ class Session(Protocol):
         ...
 
     def differing(self, program, trial) -> list[str]:
-        """Make the first shard again, where it lies; see `stradask.scheduler.stores.restoring.differing`."""
+        """Make the first shard again, where it lies; see `stradask.scheduler.stores.saved.differing`."""
         ...
 
     def close(self):

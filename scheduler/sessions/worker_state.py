@@ -13,13 +13,12 @@ import numpy as np
 
 from ...errors import StradaskError, WorkerLost, shortened
 from ..stores.copies import CopiedPart, CopiesLost, narrowed
-from ..stores.restoring import can_be_tried, differing
-from ..stores.saved import is_saved, laid_over
+from ..stores.saved import can_be_tried, differing, is_saved, laid_over
 from ..stores.shared_store import StoredPart, write_part
 from ..threads import run_tasks
 from .call_tasks import CallTasks, Packed
-from .joining import Barriers, joined_by_all
 from .payloads import Frames, payload_bytes
+from .routes import Barriers, joined_by_all
 from .shards import Shards, StaleEpoch
 
 _COPIES = "copies"  # begins the keys of kept snapshots in `WorkerState.spare`; their numbers follow

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from ... import _urls
 from ..._version import __version__
 from ...errors import DataError, ModelFileError, in_brief, shortened
-from .copies import Copies, names_of
+from .copies import names_of
 from .store import Checkpoint, npz_writer, opened_npz
 
 _OWN = "coordinator.npz"
@@ -97,20 +97,6 @@ class StoredState:
             elif name.startswith("shard-"):
                 found.update({f"{name}/{key}": array for key, array in part.items()})
         return found
-
-
-def saved_shard(snapshot, shard, names):
-    """Return a snapshot's arrays of a shard, or the `StoredPart` or `CopiedPart` that has them."""
-    if isinstance(snapshot, (StoredState, Copies)):
-        return snapshot.part(f"shard-{shard}") or {}
-    return {name: snapshot[f"shard-{shard}/{name}"] for name in names} if snapshot else {}
-
-
-def saved_block(snapshot, block):
-    """Return a snapshot's array of a block, or what refers to it (as `saved_shard`); None if nothing."""
-    if isinstance(snapshot, (StoredState, Copies)):
-        return snapshot.part(f"block-{block}")
-    return snapshot.get(f"block-{block}")
 
 
 class SharedCheckpoint(Checkpoint):

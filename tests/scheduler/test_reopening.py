@@ -156,7 +156,7 @@ def test_shards_of_members_that_are_left_are_not_read_again(one_process, reads, 
 
 @pytest.mark.parametrize("name", FITS)
 def test_no_fit_forgets_a_part_of_its_state(one_process, monkeypatch, name):
-    """A snapshot each round: the first one is tried, see `restoring`."""
+    """A snapshot each round: the first one is tried, see `saved`."""
     expected = FITS[name](one_process.scheduler_address)
     monkeypatch.setattr("stradask.scheduler.engine._KEEP_SECONDS", 0.0)
     monkeypatch.setattr("stradask.scheduler.engine._KEEP_SHARE", 0.0)

@@ -19,7 +19,7 @@ def sweeps_of_draws(n_draws, max_iter, sampler):
             f"n_draws={n_draws} are taken from the last {available} of max_iter={max_iter} sweeps: set "
             f"max_iter={max_iter * n_draws // available + 1} or more, or fewer draws"
         )
-    step = available // n_draws if n_draws else 1
+    step = available // n_draws
     return [max_iter - step * (n_draws - 1 - i) for i in range(n_draws)]
 
 

@@ -19,7 +19,7 @@ from ...indexing import at, span
 from ...options import BORROWS, KERNEL
 from ...random import fill_uniform
 from ...vector import prefetch
-from ..seeds import clear_extra, extra_rows, load_extra, smoothed, smoothed_total
+from ..seeds import clear_extra, load_extra, smoothed, smoothed_total
 
 AHEAD = 12  # tokens by which a document's list is asked for in advance
 _DRAWS = 4096  # uniforms made at a time
@@ -73,7 +73,8 @@ def labelled_work(n_topics, most, seeds=None):
     """Scratch of `sweep_labelled` for documents of at most so many labels, for later sweeps too."""
     counts, inverse = np.zeros(n_topics, np.int32), np.empty(n_topics, np.float32)
     running, uniforms = np.empty(most), np.empty(_DRAWS, np.float32)
-    return counts, inverse, extra_rows(seeds, 1, n_topics), running, uniforms
+    extra = None if seeds is None else np.zeros((1, n_topics), np.float32)
+    return counts, inverse, extra, running, uniforms
 
 
 @nb.njit(**_OPTIONS)

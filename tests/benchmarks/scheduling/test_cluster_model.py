@@ -10,7 +10,7 @@ import pytest
 from stradask.benchmarks.experiments import how_many_workers
 from stradask.benchmarks.scheduling import cluster_model
 from stradask.benchmarks.scheduling.cluster_model import Machines, Round, binding
-from stradask.scheduler.sessions.joining import partners
+from stradask.scheduler.sessions.routes import partners
 
 ROOT = Path(__file__).parents[3]
 RECORD = json.loads(how_many_workers.RECORD.read_text(encoding="utf-8"))

@@ -16,7 +16,8 @@ import pytest
 import stradask as sd
 from stradask.errors import DataError, StradaskError
 from stradask.scheduler.dashboard.plugin import Dashboard
-from stradask.scheduler.dashboard.reports import PARTS, TOPIC, Reports, report_round
+from stradask.scheduler.dashboard.reports import PARTS, TOPIC, Reports
+from stradask.scheduler.loop import report_round
 
 pytestmark = pytest.mark.cluster
 

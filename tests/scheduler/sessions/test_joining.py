@@ -12,7 +12,7 @@ from stradask.errors import WorkerLost
 from stradask.scheduler.engine import run
 from stradask.scheduler.schedules.rotation import RotationSchedule
 from stradask.scheduler.sessions import cluster
-from stradask.scheduler.sessions.joining import Barriers, joined_by_all, partners
+from stradask.scheduler.sessions.routes import Barriers, joined_by_all, partners
 
 
 @pytest.mark.parametrize("n", range(1, 34))
