@@ -330,18 +330,29 @@ def given_rows(model, X):
 
         return new_rows(model, X)
     if is_parquet(X):
-        if kept is None:
-            raise DataError(
-                f"this {type(model).__name__} was not fitted to Parquet files: read {shortened(str(X), 100)} "
-                "as it was fitted"
-            )
-        return _new_files(model, X, Encoding.of_dict(kept))
+        return _new_files(model, X, _encoding_of(model, X))
     if kept is None or not (hasattr(X, "columns") or hasattr(X, "column_names")):
         return X
     encoding = Encoding.of_dict(kept)
     if is_dask(X):
         return _new_frame(X, encoding) if is_frame(X) else X
     return _warned(model, *encode(encoding, arrow_of(X, [c.name for c in encoding.columns]), in_frame))
+
+
+def _encoding_of(model, X):
+    """The encoding of new files: that of the fit, or numbers in the columns that were named there."""
+    kept = vars(model).get("table_encoding_")
+    if kept is not None:
+        return Encoding.of_dict(kept)
+    names = vars(model).get("vocabulary_")
+    if names is None:
+        paths = X.paths if isinstance(X, ParquetTable) else X
+        raise DataError(
+            f"this {type(model).__name__} was not fitted to files of named columns, by which those of "
+            f"{shortened(paths, 100)} would be found: pass them as those of the fit, such as "
+            "pandas.read_parquet(...)[names]"
+        )
+    return Encoding(tuple(Column(str(name), fill=0.0) for name in names), False)
 
 
 def scored_rows(model, X, y, sample_weight=None):
@@ -361,7 +372,7 @@ def scored_rows(model, X, y, sample_weight=None):
         raise DataError(
             f"y must be the name of a column of {shortened(table.paths, 200)}: score(X, y='column')"
         )
-    engine, names = engine_of(model), [c.name for c in Encoding.of_dict(model.table_encoding_).columns]
+    engine, names = engine_of(model), [c.name for c in _encoding_of(model, table).columns]
     table = replace(table, columns=names, categories=None, hashed=None)
     found = FoundTable(table, engine, y=y, sample_weight=sample_weight)
     target, weights = (gathered(found.vector(name), engine) for name in (y, sample_weight))

@@ -156,7 +156,8 @@ def _add_fit(parsers):
         "data",
         nargs="+",
         metavar="DATA",
-        help="a file, a table as FILE.csv:COLUMN, or docstrings; for lda also several files of one corpus",
+        help="a file, a table as FILE.csv:COLUMN, or docstrings; for linear models also a folder or "
+        "'pattern' of Parquet, npy or svmlight files, or their URL; for lda several files of one corpus",
     )
     _add_target(parser)
     _add_vocabulary(parser)
@@ -261,7 +262,9 @@ def _add_predict(parsers):
     parser = command(parsers, "predict", commands.predict, "predict with a saved model")
     parser.add_argument("file", metavar="FILE", help="a model that fit --save wrote")
     parser.add_argument(
-        "data", metavar="DATA", help="an svmlight file, or a table, FILE.csv or FILE.csv:COLUMN"
+        "data",
+        metavar="DATA",
+        help="an svmlight file, a table, FILE.csv or FILE.csv:COLUMN, npy, or a folder or pattern",
     )
     _add_target(parser)
     parser.set_defaults(vocab=None)

@@ -17,6 +17,7 @@ from .columns import aligned, check_columns
 from .covariates import read_seed_words, with_covariates, with_responses, with_slices
 from .outputs import WRITERS, Table, bars, check_output, ending, is_model_file, put_out, say, show
 from .parser import DEFAULTS
+from .row_files import on_cluster
 
 USES = ("topics", "explore", "predict", "recommend")  # commands that are named like methods of models
 _DESCRIBED = ("DynamicTopicModel", "SupervisedLDA", "KeyATM")  # which no file of counts alone describes
@@ -55,20 +56,21 @@ def fit(args):
     keywords = getattr(read, "keywords", None) or {}
     if args.seed_words is not None:
         keywords = keywords | read_seed_words(args.seed_words, estimator, read)
-    if on_one_scale:
-        interrupted = scales.fit_standardized(estimator, read, run_fit)
-    else:
-        scales.say_scales(args, estimator, read)
-        interrupted = run_fit(estimator, read.arguments, keywords)
-    if model.data == "ratings":
-        read.name_rows(estimator, args.titles)
-    if read.vocabulary is not None:
-        _remember(estimator, read.vocabulary)
-    if getattr(read, "encoding", None) is not None:
-        estimator.table_encoding_ = read.encoding.as_dict()
-    if args.save is not None:
-        estimator.save(args.save)
-    document, text = resolve(model.report)(estimator, read, test)
+    with on_cluster(args, read):
+        if on_one_scale:
+            interrupted = scales.fit_standardized(estimator, read, run_fit)
+        else:
+            scales.say_scales(args, estimator, read)
+            interrupted = run_fit(estimator, read.arguments, keywords)
+        if model.data == "ratings":
+            read.name_rows(estimator, args.titles)
+        if read.vocabulary is not None:
+            _remember(estimator, read.vocabulary)
+        if getattr(read, "encoding", None) is not None:
+            estimator.table_encoding_ = read.encoding.as_dict()
+        if args.save is not None:
+            estimator.save(args.save)
+        document, text = resolve(model.report)(estimator, read, test)
     header = {
         "model": model.name,
         "parameters": {name: _plain(value) for name, value in estimator.get_params(deep=False).items()}
@@ -236,19 +238,22 @@ def predict(args):
         return
     check_columns(read, estimator)
     put_predictions(args, estimator, read.X, "row")
-    if read.y is not None:
-        say(args, f"note: against the targets in {args.data}: {judged(estimator, read)[1]}")
+    if read.has_targets:
+        say(args, f"note: against the targets in {args.data}: {judged(estimator, read.scored(estimator))[1]}")
 
 
 def put_predictions(args, estimator, X, unit, names=None):
     """Write what is predicted for each row, and probabilities of classes; without names rows have numbers."""
-    predicted = estimator.predict(X)
+    import numpy as np
+
+    predicted = np.asarray(estimator.predict(X))
+    predicted = predicted.astype(str) if predicted.dtype.hasobject else predicted  # of text: no pickle
     several = [f"prediction_{k}" for k in range(predicted.shape[1])] if predicted.ndim == 2 else None
     arrays, header = {"prediction": predicted}, several or ["prediction"]
     if hasattr(estimator, "predict_proba") and hasattr(estimator, "classes_"):
-        arrays["probability"] = estimator.predict_proba(X)
+        arrays["probability"] = np.asarray(estimator.predict_proba(X))
         header += [f"probability_of_{label}" for label in estimator.classes_]
-    rows = [str(name) for name in (range(1, X.shape[0] + 1) if names is None else names)]
+    rows = [str(name) for name in (range(1, len(predicted) + 1) if names is None else names)]
     put_out(args, Table(unit, rows, header, arrays), f"{len(rows):,} predictions")
 
 
@@ -288,7 +293,8 @@ def load_and_read(args, ability):
     estimator = load_model(args.file, ability)
     if "n_jobs" in estimator.get_params():
         estimator.set_params(n_jobs=args.n_jobs)
-    if not model_of(estimator).responds:
+    of_rows = model_of(estimator).data in data.ROWS and data.parts_of(args.data) is not None
+    if not model_of(estimator).responds and not of_rows:
         args.data = data.with_target(args.data, args.target)
     kind, known = model_of(estimator).data, {"n_features": getattr(estimator, "n_features_in_", None)}
     if kind == "counts":
@@ -297,7 +303,7 @@ def load_and_read(args, ability):
         encoding = known["encoding"] = Encoding.of_dict(estimator.table_encoding_)
         if encoding.width != known["n_features"]:
             raise ModelFileError(f"{args.file}: its table has other columns than its model; fit it again")
-        if not data.is_table(args.data):
+        if not data.is_table(args.data) and not of_rows:
             raise DataError(f"{args.data} is no table, and the model was fitted to one; give FILE.csv")
     read = data.read(kind, args.data, args, **known)
     if getattr(read, "unknown", 0):

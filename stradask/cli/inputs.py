@@ -8,6 +8,7 @@ from ..errors import DataError, in_brief
 from .formats import kind_of, read_frame, read_npz_matrix
 from .outputs import bars, say
 from .ratings import Rated, has_named_columns, read_ratings_of
+from .row_files import ROWS, of_files, parts_of
 from .tables import NotNumbers, file_of, is_table, read_encoded, read_table
 
 DOCSTRINGS = "docstrings"
@@ -107,6 +108,15 @@ class Labelled:
         named = [f"{c.name} ({len(c.values)})" for c in getattr(self.encoding, "columns", ()) if c.values]
         said += f"; categories: {in_brief(', '.join(named), 200)}" if named else ""
         return said + (f"; {self.imputed:,} missing cells imputed" if self.imputed else "")
+
+    @property
+    def has_targets(self):
+        """Whether the targets are known."""
+        return self.y is not None
+
+    def scored(self, estimator):
+        """What a score is made of: these rows."""
+        return self
 
     def rows(self, rows):
         """Return the rows of the given numbers."""
@@ -368,7 +378,10 @@ READERS = {
 
 
 def read(kind, source, args, **options):
-    """Read DATA of a kind that `READERS` has, as the arguments say."""
+    """Read DATA of a kind that `READERS` has, as the arguments say; or find the files that are read later."""
+    found = of_files(source, args, fitting="n_features" not in options) if kind in ROWS else None
+    if found is not None:
+        return found
     learned = {name: value for name in LEARNED if (value := getattr(args, name, None))}
     return READERS[kind](source, args.vocab, verbose=bars(args), **options, **learned)
 
@@ -409,6 +422,8 @@ def source_of(model, args):
         )
     if apart:
         return Source(model.data, args.data)
+    if model.data in ROWS and parts_of(args.data[0], args.cluster is not None) is not None:
+        return Source(model.data, args.data[0])
     if args.target is not None and model.data in ("counts", "ratings") and not model.responds:
         raise DataError(f"--target: the data of {model.name} have no target column; leave it out")
     for option in LEARNED:

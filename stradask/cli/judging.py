@@ -18,11 +18,16 @@ def score(args):
     else:
         from .reports import factorization, linear
 
+        judged = read
         if kind != "ratings":
-            if read.y is None:
-                raise DataError(f"{args.data}: say which column is the target, as {args.data}:COLUMN")
+            if not read.has_targets:
+                raise DataError(
+                    f"{args.data}: say which column is the target, as {args.data}:COLUMN; of npy files, as "
+                    "--target FILE.npy"
+                )
             check_columns(read, estimator)
-        found, text = (factorization if kind == "ratings" else linear).judged(estimator, read)
+            judged = read.scored(estimator)
+        found, text = (factorization if kind == "ratings" else linear).judged(estimator, judged)
     show(args, {"model": model_of(estimator).name, "data": read.describe(), "scores": found}, text)
 
 

@@ -30,6 +30,11 @@ def fit_standardized(estimator, read, run_fit):
 
     from ..algorithms.linear.sparse.fitting import column_scales
 
+    if not isinstance(read, Labelled):
+        raise DataError(
+            f"--standardize: {read.source} is read where the model is fitted, and {type(estimator).__name__} "
+            "takes columns as they are there: give one CSV file, or take lasso or sparse-logistic"
+        )
     X, y = read.arguments
     columns = X.tocsc() if sparse.issparse(X) else np.asfortranarray(X)
     widths = column_scales(columns, None, centre=estimator.fit_intercept)

@@ -50,6 +50,7 @@ def add_scores(document, lines, estimator, data, test):
     """Add how well a model predicts the rows that it learnt from, and those held out (or None)."""
     for name, rows in (("training", data), ("test", test)):
         if rows is not None:
+            rows = rows.scored(estimator)
             document[name], text = judged(estimator, rows)
             lines.append(f"{name:<12} {text}, {rows.X.shape[0]:,} rows")
 
@@ -70,7 +71,7 @@ def judged(estimator, data):
     scores = {"accuracy": float(estimator.score(data.X, data.y))}
     place = np.searchsorted(estimator.classes_, data.y)
     if np.isin(data.y, estimator.classes_).all():
-        chance = np.take_along_axis(estimator.predict_proba(data.X), place[:, None], axis=1)
+        chance = np.take_along_axis(np.asarray(estimator.predict_proba(data.X)), place[:, None], axis=1)
         tiny = np.finfo(chance.dtype).tiny
         scores["log_loss"] = float(-np.log(np.maximum(chance, tiny)).mean())
     return scores, ", ".join(f"{name.replace('_', ' ')} {score:.4f}" for name, score in scores.items())
