@@ -19,23 +19,12 @@ from .choose import check_combination, chosen_solver, penalties, penalty_factor,
 from .early_stopping import hold_out, watched
 from .features import mapped
 from .model import DRAWS, FactorModel
+from .programs import SOLVERS, program_of
 from .reading import read_ratings
-from .solvers.als import AlternatingLeastSquares
-from .solvers.ccd import CyclicCoordinateDescent
-from .solvers.gibbs import GibbsPolish
-from .solvers.implicit import ImplicitFeedback
-from .solvers.pairwise import PairwiseRanking
-from .solvers.sgd import RotationSGD
 from .solvers.shrinkage import with_best_biases
 from .stored import fingerprint_of
 from .update import updated, widened
 
-_SOLVERS: dict[str, Any] = {
-    "als": AlternatingLeastSquares,
-    "ccd": CyclicCoordinateDescent,
-    "gibbs": GibbsPolish,
-    "sgd": RotationSGD,
-}
 _CHECKPOINT_EVERY = 5  # iterations
 
 
@@ -236,7 +225,7 @@ class MatrixFactorization(FactorModel):
         "implicit": ["boolean"],
         "alpha": [Interval(Real, 0, np.inf, closed="neither")],
         "loss": [StrOptions({"squared", "bpr", "warp", "logistic"})],
-        "solver": [StrOptions({"auto", *_SOLVERS})],
+        "solver": [StrOptions({"auto", *SOLVERS})],
         "non_negative": ["boolean"],
         "reg_exponent": [Interval(Real, 0, 4, closed="both"), StrOptions({"auto"})],
         "bias": ["boolean"],
@@ -448,7 +437,7 @@ class MatrixFactorization(FactorModel):
 
     def _solve(self, entries, features, seed, watch, callback, seen, fingerprint):
         """Run the solver; return the model and the history."""
-        program = self._program(entries, features, seed)
+        program = program_of(self, entries, settings_of(self), features, seed)
 
         def finished():
             settings, sides = settings_of(self), program.sides
@@ -472,13 +461,6 @@ class MatrixFactorization(FactorModel):
             verbose=self.verbose,
         )
         return finished() if watch is None else watch.best, done.history
-
-    def _program(self, entries, features, seed):
-        """Make the program of the solver."""
-        program, more = _SOLVERS[self.solver_], {"gibbs": (self.engine,), "als": (features,)}
-        if self.implicit and not self.non_negative:
-            program = ImplicitFeedback if self.loss == "squared" else PairwiseRanking
-        return program(entries, settings_of(self), seed, *more.get(self.solver_, ()))
 
     def _take(self, sides, history, watch, seen):
         """Set the fitted attributes from the solver's model."""

@@ -11,7 +11,7 @@ import numpy as np
 from ..program import Task, is_nothing
 from ..threads import run_tasks
 from .payloads import payload_bytes
-from .routes import Barriers
+from .routes import Barriers, joined_of
 from .shards import StaleEpoch
 
 
@@ -42,7 +42,7 @@ class CallTasks:
     sent, waited
         Bytes that were sent, and seconds without a task.
     joined : object
-        What shards received at all barriers together.
+        What the coordinator is told of all barriers together.
     """
 
     def __init__(self, worker_state, round_, assignments, barriers: Barriers | None = None):
@@ -171,7 +171,7 @@ class CallTasks:
             message = program.message_of(next(iter(worker_state.states.values())), joined)
             for state in worker_state.states.values():
                 program.sync(state, message)
-            self.joined = joined if self.joined is None else program.join([self.joined, joined])
+            self.joined = joined_of(program.join, (self.joined, program.told(joined, message)))
         for position in positions:
             if is_nothing(self.partials[position]):
                 del self.partials[position]

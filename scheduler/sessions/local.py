@@ -14,6 +14,7 @@ from ..stores.saved import (
     twin_of,
 )
 from ..threads import effective_n_jobs, run_tasks
+from .joining import joined_of
 
 
 class LocalSession:
@@ -91,8 +92,10 @@ class LocalSession:
 
     def _join(self, joined):
         if joined is not None:
-            self._sync([self.program.message_of(self.states[0], joined)])
-            self.joined = joined if self.joined is None else self.program.join([self.joined, joined])
+            message = self.program.message_of(self.states[0], joined)
+            self._sync([message])
+            told = self.program.told(joined, message)
+            self.joined = joined_of(self.program.join, (self.joined, told))
 
     def _read_ahead(self, first, steps, later):
         """Announce to the program, once a turn, the shards that follow those of these steps."""

@@ -132,7 +132,11 @@ def joined_by_all(join, value, barriers, give, take) -> Any:
         if kind == "from" and rank > other:  # the result
             value = there
         else:
-            both = (value, there) if rank < other else (there, value)
-            known = [one for one in both if one is not None]
-            value = join(known) if len(known) > 1 else next(iter(known), None)
+            value = joined_of(join, (value, there) if rank < other else (there, value))
     return value
+
+
+def joined_of(join, values):
+    """Join two values of which each may be None."""
+    known = [one for one in values if one is not None]
+    return join(known) if len(known) > 1 else next(iter(known), None)

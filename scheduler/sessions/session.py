@@ -12,8 +12,8 @@ class Session(Protocol):
     A *step* is a list of (shard, blocks); no shard and, where blocks travel, no block is in it twice.
     `remote` sessions can raise `WorkerLost`. `bytes_sent` counts the bytes of arrays that left a process
     since the session was opened, `waiting` the seconds that shards waited for blocks or for one another,
-    summed over workers; `activity` is empty where there are no workers. `joined` is what shards received at
-    all barriers of the last `run` together, of a program that joins; None for nothing.
+    summed over workers; `activity` is empty where there are no workers. `joined` is what the program tells
+    of all barriers of the last `run`, of a program that joins; None for nothing.
     """
 
     remote: bool

@@ -1,4 +1,7 @@
-"""Alternating least squares, for ratings, and for implicit feedback with factors of 0 or above."""
+"""Alternating least squares, for ratings, and for implicit feedback with factors of 0 or above.
+
+Here the coordinator has the rows, as features and draws need them. See `exchange` for fits without these.
+"""
 
 import numpy as np
 
@@ -52,7 +55,8 @@ class AlternatingLeastSquares(Program):
         rng = np.random.default_rng(seed)
         self.factors = [padded(part) for part in self.first_factors(rng, entries)]
         self.biases = [np.zeros(n, entries.dtype) for n in entries.shape]
-        self._rated = [table.counts > 0 for table in tables]
+        self._counts = [table.counts for table in tables]
+        self._rated = [counts > 0 for counts in self._counts]
         for factors, rated in zip(self.factors, self._rated, strict=True):
             factors[~rated] = 0
         self.priors = [
@@ -61,8 +65,8 @@ class AlternatingLeastSquares(Program):
         ]
 
     def __getstate__(self):
-        left_out = {"shards": (), "factors": None, "biases": None, "_ridges": None, "_rated": None}
-        return {**self.__dict__, **left_out, "priors": (None, None)}
+        left_out = dict.fromkeys(("factors", "biases", "_ridges", "_rated", "_counts"))
+        return {**self.__dict__, **left_out, "shards": (), "priors": (None, None)}
 
     def first_factors(self, rng, entries):
         """Draw initial factors of both sides."""
@@ -95,7 +99,7 @@ class AlternatingLeastSquares(Program):
 
     def solve(self, table, other, factors, biases, state, task):
         """Solve for the rows of a table; return the sum of their objectives."""
-        side, sweeps = task.blocks, _SWEEPS if self.settings.non_negative else 0
+        side, sweeps = task.blocks, sweeps_of(self.settings)
         pull, bias_pull = self._pulls(table, state["sides"][side], state["ranges"][side], side)
         return solve_table(
             table, other, self.settings, factors, biases, side=side, sweeps=sweeps, pull=pull,
@@ -181,6 +185,11 @@ class AlternatingLeastSquares(Program):
         factors = [part[:, :K].copy() for part in self.model_factors()]
         weights = tuple(None if prior is None else prior.weights for prior in self.priors)
         return Sides.of(factors, [part.copy() for part in self.biases], self.mean, weights)
+
+
+def sweeps_of(settings):
+    """Count sweeps of coordinate descent over a row's factors; 0 solves by Cholesky factors."""
+    return _SWEEPS if settings.non_negative else 0
 
 
 def fixed_side(factors, biases, mean, settings, rated=None):

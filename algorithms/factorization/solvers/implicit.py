@@ -4,13 +4,14 @@ import numpy as np
 from scipy.linalg import eigh
 
 from ....kernels.factorization.als import conjugate_rows, turn_rows
+from ....kernels.factorization.lanes import LANES
 from ....kernels.vector import aligned
 from ....scheduler.threads import single_threaded_blas
 from .als import AlternatingLeastSquares
 
 _STEPS = 2  # of conjugate gradients a row and iteration; compared in docs/matrix-factorization.md
 
-_LARGEST = 0.003  # of the initial factors, uniform from 0: compared there, too
+LARGEST = 0.003  # of the initial factors, uniform from 0: compared there, too
 
 
 class ImplicitFeedback(AlternatingLeastSquares):
@@ -41,7 +42,7 @@ class ImplicitFeedback(AlternatingLeastSquares):
     def first_factors(self, rng, entries):
         """Draw small factors above 0: the first half sums the items of a user, the popular ones most."""
         dtype, K = entries.dtype, self.settings.n_components
-        return [(_LARGEST * rng.random((n, K))).astype(dtype) for n in entries.shape]
+        return [(LARGEST * rng.random((n, K))).astype(dtype) for n in entries.shape]
 
     def update(self, state, task):
         """Move a shard's rows of a side; return their factors and biases, and the objective."""
@@ -50,15 +51,10 @@ class ImplicitFeedback(AlternatingLeastSquares):
         table, (a, b) = state["tables"][side], state["ranges"][side]
         pull, _ = self._pulls(table, own, (a, b), side)
         with single_threaded_blas():
-            factors = _turned(own["factors"][a:b], other["turn"], self.vectors)
-            drawn = np.zeros((1, factors.shape[1]), factors.dtype) if pull is None else pull @ other["axes"]
-            losses = np.empty(len(factors))
-            conjugate_rows(
-                0, len(factors), table.indptr, table.indices, table.values, other["factors"],
-                other["spectrum"], drawn, self.settings.ridge(table.counts, table.values.dtype, side), _STEPS,
-                factors, losses, self.vectors,
-            )  # fmt: skip
-            return factors, own["biases"][a:b], losses.sum()
+            factors = turned(own["factors"][a:b], other["turn"], self.vectors)
+            drawn = None if pull is None else pull @ other["axes"]
+            loss = conjugate(table, factors, other["factors"], other["spectrum"], drawn, self.settings, side)
+            return factors, own["biases"][a:b], loss
 
     def aggregate(self, tasks, partials):
         """Take the new rows of a side, which are in the axes of the other."""
@@ -88,19 +84,14 @@ class ImplicitFeedback(AlternatingLeastSquares):
         """
         factors, K = self.factors[side], self.settings.n_components
         present = factors if self._rated[side].all() else factors[self._rated[side]]
-        turn, spectrum = np.eye(factors.shape[1], dtype=factors.dtype), np.zeros_like(factors[0])
         with single_threaded_blas():
-            gram = (present.T @ present)[:K, :K]
-            squares, turn[:K, :K] = eigh(gram, driver="evd", check_finite=False)
-            axes = _closer(self.frames[side] @ turn)
-        spectrum[:K] = np.maximum(squares, 0)
-        return axes, turn, spectrum
+            return principal_axes(present.T @ present, self.frames[side], K)
 
     def _message(self, side):
         axes, turn, spectrum = self._axes[side]
         with single_threaded_blas():
             values = {
-                "factors": _turned(self.factors[side], turn, self.vectors),
+                "factors": turned(self.factors[side], turn, self.vectors),
                 "spectrum": spectrum,
                 "axes": axes,
                 "turn": self._axes[1 - side][0].T @ axes,
@@ -123,13 +114,39 @@ class ImplicitFeedback(AlternatingLeastSquares):
             return [part @ frame.T for part, frame in zip(self.factors, self.frames, strict=True)]
 
 
+def conjugate(table, factors, others, spectrum, drawn, settings, side):
+    """Move rows, in place, by conjugate gradients, in the axes of the other side; return their objective.
+
+    `drawn` are pulls on the rows, or None.
+    """
+    losses, d = np.empty(len(factors)), factors.shape[1]
+    conjugate_rows(
+        0, len(factors), table.indptr, table.indices, table.values, others, spectrum,
+        np.zeros((1, d), factors.dtype) if drawn is None else drawn,
+        settings.ridge(table.counts, factors.dtype, side), _STEPS, factors, losses, (0,) * (d // LANES),
+    )  # fmt: skip
+    return losses.sum()
+
+
+def principal_axes(gram, frame, n_components):
+    """Return axes of a Gram matrix in the model's coordinates and in its `frame`, and the squares.
+
+    The columns of zeros stay apart.
+    """
+    K = n_components
+    turn, spectrum = np.eye(len(gram), dtype=gram.dtype), np.zeros_like(gram[0])
+    squares, turn[:K, :K] = eigh(gram[:K, :K], driver="evd", check_finite=False)
+    spectrum[:K] = np.maximum(squares, 0)
+    return _closer(frame @ turn), turn, spectrum
+
+
 def _closer(axes):
     """Take a step of Newton and Schulz to orthonormal axes: rounding adds up over products of many turns."""
     eye = np.eye(len(axes), dtype=axes.dtype)
     return axes @ (axes.dtype.type(1.5) * eye - axes.dtype.type(0.5) * (axes.T @ axes))
 
 
-def _turned(rows, turn, vectors):
+def turned(rows, turn, vectors):
     """Return ``rows @ turn``, which begins with a cache line: kernels load 64 bytes at a time from it."""
     turned = aligned(rows.shape, rows.dtype)
     turn_rows(np.ascontiguousarray(rows), turn, turned, vectors)

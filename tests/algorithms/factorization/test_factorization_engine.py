@@ -254,7 +254,8 @@ def test_memory_of_ten_million_ratings(solver, most):
     assert peak < (16 + INDICES) * size + 12 * (n + m) * 32 * 4
 
 
-def test_a_state_that_is_made_anew_is_as_loaded():
+def test_a_state_that_is_made_anew_is_as_loaded(ratings):
+    """Also when a message comes late."""
     program, data = object.__new__(AlternatingLeastSquares), [("users", (0, 2)), ("items", (0, 3))]
     state = program.load(data)
     program.sync(state, [(0, "factors")])
@@ -262,3 +263,46 @@ def test_a_state_that_is_made_anew_is_as_loaded():
     assert renewed == program.load(data)
     program.sync(state, [(1, "late")])  # a message of before
     assert renewed == program.load(data)
+
+
+@pytest.mark.parametrize("name", ["als", "implicit"])
+def test_the_client_receives_a_number_of_each_shard(cluster, ratings, name, monkeypatch):
+    """And, of implicit feedback, axes; rows go from worker to worker, once a side and iteration."""
+    from stradask.scheduler.sessions import membership, payloads
+
+    came, opened = [], membership.opened
+
+    def counted(answer, worker):
+        came.append(sum(map(payloads.bytes_of, answer["ok"])) if answer and answer.get("ok") else 0)
+        return opened(answer, worker)
+
+    monkeypatch.setattr(membership, "opened", counted)
+    R = abs(make_ratings(3000, 500, 3, density=0.01, noise=0.3, random_state=0)[0])
+    rounds = []
+    far = fitted(R, name, engine="dask", callback=lambda info: rounds.append(sum(came)), max_iter=5)
+    assert max(np.diff(rounds)) < 40_000  # of 3,500 rows of 16 numbers, 224,000 bytes
+    sent, rows = far.history_["bytes_sent"][1:], 3500 * (16 + 1) * 4
+    assert (sent > rows).all()
+    assert (sent < 3 * rows).all()  # to three workers, each of which has a third
+    equal(far, fitted(R, name, max_iter=5))
+
+
+def test_shards_of_least_squares_begin_again_as_they_began(ratings):
+    from stradask.algorithms.factorization.solvers.exchange import ExchangedImplicit
+    from stradask.scheduler.sessions.local import LocalSession
+
+    made, plain = [], ExchangedImplicit.collect
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ExchangedImplicit, "collect", lambda *args: (made.append(args[0]), plain(*args))[1])
+        fitted(ratings, "implicit", reg=0.1)
+    (program,) = made
+    session = LocalSession(1)
+    session.open(program)
+    for shard, data in zip(session.states, program.shards, strict=True):
+        program.sync(shard, program.publish())
+        shard["user_factors"] = None
+        again, loaded = program.renew(shard), program.load(data)
+        for name in program.saved:
+            np.testing.assert_array_equal(again[name], loaded[name])
+        assert again["axes"] == [None, None]
+        assert again.keys() == loaded.keys()
