@@ -176,6 +176,9 @@ class _Figures(web.RequestHandler):
 
 class _FitsPage(web.RequestHandler):
     def get(self):
+        if self.request.path.endswith("/"):  # from where the page's links, also of a proxy, lead elsewhere
+            self.redirect("../stradask")
+            return
         self.set_header("Content-Type", "text/html; charset=utf-8")
         self.write(_PAGE.read_bytes())
 

@@ -6,6 +6,8 @@ idle.
 """
 
 import asyncio
+import atexit
+import gc
 from concurrent.futures import Future
 from typing import Any
 
@@ -42,6 +44,10 @@ class KeepAlivePlugin(WorkerPlugin):
         await self.pool.start()
         for name in self.answers_to:
             worker.handlers[f"stradask_{name}"] = getattr(self, name)
+        if worker.nanny:
+            # This process is the worker's alone. At its end the garbage collector would look for cycles among
+            # all that was imported: .4 of the .5 CPU seconds that a process with our kernels takes to end.
+            atexit.register(gc.freeze)
 
     async def teardown(self, worker):
         """End all worker sessions, and remove the handlers."""

@@ -3,9 +3,11 @@
 import asyncio
 import json
 import math
+import re
 import subprocess
 import sys
 import time
+import urllib.parse
 import urllib.request
 from types import SimpleNamespace
 
@@ -45,7 +47,7 @@ def figures_of(fetch, label):
 
 
 def test_the_page_shows_the_rounds_and_workers_of_a_fit(page, fit):
-    _client, fetch = page
+    client, fetch = page
     _, done = fit("dask", rounds=6)
     shown, history = figures_of(fetch, "Rotating"), done.history.as_dict()
     assert [row["round"] for row in shown["rounds"]] == list(range(1, 7))
@@ -64,6 +66,12 @@ def test_the_page_shows_the_rounds_and_workers_of_a_fit(page, fit):
         assert all(began <= ended for began, ended, _ in about["spans"])
     assert b"stradask/json" in fetch()
     assert b"<table" in fetch("/")
+    address = client.dashboard_link.removesuffix("/status")
+    links = re.findall(r'(?:href=|fetch\()"([^"#?]+)', fetch().decode())
+    assert {"status", "stradask/json"} <= set(links)
+    landed = urllib.request.urlopen(address + "/stradask/", timeout=60).geturl()  # links are relative
+    assert urllib.parse.urljoin(landed, "stradask/json") == address + "/stradask/json"
+    assert urllib.parse.urljoin(landed, "status") == address + "/status"
 
 
 def test_passes_over_rows_are_shown_and_are_in_the_task_stream(page):
