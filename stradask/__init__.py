@@ -72,6 +72,7 @@ if TYPE_CHECKING:
     from .algorithms.optimize.gradient_check import check_gradient
     from .algorithms.optimize.minimize import minimize
     from .algorithms.plotting import plot_history
+    from .algorithms.topics.biterm import BitermTopicModel
     from .algorithms.topics.dmr import DMRTopicModel
     from .algorithms.topics.dynamic import DynamicTopicModel
     from .algorithms.topics.gsdmm import GSDMM
@@ -91,6 +92,7 @@ _PLACES = {
     "BayesianLogisticRegression": ".algorithms.bayes.logistic",
     "BayesianGLM": ".algorithms.bayes.glm",
     "BayesianPoissonRegression": ".algorithms.bayes.poisson",
+    "BitermTopicModel": ".algorithms.topics.biterm",
     "CoxRegression": ".algorithms.linear.structured.cox",
     "DMRTopicModel": ".algorithms.topics.dmr",
     "DynamicTopicModel": ".algorithms.topics.dynamic",
@@ -185,6 +187,7 @@ __all__ = [
     "BayesianLinearRegression",
     "BayesianLogisticRegression",
     "BayesianPoissonRegression",
+    "BitermTopicModel",
     "CoxRegression",
     "DMRTopicModel",
     "DynamicTopicModel",

@@ -95,6 +95,13 @@ MODELS = {
             report="stradask.cli.reports.topics:report",
         ),
         Model(
+            "biterm",
+            "BitermTopicModel",
+            data="counts",
+            summary="topics of short texts, from pairs of words",
+            report="stradask.cli.reports.topics:report",
+        ),
+        Model(
             "hdp",
             "HDPTopicModel",
             data="counts",

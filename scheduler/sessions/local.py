@@ -14,7 +14,7 @@ from ..stores.saved import (
     twin_of,
 )
 from ..threads import effective_n_jobs, run_tasks
-from .joining import joined_of
+from .routes import joined_of
 
 
 class LocalSession:

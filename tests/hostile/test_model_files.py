@@ -72,6 +72,10 @@ MODELS = {
             lambda m: m.representative_documents(),
         ],
     ),
+    "biterm": (
+        lambda: sd.BitermTopicModel(3, max_iter=5, random_state=0).fit(COUNTS),
+        [*used("transform", "perplexity", "predict"), lambda m: m.topics(3)],
+    ),
     "dynamic": (
         lambda: sd.DynamicTopicModel(3, max_iter=6, random_state=0).fit(COUNTS, slices=np.arange(N) % 4),
         [

@@ -1,6 +1,6 @@
-"""One topic for each document: collapsed Gibbs sampling of a Dirichlet multinomial mixture.
+"""One topic for each unit of a few tokens: collapsed Gibbs sampling of a Dirichlet multinomial mixture.
 
-::
+Units are documents, or pairs of words::
 
     p(z_d = k | rest)  ~  (m_k + alpha_k)  prod_w prod_(j < n_dw) (C_wk + beta_w + j)
                                            / prod_(i < L_d) (C_k + sum(beta) + i),     d itself left out
@@ -17,71 +17,87 @@ from ...options import INNER, KERNEL
 from ...random import fill_uniform
 
 DRAWS = 4096  # uniforms made at a time
-_FACTORS = 8  # between two rescalings: ratios of at most 1e12 to the power of 16 fit float64
+_FACTORS = 8  # between two rescalings: factors from 1e-12 to 1e12 to the power of 16 fit float64
 _SMALLEST = 1e-300  # divisor where all weights are zero
 
 _SAMPLE: dict[str, Any] = {**KERNEL, "fastmath": {"contract"}}
 
 
 @nb.njit(**_SAMPLE, **INNER)
-def _weights(begin, end, words, counts, documents, word_topic, totals, alpha, beta, beta_sum, weight):
-    """Write the weights of a document's topics, the greatest being near 1; return the log of their scale."""
+def _weights(begin, end, words, counts, documents, word_topic, smoothed, alpha, beta, weight, under):
+    """Write the weights of a unit's topics; return the log of their scale.
+
+    `smoothed` are the tokens of the topics plus sum(beta), `under` is scratch for the denominators: they are
+    multiplied and divided by once every few factors.
+    """
     n_topics = len(weight)
     scale, length, factors = 0.0, 0, 0
     for k in range(n_topics):
         weight[k] = documents[k] + alpha[k]
+        under[k] = 1.0
     for e in range(begin, end):
         row, b = word_topic[words[e]], beta[words[e]]
         for j in range(counts[e]):
-            added, under = b + j, beta_sum + length
+            if factors == _FACTORS:
+                scale += _rescale(weight, under)
+                factors = 0
+            added = b + j
             for k in range(n_topics):
-                weight[k] *= (row[k] + added) / (totals[k] + under)
+                weight[k] *= row[k] + added
+                under[k] *= smoothed[k] + length
             length += 1
             factors += 1
-            if factors == _FACTORS:
-                scale += _rescale(weight)
-                factors = 0
-    return scale + _rescale(weight)
+    for k in range(n_topics):
+        weight[k] /= under[k]
+    return scale
 
 
 @nb.njit(**_SAMPLE, **INNER)
-def _rescale(weight):
+def _rescale(weight, under):
     top = _SMALLEST
     for k in range(len(weight)):
+        weight[k] /= under[k]
+        under[k] = 1.0
         top = max(top, weight[k])
     for k in range(len(weight)):
         weight[k] /= top
     return np.log(top)
 
 
-@nb.njit(**_SAMPLE)
+@nb.njit(**_SAMPLE, **INNER)
 def _move(begin, end, words, counts, k, sign, documents, word_topic, totals):
     documents[k] += sign
     for e in range(begin, end):
-        word_topic[words[e], k] += sign * counts[e]
-        totals[k] += sign * counts[e]
+        moved = sign * np.int64(counts[e])
+        word_topic[words[e], k] += moved
+        totals[k] += moved
 
 
 @nb.njit(**_SAMPLE)
 def sweep_documents(
-    indptr, words, counts, topics, documents, word_topic, totals, alpha, beta, beta_sum, seed, purpose, round_
+    indptr, words, counts, topics, documents, word_topic, totals, alpha, beta, beta_sum, seed, purpose,
+    round_, index,
 ):  # fmt: skip
-    """Draw a topic for each document, in place, and renew the counts.
+    """Draw a topic for each unit, in place, and renew the counts.
 
-    `topics` are those of documents (int64), `documents` how many each topic has, `word_topic` (int32, words x
-    topics) and `totals` its tokens. `seed`, `purpose` and `round_` name the random stream.
+    `topics` are those of units, `documents` how many each topic has, `word_topic` (int32, words x topics) and
+    `totals` its tokens. `seed`, `purpose`, `round_` and `index` name the random stream.
     """
     n_topics = len(documents)
-    weight, uniforms = np.empty(n_topics), np.empty(DRAWS, np.float32)
+    weight, under, uniforms = np.empty(n_topics), np.empty(n_topics), np.empty(DRAWS, np.float32)
+    smoothed = np.empty(n_topics)
+    for k in range(n_topics):
+        smoothed[k] = totals[k] + beta_sum
     used, drawn = DRAWS, 0
     for d in range(len(topics)):
         if used + 2 > DRAWS:
-            fill_uniform(uniforms, drawn, seed, purpose, round_, 0)
+            fill_uniform(uniforms, drawn, seed, purpose, round_, index)
             drawn += DRAWS // 4
             used = 0
-        begin, end = indptr[d], indptr[d + 1]
-        _move(begin, end, words, counts, topics[d], -1, documents, word_topic, totals)
-        _weights(begin, end, words, counts, documents, word_topic, totals, alpha, beta, beta_sum, weight)
+        begin, end, old = indptr[d], indptr[d + 1], np.int64(topics[d])
+        _move(begin, end, words, counts, old, -1, documents, word_topic, totals)
+        smoothed[old] = totals[old] + beta_sum
+        _weights(begin, end, words, counts, documents, word_topic, smoothed, alpha, beta, weight, under)
         total = 0.0
         for k in range(n_topics):
             total += weight[k]
@@ -94,16 +110,18 @@ def sweep_documents(
             new += 1
         topics[d] = new
         _move(begin, end, words, counts, new, 1, documents, word_topic, totals)
+        smoothed[new] = totals[new] + beta_sum
 
 
 @nb.njit(**_SAMPLE)
 def count_documents(indptr, words, counts, topics, documents, word_topic, totals):
-    """Fill the counts from the topics of documents."""
+    """Fill the counts from the topics of units."""
     documents[:] = 0
     word_topic[:] = 0
     totals[:] = 0
     for d in range(len(topics)):
-        _move(indptr[d], indptr[d + 1], words, counts, topics[d], 1, documents, word_topic, totals)
+        k = np.int64(topics[d])
+        _move(indptr[d], indptr[d + 1], words, counts, k, 1, documents, word_topic, totals)
 
 
 @nb.njit(**_SAMPLE)
@@ -111,24 +129,66 @@ def posterior(
     first, last, indptr, words, counts, own, documents, word_topic, totals, alpha, beta, beta_sum, out,
     log_sum,
 ):  # fmt: skip
-    """Write ``p(z_d = k)`` of documents ``first:last`` given all others, and the log of the weights' sum.
+    """Write ``p(z_d = k)`` of units ``first:last`` given all others, and the log of the weights' sum.
 
-    `own` are the topics of documents that the counts hold, which are left out of them and put back; it is
-    empty for new documents.
+    `own` are the topics of units that the counts hold, which are left out of them and put back; it is empty
+    for new units. Of both results the first is that of unit `first`.
     """
+    n_topics = len(documents)
+    smoothed, under = np.empty(n_topics), np.empty(n_topics)
+    for k in range(n_topics):
+        smoothed[k] = totals[k] + beta_sum
     for d in range(first, last):
         begin, end = indptr[d], indptr[d + 1]
         if len(own):
-            _move(begin, end, words, counts, own[d], -1, documents, word_topic, totals)
-        weight = out[d]
+            k = np.int64(own[d])
+            _move(begin, end, words, counts, k, -1, documents, word_topic, totals)
+            smoothed[k] = totals[k] + beta_sum
+        weight = out[d - first]
         scale = _weights(
-            begin, end, words, counts, documents, word_topic, totals, alpha, beta, beta_sum, weight
+            begin, end, words, counts, documents, word_topic, smoothed, alpha, beta, weight, under
         )
         if len(own):
-            _move(begin, end, words, counts, own[d], 1, documents, word_topic, totals)
+            k = np.int64(own[d])
+            _move(begin, end, words, counts, k, 1, documents, word_topic, totals)
+            smoothed[k] = totals[k] + beta_sum
         total = 0.0
-        for k in range(len(weight)):
+        for k in range(n_topics):
             total += weight[k]
-        for k in range(len(weight)):
+        for k in range(n_topics):
             weight[k] /= total
-        log_sum[d] = scale + np.log(total)
+        log_sum[d - first] = scale + np.log(total)
+
+
+@nb.njit(**_SAMPLE)
+def fill_pairs(indptr, words, counts, whole, unit_indptr, unit_words, unit_counts):
+    """Write the pairs of tokens of documents as CSR of pairs x words; the sizes are those of the arrays.
+
+    A pair of one word has one entry, of 2. With `whole` a document of one token has one unit of it, and one
+    of none has an empty unit.
+    """
+    unit, place = 0, 0
+    unit_indptr[0] = 0
+    for d in range(len(indptr) - 1):
+        length = 0
+        for e in range(indptr[d], indptr[d + 1]):
+            n = np.int64(counts[e])
+            length += n
+            for _ in range(n * (n - 1) // 2):
+                unit_words[place], unit_counts[place] = words[e], 2
+                place += 1
+                unit += 1
+                unit_indptr[unit] = place
+            for other in range(e + 1, indptr[d + 1]):
+                for _ in range(n * counts[other]):
+                    unit_words[place], unit_counts[place] = words[e], 1
+                    unit_words[place + 1], unit_counts[place + 1] = words[other], 1
+                    place += 2
+                    unit += 1
+                    unit_indptr[unit] = place
+        if whole and length < 2:
+            if length:
+                unit_words[place], unit_counts[place] = words[indptr[d]], 1
+                place += 1
+            unit += 1
+            unit_indptr[unit] = place
