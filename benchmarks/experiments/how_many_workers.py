@@ -17,6 +17,7 @@ import numpy as np
 from scipy import sparse
 
 from ...algorithms.topics.blocks.groups import number_of_groups
+from ...algorithms.topics.rules import WARP_PASSES
 from ..scheduling import cluster_model
 from ..scheduling.cluster_model import Machines, binding
 
@@ -30,6 +31,8 @@ _CORPORA = (
     ("100 million, 50,000 words", 100_000_000, 50_000),
     ("a billion, 100,000 words", 1_000_000_000, 100_000),
 )
+_FEW = (2, 4, 8, 16)
+_NETWORKS = {"1 Gbit/s": 1.25e8, "10 Gbit/s": 1.25e9, "25 Gbit/s": 3.125e9, "100 Gbit/s": 1.25e10}
 _COSTS = {"per_token": 24e-9, "per_block": 17e-6, "per_task": 1e-6}  # measured: docs/topics.md
 _BANDWIDTHS = {"this machine": 1e9, "1 ms, 1 Gbit/s": 1.25e8}
 
@@ -138,6 +141,24 @@ def _seconds_a_round(model, *data):
     return statistics.median(np.diff(seen[2:]).tolist())
 
 
+def most_threads(record, n_workers, bandwidth, most=128):
+    """Return with how many threads a worker, or fewer, "auto" has sooner done what "gibbs" does in a sweep.
+
+    0 if with none; `most` are tried. With 1,000 topics and 10^9 tokens: "auto" takes several pairs of passes
+    of warp in place of a sweep.
+    """
+    found, needs = costs(record), {title: needs for title, _, needs in cases(record["rates"])}
+
+    def seconds(sampler, n_threads):
+        machines = Machines(
+            n_workers, n_threads, bandwidth=bandwidth, message=found["message"], hub=found["hub"]
+        )
+        return sum(needs[f"LDA ({sampler}), 1,000 topics, 10^9 tokens"](machines).on(machines).values())
+
+    sooner = (n for n in range(1, most + 1) if WARP_PASSES * seconds("warp", n) < seconds("gibbs", n))
+    return max(sooner, default=0)
+
+
 def measure_rates():
     """Measure what one thread of this machine does in a CPU second, a dict."""
     import stradask as sd
@@ -217,6 +238,11 @@ def page(record):
             machines = Machines(n_workers, THREADS, message=found["message"], hub=found["hub"])
             cells.append(_cell(needs(machines), machines))
         lines.append(f"| {title}: {unit} | " + " | ".join(cells) + " |")
+    lines += [AUTO.format(passes=WARP_PASSES).rstrip(), ""]
+    lines += ["| | " + " | ".join(f"{n} workers" for n in _FEW) + " |", "|---" * (1 + len(_FEW)) + "|"]
+    for title, bandwidth in _NETWORKS.items():
+        most = [most_threads(record, n_workers, bandwidth) for n_workers in _FEW]
+        lines.append(f"| {title} | " + " | ".join(str(n or "none") for n in most) + " |")
     about = record["about"]
     lines += [MEASURED.format(**found_in_words(found), **about).rstrip(), ""]
     lines += ["| workers | network | measured, ms | predicted, ms | off by |", "|---|---|---|---|---|"]
@@ -254,8 +280,7 @@ memory.
   Blocks of Gibbs sampling have rows of counts; those of "warp" have tokens, so that with 1,000 topics each
   worker receives 3.1 bytes for each token of the corpus in a sweep, on any number of workers. A worker sends
   all its blocks in one message, and Gibbs sampling exchanges totals 64 to 127 times a sweep: messages grow
-  with the workers and not with their threads. "auto" takes "warp" for more than 700 topics, because its
-  sweeps take less work: on a network of 10 Gbit/s prefer `sampler="gibbs"` where the table says so.
+  with the workers and not with their threads ([which sampler](#which-sampler-on-a-cluster)).
 - **messages**: workers exchange sums, in log2(P) messages one after the other; the gradients of a network
   go round a ring, in 2 (P - 1) messages.
 - **hub**: the process that calls `fit` sends to and hears from each worker, over its one link. A pass over
@@ -266,6 +291,15 @@ memory.
 
 No fit has been run on more than 16 workers: these are predictions of a model, which is held to measurements
 below.
+"""
+AUTO = """
+## Which sampler on a cluster
+
+`sampler="auto"` does not look at the network: the choice follows from the corpus and the number of topics
+alone, so that a seed gives the same model on threads and on any cluster. With more than 700 topics it begins
+with 150 sweeps of {passes} pairs of passes of "warp" each, which take less work than a sweep of Gibbs
+sampling and send more. The table has the threads a worker up to which they end sooner than Gibbs sampling by
+the model above (1,000 topics, 10^9 tokens). With more threads, set `sampler="gibbs"`.
 """
 MEASURED = """
 ## How far the model is from measurements

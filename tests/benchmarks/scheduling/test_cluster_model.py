@@ -114,3 +114,14 @@ def test_the_table_of_threads_is_in_the_guide():
 def test_the_page_is_that_of_the_record():
     page = (ROOT / "docs" / "how-many-workers.md").read_text(encoding="utf-8")
     assert page == how_many_workers.page(RECORD)
+
+
+def test_the_threads_from_which_warp_waits_for_its_blocks_follow_from_their_bytes():
+    """By hand: four times 3.1 bytes a token arrive from others, and threads save the work that warp spares."""
+    rates = RECORD["rates"]
+    saved = 1 / rates["tokens of gibbs, 1000 topics"] - 4 / rates["tokens of warp, 1000 topics"]
+    for n_workers, bandwidth in ((2, 1.25e9), (4, 3.125e9), (8, 1.25e10)):
+        by_hand = saved * bandwidth / (4 * 2.5 * 10 / 8) / (n_workers - 1)
+        found = how_many_workers.most_threads(RECORD, n_workers, bandwidth)
+        assert found == pytest.approx(by_hand, rel=0.3)  # latencies and exchanges are left out
+    assert how_many_workers.most_threads(RECORD, 2, 1.25e8) == 0
