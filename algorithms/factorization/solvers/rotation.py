@@ -29,7 +29,7 @@ class Rotation(Program):
     gradient descent", KDD 2011.
     """
 
-    travels = True
+    travels, spreads = True, True
     saved = ("factors", "own")
     unit = "rating"
 

@@ -117,7 +117,7 @@ def test_the_page_is_that_of_the_record():
 
 
 def test_the_threads_from_which_warp_waits_for_its_blocks_follow_from_their_bytes():
-    """By hand: four times 3.1 bytes a token arrive from others, and threads save the work that warp spares."""
+    """By hand: 12.5 bytes a token arrive from others, and threads save the work that warp spares."""
     rates = RECORD["rates"]
     saved = 1 / rates["tokens of gibbs, 1000 topics"] - 4 / rates["tokens of warp, 1000 topics"]
     for n_workers, bandwidth in ((2, 1.25e9), (4, 3.125e9), (8, 1.25e10)):
