@@ -18,7 +18,7 @@ from .mixed import families
 from .mixed.design import Rows
 from .mixed.draws import MixedLikelihoods, Predictors, prior_values
 from .mixed.formula_design import FormulaDesign
-from .mixed.model import MixedLayout, build_shard, is_integrated, shard_effects
+from .mixed.model import MixedLayout, build_shard, is_integrated, look, shard_effects, with_local_last
 from .mixed.priors import chosen_priors
 from .models.prior_density import PriorDensity
 from .models.scaling import Scaling
@@ -47,13 +47,17 @@ class BayesianGLM(Estimator):
     effects, ``a:b`` the combinations of two columns, ``(1 | a/b)`` is ``(1 | a) + (1 | a:b)``.
 
     **Where effects are sampled.** With normal noise and one term they are integrated out in closed form, and
-    drawn afterwards, exactly, given the other parameters. An evaluation costs nothing by row, and shards,
-    which get whole groups (``n_shards=``, ``engine="dask"``), are combined over what they share: the effects
-    of a group never leave its shard, and the combination is exact as the numbers of draws and proposals grow.
-    Models without groups have shards of any rows. In all other cases (another family with groups; crossed or
-    nested groups) effects are parameters, sampled with the rest by NUTS in one piece, and shards are refused.
-    There the effects of a column are centred where rows say more of most groups' effects than the other
-    groups do, else not, and their mean over groups is a parameter of its own.
+    drawn afterwards, exactly, given the other parameters: an evaluation costs nothing by row. In all other
+    cases (another family with groups; crossed or nested groups) they are parameters, sampled with the rest by
+    NUTS.
+
+    **Shards** (``n_shards=``, ``engine="dask"``) have any rows of a model without groups, and whole groups of
+    the term with the most levels else. The effects of these groups, at most three columns, never leave their
+    shard: chains sample them there, and the densities that are combined are integrated over them, by
+    quadrature with an error of about 1e-6 a group where there is no closed form. Effects of crossed terms are
+    parameters that all shards share. The combination is exact as the numbers of draws and proposals grow.
+    Effects among the parameters are centred by columns where rows say more of most groups' effects than the
+    other groups do, else not, and their mean over groups is a parameter of its own.
 
     **Standardisation.** Columns are centred and scaled inside; draws and priors are on the scale of the data.
     The prior of the intercept, and of cuts, is that of the predictor at the means of the columns.
@@ -216,56 +220,59 @@ class BayesianGLM(Estimator):
         if y is not None:
             raise DataError("y must be None: the target is a column of data, on the left of the formula")
         formula = FormulaDesign(self.formula, self.family)
-        joint = bool(formula.terms) and not is_integrated(self.family, formula.terms)
-        settings = self._settings(joint, callback)
+        closed = is_integrated(self.family, formula.terms)
+        joint = not closed and self.n_shards in (1, "auto")
+        settings = self._settings(formula, closed, joint, callback)
         with self._unchanged_on_error():
             design = formula.learn(data, offset, sample_weight)
-            densities, layout = self._densities(design, settings, joint)
+            if formula.terms and not closed and not joint:
+                design = with_local_last(design)
+            densities, layout = self._densities(design, settings, closed, joint)
             posterior, samplers = draw_posterior(densities, settings)
             self._store(posterior, samplers, layout, formula)
         return self
 
-    def _settings(self, joint, callback):
-        """Check the settings; `joint` are those of effects that are drawn with the coefficients."""
+    def _settings(self, formula, closed, joint, callback):
+        """Check the settings; effects are parameters unless `closed`, and all in one piece if `joint`."""
         given = {name: getattr(self, name) for name in CONSTRAINTS}
+        if formula.terms and not closed:
+            given["sampler"] = self._sampler_of_effects()
         if joint:
-            given |= self._in_one_piece()
+            given["n_shards"] = 1 if formula.terms else self.n_shards
         return SamplingSettings(**given, callback=callback).checked()
 
-    def _densities(self, design, settings, joint):
+    def _densities(self, design, settings, closed, joint):
         """Build the densities of the shards, and the layout of their variables."""
         priors = chosen_priors(self.priors, self.family, design)
         self.priors_ = {name: str(prior) for name, prior in priors.items()}
         scaling = Scaling(design.centres, design.spreads)
         parts = mixed_rows(self.family, design, settings)
         self.n_shards_ = len(parts)
+        common, n_sampled = None, 0
+        if design.terms and not closed:
+            common = None if joint else look(self.family, design, scaling)
+            n_sampled = len(design.terms) - (not joint)
         builds = [
-            partial(build_shard, self.family, Rows(design, rows), scaling, priors, 1 / len(parts))
+            partial(build_shard, self.family, Rows(design, rows), scaling, priors, 1 / len(parts), common)
             for rows in parts
         ]
-        layout = MixedLayout(self.family, design, scaling, priors, joint)
+        layout = MixedLayout(self.family, design, scaling, priors, n_sampled)
         likelihoods = MixedLikelihoods(self.family, design)
-        local = partial(shard_effects, settings.seed) if design.terms and not joint else None
+        local = partial(shard_effects, settings.seed) if n_sampled < len(design.terms) else None
         densities = Densities(
             builds, lambda _: layout.variables, lambda _: list(layout.names), local, dealt=True,
             log_likelihood=likelihoods,
         )  # fmt: skip
         return densities, layout
 
-    def _in_one_piece(self):
-        """Settings where effects are parameters."""
-        if self.n_shards not in (1, "auto"):
-            raise DataError(
-                f"n_shards={self.n_shards}, but the effects of {self.formula} with family={self.family!r} "
-                "are sampled with the other parameters, in one piece: take n_shards=1. Shards are for models "
-                "without groups, and for normal noise with one term of groups"
-            )
+    def _sampler_of_effects(self):
+        """The sampler where effects are parameters."""
         if self.sampler in ("laplace", "split_hmc"):
             raise DataError(
                 f"sampler={self.sampler!r} needs a mode, which a density of effects and their spread has "
                 "not: take 'auto' or 'nuts'"
             )
-        return {"n_shards": 1, "sampler": "nuts" if self.sampler == "auto" else self.sampler}
+        return "nuts" if self.sampler == "auto" else self.sampler
 
     def _store(self, posterior, samplers, layout, formula):
         self.sampler_ = ", ".join(sorted(set(samplers)))
@@ -460,7 +467,8 @@ class BayesianGLM(Estimator):
         if isinstance(n_samples, bool) or not isinstance(n_samples, (int, np.integer)) or n_samples < 1:
             raise DataError(f"n_samples must be a whole number above zero, got {shortened(n_samples)}")
         priors = chosen_priors(self.priors, self.family, design)
-        layout = MixedLayout(self.family, design, Scaling(design.centres, design.spreads), priors, True)
+        scaling = Scaling(design.centres, design.spreads)
+        layout = MixedLayout(self.family, design, scaling, priors, len(design.terms))
         draws = prior_values(layout, int(n_samples), np.random.default_rng(_seed(random_state)))
         return Posterior(draws, layout.variables, method="draws of the prior")
 

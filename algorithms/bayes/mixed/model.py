@@ -1,14 +1,15 @@
 """From a `MixedDesign` to a `Model`, whose density is in ``kernels.bayes.densities.mixed``."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from ....errors import DataError
+from ....errors import DataError, StradaskError
 from ....kernels.bayes.densities import mixed as kernel
-from ....kernels.bayes.densities import mixed_normal
+from ....kernels.bayes.densities import mixed_local, mixed_normal
+from ....kernels.bayes.densities.mixed_lattice import MOST_COLUMNS
 from ....scheduler.threads import single_threaded_blas
 from .. import parameters as kinds
 from ..chains.chain import stream
@@ -56,16 +57,19 @@ def layout_of(family, design, scaling, priors):
 
 
 class MixedLayout:
-    """Names, places and values of a mixed model, without its data."""
+    """Names, places and values of a mixed model, without its data.
 
-    def __init__(self, family, design, scaling, priors, effects):
+    The effects of the first `n_sampled` terms are parameters, by default none; others are integrated out.
+    """
+
+    def __init__(self, family, design, scaling, priors, n_sampled=0):
         self.family, self.scaling, self.intercept = family, scaling, design.intercept
         self.columns, self.n_levels = design.names, design.n_levels
         self.terms = tuple(
             Term(t.name, t.columns, t.levels, t.Z[:0], t.groups[:0], t.correlated) for t in design.terms
         )
         self.layout = layout_of(family, design, scaling, priors)
-        self.has_effects = effects
+        self.sampled = self.terms[:n_sampled]
 
     @property
     def n_free(self):
@@ -94,10 +98,9 @@ class MixedLayout:
                 found += [free.replace(name, shown) for free in one.free_names(name)]
             else:
                 found += one.free_names(name)
-        if self.has_effects:
-            for term in self.terms:
-                numbers = ["mean", *(f"contrast {g}" for g in range(1, len(term.levels)))]
-                found += [f"{term.name}[{number},{column}]" for number in numbers for column in term.columns]
+        for term in self.sampled:
+            numbers = ["mean", *(f"contrast {g}" for g in range(1, len(term.levels)))]
+            found += [f"{term.name}[{number},{column}]" for number in numbers for column in term.columns]
         return tuple(found)
 
     @cached_property
@@ -162,7 +165,7 @@ class MixedLayout:
             if name.startswith("cor_") and size > 1 and isinstance(shape, list):
                 columns += range(first, first + size)
                 names += [f"{name}[{label}]" for label in shape]
-            elif name in ("coef", "intercept") and self.has_effects:
+            elif name in ("coef", "intercept") and self.sampled:
                 columns += range(first, first + size)
                 names += names_of(name, shape if name == "intercept" else (size,), shape or None)
             first += size
@@ -171,7 +174,7 @@ class MixedLayout:
     def by_column(self, effects):
         """Effects (K, sum of G k), group by group, as columns of `variables`: column by column."""
         parts, first = [], 0
-        for term in self.terms:
+        for term in self.sampled:
             G, k = len(term.levels), len(term.columns)
             block = effects[:, first : first + G * k].reshape(-1, G, k)
             parts.append(block.transpose(0, 2, 1).reshape(len(effects), G * k))
@@ -181,14 +184,15 @@ class MixedLayout:
 
 @dataclass(frozen=True, eq=False)
 class MixedModel(Model):
-    """A model whose effects are parameters, or integrated out."""
+    """A model whose effects are parameters, or integrated out; `joint` is the one with all as parameters."""
 
     mixed: Any = None
+    joint: Any = None
 
     @property
     def regular(self):
         """Without effects among the parameters."""
-        return not self.mixed.has_effects
+        return not self.mixed.sampled
 
     @property
     def reach(self):
@@ -203,32 +207,113 @@ class MixedModel(Model):
     def values(self, Q):
         """Parameters on the user's scale, and the effects where they are parameters."""
         Q = self._points(Q)
-        if not self.mixed.has_effects:
+        if not self.mixed.sampled:
             return self.mixed.values(Q)
         theta = self.mixed.layout.values(np.ascontiguousarray(Q[:, : self.mixed.n_free]))
         effects = kernel.all_effects(Q, theta, self.data, self.meta)
         return np.concatenate([self.mixed.on_scale(theta), self.mixed.by_column(effects)], axis=1)
 
+    @property
+    def chained(self):
+        """With all effects: quadrature at every step would cost a hundred times the density by rows."""
+        return self if self.joint is None else self.joint
+
+    def reduced(self, draws):
+        """See `Model.reduced`: coefficients without the mean effect of the integrated term."""
+        joint, term = self.joint, self.mixed.terms[-1]
+        k, G, t = len(term.columns), len(joint.mixed.terms[-1].levels), len(self.mixed.sampled)
+        theta = joint.mixed.layout.values(np.ascontiguousarray(draws[:, : joint.mixed.n_free]))
+        place = self.meta[kernel.TERMS_AT] + t * kernel.TERM
+        d, A_at = self.meta[kernel.N_COEFS], self.meta[place + kernel.A_AT]
+        A = vars(self)["data"][A_at : A_at + d * k].reshape(d, k)
+        first = self.mixed.places[f"sd{t}"]
+        means = draws[:, self.n_params : self.n_params + k]
+        if term.has_correlations:
+            at = self.mixed.places[f"cor{t}"]
+            means = np.einsum("dij,dj->di", theta[:, at : at + k * k].reshape(-1, k, k), means)
+        Q = draws[:, : self.n_params].copy()
+        Q[:, :d] -= (theta[:, first : first + k] * means) @ A.T / np.sqrt(G)
+        logps, gradients = self.logp_grads(Q)
+        if not np.isfinite(logps).all():
+            raise StradaskError(
+                f"the integral over the effects of a group of ({term.name}) does not converge at a draw of a "
+                "shard: take n_shards=1, or a family with lighter tails"
+            )
+        return Q, logps, gradients
+
+    def without_data(self):
+        """See `Model.without_data`; values of effects need the projections of their columns."""
+        meta, parts, at = self.meta.copy(), [np.zeros(0)], 0
+        for t in range(len(self.mixed.sampled)):
+            place = meta[kernel.TERMS_AT] + t * kernel.TERM
+            size = meta[kernel.N_COEFS] * meta[place + kernel.WIDTH]
+            first = meta[place + kernel.A_AT]
+            parts.append(vars(self)["data"][first : first + size])
+            meta[place + kernel.A_AT], at = at, at + size
+        return replace(self, data=np.concatenate(parts), meta=meta, joint=None)
+
     def draw_effects(self, Q, *, seed):
-        """Draw the effects of the groups of this model, exactly, given points Q (K, d) of the others."""
-        theta = self.mixed.layout.values(self._points(Q))
-        groups = vars(self)["data"][self.meta[kernel.GROUPS_AT] :]
-        name = stream(seed, int(groups[0]), INTERCEPTS, 0)
-        (term,) = self.mixed.terms
-        own = np.arange(self.meta[self.meta[kernel.TERMS_AT] + kernel.N_GROUPS])
-        made = mixed_normal.draw_effects(theta, name, self.data, self.meta)
-        G, k = len(own), len(term.columns)
-        numbers = groups[:G].astype(np.int64)
+        """Draw the integrated effects of the groups of this model, given points Q (K, d) of the others.
+
+        Returns them (K, G k), and the numbers of their columns among those of all groups.
+        """
+        Q, term = self._points(Q), self.mixed.terms[-1]
+        numbers = vars(self)["data"][self.meta[kernel.GROUPS_AT] :]
+        name = stream(seed, int(numbers[0]), INTERCEPTS, 0)
+        if self.density is mixed_local.mixed_local:
+            made = mixed_local.draw_effects(Q, name, self.data, self.meta)
+        else:
+            theta = self.mixed.layout.values(Q)
+            made = mixed_normal.draw_effects(theta, name, self.data, self.meta)
+        k = len(term.columns)
+        G = made.shape[1] // k
+        numbers = numbers[:G].astype(np.int64)
         columns = (np.arange(k)[:, None] * len(term.levels) + numbers).ravel()
         return made.reshape(-1, G, k).transpose(0, 2, 1).reshape(len(made), G * k), columns
 
 
-def mixed_model(family, design, scaling, priors, power=1.0):
+@dataclass(frozen=True, eq=False)
+class FirstLook:
+    """What all shards of a model must have in common: where chains begin, and coordinates of the effects.
+
+    A fit without groups (`coefs`, `own`), the size of the effects of each term, the bits of its centred
+    columns, and the least squares of its columns on those of the formula.
+    """
+
+    coefs: np.ndarray
+    own: dict
+    spreads: list
+    centred: list
+    projections: list
+
+
+def look(family, design, scaling):
+    """The `FirstLook` at a design."""
+    X = _columns(design, scaling)
+    coefs, own = pooled(family, X, design)
+    f = X @ coefs + design.offsets
+    spreads, centred = [], []
+    for term in design.terms:
+        spread, bits = first_look(family, f, design, term, own)
+        spreads.append(spread)
+        centred.append(bits)
+    projections = [np.linalg.lstsq(X, term.Z, rcond=None)[0] for term in design.terms]
+    return FirstLook(coefs, own, spreads, centred, projections)
+
+
+def _columns(design, scaling):
+    """Standardised columns, and one of ones for the intercept."""
+    X = (design.X - scaling.centres) / scaling.spreads
+    return np.column_stack([X, np.ones(len(X))]) if design.intercept else X
+
+
+def mixed_model(family, design, scaling, priors, power=1.0, common=None):
     """Make the model of a design, or of one shard of it; `priors` are those of `chosen_priors`.
 
-    Of normal noise with one factor at most the effects are integrated out; else they are parameters. Where
-    all effects are integrated out, or there are none, the density is one of several shards' as well, each
-    with its prior to the `power`.
+    Of normal noise with one factor at most the effects are integrated out in closed form; else they are
+    parameters. With the `FirstLook` at all rows in `common` those of the last term are integrated out by
+    quadrature. Where the last or no effects are integrated out, the density is one of several shards' as
+    well, each with its prior, that of crossed effects too, to the `power`.
 
     >>> import numpy as np
     >>> from stradask.algorithms.bayes.mixed.model import mixed_model
@@ -242,14 +327,12 @@ def mixed_model(family, design, scaling, priors, power=1.0):
     >>> model.names
     ('coef[x]', 'intercept', 'log sigma')
     """
-    integrated = is_integrated(family, design.terms)
-    mixed = MixedLayout(family, design, scaling, priors, effects=bool(design.terms) and not integrated)
-    X = (design.X - scaling.centres) / scaling.spreads
-    if design.intercept:
-        X = np.column_stack([X, np.ones(len(X))])
-    coefs, own = pooled(family, X, design)
-    spreads = [first_look(family, X @ coefs + design.offsets, design, term, own) for term in design.terms]
-    start = _start(mixed, coefs, own, [spread for spread, _ in spreads])
+    integrated = common is None and is_integrated(family, design.terms)
+    n_sampled = 0 if integrated else len(design.terms) - (common is not None)
+    mixed = MixedLayout(family, design, scaling, priors, n_sampled)
+    common = look(family, design, scaling) if common is None else common
+    X = _columns(design, scaling)
+    start = _start(mixed, common)
     table, reals = mixed.layout.tables
     head = np.zeros(kernel.HEAD, np.int64)
     data = [np.array([power]), reals]
@@ -260,8 +343,10 @@ def mixed_model(family, design, scaling, priors, power=1.0):
         head[kernel.OWN] = mixed.places[own_names[0]]
         head[kernel.N_OWN] = mixed.layout.n_values - head[kernel.OWN]
     head[kernel.X_AT] = 1 + len(reals)
-    make = _integrated if integrated else _by_rows
-    terms, body, integers = make(mixed, head, X, design, [centred for _, centred in spreads])
+    if n_sampled < len(design.terms) and not integrated:
+        order = np.argsort(design.terms[-1].groups, kind="stable")
+        design, X = design.take(order), X[order]
+    terms, body, integers = (_integrated if integrated else _by_rows)(mixed, head, X, design, common)
     head[0] = kernel.HEAD  # place of the layout's tables
     head[kernel.TERMS_AT] = kernel.HEAD + len(table)
     if integers:
@@ -271,20 +356,57 @@ def mixed_model(family, design, scaling, priors, power=1.0):
     joined = np.concatenate([*data, *body])
     numbers = aligned(joined.nbytes)
     numbers[:] = joined
-    density = mixed_normal.mixed_normal if integrated else kernel.mixed
+    density = kernel.mixed if n_sampled == len(mixed.terms) else mixed_local.mixed_local
+    if integrated:
+        density = mixed_normal.mixed_normal
     concave = False
-    return MixedModel(density, numbers, meta, mixed.names, start, concave, mixed)
+    model = MixedModel(density, numbers, meta, mixed.names, start, concave, mixed)
+    return (
+        replace(model, joint=_joint(model, design, common, priors))
+        if density is mixed_local.mixed_local
+        else model
+    )
 
 
-def build_shard(family, rows, scaling, priors, power):
+def _joint(model, design, common, priors):
+    """The model of the same data with the integrated effects of its groups among the parameters."""
+    term, meta = design.terms[-1], model.meta.copy()
+    numbers, groups = np.unique(term.groups, return_inverse=True)
+    own = replace(term, levels=term.levels[numbers])
+    design = replace(design, terms=(*design.terms[:-1], own))
+    mixed = MixedLayout(model.mixed.family, design, model.mixed.scaling, priors, len(design.terms))
+    place = meta[kernel.TERMS_AT] + meta[kernel.N_TERMS] * kernel.TERM
+    meta[place + kernel.ROWS_AT] = len(meta)
+    meta[kernel.N_TERMS] += 1
+    meta = np.concatenate([meta, groups])
+    start = _start(mixed, common)
+    return MixedModel(kernel.mixed, vars(model)["data"], meta, mixed.names, start, False, mixed)
+
+
+def build_shard(family, rows, scaling, priors, power, common=None):
     """Make the model of some `Rows`, where it is worked on."""
     with single_threaded_blas():
-        return mixed_model(family, rows.take(), scaling, priors, power)
+        return mixed_model(family, rows.take(), scaling, priors, power, common)
 
 
 def shard_effects(seed, model, points):
     """Draw the effects of a shard's groups; and the places of their columns."""
     return model.draw_effects(points, seed=seed)
+
+
+def with_local_last(design):
+    """The design with the term of most groups last, whose groups shards have in whole.
+
+    Raises a DataError if it has more columns than quadrature serves.
+    """
+    terms = sorted(design.terms, key=lambda term: len(term.levels))
+    name, k = terms[-1].name, len(terms[-1].columns)
+    if k > MOST_COLUMNS:
+        raise DataError(
+            f"n_shards is above 1, but ({name}) has {k} effects a group, whose integral has no "
+            f"closed form here: take at most {MOST_COLUMNS}, or n_shards=1"
+        )
+    return replace(design, terms=tuple(terms))
 
 
 def is_integrated(family, terms):
@@ -293,36 +415,44 @@ def is_integrated(family, terms):
 
 
 def _terms(mixed, n_rows):
-    """Rows of the kernel's table of terms, without places in meta."""
+    """Rows of the kernel's table of terms, without places in meta; those with effects in q first."""
     table, q_at = np.zeros((max(len(mixed.terms), 1), kernel.TERM), np.int64), mixed.n_free
     table[:, kernel.WIDTH], table[:, kernel.L_AT] = 1, -1  # of no groups, where there is no term
     for t, term in enumerate(mixed.terms):
         k, G = len(term.columns), len(term.levels)
         L_at = mixed.places[f"cor{t}"] if term.has_correlations else -1
+        table[t, kernel.SHARED] = t < len(mixed.sampled)
         table[t, : kernel.Z_AT] = k, G, mixed.places[f"sd{t}"], L_at
         table[t, kernel.Q_AT] = q_at
         q_at += G * k
     return table
 
 
-def _by_rows(mixed, head, X, design, centred):
-    """Terms, floats, and for each term the groups of rows."""
+def _by_rows(mixed, head, X, design, common):
+    """Terms, floats, and for each term the groups of rows; of an integrated one where its groups begin."""
     n = len(X)
     head[kernel.Y_AT] = head[kernel.X_AT] + X.size
-    head[kernel.N_TERMS] = len(design.terms)
+    head[kernel.N_TERMS] = len(mixed.sampled)
     body, at = [X.ravel(), design.y, design.weights, design.offsets], head[kernel.Y_AT] + 3 * n
     table, integers = _terms(mixed, n), []
     for t, term in enumerate(design.terms):
-        A = np.linalg.lstsq(X, term.Z, rcond=None)[0]
+        A = common.projections[t]
         table[t, kernel.Z_AT], table[t, kernel.A_AT] = at, at + term.Z.size
-        table[t, kernel.CENTRED] = centred[t]
+        table[t, kernel.CENTRED] = common.centred[t]
         body += [term.Z.ravel(), A.ravel()]
         at += term.Z.size + A.size
-        integers.append(term.groups)
+        if t < len(mixed.sampled):
+            integers.append(term.groups)
+            continue
+        numbers, firsts = np.unique(term.groups, return_index=True)
+        table[t, kernel.N_GROUPS] = len(numbers)
+        head[kernel.GROUPS_AT] = at
+        body.append(numbers.astype(np.float64))
+        integers.append(np.append(firsts, n))
     return table, body, integers
 
 
-def _integrated(mixed, head, X, design, centred):
+def _integrated(mixed, head, X, design, common):
     """Terms and floats: an orthogonal basis of each group's columns, and the least squares of the rest."""
     root = np.sqrt(design.weights)[:, None]
     X, y = X * root, (design.y - design.offsets) * root[:, 0]
@@ -355,10 +485,10 @@ def _integrated(mixed, head, X, design, centred):
     return table, body, []
 
 
-def _start(mixed, coefs, own, spreads):
-    start: dict[str, Any] = {f"b{j}": value for j, value in enumerate(coefs[: len(mixed.columns)])}
+def _start(mixed, common):
+    start: dict[str, Any] = {f"b{j}": value for j, value in enumerate(common.coefs[: len(mixed.columns)])}
     if mixed.intercept:
-        start["intercept"] = coefs[-1]
-    start |= {f"sd{t}": spread for t, spread in enumerate(spreads)} | own
-    n_effects = sum(len(t.levels) * len(t.columns) for t in mixed.terms) if mixed.has_effects else 0
+        start["intercept"] = common.coefs[-1]
+    start |= {f"sd{t}": spread for t, spread in enumerate(common.spreads)} | common.own
+    n_effects = sum(len(t.levels) * len(t.columns) for t in mixed.sampled)
     return np.concatenate([mixed.layout.start(start), np.zeros(n_effects)])

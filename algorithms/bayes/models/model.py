@@ -122,6 +122,15 @@ class Model:
         """
         return _TOGETHER.get(self.density)
 
+    @property
+    def chained(self):
+        """The model that chains sample: this one, or one with more parameters, which `reduced` takes off."""
+        return self
+
+    def reduced(self, draws):
+        """Points (K, d) of this model from draws of `chained`, with log densities and gradients."""
+        raise NotImplementedError
+
     def _points(self, Q):
         Q = np.require(Q, np.float64, ["C", "W"])
         if Q.ndim != 2 or Q.shape[1] != self.n_params:

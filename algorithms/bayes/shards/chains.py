@@ -57,7 +57,7 @@ class _Load:
         with single_threaded_blas():
             with_parts = getattr(self.build, "with_parts", None)
             model, parts = (self.build(), ()) if with_parts is None else with_parts()
-            return _Shard(model, self.plan or make_plan(model, shard=shard, **self.settings), parts)
+            return _Shard(model, self.plan or make_plan(model.chained, shard=shard, **self.settings), parts)
 
 
 def _names(model):
@@ -201,21 +201,26 @@ class _Watch:
 def _step(length, n_warmup, shard, state, key):
     """Warm up a chain, or make its next draws."""
     numbers = {"seed": key.seed, "shard": key.shard, "chain": key.chain}
+    model = shard.model.chained
     if state is None:
-        state, _ = shard.plan.begin(shard.model, n_warmup, **numbers)
+        state, _ = shard.plan.begin(model, n_warmup, **numbers)
         return _packed(state), {}
-    state, made = advance(shard.model, _unpacked(state), length, **numbers)
-    arrays = {"draws": made.draws, "gradients": made.gradients, "log_densities": made.log_densities}
+    state, made = advance(model, _unpacked(state), length, **numbers)
+    draws, logps, gradients = made.draws, made.log_densities, made.gradients
+    if model is not shard.model:
+        draws, logps, gradients = shard.model.reduced(draws)
+    arrays = {"draws": draws, "gradients": gradients, "log_densities": logps}
     failure = np.array([made.failure] + [""] * (length - 1))
     return _packed(state), arrays | made.statistics | {"failure": failure}
 
 
 def _fits(length, shard, state, arrays, key):
     """Whether a file's state and draws can be those of this chunk: compiled code reads them unchecked."""
-    d, n, plan = shard.model.n_params, key.chunk and length, shard.plan
+    model, n, plan = shard.model.chained, key.chunk and length, shard.plan
+    d, n_kept = model.n_params, shard.model.n_params
     forms = {"z": [(d,)], "gz": [(d,)], "mu": [(d,)], "A": [(1, d), (d, d)], "tuning": [(2,)], "logp": [()]}
     plain = {"sampler": plan.sampler, "draw": key.chunk * length}
-    rows: dict[str, list[tuple]] = {"draws": [(n, d)], "gradients": [(n, d)]} if n else {}
+    rows: dict[str, list[tuple]] = {"draws": [(n, n_kept)], "gradients": [(n, n_kept)]} if n else {}
     if n:
         rows |= {name: [(n,)] for name in ("log_densities", *STATISTICS, *COUNTS)}
         arrays = {name: np.zeros(n, kind) for name, kind in _LATER.items()} | arrays
@@ -231,7 +236,7 @@ def _fits(length, shard, state, arrays, key):
         and arrays.keys() == rows.keys()
         and _are_floats(arrays, rows)
         and all(np.isfinite(part).all() for part in (*(state[name] for name in forms), *arrays.values()))
-        and _is_there(shard.model, _unpacked(state))
+        and _is_there(model, _unpacked(state))
     )
 
 

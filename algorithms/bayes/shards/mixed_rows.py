@@ -14,7 +14,7 @@ def mixed_rows(family, design, settings):
     if settings.n_shards == 1 or (automatic and (family == "normal" or design.terms)):
         return [None]
     if design.terms:
-        (term,) = design.terms
+        term = design.terms[-1]
         most = max(1, len(term.levels) // LEAST_GROUPS)
         n_shards = number_of_shards(settings.n_shards, n, d + 1, None, most)
     else:
@@ -23,6 +23,6 @@ def mixed_rows(family, design, settings):
         return [None]
     settings.check_combines()
     if design.terms:
-        return cut_groups(design.terms[0].groups, n_shards, settings.seed)
+        return cut_groups(design.terms[-1].groups, n_shards, settings.seed)
     classes = design.y if family in ("logistic", "ordered") else None
     return cut_rows(n, n_shards, settings.seed, classes)

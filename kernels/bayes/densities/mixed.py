@@ -42,10 +42,10 @@ NORMAL, STUDENT_T, BERNOULLI, POISSON, NEGATIVE_BINOMIAL, GAMMA, ORDERED = range
 N_FREE, N_COEFS, FAMILY, N_ROWS, N_TERMS, OWN, N_OWN, X_AT, Y_AT, GROUPS_AT, TERMS_AT = range(2, 13)
 HEAD = 13
 # of a term: columns, groups, places of s and L in the values (L: -1 for none), of Z and of A in data, of the
-# groups of rows in meta, of its effects in q, and a bit for each column that is centred but for the first
-# row.
-WIDTH, N_GROUPS, SD_AT, L_AT, Z_AT, A_AT, ROWS_AT, Q_AT, CENTRED = range(9)
-TERM = 9
+# groups of rows in meta, of its effects in q, a bit for each column that is centred but for the first
+# row, and whether other shards have these groups, so that the density of the effects has the prior's power.
+WIDTH, N_GROUPS, SD_AT, L_AT, Z_AT, A_AT, ROWS_AT, Q_AT, CENTRED, SHARED = range(10)
+TERM = 10
 
 
 @nb.njit(**OPTIONS)
@@ -54,7 +54,8 @@ def _log_logistic(x):
 
 
 @nb.njit(**OPTIONS)
-def _logistic(x):
+def logistic(x):
+    """``1 / (1 + exp(-x))``."""
     e = math.exp(-abs(x))
     return (1.0 if x >= 0.0 else e) / (1.0 + e)
 
@@ -109,14 +110,14 @@ def row(family, f, y, own, weight, slope):
         slope[1] += weight * 0.5 * (part * square / freedom - log_part)
         return -0.5 * (freedom + 1.0) * log_part, part * z / own[0]
     if family == BERNOULLI:
-        return y * f - max(f, 0.0) - math.log1p(math.exp(-abs(f))), y - _logistic(f)
+        return y * f - max(f, 0.0) - math.log1p(math.exp(-abs(f))), y - logistic(f)
     if family == POISSON:
         mean = math.exp(f)
         return y * f - mean, y - mean
     if family == NEGATIVE_BINOMIAL:  # of mean exp(f) and variance mean + a mean^2
         a = own[0]
         r, gap = 1.0 / a, f + math.log(a)
-        total, share = max(gap, 0.0) + math.log1p(math.exp(-abs(gap))), _logistic(gap)
+        total, share = max(gap, 0.0) + math.log1p(math.exp(-abs(gap))), logistic(gap)
         value = y * f - (y + r) * total
         if y <= 200.0:  # gamma functions of a large r would cancel
             by_a, i = 0.0, 0.0
@@ -136,18 +137,18 @@ def row(family, f, y, own, weight, slope):
     k = int(y)  # ORDERED: between the cuts k - 1 and k, by logistic noise
     if k == 0:
         high = own[0] - f
-        slope[0] += weight * _logistic(-high)
-        return _log_logistic(high), -_logistic(-high)
+        slope[0] += weight * logistic(-high)
+        return _log_logistic(high), -logistic(-high)
     low = own[k - 1] - f
     if k == len(own):
-        slope[k - 1] -= weight * _logistic(low)
-        return _log_logistic(-low), _logistic(low)
+        slope[k - 1] -= weight * logistic(low)
+        return _log_logistic(-low), logistic(low)
     high, gap = own[k] - f, own[k] - own[k - 1]
     part = 1.0 / math.expm1(gap)
-    slope[k] += weight * (_logistic(-high) + part)
-    slope[k - 1] -= weight * (_logistic(low) + part)
+    slope[k] += weight * (logistic(-high) + part)
+    slope[k - 1] -= weight * (logistic(low) + part)
     value = _log_logistic(high) + _log_logistic(-low) + math.log(-math.expm1(-gap))
-    return value, _logistic(low) - _logistic(-high)
+    return value, logistic(low) - logistic(-high)
 
 
 @nb.njit(**OPTIONS)
@@ -203,8 +204,11 @@ def _place_row(T, q, at, centred, z, v):
 
 
 @nb.njit(**OPTIONS)
-def _pull_effects(T, q, centred, by_V, by_T, g):
-    """Log density of the effects; adds derivatives in q to g and in T to by_T, given those in V (G, k)."""
+def _pull_effects(T, q, centred, power, by_V, by_T, g):
+    """Log density of the effects to a power; adds derivatives in q to g and in T to by_T.
+
+    Those in V (G, k) are given.
+    """
     G, k = by_V.shape
     logp, z, v, by_z = 0.0, np.empty(k), np.empty(k), np.empty(k)
     for n in range(G):
@@ -212,12 +216,12 @@ def _pull_effects(T, q, centred, by_V, by_T, g):
         _place_row(T, q, at, own, z, v)
         for i in range(k):
             logp -= 0.5 * z[i] * z[i]
-            by_z[i] = -z[i]
+            by_z[i] = -power * z[i]
         for i in range(k - 1, -1, -1):
             if own >> i & 1:
                 part = by_z[i] / T[i, i]
                 logp -= math.log(T[i, i])
-                by_T[i, i] -= z[i] * part + 1.0 / T[i, i]
+                by_T[i, i] -= z[i] * part + power / T[i, i]
                 g[at + i] += by_V[n, i] + part
                 part = -part
             else:
@@ -227,11 +231,12 @@ def _pull_effects(T, q, centred, by_V, by_T, g):
             for j in range(i):
                 by_z[j] += T[i, j] * part
                 by_T[i, j] += z[j] * part
-    return logp - 0.5 * math.log(2.0 * math.pi) * G * k
+    return power * (logp - 0.5 * math.log(2.0 * math.pi) * G * k)
 
 
 @nb.njit(**OPTIONS)
-def _n_effects(meta):
+def n_effects(meta):
+    """Effects that are in q."""
     total = 0
     for t in range(meta[N_TERMS]):
         at = meta[TERMS_AT] + t * TERM
@@ -259,34 +264,23 @@ def _fill_effects(q, theta, out, data, meta):
 
 
 @nb.njit(**OPTIONS)
-def mixed(q, g, data, meta):
-    """Log posterior density of all parameters and effects, and its gradient."""
-    n_values, n_free, d, n, family = meta[1], meta[N_FREE], meta[N_COEFS], meta[N_ROWS], meta[FAMILY]
-    work = np.empty(4 * n_values + n_free)
+def begin_rows(q, work, U, data, meta):
+    """Fill values, priors, effects U and the linear predictors; return these and the log prior.
+
+    The effects of terms whose groups' effects are in q alone.
+    """
+    n_values, n_free, d, n = meta[1], meta[N_FREE], meta[N_COEFS], meta[N_ROWS]
     qg = q[:n_free].copy()
-    n_terms, n_effects = meta[N_TERMS], _n_effects(meta)
-    U, by_U = np.empty(n_effects), np.zeros(n_effects)
-    if n_terms:
+    if meta[N_TERMS]:
         place(qg, work, data, meta)
         _fill_effects(q, work[:n_values], U, data, meta)
         qg[:d] = work[:d]
     logp = begin(qg, work, data, meta)
-    theta, slope = work[:n_values], work[2 * n_values : 3 * n_values]
-    b, gb = theta[:d], slope[:d]
-    own = theta[meta[OWN] : meta[OWN] + meta[N_OWN]]
-    by_own = slope[meta[OWN] : meta[OWN] + meta[N_OWN]]
-    X = data[meta[X_AT] : meta[X_AT] + n * d].reshape(n, d)
-    y_at = meta[Y_AT]
-    y, weights, offsets = (
-        data[y_at : y_at + n],
-        data[y_at + n : y_at + 2 * n],
-        data[y_at + 2 * n : y_at + 3 * n],
-    )
-    predictors = np.empty(n)
+    X, offsets_at = data[meta[X_AT] : meta[X_AT] + n * d].reshape(n, d), meta[Y_AT] + 2 * n
+    predictors, first = np.empty(n), 0
     for i in range(n):
-        predictors[i] = predictor(X, i, b) + offsets[i]
-    first = 0
-    for t in range(n_terms):
+        predictors[i] = predictor(X, i, work[:d]) + data[offsets_at + i]
+    for t in range(meta[N_TERMS]):
         at = meta[TERMS_AT] + t * TERM
         k, G = meta[at + WIDTH], meta[at + N_GROUPS]
         Z = data[meta[at + Z_AT] : meta[at + Z_AT] + n * k].reshape(n, k)
@@ -296,47 +290,68 @@ def mixed(q, g, data, meta):
             for j in range(k):
                 predictors[i] += Z[i, j] * U[row_at + j]
         first += G * k
-    total = 0.0
+    return predictors, qg, logp
+
+
+@nb.njit(**OPTIONS)
+def end_rows(q, qg, g, slopes, work, data, meta):
+    """Fill the gradient, given derivatives in the predictors; return the log density of the effects in q."""
+    n_values, n_free, d, n = meta[1], meta[N_FREE], meta[N_COEFS], meta[N_ROWS]
+    theta, slope = work[:n_values], work[2 * n_values : 3 * n_values]
+    gb, X = slope[:d], data[meta[X_AT] : meta[X_AT] + n * d].reshape(n, d)
     for i in range(n):
-        value, by_f = row(family, predictors[i], y[i], own, weights[i], by_own)
-        logp += weights[i] * value
-        total += weights[i]
-        predictors[i] = weights[i] * by_f
         for j in range(d):
-            gb[j] += predictors[i] * X[i, j]
-    logp += total * constant(family, own)
-    add_constant_slope(family, own, total, by_own)
+            gb[j] += slopes[i] * X[i, j]
     g[:] = 0.0
-    first = 0
-    for t in range(n_terms):
+    logp = 0.0
+    for t in range(meta[N_TERMS]):
         at = meta[TERMS_AT] + t * TERM
         k, G, q_at = meta[at + WIDTH], meta[at + N_GROUPS], meta[at + Q_AT]
         Z = data[meta[at + Z_AT] : meta[at + Z_AT] + n * k].reshape(n, k)
         groups = meta[meta[at + ROWS_AT] : meta[at + ROWS_AT] + n]
+        T, by_T, by_V = np.empty((k, k)), np.zeros((k, k)), np.zeros((G, k))
         for i in range(n):
-            row_at = first + groups[i] * k
             for j in range(k):
-                by_U[row_at + j] += predictors[i] * Z[i, j]
-        T, by_T, by_V = np.empty((k, k)), np.zeros((k, k)), by_U[first : first + G * k].reshape(G, k)
+                by_V[groups[i], j] += slopes[i] * Z[i, j]
         root(k, meta[at + SD_AT], meta[at + L_AT], theta, T)
         _reflect(by_V)
         for i in range(d):
             for j in range(k):
                 by_V[0, j] -= data[meta[at + A_AT] + i * k + j] * gb[i] / math.sqrt(G)
         own_q, own_g = q[q_at : q_at + G * k], g[q_at : q_at + G * k]
-        logp += _pull_effects(T, own_q, meta[at + CENTRED], by_V, by_T, own_g)
+        power = data[0] if meta[at + SHARED] else 1.0
+        logp += _pull_effects(T, own_q, meta[at + CENTRED], power, by_V, by_T, own_g)
         pull_root(k, meta[at + SD_AT], meta[at + L_AT], theta, by_T, slope)
-        first += G * k
     end(qg, work, data, meta)
     for i in range(n_free):
         g[i] += work[4 * n_values + i]
     return logp
 
 
+@nb.njit(**OPTIONS)
+def mixed(q, g, data, meta):
+    """Log posterior density of all parameters and effects, and its gradient."""
+    n_values, n, family = meta[1], meta[N_ROWS], meta[FAMILY]
+    work, U = np.empty(4 * n_values + meta[N_FREE]), np.empty(n_effects(meta))
+    slopes, qg, logp = begin_rows(q, work, U, data, meta)
+    own = work[meta[OWN] : meta[OWN] + meta[N_OWN]]
+    by_own = work[2 * n_values + meta[OWN] : 2 * n_values + meta[OWN] + meta[N_OWN]]
+    y, weights = data[meta[Y_AT] : meta[Y_AT] + n], data[meta[Y_AT] + n : meta[Y_AT] + 2 * n]
+    total = 0.0
+    for i in range(n):
+        value, by_f = row(family, slopes[i], y[i], own, weights[i], by_own)
+        logp += weights[i] * value
+        total += weights[i]
+        slopes[i] = weights[i] * by_f
+    logp += total * constant(family, own)
+    add_constant_slope(family, own, total, by_own)
+    return logp + end_rows(q, qg, g, slopes, work, data, meta)
+
+
 @one_form.njit(MATRIX(MATRIX, MATRIX, VECTOR, INTEGERS), **OPTIONS)
 def all_effects(Q, values, data, meta):
     """Effects (K, n) at points Q (K, d); coefficients in the values (K, n_values) become b."""
-    out = np.empty((len(Q), _n_effects(meta)))
+    out = np.empty((len(Q), n_effects(meta)))
     for r in range(len(Q)):
         _fill_effects(Q[r], values[r], out[r], data, meta)
     return out

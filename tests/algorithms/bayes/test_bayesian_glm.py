@@ -280,8 +280,7 @@ def test_forms_of_data_and_of_formulas(fitted):
         (FORMULA, {"family": "ordered"}, {"reaction": np.arange(180) % 2}, "takes 3 and more"),
         (FORMULA, {}, {"days": np.full(180, np.nan)}, "do not fit formula="),
         (FORMULA, {}, {"subject": np.zeros(180)}, "holds one group"),
-        (FORMULA, {"family": "student_t", "n_shards": 2}, {}, "n_shards=2, but the effects"),
-        ("reaction ~ (1 | subject) + (1 | days)", {"n_shards": 4}, {}, "sampled with the other parameters"),
+        ("reaction ~ (1 | subject) + (1 | days)", {"n_shards": 19}, {}, "but there are 18 groups"),
         ("reaction ~ (1 | subject) + (1 | days)", {"sampler": "laplace"}, {}, "needs a mode"),
         (FORMULA, {"n_shards": 40}, {}, "but there are 18 groups"),
         (FORMULA, {"priors": {"slope": 1}}, {}, "priors has 'slope'"),
@@ -338,7 +337,7 @@ def test_ranks_of_the_truth_are_uniform(family, crossed):
     given |= {"overdispersion": sd.priors.half_normal(0.5)} if family == "negative_binomial" else {}
     given |= {"sigma": sd.priors.half_normal(1)} if family == "normal" else {}
     priors = chosen_priors(given, family, blank)
-    layout = MixedLayout(family, blank, scaling, priors, True)
+    layout = MixedLayout(family, blank, scaling, priors, len(terms))
     n_sets, ranks = 80, []
     truths = prior_values(layout, n_sets, rng)
     names = [f"{name}|{i}" for name, shape in layout.shared.items()

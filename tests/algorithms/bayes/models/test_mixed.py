@@ -47,7 +47,7 @@ def make_model(family, design, **options):
 def by_name(model, q):
     values = model.values(q[None])[0]
     found, first = {}, 0
-    variables = model.mixed.variables if model.mixed.has_effects else model.mixed.shared
+    variables = model.mixed.variables if model.mixed.sampled else model.mixed.shared
     for name, shape in variables.items():
         size = len(shape) if isinstance(shape, list) else int(np.prod(shape))
         part = values[first : first + size]
@@ -266,7 +266,7 @@ def test_new_observations_have_the_mean(family):
 def test_draws_of_the_prior_have_its_moments():
     design = make_design("gamma", 2, k=3)
     priors = chosen_priors({"cor": sd.priors.lkj(2), "sd": sd.priors.exponential(2)}, "gamma", design)
-    layout = MixedLayout("gamma", design, Scaling(design.centres, design.spreads), priors, True)
+    layout = MixedLayout("gamma", design, Scaling(design.centres, design.spreads), priors, 2)
     values = prior_values(layout, 40_000, np.random.default_rng(0))
     names = [
         f"{name}[{label}]" if label else name
