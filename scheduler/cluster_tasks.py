@@ -7,10 +7,9 @@ import dask
 import distributed
 
 from ..errors import WorkerLost
+from .parameters import ATTEMPTS
 from .sessions.clients import scheduler_named
 from .tasks import Load, Tasks, check_ships
-
-_ATTEMPTS = 5  # of one call, each ended by the loss of inputs or of all workers
 
 
 class ClusterTasks(Tasks):
@@ -76,7 +75,7 @@ class ClusterTasks(Tasks):
 
     def _count_loss(self, error):
         self._losses += 1
-        if self._losses < _ATTEMPTS:
+        if self._losses < ATTEMPTS:
             return
         if self._sends:
             raise WorkerLost(

@@ -12,6 +12,7 @@ from .._typing import Callback, FileName
 from ..errors import DataError, ModelFileError, StradaskError, WorkerLost, in_brief, shortened
 from .history import Activity, History
 from .loop import any_of, broken_off, check_end, iterate, small_change, time_over
+from .parameters import ATTEMPTS
 from .place import open_session
 from .program import Program, Task, barriers, events_of, is_nothing, own_figures
 from .schedules.schedule import blocks_of, check_plan, plan_as_json, plan_from_json
@@ -19,7 +20,6 @@ from .stores.copies import Copies, CopiesLost
 from .stores.saved import check_forgotten, check_restores, check_twins, identity_of
 from .stores.shared_store import SharedCheckpoint, StoredState, open_checkpoint
 
-_ATTEMPTS = 5  # of one round, each ended by a lost worker, before the loss is raised
 _OWN = ("program/", "schedule/", "draws/")  # arrays of a checkpoint that belong to no shard or block
 _KEEP_SECONDS, _KEEP_SHARE = 5.0, 20.0  # between snapshots: at least these, and this multiple of their cost
 
@@ -264,7 +264,7 @@ class Engine:
 
     def step(self, r):
         """Do round r, as often as workers are lost in it; return its figures for the history."""
-        for attempt in range(_ATTEMPTS):
+        for attempt in range(ATTEMPTS):
             sent, waited, began = self.session.bytes_sent, self.session.waiting, time.monotonic()
             try:
                 if attempt:
@@ -281,7 +281,7 @@ class Engine:
             self._done_rounds = r + 1
             return figures
         raise WorkerLost(
-            f"round {r + 1} lost a worker {_ATTEMPTS} times; does it need more memory than a worker has? "
+            f"round {r + 1} lost a worker {ATTEMPTS} times; does it need more memory than a worker has? "
             f"({lost})"
         ) from lost
 
@@ -334,13 +334,13 @@ class Engine:
 
     def ask(self, function):
         """Call ``function(session, messages)`` between two rounds, again after a loss."""
-        for attempt in range(_ATTEMPTS):
+        for attempt in range(ATTEMPTS):
             try:
                 if attempt:
                     self._recover(self._done_rounds)
                 answer = function(self.session, self._pending)
             except WorkerLost:
-                if attempt + 1 == _ATTEMPTS:
+                if attempt + 1 == ATTEMPTS:
                     raise
             else:
                 self._pending = []
@@ -349,11 +349,11 @@ class Engine:
 
     def _measure(self):
         """Measure the shards; after a loss again, unless rounds have to be done again too."""
-        for attempt in range(_ATTEMPTS):
+        for attempt in range(ATTEMPTS):
             try:
                 parts = self.session.measure(self._pending)
             except WorkerLost:
-                if self._rewinds or attempt + 1 == _ATTEMPTS:
+                if self._rewinds or attempt + 1 == ATTEMPTS:
                     raise
                 self.n_recoveries += 1
                 self._open_session(None)

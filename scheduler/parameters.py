@@ -6,6 +6,8 @@ import numpy as np
 
 from ..errors import DataError, in_brief, shortened
 
+ATTEMPTS = 5  # at a pass, a round or a call, each ended by lost workers, before the loss is raised
+
 # Purposes of random streams. Those of `Task.rng` have the round in this place, which stays far below.
 PERMUTATION, CANDIDATES = 2**63, 2**63 + 1
 

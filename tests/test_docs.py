@@ -37,6 +37,12 @@ def test_the_reference_lists_every_public_name(module):
     assert names_of(module.__name__) == public - {"datasets", "errors", "priors", "scheduler"}
 
 
+@pytest.mark.parametrize("module", [stradask, datasets, scheduler])
+def test_the_design_names_every_public_name(module):
+    words = set(re.findall(r"\w+", text_of("design.md")))
+    assert {name for name in module.__all__ if not name.startswith("_")} - words == set()
+
+
 def test_the_reference_lists_every_prior():
     assert names_of("stradask.algorithms.bayes.priors") == set(stradask.priors.__all__)
 

@@ -5,13 +5,12 @@ from collections.abc import Iterable
 import numpy as np
 
 from ...errors import DataError, WorkerLost, shortened
+from ...scheduler.parameters import ATTEMPTS
 from ...scheduler.place import open_session
 from ...scheduler.sums.passes import open_passes
 from ...scheduler.sums.summed import Summed
 from ..inputs.pieces import delayed_blocks, is_dask
 from .methods.lbfgs import minimize_lbfgs
-
-_ATTEMPTS = 5  # of one step, each ended by the loss of a worker
 
 
 def as_portions(portions):
@@ -132,7 +131,7 @@ def run_sharded(fun_and_grad, portions, x0, session, deterministic, each, states
                 lost, n_recoveries = lost + 1, n_recoveries + 1
                 if states is not None:
                     states.forget()
-                if lost == _ATTEMPTS:
+                if lost == ATTEMPTS:
                     raise
     finally:
         space.close()

@@ -22,7 +22,7 @@ from .inference import FixedTopics, sweeps_and_tolerance, topic_shares, without_
 from .reading.comparison import documents_by_shares
 from .reading.effects import ExpectedShares, TopicEffects, effects_of, expected_shares
 
-_ENOUGH_DRAWS, _ANNEALED = 40, 40  # the latter sweeps at most
+_ENOUGH_DRAWS = 40
 _ROWS = 2048  # documents at a time, where a number for each topic is made
 
 
@@ -255,16 +255,14 @@ class DMRTopicModel(FittedTopicModel):
 
         alpha, beta = model
         design = self._held[1]
-        options = {name: value for name, value in options.items() if name != "fits_priors"}
         start = np.zeros((len(alpha), design.shape[1]))
         start[:, 0] = np.log(alpha)
         scale = np.full(design.shape[1], float(self.prior_scale))
         scale[0] = self.intercept_scale
         prior = CoefficientPrior(start[0].copy(), scale)
         n_threads = effective_n_jobs(self.n_jobs) if documents.engine == "local" else 1
-        burn_in = self.max_iter // 2  # draws come after it, so annealing is over by then
-        annealed = min(options["annealed"], _ANNEALED, burn_in)
-        options |= {"prior": prior, "burn_in": burn_in, "n_threads": n_threads, "annealed": annealed}
+        options = self._own_options(options)
+        options |= {"prior": prior, "burn_in": self.max_iter // 2, "n_threads": n_threads}
         program = RotatingRegression(corpus, self.n_components, start, beta, seed, **options)
         return documents.checked(program)
 

@@ -33,6 +33,7 @@ from .found import (
 from .growing import YoungPriors, add_topics, add_words, check_forget, check_grow, forgotten
 from .guidance import check_doc_labels, check_given_topics, check_seed_words
 from .model import TopicModel
+from .rules import ANNEALED_OF_MORE
 from .samplers.choose import annealing_of, fits_shards, program_of, settled, state_of_one_piece
 
 _DOC_TOPIC_PRIOR, _TOPIC_WORD_PRIOR = 0.1, 0.01  # the defaults of tomotopy
@@ -237,6 +238,11 @@ class FittedTopicModel(TopicModel):
             )
         program = program_of(sampler)(corpus, len(model[0]), *model, seed, **options)
         return documents.checked(program)
+
+    def _own_options(self, options, *gone):
+        """Options of a program with parameters of its own, which are drawn when annealing is over."""
+        left = {name: value for name, value in options.items() if name not in ("fits_priors", *gone)}
+        return left | {"annealed": min(options["annealed"], ANNEALED_OF_MORE, self.max_iter // 2)}
 
     def _concentrations(self):
         """alpha and gamma of a number of topics that is found, where they are given."""

@@ -18,8 +18,6 @@ from .inference import levels_to_user
 from .lda import LatentDirichletAllocation
 from .reading.top_words import topic_totals
 
-_ANNEALED = 40  # sweeps at most
-
 
 class KeyATM(FittedTopicModel):
     r"""Keyword-assisted topic model: seed words by a switch.
@@ -222,9 +220,7 @@ class KeyATM(FittedTopicModel):
         self._warn_of_unseen(keywords, corpus.frequency, vocabulary)
         keywords = sparse.csr_array(keywords * float(self.keyword_prior))
         alpha, beta = model
-        gone = ("fits_priors", "seeds")
-        options = {name: value for name, value in options.items() if name not in gone}
-        options |= {"annealed": min(options["annealed"], _ANNEALED, self.max_iter // 2)}
+        options = self._own_options(options, "seeds")
         options |= {"keywords": keywords, "switch": _check_switch(self.switch_prior)}
         program = RotatingKeywords(corpus, self.n_components, alpha, beta, seed, **options)
         return documents.checked(program)

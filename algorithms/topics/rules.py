@@ -7,6 +7,7 @@ which each way reaches the same held-out perplexity. With ``--write`` it renews 
 """
 
 ANNEALED_SWEEPS = 80  # of Gibbs sampling and others: 40 and 140 were tried on three corpora
+ANNEALED_OF_MORE = 40  # sweeps at most, of models that fit further parameters: half of the others
 ANNEALED_PASSES = 150  # pairs of warp, of which each does about a quarter of what a Gibbs sweep does
 
 # Up to so many topics "auto" is Gibbs sampling; above, and up to the second number, where a topic has fewer

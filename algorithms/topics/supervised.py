@@ -22,7 +22,6 @@ from .lda import LatentDirichletAllocation
 from .model import TopicModel
 
 _FAMILIES = {"number": kernels.NORMAL, "count": kernels.POISSON, "class": kernels.CLASSES}
-_ANNEALED = 40  # sweeps at most
 _MOST_COUNT = 2.0**53  # whole numbers above are not exact
 
 
@@ -272,11 +271,9 @@ class SupervisedLDA(FittedTopicModel):
         targets, classes, *_ = self._held
         n_predictors = 1 if classes is None else len(classes)
         response = Response(_FAMILIES[self.response], n_predictors, float(self.prior_scale) ** -2.0)
-        burn_in = self.max_iter // 2
-        options = {name: value for name, value in options.items() if name != "fits_priors"}
         alpha, beta = model
-        options |= {"burn_in": burn_in, "annealed": min(options["annealed"], _ANNEALED, burn_in)}
-        options |= {"response": response, "targets": targets}
+        options = self._own_options(options)
+        options |= {"response": response, "targets": targets, "burn_in": self.max_iter // 2}
         program = RotatingSupervised(corpus, self.n_components, alpha, beta, seed, **options)
         return documents.checked(program)
 

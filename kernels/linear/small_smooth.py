@@ -24,7 +24,7 @@ from .gram_path import dot, step_on_signs, sweep
 _VECTOR, _MATRIX = types.float64[::1], types.float64[:, ::1]
 _SUMS: dict[str, Any] = {**KERNEL, "fastmath": FAST}
 # Line search: the share of the promised decrease, rounding, a cap.
-_ARMIJO, _SLACK, _HALVINGS = 1e-4, 1e-13, 40
+ARMIJO, SLACK, HALVINGS = 1e-4, 1e-13, 40
 _SWEEPS, _BETWEEN = 1000, 8  # of a model; between steps on signs
 _EXACT = 1e-10  # of what a model promises, that another sweep may gain
 CONVERGED, GOES_ON, STUCK = 0, 1, 2  # of a step
@@ -142,14 +142,14 @@ def newton_step(loss, XT, y, weights, l1, l2, constant, tol, x, L, H, columns, r
     near = figures[1] <= tol * abs(F)
     _images(XT, d, moved)
     t = 1.0
-    for _ in range(_HALVINGS):
+    for _ in range(HALVINGS):
         for j in range(p):
             b[j] = x[j] + t * d[j]
         for i in range(n):
             trial[i] = z[i] + t * moved[i]
         there = tile_losses(loss, trial, y, weights, n, values, slopes, curvatures) / n
         there += _penalty(b, l1, l2) + constant
-        if there <= F + _ARMIJO * t * promised + _SLACK * abs(F):
+        if there <= F + ARMIJO * t * promised + SLACK * abs(F):
             x[:] = b
             figures[0], figures[2] = there, t
             return CONVERGED if near else GOES_ON

@@ -10,6 +10,7 @@ from typing import Any
 from ..._version import __version__
 from ...errors import StradaskError, WorkerLost
 from ..history import Activity
+from ..parameters import ATTEMPTS
 from ..program import barriers as program_barriers
 from ..stores.copies import Copies, other_holders
 from ..stores.saved import check_complete, saved_block, saved_shard, twin_of
@@ -25,7 +26,6 @@ from .worker import NAME
 
 _PATIENCE = 1.0  # seconds that workers which have just joined have to be ready, when others are
 _SMALL = 2**24  # bytes of a snapshot that the coordinator keeps itself, which survives more losses
-_ATTEMPTS = 5  # to open a session while workers come and go
 _log = logging.getLogger("stradask")
 
 
@@ -241,15 +241,15 @@ class ClusterSession(Migration):
             self._opened, self._since = program, (epoch, epoch)
             data.want(range(len(data)))
         self._since = self._since[0], epoch
-        for attempt in range(_ATTEMPTS):
+        for attempt in range(ATTEMPTS):
             try:
                 self._client.sync(self._assemble, packed, len(data))
                 data.want([s for s in range(len(data)) if keeps_data or s not in self._kept])
                 self._client.sync(self._fill, program, data, snapshot, at_once)
             except WorkerLost as error:
-                if attempt + 1 == _ATTEMPTS:
+                if attempt + 1 == ATTEMPTS:
                     raise WorkerLost(
-                        f"{_ATTEMPTS} attempts to load the shards each lost a worker ({error}): do they "
+                        f"{ATTEMPTS} attempts to load the shards each lost a worker ({error}): do they "
                         "fit into the workers' memory? Cut smaller shards, or raise memory_limit"
                     ) from error
             else:

@@ -7,12 +7,12 @@ import time
 from typing import Any
 
 from ...errors import WorkerLost
+from ..parameters import ATTEMPTS
 from ..sessions.clients import take_exception
 from ..sessions.payloads import payload_bytes, wired
 from .portions import Answered, Begin, Count, Failed, Lost, Order, Portions, Tick, TreeSum, Work, Workers
 from .summed import Trouble, raise_trouble
 
-_ATTEMPTS = 5  # of a pass, each ended by the loss of the last worker
 _GRAIN, _GRAIN_PER_BYTE = 0.005, 4e-9  # seconds: of an order, four times what its answer takes at 1 GB/s
 
 
@@ -66,7 +66,7 @@ class ClusterPasses:
         self._total = TreeSum(self.machine.n, ordered=self.ordered)
         self.machine.grain = _GRAIN + _GRAIN_PER_BYTE * self.program.answer_bytes(x)
         before = self.machine.round
-        for _ in range(_ATTEMPTS):
+        for _ in range(ATTEMPTS):
             try:
                 event = Begin if self.machine.round == before else Workers
                 trouble = self.session._sync(self._pass, x, event)
@@ -78,7 +78,7 @@ class ClusterPasses:
                 self._open()
         else:
             raise WorkerLost(
-                f"{_ATTEMPTS} times all workers were lost in one pass; does a portion need more memory than "
+                f"{ATTEMPTS} times all workers were lost in one pass; does a portion need more memory than "
                 f"a worker has? ({lost})"
             ) from lost
         if trouble is not None:

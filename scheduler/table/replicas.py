@@ -11,12 +11,11 @@ import numpy as np
 
 from ..._typing import FileName
 from ...errors import DataError, ModelFileError, StradaskError, WorkerLost, in_brief, shortened
-from ..parameters import check_count
+from ..parameters import ATTEMPTS, check_count
 from ..place import ClusterPlace, open_place
 from ..stores.store import Checkpoint
 from .state import OVER, Add, Keep, Read, TableForm
 
-_ATTEMPTS = 5  # to go on from one state, each ended by a lost worker
 _KEEP_SECONDS, _KEEP_RATE = 5.0, 5e6  # states kept against losses: seconds between two, bytes a second
 
 
@@ -202,8 +201,8 @@ class _ReplicaRun:
                 except WorkerLost as error:
                     self.table.stop(error)
                     failures = failures + 1 if self.state[0] == began_from else 0
-                    if failures >= _ATTEMPTS:
-                        text = f"{_ATTEMPTS} attempts to go on from clock {began_from} each lost a worker"
+                    if failures >= ATTEMPTS:
+                        text = f"{ATTEMPTS} attempts to go on from clock {began_from} each lost a worker"
                         raise WorkerLost(f"{text}: {error}") from error
                     self.n_recoveries += 1
         except BaseException as error:

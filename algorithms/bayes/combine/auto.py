@@ -23,7 +23,17 @@ from scipy.special import logsumexp
 from ..posterior.diagnostics import MOST_APART
 from .climbs import one_mode, one_mode_by_values, starts
 from .combination import Combination, CombinationRefused, taken
-from .exact import Proposals, evaluated, gaussian_proposals, kernel_proposals, passed, scored, weighed
+from .exact import (
+    FREEDOM,
+    WIDER,
+    Proposals,
+    evaluated,
+    gaussian_proposals,
+    kernel_proposals,
+    passed,
+    scored,
+    weighed,
+)
 from .fit_transport import bent, fit_gaussian, lower_bound
 from .gaussian import (
     Gaussian,
@@ -43,7 +53,6 @@ from .transport import Transport
 MOST_PIECES = 5.0  # of `non_gaussianity`: two modes at 2 widths from their middle
 MOST_SKEW_SHIFT = 0.15  # of `skew_shift`, in sd, where there is no log_density to put things right
 MOST_EXCESS = 0.25  # of `excess_moments`: two modes at 3/4 of a width, whose product is 1.2 times as wide
-_FREEDOM, _WIDER = 7, 1.2  # tails of proposals, wider than the product: importance weights stay bounded
 _GOOD = 0.25  # part of the draws that a round is worth from which nothing better is looked for
 _GOOD_SCORED, _GOOD_K_HAT = 0.5, 0.5  # the same, and the k-hat, where transports can be had
 _BENDS, _IN_VAIN = 8, 3  # rounds with transports, and how many in a row may bring nothing
@@ -102,7 +111,7 @@ def _gaussian_rounds(shards, n, rng, seen):
     for name, spd, freedom in (
         ("Gaussian", False, None),
         ("definite Gaussian", True, None),
-        ("t", True, _FREEDOM),
+        ("t", True, FREEDOM),
     ):
         try:
             product = _product(shards, spd)
@@ -110,7 +119,7 @@ def _gaussian_rounds(shards, n, rng, seen):
             seen.append(f"{name}: the product is not positive definite")
             continue
         if freedom:
-            product = Gaussian(product.mean, _WIDER * product.covariance)
+            product = Gaussian(product.mean, WIDER * product.covariance)
         proposals = gaussian_proposals(product, n, rng, freedom)
         found, tried = _round(name, proposals, shards, rng, seen)
         best = _worthier(best, found)
@@ -198,9 +207,9 @@ def _moved_rounds(best, product, tried, shards, n, rng, seen):
         mean, covariance = weights @ tried.draws, product.covariance
         if power == 1:
             centred = tried.draws - mean
-            covariance = _WIDER * (centred * weights[:, None]).T @ centred
+            covariance = WIDER * (centred * weights[:, None]).T @ centred
         product = Gaussian(mean, covariance)
-        proposals = gaussian_proposals(product, n, rng, _FREEDOM)
+        proposals = gaussian_proposals(product, n, rng, FREEDOM)
         before = _worth(best)
         found, tried = _round(f"t, moved {number} times", proposals, shards, rng, seen)
         best = _worthier(best, found)

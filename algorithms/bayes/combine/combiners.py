@@ -26,7 +26,7 @@ from ..posterior.diagnostics import (
 )
 from .auto import combine_auto
 from .combination import Combination, CombinationRefused, CombinationWarning, Subposteriors, taken
-from .exact import LEAST_ESS, gaussian_proposals, passed, weighed
+from .exact import FREEDOM, LEAST_ESS, WIDER, gaussian_proposals, passed, weighed
 from .gaussian import (
     Gaussian,
     NotDefinite,
@@ -39,7 +39,7 @@ from .gaussian import (
 )
 from .kernel import kernel_product, pair_tree
 
-_N_CHECKED, _FREEDOM, _WIDER = 4000, 7, 1.2  # proposals that check a combination; tails, covariance
+_N_CHECKED = 4000  # proposals that check a combination
 _CHANCE = 1e-3  # of a right combination to be complained of
 _FEW = 100  # draws of a chain, below which R-hat warns of noise
 
@@ -256,9 +256,9 @@ def _check(draws, log_density, rng):
     mean, d = draws.mean(axis=0), draws.shape[1]
     if len(draws) < d + 2:
         return {}
-    covariance = _WIDER * np.atleast_2d(np.cov(draws.T))
+    covariance = WIDER * np.atleast_2d(np.cov(draws.T))
     try:
-        proposals = gaussian_proposals(Gaussian(mean, covariance), _N_CHECKED, rng, _FREEDOM)
+        proposals = gaussian_proposals(Gaussian(mean, covariance), _N_CHECKED, rng, FREEDOM)
     except np.linalg.LinAlgError:
         return {}
     log_weights, _, figures = weighed(proposals, log_density)

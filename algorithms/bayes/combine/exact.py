@@ -21,7 +21,10 @@ from .kernel import kernel_width
 
 LEAST_ESS = 100  # as for a shard's draws: quantiles of fewer are noise
 LEAST_PART = 0.02  # of the proposals, that the weighted draws must be worth
-_FAR, _WIDE, _FREEDOM = 0.1, 2.0, 7  # part, covariance and tails of what goes with a mixture of kernels
+# Of proposals: degrees of freedom of their tails, and their covariance over that of the product. Wider ones
+# keep importance weights bounded.
+FREEDOM, WIDER = 7, 1.2
+_FAR, _WIDE = 0.1, 2.0  # part and covariance of what goes with a mixture of kernels
 
 
 class Proposals(NamedTuple):
@@ -63,12 +66,12 @@ def kernel_proposals(draws, n, rng, centres=1500):
     around = Gaussian(middles.mean(axis=0), _WIDE * np.atleast_2d(np.cov(middles.T)))
     z = middles[rng.integers(len(middles), size=n)] + width * rng.standard_normal((n, d))
     far = rng.random(n) < _FAR
-    z[far] = gaussian_proposals(around, far.sum(), rng, _FREEDOM).points
+    z[far] = gaussian_proposals(around, far.sum(), rng, FREEDOM).points
     height = math.log(len(middles)) + d / 2 * math.log(2 * math.pi * width**2)
 
     def density(points):
         z = np.ascontiguousarray(points / scale)
-        kernels, tails = pair_sums(z, middles, width**2) - height, proposal_log_density(around, _FREEDOM, z)
+        kernels, tails = pair_sums(z, middles, width**2) - height, proposal_log_density(around, FREEDOM, z)
         mixed = np.logaddexp(math.log(1 - _FAR) + kernels, math.log(_FAR) + tails)
         return mixed - np.log(scale).sum()
 

@@ -14,12 +14,11 @@ import numpy as np
 from scipy.special import logsumexp
 
 from ..posterior.psis import importance_ess, resample
-from .exact import evaluated, gaussian_proposals
+from .exact import FREEDOM, evaluated, gaussian_proposals
 from .gaussian import Gaussian
 
 MOST_PARAMETERS = 20  # the most that is tried; beyond, the population would have to grow
 _KEPT = 0.5  # part of the points that a step of the temperature may cost
-_FREEDOM = 7  # of the t that starts the population
 _MOVES = 12  # of every point at every temperature
 _MOST_STEPS = 60  # of tempering; a cap
 
@@ -46,7 +45,7 @@ def tempered(shards, n, rng):
 
 def _population(log_density, start, n, rng):
     """Carry n points from the start to the posterior; return them and the number of temperatures."""
-    x, log_q, start_density = gaussian_proposals(start, n, rng, _FREEDOM)
+    x, log_q, start_density = gaussian_proposals(start, n, rng, FREEDOM)
     log_p = evaluated(log_density, x)
     t = 0.0
     for step in range(1, _MOST_STEPS + 1):

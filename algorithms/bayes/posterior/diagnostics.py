@@ -30,7 +30,6 @@ MOST_APART = 0.2  # in standard deviations: of halves, whose whole errs by about
 MOST_ROWS_APART = 0.1  # standard deviation of a logarithm: moves a mean by at most so many of its own
 MOST_MISSED = 0.05  # of the posterior, about a mode that was found
 _P_LIMIT = 0.001  # of the tests whether shards agree
-_DEALT = "the model may not fit (overdispersion, dependent rows)"
 _WORDS = ("good", "care", "bad")
 _VERDICTS = (
     "The draws can be trusted.",

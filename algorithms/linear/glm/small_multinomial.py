@@ -13,12 +13,11 @@ import numpy as np
 from scipy.linalg.lapack import dposv
 from scipy.optimize import OptimizeResult
 
+from ....kernels.linear.small_smooth import ARMIJO, HALVINGS, SLACK
 from ...optimize.methods.newton import MESSAGES, ROUNDING, STALLED
 from .. import rules
 from .objective import MultinomialObjective
 from .rows import DenseRows
-
-_ARMIJO, _SLACK, _HALVINGS = 1e-4, 1e-13, 40
 
 
 def applies(objective):
@@ -47,9 +46,9 @@ def minimize_small_multinomial(objective, x0, *, max_iter=100, tol_decrease=1e-6
             break
         near = decrement <= max(tol_decrease * abs(value), ROUNDING**2 * abs(value))
         t = 1.0
-        for _ in range(_HALVINGS):
+        for _ in range(HALVINGS):
             there, P_there = problem.value(B + t * step)
-            if there <= value + _ARMIJO * t * slope + _SLACK * abs(value):
+            if there <= value + ARMIJO * t * slope + SLACK * abs(value):
                 break
             t *= 0.5
         else:

@@ -14,6 +14,7 @@ from ....errors import DataError
 from ....kernels.linear import columns as kernels
 
 _INT32_MAX = np.iinfo(np.int32).max
+CONSTANT = 1e-13  # a column whose variance is this part of its mean square, or less, counts as constant
 
 
 def columns_of(X):

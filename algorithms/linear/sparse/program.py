@@ -34,7 +34,7 @@ _PATIENCE = 3  # whole passes before norms, which cost about one, are worth thei
 _NEAR = 0.99  # columns whose bound is above this part of the threshold are read too
 _SLACK = 1 + 1e-9  # on differences, for their rounding
 _SINGLE = (1 + 1e-6, 1e-37)  # on norms and means, which are kept in float32: never less than they are
-_MOST_ROUNDS = 10**9  # the working set itself knows when to stop
+MOST_ROUNDS = 10**9  # the working set itself knows when to stop
 
 
 @dataclass(frozen=True)
@@ -269,4 +269,4 @@ def _inside(ids, first, last):
 
 def solve(program):
     """Run a program to its end in the calling thread."""
-    run(program, StaticSchedule(1, n_shards=len(program.shards)), max_rounds=_MOST_ROUNDS)
+    run(program, StaticSchedule(1, n_shards=len(program.shards)), max_rounds=MOST_ROUNDS)

@@ -21,12 +21,12 @@ from ....errors import DataError
 from ....scheduler.program import Outcome, Program
 from ...inputs.streamed import StreamedBlock, matrix_of
 from ..subproblems.gram import GramProblem
+from .columns import CONSTANT
 from .duality import column_gap
 from .program import Candidates, largest
 from .squared import POSITIVE_TRACE
 
 _MOST_ATTEMPTS = 20  # shorter steps, before the round ends where it stands
-_CONSTANT = 1e-13  # a column whose variance is this small relative to its mean square is constant
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class GramSquared:
         self.means = np.append(self.means, means)
         self.coefs = np.append(self.coefs, np.zeros(len(ids)))
         norms = np.diag(own)
-        varies = np.flatnonzero(norms > _CONSTANT * (norms + self.total * means**2))
+        varies = np.flatnonzero(norms > CONSTANT * (norms + self.total * means**2))
         old, own = old[np.ix_(varies, self.members)], own[np.ix_(varies, varies)]
         gram = np.ascontiguousarray(np.block([[self.problem.G, old.T], [old, own]]))
         self.problem = GramProblem(gram, self.problem.step)

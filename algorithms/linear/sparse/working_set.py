@@ -28,15 +28,15 @@ from ....errors import DataError, ModelFileError
 from ....scheduler.program import Outcome
 from .penalties import ENDLESS
 
-_LEAST_GROWTH = 100  # columns that join W in a round, if so many violate
-_STRIDE = 0.5  # by which the strength falls in a round
+LEAST_GROWTH = 100  # columns that join W in a round, if so many violate
+STRIDE = 0.5  # by which the strength falls in a round
 _MOST = 0.5  # of the features: a larger W takes them all, so that the target is reached in one round more
-_LEAST_STAGE = 1e-6  # of the first largest slope: from there on the strength falls to its target at once
-_STAGE = 0.05  # on the way to the target, W is solved to this part of the objective
-_INNER = 0.1  # at the target, W is solved to this part of the outer gap,
+LEAST_STAGE = 1e-6  # of the first largest slope: from there on the strength falls to its target at once
+STAGE = 0.05  # on the way to the target, W is solved to this part of the objective
+INNER = 0.1  # at the target, W is solved to this part of the outer gap,
 _FEW, _INNER_FEW = 0.02, 0.02  # or to that part if few columns join, relative to the support,
-_LEAST_INNER = 0.3  # but not below this part of what is asked for, to which it goes when none joins
-_ROUNDING = 1e-17  # nothing below this part of the objective is asked of a subproblem
+LEAST_INNER = 0.3  # but not below this part of what is asked for, to which it goes when none joins
+ROUNDING = 1e-17  # nothing below this part of the objective is asked of a subproblem
 
 
 class Subproblem(Protocol):
@@ -182,8 +182,8 @@ class WorkingSet:
         self.tol, self.max_rounds, self.unit = float(tol), int(max_rounds), unit
         self.factors, self.positive = penalties[0].l1_factors, penalties[0].positive
         self._tall = tall = self.n_rows >= n_features
-        quick = 0.1 if tall else 0.25 if is_sparse else _STRIDE
-        strides: tuple[float, float] = subproblem.strides or (quick, _STRIDE)
+        quick = 0.1 if tall else 0.25 if is_sparse else STRIDE
+        strides: tuple[float, float] = subproblem.strides or (quick, STRIDE)
         self._easy_stride, self._hard_stride = strides
         self._growth = 2 if tall or is_sparse or subproblem.strides else 0.5
         self.solutions: list[Solution] = []
@@ -209,7 +209,7 @@ class WorkingSet:
             objective, gap = self._admit_wanted(candidates), np.nan
         else:
             if not np.isfinite(self._strength):
-                self._least_stage = _LEAST_STAGE * candidates.bound
+                self._least_stage = LEAST_STAGE * candidates.bound
                 self._strength = self._toward_target(candidates.bound * self._easy_stride)
             objective, gap = self._measure(candidates)
             if not self.done and not len(self.request["wanted"]):
@@ -298,11 +298,11 @@ class WorkingSet:
             self.sub.grow(candidates.ids[new], candidates.columns, candidates.positions[new], penalty)
         target = self._target(self._at)
         if self._strength > target:
-            self._eps = _STAGE * self.sub.gap(penalty, np.inf)[0]
+            self._eps = STAGE * self.sub.gap(penalty, np.inf)[0]
         else:
-            asked = max(_LEAST_INNER * self.tol, _ROUNDING) * self.sub.unit(penalty)
+            asked = max(LEAST_INNER * self.tol, ROUNDING) * self.sub.unit(penalty)
             few = np.count_nonzero(new) <= _FEW * np.count_nonzero(self.sub.coef)
-            part = 0.0 if self._whole or not new.any() else _INNER_FEW if few else _INNER
+            part = 0.0 if self._whole or not new.any() else _INNER_FEW if few else INNER
             self._eps = max(asked, part * gap * self.sub.unit(penalty))
         self.sub.solve(penalty, self._eps)
         if self._strength == target:
@@ -344,7 +344,7 @@ class WorkingSet:
     def _ask(self, threshold):
         support = int(np.count_nonzero(self.sub.coef))
         wanted = self._missing()
-        n_new = max(_LEAST_GROWTH, support, int(self._growth * len(self.sub.features)))
+        n_new = max(LEAST_GROWTH, support, int(self._growth * len(self.sub.features)))
         most = _MOST * self.n_features if self._tall else np.inf
         self._whole = len(self.sub.features) > most and not len(wanted)
         if self._whole:

@@ -15,10 +15,9 @@ sparse 12 (above 2^31 rows 16) an entry; 48 a column in both.
 import numpy as np
 
 from ....kernels.linear import columns as kernels
-from ..sparse.columns import SparseColumns, row_index_type
+from ..sparse.columns import CONSTANT, SparseColumns, row_index_type
 
 _NEARLY = 0.9  # part of the rows from which on a sparse column that is centred gets the others
-_CONSTANT = 1e-13  # a sparse column whose variance is this small relative to its mean square is constant
 
 
 def copies_of(is_sparse, n_rows, roots, centre, corrected=True):
@@ -201,7 +200,7 @@ class SparseCopies(_Copies):
         if self.corrected:
             shifts = sums / self.total_weight
             centred = norms - sums * shifts
-            norms = np.where(centred > _CONSTANT * norms, centred, 0.0)
+            norms = np.where(centred > CONSTANT * norms, centred, 0.0)
         means = shifts.copy()
         for i in np.flatnonzero(lengths == self.n_rows) if self.centre else ():
             source = columns.data[columns.indptr[positions[i]] :][: self.n_rows]

@@ -27,12 +27,11 @@ from .....kernels.linear import column_moments, scheduled_rounds
 from .....scheduler.parameters import seed_from
 from .....scheduler.program import Outcome, Program
 from ..column_store import Images
-from ..columns import columns_from, columns_of
+from ..columns import CONSTANT, columns_from, columns_of
 from ..duality import column_gap
 
 _ENTRIES = 64  # of an image
 _FEW = 1 << 21  # entries of columns that are copied at a time: 16 MB
-_CONSTANT = 1e-13  # a column whose variance is this part of its mean square, or less, counts as constant
 _SHARE = 0.5  # of draws that do not look at priorities: columns that are small may matter later
 _OVERSAMPLE = 4  # draws for each coefficient that is wanted
 
@@ -88,7 +87,7 @@ class DrawnRounds(Program):
             )
         self.means = sums / self.total if fit_intercept else np.zeros(p)
         curvature = squares - self.total * self.means**2
-        self.curvature = np.where(curvature > _CONSTANT * squares, curvature, 0.0)
+        self.curvature = np.where(curvature > CONSTANT * squares, curvature, 0.0)
         self.y_mean = float(weights @ y) / self.total if fit_intercept else 0.0
         self.y = y - self.y_mean
         self.scale = 0.5 * float(weights @ self.y**2)

@@ -12,12 +12,11 @@ from .....scheduler.threads import single_threaded_blas
 from ....inputs.dask_arrays import is_dask
 from ..distributed import exceeds_memory
 from ..fitting import DEFAULT_ROUNDS, LEAST_TOL
+from ..program import MOST_ROUNDS
 from ..working_set import Solution
 from .drawn_rounds import DrawnRounds
 from .scheduled import scheduled_elastic_net
 from .scheduled_columns import ScheduledColumns
-
-_MOST_ROUNDS = 10**9  # the program itself knows when to stop
 
 
 def solve_scheduled(
@@ -154,7 +153,7 @@ def solve_owned(
             program.schedule,
             engine=design.engine,
             n_jobs=n_jobs,
-            max_rounds=_MOST_ROUNDS,
+            max_rounds=MOST_ROUNDS,
             callback=callback,
             snapshot=read and (lambda history: read(program.solution(), history)),
             verbose=verbose,

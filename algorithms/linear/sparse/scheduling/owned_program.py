@@ -7,6 +7,13 @@ import numpy as np
 from .....scheduler.program import Outcome, Program
 from .....scheduler.schedules.candidates import CandidateSchedule
 
+OWN = 0.2  # of what is asked of W, what the shards together are asked for
+PATIENCE = 50  # rounds of updates in which the gap on W does not fall, after which they end
+KEPT = 20  # steps of shards over whose span the objective is minimised
+ROUNDED = 1e-10  # steps that move the fit less than this part of y are largely rounding
+IMAGE_ERROR = 1e-16  # of a step's image, as a part of y
+CORRELATED = 0.5  # correlations of candidates, in absolute value, from which one waits for the other
+
 
 def adjacent_pieces(edges, n_shards):
     """Bounds of adjacent pieces of about equal widths, for `n_shards` shards at most."""

@@ -42,10 +42,9 @@ from .....kernels.linear import columns as linear_columns
 from .....scheduler.parameters import check_count
 from .....scheduler.program import Outcome, Program
 from .....scheduler.schedules.dynamic import DynamicSchedule
-from ..columns import columns_of
+from ..columns import CONSTANT, columns_of
 from ..duality import limit, squared_gap
 
-_CONSTANT = 1e-13  # a column whose variance is this part of its mean square, or less, counts as constant
 _DIVERGED = 1e6  # times the objective at the start
 _NOISE = 1e-9  # a rise of the objective by this part is rounding
 
@@ -242,7 +241,7 @@ class ScheduledElasticNet(Program):
         if self.fit_intercept:
             self.means[blocks] = sums / self.total
             curvature = squares - sums * self.means[blocks]
-        varies = curvature > _CONSTANT * squares
+        varies = curvature > CONSTANT * squares
         old = self.coef[blocks]
         new = np.where(varies, self._minimum(blocks, old, slopes, curvature), 0.0)
         self.coef[blocks] = new
@@ -370,7 +369,7 @@ class Correlated:
             roots = np.ones(rows.shape[1]) if self.roots is None else self.roots
             means = rows @ (roots / np.linalg.norm(roots))
         variances = squares - means**2
-        return rows, means, np.sqrt(np.where(variances > _CONSTANT * squares, variances, 0.0))
+        return rows, means, np.sqrt(np.where(variances > CONSTANT * squares, variances, 0.0))
 
 
 def _check_rho(rho):

@@ -58,22 +58,20 @@ from ..columns import columns_of
 from ..duality import squared_gap
 from ..joint_steps import best_parts, least_in_span
 from ..squared import SquaredSubproblem
-from ..working_set import Solution
+from ..working_set import INNER, LEAST_GROWTH, LEAST_INNER, LEAST_STAGE, ROUNDING, STAGE, STRIDE, Solution
 from .owned_columns import ColumnShard, OwnedColumns
-from .owned_program import OwnedProgram, adjacent_pieces
+from .owned_program import (
+    CORRELATED,
+    IMAGE_ERROR,
+    KEPT,
+    OWN,
+    PATIENCE,
+    ROUNDED,
+    OwnedProgram,
+    adjacent_pieces,
+)
 
-_STRIDE = 0.5  # by which the strength falls after a round of scores
-_LEAST_STAGE = 1e-6  # of the first largest slope: from there on the strength falls to its target at once
-_STAGE = 0.05  # on the way to the target, W is solved to this part of the objective
-_INNER, _LEAST_INNER = 0.1, 0.3  # at the target: to this part of the gap, but not below this part of `tol`
-_OWN, _OWN_PART = 0.2, 0.01  # what a shard is asked for, of that; and of its own gap
-_LEAST_GROWTH = 100  # candidates of a round, if so many violate
-_PATIENCE = 50  # rounds of updates in which the gap on W does not fall, after which they end
-_KEPT = 20  # steps of shards over whose span the objective is minimised
-_ROUNDED = 1e-10  # steps that move the fit less than this part of y are largely rounding
-_IMAGE_ERROR = 1e-16  # of a step's image, as a part of y
-_ROUNDING = 1e-17  # nothing below this part of the objective is asked of W
-_CORRELATED = 0.5  # correlations of candidates, in absolute value, from which one waits for the other
+_OWN_PART = 0.01  # what a shard is asked for, of its own gap
 
 
 class ScheduledColumns(OwnedProgram):
@@ -149,7 +147,7 @@ class ScheduledColumns(OwnedProgram):
     def _correlated(self, left, right):
         ids, images = self.images
         here, there = (images[np.searchsorted(ids, side)] for side in (left, right))
-        return np.abs(here @ there.T) >= _CORRELATED
+        return np.abs(here @ there.T) >= CORRELATED
 
     def _loss(self):
         return SquaredSubproblem(self.target_y, self.weights, self.fit_intercept)
@@ -239,10 +237,10 @@ class ScheduledColumns(OwnedProgram):
             self._rounded = True
             return 0, None, None
         if not np.isfinite(self.strength):
-            self._least_stage = _LEAST_STAGE * bound * self.scale
-            self._lower(_STRIDE * bound * self.scale)
+            self._least_stage = LEAST_STAGE * bound * self.scale
+            self._lower(STRIDE * bound * self.scale)
         else:
-            self._lower(_STRIDE * self.strength)
+            self._lower(STRIDE * self.strength)
         ids, scores = (np.concatenate([partial[k] for partial in partials]) for k in (1, 2))
         images = [partial[3] for partial in partials if len(partial[1])]
         chosen = np.flatnonzero(scores > self.strength / self.scale)
@@ -304,7 +302,7 @@ class ScheduledColumns(OwnedProgram):
             return decrease <= self.eps
         if gap_before < 0.9 * self._lowest:
             self._lowest, self._lowered = gap_before, self.rounds
-        return self.rounds - self._lowered >= _PATIENCE
+        return self.rounds - self._lowered >= PATIENCE
 
     def _take_model(self, partials):
         self.places, self.coef = (np.concatenate([partial[k] for partial in partials]) for k in (1, 2))
@@ -313,9 +311,9 @@ class ScheduledColumns(OwnedProgram):
     def _go_along(self, changes, steps, cuts):
         """Minimise the objective over the span of the shards' last steps; return the rise, 0 or less."""
         for k, (a, b) in enumerate(itertools.pairwise(cuts)):
-            if np.linalg.norm(changes[k]) > _ROUNDED * np.sqrt(self.y_y):
+            if np.linalg.norm(changes[k]) > ROUNDED * np.sqrt(self.y_y):
                 self._trail.append((self.places[a:b], steps[a:b], changes[k]))
-        self._trail = self._trail[-max(_KEPT, 2 * self.n_shards) :]
+        self._trail = self._trail[-max(KEPT, 2 * self.n_shards) :]
         if len(self._trail) < 2:
             return 0.0
         images = np.array([image for *_, image in self._trail])
@@ -331,7 +329,7 @@ class ScheduledColumns(OwnedProgram):
             return 0.0
         # Late steps are nearly parallel: combinations of many of them are largely rounding errors of their
         # images, which would lower the objective of a residual that is not that of the coefficients.
-        error = _IMAGE_ERROR * n_steps * np.sqrt(self.y_y) * np.linalg.norm(self.rho)
+        error = IMAGE_ERROR * n_steps * np.sqrt(self.y_y) * np.linalg.norm(self.rho)
         return self._move(step, image) if self._rise(step, image) < -error else 0.0
 
     def _move(self, step, image):
@@ -388,19 +386,19 @@ class ScheduledColumns(OwnedProgram):
     def _ask_scores(self):
         """Candidates are to serve the strength that is next."""
         least = self.penalty.strength
-        following = least if not np.isfinite(self.strength) else max(least, _STRIDE * self.strength)
-        most = max(_LEAST_GROWTH, int(np.count_nonzero(self.coef)), len(self.places) // 2)
+        following = least if not np.isfinite(self.strength) else max(least, STRIDE * self.strength)
+        most = max(LEAST_GROWTH, int(np.count_nonzero(self.coef)), len(self.places) // 2)
         self._ask("score", strength=least, threshold=following / self.scale, count=most)
 
     def _ask_updates(self, gap, some_join):
         self.rounds, self._lowest, self._lowered = 0, np.inf, 0
         if self.strength > self.penalty.strength:
-            self.eps = _STAGE * self._objective(self.strength)
+            self.eps = STAGE * self._objective(self.strength)
         else:
-            asked = max(_LEAST_INNER * self.tol, _ROUNDING) * self.unit_of_gap
-            self.eps = max(asked, _INNER * gap if some_join else 0.0)
+            asked = max(LEAST_INNER * self.tol, ROUNDING) * self.unit_of_gap
+            self.eps = max(asked, INNER * gap if some_join else 0.0)
         y_r = float(self.y @ self.rho)
-        self._ask("solve", eps=_OWN * self.eps / self.n_shards, part=_OWN_PART, y_r=y_r)
+        self._ask("solve", eps=OWN * self.eps / self.n_shards, part=_OWN_PART, y_r=y_r)
 
     def _round_coefficients(self):
         """Ask for the gap of the coefficients as they are returned, unless they are exact."""

@@ -55,25 +55,25 @@ from .....scheduler.threads import single_threaded_blas
 from ....inputs.pieces import Lazy, lazy_blocks
 from ...sparse.column_store import ColumnBlock, ColumnSource, ColumnStore, Images, ReadColumns
 from ...sparse.columns import columns_of
-from ...sparse.scheduling.owned_program import OwnedProgram, adjacent_pieces
+from ...sparse.scheduling.owned_program import (
+    CORRELATED,
+    IMAGE_ERROR,
+    KEPT,
+    OWN,
+    PATIENCE,
+    ROUNDED,
+    OwnedProgram,
+    adjacent_pieces,
+)
+from ...sparse.working_set import INNER, LEAST_GROWTH, LEAST_INNER, STAGE, STRIDE
 from ..mean_loss import balanced
 from .blocks import Blocks
 from .joint import Charge, best_shares, least_in_span
 from .shard import BlockTerms, GroupShard, OwnedGroups
 from .solver import Fit
 
-_STRIDE = 0.5  # by which the strength falls after a round of scores
 _MOST_STRENGTH = 1e6  # times the target: above it the strength falls to its target at once
-_STAGE = 0.05  # on the way to the target, W is solved to this part of the objective
-_INNER, _LEAST_INNER = 0.1, 0.3  # at the target: to this part of the gap, but not below this part of `tol`
-_OWN = 0.2  # what the shards together are asked for, of that
-_LEAST_GROWTH = 100  # columns that join in a round, if so many violate
-_PATIENCE = 50  # rounds of updates in which the gap on W does not fall, after which they end
-_KEPT = 20  # steps of shards over whose span the objective is minimised
-_ROUNDED = 1e-10  # steps whose image is less than this part of that of f are largely rounding
-_IMAGE_ERROR = 1e-16  # of a step's image, as a part of f
 _ROUNDING = 1e-15  # nothing below this part of the objective is asked of W
-_CORRELATED = 0.5  # correlations of columns, in absolute value, from which one group waits for the other
 
 
 class OwnedBlocks(OwnedProgram):
@@ -165,7 +165,7 @@ class OwnedBlocks(OwnedProgram):
             return np.zeros((len(left), len(right)), bool)
         largest = np.abs(images @ images.T)
         largest = np.maximum.reduceat(np.maximum.reduceat(largest, starts, axis=0), starts, axis=1)
-        return largest[np.ix_(np.searchsorted(ids, left), np.searchsorted(ids, right))] >= _CORRELATED
+        return largest[np.ix_(np.searchsorted(ids, left), np.searchsorted(ids, right))] >= CORRELATED
 
     # On the worker of a shard ---------------------------------------------------------------------------
 
@@ -287,9 +287,9 @@ class OwnedBlocks(OwnedProgram):
         if self.reason:
             return 0, None, self._round_coefficients()
         if not np.isfinite(self.strength):
-            self._lower(_STRIDE * max(partial[0] for partial in partials))
+            self._lower(STRIDE * max(partial[0] for partial in partials))
         else:
-            self._lower(_STRIDE * self.strength)
+            self._lower(STRIDE * self.strength)
         ids, scores = (np.concatenate([partial[k] for partial in partials]) for k in (2, 3))
         chosen = np.flatnonzero(scores > self.strength)
         chosen = np.sort(chosen[np.argsort(-scores[chosen], kind="stable")[: self.request["count"]]])
@@ -357,16 +357,16 @@ class OwnedBlocks(OwnedProgram):
             return True
         if gap_before < 0.9 * self._lowest:
             self._lowest, self._lowered = gap_before, self.rounds
-        patience = _PATIENCE if self.strength == 1 else 3
+        patience = PATIENCE if self.strength == 1 else 3
         return self.rounds - self._lowered >= patience
 
     def _go_along(self, working, changes, steps, cuts, charge):
         """Minimise the objective over the span of the shards' last steps; return whether it fell."""
         for change, k in zip(changes, working, strict=True):
-            if np.sqrt(self.loss.weights @ (change**2).sum(axis=1)) > _ROUNDED * self.spread:
+            if np.sqrt(self.loss.weights @ (change**2).sum(axis=1)) > ROUNDED * self.spread:
                 own = slice(cuts[k], cuts[k + 1])
                 self._trail.append((self.places[own], steps[own], change))
-        self._trail = self._trail[-max(_KEPT, 2 * self.n_shards) :]
+        self._trail = self._trail[-max(KEPT, 2 * self.n_shards) :]
         if len(self._trail) < 2:
             return False
         images = np.array([image for *_, image in self._trail])
@@ -381,7 +381,7 @@ class OwnedBlocks(OwnedProgram):
         # Late steps are nearly parallel: combinations of many of them are largely rounding errors of their
         # images, which would lower the objective of a predictor that is not that of the coefficients.
         u = np.abs(self.loss.gradient(self.f)).sum()
-        error = _IMAGE_ERROR * n_steps * u
+        error = IMAGE_ERROR * n_steps * u
         if self.loss.rise(self.f, image + dc) + charge.rise(self.coef, step) >= -error:
             return False
         self.coef, self.f, self.c = after, self.f + image + dc, self.c + dc
@@ -399,10 +399,10 @@ class OwnedBlocks(OwnedProgram):
 
     def _ask_scores(self):
         """Candidates are to serve the strength that is next."""
-        following = 1.0 if not np.isfinite(self.strength) else max(1.0, _STRIDE * self.strength)
+        following = 1.0 if not np.isfinite(self.strength) else max(1.0, STRIDE * self.strength)
         mean_size = len(self.blocks.order) / self.n_blocks
         there = np.logical_or.reduceat(self.coef.any(axis=1), self.firsts) if len(self.coef) else ()
-        most = max(int(_LEAST_GROWTH / mean_size), 10, int(np.sum(there)), len(self.firsts) // 2)
+        most = max(int(LEAST_GROWTH / mean_size), 10, int(np.sum(there)), len(self.firsts) // 2)
         self._ask("score", strength=1.0, threshold=following, count=most)
 
     def _ask_updates(self, gap, some_join):
@@ -411,11 +411,11 @@ class OwnedBlocks(OwnedProgram):
             at = (
                 self.loss.objective(self.f) - self.loss.least() + self._charge(self.strength).value(self.coef)
             )
-            self.eps = _STAGE * at
+            self.eps = STAGE * at
         else:
-            asked = max(_LEAST_INNER * self.tol, _ROUNDING) * self.excess
-            self.eps = max(asked, _INNER * gap if some_join else 0.0)
-        self._ask("solve", part=_OWN * self.eps / (self.n_shards * self.excess))
+            asked = max(LEAST_INNER * self.tol, _ROUNDING) * self.excess
+            self.eps = max(asked, INNER * gap if some_join else 0.0)
+        self._ask("solve", part=OWN * self.eps / (self.n_shards * self.excess))
 
     def _round_coefficients(self):
         """Ask for the gap of the coefficients as they are returned, unless they are exact."""
