@@ -6,6 +6,7 @@ Nothing is read but footers until a part is: some groups of rows of a file, whic
 import contextlib
 import os
 import re
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral
@@ -15,6 +16,7 @@ from urllib.parse import unquote
 from .._urls import files_below, is_folder, is_url, matching_files, open_file
 from ..errors import DataError, in_brief, shortened
 
+_TAIL = 1 << 16  # bytes of the end of a file that are read at once; most footers are shorter
 _PART = 1 << 22  # cells of a part, about: 32 MiB of numbers. A group of rows is read whole
 _FOLDER = re.compile(r"([^/=]+)=([^/]*)")  # a column in the name of a folder, as Hive writes it
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
@@ -144,6 +146,7 @@ class Footer(NamedTuple):
     lengths: list  # rows of each group
     nulls: dict  # of some columns, for each group: cells without a value, None where it is not said
     folders: dict  # text of the columns that are in the names of folders and not in the file
+    checksum: int  # of the footer's bytes
 
 
 class RowGroups(NamedTuple):
@@ -153,6 +156,7 @@ class RowGroups(NamedTuple):
     first: int
     lengths: tuple
     folders: tuple = ()  # columns, and the value that all rows have
+    checksum: int | None = None  # of the file's footer
 
     @property
     def n_rows(self):
@@ -170,7 +174,7 @@ class RowGroups(NamedTuple):
 
 def read_footer(path, names=None):
     """Read types, lengths and, of some columns or all, the numbers of missing values; no data."""
-    with _opened(path) as file:
+    with _opened(path) as (file, checksum):
         metadata, schema = file.metadata, file.schema_arrow
         types = {field.name: _type(field.type) for field in schema}
         if len(types) < len(schema):
@@ -183,7 +187,7 @@ def read_footer(path, names=None):
                 said = [group.column(places[name]).statistics for group in groups]
                 nulls[name] = [s.null_count if s is not None and s.has_null_count else None for s in said]
         folders = {name: value for name, value in _folders(path).items() if name not in types}
-        return Footer(path, types, [group.num_rows for group in groups], nulls, folders)
+        return Footer(path, types, [group.num_rows for group in groups], nulls, folders, checksum)
 
 
 def _folders(path):
@@ -243,19 +247,21 @@ def parts_of(footers, n_columns, share=1.0):
     """Cut files into `RowGroups` of about 4 million cells, or a share, none of two files; no empty ones."""
     parts, held = [], list[int]()
     for footer in footers:
-        first, held, folders = 0, [], tuple(footer.folders.items())
+        first, held, more = 0, [], (tuple(footer.folders.items()), footer.checksum)
         for number, rows in enumerate(footer.lengths):
             if held and (sum(held) + rows) * n_columns > _PART * share:
-                parts.append(RowGroups(footer.path, first, tuple(held), folders))
+                parts.append(RowGroups(footer.path, first, tuple(held), *more))
                 first, held = number, []
             held.append(rows)
-        parts.append(RowGroups(footer.path, first, tuple(held), folders))
+        parts.append(RowGroups(footer.path, first, tuple(held), *more))
     return [part for part in parts if part.n_rows]
 
 
 def read_part(part, names):
     """Read columns of a part as a ``pyarrow.Table``."""
-    with _opened(part.path) as file:
+    with _opened(part.path) as (file, checksum):
+        if part.checksum not in (None, checksum):
+            raise _changed(part)
         groups, apart = range(part.first, part.first + len(part.lengths)), dict(part.folders)
         inside = [name for name in names if name not in apart]
         table = file.read_row_groups(list(groups), columns=inside, use_threads=False)
@@ -263,8 +269,12 @@ def read_part(part, names):
         if name in apart:
             table = table.append_column(name, _constant(apart[name], table.num_rows))
     if table.num_rows != part.n_rows or any(name not in table.column_names for name in names):
-        raise DataError(f"{in_brief(part.path)} has changed since the fit began; leave it as it is")
+        raise _changed(part)
     return table
+
+
+def _changed(part):
+    return DataError(f"{in_brief(part.path)} has changed since the fit began; leave it as it is")
 
 
 def _constant(value, n_rows):
@@ -275,11 +285,14 @@ def _constant(value, n_rows):
 
 @contextlib.contextmanager
 def _opened(path):
-    """Open a file; what is wrong with it becomes a DataError."""
+    """Open a file: it, and a checksum of its footer; what is wrong with it becomes a DataError."""
     lib, parquet = needs_pyarrow(in_brief(path))
     try:
         with open_file(path) as stream:
-            yield parquet.ParquetFile(stream)
+            checksum = _footer_checksum(stream)
+            # A file of this machine not by Python's object, which costs a copy and the lock of Python.
+            with parquet.ParquetFile(stream if is_url(path) else path) as file:
+                yield file, checksum
     except FileNotFoundError:
         raise DataError(f"{in_brief(path)}: there is no such file; check the path") from None
     except (OSError, lib.ArrowException) as error:
@@ -288,6 +301,19 @@ def _opened(path):
             "files there are stradask.datasets.read_svmlight, read_ratings and pandas.read_csv), or write it "
             "again"
         ) from None
+
+
+def _footer_checksum(stream):
+    """The footer says where the columns are, how long, and mostly their least and largest values."""
+    size = stream.seek(0, os.SEEK_END)
+    stream.seek(max(size - _TAIL, 0))
+    tail = stream.read(_TAIL)
+    length = int.from_bytes(tail[-8:-4], "little") + 8
+    if len(tail) < length <= size:
+        stream.seek(size - length)
+        tail = stream.read(length)
+    stream.seek(0)
+    return zlib.crc32(tail[-length:])
 
 
 def needs_pyarrow(what):

@@ -7,6 +7,7 @@ from ...datasets.parquet import needs_pyarrow
 from ...errors import DataError, shortened
 
 _DENSE = 0.25  # share of entries other than zero, if all numbers are, from which on X is an ndarray
+_TILE = 1 << 17  # entries of X that are filled at a time: 1 MiB
 LARGEST_VOCABULARY = 100_000  # values of a category that a pass may find
 
 
@@ -51,33 +52,47 @@ def encode(encoding, table, where, dtype=np.float64):
     how many cells hold a category that the encoding does not know.
     """
     n, dense = table.num_rows, is_dense(encoding)
-    X = np.zeros((n, encoding.width) if dense else (0, 0), dtype)
-    rows, at, values, unknown, first = [], [], [], {}, 0
+    numbers, codes, unknown, first = {}, {}, {}, 0
     for column in encoding.columns:
         if column.is_number:
-            numbers = _numbers(column, table[column.name], encoding.impute, where)
-            kept = np.flatnonzero(numbers)
-            found, place = numbers[kept], np.full(len(kept), first)
+            numbers[first] = _numbers(column, table[column.name], encoding.impute, where)
         else:
-            codes = _codes(column, table[column.name], encoding.impute, where)
-            kept = np.flatnonzero(codes >= 0)
-            found, place = np.ones(len(kept)), codes[kept] + first
-            unknown[column.name] = int(np.count_nonzero(codes == -1))
-        if dense:
-            X[kept, place] = found
-        else:
-            rows.append(kept)
-            at.append(place)
-            values.append(found.astype(dtype))
+            codes[first] = _codes(column, table[column.name], encoding.impute, where)
+            unknown[column.name] = int(np.count_nonzero(codes[first] == -1))
         first += column.width
     if dense:
-        return X, unknown
+        return _filled(numbers, codes, (n, first), dtype), unknown
+    rows, at, values = [], [], []
+    for place, column in numbers.items():
+        kept = np.flatnonzero(column)
+        rows.append(kept)
+        at.append(np.full(len(kept), place))
+        values.append(column[kept].astype(dtype))
+    for place, own in codes.items():
+        kept = np.flatnonzero(own >= 0)
+        rows.append(kept)
+        at.append(own[kept] + place)
+        values.append(np.ones(len(kept), dtype))
     entries = np.concatenate(values), (np.concatenate(rows), np.concatenate(at))
     return sparse.csr_array(entries, shape=(n, first)), unknown
 
 
+def _filled(numbers, codes, shape, dtype):
+    """Put columns of numbers and of codes, by their places, into an array; by rows that fit the cache."""
+    X = np.empty(shape, dtype) if not codes else np.zeros(shape, dtype)
+    step = max(1, _TILE // max(shape[1], 1))
+    for a in range(0, shape[0], step):
+        tile = X[a : a + step]
+        for place, column in numbers.items():
+            tile[:, place] = column[a : a + step]
+    for place, own in codes.items():
+        kept = np.flatnonzero(own >= 0)
+        X[kept, own[kept] + place] = 1
+    return X
+
+
 def _numbers(column, cells, impute, where):
-    """A column of numbers in float64."""
+    """A column of numbers in float64, or in float32 as it is."""
     kind = str(cells.type)
     if "decimal" in kind or kind == "bool":
         cells = cells.cast("float64" if kind != "bool" else "int8")
@@ -86,12 +101,17 @@ def _numbers(column, cells, impute, where):
             f"{where(0)}: the column {shortened(column.name)} holds {kind}, and the model was "
             "fitted to numbers"
         )
-    numbers = cells.to_numpy().astype(np.float64)  # None of Arrow becomes NaN
+    numbers = cells.to_numpy()  # None of Arrow becomes NaN
+    if numbers.dtype != np.float32:
+        numbers = numbers.astype(np.float64, copy=False)
+    with np.errstate(over="ignore", invalid="ignore"):
+        if np.isfinite(numbers.sum()):
+            return numbers
     missing = np.isnan(numbers)
     if missing.any():
         if not impute or column.fill is None:
             raise _missing(column.name, missing, where)
-        numbers[missing] = column.fill
+        numbers = np.where(missing, column.fill, numbers)
     wrong = np.flatnonzero(np.isinf(numbers))
     if len(wrong):
         raise DataError(

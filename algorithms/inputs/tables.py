@@ -211,8 +211,16 @@ class FoundTable:
         return Encoding(tuple(columns), False)
 
     def _warn_of_unheld(self, given):
-        """Warn of given values that no row has, which are often misspelt."""
-        held = reduced(_held_of, _held_in_all, [(part, given) for part in self.parts], self.engine)
+        """Warn of given values that no row has, which are often misspelt.
+
+        Reads part after part, always more at a time, until each value was found: mostly one part.
+        """
+        held: Any = {name: (set(), 0, None) for name in given}
+        first, size = 0, 1
+        while first < len(self.parts) and any(given[name] - own for name, (own, *_) in held.items()):
+            parts = [(part, given) for part in self.parts[first : first + size]]
+            held = _held_in_all([held, reduced(_held_of, _held_in_all, parts, self.engine)])
+            first, size = first + size, 4 * size
         for name, (own, n_others, other) in held.items():
             if absent := sorted(given[name] - own):
                 rest = (

@@ -12,7 +12,8 @@ from ...errors import LONGEST_NAME, DataError, shortened
 REMEDY = "count their words first with stradask.text_counts"
 _FIRST_ROWS = 1000  # are looked through for a text
 _TAKE_ROWS = (
-    "Ridge, LogisticRegression, PoissonRegressor, GLM, Lasso, ElasticNet and SparseLogisticRegression"
+    "Ridge, LogisticRegression, PoissonRegressor, GLM, Lasso, ElasticNet, SparseLogisticRegression, "
+    "SparseGLM, GroupLasso and GroupLogisticRegression"
 )
 _TAKE_RATINGS = "MatrixFactorization and the item models"
 _READ = "stradask.datasets or pandas"
@@ -35,7 +36,7 @@ def text_in(X):
     """
     if hasattr(X, "columns") and hasattr(X, "iloc"):
         return _text_in_frame(X)
-    name = _first_name(X)
+    name = _first_name(getattr(X, "paths", X))  # of a ParquetTable
     if name is not None:
         reader = next((reader for endings, reader in _READERS if name.lower().endswith(endings)), _READ)
         return (

@@ -11,8 +11,6 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from ....datasets.parquet import is_parquet
-from ....datasets.row_files import row_format
 from ....errors import DataError
 from ....scheduler.loop import Monitor
 from ....scheduler.threads import own_threads, single_threaded_blas
@@ -90,12 +88,6 @@ class StructuredModel(ColumnsOnWorkers, Reweighting, SparseCoefficients, Estimat
     def _columns(self, X, y):
         if self._takes_engine:
             X = check_matrix(self, X)
-        elif row_format(X) is not None or is_parquet(X):
-            raise DataError(
-                f"{type(self).__name__} takes X in this process, not names of files: read them, or take "
-                "SparseGLM, GroupLasso, GroupLogisticRegression, Lasso, ElasticNet or "
-                "SparseLogisticRegression, which read files"
-            )
         elif is_dask(X):
             raise DataError(
                 f"{type(self).__name__} takes X in this process, not a Dask collection: pass X.compute(), or "

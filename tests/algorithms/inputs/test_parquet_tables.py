@@ -253,7 +253,7 @@ def test_a_fit_to_a_matrix_forgets_the_encoding(files):
     assert hasattr(model, "vocabulary_")
     model.fit(by_hand(FRAME)[:, :2], FRAME.paid)
     assert not hasattr(model, "vocabulary_")
-    with pytest.raises(DataError, match="was not fitted to Parquet files"):
+    with pytest.raises(DataError, match="was not fitted to files of named columns"):
         model.predict(files)
 
 
