@@ -102,7 +102,7 @@ def add_words(model, X, vocabulary):
     new = [word for word in words if word not in column]
     column |= {word: w for w, word in enumerate(new, len(known))}
     if new:
-        _add_columns(model, known + new, len(known))
+        _add_columns(model, known + new)
     places = np.array([column[word] for word in words])
     moved = sparse.csr_array(
         (counts.data, places[counts.indices], counts.indptr), shape=(len(counts.indptr) - 1, len(column))
@@ -111,7 +111,7 @@ def add_words(model, X, vocabulary):
     return moved
 
 
-def _add_columns(model, words, n_old):
+def _add_columns(model, words):
     beta = model.topic_word_prior_
     if np.ptp(beta) > 0 or not (model.topic_word_prior is None or isinstance(model.topic_word_prior, Real)):
         raise DataError("new words with a vector topic_word_prior: give a number, which they have too")

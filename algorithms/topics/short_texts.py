@@ -112,36 +112,40 @@ class ShortTextModel(TopicModel):
         with self._unchanged_on_error():
             documents = Documents(self, X, n_features, int(self.n_components), begins=True)
             corpus = documents.corpus
+            n_words = corpus.summary.n_words
             check_frequency(corpus.frequency)
             alpha = check_prior("doc_topic_prior", self.doc_topic_prior, self.n_components, _PRIOR)
-            beta = check_prior("topic_word_prior", self.topic_word_prior, corpus.summary.n_words, _PRIOR)
-            words = None if vocabulary is None else check_vocabulary(vocabulary, corpus.summary.n_words)
+            beta = check_prior("topic_word_prior", self.topic_word_prior, n_words, _PRIOR)
+            words = None if vocabulary is None else check_vocabulary(vocabulary, n_words)
             documents.warn_of_groups(False)
             program = self._program(corpus, alpha, beta, seed_from(self.random_state), documents.X)
-            done = run(
-                program,
-                program.schedule,
-                max_rounds=self.max_iter,
-                engine=documents.engine,
-                n_jobs=documents.n_jobs,
-                callback=callback,
-                snapshot=lambda history, found: type(self)(**self.get_params())._read(
-                    program, found, history, documents.X
-                ),
-                checkpoint=self.checkpoint,
-                checkpoint_every=program.measure_every,
-                fingerprint=self._fingerprint(documents.digest, program),
-                label=self._label,
-                verbose=self.verbose,
-            )
-            for name in ("vocabulary_", "worker_history_"):
-                self.__dict__.pop(name, None)
+            done = self._run(program, documents, callback)
             self._read(program, done.fetched, done.history, documents.X)
+            for name in ("vocabulary_", "worker_history_"):  # of the last fit
+                self.__dict__.pop(name, None)
             if done.activity is not None:
                 self.worker_history_ = done.activity.as_dict()
             if words is not None:
                 self.vocabulary_ = words
         return self
+
+    def _run(self, program, documents, callback):
+        return run(
+            program,
+            program.schedule,
+            max_rounds=self.max_iter,
+            engine=documents.engine,
+            n_jobs=documents.n_jobs,
+            callback=callback,
+            snapshot=lambda history, found: type(self)(**self.get_params())._read(
+                program, found, history, documents.X
+            ),
+            checkpoint=self.checkpoint,
+            checkpoint_every=program.measure_every,
+            fingerprint=self._fingerprint(documents.digest, program),
+            label=self._label,
+            verbose=self.verbose,
+        )
 
     def _program(self, corpus, alpha, beta, seed, X):
         raise NotImplementedError

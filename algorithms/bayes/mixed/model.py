@@ -414,7 +414,7 @@ def is_integrated(family, terms):
     return family == "normal" and len(terms) <= 1
 
 
-def _terms(mixed, n_rows):
+def _terms(mixed):
     """Rows of the kernel's table of terms, without places in meta; those with effects in q first."""
     table, q_at = np.zeros((max(len(mixed.terms), 1), kernel.TERM), np.int64), mixed.n_free
     table[:, kernel.WIDTH], table[:, kernel.L_AT] = 1, -1  # of no groups, where there is no term
@@ -434,7 +434,7 @@ def _by_rows(mixed, head, X, design, common):
     head[kernel.Y_AT] = head[kernel.X_AT] + X.size
     head[kernel.N_TERMS] = len(mixed.sampled)
     body, at = [X.ravel(), design.y, design.weights, design.offsets], head[kernel.Y_AT] + 3 * n
-    table, integers = _terms(mixed, n), []
+    table, integers = _terms(mixed), []
     for t, term in enumerate(design.terms):
         A = common.projections[t]
         table[t, kernel.Z_AT], table[t, kernel.A_AT] = at, at + term.Z.size
@@ -456,7 +456,7 @@ def _integrated(mixed, head, X, design, common):
     """Terms and floats: an orthogonal basis of each group's columns, and the least squares of the rest."""
     root = np.sqrt(design.weights)[:, None]
     X, y = X * root, (design.y - design.offsets) * root[:, 0]
-    table, d = _terms(mixed, len(X)), X.shape[1]
+    table, d = _terms(mixed), X.shape[1]
     parts, weight, numbers = [], design.weights.sum(), np.zeros(1)
     if design.terms:
         (term,) = design.terms

@@ -197,7 +197,7 @@ def _checked_priors(priors, parameters):
         prior.check(name, parameters[name])
         for what, value in prior.arguments:
             if isinstance(value, str):
-                _check_reference(name, prior, what, value, parameters)
+                _check_reference(name, what, value, parameters)
             elif prior.is_by_entry and value.ndim and value.shape != parameters[name].shape:
                 raise DataError(
                     f"priors[{name!r}]: {what} has the shape {value.shape}, but {name} has "
@@ -207,7 +207,7 @@ def _checked_priors(priors, parameters):
     return dict(priors)
 
 
-def _check_reference(name, prior, what, other, parameters):
+def _check_reference(name, what, other, parameters):
     if other not in parameters:
         raise DataError(f"priors[{name!r}]: {what} is {other!r}, but parameters are {', '.join(parameters)}")
     one = parameters[other]

@@ -124,7 +124,7 @@ def bounded(variance):
     return float(np.clip(variance, _LEAST, _MOST))
 
 
-def by_topic(tokens, n_words, n_topics):
+def by_topic(tokens, n_words):
     """Words of each topic, ascending, with their counts, words x slices, from tokens of slices by topic."""
 
     def one(k):

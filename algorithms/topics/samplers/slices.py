@@ -201,7 +201,7 @@ class SlicedGibbs(Program):
         return tokens
 
     def _raise(self, tokens, swept):
-        counted = chains.by_topic(tokens, self.n_words, self.n_topics)
+        counted = chains.by_topic(tokens, self.n_words)
         fits, adds = self.fits_variance and self.n_slices > 1, swept > self.burn_in
 
         def one(k):
@@ -231,7 +231,7 @@ class SlicedGibbs(Program):
         words = ask(lambda session, messages: session.measure(messages, "words_by_topic"))
         joint = self.objective(ask(lambda session, messages: session.measure(messages)))
         tokens = self._all_tokens(words)
-        counted = chains.by_topic(tokens, self.n_words, self.n_topics)
+        counted = chains.by_topic(tokens, self.n_words)
 
         def one(k):
             words, counts = counted(k)
