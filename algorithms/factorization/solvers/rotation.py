@@ -29,7 +29,7 @@ class Rotation(Program):
     gradient descent", KDD 2011.
     """
 
-    travels, spreads = True, True
+    travels, spreads, keeps_copies = True, True, True
     saved = ("factors", "own")
     unit = "rating"
 

@@ -4,6 +4,7 @@ import logging
 import os
 import signal
 import threading
+import time
 import tracemalloc
 
 import distributed
@@ -150,6 +151,35 @@ def test_a_killed_worker_changes_no_bit(ratings, name):
         far = fitted(ratings, name, engine="dask", callback=kill, max_iter=60)
         assert pids[0] not in client.run(os.getpid).values()
         equal(far, fitted(ratings, name, max_iter=60))
+
+
+@pytest.mark.slow
+@pytest.mark.cluster
+@pytest.mark.parametrize("name", ["sgd", "als", "implicit"])
+def test_a_killed_worker_changes_no_bit_where_workers_keep_the_state(ratings, name, monkeypatch):
+    """The snapshot of before the loss is on two workers of three; the client has none."""
+    from stradask.scheduler import engine
+    from stradask.scheduler.sessions import cluster as sessions
+    from stradask.scheduler.stores.copies import Copies
+
+    monkeypatch.setattr(sessions, "_SMALL", 0)
+    monkeypatch.setattr(engine, "_KEEP_SECONDS", 0.0)
+    returned, plain = [], engine.Engine._return_to
+    monkeypatch.setattr(
+        engine.Engine, "_return_to", lambda own, kept: (returned.append(kept.shards), plain(own, kept))[1]
+    )
+    with started(n_workers=3) as cluster, distributed.Client(cluster) as client:
+        pids = sorted(client.run(os.getpid).values())
+
+        def kill(info):
+            if info.round == 30:
+                threading.Timer(0.02, os.kill, (pids[0], signal.SIGKILL)).start()
+
+        far = fitted(ratings, name, engine="dask", callback=kill, max_iter=90)
+        assert pids[0] not in client.run(os.getpid).values()
+    assert returned
+    assert all(isinstance(shards, Copies) for shards in returned)
+    equal(far, fitted(ratings, name, max_iter=90))
 
 
 def test_the_number_of_shards_changes_no_factor(ratings, monkeypatch):
@@ -306,3 +336,32 @@ def test_shards_of_least_squares_begin_again_as_they_began(ratings):
             np.testing.assert_array_equal(again[name], loaded[name])
         assert again["axes"] == [None, None]
         assert again.keys() == loaded.keys()
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("name", ["sgd", pytest.param("implicit", marks=pytest.mark.slow)])
+def test_a_worker_that_joins_takes_part(ratings, name, monkeypatch):
+    from stradask.scheduler.sessions.cluster import ClusterSession
+
+    sessions, plain = [], ClusterSession.run
+
+    def run(session, *args, **given):
+        found = plain(session, *args, **given)
+        sessions.append((session, set(session._shard_at)))
+        return found
+
+    monkeypatch.setattr(ClusterSession, "run", run)
+    with started(n_workers=1, processes=False) as cluster, distributed.Client(cluster) as client:
+
+        def join(info):
+            if info.round == 2:
+                cluster.scale(2)
+                client.wait_for_workers(2, timeout=60)
+            end = time.monotonic() + 60
+            while info.round == 4 and not sessions[-1][0]._ready and time.monotonic() < end:
+                time.sleep(0.01)
+
+        far = fitted(ratings, name, engine="dask", callback=join, reg=0.1, max_iter=8)
+    assert len(sessions[0][1]) == 1
+    assert len(sessions[-1][1]) == 2
+    equal(far, fitted(ratings, name, reg=0.1, max_iter=8))
