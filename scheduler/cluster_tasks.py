@@ -11,6 +11,10 @@ from .parameters import ATTEMPTS
 from .sessions.clients import scheduler_named
 from .tasks import Load, Tasks, check_ships
 
+# Why Dask cancels tasks although nobody wants it: a client connects again, or restarts the workers, and what
+# tasks needed has gone in this way.
+_UNWANTED = {"scheduler-connection-lost", "scheduler-restart", "lost dependencies"}
+
 
 class ClusterTasks(Tasks):
     """Tasks on the workers of a cluster that have this version; see `Tasks`.
@@ -101,7 +105,8 @@ class ClusterTasks(Tasks):
                     orphaned = self._workers.n_orphaned > n_orphaned
                     # What was sent is lost with a worker, also while others are left; a broken connection
                     # may come back. Otherwise others cancelled the tasks.
-                    if not (self._sends or orphaned or self._client.status != "running"):
+                    gone = self._client.status != "running" or getattr(error, "reason", "") in _UNWANTED
+                    if not (self._sends or orphaned or gone):
                         raise
                     n_orphaned = self._workers.n_orphaned
                     self._count_loss(error)

@@ -194,6 +194,40 @@ def test_arguments_of_coiled(monkeypatch):
     assert n_workers == 1
 
 
+# What Dask's chart takes of what we set (its values.yaml and templates of October 2023).
+CHART = {
+    "scheduler": {"image", "extraArgs", "resources"},
+    "worker": {"image", "replicas", "env", "resources"},
+    "jupyter": {"enabled"},
+}
+
+
+def test_values_for_helm_start_commands_that_dask_takes():
+    scheduler_cli = pytest.importorskip("distributed.cli.dask_scheduler")
+    worker_cli = pytest.importorskip("distributed.cli.dask_worker")
+    dask_utils = pytest.importorskip("dask.utils")
+    path = Path(__file__).parents[1] / "examples" / "kubernetes" / "values.yaml"
+    values = yaml.safe_load(path.read_text(encoding="utf-8"))
+    assert {part: set(own) for part, own in values.items()} == CHART
+    scheduler, worker = values["scheduler"], values["worker"]
+    assert scheduler["image"] == worker["image"]
+    assert f"{worker['image']['repository']}:{worker['image']['tag']}" in PAGE
+    limits = worker["resources"]["limits"]
+    command = [
+        "fit-dask-scheduler:8786",
+        "--nthreads",
+        str(limits["cpu"]),
+        "--memory-limit",
+        limits["memory"],
+    ]
+    made = worker_cli.main.make_context("dask-worker", [*command, "--no-dashboard"]).params
+    assert (made["nthreads"], made["scheduler"]) == (16, "fit-dask-scheduler:8786")
+    assert dask_utils.parse_bytes(limits["memory"]) == 64 * 2**30
+    command = ["--port", "8786", "--dashboard-address", ":8787", *scheduler["extraArgs"]]
+    made = scheduler_cli.main.make_context("dask-scheduler", command).params
+    assert made["preload"] == ("stradask.scheduler.dashboard.plugin",)
+
+
 # Containers -----------------------------------------------------------------------------------------------
 
 COMPOSE = Path(__file__).parents[1] / "examples" / "compose"

@@ -46,9 +46,10 @@ class Round:
     `work` are seconds of one thread in all, and `longest` those of a part of it that no two threads share.
     Each worker receives `blocks` blocks, one after the other, of `travels` bytes in all, while it works for
     the share `hides` of its time; and it waits for `waits` messages, one after the other, of `wait_bytes`
-    each. `hub_bytes` pass the hub's link in `answers` answers, one of each worker by default. `held` bytes
-    lie in the memory of all workers, and `held_by_each` in that of each. `reads` are bytes that all read
-    from memory, and `most_threads` is how many can work at a time.
+    each. `hub_bytes` pass the hub's link in `answers` answers, one of each worker by default; `asked` of its
+    requests count among the messages of workers, and `alone` are seconds that it works between two rounds.
+    `held` bytes lie in the memory of all workers, and `held_by_each` in that of each.
+    `reads` are bytes that all read from memory, and `most_threads` is how many can work at a time.
     """
 
     work: float
@@ -60,6 +61,8 @@ class Round:
     wait_bytes: float = 0.0
     hub_bytes: float = 0.0
     answers: float | None = None
+    asked: float = 0.0
+    alone: float = 0.0
     reads: float = 0.0
     most_threads: float = math.inf
     held: float = 0.0
@@ -80,7 +83,7 @@ class Round:
                 raise ValueError(f"{m.n_workers} idle processes take all of {m.cores} cores")
             at_once = min(free, m.n_workers * m.n_threads)
             work = self.work / at_once
-            handled = m.n_workers * (self.waits + self.blocks) * m.message / at_once
+            handled = self.messages(m.n_workers) * m.message / at_once
             received = 0.0
         answers = m.n_workers if self.answers is None else self.answers
         way = received + self.blocks * m.latency + self.travels / m.bandwidth
@@ -89,8 +92,19 @@ class Round:
             "row": max(self.longest - work, 0.0),
             "blocks": max(way - self.hides * work, 0.0),
             "messages": handled + self.waits * (m.latency + self.wait_bytes / m.bandwidth),
-            "hub": m.hub * answers + self.hub_bytes / m.bandwidth + 2 * m.latency,
+            "hub": self.alone + m.hub * answers + self.hub_bytes / m.bandwidth + 2 * m.latency,
         }
+
+    def messages(self, n_workers):
+        """Return how many messages all workers handle."""
+        return n_workers * (self.waits + self.blocks) + self.asked
+
+    def cpu_seconds(self, machines):
+        """Return the CPU seconds of all processes: also where others share the cores, these stay the same."""
+        m, answers = machines, machines.n_workers if self.answers is None else self.answers
+        clock = sum(self.on(m).values())
+        own = self.work + self.messages(m.n_workers) * m.message + m.idle * m.n_workers * clock
+        return own + self.alone + m.hub * answers
 
     def fits(self, machines):
         """Whether what workers hold fits their memory."""
@@ -158,21 +172,34 @@ def topics(
     )
 
 
-def rows(n_bytes, n_columns, machines, *, rate, portion=1e9):
+def rows(n_bytes, n_columns, machines, *, rate, portion=1e9, answers=None, alone=0.0):
     """Count a pass over rows: the hub sends x to each worker, and hears a gradient of each portion.
 
-    `rate` are bytes of rows a second and thread, `portion` those of a chunk or a row group.
+    `rate` are bytes of rows a second and thread, `portion` those of a chunk or a row group: small ones are
+    answered together (`answers`, where they were counted).
     """
-    answers = max(n_bytes / portion, machines.n_workers * machines.n_threads)
-    hub_bytes = 8 * n_columns * (machines.n_workers + answers)
-    return Round(work=n_bytes / rate, reads=n_bytes, hub_bytes=hub_bytes, answers=answers, held=n_bytes)
+    answers = answers or max(n_bytes / portion, machines.n_workers * machines.n_threads)
+    return Round(
+        work=n_bytes / rate,
+        reads=n_bytes,
+        hub_bytes=8 * n_columns * (machines.n_workers + answers),
+        answers=answers,
+        asked=answers,
+        alone=alone,
+        held=n_bytes,
+    )
 
 
-def columns(n_rows, n_columns, n_nonzero, machines, *, per_nonzero):
-    """Count a round over owned columns: all have the residuals, and the hub adds their changes."""
+def columns(n_rows, n_columns, n_nonzero, machines, *, per_nonzero, alone=0.0):
+    """Count a round over owned columns: all have the residuals, and the hub adds their changes.
+
+    It is one of scores that reads all columns, as the first three do; later ones pass over most of them.
+    """
     residuals = 8 * n_rows
     return Round(
         work=n_nonzero * per_nonzero,
+        asked=machines.n_workers,
+        alone=alone,
         reads=12 * n_nonzero,
         hub_bytes=2 * machines.n_workers * residuals,
         held=12 * n_nonzero + 16 * n_columns,
@@ -180,8 +207,13 @@ def columns(n_rows, n_columns, n_nonzero, machines, *, per_nonzero):
     )
 
 
-def ratings(n_ratings, n_users, n_items, n_factors, machines, *, per_rating, width=4, most_blocks=128):
-    """Count an epoch of stochastic gradients: blocks of items travel, two groups of users a thread."""
+def ratings(
+    n_ratings, n_users, n_items, n_factors, machines, *, per_rating, width=4, most_blocks=128, alone=0.0
+):
+    """Count an epoch of stochastic gradients: each worker gets all blocks of items, two for each thread.
+
+    So many there are where `n_blocks` says so, up to `most_blocks`.
+    """
     lanes = -(-n_factors // 16) * 16
     item = n_items * (lanes * width + 16)
     threads = machines.n_workers * machines.n_threads
@@ -189,8 +221,10 @@ def ratings(n_ratings, n_users, n_items, n_factors, machines, *, per_rating, wid
     return Round(
         work=n_ratings * per_rating,
         blocks=groups * (machines.n_workers > 1),
-        travels=item * (1 - 1 / machines.n_workers),
+        travels=item * (machines.n_workers > 1),
         hides=1 - min(threads / groups, 1),
+        asked=machines.n_workers,
+        alone=alone,
         held=12 * n_ratings + 4 * lanes * n_users + item,
         most_threads=groups,
     )

@@ -91,9 +91,11 @@ def attempted(monkeypatch):
             done(number)
         if len(runs[-1]) > attempt.results:
             workers.n_orphaned += attempt.orphans
-            raise CancelledError
+            error = CancelledError()
+            error.reason = attempt.reason
+            raise error
 
-    attempt.results, attempt.orphans = 1, 1
+    attempt.results, attempt.orphans, attempt.reason = 1, 1, "unknown"
     monkeypatch.setattr(ClusterTasks, "_attempt", attempt)
     monkeypatch.setattr(place.ClusterPlace, "workers", lambda self: workers)
     return attempt, runs
@@ -133,6 +135,16 @@ def test_tasks_that_others_cancelled_are_not_begun_again(attempted):
     ):
         tasks.map(None, [(0, 1)])
     assert len(runs) == 1
+
+
+@pytest.mark.parametrize("reason", ["scheduler-restart", "scheduler-connection-lost", "lost dependencies"])
+def test_tasks_that_dask_cancelled_are_begun_again(attempted, reason):
+    """A client restarts the workers, or has connected again before its tasks are looked at."""
+    attempt, runs = attempted
+    attempt.orphans, attempt.reason = 0, reason
+    with ClusterPlace("tcp://x:1").tasks([Load(str)]) as tasks:
+        assert tasks.map(None, [(0, name) for name in "abc"]) == ["a", "b", "c"]
+    assert len(runs) == 3
 
 
 @pytest.mark.cluster

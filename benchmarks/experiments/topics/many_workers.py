@@ -29,8 +29,11 @@ _SKIPPED = 6  # sweeps, in which kernels compile and shards settle
 NETWORKS = {"this machine": (0.0, math.inf), "1 ms, 1 Gbit/s": (1e-3, 1.25e8)}
 
 
-def measure(X, n_workers, network, wanted):
-    """Fit on a cluster of processes; return a record, or that of one process without workers."""
+def measured(fit, counted, n_workers, network):
+    """Fit on a cluster of processes; return a record.
+
+    `fit` takes a callback and returns the model; `counted` takes its history and says which rounds count.
+    """
     from distributed import Client
 
     latency, bandwidth = NETWORKS[network]
@@ -42,20 +45,14 @@ def measure(X, n_workers, network, wanted):
         idle, began = there.cpu_seconds()[0], time.perf_counter()
         time.sleep(1.0)
         idle = (there.cpu_seconds()[0] - idle) / (time.perf_counter() - began) / n_workers
-        seen = []
+        seen = [(time.perf_counter(), time.process_time(), *there.cpu_seconds())]
 
         def look(info):
             seen.append((time.perf_counter(), time.process_time(), *there.cpu_seconds()))
 
-        model = LatentDirichletAllocation(
-            wanted.topics,
-            engine="dask",
-            sampler="gibbs",
-            n_groups=wanted.groups,
-            max_iter=wanted.sweeps,
-            random_state=0,
-        ).fit(X, callback=look)
-    clock, own, workers, proxy = np.diff(np.array(seen)[_SKIPPED:], axis=0).T
+        model = fit(look)
+    rounds = counted(model.history_)
+    clock, own, workers, proxy = np.diff(np.array(seen), axis=0)[rounds].T
     return {
         "workers": n_workers,
         "network": network,
@@ -64,12 +61,11 @@ def measure(X, n_workers, network, wanted):
         "proxy_cpu": float(proxy.mean()),
         "client_cpu": float(own.mean()),
         "idle_cpu": idle,
-        "bytes": float(np.mean(model.history_["bytes_sent"][_SKIPPED:])),
-        "model": zlib.crc32(model.components_.tobytes()),
-    }
+        "bytes": float(np.mean(model.history_["bytes_sent"][rounds])),
+    }, model
 
 
-def _come_first(niceness):
+def come_first(niceness):
     """Set the priority of this process and those that it starts."""
     group = Path("/proc/self/autogroup")  # where there is one, that of a process counts within it alone
     if group.exists():
@@ -92,15 +88,28 @@ def main(args=None):
     parser.add_argument("--out", type=Path, help="folder for record.json")
     wanted = parser.parse_args(args)
     if wanted.niceness:
-        _come_first(wanted.niceness)
+        come_first(wanted.niceness)
     X = make_lda_corpus(wanted.documents, n_features=wanted.words, n_components=20, random_state=0)[0]
     about = {name: getattr(wanted, name) for name in ("topics", "groups", "sweeps", "words")}
     about |= {"tokens": int(X.sum()), "cores": os.cpu_count()}
     print(about, flush=True)
+    lda = LatentDirichletAllocation(
+        wanted.topics,
+        engine="dask",
+        sampler="gibbs",
+        n_groups=wanted.groups,
+        max_iter=wanted.sweeps,
+        random_state=0,
+    )
+
+    def fit(callback):
+        return lda.fit(X, callback=callback)
+
     rows = []
     for network in wanted.networks:
         for n_workers in wanted.workers:
-            rows.append(measure(X, n_workers, network, wanted))
+            row, model = measured(fit, lambda history: range(_SKIPPED, wanted.sweeps), n_workers, network)
+            rows.append(row | {"model": zlib.crc32(model.components_.tobytes())})
             print(rows[-1], flush=True)
             if wanted.out:
                 wanted.out.mkdir(parents=True, exist_ok=True)
