@@ -395,10 +395,10 @@ scores over 20,000,000 entries in 400,000 columns that workers own; an epoch of 
 3,500,000 ratings with 32 factors, in 8 shards, 16 blocks. For each fit the CPU seconds of one worker and of
 four without the slow network went into the model. CPU seconds are those of all processes and the proxy.
 
-Other programs ran on the machine at the same time (a load of 8 to 26 on its two cores), with lower priority.
-The clock is that of the shorter of two turns or three. The model knows nothing of other programs, so a clock
-that it misses says little about it; CPU seconds say what work and messages cost. It misses those by more than
-a fifth only for rounds of hundredths of a second on eight processes, at most by a quarter.
+Other programs ran on the machine at the same time (a load of 8 to 40 on its two cores), with lower priority.
+The model knows nothing of them, so the clock is that of the shortest of two to four turns: cases that were far
+off were measured again more often. CPU seconds need no such choice, and are those of the same turn. The model
+misses both by at most a fifth, but for the Lasso on eight processes: CPU seconds by 24 %, the clock by 30 %.
 """
 RATES = """
 `python -m stradask.benchmarks.experiments.topics.many_workers --out benchmarks/results/many-workers`
