@@ -396,7 +396,7 @@ scores over 20,000,000 entries in 400,000 columns that workers own; an epoch of 
 four without the slow network went into the model. CPU seconds are those of all processes and the proxy.
 
 Other programs ran on the machine at the same time (a load of 8 to 40 on its two cores), with lower priority.
-The model knows nothing of them, so the clock is that of the shortest of two to four turns: cases that were far
+The model knows nothing of them, so the clock is that of the shortest of two to four turns: cases far
 off were measured again more often. CPU seconds need no such choice, and are those of the same turn. The model
 misses both by at most a fifth, but for the Lasso on eight processes: CPU seconds by 24 %, the clock by 30 %.
 """

@@ -4,7 +4,7 @@
 
 As `experiments.topics.many_workers` does for topics: all processes share the cores of this machine, and
 `experiments.how_many_workers` compares the model of clusters with the record. A case whose median differs by
-much from that of the same case in another turn met a busy machine: the record keeps the shortest of the turns.
+much from that of the same case in another turn met a busy machine: the record keeps the shortest turn.
 """
 
 import argparse
