@@ -30,7 +30,15 @@ from .found import (
     shares_of_used,
     warn_of_number,
 )
-from .growing import YoungPriors, add_topics, add_words, check_forget, check_grow, forgotten
+from .growing import (
+    AveragedDraws,
+    YoungPriors,
+    add_topics,
+    add_words,
+    check_forget,
+    check_grow,
+    forgotten,
+)
 from .guidance import check_doc_labels, check_given_topics, check_seed_words
 from .model import TopicModel
 from .rules import ANNEALED_OF_MORE
@@ -140,8 +148,9 @@ class FittedTopicModel(TopicModel):
 
         Returns topic shares of the documents if `averages` are asked for and a sweep was averaged.
         """
+        in_parts = False
         if adds:
-            check_forget(forget, 1, 1)
+            _, in_parts = check_forget(forget, 1, 1)
             check_grow(grow)
         if isinstance(self.n_components, str):
             check_auto(self, {"seed_words": seed_words, "doc_labels": doc_labels, "topics": topics})
@@ -155,7 +164,7 @@ class FittedTopicModel(TopicModel):
             X, vocabulary = X if vocabulary is None else add_words(self, X, vocabulary), None
         before = self.__dict__.get("word_topic_counts_") if adds or self.warm_start else None
         self._check_goes_on(before, "partial_fit" if adds else "warm_start=True")
-        keeps, adds, draws = not adds, adds and before is not None, None
+        keeps, adds, sweeps = not adds, adds and before is not None, []
         n_topics = self._number_of_topics(adds)
         if before is not None and topics is not None:
             raise DataError(
@@ -177,10 +186,10 @@ class FittedTopicModel(TopicModel):
         seed = self._seed()  # once: of a RandomState the next one is another
         known, checkpoint = {"seeds": seeds}, self.checkpoint if keeps else None
         if adds and before is not None:
-            n_new, n_old = sum(corpus.weights), int(before.sum())
+            n_new, n_old = sum(corpus.weights), float(before.sum())
             part, young = check_forget(forget, n_new, n_old)
             seed, options = derived(seed, self.n_batch_iter_), documents.options("gibbs")
-            known["background"] = before = forgotten(before, part, seed)
+            before, known["background"] = forgotten(before, part, seed)
             program = program_of("gibbs")(corpus, n_topics, *model, seed, **options | known)
             documents.checked(program)
             if young:
@@ -188,13 +197,13 @@ class FittedTopicModel(TopicModel):
         else:
             at_hand = None
             if before is not None:
-                at_hand = {"background": before, "seeds": seeds}
+                at_hand = {"background": forgotten(before, 0.0, seed)[1], "seeds": seeds}
             elif topics is not None:
                 at_hand = {"seeds": topics * float(sum(corpus.weights))}
             sampler = documents.sampler(seeds is not None or labels is not None)
             known["averages"] = averages
             if self.n_draws:
-                draws = ThinnedDraws(sweeps_of_draws(self.n_draws, self.max_iter, sampler))
+                sweeps = sweeps_of_draws(self.n_draws, self.max_iter, sampler)
             program = self._begun(documents, corpus, sampler, model, seed, known, at_hand)
         documents.warn_of_groups(program.on_gpu)
         digest = None
@@ -202,7 +211,14 @@ class FittedTopicModel(TopicModel):
             digest = self._fingerprint(documents.digest, program, topics, labels)
             with self._remedy_of_groups():
                 go_on_from_one_process(checkpoint, program, digest, corpus.longest)
+        averaged, draws = in_parts and (adds or not self._finds_number), None
+        if averaged:
+            draws = AveragedDraws(sweeps, self.max_iter)
+        elif sweeps:
+            draws = ThinnedDraws(sweeps)
         done = self._run(program, documents, callback, before if adds else None, checkpoint, digest, draws)
+        if isinstance(draws, AveragedDraws) and (mean := draws.mean()) is not None:
+            self.word_topic_counts_ = sparse.csr_array(mean + before) if adds else mean
         if self.optimize_priors and before is None and np.array_equal(self.doc_topic_prior_, model[0]):
             warnings.warn(
                 f"optimize_priors=True, but the fit ended after {self.n_iter_} sweeps, before priors were "

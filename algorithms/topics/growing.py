@@ -7,14 +7,14 @@ from scipy import sparse
 
 from ...errors import DataError, shortened
 from ..inputs.matrices import check_counts, check_vocabulary
+from .blocks.draws import ThinnedDraws, sweeps_of_draws
 from .corpus.shard_input import is_sharded
 from .samplers.annealing import Priors
 
 # Of "auto": what old tokens count in what is left out; the prior of young models, and how fast it falls.
-# Held-out perplexity after two passes with 1.5 and .125, with 2.5 and .03, with 2.5 and .06: KOS (8 parts, 50
-# topics) 1844, 1801, 1813; AP (6, 50) 2699, 2725, 2696; 20 newsgroups (43, 100) 2920, 2811, 2882. So .03
-# serves many parts best.
 _OLD, _FIRST_BETA, _SLOWLY = 2.5, 0.1, 0.03
+_AVERAGED = 8  # sweeps of a part, over which its counts are averaged
+_LEAST = 0.25  # of a mean count: what is less is rounded to it or to nothing
 
 
 def check_forget(forget, n_new, n_old):
@@ -27,15 +27,51 @@ def check_forget(forget, n_new, n_old):
 
 
 def forgotten(counts, part, seed):
-    """Leave each token out with the probability `part`; the same seed leaves the same ones out."""
-    if part == 0:
-        return counts
-    drawn = (
-        np.random.default_rng([seed, counts.nnz]).binomial(counts.data, 1 - part).astype(counts.data.dtype)
-    )
-    left = sparse.csr_array((drawn, counts.indices.copy(), counts.indptr.copy()), shape=counts.shape)
-    left.eliminate_zeros()
-    return left
+    """Leave each token out with the probability `part`, of mean counts that part; the seed decides which.
+
+    Also returns whole counts near to these, which a sampler takes.
+    """
+    whole = counts.data.dtype.kind in "iu"
+    if part == 0 and whole:
+        return counts, counts
+    random = np.random.default_rng([seed, counts.nnz])
+    if whole:
+        left = _with_data(counts, random.binomial(counts.data, 1 - part).astype(counts.data.dtype))
+        return left, left
+    left = counts.data * (1 - part)
+    small = left < _LEAST
+    left[small] = np.where(random.random(small.sum()) * _LEAST < left[small], _LEAST, 0)
+    left = _with_data(counts, left)
+    below = np.floor(left.data)
+    drawn = below + (random.random(len(below)) < left.data - below)
+    return left, _with_data(left, drawn.astype(np.int32))
+
+
+def _with_data(counts, data):
+    """Counts in the same places, without zeros."""
+    array = sparse.csr_array((data, counts.indices.copy(), counts.indptr.copy()), shape=counts.shape)
+    array.eliminate_zeros()
+    return array
+
+
+class AveragedDraws(ThinnedDraws):
+    """Draws that are kept, and the mean counts of words over sweeps of the last half."""
+
+    def __init__(self, sweeps, max_iter):
+        super().__init__(sweeps)
+        n_averaged = min(_AVERAGED, max(max_iter // 2, 1))
+        self._averaged, self._sum, self._n = frozenset(sweeps_of_draws(n_averaged, max_iter, "gibbs")), 0, 0
+
+    def take(self, sweep, collect):
+        """Add what a program has after a sweep, if it is time."""
+        super().take(sweep, collect)
+        if sweep in self._averaged:
+            counts = sparse.csr_array(collect().word_topic_counts(), dtype=np.float64)
+            self._sum, self._n = counts if self._n == 0 else self._sum + counts, self._n + 1
+
+    def mean(self):
+        """The mean counts, CSR; None where the fit ended before."""
+        return sparse.csr_array(self._sum / self._n) if self._n else None
 
 
 class YoungPriors(Priors):

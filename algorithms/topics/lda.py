@@ -154,7 +154,7 @@ class LatentDirichletAllocation(FittedTopicModel):
     doc_topic_ : ndarray of shape (n_samples, n_components)
         Mean of theta of the documents of the last `fit` given the last assignments.
     word_topic_counts_ : CSR array of shape (n_features, n_components)
-        C_wk. Eight bytes a non-zero.
+        C_wk. Eight bytes a non-zero; means of 12 bytes, and more of them, after ``forget="auto"``.
     doc_topic_counts_ : CSR array of shape (n_samples, n_components), or None
         C_dk. None, and no `doc_topic_`, after a fit to files or Dask's data: `transform` gives it lazily.
     doc_topic_prior_, topic_word_prior_ : ndarrays of shapes (n_components,), (n_features,)
@@ -460,6 +460,7 @@ class LatentDirichletAllocation(FittedTopicModel):
             once or more often: of M old tokens it leaves out ``n / (n + 2.5 M)`` where n come, so that early
             parts, of which topics were poor, count less, and it draws with the topic-word prior
             ``0.1 / (1 + .03 M / n)`` where that is larger, which keeps the topics of a young model smooth.
+            Counts of words are means over eight sweeps of the last half. So give it in the first call, too.
         grow : int, default=0
             New topics, after those that there are; `n_components` grows with them. Not in the first call.
         vocabulary : sequence of str or mapping of str to int, optional

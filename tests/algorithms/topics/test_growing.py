@@ -41,16 +41,56 @@ def test_two_passes_in_parts_come_within_10_per_cent_of_one_fit(corpus):
 def test_forgotten_counts_are_binomial_and_repeat():
     rng = np.random.default_rng(0)
     counts = sparse.csr_array(rng.integers(0, 50, (200, 40)).astype(np.int32))
-    left = forgotten(counts, 0.3, 7)
-    assert (left != forgotten(counts, 0.3, 7)).nnz == 0
-    assert (left != forgotten(counts, 0.3, 8)).nnz > 0
+    left, whole = forgotten(counts, 0.3, 7)
+    assert whole is left
+    assert (left != forgotten(counts, 0.3, 7)[0]).nnz == 0
+    assert (left != forgotten(counts, 0.3, 8)[0]).nnz > 0
     assert (left.toarray() <= counts.toarray()).all()
     n = counts.sum()
     assert left.sum() == pytest.approx(0.7 * n, abs=5 * np.sqrt(0.21 * n))
     z = (left.toarray() - 0.7 * counts.toarray()) / np.sqrt(np.maximum(0.21 * counts.toarray(), 1e-9))
     assert z[counts.toarray() > 0].std() == pytest.approx(1, abs=0.03)
-    assert forgotten(counts, 0.0, 7) is counts
+    assert forgotten(counts, 0.0, 7)[0] is counts
     assert left.data.all()
+
+
+def test_mean_counts_fall_by_the_part_and_are_rounded_without_bias():
+    rng = np.random.default_rng(0)
+    counts = sparse.csr_array(rng.choice([0.0, 0.1, 0.25, 1.6, 40.3], (300, 100)))
+    left, whole = forgotten(counts, 0.3, 7)
+    for value in (0.1, 0.25, 1.6, 40.3):
+        there = counts.toarray() == value
+        error = 4 / np.sqrt(there.sum())  # the standard deviations are below 1
+        assert left.toarray()[there].mean() == pytest.approx(0.7 * value, abs=0.25 * error)
+        assert whole.toarray()[there].mean() == pytest.approx(0.7 * value, abs=error)
+    assert left.data.min() >= 0.25
+    np.testing.assert_allclose(left.toarray()[counts.toarray() > 1], 0.7 * counts.data[counts.data > 1])
+    assert (np.abs(whole.toarray() - left.toarray()) < 1).all()
+    assert whole.dtype == np.int32
+
+
+def test_parts_leave_mean_counts_which_go_on_and_are_saved(corpus, tmp_path):
+    model, X = lda(max_iter=20), corpus[:150]
+    seen = []
+
+    def look(info):
+        if info.round in (13, 14, 15, 16, 17, 18, 19, 20):
+            seen.append(info.snapshot().word_topic_counts_)
+
+    model.partial_fit(X, forget="auto", callback=look)
+    np.testing.assert_allclose(model.word_topic_counts_.toarray(), sum(seen).toarray() / 8)
+    assert model.word_topic_counts_.sum() == pytest.approx(X.sum())
+    model.partial_fit(X, forget="auto")
+    model.save(tmp_path / "model.npz")
+    again = sd.load(tmp_path / "model.npz")
+    for other in (model, again):
+        before = other.word_topic_counts_.sum()
+        other.partial_fit(X)
+        assert other.word_topic_counts_.sum() == pytest.approx(before + X.sum(), rel=0.02)
+    np.testing.assert_array_equal(again.topic_word_, model.topic_word_)
+    assert lda(max_iter=20, warm_start=True).fit(X).fit(X).word_topic_counts_.dtype.kind == "i"
+    model.warm_start = True
+    assert model.fit(X).word_topic_counts_.sum() == X.sum()
 
 
 def test_a_call_without_forget_is_what_it_was(corpus):
