@@ -211,8 +211,8 @@ class FittedTopicModel(TopicModel):
             digest = self._fingerprint(documents.digest, program, topics, labels)
             with self._remedy_of_groups():
                 go_on_from_one_process(checkpoint, program, digest, corpus.longest)
-        averaged, draws = in_parts and (adds or not self._finds_number), None
-        if averaged:
+        draws: ThinnedDraws | None = None
+        if in_parts and (adds or not self._finds_number):
             draws = AveragedDraws(sweeps, self.max_iter)
         elif sweeps:
             draws = ThinnedDraws(sweeps)
