@@ -14,7 +14,8 @@ from ...errors import DataError
 from ...scheduler.threads import effective_n_jobs
 from ..inputs.dask_arrays import is_dask
 from ..inputs.matrices import check_counts
-from .corpus.shard_input import check_at_hand, check_order_of_files, with_rows
+from .corpus.blocks_of_documents import lazy_shares, lazy_shares_by_rows
+from .corpus.shard_input import are_files, check_at_hand, check_order_of_files, given_documents, with_rows
 from .covariates import Covariates, check_order, check_regression, length_of, standards
 from .evaluation import complete
 from .fitting import FittedTopicModel
@@ -227,12 +228,13 @@ class DMRTopicModel(FittedTopicModel):
         Returns
         -------
         ndarray of shape (n_samples, n_components)
+            Of files and Dask's data the result is that of `transform`.
         """
-        if is_dask(X):
-            raise DataError("fit_transform of Dask's data: fit, and transform the blocks one by one")
-        check_at_hand(X)
         given = self._arguments(X, y, fit_params)
         known = given.pop("covariates", None)
+        if is_dask(X) or are_files(X):
+            return self.fit(X, covariates=known, **given).transform(X, covariates=known)
+        check_at_hand(X)
         shares = self._fit_anew(X, known, averages=True, **given)
         return self.transform(X, covariates=known) if shares is None else shares
 
@@ -316,7 +318,10 @@ class DMRTopicModel(FittedTopicModel):
         """Groups of documents with equal priors: their rows, and the prior; None takes that of them all."""
         if covariates is None:
             return [(np.arange(n_documents), self.doc_topic_prior_)]
-        design, row = np.unique(self._reader.design(covariates, n_documents), axis=0, return_inverse=True)
+        return self._by_design(self._reader.design(covariates, n_documents))
+
+    def _by_design(self, design):
+        design, row = np.unique(design, axis=0, return_inverse=True)
         alpha, order = self._prior_rows(design), np.argsort(row.ravel(), kind="stable")
         parts = np.split(order, np.cumsum(np.bincount(row.ravel(), minlength=len(design)))[:-1])
         return list(zip(parts, alpha, strict=True))
@@ -334,7 +339,8 @@ class DMRTopicModel(FittedTopicModel):
         Parameters
         ----------
         X : sparse matrix, array or DataFrame of shape (n_samples, n_features)
-            Counts.
+            Counts; of names of files and of a Dask array the result is a Dask array, and of blocks of unknown
+            sizes, as those of files, these are computed.
         covariates : as in `fit`, optional
             Without, documents have the prior `doc_topic_prior_`.
         n_sweeps, tol
@@ -347,19 +353,32 @@ class DMRTopicModel(FittedTopicModel):
         """
         check_is_fitted(self, "word_topic_counts_")
         self._validate_params()
-        if is_dask(X):
-            raise DataError("X is a Dask collection: transform its blocks one by one, with their covariates")
-        check_at_hand(X)
         check_order(X, covariates)
         n_sweeps, tol = sweeps_and_tolerance(n_sweeps, tol)
+        if covariates is not None:
+            check_order_of_files(X, "covariates")
+        X = given_documents(self, X)
+        if is_dask(X) and covariates is None:
+            return lazy_shares(self, X, n_sweeps=n_sweeps, tol=tol)
+        if is_dask(X):
+            own = {"n_sweeps": n_sweeps, "tol": tol}
+            return lazy_shares_by_rows(self, X, lambda n: self._reader.design(covariates, n), **own)
+        check_at_hand(X)
         X = check_counts(self, X, reset=False)
+        return self._shares_of(X, self._by_prior(covariates, X.shape[0]), n_sweeps, tol)
+
+    def _shares_of(self, X, by_prior, n_sweeps, tol):
         topics = FixedTopics.of(self)
         X = without_unseen(topics, X)  # one warning for all documents
         options = {"n_sweeps": n_sweeps, "tol": tol, "random_state": self.random_state, "n_jobs": self.n_jobs}
         theta = np.empty((X.shape[0], len(self.doc_topic_prior_)))
-        for rows, alpha in self._by_prior(covariates, X.shape[0]):
+        for rows, alpha in by_prior:
             theta[rows] = topic_shares(topics.with_prior(alpha), X[rows], **options)
         return theta
+
+    def _shares_by_rows(self, X, design, n_sweeps, tol):
+        """Shares of documents whose rows of the design are given."""
+        return self._shares_of(X, self._by_design(design), n_sweeps, tol)
 
     def score(  # type: ignore[override]
         self, X: Matrix, y: Vector | None = None, *, covariates: Any = None

@@ -270,8 +270,10 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ReadableTopi
 
         One file of HTML, which opens without a server or a network: a map and a list of topics, their words
         with a slider of relevance, the documents of each with the words marked that speak for it, shares over
-        groups with 90 % bootstrap intervals over documents, and a search. Keys: arrows change the topic, "/"
-        searches. The address keeps what is shown.
+        groups with 90 % intervals, similar topics, and a search. Intervals are of the posterior where the
+        documents are those of a fit with `n_draws` of 19 or more, else over documents by the bootstrap; the
+        page says which. Pointing at a word shows on the map which topics hold it. Keys: arrows change the
+        topic, "/" searches. The address keeps what is shown.
 
         Parameters
         ----------

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from ..._typing import Array, Callback, FileName, Matrix, RandomState, Vector
 from ...errors import DataError, shortened
 from ...kernels.lda.models import responses as kernels
-from ..inputs.dask_arrays import is_dask
+from ..inputs.dask_arrays import check_new_blocks, is_dask
 from ..inputs.matrices import check_counts
 from ..inputs.targets import check_labels, check_not_negative, check_targets, check_weights, label_numbers
 from .corpus.shard_input import are_files, check_at_hand, check_order_of_files, given_documents, with_rows
@@ -222,10 +222,8 @@ class SupervisedLDA(FittedTopicModel):
         -------
         ndarray of shape (n_samples, n_components)
         """
-        if is_dask(X):
-            raise DataError("fit_transform of Dask's data: fit, and transform the blocks one by one")
         given = self._arguments(X, y, fit_params)
-        if are_files(X):
+        if is_dask(X) or are_files(X):
             return self.fit(X, y, **given).transform(X)
         check_at_hand(X)
         shares = self._fit_anew(X, y, averages=True, **given)
@@ -305,10 +303,9 @@ class SupervisedLDA(FittedTopicModel):
     def _predictors(self, X):
         """The linear predictors of documents by the expected shares of topics among their tokens."""
         check_is_fitted(self, "coef_")
-        if is_dask(X):
-            raise DataError("X is a Dask collection: predict its blocks one by one")
-        if are_files(X):
-            blocks = given_documents(self, X).to_delayed().ravel()
+        if is_dask(X) or are_files(X):
+            X = given_documents(self, X) if are_files(X) else check_new_blocks(X, self)
+            blocks = X.to_delayed().ravel()
             return np.concatenate([self._predictors(block.compute()) for block in blocks])
         check_at_hand(X)
         given, X = X, check_counts(self, X, reset=False)

@@ -180,16 +180,10 @@ def _add_fit(parsers):
         parser.add_argument(
             f"--{option}", nargs="+", action="extend", metavar="COLUMN", help=f"of a table: columns {what}"
         )
-    parser.add_argument(
-        "--covariates",
-        nargs="+",
-        metavar="COLUMN",
-        help="of a table of texts: columns on which topics depend",
-    )
+    _add_described(parser)
     parser.add_argument(
         "--slices", metavar="COLUMN", help="of a table of texts: the column of slices of time, for dynamic"
     )
-    parser.add_argument("--seed-words", metavar="FILE", help="of topics: lines of words, a line a topic")
     parser.add_argument("--save", type=path_or_url, metavar="FILE", help="where the fitted model goes")
     _add_parameters(parser)
     add_threads(parser)
@@ -207,6 +201,17 @@ def _add_fit(parsers):
     add_output(parser)
 
 
+def _add_described(parser):
+    """What topic models know of documents or words besides the counts."""
+    parser.add_argument(
+        "--covariates",
+        nargs="+",
+        metavar="COLUMN",
+        help="of a table of texts: columns on which topics depend",
+    )
+    parser.add_argument("--seed-words", metavar="FILE", help="of topics: lines of words, a line a topic")
+
+
 def _add_sweep(parsers):
     parser = command(parsers, "sweep", _sweep, "choose the number of topics by held-out documents")
     parser.add_argument("model", metavar="MODEL", help=f"one of: {commands.swept_models()}")
@@ -214,7 +219,9 @@ def _add_sweep(parsers):
     parser.add_argument(
         "--n-components", type=positive, nargs="+", required=True, metavar="K", help="numbers of topics"
     )
+    _add_target(parser)
     _add_vocabulary(parser)
+    _add_described(parser)
     _add_parameters(parser)
     judges = parser.add_mutually_exclusive_group()
     judges.add_argument("--test", metavar="FILE", help="documents to judge by, with the words of DATA")

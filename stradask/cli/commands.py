@@ -20,7 +20,7 @@ from .parser import DEFAULTS
 from .row_files import on_cluster
 
 USES = ("topics", "explore", "predict", "recommend")  # commands that are named like methods of models
-_DESCRIBED = ("DynamicTopicModel", "SupervisedLDA", "KeyATM")  # which no file of counts alone describes
+_OVER_TIME = "DynamicTopicModel"  # judged by later slices, not by documents held out at random
 INTERRUPTED = 130  # exit status after Ctrl-C, as shells have it
 
 
@@ -36,21 +36,15 @@ def fit(args):
     estimator = make_estimator(model, args)
     if args.slices is None and "slices" in inspect.signature(estimator.fit).parameters:
         raise DataError(f"{model.name} needs --slices COLUMN, a column of a table of texts, FILE.csv:COLUMN")
-    if model.responds and args.target is None:
-        raise DataError(f"{model.name} needs --target COLUMN, a column of a table of texts, FILE.csv:COLUMN")
-    if model.estimator == "KeyATM" and args.seed_words is None:
-        raise DataError(f"{model.name} needs --seed-words FILE, lines of keywords, a line a topic")
+    check_described(model, args, estimator)
     if args.save is not None:
         check_output("--save", args.save, inputs=source.files, is_ours=is_model_file)
     read, test = data.read_source(source, args), None
     if model.data == "ratings":
         read = read.with_features(args.user_features, args.item_features)
-    if args.covariates is not None:
-        read = with_covariates(read, estimator, args.covariates, source)
+    read = described(model, args, read, estimator, source)
     if args.slices is not None:
         read = with_slices(read, estimator, args.slices, source)
-    if model.responds:
-        read = with_responses(read, estimator.response, args.target, source)
     if args.test_size is not None:
         read, test = read.held_out(args.test_size, args.random_state, "--test-size")
     keywords = getattr(read, "keywords", None) or {}
@@ -84,6 +78,23 @@ def fit(args):
         lines += ["", f"saved as {args.save}"]
     show(args, header | document, "\n".join(lines))
     return INTERRUPTED if interrupted else 0
+
+
+def check_described(model, args, estimator):
+    """Refuse, before documents are read, topic models without the option that they need."""
+    if model.responds and args.target is None:
+        raise DataError(f"{model.name} needs --target COLUMN, a column of a table of texts, FILE.csv:COLUMN")
+    if model.estimator == "KeyATM" and args.seed_words is None:
+        raise DataError(f"{model.name} needs --seed-words FILE, lines of keywords, a line a topic")
+    if args.seed_words is not None and "seed_words" not in inspect.signature(estimator.fit).parameters:
+        raise DataError(f"--seed-words: {type(estimator).__name__} takes none; leave it out")
+
+
+def described(model, args, read, estimator, source):
+    """Add to documents the columns of their table that the options name: covariates, or responses."""
+    if args.covariates is not None:
+        read = with_covariates(read, estimator, args.covariates, source)
+    return with_responses(read, estimator.response, args.target, source) if model.responds else read
 
 
 def _refuse_what_goes_with_ratings(model, args):
@@ -476,7 +487,5 @@ def model_lines():
 def swept_models():
     """Return the names of the models that have a number of topics."""
     return ", ".join(
-        model.name
-        for model in MODELS.values()
-        if model.data == "counts" and model.estimator not in _DESCRIBED
+        model.name for model in MODELS.values() if model.data == "counts" and model.estimator != _OVER_TIME
     )

@@ -8,13 +8,15 @@ import itertools
 import json
 import math
 from dataclasses import asdict, dataclass, replace
+from hashlib import sha256
 from statistics import fmean, stdev
 
 from .._version import __version__
 from ..errors import DataError, in_brief, shortened
 from ..registry import find_model
 from . import inputs as data
-from .commands import INTERRUPTED, make_estimator, run_fit, swept_models
+from .commands import INTERRUPTED, check_described, described, make_estimator, run_fit, swept_models
+from .covariates import read_seed_words
 from .outputs import check_output, say, show
 from .reports.topics import check_test
 
@@ -71,9 +73,10 @@ def sweep(args):
     estimators = [
         make_estimator(model, args, n_components=number, **_with_draws(model, args)) for number in numbers
     ]
+    check_described(model, args, estimators[0])
     picture = None if args.out is None else _prepared(args)
-    train, test = _documents(args)
-    identity = _identity(estimators[0], train, test)
+    train, test = _documents(model, args, estimators[0])
+    identity = _identity(args, estimators[0], train, test)
     records = _Records(None if args.out is None else args.out / RECORDS, identity)
     seeds = [(args.random_state + repeat) % 2**32 for repeat in range(args.repeats)]
     plan = [(number, seed) for number in numbers for seed in seeds]
@@ -160,10 +163,12 @@ def _prepared(args):
     return picture
 
 
-def _documents(args):
+def _documents(model, args, estimator):
     """Read the documents to learn from and to judge by, and check them."""
+    if args.test is not None and (model.responds or args.covariates is not None):
+        raise DataError("--test: its documents have no columns of a table; take --held-out")
     say(args, f"reading {in_brief(args.data, 200)}")
-    train = _counts(args, args.data)
+    train = described(model, args, _counts(args, args.data), estimator, args.data)
     width = train.X.shape[1]
     if width < 2:
         raise DataError(f"{args.data} has a single word; topics need 2 or more")
@@ -208,7 +213,7 @@ def _fit_all(model, args, plan, documents, records):
             model, args, n_components=number, random_state=seed, **_with_draws(model, args)
         )
         try:
-            interrupted = run_fit(estimator, train.arguments)
+            interrupted = run_fit(estimator, train.arguments, _keywords(args, estimator, train))
             figures = None if interrupted else _figures(estimator, train, test)
         except KeyboardInterrupt:
             interrupted = True
@@ -219,12 +224,18 @@ def _fit_all(model, args, plan, documents, records):
     return False
 
 
+def _keywords(args, estimator, train):
+    """What `fit` takes besides the documents and responses."""
+    keywords = getattr(train, "keywords", {})
+    return keywords | (read_seed_words(args.seed_words, estimator, train) if args.seed_words else {})
+
+
 def _figures(estimator, train, test):
     """Return the figures of a fitted model for its record."""
     topics = (estimator.doc_topic_counts_ > 0).sum(axis=1)
     measured = {name: value for name, value in estimator.number_measures().items() if math.isfinite(value)}
     return measured | {
-        "perplexity": estimator.perplexity(test.X),
+        "perplexity": estimator.perplexity(test.X, **getattr(test, "keywords", {})),
         "coherence": float(estimator.coherence(train.X).mean()),
         "diversity": float(estimator.topic_diversity()),
         "topics_per_document": float(topics.sum() / (topics > 0).sum()),
@@ -233,11 +244,14 @@ def _figures(estimator, train, test):
     }
 
 
-def _identity(estimator, train, test):
+def _identity(args, estimator, train, test):
     """Return the facts that all fits of one sweep share: all but K and the seed."""
     from ..scheduler.stores.store import fingerprint_csr
 
     own = {*_OWN, "n_jobs", "verbose"}
+    given = [dict(_keywords(args, estimator, train)), getattr(test, "keywords", {})]
+    given.append(None if getattr(train, "y", None) is None else train.y.tolist())
+    given[0].pop("vocabulary", None)
     found = estimator.get_params(deep=False).items()
     identity = {
         "version": __version__,
@@ -245,6 +259,8 @@ def _identity(estimator, train, test):
         "train": [*train.X.shape, fingerprint_csr(train.X)],
         "test": [*test.X.shape, fingerprint_csr(test.X)],
     }
+    if any(part is not None and len(part) for part in given):
+        identity["parameters"]["given"] = sha256(repr(given).encode()).hexdigest()
     if identity["train"] == identity["test"]:
         raise DataError("--test: these are the documents learnt from; give others")
     return json.loads(json.dumps(identity, default=str, allow_nan=False))  # as it is read again

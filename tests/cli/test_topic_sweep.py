@@ -434,3 +434,41 @@ def test_topics_by_other_rankings(corpus, tmp_path, capsys, rank_by):
     np.testing.assert_array_equal([topic[rank_by] for topic in topics], expected.weights)
     assert main([*command[:-1], "lift"]) == 2
     assert "invalid choice: 'lift'" in capsys.readouterr().err
+
+
+def test_models_with_covariates_responses_and_keywords_are_swept(tmp_path, capsys):
+    rng = np.random.default_rng(0)
+    words = np.array([2 * chr(ord("b") + i) for i in range(20)])
+    lines = ["text,kind,stars"]
+    for row in range(60):
+        chosen = rng.choice(words[:10] if row % 2 else words[10:], 12)
+        lines.append(f"{' '.join(chosen)},{'ab'[row % 2]},{row % 2 + rng.normal():.3f}")
+    (tmp_path / "t.csv").write_text("\n".join(lines) + "\n")
+    (tmp_path / "seeds").write_text("bb cc\nmm nn\n")
+    data, options = (
+        f"{tmp_path}/t.csv:text",
+        ["--repeats", "1", "--json", *PARAMS, "--n-components", "2", "3"],
+    )
+    for name, own in {
+        "dmr": ["--covariates", "kind"],
+        "slda": ["--target", "stars"],
+        "keyatm": ["--seed-words", f"{tmp_path}/seeds"],
+        "biterm": [],
+    }.items():
+        out = ["--out", f"{tmp_path}/{name}"]
+        assert main(["sweep", name, data, *own, *out, *options]) == 0
+        rows = found(capsys)["sweep"]
+        assert [row["n_components"] for row in rows] == [2, 3]
+        assert all(row["perplexity"] < 20 and row["cao_juan"] is not None for row in rows)
+        assert main(["sweep", name, data, *own, *out, *options]) == 0  # from the records
+        assert found(capsys)["sweep"] == rows
+    for wrong, said in (
+        (["slda", data], "needs --target"),
+        (["keyatm", data], "needs --seed-words"),
+        (["biterm", data, "--seed-words", f"{tmp_path}/seeds"], "takes none"),
+        (["lda", data, "--covariates", "kind"], "has none; fit dmr"),
+        (["dmr", data, "--covariates", "kind", "--test", data], "take --held-out"),
+        (["dynamic", data], "has no number of topics"),
+    ):
+        assert main(["sweep", *wrong, "--n-components", "2", *PARAMS]) == 2
+        assert said in capsys.readouterr().err

@@ -19,6 +19,27 @@ def lazy_shares(model, X, doc_labels=None, **options):
     return X.map_blocks(_shares, chunks=chunks, dtype=np.float64, meta=np.empty((0, 0)), **known)
 
 
+def lazy_shares_by_rows(model, X, rows_of, **options):
+    """Apply a model's `_shares_by_rows` to blocks, each with its rows of the matrix ``rows_of(n_documents)``.
+
+    Where sizes of blocks are not known, they are computed.
+    """
+    import dask
+    import dask.array as da
+
+    X = _rows(model, X, None)
+    if np.isnan(X.chunks[0]).any():
+        X = X.compute_chunk_sizes()
+    ends, known = np.cumsum([0, *X.chunks[0]]), _light(model)
+    rows, width = rows_of(int(ends[-1])), len(model.doc_topic_prior_)
+    parts = []
+    for number, block in enumerate(X.to_delayed().ravel()):
+        own = rows[ends[number] : ends[number + 1]]
+        part = dask.delayed(_shares_by_rows)(block, known, own, options)
+        parts.append(da.from_delayed(part, (len(own), width), dtype=np.float64, meta=np.empty((0, 0))))
+    return da.concatenate(parts)
+
+
 def score_of_blocks(model, X, doc_labels):
     """Score the blocks of a Dask array by document completion: log-likelihood in all, and held-out tokens."""
     import dask
@@ -41,6 +62,8 @@ def _light(model):
 
     known = without_names(model)
     known.doc_topic_counts_, known.doc_labels_, known.n_jobs, known.device = None, None, 1, "cpu"
+    for name in ("design_", "labels_", "draws_"):  # of the fitted documents
+        known.__dict__.pop(name, None)
     return dask.delayed(known, pure=False)
 
 
@@ -48,6 +71,12 @@ def _shares(block, model, options):
     if not block.shape[0]:
         return np.empty((0, len(model.doc_topic_prior_)))
     return model.transform(block, **options)
+
+
+def _shares_by_rows(block, model, rows, options):
+    if not block.shape[0]:
+        return np.empty((0, len(model.doc_topic_prior_)))
+    return model._shares_by_rows(check_counts(model, block, reset=False), rows, **options)
 
 
 def _completed(model, block):

@@ -23,8 +23,12 @@ _MARKS = 60  # words of a document that are marked, at most
 _BOOTSTRAPS, _TAILS, _MANY = 200, (5, 95), 1000  # from so many documents on, the normal distribution
 _MOST_GROUPS = 200  # that a curve of shares can show
 _FEWEST_TIMES = 3  # that a curve is drawn through
-_DATE = re.compile(r"\d{4}-\d{2}(-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d*)?)?)?)?")
+_DATE = re.compile(r"(\d{4}-\d{2}(?:-\d{2}(?:[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d*)?)?)?)?)(Z|[+-]\d{2}:?\d{2})?")
 _WORD = re.compile(r"\w+")
+_LEVEL, _LEAST_DRAWS = 0.9, 19  # of intervals from draws
+_NAME = 200  # letters of a document's name
+_LEAST_PERCENT = 1  # of a word's tokens that a topic holds, to be shown on the map
+_NEAR = 3  # topics like a topic
 
 
 def write_page(model, path, texts, X, vocabulary, names, groups, n_documents):
@@ -72,7 +76,9 @@ def write_page(model, path, texts, X, vocabulary, names, groups, n_documents):
     page = _Page(model, vocabulary).content(shares, lengths, X, texts, names, n_documents)
     page["title"] = f"{model.word_topic_counts_.shape[1]} topics"
     page["facts"] = _facts(model, n, len(page["documents"]))
-    page["groups"] = None if groups is None else _by_group(shares, lengths, groups)
+    page["groups"] = (
+        None if groups is None else _by_group(shares, lengths, groups, _drawn(model, lengths, groups))
+    )
     # "<" cannot end the script, whatever the texts hold.
     data = json.dumps(page, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     data = data.replace("<", "\\u003c")
@@ -109,9 +115,14 @@ class _Page:
         documents = self.documents(topics, shares, lengths, X, texts, names, n_documents)
         words = np.fromiter(self.numbers, np.int64, len(self.numbers))
         parts = np.array_split(words, 1 + len(words) // 4096)
-        p = np.concatenate([self.model._word_probabilities(part) @ self.shares for part in parts])
+        p, where = [], []
+        for part in parts:
+            joint = self.model._word_probabilities(part) * self.shares
+            p.append(joint.sum(axis=1))
+            where += _shares_of_words(joint / p[-1][:, None])
         names = self.vocabulary[words].tolist()
-        return {"words": names, "p": _short(p), "topics": topics, "documents": documents}
+        found = {"words": names, "p": _short(np.concatenate(p)), "where": where}
+        return found | {"topics": topics, "documents": documents}
 
     def topics(self):
         """Shares, places on the map, and the words that any weight of relevance puts first."""
@@ -120,12 +131,15 @@ class _Page:
             model.topics(self.vocabulary, n_words, rank_by="relevance", relevance_weight=weight).indices
             for weight in _WEIGHTS
         ]
-        places = classical_scaling(model.topic_distances()) if len(self.shares) > 1 else np.zeros((1, 2))
+        distances = model.topic_distances() if len(self.shares) > 1 else np.zeros((1, 1))
+        places = classical_scaling(distances) if len(self.shares) > 1 else np.zeros((1, 2))
         topics = []
         for k, share in enumerate(self.shares):
             words = np.unique(np.concatenate([indices[k] for indices in ranked]))
             p = model._word_probabilities(words)[:, k]
             topic = {"share": float(share), "x": float(places[k, 0]), "y": float(places[k, 1])}
+            near = np.argsort(distances[k], kind="stable")
+            topic["near"] = near[near != k][:_NEAR].tolist()
             topics.append(
                 topic
                 | {"words": self.number(words), "p": _short(p), "documents": [], "shares": [], "marks": []}
@@ -160,7 +174,7 @@ class _Page:
         tops = np.argsort(-shares, axis=1, kind="stable")[:, :3]
         return [
             {
-                "name": str(names[d]),
+                "name": str(names[d])[:_NAME],
                 "text": self.text(d, X, texts, marks.get(d)),
                 "topics": tops[d].tolist(),
                 "shares": _short(shares[d, tops[d]]),
@@ -195,21 +209,47 @@ class _Page:
         if len(text) <= size:
             return text
         wanted = set() if marked is None else {str(word).lower() for word in self.vocabulary[marked]}
-        at = [found.start() for found in _WORD.finditer(text) if found[0].lower() in wanted]
-        start = max([0, *at], key=lambda begin: (sum(begin <= a < begin + size - 20 for a in at), -begin))
+        at = np.array([0, *(found.start() for found in _WORD.finditer(text) if found[0].lower() in wanted)])
+        within = np.searchsorted(at, at + size - 20) - np.arange(len(at))
+        within[0] -= not (len(at) > 1 and at[1] == 0)  # the beginning is a place, and no word
+        start = int(at[within.argmax()])  # the first of the best
         start = max(0, min(start - 20, len(text) - size))
         return "…" * (start > 0) + text[start : start + size] + "…" * (start + size < len(text))
 
 
-def _by_group(shares, lengths, groups):
-    """Mean shares of groups, documents weighted by their tokens, and 90 % intervals over documents.
+def _shares_of_words(shares):
+    """Of each word the topics that hold 1 % of its tokens or more, each followed by its percentage."""
+    percent = np.rint(100 * shares).astype(int)
+    found = []
+    for own in percent:
+        topics = np.flatnonzero(own >= _LEAST_PERCENT)
+        found.append(np.column_stack([topics, own[topics]]).ravel().tolist())
+    return found
 
-    Intervals are those of the bootstrap, and from 1,000 documents on of the normal distribution with the
-    linearised standard error of a ratio. A group without tokens has no share, one document no interval.
+
+def _drawn(model, lengths, groups):
+    """Shares of groups with posterior intervals, if the documents are those of a fit with draws enough."""
+    counts, draws = model.doc_topic_counts_, getattr(model, "draws_", None) or []
+    if len(draws) < _LEAST_DRAWS or counts is None or counts.shape[0] != len(lengths):
+        return None
+    if not (np.asarray(counts.sum(axis=1)).ravel() == lengths).all():
+        return None
+    return model.topics_by_group(_labels(groups), level=_LEVEL)
+
+
+def _labels(groups):
+    """Groups as they are; of a list an array of objects, since NumPy would make texts of missing labels."""
+    return np.fromiter(groups, object, len(groups)) if isinstance(groups, (list, tuple)) else groups
+
+
+def _by_group(shares, lengths, groups, drawn=None):
+    """Mean shares of groups, documents weighted by their tokens, and 90 % intervals.
+
+    `drawn` has posterior intervals, of the documents of a fit with draws. Without it they are over documents,
+    by the bootstrap, and from 1,000 documents on by the normal distribution with the linearised standard
+    error of a ratio. A group without tokens has no share, one document no interval over documents.
     """
-    if isinstance(groups, (list, tuple)):  # NumPy would make texts of missing labels
-        groups = np.fromiter(groups, object, len(groups))
-    labels, codes = comparison.group_codes(groups, len(shares))
+    labels, codes = comparison.group_codes(_labels(groups), len(shares))
     if len(labels) > _MOST_GROUPS:
         raise DataError(
             f"groups has {len(labels):,} different labels, such as {shortened(str(labels[0]))}: give at most "
@@ -220,6 +260,11 @@ def _by_group(shares, lengths, groups):
     order, places = _in_time(names)
     made: dict[str, Any] = {"names": [names[group] for group in order], "share": [], "low": [], "high": []}
     made["at"] = places
+    made["kind"] = "over documents" if drawn is None else "of the posterior"
+    if drawn is not None:
+        for name, values in (("share", drawn.shares), ("low", drawn.low), ("high", drawn.high)):
+            made[name] = [_short(values[group]) if drawn.tokens[group] > 0 else None for group in order]
+        return made
     for group in order:
         chosen = (codes == group) & (lengths > 0)
         own, weights = shares[chosen], lengths[chosen]
@@ -254,17 +299,19 @@ def _in_time(names):
     try:
         places = np.array([float(name) for name in names])
     except ValueError:
-        if not all(_DATE.fullmatch(name) for name in names):
+        found = [_DATE.fullmatch(name) for name in names]
+        if not all(found) or len({match[2] for match in found if match}) > 1:  # one zone of time
             return order, None
         try:
-            days = np.array([np.datetime64(name[:19]) for name in names], "datetime64[s]")
+            times = np.array([np.datetime64(match[1][:26]) for match in found if match], "datetime64[us]")
         except ValueError:  # the thirteenth month
             return order, None
-        places = days.astype(np.int64) / 86400
+        places = (times - times.min()).astype(np.int64) / 1e6
     if not np.isfinite(places).all() or len(np.unique(places)) < len(places):
         return order, None
     rising = np.argsort(places, kind="stable")
-    return rising.tolist(), [float(f"{place:.9g}") for place in places[rising]]
+    places = places[rising] - places[rising[0]]  # so that seconds apart differ in nine digits
+    return rising.tolist(), [float(f"{place:.9g}") for place in places]
 
 
 def _short(values):

@@ -301,6 +301,26 @@ def test_new_documents_have_the_prior_of_their_covariates(data):
     assert np.abs(averaged - model.doc_topic_).mean() < 0.1
 
 
+def test_dask_arrays_and_files_are_transformed_with_their_covariates(data, tmp_path):
+    da = pytest.importorskip("dask.array")
+    X, covariates = data
+    X = sparse.csr_array(X)
+    save_uci_bow(X, tmp_path / "docword")
+    cut = da.from_array(X.toarray(), chunks=(50, -1))
+    unknown = cut[da.from_array(np.ones(X.shape[0], bool), chunks=50)]
+    model = dmr(max_iter=10)
+    shares = model.fit_transform(cut, covariates=covariates)
+    expected = model.transform(X, covariates=covariates)
+    assert isinstance(shares, da.Array)
+    assert shares.chunks[0] == cut.chunks[0]
+    np.testing.assert_allclose(shares.compute(), expected)
+    for given in (unknown, tmp_path / "docword"):
+        np.testing.assert_allclose(model.transform(given, covariates=covariates).compute(), expected)
+    np.testing.assert_allclose(model.transform(cut).compute(), model.transform(X))
+    with pytest.raises(DataError, match="covariates"):
+        model.transform(cut, covariates=covariates[:7])
+
+
 # Covariates ------------------------------------------------------------------------------------------------
 
 

@@ -287,7 +287,12 @@ def test_frames_files_and_dask_arrays_are_fitted_and_predicted(tmp_path, recwarn
     np.testing.assert_array_equal(found.coef_, plain.coef_)
     np.testing.assert_array_equal(found.predict(path), plain.predict(X))
     assert found.score(path, y) == plain.score(X, y)
-    assert model(**options).fit(da.from_array(X, chunks=(30, X.shape[1])), y).score(X, y) > 0.5
+    blocks = da.from_array(X, chunks=(30, X.shape[1]))
+    parted = model(**options)
+    shares = parted.fit_transform(blocks, y)
+    assert parted.score(X, y) > 0.5
+    np.testing.assert_allclose(shares.compute(), parted.transform(X))
+    np.testing.assert_array_equal(parted.predict(blocks), parted.predict(X))
     with pytest.raises(DataError, match="holds texts"):
         plain.fit(["b c", "a b"], [1, 2])
     assert not recwarn.list

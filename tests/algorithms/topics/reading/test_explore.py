@@ -104,10 +104,18 @@ def test_intervals_of_groups_cover_the_mean_of_a_large_population(tmp_path):
 @pytest.mark.parametrize(
     ("labels", "names", "places"),
     [
-        (["100", "20", "3"], ["3", "20", "100"], [3, 20, 100]),
-        ([2001, 1999, 2010], ["1999", "2001", "2010"], [1999, 2001, 2010]),
-        (["2001-02", "1999-12", "2000-01"], ["1999-12", "2000-01", "2001-02"], [10926, 10957, 11354]),
-        (np.array(["2001-02-03", "1970-01-02", "1980-01-01"], "datetime64[D]"), None, [1, 3652, 11356]),
+        (["100", "20", "3"], ["3", "20", "100"], [0, 17, 97]),
+        ([2001, 1999, 2010], ["1999", "2001", "2010"], [0, 2, 11]),
+        (["2001-02", "1999-12", "2000-01"], ["1999-12", "2000-01", "2001-02"], [0, 31 * 86400, 428 * 86400]),
+        (
+            np.array(["2001-02-03", "1970-01-02", "1980-01-01"], "datetime64[D]"),
+            None,
+            [0, 3651 * 86400, 11355 * 86400],
+        ),
+        ([1_700_000_000, 1_700_000_001, 1_700_000_003], None, [0, 1, 3]),
+        (np.array([0, 5, 9], "datetime64[ms]"), None, [0, 0.005, 0.009]),
+        (["2001-02-03T04:05:06Z", "2001-02-03T04:05:07Z", "2001-02-03T04:05:09Z"], None, [0, 1, 3]),
+        (["2001-02-03T04:05Z", "2001-02-03T04:06+01:00", "2001-02-03T04:07Z"], None, None),
         (["2001-02", "1999-13", "2000-01"], ["1999-13", "2000-01", "2001-02"], None),
         (["a", "1", "2"], ["1", "2", "a"], None),
         (["1", "2", "1"], ["1", "2"], None),
@@ -139,6 +147,50 @@ def test_groups_without_words_have_no_share_and_one_document_no_interval(lda, tm
     assert groups["low"][1] is groups["high"][1] is None
     assert groups["low"][2] != groups["high"][2]
     assert "1 of 4 documents on this page" in found["facts"]
+
+
+def test_intervals_of_a_fit_with_draws_are_of_the_posterior(tmp_path):
+    X, vocabulary = sd.text_counts(texts()[:-2])
+    lda = sd.LatentDirichletAllocation(2, max_iter=80, n_draws=20, random_state=0).fit(
+        X, vocabulary=vocabulary
+    )
+    groups = ["a", "a", "b", "c"] * 10
+    lda.explore(texts()[:-2], tmp_path / "t.html", groups=groups)
+    found, expected = content(tmp_path / "t.html")[1]["groups"], lda.topics_by_group(groups, level=0.9)
+    assert found["kind"] == "of the posterior"
+    for name, values in (("share", expected.shares), ("low", expected.low), ("high", expected.high)):
+        np.testing.assert_allclose(found[name], values, rtol=1e-3)
+    lda.explore(texts()[:-3], tmp_path / "t.html", groups=groups[:-1])  # other documents
+    assert content(tmp_path / "t.html")[1]["groups"]["kind"] == "over documents"
+
+
+def test_the_map_shows_where_words_are_and_topics_name_similar_ones(tmp_path):
+    rng = np.random.default_rng(1)
+    X = rng.poisson(rng.gamma(0.1, 4, size=(100, 60)))
+    model = sd.LatentDirichletAllocation(5, max_iter=10, random_state=0).fit(X)
+    model.explore(path=tmp_path / "t.html")
+    _, page = content(tmp_path / "t.html")
+    joint = model.topic_word_ * model._topic_shares()[:, None]
+    joint /= joint.sum(axis=0)
+    for word, pairs in zip(page["words"], page["where"], strict=True):
+        own = dict(zip(pairs[::2], pairs[1::2], strict=True))
+        percent = np.rint(100 * joint[:, int(word)])
+        assert own == {k: percent[k] for k in np.flatnonzero(percent >= 1)}
+    distances = model.topic_distances()
+    for k, topic in enumerate(page["topics"]):
+        others = [j for j in np.argsort(distances[k]) if j != k]
+        assert topic["near"] == others[:3]
+
+
+def test_a_text_of_a_million_letters_is_cut_at_once(lda, tmp_path):
+    long = "filler " * 70_000 + "soup bread " * 20 + "filler " * 70_000
+    with pytest.warns(UserWarning, match="140,000 of 140,042 tokens"):
+        lda.explore([long, "room bed"], tmp_path / "t.html", names=["x" * 10_000, "b"])
+    first = content(tmp_path / "t.html")[1]["documents"]
+    (cut,) = [one for one in first if one["name"].startswith("xx")]
+    assert len(cut["text"]) < 500
+    assert cut["text"].count("soup") >= 15
+    assert len(cut["name"]) == 200
 
 
 @pytest.mark.parametrize("n", [900, 1100])  # by the bootstrap, and by the normal distribution
