@@ -20,7 +20,7 @@ from .parser import DEFAULTS
 from .row_files import on_cluster
 
 USES = ("topics", "explore", "predict", "recommend")  # commands that are named like methods of models
-_OVER_TIME = "DynamicTopicModel"  # judged by later slices, not by documents held out at random
+OVER_TIME = "DynamicTopicModel"  # judged by later slices, not by documents held out at random
 INTERRUPTED = 130  # exit status after Ctrl-C, as shells have it
 
 
@@ -487,5 +487,5 @@ def model_lines():
 def swept_models():
     """Return the names of the models that have a number of topics."""
     return ", ".join(
-        model.name for model in MODELS.values() if model.data == "counts" and model.estimator != _OVER_TIME
+        model.name for model in MODELS.values() if model.data == "counts" and model.estimator != OVER_TIME
     )

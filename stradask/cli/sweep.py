@@ -15,7 +15,15 @@ from .._version import __version__
 from ..errors import DataError, in_brief, shortened
 from ..registry import find_model
 from . import inputs as data
-from .commands import INTERRUPTED, check_described, described, make_estimator, run_fit, swept_models
+from .commands import (
+    INTERRUPTED,
+    OVER_TIME,
+    check_described,
+    described,
+    make_estimator,
+    run_fit,
+    swept_models,
+)
 from .covariates import read_seed_words
 from .outputs import check_output, say, show
 from .reports.topics import check_test
@@ -130,6 +138,11 @@ def _topic_model(name):
         raise DataError(
             f"MODEL is {shortened(name)}, which has no number of topics; there are: {swept_models()} "
             "(lasso-cv and its like choose their penalty in a fit)"
+        )
+    if model.estimator == OVER_TIME:
+        raise DataError(
+            f"MODEL is {model.name}, which is judged by later slices, not by documents held out at random; "
+            f"there are: {swept_models()}"
         )
     return model
 

@@ -468,7 +468,7 @@ def test_models_with_covariates_responses_and_keywords_are_swept(tmp_path, capsy
         (["biterm", data, "--seed-words", f"{tmp_path}/seeds"], "takes none"),
         (["lda", data, "--covariates", "kind"], "has none; fit dmr"),
         (["dmr", data, "--covariates", "kind", "--test", data], "take --held-out"),
-        (["dynamic", data], "has no number of topics"),
+        (["dynamic", data], "judged by later slices"),
     ):
         assert main(["sweep", *wrong, "--n-components", "2", *PARAMS]) == 2
         assert said in capsys.readouterr().err
