@@ -19,6 +19,7 @@ from .top_words import check_whole
 _SHOWN = 30  # words of a topic at a time; for any weight of relevance they are among those of these weights
 _WEIGHTS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)  # of relevance, the steps of the slider
 _DOCUMENTS, _LONG, _SHORT = 20, 400, 160  # documents of a topic; letters of these, and of other documents
+_WORDS = (40, 16)  # of counts in place of texts: of documents of a topic, and of others
 _MARKS = 60  # words of a document that are marked, at most
 _BOOTSTRAPS, _TAILS, _MANY = 200, (5, 95), 1000  # from so many documents on, the normal distribution
 _MOST_GROUPS = 200  # that a curve of shares can show
@@ -201,7 +202,7 @@ class _Page:
                 return ""
             own = slice(X.indptr[document], X.indptr[document + 1])
             words, counts = X.indices[own], X.data[own]
-            order = np.argsort(-counts, kind="stable")[:40]
+            order = np.argsort(-counts, kind="stable")[: _WORDS[marked is None]]
             pairs = zip(words[order], counts[order], strict=True)
             return ", ".join(f"{self.vocabulary[word]} {count}" for word, count in pairs)
         text = " ".join(texts[document].split())

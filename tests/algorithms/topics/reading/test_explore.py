@@ -268,7 +268,7 @@ def page(lda, tmp_path_factory):
 def test_a_browser_shows_words_documents_and_groups(page, tmp_path):
     for k in (0, 1):
         seen = shown(tmp_path, page, fragment=f"#topic={k}&weight=1")
-        words = set(re.findall(r'class="bar"><span>(\w+)</span>', seen))
+        words = set(re.findall(r'<span dir="auto">(\w+)</span>', seen))
         assert words == {*HOTEL, *FOOD}  # 16 words, all shown
         assert f"Topic {k}: 5" in seen or f"Topic {k}: 4" in seen
         assert seen.count("<article>") == 20
