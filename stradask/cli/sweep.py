@@ -266,14 +266,15 @@ def _identity(args, estimator, train, test):
     given.append(None if getattr(train, "y", None) is None else train.y.tolist())
     given[0].pop("vocabulary", None)
     found = estimator.get_params(deep=False).items()
+    parameters = {name: value for name, value in found if name not in own}
+    if any(part is not None and len(part) for part in given):
+        parameters["given"] = sha256(repr(given).encode()).hexdigest()
     identity = {
         "version": __version__,
-        "parameters": {name: value for name, value in found if name not in own},
+        "parameters": parameters,
         "train": [*train.X.shape, fingerprint_csr(train.X)],
         "test": [*test.X.shape, fingerprint_csr(test.X)],
     }
-    if any(part is not None and len(part) for part in given):
-        identity["parameters"]["given"] = sha256(repr(given).encode()).hexdigest()
     if identity["train"] == identity["test"]:
         raise DataError("--test: these are the documents learnt from; give others")
     return json.loads(json.dumps(identity, default=str, allow_nan=False))  # as it is read again
