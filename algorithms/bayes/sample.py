@@ -119,7 +119,7 @@ def sample(
         the Hessian at the mode. "auto" takes the mode if importance sampling about it is reliable, else
         "adapted".
     n_samples, n_chains, n_warmup : int
-        Draws of each chain, after its warm-up of `n_warmup` draws.
+        Draws of each chain, after its warm-up of at most `n_warmup` draws.
     target_accept : float, default=0.8
         Acceptance to which NUTS and HMC adapt their step size; nearer to 1 for shorter steps and fewer
         divergences. A chain whose warm-up diverges starts again with 0.95.

@@ -20,7 +20,8 @@ from .streams import OPTIONS
 
 NUTS, SPLIT_HMC, HMC, RANDOM_WALK, SLICE = range(5)
 N_STATISTICS = 7  # log density, acceptance, gradients, depth, divergent, energy, step size
-_GAMMA, _T0, _KAPPA = 0.05, 10.0, 0.75  # dual averaging: Hoffman and Gelman 2014
+N_AVERAGING = 7  # numbers of the state of dual averaging
+_T0, _KAPPA = 10.0, 0.75  # dual averaging: Hoffman and Gelman 2014
 
 _nuts, _split, _hmc = nuts.step, split_hmc.step, hmc.step
 _walk, _slice = random_walk.step, slice_sampling.step
@@ -28,11 +29,14 @@ _walk, _slice = random_walk.step, slice_sampling.step
 
 @nb.njit(**OPTIONS)
 def adapt_size(tuning, averaging, accepted):
-    """Dual averaging; `averaging` is (mean of log size, error, centre, count, target, largest log size)."""
+    """Dual averaging, by smaller changes the larger gamma is.
+
+    `averaging` is (mean of log size, error, centre, count, target, largest log size, gamma).
+    """
     averaging[3] += 1.0
     weight = 1.0 / (averaging[3] + _T0)
     averaging[1] = (1.0 - weight) * averaging[1] + weight * (averaging[4] - accepted)
-    size = min(averaging[2] - math.sqrt(averaging[3]) / _GAMMA * averaging[1], averaging[5])
+    size = min(averaging[2] - math.sqrt(averaging[3]) / averaging[6] * averaging[1], averaging[5])
     decay = averaging[3] ** -_KAPPA
     averaging[0] = decay * size + (1.0 - decay) * averaging[0]
     tuning[0] = math.exp(size)
@@ -74,7 +78,7 @@ def run(density, sampler, z, gz, logp, mu, A, tuning, averaging, adapt, name, n,
 
     `density` is an address, `sampler` NUTS and so on. The chain is at z with the gradient gz and the log
     density logp, which stay as they are. For mu and A see ``hmc``. `tuning` is (step size, limit). With
-    `adapt` the step size and the state of dual averaging (6,) change in place. `name` is the stream of the
+    `adapt` the step size and the state of dual averaging (7,) change in place. `name` is the stream of the
     first draw, see ``streams``; `rows` counts the scratch rows that the sampler needs.
     """
     d = len(z)

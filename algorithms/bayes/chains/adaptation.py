@@ -1,14 +1,26 @@
-"""Warm-up: step sizes by dual averaging, and metrics from windows of draws, with Stan's constants.
+"""Warm-up: step sizes by dual averaging, and metrics from windows of draws.
 
-A chain of 1,000 warm-up draws has 75 to get to the posterior, windows of 25, 50, 100, 200 and 500 that each
-end with a new metric from their draws, and 50 for the last step size. Shorter ones shrink the first and last
-to 15 and 10 per cent. With n draws in a window the covariance is ``n / (n + 5) S + 5 / (n + 5) * 1e-3 I``.
+A chain of 1,000 warm-up draws has 75 to get to the posterior, windows of 25, 50, 100, 200 and 450 that each
+end with a new metric from their draws, and 100 for the last step size.
+Shorter ones shrink the first and last to 15 and 20 per cent. The windows are those of Stan but for the last.
+With n draws in a window the covariance is ``n / (n + 5) S + 5 / (n + 5) * 1e-3 I``.
 
-Whether S is dense or diagonal Stan leaves to its user. The "adapted" metric looks at every window: by scales
-alone trajectories are longer than by the whole covariance, namely by the root of the condition number of the
-correlations. Where that is 3 or more, and there are draws enough to tell, the metric is dense. The "low_rank"
-metric, from draws and gradients, must be asked for: it is far better for correlated normal densities with
-few draws, and worse for priors with heavy tails such as the horseshoe.
+Whether S is dense or diagonal Stan leaves to its user. The "adapted" metric looks at every window:
+
+1. Where gradients are nearly linear in the draws, as those of a normal density, draws and gradients make the
+   metric (see ``low_rank``): for a normal density it is exact after a few draws. It is a triangle where the
+   condition number of the correlations is 9 or more.
+2. Else scales, or the covariance where that number is 9 or more and there are 20 draws a parameter. By scales
+   alone trajectories are longer than by the covariance, namely by the root of the condition number.
+
+Its first metric is the inverse of the absolute Hessian at the start; the first 75 draws are three windows,
+each with a metric by 1, or by the Hessian at the last draw. A warm-up ends early, with the last 100 draws,
+where a window of 50 or more shows that the density is nearly normal in the coordinates in use, and its draws
+are worth a fifth of as many independent ones: `n` is then the most, not the number. Steps of such a chain
+have the acceptance that is asked for. Others keep the mean of widely varied steps, as in Stan, at which more
+is accepted: so fewer trajectories diverge.
+
+The "low_rank" metric by itself must be asked for: it is worse for priors with heavy tails.
 
 References: Stan Development Team, Stan Reference Manual, "HMC algorithm parameters". Hoffman, Gelman, JMLR
 2014.
@@ -22,11 +34,18 @@ import numpy as np
 from ....errors import DataError, shortened
 from ....kernels.bayes.hmc import first_size
 from ....scheduler.threads import single_threaded_blas
+from ..posterior.convergence import ess
 from .chain import SAMPLERS, WARM_UP, Draws, advance_all, init, stream
-from .low_rank import low_rank
+from .laplace import hessian
+from .low_rank import explained, low_rank, normal_metric
 
 METRICS = ("adapted", "diagonal", "dense", "low_rank", "laplace")
-_FIRST, _WINDOW, _LAST, _LEAST = 75, 25, 50, 20  # Stan's windows of warm-up, in iterations
+_FIRST, _WINDOW, _LAST, _LEAST = 75, 25, 100, 20  # windows of warm-up, in iterations
+_GAMMA, _STEADY = 0.05, 0.25  # of dual averaging: Hoffman and Gelman's, and where a size is nearly known
+_EARLY = 3  # windows of the first stretch where a metric may be found there
+_MOST_CURVED = 100  # parameters, above which the first metric is that of independent ones
+_SETTLED = 0.9  # R2 of gradients by the metric, for the end of a warm-up
+_LEAST_ENDING, _LEAST_WORTH = 50, 0.2  # draws, and effective ones of them, that may end a warm-up
 _LAPLACE_WARM_UP = 150  # iterations: only the step size is left to learn
 _SHRINK, _FLOOR = 5.0, 1e-3  # Stan's shrinkage of estimated variances towards 0.001
 # Tail ESS a gradient with and without: docs/mcmc.md, "Steps and metrics".
@@ -39,22 +58,27 @@ def windows(n):
 
     >>> from stradask.algorithms.bayes.chains.adaptation import windows
     >>> [length for length, _ in windows(1000)]
-    [75, 25, 50, 100, 200, 500, 50]
+    [75, 25, 50, 100, 200, 450, 25, 75]
     """
     if n < _LEAST:
         return [(n, False)]
-    first, last = (_FIRST, _LAST) if n >= _FIRST + _WINDOW + _LAST else (int(0.15 * n), int(0.1 * n))
+    first, last = (_FIRST, _LAST) if n >= _FIRST + _WINDOW + _LAST else (int(0.15 * n), int(0.2 * n))
     left, size, stretches = n - first - last, _WINDOW, [(first, False)]
     while left:
         length = left if left < 3 * size else size
         stretches.append((length, True))
         left, size = left - length, 2 * size
-    return [*stretches, (last, False)]
+    return [*stretches, (last // 4, False), (last - last // 4, False)]
 
 
-def start_averaging(size, target, most=np.inf):
-    """State of dual averaging that begins at a step size."""
-    return np.array([0.0, 0.0, math.log(10 * size), 0.0, target, math.log(most)])
+def start_averaging(size, target, most=np.inf, *, steady=False):
+    """State of dual averaging that begins at a step size; a steady one makes smaller changes.
+
+    Changes as large as those that find a size make their mean too small: the acceptance of a mean of sizes is
+    above the mean of their acceptances.
+    """
+    centre, gamma = (size, _STEADY) if steady else (10 * size, _GAMMA)
+    return np.array([0.0, 0.0, math.log(centre), 0.0, target, math.log(most), gamma])
 
 
 def warm_up(model, q, sampler="nuts", *, chain=0, **settings):
@@ -83,10 +107,9 @@ def warm_up_all(
     """Bring several chains to the posterior, each tuned on its own; returns pairs as `warm_up`.
 
     They begin at `points`, and have the numbers `chains`. The "laplace" metric takes at most 150 of n draws,
-    as only a step size is left to find; it needs a `mode`, as split HMC does. The "adapted" metric becomes
-    dense where a window of at least 20 draws a parameter shows strong correlations. `target` is the
-    acceptance, by default the sampler's; slice and Gibbs sampling accept always, and have none. For `limit`
-    see `init`.
+    as only a step size is left to find; it needs a `mode`, as split HMC does. With the "adapted" metric n is
+    the most: chains of nearly normal densities end sooner, each on its own. `target` is the acceptance, by
+    default the sampler's; slice and Gibbs sampling accept always, and have none. For `limit` see `init`.
     """
     if metric not in METRICS:
         raise DataError(f"metric must be one of {', '.join(METRICS)}, got {shortened(metric)}")
@@ -100,26 +123,74 @@ def warm_up_all(
     else:
         begin = {}
         stretches = [(n, False)] if sampler == "gibbs" else windows(n)  # which keeps its coordinates
-    states = [init(model, q, sampler, **begin, limit=limit, draw=WARM_UP) for q in points]
+    early = 0
+    if metric == "adapted" and len(stretches) > 1 and stretches[0][0] == _FIRST:
+        early, stretches = _EARLY, [(_FIRST // _EARLY, True)] * _EARLY + stretches[1:]
+    states = [
+        init(
+            model,
+            q,
+            sampler,
+            **(begin if not early else {"A": _curvature(model, q)}),
+            limit=limit,
+            draw=WARM_UP,
+        )
+        for q in points
+    ]
     own = SAMPLERS[sampler].target
     target = own if own is None or target is None else target
+    numbers = {"seed": seed, "shard": shard}
     parts: list[list[Draws]] = [[] for _ in points]
-    renewed, averagings = True, [None] * len(points)
-    for length, renew in stretches:
-        if renewed:
-            begun = [
-                _begin(model, state, target, seed=seed, shard=shard, chain=chain)
-                for state, chain in zip(states, chains, strict=True)
-            ]
-            states, averagings = map(list, zip(*begun, strict=True))
+    averagings: list = [None] * len(points)
+    every = list(range(len(points)))
+    going, anew, settled = every, set(every), set()
+    for place, (length, renew) in enumerate(stretches):
+        if place >= len(stretches) - 2:  # the last ones, which all chains make
+            going = every
+        for i in going:
+            if i in anew:
+                states[i], averagings[i] = _begin(model, states[i], target, chain=chains[i], **numbers)
+            elif i in settled and target is not None:
+                size, most = states[i].tuning[0], SAMPLERS[sampler].most
+                averagings[i] = start_averaging(size, target, most, steady=True)
+        anew.difference_update(going)
+        if not going:
+            continue
         made = advance_all(
-            model, states, length, seed=seed, shard=shard, chains=chains, averagings=averagings
+            model,
+            [states[i] for i in going],
+            length,
+            chains=[chains[i] for i in going],
+            averagings=[averagings[i] for i in going],
+            **numbers,
         )
-        for i, (state, draws) in enumerate(made):
+        kind = None if not renew else metric if place >= early else "early"
+        for i, (state, draws) in zip(going, made, strict=True):
             parts[i].append(draws)
-            states[i] = _adapted(model, state, draws, averagings[i], metric if renew else None)
-        renewed = renew
+            if kind == "adapted" and _is_settled(state, draws):
+                settled.add(i)
+            states[i] = _adapted(model, state, draws, averagings[i], kind)
+        if renew:
+            anew.update(going)
+        going = [i for i in going if i not in settled]
     return [(replace(state, draw=0), Draws.join(own)) for state, own in zip(states, parts, strict=True)]
+
+
+def _curvature(model, q):
+    """The metric A of the absolute Hessian at q; scales of 1 where it is singular, or costs too much."""
+    ones = np.ones((1, len(q)))
+    if len(q) > _MOST_CURVED:
+        return ones
+    with np.errstate(all="ignore"):
+        H = hessian(model, q)
+    if not np.isfinite(H).all():
+        return ones
+    with single_threaded_blas():
+        values, vectors = np.linalg.eigh(H)
+        values = np.abs(values)
+        if not (values > _LEAST_PART * values.max()).all():
+            return ones
+        return np.linalg.cholesky((vectors / values) @ vectors.T)
 
 
 def _adapted(model, state, draws, averaging, metric):
@@ -129,6 +200,15 @@ def _adapted(model, state, draws, averaging, metric):
     if averaging is not None and averaging[3]:
         state = replace(state, tuning=np.array([math.exp(averaging[0]), state.tuning[1]]))
     return state
+
+
+def _is_settled(state, draws):
+    """Whether draws made with a metric show that the density is normal in its coordinates, nearly."""
+    n = len(draws.draws)
+    if n < _LEAST_ENDING or explained(state.A, draws.draws, draws.gradients) < _SETTLED:
+        return False
+    columns = np.column_stack([draws.draws, draws.log_densities])
+    return bool(ess(columns[None]).min() >= _LEAST_WORTH * n)
 
 
 def _begin(model, state, target, *, seed, shard, chain):
@@ -148,13 +228,15 @@ def _begin(model, state, target, *, seed, shard, chain):
 
 
 def _with_metric(model, state, made, metric):
-    """Change to the coordinates that a window of draws suggests."""
+    """Change to the coordinates that a window of draws suggests; "early" are the first of "adapted"."""
     draws = made.draws
     n, d = draws.shape
     keep = n / (n + _SHRINK)
     floor = _FLOOR * (1 - keep)
-    A = None
-    if metric == "dense" or (metric == "adapted" and d > 1 and n >= _DRAWS * d):
+    A = normal_metric(draws, made.gradients, _CORRELATED) if metric in ("adapted", "early") else None
+    if A is None and metric == "early":
+        A = _curvature(model, draws[-1])
+    elif A is None and (metric == "dense" or (metric == "adapted" and d > 1 and n >= _DRAWS * d)):
         with single_threaded_blas():
             covariance = np.atleast_2d(np.cov(draws.T)) * keep + floor * np.eye(d)
             A = np.sqrt(np.diag(covariance))[None]

@@ -168,7 +168,7 @@ def is_tuning(sampler, size, limit):
 def advance(model, state, n, *, seed, shard=0, chain=0, averaging=None):
     """Make n draws; returns the new state and the `Draws`. This is the pure step of every sampler.
 
-    (seed, shard, chain) name the random numbers. `averaging` (6,) is the state of dual averaging: with it the
+    (seed, shard, chain) name the random numbers. `averaging` (7,) is the state of dual averaging: with it the
     step size is adapted, and it changes in place.
     """
     (made,) = advance_all(model, [state], n, seed=seed, shard=shard, chains=[chain], averagings=[averaging])
@@ -213,7 +213,7 @@ def _run_together(model, states, averagings, names, n):
         np.stack([getattr(state, name) for state in states]) for name in ("z", "gz", "logp", "mu", "tuning")
     )
     adapt = averagings[0] is not None
-    averaging = np.stack(averagings) if adapt else np.zeros((len(states), 6))
+    averaging = np.stack(averagings) if adapt else np.zeros((len(states), bayes_chain.N_AVERAGING))
     results = bayes_together.run(
         address_of(model.together, TOGETHER),
         SAMPLERS[states[0].sampler].number,
@@ -264,7 +264,7 @@ def _run(model, state, averaging, name, n):
             state.mu,
             state.A,
             tuning,
-            np.zeros(6) if averaging is None else averaging,
+            np.zeros(bayes_chain.N_AVERAGING) if averaging is None else averaging,
             averaging is not None,
             name,
             n,

@@ -13,43 +13,93 @@ alone is still far off.
 Then ``covariance = s (I + V (L - I) V') s``. Its Cholesky factor goes to the samplers like that of a dense
 metric, so that nothing else is compiled. The gain in effective draws a gradient: docs/mcmc.md.
 
+Heavy tails, as of a horseshoe prior, have gradients that say little of where the draws are. `normal_metric`
+tells such a density from one that is nearly normal.
+
 References: Seyboldt, Carlson, Carpenter, "Preconditioning Hamiltonian Monte Carlo by minimizing Fisher
 divergence", 2024. Bales, Pourzanjani, Vehtari, Petzold, "Selecting the metric in Hamiltonian Monte Carlo",
 2019.
 """
 
 import numpy as np
+from scipy import linalg
 
 from ....scheduler.threads import single_threaded_blas
 
 _SHRINK = 1e-2  # weight of I in the covariances of scaled draws and gradients, times (1 + d / n)
 _KEPT = 2.0  # eigenvalues that are nearer to 1, by factors, are taken for 1
 _LEAST = 10  # draws without which nothing is said
+_NORMAL = 0.5  # R2 from which a density is nearly normal: at a variance of gradients 4/3 of that of a normal
 
 
-def low_rank(draws, gradients):
+def low_rank(draws, gradients, condition=1.0):
     """Return a triangle (d, d) with ``A A'`` the covariance of the metric, or None.
 
-    None where scales alone do: without strong correlations, and where draws (n, d) or gradients are too few,
-    constant or infinite.
+    None where scales alone do: where the condition number of correlations is at most `condition`, and where
+    draws (n, d) or gradients are too few, constant or infinite.
     """
-    n, d = draws.shape
-    if n < _LEAST or not (np.isfinite(draws).all() and np.isfinite(gradients).all()):
+    scales = fisher_scales(draws, gradients)
+    if scales is None:
         return None
     x, g = draws - draws.mean(axis=0), gradients - gradients.mean(axis=0)
-    spread, slope = x.std(axis=0), g.std(axis=0)
-    if not ((spread > 0).all() and (slope > 0).all()):
-        return None
-    scales = np.sqrt(spread / slope)
     with single_threaded_blas():
         values, vectors = _correction(x / scales, g * scales)
-        if not len(values):
+        if not len(values) or max(1.0, values.max()) <= condition * min(1.0, values.min()):
             return None
-        covariance = np.eye(d) + (vectors * (values - 1)) @ vectors.T
+        covariance = np.eye(len(scales)) + (vectors * (values - 1)) @ vectors.T
         try:
             return np.linalg.cholesky(covariance * scales[:, None] * scales)
         except np.linalg.LinAlgError:  # singular to rounding: scales do
             return None
+
+
+def fisher_scales(draws, gradients):
+    """Return the scales (d,) of least Fisher divergence, or None of too few, constant or infinite draws."""
+    if len(draws) < _LEAST or not (np.isfinite(draws).all() and np.isfinite(gradients).all()):
+        return None
+    spread, slope = draws.std(axis=0), gradients.std(axis=0)
+    return np.sqrt(spread / slope) if (spread > 0).all() and (slope > 0).all() else None
+
+
+def normal_metric(draws, gradients, condition):
+    """Return the metric A of draws whose density is nearly normal, or None.
+
+    It is a triangle where the condition number of correlations is above `condition`, else scales (1, d).
+
+    Nearly normal is a density whose gradients are linear in the draws: a metric from the first half of the
+    draws must explain most of the gradients of the second. The metric of low rank is tried first, then scales
+    (1, d) alone.
+    """
+    half = len(draws) // 2
+
+    def scales(x, g):
+        found = fisher_scales(x, g)
+        return None if found is None else found[None]
+
+    def correlated(x, g):
+        found = low_rank(x, g, condition)
+        return scales(x, g) if found is None else found
+
+    for make in (correlated, scales):
+        tried = make(draws[:half], gradients[:half])
+        if tried is not None and explained(tried, draws[half:], gradients[half:]) >= _NORMAL:
+            return make(draws, gradients)
+    return None
+
+
+def explained(A, draws, gradients):
+    """The share R2 of the gradients that a normal density of covariance ``A A'`` explains.
+
+    In the coordinates ``z = x / A`` such a density has gradients ``-z``, about means. What is left is the
+    Fisher divergence; R2 is below zero where that is more than the gradients.
+    """
+    x, g = draws - draws.mean(axis=0), gradients - gradients.mean(axis=0)
+    if len(A) == len(A.T):
+        z, slopes = linalg.solve_triangular(A, x.T, lower=True).T, g @ A
+    else:
+        z, slopes = x / A[0], g * A[0]
+    whole = (slopes**2).sum()
+    return float(1 - ((z + slopes) ** 2).sum() / whole) if whole > 0 else -np.inf
 
 
 def _correction(x, g):

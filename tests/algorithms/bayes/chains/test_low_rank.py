@@ -8,7 +8,7 @@ import stradask as sd
 from stradask.algorithms.bayes.chains import adaptation
 from stradask.algorithms.bayes.chains.adaptation import warm_up
 from stradask.algorithms.bayes.chains.chain import advance
-from stradask.algorithms.bayes.chains.low_rank import low_rank
+from stradask.algorithms.bayes.chains.low_rank import explained, low_rank, normal_metric
 from stradask.algorithms.bayes.models.density import user_model
 from stradask.errors import DataError
 
@@ -55,6 +55,17 @@ def test_nothing_is_said_of_too_little():
     assert low_rank(draws[:9], gradients[:9]) is None
     assert low_rank(draws, np.zeros_like(gradients)) is None
     assert low_rank(draws, np.where(gradients > 1, np.inf, gradients)) is None
+
+
+def test_what_is_nearly_normal():
+    covariance = few_factors(20)
+    draws, gradients = draws_of(covariance, 100)
+    assert condition(covariance, normal_metric(draws, gradients, 9.0)) < 5
+    assert explained(np.linalg.cholesky(covariance), draws, gradients) == pytest.approx(1)
+    few = normal_metric(*draws_of(np.diag([1.0, 100.0]), 30), 9.0)
+    np.testing.assert_allclose(few, [[1, 10]], rtol=0.02)
+    heavy = np.random.default_rng(0).standard_cauchy((100, 20))
+    assert normal_metric(heavy, -2 * heavy / (1 + heavy**2), 9.0) is None
 
 
 @nb.njit
