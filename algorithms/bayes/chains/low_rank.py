@@ -95,7 +95,8 @@ def explained(A, draws, gradients):
     """
     x, g = draws - draws.mean(axis=0), gradients - gradients.mean(axis=0)
     if len(A) == len(A.T):
-        z, slopes = linalg.solve_triangular(A, x.T, lower=True).T, g @ A
+        with single_threaded_blas():
+            z, slopes = linalg.solve_triangular(A, x.T, lower=True).T, g @ A
     else:
         z, slopes = x / A[0], g * A[0]
     whole = (slopes**2).sum()

@@ -2,8 +2,8 @@
 
     python -m stradask.benchmarks.experiments.mcmc.posteriordb FOLDER [--only NAME ...] [--out FOLDER]
 
-FOLDER has a folder for each posterior, with ``posterior.json`` (``data``) and ``reference.json``
-(``summary``: mean and sd of each parameter, of the reference draws of github.com/stan-dev/posteriordb). Each
+FOLDER is a copy of github.com/stan-dev/posteriordb, or has a folder for each posterior, with
+``posterior.json`` (``data``) and ``reference.json`` (``summary``: mean and sd of each parameter). Each
 model is a compiled log likelihood with named parameters and priors, written from its Stan program. Seconds
 are those of the CPU: "first" has the compilation, unless a model before had the same, "later" has not. The
 error is the root mean square, over parameters, of the difference of the means in standard deviations of the
@@ -21,6 +21,8 @@ import numpy as np
 
 import stradask as sd
 from stradask.errors import PosteriorWarning
+
+from .posteriordb_linear import LINEAR, linear, read
 
 pr = sd.priors
 WRONG = 0.15  # error of means, in sd, that a posterior without complaint must not have
@@ -148,6 +150,21 @@ def _blr(d):
     return _regression(np.asarray(d["X"], float), d["y"], pr.half_normal(10), pr.normal(0, 10))
 
 
+def _autoregression(d):
+    """Order K; beta has the constant first."""
+    y, K = np.asarray(d["y"], float), d["K"]
+    X = _columns(np.ones(len(y) - K), *(y[K - k : len(y) - k] for k in range(1, K + 1)))
+    made = _regression(X, y[K:], pr.half_cauchy(2.5), pr.normal(0, 10))
+    return *made[:4], lambda p: {"alpha": p.beta[0], "lag": p.beta[1:]}
+
+
+def _kilpisjarvi(d):
+    X = _columns(np.ones(d["N"]), d["x"])
+    beta = pr.normal([d["pmualpha"], d["pmubeta"]], [d["psalpha"], d["psbeta"]])
+    made = _regression(X, d["y"], None, beta)
+    return *made[:4], lambda p: {"alpha": p.beta[0], "slope": p.beta[1]}
+
+
 def _pooled(d):
     X = _columns(np.ones(d["N"]), d["floor_measure"])
     made = _regression(X, d["log_radon"], pr.half_normal(1), pr.normal(0, 10))
@@ -223,6 +240,9 @@ MODELS = {
     "earnings-logearn_interaction": _earnings,
     "mesquite-logmesquite_logvas": _mesquite,
     "sblrc-blr": _blr,
+    "sblri-blr": _blr,
+    "arK-arK": _autoregression,
+    "kilpisjarvi_mod-kilpisjarvi": _kilpisjarvi,
     "radon_all-radon_pooled": _pooled,
     "nes_logit_data-nes_logit_model": _nes,
     "german_credit_logistic": _credit,
@@ -236,13 +256,36 @@ MODELS = {
 ALIASES = {
     "nes_logit_data-nes_logit_model": {"beta[1]": "slope"},
     "radon_all-radon_pooled": {"beta": "slope"},
+    "kilpisjarvi_mod-kilpisjarvi": {"beta": "slope"},
+    "arK-arK": {f"beta[{k}]": f"lag[{k}]" for k in range(1, 6)},
 }
+
+
+MODELS |= {name: (lambda d, name=name: _linear(name, d)) for name in LINEAR}
+
+
+def _linear(name, d):
+    X, y, priors = linear(name, d)
+    return normal, (X, y), {"beta": sd.real(X.shape[1]), "sigma": sd.positive()}, priors, None
+
+
+def _is_there(folder, name):
+    """Whether FOLDER has reference draws of a posterior."""
+    draws = folder / "posterior_database" / "reference_posteriors" / "draws" / "draws" / f"{name}.json.zip"
+    return draws.exists() or (folder / name / "reference.json").exists()
+
+
+def _read(folder, name):
+    """Data and reference moments of a posterior, of either form of FOLDER."""
+    if (folder / "posterior_database").is_dir():
+        return read(folder, name)
+    data = json.loads((folder / name / "posterior.json").read_text())["data"]
+    return data, json.loads((folder / name / "reference.json").read_text())["summary"]
 
 
 def run(folder, name, seed=0):
     """Sample a posterior twice; returns its record."""
-    data = json.loads((folder / name / "posterior.json").read_text())["data"]
-    reference = json.loads((folder / name / "reference.json").read_text())["summary"]
+    data, reference = _read(folder, name)
     density, rows, parameters, priors, derived = MODELS[name](data)
     options = {"data": rows, "parameters": parameters, "priors": priors, "random_state": seed}
     seconds = []
@@ -303,11 +346,11 @@ def main(arguments=None):
     """Run from a command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path, help="folder of posteriors")
-    parser.add_argument("--only", nargs="+", default=list(MODELS), choices=list(MODELS))
+    parser.add_argument("--only", nargs="+", choices=list(MODELS), help="by default all that FOLDER has")
     parser.add_argument("--out", type=Path, help="folder of posteriordb.json")
     given = parser.parse_args(arguments)
     records = []
-    for name in given.only:
+    for name in given.only or [name for name in MODELS if _is_there(given.folder, name)]:
         records.append(run(given.folder, name))
         print(json.dumps(records[-1]), flush=True)
     print(table(records))
