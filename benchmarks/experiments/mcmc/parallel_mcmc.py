@@ -7,7 +7,8 @@ Problems: a logistic regression (50,000 x 50), a mixture and a hierarchical Pois
 kinds of Neiswanger, Wang and Xing (2014); a rare event in 40,000 x 20, as in Scott et al. (2016); a
 dose-response curve with a long shoulder, for which no normal density serves. Means and standard deviations
 are known from quadrature or importance sampling (`mcmc_cases`). Each shard has two chains of several lengths,
-the same for every method.
+the same for every method. A coreset (`coreset`; the logistic regressions) has no chains of shards but chains
+of weighted rows, as long, whose weights follow sums from the shards.
 
 - "s" are CPU seconds of the slowest shard and of the combination, shards on cores of their own, warm-up
   counted and compiling not. A full chain has all rows on one core.
@@ -15,7 +16,8 @@ the same for every method.
   proposals; "messages" counts its answers. What it receives are the proposals, of the size of draws. For a
   full chain a shard sends its rows.
 
-One JSON line goes to ``FOLDER/records.jsonl``; the second command rewrites the table and the picture of
+One JSON line goes to ``FOLDER/records.jsonl``, the table and the picture to ``FOLDER/table.md`` and
+``FOLDER/errors.png``; the second command rewrites the table and the picture of
 docs/parallel-mcmc.md from the last one.
 """
 
@@ -38,6 +40,7 @@ from ...pages.tables import Table
 from ...run import append_record, describe_machine
 from ...solvers.mcmc.mcmc_stradask import DENSITIES
 from ..readme import ROOT
+from .coreset import coreset_draws
 
 PROBLEMS = {"logistic": 10, "mixture": 10, "poisson-gamma": 10, "rare": 20, "saturation": 5}  # and shards
 QUICK = {"logistic": 4}
@@ -132,6 +135,10 @@ def compared(problem, n_shards, lengths, full_lengths, *, quick, seed, tell):
             found[-1] |= {"problem": problem, "shards": n_shards, "length": length}
             found[-1]["seconds"] += slowest
             tell(f"{problem}, {length} draws a chain, {method}: {found[-1]}")
+        if kind == "logistic":
+            found.append(_by_coreset(models, arrays, length, known, seed))
+            found[-1] |= {"problem": problem, "shards": n_shards, "length": length}
+            tell(f"{problem}, {length} draws a chain, coreset: {found[-1]}")
     whole = model_of(kind, arrays, slice(None), 1.0)
     for length in full_lengths:
         begun = time.process_time()
@@ -175,6 +182,22 @@ def _combined(models, draws, gradients, method, known, seed):
     return result
 
 
+def _by_coreset(models, arrays, length, known, seed):
+    """Draws from weighted rows; the shards answer with log likelihoods, which lack the prior."""
+    shards, X = Shards(models), arrays["X"]
+
+    def sums(points):
+        return shards.log_density(points) + (points**2).sum(axis=1) / (2 * PRIOR_SCALE**2)
+
+    begun = time.process_time()
+    counts = {"length": length, "n_warmup": N_WARMUP, "n_draws": N_DRAWS}
+    draws, m = coreset_draws(X, 2.0 * arrays["y"] - 1, sums, **counts, seed=seed)
+    result: dict = {"method": "coreset", "note": f"{m} weighted rows"}
+    result |= {"seconds": time.process_time() - begun - shards.elsewhere, "messages": 1 + shards.messages}
+    rows_sent = m * (X.shape[1] + 1) // len(models)
+    return result | {"sent": _NUMBER * (rows_sent + shards.numbers)} | errors(draws, None, known)
+
+
 def table(record):
     """Return the table of the longest runs of each problem and method, in Markdown."""
     last: dict[tuple, dict] = {}
@@ -197,7 +220,7 @@ def picture(record):
     problems = list(dict.fromkeys(run["problem"] for run in record["runs"]))
     figure = Figure(figsize=(3.0 * len(problems), 3.4), layout="constrained")
     panels = figure.subplots(1, len(problems), sharey=True, squeeze=False)[0]
-    names = [*METHODS, "full chain"]
+    names = [*METHODS, "coreset", "full chain"]
     for axes, problem in zip(panels, problems, strict=True):
         for number, method in enumerate(names):
             runs = [r for r in record["runs"] if (r["problem"], r["method"]) == (problem, method)]
@@ -236,6 +259,8 @@ def main(arguments=None):
     record["machine"] = describe_machine()
     args.out.mkdir(parents=True, exist_ok=True)
     print(json.dumps(append_record(args.out / "records.jsonl", record)))
+    (args.out / "table.md").write_text(table(record) + "\n", encoding="utf-8")
+    picture(record).savefig(args.out / "errors.png", dpi=100)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ def test_a_small_run_keeps_its_record_and_shows_it(tmp_path, monkeypatch):
     parallel_mcmc.main(["--quick", "--out", str(tmp_path)])
     (record,) = map(json.loads, (tmp_path / "records.jsonl").read_text().splitlines())
     runs = {run["method"]: run for run in record["runs"]}
-    assert runs.keys() == {*parallel_mcmc.METHODS, "full chain"}
+    assert runs.keys() == {*parallel_mcmc.METHODS, "coreset", "full chain"}
     assert runs["auto"]["mean_error"] < 0.05  # 4,000 weighted draws
     assert all(run["mean_error"] < 2 for run in runs.values())
     draws = 2 * 200 * 20  # chains, draws, parameters
@@ -25,6 +25,9 @@ def test_a_small_run_keeps_its_record_and_shows_it(tmp_path, monkeypatch):
     assert runs["auto"]["sent"] >= 8 * (2 * draws + parallel_mcmc.N_DRAWS)
     assert runs["auto"]["messages"] >= 2
     text = parallel_mcmc.table(record)
+    assert (tmp_path / "table.md").read_text().startswith(text)
+    assert (tmp_path / "errors.png").stat().st_size > 10_000
+    assert runs["coreset"]["messages"] == 11
     assert f"| {runs['swiss']['mean_error']:.3f} |" in text
     figure = parallel_mcmc.picture(record)
     assert figure.axes[0].get_title() == "logistic"

@@ -1,0 +1,99 @@
+"""A second round over tall shards of a logistic regression: log densities by subsets of rows and by all rows.
+
+    python -m stradask.benchmarks.experiments.mcmc.second_round [--rows 10000000] [--out FOLDER]
+
+Proposals come from a normal density at the mode of all rows, with the inverse of the information as its
+covariance. Shards are looked at one after another in this process; seconds are its CPU seconds. "error" is
+the standard deviation of the difference of the log densities from those of all rows. Memory: 16 bytes times
+rows times columns.
+
+One JSON line goes to ``FOLDER/records.jsonl``.
+"""
+
+import argparse
+import json
+import time
+from pathlib import Path
+
+import numpy as np
+from scipy.special import expit
+
+from ....algorithms.bayes.models.model import Prior, regression
+from ....algorithms.bayes.shards.subsets import estimates, subsets_of, summed
+from ...run import append_record, describe_machine
+from ..readme import ROOT
+
+SCALE = 2.5  # of the prior
+
+
+def shard(number, n_rows, coefs, power):
+    """A shard's model, the models of its subsets with their factors, and its rows."""
+    rng = np.random.default_rng([1, number])
+    X = rng.standard_normal((n_rows, len(coefs)))
+    X[:, 0] = 1.0
+    signs = np.where(rng.random(n_rows) < expit(X @ coefs), 1.0, -1.0)
+    parts, prior = [], Prior("normal", SCALE)
+    for rows in subsets_of(n_rows):
+        factor = n_rows / len(rows)
+        part = regression("bernoulli", X[rows], signs[rows], prior=prior, power=power / factor)
+        parts.append((part, factor))
+    return regression("bernoulli", X, signs, prior=prior, power=power), parts, X
+
+
+def measured(n_rows, n_columns, n_shards, n_points, seed=0):
+    """Seconds and errors of one second round."""
+    rng = np.random.default_rng(seed)
+    coefs = rng.standard_normal(n_columns) / np.sqrt(n_columns)
+    models, parts, information = [], [], np.zeros((n_columns, n_columns))
+    for number in range(n_shards):
+        model, own, X = shard(number, n_rows // n_shards, coefs, 1 / n_shards)
+        few = X[:20_000]
+        p = expit(few @ coefs)
+        information += len(X) / len(few) * (few * (p * (1 - p))[:, None]).T @ few
+        models.append(model)
+        parts.append(own)
+    covariance = np.linalg.inv(information)
+
+    def exact(points):
+        both = sum(np.column_stack(model.logp_grads(points)) for model in models)
+        return both[:, 0], both[:, 1:]
+
+    def estimate(places):
+        made = [estimates(model, own, places) for model, own in zip(models, parts, strict=True)]
+        return tuple(sum(column) for column in zip(*made, strict=True))
+
+    mode = coefs
+    for _ in range(3):
+        mode = mode + covariance @ exact(mode[None])[1][0]
+    points = rng.multivariate_normal(mode, covariance, n_points)
+    begun = time.process_time()
+    found = summed(exact, estimate, points)
+    by_subsets = time.process_time() - begun
+    begun = time.process_time()
+    heights = exact(points)[0]
+    by_rows = time.process_time() - begun
+    figures = {"rows": n_rows, "columns": n_columns, "shards": n_shards, "points": n_points}
+    figures |= {"seconds": by_subsets, "seconds_all_rows": by_rows, "served": found is not None}
+    if found is not None:
+        figures |= {"error": float((found[0] - heights).std()), "error_said": found[2]}
+    return figures
+
+
+def main(arguments=None):
+    """Measure one second round and keep a record."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--rows", type=int, default=10_000_000)
+    parser.add_argument("--columns", type=int, default=10)
+    parser.add_argument("--shards", type=int, default=10)
+    parser.add_argument("--points", type=int, default=4000)
+    parser.add_argument(
+        "--out", type=Path, default=ROOT / "benchmarks/results/second-round", metavar="FOLDER"
+    )
+    args = parser.parse_args(arguments)
+    record = measured(args.rows, args.columns, args.shards, args.points) | {"machine": describe_machine()}
+    args.out.mkdir(parents=True, exist_ok=True)
+    print(json.dumps(append_record(args.out / "records.jsonl", record)))
+
+
+if __name__ == "__main__":
+    main()
