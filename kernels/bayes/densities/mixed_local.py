@@ -7,7 +7,13 @@ effects of a group each: see ``mixed_lattice``. The effects of crossed factors a
 ``meta`` and ``data`` are those of ``mixed``, with the integrated term after those in q; rows are sorted by
 its groups, and ``meta[ROWS_AT]`` of the term is where the first rows of the groups begin, and where the last
 ends.
+
+Where an integral needs more nodes than there is room for, as at standard deviations of e^24, the density is
+said to be zero. A shard whose own draws have such a place is refused (`MixedModel.reduced`), so that the
+second round leaves out only places where no chain was.
 """
+
+import math
 
 import numba as nb
 import numpy as np
@@ -76,7 +82,11 @@ def mixed_local(q, g, data, meta):
     logp += total * constant(family, own)
     add_constant_slope(family, own, total, by_own)
     pull_root(k, meta[at + SD_AT], meta[at + L_AT], theta, by_T, slope)
-    return logp + end_rows(q, qg, g, slopes, work, data, meta)
+    logp += end_rows(q, qg, g, slopes, work, data, meta)
+    if not math.isfinite(logp):
+        g[:] = 0.0
+        return -math.inf
+    return logp
 
 
 @one_form.njit(MATRIX(MATRIX, nb.uint32[::1], VECTOR, INTEGERS), **OPTIONS)

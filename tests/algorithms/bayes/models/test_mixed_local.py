@@ -12,7 +12,7 @@ from stradask.algorithms.bayes.mixed import model as mixed
 from stradask.algorithms.bayes.mixed.design import MixedDesign, Term
 from stradask.algorithms.bayes.mixed.priors import chosen_priors
 from stradask.algorithms.bayes.models.scaling import Scaling
-from stradask.errors import DataError
+from stradask.errors import DataError, StradaskError
 from stradask.kernels.bayes.densities.mixed_lattice import MOST_NODES, draw_group, integral, room
 
 OWN = {
@@ -243,6 +243,20 @@ def test_shards_have_the_posterior_of_all_rows(family, formula):
     mean, sds = whole.draws.mean(axis=0), whole.draws.std(axis=0)
     np.testing.assert_allclose((made.mean(axis=0) - mean) / sds, 0, atol=0.16)
     np.testing.assert_allclose(np.log(made.std(axis=0) / sds), 0, atol=0.16)
+
+
+def test_places_without_an_integral_are_left_out_and_no_draw_may_have_one():
+    design = make_design("logistic")
+    scaling, priors = Scaling(design.centres, design.spreads), chosen_priors(None, "logistic", design)
+    model = mixed.mixed_model(
+        "logistic", design, scaling, priors, common=mixed.look("logistic", design, scaling)
+    )
+    q, draw = model.start.copy(), model.chained.start[None].copy()
+    place = model.names.index("log sd_g[x]")
+    q[place] = draw[0, place] = 24.7
+    assert model.logp_grad(q)[0] == -np.inf
+    with pytest.raises(StradaskError, match="does not converge at a draw of a shard"):
+        model.reduced(draw)
 
 
 def test_more_effects_than_quadrature_serves_are_refused():
