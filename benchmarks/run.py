@@ -42,16 +42,16 @@ from .runs.turn import Turn
 COMPARISONS = {
     "allreduce": "neural.allreduce",
     "ceilings": "kernel_shares",
-    "everyday": "everyday",
+    "everyday": "comparisons.everyday",
     "networks": "neural.networks",
     "pipeline": "neural.pipeline",
     "placement": "neural.placement",
     "plan": "neural.planned",
-    "recommend": "recommend",
+    "recommend": "comparisons.recommend",
     "rotation": "scheduling.rotation",
     "ssp": "scheduling.ssp",
     "strads": "scheduling.strads",
-    "topics-models": "topics_models",
+    "topics-models": "comparisons.topics_models",
 }
 PROCEDURES = {"training": train_and_judge, "solving": time_to_gaps, "sampling": draw_and_judge}
 

@@ -10,6 +10,7 @@ error is the root mean square, over parameters, of the difference of the means i
 reference; the ratio of sd is the one furthest from 1.
 """
 
+import functools
 import argparse
 import json
 import time
@@ -261,12 +262,12 @@ ALIASES = {
 }
 
 
-MODELS |= {name: (lambda d, name=name: _linear(name, d)) for name in LINEAR}
-
-
 def _linear(name, d):
     X, y, priors = linear(name, d)
     return normal, (X, y), {"beta": sd.real(X.shape[1]), "sigma": sd.positive()}, priors, None
+
+
+MODELS |= {name: functools.partial(_linear, name) for name in LINEAR}
 
 
 def _is_there(folder, name):

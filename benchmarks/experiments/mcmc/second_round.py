@@ -55,7 +55,7 @@ def measured(n_rows, n_columns, n_shards, n_points, seed=0):
     covariance = np.linalg.inv(information)
 
     def exact(points):
-        both = sum(np.column_stack(model.logp_grads(points)) for model in models)
+        both = np.sum([np.column_stack(model.logp_grads(points)) for model in models], axis=0)
         return both[:, 0], both[:, 1:]
 
     def estimate(places):
