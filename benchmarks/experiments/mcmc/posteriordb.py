@@ -10,8 +10,8 @@ error is the root mean square, over parameters, of the difference of the means i
 reference; the ratio of sd is the one furthest from 1.
 """
 
-import functools
 import argparse
+import functools
 import json
 import time
 import warnings
