@@ -376,7 +376,7 @@ class Program:
         """Put together what all shards receive at a barrier; where `joins`, on workers and the coordinator.
 
         It is called with the partial results of some shards, with what it returned for others, and for the
-        coordinator with what it is `told` of all barriers of a round. Any grouping and order must give the
+        coordinator with what is `reported` of all barriers of a round. Any grouping and order must give the
         same bits: sums of integers, maxima, unions.
 
         Parameters
@@ -398,7 +398,7 @@ class Program:
         """
         return joined
 
-    def told(self, joined: Any, message: Any) -> Any:
+    def reported(self, joined: Any, message: Any) -> Any:
         """Return what the coordinator is to hear of what was joined, by default all; None for nothing.
 
         Asked on workers, with what `message_of` made of it.
@@ -431,7 +431,7 @@ class Program:
     # At the coordinator -----------------------------------------------------------------------------
 
     def hear(self, joined: Any) -> None:
-        """Pull what is `told` of all barriers of a round; before `aggregate`, where `joins`."""
+        """Pull what is `reported` of all barriers of a round; before `aggregate`, where `joins`."""
 
     def aggregate(self, tasks: Any, partials: Any) -> Any:
         """Pull: combine the partial results of a round (or of some steps, see `barrier`).

@@ -42,7 +42,7 @@ class CallTasks:
     sent, waited
         Bytes that were sent, and seconds without a task.
     joined : object
-        What the coordinator is told of all barriers together.
+        What is reported to the coordinator of all barriers together.
     """
 
     def __init__(self, worker_state, round_, assignments, barriers: Barriers | None = None):
@@ -171,7 +171,7 @@ class CallTasks:
             message = program.message_of(next(iter(worker_state.states.values())), joined)
             for state in worker_state.states.values():
                 program.sync(state, message)
-            self.joined = joined_of(program.join, (self.joined, program.told(joined, message)))
+            self.joined = joined_of(program.join, (self.joined, program.reported(joined, message)))
         for position in positions:
             if is_nothing(self.partials[position]):
                 del self.partials[position]

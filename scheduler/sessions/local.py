@@ -94,8 +94,8 @@ class LocalSession:
         if joined is not None:
             message = self.program.message_of(self.states[0], joined)
             self._sync([message])
-            told = self.program.told(joined, message)
-            self.joined = joined_of(self.program.join, (self.joined, told))
+            reported = self.program.reported(joined, message)
+            self.joined = joined_of(self.program.join, (self.joined, reported))
 
     def _read_ahead(self, first, steps, later):
         """Announce to the program, once a turn, the shards that follow those of these steps."""

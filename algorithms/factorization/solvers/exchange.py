@@ -120,7 +120,7 @@ class ExchangedLeastSquares(AlternatingLeastSquares):
         """Make what solving for one side needs of all rows of the other."""
         return fixed_side(factors, biases, self.mean, self.settings) | {"biases": biases}
 
-    def told(self, joined, message):
+    def reported(self, joined, message):
         """Keep the rows from the coordinator."""
         return None
 
@@ -256,7 +256,7 @@ class ExchangedImplicit(ExchangedLeastSquares):
         """All rows of a side."""
         return {"factors": factors, "biases": biases}
 
-    def told(self, joined, message):
+    def reported(self, joined, message):
         """Tell the coordinator of axes."""
         side, values = message
         return None if "factors" in values else {f"axes-{side}": values}
