@@ -1,18 +1,19 @@
 """Topics of short texts: pairs of words that occur together have one topic each (biterm topic model)."""
 
+import itertools
 from typing import Any, ClassVar
 
 import numpy as np
 from scipy import sparse
 
 from ..._typing import Array, Matrix
-from ...errors import DataError, shortened
+from ...errors import DataError
 from .inference import without_unseen
 from .lda import LatentDirichletAllocation
 from .short_texts import NOTHING, ShortTextModel
 
 _AT_ONCE = 2**16  # pairs whose probabilities are in memory together
-_MOST_PAIRS = 2**31  # of a fit: some 32 GB
+_PAIRS_AT_ONCE = 2**22  # of new documents: some 100 MB
 _NO_PAIRS = "X has no document of two words or more, and BitermTopicModel needs pairs: fit GSDMM"
 
 
@@ -120,12 +121,10 @@ class BitermTopicModel(ShortTextModel):
     _label, _units = "biterms", "topic_biterm_counts_"
 
     def _program(self, corpus, alpha, beta, seed, X):
-        from .samplers.mixture import BitermProgram
+        from .samplers.mixture import BitermProgram, check_pairs
 
-        if X is not None:
-            lengths = np.asarray(X.sum(axis=1, dtype=np.int64)).ravel()
-            pairs = lengths * (lengths - 1.0) / 2
-            _check_pairs(pairs.sum(), lengths.max())
+        if X is not None and not check_pairs(X).any():
+            raise DataError(_NO_PAIRS)
         return BitermProgram(corpus, alpha, beta, seed, reads=X is not None)
 
     def _take(self, documents, rows, X):
@@ -152,6 +151,13 @@ class BitermTopicModel(ShortTextModel):
     # Using --------------------------------------------------------------------------------------
 
     def _shares(self, X):
+        from .samplers.mixture import numbers_of_pairs
+
+        chunks = np.cumsum(numbers_of_pairs(X)) // _PAIRS_AT_ONCE
+        edges = [0, *(np.flatnonzero(np.diff(chunks)) + 1), X.shape[0]]
+        return np.concatenate([self._shares_at_once(X[a:b]) for a, b in itertools.pairwise(edges)])
+
+    def _shares_at_once(self, X):
         from .samplers.mixture import pairs_of_words
 
         shares = np.zeros((X.shape[0], len(self.doc_topic_prior_)))
@@ -192,13 +198,3 @@ class BitermTopicModel(ShortTextModel):
         fits = theta.shape == self.doc_topic_prior_.shape and theta.dtype == np.float64
         if not (fits and (theta > 0).all() and abs(theta.sum() - 1) < 1e-6):
             raise DataError("theta_ cannot be that of the topics of a model")
-
-
-def _check_pairs(n_pairs, longest):
-    if not n_pairs:
-        raise DataError(_NO_PAIRS)
-    if n_pairs > _MOST_PAIRS:
-        raise DataError(
-            f"X has {n_pairs:.3g} pairs of words, and the longest document {shortened(int(longest))} words: "
-            "BitermTopicModel is for short texts; fit LatentDirichletAllocation, or cut the documents"
-        )

@@ -272,8 +272,9 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ReadableTopi
         with a slider of relevance, the documents of each with the words marked that speak for it, shares over
         groups with 90 % intervals, similar topics, and a search. Intervals are of the posterior where the
         documents are those of a fit with `n_draws` of 19 or more, else over documents by the bootstrap; the
-        page says which. Pointing at a word shows on the map which topics hold it. Keys: arrows change the
-        topic, "/" searches. The address keeps what is shown.
+        page says which. Texts or X that are all of one length count as other documents than those of the
+        fit: leave them out. Pointing at a word shows on the map which topics hold it. Keys: arrows change
+        the topic, "/" searches. The address keeps what is shown.
 
         Parameters
         ----------

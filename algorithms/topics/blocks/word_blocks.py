@@ -241,7 +241,7 @@ def changes_of(before, after):
     topics = np.flatnonzero(change)
     if 2 * len(topics) >= len(change):
         return (change,)
-    return topics.astype(np.uint32), change[topics]
+    return topics.astype(np.uint32 if len(change) <= 2**32 else np.int64), change[topics]
 
 
 def add_changes(totals, changes):

@@ -78,7 +78,7 @@ def write_page(model, path, texts, X, vocabulary, names, groups, n_documents):
     page["title"] = f"{model.word_topic_counts_.shape[1]} topics"
     page["facts"] = _facts(model, n, len(page["documents"]))
     page["groups"] = (
-        None if groups is None else _by_group(shares, lengths, groups, _drawn(model, lengths, groups))
+        None if groups is None else _by_group(shares, lengths, groups, _drawn(model, X, lengths, groups))
     )
     # "<" cannot end the script, whatever the texts hold.
     data = json.dumps(page, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
@@ -228,13 +228,21 @@ def _shares_of_words(shares):
     return found
 
 
-def _drawn(model, lengths, groups):
-    """Shares of groups with posterior intervals, if the documents are those of a fit with draws enough."""
+def _drawn(model, X, lengths, groups):
+    """Shares of groups with posterior intervals, if the documents are those of a fit with draws enough.
+
+    X are those of the fit where lengths and totals of words agree. Documents that are all of one length could
+    be in another order.
+    """
     counts, draws = model.doc_topic_counts_, getattr(model, "draws_", None) or []
     if len(draws) < _LEAST_DRAWS or counts is None or counts.shape[0] != len(lengths):
         return None
-    if not (np.asarray(counts.sum(axis=1)).ravel() == lengths).all():
-        return None
+    if X is not None:
+        totals = [np.asarray(one.sum(axis=axis)).ravel() for one, axis in ((X, 0), (counts, 1))]
+        known = np.asarray(model.word_topic_counts_.sum(axis=1)).ravel()
+        alike = np.allclose(totals[0], known) and (totals[1] == lengths).all()
+        if not alike or (len(lengths) > 1 and np.ptp(lengths) == 0):
+            return None
     return model.topics_by_group(_labels(groups), level=_LEVEL)
 
 

@@ -11,16 +11,19 @@ import numpy as np
 from scipy import sparse
 from scipy.special import gammaln
 
+from ....errors import DataError, shortened
 from ....kernels.lda import host
 from ....kernels.lda.models.mixture import count_documents, fill_pairs, sweep_documents
 from ....scheduler.program import Outcome, Program
 from ....scheduler.schedules.static import StaticSchedule
 from ...inputs.indices import index_dtype, narrow_csr
+from ..blocks.groups import MOST_OF_A_WORD
 from ..blocks.restoring import taken, unfit
 from ..blocks.word_blocks import add_changes, changes_of
 from ..corpus.shard_input import read_again
 
 _BEGIN, _SWEEP = 14, 15  # purposes of random streams
+_MOST_PAIRS = 2**31  # of a shard: some 32 GB
 _COUNTS = ("units", "words", "totals")  # of topics: units, tokens of each word, tokens
 
 
@@ -39,6 +42,38 @@ def documents_as_units(X):
     return Units(X.indptr, X.indices, X.data, np.ones(X.shape[0], np.int64))
 
 
+def numbers_of_pairs(X):
+    """How many pairs of tokens each document has, of float64, which does not overflow."""
+    lengths = np.asarray(X.sum(axis=1, dtype=np.float64)).ravel()
+    return lengths * (lengths - 1) / 2
+
+
+def check_pairs(X):
+    """Refuse documents with too many pairs of tokens; return how many each has.
+
+    A token is in L - 1 pairs of its document of L tokens, and counts of words have 31 bits.
+    """
+    pairs = numbers_of_pairs(X)
+    n_pairs, longest = pairs.sum(), int(X.sum(axis=1, dtype=np.int64).max(initial=0))
+    if n_pairs > _MOST_PAIRS:
+        raise DataError(
+            f"X has {n_pairs:.3g} pairs of words, and the longest document {shortened(longest)} words: "
+            "BitermTopicModel is for short texts; fit LatentDirichletAllocation, or cut the documents"
+        )
+    if 2 * n_pairs > MOST_OF_A_WORD:
+        lengths = np.asarray(X.sum(axis=1, dtype=np.int64)).ravel()
+        _check_tokens(X.T @ (lengths - 1.0))
+    return pairs
+
+
+def _check_tokens(tokens):
+    if tokens.max(initial=0) > MOST_OF_A_WORD:
+        raise DataError(
+            f"word {tokens.argmax()} of X is in pairs {tokens.max():.3g} times, and BitermTopicModel counts "
+            f"up to {MOST_OF_A_WORD:,}: leave so common a word out, or cut long documents"
+        )
+
+
 def pairs_of_words(X, whole=False):
     """Each pair of tokens of a document is a unit; with `whole`, a document of fewer than two is one itself.
 
@@ -51,6 +86,7 @@ def pairs_of_words(X, whole=False):
     >>> units.indptr, units.words, units.counts, units.of_documents
     (array([0, 1, 3, 5], dtype=int32), array([0, 0, 2, 0, 2], dtype=int32), array([2, 1, 1, 1, 1], dtype=uint8), array([3, 0]))
     """  # noqa: E501 -- what Python prints
+    check_pairs(X)
     lengths = np.asarray(X.sum(axis=1, dtype=np.int64)).ravel()
     own = lengths * (lengths - 1) // 2
     counts = X.data.astype(np.int64)
@@ -262,6 +298,17 @@ class BitermProgram(MixtureProgram):
     def units_of(self, X):
         """The pairs of words."""
         return pairs_of_words(X)
+
+    def hear(self, joined):
+        """Take the changes of a round. A count above 31 bits has wrapped: a topic has other tokens then."""
+        super().hear(joined)
+        if not self.alone and self.counts["totals"].max() > MOST_OF_A_WORD:
+            _, words, totals = self._arrays_of(self.counts)
+            if (words.sum(axis=0, dtype=np.int64) != totals).any():
+                raise DataError(
+                    f"a word of X is in more than {MOST_OF_A_WORD:,} pairs of a topic, up to which "
+                    "BitermTopicModel counts: leave so common a word out, or cut long documents"
+                )
 
     def topics_of(self, state):
         """How many pairs of each topic documents have, CSR."""

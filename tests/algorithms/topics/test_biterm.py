@@ -7,6 +7,7 @@ import pytest
 from scipy import sparse, stats
 
 import stradask as sd
+from stradask.algorithms.topics import biterm as biterms
 from stradask.algorithms.topics.corpus.shard_input import corpus_of_matrix
 from stradask.algorithms.topics.samplers.mixture import BitermProgram
 from stradask.errors import CheckpointMismatch, DataError, ModelFileError
@@ -172,8 +173,27 @@ def test_what_has_no_pairs_is_refused():
         biterm().fit(np.eye(3, dtype=int))
     with pytest.raises(DataError, match="cut the documents"):
         biterm().fit([[70_000, 10_000]])
+    with pytest.raises(DataError, match=r"word 1 of X is in pairs 4.1e\+09 times"):
+        biterm().fit([[1, 64_000]])
+    with pytest.raises(DataError, match="cut the documents"):
+        biterm().fit([[1, 2], [2, 1]]).transform([[2**31 - 1, 2**31 - 1]])
     with pytest.raises(DataError, match=r"take score\(X\)"):
         biterm().fit([[1, 2], [2, 1]]).log_probability([[1, 1]])
+
+
+def test_new_documents_are_taken_by_parts_and_wrapped_counts_are_seen(monkeypatch):
+    X, _ = short_texts(50)
+    X = sparse.vstack([X, sparse.csr_array((2, 60), dtype=np.int32), X[:3]], format="csr")
+    fitted = biterm(max_iter=3).fit(X)
+    whole = fitted.transform(X)
+    monkeypatch.setattr(biterms, "_PAIRS_AT_ONCE", 7)
+    np.testing.assert_array_equal(fitted.transform(X), whole)
+    program = BitermProgram(corpus_of_matrix(X, 2), np.ones(4), np.ones(60), 3)
+    words = np.zeros(240, np.int32)
+    totals = np.full(4, 2**31)
+    joined = {"drawn": 1, "units": (totals // 2,), "words": (words,), "totals": (totals,)}
+    with pytest.raises(DataError, match="leave so common a word out"):
+        program.hear((joined,))
 
 
 def test_a_cluster_gives_the_bits_of_threads(tmp_path):

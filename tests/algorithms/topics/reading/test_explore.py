@@ -150,18 +150,27 @@ def test_groups_without_words_have_no_share_and_one_document_no_interval(lda, tm
 
 
 def test_intervals_of_a_fit_with_draws_are_of_the_posterior(tmp_path):
-    X, vocabulary = sd.text_counts(texts()[:-2])
+    given = [text + " tea" * (i % 3) for i, text in enumerate(texts()[:-2])]
+    X, vocabulary = sd.text_counts(given)
     lda = sd.LatentDirichletAllocation(2, max_iter=80, n_draws=20, random_state=0).fit(
         X, vocabulary=vocabulary
     )
     groups = ["a", "a", "b", "c"] * 10
-    lda.explore(texts()[:-2], tmp_path / "t.html", groups=groups)
+    lda.explore(given, tmp_path / "t.html", groups=groups)
     found, expected = content(tmp_path / "t.html")[1]["groups"], lda.topics_by_group(groups, level=0.9)
     assert found["kind"] == "of the posterior"
     for name, values in (("share", expected.shares), ("low", expected.low), ("high", expected.high)):
         np.testing.assert_allclose(found[name], values, rtol=1e-3)
-    lda.explore(texts()[:-3], tmp_path / "t.html", groups=groups[:-1])  # other documents
+    lda.explore(given[:-1], tmp_path / "t.html", groups=groups[:-1])  # other documents
     assert content(tmp_path / "t.html")[1]["groups"]["kind"] == "over documents"
+    other = X[:, ::-1]  # as long, of other words
+    lda.explore(X=other, path=tmp_path / "t.html", groups=groups)
+    assert content(tmp_path / "t.html")[1]["groups"]["kind"] == "over documents"
+    X = np.repeat(np.eye(4, dtype=int) * 5, 5, axis=0)  # all as long: they may come in another order
+    lda.fit(X).explore(X=X[::-1], path=tmp_path / "t.html", vocabulary=list("abcd"), groups=groups[:20])
+    assert content(tmp_path / "t.html")[1]["groups"]["kind"] == "over documents"
+    lda.explore(path=tmp_path / "t.html", vocabulary=list("abcd"), groups=groups[:20])
+    assert content(tmp_path / "t.html")[1]["groups"]["kind"] == "of the posterior"
 
 
 def test_the_map_shows_where_words_are_and_topics_name_similar_ones(tmp_path):
