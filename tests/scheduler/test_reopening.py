@@ -29,7 +29,8 @@ RATINGS = COUNTS.astype(float)
 
 
 def factors(engine, **options):
-    model = sd.MatrixFactorization(4, max_iter=6, engine=engine, random_state=0, **options)
+    options = {"max_iter": 6} | options
+    model = sd.MatrixFactorization(4, engine=engine, random_state=0, **options)
     return model.fit(RATINGS).item_factors_
 
 
@@ -91,7 +92,7 @@ FITS = {
     "rows": chunked,
     "dynamic": lambda engine: linear(engine, schedule="dynamic", random_state=0),
     "minimize": minimize,
-    "least squares": lambda engine: factors(engine, solver="als"),
+    "least squares": lambda engine: factors(engine, solver="als", max_iter=12, tol=0),
     "coordinate descent": lambda engine: factors(engine, solver="ccd"),
     "gradient descent": lambda engine: factors(engine, solver="sgd"),
     "drawn factors": lambda engine: factors(engine, solver="gibbs"),

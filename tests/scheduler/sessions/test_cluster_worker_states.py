@@ -163,7 +163,7 @@ def test_whoever_waits_in_a_worker_is_woken(how):
         worker.load(shard, shard, 0, {})
     for block in range(2):
         worker.make_block(block)
-    from stradask.scheduler.sessions.call_tasks import Assignment
+    from stradask.scheduler.sessions.routes import Assignment
 
     steps = [Assignment(0, 0, 0, 0, 0, "other"), Assignment(1, 0, 1, 1, 0), Assignment(2, 1, 0, 2, 5)]
     with ThreadPoolExecutor(1) as caller:
@@ -189,7 +189,7 @@ def test_whoever_waits_in_a_worker_is_woken(how):
 
 @pytest.mark.parametrize(("n_threads", "sizes"), [(1, [1, 1, 1, 1]), (3, [3, 1]), (4, [4]), (8, [4])])
 def test_blocks_of_a_step_go_together_as_many_as_there_are_threads(n_threads, sizes):
-    from stradask.scheduler.sessions.call_tasks import Assignment
+    from stradask.scheduler.sessions.routes import Assignment
 
     sent, arrived = [], Future()
     arrived.set_result(None)
@@ -246,7 +246,7 @@ def test_waiting_is_counted_while_no_thread_works():
     worker = WorkerState(Tracing(1, 2), 2, None)
     worker.load(0, 0, 0, {})
     worker.make_block(0)
-    from stradask.scheduler.sessions.call_tasks import Assignment
+    from stradask.scheduler.sessions.routes import Assignment
 
     plan = [Assignment(0, 0, 0, 0, 0), Assignment(1, 1, 0, 1, 7)]
     late = threading.Timer(0.2, worker.put, (1, 7, np.zeros(2)))
