@@ -20,6 +20,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic, overload
 
+from ..exponentials import fast_exp
 from ..indexing import at
 from ..options import BORROWS, INNER, KERNEL
 from ..vector import _data as array_data
@@ -28,10 +29,14 @@ from ..vector import prefetch
 from .models.responses import are_responses
 
 _OPTIONS: dict[str, Any] = {**KERNEL, **BORROWS}
+_EXACT: dict[str, Any] = {**_OPTIONS, **INNER, "fastmath": {"contract"}}  # as `fast_exp` needs it
 _INLINE: dict[str, Any] = {**_OPTIONS, **INNER, "forceinline": True}
 MOST_LOG = 60.0  # of a prior
 _LINE = 16  # float32 of a cache line
-_FEW, _LARGE = 16, 1e12  # counts whose lnG is a product, and priors up to which it is
+# Counts whose lnG is a product, and priors up to which it is: at most 1e135. Most counts are small.
+_FEW, _LARGE = 16, 1e9
+_SERIES = 8  # from where lnG is its asymptotic series
+_DUE = 1e150  # products beyond are taken the logarithm of
 
 
 @intrinsic
@@ -75,19 +80,37 @@ def _ask_for_prior(alpha, d):
     return ask
 
 
-@nb.njit(**_OPTIONS)
-def fill_priors(design, coefficients, table):
-    """Write ``table[r, k] = exp(sum_f design[r, f] coefficients[k, f])``; padding stays as it is.
+@nb.njit(**_EXACT)
+def _prior_logs(row, coefficients, logs):
+    """Write ``sum_f row[f] coefficients[f, k]``, bounded by `MOST_LOG` and its negative, to ``logs[k]``."""
+    logs[:] = 0
+    for f in range(len(coefficients)):
+        x = row[f]
+        if x != 0:
+            for k in range(len(logs)):
+                logs[k] += x * coefficients[f, k]
+    for k in range(len(logs)):
+        logs[k] = min(max(logs[k], -MOST_LOG), MOST_LOG)
 
-    Logarithms end at `MOST_LOG` and its negative, so that float32 holds what they say.
+
+@nb.njit(**_EXACT)
+def _exponentials(logs, out):
+    for k in range(len(logs)):
+        out[k] = fast_exp(logs[k])
+
+
+@nb.njit(**_OPTIONS)
+def fill_priors(design, coefficients, logs, alpha, table):
+    """Write ``table[r, k] = exp(sum_f design[r, f] coefficients[f, k])``; padding stays as it is.
+
+    Logarithms end at `MOST_LOG` and its negative, so that float32 holds what they say. `logs` and `alpha`
+    (n_topics) are scratch.
     """
-    n_topics, n_columns = coefficients.shape
     for r in range(len(design)):
-        for k in range(n_topics):
-            total = 0.0
-            for f in range(n_columns):
-                total += design[r, f] * coefficients[k, f]
-            table[r, k] = math.exp(min(max(total, -MOST_LOG), MOST_LOG))
+        _prior_logs(design[r], coefficients, logs)
+        _exponentials(logs, alpha)
+        for k in range(len(alpha)):
+            table[r, k] = alpha[k]
 
 
 @nb.njit(**_OPTIONS)
@@ -124,36 +147,50 @@ def list_counts(doc_counts, order, start, n_topics, first, topics, counts):
 
 
 @nb.njit(**_INLINE)
-def _rising(a, c):
-    """LnG(c + a) - lnG(a), and its derivative in a, of a whole c above 0."""
-    return math.lgamma(c + a) - math.lgamma(a), _digamma(c + a) - _digamma(a)
+def _product(a, c):
+    """``prod_(0 < i < c) (a + i)``, and ``sum_(0 < i < c) 1 / (a + i)``."""
+    product, slope = 1.0, 0.0
+    for i in range(1, c - 1, 2):  # two at a time: one division
+        pair = (a + i) * (a + (i + 1))
+        product *= pair
+        slope += (2 * a + (2 * i + 1)) / pair
+    if c % 2 == 0:
+        product *= a + (c - 1)
+        slope += 1 / (a + (c - 1))
+    return product, slope
 
 
 @nb.njit(**_INLINE)
-def _rising_of_log(a, log_a, c):
-    """The same, and the derivative in the logarithm of a: most counts are small, many are 1."""
-    if c == 1:
-        return log_a, 1.0
+def _tails(x):
+    """What the asymptotic series of lnG and of its derivative add to their logarithms, for x of 8 or more.
+
+    The errors are below 1e-12.
+    """
+    inverse = 1 / x
+    y = inverse * inverse
+    value = inverse * (1 / 12 - y * (1 / 360 - y * (1 / 1260 - y * (1 / 1680 - y * (1 / 1188)))))
+    slope = y * (1 / 12 - y * (1 / 120 - y * (1 / 252 - y * (1 / 240 - y * (1 / 132)))))
+    return value, -0.5 * inverse - slope
+
+
+@nb.njit(**_INLINE)
+def _rising(a, log_a, c):
+    """LnG(c + a) - lnG(a) of a whole c above 0, and its derivative in the logarithm of a.
+
+    By products up to a + i of 8 or more, then by the series, in a form in which large numbers do not cancel.
+    """
     if c <= _FEW and a < _LARGE:
-        product, slope = 1.0, 1.0
-        for i in range(1, c):
-            product *= a + i
-            slope += a / (a + i)
-        return log_a + math.log(product), slope
-    value, slope = _rising(a, c)
-    return value, slope * a
-
-
-@nb.njit(**_INLINE)
-def _digamma(x):
-    """Derivative of lnG at x > 0: by recurrence to 8, then by its asymptotic series (error below 1e-12)."""
-    total = 0.0
-    while x < 8.0:
-        total -= 1 / x
-        x += 1
-    y = 1 / (x * x)
-    series = y * (1 / 12 - y * (1 / 120 - y * (1 / 252 - y * (1 / 240 - y * (1 / 132)))))
-    return total + math.log(x) - 0.5 / x - series
+        product, slope = _product(a, c)
+        return log_a + math.log(product), 1 + a * slope
+    value, slope, low, more = 0.0, 0.0, a, np.float64(c)
+    if a < _SERIES:
+        product, slope = _product(a, _SERIES)
+        value, slope = log_a + math.log(product), 1 + a * slope
+        low, more = a + _SERIES, more - _SERIES
+    ratio = math.log1p(more / low)
+    ahead, behind = _tails(low + more), _tails(low)
+    value += (low - 0.5) * ratio + more * (math.log(low) + ratio - 1) + ahead[0] - behind[0]
+    return value, slope + a * (ratio + ahead[1] - behind[1])
 
 
 @nb.njit(**_OPTIONS)
@@ -169,36 +206,43 @@ def regression(
     in the curvature. `logs`, `alpha` and `weight` (n_topics) are scratch.
     """
     n_columns, n_topics = gradient.shape
-    total = 0.0
+    total, product = 0.0, 1.0  # of which the logarithm is due
     for r in range(len(design)):
-        logs[:] = 0
-        for f in range(n_columns):
-            x = design[r, f]
-            if x != 0:
-                for k in range(n_topics):
-                    logs[k] += x * coefficients[f, k]
+        _prior_logs(design[r], coefficients, logs)
+        _exponentials(logs, alpha)
         alpha_sum = 0.0
         for k in range(n_topics):
-            logs[k] = min(max(logs[k], -MOST_LOG), MOST_LOG)
-            alpha[k] = math.exp(logs[k])
             alpha_sum += alpha[k]
-        rate = 0.0
+        rate, log_sum = 0.0, math.log(alpha_sum)
         for i in range(start[r], start[r + 1]):
             if lengths[i]:
-                value, slope = _rising(alpha_sum, np.int64(lengths[i]))
+                value, slope = _rising(alpha_sum, log_sum, np.int64(lengths[i]))
                 total -= documents[i] * value
                 rate += documents[i] * slope
+        rate /= alpha_sum
         rates[r] = rate
         for k in range(n_topics):
             weight[k] = -rate * alpha[k]
         for j in range(first[r], first[r + 1]):
-            k = at(topics[j])
-            value, slope = _rising_of_log(alpha[k], logs[k], np.int64(counts[j]))
-            total += times[j] * value
-            weight[k] += times[j] * slope
+            k, c, often = at(topics[j]), np.int64(counts[j]), np.float64(times[j])
+            if c == 1:
+                total += often * logs[k]
+                weight[k] += often
+            elif often == 1 and c <= _FEW and alpha[k] < _LARGE:  # most: their logarithms wait
+                own, slope = _product(alpha[k], c)
+                weight[k] += 1 + alpha[k] * slope
+                total += logs[k]
+                product *= own
+                if product > _DUE:
+                    total += math.log(product)
+                    product = 1.0
+            else:
+                value, slope = _rising(alpha[k], logs[k], c)
+                total += often * value
+                weight[k] += often * slope
         for f in range(n_columns):
             x = design[r, f]
             if x != 0:
                 for k in range(n_topics):
                     gradient[f, k] += x * weight[k]
-    return total
+    return total + math.log(product)

@@ -12,9 +12,10 @@ from typing import Any
 import numba as nb
 import numpy as np
 
+from ..exponentials import fast_exp, fast_log1p
 from ..options import KERNEL
 from .columns import FAST
-from .glm_losses import fast_exp, fast_log1p, sum_of
+from .glm_losses import sum_of
 
 _SUMS: dict[str, Any] = {**KERNEL, "fastmath": FAST}
 _IN_ORDER: dict[str, Any] = {**KERNEL, "fastmath": {"contract"}}  # as `fast_exp` needs it

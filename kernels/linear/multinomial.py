@@ -12,10 +12,10 @@ from typing import Any
 import numba as nb
 import numpy as np
 
+from ..exponentials import fast_exp
 from ..indexing import at, span
 from ..options import INNER, KERNEL
 from .columns import FAST
-from .glm_losses import fast_exp
 
 _SUMS: dict[str, Any] = {
     **KERNEL,

@@ -16,7 +16,7 @@ References: Mimno, McCallum, UAI 2008; Neal, "MCMC using Hamiltonian dynamics", 
 """
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -33,8 +33,10 @@ UPDATE_EVERY = 10  # sweeps: a trajectory costs about as much as one
 _MOVE = 12  # purpose of a random stream
 _LENGTH, _FIRST_STEP, _ACCEPTED = 4.0, 1.4, 0.8  # of a trajectory; the step is that of one number
 _TRIES, _POOR = 4, 0.2  # before `burn_in`: trajectories, one after the other, while so few are accepted
-_ASCENTS, _HALVINGS, _ENOUGH = 3, 10, 0.1  # steps of scoring before `burn_in`, and the gain that ends them
+_ASCENTS, _HALVINGS = 3, 10  # steps of scoring before `burn_in`
+_ENOUGH = 0.02  # for each coefficient: the gain that ends them
 _FEWEST, _MOST = 3, 10  # steps of a trajectory
+_MOST_BEFORE = 5  # before `burn_in`: from near the mode, a quarter of a turn gives all of the spread
 _FEW_COLUMNS = 16  # up to which products of columns are kept
 _ROWS = 2048  # of a design at a time, where a number for each topic is made
 
@@ -82,7 +84,8 @@ class PriorRows(DenseDocuments):
     def drawn_with(self, alpha):
         """The table of priors, made anew where the coefficients are new, and the row of each document."""
         if self._of is not alpha:
-            kernels.fill_priors(self._met, alpha, self._table)
+            by_column = np.ascontiguousarray(alpha.T)
+            kernels.fill_priors(self._met, by_column, *np.empty((2, len(alpha))), self._table)
             self._of = alpha
         return self._table, self.row
 
@@ -196,21 +199,23 @@ class RotatingRegression(RotatingGibbs):
         listed = [figures.pop("listed") for figures in self._figures]
         posterior = CoefficientPosterior(self.designs, listed, self.prior, self.n_threads)
         stream = np.random.default_rng([int(self.seed), _MOVE, swept])
-        alpha, adapts = self.alpha, swept <= max(self.burn_in, self.annealed) or not self.metric.any()
+        point = posterior.at(self.alpha)
+        adapts = swept <= max(self.burn_in, self.annealed) or not self.metric.any()
+        most = _MOST_BEFORE if adapts else _MOST
         if adapts:
-            alpha = ascent(posterior, alpha)
-            self.metric = posterior.curvature(alpha)
+            point = ascent(posterior, point)
+            self.metric = posterior.curvature(point)
         for _ in range(_TRIES if adapts else 1):
-            alpha, accepted = trajectory(posterior, alpha, self.metric, self.step, stream)
+            point, accepted = trajectory(posterior, point, self.metric, self.step, stream, most)
             if not adapts:
                 break
             gain = 2 / np.sqrt(swept / UPDATE_EVERY)
             self.step = float(np.clip(self.step * np.exp(gain * (accepted - _ACCEPTED)), 1e-3, 1.5))
             if accepted > _POOR:
                 break
-        self.priors = self.priors.replaced(alpha, 0.0)
+        self.priors = self.priors.replaced(point.coefficients, 0.0)
         if swept > max(self.burn_in, self.annealed):
-            self.draws.append(alpha)
+            self.draws.append(point.coefficients)
 
     def collect(self, ask):
         """Gather the model, and the draws."""
@@ -255,6 +260,15 @@ def priors_of(design, coefficients):
 # A move of the coefficients -----------------------------------------------------------------------------
 
 
+class Point(NamedTuple):
+    """Coefficients, their log density up to a constant, its gradient, and by shard the rates of all rows."""
+
+    coefficients: np.ndarray
+    value: float
+    gradient: np.ndarray
+    rates: list
+
+
 class CoefficientPosterior:
     """The posterior of the coefficients given the counts, by shards.
 
@@ -272,13 +286,13 @@ class CoefficientPosterior:
         self.designs, self.listed, self.prior, self.n_threads = designs, listed, prior, n_threads
         self.precision = prior.scale**-2.0
 
-    def value_and_gradient(self, coefficients):
-        """Log density up to a constant, its gradient (topics x columns), and the rates of all rows."""
+    def at(self, coefficients):
+        """Go once through the counts."""
         parts = self._passes(coefficients)
         away = coefficients - self.prior.mean
         value = sum(part[0] for part in parts) - float((away**2 * self.precision).sum()) / 2
         gradient = np.sum([part[1] for part in parts], axis=0).T - away * self.precision
-        return value, gradient, [part[2] for part in parts]
+        return Point(coefficients, value, gradient, [part[2] for part in parts])
 
     def _passes(self, coefficients):
         by_column = np.ascontiguousarray(coefficients.T)
@@ -293,13 +307,14 @@ class CoefficientPosterior:
             [(one, pair) for pair in zip(self.designs, self.listed, strict=True)], self.n_threads
         )
 
-    def curvature(self, coefficients):
+    def curvature(self, point):
         """Fisher's information of the topics, one by one, and the prior: topics x columns x columns."""
+        coefficients = point.coefficients
         n_topics, n_columns = coefficients.shape
         out = np.zeros((n_topics, n_columns, n_columns))
         blocks = (
-            (design[first : first + _ROWS], part[2][first : first + _ROWS])
-            for design, part in zip(self.designs, self._passes(coefficients), strict=True)
+            (design[first : first + _ROWS], rates[first : first + _ROWS])
+            for design, rates in zip(self.designs, point.rates, strict=True)
             for first in range(0, len(design), _ROWS)
         )
         for design, rates in blocks:
@@ -319,40 +334,41 @@ class CoefficientPosterior:
 
 
 def ascent(posterior, now):
-    """Go towards the mode by a few steps of Fisher scoring, topic by topic, halved until they rise."""
-    value, gradient, _ = posterior.value_and_gradient(now)
+    """Go towards the mode by a few steps of Fisher scoring, topic by topic, halved until they rise.
+
+    A draw lies below the mode by half the number of coefficients, on average: a small part of that is enough.
+    """
+    enough = _ENOUGH * now.coefficients.size
     for _ in range(_ASCENTS):
-        step = np.linalg.solve(posterior.curvature(now), gradient[:, :, None])[:, :, 0]
+        step = np.linalg.solve(posterior.curvature(now), now.gradient[:, :, None])[:, :, 0]
         length = 1.0
         for _ in range(_HALVINGS):
-            reached, slope, _ = posterior.value_and_gradient(now + length * step)
-            if reached > value:
+            reached = posterior.at(now.coefficients + length * step)
+            if reached.value > now.value:
                 break
             length /= 2
         else:
             return now
-        now, gain, value, gradient = now + length * step, reached - value, reached, slope
-        if gain < _ENOUGH:
+        now, gain = reached, reached.value - now.value
+        if gain < enough:
             break
     return now
 
 
-def trajectory(posterior, start, metric, step, random):
+def trajectory(posterior, start, metric, step, random, most=_MOST):
     """Move the coefficients by one trajectory of Hamiltonian dynamics; also return its acceptance."""
     factor = np.linalg.cholesky(metric)
     inverse = np.linalg.inv(metric)
     step = step * random.uniform(0.8, 1.2)
-    n_steps = int(np.clip(round(_LENGTH / step), _FEWEST, _MOST))
-    momentum = np.einsum("kfg,kg->kf", factor, random.standard_normal(start.shape))
-    value, gradient, _ = posterior.value_and_gradient(start)
-    energy = value - np.einsum("kf,kfg,kg->", momentum, inverse, momentum) / 2
+    n_steps = int(np.clip(round(_LENGTH / step), _FEWEST, most))
+    momentum = np.einsum("kfg,kg->kf", factor, random.standard_normal(start.coefficients.shape))
+    energy = start.value - np.einsum("kf,kfg,kg->", momentum, inverse, momentum) / 2
     now = start
     for _ in range(n_steps):
-        momentum = momentum + step / 2 * gradient
-        now = now + step * np.einsum("kfg,kg->kf", inverse, momentum)
-        value, gradient, _ = posterior.value_and_gradient(now)
-        momentum = momentum + step / 2 * gradient
-    reached = value - np.einsum("kf,kfg,kg->", momentum, inverse, momentum) / 2
+        momentum = momentum + step / 2 * now.gradient
+        now = posterior.at(now.coefficients + step * np.einsum("kfg,kg->kf", inverse, momentum))
+        momentum = momentum + step / 2 * now.gradient
+    reached = now.value - np.einsum("kf,kfg,kg->", momentum, inverse, momentum) / 2
     log_ratio = reached - energy
     accepted = float(np.exp(min(log_ratio, 0.0))) if np.isfinite(log_ratio) else 0.0
     return (now if random.random() < accepted else start), accepted

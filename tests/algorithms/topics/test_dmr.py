@@ -92,7 +92,7 @@ def test_likelihood_and_gradient_are_those_of_the_definition(scale, repeated):
         design[:] = design[rng.integers(0, 3, 30)]
     prior = CoefficientPrior(np.array([-1.0, 0, 0]), np.array([2.0, 1, 0.5]))
     coefficients = rng.normal(size=(4, 3))
-    value, gradient, _ = posterior_of(counts, design, prior).value_and_gradient(coefficients)
+    _, value, gradient, _ = posterior_of(counts, design, prior).at(coefficients)
     np.testing.assert_allclose(value, by_definition(coefficients, counts, design, prior), rtol=1e-10)
     for place in np.ndindex(4, 3):
         step = np.zeros((4, 3))
@@ -114,11 +114,11 @@ def test_moves_have_the_moments_of_the_posterior_by_quadrature():
     means = np.array([a @ grid, b @ grid])
     spreads = np.sqrt([a @ grid**2, b @ grid**2] - means**2)
     posterior = posterior_of(counts, design, prior)
-    now, draws = np.array([[-1.0], [-1.0]]), []
+    now, draws = posterior.at(np.array([[-1.0], [-1.0]])), []
     metric = posterior.curvature(now)
     for _ in range(6000):
         now, _ = trajectory(posterior, now, metric, 0.9, rng)
-        draws.append(now[:, 0])
+        draws.append(now.coefficients[:, 0])
     draws = np.array(draws)[100:]
     np.testing.assert_allclose(draws.mean(axis=0), means, atol=0.08)
     np.testing.assert_allclose(draws.std(axis=0), spreads, rtol=0.08)

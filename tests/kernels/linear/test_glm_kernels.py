@@ -11,7 +11,8 @@ from scipy import sparse
 from scipy.special import expit, logsumexp
 
 from stradask.algorithms.linear.glm.rows import LOGISTIC, POISSON, SQUARED, DenseRows, cut, make_rows
-from stradask.kernels.linear.glm_losses import fast_exp, fast_log1p, tile_losses
+from stradask.kernels.exponentials import fast_exp, fast_log1p
+from stradask.kernels.linear.glm_losses import tile_losses
 
 LOSSES = (SQUARED, LOGISTIC, POISSON)
 FORMS = ("dense", "csr", "csr with int64")
