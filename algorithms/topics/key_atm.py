@@ -16,7 +16,10 @@ from .fitting import FittedTopicModel
 from .guidance import check_seed_words
 from .inference import levels_to_user
 from .lda import LatentDirichletAllocation
+from .model import fits_weights
+from .reading.numbers import log_words
 from .reading.top_words import topic_totals
+from .reading.uncertainty import betas_of_switched
 
 
 class KeyATM(FittedTopicModel):
@@ -48,6 +51,12 @@ class KeyATM(FittedTopicModel):
         alpha; None is 0.1.
     topic_word_prior : float or array of shape (n_features,), default=None
         beta; None is 0.01.
+    n_draws : int, default=0
+        Draws of the topics and switches of all tokens that a fit keeps for `topic_word_interval`,
+        `doc_topic_interval` and intervals of `topics_by_group`, evenly spaced over the last half of the
+        sweeps; see `LatentDirichletAllocation`. In a topic with keywords, the probability of a word given a
+        draw is a sum of products of beta variables; a beta distribution of the same mean and variance takes
+        its place.
     max_iter : int, default=500
         Sweeps over all tokens, of which 40, at most half, are annealed.
     exact : bool, default=False
@@ -70,6 +79,10 @@ class KeyATM(FittedTopicModel):
         Expected part of a topic's tokens that its keywords gave, given the last draw; 0 without keywords.
     keyword_counts_ : CSR array of shape (n_features, n_components)
         Tokens that keywords gave.
+    keyword_weights_ : CSR array of float64, shape (n_features, n_components)
+        Prior of keywords: `keyword_prior` times their weights.
+    draws_ : list of dict of arrays
+        Packed draws; with `n_draws` only.
     word_topic_counts_ : CSR array of float64, shape (n_features, n_components)
         Weights that give, with `topic_word_prior_`, the expected words of topics: counts, but for keywords.
     components_, topic_word_, doc_topic_, doc_topic_counts_, doc_topic_prior_, topic_word_prior_
@@ -109,6 +122,7 @@ class KeyATM(FittedTopicModel):
         "n_components": [Interval(Integral, 1, 2**15, closed="both")],
         "keyword_prior": [Interval(Real, 1e-6, 1e6, closed="both")],
         "switch_prior": ["array-like"],
+        "n_draws": [Interval(Integral, 0, None, closed="left")],
         "doc_topic_prior": [None, Interval(Real, 0, None, closed="neither"), "array-like"],
     }
     _expected_failed_checks: ClassVar[dict] = LatentDirichletAllocation._expected_failed_checks
@@ -122,6 +136,7 @@ class KeyATM(FittedTopicModel):
         switch_prior: Any = (1.0, 1.0),
         doc_topic_prior: Any = None,
         topic_word_prior: Any = None,
+        n_draws: int = 0,
         max_iter: int = 500,
         exact: bool = False,
         n_groups: int | None = None,
@@ -137,6 +152,7 @@ class KeyATM(FittedTopicModel):
         self.switch_prior = switch_prior
         self.doc_topic_prior = doc_topic_prior
         self.topic_word_prior = topic_word_prior
+        self.n_draws = n_draws
         self.max_iter = max_iter
         self.exact = exact
         self.n_groups = n_groups
@@ -200,7 +216,7 @@ class KeyATM(FittedTopicModel):
         check_at_hand(X)
         keywords = given.pop("seed_words", None), given.get("vocabulary")
         shares = self._fit_anew(X, keywords, averages=True, **given)
-        return self.transform(X) if shares is None else shares[:, : self.n_components]
+        return self.transform(X) if shares is None else shares
 
     def _check_given(self, X, given):
         _check_switch(self.switch_prior)
@@ -241,26 +257,28 @@ class KeyATM(FittedTopicModel):
     def _read(self, gathered, history, before):
         """Take the model: the two columns of a topic become weights of its expected words."""
         super()._read(gathered, history, before)
-        n, counts, seeds = self.n_components, self.word_topic_counts_, self.seed_prior_
-        spread = gathered.fold[n:]  # columns of keywords to topics
-        parents = spread.indices
-        self.seed_prior_, self.doc_topic_prior_ = None, self.doc_topic_prior_[:n]
-        off, on = sparse.csc_array(counts[:, :n]), sparse.csc_array(counts[:, n:])
+        self.seed_prior_, off, on = None, self.word_topic_counts_, gathered.keywords
+        weights, sums = gathered.weights, topic_totals(gathered.weights)
         g_on, g_off = _check_switch(self.switch_prior)
-        n_off, n_on = (np.asarray(part.sum(axis=0), np.float64).ravel() for part in (off, on))
-        weights = sparse.csc_array(seeds[:, n:])
-        total, held = self.topic_word_prior_.sum(), n_off[parents]
-        # Of the words of column k the factor is 1, of its keywords this.
-        factor = (n_on + g_on) / (n_on + np.asarray(weights.sum(axis=0)).ravel())
-        factor *= (held + total) / (held + g_off)
-        added = (on + weights) @ sparse.diags_array(factor) @ spread
-        self.word_topic_counts_ = sparse.csr_array(off + added, dtype=np.float64)
-        self.keyword_counts_ = sparse.csr_array(on @ spread, dtype=np.int32)
-        self.switch_ = np.zeros(n)
-        self.switch_[parents] = (n_on + g_on) / (n_on + held + g_on + g_off)
-        if self.doc_topic_counts_ is not None:
-            self.doc_topic_counts_ = sparse.csr_array(self.doc_topic_counts_ @ gathered.fold, dtype=np.int32)
+        n_off, n_on = (topic_totals(part).astype(np.float64) for part in (off, on))
+        # Counts of other words have the factor 1, those of keywords this.
+        factor = (n_on + g_on) / np.where(sums > 0, n_on + sums, 1.0)
+        factor *= (n_off + self.topic_word_prior_.sum()) / (n_off + g_off)
+        self.word_topic_counts_ = sparse.csr_array(
+            off + (on + weights) @ sparse.diags_array(factor), dtype=np.float64
+        )
+        self.keyword_counts_, self.keyword_weights_ = on, weights
+        self.switch_ = np.where(sums > 0, (n_on + g_on) / (n_on + n_off + g_on + g_off), 0.0)
         return self
+
+    def _word_betas(self, draw, rows, topics):
+        prior = self.topic_word_prior_, self.keyword_weights_, _check_switch(self.switch_prior)
+        return betas_of_switched(draw, *prior, rows, topics)
+
+    def _log_words(self, draw):
+        shape = self.word_topic_counts_.shape
+        keywords = log_words(draw | {"beta": np.zeros(1)}, shape, self.keyword_weights_, "keywords")
+        return log_words(draw, shape) + keywords
 
     def _topic_shares(self):
         """Shares of the tokens, which the weights of `word_topic_counts_` are not where keywords are."""
@@ -283,8 +301,8 @@ class KeyATM(FittedTopicModel):
         shape, switch, held = self.word_topic_counts_.shape, self.switch_, self.keyword_counts_
         fits = switch.shape == shape[1:] and bool(((switch >= 0) & (switch <= 1)).all())
         fits = fits and held.shape == shape and held.data.dtype.kind == "i" and bool((held.data >= 0).all())
-        if not fits:
-            raise DataError("switch_ or keyword_counts_ cannot be those of this model")
+        if not (fits and fits_weights(self.keyword_weights_, shape)):
+            raise DataError("switch_, keyword_counts_ or keyword_weights_ cannot be those of this model")
 
 
 def _check_switch(prior):

@@ -441,12 +441,13 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ReadableTopi
             "doc_topic_prior_": _is_prior(self.doc_topic_prior_, shape[1:]),
             "topic_word_prior_": _is_prior(self.topic_word_prior_, shape[:1]),
             "n_batch_iter_": isinstance(self.n_batch_iter_, int),
-            "seed_prior_": _fits(getattr(self, "seed_prior_", None), shape),
-            "doc_labels_": _fits(
+            "seed_prior_": fits_weights(getattr(self, "seed_prior_", None), shape),
+            "doc_labels_": fits_weights(
                 getattr(self, "doc_labels_", None), getattr(self.doc_topic_counts_, "shape", None)
             ),
         }
-        check_draws(getattr(self, "draws_", []), shape, self.doc_topic_counts_)
+        keywords = "keyword_counts_" in vars(self)
+        check_draws(getattr(self, "draws_", []), shape, self.doc_topic_counts_, keywords)
         wrong = [name for name, fits in sound.items() if not fits]
         if wrong:
             raise DataError(
@@ -472,7 +473,7 @@ def _is_prior(values, shape):
     return values.dtype in (np.float32, np.float64) and values.shape == shape and bool((values > 0).all())
 
 
-def _fits(matrix, shape):
+def fits_weights(matrix, shape):
     """Whether an attribute can be what is known beforehand: nothing, or a sparse matrix of finite weights."""
     if matrix is None:
         return True

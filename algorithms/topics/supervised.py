@@ -66,6 +66,10 @@ class SupervisedLDA(FittedTopicModel):
         beta; None is 0.01.
     prior_scale : float, default=10.0
         Standard deviation of the prior of coefficients; of standardised responses for numbers.
+    n_draws : int, default=0
+        Draws of the topics of all tokens that a fit keeps for `topic_word_interval`, `doc_topic_interval` and
+        intervals of `topics_by_group`, evenly spaced over the last half of the sweeps; see
+        `LatentDirichletAllocation`. Coefficients are modes, so that intervals do not know their uncertainty.
     max_iter : int, default=500
         Sweeps over all tokens.
     exact : bool, default=False
@@ -92,6 +96,8 @@ class SupervisedLDA(FittedTopicModel):
         Standard deviation of numbers about their prediction; 1.0 for others.
     classes_ : ndarray of shape (n_classes,)
         Of ``response="class"`` alone.
+    draws_ : list of dict of arrays
+        Packed draws; with `n_draws` only.
     components_, topic_word_, doc_topic_, word_topic_counts_, doc_topic_counts_, doc_topic_prior_,
     topic_word_prior_, log_likelihood_, history_, worker_history_, n_iter_, sampler_, n_features_in_
         As in `LatentDirichletAllocation`. The likelihood is that of words, topics and responses given the
@@ -138,6 +144,7 @@ class SupervisedLDA(FittedTopicModel):
         "response": [StrOptions(set(_FAMILIES))],
         "doc_topic_prior": [None, Interval(Real, 0, None, closed="neither"), "array-like"],
         "prior_scale": [Interval(Real, 1e-6, 1e6, closed="both")],
+        "n_draws": [Interval(Integral, 0, None, closed="left")],
     }
     _expected_failed_checks: ClassVar[dict] = LatentDirichletAllocation._expected_failed_checks
     _label = "sLDA"
@@ -150,6 +157,7 @@ class SupervisedLDA(FittedTopicModel):
         doc_topic_prior: Any = None,
         topic_word_prior: Any = None,
         prior_scale: float = 10.0,
+        n_draws: int = 0,
         max_iter: int = 500,
         exact: bool = False,
         n_groups: int | None = None,
@@ -165,6 +173,7 @@ class SupervisedLDA(FittedTopicModel):
         self.doc_topic_prior = doc_topic_prior
         self.topic_word_prior = topic_word_prior
         self.prior_scale = prior_scale
+        self.n_draws = n_draws
         self.max_iter = max_iter
         self.exact = exact
         self.n_groups = n_groups

@@ -118,10 +118,15 @@ class DenseDocuments(UnlabelledDocuments):
         """Count the tokens' topics anew."""
         kernels.count_documents(token_doc, topics, self.counts)
 
+    @property
+    def stored(self):
+        """The counts as the kernels take them."""
+        return self.counts.reshape(-1)
+
     def sweep(self, place, words, mode):
         """Draw the tokens of a block; seed words are the last of `mode`."""
         work = _work(kernels.dense_work, self.n_topics, self.width, seeds=mode[-1])
-        kernels.sweep_dense(*place, self.counts.reshape(-1), *words, *mode, work)
+        kernels.sweep_dense(*place, self.stored, *words, *mode, work)
 
     def tidy(self, first, last):
         """Nothing gathers in dense rows."""
@@ -168,17 +173,18 @@ class ShortDocuments(UnlabelledDocuments):
         self.slots, self._sizes = storage.zeros(n_bytes, np.uint8), (n_eight, n_sixteen)
 
     @property
-    def _short(self):
+    def stored(self):
+        """The topics as the kernels take them."""
         return self.slots, *self._sizes
 
     def fill(self, token_doc, topics):
         """List the tokens' topics anew."""
-        short_rows.fill_slots(token_doc, topics, self._short, np.zeros(len(self.lengths), np.uint8))
+        short_rows.fill_slots(token_doc, topics, self.stored, np.zeros(len(self.lengths), np.uint8))
 
     def sweep(self, place, words, mode):
         """Draw the tokens of a block; seed words are the last of `mode`."""
         work = _work(kernels.dense_work, self.n_topics, self.width, seeds=mode[-1])
-        kernels.sweep_dense(*place, self._short, *words, *mode, work)
+        kernels.sweep_dense(*place, self.stored, *words, *mode, work)
 
     def tidy(self, first, last):
         """Nothing gathers here."""
@@ -189,7 +195,7 @@ class ShortDocuments(UnlabelledDocuments):
         for begin in range(first, last, _AT_ONCE):
             end = min(begin + _AT_ONCE, last)
             rows[:] = 0
-            short_rows.add_slots(begin, end, self._short, np.uint8(1), rows)
+            short_rows.add_slots(begin, end, self.stored, np.uint8(1), rows)
             total += topic_counts.documents_dense(0, end - begin, rows, alpha)
         return total
 
@@ -199,7 +205,7 @@ class ShortDocuments(UnlabelledDocuments):
 
     def add_to(self, sums, weight):
         """Add weighted counts to sums."""
-        short_rows.add_slots(0, len(sums), self._short, weight, sums)
+        short_rows.add_slots(0, len(sums), self.stored, weight, sums)
 
     def csr(self):
         """Return the counts as a CSR array."""
@@ -230,13 +236,17 @@ class PackedLists(ListRoom, UnlabelledDocuments):
 
     def fill(self, token_doc, topics):
         """Count the tokens' topics anew."""
-        kernels.list_documents(token_doc, topics, self.entries, self.line_start, self.n_lines, self.shift)
+        kernels.list_documents(token_doc, topics, *self.stored)
+
+    @property
+    def stored(self):
+        """The lists as the kernels take them."""
+        return self.entries, self.line_start, self.n_lines, self.shift
 
     def sweep(self, place, words, mode):
         """Draw the tokens of a block; seed words are the last of `mode`."""
-        lists = (self.entries, self.line_start, self.n_lines, self.shift)
         work = _work(kernels.sparse_work, self.n_topics, seeds=mode[-1])
-        kernels.sweep_sparse(*place, *lists, *words, *mode, work)
+        kernels.sweep_sparse(*place, *self.stored, *words, *mode, work)
 
     def tidy(self, first, last):
         """Close the gaps in the lists of documents ``first:last``."""

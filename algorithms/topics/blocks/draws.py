@@ -55,7 +55,9 @@ class ThinnedDraws:
 def _packed_draw(gathered):
     alpha, beta = np.asarray(gathered.alpha), np.asarray(gathered.beta)
     draw = {"alpha": alpha, "beta": beta[:1] if np.ptp(beta) == 0 else beta}
-    for kind, counts in (("words", gathered.word_topic_counts()), ("documents", gathered.doc_topic_counts())):
+    counted = {"words": gathered.word_topic_counts(), "documents": gathered.doc_topic_counts()}
+    counted["keywords"] = getattr(gathered, "keywords", None)
+    for kind, counts in counted.items():
         if counts is not None:
             draw |= {f"{kind}_{name}": array for name, array in pack(counts).items()}
     return {name: np.array(array) for name, array in draw.items()}
@@ -78,7 +80,7 @@ def _narrow(values):
 
 
 def unpack(draw, kind, shape):
-    """The counts of ``"words"`` or ``"documents"`` of a draw, CSR; None if it has none."""
+    """The counts of ``"words"``, ``"documents"`` or ``"keywords"`` of a draw, CSR; None if it has none."""
     if f"{kind}_sizes" not in draw:
         return None
     sizes, topics, values, large = (draw[f"{kind}_{name}"] for name in _COUNTS)
@@ -88,9 +90,10 @@ def unpack(draw, kind, shape):
     return narrow_csr(data, topics, indptr, shape[1])
 
 
-def check_draws(draws, shape, documents):
+def check_draws(draws, shape, documents, keywords=False):
     """Hold the draws of a model file against its sizes: words x topics, and counts of documents or None."""
     rows = {"words": shape[0], "documents": None if documents is None else documents.shape[0]}
+    rows["keywords"] = shape[0] if keywords else None
     if not all(_fits(draw, rows, *shape) for draw in draws):
         raise DataError("draws_ cannot be those of this model")
 

@@ -366,7 +366,7 @@ def _rows_of(program, parts):
     """Put the rows of the shards' matrices into the order of X."""
     if any(part is None for part in parts):
         return None
-    whole = np.empty((program.corpus.n_documents, program.n_topics))
+    whole = np.empty((program.corpus.n_documents, parts[0].shape[1]))
     for rows, part in zip(program.rows, parts, strict=True):
         whole[rows] = part
     return whole

@@ -133,17 +133,18 @@ class ReadableTopics(TopicIntervals, TopicsOfTexts):
         (0.0, 9.2)
         """
         check_is_fitted(self, "word_topic_counts_")
-        n_words, n_topics = self.word_topic_counts_.shape
+        n_words = self.word_topic_counts_.shape[0]
         products, logarithms = numbers.overlaps(self._word_probabilities, n_words)
         found = {"cao_juan": numbers.cao_juan(products), "deveaud": numbers.deveaud(logarithms)}
         if self.doc_topic_counts_ is not None:
             lengths = np.asarray(self.doc_topic_counts_.sum(axis=1)).ravel()
             found["arun"] = numbers.arun(products, self.doc_topic_, lengths)
         if draws := getattr(self, "draws_", None):
-            found["griffiths"] = numbers.griffiths(
-                draws, n_topics, n_words, getattr(self, "seed_prior_", None)
-            )
+            found["griffiths"] = numbers.griffiths([self._log_words(draw) for draw in draws])
         return found
+
+    def _log_words(self, draw):
+        return numbers.log_words(draw, self.word_topic_counts_.shape, getattr(self, "seed_prior_", None))
 
     def topic_diversity(self, n_words: int = 25) -> float:
         """Compute the part of distinct words among the most probable words of all topics.

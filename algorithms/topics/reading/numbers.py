@@ -53,15 +53,14 @@ def arun(products, shares, lengths):
     return float(((one - other) * (np.log(one) - np.log(other))).sum())
 
 
-def griffiths(draws, n_topics, n_words, seeds=None):
-    """Logarithm of the harmonic mean of p(w | z) over draws."""
-    found = [_log_words(draw, (n_words, n_topics), seeds) for draw in draws]
+def griffiths(found):
+    """Logarithm of the harmonic mean of p(w | z) over draws, from the logarithms."""
     return float(np.log(len(found)) - logsumexp(-np.array(found)))
 
 
-def _log_words(draw, shape, seeds):
-    """log p(w | z) of a draw, the topics' words integrated out."""
-    counts = unpack(draw, "words", shape)
+def log_words(draw, shape, seeds=None, kind="words"):
+    """log p(w | z) of a draw, the topics' words integrated out; of its tokens of one kind."""
+    counts = unpack(draw, kind, shape)
     beta = np.broadcast_to(draw["beta"], shape[0])
     rows = np.repeat(np.arange(shape[0]), np.diff(counts.indptr))
     prior, sums = beta[rows], np.full(shape[1], beta.sum())
@@ -69,5 +68,6 @@ def _log_words(draw, shape, seeds):
         prior = prior + np.asarray(seeds[rows, counts.indices]).ravel()
         sums = sums + np.asarray(seeds.sum(axis=0)).ravel()
     totals = np.asarray(counts.sum(axis=0)).ravel()
+    totals, sums = totals[totals > 0], sums[totals > 0]
     words = (gammaln(counts.data + prior) - gammaln(prior)).sum()
     return float(words + (gammaln(sums) - gammaln(totals + sums)).sum())

@@ -15,7 +15,7 @@ from ....errors import DataError, in_brief, shortened
 from ..._base import Estimator
 from ..blocks.draws import unpack
 from . import comparison
-from .top_words import check_whole
+from .top_words import check_whole, topic_totals
 
 _CLOSE = 1e-9  # of a quantile
 _AT_ONCE = 2**22  # numbers of a table of documents, topics and draws
@@ -129,21 +129,22 @@ class TopicIntervals(Estimator):
             indices = self._top_words(check_whole("n_words", n_words))
         else:
             indices = np.tile(columns_of(words, vocabulary, n_features), (n_topics, 1))
-        own, other = np.empty((2, len(draws), *indices.shape))
-        seeds = getattr(self, "seed_prior_", None)
         rows, topics = indices.ravel(), np.repeat(np.arange(n_topics), indices.shape[1])
-        for s, draw in enumerate(draws):
-            counts = unpack(draw, "words", (n_features, n_topics))
-            counts = counts if seeds is None else sparse.csr_array(counts + seeds)
-            beta = np.broadcast_to(draw["beta"], n_features)
-            totals = np.asarray(counts.sum(axis=0)).ravel() + beta.sum()
-            own[s] = (_entries(counts, rows, topics) + beta[rows]).reshape(indices.shape)
-            other[s] = totals[:, None] - own[s]
-        mean = (own / (own + other)).mean(axis=0)
-        flat = own.reshape(len(draws), -1), np.maximum(other.reshape(len(draws), -1), np.finfo(float).tiny)
+        own, other = np.array([self._word_betas(draw, rows, topics) for draw in draws]).swapaxes(0, 1)
+        mean = (own / (own + other)).mean(axis=0).reshape(indices.shape)
+        flat = own, np.maximum(other, np.finfo(float).tiny)
         low, high = (mixture_quantiles(*flat, tail).reshape(indices.shape) for tail in tails)
         named = [[vocabulary[w] for w in row] for row in indices.tolist()]
         return WordIntervals(indices, mean, low, high, float(level), named)
+
+    def _word_betas(self, draw, rows, topics):
+        """Parameters of beta distributions of the probabilities of words `rows` in `topics`, by a draw."""
+        seeds, shape = getattr(self, "seed_prior_", None), self.word_topic_counts_.shape
+        counts = unpack(draw, "words", shape)
+        counts = counts if seeds is None else sparse.csr_array(counts + seeds)
+        beta = np.broadcast_to(draw["beta"], shape[0])
+        own = entries(counts, rows, topics) + beta[rows]
+        return own, topic_totals(counts)[topics] + beta.sum() - own
 
     def doc_topic_interval(self, level: float = 0.9, *, documents: Any = None) -> ShareIntervals:
         r"""Compute posterior intervals of the topic shares of fitted documents, from draws of the fit.
@@ -257,8 +258,8 @@ class TopicIntervals(Estimator):
         draws = getattr(self, "draws_", None)
         if "n_draws" not in self.get_params():
             raise DataError(
-                f"{type(self).__name__} keeps no draws, on which intervals rest: LatentDirichletAllocation "
-                "does, with n_draws=20 or more"
+                f"{type(self).__name__} keeps no draws, on which intervals rest: LatentDirichletAllocation, "
+                "KeyATM and SupervisedLDA do, with n_draws=20 or more"
             )
         if not draws and self.n_draws and self.n_batch_iter_ == 1:
             raise DataError(
@@ -321,9 +322,36 @@ def _rows(documents, n_documents):
     return rows
 
 
-def _entries(counts, rows, columns):
+def entries(counts, rows, columns):
     """Entries of a CSR array at pairs of row and column."""
     return np.asarray(counts[rows, columns]).ravel().astype(np.float64)
+
+
+def betas_of_switched(draw, beta, weights, switch, rows, topics):
+    """As `TopicIntervals._word_betas`, where a switch says which tokens keywords of these weights gave.
+
+    Given a draw, the probability is ``(1 - pi) phi + pi phi~`` of three beta variables; the beta distribution
+    returned has its mean and variance.
+    """
+    off, on = (unpack(draw, kind, weights.shape) for kind in ("words", "keywords"))
+    n_off, n_on, sums = (topic_totals(part)[topics] for part in (off, on, weights))
+    plain, total = entries(off, rows, topics) + beta[rows], n_off + beta.sum()
+    keyed, prior = entries(on, rows, topics), entries(weights, rows, topics)
+    has = sums > 0
+    mean, spread = _beta_moments(plain, total)
+    key_mean, key_spread = _beta_moments(keyed + prior, np.where(has, n_on + sums, 1.0))
+    share, doubt = _beta_moments(n_on + switch[0], n_on + n_off + sum(switch))
+    average = (1 - share) * mean + share * key_mean
+    variance = ((1 - share) ** 2 + doubt) * spread + (share**2 + doubt) * key_spread
+    variance += doubt * (mean - key_mean) ** 2
+    size = average * (1 - average) / variance - 1
+    own, all_ = np.where(has, average * size, plain), np.where(has, size, total)
+    return own, all_ - own
+
+
+def _beta_moments(own, total):
+    mean = own / total
+    return mean, mean * (1 - mean) / (total + 1)
 
 
 def _document_intervals(table, alphas, weights, tails):

@@ -7,13 +7,13 @@ r"""Gibbs sampling of topics with keywords and a switch: keyATM.
     1
 
 Topics and switches of tokens are drawn together, all else integrated out (`kernels.lda.models.keywords`).
-Counts have the columns of all topics, then one for the keywords of each topic that has some; all else is
-`RotatingGibbs`.
+Counts of words have the columns of all topics, then one for the keywords of each topic that has some;
+documents have a count a topic. All else is `RotatingGibbs`.
 
 References: Eshima, Imai, Sasaki, "Keyword-assisted topic models", American Journal of Political Science 2024.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,8 +21,7 @@ from scipy import sparse
 from scipy.special import betaln, gammaln
 
 from ....kernels.lda.models import keywords as kernels
-from ..blocks.averages import shares_of
-from ..blocks.document_rows import DenseDocuments
+from ..blocks.document_rows import document_rows
 from ..blocks.program import Gathered
 from .gibbs import RotatingGibbs
 from .gibbs_steps import SWEEP
@@ -49,25 +48,23 @@ class RotatingKeywords(RotatingGibbs):
         self.key_columns[self.parents] = n_topics + np.arange(len(self.parents))
         self.switch = np.array(switch, np.float64)
         n_columns = n_topics + len(self.parents)
-        # Columns of keywords have the priors of their topics, which only the sum over both is drawn with.
-        alpha = np.concatenate([alpha, alpha[self.parents]])
         none = sparse.csr_array((keywords.shape[0], n_topics))
         seeds = sparse.csr_array(sparse.hstack([none, keywords[:, self.parents]], format="csr"))
         seeds.sort_indices()
         super().__init__(corpus, n_columns, alpha, beta, seed, seeds=seeds, **options)
 
-    @property
-    def fold(self):
-        """Columns to topics, 0 and 1."""
-        topics = np.concatenate([np.arange(len(self.key_columns)), self.parents])
-        ones = np.ones(len(topics), np.int32)
-        return sparse.csr_array((ones, (np.arange(len(topics)), topics)), dtype=np.int32)
-
     # At a shard -----------------------------------------------------------------------------------
 
     def document_kind(self, lengths, storage, labels=None):
-        """Allocate the counts of documents, dense."""
-        return DenseDocuments(len(lengths), self.longest, self.n_topics, storage)
+        """Allocate the counts of documents, one a topic."""
+        n_topics, n_documents = len(self.key_columns), self.corpus.n_documents
+        return document_rows(lengths, self.longest, n_topics, storage=storage, n_documents=n_documents)
+
+    def tokens_in_order(self, state):
+        """As of `RotatingGibbs`, topics in place of columns."""
+        docs, columns = super().tokens_in_order(state)
+        topics = np.concatenate([np.arange(len(self.key_columns)), self.parents])
+        return docs, topics.astype(columns.dtype)[columns]
 
     def lay_out(self, state, data, storage):
         """Begin with topics of all words, and with keywords in the topics that have them."""
@@ -89,27 +86,8 @@ class RotatingKeywords(RotatingGibbs):
         stream = (self.seed, SWEEP, task.round, task.shard * self.n_blocks + task.blocks)
         switches = (self.seeded.of(task.blocks), self.key_columns, self.parents, self.switch)
         given = (*words, own.alpha, beta, beta_sum, *switches, *stream)
-        kernels.sweep_keywords(*place, documents.counts, *given, kernels.keyword_work(self.n_topics))
-
-    def measure(self, state):
-        """Compute the part of a shard's documents for the log-likelihood."""
-        n = len(self.key_columns)
-        alpha, lengths = state["priors"].alpha[:n], state["lengths"]
-        counts = sparse.csr_array(self.document_csr(state) @ self.fold)
-        own = alpha[counts.indices]
-        part = (gammaln(counts.data + own) - gammaln(own)).sum()
-        part += (gammaln(alpha.sum()) - gammaln(lengths + alpha.sum())).sum()
-        self.put_away(state)
-        return float(part)
-
-    def document_shares(self, state):
-        """Topic shares of a shard's documents, 0 in the columns of keywords."""
-        n = len(self.key_columns)
-        sums = state["sums"][:, : self.n_topics] @ self.fold
-        shares = shares_of(sums, state["lengths"], state["priors"].alpha[:n])
-        if shares is None:
-            return None
-        return np.pad(shares, ((0, 0), (0, len(self.parents))))[np.argsort(state["order"])]
+        work = kernels.keyword_work(documents.n_topics, self.n_topics, documents.width)
+        kernels.sweep_keywords(*place, documents.stored, documents.width, *given, work)
 
     def word_part(self, block, value, beta):
         """Sum over the words of a block of lnG(n + beta) - lnG(beta), of keywords with their weights."""
@@ -136,12 +114,24 @@ class RotatingKeywords(RotatingGibbs):
         return float(total / self.n_tokens)
 
     def collect(self, ask):
-        """Gather the model, and the topics of its columns."""
-        return GatheredKeywords(**vars(Gathered.of(self, ask)), fold=self.fold)
+        """Gather the model, counts of keywords apart from others."""
+        found, n = Gathered.of(self, ask), len(self.key_columns)
+        off, on = found.words[:, :n], sparse.coo_array(found.words[:, n:])
+        weights = sparse.coo_array(self.seeds[:, n:])
+        keywords, weights = (
+            sparse.csr_array((part.data, (part.row, self.parents[part.col])), shape=off.shape)
+            for part in (on, weights)
+        )
+        own = vars(replace(found, words=sparse.csr_array(off)))
+        return GatheredKeywords(**own, keywords=keywords, weights=weights)
 
 
 @dataclass(frozen=True)
 class GatheredKeywords(Gathered):
-    """A fitted model, with the topics of its columns, as in `RotatingKeywords.fold`."""
+    """A fitted model; `words` lack the tokens that keywords gave.
 
-    fold: sparse.csr_array
+    These are `keywords`, and the priors of keywords `weights`, both words x topics.
+    """
+
+    keywords: sparse.csr_array
+    weights: sparse.csr_array

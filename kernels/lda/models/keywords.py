@@ -7,7 +7,8 @@ from its keywords. For a token of word w in document d, own count left out::
     p(keywords of k)    ~  (C_dk + alpha_k) on_k (m_wk + weight_wk) / (m_k + sum(weight_k))
     on_k = (m_k + g_on) / (n_k + m_k + g_on + g_off),   off_k = 1 - on_k,  1 without keywords
 
-with n and m the counts of the two columns, and C_dk those of both in the document. Totals are live.
+with n and m the counts of the two columns, and C_dk those of both in the document: documents have a count a
+topic, in any of the forms of `documents.rows`. Totals are live.
 """
 
 from typing import Any
@@ -15,18 +16,21 @@ from typing import Any
 import numba as nb
 import numpy as np
 
-from ...indexing import at
 from ...options import BORROWS, INNER, KERNEL
 from ...random import fill_uniform
+from ..documents.rows import ask_for_row, load_row, move_token
 
 _SWEEP: dict[str, Any] = {**KERNEL, **BORROWS, "fastmath": {"contract"}}
 _INLINE: dict[str, Any] = {**_SWEEP, **INNER}
 DRAWS = 1024  # uniforms made at a time
+AHEAD = 12  # tokens by which a document's counts are asked for in advance
 
 
-def keyword_work(n_columns):
-    """Scratch of `sweep_keywords`."""
-    return np.zeros((2, n_columns)), np.zeros(n_columns, np.int64), np.zeros(DRAWS, np.float32)
+def keyword_work(n_topics, n_columns, width):
+    """Scratch of `sweep_keywords`; documents have `width` counts."""
+    expanded, held = np.zeros(width + 32, np.uint8), np.zeros(n_topics)
+    factors = np.zeros((2, n_columns)), np.zeros(n_columns, np.int64)
+    return *factors, np.zeros(DRAWS, np.float32), held, expanded
 
 
 @nb.njit(**_INLINE)
@@ -44,17 +48,18 @@ def _renew(factors, totals, column, n_topics, twins, parents, beta_sum, sums, sw
 
 @nb.njit(**_SWEEP)
 def sweep_keywords(
-    words, begin, end, word_start, token_doc, topics, all_topics, doc_counts, row_of_word, rows, totals,
+    words, begin, end, word_start, token_doc, topics, all_topics, stored, width, row_of_word, rows, totals,
     alpha, beta, beta_sum, seeds, twins, parents, switch, seed, purpose, round_, index, work,
 ):  # fmt: skip
     """Draw the tokens ``begin[w]:end[w]`` of each of `words`; parameters as of `gibbs.sweep_dense`.
 
-    `totals`, `rows` and `doc_counts` have the columns of all topics, then those of keywords. `seeds` are the
-    weights of keywords in their columns (`lda.seeds`); ``twins[k]`` is the column of the keywords of topic k,
-    or -1, ``parents`` the topic of each such column, `switch` are g_on and g_off.
+    `totals` and `rows` have the columns of all topics, then those of keywords. `stored` are the documents'
+    counts (`documents.rows`), rows of `width`. `seeds` are the weights of keywords in their columns
+    (`lda.seeds`); ``twins[k]`` is the column of the keywords of topic k, or -1, ``parents`` the topic of each
+    such column, `switch` are g_on and g_off.
     """
     n_topics, n_columns = len(twins), len(totals)
-    (factors, weights), counts, uniforms = work
+    (factors, weights), counts, uniforms, held, expanded = work
     used, drawn = DRAWS, 0
     for k in range(n_topics):
         _renew(factors, totals, k, n_topics, twins, parents, beta_sum, seeds[3], switch)
@@ -76,18 +81,16 @@ def sweep_keywords(
                 fill_uniform(uniforms, drawn, seed, purpose, round_, index)
                 drawn += DRAWS // 4
                 used = 0
-            d, old = at(token_doc[i]), np.int64(topics[i])
-            doc_counts[d, old] -= 1
+            ask_for_row(stored, token_doc[i + AHEAD], width)
+            d, old = token_doc[i], np.int64(topics[i])
+            before = parents[old - n_topics] if old >= n_topics else old
+            load_row(stored, d, width, expanded, held)
+            held[before] -= 1
             counts[old] -= 1
             totals[old] -= 1
             _renew(factors, totals, old, n_topics, twins, parents, beta_sum, seeds[3], switch)
             for k in range(n_topics):
-                weights[k] = (np.float64(doc_counts[d, k]) + alpha[k]) * (counts[k] + b) * factors[k]
-            for j in range(len(parents)):
-                held = doc_counts[d, n_topics + j]
-                if held:
-                    k = parents[j]
-                    weights[k] += held * (counts[k] + b) * factors[k]
+                weights[k] = (held[k] + alpha[k]) * (counts[k] + b) * factors[k]
             total = 0.0
             for k in range(n_topics):
                 total += weights[k]
@@ -95,8 +98,7 @@ def sweep_keywords(
             for j in range(seeds[0][w], seeds[0][w + 1]):
                 c = np.int64(seeds[1][j])
                 k = parents[c - n_topics]
-                own = np.float64(doc_counts[d, k]) + doc_counts[d, c] + alpha[k]
-                weights[c] = own * (counts[c] + np.float64(seeds[2][j])) * factors[c]
+                weights[c] = (held[k] + alpha[k]) * (counts[c] + np.float64(seeds[2][j])) * factors[c]
                 total += weights[c]
             left = np.float64(uniforms[used]) * total
             used += 1
@@ -115,7 +117,7 @@ def sweep_keywords(
                     if left < 0:
                         break
             topics[i] = new
-            doc_counts[d, new] += 1
+            move_token(stored, d, width, before, parents[new - n_topics] if new >= n_topics else new)
             counts[new] += 1
             totals[new] += 1
             _renew(factors, totals, new, n_topics, twins, parents, beta_sum, seeds[3], switch)

@@ -10,9 +10,11 @@ from scipy import sparse, stats
 from scipy.special import betaln, gammaln
 
 import stradask as sd
+from stradask.algorithms.topics.blocks import document_rows
+from stradask.algorithms.topics.blocks.draws import unpack
 from stradask.algorithms.topics.corpus.shard_input import corpus_of_matrix
 from stradask.algorithms.topics.samplers.keywords import RotatingKeywords
-from stradask.errors import DataError
+from stradask.errors import DataError, ModelFileError
 from stradask.scheduler.engine import run
 
 
@@ -29,7 +31,8 @@ class Kept:
     def take(self, sweep, collect):
         if sweep % 4 == 0:
             gathered = collect()
-            place = place_of(gathered.documents.toarray(), gathered.words.toarray())
+            words = np.hstack([gathered.words.toarray(), gathered.keywords.toarray()[:, 1:]])
+            place = place_of(gathered.documents.toarray(), words)
             self.found.append(place)
             self.joint[place] = gathered.joint
 
@@ -61,7 +64,7 @@ def test_the_chain_is_that_of_the_enumeration(frequent):
         log_p += (gammaln(word[1:, 2] + key) - gammaln(key)).sum()
         log_p += gammaln(key.sum()) - gammaln(word[:, 2].sum() + key.sum())
         n_on, n_off = word[:, 2].sum(), word[:, 1].sum()
-        place = place_of(doc, word)
+        place = place_of(both, word)
         with_prior = log_p + betaln(n_on + key.sum(), n_off + beta.sum())
         log_p += betaln(n_on + switch[0], n_off + switch[1]) - betaln(*switch)
         expected[place] = expected.get(place, 0.0) + np.exp(log_p)
@@ -141,6 +144,86 @@ def test_bits_on_threads_on_a_cluster_and_from_a_checkpoint(tmp_path):
     for other in (model(n_jobs=2, **options).fit(X, **given), far, resumed):
         assert (other.keyword_counts_ != key.keyword_counts_).nnz == 0
         np.testing.assert_array_equal(other.components_, key.components_)
+
+
+def test_documents_in_any_form_give_the_same_bits(monkeypatch):
+    X, given = corpus(40), {"seed_words": {2: [0, 1], 0: [4, 5]}}
+    dense = model(max_iter=12, n_draws=2).fit(X, **given)
+    for name in ("_FAST_ROWS", "DENSE_TOPICS"):  # short documents; lists of more topics
+        with monkeypatch.context() as patched:
+            patched.setattr(document_rows, name, 0)
+            patched.setattr(document_rows, "are_short", lambda *_, name=name: name == "_FAST_ROWS")
+            other = model(max_iter=12, n_draws=2).fit(X, **given)
+        assert (other.keyword_counts_ != dense.keyword_counts_).nnz == 0
+        assert (other.doc_topic_counts_ != dense.doc_topic_counts_).nnz == 0
+        assert other.log_likelihood_[-1] == pytest.approx(dense.log_likelihood_[-1], rel=1e-12)
+        for one, two in zip(dense.draws_, other.draws_, strict=True):
+            assert all(np.array_equal(array, two[place]) for place, array in one.items())
+
+
+def generated(seed):
+    """Documents from the prior: counts, words of topics, shares of documents; each topic has two keywords."""
+    rng = np.random.default_rng([5, seed])
+    phi, keys = rng.dirichlet([0.5] * 8, 2), np.zeros((2, 8))
+    keys[0, :2], keys[1, 2:4] = rng.dirichlet([0.8, 0.8], 2)
+    on = rng.beta(8.0, 6.0, (2, 1))
+    topics = (1 - on) * phi + on * keys
+    shares = rng.dirichlet([0.6, 0.6], 40)
+    return np.array([rng.multinomial(25, share @ topics) for share in shares]), topics, shares
+
+
+def fitted_to_generated(seed, **options):
+    priors = {"keyword_prior": 0.8, "doc_topic_prior": 0.6, "topic_word_prior": 0.5}
+    own = sd.KeyATM(2, **priors, switch_prior=(8, 6), exact=True, random_state=seed, **options)
+    return own.fit(generated(seed)[0], seed_words={0: [0, 1], 1: [2, 3]})
+
+
+def test_intervals_are_quantiles_of_what_the_draws_say(tmp_path):
+    key = fitted_to_generated(0, max_iter=80, n_draws=20)
+    found, rng = key.topic_word_interval(words=np.arange(8)), np.random.default_rng(0)
+    drawn = []
+    for draw in key.draws_:
+        off, on = (unpack(draw, kind, (8, 2)).toarray() for kind in ("words", "keywords"))
+        phi = np.array([rng.dirichlet(own + 0.5, 3_000) for own in off.T])
+        for k, words in enumerate(([0, 1], [2, 3])):
+            switch = rng.beta(on[:, k].sum() + 8, off[:, k].sum() + 6, (3_000, 1))
+            phi[k] *= 1 - switch
+            phi[k][:, words] += switch * rng.dirichlet(on[words, k] + 0.8, 3_000)
+        drawn.append(phi)
+    drawn = np.concatenate(drawn, axis=1)
+    low, high = np.quantile(drawn, [0.05, 0.95], axis=1)
+    width = high - low
+    assert np.abs((found.low - low) / width).max() < 0.02
+    assert np.abs((found.high - high) / width).max() < 0.02
+    np.testing.assert_allclose(found.mean, drawn.mean(axis=1), atol=0.02 * width.max())
+    assert key.number_measures()["griffiths"] < 0
+    assert key.doc_topic_interval().mean.shape == (40, 2)
+    assert key.topics_by_group(np.arange(40) % 2, level=0.9).low.shape == (2, 2)
+    key.save(tmp_path / "m.npz")
+    again = sd.load(tmp_path / "m.npz")
+    np.testing.assert_array_equal(again.topic_word_interval(words=np.arange(8)).low, found.low)
+    key.keyword_weights_ = key.keyword_weights_[:4]
+    key.save(tmp_path / "wrong.npz")
+    with pytest.raises((DataError, ModelFileError), match="keyword_weights_"):
+        sd.load(tmp_path / "wrong.npz")
+
+
+@pytest.mark.slow
+def test_90_per_cent_intervals_cover_90_per_cent_of_what_was_drawn_from_the_prior():
+    covers = []
+    for seed in range(64):
+        _, topics, shares = generated(seed)
+        key = fitted_to_generated(seed, max_iter=2_000, n_draws=60)
+        found = key.topic_word_interval(words=np.arange(8)), key.doc_topic_interval()
+        covers.append(
+            [
+                ((own.low <= true) & (true <= own.high)).mean()
+                for own, true in zip(found, (topics, shares), strict=True)
+            ]
+        )
+    error = np.std(covers, axis=0) / 8
+    assert (np.abs(np.mean(covers, axis=0) - 0.9) < 4 * error + 0.01).all(), np.mean(covers, axis=0)
+    assert (error < 0.02).all(), error
 
 
 @pytest.mark.parametrize(

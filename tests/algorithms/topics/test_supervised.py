@@ -156,8 +156,12 @@ def model(**options):
 
 def test_generated_responses_are_predicted_and_the_model_is_saved(tmp_path):
     X, y = corpus(240)
-    slda = model(max_iter=200).fit(X[:160], y[:160])
+    slda = model(max_iter=200, n_draws=19).fit(X[:160], y[:160])
     assert slda.score(X[160:], y[160:]) > 0.9
+    words, documents = slda.topic_word_interval(n_words=4), slda.doc_topic_interval()
+    for found in (words, documents, slda.topics_by_group(np.arange(160) % 2, level=0.9)):
+        assert (found.low < found.high).mean() > 0.5
+    assert ((words.low < 0.25) & (words.high > 0.25)).mean() > 0.6  # as generated
     weights, held = np.arange(80.0), y[160:]
     misses, away = held - slda.predict(X[160:]), held - np.average(held, weights=weights)
     explained = 1 - (weights @ misses**2) / (weights @ away**2)

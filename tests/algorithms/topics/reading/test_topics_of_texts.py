@@ -12,7 +12,7 @@ from stradask.algorithms.topics.blocks.draws import pack
 from stradask.algorithms.topics.inference import FixedTopics, token_topics
 from stradask.algorithms.topics.reading.coherence import c_npmi, c_v
 from stradask.algorithms.topics.reading.coherence_windows import windowed_coherence
-from stradask.algorithms.topics.reading.numbers import griffiths
+from stradask.algorithms.topics.reading.numbers import griffiths, log_words
 from stradask.datasets.generators import make_lda_corpus
 from stradask.errors import DataError
 
@@ -231,7 +231,7 @@ def test_griffiths_is_the_harmonic_mean_of_the_probability_of_words():
         return total
 
     expected = np.log(5 / sum(1 / probability(counts) for counts in drawn))
-    assert griffiths(draws, 2, 3, seeds) == pytest.approx(expected)
+    assert griffiths([log_words(draw, (3, 2), seeds) for draw in draws]) == pytest.approx(expected)
 
 
 def test_words_of_the_model_that_are_never_cut_from_texts_are_named():
