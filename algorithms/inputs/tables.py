@@ -154,7 +154,12 @@ class FoundTable:
                     f"{shortened(first.path, 200)}: the column {shortened(name)} holds {kind}{remedy}"
                 )
             for footer in self.footers[1:]:
-                there = footer.types.get(name, ("nothing",))[0]
+                if name not in footer.types:
+                    raise DataError(
+                        f"{shortened(footer.path, 200)} has no column {shortened(name)}, which "
+                        f"{shortened(first.path, 200)} has: leave it out, or give files of the same columns"
+                    )
+                there = footer.types[name][0]
                 numbers = {there, kind} <= {"number", "integer"} and name not in self._coded
                 if there != kind and not numbers:
                     raise DataError(

@@ -100,6 +100,7 @@ class PoissonRegressor(RegressorMixin, SmoothModel):
     array([2.])
     """
 
+    _score_name = "D2"
     _parameter_constraints: ClassVar[dict] = {
         "alpha": [Interval(Real, 0, None, closed="left")],
         "fit_intercept": ["boolean"],

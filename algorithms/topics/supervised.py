@@ -359,6 +359,10 @@ class SupervisedLDA(FittedTopicModel):
         """
         return softmax(self._predictors(X), axis=1)
 
+    @property
+    def _score_name(self):
+        return "D2" if self.response == "count" else "R2"
+
     def score(  # type: ignore[override]
         self, X: Matrix, y: Vector | None = None, sample_weight: Vector | None = None
     ) -> float:

@@ -89,6 +89,33 @@ def test_npy_and_svmlight_files_are_fitted_scored_and_predicted(folder, capsys):
     assert "--target FILE.npy" in fails(capsys, "score", model, folder / "X0.npy")
 
 
+def test_shares_of_deviance_are_not_called_r2(folder, capsys):
+    frame = FRAME[["age"]].assign(n=np.random.default_rng(0).poisson(2, N), y=FRAME.spent)
+    table, here = folder / "counts.csv", sd.PoissonRegressor().fit(frame[["age"]].to_numpy(), frame.n)
+    frame.to_csv(table, index=False)
+    for name, target, options in (("poisson", "n", ()), ("glm", "n", ("--param", "family='poisson'"))):
+        model, drop = folder / f"{name}.npz", ("--drop", "y", "--quiet", "--save")
+        run(capsys, "fit", name, f"{table}:{target}", *drop, model, *options)
+        scores = json.loads(run(capsys, "score", model, f"{table}:{target}", "--json"))["scores"]
+        assert list(scores) == ["d2"]
+        if name == "poisson":
+            assert scores["d2"] == pytest.approx(here.score(frame[["age"]].to_numpy(), frame.n))
+    names = {(loss, sd.SparseGLM(loss)._score_name) for loss in ("squared", "poisson", "gamma", "huber")}
+    assert names == {("squared", "R2"), ("poisson", "D2"), ("gamma", "D2"), ("huber", "R2")}
+    assert sd.GLM("normal")._score_name == "R2"
+    assert sd.SupervisedLDA(response="count")._score_name == "D2"
+
+
+def test_a_column_that_a_file_lacks_is_named(folder, capsys):
+    some = folder / "some"
+    some.mkdir()
+    FRAME[["age", "spent"]].to_parquet(some / "0.parquet")
+    FRAME[["spent"]].to_parquet(some / "1.parquet")
+    assert "1.parquet' has no column 'age', which" in fails(
+        capsys, "fit", "lasso", f"{some}:spent", "--quiet"
+    )
+
+
 def test_mistakes_are_named_before_anything_is_fitted(folder, capsys):
     data = f"{folder}/data/*.parquet"
     for arguments, message in (

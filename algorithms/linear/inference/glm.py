@@ -446,6 +446,10 @@ class GLM(RegressorMixin, Estimator):
     def _predictor(self, X):
         return linear_predictor(self, self._predictor, X)
 
+    @property
+    def _score_name(self):
+        return "R2" if fitting.family_of_model(self).spec[0] == "normal" else "D2"
+
     def score(
         self,
         X: Matrix,

@@ -113,11 +113,20 @@ class StructuredRegressor(MultiOutputMixin, RegressorMixin, StructuredModel):
         from sklearn.metrics import d2_tweedie_score, r2_score
 
         X, y, sample_weight = scored_rows(self, X, y, sample_weight)
-        loss, predicted = self._make_loss(), self.predict(X)
-        power = {"Poisson": 1, "Gamma": 2}.get(type(loss).__name__, getattr(loss, "power", None))
+        power, predicted = self._power_of_loss, self.predict(X)
         if power is None:
             return float(r2_score(y, predicted, sample_weight=sample_weight))
         return float(d2_tweedie_score(y, predicted, sample_weight=sample_weight, power=power))
+
+    @property
+    def _power_of_loss(self):
+        """The power of the variance by which deviance is measured, or None."""
+        loss = self._make_loss()
+        return {"Poisson": 1, "Gamma": 2}.get(type(loss).__name__, getattr(loss, "power", None))
+
+    @property
+    def _score_name(self):
+        return "R2" if self._power_of_loss is None else "D2"
 
     def alpha_max(
         self,

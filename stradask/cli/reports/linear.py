@@ -58,14 +58,15 @@ def add_scores(document, lines, estimator, data, test):
 def judged(estimator, data):
     """Return how well a model predicts: scores by name, and as text.
 
-    R2 of a regressor, concordance of a survival model; accuracy and log loss of a classifier, to which
-    labels it does not know are errors.
+    R2 of a regressor, D2 where that is a share of the deviance; concordance of a survival model; accuracy and
+    log loss of a classifier, to which labels it does not know are errors.
     """
     if not hasattr(estimator, "classes_"):
         score = float(estimator.score(data.X, data.y))
         if model_of(estimator).data == "survival":
             return {"concordance": score}, f"concordance {score:.4f}"
-        return {"r2": score}, f"R2 {score:.4f}"
+        name = getattr(estimator, "_score_name", "R2")
+        return {name.lower(): score}, f"{name} {score:.4f}"
     import numpy as np
 
     scores = {"accuracy": float(estimator.score(data.X, data.y))}

@@ -35,7 +35,7 @@ class RowsOnWorkers(Columns):
         self.is_sparse, self.streams = sparse.issparse(X._meta), isinstance(read, RowStream)
         self._weights = weights if centre and not self.is_sparse else None
         edges = [*(first for first, *_ in sources), X.shape[0]]
-        self._program = _RowBlocks([source for *_, source in sources], read, edges)
+        self._program = _RowBlocks([source for *_, source in sources], read, edges, X.shape[1])
         self._place = open_place(engine, estimator.n_jobs)
         self._passes: Any = None
 
@@ -89,8 +89,8 @@ class RowsOnWorkers(Columns):
 class _RowBlocks(Summed):
     """What blocks of rows are asked for, (what, arguments); `edges` are their first rows, and the end."""
 
-    def __init__(self, sources, read, edges):
-        self.shards, self.read, self.edges = sources, read, edges
+    def __init__(self, sources, read, edges, n_features):
+        self.shards, self.read, self.edges, self.n_features = sources, read, edges, n_features
 
     def load(self, data):
         """Read a block, or leave it to be read in each pass."""
@@ -121,7 +121,7 @@ class _RowBlocks(Summed):
         what, first = request[:2]
         if what == "columns":
             return 8 * len(first) * self.edges[-1] // (len(self.edges) - 1)
-        return 8 * (first.shape[1] if first.ndim > 1 else 1)
+        return 8 * self.n_features * (first.shape[1] if first.ndim > 1 else 1)
 
     def _slopes(self, block, rows, U):
         return 0.0, block.all_slopes(np.ascontiguousarray(U[rows]))
