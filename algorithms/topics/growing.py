@@ -39,7 +39,7 @@ def forgotten(counts, part, seed):
         left = _with_data(counts, random.binomial(counts.data, 1 - part).astype(counts.data.dtype))
         return left, left
     left = counts.data * (1 - part)
-    small = left < _LEAST
+    small = (left < _LEAST) & (part > 0)
     left[small] = np.where(random.random(small.sum()) * _LEAST < left[small], _LEAST, 0)
     left = _with_data(counts, left)
     below = np.floor(left.data)

@@ -67,6 +67,7 @@ def test_mean_counts_fall_by_the_part_and_are_rounded_without_bias():
     np.testing.assert_allclose(left.toarray()[counts.toarray() > 1], 0.7 * counts.data[counts.data > 1])
     assert (np.abs(whole.toarray() - left.toarray()) < 1).all()
     assert whole.dtype == np.int32
+    np.testing.assert_array_equal(forgotten(counts, 0.0, 7)[0].toarray(), counts.toarray())
 
 
 def test_parts_leave_mean_counts_which_go_on_and_are_saved(corpus, tmp_path):
