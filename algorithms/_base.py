@@ -16,6 +16,7 @@ from ..datasets.row_files import row_format
 from ..errors import DataError, shortened
 from ..scheduler.coordinator import client_of, fit_there
 from ..scheduler.loop import unmasked_interrupt
+from ..scheduler.place import one_client
 from .inputs.pieces import is_lazy
 
 _MOST = 2**63  # scikit-learn keeps numbers in 64 bits
@@ -177,10 +178,13 @@ class Estimator(BaseEstimator):
 
     @contextmanager
     def _unchanged_on_error(self):
-        """Restore the attributes if the block raises, also by Ctrl-C: a fit that fails changes nothing."""
+        """Restore the attributes if the block raises, also by Ctrl-C: a fit that fails changes nothing.
+
+        What the block does on the cluster of an address, it does by one client.
+        """
         before = dict(self.__dict__)
         try:
-            with unmasked_interrupt():
+            with one_client(), unmasked_interrupt():
                 yield
         except BaseException:
             self.__dict__.clear()

@@ -1,11 +1,42 @@
 """The one entry to parallel work: threads of this process, or the workers of a Dask cluster."""
 
+import contextlib
+import contextvars
 import math
 
 from ..errors import DataError, shortened
 from .sessions.local import LocalSession
 from .tasks import LocalTasks
 from .threads import effective_n_jobs, own_threads, warn_in_task
+
+_clients: contextvars.ContextVar[dict | None] = contextvars.ContextVar("clients", default=None)
+
+
+@contextlib.contextmanager
+def one_client():
+    """Have all that connects to the address of a scheduler within the block share one client.
+
+    It is made by the first that connects, and closed at the end. A block in another one shares its client.
+    """
+    if _clients.get() is not None:
+        yield
+        return
+    clients: dict = {}
+    token = _clients.set(clients)
+    try:
+        yield
+    finally:
+        _clients.reset(token)
+        if clients:
+            from .sessions.clients import close_client
+
+            for client in clients.values():
+                close_client(client)
+
+
+def shared_clients():
+    """Return the clients of the present `one_client`, by address; None outside of one."""
+    return _clients.get()
 
 
 def check_engine(engine):

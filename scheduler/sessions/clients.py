@@ -15,6 +15,7 @@ from distributed.core import PooledRPCCall
 from distributed.utils import LoopRunner
 
 from ...errors import DataError, StradaskError, shortened
+from ..place import shared_clients
 
 _TOPIC = "all"  # of the scheduler's news: workers that come and go
 _ECHO = "stradask-echo"  # a topic on which we hear ourselves
@@ -58,6 +59,19 @@ def open_client(scheduler, timeout=None):
             f"stradask.scheduler-timeout; {error}); is it running, is the address right, and for tls:// are "
             "the certificates in dask.config under distributed.comm.tls?"
         ) from error
+
+
+def shared_client(scheduler):
+    """Return the client for an address that `place.one_client` shares, which is made if it is the first.
+
+    None for what is no address, outside of such a block, and where the scheduler was lost meanwhile.
+    """
+    clients = shared_clients()
+    if clients is None or not isinstance(scheduler, str):
+        return None
+    if scheduler not in clients:
+        clients[scheduler] = open_client(scheduler)
+    return clients[scheduler] if clients[scheduler].status == "running" else None
 
 
 def close_client(client):
@@ -130,12 +144,13 @@ def _shared_by(client):
 class BorrowedClient:
     """A client that a session borrows, its connections and the scheduler's events.
 
-    The caller's client is used where possible, and not closed. An address, an asynchronous client (its event
-    loop waits for the caller) and one that subscribes to the scheduler's events itself get a second client,
-    which `close` closes.
+    The caller's client, or that of `place.one_client`, is used where possible, and not closed. Another
+    address, an asynchronous client (its event loop waits for the caller) and one that subscribes to the
+    scheduler's events itself get a second client, which `close` closes.
     """
 
     def __init__(self, scheduler):
+        scheduler = shared_client(scheduler) or scheduler
         self.ours = not _can_be_shared(scheduler)
         self.client: Any = open_client(scheduler) if self.ours else scheduler
         self._loop = LoopRunner(loop=self.client.loop)  # goes on if the caller closes the client meanwhile

@@ -24,6 +24,7 @@ from .clients import (
     open_client,
     scheduler_named,
     scheduler_timeout,
+    shared_client,
     take_exception,
 )
 from .keep_alive import end_keep_alives
@@ -108,8 +109,9 @@ class Membership:
 
         An asynchronous client gets a second one, since this thread cannot wait for it.
         """
-        if not isinstance(self._scheduler, str) and not self._scheduler.asynchronous:
-            yield self._scheduler
+        known = shared_client(self._scheduler) or self._scheduler
+        if not isinstance(known, str) and not known.asynchronous:
+            yield known
             return
         client = open_client(self._scheduler)
         try:

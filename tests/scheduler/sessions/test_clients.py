@@ -118,6 +118,25 @@ def test_the_second_fit_of_a_client_opens_nothing(caller, opened, make_rotation)
         assert caller.status == "running"
 
 
+def test_a_fit_by_address_makes_one_client_and_closes_it(caller, opened):
+    """LDA asks for threads before it cuts the documents, and when it warns of groups, and opens a session."""
+    import stradask as sd
+    from stradask.datasets.generators import make_lda_corpus
+
+    X, *_ = make_lda_corpus(1500, n_features=50, n_components=3, random_state=0)
+    assert X.sum() > 100_000  # from so many tokens on there are groups
+    model = sd.LatentDirichletAllocation(3, max_iter=2, random_state=0, engine=caller.scheduler.address)
+    model.fit(X)
+    client, *plugins = opened
+    assert client is not caller
+    assert client.status == "closed"
+    assert plugins == ["stradask-sessions"]
+    opened.clear()
+    with pytest.raises(ZeroDivisionError):
+        model.fit(X, callback=lambda info: 1 / 0)
+    assert opened[0].status == "closed"
+
+
 def test_sessions_at_the_same_time_share_a_client(caller, make_rotation):
     first, second = session_on(caller), session_on(caller)
     first.open(make_rotation())
