@@ -159,6 +159,9 @@ class Program:
     joins : bool, default=False
         True if workers put together among themselves what their shards receive at a barrier (`join`). Then a
         round is one call of each worker, whatever `barrier` says, and `aggregate` is called once a round.
+    takes_together : bool, default=False
+        Where it `joins`: whether a worker's thread does several tasks of a step in one call, by
+        `update_together`. For tasks so small that calls of `update` would cost much of their time.
     saved : tuple of str, default=()
         Arrays of a shard's state (a dict) that updates change and that cannot be had from `load` and
         `publish`. A program without any (and without travelling blocks) loses nothing with a worker: the
@@ -244,6 +247,7 @@ class Program:
     travels: bool = False
     barrier: str | int = "round"
     joins: bool = False
+    takes_together: bool = False
     saved: tuple[str, ...] = ()
     twins: Sequence[int] | None = None
     keeps_copies: bool = False
@@ -371,6 +375,16 @@ class Program:
             Partial result: arrays, plain values, and tuples, lists and dicts of them.
         """
         raise NotImplementedError(f"{type(self).__name__} must say what an update is")
+
+    def update_together(self, states: Any, tasks: Any) -> Any:
+        """Push: work on several shards, for tasks of one step, on one thread; where it `takes_together`.
+
+        Returns
+        -------
+        list
+            A partial result of each task. What `join` takes out of them may be in any of them.
+        """
+        return [self.update(state, task) for state, task in zip(states, tasks, strict=True)]
 
     def join(self, partials: Any) -> Any:
         """Put together what all shards receive at a barrier; where `joins`, on workers and the coordinator.

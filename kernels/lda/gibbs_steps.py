@@ -90,8 +90,8 @@ def steps_scratch(most_words, n_topics):
 
 @nb.njit(**_OPTIONS)
 def run_tasks(
-    held, most_tokens, state, order, between, shards, sizes, blocks, like, word_start, n_rows, before,
-    totals, changes, alpha, beta, beta_sum, seed, purpose, round_, work, scratch,
+    held, most_tokens, state, order, between, shards, sizes, numbers, blocks, like, word_start, n_rows,
+    before, totals, changes, alpha, beta, beta_sum, seed, purpose, round_, work, scratch,
 ):  # fmt: skip
     """Do task `held`, unless it is `NO_TASK`, and those that come next.
 
@@ -99,9 +99,10 @@ def run_tasks(
 
     `like` are arrays of the types of starts, docs, topics, counts, offsets and rows. Block b has the words
     ``word_start[b]:word_start[b + 1]`` (`beta` and what a shard has are in that order), of which the first
-    ``n_rows[b]`` keep a row; `before` are the tokens that blocks have of words before each. ``sizes[s]`` are
-    the tokens and the length of the rows of a shard. `totals` are those of the last step, ``changes[s]`` a
-    shard's since then: they are added up after every `between` steps. Shard s meets block ``order[step, s]``.
+    ``n_rows[b]`` keep a row; `before` are the tokens that blocks have of words before each. ``sizes[s]`` is
+    the length of a shard's rows, ``numbers[s]`` its number among all, which names its random streams.
+    `totals` are those of the last step, ``changes[s]`` a shard's since then: they are added up after every
+    `between` steps. Shard s meets block ``order[step, s]``; other blocks need no address.
     Other parameters are those of `gibbs.sweep_dense`.
     """
     like_starts, like_docs, like_topics, like_counts, like_offset, like_rows = like
@@ -142,7 +143,7 @@ def run_tasks(
         sweep_dense_within(
             words[:n], begin[:n], end[:n], their[: n + 1], docs, own, tokens, counts, row_of_word[:n], rows,
             own_totals, alpha, beta[here : here + n], beta_sum, 0, seed, purpose, round_,
-            s * n_blocks + block, None, work,
+            numbers[s] * n_blocks + block, None, work,
         )  # fmt: skip
         for j in range(n_rows[block], n):
             to = their[j] + offset[here + j]

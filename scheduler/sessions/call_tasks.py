@@ -31,7 +31,8 @@ class CallTasks:
 
     A thread takes the first task, in the order of steps, whose shard is idle and whose block is here. No
     thread waits while there is such a task, so any number of threads completes any plan. At a barrier one of
-    them joins what the shards receive with other workers, and hands it to the shards here.
+    them joins what the shards receive with other workers, and hands it to the shards here. Of a program that
+    `takes_together` a thread takes its part of the tasks of a step at once; blocks that go on go first.
 
     Attributes
     ----------
@@ -47,6 +48,7 @@ class CallTasks:
 
     def __init__(self, worker_state, round_, assignments, barriers: Barriers | None = None):
         self.worker_state, self.round, self.barriers = worker_state, round_, barriers
+        self._takes_together = barriers is not None and worker_state.program.takes_together
         self.chains: dict[int, deque] = defaultdict(deque)  # of each shard: what is left to do
         self._firsts = [0] if barriers is None else barriers.firsts
         self._parts: list[list] = [[] for _ in self._firsts]  # positions
@@ -80,20 +82,20 @@ class CallTasks:
                 if found is _MEET:
                     self._meet()
                 else:
-                    self._do(*found)
+                    self._do(found)
         except BaseException as error:
             self.worker_state.fail(error)  # the other threads may be waiting for what this one will not send
             raise
 
     def _next(self):
-        """Wait for a task that can be done; return it and its block, `_MEET`, or None if all are taken."""
+        """Wait for tasks that can be done; return them and their blocks, `_MEET`, or None if none is left."""
         worker_state = self.worker_state
         with worker_state.changed:
             while worker_state.failure is None:
                 idle = (chain for shard, chain in self.chains.items() if shard not in self.busy)
                 ready = [chain[0] for chain in idle if self._here(chain[0])]
                 if ready:
-                    return self._taken(min(ready, key=lambda a: a.position))
+                    return [self._taken(a) for a in self._together(ready)]
                 if not self.chains and (self.barriers is None or self.busy or self._now == len(self._parts)):
                     return None
                 if not self.busy and self._idle_since is None:
@@ -111,6 +113,16 @@ class CallTasks:
             self.worker_state.stamps.get(a.blocks) == a.stamp and a.blocks in self.worker_state.blocks
         )
 
+    def _together(self, ready):
+        """Of tasks that can be done, those that a thread does next."""
+        first = min(ready, key=lambda a: a.position)
+        if not self._takes_together:
+            return [first]
+        step = [a for a in ready if a.step == first.step]
+        leaving = [a for a in step if a.to]
+        step = sorted(leaving or step, key=lambda a: a.position)
+        return step[: -(-len(step) // self.worker_state.n_threads)]
+
     def _taken(self, a):
         self._end_idle()
         chain = self.chains[a.shard]
@@ -125,27 +137,43 @@ class CallTasks:
             self.waited += time.monotonic() - self._idle_since
             self._idle_since = None
 
-    def _do(self, a, value):
+    def _do(self, found):
         worker_state, began = self.worker_state, time.monotonic()
-        if type(value) is Packed:
-            value = worker_state.program.unpack(a.blocks, value.usable())
-        partial = worker_state.program.update(
-            worker_state.states[a.shard], Task(self.round, a.step, a.shard, a.blocks, value)
-        )
-        payload_bytes(partial)
+        partials, values = self._updated(found)
+        payload_bytes(partials)
         ended = time.monotonic()
-        worked, packed = ended - began, worker_state.packed(a.blocks, value) if a.to else None
-        if a.stamp >= 0 and not a.to:
-            worker_state.put(a.blocks, a.stamp + 1, value)
+        worked = (ended - began) / len(found)  # of each: what counts are those of all shards together
+        done = []
+        for (a, _), partial, value in zip(found, partials, values, strict=True):
+            done.append((a, partial, worker_state.packed(a.blocks, value) if a.to else None))
+            if a.stamp >= 0 and not a.to:
+                worker_state.put(a.blocks, a.stamp + 1, value)
         with worker_state.changed:
-            self.partials[a.position] = partial
-            self.seconds[a.shard] += worked
-            self._left -= 1
-            self.busy.discard(a.shard)
-            together = self._going_together(a, packed) if a.to else []
+            leaving = []
+            for a, partial, packed in done:
+                self.partials[a.position] = partial
+                self.seconds[a.shard] += worked
+                self.busy.discard(a.shard)
+                leaving.append((a.to, self._going_together(a, packed) if a.to else []))
+            self._left -= len(found)
             worker_state.changed.notify_all()
-        if together:
-            worker_state.send_off(a.to, together, ended)
+        for to, together in leaving:
+            if together:
+                worker_state.send_off(to, together, ended)
+
+    def _updated(self, found):
+        """Do tasks; return their partial results, and the blocks as they are then."""
+        program, states, tasks = self.worker_state.program, [], []
+        for a, value in found:
+            if type(value) is Packed:
+                value = program.unpack(a.blocks, value.usable())
+            states.append(self.worker_state.states[a.shard])
+            tasks.append(Task(self.round, a.step, a.shard, a.blocks, value))
+        if self._takes_together:
+            partials = program.update_together(states, tasks)
+        else:
+            partials = [program.update(states[0], tasks[0])]
+        return partials, [task.value for task in tasks]
 
     def _going_together(self, a, packed):
         """Return blocks that leave now: of a step and to a worker, as many together as there are threads.

@@ -30,7 +30,7 @@ from ..blocks.storage import Pool, Storage, fetch, release
 from ..blocks.word_blocks import Block, FirstCountThenRotate, SeedsOfBlocks, Words, changes_of
 from ..corpus.shard_input import let_go, opened_numbers, read_again, words_of
 from .annealing import ASSIGN, CHOICES, FIRST_TOPICS, SEEDED, Priors, starts_from_all
-from .gibbs_steps import SWEEP, all_steps, may_run_steps
+from .gibbs_steps import SWEEP, all_steps, may_run_steps, tasks_of_a_step
 
 _KNOWN = ("labels", "design", "response")  # what a shard may know of its documents, one of these
 
@@ -64,6 +64,7 @@ class RotatingGibbs(RotatingModel):
     name = "gibbs"
     prior_kind = Priors
     all_tokens = False  # whether blocks have the tokens of frequent words, too
+    takes_together = True
 
     def __init__(
         self, corpus, n_topics, alpha, beta, seed, *, exact=False, fits_priors=False, annealed=0, folder=None,
@@ -275,12 +276,29 @@ class RotatingGibbs(RotatingModel):
 
     def run_steps(self, states, blocks, round, first, steps, n_jobs):
         """All steps of a sweep on threads that take tasks by themselves; see `Program`."""
-        own = type(self).draw is RotatingGibbs.draw and type(self).update is RotatingGibbs.update
-        if not own or self.schedule.place(round, first) != 0 or not may_run_steps(self, states):
+        if self.schedule.place(round, first) != 0 or not self._may_run_steps(states):
             return None
         for state, value in zip(states, blocks, strict=True):
             self.before_sweep(state, value)
         return all_steps(self, states, blocks, round, first, steps, n_jobs)
+
+    def update_together(self, states, tasks):
+        """As `update`, tasks of a sweep without Python in between; the first has the changes of all."""
+        place = self.schedule.place(tasks[0].round, tasks[0].step)
+        if len(tasks) == 1 or place < 0 or not self._may_run_steps(states):
+            return super().update_together(states, tasks)
+        for state, task in zip(states, tasks, strict=True):
+            if place == 0:
+                self.before_sweep(state, task.value)
+        changes = tasks_of_a_step(self, states, tasks)
+        ends = [self.figures_after(*pair, place) for pair in zip(states, tasks, strict=True)]
+        if len(changes[0]):
+            ends[0]["changes"] = changes
+        return ends
+
+    def _may_run_steps(self, states):
+        own = type(self).draw is RotatingGibbs.draw and type(self).update is RotatingGibbs.update
+        return own and may_run_steps(self, states)
 
     def figures_after(self, state, task, place):
         """End the sweep of a shard if a step is its last; return what the coordinator wants to know."""

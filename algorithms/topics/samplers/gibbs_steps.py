@@ -1,9 +1,10 @@
 """A sweep of Gibbs sampling on threads of one process, without Python between its tasks.
 
 A sweep of B shards has B^2 tasks. One by one they cost some 30 us of Python each, under the GIL, which many
-threads would wait for.
+threads would wait for. A worker of a cluster does its tasks of a step in this way.
 """
 
+import threading
 import time
 
 import numpy as np
@@ -17,15 +18,16 @@ from ..blocks.word_blocks import FirstCountThenRotate, changes_of
 SWEEP = 1  # purpose of a random stream
 _TOKENS_AT_ONCE = 2**24  # less than a second, after which Ctrl-C is heard
 _LOOK_AGAIN = 5e-5  # seconds until a thread whose task waits asks again
+_SCRATCH = threading.local()
 
 
 def may_run_steps(program, states):
-    """Whether all shards have plain rows of counts in memory, for which the kernel is compiled.
+    """Whether the shards have plain rows of counts in memory, for which the kernel is compiled.
 
     It takes the addresses of their arrays, and the types of those of the first one.
     """
     schedule = program.schedule
-    rotates = type(schedule) is FirstCountThenRotate and schedule.n_blocks == len(states) > 1
+    rotates = type(schedule) is FirstCountThenRotate and schedule.n_blocks == schedule.n_shards > 1
     plain = program.seeded is None and program.folder is None and not program.exact
     if not (rotates and plain and all(type(s["documents"]) is DenseDocuments for s in states)):
         return False
@@ -35,38 +37,44 @@ def may_run_steps(program, states):
 
 def all_steps(program, states, blocks, round_, first, steps, n_jobs):
     """Do the tasks of a sweep; return the partial result of each, and the changes of the totals."""
+    order = np.array([[block for _, block in step] for step in steps])
+    which = (range(len(states)), enumerate(blocks), round_, order, program.schedule.between)
+    totals, _ = _swept(program, states, *which, n_jobs)
+    changes = changes_of(states[0]["totals"], totals)
+    return _figures(program, states, blocks, round_, first, steps, n_jobs), changes
+
+
+def tasks_of_a_step(program, states, tasks):
+    """Do tasks of one step on this thread; return their changes of the totals, in all."""
+    order = np.array([[task.blocks for task in tasks]])
+    numbers, blocks = [task.shard for task in tasks], [(task.blocks, task.value) for task in tasks]
+    never = 2  # steps after which changes are added up
+    _, changes = _swept(program, states, numbers, blocks, tasks[0].round, order, never, 1)
+    return changes_of(0, changes.sum(axis=0))
+
+
+def _swept(program, states, numbers, blocks, round_, order, between, n_jobs):
+    """Do tasks, given (number, value) of blocks; return the totals, and changes that are not in them."""
     like, n_topics, words = states[0], program.n_topics, program.words
-    own = like["priors"]
-    beta, beta_sum = own.beta_of(round_)
-    beta, alpha = beta[words.ids].astype(np.float32), like["documents"].drawn_with(own.alpha)
     shards = np.array([_addresses(state) for state in states])
     sizes = np.array([state["documents"].counts.size for state in states])
-    places = np.array([(block.rows.ctypes.data, block.tokens.ctypes.data) for block in blocks])
+    places = np.zeros((program.n_blocks, 2), np.int64)
+    for number, block in blocks:
+        places[number] = block.rows.ctypes.data, block.tokens.ctypes.data
     counts, int32 = like["documents"].counts.reshape(-1), np.zeros(1, np.int32)
     types = (like["starts"], like["docs"], like["topics"], counts, like["offset"], int32)
     totals, changes = like["totals"].copy(), np.zeros((len(states), n_topics), np.int64)
-    progress, most_words = np.zeros(4, np.int64), int(np.diff(words.start).max())
-    where = (shards, sizes, places, types, words.start, words.n_rows, words.before, totals, changes)
-    priors = (alpha, beta, np.float32(beta_sum))
-    order = np.array([[block for _, block in step] for step in steps])
-    given = (
-        _TOKENS_AT_ONCE,
-        progress,
-        order,
-        program.schedule.between,
-        *where,
-        *priors,
-        program.seed,
-        SWEEP,
-        round_,
-    )
+    progress = np.zeros(4, np.int64)
+    which = (shards, sizes, np.array(numbers), places, types)
+    where = (*which, words.start, words.n_rows, words.before, totals, changes)
+    given = (progress, order, between, *where, *_priors(like, words, round_), program.seed, SWEEP, round_)
 
     def work():
-        sweep, scratch = scratch_of(like["documents"]), kernels.steps_scratch(most_words, n_topics)
+        sweep, scratch = scratch_of(like["documents"]), _scratch_of(words, n_topics)
         task = kernels.NO_TASK
         try:
             while task != kernels.FINISHED and not progress[kernels.STOPPED]:
-                task = kernels.run_tasks(task, *given, sweep, scratch)
+                task = kernels.run_tasks(task, _TOKENS_AT_ONCE, *given, sweep, scratch)
                 if task >= 0:
                     time.sleep(_LOOK_AGAIN)
         except BaseException:  # the tasks of this thread will not be done: others must not wait for them
@@ -74,7 +82,27 @@ def all_steps(program, states, blocks, round_, first, steps, n_jobs):
             raise
 
     run_tasks([work] * min(n_jobs, len(states)), n_jobs)
-    return _figures(program, states, blocks, round_, first, steps, n_jobs), changes_of(like["totals"], totals)
+    return totals, changes
+
+
+def _priors(state, words, round_):
+    """Alpha, beta of all words, and its sum, as the kernel takes them; a thread keeps those of a sweep."""
+    own = state["priors"]
+    kept = getattr(_SCRATCH, "priors", None)
+    if kept is None or kept[0] is not own or kept[1] is not words or kept[2] != round_:
+        beta, beta_sum = own.beta_of(round_)
+        alpha = state["documents"].drawn_with(own.alpha)
+        kept = own, words, round_, (alpha, beta[words.ids].astype(np.float32), np.float32(beta_sum))
+        _SCRATCH.priors = kept
+    return kept[3]
+
+
+def _scratch_of(words, n_topics):
+    """Scratch of this thread for all blocks."""
+    key = int(np.diff(words.start).max()), n_topics
+    if getattr(_SCRATCH, "key", None) != key:
+        _SCRATCH.key, _SCRATCH.work = key, kernels.steps_scratch(*key)
+    return _SCRATCH.work
 
 
 def _arrays(state):

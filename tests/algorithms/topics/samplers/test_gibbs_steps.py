@@ -1,5 +1,6 @@
 """A sweep in which threads take tasks by themselves, against the same tasks one by one."""
 
+import distributed
 import numpy as np
 import pytest
 from scipy import sparse
@@ -95,3 +96,22 @@ def test_shards_of_other_types_are_swept_one_by_one(X, monkeypatch):
     _model().fit(X)
     assert found
     assert all(answers == [False, False, True] for answers in found)
+
+
+@pytest.mark.parametrize("n_threads", [1, 2])
+def test_workers_that_do_tasks_of_a_step_together_give_the_bits_of_tasks_one_by_one(
+    X, one_by_one, monkeypatch, n_threads
+):
+    asked, together = [], gibbs_steps.tasks_of_a_step
+
+    def noted(program, states, tasks):
+        asked.append([(task.shard, task.blocks) for task in tasks])
+        assert len({task.step for task in tasks}) == 1
+        return together(program, states, tasks)
+
+    monkeypatch.setattr(gibbs, "tasks_of_a_step", noted)
+    own = {"n_workers": 2, "threads_per_worker": n_threads, "processes": False, "dashboard_address": None}
+    with distributed.LocalCluster(**own) as cluster, distributed.Client(cluster):
+        for found, expected in zip(_fitted(X, engine="dask"), one_by_one, strict=True):
+            np.testing.assert_array_equal(found, expected)
+    assert max(map(len, asked)) > 1
