@@ -14,9 +14,10 @@ _LEAST = 50_000  # ratings of a shard: a step over fewer takes less time than it
 class CyclicCoordinateDescent(Program):
     """One factor after another, on the residuals; the objective never rises.
 
-    As in STRADS a block is a side of one factor: every shard refits its rows of it (push), and the result is
-    sent to all (pull). A bias is one more factor, whose counterpart on the other side is 1. A shard holds a
-    range of users and a range of items, with their ratings and residuals 24 bytes a rating (32 with weights).
+    As in STRADS a block is a side of one factor: every shard refits its rows of it (push), and workers give
+    one another the result (pull). The coordinator hears of all factors once an iteration. A bias is one more
+    factor, whose counterpart on the other side is 1. A shard holds a range of users and a range of items,
+    with their ratings and residuals 24 bytes a rating (32 with weights).
     Residuals are computed anew in each iteration, so that rounding errors do not accumulate and a lost worker
     loses nothing.
 
@@ -24,7 +25,7 @@ class CyclicCoordinateDescent(Program):
     factorization for recommender systems", ICDM 2012.
     """
 
-    barrier = "step"
+    barrier, joins = "step", True
     unit = "rating"
 
     def __init__(self, entries, settings, seed):
@@ -75,7 +76,7 @@ class CyclicCoordinateDescent(Program):
         state["late"][1 - side][factor] = change
 
     def update(self, state, task):
-        """Refit a factor of the shard's rows; return it, its change, and in the last step the loss."""
+        """Refit a factor of the shard's rows, for all, with its change; in the last step return the loss."""
         if task.step == 0:
             self._begin(state)
         factor, side = divmod(task.blocks, 2)
@@ -90,8 +91,10 @@ class CyclicCoordinateDescent(Program):
             np.zeros_like(y) if change is None else change, state["ridges"][side][is_bias],
             self.settings.non_negative and not is_bias, added,
         )  # fmt: skip
-        is_last = task.step == len(self.schedule.blocks) - 1
-        return x, added, _loss(residuals, table.weights) if is_last else 0.0
+        partial = {"joined": {task.shard: (task.blocks, x, added)}}
+        if task.step == len(self.schedule.blocks) - 1:
+            partial["loss"] = _loss(residuals, table.weights)
+        return partial
 
     def _begin(self, state):
         """Compute the residuals of the shard's users and items."""
@@ -113,18 +116,34 @@ class CyclicCoordinateDescent(Program):
     def _own(self, state, side, factor):
         return state["sides"][side][factor][slice(*state["ranges"][side])]
 
+    def join(self, partials):
+        """Put together what shards give, by shard, or what the coordinator hears, by block."""
+        parts = [part.pop("joined", None) if "joined" in part else part for part in partials]
+        found = {key: value for part in parts if part for key, value in part.items()}
+        return found or None
+
+    def message_of(self, state, joined):
+        """Put the rows of a factor together, and their changes."""
+        block, values, change = zip(*(joined[shard] for shard in sorted(joined)), strict=True)
+        return block[0], np.concatenate(values), np.concatenate(change)
+
+    def reported(self, joined, message):
+        """Report a factor as it is then."""
+        block, values, _ = message
+        return {block: values}
+
     # At the coordinator ---------------------------------------------------------------------------------
 
+    def hear(self, joined):
+        """Take the factors of an iteration."""
+        for block, values in joined.items():
+            self.factors[block % 2][block // 2] = values
+
     def aggregate(self, tasks, partials):
-        """Take the new factor; after the last one, the objective is known."""
-        block = tasks[0].blocks
-        values, change, losses = zip(*partials, strict=True)
-        message = block, np.concatenate(values), np.concatenate(change)
-        self.factors[block % 2][block // 2] = message[1]
-        if tasks[0].step < len(self.schedule.blocks) - 1:
-            return Outcome(message)
+        """Add up the objective."""
+        losses = [partial["loss"] for partial in partials]
         objective = sum(losses) + self.sides.penalty(*self._ridges)
-        return Outcome(message, objective=objective, updates=self.n_ratings)
+        return Outcome(objective=objective, updates=self.n_ratings)
 
     def publish(self):
         """Message with all factors."""
