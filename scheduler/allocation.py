@@ -1,5 +1,6 @@
 """Memory of workers: what large temporaries free is kept for the next ones."""
 
+import asyncio
 import ctypes
 import functools
 import gc
@@ -65,9 +66,9 @@ class WorkerMemory(NamedTuple):
     enforced: bool  # whether a nanny ends the worker near its limit
 
 
-def worker_memory(prepare, dask_worker):
-    """Return the `WorkerMemory` of a worker after `prepare`."""
-    prepare()
+async def worker_memory(prepare, dask_worker):
+    """Return the `WorkerMemory` of a worker after `prepare`, during which the worker answers others."""
+    await asyncio.to_thread(prepare)
     _give_back()
     limit = dask_worker.memory_manager.memory_limit
     used = dask_worker.monitor.get_process_memory()

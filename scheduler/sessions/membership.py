@@ -243,7 +243,7 @@ class Membership:
             if not workers and waited > self._timeout:
                 raise StradaskError(
                     f"no worker of {self._address} has answered for {self._timeout:g} s (dask.config "
-                    f"stradask.timeout): {_why_silent(len(threads))}"
+                    f"stradask.timeout): {_why_silent(len(threads), await self._paused())}"
                 )
             if not threads and wanted is None and self._client.status == "running":
                 wanted = self._client.submit(_nothing, pure=False)  # makes an adaptive cluster bring workers
@@ -302,6 +302,14 @@ class Membership:
         if worker not in self._unfit:
             self._unfit.add(worker)
             self._warnings.append(f"the worker {worker} gets no work: {why}")
+
+    async def _paused(self):
+        """List the workers that Dask paused because their memory is nearly full, and their memory limits."""
+        if self._client.scheduler is None:
+            return []
+        found = await asyncio.wait_for(self._client.scheduler.identity(), scheduler_timeout())
+        workers = found["workers"].items()
+        return [(m, info["memory_limit"]) for m, info in workers if info.get("status") == "paused"]
 
     async def _running(self):
         scheduler, began = self._client.scheduler, time.monotonic()
@@ -398,8 +406,14 @@ class Membership:
         raise WorkerLost(f"{worker} has not answered for {self._timeout:g} s (dask.config stradask.timeout)")
 
 
-def _why_silent(n_running):
-    """What to do where no worker answers; the scheduler says how many run."""
+def _why_silent(n_running, paused):
+    """What to do where no worker answers; the scheduler says how many run, and which are paused."""
+    if paused:
+        worker, limit = paused[0]
+        return (
+            f"{len(paused)} of them are paused, as {worker}, which uses most of its memory limit of "
+            f"{(limit or 0) / 1e6:,.0f} MB: give workers more, or restart them"
+        )
     if not n_running:
         return "is the scheduler there, do workers run?"
     return (

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import stradask as sd
+from stradask.errors import StradaskError
 
 dask = pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed")
@@ -74,6 +75,13 @@ def test_a_paused_worker_takes_no_part_and_a_fit_ends_without_it(client):
 
     equal(factors(engine="dask").fit(RATINGS, callback=look), expected)
     assert busy == [{paused: False, other: True}]
+    set_status(client, other, "paused")
+    with (
+        dask.config.set({"stradask.timeout": "200ms"}),
+        pytest.raises(StradaskError, match=r"has answered for 0.2 s .*: 2 of them are paused, as tcp://"),
+    ):
+        factors(engine="dask").fit(RATINGS)
+    set_status(client, other, "running")
     set_status(client, paused, "running")
     equal(factors(engine="dask").fit(RATINGS), expected)
 

@@ -41,14 +41,20 @@ def check_shards_fit(shards, memory_limit):
     memory_limit : int
     """
     for shard in shards:
-        n_bytes = sum(piece.own_bytes * (_COMPRESSED if is_compressed(piece.path) else 1) for piece in shard)
-        if 2 * _READING * n_bytes > memory_limit:
+        needed = bytes_to_read(shard)
+        if 2 * needed > memory_limit:
             raise DataError(
                 f"memory_limit={memory_limit:,} bytes, but to read a shard of {shard[0].path} takes about "
-                f"{_READING * n_bytes:,.0f}, and half of the limit is for that: give "
-                f"{2 * _READING * n_bytes:,.0f} or more, or smaller shards (n_groups; files in the svmlight "
-                "format are not cut, so give several)"
+                f"{needed:,.0f}, and half of the limit is for that: give {2 * needed:,.0f} or more, or "
+                "smaller shards (n_groups; files in the svmlight format are not cut, so give several)"
             )
+
+
+def bytes_to_read(shard):
+    """Bytes of memory that reading a shard takes, a tuple of `Piece`."""
+    return _READING * sum(
+        piece.own_bytes * (_COMPRESSED if is_compressed(piece.path) else 1) for piece in shard
+    )
 
 
 def plan_for(samplers, surveyed, n_topics, memory_limit, folder):

@@ -25,6 +25,7 @@ from ..blocks.out_of_core import (
     shards_for,
 )
 from ..blocks.storage import Pool, Storage
+from ..blocks.worker_memory import check_workers_have_room
 from ..samplers.choose import check_knows, chosen, fits_shards
 from .shard_input import (
     ShardedCorpus,
@@ -151,6 +152,7 @@ class Documents:
         if self.memory is not None:
             check_blocks_fit(program, self.memory)
             program.loads_at_once = 1
+        check_workers_have_room(program, self.engine)
         return program
 
 
