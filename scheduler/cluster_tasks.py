@@ -62,6 +62,7 @@ class ClusterTasks(Tasks):
         self._workers.close()
 
     def _make_inputs(self):
+        self._workers.keep_busy()
         with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 PiB"}):  # they are data
             self._inputs = [
                 self._workers.submit(source.function, *source.args, only=source.workers)

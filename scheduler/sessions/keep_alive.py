@@ -8,6 +8,7 @@ idle.
 import asyncio
 import atexit
 import gc
+import uuid
 from concurrent.futures import Future
 from typing import Any
 
@@ -38,6 +39,7 @@ class KeepAlivePlugin(WorkerPlugin):
         """Register the handlers."""
         self.worker, self.loop = worker, asyncio.get_running_loop()
         self.worker_sessions: dict[str, Any] = {}
+        self.waiting: dict[str, asyncio.Event] = {}  # keep-alives of no worker session, by key
         self.pool = ConnectionPool(
             timeout=connect_timeout(), connection_args=worker.connection_args, server=worker
         )
@@ -53,6 +55,8 @@ class KeepAlivePlugin(WorkerPlugin):
         """End all worker sessions, and remove the handlers."""
         for session in list(self.worker_sessions):
             self.end_session(session)
+        for gone in self.waiting.values():
+            gone.set()
         for name in self.answers_to:
             worker.handlers.pop(f"stradask_{name}", None)
         await self.pool.close()
@@ -80,12 +84,16 @@ class KeepAlivePlugin(WorkerPlugin):
                 return opened(answer, to)
 
     def transition(self, key, start, finish, **kwargs):
-        """End the worker session whose keep-alive was released with its client.
+        """End the worker session whose keep-alive was released with its client, and `waiting` ones.
 
         Only its own keep-alive counts (a dead worker's may have been moved here), and only while the worker
         runs: one that retires loses it too, and its shards are still wanted.
         """
-        if finish in ("cancelled", "released", "forgotten", "error") and self.worker.status is Status.running:
+        if finish not in ("cancelled", "released", "forgotten", "error"):
+            return
+        if gone := self.waiting.pop(key, None):
+            self.loop.call_soon(gone.set)
+        if self.worker.status is Status.running:
             for session, local in self.worker_sessions.items():
                 if local.keep_alive == key:
                     self.loop.call_soon(self.end_session, session, local)
@@ -133,6 +141,31 @@ def keep_alive_key(session, worker, epoch):
     return f"stradask-keep-alive-{session}-{worker}-{epoch}"
 
 
+def start_waiting(client, plugin, workers):
+    """Submit a keep-alive of no worker session to one of the workers; return its future, to be held.
+
+    With it the scheduler has work, and does not stop for `idle-timeout`, while no other task runs.
+    """
+    key = f"stradask-keep-alive-{uuid.uuid4().hex}"
+    where = {"workers": workers, "allow_other_workers": True}  # or it waits for lost ones for ever
+    return client.submit(_wait, plugin, key, key=key, pure=False, **where)
+
+
+async def _wait(plugin_name, key):
+    """Keep a worker busy until the task is released; without a thread or a slot, as `keep_alive`."""
+    worker = distributed.get_worker()
+    plugin: Any = worker.plugins.get(plugin_name)
+    if plugin is None:
+        return  # a worker without this version of stradask
+    plugin.waiting[key] = gone = asyncio.Event()
+    _secede(worker, key)
+    await gone.wait()
+
+
+def _secede(worker, key):
+    worker.handle_stimulus(SecedeEvent(key=key, compute_duration=0.0, stimulus_id=f"secede-{key}"))
+
+
 async def keep_alive(plugin_name, session, key, address):
     """Keep a worker busy as long as its worker session lasts; the keep-alive task.
 
@@ -144,5 +177,5 @@ async def keep_alive(plugin_name, session, key, address):
     local = plugin and plugin.worker_sessions.get(session)
     if worker.address != address or local is None or local.keep_alive != key:
         return  # moved here after its own worker went
-    worker.handle_stimulus(SecedeEvent(key=key, compute_duration=0.0, stimulus_id=f"secede-{key}"))
+    _secede(worker, key)
     await local.gone.wait()

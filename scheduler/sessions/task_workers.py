@@ -10,7 +10,9 @@ import dask
 
 from ...errors import WorkerLost
 from .clients import scheduler_named, take_exception
+from .keep_alive import start_waiting
 from .membership import Membership
+from .worker import NAME
 
 _LOOK = 0.1  # seconds between looks at whether the scheduler is there
 
@@ -32,6 +34,7 @@ class TaskWorkers(Membership):
         self._only: dict[Any, tuple] = {}  # of them those that may run on certain workers alone, and on which
         self._names: dict[str, str] = {}  # of workers, by address
         self._tasks: Any = None  # the client through which tasks go
+        self._busy: Any = None  # the keep-alive
 
     def open(self):
         """Find the workers that may take part, wait for a first one; return the client for tasks."""
@@ -46,12 +49,23 @@ class TaskWorkers(Membership):
 
     def close(self):
         """Release all tasks."""
+        self._end_keep_alive()
         self.cancel(self._watched)
         try:
             super().close()
         finally:
             self._stack.close()
         self._warn()
+
+    def keep_busy(self):
+        """Have one of the workers show a task until this is closed, also between tasks; again after a loss."""
+        self._end_keep_alive()
+        self._busy = start_waiting(self._tasks, NAME, self.where()["workers"])
+
+    def _end_keep_alive(self):
+        if self._busy is not None:
+            self._busy.release()
+            self._busy = None
 
     def where(self, only=()):
         """Return Dask's arguments that keep tasks on these workers; wait for one if all were lost.

@@ -1,6 +1,7 @@
 """Independent tasks: equal results on threads and on a cluster, inputs made when needed, losses."""
 
 import threading
+import time
 from concurrent.futures import CancelledError
 from types import SimpleNamespace
 
@@ -70,6 +71,9 @@ class Workers:
 
     def cancel(self, futures):
         list(futures)
+
+    def keep_busy(self):
+        pass
 
     def close(self):
         pass
@@ -147,7 +151,6 @@ def test_tasks_that_dask_cancelled_are_begun_again(attempted, reason):
     assert len(runs) == 3
 
 
-@pytest.mark.cluster
 def test_a_cluster_gives_the_same(start_cluster):
     distributed = pytest.importorskip("distributed")
     da = pytest.importorskip("dask.array")
@@ -160,7 +163,7 @@ def test_a_cluster_gives_the_same(start_cluster):
         return int(array.sum())
 
     numbers = []
-    with start_cluster(2, client=True) as (cluster, client):
+    with start_cluster(2, client=True, processes=False) as (cluster, client):
         for engine in ("dask", cluster.scheduler_address):
             inputs = [10, Load(total, (da.ones(20, chunks=5),))]
             with open_place(engine).tasks(inputs) as tasks:
@@ -171,6 +174,35 @@ def test_a_cluster_gives_the_same(start_cluster):
             tasks.check_ships("step", lambda: lock)
         assert client.status == "running"
         assert distributed.default_client() is client
+
+
+def test_an_idle_scheduler_does_not_stop_between_tasks(start_cluster):
+    dask = pytest.importorskip("dask")
+    times = {"distributed.scheduler.idle-timeout": "400ms", "distributed.comm.timeouts.connect": "2s"}
+    with dask.config.set(times), start_cluster(1, processes=False) as cluster:
+        scheduler = cluster.scheduler
+
+        def wait(number):
+            time.sleep(0.9)
+            assert scheduler.status.name == "running"
+            assert [key.startswith("stradask-keep-alive-") for key in running(scheduler)] == [True]
+
+        with open_place(cluster.scheduler_address).tasks([5]) as tasks:
+            assert tasks.map(pow, [(0, 2)], wait) == [25]
+            (worker,) = cluster.workers.values()
+            assert worker.state.executing_count == 0  # it takes no thread
+            waiting = worker.plugins["stradask-sessions"].waiting
+            assert len(waiting) == 1
+        end = time.monotonic() + 20
+        while scheduler.status.name != "closed":  # the keep-alive ended with the tasks
+            assert time.monotonic() < end
+            time.sleep(0.05)
+        assert not waiting
+
+
+def running(scheduler):
+    """Keys of the tasks that workers have."""
+    return [task.key for worker in scheduler.workers.values() for task in worker.processing]
 
 
 @pytest.mark.cluster
