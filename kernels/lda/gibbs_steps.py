@@ -19,9 +19,9 @@ import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
-from numba.extending import intrinsic
+from numba.extending import intrinsic, overload
 
-from ..options import BORROWS, KERNEL
+from ..options import BORROWS, INNER, KERNEL
 from .gibbs import AHEAD, sweep_dense_within
 
 TAKEN, DONE, READY, STOPPED = range(4)  # places in `state`: tasks taken, tasks done, steps done, 1 to give up
@@ -81,6 +81,27 @@ def _array_at(typingctx, like, address, n):
     return sig, codegen
 
 
+def priors_of_shard(alpha, s):
+    """The prior of a shard's documents as the sweep takes it.
+
+    `alpha` is a vector for all of them, or says where tables lie: for each shard the addresses of its table
+    and of the documents' rows, and how many there are of both; arrays of their types; the tables' width.
+    """
+
+
+@overload(priors_of_shard, jit_options={**_OPTIONS, **INNER})
+def _priors_of_shard(alpha, s):
+    if isinstance(alpha, types.Array):
+        return lambda alpha, s: alpha
+
+    def pair(alpha, s):
+        places, like_table, like_row, width = alpha
+        table = _array_at(like_table, places[s, 0], places[s, 2] * width).reshape(places[s, 2], width)
+        return table, _array_at(like_row, places[s, 1], places[s, 3])
+
+    return pair
+
+
 def steps_scratch(most_words, n_topics):
     """Scratch of a thread for blocks of at most so many words."""
     words = np.arange(most_words, dtype=np.int32)
@@ -103,7 +124,7 @@ def run_tasks(
     the length of a shard's rows, ``numbers[s]`` its number among all, which names its random streams.
     `totals` are those of the last step, ``changes[s]`` a shard's since then: they are added up after every
     `between` steps. Shard s meets block ``order[step, s]``; other blocks need no address.
-    Other parameters are those of `gibbs.sweep_dense`.
+    `alpha` is what `priors_of_shard` takes; other parameters are those of `gibbs.sweep_dense`.
     """
     like_starts, like_docs, like_topics, like_counts, like_offset, like_rows = like
     words, bounds, row_of_word, own_totals = scratch
@@ -142,7 +163,7 @@ def run_tasks(
             own_totals[k] = totals[k]
         sweep_dense_within(
             words[:n], begin[:n], end[:n], their[: n + 1], docs, own, tokens, counts, row_of_word[:n], rows,
-            own_totals, alpha, beta[here : here + n], beta_sum, 0, seed, purpose, round_,
+            own_totals, priors_of_shard(alpha, s), beta[here : here + n], beta_sum, 0, seed, purpose, round_,
             numbers[s] * n_blocks + block, None, work,
         )  # fmt: skip
         for j in range(n_rows[block], n):

@@ -79,6 +79,7 @@ class UnlabelledDocuments:
 
     n_topics: int
     width: int
+    takes_steps = False  # whether all steps of a sweep may run in compiled code (`samplers.gibbs_steps`)
 
     def drawn_with(self, alpha):
         """The prior as the kernels take it."""
@@ -107,6 +108,8 @@ class DenseDocuments(UnlabelledDocuments):
     Twice that up to 65,535 tokens, four times that above. All shards of a corpus have rows of one kind, for
     which kernels are compiled.
     """
+
+    takes_steps = True
 
     def __init__(self, n_documents, longest, n_topics, storage=_IN_MEMORY):
         self.n_topics = n_topics
@@ -297,6 +300,8 @@ class LabelledRows:
     labels : CSR array of float64, shape (n_documents, n_topics)
         m_dk, by which alpha_k is multiplied; columns ascending, no zeros stored, no row empty.
     """
+
+    takes_steps = False
 
     def __init__(self, labels, storage=_IN_MEMORY):
         self.shape = labels.shape

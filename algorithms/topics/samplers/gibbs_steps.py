@@ -12,7 +12,7 @@ import numpy as np
 from ....kernels.lda import gibbs_steps as kernels
 from ....scheduler.program import Task
 from ....scheduler.threads import run_tasks
-from ..blocks.document_rows import DenseDocuments, scratch_of
+from ..blocks.document_rows import scratch_of
 from ..blocks.word_blocks import FirstCountThenRotate, changes_of
 
 SWEEP = 1  # purpose of a random stream
@@ -29,7 +29,7 @@ def may_run_steps(program, states):
     schedule = program.schedule
     rotates = type(schedule) is FirstCountThenRotate and schedule.n_blocks == schedule.n_shards > 1
     plain = program.seeded is None and program.folder is None and not program.exact
-    if not (rotates and plain and all(type(s["documents"]) is DenseDocuments for s in states)):
+    if not (rotates and plain and all(s["documents"].takes_steps for s in states)):
         return False
     kinds = {tuple((a.dtype, a.flags.c_contiguous) for a in _arrays(state)) for state in states}
     return len(kinds) == 1 and all(contiguous for _, contiguous in next(iter(kinds)))
@@ -67,7 +67,8 @@ def _swept(program, states, numbers, blocks, round_, order, between, n_jobs):
     progress = np.zeros(4, np.int64)
     which = (shards, sizes, np.array(numbers), places, types)
     where = (*which, words.start, words.n_rows, words.before, totals, changes)
-    given = (progress, order, between, *where, *_priors(like, words, round_), program.seed, SWEEP, round_)
+    priors = (_alpha_of(states), *_beta_of(like, words, round_))
+    given = (progress, order, between, *where, *priors, program.seed, SWEEP, round_)
 
     def work():
         sweep, scratch = scratch_of(like["documents"]), _scratch_of(words, n_topics)
@@ -85,15 +86,14 @@ def _swept(program, states, numbers, blocks, round_, order, between, n_jobs):
     return totals, changes
 
 
-def _priors(state, words, round_):
-    """Alpha, beta of all words, and its sum, as the kernel takes them; a thread keeps those of a sweep."""
+def _beta_of(state, words, round_):
+    """Beta of all words, and its sum, as the kernel takes them; a thread keeps those of a sweep."""
     own = state["priors"]
-    kept = getattr(_SCRATCH, "priors", None)
+    kept = getattr(_SCRATCH, "beta", None)
     if kept is None or kept[0] is not own or kept[1] is not words or kept[2] != round_:
         beta, beta_sum = own.beta_of(round_)
-        alpha = state["documents"].drawn_with(own.alpha)
-        kept = own, words, round_, (alpha, beta[words.ids].astype(np.float32), np.float32(beta_sum))
-        _SCRATCH.priors = kept
+        kept = own, words, round_, (beta[words.ids].astype(np.float32), np.float32(beta_sum))
+        _SCRATCH.beta = kept
     return kept[3]
 
 
@@ -103,6 +103,16 @@ def _scratch_of(words, n_topics):
     if getattr(_SCRATCH, "key", None) != key:
         _SCRATCH.key, _SCRATCH.work = key, kernels.steps_scratch(*key)
     return _SCRATCH.work
+
+
+def _alpha_of(states):
+    """The vector of all documents, or where the tables of the shards lie."""
+    first = states[0]["documents"].drawn_with(states[0]["priors"].alpha)
+    if not isinstance(first, tuple):
+        return first
+    pairs = [state["documents"].drawn_with(state["priors"].alpha) for state in states]
+    places = [(table.ctypes.data, row.ctypes.data, len(table), len(row)) for table, row in pairs]
+    return np.array(places), first[0].reshape(-1), first[1], first[0].shape[1]
 
 
 def _arrays(state):

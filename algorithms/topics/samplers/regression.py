@@ -34,7 +34,7 @@ _MOVE = 12  # purpose of a random stream
 _LENGTH, _FIRST_STEP, _ACCEPTED = 4.0, 1.4, 0.8  # of a trajectory; the step is that of one number
 _TRIES, _POOR = 4, 0.2  # before `burn_in`: trajectories, one after the other, while so few are accepted
 _ASCENTS, _HALVINGS = 3, 10  # steps of scoring before `burn_in`
-_ENOUGH = 0.02  # for each coefficient: the gain that ends them
+_ENOUGH = 0.1  # for each coefficient: the gain that ends them; that of a draw is a half, on average
 _FEWEST, _MOST = 3, 10  # steps of a trajectory
 _MOST_BEFORE = 5  # before `burn_in`: from near the mode, a quarter of a turn gives all of the spread
 _FEW_COLUMNS = 16  # up to which products of columns are kept
@@ -334,10 +334,7 @@ class CoefficientPosterior:
 
 
 def ascent(posterior, now):
-    """Go towards the mode by a few steps of Fisher scoring, topic by topic, halved until they rise.
-
-    A draw lies below the mode by half the number of coefficients, on average: a small part of that is enough.
-    """
+    """Go towards the mode by a few steps of Fisher scoring, topic by topic, halved until they rise."""
     enough = _ENOUGH * now.coefficients.size
     for _ in range(_ASCENTS):
         step = np.linalg.solve(posterior.curvature(now), now.gradient[:, :, None])[:, :, 0]

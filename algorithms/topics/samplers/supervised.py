@@ -80,6 +80,8 @@ class Coefficients:
 class ResponseRows(DenseDocuments):
     """Dense counts with the responses of documents: `targets` has one column, of classes their numbers."""
 
+    takes_steps = False
+
     def __init__(self, targets, lengths, longest, n_topics, response, storage):
         super().__init__(len(targets), longest, n_topics, storage)
         self.response, self.targets = response, np.ascontiguousarray(targets[:, 0])
