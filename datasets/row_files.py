@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._urls import file_size, file_system, is_folder, is_url, matching_files, open_file
+from .._urls import file_size, file_stamp, file_system, is_folder, is_url, matching_files, open_file
 from ..errors import DataError, in_brief, shortened
 from ._files import SUFFIXES, Reader
 from .svmlight import parse_line
@@ -24,6 +24,29 @@ _FORMATS = (
 )
 _BYTES, _LINES = 1 << 25, 1 << 24  # of a part, about: of npy, and of svmlight, which grows when it is read
 _TAIL = 1 << 16  # bytes that are read at a time for the end of a line
+_MOST_SEEN = 1 << 16
+_seen: dict[tuple[str, str], str] = {}  # stamps of files as this process read them first
+
+
+def _check_unchanged(path, stamp):
+    """Refuse a file that has changed since this process first read what has this stamp where the fit began.
+
+    The stamps need not be equal: each machine may have a copy, written at another time.
+    """
+    with _read_errors(path):
+        now = file_stamp(path)
+    if _seen.setdefault((path, stamp), now) != now:
+        raise DataError(f"{in_brief(path)} has changed since the fit began; leave it as it is")
+    if len(_seen) > _MOST_SEEN:
+        _seen.pop(next(iter(_seen)), None)
+
+
+def _stamp(path):
+    """The stamp of a file where a fit begins."""
+    with _read_errors(path):
+        stamp = file_stamp(path)
+    _seen[path, stamp] = stamp
+    return stamp
 
 
 class NpyRows(NamedTuple):
@@ -33,6 +56,7 @@ class NpyRows(NamedTuple):
     start: int
     shape: tuple
     dtype: str
+    stamp: str
 
     @property
     def row_bytes(self):
@@ -46,6 +70,7 @@ class NpyRows(NamedTuple):
 
     def read(self):
         """Return the rows, an ndarray."""
+        _check_unchanged(self.path, self.stamp)
         dtype, n_bytes = np.dtype(self.dtype), np.dtype(self.dtype).itemsize * math.prod(self.shape)
         stop = self.start + n_bytes
         if is_url(self.path):
@@ -75,6 +100,7 @@ class LineRange(NamedTuple):
     start: int
     stop: int
     size: int
+    stamp: str
 
     def _text(self):
         """The lines, and the byte at which they begin."""
@@ -101,6 +127,7 @@ class LineRange(NamedTuple):
         from scipy import sparse
         from sklearn.datasets import load_svmlight_file
 
+        _check_unchanged(self.path, self.stamp)
         text, first = self._text()
         if not text.strip():
             return sparse.csr_array((0, n_features or 0)), np.empty(0)
@@ -198,7 +225,7 @@ def npy_ranges(paths, edges):
 def _alike(paths, n_dims):
     """The `NpyRows` of whole files, which must have rows of one kind."""
     wholes = [
-        NpyRows(path, start, shape, dtype.str)
+        NpyRows(path, start, shape, dtype.str, _stamp(path))
         for path in paths
         for shape, dtype, start in [_header(path, n_dims)]
     ]
@@ -219,8 +246,8 @@ def line_parts(paths, share=1.0):
         with _read_errors(path):
             size = file_size(path)
         n = 1 if _is_packed(path) else max(1, size // int(_LINES * share))
-        edges = [size * k // n for k in range(n + 1)]
-        parts += [LineRange(path, a, b, size) for a, b in itertools.pairwise(edges)]
+        edges, stamp = [size * k // n for k in range(n + 1)], _stamp(path)
+        parts += [LineRange(path, a, b, size, stamp) for a, b in itertools.pairwise(edges)]
     return parts
 
 

@@ -64,6 +64,18 @@ def file_size(path):
     return int(size)
 
 
+def file_stamp(path):
+    """Text that changes with the contents of a file: its length, and its time or its tag; OSError if none."""
+    if not is_url(path):
+        found = os.stat(path)
+        return f"{found.st_size} {found.st_mtime_ns}"
+    system, inner = file_system(path)
+    with _as_oserror(path):
+        info = system.info(inner)
+    names = ("size", "ETag", "etag", "LastModified", "last_modified", "mtime", "created")
+    return " ".join(str(info[name]) for name in names if info.get(name) is not None)
+
+
 def is_file(path):
     """Whether there is such a file."""
     return _answer(path, os.path.isfile, "isfile")

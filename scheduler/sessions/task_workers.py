@@ -58,7 +58,7 @@ class TaskWorkers(Membership):
         self._warn()
 
     def keep_busy(self):
-        """Have one of the workers show a task until this is closed, also between tasks; again after a loss."""
+        """Have a worker show a task until this is closed, also between tasks; after a loss, too."""
         self._end_keep_alive()
         self._busy = start_waiting(self._tasks, NAME, self.where()["workers"])
 

@@ -51,7 +51,10 @@ def fails(capsys, *arguments):
     return err
 
 
-@pytest.mark.parametrize("form", ["{}/data/*.parquet", "{}/data", "memory://cli-rows/*.parquet"])
+SLOW = [pytest.param(form, marks=pytest.mark.slow) for form in ("{}/data", "memory://cli-rows/*.parquet")]
+
+
+@pytest.mark.parametrize("form", ["{}/data/*.parquet", *SLOW])
 def test_a_folder_a_pattern_and_a_url_of_parquet_files_give_the_model_of_the_rows(folder, capsys, form):
     data, model, out = form.format(folder), folder / "m.npz", folder / "out.npz"
     options = ("--drop", "spent", "--json", "--quiet", "--save", model, "--tol", "1e-10")

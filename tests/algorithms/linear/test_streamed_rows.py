@@ -204,6 +204,34 @@ def test_files_of_rows_give_the_model_of_their_arrays(cluster, files, monkeypatc
     np.testing.assert_array_equal(model.predict(f"{files}/*.svm").compute(), here.predict(X))
 
 
+@pytest.mark.parametrize("name", ["X0.npy", "0.svm"])
+def test_a_file_that_changes_between_passes_is_named(cluster, files, monkeypatch, name):
+    stream(monkeypatch, 0)
+
+    def replace(info):
+        if info.round == 2:
+            path = files / name
+            other = np.full((500, D), 3.0) if name == "X0.npy" else None
+            if other is None:
+                path.write_bytes(path.read_bytes().replace(b"1:", b"2:", 1)[:-1] + b"\n")
+            else:
+                np.save(path, other)  # of the same shape
+
+    X, y = (f"{files}/X*.npy", LABELS) if name == "X0.npy" else (f"{files}/*.svm", None)
+    with pytest.raises(DataError, match=rf"{name} has changed since the fit began"):
+        sd.LogisticRegression(solver="lbfgs", tol=1e-12, engine="dask").fit(X, y, callback=replace)
+
+
+def test_copies_of_a_file_may_have_times_of_their_own(files):
+    (part,) = row_files.npy_parts([str(files / "y0.npy")], 1)
+    there = part._replace(stamp="as on another machine")
+    assert there.read().tolist() == part.read().tolist() == LABELS[:500].tolist()
+    os.utime(files / "y0.npy", ns=(1, 1))
+    for other in (part, there):
+        with pytest.raises(DataError, match=r"y0.npy has changed"):
+            other.read()
+
+
 def test_compressed_lines_and_scores_of_files(files):
     import bz2
     import gzip

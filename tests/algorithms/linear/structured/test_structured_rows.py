@@ -40,7 +40,7 @@ MODELS = {
         NUMBERS,
     ),
 }
-FEW = ("group-dense", "classes-sparse", "mcp-dense")
+FEW = ("group-dense", "mcp-dense")
 CASES = [
     pytest.param(name, kind, marks=() if f"{name}-{kind}" in FEW else pytest.mark.slow)
     for name in MODELS
@@ -156,5 +156,6 @@ def test_penalties_that_owned_columns_do_not_take_leave_rows_where_they_are(clus
         sd.SparseGLM(penalty="mcp", alpha=0.1).fit(X.rechunk((N, 3)), NUMBERS)
 
 
+@pytest.mark.slow
 def test_workers_read_files_in_each_pass(cluster, asked, tmp_path):
     fits_files(tmp_path, "rows")
