@@ -79,9 +79,15 @@ def predicted(record, row, found):
         per_token=found["sweep"] / about["tokens"],
         n_groups=about["groups"],
         n_words=about["words"],
-        row_bytes=row["bytes"] / about["words"] / max(P - 1, 1) / 4,
+        row_bytes=row_bytes(about, row),
     )
     return sum(sweep.on(machines).values())
+
+
+def row_bytes(about, row):
+    """Return the bytes of a word's counts as they travel: of what a worker sent, without the totals."""
+    totals = cluster_model.stages(row["workers"]) * about["groups"] * 8 * about["topics"]
+    return max(row["bytes"] / row["workers"] - totals, 0.0) / about["words"]
 
 
 def comparison(record):

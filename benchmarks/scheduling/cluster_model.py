@@ -144,7 +144,8 @@ def topics(
     """Count a sweep of Gibbs sampling, or with `warp` of its passes over documents and words.
 
     `per_token` are seconds; `heaviest` is the share of the tokens that the most frequent word has, whose row
-    one worker at a time draws from; `row_bytes` those of a word's counts as they travel, of Gibbs sampling.
+    one worker at a time draws from; `row_bytes` those of a word's counts as they travel, of Gibbs sampling:
+    a worker receives every block once a sweep, also its first one, which comes back for the next sweep.
     Up to 64 groups its blocks come one by one, and totals are exchanged as often; with more, all blocks of a
     worker come together, once from each worker (`algorithms.topics.blocks.word_blocks.nested`). With warp
     blocks do so in two rotations a sweep, after each of which totals are exchanged, and carry tokens and the
@@ -155,6 +156,7 @@ def topics(
     rows = n_words * row_bytes
     if warp:
         travelling = 2.5 * n_tokens * max(int(n_topics - 1).bit_length(), 1) / 8 + n_words * groups
+        travelling *= 1 - 1 / P  # the rest is a worker's own
         visits, exchanges, hides = 2 * P, 2, 0.0
     elif groups > 64:
         travelling, visits, exchanges, hides = rows, P, groups // between_exchanges(groups), 0.0
@@ -164,7 +166,7 @@ def topics(
         work=n_tokens * per_token,
         longest=heaviest * n_tokens * per_token,
         blocks=visits * (P > 1),
-        travels=travelling * (1 - 1 / P),
+        travels=travelling * (P > 1),
         hides=hides,
         waits=stages(P) * exchanges,
         wait_bytes=8 * n_topics,

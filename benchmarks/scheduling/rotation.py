@@ -70,7 +70,7 @@ def predict(one, run, n_tokens, n_workers, n_topics, latency=3e-4, bandwidth=1e9
         per_token=working / n_tokens,
         n_groups=GROUPS,
         n_words=1,
-        row_bytes=float(np.median(run["bytes_sent"][3:])) / max(n_workers - 1, 1),
+        row_bytes=float(np.median(run["bytes_sent"][3:])) / n_workers,
     )
     return sum(sweep.on(machines).values())
 

@@ -66,12 +66,23 @@ def test_the_model_is_within_a_fifth_of_every_measured_sweep():
     assert len({row["model"] for row in RECORD["rows"]}) == 1
 
 
+def test_bytes_of_gibbs_sampling_are_those_measured():
+    """Each worker sends all rows once a sweep, and totals: the rows are the same on any number of workers."""
+    about, several = RECORD["about"], [row for row in RECORD["rows"] if row["workers"] > 1]
+    width = how_many_workers.row_bytes(about, several[0])
+    for row in several:
+        own = {"per_token": 1.0, "n_groups": about["groups"], "n_words": about["words"], "row_bytes": width}
+        sweep = cluster_model.topics(about["tokens"], about["topics"], Machines(row["workers"]), **own)
+        sent = row["workers"] * (sweep.travels + sweep.waits * sweep.wait_bytes)
+        assert sent == pytest.approx(row["bytes"], rel=0.005)
+
+
 @pytest.mark.parametrize("n_threads", [16, 64])
 def test_messages_of_topics_grow_with_workers_alone(n_threads):
     own = {"per_token": 1e-6, "n_words": 1000, "row_bytes": 100.0}
     gibbs = cluster_model.topics(1e6, 1000, Machines(128, n_threads), **own)
     assert (gibbs.blocks, gibbs.waits) == (128, 7 * 64)
-    assert gibbs.travels == 1e5 * 127 / 128
+    assert gibbs.travels == 1e5
     warp = cluster_model.topics(1e6, 1000, Machines(128, n_threads), **own, warp=True)
     assert (warp.blocks, warp.waits) == (2 * 128, 2 * 7)
     few = cluster_model.topics(1e6, 1000, Machines(4, 8), **own)
