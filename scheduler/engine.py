@@ -113,7 +113,7 @@ def run(
         Rounds between two states.
     draws : object, optional
         ``draws.take(round, collect)`` is called after each round, before its checkpoint, into which its
-        ``arrays()`` go, for ``restore``; ``collect()`` gives what `Program.collect` returns.
+        ``arrays()`` go, for ``restore``; ``collect(**options)`` gives what `Program.collect` returns.
     fingerprint : dict, optional
         What a state belongs to, parameters and hashes of data, as JSON can hold them.
     label : str, optional
@@ -153,8 +153,8 @@ def run(
             reason = ended if isinstance(ended, str) else "converged"
             return machine.result(start, reason)
 
-        def collect():
-            return program.collect(machine.ask)
+        def collect(**options):
+            return program.collect(machine.ask, **options)
 
         def looked():
             found = collect()

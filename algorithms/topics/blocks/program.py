@@ -271,9 +271,9 @@ class RotatingModel(Program):
             beta = self.beta[0]
             self._word_part = float((times * (gammaln(counts + beta) - gammaln(beta))).sum())
 
-    def collect(self, ask):
-        """Gather the model."""
-        return Gathered.of(self, ask)
+    def collect(self, ask, documents=True):
+        """Gather the model, or without `documents` the counts of words alone."""
+        return Gathered.of(self, ask, documents)
 
     def arrays(self):
         """Arrays of a checkpoint besides shards and blocks."""
@@ -328,22 +328,22 @@ class Gathered:
     shares: np.ndarray | None
 
     @classmethod
-    def of(cls, program, ask):
-        """Ask shards and blocks."""
-        parts = ask(lambda session, messages: session.measure(messages))
+    def of(cls, program, ask, documents=True):
+        """Ask shards and blocks; without `documents` blocks alone, and the likelihood is not known."""
+        parts = ask(lambda session, messages: session.measure(messages)) if documents else [np.nan]
         beta = float(program.beta[0]) if program.fits_priors else None
         read = ask(lambda session, messages: session.measure_blocks(messages, "read_block", beta))
         word_part = sum(part for part, *_ in read)
         counted = [opened_counts(counts, program.n_topics) for _, *both in read for counts in both]
-        counts, documents, shares = program.word_counts(counted), None, None
-        if program.rows is not None:
+        counts, found, shares = program.word_counts(counted), None, None
+        if documents and program.rows is not None:
             own = ask(lambda session, messages: session.measure(messages, "document_counts"))
-            documents = program.in_order_of_X(own)
-        if program.averages:
+            found = program.in_order_of_X(own)
+        if documents and program.averages:
             averaged = ask(lambda session, messages: session.measure(messages, "document_shares"))
             shares = _rows_of(program, averaged)
         model = (program.ran, program.alpha, program.beta, program.seeds, program.labels)
-        return cls(*model, documents, counts, program.joint(parts, word_part), shares)
+        return cls(*model, found, counts, program.joint(parts, word_part), shares)
 
     def doc_topic_counts(self):
         """Topic counts of documents, CSR; None where they stay in shards."""

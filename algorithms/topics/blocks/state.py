@@ -196,7 +196,7 @@ class CorpusState(Program):
         counts.sort_indices()
         return counts
 
-    def collect(self, ask):
+    def collect(self, ask, documents=True):
         """Read the model off this state."""
         return self
 

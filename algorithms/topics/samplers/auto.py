@@ -232,9 +232,9 @@ class RotatingAuto(Program):
         """See `RotatingModel`."""
         return self.current.objective(parts)
 
-    def collect(self, ask):
-        """Fetch the model."""
-        return Gathered.of(self, ask)
+    def collect(self, ask, documents=True):
+        """Fetch the model, or without `documents` the counts of words alone."""
+        return Gathered.of(self, ask, documents)
 
     def arrays(self):
         """See `RotatingModel`."""

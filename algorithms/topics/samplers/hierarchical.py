@@ -235,9 +235,11 @@ class RotatingHierarchical(RotatingGibbs):
         self.concentrations = replace(self.concentrations, gamma=float(gamma))
         self.priors = self.priors.replaced(alpha, 0.0)
 
-    def collect(self, ask):
-        """Gather the model, and gamma."""
-        return GatheredHierarchical(**vars(Gathered.of(self, ask)), gamma=self.concentrations.gamma)
+    def collect(self, ask, documents=True):
+        """Gather the model, and gamma; without `documents` the counts of words alone."""
+        return GatheredHierarchical(
+            **vars(Gathered.of(self, ask, documents)), gamma=self.concentrations.gamma
+        )
 
     def arrays(self):
         """Arrays of a checkpoint besides shards and blocks."""
