@@ -12,6 +12,7 @@ X = RNG.standard_normal((60, 2))
 OFFSET = 0.3 * RNG.standard_normal(60)
 F = X @ [0.5, -0.4] + OFFSET
 OPTIONS = {"n_samples": 25, "n_warmup": 100, "random_state": 0}
+LONGER = OPTIONS | {"n_samples": 200}  # of chains, whose R-hat passes 1.1 by chance in 25 draws
 
 
 def density(model, values, f, y):
@@ -30,7 +31,7 @@ def density(model, values, f, y):
     ("model", "y"),
     [
         (sd.BayesianLinearRegression(**OPTIONS), F + RNG.standard_normal(60)),
-        (sd.BayesianLinearRegression("student_t", noise_freedom=3, **OPTIONS), F + RNG.standard_t(3, 60)),
+        (sd.BayesianLinearRegression("student_t", noise_freedom=3, **LONGER), F + RNG.standard_t(3, 60)),
         (sd.BayesianPoissonRegression(**OPTIONS), RNG.poisson(np.exp(F))),
         (
             sd.BayesianPoissonRegression("negative_binomial", **OPTIONS),
