@@ -91,8 +91,11 @@ def explained(A, draws, gradients):
     """The share R2 of the gradients that a normal density of covariance ``A A'`` explains.
 
     In the coordinates ``z = x / A`` such a density has gradients ``-z``, about means. What is left is the
-    Fisher divergence; R2 is below zero where that is more than the gradients.
+    Fisher divergence; R2 is below zero where that is more than the gradients, or these are not finite, as
+    those at the walls of a box.
     """
+    if not np.isfinite(gradients).all():
+        return -np.inf
     x, g = draws - draws.mean(axis=0), gradients - gradients.mean(axis=0)
     if len(A) == len(A.T):
         with single_threaded_blas():

@@ -86,7 +86,7 @@ def test_a_point_outside_of_the_domain_has_no_density(name):
 )
 def test_every_sampler_rejects_counts_and_names(sampler, compiled):
     function, words = FAILING["compiled ValueError" if compiled else "ValueError"]
-    options = SHORT | {"n_samples": 400}
+    options = SHORT | {"n_samples": 400, "random_state": 3}  # some seeds of HMC never leave the density
     found = sd.sample(function, None, X, [1.0], names=["rate"], sampler=sampler, **options)
     line = found.diagnostics.row("failed")
     assert line["value"] > 0
