@@ -46,7 +46,7 @@ def from_pointer(function: Any, start: ArrayLike, *, names: Names | None = None)
     Raises
     ------
     DataError
-        If function is none of these, or has no address.
+        If function is none of these, has no address, or is known to take or return something else.
 
     Examples
     --------
@@ -75,16 +75,40 @@ def _address(function):
         address = int(function)
     elif isinstance(getattr(function, "address", None), int):  # numba's
         address = function.address
+        _check_types(function.ctypes)
     elif isinstance(function, _FUNCTION):
         address = ctypes.cast(function, ctypes.c_void_p).value
+        if function.argtypes is not None:
+            _check_types(function)
     else:
         raise DataError(
             f"function must be a numba.cfunc, a function of ctypes, or an address, got "
             f"{shortened(function, 60)}: numba.njit and Python functions go to sample as they are"
         )
-    if not address or address < 0:
+    if not address or not 0 < address < 2**63:
         raise DataError(f"function has the address {address}, where there is no function")
     return address
+
+
+def _check_types(function):
+    """Refuse a function of ctypes that is declared to take or return something else: calls check nothing."""
+    taken, returned = tuple(function.argtypes), function.restype
+    fits = len(taken) == 3 and returned is ctypes.c_double and ctypes.sizeof(taken[2]) == 8
+    if not fits or not all(_are_numbers(one) for one in taken[:2]):
+        words = ", ".join(one.__name__ for one in taken)
+        raise DataError(
+            f"function takes ({words}) and returns {getattr(returned, '__name__', returned)}: it must be "
+            "double f(const double *q, double *g, int64_t d)"
+        )
+
+
+def _are_numbers(kind):
+    """Whether a type of ctypes is an address of float64, or of anything."""
+    return (
+        kind is ctypes.c_void_p
+        or getattr(kind, "_type_", None) is ctypes.c_double
+        or hasattr(kind, "_dtype_")
+    )
 
 
 @dataclass(frozen=True, eq=False)

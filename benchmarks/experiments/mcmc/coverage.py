@@ -66,7 +66,27 @@ def slopes(rng, seed):
     return posterior, truth | {"g:Intercept": u[:, 0], "g:x": u[:, 1]}
 
 
-MODELS = {"logistic-shards": logistic, "poisson-groups-shards": counts, "slopes-shards": slopes}
+def labels(rng, seed):
+    """Intercepts by group of a logistic regression in one piece, by formula; effects are parameters."""
+    normal, half = sd.priors.normal(0, 1), sd.priors.half_normal(1)
+    g = np.repeat(np.arange(20), 15)
+    x = rng.standard_normal(300)
+    x -= x.mean()
+    b, c, spread = rng.normal(), rng.normal(), abs(rng.normal())
+    u = rng.normal(0, spread, 20)
+    y = rng.random(300) < 1 / (1 + np.exp(-c - u[g] - b * x))
+    priors = {"coef": normal, "intercept": normal, "sd": half}
+    model = sd.BayesianGLM("y ~ x + (1 | g)", "logistic", priors=priors, random_state=seed, **SAMPLING)
+    posterior = model.fit({"y": y.astype(float), "x": x, "g": g}).posterior_
+    return posterior, {"coef": [b], "intercept": c, "sd_g": [spread], "g:Intercept": u}
+
+
+MODELS = {
+    "logistic-shards": logistic,
+    "poisson-groups-shards": counts,
+    "slopes-shards": slopes,
+    "logistic-groups": labels,
+}
 
 
 def covered(posterior, truth):

@@ -29,13 +29,14 @@ import numba as nb
 import numpy as np
 
 from ..streams import OPTIONS, uniform
-from .mixed import BERNOULLI, GAMMA, NEGATIVE_BINOMIAL, NORMAL, POISSON, STUDENT_T, logistic, row
+from .mixed import BERNOULLI, GAMMA, NEGATIVE_BINOMIAL, NORMAL, POISSON, STUDENT_T, logistic
+from .mixed_points import POINTS, prepare, rows_at
 
 MOST_COLUMNS = 3
 _CUT = 16.0  # logarithm of what is left out
 _ENOUGH, _FINER, _TRIES = 1e-3, 0.7, 12
 _STEP_SIZES = (0.8, 1.0, 1.2)  # standard deviations at the mode, to begin with, by k
-_REACH = (2000, 60, 20)  # nodes to a side that the table has room for, by k
+_REACH = (2000, 60, 20)  # nodes to a side that the table holds, by k
 MOST_NODES = 60_000  # a cap
 _NEWTON_STEPS, _HALVINGS, _NEAR = 60, 30, 1e-3
 _RISE = 30.0  # of a second mode over the first, before sums are scaled anew
@@ -70,20 +71,22 @@ def _information(family, f, y, own):
 
 
 @nb.njit(**OPTIONS)
-def _at(z, family, f, y, weights, own, A, slopes, by_own):
-    """Log of the integrand at z without the constant of the normal density; fills derivatives of all rows."""
-    height = 0.0
-    by_own[:] = 0.0
-    for j in range(len(z)):
-        height -= 0.5 * z[j] * z[j]
-    for i in range(len(f)):
-        at = f[i]
-        for j in range(len(z)):
-            at += A[i, j] * z[j]
-        value, slope = row(family, at, y[i], own, weights[i], by_own)
-        height += weights[i] * value
-        slopes[i] = weights[i] * slope
-    return height
+def _at(z, family, f, own, A, table, work, slopes, heights, by_own):
+    """Fill logs of the integrand at points z (m, k) without the constant of the normal density.
+
+    Fills derivatives of all rows, too: see `rows_at`. A is (k, n).
+    """
+    m, k, n = len(z), len(A), len(f)
+    for p in range(m):
+        at, total = work[2, p * n : (p + 1) * n], 0.0
+        at[:] = f
+        for j in range(k):
+            by = z[p, j]
+            total += by * by
+            for i in range(n):
+                at[i] += A[j, i] * by
+        heights[p] = -0.5 * total
+    rows_at(family, m, n, work[2], own, table, work, slopes, heights, by_own)
 
 
 @nb.njit(**OPTIONS)
@@ -96,11 +99,11 @@ def _curvature(z, family, f, y, weights, own, A, C):
     for i in range(len(f)):
         at = f[i]
         for j in range(k):
-            at += A[i, j] * z[j]
+            at += A[j, i] * z[j]
         part = weights[i] * _information(family, at, y[i], own)
         for a in range(k):
             for b in range(a + 1):
-                C[a, b] += part * A[i, a] * A[i, b]
+                C[a, b] += part * A[a, i] * A[b, i]
     for a in range(k):
         for b in range(a + 1):
             total = C[a, b]
@@ -110,19 +113,20 @@ def _curvature(z, family, f, y, weights, own, A, C):
 
 
 @nb.njit(**OPTIONS)
-def _mode(family, f, y, weights, own, A, z, C, slopes, by_own):
+def _mode(family, f, y, weights, own, A, z, C, table, work, slopes, heights, by_own):
     """Move z to the mode from zero, by Newton's method with halved steps; return the height there."""
     k = len(z)
-    step, trial = np.empty(k), np.empty(k)
+    step, trial = np.empty(k), np.zeros((1, k))
     z[:] = 0.0
-    height = _at(z, family, f, y, weights, own, A, slopes, by_own)
+    _at(trial, family, f, own, A, table, work, slopes, heights, by_own)
+    height = heights[0]
     for _ in range(_NEWTON_STEPS):
         _curvature(z, family, f, y, weights, own, A, C)
         size = 0.0
         for a in range(k):
             total = -z[a]
             for i in range(len(f)):
-                total += slopes[i] * A[i, a]
+                total += slopes[i] * A[a, i]
             for b in range(a):
                 total -= C[a, b] * step[b]
             step[a] = total / C[a, a]
@@ -136,17 +140,16 @@ def _mode(family, f, y, weights, own, A, z, C, slopes, by_own):
         part = 1.0
         for _ in range(_HALVINGS):
             for a in range(k):
-                trial[a] = z[a] + part * step[a]
-            risen = _at(trial, family, f, y, weights, own, A, slopes, by_own)
-            if risen > height:
+                trial[0, a] = z[a] + part * step[a]
+            _at(trial, family, f, own, A, table, work, slopes, heights, by_own)
+            if heights[0] > height:
                 break
             part *= 0.5
         else:
             break
-        z[:] = trial
-        height = risen
-    _curvature(z, family, f, y, weights, own, A, C)
-    return _at(z, family, f, y, weights, own, A, slopes, by_own)
+        z[:] = trial[0]
+        height = heights[0]
+    return height
 
 
 @nb.njit(**OPTIONS)
@@ -155,7 +158,7 @@ def _side(k):
 
 
 @nb.njit(**OPTIONS)
-def room(k):
+def table_size(k):
     """Entries of the table of nodes that the functions here need, zeros when they are called and after."""
     return _side(k) ** k
 
@@ -199,116 +202,130 @@ def _seed(z, step, mode, C):
 
 
 @nb.njit(**OPTIONS)
-def _enqueue(index, queue, n, table):
-    if n < len(queue) and table[index] == 0:
+def _enqueue(index, queue, n, places):
+    if n < len(queue) and places[index] == 0:
         queue[n] = index
-        table[index] = n + 1
+        places[index] = n + 1
         return n + 1
     return n
 
 
 @nb.njit(**OPTIONS)
-def _clear(queue, n, table):
+def _clear(queue, n, places):
     for i in range(n):
-        table[queue[i]] = 0
+        places[queue[i]] = 0
 
 
 @nb.njit(**OPTIONS)
-def _begin(family, f, y, weights, own, A, mode, C, step, top, queue, table, slopes, by_own):
+def _begin(family, f, y, own, A, mode, C, step, top, queue, places, table, work, slopes, heights, by_own):
     """Put the first nodes into the queue; return their number, or -1 if one is outside of the table."""
     k = len(mode)
-    z = mode.copy()
-    n = _enqueue(_seed(z, step, mode, C), queue, 0, table)
+    n = _enqueue(_seed(mode, step, mode, C), queue, 0, places)
     if family != STUDENT_T:
         return n
+    z = np.empty((1, k))
     for i in range(len(f)):
         square, gap = 1e-12, y[i] - f[i]
         for j in range(k):
-            square += A[i, j] * A[i, j]
+            square += A[j, i] * A[j, i]
         for j in range(k):
-            z[j] = A[i, j] * gap / square
-        if _at(z, family, f, y, weights, own, A, slopes, by_own) > top - _CUT:
-            index = _seed(z, step, mode, C)
+            z[0, j] = A[j, i] * gap / square
+        _at(z, family, f, own, A, table, work, slopes, heights, by_own)
+        if heights[0] > top - _CUT:
+            index = _seed(z[0], step, mode, C)
             if index < 0:
-                _clear(queue, n, table)
+                _clear(queue, n, places)
                 return -1
-            n = _enqueue(index, queue, n, table)
+            n = _enqueue(index, queue, n, places)
     return n
 
 
 @nb.njit(**OPTIONS)
-def _neighbours(index, c, queue, n, table):
-    """Queue all neighbours of a node; return the number of nodes, or -1 where there is no room."""
+def _neighbours(index, c, queue, n, places):
+    """Queue all neighbours of a node; return the number of nodes, and whether table and queue held them."""
     k, width = len(c), 1
     for j in range(k):
         if abs(c[j]) >= _REACH[k - 1]:
-            return -1
-        n = _enqueue(index - width, queue, n, table)
-        n = _enqueue(index + width, queue, n, table)
+            return n, False
+        n = _enqueue(index - width, queue, n, places)
+        n = _enqueue(index + width, queue, n, places)
         width *= _side(k)
-    return n if n < len(queue) else -1
+    return n, n < len(queue)
 
 
 @nb.njit(**OPTIONS)
-def integral(family, f, y, weights, own, Z, T, queue, table, by_f, by_own, by_T):
+def _columns(Z, T):
+    """A (k, n) with ``A' = Z T``."""
+    n_rows, k = Z.shape
+    A = np.zeros((k, n_rows))
+    for j in range(k):
+        for a in range(j, k):
+            for i in range(n_rows):
+                A[j, i] += Z[i, a] * T[a, j]
+    return A
+
+
+@nb.njit(**OPTIONS)
+def integral(family, f, y, weights, own, Z, T, queue, places, by_f, by_own, by_T):
     """Log of the integral of a group; fills derivatives in the predictors, adds those in own and in T.
 
-    NaN where it needs more nodes than there is room for.
+    NaN where it needs more nodes than the table of their places or the queue holds.
     """
     n_rows, k = Z.shape
-    A = np.zeros((n_rows, k))
-    for i in range(n_rows):
-        for j in range(k):
-            for a in range(j, k):
-                A[i, j] += Z[i, a] * T[a, j]
-    mode, C, z, c = np.empty(k), np.zeros((k, k)), np.empty(k), np.empty(k, np.int64)
-    slopes, own_here, own_sum = np.empty(n_rows), np.empty(len(own)), np.empty(len(own))
-    T_sum, row_sum = np.empty((k, k)), np.empty(k)
-    height = _mode(family, f, y, weights, own, A, mode, C, slopes, own_here)
+    A, table = _columns(Z, T), prepare(family, y, weights, own)
+    mode, C, z, c = np.empty(k), np.zeros((k, k)), np.empty((POINTS, k)), np.empty(k, np.int64)
+    work, slopes = np.empty((3, POINTS * n_rows)), np.empty(POINTS * n_rows)
+    heights, by_own_here, is_even = np.empty(POINTS), np.empty((POINTS, len(own))), np.empty(POINTS, np.bool_)
+    sums, own_sum = np.empty((k, n_rows)), np.empty(len(own))  # of slopes times z
+    height = _mode(family, f, y, weights, own, A, mode, C, table, work, slopes, heights, by_own_here)
     step, even, odd, top = _STEP_SIZES[k - 1], 0.0, 0.0, height
     for _ in range(_TRIES):
         top, even, odd = height, 0.0, 0.0
-        by_f[:], own_sum[:], T_sum[:] = 0.0, 0.0, 0.0
-        n = _begin(family, f, y, weights, own, A, mode, C, step, top, queue, table, slopes, own_here)
+        by_f[:], own_sum[:], sums[:] = 0.0, 0.0, 0.0
+        n = _begin(
+            family, f, y, own, A, mode, C, step, top, queue, places, table, work, slopes, heights, by_own_here
+        )
         if n < 0:
             return math.nan
         done = 0
         while done < n:
-            index = queue[done]
-            done += 1
-            is_even = _coordinates(index, k, c)
-            _point(c, step, mode, C, z)
-            here = _at(z, family, f, y, weights, own, A, slopes, own_here)
-            if here > top + _RISE:
-                factor = math.exp(top - here)
-                even, odd, top = even * factor, odd * factor, here
-                by_f *= factor
-                own_sum *= factor
-                T_sum *= factor
-            if here > top - _CUT:
-                grown = _neighbours(index, c, queue, n, table)
-                if grown < 0:
-                    _clear(queue, n, table)
-                    return math.nan
-                n = grown
-            part = math.exp(here - top)
-            if not part > 0.0:
-                continue
-            if is_even:
-                even += part
-            else:
-                odd += part
-            row_sum[:] = 0.0
-            for i in range(n_rows):
-                by_f[i] += part * slopes[i]
-                for a in range(k):
-                    row_sum[a] += slopes[i] * Z[i, a]
-            for a in range(k):
-                for b in range(a + 1):
-                    T_sum[a, b] += part * row_sum[a] * z[b]
-            for j in range(len(own)):
-                own_sum[j] += part * own_here[j]
-        _clear(queue, n, table)
+            first, m = done, min(POINTS, n - done)
+            for p in range(m):
+                is_even[p] = _coordinates(queue[first + p], k, c)
+                _point(c, step, mode, C, z[p])
+            _at(z[:m], family, f, own, A, table, work, slopes, heights, by_own_here)
+            for p in range(m):
+                here = heights[p]
+                if here > top + _RISE:
+                    factor = math.exp(top - here)
+                    even, odd, top = even * factor, odd * factor, here
+                    by_f *= factor
+                    own_sum *= factor
+                    sums *= factor
+                if here > top - _CUT:
+                    _coordinates(queue[first + p], k, c)
+                    n, held = _neighbours(queue[first + p], c, queue, n, places)
+                    if not held:
+                        _clear(queue, n, places)
+                        return math.nan
+                part = math.exp(here - top)
+                if not part > 0.0:
+                    continue
+                if is_even[p]:
+                    even += part
+                else:
+                    odd += part
+                own_slopes = slopes[p * n_rows : (p + 1) * n_rows]
+                for i in range(n_rows):
+                    by_f[i] += part * own_slopes[i]
+                for b in range(k):
+                    by = part * z[p, b]
+                    for i in range(n_rows):
+                        sums[b, i] += by * own_slopes[i]
+                for j in range(len(own)):
+                    own_sum[j] += part * by_own_here[p, j]
+            done += m
+        _clear(queue, n, places)
         if not abs(even - odd) > _ENOUGH * (even + odd):
             break
         step *= _FINER
@@ -320,7 +337,8 @@ def integral(family, f, y, weights, own, Z, T, queue, table, by_f, by_own, by_T)
         by_own[j] += own_sum[j] / total
     for a in range(k):
         for b in range(a + 1):
-            by_T[a, b] += T_sum[a, b] / total
+            for i in range(n_rows):
+                by_T[a, b] += Z[i, a] * sums[b, i] / total
     value = top + math.log(total) + k * (math.log(step) - 0.5 * math.log(2.0 * math.pi))
     for a in range(k):
         value -= math.log(C[a, a])
@@ -328,7 +346,7 @@ def integral(family, f, y, weights, own, Z, T, queue, table, by_f, by_own, by_T)
 
 
 @nb.njit(**OPTIONS)
-def _interpolated(x, heights, top, table):
+def _interpolated(x, logs, top, places):
     """Multilinear interpolation of the integrand at x, in steps of the lattice."""
     k, total = len(x), 0.0
     for corner in range(1 << k):
@@ -341,63 +359,66 @@ def _interpolated(x, heights, top, table):
             if at < 0 or at >= _side(k):
                 share, at = 0.0, 0
             index = index * _side(k) + at
-        if share > 0.0 and table[index]:
-            total += share * math.exp(heights[table[index] - 1] - top)
+        if share > 0.0 and places[index]:
+            total += share * math.exp(logs[places[index] - 1] - top)
     return total
 
 
 @nb.njit(**OPTIONS)
-def draw_group(family, f, y, weights, own, Z, T, queue, table, heights, stream, u):
+def draw_group(family, f, y, weights, own, Z, T, queue, places, logs, stream, u):
     """Fill u (k,) with a draw of a group's effects given all else; NaN as in `integral`."""
     n_rows, k = Z.shape
-    A = np.zeros((n_rows, k))
-    for i in range(n_rows):
-        for j in range(k):
-            for a in range(j, k):
-                A[i, j] += Z[i, a] * T[a, j]
-    mode, C, z, c = np.empty(k), np.zeros((k, k)), np.empty(k), np.empty(k, np.int64)
-    x, at, slopes, own_here = np.empty(k), np.empty(k), np.empty(n_rows), np.empty(len(own))
-    top = _mode(family, f, y, weights, own, A, mode, C, slopes, own_here)
+    A, table = _columns(Z, T), prepare(family, y, weights, own)
+    mode, C, z, c = np.empty(k), np.zeros((k, k)), np.empty((POINTS, k)), np.empty(k, np.int64)
+    work, slopes = np.empty((3, POINTS * n_rows)), np.empty(POINTS * n_rows)
+    heights, by_own = np.empty(POINTS), np.empty((POINTS, len(own)))
+    x, at = np.empty((_STEPS, k)), 0
+    top = _mode(family, f, y, weights, own, A, mode, C, table, work, slopes, heights, by_own)
     u[:] = math.nan
-    n = _begin(family, f, y, weights, own, A, mode, C, _DRAWING, top, queue, table, slopes, own_here)
+    n = _begin(
+        family, f, y, own, A, mode, C, _DRAWING, top, queue, places, table, work, slopes, heights, by_own
+    )
     if n < 0:
         return
     done, total = 0, 0.0
     while done < n:
-        _coordinates(queue[done], k, c)
-        _point(c, _DRAWING, mode, C, z)
-        heights[done] = _at(z, family, f, y, weights, own, A, slopes, own_here)
-        if heights[done] > top + _RISE:
-            total *= math.exp(top - heights[done])
-            top = heights[done]
-        total += math.exp(heights[done] - top)
-        if heights[done] > top - _CUT:
-            grown = _neighbours(queue[done], c, queue, n, table)
-            if grown < 0:
-                _clear(queue, n, table)
-                return
-            n = grown
-        done += 1
-    ratio = -1.0
-    for _ in range(_STEPS):
+        m = min(POINTS, n - done)
+        for p in range(m):
+            _coordinates(queue[done + p], k, c)
+            _point(c, _DRAWING, mode, C, z[p])
+        _at(z[:m], family, f, own, A, table, work, slopes, logs[done : done + m], by_own)
+        for _ in range(m):
+            if logs[done] > top + _RISE:
+                total *= math.exp(top - logs[done])
+                top = logs[done]
+            total += math.exp(logs[done] - top)
+            if logs[done] > top - _CUT:
+                _coordinates(queue[done], k, c)
+                n, held = _neighbours(queue[done], c, queue, n, places)
+                if not held:
+                    _clear(queue, n, places)
+                    return
+            done += 1
+    for step in range(_STEPS):
         left, node = total * uniform(stream), 0
         while node < n - 1:
-            left -= math.exp(heights[node] - top)
+            left -= math.exp(logs[node] - top)
             if left < 0.0:
                 break
             node += 1
         _coordinates(queue[node], k, c)
         for a in range(k):
-            x[a] = c[a] + uniform(stream) + uniform(stream) - 1.0
-        _point(x, _DRAWING, mode, C, z)
-        value = math.exp(_at(z, family, f, y, weights, own, A, slopes, own_here) - top)
-        own_ratio = value / _interpolated(x, heights, top, table)
+            x[step, a] = c[a] + uniform(stream) + uniform(stream) - 1.0
+        _point(x[step], _DRAWING, mode, C, z[step])
+    _at(z[:_STEPS], family, f, own, A, table, work, slopes, heights, by_own)
+    ratio = -1.0
+    for step in range(_STEPS):
+        own_ratio = math.exp(heights[step] - top) / _interpolated(x[step], logs, top, places)
         accept = uniform(stream)
         if ratio < 0.0 or accept * ratio < own_ratio:
-            ratio = own_ratio
-            at[:] = z
-    _clear(queue, n, table)
+            ratio, at = own_ratio, step
+    _clear(queue, n, places)
     for a in range(k):
         u[a] = 0.0
         for b in range(a + 1):
-            u[a] += T[a, b] * at[b]
+            u[a] += T[a, b] * z[at, b]

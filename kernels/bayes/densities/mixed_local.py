@@ -8,7 +8,7 @@ effects of a group each: see ``mixed_lattice``. The effects of crossed factors a
 its groups, and ``meta[ROWS_AT]`` of the term is where the first rows of the groups begin, and where the last
 ends.
 
-Where an integral needs more nodes than there is room for, as at standard deviations of e^24, the density is
+Where an integral needs more nodes than its table holds, as at standard deviations of e^24, the density is
 said to be zero. A shard whose own draws have such a place is refused (`MixedModel.reduced`), so that the
 second round leaves out only places where no chain was.
 """
@@ -45,7 +45,7 @@ from .mixed import (
     pull_root,
     root,
 )
-from .mixed_lattice import MOST_NODES, draw_group, integral, room
+from .mixed_lattice import MOST_NODES, draw_group, integral, table_size
 
 
 @nb.njit(**OPTIONS)
@@ -71,7 +71,7 @@ def mixed_local(q, g, data, meta):
     at, k, G, Z = _term(data, meta)
     T, by_T, slopes = np.empty((k, k)), np.zeros((k, k)), np.empty(n)
     root(k, meta[at + SD_AT], meta[at + L_AT], theta, T)
-    queue, table = np.empty(MOST_NODES, np.int64), np.zeros(room(k), np.int32)
+    queue, table = np.empty(MOST_NODES, np.int64), np.zeros(table_size(k), np.int32)
     for j in range(G):
         first, end = meta[meta[at + ROWS_AT] + j], meta[meta[at + ROWS_AT] + j + 1]
         logp += integral(
@@ -100,7 +100,8 @@ def draw_effects(Q, name, data, meta):
     work, U = np.empty(4 * n_values + meta[N_FREE]), np.empty(n_effects(meta))
     y, weights = data[meta[Y_AT] : meta[Y_AT] + n], data[meta[Y_AT] + n : meta[Y_AT] + 2 * n]
     T, stream = np.empty((k, k)), name.copy()
-    queue, table, heights = np.empty(MOST_NODES, np.int64), np.zeros(room(k), np.int32), np.empty(MOST_NODES)
+    queue, table = np.empty(MOST_NODES, np.int64), np.zeros(table_size(k), np.int32)
+    heights = np.empty(MOST_NODES)
     out = np.empty((len(Q), G * k))
     for r in range(len(Q)):
         f, _, _ = begin_rows(Q[r], work, U, data, meta)

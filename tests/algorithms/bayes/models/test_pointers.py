@@ -32,6 +32,17 @@ def funnel_free(q, g, d):
     return total
 
 
+@numba.cfunc("float64(CPointer(float64), CPointer(float64))")
+def two_arguments(q, g):
+    return 0.0
+
+
+CALLED, SINGLE = (
+    ctypes.CFUNCTYPE(kind, ctypes.POINTER(ctypes.c_double), ctypes.POINTER(ctypes.c_double), ctypes.c_int64)
+    for kind in (ctypes.c_double, ctypes.c_float)
+)
+
+
 @numba.njit
 def same_of_numba(q, data, g):
     total, before = 0.0, 0.0
@@ -137,6 +148,10 @@ def test_nan_is_no_density_and_counted():
         (lambda: sd.from_pointer(math.sin, [0.0]), "must be a numba.cfunc"),
         (lambda: sd.from_pointer(same_of_numba, [0.0]), "must be a numba.cfunc"),
         (lambda: sd.from_pointer(0, [0.0]), "has the address 0"),
+        (lambda: sd.from_pointer(2**63, [0.0]), "where there is no function"),
+        (lambda: sd.from_pointer(CALLED(0), [0.0]), "has the address None"),
+        (lambda: sd.from_pointer(two_arguments, [0.0]), r"takes \(LP_c_double, LP_c_double\)"),
+        (lambda: sd.from_pointer(SINGLE(lambda q, g, d: 0.0), [0.0]), "returns c_float"),
         (lambda: sd.from_pointer(half, [np.nan]), "start must be a vector of finite numbers"),
         (lambda: sd.from_pointer(half, [0.0], names=["a", "b"]), "names must be"),
         (lambda: sd.sample(sd.from_pointer(wrong_slope, [0.5])), "gradient"),
