@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from .._urls import file_size, is_folder, is_url
+from .._urls import file_name, file_size, is_folder, is_url
 from ..errors import DataError, shortened
 
 ROWS = ("targets", "classes", "dense targets", "dense classes")  # kinds of data that have rows of numbers
@@ -89,6 +89,8 @@ def parts_of(source, cluster=False):
 
 
 def _is_folder(path):
+    if path.lower().startswith(("http://", "https://")) and "." in file_name(path.rstrip("/")):
+        return False  # to ask would read the whole file
     try:
         return is_folder(path)
     except (DataError, OSError):  # no file system of that name: another reader says what is wrong

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import stradask as sd
+from stradask.cli import row_files
 from stradask.cli.arguments import main
 
 pandas = pytest.importorskip("pandas")
@@ -107,6 +108,15 @@ def test_shares_of_deviance_are_not_called_r2(folder, capsys):
     assert names == {("squared", "R2"), ("poisson", "D2"), ("gamma", "D2"), ("huber", "R2")}
     assert sd.GLM("normal")._score_name == "R2"
     assert sd.SupervisedLDA(response="count")._score_name == "D2"
+
+
+def test_files_of_the_web_are_not_read_to_see_whether_they_are_folders(monkeypatch):
+    asked = []
+    monkeypatch.setattr(row_files, "is_folder", asked.append)
+    assert row_files.parts_of("https://example.org/a.csv:y") is None
+    assert asked == []
+    assert row_files.parts_of("https://example.org/a:y") is None
+    assert asked == ["https://example.org/a:y", "https://example.org/a"]
 
 
 def test_a_column_that_a_file_lacks_is_named(folder, capsys):
