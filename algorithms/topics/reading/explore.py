@@ -12,6 +12,7 @@ import numpy as np
 from ....errors import DataError, shortened
 from ....scheduler.stores.store import write_atomic
 from ...inputs.matrices import check_counts
+from ..blocks.draws import unpack
 from . import comparison
 from .plots import classical_scaling
 from .top_words import check_whole
@@ -238,9 +239,11 @@ def _drawn(model, X, lengths, groups):
     if len(draws) < _LEAST_DRAWS or counts is None or counts.shape[0] != len(lengths):
         return None
     if X is not None:
-        totals = [np.asarray(one.sum(axis=axis)).ravel() for one, axis in ((X, 0), (counts, 1))]
-        known = np.asarray(model.word_topic_counts_.sum(axis=1)).ravel()
-        alike = np.allclose(totals[0], known) and (totals[1] == lengths).all()
+        kinds, shape = ("words", "keywords"), model.word_topic_counts_.shape
+        drawn = [unpack(draws[0], kind, shape) for kind in kinds if f"{kind}_sizes" in draws[0]]
+        words = sum(np.asarray(part.sum(axis=1)).ravel() for part in drawn)
+        alike = np.array_equal(np.asarray(X.sum(axis=0)).ravel(), words)
+        alike = alike and np.array_equal(np.asarray(counts.sum(axis=1)).ravel(), lengths)
         if not alike or (len(lengths) > 1 and np.ptp(lengths) == 0):
             return None
     return model.topics_by_group(_labels(groups), level=_LEVEL)
