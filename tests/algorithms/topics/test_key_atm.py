@@ -202,6 +202,11 @@ def test_intervals_are_quantiles_of_what_the_draws_say(tmp_path):
     key.save(tmp_path / "m.npz")
     again = sd.load(tmp_path / "m.npz")
     np.testing.assert_array_equal(again.topic_word_interval(words=np.arange(8)).low, found.low)
+    X = generated(0)[0]
+    X[0, 0] += 3  # a document of another length
+    again.fit(X, seed_words={0: [0, 1], 1: [2, 3]}, vocabulary=list("abcdefgh"))
+    again.explore(X=X, path=tmp_path / "page.html", groups=np.arange(40) % 2)
+    assert '"kind":"of the posterior"' in (tmp_path / "page.html").read_text(encoding="utf-8")
     key.keyword_weights_ = key.keyword_weights_[:4]
     key.save(tmp_path / "wrong.npz")
     with pytest.raises((DataError, ModelFileError), match="keyword_weights_"):

@@ -163,10 +163,6 @@ def test_intervals_of_a_fit_with_draws_are_of_the_posterior(tmp_path):
         np.testing.assert_allclose(found[name], values, rtol=1e-3)
     lda.explore(given[:-1], tmp_path / "t.html", groups=groups[:-1])  # other documents
     assert content(tmp_path / "t.html")[1]["groups"]["kind"] == "over documents"
-    key_atm = sd.KeyATM(2, max_iter=40, n_draws=20, random_state=0)
-    key_atm.fit(X, vocabulary=vocabulary, seed_words={0: [vocabulary[0]], 1: [vocabulary[1]]})
-    key_atm.explore(given, tmp_path / "t.html", groups=groups)
-    assert content(tmp_path / "t.html")[1]["groups"]["kind"] == "of the posterior"
     other = X[:, ::-1]  # as long, of other words
     lda.explore(X=other, path=tmp_path / "t.html", groups=groups)
     assert content(tmp_path / "t.html")[1]["groups"]["kind"] == "over documents"
