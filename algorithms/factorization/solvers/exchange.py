@@ -17,6 +17,7 @@ from .implicit import LARGEST, conjugate, principal_axes, turned
 from .sides import InTurn, Sides, cut_rows, penalty_of
 
 _SHARE = 2  # added to the number of a side: its rows are given to all
+_AXES = 4  # the same: one shard finds the axes of its rows for all
 _BOTH = -1  # in place of a side
 _ROWS = (("user_factors", "user_biases"), ("item_factors", "item_biases"))
 
@@ -169,10 +170,13 @@ class ExchangedLeastSquares(AlternatingLeastSquares):
 class ExchangedImplicit(ExchangedLeastSquares):
     """Implicit feedback; see `implicit.ImplicitFeedback` for the coordinates of the factors.
 
-    Shards add up the Gram matrix of a side before its rows are shared, and turn their rows to its axes. Only
-    the axes are known to the coordinator. Items end a round in the coordinates in which they were solved
-    for, which are the axes of the users.
+    Shards add up the Gram matrix of a side before its rows are shared, and turn their rows to its axes. One
+    of them finds the axes for all: processors of two kinds may find other signs, or turn axes of nearly
+    equal lengths. Only the axes are known to the coordinator. Items end a round in the coordinates in which
+    they were solved for, which are the axes of the users.
     """
+
+    n_blocks = 6
 
     def __init__(self, entries, settings, seed):
         super().__init__(entries, settings, seed)
@@ -181,8 +185,8 @@ class ExchangedImplicit(ExchangedLeastSquares):
         eye, none = np.eye(d, dtype=dtype), np.zeros(d, dtype)
         self.axes = [{"axes": eye, "turn": eye, "spectrum": none, "across": eye}]
         with single_threaded_blas():
-            grams = [items.T @ items for _, (_, items) in self.shards]
-            self.axes.append(axes_of(grams, eye, K))
+            gram = sum(items.T @ items for _, (_, items) in self.shards)
+            self.axes.append(axes_of(gram, eye, K))
 
     def __getstate__(self):
         return {**super().__getstate__(), "axes": None}
@@ -190,7 +194,7 @@ class ExchangedImplicit(ExchangedLeastSquares):
     @staticmethod
     def steps():
         """List the blocks of a round: a side's rows are shared when its Gram matrix is known."""
-        return _SHARE + 1, 0, _SHARE, 1
+        return _SHARE + 1, 0, _AXES, _SHARE, 1, _AXES + 1
 
     def first_factors(self, rng, entries):
         """Draw small factors above 0: the first half sums the items of a user, the popular ones most."""
@@ -198,13 +202,15 @@ class ExchangedImplicit(ExchangedLeastSquares):
         return [(LARGEST * rng.random((n, K))).astype(dtype) for n in entries.shape]
 
     def _begun(self, state):
-        return {**super()._begun(state), "axes": [None, None]}
+        return {**super()._begun(state), "axes": [None, None], "gram": None}
 
     def sync(self, state, message):
-        """Take the axes of both sides, or of one, or the rows of one."""
+        """Take the axes of both sides, or of one, the rows of one, or a Gram matrix."""
         side, values = message
         if side == _BOTH:
             state["axes"] = list(values)
+        elif "gram" in values:
+            state["gram"] = values["gram"]
         elif "factors" in values:
             super().sync(state, message)
         else:
@@ -212,7 +218,7 @@ class ExchangedImplicit(ExchangedLeastSquares):
 
     def update(self, state, task):
         """As for ratings; rows that are given are turned to the axes of their Gram matrix first."""
-        if task.blocks >= _SHARE:
+        if _SHARE <= task.blocks < _AXES:
             side = task.blocks - _SHARE
             name = _ROWS[side][0]
             with single_threaded_blas():
@@ -235,8 +241,10 @@ class ExchangedImplicit(ExchangedLeastSquares):
             )
 
     def given(self, state, task):
-        """Give the Gram matrix of rows that were solved for, or the rows."""
+        """Give the Gram matrix of rows that were solved for, its axes, or the rows."""
         side = task.blocks % 2
+        if task.blocks >= _AXES:
+            return None if task.shard else {0: (side, self._axes(state, side))}
         factors, biases = (state[name] for name in _ROWS[side])
         if task.blocks >= _SHARE:
             return {task.shard: (side, factors, biases)}
@@ -244,13 +252,18 @@ class ExchangedImplicit(ExchangedLeastSquares):
             return {task.shard: (side, factors.T @ factors)}
 
     def message_of(self, state, joined):
-        """Put the rows of a side together, or find the axes of their Gram matrix."""
+        """Put the rows of a side together, or their Gram matrix, or pass the axes on."""
         side, *rest = joined[min(joined)]
         if len(rest) > 1:
             return super().message_of(state, joined)
-        grams = [joined[shard][1] for shard in sorted(joined)]
+        if isinstance(rest[0], dict):
+            return side, rest[0]
+        return side, {"gram": sum(joined[shard][1] for shard in sorted(joined))}
+
+    def _axes(self, state, side):
+        """The `axes_of` a side, whose rows are in the axes of the other."""
         with single_threaded_blas():
-            return side, axes_of(grams, state["axes"][1 - side]["axes"], self.settings.n_components)
+            return axes_of(state["gram"], state["axes"][1 - side]["axes"], self.settings.n_components)
 
     def whole(self, state, side, factors, biases):
         """All rows of a side."""
@@ -259,7 +272,7 @@ class ExchangedImplicit(ExchangedLeastSquares):
     def reported(self, joined, message):
         """Tell the coordinator of axes."""
         side, values = message
-        return None if "factors" in values else {f"axes-{side}": values}
+        return {f"axes-{side}": values} if "axes" in values else None
 
     # At the coordinator ---------------------------------------------------------------------------------
 
@@ -286,16 +299,13 @@ class ExchangedImplicit(ExchangedLeastSquares):
         return self.axes[0]["axes"]
 
 
-def axes_of(grams, frame, n_components):
-    """Return the principal axes of rows whose coordinates are `frame`, given the Gram matrices of shards.
+def axes_of(gram, frame, n_components):
+    """Return the principal axes of rows whose coordinates are `frame`, given their Gram matrix.
 
     That is the ``axes``, in the coordinates of the model; the ``spectrum``; the ``turn`` of the rows to the
     axes; and the turn of rows whose axes are the frame ``across`` to these.
     """
-    total = grams[0].copy()
-    for gram in grams[1:]:
-        total += gram
-    axes, turn, spectrum = principal_axes(total, frame, n_components)
+    axes, turn, spectrum = principal_axes(gram, frame, n_components)
     return {"axes": axes, "turn": turn, "spectrum": spectrum, "across": frame.T @ axes}
 
 

@@ -1,5 +1,6 @@
 """Matrix factorization through the engine: workers, losses, checkpoints, Ctrl-C, and memory."""
 
+import itertools
 import logging
 import os
 import signal
@@ -367,3 +368,22 @@ def test_a_worker_that_joins_takes_part(ratings, name, monkeypatch):
     assert len(sessions[0][1]) == 1
     assert len(sessions[-1][1]) == 2
     equal(far, fitted(ratings, name, reg=0.1, max_iter=8))
+
+
+def test_workers_whose_axes_have_other_signs_agree(cluster, ratings, monkeypatch):
+    """Linear algebra of another processor may find other signs: all workers turn rows to the axes of one."""
+    from stradask.algorithms.factorization.solvers import exchange
+
+    expected = fitted(ratings, "implicit")
+    calls, found = itertools.count(), exchange.principal_axes
+
+    def flipped(gram, frame, n_components):
+        axes, turn, spectrum = found(gram, frame, n_components)
+        signs = np.where((next(calls) >> np.arange(len(gram))) & 1, -1.0, 1.0).astype(gram.dtype)
+        return axes * signs, turn * signs, spectrum
+
+    monkeypatch.setattr(exchange, "principal_axes", flipped)
+    far = fitted(ratings, "implicit", engine=cluster.scheduler_address)
+    products = [model.user_factors_ @ model.item_factors_.T for model in (far, expected)]
+    np.testing.assert_allclose(*products, rtol=1e-3, atol=1e-4)
+    assert next(calls) > 4
