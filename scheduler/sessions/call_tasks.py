@@ -32,7 +32,7 @@ class CallTasks:
     A thread takes the first task, in the order of steps, whose shard is idle and whose block is here. No
     thread waits while there is such a task, so any number of threads completes any plan. At a barrier one of
     them joins what the shards receive with other workers, and hands it to the shards here. Of a program that
-    `takes_together` a thread takes its part of the tasks of a step at once; blocks that go on go first.
+    `takes_together` a thread takes its part of the tasks of a step at once, after those whose blocks go on.
 
     Attributes
     ----------
@@ -118,9 +118,10 @@ class CallTasks:
         first = min(ready, key=lambda a: a.position)
         if not self._takes_together:
             return [first]
-        step = [a for a in ready if a.step == first.step]
+        step = sorted((a for a in ready if a.step == first.step), key=lambda a: a.position)
         leaving = [a for a in step if a.to]
-        step = sorted(leaving or step, key=lambda a: a.position)
+        if leaving:  # one by one: each sets out while the next is worked on
+            return leaving[:1]
         return step[: -(-len(step) // self.worker_state.n_threads)]
 
     def _taken(self, a):
