@@ -4,11 +4,14 @@ import logging
 import os
 import signal
 import threading
+import time
+import warnings
 
 import dask
 import numpy as np
 import pytest
 from scipy import sparse
+from sklearn.base import clone
 
 import stradask as sd
 from stradask.algorithms.inputs import streamed
@@ -220,6 +223,40 @@ def test_a_file_that_changes_between_passes_is_named(cluster, files, monkeypatch
     X, y = (f"{files}/X*.npy", LABELS) if name == "X0.npy" else (f"{files}/*.svm", None)
     with pytest.raises(DataError, match=rf"{name} has changed since the fit began"):
         sd.LogisticRegression(solver="lbfgs", tol=1e-12, engine="dask").fit(X, y, callback=replace)
+
+
+STOPPED = [pytest.param(name, marks=() if name == "lasso" else pytest.mark.slow) for name in MODELS]
+
+
+@pytest.mark.parametrize("name", STOPPED)
+def test_ctrl_c_in_the_middle_of_a_pass_ends_the_fit(cluster, monkeypatch, name):
+    stream(monkeypatch, 0)
+    now, reads = ReadAhead._now, []
+
+    def reading(self, number):
+        reads.append(number)
+        if len(reads) == 6:
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.2)  # the pass is not over when it arrives
+        return now(self, number)
+
+    model, y = MODELS[name]
+    model = clone(model).set_params(engine="dask")
+    with monkeypatch.context() as patched:
+        patched.setattr(ReadAhead, "_now", reading)
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            try:
+                model.fit(lazy(DENSE), lazy(y))
+                assert "the model so far is kept" in str(said[0].message)
+                assert np.isfinite(model.coef_).all()
+            except KeyboardInterrupt:  # before the first round, or of a model without a middle
+                assert not hasattr(model, "coef_")
+    assert len(reads) <= 10 * (N // CHUNK)  # of many passes
+    held = cluster.run(lambda dask_worker: dask_worker.plugins["stradask-sessions"].worker_sessions.keys())
+    assert not any(held.values())
+    again = clone(model).fit(lazy(DENSE), lazy(y))
+    np.testing.assert_array_equal(model.fit(lazy(DENSE), lazy(y)).coef_, again.coef_)
 
 
 def test_copies_of_a_file_may_have_times_of_their_own(files):
