@@ -59,9 +59,9 @@ class DynamicTopicModel(TopicsOverSlices):
         Number of topics K.
     drift : float, default=0.1
         sigma: how much the logarithm of a word's probability moves from one slice to the next, 0.001 to 1.
-        None fits it by the expected squares of the moves. Fitted, it also stands for what else makes slices
-        unlike, such as words that single documents repeat, and is too large where a slice has few documents:
-        a warning says so from 0.3 on.
+        None fits it by the expected squares of the moves. That is right for documents drawn from the model.
+        Where documents repeat their own words it is too large, most of all in slices of few documents: a
+        warning says so from 0.3 on.
     doc_topic_prior : float or array of shape (n_components,), default=None
         alpha; None is 0.1.
     topic_word_prior : float, default=None

@@ -139,6 +139,16 @@ def topics_of(fitted):
     return np.array([fitted.at(label).topic_word_ for label in fitted.slices_])
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("sigma", [0.1, 0.2])
+def test_a_fitted_drift_is_that_of_generated_topics(sigma):
+    fitted = []
+    for seed in range(4):
+        X, slices, _ = drawn(20, n_documents=40, sigma=sigma, seed=seed)
+        fitted.append(model(3, max_iter=200, drift=None).fit(X, slices=slices).drift_)
+    np.testing.assert_allclose(np.mean(fitted), sigma, rtol=0.15)
+
+
 def test_generated_topics_come_back_slice_by_slice(corpus):
     X, slices, phi = corpus
     order = np.random.default_rng(0).permutation(len(slices))
