@@ -45,7 +45,7 @@ class DMRTopicModel(FittedTopicModel):
     that `effects` know how uncertain the topics of the words are.
 
     Numbers are standardised for the prior, columns of zeros and ones are not; coefficients are in units of
-    the covariates. A fit takes 1.05 to 1.3 times the time of as many sweeps of LDA (a short one up to 1.8).
+    the covariates. A fit takes 1.05 to 1.3 times the time of as many sweeps of LDA (one of 100 sweeps 1.34).
 
     Parameters
     ----------
