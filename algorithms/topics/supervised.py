@@ -116,8 +116,8 @@ class SupervisedLDA(FittedTopicModel):
 
     Notes
     -----
-    Memory: counts of documents are dense, one to two bytes for each topic and document; the coordinator
-    gathers the non-zero ones every ten sweeps.
+    Memory: as of `LatentDirichletAllocation`, and 24 bytes for a document and 8 for each of its predictors,
+    one or the number of classes; the coordinator gathers the counts of documents every ten sweeps.
 
     References
     ----------

@@ -26,7 +26,7 @@ from ..options import BORROWS, INNER, KERNEL
 from ..vector import _data as array_data
 from ..vector import _i64 as i64
 from ..vector import prefetch
-from .models.responses import are_responses
+from .models.responses import are_responses, ask_for_response
 
 _OPTIONS: dict[str, Any] = {**KERNEL, **BORROWS}
 _EXACT: dict[str, Any] = {**_OPTIONS, **INNER, "fastmath": {"contract"}}  # as `fast_exp` needs it
@@ -68,8 +68,10 @@ def ask_for_prior(alpha, d):
 
 @overload(ask_for_prior, jit_options=_INLINE)
 def _ask_for_prior(alpha, d):
-    if isinstance(alpha, nb.types.Array) or are_responses(alpha):
+    if not isinstance(alpha, nb.types.BaseTuple):
         return lambda alpha, d: None
+    if are_responses(alpha):
+        return lambda alpha, d: ask_for_response(alpha, d)
 
     def ask(alpha, d):
         table, row = alpha

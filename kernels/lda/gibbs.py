@@ -134,7 +134,7 @@ def _draw_next(
         prior_of(alpha, token_doc[i]),
     )
     new = draw_dense(doc_row, row, n_vectors, np.int64(old), phi, here, prior, phi_old, u, scratch, there)
-    return accepted(alpha, token_doc[i], old, min(new, n_topics - 1))
+    return min(new, n_topics - 1)
 
 
 @nb.njit(**_INLINE)
@@ -234,9 +234,11 @@ def _sweep_dense(
                     )  # fmt: skip
                 for s in range(STREAMS):
                     m = at(s)
+                    i = at(next_[m] + t)
+                    new = accepted(alpha, token_doc[i], topics[i], drawn_topics[m], i)
                     _move(
-                        at(next_[m] + t), m, beta[at(word[m])], drawn_topics[m], token_doc, topics,
-                        doc_counts, totals, counts, extra, phi, inverse,
+                        i, m, beta[at(word[m])], new, token_doc, topics, doc_counts, totals, counts, extra,
+                        phi, inverse,
                     )  # fmt: skip
                 used += STREAMS
                 continue
@@ -247,7 +249,7 @@ def _sweep_dense(
                     i, m, b, token_doc, topics, doc_counts, totals, counts, extra, phi, inverse, alpha,
                     beta_sum, seeds, exact, uniforms[at(used)], scratch, expanded,
                 )  # fmt: skip
-                old = at(topics[i])
+                new, old = accepted(alpha, token_doc[i], topics[i], new, i), at(topics[i])
                 _move(i, m, b, new, token_doc, topics, doc_counts, totals, counts, extra, phi, inverse)
                 used += 1
                 if exact:
@@ -294,13 +296,15 @@ def sparse_work(n_topics, seeds=None):
 def sweep_sparse(
     words, begin, end, word_start, token_doc, topics, all_topics, entries, line_start, n_lines, shift,
     row_of_word, rows, totals, alpha, beta, beta_sum, exact, seed, purpose, round_, index, seeds, work,
+    responses=None,
 ):  # fmt: skip
     """Draw the tokens ``begin[w]:end[w]`` of each of `words`, document rows as packed lists.
 
     `entries` (uint32) holds for document ``d`` lines of 16 slots from line ``line_start[d]`` on, of
     which ``n_lines[d]`` are in use; a slot is ``topic << shift | count``. A document has space for
     ``min(length, K)`` topics, so a new topic always finds a slot. The other parameters are those of
-    `sweep_dense`. Outside the list the weight of a token is ``alpha_k phi_k``, summed once a word.
+    `sweep_dense`, with `responses` (`models.responses`) apart from `alpha`. Outside the list the weight of a
+    token is ``alpha_k phi_k``, summed once a word.
     """
     n_topics = len(totals)
     # phi[k] of the current word, beta_w / C_k where it has no token; zero beyond the last topic.
@@ -353,6 +357,7 @@ def sweep_sparse(
             coming = line_start[token_doc[i + AHEAD]] * LANES
             for line in range(3):
                 prefetch(entries, coming + line * LANES)
+            ask_for_prior(responses, token_doc[i + AHEAD])
             d = np.int64(token_doc[i])
             start, lines = line_start[d] * LANES, np.int64(n_lines[d])
             old = np.int64(topics[i])
@@ -372,14 +377,19 @@ def sweep_sparse(
                 count = entries[start + slot] & count_mask
                 if count == 0 or (slot == slot_old and count == 1):
                     slot = 0xFFFFFFFF
+            if slot != 0xFFFFFFFF:
+                drawn_topic = np.int64(entries[start + slot] >> bits)
+            else:
+                drawn_topic = _draw_smooth(none, n_vectors, phi, alpha, old, phi_old, uniforms[used], scratch)
+                drawn_topic = np.int64(min(drawn_topic, n_topics - 1))
+                used += 1
+            new = np.int64(accepted(responses, d, old, drawn_topic, i))
+            if new != drawn_topic:
+                continue  # refused: nothing changes
             entries[start + slot_old] -= np.uint32(1)
             if slot != 0xFFFFFFFF:
-                new = np.int64(entries[start + slot] >> bits)
                 entries[start + slot] += np.uint32(1)
             else:
-                new = _draw_smooth(none, n_vectors, phi, alpha, old, phi_old, uniforms[used], scratch)
-                new = min(new, n_topics - 1)
-                used += 1
                 slot, empty = np.int64(-1), np.int64(-1)
                 for j in range(lines * LANES):
                     e = entries[start + j]

@@ -49,19 +49,25 @@ def scratch_of(documents):
     return _work(kernels.dense_work, documents.n_topics, documents.width, seeds=None)
 
 
-def document_rows(lengths, longest, n_topics, labels=None, storage=_IN_MEMORY, n_documents=0):
+def sparse_scratch(n_topics, seeds):
+    """Scratch of this thread for sweeps over lists."""
+    return _work(kernels.sparse_work, n_topics, seeds=seeds)
+
+
+def document_rows(lengths, longest, n_topics, labels=None, storage=_IN_MEMORY, n_documents=0, kinds=None):
     """Allocate the counts of documents of these lengths, and of these labels if they have any.
 
     `longest` are the most tokens of a document of the whole corpus, and `n_documents` how many it has; these
-    may be a part of it.
+    may be a part of it. `kinds` take the place of `DenseDocuments`, `ShortDocuments` and `PackedLists`.
     """
+    dense, short, listed = kinds or (DenseDocuments, ShortDocuments, PackedLists)
     if labels is not None:
         return LabelledRows(labels, storage)
     if are_short(n_documents, longest, n_topics) and (np.diff(lengths) >= 0).all():
-        return ShortDocuments(lengths, n_topics, storage)
+        return short(lengths, n_topics, storage)
     if n_topics <= DENSE_TOPICS:
-        return DenseDocuments(len(lengths), longest, n_topics, storage)
-    return PackedLists(lengths, n_topics, storage)
+        return dense(len(lengths), longest, n_topics, storage)
+    return listed(lengths, n_topics, storage)
 
 
 def are_short(n_documents, longest, n_topics):
@@ -248,7 +254,7 @@ class PackedLists(ListRoom, UnlabelledDocuments):
 
     def sweep(self, place, words, mode):
         """Draw the tokens of a block; seed words are the last of `mode`."""
-        work = _work(kernels.sparse_work, self.n_topics, seeds=mode[-1])
+        work = sparse_scratch(self.n_topics, mode[-1])
         kernels.sweep_sparse(*place, *self.stored, *words, *mode, work)
 
     def tidy(self, first, last):

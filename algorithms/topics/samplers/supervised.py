@@ -24,9 +24,17 @@ import numpy as np
 from scipy import sparse
 from scipy.special import gammaln, log_softmax, softmax
 
+from ....kernels.lda.gibbs import sweep_sparse
 from ....kernels.lda.models import responses as kernels
 from ...optimize.methods.newton import minimize_newton_cg
-from ..blocks.document_rows import DenseDocuments
+from ..blocks.document_rows import (
+    DenseDocuments,
+    PackedLists,
+    ShortDocuments,
+    UnlabelledDocuments,
+    document_rows,
+    sparse_scratch,
+)
 from ..blocks.program import Gathered, opened_counts, packed_counts
 from ..blocks.restoring import taken, unfit
 from .gibbs import RotatingGibbs
@@ -34,9 +42,8 @@ from .gibbs import RotatingGibbs
 UPDATE_EVERY = 10  # sweeps
 _ACCEPT = 18  # purpose of a random stream
 _FREEDOM, _LEAST_VARIANCE = 1.0, 0.01  # of the prior of sigma^2, scaled inverse chi-square
-_TOLERANCE = 1e-6  # of the Newton decrement, relative to the objective; one draw of topics moves it by more
+_TOLERANCE = 5e-5  # of the Newton decrement, relative to the objective; one draw of topics moves it by more
 _INTERCEPT_PRECISION = 1e-4  # of the prior of b, without which a sum over the classes is not determined
-_MOST_FACTORS = 2**20  # of a shard, 8 MiB
 _WIDEST = 300.0  # difference of predictors whose exponentials are finite, with room
 _ROUNDS = 5  # of coefficients and variance in turn
 
@@ -77,67 +84,74 @@ class Coefficients:
         return cls(np.ascontiguousarray(packed[:-2]), packed[-2].copy(), float(packed[-1, 0]))
 
 
-class ResponseRows(DenseDocuments):
-    """Dense counts with the responses of documents: `targets` has one column, of classes their numbers."""
+class Responses(UnlabelledDocuments):
+    """Documents with responses; of each, `held` has three numbers and the predictors (`kernels`)."""
 
     takes_steps = False
+    stored: Any
 
-    def __init__(self, targets, lengths, longest, n_topics, response, storage):
-        super().__init__(len(targets), longest, n_topics, storage)
-        self.response, self.targets = response, np.ascontiguousarray(targets[:, 0])
-        self.inverse_lengths = 1 / np.maximum(lengths, 1)
-        self._own_lengths, self.row = np.unique(self.inverse_lengths, return_inverse=True)
-        self.factors = np.empty((0, n_topics, response.n_predictors))
-        self.predictors = np.zeros((len(targets), response.n_predictors))
-        self.log_likelihoods, self.streams = np.zeros(len(targets)), np.zeros(len(targets), np.uint64)
-        self.coefficients = Coefficients.at_start(n_topics, response)
-        self.round = -1
+    def know(self, targets, lengths, response):
+        """Take the responses; `targets` has one column, of classes their numbers."""
+        self.response, n = response, len(targets)
+        self.held = np.zeros((n, kernels.FIRST + response.n_predictors))
+        self.held[:, kernels.TARGET] = targets[:, 0]
+        self.held[:, kernels.INVERSE_LENGTH] = 1 / np.maximum(lengths, 1)
+        self.coefficients = Coefficients.at_start(self.n_topics, response)
+        self.round, self.state = -1, np.uint64(0)
+        return self
 
-    def begin_sweep(self, round_, seed, first_document):
-        """Make the predictors anew, so that rounding does not add up, and the streams of this sweep."""
+    def begin_sweep(self, round_):
+        """Make the predictors anew, so that rounding does not add up."""
         self.round = round_
-        state = np.random.SeedSequence([int(seed), _ACCEPT, round_]).generate_state(1, np.uint64)[0]
-        self.streams[:] = _mixed(np.arange(first_document, first_document + len(self.streams)), state)
         self.look()
 
     def look(self):
-        """Compute factors, predictors and log-likelihoods from coefficients and counts."""
-        self.factors = self._new_factors()
-        kernels.begin(self.counts, self.n_topics, self.coefficients.intercepts, self.drawn_with(None))
+        """Compute predictors and log-likelihoods from coefficients and counts."""
+        scratch = np.zeros(self.n_topics), np.zeros(self.width + 32, np.uint8)
+        kernels.begin(self.stored, self.width, self.coefficients.intercepts, self.drawn_with(None), *scratch)
 
     def drawn_with(self, alpha):
         """The prior as the kernels take it, with the responses; None where it does not matter."""
         vector = super().drawn_with(np.zeros(0) if alpha is None else alpha)
-        own = (self.coefficients.eta, self.predictors, self.log_likelihoods, self.targets)
-        kind = (self.response.family, self.coefficients.variance, self.factors, self.row)
-        return (vector, *own, self.inverse_lengths, self.streams, *kind)
+        kind = (self.response.family, self.coefficients.variance, self._are_exponentials)
+        return (vector, self.coefficients.eta, self.held, self.state, *kind)
 
-    def _new_factors(self):
-        """exp(eta / L) of the lengths that there are, for classes where they are few and finite."""
+    @property
+    def _are_exponentials(self):
+        """Whether exponentials of the predictors are kept: of classes, where they are finite."""
         eta, b = self.coefficients.eta, self.coefficients.intercepts
         widest = 2 * float(np.abs(eta).max(initial=0)) + float(np.ptp(b))
-        few = len(self._own_lengths) * eta.size <= _MOST_FACTORS and widest < _WIDEST
-        if self.response.family != kernels.CLASSES or not few:
-            return self.factors[:0]
-        return np.exp(self._own_lengths[:, None, None] * eta)
+        return int(self.response.family == kernels.CLASSES and widest < _WIDEST)
 
     def log_likelihood_of_responses(self):
         """Sum over documents of log p(y | counts, coefficients)."""
         self.look()
-        total = float(self.log_likelihoods.sum())
-        if self.response.family == kernels.NORMAL:
-            total -= len(self.targets) * np.log(2 * np.pi * self.coefficients.variance) / 2
-        if self.response.family == kernels.POISSON:
-            total -= float(gammaln(self.targets + 1).sum())
-        return total
+        family, variance, targets = self.response.family, self.coefficients.variance, self.held[:, 0]
+        total = kernels.log_likelihoods(self.held, family, variance, self._are_exponentials)
+        if family == kernels.NORMAL:
+            total -= len(targets) * np.log(2 * np.pi * variance) / 2
+        if family == kernels.POISSON:
+            total -= float(gammaln(targets + 1).sum())
+        return float(total)
 
 
-def _mixed(numbers, state):
-    """Scramble numbers into the states of generators, none of which is 0 (splitmix64)."""
-    x = (numbers.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15) + state
-    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return np.maximum(x ^ (x >> np.uint64(31)), np.uint64(1))
+class DenseResponses(Responses, DenseDocuments):
+    """Rows of counts."""
+
+
+class ShortResponses(Responses, ShortDocuments):
+    """Topics of the tokens of short documents."""
+
+
+class ListedResponses(Responses, PackedLists):
+    """Lists of topics."""
+
+    def sweep(self, place, words, mode):
+        """Draw the tokens of a block; `drawn_with` is among `words`."""
+        row, rows, totals, responses, *priors = words
+        work = sparse_scratch(self.n_topics, mode[-1])
+        own = (row, rows, totals, responses[0], *priors)
+        sweep_sparse(*place, *self.stored, *own, *mode, work, responses)
 
 
 class RotatingSupervised(RotatingGibbs):
@@ -171,7 +185,10 @@ class RotatingSupervised(RotatingGibbs):
     def document_kind(self, lengths, storage, labels=None):
         """Allocate the counts of documents; `labels` are their responses."""
         targets = np.zeros((len(lengths), 1)) if labels is None else labels
-        return ResponseRows(targets, lengths, self.longest, self.n_topics, self.response, storage)
+        kinds, n_documents = (DenseResponses, ShortResponses, ListedResponses), self.corpus.n_documents
+        place = (lengths, self.longest, self.n_topics)
+        own = document_rows(*place, storage=storage, n_documents=n_documents, kinds=kinds)
+        return own.know(targets, lengths, self.response)
 
     def sync(self, state, message):
         """Take over totals, and coefficients."""
@@ -182,7 +199,9 @@ class RotatingSupervised(RotatingGibbs):
     def _sweep(self, state, task, place, words):
         documents = state["documents"]
         if documents.round != task.round:
-            documents.begin_sweep(task.round, self.seed, state["begun"]["first_document"])
+            documents.begin_sweep(task.round)
+        place_of_task = [int(self.seed), _ACCEPT, task.round, task.shard * self.n_blocks + task.blocks]
+        documents.state = np.random.SeedSequence(place_of_task).generate_state(1, np.uint64)[0]
         super()._sweep(state, task, place, words)
 
     def measure(self, state):

@@ -10,6 +10,7 @@ from scipy.optimize import minimize
 from scipy.special import gammaln, log_softmax, xlogy
 
 import stradask as sd
+from stradask.algorithms.topics.blocks import document_rows
 from stradask.algorithms.topics.corpus.shard_input import corpus_of_matrix, with_rows
 from stradask.algorithms.topics.samplers import supervised
 from stradask.algorithms.topics.samplers.supervised import (
@@ -69,10 +70,21 @@ _ETA = {
 
 
 @pytest.mark.parametrize(
-    "kind",
-    [pytest.param("number", marks=pytest.mark.slow), pytest.param("count", marks=pytest.mark.slow), "class"],
+    ("kind", "form"),
+    [
+        pytest.param("number", "rows", marks=pytest.mark.slow),
+        pytest.param("count", "rows", marks=pytest.mark.slow),
+        ("class", "rows"),
+        pytest.param("class", "predictors", marks=pytest.mark.slow),
+        pytest.param("class", "lists", marks=pytest.mark.slow),
+        pytest.param("number", "lists", marks=pytest.mark.slow),
+    ],
 )
-def test_the_chain_is_that_of_the_enumeration(kind):
+def test_the_chain_is_that_of_the_enumeration(kind, form, monkeypatch):
+    if form == "lists":  # as of many topics
+        monkeypatch.setattr(document_rows, "DENSE_TOPICS", 0)
+    if form == "predictors":  # as where exponentials may not be finite
+        monkeypatch.setattr(supervised, "_WIDEST", 0.0)
     X, alpha, beta = np.array([[2, 1, 0], [0, 1, 2]]), np.array([0.6, 0.3]), np.array([0.4, 0.3, 0.5])
     y, eta, variance = np.array(_TARGETS[kind]), np.array(_ETA[kind]), 0.5
     intercepts = np.linspace(0.3, -0.2, eta.shape[1])
@@ -99,7 +111,7 @@ def test_the_chain_is_that_of_the_enumeration(kind):
     )  # fmt: skip
     program.coefficients = Coefficients(eta, intercepts, variance)
     kept = Kept()
-    run(program, program.schedule, max_rounds=6_000, draws=kept)
+    run(program, program.schedule, max_rounds=24_000 if form == "lists" else 6_000, draws=kept)
     names = list(expected)
     p = np.array([expected[name] for name in names]) / sum(expected.values())
     count = np.array([kept.found.count(name) for name in names])
@@ -219,11 +231,21 @@ def test_a_warning_of_new_words_names_the_line_of_the_user():
         assert [warning.filename for warning in caught] == [__file__]
 
 
-def test_classes_move_alike_by_factors_and_by_exponentials(monkeypatch):
+@pytest.mark.slow
+def test_short_documents_give_the_bits_of_rows_of_counts(monkeypatch):
+    X, y = corpus(60)
+    rows = model(max_iter=24).fit(X, y)
+    monkeypatch.setattr(document_rows, "_FAST_ROWS", 0)
+    short = model(max_iter=24).fit(X, y)
+    assert (short.doc_topic_counts_ != rows.doc_topic_counts_).nnz == 0
+    np.testing.assert_array_equal(short.coef_, rows.coef_)
+
+
+def test_classes_move_alike_by_exponentials_and_by_predictors(monkeypatch):
     X, y = corpus(120)
     labels = np.digitize(y, [-0.2, 0.8, 1.6])
     fitted_ = model(response="class", max_iter=60).fit(X, labels)
-    monkeypatch.setattr(supervised, "_MOST_FACTORS", 0)
+    monkeypatch.setattr(supervised, "_WIDEST", 0.0)
     other = model(response="class", max_iter=60).fit(X, labels)
     np.testing.assert_array_equal(fitted_.doc_topic_counts_.toarray(), other.doc_topic_counts_.toarray())
     np.testing.assert_allclose(fitted_.log_likelihood_, other.log_likelihood_, rtol=1e-10)
