@@ -121,16 +121,18 @@ class BitermTopicModel(ShortTextModel):
     _label, _units = "biterms", "topic_biterm_counts_"
 
     def _program(self, corpus, alpha, beta, seed, X):
-        from .samplers.mixture import BitermProgram, check_pairs
+        from .samplers.mixture import BitermProgram, check_number_of_pairs, check_pairs
 
-        if X is not None and not check_pairs(X).any():
+        if not any(corpus.n_pairs):
             raise DataError(_NO_PAIRS)
+        if X is not None:
+            check_pairs(X)
+        for n_pairs in corpus.n_pairs:
+            check_number_of_pairs(n_pairs, corpus.longest)
         return BitermProgram(corpus, alpha, beta, seed, reads=X is not None)
 
     def _take(self, documents, rows, X):
         weights, prior = self.topic_biterm_counts_, self.doc_topic_prior_
-        if not weights.any():
-            raise DataError(_NO_PAIRS)
         self.theta_ = (weights + prior) / (weights.sum() + prior.sum())
         self.doc_topic_counts_ = None
         if documents is None:

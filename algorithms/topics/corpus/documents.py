@@ -109,7 +109,8 @@ class Documents:
             n_features = _columns(model, n_features, sources)
         sources = _held(sources, self.engine)
         found, width, self.digest = survey(sources, self.engine, n_jobs, n_features, storage)
-        figures = [(part["size"], part["words"], part["tokens"], part["longest"]) for part in found]
+        names = ("size", "words", "tokens", "longest", "n_pairs")
+        figures = [tuple(part[name] for name in names) for part in found]
         seen = [{"width": part["width"], "digest": part["digest"]} for part in found]
         if not begins and width != model.n_features_in_:
             raise DataError(

@@ -58,6 +58,8 @@ class ShardedCorpus:
         Tokens of each shard.
     longest : int
         Tokens of the longest document.
+    n_pairs : list of float
+        Pairs of tokens of the same document, of each shard.
     rows : list of int64 array, or None
         Which documents of X each shard has, where X is a matrix.
     labels : CSR array, or None
@@ -69,6 +71,7 @@ class ShardedCorpus:
     summary: CorpusSize
     weights: list
     longest: int
+    n_pairs: list
     rows: list | None = None
     labels: sparse.csr_array | None = None
 
@@ -85,8 +88,8 @@ def corpus_of(sources, figures, n_words, rows=None, storage=_IN_MEMORY):
     """Put shards together, from their `figures_of`; offsets are put into the storage."""
     frequency, n_documents, most = np.zeros(n_words, np.int64), 0, 0
     shards: list[dict] = []
-    weights = []
-    for source, (size, gaps, numbers, longest) in zip(sources, figures, strict=True):
+    weights, n_pairs = [], []
+    for source, (size, gaps, numbers, longest, pairs) in zip(sources, figures, strict=True):
         words, tokens = words_of(gaps), opened_numbers(numbers)
         offsets = _put(packed_numbers(frequency[words]), storage)
         place = {"number": len(shards), "first_document": n_documents}
@@ -94,9 +97,11 @@ def corpus_of(sources, figures, n_words, rows=None, storage=_IN_MEMORY):
         weights.append(int(tokens.sum()))
         frequency[words] += tokens
         n_documents, most = n_documents + size, max(most, longest)
+        n_pairs.append(pairs)
         let_go(gaps)
         let_go(numbers)
-    return ShardedCorpus(shards, frequency, CorpusSize(n_words, n_documents), weights, most, rows)
+    size = CorpusSize(n_words, n_documents)
+    return ShardedCorpus(shards, frequency, size, weights, most, n_pairs, rows)
 
 
 def packed_numbers(numbers):
@@ -171,14 +176,15 @@ def with_rows(corpus, name, matrix):
 
 
 def figures_of(X):
-    """Number of documents of a shard, its words, how many tokens they have, and the longest document has.
+    """Number of documents of a shard, its words, their tokens, those of the longest document, and pairs.
 
     Words and their tokens are packed (`packed_words`, `packed_numbers`).
     """
     tokens = np.asarray(X.sum(axis=0, dtype=np.int64)).ravel()
     words = np.flatnonzero(tokens)
-    longest = int(np.asarray(X.sum(axis=1, dtype=np.int64)).max(initial=0))
-    return X.shape[0], packed_words(words), packed_numbers(tokens[words]), longest
+    lengths = np.asarray(X.sum(axis=1, dtype=np.int64)).ravel()
+    pairs = float((lengths * (lengths - 1.0)).sum() / 2)
+    return X.shape[0], packed_words(words), packed_numbers(tokens[words]), int(lengths.max(initial=0)), pairs
 
 
 def read_again(shard, n_words):
@@ -346,8 +352,8 @@ class Survey(Program):
     ----------
     found : list of dict
         Of each shard ``size`` (documents), ``width``, ``n_tokens``, its ``words`` and their ``tokens`` (as in
-        `figures_of`), the tokens of the ``longest`` document, ``n_entries``, and ``digest``, a hash of its
-        contents.
+        `figures_of`), the tokens of the ``longest`` document, ``n_pairs`` of tokens, ``n_entries``, and
+        ``digest``, a hash of its contents.
     """
 
     measure_every = 0
@@ -362,10 +368,11 @@ class Survey(Program):
         """Read a shard; a worker that is lost afterwards takes only its own figures with it."""
         with located(f"in shard {data['number']} of X"):
             X, n_entries = read_source(data["source"], self.n_features)
-        size, words, tokens, longest = figures_of(X)
+        size, words, tokens, longest, n_pairs = figures_of(X)
         n_tokens = int(opened_numbers(tokens).sum())
         figures = {"size": size, "width": X.shape[1], "n_tokens": n_tokens, "longest": longest}
         figures |= {"words": _put(words, self.storage), "tokens": _put(tokens, self.storage)}
+        figures["n_pairs"] = n_pairs
         return figures | {"n_entries": n_entries, "digest": fingerprint_csr(X)}
 
     def renew(self, state):

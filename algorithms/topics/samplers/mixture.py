@@ -54,16 +54,21 @@ def check_pairs(X):
     A token is in L - 1 pairs of its document of L tokens, and counts of words have 31 bits.
     """
     pairs = numbers_of_pairs(X)
-    n_pairs, longest = pairs.sum(), int(X.sum(axis=1, dtype=np.int64).max(initial=0))
+    n_pairs = pairs.sum()
+    check_number_of_pairs(n_pairs, int(X.sum(axis=1, dtype=np.int64).max(initial=0)))
+    if 2 * n_pairs > MOST_OF_A_WORD:
+        lengths = np.asarray(X.sum(axis=1, dtype=np.int64)).ravel()
+        _check_tokens(X.T @ (lengths - 1.0))
+    return pairs
+
+
+def check_number_of_pairs(n_pairs, longest):
+    """Refuse so many pairs of a shard or matrix, whose longest document has so many tokens."""
     if n_pairs > _MOST_PAIRS:
         raise DataError(
             f"X has {n_pairs:.3g} pairs of words, and the longest document {shortened(longest)} words: "
             "BitermTopicModel is for short texts; fit LatentDirichletAllocation, or cut the documents"
         )
-    if 2 * n_pairs > MOST_OF_A_WORD:
-        lengths = np.asarray(X.sum(axis=1, dtype=np.int64)).ravel()
-        _check_tokens(X.T @ (lengths - 1.0))
-    return pairs
 
 
 def _check_tokens(tokens):

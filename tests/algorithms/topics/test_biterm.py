@@ -177,6 +177,10 @@ def test_what_has_no_pairs_is_refused():
         biterm().fit([[1, 64_000]])
     with pytest.raises(DataError, match="cut the documents"):
         biterm().fit([[1, 2], [2, 1]]).transform([[2**31 - 1, 2**31 - 1]])
+    array = pytest.importorskip("dask.array")  # before any pair is made, as of files
+    for X, message in ((np.eye(3, dtype=int), "no document of two words"), ([[70_000, 10_000]], "cut the")):
+        with pytest.raises(DataError, match=message):
+            biterm().fit(array.from_array(np.array(X)))
     with pytest.raises(DataError, match=r"take score\(X\)"):
         biterm().fit([[1, 2], [2, 1]]).log_probability([[1, 1]])
 
