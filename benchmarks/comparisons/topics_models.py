@@ -1,8 +1,9 @@
 """Topic models beyond LDA, next to their peers: ``stradask bench topics-models``.
 
 Covariates (Dirichlet-multinomial regression), a number of topics that is found (HDP), a response (supervised
-LDA), short texts (GSDMM), and topics that change over slices of time. Libraries fit three quarters of the
-documents with the same number of topics, priors and sweeps, one after the other on one thread; variational
+LDA), short texts (GSDMM; pairs of words and, of tomotopy, pseudo-documents), and topics that change over
+slices of time. Libraries fit three quarters of the documents with the same number of topics, priors and
+sweeps, one after the other on one thread; variational
 ones run 20 rounds of EM. Words of the rest are judged by one code: half of each document's tokens tell its
 shares, the others are predicted, with the topics and the document prior that a model gives. Over time the
 rest is the slice after the last one, judged with the topics of that and one prior. Responses are predicted by
@@ -29,7 +30,7 @@ from ...errors import DataError
 from ..pages.page import Page, where
 from ..pages.tables import Table
 from ..run import about_run
-from .topics_models_sides import COVARIATES, NUMBER, RESPONSE, SHORT, SIDES, TASKS, TIME, Own
+from .topics_models_sides import COVARIATES, MIXED, NUMBER, RESPONSE, SHORT, SIDES, TASKS, TIME, Own
 
 _FIRST, _SECOND = "scipy", "sklearn"  # packages of docstrings, of which the response is the second
 _MOST_DOCUMENTS, _SHORT_WORDS, _SLOW_SECONDS = 4000, 12, 20.0  # of a fit, above which it is run once
@@ -44,11 +45,12 @@ _TASKS_OF = {
     "generated": TASKS,
     "docstrings": (COVARIATES, NUMBER, RESPONSE),
     "ap": (NUMBER,),
-    "20news": (COVARIATES, SHORT),
+    "20news": (COVARIATES, SHORT, MIXED),
     "imdb": (RESPONSE,),
-    "debian_descriptions": (SHORT,),
+    "debian_descriptions": (SHORT, MIXED),
     "rfc_early": (TIME,),
 }
+_OF_TEXTS = (SHORT, MIXED)  # judged by labels
 _TOPICS = {"generated": 6, "rfc_early": 5}
 
 
@@ -134,7 +136,7 @@ def in_file(path, name, task, seed, quick):
     chosen = np.sort(rng.permutation(n)[: _MOST_DOCUMENTS // (8 if quick else 1)])
     labels, numbers = labels[chosen], np.unique(labels, return_inverse=True)[1][chosen]
     own = Documents(sparse.csr_array(X[chosen]), labels.astype(str), numbers.astype(float))
-    if task == SHORT:
+    if task in _OF_TEXTS:
         own = replace(own, X=_shortened(own.X, rng))
     often = np.flatnonzero((own.X > 0).sum(axis=0) > 2)
     return own.words(often)
@@ -167,7 +169,7 @@ def _in_order(X, rng):
 def documents_of(given, name, task, seed, quick):
     """The documents of a data set for a task."""
     if name == "generated":
-        make = {SHORT: generated_labels, TIME: generated_slices}.get(task, generated)
+        make = {SHORT: generated_labels, MIXED: generated_labels, TIME: generated_slices}.get(task, generated)
         return make(seed, quick)
     return docstrings(quick) if name == "docstrings" else in_file(given, name, task, seed, quick)
 
@@ -175,7 +177,7 @@ def documents_of(given, name, task, seed, quick):
 def parts(data, task, seed):
     """Rows to learn from and rows to judge by: a quarter, the last slice of time, or all of short texts."""
     long = np.flatnonzero(np.asarray(data.X.sum(axis=1)).ravel() > 1)
-    if task == SHORT:
+    if task in _OF_TEXTS:
         return long, long
     if task == TIME:
         last = data.groups[long] == data.groups.max()
@@ -216,7 +218,7 @@ def measure(side, task, data, settings):
         model.fit(learn)
         seconds.append(time.process_time() - began)
     found: dict[str, Any] = {"seconds": float(np.median(seconds)), "all_seconds": seconds}
-    if task == SHORT:
+    if task in _OF_TEXTS:
         return found | agreement(np.asarray(model.labels), judge.groups)
     phi, priors = model.topics(judge)
     found |= {"topics": len(phi), "perplexity": perplexity(phi, priors, judge.X, seed)}
@@ -288,8 +290,8 @@ def collect(args, on_record, tell):
 
 def _compare(sides, name, task, data, args, common, on_record, tell):
     """Fit and judge the models of all libraries that have the task."""
-    n_topics = {NUMBER: 50, SHORT: 40, TIME: 5}.get(task, _TOPICS.get(name, 20))
-    sweeps, rounds = (30, 1) if args.quick else ({SHORT: 50, TIME: 200}.get(task, 500), 3)
+    n_topics = {NUMBER: 50, SHORT: 40, MIXED: 40, TIME: 5}.get(task, _TOPICS.get(name, 20))
+    sweeps, rounds = (30, 1) if args.quick else ({SHORT: 50, MIXED: 50, TIME: 200}.get(task, 500), 3)
     about = {"name": name, "documents": data.X.shape[0], "tokens": int(data.X.sum()), "sweeps": sweeps}
     of_classes = name in ("docstrings", "imdb")
     # Compiles: kernels for documents of this length.
@@ -298,7 +300,7 @@ def _compare(sides, name, task, data, args, common, on_record, tell):
         if task in side.tasks:
             found = measure(side, task, data, (n_topics, sweeps, args.seed, rounds, of_classes))
             on_record({**common, "system": side.name, "task": task, "data": about, **found})
-            figure = "information" if task == SHORT else "perplexity"
+            figure = "information" if task in _OF_TEXTS else "perplexity"
             tell(f"{name}, {task}, {side.name}: {figure} {found[figure]:.4g}")
 
 
@@ -352,6 +354,7 @@ def page(records):
     """Return the page of a run of the benchmark."""
     whole = Page("stradask bench topics-models: topic models beyond LDA").text(
         "The same topics, priors and sweeps (20 rounds of EM for variational models); judged by one code. "
+        "Mixed short texts: pairs of words here and in topica, pseudo-documents in tomotopy. "
         "CPU seconds of the fit on one thread, "
         f"on {where(records[0])}."
     )

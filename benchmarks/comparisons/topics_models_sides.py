@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ...algorithms.topics.biterm import BitermTopicModel
 from ...algorithms.topics.dmr import DMRTopicModel
 from ...algorithms.topics.dynamic import DynamicTopicModel
 from ...algorithms.topics.gsdmm import GSDMM
@@ -16,13 +17,15 @@ from ...algorithms.topics.supervised import SupervisedLDA
 
 ALPHA, BETA = 0.1, 0.01
 MIXTURE_BETA = 0.1  # of short texts
+PSEUDO_DOCUMENTS = 200  # of tomotopy's model of short texts
 DRIFT = 0.1  # standard deviation of a word's logarithm from slice to slice
 EM_ROUNDS = 20  # of variational peers; gensim's own default
-COVARIATES, NUMBER, RESPONSE, SHORT, TIME = TASKS = (
+COVARIATES, NUMBER, RESPONSE, SHORT, MIXED, TIME = TASKS = (
     "covariates",
     "number of topics",
     "response",
     "short texts",
+    "mixed short texts",
     "time slices",
 )
 
@@ -91,6 +94,9 @@ class Own(Side):
         elif self.task == SHORT:
             given |= {"topic_word_prior": MIXTURE_BETA}
             self.model = GSDMM(self.n_topics, doc_topic_prior=ALPHA, **given)
+        elif self.task == MIXED:
+            given |= {"topic_word_prior": BETA}
+            self.model = BitermTopicModel(self.n_topics, doc_topic_prior=ALPHA, n_jobs=1, **given)
         else:
             self.model = DynamicTopicModel(
                 self.n_topics, drift=DRIFT, doc_topic_prior=ALPHA, n_jobs=1, **given
@@ -124,7 +130,7 @@ class Own(Side):
     @property
     def labels(self):
         """The topic of each text."""
-        return self.model.labels_
+        return self.model.labels_ if self.task == SHORT else self.model.doc_topic_.argmax(axis=1)
 
 
 class Tomotopy(Side):
@@ -147,6 +153,8 @@ class Tomotopy(Side):
         elif self.task == RESPONSE:
             kind = "b" if self.of_classes else "l"
             self.model = tomotopy.SLDAModel(k=k, vars=kind, alpha=ALPHA, eta=BETA, **own)
+        elif self.task == MIXED:
+            self.model = tomotopy.PTModel(k=k, p=PSEUDO_DOCUMENTS, alpha=ALPHA, eta=BETA, **own)
         else:
             self.slices, places = np.unique(data.groups, return_inverse=True)
             self.model = tomotopy.DTModel(k=k, t=len(self.slices), phi_var=DRIFT, **own)
@@ -187,6 +195,11 @@ class Tomotopy(Side):
         self.model.infer(documents, iterations=100, workers=1)
         return self._answers(np.array([self.model.estimate(document)[0] for document in documents]))
 
+    @property
+    def labels(self):
+        """The topic of which each text holds most."""
+        return np.array([np.argmax(document.get_topic_dist()) for document in self.model.docs])
+
 
 class Topica(Side):
     """The models of topica. Its supervised and dynamic models are variational."""
@@ -210,6 +223,8 @@ class Topica(Side):
             self.model = topica.SupervisedLDA(k, alpha=ALPHA, **own)
         elif self.task == SHORT:
             self.model = topica.GSDMM(k, alpha=ALPHA, beta=MIXTURE_BETA, **own)
+        elif self.task == MIXED:
+            self.model = topica.BTM(k, alpha=ALPHA, beta=BETA, **own)
         else:
             self.model = topica.DTM(k, alpha=ALPHA, chain_variance=DRIFT**2, **own)
 
@@ -226,7 +241,7 @@ class Topica(Side):
         elif self.task == RESPONSE:
             y = (data.y - self.centre) / self.scale
             self.model.fit(self.documents, y, iters=EM_ROUNDS, **quiet)
-        elif self.task == SHORT:
+        elif self.task in (SHORT, MIXED):
             self.model.fit(self.documents, iters=self.sweeps)
         else:
             places = np.unique(data.groups, return_inverse=True)[1]
@@ -253,6 +268,8 @@ class Topica(Side):
     @property
     def labels(self):
         """The topic of each text."""
+        if self.task == MIXED:
+            return np.asarray(self.model.doc_topic).argmax(axis=1)
         return np.asarray(self.model.doc_cluster)
 
 

@@ -58,4 +58,5 @@ def test_a_quick_run_has_a_row_for_each_task(tmp_path, capsys):
         assert record.get("perplexity", 0) < 120
     assert "r2" in figures["response"]
     assert figures["short texts"]["information"] > 0.9
+    assert figures["mixed short texts"]["information"] > 0.7
     assert main(["bench", "topics-models", "--quick", "--against", "mallet"]) == 2
