@@ -27,7 +27,7 @@ References: Stan Development Team, Stan Reference Manual, "HMC algorithm paramet
 """
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -35,7 +35,7 @@ from ....errors import DataError, shortened
 from ....kernels.bayes.hmc import first_size
 from ....scheduler.threads import single_threaded_blas
 from ..posterior.convergence import ess
-from .chain import SAMPLERS, WARM_UP, Draws, advance_all, init, stream
+from .chain import SAMPLERS, WARM_UP, Draws, State, advance_all, init, stream
 from .laplace import hessian
 from .low_rank import explained, low_rank, normal_metric
 
@@ -113,67 +113,86 @@ def warm_up_all(
     """
     if metric not in METRICS:
         raise DataError(f"metric must be one of {', '.join(METRICS)}, got {shortened(metric)}")
-    if sampler == "split_hmc" or metric == "laplace":
-        if mode is None:
-            raise DataError(
-                f"sampler={shortened(sampler)} with metric={shortened(metric)} needs a mode: see find_mode"
-            )
-        begin = {"mu": mode.q, "A": mode.A}
-        stretches = [(min(n, _LAPLACE_WARM_UP), False)]
-    else:
-        begin = {}
-        stretches = [(n, False)] if sampler == "gibbs" else windows(n)  # which keeps its coordinates
-    early = 0
-    if metric == "adapted" and len(stretches) > 1 and stretches[0][0] == _FIRST:
-        early, stretches = _EARLY, [(_FIRST // _EARLY, True)] * _EARLY + stretches[1:]
-    states = [
-        init(
-            model,
-            q,
-            sampler,
-            **(begin if not early else {"A": _curvature(model, q)}),
-            limit=limit,
-            draw=WARM_UP,
+    at_mode = sampler == "split_hmc" or metric == "laplace"
+    if at_mode and mode is None:
+        raise DataError(
+            f"sampler={shortened(sampler)} with metric={shortened(metric)} needs a mode: see find_mode"
         )
-        for q in points
-    ]
     own = SAMPLERS[sampler].target
     target = own if own is None or target is None else target
+    stretches = _stretches(n, sampler, metric)
     numbers = {"seed": seed, "shard": shard}
-    parts: list[list[Draws]] = [[] for _ in points]
-    averagings: list = [None] * len(points)
-    every = list(range(len(points)))
-    going, anew, settled = every, set(every), set()
-    for place, (length, renew) in enumerate(stretches):
-        if place >= len(stretches) - 2:  # the last ones, which all chains make
-            going = every
-        for i in going:
-            if i in anew:
-                states[i], averagings[i] = _begin(model, states[i], target, chain=chains[i], **numbers)
-            elif i in settled and target is not None:
-                size, most = states[i].tuning[0], SAMPLERS[sampler].most
-                averagings[i] = start_averaging(size, target, most, steady=True)
-        anew.difference_update(going)
+    every = []
+    for chain, q in zip(chains, points, strict=True):
+        first = {"mu": mode.q, "A": mode.A} if at_mode else {}
+        if stretches[0][1] == "early":
+            first = {"A": _curvature(model, q)}
+        every.append(_WarmUp(init(model, q, sampler, **first, limit=limit, draw=WARM_UP), chain))
+    for place, (length, renewed) in enumerate(stretches):
+        going = [one for one in every if not one.settled or place >= len(stretches) - 2]
         if not going:
             continue
+        for one in going:
+            one.prepare(model, target, numbers)
         made = advance_all(
             model,
-            [states[i] for i in going],
+            [one.state for one in going],
             length,
-            chains=[chains[i] for i in going],
-            averagings=[averagings[i] for i in going],
+            chains=[one.chain for one in going],
+            averagings=[one.averaging for one in going],
             **numbers,
         )
-        kind = None if not renew else metric if place >= early else "early"
-        for i, (state, draws) in zip(going, made, strict=True):
-            parts[i].append(draws)
-            if kind == "adapted" and _is_settled(state, draws):
-                settled.add(i)
-            states[i] = _adapted(model, state, draws, averagings[i], kind)
-        if renew:
-            anew.update(going)
-        going = [i for i in going if i not in settled]
-    return [(replace(state, draw=0), Draws.join(own)) for state, own in zip(states, parts, strict=True)]
+        for one, (state, draws) in zip(going, made, strict=True):
+            one.learn(model, state, draws, renewed)
+    return [(replace(one.state, draw=0), Draws.join(one.parts)) for one in every]
+
+
+def _stretches(n, sampler, metric):
+    """Cut a warm-up into pairs: a length, and by what the metric is renewed at its end, or None."""
+    if sampler == "split_hmc" or metric == "laplace":
+        return [(min(n, _LAPLACE_WARM_UP), None)]
+    if sampler == "gibbs":  # which keeps its coordinates
+        return [(n, None)]
+    made = [(length, metric if renew else None) for length, renew in windows(n)]
+    if metric == "adapted" and made[0][0] == _FIRST:
+        made[:1] = [(_FIRST // _EARLY, "early")] * _EARLY
+    return made
+
+
+@dataclass
+class _WarmUp:
+    """A chain that warms up: its state, number, averaging and draws.
+
+    `fresh` says that its coordinates are new, so that a step size must be looked for; `settled` that windows
+    are done, and only the last step size is left to find.
+    """
+
+    state: State
+    chain: int
+    averaging: np.ndarray | None = None
+    parts: list[Draws] = field(default_factory=list)
+    fresh: bool = True
+    settled: bool = False
+
+    def prepare(self, model, target, numbers):
+        """Begin to average, or go on, before a stretch."""
+        if self.fresh:
+            self.state, self.averaging = _begin(model, self.state, target, chain=self.chain, **numbers)
+        elif self.settled and target is not None:
+            most = SAMPLERS[self.state.sampler].most
+            self.averaging = start_averaging(self.state.tuning[0], target, most, steady=True)
+        self.fresh = False
+
+    def learn(self, model, state, draws, metric):
+        """Take the draws of a stretch: the averaged step size, and a new metric unless that is None."""
+        self.parts.append(draws)
+        self.settled |= metric == "adapted" and _is_settled(state, draws)
+        self.fresh = metric is not None
+        if self.fresh:
+            state = _with_metric(model, state, draws, metric)
+        if self.averaging is not None and self.averaging[3]:
+            state = replace(state, tuning=np.array([math.exp(self.averaging[0]), state.tuning[1]]))
+        self.state = state
 
 
 def _curvature(model, q):
@@ -191,15 +210,6 @@ def _curvature(model, q):
         if not (values > _LEAST_PART * values.max()).all():
             return ones
         return np.linalg.cholesky((vectors / values) @ vectors.T)
-
-
-def _adapted(model, state, draws, averaging, metric):
-    """The state after a stretch: with a new metric where that is due, and the averaged step size."""
-    if metric is not None:
-        state = _with_metric(model, state, draws, metric)
-    if averaging is not None and averaging[3]:
-        state = replace(state, tuning=np.array([math.exp(averaging[0]), state.tuning[1]]))
-    return state
 
 
 def _is_settled(state, draws):
