@@ -10,6 +10,7 @@ import numpy as np
 from scipy import sparse
 
 from ...errors import DataError
+from ...scheduler.allocation import keep_freed_memory
 from ...scheduler.place import open_place
 from ...scheduler.read_ahead import ReadAhead
 from ...scheduler.threads import own_threads
@@ -42,6 +43,7 @@ class RowStream:
 
     def __call__(self, source):
         """Return the block of a source: its number, its first row or column, its rows, and what is read."""
+        keep_freed_memory()  # blocks come and go
         number, _, n_rows, _ = source
         return StreamedBlock(self, number, source, (n_rows, self.n_columns))
 
