@@ -8,7 +8,7 @@ import numpy as np
 
 MOST_STARTS = 256  # climbs in all; one a shard where there are more shards
 _STEPS = 300  # of a climb, at most
-_PART = 0.5  # of a Newton step: half of it does not cross to another mode's side
+_PART = 0.5  # of a Newton step, or of a deviation in flat tails: does not cross to another mode's side
 _FLAT = 0.05  # gradient at the end, in the unit of the normal density
 _DIFFERENCE = 1e-4  # step of central differences, in standard deviations of the normal density
 _MOST_DIFFERENCED = 3200  # starts times parameters: 2 d evaluations take a gradient
@@ -41,14 +41,16 @@ def one_mode_by_values(gaussian, log_density, draws):
 def one_mode(gaussian, value_and_grad, x):
     """Whether climbs from points x (n, d) all end, and at one place; the unit is a normal density's.
 
-    Steps are parts of Newton steps by the density's covariance, shortened until they rise.
+    Steps are parts of Newton steps by the density's covariance, shortened until they rise. Where slopes are
+    less than 1, as in a tail like exp(-|x|), they may grow to a part of a deviation.
     """
     root = np.linalg.cholesky(gaussian.covariance)
     heights, gradients = value_and_grad(x)
     x, lengths = x.copy(), np.full(len(x), _PART)
     for _ in range(_STEPS):
         slopes = gradients @ root
-        (left,) = np.nonzero(~(np.sqrt((slopes**2).sum(axis=1)) < _FLAT))
+        steep = np.sqrt((slopes**2).sum(axis=1))
+        (left,) = np.nonzero(~(steep < _FLAT))
         if not len(left):
             break
         there = x[left] + lengths[left, None] * (slopes[left] @ root.T)
@@ -56,7 +58,7 @@ def one_mode(gaussian, value_and_grad, x):
         rises = tried > heights[left]
         up, down = left[rises], left[~rises]
         x[up], heights[up], gradients[up] = there[rises], tried[rises], new[rises]
-        lengths[up] = np.minimum(2 * lengths[up], _PART)
+        lengths[up] = np.minimum(2 * lengths[up], _PART / np.minimum(steep[up], 1.0))
         lengths[down] /= 4
     else:
         return False

@@ -24,6 +24,7 @@ LEAST_PART = 0.02  # of the proposals, that the weighted draws must be worth
 # Of proposals: degrees of freedom of their tails, and their covariance over that of the product. Wider ones
 # keep importance weights bounded.
 FREEDOM, WIDER = 7, 1.2
+_ABOUT, _MOST_CENTRES = 0.2, 6000  # part of proposals about draws of shards, and the most that these are
 _FAR, _WIDE = 0.1, 2.0  # part and covariance of what goes with a mixture of kernels
 
 
@@ -76,6 +77,19 @@ def kernel_proposals(draws, n, rng, centres=1500):
         return mixed - np.log(scale).sum()
 
     return Proposals(z * scale, density(z * scale), density)
+
+
+def with_draws(proposals, draws, rng):
+    """Replace a fifth of some proposals by ones about draws (m, d) of shards, so that these are covered."""
+    n = len(proposals.points)
+    about = kernel_proposals(draws, n, rng, _MOST_CENTRES)
+    points = np.where(rng.random(n)[:, None] < _ABOUT, about.points, proposals.points)
+
+    def density(points):
+        parts = math.log(1 - _ABOUT) + proposals.density(points), math.log(_ABOUT) + about.density(points)
+        return np.logaddexp(*parts)
+
+    return Proposals(points, density(points), density)
 
 
 def evaluated(log_density, points):

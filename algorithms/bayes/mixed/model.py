@@ -195,6 +195,11 @@ class MixedModel(Model):
         return not self.mixed.sampled
 
     @property
+    def is_dear(self):
+        """With integrals by quadrature."""
+        return self.density is mixed_local.mixed_local
+
+    @property
     def reach(self):
         """Chains begin near a fit without groups."""
         return 1.0

@@ -138,6 +138,11 @@ class Model:
         return Q
 
     @property
+    def is_dear(self):
+        """Whether a million evaluations of the density, as tempering takes, are too many."""
+        return False
+
+    @property
     def regular(self):
         """Whether the density is known to resemble a normal one about its mode."""
         return False

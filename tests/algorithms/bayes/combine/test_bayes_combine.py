@@ -11,6 +11,7 @@ from scipy import stats
 
 from stradask.algorithms.bayes.combine import auto as combine_auto
 from stradask.algorithms.bayes.combine import smc as combine_smc
+from stradask.algorithms.bayes.combine.climbs import one_mode
 from stradask.algorithms.bayes.combine.combiners import (
     COMBINERS,
     CombinationRefused,
@@ -230,6 +231,58 @@ def test_populations_that_differ_are_refused(monkeypatch):
     monkeypatch.setattr(combine_auto, "tempered", lambda shards, n, rng: found)
     with pytest.raises(CombinationRefused, match=r"two of them differ by 0.50 sd"):
         combined(case)
+
+
+@pytest.mark.parametrize(("d", "narrow", "middle", "seed"), [(2, 0.05, 2.0, 5), (4, 0.1, 1.5, 2)])
+def test_populations_that_agree_on_a_narrow_mode_are_not_believed(d, narrow, middle, seed):
+    """85 % of the posterior, and nearly all, are in a mode of which few points know at first."""
+    rng, logs = np.random.default_rng(seed), np.log([0.02, 0.98])
+    middles = np.array([np.zeros(d), np.full(d, middle)])
+    sds = np.array([narrow, 1.5])
+    which = (rng.random((3, 4000)) > 0.02).astype(int)
+    draws = middles[which] + sds[which][..., None] * rng.standard_normal((3, 4000, d))
+
+    def log_density(points):
+        squares = (((points[:, None] - middles) / sds[:, None]) ** 2).sum(axis=2)
+        return 3 * np.logaddexp.reduce(logs - d * np.log(sds) - squares / 2, axis=1)
+
+    shards, seen = Subposteriors(draws, None, log_density), []
+    assert combine_auto._tempered(shards, 2000, np.random.default_rng(seed), seen) is None
+    assert "narrow peak" in seen[0]
+
+
+def test_climbs_come_back_from_a_tail_that_falls_off_like_an_exponential():
+    def log_gamma(x):
+        return (x - np.exp(x))[:, 0], 1 - np.exp(x)
+
+    # Half of Newton's steps are 0.02 long in the tail: a thousand would be needed.
+    assert one_mode(Gaussian(np.zeros(1), 0.04 * np.eye(1)), log_gamma, np.array([[-20.0], [-12.0]]))
+
+
+def test_dear_densities_take_the_t_about_the_shards_and_are_never_tempered():
+    case = GammaShards(0.3, M=3, T=500, d=4)
+    found = combine(
+        case.draws,
+        gradients=case.gradients,
+        log_density=dear(case.log_density),
+        value_and_grad=lambda u: (case.log_density(u), 3 * (0.3 - np.exp(u))),
+        random_state=0,
+    )
+    assert found.method == "t and shards' draws, second round"
+    mean, sds = moments(found)
+    np.testing.assert_allclose((mean - case.mean) / case.sd, 0, atol=0.1)
+    np.testing.assert_allclose(np.log(sds / case.sd), 0, atol=0.1)
+    two = Mixtures([0.5] * 4, d=3, s=0.4)
+    with pytest.raises(CombinationRefused, match=r"a million integrals .* not tried.*n_shards=1"):
+        combine(two.draws, gradients=two.gradients, log_density=dear(two.log_density), random_state=0)
+
+
+def dear(function):
+    def called(points):
+        return function(points)
+
+    called.is_dear = True
+    return called
 
 
 def test_tempered_populations():
