@@ -133,6 +133,7 @@ class MixtureProgram(Program):
 
     saved, unit, measure_every, joins = ("topics",), "text", 10, True
     schedule = StaticSchedule(1)
+    has_long_units = True
 
     def __init__(self, corpus, alpha, beta, seed, reads=True):
         self.shards, self.alpha, self.beta, self.seed = corpus.shards, alpha, beta, np.uint64(seed)
@@ -200,7 +201,8 @@ class MixtureProgram(Program):
             priors = (self.alpha, self.beta, self.beta.sum())
             stream = (self.seed, _SWEEP, task.round, state["number"])
             place = (units.indptr, units.words, units.counts, topics)
-            sweep_documents(*place, *self._arrays_of(counts), *priors, *stream)
+            logs = np.empty(len(self.alpha)) if self.has_long_units else None
+            sweep_documents(*place, *self._arrays_of(counts), *priors, *stream, logs)
         drawn = {"drawn": len(topics)}
         return drawn if self.alone else drawn | {n: changes_of(before[n], counts[n]) for n in _COUNTS}
 
@@ -298,7 +300,7 @@ class MixtureProgram(Program):
 class BitermProgram(MixtureProgram):
     """Sweeps over the pairs of words of documents; each pair has one topic."""
 
-    unit = "biterm"
+    unit, has_long_units = "biterm", False
 
     def units_of(self, X):
         """The pairs of words."""

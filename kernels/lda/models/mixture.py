@@ -5,9 +5,10 @@ Units are documents, or pairs of words::
     p(z_d = k | rest)  ~  (m_k + alpha_k)  prod_w prod_(j < n_dw) (C_wk + beta_w + j)
                                            / prod_(i < L_d) (C_k + sum(beta) + i),     d itself left out
 
-A product of a few factors at a time is divided by its greatest one, so that no logarithm is needed.
+A product of a few factors at a time is divided by its greatest one, so that short units need no logarithm.
 """
 
+import math
 from typing import Any
 
 import numba as nb
@@ -19,19 +20,21 @@ from ...random import fill_uniform
 DRAWS = 4096  # uniforms made at a time
 _FACTORS = 8  # between two rescalings: factors from 1e-12 to 1e12 to the power of 16 fit float64
 _SMALLEST = 1e-300  # divisor where all weights are zero
+_LOST, _LEAST_BETA = 1e-150, 1e-12  # weights and priors below might make a product of a few factors zero
 
 _SAMPLE: dict[str, Any] = {**KERNEL, "fastmath": {"contract"}}
 
 
 @nb.njit(**_SAMPLE, **INNER)
-def _weights(begin, end, words, counts, documents, word_topic, smoothed, alpha, beta, weight, under):
+def _weights(begin, end, words, counts, documents, word_topic, smoothed, alpha, beta, weight, under, logs):
     """Write the weights of a unit's topics; return the log of their scale.
 
     `smoothed` are the tokens of the topics plus sum(beta), `under` is scratch for the denominators: they are
-    multiplied and divided by once every few factors.
+    multiplied and divided by once every few factors. A topic may be lost whose weight became so small that it
+    is rounded to zero, although words that follow are of it: then all are made again by `logs`, unless None.
     """
     n_topics = len(weight)
-    scale, length, factors = 0.0, 0, 0
+    scale, length, factors, lost = 0.0, 0, 0, False
     for k in range(n_topics):
         weight[k] = documents[k] + alpha[k]
         under[k] = 1.0
@@ -40,6 +43,8 @@ def _weights(begin, end, words, counts, documents, word_topic, smoothed, alpha, 
         for j in range(counts[e]):
             if factors == _FACTORS:
                 scale += _rescale(weight, under)
+                if logs is not None:
+                    lost = lost or b < _LEAST_BETA or _least(weight) < _LOST
                 factors = 0
             added = b + j
             for k in range(n_topics):
@@ -49,6 +54,10 @@ def _weights(begin, end, words, counts, documents, word_topic, smoothed, alpha, 
             factors += 1
     for k in range(n_topics):
         weight[k] /= under[k]
+    if logs is not None and lost:
+        return _weights_by_logs(
+            begin, end, words, counts, documents, word_topic, smoothed, alpha, beta, weight, under, logs
+        )
     return scale
 
 
@@ -65,6 +74,54 @@ def _rescale(weight, under):
 
 
 @nb.njit(**_SAMPLE, **INNER)
+def _least(weight):
+    least = weight[0]
+    for k in range(len(weight)):
+        least = min(least, weight[k])
+    return least
+
+
+@nb.njit(**_SAMPLE, **INNER)
+def _weights_by_logs(
+    begin, end, words, counts, documents, word_topic, smoothed, alpha, beta, weight, under, logs
+):
+    """As `_weights`, by a logarithm of every few factors; returns the log of the scale."""
+    n_topics = len(weight)
+    length, factors = 0, 0
+    for k in range(n_topics):
+        weight[k] = documents[k] + alpha[k]
+        under[k] = 1.0
+        logs[k] = 0.0
+    for e in range(begin, end):
+        row, b = word_topic[words[e]], beta[words[e]]
+        for j in range(counts[e]):
+            if factors == _FACTORS:
+                _add_logs(weight, under, logs)
+                factors = 0
+            added = b + j
+            for k in range(n_topics):
+                weight[k] *= row[k] + added
+                under[k] *= smoothed[k] + length
+            length += 1
+            factors += 1
+    _add_logs(weight, under, logs)
+    scale = logs[0]
+    for k in range(n_topics):
+        scale = max(scale, logs[k])
+    for k in range(n_topics):
+        weight[k] = math.exp(logs[k] - scale)
+    return scale
+
+
+@nb.njit(**_SAMPLE, **INNER)
+def _add_logs(weight, under, logs):
+    for k in range(len(weight)):
+        logs[k] += math.log(weight[k]) - math.log(under[k])
+        weight[k] = 1.0
+        under[k] = 1.0
+
+
+@nb.njit(**_SAMPLE, **INNER)
 def _move(begin, end, words, counts, k, sign, documents, word_topic, totals):
     documents[k] += sign
     for e in range(begin, end):
@@ -76,12 +133,13 @@ def _move(begin, end, words, counts, k, sign, documents, word_topic, totals):
 @nb.njit(**_SAMPLE)
 def sweep_documents(
     indptr, words, counts, topics, documents, word_topic, totals, alpha, beta, beta_sum, seed, purpose,
-    round_, index,
+    round_, index, logs,
 ):  # fmt: skip
     """Draw a topic for each unit, in place, and renew the counts.
 
     `topics` are those of units, `documents` how many each topic has, `word_topic` (int32, words x topics) and
     `totals` its tokens. `seed`, `purpose`, `round_` and `index` name the random stream.
+    `logs` is scratch, a number a topic, or None where no unit has more than 8 tokens.
     """
     n_topics = len(documents)
     weight, under, uniforms = np.empty(n_topics), np.empty(n_topics), np.empty(DRAWS, np.float32)
@@ -97,7 +155,7 @@ def sweep_documents(
         begin, end, old = indptr[d], indptr[d + 1], np.int64(topics[d])
         _move(begin, end, words, counts, old, -1, documents, word_topic, totals)
         smoothed[old] = totals[old] + beta_sum
-        _weights(begin, end, words, counts, documents, word_topic, smoothed, alpha, beta, weight, under)
+        _weights(begin, end, words, counts, documents, word_topic, smoothed, alpha, beta, weight, under, logs)
         total = 0.0
         for k in range(n_topics):
             total += weight[k]
@@ -135,7 +193,7 @@ def posterior(
     for new units. Of both results the first is that of unit `first`.
     """
     n_topics = len(documents)
-    smoothed, under = np.empty(n_topics), np.empty(n_topics)
+    smoothed, under, logs = np.empty(n_topics), np.empty(n_topics), np.empty(n_topics)
     for k in range(n_topics):
         smoothed[k] = totals[k] + beta_sum
     for d in range(first, last):
@@ -146,7 +204,7 @@ def posterior(
             smoothed[k] = totals[k] + beta_sum
         weight = out[d - first]
         scale = _weights(
-            begin, end, words, counts, documents, word_topic, smoothed, alpha, beta, weight, under
+            begin, end, words, counts, documents, word_topic, smoothed, alpha, beta, weight, under, logs
         )
         if len(own):
             k = np.int64(own[d])

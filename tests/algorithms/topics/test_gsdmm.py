@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 from scipy import sparse, stats
-from scipy.special import gammaln
+from scipy.special import gammaln, logsumexp, softmax
 
 import stradask as sd
 from stradask.algorithms.topics.corpus.shard_input import corpus_of_matrix
@@ -207,3 +207,17 @@ def test_dask_arrays_are_transformed_block_by_block_and_lazily():
     assert isinstance(shares, array.Array)
     assert shares.chunks == ((7, 7, 7, 7, 2), (4,))
     np.testing.assert_allclose(shares.compute(), model.transform(X))
+
+
+def test_topics_that_the_first_words_of_a_long_text_speak_against_are_not_lost():
+    X = np.kron(np.eye(2, dtype=int), np.full((5, 60), 50))
+    for beta in (0.1, 1e-20):
+        own = sd.GSDMM(2, topic_word_prior=beta, max_iter=20, random_state=0).fit(X)
+        counts, documents = own.word_topic_counts_.toarray(), own.topic_document_counts_
+        new = np.concatenate([np.full(60, 5), np.full(60, 6)])[None]  # the first 300 words are of one topic
+        rising = gammaln(counts + beta + new.T) - gammaln(counts + beta)
+        totals = counts.sum(axis=0) + 120 * beta
+        log_p = np.log(documents + 0.1) + rising.sum(axis=0) - gammaln(totals + new.sum()) + gammaln(totals)
+        np.testing.assert_allclose(own.transform(new)[0], softmax(log_p), atol=1e-9)
+        expected = logsumexp(log_p) - np.log(documents.sum() + 0.2)
+        np.testing.assert_allclose(own.log_probability(new)[0], expected, rtol=1e-9)
