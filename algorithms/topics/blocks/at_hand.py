@@ -14,7 +14,7 @@ SWEEPS = 5  # of Gibbs sampling with fixed topics
 class FirstTopics(RotatingGibbs):
     """Draws topics that another program begins from."""
 
-    def collect(self, ask):
+    def collect(self, ask, documents=True):
         """Gather the topics of the shards' tokens: 2 bytes each, 4 above 65,535 topics."""
         arrays = ask(lambda session, messages: session.snapshot(messages))
         return [arrays[f"shard-{number}/topics"] for number in range(len(self.shards))]

@@ -113,9 +113,9 @@ class RotatingKeywords(RotatingGibbs):
         total += (betaln(on + g_on, off[self.parents] + g_off) - betaln(g_on, g_off)).sum()
         return float(total / self.n_tokens)
 
-    def collect(self, ask):
+    def collect(self, ask, documents=True):
         """Gather the model, counts of keywords apart from others."""
-        found, n = Gathered.of(self, ask), len(self.key_columns)
+        found, n = Gathered.of(self, ask, documents), len(self.key_columns)
         off, on = found.words[:, :n], sparse.coo_array(found.words[:, n:])
         weights = sparse.coo_array(self.seeds[:, n:])
         keywords, weights = (

@@ -309,7 +309,7 @@ class BitermProgram(MixtureProgram):
     def hear(self, joined):
         """Take the changes of a round. A count above 31 bits has wrapped: a topic has other tokens then."""
         super().hear(joined)
-        if not self.alone and self.counts["totals"].max() > MOST_OF_A_WORD:
+        if self.counts is not None and self.counts["totals"].max() > MOST_OF_A_WORD:
             _, words, totals = self._arrays_of(self.counts)
             if (words.sum(axis=0, dtype=np.int64) != totals).any():
                 raise DataError(

@@ -217,9 +217,9 @@ class RotatingRegression(RotatingGibbs):
         if swept > max(self.burn_in, self.annealed):
             self.draws.append(point.coefficients)
 
-    def collect(self, ask):
+    def collect(self, ask, documents=True):
         """Gather the model, and the draws."""
-        return GatheredRegression(**vars(Gathered.of(self, ask)), draws=self.kept())
+        return GatheredRegression(**vars(Gathered.of(self, ask, documents)), draws=self.kept())
 
     def kept(self):
         """The draws in one array; before the first, the present coefficients."""

@@ -250,9 +250,9 @@ class RotatingSupervised(RotatingGibbs):
             return self.coefficients
         return Coefficients.of_packed(self.averaged / self.n_averaged)
 
-    def collect(self, ask):
+    def collect(self, ask, documents=True):
         """Gather the model, and the coefficients."""
-        return GatheredSupervised(**vars(Gathered.of(self, ask)), coefficients=self.final())
+        return GatheredSupervised(**vars(Gathered.of(self, ask, documents)), coefficients=self.final())
 
     def arrays(self):
         """Arrays of a checkpoint besides shards and blocks."""
