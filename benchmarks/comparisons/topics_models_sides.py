@@ -224,7 +224,8 @@ class Topica(Side):
         elif self.task == SHORT:
             self.model = topica.GSDMM(k, alpha=ALPHA, beta=MIXTURE_BETA, **own)
         elif self.task == MIXED:
-            self.model = topica.BTM(k, alpha=ALPHA, beta=BETA, **own)
+            models: Any = topica  # its stubs lack this one
+            self.model = models.BTM(k, alpha=ALPHA, beta=BETA, **own)
         else:
             self.model = topica.DTM(k, alpha=ALPHA, chain_variance=DRIFT**2, **own)
 

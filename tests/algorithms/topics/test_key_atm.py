@@ -146,19 +146,19 @@ def test_bits_on_threads_on_a_cluster_and_from_a_checkpoint(tmp_path):
         np.testing.assert_array_equal(other.components_, key.components_)
 
 
-def test_documents_in_any_form_give_the_same_bits(monkeypatch):
+@pytest.mark.parametrize("name", ["_FAST_ROWS", pytest.param("DENSE_TOPICS", marks=pytest.mark.slow)])
+def test_documents_in_any_form_give_the_same_bits(name, monkeypatch):
+    # Short documents; lists of more topics.
     X, given = corpus(40), {"seed_words": {2: [0, 1], 0: [4, 5]}}
     dense = model(max_iter=12, n_draws=2).fit(X, **given)
-    for name in ("_FAST_ROWS", "DENSE_TOPICS"):  # short documents; lists of more topics
-        with monkeypatch.context() as patched:
-            patched.setattr(document_rows, name, 0)
-            patched.setattr(document_rows, "are_short", lambda *_, name=name: name == "_FAST_ROWS")
-            other = model(max_iter=12, n_draws=2).fit(X, **given)
-        assert (other.keyword_counts_ != dense.keyword_counts_).nnz == 0
-        assert (other.doc_topic_counts_ != dense.doc_topic_counts_).nnz == 0
-        assert other.log_likelihood_[-1] == pytest.approx(dense.log_likelihood_[-1], rel=1e-12)
-        for one, two in zip(dense.draws_, other.draws_, strict=True):
-            assert all(np.array_equal(array, two[place]) for place, array in one.items())
+    monkeypatch.setattr(document_rows, name, 0)
+    monkeypatch.setattr(document_rows, "are_short", lambda *_: name == "_FAST_ROWS")
+    other = model(max_iter=12, n_draws=2).fit(X, **given)
+    assert (other.keyword_counts_ != dense.keyword_counts_).nnz == 0
+    assert (other.doc_topic_counts_ != dense.doc_topic_counts_).nnz == 0
+    assert other.log_likelihood_[-1] == pytest.approx(dense.log_likelihood_[-1], rel=1e-12)
+    for one, two in zip(dense.draws_, other.draws_, strict=True):
+        assert all(np.array_equal(array, two[place]) for place, array in one.items())
 
 
 def generated(seed):

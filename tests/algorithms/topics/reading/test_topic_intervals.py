@@ -120,7 +120,7 @@ def groups():
     return np.vstack([generated(seed)[0].toarray() for seed in range(20)])
 
 
-@pytest.mark.parametrize("sampler", ["gibbs", "warp", "light", "saber"])
+@pytest.mark.parametrize("sampler", ["gibbs", "warp", "light", pytest.param("saber", marks=pytest.mark.slow)])
 def test_a_killed_fit_goes_on_with_its_draws(groups, sampler, tmp_path):
     options = {"n_groups": 3, "sampler": sampler, "max_iter": 48}
     whole = lda(**options).fit(groups)
