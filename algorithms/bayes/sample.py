@@ -109,8 +109,8 @@ def sample(
         the parameters. They are kept as further variables of the posterior. It is called once a draw, with
         numpy's arrays, after the sampling.
     sampler : {"auto", "laplace", "nuts", "split_hmc", "hmc", "mala", "random_walk", "slice"}, default="auto"
-        "auto" takes importance sampling about the mode if that is reliable, else split Hamiltonian Monte
-        Carlo if that accepts enough, else NUTS.
+        "auto" takes importance sampling about the mode, or all modes, if that is reliable, else split
+        Hamiltonian Monte Carlo if that accepts enough, else NUTS.
     metric : {"auto", "adapted", "diagonal", "dense", "low_rank", "laplace"}, default="auto"
         Coordinates of NUTS, HMC, MALA, the random walk and slices. From windows of the warm-up: "diagonal"
         has standard deviations, "dense" the covariance, "adapted" the covariance if correlations are strong

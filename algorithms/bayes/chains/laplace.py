@@ -32,7 +32,7 @@ _PART = 1e-2  # of a standard deviation, once that is known
 _FAR = 3.0  # times twice the standard deviation
 _TIMES = (1, 5, 25)  # the distance from the start at which chains begin
 _SEEN = 0.25  # part of a mode's own part, that draws near it must be
-MOST_MODES = 8  # that are found and weighed; beyond, SMC or a bridge is the tool
+MOST_MODES = 8  # that are found and weighed; there may be more
 _STEEP = 10.0  # fall within a standard deviation of a normal density whose own is .5: there is no such one
 _LEAST_MASS = -10.0  # logarithm of a mode's part, by the normal density there, of the heaviest one's
 # Searches after the draws: docs/mcmc.md, "Any density".
@@ -278,12 +278,36 @@ def laplace_draws(model, mode, n, *, seed, shard=0, chain=0, freedom=None):
         shrink = special.chdtri(freedom, uniforms(other, n)) / freedom
         log_q = -(freedom + d) / 2 * np.log1p(-2 * log_q / shrink / freedom)
         z = z / np.sqrt(shrink)[:, None]
-    q = mode.q + z @ mode.A.T
+    return _weighted(model, mode.q + z @ mode.A.T, log_q)
+
+
+def mixture_draws(model, modes, n, *, seed, shard=0):
+    """Draw n points from a mixture of the normal densities at several modes, and weigh them.
+
+    Components have the shares of the modes' masses. Returns the same as `laplace_draws`. The weights say how
+    much each mode has of the posterior, which chains that stay in one mode cannot.
+    """
+    d, name = model.n_params, stream(seed, shard, 0, PROPOSING)
+    shares = special.softmax([mode.log_mass for mode in modes])
+    drawn = uniforms(stream(seed, shard, 0, PROPOSING - 1), n)
+    own = np.minimum(np.searchsorted(np.cumsum(shares), drawn), len(modes) - 1)
+    q = normals(name, n, d)
+    for k, mode in enumerate(modes):
+        q[own == k] = mode.q + q[own == k] @ mode.A.T
+    log_q = np.empty((len(modes), n))
+    for k, mode in enumerate(modes):
+        squares = (((q - mode.q) @ mode._inverse.T) ** 2).sum(axis=1)
+        log_q[k] = np.log(shares[k]) - np.log(np.diag(mode.A)).sum() - 0.5 * squares
+    return _weighted(model, q, special.logsumexp(log_q, axis=0))
+
+
+def _weighted(model, q, log_q):
+    """Points of a proposal with their smoothed weights, and k-hat."""
     model.take_tally()
     logps = model.logp_batch(q)
     tally = model.take_tally()
     log_weights, k_hat = psis(np.where(np.isfinite(logps), logps, -np.inf) - log_q)
-    return Draws(q, None, logps, tally.columns(n), log_weights, tally.first), k_hat
+    return Draws(q, None, logps, tally.columns(len(q)), log_weights, tally.first), k_hat
 
 
 def look_for_modes(model, sample, seed):

@@ -3,8 +3,9 @@
 ``sampler="auto"`` takes the cheapest way that its own figures allow. It looks for the mode and the
 Hessian there. If k-hat of importance sampling about it is below 0.5 and the weights are worth more than
 three quarters of the draws, these are the draws. Else, if k-hat is below 0.7 and split HMC accepts 0.6 or
-more, it is split HMC, one gradient a draw. Else, and where there is no definite Hessian or more than one
-mode, NUTS: chains then begin in each of the modes in turn, so that R-hat tells whether they change places.
+more, it is split HMC, one gradient a draw. Else, and where there is no definite Hessian, NUTS. Of several
+modes the proposal is a mixture of the normal densities at all, by the same limits; else it is NUTS: chains
+then begin in each of the modes in turn, so that R-hat tells whether they change places.
 A density that is constant, as far as can be seen, and ends somewhere is sampled by slices.
 """
 
@@ -38,13 +39,14 @@ from .chain import (
     init,
     starting_point,
 )
-from .laplace import Mode, find_mode, find_modes, laplace_draws
+from .laplace import MOST_MODES, Mode, find_mode, find_modes, laplace_draws, mixture_draws
 
 K_HAT_WEIGHTS, PART_WEIGHTS = 0.5, 0.75  # for importance sampling alone
 K_HAT_SPLIT, ACCEPTANCE_SPLIT = 0.7, 0.6  # for split HMC
 _TOLD = 2000  # draws that tell whether the density is wider than at its mode
 _TRIAL = 200  # draws that show the acceptance of split HMC, and whether a step that was found diverges
 CHUNK = 100  # draws of a chain between two looks at the callback
+_DIFFERENT = "searches from scattered points end in different modes"
 _PLACES = 4  # that tell whether a density is constant
 _PATIENCE = 0.1  # seconds between two looks at Ctrl-C, where there is no callback
 CAREFUL = ("nuts", "hmc")  # whose steps an acceptance shortens where draws diverge
@@ -248,8 +250,7 @@ def make_plan(
         modes, n_searches = find_modes(model, mode, n_starts, **numbers)
         mode = modes[0]
     if sampler == "auto":
-        several = len(modes) > 1
-        sampler, mode, draws, k_hat, reason = _choose(model, mode, n, several, numbers, weighted)
+        sampler, mode, draws, k_hat, reason = _choose(model, mode, n, modes, numbers, weighted)
         target = target if sampler == "nuts" else None
     elif sampler == "laplace":
         draws, k_hat = laplace_draws(model, mode, n, **numbers)
@@ -291,8 +292,8 @@ def check_settings(sampler, n_samples, n_chains, n_warmup):
             raise DataError(f"{name} must lie within 64 bits")
 
 
-def _choose(model, mode, n, several, numbers, weighted):
-    """Choose for "auto": sampler, mode if it is the only one, draws about it, their k-hat, the reason."""
+def _choose(model, mode, n, modes, numbers, weighted):
+    """Choose for "auto": sampler, mode if it is the only one, draws about it or all, k-hat, the reason."""
     if mode is None and _is_level(model, **numbers):
         return (
             "slice",
@@ -303,13 +304,18 @@ def _choose(model, mode, n, several, numbers, weighted):
         )
     if mode is None:
         return "nuts", None, None, np.nan, "no mode with a definite Hessian was found"
-    if several:
-        return "nuts", None, None, np.nan, "searches from scattered points end in different modes"
-    draws, k_hat = laplace_draws(model, mode, n, **numbers)
+    several = len(modes) > 1
+    if several and (not weighted or len(modes) == MOST_MODES):
+        return "nuts", None, None, np.nan, _DIFFERENT
+    make, about = (mixture_draws, modes) if several else (laplace_draws, mode)
+    draws, k_hat = make(model, about, n, **numbers)
     part = importance_ess(draws.log_weights) / n
-    reason = f"importance sampling about the mode has k-hat {k_hat:.2f} and is worth {part:.0%} of its draws"
+    place = f"all {len(modes)} modes" if several else "the mode"
+    reason = f"importance sampling about {place} has k-hat {k_hat:.2f} and is worth {part:.0%} of its draws"
     if weighted and k_hat < min(K_HAT_WEIGHTS, khat_limit(max(n, 2))) and part > PART_WEIGHTS:
-        return "laplace", mode, draws, k_hat, reason
+        return "laplace", None if several else mode, draws, k_hat, reason
+    if several:
+        return "nuts", None, None, k_hat, f"{_DIFFERENT}; {reason}"
     if not k_hat < K_HAT_SPLIT:
         return "nuts", mode, None, k_hat, reason
     state = init(model, mode.q, "split_hmc", mu=mode.q, A=mode.A, draw=WARM_UP)

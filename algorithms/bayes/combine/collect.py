@@ -74,6 +74,7 @@ def _judge_weights(model, sample, points, seed):
     }
     figures |= _counted(sample.chains)
     if len(sample.modes) > 1:
+        figures["modes_seen"] = sample.mode is None  # by proposals about all of them
         logps = _alike(sample.stacked("log_densities").ravel(), log_weights, seed, T)
         figures["missed_share"] = missed_share(model, sample.modes, points, logps)
     return diagnose(None, figures=figures, failure=sample.chains[0].failure)

@@ -326,7 +326,12 @@ def test_auto_takes_each_way():
     assert tails.sampler == "split_hmc"
     skewed = sample_model(_model(log_gamma, 4, [0.2] * 4, concave=True), "auto", n_samples=300)
     assert skewed.sampler == "nuts"
-    modes = sample_model(_model(two_modes, 1, [2.0], [1.9]), "auto", n_samples=2000, seed=1)
+    both = sample_model(_model(two_modes, 1, [2.0], [1.9]), "auto", n_samples=2000, seed=1)
+    assert both.sampler == "laplace"
+    assert "all 2 modes" in both.reason
+    right = both.stacked()[0, :, 0] > 0
+    assert abs(np.exp(both.chains[0].log_weights) @ right - 0.5) < 4 * 0.5 / math.sqrt(len(right))
+    modes = sample_model(_model(two_modes, 1, [2.0], [1.9]), "auto", n_samples=2000, seed=1, weighted=False)
     assert modes.sampler == "nuts"
     assert "different modes" in modes.reason
     left = (modes.stacked() < 0).astype(float)
