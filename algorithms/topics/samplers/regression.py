@@ -260,7 +260,7 @@ def priors_of(design, coefficients):
 # A move of the coefficients -----------------------------------------------------------------------------
 
 
-class Point(NamedTuple):
+class CoefficientPoint(NamedTuple):
     """Coefficients, their log density up to a constant, its gradient, and by shard the rates of all rows."""
 
     coefficients: np.ndarray
@@ -292,7 +292,7 @@ class CoefficientPosterior:
         away = coefficients - self.prior.mean
         value = sum(part[0] for part in parts) - float((away**2 * self.precision).sum()) / 2
         gradient = np.sum([part[1] for part in parts], axis=0).T - away * self.precision
-        return Point(coefficients, value, gradient, [part[2] for part in parts])
+        return CoefficientPoint(coefficients, value, gradient, [part[2] for part in parts])
 
     def _passes(self, coefficients):
         by_column = np.ascontiguousarray(coefficients.T)
