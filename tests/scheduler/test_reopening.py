@@ -93,7 +93,7 @@ FITS = {
     "dynamic": lambda engine: linear(engine, schedule="dynamic", random_state=0),
     "minimize": minimize,
     "least squares": lambda engine: factors(engine, solver="als", max_iter=12, tol=0),
-    "coordinate descent": lambda engine: factors(engine, solver="ccd"),
+    "coordinate descent": lambda engine: factors(engine, solver="ccd", max_iter=12, tol=0),
     "gradient descent": lambda engine: factors(engine, solver="sgd"),
     "drawn factors": lambda engine: factors(engine, solver="gibbs"),
     "ranking": implicit,

@@ -61,7 +61,7 @@ _GOOD_SCORED, _GOOD_K_HAT = 0.5, 0.5  # the same, and the k-hat, where transport
 _BENDS, _IN_VAIN = 8, 3  # rounds with transports, and how many in a row may bring nothing
 _A_PARAMETER = 4  # points, without which no stage is fitted
 _MOVES, _GAIN = 8, 1.2  # of proposals, and what another one must bring
-_DEAR_MOVES, _DEAR_BENDS = 3, 3  # the same, and rounds with transports, where densities hold quadrature
+_COSTLY_MOVES, _COSTLY_BENDS = 3, 3  # the same, and rounds with transports, where densities hold quadrature
 _ENOUGH = 0.1  # part of the draws that a mean is found from
 _TRIED = 1000  # draws of shards that are looked at for missed regions
 _LOWER = 5.0  # log of the height, below the accepted draws', from which a region is too small to matter
@@ -88,7 +88,7 @@ def combine_auto(shards, n, rng):
         proposals = kernel_proposals(pair_tree(shards.draws, n, rng), n, rng)
         found = _round("tree of pairs", proposals, shards, rng, seen)[0]
     if found is None and d <= MOST_PARAMETERS:
-        if _is_dear(shards):
+        if _is_costly(shards):
             seen.append("tempered populations take a million integrals over each group's effects: not tried")
         else:
             found = _tempered(shards, n, rng, seen)
@@ -147,13 +147,13 @@ def _is_good(found, shards, n):
     """Whether nothing better is looked for."""
     if shards.value_and_grad is None:
         return _worth(found) >= _GOOD * n
-    part = _GOOD if _is_dear(shards) else _GOOD_SCORED
+    part = _GOOD if _is_costly(shards) else _GOOD_SCORED
     return _worth(found) >= part * n and found.figures["k_hat"] < _GOOD_K_HAT
 
 
-def _is_dear(shards):
-    """See `Model.is_dear`."""
-    return getattr(shards.log_density, "is_dear", False)
+def _is_costly(shards):
+    """See `Model.is_costly`."""
+    return getattr(shards.log_density, "is_costly", False)
 
 
 def _climbed(shards, n, rng, seen):
@@ -181,7 +181,7 @@ def _transported(best, gaussian, shards, n, rng, seen):
     if n < _A_PARAMETER * d:
         seen.append(f"transports of {d} parameters need n_draws of at least {_A_PARAMETER * d}, got {n}")
         return best
-    if _is_dear(shards):  # one round, where transports take several
+    if _is_costly(shards):  # one round, where transports take several
         wide = Gaussian(gaussian.mean, WIDER * gaussian.covariance)
         proposals = with_draws(gaussian_proposals(wide, n, rng, FREEDOM), shards.draws.reshape(-1, d), rng)
         best = _worthier(best, _round("t and shards' draws", proposals, shards, rng, seen)[0])
@@ -189,7 +189,7 @@ def _transported(best, gaussian, shards, n, rng, seen):
             return best
     transport, kept, share = Transport(gaussian), None, 1.0
     most, bound, in_vain = 0.0, -np.inf, 0
-    for _ in range(_DEAR_BENDS if _is_dear(shards) else _BENDS):
+    for _ in range(_COSTLY_BENDS if _is_costly(shards) else _BENDS):
         z = rng.standard_normal((n, d))
         points, log_q = transport.forward(z)
         if np.isfinite(points).all():
@@ -220,7 +220,7 @@ def _moved_rounds(best, product, tried, shards, n, rng, seen):
     with which enough draws count to find a mean. With all of the power the covariance is found anew as well.
     """
     enough = min(max(_ENOUGH * n, 10 * shards.draws.shape[2]), n / 2)
-    for number in range(1, (_DEAR_MOVES if _is_dear(shards) else _MOVES) + 1):
+    for number in range(1, (_COSTLY_MOVES if _is_costly(shards) else _MOVES) + 1):
         power = largest_power(tried.log_weights, enough)
         powered = power * tried.log_weights
         weights = np.exp(powered - logsumexp(powered))

@@ -195,7 +195,7 @@ class MixedModel(Model):
         return not self.mixed.sampled
 
     @property
-    def is_dear(self):
+    def is_costly(self):
         """With integrals by quadrature."""
         return self.density is mixed_local.mixed_local
 

@@ -138,7 +138,7 @@ class Model:
         return Q
 
     @property
-    def is_dear(self):
+    def is_costly(self):
         """Whether a million evaluations of the density, as tempering takes, are too many."""
         return False
 

@@ -134,7 +134,7 @@ def _draw_shards(densities, settings):
         local = None
         if densities.local is not None:
             local = lambda points: _in_place(pool.values(partial(_local, densities.local), points))  # noqa: E731
-        second = _SecondRound(pool, all(has_subsets), model.is_dear)
+        second = _SecondRound(pool, all(has_subsets), model.is_costly)
         posterior = from_shards(
             model,
             {name: array[:, :, : settings.n_samples] for name, array in runs.arrays.items()},
@@ -275,12 +275,12 @@ def _without_data(shard, points):
 class _SecondRound:
     """Sums over the shards of their log densities, and a count of the errors that these raised.
 
-    Of tall shards by subsets of rows, where these serve: `noise` is then their standard error. `is_dear`: see
-    `Model.is_dear`.
+    Of tall shards by subsets of rows, where these serve: `noise` is then their standard error. See
+    `Model.is_costly`, too.
     """
 
-    def __init__(self, pool, has_subsets, is_dear):
-        self._pool, self._has_subsets, self.is_dear = pool, has_subsets, is_dear
+    def __init__(self, pool, has_subsets, is_costly):
+        self._pool, self._has_subsets, self.is_costly = pool, has_subsets, is_costly
         self.failed, self.failure, self.noise = 0, "", 0.0
 
     def __call__(self, points):

@@ -14,23 +14,26 @@ from .document_rows import DENSE_TOPICS, are_short
 from .out_of_core import bytes_to_read
 
 _KERNELS = 350e6  # bytes that a worker has of imports and compiled loops, or less
-_ROOM = 1.1  # times what is counted, in advice
+_ADVISED = 1.1  # times what is counted, in advice
 
 
-def check_workers_have_room(program, engine):
+def check_worker_memory(program, engine):
     """Raise a DataError if tokens, topics and blocks of a program do not fit into the workers' memory.
 
     Counted is the least that they take: a fit that passes may still lose a worker. Workers that may be short
     of memory import and compile what the fit needs before it is seen what they have left; of others only the
     limits are asked for. A worker without a nanny, which would end it near its limit, is not refused.
     """
-    if engine == "local" or own_threads() is not None:
+    if own_threads() is not None:
         return
     place = open_place(engine)
     limits = [limit for limit, *_ in place.memory()]
     shards, blocks = bytes_of_shards(program), program.bytes_of_blocks
     sources = [shard["source"] for shard in program.shards]
-    reading = max([bytes_to_read(source) for source in sources if isinstance(source, tuple)], default=0)
+    try:
+        reading = max([bytes_to_read(source) for source in sources if isinstance(source, tuple)], default=0)
+    except DataError:  # a file that is gone: the worker that reads it says so, with its name
+        return
     roughly = len(limits) * (_KERNELS + 2 * reading) + sum(shards) + blocks
     if roughly <= sum(limits) / 2 and _KERNELS + 2 * reading + max(shards) <= min(limits, default=0) / 2:
         return
@@ -46,14 +49,14 @@ def check_workers_have_room(program, engine):
         free = ends * worker.limit - worker.used - reading
         paused = worker.used > pauses * worker.limit  # no fit begins on it
         if worker.enforced and (paused or own > free):
-            limit = max((_ROOM * own + worker.used + reading) / ends, _ROOM * worker.used / pauses)
+            limit = max((_ADVISED * own + worker.used + reading) / ends, _ADVISED * worker.used / pauses)
             _refuse(program, worker, own, 0 if paused else free, len(workers), limit)
 
 
 def _refuse(program, worker, own, free, n_workers, limit):
     less = ""
     if free > 2 * max(bytes_of_shards(program)):
-        less = f", take {math.ceil(_ROOM * n_workers * own / free):,} such workers or more"
+        less = f", take {math.ceil(_ADVISED * n_workers * own / free):,} such workers or more"
     if free > 0:
         less += f", set fewer topics than n_components={program.n_topics}"
     raise DataError(

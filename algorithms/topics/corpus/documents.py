@@ -25,7 +25,6 @@ from ..blocks.out_of_core import (
     shards_for,
 )
 from ..blocks.storage import Pool, Storage
-from ..blocks.worker_memory import check_workers_have_room
 from ..samplers.choose import check_knows, chosen, fits_shards
 from .shard_input import (
     ShardedCorpus,
@@ -153,7 +152,10 @@ class Documents:
         if self.memory is not None:
             check_blocks_fit(program, self.memory)
             program.loads_at_once = 1
-        check_workers_have_room(program, self.engine)
+        if self.engine != "local":
+            from ..blocks.worker_memory import check_worker_memory
+
+            check_worker_memory(program, self.engine)
         return program
 
 

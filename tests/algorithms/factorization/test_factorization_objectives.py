@@ -7,7 +7,9 @@ from hypothesis import strategies as st
 from rating_problems import pairs_of
 from scipy import sparse, stats
 
+from stradask.algorithms.factorization.choose import settings_of
 from stradask.algorithms.factorization.matrix_factorization import MatrixFactorization
+from stradask.algorithms.factorization.programs import program_of
 from stradask.algorithms.factorization.reading import read_ratings
 from stradask.datasets import make_ratings
 from stradask.datasets.split import rating_split
@@ -382,7 +384,7 @@ def test_draws_are_those_of_another_sampler_of_the_same_posterior():
     model = MatrixFactorization(1, solver="gibbs", dtype="float64", max_iter=1000)
     entries, ids, features = read_ratings(model, cells, values, None)
     model.solver_ = "gibbs"
-    program, draws = model._program(entries, features, 3), []
+    program, draws = program_of(model, entries, settings_of(model), features, 3), []
 
     def keep(info):
         users, items = (part[:, 0] for part in program.factors)

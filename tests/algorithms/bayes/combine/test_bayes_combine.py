@@ -281,7 +281,7 @@ def dear(function):
     def called(points):
         return function(points)
 
-    called.is_dear = True
+    called.is_costly = True
     return called
 
 

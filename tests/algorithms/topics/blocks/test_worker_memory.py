@@ -66,29 +66,29 @@ def test_workers_without_room_are_refused_with_the_remedies(workers):
     with pytest.raises(
         DataError, match=r"beyond the workers' memory: of 60,\d+ tokens .* of 1 MB, which leaves"
     ):
-        worker_memory.check_workers_have_room(made, NOWHERE)
+        worker_memory.check_worker_memory(made, NOWHERE)
     assert isinstance(asked[0], worker_memory.WarmUp)
     found[1] = found[0]
-    worker_memory.check_workers_have_room(made, NOWHERE)
+    worker_memory.check_worker_memory(made, NOWHERE)
     found[1] = with_room_for(0.1)._replace(enforced=False)  # no nanny ends it
-    worker_memory.check_workers_have_room(made, NOWHERE)
+    worker_memory.check_worker_memory(made, NOWHERE)
     found[1] = with_room_for(2)
     many = program("gibbs", 40, 40_000, 15)
     with pytest.raises(DataError, match=r"fewer topics than n_components=40, or fit files on one machine"):
-        worker_memory.check_workers_have_room(many, NOWHERE)
+        worker_memory.check_worker_memory(many, NOWHERE)
 
 
 def test_a_worker_that_would_be_paused_is_refused(workers):
     found, _ = workers
     found += [WorkerMemory(300e6, 241e6, 1, True)] * 2  # above 80 %, where Dask gives it no work
     with pytest.raises(DataError, match="give workers 332 MB or more, or fit files"):
-        worker_memory.check_workers_have_room(program("warp", 40, 400, 150), NOWHERE)
+        worker_memory.check_worker_memory(program("warp", 40, 400, 150), NOWHERE)
 
 
 def test_workers_with_plenty_of_room_are_not_kept_waiting(workers):
     found, asked = workers
     found += [WorkerMemory(4e9, 1e8, 2, True), WorkerMemory(math.inf, 1e8, 2, False)]
-    worker_memory.check_workers_have_room(program("warp", 40, 400, 150), NOWHERE)
+    worker_memory.check_worker_memory(program("warp", 40, 400, 150), NOWHERE)
     assert not asked
     worker_memory.WarmUp()()
 
