@@ -68,6 +68,8 @@ def test_no_function_shows_a_long_value(door, tmp_path, monkeypatch):
     call, usual = DOORS[door]
     names = list(usual) if call.__name__ == "<lambda>" else list(inspect.signature(call).parameters)
     for name in names:
+        if (door, name) == ("run_replicas", "tasks"):
+            continue  # thousands of tasks, of any kind
         for value in LONG:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")

@@ -98,8 +98,9 @@ def test_small_snapshots_come_to_the_coordinator(fit, one_process, monkeypatch, 
     assert len(fetched) == 6
 
 
+@pytest.mark.slow
 @pytest.mark.cluster
-@pytest.mark.parametrize("n_lost", [pytest.param(1, marks=pytest.mark.slow), 2])
+@pytest.mark.parametrize("n_lost", [1, 2])
 def test_losses_cost_no_bit(fit, start_cluster, kept_by_workers, n_lost):
     """One of three workers is lost; or two, and with them both copies of some parts: it begins anew."""
     opened, open_ = [], ClusterSession.open

@@ -83,6 +83,7 @@ def test_integrals_are_those_of_a_fine_grid(family, k):
         assert by_f.sum() == pytest.approx((up - down) / (2 * h), abs=1e-3)
 
 
+@pytest.mark.slow
 def test_all_modes_of_student_noise_are_found():
     """Two clusters of rows, forty noise scales apart, of a group with a wide prior: two modes."""
     y, n = np.array([-20.0, -20.1, 20.0, 20.2]), 4
