@@ -47,7 +47,8 @@ def named_model(log_likelihood, log_prior, data, start, *, layout, power=1.0, ch
     given = {"log_likelihood": log_likelihood, "log_prior": log_prior}
     for name, function in given.items():
         if function is not None and not callable(function):
-            raise DataError(f"{name} must be a function, got {shortened(function, 60)}")
+            remedy = ": densities by name are given as priors={...}" if isinstance(function, Mapping) else ""
+            raise DataError(f"{name} must be a function, got {shortened(function, 60)}{remedy}")
     if log_likelihood is not None and data is None:
         raise DataError(
             "data is missing: log_likelihood(p, data) needs them; a density without data is a log_prior(p)"

@@ -450,6 +450,7 @@ REFUSED = {
     "leave names out": lambda: sd.sample(likelihood, None, DATA, names=["a"], **OWN),
     "priors are those of named": lambda: sd.sample(likelihood, None, DATA, priors=PRIORS),
     "log_prior must be a function": lambda: sd.sample(likelihood, 3, DATA, **OWN),
+    "are given as priors=": lambda: sd.sample(likelihood, PRIORS, DATA, **OWN),
     r"log_likelihood is called as log_likelihood\(p, data\)": lambda: sd.sample(
         lambda p: 0.0, None, DATA, **OWN
     ),
