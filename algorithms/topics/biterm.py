@@ -6,7 +6,6 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy import sparse
 
-from ..._typing import Array, Matrix
 from ...errors import DataError
 from .inference import without_unseen
 from .lda import LatentDirichletAllocation
@@ -171,9 +170,10 @@ class BitermTopicModel(ShortTextModel):
             shares[own[firsts]] += np.add.reduceat(probabilities, firsts, axis=0)
         return shares / units.of_documents[:, None]
 
-    def log_probability(self, X: Matrix) -> Array:  # type: ignore[override]
-        """Refuse: the model is one of pairs of words, and gives documents no probability. See `score`."""
-        raise DataError(
+    @property
+    def log_probability(self) -> Any:  # type: ignore[override]
+        """Not there: pairs of words have a probability in this model, documents have none; see `score`."""
+        raise AttributeError(
             "BitermTopicModel gives pairs of words a probability, and whole documents none: take score(X)"
         )
 
