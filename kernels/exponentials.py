@@ -9,25 +9,12 @@ from typing import Any
 
 import numba as nb
 import numpy as np
-from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
 
 _EXACT: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": {"contract"}}
 
 _LOG2_E = 1.4426950408889634  # log2(e)
 _LN2_HIGH, _LN2_LOW = 0.6931471803691238, 1.9082149292705877e-10  # ln 2 = high + low; k * high is exact
 _LOWEST = -708.0  # below: no normal number
-
-
-@intrinsic
-def _float_of_bits(typingctx, bits):
-    """The float64 whose bits are those of an int64."""
-
-    def codegen(context, b, signature, args):
-        return b.bitcast(args[0], ir.DoubleType())
-
-    return types.float64(types.int64), codegen
 
 
 @nb.njit(inline="always", **_EXACT)
@@ -43,7 +30,7 @@ def fast_exp(x):
     p = 1 / 40320 + r * (1 / 362880 + r * (1 / 3628800 + r * p))
     p = 1 / 120 + r * (1 / 720 + r * (1 / 5040 + r * p))
     p = 1 + r * (1 + r * (1 / 2 + r * (1 / 6 + r * (1 / 24 + r * p))))
-    return p * _float_of_bits((np.int64(k) + 1023) << 52)
+    return p * np.int64((np.int64(k) + 1023) << 52).view(np.float64)
 
 
 @nb.njit(inline="always", **_EXACT)
