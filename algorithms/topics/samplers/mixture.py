@@ -49,17 +49,15 @@ def numbers_of_pairs(X):
 
 
 def check_pairs(X):
-    """Refuse documents with too many pairs of tokens; return how many each has.
+    """Refuse documents with too many pairs of tokens.
 
     A token is in L - 1 pairs of its document of L tokens, and counts of words have 31 bits.
     """
-    pairs = numbers_of_pairs(X)
-    n_pairs = pairs.sum()
+    n_pairs = numbers_of_pairs(X).sum()
     check_number_of_pairs(n_pairs, int(X.sum(axis=1, dtype=np.int64).max(initial=0)))
     if 2 * n_pairs > MOST_OF_A_WORD:
         lengths = np.asarray(X.sum(axis=1, dtype=np.int64)).ravel()
         _check_tokens(X.T @ (lengths - 1.0))
-    return pairs
 
 
 def check_number_of_pairs(n_pairs, longest):

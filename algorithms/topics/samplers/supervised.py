@@ -126,7 +126,8 @@ class Responses(UnlabelledDocuments):
     def log_likelihood_of_responses(self):
         """Sum over documents of log p(y | counts, coefficients)."""
         self.look()
-        family, variance, targets = self.response.family, self.coefficients.variance, self.held[:, 0]
+        family, variance = self.response.family, self.coefficients.variance
+        targets = self.held[:, kernels.TARGET]
         total = kernels.log_likelihoods(self.held, family, variance, self._are_exponentials)
         if family == kernels.NORMAL:
             total -= len(targets) * np.log(2 * np.pi * variance) / 2
