@@ -49,11 +49,11 @@ def test_bytes_of_the_cpu(X, name, n_topics):
 def test_bytes_of_a_gpu(X, name, kind):
     device = EmulatedDevice()
     device.zone = 0
-    told = footprint(X, 300, device=device)
+    sizes = footprint(X, 300, device=device)
     state = kind(X, 300, np.full(300, 0.1), np.full(500, 0.01), 1, device=device)
     held = device.memory - device.free_memory()
-    assert 0.8 * told["cuda"][name] < held <= told["cuda"][name], state
-    assert told["cuda chunks"] == {"light": 1, "saber": 1}
+    assert 0.8 * sizes["cuda"][name] < held <= sizes["cuda"][name], state
+    assert sizes["cuda chunks"] == {"light": 1, "saber": 1}
     scarce = footprint(X, 4, memory=500_000)
     assert scarce["cuda chunks"]["saber"] > 1
     assert scarce["cuda chunks"]["light"] is None
@@ -66,9 +66,9 @@ def test_chunks_of_light_are_the_sections_of_a_large_corpus(X, monkeypatch):
     plans = light_cuda.plans_of(*(np.asarray(X.sum(axis=a)).ravel() for a in (1, 0)), 300)
     assert plans[0].n_bytes > 1.5 * plans[1].n_bytes
     for plan, n_chunks in zip(plans, (1, X.sum() // 10_000), strict=True):
-        told = footprint(X, 300, memory=plan.n_bytes + 2**28)
-        assert told["cuda"]["light"] == plans[0].n_bytes
-        assert told["cuda chunks"]["light"] == n_chunks
+        sizes = footprint(X, 300, memory=plan.n_bytes + 2**28)
+        assert sizes["cuda"]["light"] == plans[0].n_bytes
+        assert sizes["cuda chunks"]["light"] == n_chunks
 
 
 def test_samplers_that_cannot_hold_a_corpus_are_left_out(X):

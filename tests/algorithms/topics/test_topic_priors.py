@@ -114,7 +114,7 @@ def test_seed_words_stand_in_everything_that_is_read(corpus):
 
 
 def test_transform_and_log_probability_know_seed_words(corpus):
-    """A short document against all assignments of its tokens, with `topic_word_` as it is told."""
+    """A short document against all assignments of its tokens, with the `topic_word_` of the fit."""
     X, *_ = corpus
     lda = _lda(3, topic_word_prior=0.5).fit(X[:20], seed_words={0: {7: 4.0}, 2: {11: 500.0}})
     frequent = np.asarray(X[:20].sum(axis=0)).argmax()
@@ -291,11 +291,11 @@ def test_fitted_priors_are_where_a_general_optimiser_finds_them(corpus):
     assert of_beta(np.log(beta)) == pytest.approx(minimize(of_beta, -3.0).fun, rel=1e-7)
     steps = [priors.fit_topic_word_prior(word, 0.5, n, sparse.csr_array(seeds)) for n in range(6)]
     assert (np.diff([of_beta(np.log(step)) for step in steps]) <= 1e-9).all()
-    nobody = labels * [1, 1, 0, 1, 1]  # has topic 2, of which nothing can be learnt
-    nobody[:, 0] += 1
-    nobody = sparse.csr_array(nobody)
-    without = sparse.csr_array(counts * (nobody.toarray() > 0))
-    assert priors.fit_doc_topic_prior(without, alpha, 3, labels=nobody)[2] == alpha[2]
+    fewer = labels * [1, 1, 0, 1, 1]  # topic 2 has no document, so nothing can be learnt of it
+    fewer[:, 0] += 1
+    fewer = sparse.csr_array(fewer)
+    without = sparse.csr_array(counts * (fewer.toarray() > 0))
+    assert priors.fit_doc_topic_prior(without, alpha, 3, labels=fewer)[2] == alpha[2]
 
 
 def _known(corpus):

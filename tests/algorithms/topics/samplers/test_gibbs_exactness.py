@@ -28,7 +28,7 @@ _ONE, _ZERO = np.int64(1), np.int64(0)
 CORPORA = {
     "two topics": (np.array([[2, 1, 0], [0, 2, 1], [1, 0, 1]]), 2, 0.3, 0.4),
     "three topics": (np.array([[2, 1, 0], [1, 0, 1], [0, 1, 0]]), 3, 0.3, 0.4),
-    # A fourth word that nobody uses has nearly all of beta.
+    # A fourth word that no document has has nearly all of beta.
     "drowned totals": (np.array([[2, 1, 0, 0], [0, 2, 1, 0], [1, 0, 1, 0]]), 2, 0.3, [0.4, 0.4, 0.4, 1e5]),
     "vector priors": (np.array([[1, 2, 0], [0, 1, 1], [1, 0, 1]]), 3, [0.2, 0.5, 1.1], [0.3, 0.1, 0.7]),
 }

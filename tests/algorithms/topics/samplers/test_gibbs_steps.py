@@ -71,7 +71,7 @@ def test_threads_do_not_wait_for_a_task_that_failed(X, monkeypatch):
         if not failed and progress[kernels.DONE] > 3:
             failed.append(1)
             kernels.run_tasks = run
-            progress[kernels.TAKEN] += 1  # a task that nobody will do
+            progress[kernels.TAKEN] += 1  # a task that no thread will do
             raise RuntimeError("lost")
         return run(task, 1, progress, *given)
 

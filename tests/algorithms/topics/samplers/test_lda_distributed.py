@@ -1,4 +1,4 @@
-"""Topic models on Dask: the bits of the local engine, wherever documents lie and whoever dies."""
+"""Topic models on Dask: the bits of the local engine, wherever documents lie and whichever worker dies."""
 
 import contextlib
 import logging
@@ -191,10 +191,10 @@ def test_a_checkpoint_that_workers_write_goes_on_bitwise(client, X, tmp_path):
     same(local, lda(300, max_iter=25, engine="dask", checkpoint=url).fit(X))
 
 
-def test_what_workers_did_is_kept_and_told(client, X, capsys, tmp_path):
+def test_what_workers_did_is_kept_and_shown(client, X, capsys, tmp_path):
     model = lda(engine="dask", max_iter=5, verbose=1).fit(X)
-    told = capsys.readouterr().err.splitlines()[-1]
-    assert re.search(r"5/5.*, workers 2, tokens/s each [\d.e+]+, waiting % \d+, MB sent [\d.]+", told)
+    line = capsys.readouterr().err.splitlines()[-1]
+    assert re.search(r"5/5.*, workers 2, tokens/s each [\d.e+]+, waiting % \d+, MB sent [\d.]+", line)
     seen = model.worker_history_
     assert len(set(seen["worker"])) == 2
     pairs = list(zip(seen["round"], seen["step"], strict=True))
@@ -227,7 +227,7 @@ def test_blocks_that_neighbouring_shards_meet_weigh_as_much_as_others(heaviest):
     assert weights.max() == max(heaviest, -(-1000 // 16))
     for n in (2, 4, 8, 16):
         sums = np.convolve(np.append(weights, weights[: n - 1]), np.ones(n), "valid")
-        if heaviest <= 1000 * n / 16:  # else whoever has the word is late anyway
+        if heaviest <= 1000 * n / 16:  # else the worker that has the word is late anyway
             assert sums.max() - sums.min() <= n
 
 

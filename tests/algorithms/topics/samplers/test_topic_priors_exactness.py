@@ -28,7 +28,7 @@ CASES = {  # alpha, beta, seeds, labels
     "labels": (ALPHA, BETA, None, LABELS),
     "both": (ALPHA, BETA, SEEDS, LABELS),
 }
-# A sixth word that nobody uses has nearly all of beta: stale totals do not matter.
+# A sixth word that no document has has nearly all of beta: stale totals do not matter.
 DROWNED = (ALPHA, [*BETA, 1e5], np.vstack([SEEDS, [3e5, 0, 0]]), None)
 
 
