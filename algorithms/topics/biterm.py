@@ -171,7 +171,7 @@ class BitermTopicModel(ShortTextModel):
         return shares / units.of_documents[:, None]
 
     @property
-    def log_probability(self) -> Any:  # type: ignore[override]
+    def log_probability(self) -> Any:
         """Not there: pairs of words have a probability in this model, documents have none; see `score`."""
         raise AttributeError(
             "BitermTopicModel gives pairs of words a probability, and whole documents none: take score(X)"
