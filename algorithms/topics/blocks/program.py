@@ -16,17 +16,16 @@ from ....scheduler.program import Outcome, Program
 from ...inputs.indices import narrow_csr
 from .. import priors
 from ..corpus.shard_input import CorpusSize
-from ..samplers.annealing import MEASURE_EVERY, Priors, is_time_for_priors
+from ..samplers.annealing import MEASURE_EVERY, OneSampler, is_time_for_priors
 from .restoring import taken, unfit
 from .word_blocks import SeedsOfBlocks, Words, add_changes, changes_of
 
 
-class RotatingModel(Program):
+class RotatingModel(OneSampler, Program):
     """The part of `RotatingGibbs` that is not sampling."""
 
     corpus: CorpusSize
     words: Words
-    priors: Priors
     schedule: Any
     seeds: Any
     seeded: SeedsOfBlocks | None
@@ -49,33 +48,13 @@ class RotatingModel(Program):
     _figures: list[dict]
     _block_figures: list[dict]
     on_gpu = False
-    name, travels, joins, keeps_copies, unit = "", True, True, True, "token"
+    travels, joins, keeps_copies, unit = True, True, True, "token"
     measure_every = MEASURE_EVERY
     barrier: str | int = "step"
 
     def __getstate__(self):
         """Arrays of all documents stay with the coordinator."""
         return vars(self) | {"rows": None, "labels": None}
-
-    @property
-    def alpha(self):
-        """The document-topic prior."""
-        return self.priors.alpha
-
-    @property
-    def beta(self):
-        """The topic-word prior."""
-        return self.priors.beta
-
-    @property
-    def annealed(self):
-        """Number of annealed sweeps."""
-        return self.priors.annealed
-
-    @property
-    def ran(self):
-        """For `LatentDirichletAllocation.sampler_`."""
-        return [{"name": self.name, "sweep": 1, "topics_per_document": None}]
 
     # Reading ------------------------------------------------------------------------------------------
 

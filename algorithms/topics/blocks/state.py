@@ -10,14 +10,14 @@ from ....scheduler.schedules.rotation import balance
 from ....scheduler.threads import run_tasks
 from ...inputs.indices import narrow_csr
 from .. import priors
-from ..samplers.annealing import MEASURE_EVERY, Priors, first_topics, is_time_for_priors
+from ..samplers.annealing import MEASURE_EVERY, OneSampler, Priors, first_topics, is_time_for_priors
 from .averages import add_csr, check_sums, no_sums, shares_of, weight_of
 from .groups import number_of_groups
 from .restoring import taken, unfit
 from .storage import Storage
 
 
-class CorpusState(Program):
+class CorpusState(OneSampler, Program):
     """Topics of the tokens of one corpus.
 
     A shard is a group of documents, a round a sweep; after each step the topic totals are renewed. All of it
@@ -38,7 +38,6 @@ class CorpusState(Program):
     totals : int64 array of shape (n_topics,)
     """
 
-    name = ""  # of the sampler
     topics: Any
     word_start: Any
     totals: Any
@@ -69,29 +68,9 @@ class CorpusState(Program):
         self.sums = no_sums(len(lengths), n_topics, self.storage) if averages else None
 
     @property
-    def alpha(self):
-        """The document-topic prior."""
-        return self.priors.alpha
-
-    @property
-    def beta(self):
-        """The topic-word prior."""
-        return self.priors.beta
-
-    @property
-    def annealed(self):
-        """Number of annealed sweeps."""
-        return self.priors.annealed
-
-    @property
     def on_gpu(self):
         """Whether a GPU draws the topics."""
         return getattr(self, "_there", None) is not None
-
-    @property
-    def ran(self):
-        """For `LatentDirichletAllocation.sampler_`."""
-        return [{"name": self.name, "sweep": 1, "topics_per_document": None}]
 
     # At the coordinator and at a shard ------------------------------------------------------------
 

@@ -101,6 +101,33 @@ class Priors:
         return Priors(alpha, beta, int(annealed), self.first)
 
 
+class OneSampler:
+    """Base of programs of one sampler, which has `priors` and a `name`."""
+
+    priors: Priors
+    name = ""
+
+    @property
+    def alpha(self):
+        """The document-topic prior."""
+        return self.priors.alpha
+
+    @property
+    def beta(self):
+        """The topic-word prior."""
+        return self.priors.beta
+
+    @property
+    def annealed(self):
+        """Number of annealed sweeps."""
+        return self.priors.annealed
+
+    @property
+    def ran(self):
+        """For `LatentDirichletAllocation.sampler_`."""
+        return [{"name": self.name, "sweep": 1, "topics_per_document": None}]
+
+
 # Purposes of random streams: choices of documents, choices of tokens, seed words. Sweeps have 1, 7 to 9 and
 # 11, inference has 2, 5 and 6.
 CHOICES, ASSIGN, SEEDED = 3, 4, 10
