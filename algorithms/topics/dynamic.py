@@ -142,16 +142,11 @@ class DynamicTopicModel(TopicsOverSlices):
     """
 
     _parameter_constraints: ClassVar[dict] = {
+        **TopicsOverSlices._parameter_constraints,
         "n_components": [Interval(Integral, 1, 2**16 - 1, closed="both")],
         "drift": [None, Interval(Real, 0.001, 1, closed="both")],
         "doc_topic_prior": [None, Interval(Real, 0, None, closed="neither"), "array-like"],
         "topic_word_prior": [None, Interval(Real, 0, None, closed="neither")],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
-        "engine": [str],
-        "n_jobs": [None, Integral],
-        "checkpoint": [None, str, os.PathLike],
-        "random_state": ["random_state"],
-        "verbose": ["verbose"],
     }
     _expected_failed_checks: ClassVar[dict] = LatentDirichletAllocation._expected_failed_checks
     # What the methods of topic models look at, and this model does not offer.

@@ -50,17 +50,12 @@ _DOC_TOPIC_PRIOR, _TOPIC_WORD_PRIOR = 0.1, 0.01  # the defaults of tomotopy
 class FittedTopicModel(TopicModel):
     """The steps of `LatentDirichletAllocation.fit` and `partial_fit`, and of models that are fitted alike."""
 
-    _parameter_constraints: ClassVar[dict] = {  # of the parameters that all of them have
+    _parameter_constraints: ClassVar[dict] = {
+        **TopicModel._parameter_constraints,
         "topic_word_prior": [None, Interval(Real, 0, None, closed="neither"), "array-like"],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
         "exact": ["boolean"],
         "n_groups": [None, Interval(Integral, 1, 2**16, closed="both")],
-        "engine": [str],
-        "n_jobs": [None, Integral],
-        "checkpoint": [None, str, os.PathLike],
         "memmap_folder": [None, str, os.PathLike],
-        "random_state": ["random_state"],
-        "verbose": ["verbose"],
     }
     # Options of `LatentDirichletAllocation` as they are where a model does not offer them.
     sampler: str = "gibbs"

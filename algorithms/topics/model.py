@@ -1,12 +1,14 @@
 """What a fitted topic model can do: infer, score, and be read."""
 
+import os
 import warnings
 from numbers import Integral
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from scipy import sparse
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
+from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
 
 from ..._typing import Array, FileName, Matrix, Names, Vector
@@ -52,6 +54,15 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ReadableTopi
         Factors of `doc_topic_prior_` of the fitted documents; new ones have that prior as it is.
     history_ : dict of arrays
     """
+
+    _parameter_constraints: ClassVar[dict] = {  # of the parameters that all topic models have
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "engine": [str],
+        "n_jobs": [None, Integral],
+        "checkpoint": [None, str, os.PathLike],
+        "random_state": ["random_state"],
+        "verbose": ["verbose"],
+    }
 
     # Using --------------------------------------------------------------------------------------
 

@@ -1,6 +1,5 @@
 """Fitting models of short texts: units of a few tokens, documents or pairs of words, have one topic each."""
 
-import os
 from collections.abc import Iterator
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
@@ -35,17 +34,12 @@ class ShortTextModel(TopicModel):
     """
 
     _parameter_constraints: ClassVar[dict] = {
+        **TopicModel._parameter_constraints,
         "n_components": [Interval(Integral, 1, 2**16, closed="both")],
         "doc_topic_prior": [None, Interval(Real, 0, None, closed="neither"), "array-like"],
         "topic_word_prior": [None, Interval(Real, 0, None, closed="neither"), "array-like"],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
         "exact": ["boolean"],
         "n_groups": [None, Interval(Integral, 1, 2**16, closed="both")],
-        "engine": [str],
-        "n_jobs": [None, Integral],
-        "checkpoint": [None, str, os.PathLike],
-        "random_state": ["random_state"],
-        "verbose": ["verbose"],
     }
     # What the methods of topic models look at, and these models do not offer.
     sampler, device, n_draws = "gibbs", "cpu", 0
