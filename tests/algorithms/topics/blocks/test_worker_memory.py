@@ -53,16 +53,16 @@ def workers(monkeypatch):
     return found, asked
 
 
-def test_workers_without_room_are_refused_with_the_remedies(workers):
+def test_workers_with_too_little_memory_are_refused_with_the_remedies(workers):
     found, asked = workers
     made = program("gibbs", 40, 400, 150)
     shard = max(worker_memory.bytes_of_shards(made))
     limit = 3 * shard
 
-    def with_room_for(shards):
+    def with_memory_for(shards):
         return WorkerMemory(limit, 0.95 * limit - shards * shard, 1, True)
 
-    found += [with_room_for(2), with_room_for(0.5)]
+    found += [with_memory_for(2), with_memory_for(0.5)]
     with pytest.raises(
         DataError, match=r"beyond the workers' memory: of 60,\d+ tokens .* of 1 MB, which leaves"
     ):
@@ -70,9 +70,9 @@ def test_workers_without_room_are_refused_with_the_remedies(workers):
     assert isinstance(asked[0], worker_memory.WarmUp)
     found[1] = found[0]
     worker_memory.check_worker_memory(made, NOWHERE)
-    found[1] = with_room_for(0.1)._replace(enforced=False)  # no nanny ends it
+    found[1] = with_memory_for(0.1)._replace(enforced=False)  # no nanny ends it
     worker_memory.check_worker_memory(made, NOWHERE)
-    found[1] = with_room_for(2)
+    found[1] = with_memory_for(2)
     many = program("gibbs", 40, 40_000, 15)
     with pytest.raises(DataError, match=r"fewer topics than n_components=40, or fit files on one machine"):
         worker_memory.check_worker_memory(many, NOWHERE)
@@ -85,7 +85,7 @@ def test_a_worker_that_would_be_paused_is_refused(workers):
         worker_memory.check_worker_memory(program("warp", 40, 400, 150), NOWHERE)
 
 
-def test_workers_with_plenty_of_room_are_not_kept_waiting(workers):
+def test_workers_with_plenty_of_memory_are_not_kept_waiting(workers):
     found, asked = workers
     found += [WorkerMemory(4e9, 1e8, 2, True), WorkerMemory(math.inf, 1e8, 2, False)]
     worker_memory.check_worker_memory(program("warp", 40, 400, 150), NOWHERE)
