@@ -11,9 +11,9 @@ from .parameters import ATTEMPTS
 from .sessions.clients import scheduler_named
 from .tasks import Load, Tasks, check_ships
 
-# Why Dask cancels tasks although nobody wants it: a client connects again, or restarts the workers, and what
-# tasks needed has gone in this way.
-_UNWANTED = {"scheduler-connection-lost", "scheduler-restart", "lost dependencies"}
+# Reasons that Dask gives for tasks that it cancelled itself: the connection to the scheduler broke, workers
+# were restarted, or the results that a task needs were lost in one of these ways.
+_BY_DASK = {"scheduler-connection-lost", "scheduler-restart", "lost dependencies"}
 
 
 class ClusterTasks(Tasks):
@@ -85,7 +85,7 @@ class ClusterTasks(Tasks):
         if self._sends:
             raise WorkerLost(
                 f"{self._name} was lost {self._losses} times with workers that held it ({error}); do they "
-                "have room for it, and are tasks on them cancelled by others?"
+                "have memory for it, and does another program cancel tasks on them?"
             ) from error
         raise self._deadly() from error
 
@@ -105,8 +105,8 @@ class ClusterTasks(Tasks):
                 except CancelledError as error:
                     orphaned = self._workers.n_orphaned > n_orphaned
                     # What was sent is lost with a worker, also while others are left; a broken connection
-                    # may come back. Otherwise others cancelled the tasks.
-                    gone = self._client.status != "running" or getattr(error, "reason", "") in _UNWANTED
+                    # may come back. Otherwise another program cancelled the tasks.
+                    gone = self._client.status != "running" or getattr(error, "reason", "") in _BY_DASK
                     if not (self._sends or orphaned or gone):
                         raise
                     n_orphaned = self._workers.n_orphaned

@@ -14,8 +14,8 @@ from .history import Activity, History
 from .loop import any_of, broken_off, check_end, iterate, small_change, time_over
 from .parameters import ATTEMPTS
 from .place import open_session
-from .program import Program, Task, barriers, events_of, is_nothing, own_figures
-from .schedules.schedule import blocks_of, check_plan, plan_as_json, plan_from_json
+from .program import Program, Task, barriers, is_nothing, own_figures
+from .schedules.schedule import blocks_of, check_plan, events_of, plan_as_json, plan_from_json
 from .stores.copies import Copies, CopiesLost
 from .stores.saved import check_forgotten, check_restores, check_twins, identity_of
 from .stores.shared_store import SharedCheckpoint, StoredState, open_checkpoint

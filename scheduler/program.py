@@ -79,35 +79,6 @@ class Outcome:
     figures: dict[str, float] | None = None
 
 
-def events_of(program, blocks, priorities):
-    """Split `Outcome.priorities`: the updated blocks, theirs, and the others' ids and values, or None."""
-    if not (isinstance(priorities, tuple) and len(priorities) == 2 and np.ndim(priorities[0])):
-        return blocks, np.asarray(priorities, np.float64), None
-    ids, values = np.asarray(priorities[0]), np.asarray(priorities[1], np.float64)
-    name = type(program).__name__
-    if ids.ndim != 1 or ids.shape != values.shape or (ids.size and ids.dtype.kind not in "iu"):
-        raise DataError(
-            f"{name} gives priorities as (ids, values): there must be a value for each id, an integer, but "
-            f"the shapes are {ids.shape} and {values.shape}, and the ids are {ids.dtype}"
-        )
-    ids = ids.astype(np.int64)
-    if ids.size and not 0 <= ids.min() <= ids.max() < program.n_blocks:
-        raise DataError(
-            f"{name} gives priorities of blocks {ids.min()} to {ids.max()}, but has blocks 0 to "
-            f"{program.n_blocks - 1}"
-        )
-    order = np.argsort(ids, kind="stable")
-    ids, values = ids[order], values[order]
-    if (twice := np.flatnonzero(ids[1:] == ids[:-1])).size:
-        raise DataError(
-            f"{name} gives two priorities of block {ids[twice[0]]}; give the last one, or their sum"
-        )
-    blocks = np.unique(blocks)
-    own, other = np.zeros(len(blocks)), ~np.isin(ids, blocks)
-    own[np.searchsorted(blocks, ids[~other])] = values[~other]
-    return blocks, own, (ids[other], values[other])
-
-
 def barriers(program, steps):
     """Cut steps where the program wants its partial results combined: pairs of a first number, and steps."""
     size = {"round": len(steps), "step": 1}.get(program.barrier, program.barrier) or 1
@@ -278,8 +249,8 @@ class Program:
     def renew(self, state: Any) -> Any:
         """Make of a used state what `load` would make of the shard now, without reading its data again.
 
-        Asked where workers were lost, of those that are left. Make arrays that change anew, and do not
-        to be written into.
+        Asked where workers were lost, of those that are left. Arrays that updates change are made anew, not
+        written into.
 
         Parameters
         ----------
@@ -413,7 +384,7 @@ class Program:
         return joined
 
     def reported(self, joined: Any, message: Any) -> Any:
-        """Return what the coordinator is to hear of what was joined, by default all; None for nothing.
+        """Return what the coordinator receives of what was joined, by default all; None for nothing.
 
         Asked on workers, with what `message_of` made of it.
         """
@@ -437,7 +408,7 @@ class Program:
         return None
 
     def read_ahead(self, state: Any) -> Any:
-        """Hear that a shard will be worked on after those that are now: fetch data that are on disk.
+        """Fetch data of a shard that are on disk: it will be worked on after those that are now.
 
         Asked in one process, where a schedule of travelling blocks takes shards in turns.
         """

@@ -135,3 +135,32 @@ def blocks_of(tasks):
     if all(np.array_equal(sets[0], other) for other in sets[1:]):
         return sets[0]
     return np.concatenate(sets)
+
+
+def events_of(program, blocks, priorities):
+    """Split `Outcome.priorities`: the updated blocks, theirs, and the others' ids and values, or None."""
+    if not (isinstance(priorities, tuple) and len(priorities) == 2 and np.ndim(priorities[0])):
+        return blocks, np.asarray(priorities, np.float64), None
+    ids, values = np.asarray(priorities[0]), np.asarray(priorities[1], np.float64)
+    name = type(program).__name__
+    if ids.ndim != 1 or ids.shape != values.shape or (ids.size and ids.dtype.kind not in "iu"):
+        raise DataError(
+            f"{name} gives priorities as (ids, values): there must be a value for each id, an integer, but "
+            f"the shapes are {ids.shape} and {values.shape}, and the ids are {ids.dtype}"
+        )
+    ids = ids.astype(np.int64)
+    if ids.size and not 0 <= ids.min() <= ids.max() < program.n_blocks:
+        raise DataError(
+            f"{name} gives priorities of blocks {ids.min()} to {ids.max()}, but has blocks 0 to "
+            f"{program.n_blocks - 1}"
+        )
+    order = np.argsort(ids, kind="stable")
+    ids, values = ids[order], values[order]
+    if (twice := np.flatnonzero(ids[1:] == ids[:-1])).size:
+        raise DataError(
+            f"{name} gives two priorities of block {ids[twice[0]]}; give the last one, or their sum"
+        )
+    blocks = np.unique(blocks)
+    own, other = np.zeros(len(blocks)), ~np.isin(ids, blocks)
+    own[np.searchsorted(blocks, ids[~other])] = values[~other]
+    return blocks, own, (ids[other], values[other])

@@ -190,7 +190,7 @@ class CallTasks:
         return self._leaving.pop(which) if full or not self._going[which] else []
 
     def _meet(self):
-        """Join what the shards of all workers receive after a part of the steps, and tell those here."""
+        """Join what the shards of all workers receive after a part of the steps; hand it to those here."""
         worker_state, positions = self.worker_state, self._parts[self._now]
         program = worker_state.program
         own = program.join([self.partials[position] for position in positions])

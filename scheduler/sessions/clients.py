@@ -176,7 +176,7 @@ class BorrowedClient:
     async def confirm(self):
         """Wait until the scheduler has the subscription, or `connect_timeout` is over.
 
-        It goes another way than calls do: a worker that comes or goes before it arrives is never heard of.
+        It goes another way than calls do: of a worker that comes or goes before it arrives no news comes.
         A later subscription, on the same way, that brings back a call shows that it has arrived.
         """
         shared, heard = _shared_by(self.client), asyncio.Event()

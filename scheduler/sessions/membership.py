@@ -39,7 +39,7 @@ _GRACE = 0.25  # seconds for workers that have just joined to answer, when other
 
 
 class Membership:
-    """Finds workers that answer, hears of those that join, fall silent or leave, and calls them.
+    """Finds workers that answer, follows which join, fall silent or leave, and calls them.
 
     `scheduler` is an address, or a client, which is not closed; `n_jobs` the threads of each worker, as many
     as it has when None.

@@ -108,10 +108,10 @@ class TaskWorkers(Membership):
             options = {"workers": workers, "hash": False}
             try:
                 return self._tasks.sync(self._while_connected, self._tasks.scatter, data, **options)
-            except KeyError as error:  # the scheduler's, of a worker whose loss has not been heard of here
+            except KeyError as error:  # the scheduler's, of a worker whose loss is not known here
                 if error.args[0] not in workers:
                     raise
-                self._client.sync(self._hear_of_loss, error.args[0])
+                self._client.sync(self._note_loss, error.args[0])
 
     def cancel(self, futures):
         """Cancel tasks that are no longer needed."""
@@ -181,7 +181,7 @@ class TaskWorkers(Membership):
         elif news.get("action") == "remove-worker":
             self._take_out(news["worker"])
 
-    async def _hear_of_loss(self, worker):
+    async def _note_loss(self, worker):
         self._take_out(worker)
 
     def _take_out(self, worker):

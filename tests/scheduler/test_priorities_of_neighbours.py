@@ -11,7 +11,7 @@ from scipy import sparse
 
 from stradask.errors import DataError
 from stradask.scheduler import DynamicSchedule, Outcome, Program, StaticSchedule, run
-from stradask.scheduler.program import events_of
+from stradask.scheduler.schedules.schedule import events_of
 
 PAGE = (Path(__file__).parents[2] / "docs" / "graph-programs.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```python\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
