@@ -12,6 +12,7 @@ from typing import Any
 
 from .._urls import file_name, file_size, is_folder, is_url
 from ..errors import DataError, shortened
+from .tables import check_named
 
 ROWS = ("targets", "classes", "dense targets", "dense classes")  # kinds of data that have rows of numbers
 _NAMED = re.compile(
@@ -147,13 +148,7 @@ def _of_parquet(path, target, source, args, fitting):
             f"say which column of {shortened(path)} is the target, as {path}:COLUMN or by --target; it has "
             f"{shortened(names, 150)}"
         )
-    for option, asked in (("drop", drop), ("categories", categories)):
-        gone = next((name for name in asked if name not in names), None)
-        if gone is not None:
-            raise DataError(
-                f"--{option}: {shortened(files[0])} has no column {shortened(gone)}; it has "
-                f"{shortened(names, 150)}"
-            )
+    check_named(files[0], names, target, drop, categories)
     kept = [name for name in names if name not in (target, *drop)] if drop else None
     return RowFiles(ParquetTable(path, kept, categories or None), target, str(source), files)
 

@@ -74,12 +74,7 @@ def read_encoded(source, *, encoding=None, impute=False, drop=(), categories=(),
     at = None if encoding is not None and not target else _place_of(target, header, width, path, "")
     y = None if at is None else _targets(cells[at], lines, header[at], path, labels)
     if encoding is None:
-        for option, asked in (("--drop", drop), ("--categories", categories)):
-            gone = next((name for name in asked if name not in header), None)
-            if gone is not None:
-                raise DataError(
-                    f"{option}: {path} has no column {shortened(gone)}; it has {listed(header, gone)}"
-                )
+        check_named(path, header, None if at is None else header[at], drop, categories)
         kept = [k for k in range(width) if k != at and header[k] not in drop]
         if not kept:
             raise DataError(f"--drop leaves no column of {path} but the target; drop fewer")
@@ -89,6 +84,21 @@ def read_encoded(source, *, encoding=None, impute=False, drop=(), categories=(),
         _note_codes(path, header, rows[1 : _HEAD + 1], at, numbers)
     X, counts = encoding.encode(header, cells, lines, path)
     return X, y if labels or y is None else y.astype(np.float64), encoding, counts
+
+
+def check_named(path, header, target, drop, categories):
+    """Refuse columns of ``--drop`` and ``--categories`` that are not there, or the target."""
+    for option, asked in (("--drop", drop), ("--categories", categories)):
+        gone = next((name for name in asked if name not in header), None)
+        if gone is not None:
+            raise DataError(
+                f"{option}: {shortened(path)} has no column {shortened(gone)}; it has {listed(header, gone)}"
+            )
+        if target in asked:
+            raise DataError(
+                f"{option} and the target (FILE:COLUMN or --target) both name the column {shortened(target)} "
+                f"of {shortened(path)}: leave it out of {option}, or name another target"
+            )
 
 
 def _targets(cells, lines, name, path, labels):

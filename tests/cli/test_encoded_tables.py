@@ -114,6 +114,7 @@ def test_unseen_categories_are_counted_and_many_make_a_sparse_matrix(tmp_path, c
     [
         ({}, [], "column 'joined' holds dates, such as '2024-01-1'"),
         ({}, ["--drop", "joined", "nothing"], "--drop: "),
+        ({}, ["--drop", "joined", "left"], "--drop and the target (FILE:COLUMN or --target) both name"),
         ({}, ["--drop", "city", "age", "plan", "zip", "joined"], "leaves no column"),
         ({}, ["--drop", "joined", "--categories", "post"], "--categories: "),
         ({1: ""}, FIT, "column 'age' has 1 cells without a value, the first in line 4"),

@@ -137,6 +137,7 @@ def test_mistakes_are_named_before_anything_is_fitted(folder, capsys):
         (("lasso", f"{folder}/data/*.pq:spent"), "matches no file"),
         (("lasso", f"{data}:spent", "--target", "left"), "names a column already"),
         (("lasso", f"{data}:spent", "--drop", "where"), "no column 'where'"),
+        (("lasso", data, "--target", "spent", "--drop", "spent"), "--target) both name the column 'spent'"),
         (("lasso", f"{data}:spent", "--impute"), "--impute"),
         (("lasso", f"{data}:spent", "--test-size", "0.5"), "--test-size"),
         (("ridge", f"{data}:spent", "--standardize"), "--standardize"),
