@@ -122,8 +122,7 @@ def start_keep_alive(client, plugin, session, worker, epoch):
     At once, and not when all worker sessions are there: the first would be given up.
     """
     key = keep_alive_key(session, worker, epoch)
-    where = {"workers": [worker], "allow_other_workers": True}  # or it waits for a lost one for ever
-    return key, client.submit(keep_alive, plugin, session, key, worker, key=key, pure=False, **where)
+    return key, _submit(client, key, [worker], keep_alive, plugin, session, key, worker)
 
 
 def end_keep_alives(shown):
@@ -147,8 +146,12 @@ def start_waiting(client, plugin, workers):
     With it the scheduler has work, and does not stop for `idle-timeout`, while no other task runs.
     """
     key = f"stradask-keep-alive-{uuid.uuid4().hex}"
+    return _submit(client, key, workers, _wait, plugin, key)
+
+
+def _submit(client, key, workers, function, *args):
     where = {"workers": workers, "allow_other_workers": True}  # or it waits for lost ones for ever
-    return client.submit(_wait, plugin, key, key=key, pure=False, **where)
+    return client.submit(function, *args, key=key, pure=False, **where)
 
 
 async def _wait(plugin_name, key):
