@@ -5,7 +5,16 @@ import numpy as np
 from ....kernels.factorization.ccd import catch_up_rows, refit_rows
 from ....scheduler.program import Outcome, Program
 from ....scheduler.stores.saved import check_same_form
-from .sides import INITIAL_SPREAD, N_SHARDS, InTurn, Sides, mean_rating, shards_of, start_factors
+from .sides import (
+    INITIAL_SPREAD,
+    N_SHARDS,
+    InTurn,
+    Sides,
+    joined_parts,
+    mean_rating,
+    shards_of,
+    start_factors,
+)
 
 _INNER = 2  # times that a factor's two sides are refitted in turn
 _LEAST = 50_000  # ratings of a shard: a step over fewer takes less time than its start
@@ -15,7 +24,7 @@ class CyclicCoordinateDescent(Program):
     """One factor after another, on the residuals; the objective never rises.
 
     As in STRADS a block is a side of one factor: every shard refits its rows of it (push), and workers give
-    one another the result (pull). The coordinator hears of all factors once an iteration. A bias is one more
+    one another the result (pull). The coordinator receives all factors once an iteration. A bias is one more
     factor, whose counterpart on the other side is 1. A shard holds a range of users and a range of items,
     with their ratings and residuals 24 bytes a rating (32 with weights).
     Residuals are computed anew in each iteration, so that rounding errors do not accumulate and a lost worker
@@ -117,10 +126,8 @@ class CyclicCoordinateDescent(Program):
         return state["sides"][side][factor][slice(*state["ranges"][side])]
 
     def join(self, partials):
-        """Put together what shards give, by shard, or what the coordinator hears, by block."""
-        parts = [part.pop("joined", None) if "joined" in part else part for part in partials]
-        found = {key: value for part in parts if part for key, value in part.items()}
-        return found or None
+        """Put together what shards give, by shard, or what is `reported`, by block."""
+        return joined_parts(partials)
 
     def message_of(self, state, joined):
         """Put the rows of a factor together, and their changes."""

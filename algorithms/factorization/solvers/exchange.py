@@ -13,8 +13,8 @@ from ....scheduler.program import Outcome
 from ....scheduler.stores.saved import check_same_form
 from ....scheduler.threads import single_threaded_blas
 from .als import AlternatingLeastSquares, fixed_side, solve_table, sweeps_of
-from .implicit import LARGEST, conjugate, principal_axes, turned
-from .sides import InTurn, Sides, cut_rows, penalty_of
+from .implicit import conjugate, principal_axes, small_factors, turned
+from .sides import InTurn, Sides, cut_rows, joined_parts, penalty_of
 
 _SHARE = 2  # added to the number of a side: its rows are given to all
 _AXES = 4  # the same: one shard finds the axes of its rows for all
@@ -107,10 +107,8 @@ class ExchangedLeastSquares(AlternatingLeastSquares):
         return {task.shard: (side, *(state[name] for name in _ROWS[side]))}
 
     def join(self, partials):
-        """Put together what shards give: partial results, dicts by shard, or what the coordinator hears."""
-        parts = [part.pop("joined", None) if "joined" in part else part for part in partials]
-        found = {key: value for part in parts if part for key, value in part.items()}
-        return found or None
+        """Put together what shards give, by shard, or what is `reported`."""
+        return joined_parts(partials)
 
     def message_of(self, state, joined):
         """Put the rows of a side together, which all shards of a worker share."""
@@ -197,9 +195,8 @@ class ExchangedImplicit(ExchangedLeastSquares):
         return _SHARE + 1, 0, _AXES, _SHARE, 1, _AXES + 1
 
     def first_factors(self, rng, entries):
-        """Draw small factors above 0: the first half sums the items of a user, the popular ones most."""
-        dtype, K = entries.dtype, self.settings.n_components
-        return [(LARGEST * rng.random((n, K))).astype(dtype) for n in entries.shape]
+        """Draw factors; see `small_factors`."""
+        return small_factors(rng, entries, self.settings.n_components)
 
     def _begun(self, state):
         return {**super()._begun(state), "axes": [None, None], "gram": None}
@@ -270,7 +267,7 @@ class ExchangedImplicit(ExchangedLeastSquares):
         return {"factors": factors, "biases": biases}
 
     def reported(self, joined, message):
-        """Tell the coordinator of axes."""
+        """Report axes alone."""
         side, values = message
         return {f"axes-{side}": values} if "axes" in values else None
 

@@ -11,7 +11,7 @@ from .als import AlternatingLeastSquares
 
 _STEPS = 2  # of conjugate gradients a row and iteration; compared in docs/matrix-factorization.md
 
-LARGEST = 0.003  # of the initial factors, uniform from 0: compared there, too
+_LARGEST = 0.003  # of the initial factors, uniform from 0: compared there, too
 
 
 class ImplicitFeedback(AlternatingLeastSquares):
@@ -40,9 +40,8 @@ class ImplicitFeedback(AlternatingLeastSquares):
         return {**super().__getstate__(), "_axes": None, "frames": None}
 
     def first_factors(self, rng, entries):
-        """Draw small factors above 0: the first half sums the items of a user, the popular ones most."""
-        dtype, K = entries.dtype, self.settings.n_components
-        return [(LARGEST * rng.random((n, K))).astype(dtype) for n in entries.shape]
+        """Draw factors; see `small_factors`."""
+        return small_factors(rng, entries, self.settings.n_components)
 
     def update(self, state, task):
         """Move a shard's rows of a side; return their factors and biases, and the objective."""
@@ -112,6 +111,12 @@ class ImplicitFeedback(AlternatingLeastSquares):
         """Return the factors in the model's coordinates."""
         with single_threaded_blas():
             return [part @ frame.T for part, frame in zip(self.factors, self.frames, strict=True)]
+
+
+def small_factors(rng, entries, n_components):
+    """Draw small factors above 0: the first half sums the items of a user, the popular ones most."""
+    shapes = [(n, n_components) for n in entries.shape]
+    return [(_LARGEST * rng.random(shape)).astype(entries.dtype) for shape in shapes]
 
 
 def conjugate(table, factors, others, spectrum, drawn, settings, side):

@@ -92,6 +92,16 @@ class Sides:
         )
 
 
+def joined_parts(partials):
+    """Join dicts, of partial results their entry "joined", which is taken out; None if all are empty.
+
+    No two have the same key, so that any grouping and order give the same.
+    """
+    parts = [part.pop("joined", None) if "joined" in part else part for part in partials]
+    found = {key: value for part in parts if part for key, value in part.items()}
+    return found or None
+
+
 def penalty_of(factors, bias, ridge, bias_ridge):
     """Penalty of one side."""
     squares = np.einsum("ij,ij->i", factors, factors, dtype=np.float64)
