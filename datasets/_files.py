@@ -243,6 +243,11 @@ def check_no_text(path, start, expected):
         )
 
 
+def changed(path):
+    """Make the error for a file that is not what it was when a fit began."""
+    return DataError(f"{in_brief(path)} has changed since the fit began; leave it as it is")
+
+
 def _body(start):
     lines = start[:_LOOKED_AT].splitlines(keepends=True)
     return b"".join(line for line in lines if not line.lstrip().startswith(b"#"))

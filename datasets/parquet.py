@@ -15,6 +15,7 @@ from urllib.parse import unquote
 
 from .._urls import files_below, is_folder, is_url, matching_files, open_file
 from ..errors import DataError, in_brief, shortened
+from ._files import changed
 
 _TAIL = 1 << 16  # bytes of the end of a file that are read at once; most footers are shorter
 _PART = 1 << 22  # cells of a part, about: 32 MiB of numbers. A group of rows is read whole
@@ -261,7 +262,7 @@ def read_part(part, names):
     """Read columns of a part as a ``pyarrow.Table``."""
     with _opened(part.path) as (file, checksum):
         if part.checksum not in (None, checksum):
-            raise _changed(part)
+            raise changed(part.path)
         groups, apart = range(part.first, part.first + len(part.lengths)), dict(part.folders)
         inside = [name for name in names if name not in apart]
         table = file.read_row_groups(list(groups), columns=inside, use_threads=False)
@@ -269,12 +270,8 @@ def read_part(part, names):
         if name in apart:
             table = table.append_column(name, _constant(apart[name], table.num_rows))
     if table.num_rows != part.n_rows or any(name not in table.column_names for name in names):
-        raise _changed(part)
+        raise changed(part.path)
     return table
-
-
-def _changed(part):
-    return DataError(f"{in_brief(part.path)} has changed since the fit began; leave it as it is")
 
 
 def _constant(value, n_rows):

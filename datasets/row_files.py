@@ -14,7 +14,7 @@ import numpy as np
 
 from .._urls import file_size, file_stamp, file_system, is_folder, is_url, matching_files, open_file
 from ..errors import DataError, in_brief, shortened
-from ._files import SUFFIXES, Reader
+from ._files import SUFFIXES, Reader, changed
 from .svmlight import parse_line
 
 _NPY, _SVMLIGHT = (".npy",), (".svm", ".svmlight", ".libsvm")
@@ -36,7 +36,7 @@ def _check_unchanged(path, stamp):
     with _read_errors(path):
         now = file_stamp(path)
     if _seen.setdefault((path, stamp), now) != now:
-        raise DataError(f"{in_brief(path)} has changed since the fit began; leave it as it is")
+        raise changed(path)
     if len(_seen) > _MOST_SEEN:
         _seen.pop(next(iter(_seen)), None)
 

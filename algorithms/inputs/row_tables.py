@@ -6,8 +6,9 @@ They become Dask arrays whose blocks a worker, or a thread, reads.
 import numpy as np
 from scipy import sparse
 
+from ...datasets._files import changed
 from ...datasets.row_files import LinesSurvey, files_of, line_parts, npy_parts, npy_ranges, row_format
-from ...errors import DataError, in_brief, shortened
+from ...errors import DataError, shortened
 from .pieces import gathered
 from .reduced import reduced
 from .streamed import share_of_parts
@@ -150,7 +151,7 @@ def _read_all(parts):
 def _rows(part, width, zero_based, survey):
     X, _ = part.read(width, zero_based)
     if (X.shape[0], X.nnz) != (survey.n_rows, survey.n_entries):
-        raise DataError(f"{in_brief(part.path)} has changed since the fit began; leave it as it is")
+        raise changed(part.path)
     return X
 
 

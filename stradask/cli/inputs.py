@@ -8,7 +8,7 @@ from ..errors import DataError, in_brief
 from .formats import kind_of, read_frame, read_npz_matrix
 from .outputs import bars, say
 from .ratings import Rated, has_named_columns, read_ratings_of
-from .row_files import ROWS, of_files, parts_of
+from .row_files import ROWS, ReadLater, of_files, parts_of
 from .tables import NotNumbers, file_of, is_table, read_encoded, read_table
 
 DOCSTRINGS = "docstrings"
@@ -133,29 +133,21 @@ class Labelled:
 
 
 @dataclass(frozen=True)
-class Files:
+class Files(ReadLater):
     """Files of documents that the fit itself, or the workers of a cluster, read; and the words, if known."""
 
-    paths: list
+    files: list
     vocabulary: Any = None
+
+    @property
+    def source(self):
+        """DATA: the names of the files."""
+        return self.files
 
     @property
     def arguments(self):
         """What `fit` takes."""
-        return (self.paths,)
-
-    def describe(self):
-        """Sizes, fit for JSON."""
-        return {
-            "source": self.paths,
-            "files": len(self.paths),
-            "bytes": sum(map(file_size, self.paths)),
-        }
-
-    def in_words(self):
-        """Sizes, in words."""
-        sizes = self.describe()
-        return f"{sizes['files']:,} files of {sizes['bytes']:,} bytes"
+        return (self.files,)
 
     def held_out(self, share, seed, option):
         """Refuse: nothing of the files is here."""

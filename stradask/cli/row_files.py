@@ -22,8 +22,24 @@ _NAMED = re.compile(
 _SIGNS = re.compile(r"[*?\[]")
 
 
+class ReadLater:
+    """Files that a fit reads: their sizes. A subclass has their names, `files`, and DATA, `source`."""
+
+    source: Any
+    files: Any
+
+    def describe(self):
+        """Sizes, fit for JSON."""
+        return {"source": self.source, "files": len(self.files), "bytes": sum(map(file_size, self.files))}
+
+    def in_words(self):
+        """Sizes, in words."""
+        sizes = self.describe()
+        return f"{sizes['files']:,} file{'s' * (sizes['files'] > 1)} of {sizes['bytes']:,} bytes"
+
+
 @dataclass(frozen=True)
-class RowFiles:
+class RowFiles(ReadLater):
     """Files of rows that the fit reads: `X` and `y` as it takes them, and the names of all files."""
 
     X: Any
@@ -44,22 +60,6 @@ class RowFiles:
     def arguments(self):
         """What `fit` is given."""
         return self.X, self.y
-
-    def describe(self):
-        """Sizes, fit for JSON."""
-        return {"source": self.source, "files": len(self.files), "bytes": sum(map(file_size, self.files))}
-
-    def in_words(self):
-        """Sizes, in words."""
-        sizes = self.describe()
-        return f"{sizes['files']:,} file{'s' * (sizes['files'] > 1)} of {sizes['bytes']:,} bytes"
-
-    def held_out(self, share, seed, option):
-        """Refuse: nothing of the files is here."""
-        raise DataError(
-            f"{option} holds out rows of data that are read here: leave it out and score the saved model on "
-            "other files"
-        )
 
     def scored(self, estimator):
         """Rows that are read when they are computed, and targets, for a score."""
