@@ -1,4 +1,4 @@
-"""``combine="auto"``: from the cheapest combination to the dearest, until one passes; refuse if none does.
+"""``combine="auto"``: from the cheapest combination to the costliest, until one passes; refuse if none does.
 
 1. Score-matched product (without gradients the parametric one), second round.
 2. With the posterior's gradients at the proposals: transports fitted to them, up to eight rounds.
@@ -152,7 +152,7 @@ def _is_good(found, shards, n):
 
 
 def _is_costly(shards):
-    """See `Model.is_costly`."""
+    """See `Model.is_costly`; a function of the user's does not say."""
     return getattr(shards.log_density, "is_costly", False)
 
 

@@ -4,7 +4,7 @@ r"""Tempered sequential Monte Carlo: from a density that covers every shard to t
 
 q is Student's t with the mean and covariance of all shards' draws together. Points are weighed, resampled and
 moved at every temperature. Two populations that know nothing of each other are run; what they disagree about
-is the error. Dear (hundreds of evaluations a point) and for cases that one Gaussian cannot cover: separate
+is the error. Costly (hundreds of evaluations a point) and for cases that one Gaussian cannot cover: separate
 modes, curved ridges.
 """
 

@@ -90,7 +90,6 @@ class NamedValues:
     """Names and values of a model, without its density."""
 
     layout: Any
-    is_costly = False  # see `Model.is_costly`
 
     @property
     def names(self):

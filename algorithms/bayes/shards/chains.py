@@ -129,12 +129,12 @@ def _draw_shards(densities, settings):
     choice |= {"seed": settings.seed, "n": _N_CHOICE, "n_starts": settings.n_chains, "weighted": False}
     with _pool([_Load(build, choice) for build in densities.builds], densities, settings) as pool:
         runs = _run(pool, settings, None)
-        models, has_subsets = zip(*pool.values(_without_data, None), strict=True)
+        models, has_subsets, are_costly = zip(*pool.values(_without_data, None), strict=True)
         model = models[0]
         local = None
         if densities.local is not None:
             local = lambda points: _in_place(pool.values(partial(_local, densities.local), points))  # noqa: E731
-        second = _SecondRound(pool, all(has_subsets), model.is_costly)
+        second = _SecondRound(pool, all(has_subsets), any(are_costly))
         posterior = from_shards(
             model,
             {name: array[:, :, : settings.n_samples] for name, array in runs.arrays.items()},
@@ -268,8 +268,9 @@ def _unpacked(state):
 
 
 def _without_data(shard, points):
-    """The model without its data, and whether there are densities of subsets."""
-    return shard.model.without_data(), len(shard.parts) > 0
+    """The model without its data, whether there are densities of subsets, and `Model.is_costly`."""
+    model = shard.model
+    return model.without_data(), len(shard.parts) > 0, model.is_costly
 
 
 class _SecondRound:

@@ -259,12 +259,12 @@ def test_climbs_come_back_from_a_tail_that_falls_off_like_an_exponential():
     assert one_mode(Gaussian(np.zeros(1), 0.04 * np.eye(1)), log_gamma, np.array([[-20.0], [-12.0]]))
 
 
-def test_dear_densities_take_the_t_about_the_shards_and_are_never_tempered():
+def test_costly_densities_take_the_t_about_the_shards_and_are_never_tempered():
     case = GammaShards(0.3, M=3, T=500, d=4)
     found = combine(
         case.draws,
         gradients=case.gradients,
-        log_density=dear(case.log_density),
+        log_density=costly(case.log_density),
         value_and_grad=lambda u: (case.log_density(u), 3 * (0.3 - np.exp(u))),
         random_state=0,
     )
@@ -274,10 +274,10 @@ def test_dear_densities_take_the_t_about_the_shards_and_are_never_tempered():
     np.testing.assert_allclose(np.log(sds / case.sd), 0, atol=0.1)
     two = Mixtures([0.5] * 4, d=3, s=0.4)
     with pytest.raises(CombinationRefused, match=r"a million integrals .* not tried.*n_shards=1"):
-        combine(two.draws, gradients=two.gradients, log_density=dear(two.log_density), random_state=0)
+        combine(two.draws, gradients=two.gradients, log_density=costly(two.log_density), random_state=0)
 
 
-def dear(function):
+def costly(function):
     def called(points):
         return function(points)
 
