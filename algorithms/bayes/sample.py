@@ -113,11 +113,11 @@ def sample(
         Hamiltonian Monte Carlo if that accepts enough, else NUTS.
     metric : {"auto", "adapted", "diagonal", "dense", "low_rank", "laplace"}, default="auto"
         Coordinates of NUTS, HMC, MALA, the random walk and slices. From windows of the warm-up: "diagonal"
-        has standard deviations, "dense" the covariance, "adapted" the covariance if correlations are strong
-        and draws many enough, and "low_rank" standard deviations with the strongest correlations of draws
-        and gradients, which suits many correlated parameters but not priors with heavy tails. "laplace" is
-        the Hessian at the mode. "auto" takes the mode if importance sampling about it is reliable, else
-        "adapted".
+        has standard deviations, "dense" the covariance, and "low_rank" scales with the strongest correlations
+        of draws and gradients, which suits many correlated parameters but not priors with heavy tails.
+        "adapted" is "low_rank" where the density is nearly normal, else the covariance if correlations are
+        strong and draws many enough, else standard deviations. "laplace" is the Hessian at the mode. "auto"
+        takes the mode if importance sampling about it is reliable, else "adapted".
     n_samples, n_chains, n_warmup : int
         Draws of each chain, after its warm-up of at most `n_warmup` draws.
     target_accept : float, default=0.8
