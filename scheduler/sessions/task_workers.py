@@ -3,10 +3,12 @@
 import asyncio
 import contextlib
 import time
+import weakref
 from concurrent.futures import CancelledError
 from typing import Any
 
 import dask
+from distributed import futures_of
 
 from ...errors import WorkerLost
 from .clients import scheduler_named, take_exception
@@ -31,6 +33,7 @@ class TaskWorkers(Membership):
         self.n_orphaned = 0
         self._stack = contextlib.ExitStack()
         self._watched: dict[Any, set[str]] = {}  # futures, and where each may run
+        self._scattered: weakref.WeakSet = weakref.WeakSet()  # data that were sent
         self._only: dict[Any, tuple] = {}  # of them those that may run on certain workers alone, and on which
         self._names: dict[str, str] = {}  # of workers, by address
         self._tasks: Any = None  # the client through which tasks go
@@ -48,9 +51,9 @@ class TaskWorkers(Membership):
         return self._tasks
 
     def close(self):
-        """Release all tasks."""
+        """Release all tasks and data; an error that somebody keeps may hold them for long."""
         self._end_keep_alive()
-        self.cancel(self._watched)
+        self.cancel([*self._watched, *self._scattered])
         try:
             super().close()
         finally:
@@ -107,11 +110,14 @@ class TaskWorkers(Membership):
             workers = self.where()["workers"]  # some may be about to come
             options = {"workers": workers, "hash": False}
             try:
-                return self._tasks.sync(self._while_connected, self._tasks.scatter, data, **options)
+                sent = self._tasks.sync(self._while_connected, self._tasks.scatter, data, **options)
             except KeyError as error:  # the scheduler's, of a worker whose loss is not known here
                 if error.args[0] not in workers:
                     raise
                 self._client.sync(self._note_loss, error.args[0])
+            else:
+                self._scattered.update(futures_of(sent))
+                return sent
 
     def cancel(self, futures):
         """Cancel tasks that are no longer needed."""

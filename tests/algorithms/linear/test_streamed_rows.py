@@ -213,12 +213,12 @@ def test_a_file_that_changes_between_passes_is_named(cluster, files, monkeypatch
 
     def replace(info):
         if info.round == 2:
-            path = files / name
-            other = np.full((500, D), 3.0) if name == "X0.npy" else None
-            if other is None:
-                path.write_bytes(path.read_bytes().replace(b"1:", b"2:", 1)[:-1] + b"\n")
+            path, aside = files / name, files / f"new-{name}"
+            if name == "X0.npy":
+                np.save(aside, np.full((500, D), 3.0))  # of the same shape
             else:
-                np.save(path, other)  # of the same shape
+                aside.write_bytes(path.read_bytes().replace(b"1:", b"2:", 1)[:-1] + b"\n")
+            aside.replace(path)  # a worker may be reading
 
     X, y = (f"{files}/X*.npy", LABELS) if name == "X0.npy" else (f"{files}/*.svm", None)
     with pytest.raises(DataError, match=rf"{name} has changed since the fit began"):

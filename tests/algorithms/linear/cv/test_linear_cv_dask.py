@@ -74,15 +74,19 @@ def test_an_error_of_a_worker_arrives(client):
 
 def test_nothing_is_left_behind(client):
     sd.LassoCV(engine="dask", **OPTIONS).fit(X, Y)
+    with pytest.raises(DataError, match="cannot judge this model") as kept:
+        sd.LassoCV(scoring="roc_auc", engine="dask", **OPTIONS).fit(X, Y)
 
     def idle():
         return client.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.tasks)) == 0
 
     for _ in range(1200):
         if idle():
-            return
+            break
         client.sync(_nap)
-    raise AssertionError("tasks are left on the cluster")
+    else:
+        raise AssertionError("tasks are left on the cluster")
+    assert kept.traceback  # which held the data
 
 
 async def _nap():
