@@ -1,5 +1,6 @@
 """Values that follow from the parameters, kept with their draws: what Stan calls generated quantities."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -39,12 +40,14 @@ class Deterministic:
 
     def values(self, values, first=False):
         """What the function returns for values of the parameters, checked."""
-        point = values.copy() if self.layout is None else self.layout.named(values.copy())
+        return self._at(values.copy() if self.layout is None else self.layout.named(values.copy()), first)
+
+    def _at(self, point, first=False):
         try:
             found = self.function(point)
         except Exception as error:
             raise DataError(
-                f"deterministic fails at {shortened(values, 80)}: {type(error).__name__}: "
+                f"deterministic fails at {shortened(point, 80)}: {type(error).__name__}: "
                 f"{in_brief(str(error), 100)}"
             ) from error
         if not isinstance(found, Mapping) or not found or not all(isinstance(name, str) for name in found):
@@ -55,25 +58,25 @@ class Deterministic:
             arrays = {name: np.asarray(value, dtype=np.float64) for name, value in found.items()}
         except (TypeError, ValueError) as error:
             raise DataError(f"deterministic must return numbers: {in_brief(str(error), 100)}") from error
-        for name, value in arrays.items():
-            if not np.isfinite(value).all():
-                raise DataError(
-                    f"deterministic returns {name}={shortened(value, 40)} at {shortened(point, 80)}"
-                )
         shapes = {name: value.shape for name, value in arrays.items()}
         if not first and shapes != self.shapes:
             raise DataError(f"deterministic returns the shapes {shapes}, at the start it was {self.shapes}")
+        if first:
+            _check_finite(arrays, point)
         return arrays
 
     def added_to(self, posterior):
         """A `Posterior` with these values as more columns."""
-        rows = []
-        for draw in posterior.draws:
-            found = self.values(draw)
-            rows.append(np.concatenate([found[name].ravel() for name in self.shapes]))
+        points = posterior.draws.copy() if self.layout is None else self.layout.all_named(posterior.draws)
+        rows = np.empty((len(posterior.draws), sum(math.prod(shape) for shape in self.shapes.values())))
+        for row, point in zip(rows, points, strict=True):
+            found = self._at(point)
+            np.concatenate([found[name].ravel() for name in self.shapes], out=row)
+            if not np.isfinite(row).all():
+                _check_finite(found, point)
         variables = {name: posterior.labels.get(name, shape) for name, shape in posterior.variables.items()}
         return Posterior(
-            np.hstack([posterior.draws, np.array(rows)]),
+            np.hstack([posterior.draws, rows]),
             variables | self.shapes,
             log_weights=posterior.log_weights,
             n_chains=posterior.n_chains,
@@ -83,3 +86,9 @@ class Deterministic:
             log_likelihood=posterior._log_likelihood,
             statistics=posterior.statistics,
         )
+
+
+def _check_finite(arrays, point):
+    for name, value in arrays.items():
+        if not np.isfinite(value).all():
+            raise DataError(f"deterministic returns {name}={shortened(value, 40)} at {shortened(point, 80)}")

@@ -68,6 +68,13 @@ class NamedLayout:
         kind = values_type(tuple(split))
         return kind(*(float(v) if v.ndim == 0 else np.ascontiguousarray(v) for v in split.values()))
 
+    def all_named(self, draws):
+        """Return values (K, n_values) as a list of K tuples as `named`; the arrays are copies."""
+        split = by_name(self.variables, draws)
+        kind = values_type(tuple(split))
+        columns = [v.tolist() if v.ndim == 1 else list(np.array(v, order="C")) for v in split.values()]
+        return [kind(*point) for point in zip(*columns, strict=True)]
+
     def start(self, given=None):
         """Return the point q (d,) of values by name; other parameters begin at zero in q."""
         given = {} if given is None else given

@@ -1,0 +1,213 @@
+"""One system on one model, in a process of its own: a first call, and later ones.
+
+``python -P peers_worker.py JOB.json`` is started by ``peers.py``, perhaps with the interpreter of an
+environment that has the peers and not stradask. Draws of call number i are left as ``i.npz``, seconds and
+counts as ``figures.json``. CPU seconds are those of all threads and of child processes, such as compilers.
+"""
+
+import json
+import resource
+import sys
+from pathlib import Path
+
+import numpy as np
+
+
+def cpu_seconds():
+    """CPU seconds of this process and of its children that have ended."""
+    usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(usage.ru_utime + usage.ru_stime for usage in usages)
+
+
+class Stradask:
+    """`stradask.sample` with the compiled densities of ``posteriordb.py``."""
+
+    def __init__(self, name, data, counts, *, sampler):
+        from stradask.benchmarks.experiments.mcmc import peers_radon, posteriordb
+
+        self.settings = counts | {"sampler": sampler, "n_jobs": 1}
+        self.aliases, self.counted = posteriordb.ALIASES.get(name, {}), {}
+        if name == "student":
+            self.density = student_density()
+            self.settings |= {"data": np.column_stack([data["X"], data["y"]]), "names": student_names(data)}
+        else:
+            make = peers_radon.centred if name.endswith("intercept_centered") else posteriordb.MODELS[name]
+            self.density, rows, parameters, priors, derived = make(data)
+            self.settings |= {"data": rows, "parameters": parameters, "priors": priors}
+            self.settings["deterministic"] = derived
+        self._count()
+
+    def sample(self, seed):
+        """Return draws by name, numbers of gradients, and what weighted draws are worth."""
+        import warnings
+
+        import stradask
+
+        self.counted.clear()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", stradask.errors.PosteriorWarning)  # draws are judged elsewhere
+            posterior = stradask.sample(self.density, random_state=seed, **self.settings)
+        draws = posterior.draws.reshape(self.settings["n_chains"], -1, posterior.draws.shape[1])
+        columns = {_from_one(name): draws[:, :, j] for j, name in enumerate(posterior.names)}
+        columns |= {theirs: columns[ours] for theirs, ours in self.aliases.items()}
+        figures = {"method": posterior.method.split(":")[0], **self.counted}
+        if figures["method"] == "laplace":
+            figures["worth"] = float(posterior.diagnostics.row("importance ESS")["value"])
+        return columns, figures
+
+    def _count(self):
+        """Count gradients of all chains; the posterior does not keep those of a warm-up."""
+        from stradask.algorithms.bayes.chains import adaptation, sampling
+        from stradask.algorithms.bayes.chains.chain import WARM_UP, advance_all
+
+        def counting(model, states, *args, **settings):
+            made = advance_all(model, states, *args, **settings)
+            for before, (_, draws) in zip(states, made, strict=True):
+                name = "warm_up_gradients" if before.draw >= WARM_UP else "gradients"
+                self.counted[name] = self.counted.get(name, 0) + int(draws.statistics["n_gradients"].sum())
+            return made
+
+        adaptation.advance_all = sampling.advance_all = counting
+
+
+class Nutpie:
+    """`nutpie.sample` on a Stan program through BridgeStan, or on a compiled function of Python."""
+
+    def __init__(self, name, data, counts, *, stan, **settings):
+        import nutpie
+
+        if stan is None:
+            self.model = self._student(data)
+        else:
+            self.model = nutpie.compile_stan_model(filename=stan).with_data(**data)
+        self.settings = {
+            "draws": counts["n_samples"],
+            "tune": counts["n_warmup"],
+            "chains": counts["n_chains"],
+        }
+        self.settings |= {"cores": 1, "progress_bar": False} | settings
+
+    def sample(self, seed):
+        """Return draws by name, and the numbers of gradients."""
+        import nutpie
+
+        made = nutpie.sample(self.model, seed=seed, **self.settings)
+        draws = {name: made.posterior[name].values for name in made.posterior.data_vars}
+        return draws, {
+            "gradients": int(made.sample_stats["n_steps"].sum()),
+            "warm_up_gradients": int(made.warmup_sample_stats["n_steps"].sum()),
+        }
+
+    @staticmethod
+    def _student(data):
+        import numba
+        from nutpie.compiled_pyfunc import from_pyfunc
+
+        density, rows = student_density(), np.column_stack([data["X"], data["y"]])
+        d = rows.shape[1]
+
+        @numba.njit
+        def value_and_gradient(q, rows):
+            g = np.zeros(len(q))
+            return density(q, rows, g), g
+
+        def make_logp():
+            return lambda q: value_and_gradient(q, rows)
+
+        def make_expand(*_):
+            return lambda q, **_: {"beta": np.asarray(q[:-1]), "log_sigma": np.asarray(q[-1])}
+
+        kinds = [np.dtype("float64")] * 2
+        return from_pyfunc(d, make_logp, make_expand, kinds, [(d - 1,), ()], ["beta", "log_sigma"])
+
+
+def _from_one(name):
+    base, _, index = name.partition("[")
+    return f"{base}[{','.join(str(int(i) + 1) for i in index[:-1].split(','))}]" if index else base
+
+
+def student_names(data):
+    """Names of the entries of q of `student_density`."""
+    return [*(f"beta[{j}]" for j in range(np.shape(data["X"])[1])), "log_sigma"]
+
+
+def student_density():
+    """A regression with Student noise of four degrees of freedom; rows are (columns, response)."""
+    import numba
+
+    @numba.njit(error_model="numpy")
+    def log_density(q, rows, g):
+        n, d = rows.shape[0], rows.shape[1] - 1
+        precision = np.exp(-q[d])
+        total = -n * q[d] - 0.5 * q[d] * q[d]
+        g[d] -= q[d] + n
+        for j in range(d):
+            total -= 0.02 * q[j] * q[j]
+            g[j] -= 0.04 * q[j]
+        for i in range(n):
+            z = rows[i, d]
+            for j in range(d):
+                z -= rows[i, j] * q[j]
+            z *= precision
+            u = 1 + 0.25 * z * z
+            total -= 2.5 * np.log(u)
+            slope = 1.25 * z / u
+            for j in range(d):
+                g[j] += slope * precision * rows[i, j]
+            g[d] += slope * z
+        return total
+
+    return log_density
+
+
+def made(job, data):
+    """Return the system of a job, by its name."""
+    name, counts = job["model"], job["counts"]
+    if job["system"].startswith("stradask"):
+        return Stradask(name, data, counts, sampler=job["system"].partition(" ")[2])
+    if job["system"].startswith("nutpie"):
+        low_rank = job["system"].endswith("low rank")
+        settings = {"low_rank_modified_mass_matrix": True} if low_rank else {}
+        return Nutpie(name, data, counts, stan=job["stan"], **settings)
+    sys.path.insert(0, str(Path(__file__).parent))
+    from peers_numpyro import BlackJAX, NumPyro
+
+    if job["system"] == "blackjax":
+        return BlackJAX(name, data, counts)
+    return NumPyro(name, data, counts, dense=job["system"].endswith("dense"))
+
+
+def imported(system):
+    """Import what a system needs, which is no part of a call."""
+    if system.startswith("stradask"):
+        import stradask.benchmarks.experiments.mcmc.posteriordb  # noqa: F401
+    elif system.startswith("nutpie"):
+        import arviz  # noqa: F401
+        import nutpie  # noqa: F401
+    else:
+        import blackjax  # noqa: F401
+        import jax
+        import numpyro.infer  # noqa: F401
+
+        jax.numpy.zeros(1).block_until_ready()  # starts its threads
+
+
+def main(path):
+    """Run the job of a file."""
+    job = json.loads(Path(path).read_text())
+    folder = Path(path).parent
+    data = json.loads(Path(job["data"]).read_text())
+    imported(job["system"])
+    figures, system = [], None
+    for call in range(1 + job["later"]):
+        started = cpu_seconds()
+        if system is None:
+            system = made(job, data)
+        draws, found = system.sample(job["seed"] + call)
+        figures.append(found | {"cpu_seconds": cpu_seconds() - started})
+        np.savez(folder / f"{call}.npz", **draws)
+    (folder / "figures.json").write_text(json.dumps(figures))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

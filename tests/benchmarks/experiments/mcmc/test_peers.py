@@ -1,0 +1,95 @@
+"""The comparison with other samplers: its judge, its own densities and its tables; no peer runs."""
+
+import numpy as np
+import pytest
+from scipy import optimize, stats
+
+from stradask.benchmarks.experiments.mcmc import peers, peers_radon, peers_worker
+from stradask.errors import DataError
+
+
+def test_the_judge_finds_errors_ess_and_entries_by_their_names():
+    rng = np.random.default_rng(0)
+    draws = {"a": rng.normal(1, 2, (4, 1000)), "B": rng.normal(0, 1, (4, 1000, 2, 2))}
+    draws["B"][:, :, 1, 0] = np.cumsum(rng.normal(0, 0.1, (4, 1000)), axis=1)  # a random walk
+    reference = {"a": {"mean": 1.2, "sd": 2.0}, "B[1,2]": {"mean": 0.0, "sd": 1.0}}
+    good = peers.judged(draws, reference)
+    error = [(draws["a"].mean() - 1.2) / 2, draws["B"][:, :, 0, 1].mean()]
+    assert good["mean_error"] == pytest.approx(np.sqrt(np.mean(np.square(error))))
+    assert 3000 < good["bulk_ess"] < 5000
+    assert good["sd_ratio"] < 1.05
+    bad = peers.judged(draws, reference | {"B[2,1]": {"mean": 0.0, "sd": 1.0}})
+    assert bad["bulk_ess"] < 50
+    assert peers.judged(draws, reference, worth=7.0)["tail_ess"] == 7.0
+    with pytest.raises(KeyError, match="c"):
+        peers.judged(draws, {"c": {"mean": 0.0, "sd": 1.0}})
+
+
+def test_the_student_density_is_that_of_scipy_with_its_gradient():
+    data = {key: np.array(value)[:40] for key, value in peers.student_data().items() if key in "Xy"}
+    rows, q = np.column_stack([data["X"], data["y"]]), np.array([1, -0.5, 0.3, 0.1, 0, 2, -0.3])
+    density = peers_worker.student_density().py_func
+
+    def expected(q):
+        noise = stats.t.logpdf(rows[:, 6], 4, rows[:, :6] @ q[:6], np.exp(q[6])).sum()
+        return noise + stats.norm.logpdf(q[:6], 0, 5).sum() + stats.norm.logpdf(q[6])
+
+    gradient = np.zeros(7)
+    found = density(q, rows, gradient) - density(0 * q, rows, np.zeros(7))
+    assert found == pytest.approx(expected(q) - expected(0 * q), abs=1e-9)
+    assert gradient == pytest.approx(optimize.approx_fprime(q, expected, 1e-7), rel=1e-4, abs=1e-3)
+
+
+def test_the_centred_radon_density_is_that_of_scipy_with_its_derivatives():
+    rng = np.random.default_rng(1)
+    d = {"J": 3, "county_idx": [1, 2, 3, 3, 1], "log_uppm": rng.normal(size=5).tolist()}
+    d |= {"floor_measure": [0, 1, 0, 1, 1], "log_radon": rng.normal(size=5).tolist()}
+    density, data, parameters, priors, _ = peers_radon.centred(d)
+    assert set(priors) == {*parameters} - {"alpha"}
+    from stradask.algorithms.bayes.models.layout import NamedLayout
+
+    layout = NamedLayout(parameters)
+    values = rng.uniform(0.5, 1.5, layout.n_values)
+
+    def expected(values):
+        p = layout.named(values)
+        mean = p.alpha[data[1]] + data[0] @ p.beta
+        return (
+            stats.norm.logpdf(data[2], mean, p.sigma_y).sum()
+            + stats.norm.logpdf(p.alpha, p.mu_alpha, p.sigma_alpha).sum()
+        )
+
+    slopes = layout.all_named(np.zeros((1, layout.n_values)))[0]
+    slopes = slopes._replace(**{name: np.zeros(1) for name in ("mu_alpha", "sigma_alpha", "sigma_y")})
+    other = values + 0.1
+    found = [density.py_func(layout.named(v), data, s) for v, s in ((values, slopes), (other, slopes))]
+    assert found[0] - found[1] == pytest.approx(expected(values) - expected(other), abs=1e-9)
+    slopes = slopes._replace(**{name: np.zeros_like(getattr(slopes, name)) for name in slopes._fields})
+    density.py_func(layout.named(values), data, slopes)
+    assert np.concatenate(slopes) == pytest.approx(
+        optimize.approx_fprime(values, expected, 1e-7), rel=1e-4, abs=1e-4
+    )
+
+
+def test_tables_have_the_best_peer_and_medians_of_later_calls():
+    def record(system, first, *later, status="ok"):
+        call = {"bulk_ess": 1000.0, "tail_ess": 800.0, "mean_error": 0.01, "gradients": 20_000}
+        call |= {"warm_up_gradients": 10_000}
+        calls = [call | {"cpu_seconds": seconds} for seconds in (first, *later)]
+        return {"model": "student", "system": system, "status": status, "calls": calls, "error": "it fell"}
+
+    records = [record("stradask nuts", 4.0, 0.1, 0.2, 5.0), record("nutpie", 16.0, 0.4, 0.4)]
+    records += [record("blackjax", 8.0, 0.8), record("numpyro", 8.0, 0.8, status="failed")]
+    (later,) = peers.rates_table(records, "later").rows
+    assert later == ["student", "4,000", "2,000", "1,000", "2.0", "-", "nutpie"]
+    assert peers.rates_table(records, "first").rows[0][-3:] == ["2.0", "-", "blackjax"]
+    assert peers.work_table(records).rows[1][:5] == ["student", "nutpie", "10.0", "20.0", "40"]
+    assert "student, numpyro: it fell" in peers.show(records)
+
+
+def test_a_model_without_reference_draws_needs_moments(tmp_path):
+    folder = tmp_path / "posterior_database" / "posteriors"
+    folder.mkdir(parents=True)
+    (folder / "seeds.json").write_text('{"reference_posterior_name": null, "data_name": "seeds"}')
+    with pytest.raises(DataError, match="seeds has no reference draws: give --moments"):
+        peers._read("seeds", tmp_path, None)
