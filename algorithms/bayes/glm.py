@@ -6,20 +6,17 @@ from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import StrOptions
-from sklearn.utils.validation import check_is_fitted
 
 from ..._typing import Array, Callback, FileName, RandomState
 from ...errors import DataError, shortened
-from .._base import Estimator
-from .._table import Table
 from .mixed import families
 from .mixed.design import Rows
 from .mixed.draws import MixedLikelihoods, Predictors, prior_values
 from .mixed.formula_design import FormulaDesign
 from .mixed.model import MixedLayout, build_shard, is_integrated, look, shard_effects, with_local_last
 from .mixed.priors import chosen_priors
+from .mixed.reading import ReadableMixedModel, seed_of
 from .models.prior_density import PriorDensity
 from .models.scaling import Scaling
 from .posterior.draws import Posterior
@@ -28,7 +25,7 @@ from .shards.chains import Densities, draw_posterior
 from .shards.mixed_rows import mixed_rows
 
 
-class BayesianGLM(Estimator):
+class BayesianGLM(ReadableMixedModel):
     r"""Bayesian generalised linear models and mixed models, by formula.
 
     ``"y ~ x + (x | group)"`` is a regression of y on x, in which the intercept and the slope of x vary from
@@ -38,13 +35,15 @@ class BayesianGLM(Estimator):
         u_{tg} \sim N(0, D_t R_t D_t)
 
     for the effects u of each term t and group g, with standard deviations D and correlations R. The target
-    has the mean f (normal, Student's t), expit(f) (logistic) or exp(f) (Poisson, negative binomial, gamma);
-    an ordered one is a logistic variable about f, cut at thresholds.
+    has the mean f (normal, Student's t), expit(f) (logistic; binomial, of one trial) or exp(f) (Poisson,
+    negative binomial, gamma); an ordered one is a logistic variable about f, cut at thresholds.
 
     **Formulas** are those of the package formulaic: ``x1 * x2``, ``C(kind)``, ``bs(age, df=4)``,
     ``np.log(y)``. ``(1 | g)`` are intercepts of groups, ``(x | g)`` intercepts and slopes with their
     correlations, ``(x || g)`` without, ``(0 + x | g)`` slopes alone. ``(1 | a) + (1 | b)`` are crossed
-    effects, ``a:b`` the combinations of two columns, ``(1 | a/b)`` is ``(1 | a) + (1 | a:b)``.
+    effects, ``a:b`` the combinations of two columns, ``(1 | a/b)`` is ``(1 | a) + (1 | a:b)``, and
+    ``(1 | g) + (0 + x | g)`` is ``(x || g)``. ``offset(e)`` adds e to the predictor. Counts of a binomial
+    family are ``k | trials(n)`` or ``cbind(k, n - k)``.
 
     **Where effects are sampled.** With normal noise and one term they are integrated out in closed form, and
     drawn afterwards, exactly, given the other parameters: an evaluation costs nothing by row. In all other
@@ -67,7 +66,7 @@ class BayesianGLM(Estimator):
     formula : str
         Needed: the target, ~, and columns and effects of groups.
     family : str, default="normal"
-        "normal", "student_t", "logistic", "poisson", "negative_binomial", "gamma" or "ordered".
+        "normal", "student_t", "logistic", "binomial", "poisson", "negative_binomial", "gamma" or "ordered".
     priors : dict of str to PriorDensity, optional
         Densities of ``stradask.priors`` by name: a column of the formula's matrix or ``"coef"`` for all,
         ``"intercept"``, ``"sd_group"`` or ``"sd"``, ``"cor_group"`` or ``"cor"``, ``"sigma"``, ``"freedom"``,
@@ -291,99 +290,8 @@ class BayesianGLM(Estimator):
         self._formula, self._formula_state = formula, formula.state()
         self._posterior_state, self._posterior = posterior.state(), posterior
 
-    # Using
+    # Priors
     # ----------------------------------------------------------------------------------------------------
-
-    @property
-    def posterior_(self) -> Posterior:
-        """The draws: a `Posterior`."""
-        if "_posterior_state" not in vars(self):
-            raise AttributeError(f"this {type(self).__name__} has no 'posterior_': it is not fitted yet")
-        if "_posterior" not in vars(self):
-            self._posterior = Posterior.from_state(self._posterior_state)
-        return self._posterior
-
-    def summary(self, quantiles: Any = (0.05, 0.5, 0.95)) -> Table:
-        """Describe the parameters that all groups share, in a line each; see `Posterior.summary`.
-
-        Parameters
-        ----------
-        quantiles : float or sequence of float, default=(0.05, 0.5, 0.95)
-
-        Returns
-        -------
-        Table
-        """
-        posterior = self.posterior_
-        names = [
-            name for name in posterior.variables if not any(name.startswith(f"{t}:") for t in self.groups_)
-        ]
-        variables = {name: posterior.labels.get(name, posterior.variables[name]) for name in names}
-        n = len(posterior.names) - sum(effects.size for effects in self.effects_.values())
-        shared = Posterior(
-            posterior.draws[:, :n], variables, n_chains=posterior.n_chains,
-            shard_draws=posterior.shard_draws, diagnostics=posterior.diagnostics,
-        )  # fmt: skip
-        return shared.summary(quantiles)
-
-    def predict(self, data: Any, *, offset: Any = None) -> Array:
-        """Predict the mean of new observations, averaged over the posterior.
-
-        A group that the fit did not see has effects of the groups' distribution, one draw for each draw of
-        the parameters.
-
-        Parameters
-        ----------
-        data : pandas DataFrame, or dict of columns
-        offset : array-like of shape (n_rows,), or name of a column, optional
-
-        Returns
-        -------
-        ndarray of shape (n_rows,) or (n_rows, n_levels)
-            Of a logistic family the probability of the second class, of an ordered one those of all levels.
-        """
-        predictors = self._predictors(data, offset)
-        values = self._values()
-        blocks = [families.mean(self.family, f, own).mean(axis=0) for f, own in predictors.blocks(values, 0)]
-        return np.concatenate(blocks)
-
-    def posterior_predictive(
-        self, data: Any, n: int | None = None, *, offset: Any = None, random_state: RandomState | None = None
-    ) -> Array:
-        """Draw new observations, one of each row for each draw of the posterior.
-
-        Parameters
-        ----------
-        data, offset
-            As in `predict`.
-        n : int, optional
-            Draws, by default all.
-        random_state : int, RandomState or None
-
-        Returns
-        -------
-        ndarray of shape (n, n_rows)
-            Codes 0, 1, ... of `classes_` where the target is no number.
-        """
-        check_is_fitted(self)
-        values = self.posterior_.sample(n, random_state)
-        return self._predictors(data, offset).observations(values, _seed(random_state))
-
-    def log_likelihood(self, data: Any, *, offset: Any = None) -> Array:
-        """Compute the log density of each row's target under each draw, as ArviZ takes it for `loo`.
-
-        Parameters
-        ----------
-        data, offset
-            As in `predict`, with the target.
-
-        Returns
-        -------
-        ndarray of shape (n_draws, n_rows)
-        """
-        check_is_fitted(self)
-        design = self._known().design(data, offset, target=True)
-        return MixedLikelihoods(self.family, design)(self._values())
 
     def sample_prior(
         self, data: Any, n_samples: int = 1000, *, random_state: RandomState | None = None
@@ -429,39 +337,7 @@ class BayesianGLM(Estimator):
         self._validate_params()
         design = FormulaDesign(self.formula, self.family).learn(data, offset, None)
         values = self._prior(design, n_samples, random_state).sample(random_state=random_state)
-        return Predictors(self.family, design).observations(values, _seed(random_state))
-
-    def plot_predictive(
-        self, data: Any, n: int = 50, *, prior: bool = False, offset: Any = None,
-        random_state: RandomState | None = None, ax: Any = None,
-    ) -> Any:  # fmt: skip
-        """Draw the distribution of the observed target over those of new ones.
-
-        Parameters
-        ----------
-        data : pandas DataFrame, or dict of columns
-            With the target.
-        n : int, default=50
-            Sets of new observations, a thin line each.
-        prior : bool, default=False
-            Those of the prior in place of the posterior.
-        offset : array-like of shape (n_rows,), or name of a column, optional
-        random_state : int, RandomState or None
-        ax : matplotlib Axes, optional
-
-        Returns
-        -------
-        matplotlib Axes
-        """
-        from .posterior.plots import plot_predictive
-
-        if prior:
-            made = self.prior_predictive(data, n, offset=offset, random_state=random_state)
-            observed = FormulaDesign(self.formula, self.family).learn(data, offset, None).y
-        else:
-            made = self.posterior_predictive(data, n, offset=offset, random_state=random_state)
-            observed = self._known().design(data, offset, target=True).y
-        return plot_predictive(observed, made, "prior" if prior else "posterior", ax)
+        return Predictors(self.family, design).observations(values, seed_of(random_state))
 
     def _prior(self, design, n_samples, random_state):
         if isinstance(n_samples, bool) or not isinstance(n_samples, (int, np.integer)) or n_samples < 1:
@@ -469,29 +345,5 @@ class BayesianGLM(Estimator):
         priors = chosen_priors(self.priors, self.family, design)
         scaling = Scaling(design.centres, design.spreads)
         layout = MixedLayout(self.family, design, scaling, priors, len(design.terms))
-        draws = prior_values(layout, int(n_samples), np.random.default_rng(_seed(random_state)))
+        draws = prior_values(layout, int(n_samples), np.random.default_rng(seed_of(random_state)))
         return Posterior(draws, layout.variables, method="draws of the prior")
-
-    def _known(self):
-        check_is_fitted(self)
-        return vars(self).get("_formula") or self._of_file()
-
-    def _of_file(self):
-        """The formula of a model that was read from a file."""
-        state, classes = vars(self).get("_formula_state"), vars(self).get("classes_")
-        return FormulaDesign.of_state(self.formula, self.family, state, self.groups_, classes)
-
-    def _check_state(self):
-        super()._check_state()
-        self._of_file()
-
-    def _predictors(self, data, offset):
-        return Predictors(self.family, self._known().design(data, offset))
-
-    def _values(self):
-        posterior = self.posterior_
-        return {name: posterior[name] for name in posterior.variables}
-
-
-def _seed(random_state):
-    return int(check_random_state(random_state).randint(2**31))

@@ -1,7 +1,8 @@
 """Formulas over the package formulaic, and the effects of groups in them, ``(x | group)``."""
 
+import re
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ...errors import DataError, StradaskError, in_brief, shortened
 
@@ -38,27 +39,52 @@ def evaluated(evaluate, formula, what, remedy):
 class GroupTerm:
     """Effects of groups: the columns that vary by group, the columns whose levels are the groups.
 
-    Groups of several `factors` are their combinations. `correlated` is false after ``||``.
+    Groups of several `factors` are their combinations. `correlated` is false after ``||``. A second term of
+    the same groups has the number 1, a third one 2. `joined` are the terms of one column each that were
+    joined to this one.
     """
 
     effects: str
     factors: tuple[str, ...]
     correlated: bool = True
+    number: int = 0
+    joined: tuple[str, ...] = ()
 
     @property
-    def name(self):
+    def groups(self):
         """Name of the groups: ``"subject"``, ``"class:school"``."""
         return ":".join(self.factors)
 
+    @property
+    def name(self):
+        """Name of the term: that of the groups, of a second term of these ``"subject.1"``."""
+        return self.groups + (f".{self.number}" if self.number else "")
+
+
+@dataclass(frozen=True)
+class FormulaParts:
+    """Parts of a formula: target, trials (``k | trials(n)``), columns, offset, terms of groups.
+
+    `trials` and `offset` are Python expressions of columns, or empty.
+    """
+
+    target: str
+    fixed: str
+    terms: tuple[GroupTerm, ...] = ()
+    trials: str = ""
+    offset: str = ""
+
 
 def split_formula(formula):
-    """Split ``y ~ x + (x | group)`` into the target, the fixed part, and a list of `GroupTerm`.
+    """Split ``y ~ x + (x | group)`` into `FormulaParts`.
 
     ``(x || group)`` has no correlations, ``a:b`` are combinations of two columns, ``a/b`` are a and ``a:b``.
+    ``offset(e)`` is added to the predictor. ``(1 | g) + (0 + x | g)`` is ``(1 + x || g)``. The target of
+    ``k | trials(n)`` and of ``cbind(k, n - k)`` is k, of n trials.
 
     >>> from stradask.algorithms.inputs.formulas import split_formula
-    >>> split_formula("y ~ x + (1 + x | school)")
-    ('y', 'x', [GroupTerm(effects='1 + x', factors=('school',), correlated=True)])
+    >>> split_formula("y ~ x + (1 + x | school)").terms
+    (GroupTerm(effects='1 + x', factors=('school',), correlated=True, number=0, joined=()),)
     """
     if not isinstance(formula, str):
         raise DataError(f"formula must be text such as 'y ~ x + (x | group)', got {shortened(formula)}")
@@ -67,11 +93,15 @@ def split_formula(formula):
         raise DataError(
             f"formula={shortened(formula)} must have a target on the left of one ~: 'y ~ x + (x | group)'"
         )
+    target, trials = _target_and_trials(sides[0].strip(), formula)
     fixed: list[str] = []
+    offsets: list[str] = []
     terms: list[GroupTerm] = []
     for sign, piece in _summands(sides[1], formula):
         inner = piece[1:-1] if piece.startswith("(") and piece.endswith(")") else ""
-        if "|" not in inner:
+        if piece.startswith("offset(") and piece.endswith(")"):
+            offsets.append(f"{'-' if sign == '-' else ''}({piece[7:-1]})")
+        elif "|" not in inner:
             if "|" in piece:
                 raise DataError(
                     f"formula={shortened(formula)}: put parentheses around {shortened(piece)}, as in "
@@ -82,14 +112,71 @@ def split_formula(formula):
             raise DataError(f"formula={shortened(formula)} takes {piece} off: leave it out")
         else:
             terms += _group_terms(inner, formula)
-    names = [term.name for term in terms]
-    for name in names:
-        if names.count(name) > 1:
+    terms = _numbered(_joined(terms, formula))
+    return FormulaParts(target, " ".join(fixed) or "1", tuple(terms), trials, " + ".join(offsets))
+
+
+def _target_and_trials(side, formula):
+    """The target and the trials of ``k | trials(n)`` or ``cbind(k, n - k)``; else no trials."""
+    found = re.fullmatch(r"(.+?)\|\s*trials\((.+)\)", side)
+    if found:
+        return found[1].strip(), f"({found[2].strip()})"
+    if side.startswith("cbind(") and side.endswith(")"):
+        parts = _split(side[6:-1], ",")
+        if len(parts) != 2 or not all(parts):
             raise DataError(
-                f"formula={shortened(formula)} has two terms of the groups {name}: join them, as in "
-                f"(x + z | {name}), or (x + z || {name}) without correlations"
+                f"formula={shortened(formula)}: {shortened(side)} must be cbind(successes, failures)"
             )
-    return sides[0].strip(), " ".join(fixed) or "1", terms
+        return parts[0], f"({parts[0]}) + ({parts[1]})"
+    if "|" in side:
+        raise DataError(f"formula={shortened(formula)}: write trials as in k | trials(n) ~ x")
+    return side, ""
+
+
+def _split(text, mark):
+    """Parts of a text between marks, those within parentheses left alone."""
+    parts, depth = [""], 0
+    for letter in text:
+        depth += (letter in "([{") - (letter in ")]}")
+        if letter == mark and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    return [part.strip() for part in parts]
+
+
+_SINGLE = re.compile(r"(?:1|(?:0|-\s*1)\s*\+\s*([A-Za-z_]\w*)|([A-Za-z_]\w*)\s*(?:-\s*1|\+\s*0))")
+
+
+def _joined(terms, formula):
+    """Join terms of one column each and the same groups: these effects are independent."""
+    found: list[GroupTerm] = []
+    for term in terms:
+        if any(term == one for one in terms if one is not term):
+            raise DataError(
+                f"formula={shortened(formula)} has the term ({term.effects} | {term.groups}) twice: leave "
+                "one out"
+            )
+    for term in terms:
+        same = [one for one in terms if one.factors == term.factors and _SINGLE.fullmatch(one.effects)]
+        if term not in same or len(same) == 1:
+            found.append(term)
+        elif term is same[0]:
+            matches = [_SINGLE.fullmatch(one.effects) for one in same]
+            columns = [match[1] or match[2] for match in matches if match]
+            head = "1" if None in columns else "0"
+            names = [name for name in columns if name is not None]
+            effects = " + ".join([head, *names])
+            found.append(replace(term, effects=effects, correlated=False, joined=tuple(names)))
+    return found
+
+
+def _numbered(terms):
+    """Number terms of the same groups."""
+    return [
+        replace(term, number=sum(one.factors == term.factors for one in terms[:place]))
+        for place, term in enumerate(terms)
+    ]
 
 
 def _summands(text, formula):

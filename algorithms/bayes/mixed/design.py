@@ -39,8 +39,9 @@ class Term:
 class MixedDesign:
     """Rows of a mixed model: columns X (n, d) and their names, targets, weights, offsets, terms.
 
-    Of a logistic family targets are 0 and 1, of an ordered one 0, 1, ..., `n_levels` - 1. `centres` are the
-    weighted means of X where there is an intercept, or cuts.
+    Of a logistic family targets are 0 and 1, of an ordered one 0, 1, ..., `n_levels` - 1. Of a binomial one
+    they are shares of the `trials`, which are part of the weights. `centres` are the weighted means of X
+    where there is an intercept, or cuts.
     """
 
     names: tuple[str, ...]
@@ -51,6 +52,12 @@ class MixedDesign:
     terms: tuple[Term, ...] = ()
     intercept: bool = True
     n_levels: int = 0
+    trials: np.ndarray | None = None
+
+    @property
+    def observed(self):
+        """The targets, counts of a binomial family."""
+        return self.y if self.trials is None else np.rint(self.y * self.trials)
 
     def take(self, rows):
         """The rows of a shard."""
@@ -58,7 +65,8 @@ class MixedDesign:
             Term(t.name, t.columns, t.levels, t.Z[rows], t.groups[rows], t.correlated) for t in self.terms
         )
         parts = (self.X[rows], self.y[rows], self.weights[rows], self.offsets[rows])
-        return MixedDesign(self.names, *parts, terms, self.intercept, self.n_levels)
+        trials = None if self.trials is None else self.trials[rows]
+        return MixedDesign(self.names, *parts, terms, self.intercept, self.n_levels, trials)
 
     @cached_property
     def centres(self):

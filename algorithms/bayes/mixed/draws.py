@@ -1,6 +1,7 @@
 """Linear predictors, likelihoods and new observations of a mixed model, under draws; draws of its priors."""
 
 import numpy as np
+from scipy import special
 
 from ..models.prior_draws import draw_prior
 from . import families
@@ -10,10 +11,13 @@ _CELLS = 4_000_000  # of predictors, draws times rows, at a time
 
 
 class Predictors:
-    """Linear predictors of the rows of a `MixedDesign` under draws by name."""
+    """Linear predictors of the rows of a `MixedDesign` under draws by name.
 
-    def __init__(self, family, design):
-        self.family, self.design = family, design
+    Without `groups` the effects of groups are left out, as if all were zero.
+    """
+
+    def __init__(self, family, design, groups=True):
+        self.family, self.design, self.groups = family, design, groups
 
     def blocks(self, values, seed):
         """Yield predictors (draws, rows) of blocks of rows, and the family's own parameters (draws, 1).
@@ -40,7 +44,7 @@ class Predictors:
             f += values["coef"] @ design.X[rows].T
         if design.intercept:
             f += values["intercept"][:, None]
-        for term in design.terms:
+        for term in design.terms if self.groups else ():
             groups, Z = term.groups[rows], term.Z[rows]
             known = groups >= 0
             for j, column in enumerate(term.columns):
@@ -56,11 +60,27 @@ class Predictors:
         z = rng.standard_normal((len(T), len(Z), T.shape[1]))
         return np.einsum("dij,drj,ri->dr", T, z, Z)
 
+    def means(self, values, seed):
+        """Yield means of observations (draws, rows) of blocks of rows; of levels on a last axis, too."""
+        for rows, f, own in self._numbered(values, seed):
+            made = families.mean(self.family, f, own)
+            yield made if self.design.trials is None else made * self.design.trials[rows]
+
     def observations(self, values, seed):
         """New observations (draws, rows)."""
-        rng = np.random.default_rng([seed, 1])
-        made = [families.new_observations(self.family, f, own, rng) for f, own in self.blocks(values, seed)]
+        rng, trials = np.random.default_rng([seed, 1]), self.design.trials
+        made = [
+            families.new_observations(self.family, f, own, rng, 1 if trials is None else trials[rows])
+            for rows, f, own in self._numbered(values, seed)
+        ]
         return np.concatenate(made, axis=1)
+
+    def _numbered(self, values, seed):
+        """Blocks with their rows."""
+        first = 0
+        for f, own in self.blocks(values, seed):
+            yield slice(first, first + f.shape[1]), f, own
+            first += f.shape[1]
 
 
 def roots(term, values):
@@ -96,7 +116,7 @@ class MixedLikelihoods:
     @property
     def observed(self):
         """The targets."""
-        return self.design.y
+        return self.design.observed
 
     def observations(self, values, seed):
         """New targets (draws, rows)."""
@@ -119,7 +139,13 @@ class MixedLikelihoods:
             else:
                 made = families.log_density(self.family, f, y, own)
             parts.append(weights * made)
-        return np.concatenate(parts, axis=1)
+        found = np.concatenate(parts, axis=1)
+        return found if self.design.trials is None else found + self._ways()
+
+    def _ways(self):
+        """Logarithms of binomial coefficients, times the weights of the rows."""
+        n, k = self.design.trials, self.design.observed
+        return self.design.weights / n * (-special.betaln(k + 1, n - k + 1) - np.log(n + 1))
 
 
 def prior_values(mixed, n, rng):

@@ -7,7 +7,7 @@ all but that). A gamma family has the mean exp(f); an ordered one has logistic n
 import numpy as np
 from scipy import special, stats
 
-FAMILIES = ("normal", "student_t", "logistic", "poisson", "negative_binomial", "gamma", "ordered")
+FAMILIES = ("normal", "student_t", "logistic", "binomial", "poisson", "negative_binomial", "gamma", "ordered")
 
 
 def log_density(family, f, y, own):
@@ -18,6 +18,8 @@ def log_density(family, f, y, own):
         return stats.t.logpdf(y, own["freedom"], f, own["sigma"])
     if family == "logistic":
         return -np.logaddexp(0, np.where(y > 0, -f, f))
+    if family == "binomial":
+        return y * f - np.logaddexp(0, f)
     if family == "poisson":
         return y * f - np.exp(f) - special.gammaln(y + 1)
     if family == "negative_binomial":
@@ -59,7 +61,7 @@ def slopes(family, f, y, own):
         return (freedom + 1) / (freedom + z2) * (y - f) * precision, np.full_like(
             f, (freedom + 1) / (freedom + 3) * precision
         )
-    if family == "logistic":
+    if family in ("logistic", "binomial"):
         p = special.expit(f)
         return y - p, p * (1 - p)
     if family == "ordered":
@@ -76,7 +78,7 @@ def mean(family, f, own):
     """Mean of an observation; of an ordered family the probabilities of all levels, on a new last axis."""
     if family in ("normal", "student_t"):
         return f
-    if family == "logistic":
+    if family in ("logistic", "binomial"):
         return special.expit(f)
     if family == "ordered":
         below = special.expit(own["cut"] - f[..., None])
@@ -85,12 +87,14 @@ def mean(family, f, own):
     return np.exp(f)
 
 
-def new_observations(family, f, own, rng):
-    """Draw an observation for each predictor."""
+def new_observations(family, f, own, rng, trials=1):
+    """Draw an observation for each predictor; of a binomial family a count of `trials`."""
     if family == "normal":
         return f + own["sigma"] * rng.standard_normal(f.shape)
     if family == "student_t":
         return f + own["sigma"] * rng.standard_t(np.broadcast_to(own["freedom"], f.shape))
+    if family == "binomial":
+        return rng.binomial(np.broadcast_to(trials, f.shape).astype(np.int64), special.expit(f))
     if family == "logistic":
         return (rng.random(f.shape) < special.expit(f)).astype(np.int64)
     if family == "ordered":

@@ -1,5 +1,6 @@
 """From a formula and a table of columns to the `MixedDesign` of a mixed model, for a fit and for new rows."""
 
+import re
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
@@ -25,8 +26,12 @@ class FormulaDesign:
 
     def __init__(self, formula, family):
         self.formula, self.family = formula, family
-        self.target, self.fixed, self.terms = split_formula(formula)
+        parts = split_formula(formula)
+        self.target, self.fixed, self.terms = parts.target, parts.fixed, parts.terms
+        self.expressions = {"trials": parts.trials, "offset": parts.offset}
         self.spec, self.specs, self.target_spec, self.classes = None, [], None, None
+        self.expression_specs = {}
+        _check_trials(formula, family, parts)
         self.factors, self.levels = [], []
         self.states = []  # what a model file holds of the specs
 
@@ -41,12 +46,15 @@ class FormulaDesign:
             kept = np.flatnonzero(weights > 0)
             offsets = _vector("offset", offset, frame, np.zeros(n))[kept]
             return self.learn(_rows_of(frame, kept), offsets, weights[kept])
+        self.expression_specs = {}
         y = self._learn_target(frame)
         matrix = self._matrix(self.fixed, frame)
         self.spec = matrix.model_spec
         self.specs, self.factors, self.levels = [], [], []
         for term in self.terms:
-            self.specs.append(self._matrix(term.effects, frame).model_spec)
+            Z = self._matrix(term.effects, frame)
+            _check_joined(term, Z)
+            self.specs.append(Z.model_spec)
             self.factors.append([np.unique(part) for part in _parts(frame, term, n)])
             _check_colons(term, self.factors[-1])
             levels = np.unique(_labels(frame, term, n, self.factors[-1]))
@@ -61,7 +69,9 @@ class FormulaDesign:
     def state(self):
         """What was learned, for a model file; None where it holds values other than numbers and text."""
         target = [] if self.target_spec is None else [self.target_spec]
-        states = [learned(spec) for spec in (self.spec, *self.specs, *target)]
+        states = [
+            learned(spec) for spec in (self.spec, *self.specs, *self.expression_specs.values(), *target)
+        ]
         return None if None in states else {"specs": states, "factors": self.factors}
 
     @classmethod
@@ -72,7 +82,8 @@ class FormulaDesign:
             return made
         names = [term.name for term in made.terms]
         specs, factors = state["specs"], state["factors"]
-        if len(specs) - len(names) not in (1, 2) or len(factors) != len(names) or list(levels) != names:
+        expected = 1 + len(names) + len(made._evaluated())
+        if len(specs) - expected not in (0, 1) or len(factors) != len(names) or list(levels) != names:
             raise DataError(f"the model's groups {shortened(list(levels))} are not those of its formula")
         for one in specs:
             check_learned(one)
@@ -92,25 +103,32 @@ class FormulaDesign:
                 f"the model was read from a file, which does not keep what formula={shortened(self.formula)} "
                 "has learned: fit again, or use posterior_"
             )
-        sides = [self.fixed, *(term.effects for term in self.terms), f"{self.target} - 1"]
+        columns = [_column(self.expressions[what]) for what in self._evaluated()]
+        sides = [self.fixed, *(term.effects for term in self.terms), *columns, f"{self.target} - 1"]
         made = [
             evaluated(partial(restored, side, state, _REMEDY), self.formula, "what a file holds", _REMEDY)
             for side, state in zip(sides, self.states, strict=False)  # a target that is a column has none
         ]
         end = 1 + len(self.terms)
-        self.spec, self.specs, self.target_spec = made[0], made[1:end], (*made[end:], None)[0]
+        names = self._evaluated()
+        self.expression_specs = dict(zip(names, made[end : end + len(names)], strict=True))
+        self.spec, self.specs = made[0], made[1:end]
+        self.target_spec = (*made[end + len(names) :], None)[0]
 
-    def design(self, data, offset=None, target=False):
-        """Return the `MixedDesign` of new rows; targets are NaN unless asked for."""
+    def design(self, data, offset=None, target=False, groups=True):
+        """Return the `MixedDesign` of new rows; targets are NaN unless asked for, terms may be left out."""
         if self.spec is None:
             self._restore()
         frame = _frame(data, self.formula)
         n = len(frame)
         y = self._coded(self._target_of(frame)) if target else np.full(n, np.nan)
-        return self._made(frame, y, np.ones(n), offset)
+        return self._made(frame, y, np.ones(n), offset, groups)
 
-    def _made(self, frame, y, weights, offset):
+    def _made(self, frame, y, weights, offset, groups=True):
         n = len(frame)
+        trials = self._trials(frame, y)
+        if trials is not None:
+            y, weights = y / trials, weights * trials
         matrix = self._again(self.spec, frame)
         self._check_columns(matrix, 0)
         names, X = list(map(str, matrix.columns)), _finite(matrix, self.formula)
@@ -122,22 +140,75 @@ class FormulaDesign:
             )
         terms = []
         learnt = zip(self.terms, self.specs, self.factors, self.levels, strict=True)
-        for number, (term, spec, factors, levels) in enumerate(learnt, 1):
+        for number, (term, spec, factors, levels) in enumerate(learnt if groups else (), 1):
             Z = self._again(spec, frame)
             self._check_columns(Z, number)
-            groups = find_groups(_labels(frame, term, n, factors), levels)
+            numbers = find_groups(_labels(frame, term, n, factors), levels)
             columns = tuple(map(str, Z.columns))
-            terms.append(Term(term.name, columns, levels, _finite(Z, self.formula), groups, term.correlated))
+            terms.append(Term(term.name, columns, levels, _finite(Z, self.formula), numbers, term.correlated))
         return MixedDesign(
             tuple(names[j] for j in kept),
             np.ascontiguousarray(X[:, kept]),
             y,
             weights,
-            _vector("offset", offset, frame, np.zeros(n)),
+            _vector("offset", offset, frame, np.zeros(n)) + self._expression("offset", frame),
             tuple(terms),
             "Intercept" in names and self.family != "ordered",
             len(self.classes) if self.classes is not None and self.family == "ordered" else 0,
+            trials,
         )
+
+    def frame(self, data):
+        """The table of columns that data are."""
+        return _frame(data, self.formula)
+
+    def is_category(self, name):
+        """Whether a column of numbers counts: as C(name), or as trials."""
+        trials = re.search(rf"\b{re.escape(name)}\b", self.expressions["trials"])
+        return bool(trials or re.search(rf"\bC\(\s*{re.escape(name)}\b", self.formula))
+
+    # Trials and offset --------------------------------------------------------------------------------
+
+    def _evaluated(self):
+        """Which of trials and offset the formula has as columns; numbers are none."""
+        return [what for what, code in self.expressions.items() if code and _number(code) is None]
+
+    def _expression(self, what, frame):
+        """Values (n,) of the trials or the offset of a formula; zero without."""
+        code = self.expressions[what]
+        if not code:
+            return 0.0
+        number = _number(code)
+        if number is not None:
+            return np.full(len(frame), number)
+        if what not in self.expression_specs:
+            matrix = self._matrix(_column(code), frame)
+            if matrix.shape[1] != 1:
+                raise DataError(
+                    f"formula={shortened(self.formula)}: {what} makes {matrix.shape[1]} columns: it must be "
+                    "one of numbers"
+                )
+            self.expression_specs[what] = matrix.model_spec
+        return _finite(self._again(self.expression_specs[what], frame), self.formula)[:, 0]
+
+    def _trials(self, frame, y):
+        """Trials of the rows, checked; None of other families."""
+        if self.family != "binomial":
+            return None
+        trials = self._expression("trials", frame)
+        wrong = (trials < 1) | (trials != np.floor(trials))
+        if wrong.any():
+            row = int(np.flatnonzero(wrong)[0])
+            raise DataError(
+                f"formula={shortened(self.formula)}: row {row} has {trials[row]:g} trials: these are whole "
+                "numbers from 1; leave out rows without"
+            )
+        if (y > trials).any():
+            row = int(np.flatnonzero(y > trials)[0])
+            raise DataError(
+                f"the target {self.target} holds {y[row]:g} in row {row}, of {trials[row]:g} trials"
+            )
+        return trials
 
     def _matrix(self, formula, frame):
         made = evaluated(
@@ -219,7 +290,7 @@ class FormulaDesign:
             ) from error
         wrong = ~np.isfinite(y)
         what = "finite numbers"
-        if self.family in ("poisson", "negative_binomial"):
+        if self.family in ("poisson", "negative_binomial", "binomial"):
             wrong, what = wrong | (y < 0) | (y != np.floor(y)), "counts, 0, 1, 2, ..."
         if self.family == "gamma":
             wrong, what = wrong | (y <= 0), "numbers above zero"
@@ -229,6 +300,41 @@ class FormulaDesign:
                 f"the target {self.target} holds {y[row]:g} in row {row}: {self.family} takes {what}"
             )
         return y
+
+
+def _check_trials(formula, family, parts):
+    """Trials belong to a binomial family, and that to trials."""
+    if family == "binomial" and not parts.trials:
+        raise DataError(
+            f"formula={shortened(formula)} has no trials: family='binomial' takes k | trials(n) ~ ..., or "
+            "cbind(k, n - k) ~ ...; targets of two classes are family='logistic'"
+        )
+    if family != "binomial" and parts.trials:
+        raise DataError(f"formula={shortened(formula)} has trials: take family='binomial', not {family!r}")
+
+
+def _check_joined(term, Z):
+    """Refuse terms that were joined as single columns, where one is a category."""
+    made = list(map(str, Z.columns))
+    if term.joined and made != ["Intercept"] * term.effects.startswith("1") + list(term.joined):
+        raise DataError(
+            f"terms of the groups {term.name} have one column each but for a category, which has several: "
+            f"write one term, ({term.effects} | {term.groups}), or ({term.effects} || {term.groups}) without "
+            "correlations"
+        )
+
+
+def _number(code):
+    """The number that an expression is, or None."""
+    try:
+        return float(code.strip("() "))
+    except ValueError:
+        return None
+
+
+def _column(code):
+    """Formula of the one column of a Python expression."""
+    return f"{{{code}}} - 1"
 
 
 def _frame(data, formula):

@@ -25,6 +25,7 @@ _CODES = {
     "normal": kernel.NORMAL,
     "student_t": kernel.STUDENT_T,
     "logistic": kernel.BERNOULLI,
+    "binomial": kernel.BERNOULLI,
     "poisson": kernel.POISSON,
     "negative_binomial": kernel.NEGATIVE_BINOMIAL,
     "gamma": kernel.GAMMA,

@@ -54,7 +54,7 @@ def _location(family, design):
         if not width > 0:
             raise DataError("the target is constant, which says nothing")
         return mean, width
-    if family == "logistic":
+    if family in ("logistic", "binomial"):
         share = (weights @ y + 0.5) / (weights.sum() + 1)
         return np.log(share / (1 - share)), 1.0
     if family == "ordered":

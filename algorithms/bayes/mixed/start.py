@@ -34,7 +34,7 @@ def pooled(family, X, design):
         gradient = X.T @ (design.weights * slope) - 1e-2 * coefs
         hessian = (X * (design.weights * np.maximum(curve, _FEW))[:, None]).T @ X + 1e-2 * np.eye(len(coefs))
         step = np.linalg.solve(hessian, gradient)
-        step *= min(1.0, 2.0 / max(np.abs(step).max(), _FEW))
+        step *= min(1.0, 2.0 / max(np.abs(step).max(initial=0.0), _FEW))
         coefs = coefs + step
         if np.abs(step).max(initial=0.0) < 1e-6:
             break

@@ -129,6 +129,33 @@ def plot_predictive(observed, made, what, ax=None):
     return ax
 
 
+def plot_effect(places, lines, means, level, names, ax=None):
+    """Expected targets over a column: `lines` are pairs of a label and rows, `means` (draws, rows).
+
+    `names` are those of the column, of the one that the labels are of, and of the vertical axis.
+    """
+    ax = pyplot().subplots(figsize=(5, 3.4), layout="constrained")[1] if ax is None else ax
+    column, by, what = names
+    is_line = np.asarray(places).dtype.kind in "iuf"
+    ends = [(1 - level) / 2, (1 + level) / 2]
+    for i, (label, rows) in enumerate(lines):
+        color, made = _CHAINS[i % len(_CHAINS)], means[:, rows]
+        centre, (low, high) = made.mean(axis=0), np.quantile(made, ends, axis=0)
+        if is_line:
+            ax.fill_between(places[rows], low, high, color=color, alpha=0.2, linewidth=0)
+            ax.plot(places[rows], centre, color=color, label=label)
+        else:
+            at = np.arange(len(centre)) + 0.15 * (i - (len(lines) - 1) / 2)
+            ax.errorbar(at, centre, [centre - low, high - centre], fmt="o", color=color, label=label)
+            ax.set_xticks(range(len(centre)), [str(place) for place in places[rows]])
+    ax.set_xlabel(column)
+    ax.set_ylabel(what)
+    ax.spines[["top", "right"]].set_visible(False)
+    if by is not None:
+        ax.legend(title=by, frameon=False, fontsize=8)
+    return ax
+
+
 def _shares(values, edges):
     """Part of the values in each bin; those outside count in the whole."""
     return np.histogram(values, edges)[0] / len(values)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy import stats
 
 import stradask as sd
 from stradask.algorithms.bayes.mixed import families
@@ -210,24 +211,125 @@ def test_families_by_formula(family):
     n = 600
     x, g, h = rng.standard_normal(n), rng.integers(0, 12, n), rng.choice(["a", "b", "c", "d", "e"], n)
     f = 0.3 + 0.8 * x + rng.normal(0, 0.4, 12)[g]
+    n_trials = rng.integers(1, 5, n)
     own = {"sigma": 0.7, "freedom": 5.0, "overdispersion": 0.3, "shape": 2.0, "cut": np.array([-0.5, 1.0])}
-    y = families.new_observations(family, f, own, rng)
+    y = families.new_observations(family, f, own, rng, n_trials)
     if family == "logistic":
         y = np.where(y > 0, "yes", "no")
+    target = "y | trials(n)" if family == "binomial" else "y"
     model = sd.BayesianGLM(
-        "y ~ x + (1 | g) + (1 | h)", family, n_samples=250, n_warmup=400, random_state=0, n_chains=4
+        f"{target} ~ x + (1 | g) + (1 | h)", family, n_samples=250, n_warmup=400, random_state=0, n_chains=4
     )
-    model.fit({"x": x, "g": g, "h": h, "y": y})
+    model.fit({"x": x, "g": g, "h": h, "y": y, "n": n_trials})
     sds = model.posterior_["coef"].std()
     assert abs(model.coef_[0] - 0.8) < 4 * sds
     assert sds < 0.15
-    mean = model.predict({"x": [0.0, 1.0], "g": [0, 99], "h": ["a", "z"]})
+    mean = model.predict({"x": [0.0, 1.0], "g": [0, 99], "h": ["a", "z"], "n": [1, 3]})
     assert mean.shape == ((2, 3) if family == "ordered" else (2,))
     if family == "ordered":
         np.testing.assert_allclose(mean.sum(axis=1), 1)
     if family == "logistic":
         assert model.classes_.tolist() == ["no", "yes"]
         assert 0 < mean[0] < 1
+
+
+def test_tables_of_effects_and_variances(fitted):
+    posterior, sleep_data = fitted.posterior_, sleep()
+    effects, totals = fitted.effects(), fitted.effects(0.5, total=True)
+    assert effects.rows[18] == "subject[308] days"
+    draws = posterior["subject:days"][:, 0]
+    assert effects.row("subject[308] days")["low"] == pytest.approx(np.quantile(draws, 0.05))
+    slopes = draws + posterior["coef"][:, 0]
+    assert totals.row("subject[308] days")["high"] == pytest.approx(np.quantile(slopes, 0.75))
+    found = fitted.variances()
+    squares, noise = posterior["sd_subject"][:, 0] ** 2, posterior["sigma"] ** 2
+    assert found.row("icc_subject")["mean"] == pytest.approx((squares / (squares + noise)).mean())
+    assert found.rows[2] == "cor_subject[days~Intercept]"
+    shares = fitted.r2(sleep_data)
+    mean = fitted.posterior_epred(sleep_data)
+    alone = fitted.posterior_epred({"days": sleep_data["days"]}, groups=False)
+    np.testing.assert_allclose(
+        alone[:, :2], posterior["intercept"][:, None] + posterior["coef"] * [0.0, 1.0], rtol=1e-9
+    )
+    by_hand = np.stack([mean.var(axis=1), alone.var(axis=1)]) / (mean.var(axis=1) + noise)
+    np.testing.assert_allclose(shares["mean"], by_hand.mean(axis=1))
+    with pytest.raises(DataError, match="level must be a number above 0"):
+        fitted.effects(95)
+
+
+def test_pictures_of_effects(fitted):
+    pyplot = pytest.importorskip("matplotlib.pyplot")
+    sleep_data = sleep()
+    ax = fitted.plot_effect(sleep_data, "days", groups={"subject": 309})
+    line = ax.lines[0]
+    expected = fitted.predict({"days": line.get_xdata(), "subject": np.full(50, 309)})
+    np.testing.assert_allclose(line.get_ydata(), expected)
+    pyplot.close(ax.figure)
+    for given, words in (
+        ({"column": "day"}, "column='day' is no column of data"),
+        ({"column": "days", "groups": {"subject": 1}}, "groups has subject=1, which the fit did not see"),
+        ({"column": "days", "groups": {}}, "must name one group of each of subject"),
+    ):
+        with pytest.raises(DataError, match=words):
+            fitted.plot_effect(sleep_data, **given)
+
+
+@pytest.mark.filterwarnings("ignore::stradask.errors.PosteriorWarning")
+def test_counts_of_trials_are_as_many_rows_of_zeros_and_ones(tmp_path):
+    pytest.importorskip("formulaic")
+    rng = np.random.default_rng(0)
+    n, g, x = rng.integers(1, 6, 40), np.arange(40) % 8, rng.standard_normal(40)
+    k = rng.binomial(n, 0.3)
+    data = {"k": k, "n": n, "g": g, "x": x, "z": x + 1}
+    ones = np.concatenate([[1] * a + [0] * (b - a) for a, b in zip(k, n, strict=True)])
+    rows = {"b": ones, "g": np.repeat(g, n), "x": np.repeat(x, n), "z": np.repeat(x + 1, n)}
+    formula, found = "cbind(k, n - k) ~ offset(x) + z + (1 | g)", []
+    for text, family, table in (
+        (formula, "binomial", data),
+        ("b ~ offset(x) + z + (1 | g)", "logistic", rows),
+    ):
+        design = FormulaDesign(text, family).learn(table, None, None)
+        priors, scaling = chosen_priors(None, family, design), Scaling(design.centres, design.spreads)
+        made = mixed_model(family, design, scaling, priors)
+        points = np.random.default_rng(1).standard_normal((4, made.n_params))
+        found.append(np.column_stack([made.logp_grads(points)[0], made.logp_grads(points)[1]]))
+    np.testing.assert_allclose(found[0], found[1], rtol=1e-9)
+    settings = {"n_samples": 100, "n_warmup": 200, "random_state": 0}
+    model = sd.BayesianGLM(formula, "binomial", **settings).fit(data)
+    p = model.posterior_epred(data) / n
+    np.testing.assert_allclose(model.log_likelihood(data), stats.binom.logpmf(k, n, p))
+    model.save(tmp_path / "model.npz")
+    np.testing.assert_array_equal(sd.load(tmp_path / "model.npz").predict(data), model.predict(data))
+    for formula, family, words in (
+        ("k ~ x", "binomial", "has no trials"),
+        ("k | trials(n) ~ x", "poisson", "take family='binomial'"),
+        ("n | trials(k) ~ x", "binomial", "row . has 0 trials"),
+        ("n | trials(3) ~ x", "binomial", "the target n holds [45] in row"),
+    ):
+        with pytest.raises(DataError, match=words):
+            sd.BayesianGLM(formula, family, **settings).fit(data)
+
+
+def test_terms_of_the_same_groups():
+    pytest.importorskip("formulaic")
+    rows = _rows()
+    joined = FormulaDesign("y ~ x + (1 | g) + (0 + x | g) + (x | h)", "normal")
+    design = joined.learn(rows, None, None)
+    assert [(term.name, term.columns, term.correlated) for term in design.terms] == [
+        ("g", ("Intercept", "x"), False),
+        ("h", ("Intercept", "x"), True),
+    ]
+    apart = FormulaDesign("y ~ x + (1 + size | g) + (0 + x | g)", "normal").learn(rows, None, None)
+    assert [term.name for term in apart.terms] == ["g", "g.1"]
+    for formula, words in (
+        ("y ~ (1 | g) + (0 + kind | g)", "for a category, which has several: write one term"),
+        ("y ~ (x | g) + (x | g)", "twice: leave one out"),
+    ):
+        with pytest.raises(DataError, match=words):
+            FormulaDesign(formula, "normal").learn(rows, None, None)
+    none = FormulaDesign("y ~ 0 + (1 | g)", "poisson").learn(rows | {"y": np.arange(90) % 4}, None, None)
+    assert none.X.shape == (90, 0)
+    mixed_model("poisson", none, Scaling(none.centres, none.spreads), chosen_priors(None, "poisson", none))
 
 
 def test_prior_predictive_checks(fitted):

@@ -243,6 +243,7 @@ def test_densities_of_families_are_scipys(family):
         "normal": lambda: stats.norm.logpdf(y, f, 0.8),
         "student_t": lambda: stats.t.logpdf(y, 5, f, 0.8),
         "logistic": lambda: stats.bernoulli.logpmf(y, stats.logistic.cdf(f)),
+        "binomial": lambda: stats.binom.logpmf(y, 1, stats.logistic.cdf(f)),
         "poisson": lambda: stats.poisson.logpmf(y, mean),
         "negative_binomial": lambda: stats.nbinom.logpmf(y, r, r / (r + mean)),
         "gamma": lambda: stats.gamma.logpdf(y, 2, scale=mean / 2),

@@ -19,6 +19,7 @@ OWN = {
     "normal": [0.8],
     "student_t": [0.5, 3.0],
     "logistic": [],
+    "binomial": [],
     "poisson": [],
     "negative_binomial": [0.4],
     "gamma": [2.0],
