@@ -1,6 +1,7 @@
 """Generalised linear mixed models by formula: `BayesianGLM`."""
 
 import functools
+import warnings
 from collections.abc import Mapping
 from functools import partial
 from typing import Any, ClassVar, Self
@@ -10,13 +11,15 @@ from sklearn.utils._param_validation import StrOptions
 
 from ..._typing import Array, Callback, FileName, RandomState
 from ...errors import DataError, shortened
+from .combine.combination import CombinationRefused
 from .mixed import families
 from .mixed.design import Rows
 from .mixed.draws import MixedLikelihoods, Predictors, prior_values
 from .mixed.formula_design import FormulaDesign
-from .mixed.model import MixedLayout, build_shard, is_integrated, look, shard_effects, with_local_last
+from .mixed.model import MixedLayout, build_shard, is_integrated, look, shard_effects
 from .mixed.priors import chosen_priors
 from .mixed.reading import ReadableMixedModel, seed_of
+from .mixed.shards import not_in_shards, with_local_last
 from .models.prior_density import PriorDensity
 from .models.scaling import Scaling
 from .posterior.draws import Posterior
@@ -51,10 +54,12 @@ class BayesianGLM(ReadableMixedModel):
     NUTS.
 
     **Shards** (``n_shards=``, ``engine="dask"``) have any rows of a model without groups, and whole groups of
-    the term with the most levels else. The effects of these groups, at most three columns, never leave their
-    shard: chains sample them there, and the densities that are combined are integrated over them, by
-    quadrature with an error of about 1e-6 a group where there is no closed form. Effects of crossed terms are
-    parameters that all shards share. The combination is exact as the numbers of draws and proposals grow.
+    the term with the most levels else. The effects of these groups never leave their shard. The densities
+    that are combined are integrated over them: in closed form with normal noise, else by quadrature with an
+    error of about 1e-6 a group, and chains sample them. Effects of crossed terms are parameters that all
+    shards share. The combination is exact as the numbers of draws and proposals grow. Where shards do not
+    serve (more than three effects a group by quadrature, 60 and more shared effects, a combination that its
+    checks refuse) the fit is in one piece, with a warning that says why.
     Effects among the parameters are centred by columns where rows say more of most groups' effects than the
     other groups do, else not, and their mean over groups is a parameter of its own.
 
@@ -224,12 +229,37 @@ class BayesianGLM(ReadableMixedModel):
         settings = self._settings(formula, closed, joint, callback)
         with self._unchanged_on_error():
             design = formula.learn(data, offset, sample_weight)
-            if formula.terms and not closed and not joint:
-                design = with_local_last(design)
-            densities, layout = self._densities(design, settings, closed, joint)
-            posterior, samplers = draw_posterior(densities, settings)
+            if not formula.terms or closed or joint:
+                posterior, samplers, layout = self._drawn(design, settings, closed, joint)
+            else:
+                posterior, samplers, layout = self._in_shards(formula, design, settings)
             self._store(posterior, samplers, layout, formula)
         return self
+
+    def _in_shards(self, formula, design, settings):
+        """Draw in shards of whole groups, or in one piece where these do not serve."""
+        design = with_local_last(design)
+        why = not_in_shards(design, self.family)
+        if not why:
+            try:
+                return self._drawn(design, settings, False, False)
+            except CombinationRefused as error:
+                if self.combine != "auto":
+                    raise
+                why = str(error)
+        warnings.warn(
+            f"n_shards={self.n_shards} is not used: {why}. The fit is in one piece, with the effects of all "
+            "groups among the parameters: each evaluation takes all rows",
+            UserWarning,
+            stacklevel=3,
+        )
+        alone = self._settings(formula, False, True, settings.callback)
+        return self._drawn(design, alone, False, True)
+
+    def _drawn(self, design, settings, closed, joint):
+        densities, layout = self._densities(design, settings, closed, joint)
+        posterior, samplers = draw_posterior(densities, settings)
+        return posterior, samplers, layout
 
     def _settings(self, formula, closed, joint, callback):
         """Check the settings; effects are parameters unless `closed`, and all in one piece if `joint`."""
@@ -279,10 +309,11 @@ class BayesianGLM(ReadableMixedModel):
         self.column_names_ = list(layout.columns)
         self.coef_: Any = np.atleast_1d(mean.get("coef", np.zeros(0)))
         self.intercept_: Any = float(mean.get("intercept", 0.0))
-        self.groups_ = {term.name: term.levels for term in layout.terms}
+        levels = {term.name: term.levels for term in layout.terms}
+        self.groups_ = {term.name: levels[term.name] for term in formula.terms}
         self.effects_ = {
             term.name: np.stack([mean[f"{term.name}:{column}"] for column in term.columns], axis=1)
-            for term in layout.terms
+            for term in sorted(layout.terms, key=lambda term: list(self.groups_).index(term.name))
         }
         self.__dict__.pop("classes_", None)
         if formula.classes is not None:

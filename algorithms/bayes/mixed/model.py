@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from ....errors import DataError, StradaskError
+from ....errors import DataError
 from ....kernels.bayes.densities import mixed as kernel
 from ....kernels.bayes.densities import mixed_local, mixed_normal
-from ....kernels.bayes.densities.mixed_lattice import MOST_COLUMNS
 from ....scheduler.threads import single_threaded_blas
 from .. import parameters as kinds
 from ..chains.chain import stream
+from ..combine.combination import CombinationRefused
 from ..models.groups import text_of
 from ..models.layout import NamedLayout
 from ..models.model import INTERCEPTS, Model, aligned
@@ -198,7 +198,7 @@ class MixedModel(Model):
     @property
     def is_costly(self):
         """With integrals by quadrature."""
-        return self.density is mixed_local.mixed_local
+        return self.density is mixed_local.mixed_local and self.mixed.family != "normal"
 
     @property
     def reach(self):
@@ -241,7 +241,7 @@ class MixedModel(Model):
         Q[:, :d] -= (theta[:, first : first + k] * means) @ A.T / np.sqrt(G)
         logps, gradients = self.logp_grads(Q)
         if not np.isfinite(logps).all():
-            raise StradaskError(
+            raise CombinationRefused(
                 f"the integral over the effects of a group of ({term.name}) does not converge at a draw of a "
                 "shard: take n_shards=1, or a family with lighter tails"
             )
@@ -367,11 +367,7 @@ def mixed_model(family, design, scaling, priors, power=1.0, common=None):
         density = mixed_normal.mixed_normal
     concave = False
     model = MixedModel(density, numbers, meta, mixed.names, start, concave, mixed)
-    return (
-        replace(model, joint=_joint(model, design, common, priors))
-        if density is mixed_local.mixed_local
-        else model
-    )
+    return replace(model, joint=_joint(model, design, common, priors)) if model.is_costly else model
 
 
 def _joint(model, design, common, priors):
@@ -398,21 +394,6 @@ def build_shard(family, rows, scaling, priors, power, common=None):
 def shard_effects(seed, model, points):
     """Draw the effects of a shard's groups; and the places of their columns."""
     return model.draw_effects(points, seed=seed)
-
-
-def with_local_last(design):
-    """The design with the term of most groups last, whose groups shards have in whole.
-
-    Raises a DataError if it has more columns than quadrature serves.
-    """
-    terms = sorted(design.terms, key=lambda term: len(term.levels))
-    name, k = terms[-1].name, len(terms[-1].columns)
-    if k > MOST_COLUMNS:
-        raise DataError(
-            f"n_shards is above 1, but ({name}) has {k} effects a group, whose integral has no "
-            f"closed form here: take at most {MOST_COLUMNS}, or n_shards=1"
-        )
-    return replace(design, terms=tuple(terms))
 
 
 def is_integrated(family, terms):

@@ -3,8 +3,6 @@
 The figures of chains are in `convergence`; here are those of shards and combinations, and what they mean.
 """
 
-import math
-
 import numpy as np
 from scipy import stats
 
@@ -16,7 +14,8 @@ from .convergence import convergence, e_bfmi
 RHAT_LIMIT = 1.1  # of a shard; above it its draws are refused
 _RHAT_GOOD = 1.01  # of draws that are themselves the result
 _ESS_GOOD, _ESS_SHARD = 400, 100  # 400: Vehtari et al. 2021, 100 a chain
-MIXED = 0.5  # part of the draws that chains are worth which mix well
+MIXED = 0.1  # part of the draws that chains are worth which mix well: of 4,000 draws the 400
+_RHAT_MOST = 1.05  # where chains are short
 _BFMI_LIMIT = 0.3  # Stan warns below it
 MOST_DIVERGENT = 0.01  # part of the draws
 # Limits of shift and spread: docs/mcmc.md, "What auto does".
@@ -185,9 +184,10 @@ def diagnose(
 def _chain_lines(chains, names, weighed):
     """R-hat and effective sizes of the worst shard; weighed draws only propose, and may be rougher."""
     rhat, *sizes = (np.stack(part) for part in zip(*map(convergence, chains), strict=True))
-    where = np.unravel_index(np.where(np.isnan(rhat), np.inf, rhat).argmax(), rhat.shape)
-    worst, place = rhat[where], f"shard {where[0]}, {names[where[1]]}"
-    good = RHAT_LIMIT if weighed else max(_RHAT_GOOD, min(_rhat_by_chance(chains), RHAT_LIMIT))
+    by_chance = np.clip(_rhat_by_chance(chains, sizes[0]), _RHAT_GOOD, _RHAT_MOST)
+    limits = np.full_like(rhat, RHAT_LIMIT) if weighed else by_chance
+    where = np.unravel_index(np.where(np.isnan(rhat), np.inf, rhat - limits).argmax(), rhat.shape)
+    worst, good, place = rhat[where], limits[where], f"shard {where[0]}, {names[where[1]]}"
     level = 2 if not worst <= RHAT_LIMIT else int(worst > good)
     words = f"did not converge: {place}" if level == 2 else f"largest in {place}"
     yield "R-hat", worst, f"< {good:.3g}", level, words
@@ -198,21 +198,25 @@ def _chain_lines(chains, names, weighed):
         where = np.unravel_index(np.where(np.isnan(found), -np.inf, found).argmin(), found.shape)
         size, words = found[where], ""
         level = 0 if weighed or size >= least else 1
-        if level and size >= MIXED * n_draws:
+        if level and size >= max(MIXED * n_draws, min(_ESS_SHARD, n_draws / 4)):
             words = f"these are {n_draws} draws, which mix well: take more; "
         elif level:
             words = "too few: longer chains; "
-            level = 2 if alone and not size >= min(_ESS_SHARD, MIXED * n_draws / 2) else 1
+            level = 2 if alone and not size >= min(_ESS_SHARD, n_draws / 4) else 1
         words += f"smallest in shard {where[0]}, {names[where[1]]}"
         yield f"{kind} ESS", size, f"> {least}", level, words
 
 
-def _rhat_by_chance(chains):
-    """R-hat that the worst parameter of chains of independent draws exceeds once in a thousand times."""
+def _rhat_by_chance(chains, sizes):
+    """R-hat that the worst parameter exceeds once in a thousand times where all is well.
+
+    Draws count as independent ones as many as the effective sizes (M, d) say, at least `MIXED` of them.
+    """
     M, C, T, d = chains.shape
     free = 2 * C - 1  # chains are cut into halves
     ratio = stats.chi2.isf(_P_LIMIT / (2 * M * d), free) / free
-    return math.sqrt(1 + max(ratio - 1, 0) / max(T // 2, 1))
+    worth = np.clip(np.nan_to_num(sizes / (C * T)), MIXED, 1)
+    return np.sqrt(1 + max(ratio - 1, 0) / np.maximum(T / 2 * worth, 1))
 
 
 def told_aloud(found):

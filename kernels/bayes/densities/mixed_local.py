@@ -29,6 +29,7 @@ from .mixed import (
     N_OWN,
     N_ROWS,
     N_TERMS,
+    NORMAL,
     OWN,
     ROWS_AT,
     SD_AT,
@@ -57,6 +58,12 @@ def _term(data, meta):
 
 
 @nb.njit(**OPTIONS)
+def _table(family, k):
+    """Places of nodes; normal noise, whose integrals are in closed form for any k, has none."""
+    return np.zeros(1 if family == NORMAL else table_size(k), np.int32)
+
+
+@nb.njit(**OPTIONS)
 def mixed_local(q, g, data, meta):
     """Log posterior density, and its gradient."""
     n_values, n, family = meta[1], meta[N_ROWS], meta[FAMILY]
@@ -71,7 +78,10 @@ def mixed_local(q, g, data, meta):
     at, k, G, Z = _term(data, meta)
     T, by_T, slopes = np.empty((k, k)), np.zeros((k, k)), np.empty(n)
     root(k, meta[at + SD_AT], meta[at + L_AT], theta, T)
-    queue, table = np.empty(MOST_NODES, np.int64), np.zeros(table_size(k), np.int32)
+    queue, table = (
+        np.empty(MOST_NODES, np.int64),
+        np.zeros(1 if family == NORMAL else table_size(k), np.int32),
+    )
     for j in range(G):
         first, end = meta[meta[at + ROWS_AT] + j], meta[meta[at + ROWS_AT] + j + 1]
         logp += integral(
@@ -100,7 +110,10 @@ def draw_effects(Q, name, data, meta):
     work, U = np.empty(4 * n_values + meta[N_FREE]), np.empty(n_effects(meta))
     y, weights = data[meta[Y_AT] : meta[Y_AT] + n], data[meta[Y_AT] + n : meta[Y_AT] + 2 * n]
     T, stream = np.empty((k, k)), name.copy()
-    queue, table = np.empty(MOST_NODES, np.int64), np.zeros(table_size(k), np.int32)
+    queue, table = (
+        np.empty(MOST_NODES, np.int64),
+        np.zeros(1 if family == NORMAL else table_size(k), np.int32),
+    )
     heights = np.empty(MOST_NODES)
     out = np.empty((len(Q), G * k))
     for r in range(len(Q)):

@@ -11,8 +11,9 @@ from stradask.algorithms.bayes.mixed import families
 from stradask.algorithms.bayes.mixed import model as mixed
 from stradask.algorithms.bayes.mixed.design import MixedDesign, Term
 from stradask.algorithms.bayes.mixed.priors import chosen_priors
+from stradask.algorithms.bayes.mixed.shards import with_local_last
 from stradask.algorithms.bayes.models.scaling import Scaling
-from stradask.errors import DataError, StradaskError
+from stradask.errors import StradaskError
 from stradask.kernels.bayes.densities.mixed_lattice import MOST_NODES, draw_group, integral, table_size
 
 OWN = {
@@ -149,7 +150,7 @@ def make_design(family, n=120, n_groups=12, seed=0):
     y = families.new_observations(family, f, own, rng).astype(float)
     levels = 4 if family == "ordered" else 0
     design = MixedDesign(("x",), x[:, None], y, np.ones(n), np.zeros(n), terms, not levels, levels)
-    return mixed.with_local_last(design)
+    return with_local_last(design)
 
 
 SLOW = [
@@ -177,7 +178,7 @@ def test_shards_multiply_to_the_joint_density_without_the_effects(family):
     np.testing.assert_array_equal(again.logp_batch(Q), shards[0].logp_batch(Q))
     np.testing.assert_array_equal(shards[0].without_data().values(Q), shards[0].values(Q))
     if family == "normal":
-        alone = mixed.with_local_last(
+        alone = with_local_last(
             MixedDesign(design.names, design.X, design.y, design.weights, design.offsets, (design.terms[-1],))
         )
         priors = chosen_priors(None, family, alone)
@@ -264,10 +265,29 @@ def test_places_without_an_integral_are_left_out_and_no_draw_may_have_one():
         model.reduced(draw)
 
 
-def test_more_effects_than_quadrature_serves_are_refused():
+@pytest.mark.filterwarnings("ignore::stradask.errors.PosteriorWarning")
+@pytest.mark.parametrize(
+    ("formula", "words"),
+    [
+        ("y ~ a + (a + b + c | g)", "has 4 effects a group, and quadrature takes 3"),
+        pytest.param(
+            "y ~ (1 | g) + (1 | h) + (0 + a | h)",
+            "all shards would share 80 effects of the groups of h",
+            marks=pytest.mark.slow,
+        ),
+    ],
+)
+def test_where_shards_do_not_serve_the_fit_is_in_one_piece(formula, words, tmp_path):
     pytest.importorskip("formulaic")
     rng = np.random.default_rng(0)
-    data = {name: rng.standard_normal(80) for name in "abc"}
-    data |= {"y": rng.poisson(2.0, 80), "g": np.arange(80) % 20}
-    with pytest.raises(DataError, match="has 4 effects a group, whose integral has no closed form"):
-        sd.BayesianGLM("y ~ a + (a + b + c | g)", "poisson", n_shards=2).fit(data)
+    data = {name: rng.standard_normal(100) for name in "abc"}
+    data |= {"y": rng.poisson(2.0, 100), "g": np.arange(100) % 50, "h": rng.permutation(100) % 40}
+    model = sd.BayesianGLM(formula, "poisson", n_shards=2, n_samples=20, n_warmup=40, random_state=0)
+    with pytest.warns(UserWarning, match=words):
+        model.fit(data)
+    assert model.n_shards_ == 1
+    assert list(model.groups_) == [term.name for term in model._formula.terms]
+    one = sd.BayesianGLM(formula, "poisson", n_samples=20, n_warmup=40, random_state=0).fit(data)
+    assert set(one.posterior_.names) == set(model.posterior_.names)
+    model.save(tmp_path / "model.npz")
+    np.testing.assert_array_equal(sd.load(tmp_path / "model.npz").predict(data), model.predict(data))
