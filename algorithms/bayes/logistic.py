@@ -67,8 +67,9 @@ class BayesianLogisticRegression(ClassifierMixin, BayesianRegression):
         Acceptance to which NUTS and HMC adapt their step size; nearer to 1 for shorter steps and fewer
         divergences. A chain whose warm-up diverges starts again with 0.95; the horseshoe starts with it under
         "auto".
-    sampler : {"auto", "laplace", "nuts", "split_hmc", "hmc", "mala", "random_walk", "slice"}, default="auto"
-        "laplace" is importance sampling about the mode.
+    sampler : {"auto", "laplace", "nuts", "split_hmc", "hmc", "mala", "random_walk", "slice", "smc"}
+        By default "auto". "laplace" is importance sampling about the mode, "smc" annealed populations, which
+        give the evidence (``posterior_.log_evidence``).
     n_shards : int or "auto", default=1
         "auto" leaves at least 100 rows a column to each shard, and of each class as many rows as columns;
         it is 1 below a million entries of X, where shards do not pay.

@@ -24,7 +24,7 @@ CONSTRAINTS: dict[str, list] = {
     "n_chains": [_COUNT],
     "n_warmup": [_COUNT],
     "target_accept": [Interval(Real, 0, 1, closed="neither")],
-    "sampler": [StrOptions({"auto", "laplace", *SAMPLERS})],
+    "sampler": [StrOptions({"auto", "laplace", "smc", *SAMPLERS})],
     "n_shards": [StrOptions({"auto"}), _COUNT],
     "combine": [StrOptions(COMBINERS.keys())],  # a view: entries may be added
     "n_proposals": [_COUNT],
@@ -67,10 +67,10 @@ class SamplingSettings:
             raise DataError(f"n_shards must be 'auto' or an integer, got {shortened(self.n_shards)}")
         check_settings(self.sampler, **self.counts)
         check_metric(self.metric)
-        if self.metric != "auto" and self.sampler in ("laplace", "split_hmc"):
+        if self.metric != "auto" and self.sampler in ("laplace", "split_hmc", "smc"):
             raise DataError(
                 f"metric={shortened(self.metric)} has no effect on sampler={shortened(self.sampler)}, whose "
-                "coordinates are those of the mode: take sampler='nuts', or leave metric='auto'"
+                "coordinates are those of the modes: take sampler='nuts', or leave metric='auto'"
             )
         check_count("n_proposals", self.n_proposals)
         effective_n_jobs(self.n_jobs)
@@ -86,8 +86,9 @@ class SamplingSettings:
 
     def check_combines(self):
         """Refuse a sampler whose draws cannot be combined."""
-        if self.sampler == "laplace":
-            raise DataError("sampler='laplace' gives weighted draws, which no combination takes: n_shards=1")
+        if self.sampler in ("laplace", "smc"):
+            kind = "weighted draws" if self.sampler == "laplace" else "populations of the whole"
+            raise DataError(f"sampler={self.sampler!r} gives {kind}, which no combination takes: n_shards=1")
 
     @cached_property
     def seed(self):
@@ -102,7 +103,7 @@ class SamplingSettings:
     @property
     def target(self):
         """The acceptance that step sizes are adapted to; None leaves it to the sampler."""
-        return self.target_accept if self.sampler in ("auto", *CAREFUL) else None
+        return self.target_accept if self.sampler in ("auto", "smc", *CAREFUL) else None
 
 
 def _check_checkpoint(checkpoint, random_state):

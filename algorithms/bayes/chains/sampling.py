@@ -4,8 +4,9 @@
 Hessian there. If k-hat of importance sampling about it is below 0.5 and the weights are worth more than
 three quarters of the draws, these are the draws. Else, if k-hat is below 0.7 and split HMC accepts 0.6 or
 more, it is split HMC, one gradient a draw. Else, and where there is no definite Hessian, NUTS. Of several
-modes the proposal is a mixture of the normal densities at all, by the same limits; else it is NUTS: chains
-then begin in each of the modes in turn, so that R-hat tells whether they change places.
+modes the proposal is a mixture of the normal densities at all, by the same limits; else populations are
+annealed from Student t's about all ("smc"). Shards take NUTS then: chains begin in each of the modes in turn,
+so that R-hat tells whether they change places.
 A density that is constant, as far as can be seen, and ends somewhere is sampled by slices.
 """
 
@@ -40,6 +41,7 @@ from .chain import (
     starting_point,
 )
 from .laplace import MOST_MODES, Mode, find_mode, find_modes, laplace_draws, mixture_draws
+from .tempering import Evidence, run_populations
 
 K_HAT_WEIGHTS, PART_WEIGHTS = 0.5, 0.75  # for importance sampling alone
 K_HAT_SPLIT, ACCEPTANCE_SPLIT = 0.7, 0.6  # for split HMC
@@ -115,13 +117,20 @@ class SamplingPlan:
             made[i] = one
         return made
 
-    def sample(self, chains, states, history, stopped=""):
+    def sample(self, chains, states, history, stopped="", evidence=None):
         """Make the `Sample` of these chains."""
         reason = self.reason + stopped
-        searched = len(self.modes), self.n_searches
-        return Sample(
-            chains, self.sampler, states, self.mode, self.k_hat, reason, history, *searched, self.modes
-        )
+        searched = len(self.modes), self.n_searches, self.modes, evidence
+        return Sample(chains, self.sampler, states, self.mode, self.k_hat, reason, history, *searched)
+
+    def sample_at_once(self, model, n_samples, n_chains, **options):
+        """Make the `Sample` where it has no chains: of importance sampling, or of populations; else None."""
+        if self.draws is not None:
+            return self.sample([self.draws], [], History())
+        if self.sampler != "smc":
+            return None
+        made, history = run_populations(model, self.modes, n_samples, n_chains, target=self.target, **options)
+        return self.sample(made.chains, [], history, evidence=made.evidence)
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,6 +151,7 @@ class Sample:
     n_modes: int = 0
     n_searches: int = 0
     modes: tuple[Mode, ...] = ()
+    evidence: Evidence | None = None
 
     def stacked(self, name="draws"):
         """Draws, gradients or log_densities of all chains, as an array (chains, draws, ...)."""
@@ -197,8 +207,10 @@ def sample_model(
         shard=shard,
         weighted=weighted,
     )
-    if plan.draws is not None:
-        return plan.sample([plan.draws], [], History())
+    watch = {"n_jobs": n_jobs, "verbose": verbose, "callback": callback}
+    made = plan.sample_at_once(model, n_samples, n_chains, seed=seed, **watch)
+    if made is not None:
+        return made
     numbers = {"seed": seed, "shard": shard}
     chains, states, history, end = _run(
         model, plan, n_warmup, n_samples, n_chains, numbers, n_jobs, verbose, callback
@@ -235,7 +247,7 @@ def make_plan(
     modes: list[Mode] = []
     n_searches = 0
     if (
-        sampler in ("auto", "laplace", "split_hmc")
+        sampler in ("auto", "laplace", "split_hmc", "smc")
         or metric == "laplace"
         or (metric == "auto" and model.regular)
     ):
@@ -246,17 +258,17 @@ def make_plan(
             "and none is to be "
             "found: give the parameters proper priors, or take sampler='nuts' with metric='adapted'"
         )
-    if mode is not None and sampler in ("auto", "laplace", "split_hmc"):
+    if mode is not None and sampler in ("auto", "laplace", "split_hmc", "smc"):
         modes, n_searches = find_modes(model, mode, n_starts, **numbers)
         mode = modes[0]
     if sampler == "auto":
         sampler, mode, draws, k_hat, reason = _choose(model, mode, n, modes, numbers, weighted)
-        target = target if sampler == "nuts" else None
+        target = target if sampler in ("nuts", "smc") else None
     elif sampler == "laplace":
         draws, k_hat = laplace_draws(model, mode, n, **numbers)
     if metric == "auto":
         metric = "laplace" if mode is not None and not k_hat >= K_HAT_SPLIT else "adapted"
-    if metric != "laplace" and sampler not in ("laplace", "split_hmc"):
+    if (metric != "laplace" and sampler not in ("laplace", "split_hmc")) or sampler == "smc":
         mode = None
     draws = draws if sampler == "laplace" else None
     if sampler == "split_hmc" and np.isnan(k_hat) and weighted:  # of a chain that may never leave the mode
@@ -283,7 +295,7 @@ def check_metric(metric):
 
 def check_settings(sampler, n_samples, n_chains, n_warmup):
     """Refuse a sampler that is unknown, and counts that are no integers of at least 1."""
-    known = ("auto", "laplace", *SAMPLERS)
+    known = ("auto", "laplace", "smc", *SAMPLERS)
     if not isinstance(sampler, str) or sampler not in known:
         raise DataError(f"sampler must be one of {', '.join(known)}, got {shortened(sampler)}")
     for name, value in (("n_samples", n_samples), ("n_chains", n_chains), ("n_warmup", n_warmup)):
@@ -315,7 +327,7 @@ def _choose(model, mode, n, modes, numbers, weighted):
     if weighted and k_hat < min(K_HAT_WEIGHTS, khat_limit(max(n, 2))) and part > PART_WEIGHTS:
         return "laplace", None if several else mode, draws, k_hat, reason
     if several:
-        return "nuts", None, None, k_hat, f"{_DIFFERENT}; {reason}"
+        return "smc" if weighted else "nuts", None, None, k_hat, f"{_DIFFERENT}; {reason}"
     if not k_hat < K_HAT_SPLIT:
         return "nuts", mode, None, k_hat, reason
     state = init(model, mode.q, "split_hmc", mu=mode.q, A=mode.A, draw=WARM_UP)

@@ -22,6 +22,7 @@ from functools import partial
 import numpy as np
 from scipy.special import logsumexp
 
+from ..chains.annealing import largest_power
 from ..posterior.diagnostics import MOST_APART
 from .climbs import one_mode, one_mode_by_values, starts
 from .combination import Combination, CombinationRefused, taken
@@ -49,7 +50,7 @@ from .gaussian import (
     skew_shift,
 )
 from .kernel import pair_tree
-from .smc import MOST_PARAMETERS, largest_power, tempered
+from .smc import MOST_PARAMETERS, tempered
 from .transport import Transport
 
 # Gates and their limits: docs/mcmc.md, "What auto does".

@@ -42,6 +42,9 @@ def from_sample(model, sample, variables, seed, local=None, names=None, log_like
         diagnostics = _judge_weights(model, sample, points, seed)
         _warn(diagnostics)
         n_chains = statistics = None
+    elif sample.evidence is not None:
+        statistics, diagnostics = None, _judge_populations(model, sample, names)
+        _warn(diagnostics, alone=True)
     else:
         diagnostics, by_name = None, not sample.n_searches
         if T >= _LEAST:
@@ -99,6 +102,30 @@ def _judge_chains(model, sample, names, by_name):
         figures=figures,
         names=names,
         failure=next((chain.failure for chain in sample.chains if chain.failure), ""),
+        watched=_watched(model, draws[None]),
+    )
+
+
+def _judge_populations(model, sample, names):
+    """Diagnostics of annealed populations: whether they agree, and of how many ancestors they are."""
+    draws, found = sample.stacked(), sample.evidence
+    points, logps = draws.reshape(-1, draws.shape[2]), sample.stacked("log_densities").ravel()
+    figures = _counted(sample.chains) | {
+        "n_modes": sample.n_modes,
+        "n_searches": sample.n_searches,
+        "modes_seen": True,  # by points about all of them
+        "missed_share": missed_share(model, sample.modes, points, logps),
+        "ancestors": found.ancestors,
+        "move_acceptance": found.acceptance,
+        "n_temperatures": found.n_steps,
+        "log_evidence": (found.log_evidence, found.error),
+    }
+    T = draws.shape[1]
+    return diagnose(
+        draws[None] if T >= _LEAST else None,
+        figures=figures,
+        names=names,
+        failure=sample.chains[0].failure,
         watched=_watched(model, draws[None]),
     )
 

@@ -1,26 +1,20 @@
-r"""Tempered sequential Monte Carlo: from a density that covers every shard to the posterior, in small steps.
+"""Annealed populations of the product of shards: see ``chains.annealing``.
 
-.. math:: \log p_t = (1 - t) \log q + t \sum_m \log p_m, \qquad 0 = t_0 < t_1 < \dots = 1.
-
-q is Student's t with the mean and covariance of all shards' draws together. Points are weighed, resampled and
-moved at every temperature. Two populations that know nothing of each other are run; what they disagree about
-is the error. Costly (hundreds of evaluations a point) and for cases that one Gaussian cannot cover: separate
-modes, curved ridges.
+The reference is Student's t with the mean and covariance of all shards' draws together. Points move along
+differences of others (ter Braak's differential evolution), as shards return densities alone. Costly (hundreds
+of evaluations a point) and for cases that one Gaussian cannot cover: separate modes, curved ridges.
 """
 
 import math
 
 import numpy as np
-from scipy.special import logsumexp
 
-from ..posterior.psis import importance_ess, resample
+from ..chains.annealing import Annealing
 from .exact import FREEDOM, evaluated, gaussian_proposals
 from .gaussian import Gaussian
 
 MOST_PARAMETERS = 20  # the most that is tried; beyond, the population would have to grow
-_KEPT = 0.5  # part of the points that a step of the temperature may cost
 _MOVES = 12  # of every point at every temperature
-_MOST_STEPS = 60  # of tempering; a cap
 
 
 def tempered(shards, n, rng):
@@ -31,49 +25,28 @@ def tempered(shards, n, rng):
     """
     flat = shards.draws.reshape(-1, shards.draws.shape[2])
     start = Gaussian(flat.mean(axis=0), np.atleast_2d(np.cov(flat.T)))
-    sizes = (n - n // 2, n // 2)
-    populations = [_population(shards.log_density, start, size, rng) for size in sizes]
-    (one, steps), (two, more) = populations
+    x, log_q, start_density = gaussian_proposals(start, n, rng, FREEDOM)
+    columns = {"x": x, "log_p": evaluated(shards.log_density, x), "log_q": log_q}
+    annealing = Annealing(columns, 2, rng)
+
+    def move(columns, t):
+        for own in annealing.populations:
+            x, log_p, log_q = (columns[name][own] for name in ("x", "log_p", "log_q"))
+            for _ in range(_MOVES):
+                x, log_p, log_q = _moved(x, log_p, log_q, t, shards.log_density, start_density, rng)
+            columns["x"][own], columns["log_p"][own], columns["log_q"][own] = x, log_p, log_q
+        return columns
+
+    while not annealing.step(move):
+        pass
+    one, two = annealing.population(0), annealing.population(1)
     deviations = np.stack([one.std(axis=0), two.std(axis=0)])
     with np.errstate(divide="ignore", invalid="ignore"):
         apart = np.abs(one.mean(axis=0) - two.mean(axis=0)) / deviations.mean(axis=0)
         widths = np.abs(np.log(deviations[0] / deviations[1]))
     draws = rng.permutation(np.concatenate([one, two]))
-    figures = {"populations_apart": float(np.maximum(apart, widths).max()), "temperatures": max(steps, more)}
+    figures = {"populations_apart": float(np.maximum(apart, widths).max()), "temperatures": annealing.n_steps}
     return draws, figures
-
-
-def _population(log_density, start, n, rng):
-    """Carry n points from the start to the posterior; return them and the number of temperatures."""
-    x, log_q, start_density = gaussian_proposals(start, n, rng, FREEDOM)
-    log_p = evaluated(log_density, x)
-    t = 0.0
-    for step in range(1, _MOST_STEPS + 1):
-        last = step == _MOST_STEPS  # whatever is left is then done in one step, and the populations differ
-        t_next = 1.0 if last else t + largest_power(log_p - log_q, _KEPT * n, 1 - t)
-        weights = (t_next - t) * (log_p - log_q)
-        kept = resample(weights - logsumexp(weights), n, rng)
-        x, log_p, log_q, t = x[kept], log_p[kept], log_q[kept], t_next
-        for _ in range(_MOVES):
-            x, log_p, log_q = _moved(x, log_p, log_q, t, log_density, start_density, rng)
-        if t >= 1.0:
-            return x, step
-    raise AssertionError("the last step ends at 1")
-
-
-def largest_power(log_weights, least, most=1.0):
-    """Find the largest power of weights, up to `most`, at which they are worth `least` draws."""
-
-    def worth(power):
-        return importance_ess(power * log_weights - logsumexp(power * log_weights))
-
-    if worth(most) >= least:
-        return most
-    low, high = 0.0, most
-    for _ in range(40):
-        middle = (low + high) / 2
-        low, high = (middle, high) if worth(middle) >= least else (low, middle)
-    return high
 
 
 def _moved(x, log_p, log_q, t, log_density, start_density, rng):

@@ -28,6 +28,9 @@ MOST_WIDTH = 0.5  # of kernels, in standard deviations of the posterior: draws 1
 MOST_APART = 0.2  # in standard deviations: of halves, whose whole errs by about half of it; of populations
 MOST_ROWS_APART = 0.1  # standard deviation of a logarithm: moves a mean by at most so many of its own
 MOST_MISSED = 0.05  # of the posterior, about a mode that was found
+_ANCESTORS_GOOD, _ANCESTORS = 100, 20  # as the effective sizes of shards' draws; of few nothing is known
+LEAST_MOVED = 0.2  # acceptance of a population's trajectories, which are tuned to far more
+LOG_EVIDENCE, EVIDENCE_ERROR = "log evidence", "its error"  # lines that `Posterior.log_evidence` reads
 _P_LIMIT = 0.001  # of the tests whether shards agree
 _WORDS = ("good", "care", "bad")
 _VERDICTS = (
@@ -178,7 +181,29 @@ def diagnose(
     if figures.get("k_hat_mode", 0) >= 0.7:
         words = "importance sampling about the mode fails: chains by its metric may never leave it; take nuts"
         lines.append(("k-hat of the mode", figures["k_hat_mode"], "< 0.7", 1, words))
-    return Diagnostics([*lines, *ends])
+    return Diagnostics([*lines, *_population_lines(figures), *ends])
+
+
+def _population_lines(figures):
+    """Judge annealed populations; see ``chains.tempering``."""
+    if "log_evidence" not in figures:
+        return
+    n = figures["ancestors"]
+    level = 0 if n >= _ANCESTORS_GOOD else 1 if n >= _ANCESTORS else 2
+    words = "first points that the draws come from: more draws, if few"
+    yield "ancestors", n, f"> {_ANCESTORS_GOOD}", level, words
+    n = figures["move_acceptance"]
+    yield (
+        "acceptance",
+        n,
+        f"> {LEAST_MOVED}",
+        0 if n >= LEAST_MOVED else 2,
+        "of moves; frozen below the limit",
+    )
+    yield "temperatures", figures["n_temperatures"], "", 0, "from the reference to the posterior"
+    value, error = figures["log_evidence"]
+    yield LOG_EVIDENCE, value, "", 0, "logarithm of the integral of the density"
+    yield EVIDENCE_ERROR, error, "", 0, "standard error of that, from the populations"
 
 
 def _chain_lines(chains, names, weighed):

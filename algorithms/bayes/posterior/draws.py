@@ -12,7 +12,7 @@ from ....errors import DataError, ModelFileError, StradaskError, shortened
 from ....scheduler.stores.store import read_npz, write_npz
 from ..._table import Table
 from .convergence import ess, split_rhat
-from .diagnostics import Diagnostics, checked_line
+from .diagnostics import EVIDENCE_ERROR, LOG_EVIDENCE, Diagnostics, checked_line
 from .psis import importance_ess, resample
 from .tables import (
     by_name,
@@ -156,6 +156,19 @@ class Posterior:
         if name in self.names:
             return self.draws[:, self.names.index(name)]
         raise DataError(f"there is no variable {shortened(name)}; there are {', '.join(self.variables)}")
+
+    @property
+    def log_evidence(self) -> tuple[float, float] | None:
+        """Logarithm of the evidence (marginal likelihood), and its standard error; see ``sampler="smc"``.
+
+        The evidence is the integral of the density as it is written: of likelihood times prior, if these hold
+        their constants. Priors by name do. None where the sampler gives none; the error of one population is
+        NaN.
+        """
+        found = {name: value for name, value, *_ in self.diagnostics.lines}
+        if LOG_EVIDENCE not in found:
+            return None
+        return found[LOG_EVIDENCE], found[EVIDENCE_ERROR]
 
     # Summaries of the draws ---------------------------------------------------------------------------------
 

@@ -116,8 +116,11 @@ def _sample_whole(model, densities, settings):
     n, n_chains = settings.n_samples * settings.n_chains, settings.n_chains
     with single_threaded_blas():
         plan = make_plan(model, settings.sampler, n=n, n_starts=n_chains, **choice)
-    if plan.draws is not None:  # made here and now, as without engine and checkpoint
-        return plan.sample([plan.draws], [], History())
+    shown = {"verbose": settings.verbose, "callback": settings.callback}
+    options = {"seed": settings.seed, "n_jobs": settings.n_jobs, **shown}
+    made = plan.sample_at_once(model, settings.n_samples, n_chains, **options)
+    if made is not None:  # here and now, as without engine and checkpoint
+        return made
     with _pool([_Load(densities.builds[0], {}, plan)], densities, settings) as pool:
         runs = _run(pool, settings, [plan.sampler, plan.metric])
     return _as_sample(runs, plan, settings.n_samples)

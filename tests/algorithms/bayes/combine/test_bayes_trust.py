@@ -104,21 +104,19 @@ def test_a_mode_that_no_chain_saw_is_told_of(sampler):
     assert "other modes" not in str(one.diagnostics)
 
 
-@pytest.mark.parametrize(("freedom", "level"), [(3, 2), (300, 0)])
-def test_modes_that_no_normal_density_describes_are_not_weighed_by_it(freedom, level):
+def test_modes_that_normal_densities_describe_have_their_shares():
     """Two modes of Student's t, 30 scales apart, one with a third of the posterior."""
 
     def density(q, x):
-        one, two = (-(freedom + 1) / 2 * np.log1p((q[0] - at) ** 2 / freedom) for at in (0, 30))
+        one, two = (-301 / 2 * np.log1p((q[0] - at) ** 2 / 300) for at in (0, 30))
         return np.logaddexp(one, two - np.log(2))
 
-    with warnings.catch_warnings(record=True) as seen:
-        warnings.simplefilter("always", PosteriorWarning)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", PosteriorWarning)
         found = sd.sample(density, None, X, [0.0], random_state=0, n_samples=500, n_warmup=100)
-    assert found.diagnostics.level == level
-    assert bool(seen) == (level > 0)
-    if not level:
-        assert (found.draws > 15).mean() == pytest.approx(1 / 3, abs=4 * np.sqrt(2 / 9 / len(found)))
+    assert found.method.startswith("laplace")
+    assert found.diagnostics.level == 0
+    assert (found.draws > 15).mean() == pytest.approx(1 / 3, abs=4 * np.sqrt(2 / 9 / len(found)))
 
 
 @pytest.mark.parametrize("log_part", [0.0, -15.0])
