@@ -17,7 +17,7 @@ if not os.path.isdir(os.path.join(__path__[0], "algorithms")):
 if TYPE_CHECKING:
     from . import datasets, scheduler
     from .algorithms._persistence import load
-    from .algorithms.bayes import priors
+    from .algorithms.bayes import functions, priors
     from .algorithms.bayes.adapters.bridgestan import from_bridgestan
     from .algorithms.bayes.adapters.numpyro import from_numpyro
     from .algorithms.bayes.adapters.pointer import from_pointer
@@ -174,6 +174,7 @@ _PLACES = {
 _SUBPACKAGES = {
     "datasets": ".datasets",
     "errors": ".errors",
+    "functions": ".algorithms.bayes.functions",
     "priors": ".algorithms.bayes.priors",
     "scheduler": ".scheduler",
 }
@@ -246,6 +247,7 @@ __all__ = [
     "from_numpyro",
     "from_pointer",
     "from_pymc",
+    "functions",
     "interval",
     "lasso_path",
     "load",

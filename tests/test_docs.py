@@ -34,7 +34,7 @@ def test_the_reference_lists_every_public_name(module):
         public = {name for name, value in vars(errors).items() if isinstance(value, type)}
     else:
         public = {name for name in module.__all__ if not name.startswith("_")}
-    assert names_of(module.__name__) == public - {"datasets", "errors", "priors", "scheduler"}
+    assert names_of(module.__name__) == public - {"datasets", "errors", "functions", "priors", "scheduler"}
 
 
 @pytest.mark.parametrize("module", [stradask, datasets, scheduler])
@@ -43,8 +43,9 @@ def test_the_design_names_every_public_name(module):
     assert {name for name in module.__all__ if not name.startswith("_")} - words == set()
 
 
-def test_the_reference_lists_every_prior():
-    assert names_of("stradask.algorithms.bayes.priors") == set(stradask.priors.__all__)
+@pytest.mark.parametrize("module", ["functions", "priors"])
+def test_the_reference_lists_every_prior_and_compiled_function(module):
+    assert names_of(f"stradask.algorithms.bayes.{module}") == set(getattr(stradask, module).__all__)
 
 
 def test_the_index_lists_every_page():

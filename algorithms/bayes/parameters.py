@@ -65,14 +65,16 @@ class NamedParameter:
 
     @property
     def is_positive(self) -> bool:
-        """Whether the support are all positive numbers."""
-        return self.kind == transforms.SHIFTED and self.low == 0
+        """Whether the support are all positive numbers, or rising ones."""
+        return self.kind in (transforms.SHIFTED, transforms.ORDERED) and self.low == 0
 
     @property
     def reals(self) -> tuple[float, ...]:
         """Constants of the transform."""
         if self.kind == transforms.SHIFTED:
             return (self.low, 1.0) if math.isfinite(self.low) else (self.high, -1.0)
+        if self.kind == transforms.ORDERED:
+            return (self.low,)
         return (self.low, self.high) if self.kind == transforms.BETWEEN else ()
 
     def free_names(self, name: str) -> list[str]:
@@ -80,12 +82,14 @@ class NamedParameter:
         values = names_of(name, self.shape)
         if self.kind == transforms.FREE:
             return values
+        distance = "log" if self.low == 0 else "log distance of"
         if self.kind == transforms.SHIFTED:
-            return [f"log {one}" if self.low == 0 else f"log distance of {one}" for one in values]
+            return [f"{distance} {one}" for one in values]
         if self.kind == transforms.BETWEEN:
             return [f"logit {one}" for one in values]
         if self.kind == transforms.ORDERED:
-            return [one if i % self.size == 0 else f"log gap below {one}" for i, one in enumerate(values)]
+            first = f"{distance} " if math.isfinite(self.low) else ""
+            return [f"log gap below {one}" if i % self.size else first + one for i, one in enumerate(values)]
         if self.kind == transforms.SIMPLEX:
             return [f"log ratio of {one}" for i, one in enumerate(values) if i % self.size]
         k = self.size
@@ -112,7 +116,7 @@ class NamedParameter:
         if self.kind == transforms.SIMPLEX:
             return (x > 0).all() and (np.abs(x.sum(axis=-1) - 1) <= _NEAR).all()
         if self.kind == transforms.ORDERED:
-            return (np.diff(x, axis=-1) > 0).all()
+            return (np.diff(x, axis=-1) > 0).all() and (x > self.low).all()
         if self.kind == transforms.TRIANGLE:
             lengths = (x**2).sum(axis=-1)
             diagonal = np.diagonal(x, axis1=-2, axis2=-1)
@@ -128,7 +132,7 @@ class NamedParameter:
         if self.kind == transforms.SIMPLEX:
             return f"{k} positive numbers of sum 1"
         if self.kind == transforms.ORDERED:
-            return f"{k} rising numbers"
+            return f"{k} rising numbers" + (f" above {self.low:g}" if math.isfinite(self.low) else "")
         if self.kind == transforms.TRIANGLE:
             return f"a lower triangle ({k}, {k}) with rows of length 1 and a positive diagonal"
         if self.kind == transforms.FREE:
@@ -152,7 +156,8 @@ def _free_simplex(parameter, x):
 
 
 def _free_ordered(parameter, x):
-    return np.concatenate([x[:, :1], np.log(np.diff(x, axis=1))], axis=1)
+    first = np.log(x[:, :1] - parameter.low) if math.isfinite(parameter.low) else x[:, :1]
+    return np.concatenate([first, np.log(np.diff(x, axis=1))], axis=1)
 
 
 def _free_triangle(parameter, x):
@@ -280,8 +285,7 @@ def interval(low: float, high: float, shape: int | Sequence[int] = _NONE) -> Nam
     -1.0
     """
     for name, bound in (("low", low), ("high", high)):
-        if isinstance(bound, bool) or not isinstance(bound, Real) or math.isnan(bound):
-            raise DataError(f"interval: {name} must be a number, got {shortened(bound)}")
+        _check_bound("interval", name, bound)
     low, high = float(low), float(high)
     if not low < high:
         raise DataError(f"interval: low must be below high, got low={low:g} and high={high:g}")
@@ -329,10 +333,11 @@ def simplex(k: int, shape: int | Sequence[int] = _NONE) -> NamedParameter:
     return NamedParameter(transforms.SIMPLEX, _sides("simplex", shape), _size("simplex", k, 2), 0.0, 1.0)
 
 
-def ordered(k: int, shape: int | Sequence[int] = _NONE) -> NamedParameter:
-    """Make a parameter of k rising numbers, such as cut points.
+def ordered(k: int, shape: int | Sequence[int] = _NONE, *, low: float = -math.inf) -> NamedParameter:
+    """Make a parameter of k rising numbers, such as cut points, or means of a mixture.
 
-    Chains move in the first number and the logarithms of the steps.
+    Chains move in the first number, or the logarithm of its distance from `low`, and the logarithms of the
+    steps.
 
     Parameters
     ----------
@@ -340,6 +345,8 @@ def ordered(k: int, shape: int | Sequence[int] = _NONE) -> NamedParameter:
         At least 1.
     shape : int or sequence of int, default=()
         Of several such vectors; the values have the shape ``(*shape, k)``.
+    low : float, default=-inf
+        A bound below the first number: 0 for rising positive numbers, such as rates.
 
     Returns
     -------
@@ -348,15 +355,18 @@ def ordered(k: int, shape: int | Sequence[int] = _NONE) -> NamedParameter:
     Raises
     ------
     DataError
-        If k or a side of the shape is below 1.
+        If k or a side of the shape is below 1, or low is no number or inf.
 
     Examples
     --------
     >>> import stradask as sd
-    >>> sd.ordered(3).shape
-    (3,)
+    >>> sd.ordered(3).shape, sd.ordered(2, low=0).words
+    ((3,), '2 rising numbers above 0')
     """
-    return NamedParameter(transforms.ORDERED, _sides("ordered", shape), _size("ordered", k, 1))
+    _check_bound("ordered", "low", low)
+    if low == math.inf:
+        raise DataError("ordered: low must be below inf")
+    return NamedParameter(transforms.ORDERED, _sides("ordered", shape), _size("ordered", k, 1), float(low))
 
 
 def cholesky(k: int, shape: int | Sequence[int] = _NONE) -> NamedParameter:
@@ -394,6 +404,11 @@ def cholesky(k: int, shape: int | Sequence[int] = _NONE) -> NamedParameter:
     3
     """
     return NamedParameter(transforms.TRIANGLE, _sides("cholesky", shape), _size("cholesky", k, 2))
+
+
+def _check_bound(what, name, bound):
+    if isinstance(bound, bool) or not isinstance(bound, Real) or math.isnan(bound):
+        raise DataError(f"{what}: {name} must be a number, got {shortened(bound)}")
 
 
 def _size(what, k, least):

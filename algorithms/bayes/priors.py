@@ -368,8 +368,9 @@ def dirichlet(concentration: ArrayLike) -> PriorDensity:
 
     Parameters
     ----------
-    concentration : float or array-like of shape (k,)
-        1 is uniform; larger numbers draw towards equal parts.
+    concentration : float or array-like of shape (k,), or of the parameter's shape
+        1 is uniform; larger numbers draw towards equal parts. Of the parameter's shape, such as (K, K) for
+        the rows of a transition matrix, each simplex has its own.
 
     Returns
     -------
@@ -387,10 +388,6 @@ def dirichlet(concentration: ArrayLike) -> PriorDensity:
     'simplex'
     """
     pair = _fixed("dirichlet", "concentration", concentration)
-    if pair[1].ndim > 1:
-        raise DataError(
-            f"priors.dirichlet: concentration must be a number or a vector, got the shape {pair[1].shape}"
-        )
     return PriorDensity("dirichlet", codes.POWERS, (pair,), "simplex")
 
 

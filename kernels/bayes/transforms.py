@@ -13,12 +13,14 @@ SHIFTED       a + s exp(q), s = 1 or -1                                       q
 BETWEEN       a + (b - a) / (1 + exp(-q))                                     log(b - a) + log p + log(1 - p)
 SIMPLEX       softmax(V q), V (k, k - 1) orthonormal, columns of sum 0        sum log w + log(k) / 2
 ORDERED       q_1, then steps of exp(q_j)                                     q_2 + ... + q_k
+              above a bound: a + exp(q_1), then the same                      q_1 + ... + q_k
 TRIANGLE      L with L L' a correlation matrix R, by partial correlations     of the entries of R below the
               tanh q                                                          diagonal
 ============  ==============================================================  =============================
 
 There are also natural coordinates u, exact where values are rounded to 0 or 1: q of SHIFTED and
-BETWEEN, log w of a simplex, log L_ii of a triangle (at its place). Derivatives come as those in values and
+BETWEEN, log w of a simplex, log of the distance from the bound of ordered numbers, log L_ii of a triangle (at
+its place). Derivatives come as those in values and
 those in u, which add up.
 
 References: Egozcue et al., "Isometric logratio transformations", Mathematical Geology 2003. Lewandowski,
@@ -83,7 +85,7 @@ def transform(q, theta, natural, data, meta, at):
                 total += _simplex(q, theta, natural, i + e * (k - 1), t + e * k, k)
         elif kind == ORDERED:
             for e in range(count):
-                total += _ordered(q, theta, i + e * k, t + e * k, k)
+                total += _ordered(q, theta, natural, data[real], i + e * k, t + e * k, k)
         else:
             for e in range(count):
                 total += _triangle(q, theta, natural, i + e * (k * (k - 1) // 2), t + e * k * k, k)
@@ -115,11 +117,16 @@ def _simplex(q, theta, natural, i, t, k):
 
 
 @nb.njit(**OPTIONS)
-def _ordered(q, theta, i, t, k):
-    theta[t] = q[i]
-    total = 0.0
+def _ordered(q, theta, natural, low, i, t, k):
+    bounded = low > -math.inf
+    theta[t] = low + math.exp(q[i]) if bounded else q[i]
+    natural[t] = q[i]
+    total = q[i] if bounded else 0.0
     for j in range(1, k):
         theta[t + j] = theta[t + j - 1] + math.exp(q[i + j])
+        if bounded:  # log(exp(u) + exp(q))
+            u, x = natural[t + j - 1], q[i + j]
+            natural[t + j] = max(u, x) + math.log1p(math.exp(-abs(u - x)))
         total += q[i + j]
     return total
 
@@ -170,7 +177,7 @@ def pull_back(q, theta, natural, slope, own, power, g, data, meta, at):
                 _pull_simplex(theta, slope, own, power, g, i + e * (k - 1), t + e * k, k)
         elif kind == ORDERED:
             for e in range(count):
-                _pull_ordered(q, slope, power, g, i + e * k, t + e * k, k)
+                _pull_ordered(q, natural, slope, own, data[real], power, g, i + e * k, t + e * k, k)
         else:
             for e in range(count):
                 first, place = i + e * (k * (k - 1) // 2), t + e * k * k
@@ -193,12 +200,22 @@ def _pull_simplex(theta, slope, own, power, g, i, t, k):
 
 
 @nb.njit(**OPTIONS)
-def _pull_ordered(q, slope, power, g, i, t, k):
+def _pull_ordered(q, natural, slope, own, low, power, g, i, t, k):
     later = 0.0  # a step moves all values from its own on
+    weight = 0.0  # derivative in the natural coordinate
+    bounded = low > -math.inf
     for j in range(k - 1, 0, -1):
         later += slope[t + j]
         g[i + j] += (later * math.exp(q[i + j]) if later != 0.0 else 0.0) + power
-    g[i] += later + slope[t]
+        if bounded:
+            weight += own[t + j]
+            g[i + j] += weight * math.exp(q[i + j] - natural[t + j])
+            weight *= math.exp(natural[t + j - 1] - natural[t + j])
+    later += slope[t]
+    if bounded:
+        g[i] += (later * math.exp(q[i]) if later != 0.0 else 0.0) + weight + own[t] + power
+    else:
+        g[i] += later
 
 
 @nb.njit(**OPTIONS)

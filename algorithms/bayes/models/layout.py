@@ -118,7 +118,7 @@ class NamedLayout:
             count, size, arguments = one.n_values, 1, []
             if prior.code == codes.POWERS:
                 values = prior.powers(one)
-                count, size, arguments = one.n_copies, len(values), [(-1 - real(values), 1)]
+                count, size, arguments = one.n_values // len(values), len(values), [(-1 - real(values), 1)]
             elif prior.code == codes.MULTIVARIATE:
                 (_, mean), (_, covariance) = prior.arguments
                 size = len(mean)

@@ -48,18 +48,19 @@ class PriorDensity:
         """Sum over all entries of the part of the log density that depends on no parameter."""
         if self.code == codes.POWERS:
             alpha, k = self.arguments[0][1], parameter.size
-            each = _dirichlet_constant(np.broadcast_to(alpha, k)) if self.support == "simplex" else (
-                _lkj_constant(float(alpha), k))  # fmt: skip
-            return parameter.n_copies * each
+            if self.support == "simplex":
+                rows = np.broadcast_to(alpha, parameter.shape).reshape(-1, k)
+                return float(sum(map(_dirichlet_constant, rows)))
+            return parameter.n_copies * _lkj_constant(float(alpha), k)
         if self.code == codes.MULTIVARIATE:
             return self.constant * parameter.n_values / parameter.shape[-1]
         return float(np.broadcast_to(self.constant, parameter.shape).sum())
 
     def powers(self, parameter):
-        """Powers of the entries of a simplex, or of the diagonal of a triangle (others are zero)."""
+        """Powers of the entries of a simplex (of all copies if they differ), or of a triangle's diagonal."""
         alpha, k = self.arguments[0][1], parameter.size
         if self.support == "simplex":
-            return np.broadcast_to(alpha - 1, k)
+            return np.broadcast_to(alpha - 1, parameter.shape if alpha.ndim > 1 else k).ravel()
         return 2 * (float(alpha) - 1) * np.eye(k).ravel()
 
     def check(self, name, parameter):
@@ -98,7 +99,8 @@ def _fits(prior, parameter):
 
 def _fits_simplex(prior, parameter):
     alpha = dict(prior.arguments)["concentration"]
-    return parameter.kind == transforms.SIMPLEX and alpha.size in (1, parameter.size)
+    shapes = ((), (1,), (parameter.size,), parameter.shape)
+    return parameter.kind == transforms.SIMPLEX and alpha.shape in shapes
 
 
 _SUPPORTS = {
@@ -110,7 +112,7 @@ _SUPPORTS = {
         "take unit(), or another prior",
     ),
     "interval": (_within, "take interval() or unit() inside these bounds"),
-    "simplex": (_fits_simplex, "take a simplex(k) of as many entries"),
+    "simplex": (_fits_simplex, "take a simplex(k) of as many entries, or a concentration for each entry"),
     "cholesky": (lambda prior, p: p.kind == transforms.TRIANGLE, "take cholesky(k)"),
     "vector": (_fits, "its last axis must have as many entries as mean"),
 }

@@ -24,6 +24,8 @@ import stradask as sd
 from stradask.errors import PosteriorWarning
 
 from .posteriordb_linear import LINEAR, linear, read
+from .posteriordb_processes import PROCESSES
+from .posteriordb_series import SERIES
 
 pr = sd.priors
 WRONG = 0.15  # error of means, in sd, that a posterior without complaint must not have
@@ -267,7 +269,7 @@ def _linear(name, d):
     return normal, (X, y), {"beta": sd.real(X.shape[1]), "sigma": sd.positive()}, priors, None
 
 
-MODELS |= {name: functools.partial(_linear, name) for name in LINEAR}
+MODELS |= {name: functools.partial(_linear, name) for name in LINEAR} | SERIES | PROCESSES
 
 
 def _is_there(folder, name):

@@ -20,11 +20,24 @@ def read(root, name):
     root = Path(root) / "posterior_database"
     known = json.loads((root / "posteriors" / f"{name}.json").read_text())
     data = _unzipped(root / "data" / "data" / f"{known['data_name']}.json.zip")
-    draws = _unzipped(
-        root / "reference_posteriors" / "draws" / "draws" / f"{known['reference_posterior_name']}.json.zip"
-    )
+    reference = f"{known['reference_posterior_name']}.json"
+    path = root / "reference_posteriors" / "draws" / "draws" / f"{reference}.zip"
+    if not path.exists():
+        return data, _moments(root / "reference_posteriors" / "summary_statistics", reference)
+    draws = _unzipped(path)
     joined = {key: np.concatenate([chain[key] for chain in draws]) for key in draws[0]}
     return data, {key: {"mean": x.mean(), "sd": x.std(ddof=1)} for key, x in joined.items()}
+
+
+def _moments(root, reference):
+    """Mean and sd of a copy without draws, from their stored means and mean squares."""
+    one, two = (
+        json.loads((root / name / name / reference).read_text())
+        for name in ("mean_value", "mean_squared_value")
+    )
+    squares = dict(zip(two["names"], two["mean_squared_value"], strict=True))
+    means = dict(zip(one["names"], one["mean_value"], strict=True))
+    return {name: {"mean": x, "sd": np.sqrt(squares[name] - x * x)} for name, x in means.items()}
 
 
 def _unzipped(path):

@@ -22,6 +22,8 @@ KINDS = {
     "simplex": sd.simplex(4, 2),
     "ordered": sd.ordered(4, 2),
     "one": sd.ordered(1),
+    "rates": sd.ordered(3, 2, low=0),
+    "bounded": sd.ordered(2, low=-1.5),
     "cholesky": sd.cholesky(4),
     "several": sd.cholesky(2, 3),
 }
@@ -34,6 +36,7 @@ PRIORS = {
     "lognormal": (sd.positive(2), P.lognormal(0.3, 0.7), stats.lognorm(0.7, scale=math.exp(0.3))),
     "half_normal": (sd.positive(2), P.half_normal(2), stats.halfnorm(scale=2)),
     "half_cauchy": (sd.positive(2), P.half_cauchy(2), stats.halfcauchy(scale=2)),
+    "rising_gamma": (sd.ordered(3, low=0), P.gamma([2, 0.5, 1], 3), stats.gamma([2, 0.5, 1], scale=1 / 3)),
     "exponential": (sd.positive(2), P.exponential(3), stats.expon(scale=1 / 3)),
     "gamma": (sd.positive(2), P.gamma([2, 0.5], 3), stats.gamma([2, 0.5], scale=1 / 3)),
     "inverse_gamma": (sd.positive(2), P.inverse_gamma(2.5, 3), stats.invgamma(2.5, scale=3)),
@@ -106,6 +109,7 @@ def test_values_lie_in_their_supports_however_far_out():
             assert (p.below <= 3).all()
             np.testing.assert_allclose(p.simplex.sum(axis=1), 1)
             assert (np.diff(p.ordered, axis=1) >= 0).all()
+            assert (np.diff(p.rates, axis=1, prepend=0) >= 0).all()
             np.testing.assert_allclose((p.cholesky**2).sum(axis=1), 1)
 
 
@@ -119,14 +123,15 @@ def test_priors_are_those_of_scipy(name):
 
 
 def test_priors_of_vectors_are_those_of_scipy():
-    parameters = {"w": sd.simplex(3), "even": sd.simplex(4, 2), "x": sd.real((2, 3))}
-    priors = {"w": P.dirichlet([1, 2, 0.5]), "even": P.dirichlet(0.7)}
+    parameters = {"w": sd.simplex(3), "even": sd.simplex(4, 2), "x": sd.real((2, 3)), "T": sd.simplex(2, 2)}
+    priors = {"w": P.dirichlet([1, 2, 0.5]), "even": P.dirichlet(0.7), "T": P.dirichlet([[4, 1], [2, 3]])}
     priors["x"] = P.multivariate_normal([0, 1, 2], COVARIANCE)
     layout = NamedLayout(parameters, priors)
     for q in points(layout):
         p, _, found = evaluated(layout, q)
         expected = stats.dirichlet([1, 2, 0.5]).logpdf(p.w)
         expected += sum(stats.dirichlet([0.7] * 4).logpdf(w) for w in p.even)
+        expected += stats.dirichlet([4, 1]).logpdf(p.T[0]) + stats.dirichlet([2, 3]).logpdf(p.T[1])
         expected += stats.multivariate_normal([0, 1, 2], COVARIANCE).logpdf(p.x).sum()
         assert found == pytest.approx(expected, rel=1e-9)
 
@@ -180,6 +185,8 @@ def test_derivatives_agree_with_differences():
 REFUSED = {
     "k must be an integer of at least 2, got 0": lambda: sd.simplex(0),
     "ordered: k must be an integer of at least 1": lambda: sd.ordered(0),
+    "ordered: low must be a number": lambda: sd.ordered(2, low=math.nan),
+    "ordered: low must be below inf": lambda: sd.ordered(2, low=math.inf),
     "cholesky: k must be": lambda: sd.cholesky(True),
     "low must be below high, got low=2": lambda: sd.interval(2, 1),
     "low must be below high": lambda: sd.interval(1, 1),
@@ -213,6 +220,7 @@ REFUSED = {
     r"take unit\(\)": lambda: NamedLayout({"a": sd.interval(0, 2)}, {"a": P.beta(1, 1)}),
     "inside these bounds": lambda: NamedLayout({"a": sd.interval(0, 2)}, {"a": P.uniform(0, 1)}),
     "as many entries": lambda: NamedLayout({"w": sd.simplex(3)}, {"w": P.dirichlet([1, 1])}),
+    "a concentration for each": lambda: NamedLayout({"w": sd.simplex(2, 2)}, {"w": P.dirichlet([[1, 1]])}),
     "dirichlet for a simplex": lambda: NamedLayout({"w": sd.simplex(3)}, {"w": P.normal()}),
     "as many entries as mean": lambda: NamedLayout(
         {"x": sd.real(2)}, {"x": P.multivariate_normal(np.zeros(3), np.eye(3))}
@@ -236,6 +244,7 @@ REFUSED = {
     ),
     "positive numbers of sum 1": lambda: NamedLayout({"a": sd.simplex(2)}).start({"a": [0.5, 0.6]}),
     "2 rising numbers": lambda: NamedLayout({"a": sd.ordered(2)}).start({"a": [1, 1]}),
+    "2 rising numbers above 0": lambda: NamedLayout({"a": sd.ordered(2, low=0)}).start({"a": [0, 1]}),
     "rows of length 1": lambda: NamedLayout({"a": sd.cholesky(2)}).start({"a": np.eye(2) * 2}),
     "outside of the support": lambda: NamedLayout({"a": sd.real()}).start({"a": math.nan}),
 }

@@ -1,0 +1,1 @@
+"""Compiled functions for log likelihoods, with derivatives."""
