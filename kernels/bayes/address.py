@@ -1,14 +1,16 @@
-"""Log densities as addresses of compiled functions, so that one compiled sampler serves all models.
+"""Addresses of compiled functions: one compiled sampler serves all models, and a loop all samplers.
 
-numba takes a function as an argument too, but looks it up by Python on every call of the sampler: that takes
-tens of microseconds, more than many densities. An address is a number. It is valid in this process only, and
-as long as the function exists.
+What is called by its address is compiled on its own, once, and only where a fit calls it. numba takes a
+function as an argument too, but looks it up by Python on every call of the sampler: that takes tens of
+microseconds, more than many densities. An address is a number. It is valid in this process only, and as long
+as the function exists.
 """
 
 import numba as nb
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
+from numba.core.compiler_lock import global_compiler_lock
 from numba.extending import intrinsic
 
 ADDRESS = nb.int64
@@ -17,16 +19,28 @@ VECTOR, MATRIX, INTEGERS = nb.float64[::1], nb.float64[:, ::1], nb.int64[::1]
 SIGNATURE = nb.float64(VECTOR, VECTOR, VECTOR, INTEGERS)
 # ``densities(n, Q, G, logps, data, meta)`` fills the first n rows of G and entries of logps.
 TOGETHER = nb.void(nb.int64, MATRIX, MATRIX, VECTOR, VECTOR, INTEGERS)
+_STREAM = nb.uint32[::1]
+# ``logp = step(density, z, gz, logp, mu, A, tuning, stream, work, info, data, meta)``: see ``hmc``.
+STEP = nb.float64(
+    ADDRESS, VECTOR, VECTOR, nb.float64, VECTOR, MATRIX, VECTOR, _STREAM, MATRIX, VECTOR, VECTOR, INTEGERS
+)
+# ``begin(z, gz, logp, q, mu, A, tuning, stream, work, numbers)`` and
+# ``asks = go_on(z, gz, logp, q, g, mu, A, tuning, stream, work, numbers, info)``: see ``nuts``.
+BEGIN = nb.void(VECTOR, VECTOR, nb.float64, VECTOR, VECTOR, MATRIX, VECTOR, _STREAM, MATRIX, VECTOR)
+GO_ON = nb.boolean(
+    VECTOR, VECTOR, nb.float64, VECTOR, VECTOR, VECTOR, MATRIX, VECTOR, _STREAM, MATRIX, VECTOR, VECTOR
+)
 
 
 def address_of(function, signature):
     """Compile a function of ``numba.njit`` for a signature, or read it from disk; return its address."""
-    compiled = function.get_compile_result(signature)
+    with global_compiler_lock:  # which forks wait for
+        compiled = function.get_compile_result(signature)
     return compiled.library.get_pointer_to_function(compiled.fndesc.llvm_func_name)
 
 
 def _emit(context, builder, signature, args):
-    """Call the function as numba does; its exceptions propagate to the caller.
+    """Call the function as numba does, args[0] being its address; its exceptions propagate to the caller.
 
     Arrays are borrowed, without their owners: functions count the references to all their arguments, by
     locked instructions, which take longer than the density of a few rows.
@@ -79,3 +93,27 @@ def call(typingctx, address, q, g, data, meta):
 def call_together(typingctx, address, n, Q, G, logps, data, meta):
     """Evaluate the density at an address at several points."""
     return TOGETHER.return_type(types.int64, *TOGETHER.args), _emit
+
+
+@intrinsic
+def call_step(typingctx, address, density, z, gz, logp, mu, A, tuning, stream, work, info, data, meta):
+    """Make a transition by the step at an address."""
+    return STEP.return_type(types.int64, *STEP.args), _emit
+
+
+@intrinsic
+def call_begin(typingctx, address, z, gz, logp, q, mu, A, tuning, stream, work, numbers):
+    """Begin a transition by the function at an address."""
+    return BEGIN.return_type(types.int64, *BEGIN.args), _emit
+
+
+@intrinsic
+def call_go_on(typingctx, address, z, gz, logp, q, g, mu, A, tuning, stream, work, numbers, info):
+    """Go on with a transition by the function at an address."""
+    return GO_ON.return_type(types.int64, *GO_ON.args), _emit
+
+
+@intrinsic
+def call_lead(typingctx, address, coefs, slopes, logps, X, meta):
+    """Evaluate a likelihood by the function at an address, ``lead(coefs, slopes, logps, X, meta)``."""
+    return types.void(types.int64, coefs, slopes, logps, types.int64, meta), _emit

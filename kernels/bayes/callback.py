@@ -9,7 +9,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from .streams import OPTIONS
+from .streams import CALLED
 
 
 @intrinsic
@@ -25,13 +25,13 @@ def call_function(typingctx, address, q, g, d):
     return signature, codegen
 
 
-@nb.njit(**OPTIONS)
+@nb.njit(**CALLED)
 def callback(q, g, data, meta):
     """Log density and gradient from the function behind the address."""
     return call_function(meta[0], q.ctypes.data, g.ctypes.data, len(q))
 
 
-@nb.njit(**OPTIONS)
+@nb.njit(**CALLED)
 def pointer(q, g, data, meta):
     """The same of a library's own function: the function behind ``meta[1]`` counts NaN."""
     logp = call_function(meta[0], q.ctypes.data, g.ctypes.data, len(q))

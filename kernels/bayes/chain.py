@@ -1,8 +1,8 @@
 """The one loop of all single-chain samplers: transitions, adaptation of the step size, and what is kept.
 
-Compiled once, for every model: the density is an address. `run` is a pure function of its arguments
-(a chunk of a chain done twice gives the same bits), and since each draw has random numbers of its own, 2 x
-100 draws are 200 draws bit for bit.
+Compiled once, for every model and sampler: the density and the step of the sampler are addresses. `run` is a
+pure function of its arguments (a chunk of a chain done twice gives the same bits), and since each draw has
+random numbers of its own, 2 x 100 draws are 200 draws bit for bit.
 
 Reference for dual averaging: Hoffman, Gelman, JMLR 2014, section 3.2.
 """
@@ -14,20 +14,16 @@ import numpy as np
 from numba import types
 
 from .. import one_form
-from . import hmc, nuts, random_walk, slice_sampling, split_hmc
-from .address import ADDRESS, INTEGERS, MATRIX, VECTOR, call
-from .streams import OPTIONS
+from . import hmc
+from .address import ADDRESS, INTEGERS, MATRIX, VECTOR, call, call_step
+from .streams import CALLED, OPTIONS
 
-NUTS, SPLIT_HMC, HMC, RANDOM_WALK, SLICE = range(5)
 N_STATISTICS = 7  # log density, acceptance, gradients, depth, divergent, energy, step size
 N_AVERAGING = 7  # numbers of the state of dual averaging
 _T0, _KAPPA = 10.0, 0.75  # dual averaging: Hoffman and Gelman 2014
 
-_nuts, _split, _hmc = nuts.step, split_hmc.step, hmc.step
-_walk, _slice = random_walk.step, slice_sampling.step
 
-
-@nb.njit(**OPTIONS)
+@nb.njit(**CALLED)
 def adapt_size(tuning, averaging, accepted):
     """Dual averaging, by smaller changes the larger gamma is.
 
@@ -42,7 +38,7 @@ def adapt_size(tuning, averaging, accepted):
     tuning[0] = math.exp(size)
 
 
-@nb.njit(**OPTIONS)
+@nb.njit(**CALLED)
 def keep(z, gz, logp, mu, A, draw, gradient, statistic):
     """Put the state of the chain into the rows of its results."""
     hmc.place(z, draw, mu, A)
@@ -56,7 +52,7 @@ _RESULT = types.Tuple((MATRIX, MATRIX, MATRIX, VECTOR, VECTOR, nb.float64))
 @one_form.njit(
     _RESULT(
         ADDRESS,
-        nb.int64,
+        ADDRESS,
         VECTOR,
         VECTOR,
         nb.float64,
@@ -73,10 +69,10 @@ _RESULT = types.Tuple((MATRIX, MATRIX, MATRIX, VECTOR, VECTOR, nb.float64))
     ),
     **OPTIONS,
 )
-def run(density, sampler, z, gz, logp, mu, A, tuning, averaging, adapt, name, n, rows, data, meta):
+def run(density, step, z, gz, logp, mu, A, tuning, averaging, adapt, name, n, rows, data, meta):
     """Make n transitions; returns draws, gradients (n, d) in q, statistics (n, 7), and the last z, gz, logp.
 
-    `density` is an address, `sampler` NUTS and so on. The chain is at z with the gradient gz and the log
+    `density` and `step` are addresses. The chain is at z with the gradient gz and the log
     density logp, which stay as they are. For mu and A see ``hmc``. `tuning` is (step size, limit). With
     `adapt` the step size and the state of dual averaging (7,) change in place. `name` is the stream of the
     first draw, see ``streams``; `rows` counts the scratch rows that the sampler needs.
@@ -88,16 +84,7 @@ def run(density, sampler, z, gz, logp, mu, A, tuning, averaging, adapt, name, n,
     for t in range(n):
         stream[0], stream[1] = np.uint32(0), np.uint32(name[1] + t)
         info, statistics[t, 6] = statistics[t, 1:], tuning[0]
-        if sampler == NUTS:
-            logp = _nuts(density, z, gz, logp, mu, A, tuning, stream, work, info, data, meta)
-        elif sampler == SPLIT_HMC:
-            logp = _split(density, z, gz, logp, mu, A, tuning, stream, work, info, data, meta)
-        elif sampler == HMC:
-            logp = _hmc(density, z, gz, logp, mu, A, tuning, stream, work, info, data, meta)
-        elif sampler == RANDOM_WALK:
-            logp = _walk(density, z, gz, logp, mu, A, tuning, stream, work, info, data, meta)
-        else:
-            logp = _slice(density, z, gz, logp, mu, A, tuning, stream, work, info, data, meta)
+        logp = call_step(step, density, z, gz, logp, mu, A, tuning, stream, work, info, data, meta)
         if adapt:
             adapt_size(tuning, averaging, info[0])
         keep(z, gz, logp, mu, A, draws[t], gradients[t], statistics[t])

@@ -16,14 +16,14 @@ import numpy as np
 from .. import one_form
 from .address import ADDRESS, INTEGERS, MATRIX, VECTOR, call
 from .hmc import copy, dot
-from .streams import OPTIONS
+from .streams import CALLED, OPTIONS
 
 _RISE, _SLOPE = 1e-4, 0.9  # Nocedal and Wright 2006, for quasi-Newton directions
 _TRIALS = 40  # lengths of one step
 _LEAST_RISE, _LEAST_GRADIENT = 1e-13, 1e-8  # of the log density, in parts of it (of 1, if that is more); of g
 
 
-@nb.njit(**OPTIONS)
+@nb.njit(**CALLED)
 def _evaluate(density, origin, S, z, gz, q, g, data, meta):
     """Fill the gradient in z; the log density there, or -inf where either is not a number."""
     d = len(z)
@@ -39,7 +39,7 @@ def _evaluate(density, origin, S, z, gz, q, g, data, meta):
     return logp if finite else -np.inf
 
 
-@nb.njit(**OPTIONS)
+@nb.njit(**CALLED)
 def _learn(H, step, change, Hc, first):
     """Update H by a step and the fall of the gradient along it."""
     d, curvature = len(step), dot(step, change)

@@ -22,7 +22,7 @@ import numpy as np
 
 from .densities.glm import linear
 from .densities.priors import CONSTANT, HEAD, N_COEFS, OWN_SCALE, POWER, START, WEIGHT
-from .streams import OPTIONS, fill_normal, uniform
+from .streams import CALLED, OPTIONS, fill_normal, uniform
 
 
 @nb.njit(**OPTIONS)
@@ -42,7 +42,7 @@ def gamma(stream, shape):
             return boost * d * v
 
 
-@nb.njit(**OPTIONS)
+@nb.njit(**CALLED)
 def _coefficients(stream, precision, center, squares, ridge, b):
     """Draw b given the precision of the noise."""
     d = len(b)
@@ -74,7 +74,7 @@ def _coefficients(stream, precision, center, squares, ridge, b):
         b[i] = total / L[i, i]
 
 
-@nb.njit(**OPTIONS)
+@nb.njit(**CALLED)
 def _noise(stream, precision, residual, data):
     """Draw the precision of the noise given the residual sum of squares."""
     inverse, power = data[OWN_SCALE], data[POWER]

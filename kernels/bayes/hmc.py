@@ -29,12 +29,12 @@ import numpy as np
 
 from .. import one_form
 from .address import ADDRESS, INTEGERS, MATRIX, VECTOR, call
-from .streams import OPTIONS, fill_normal, uniform
+from .streams import CALLED, OPTIONS, fill_normal, uniform
 
 MAX_ERROR = 1000.0  # of the energy: beyond it a trajectory has diverged
 
 
-@nb.njit(**OPTIONS)
+@nb.njit(**CALLED)
 def dot(a, b):
     """Inner product."""
     total = 0.0
@@ -43,14 +43,14 @@ def dot(a, b):
     return total
 
 
-@nb.njit(**OPTIONS)
+@nb.njit(**CALLED)
 def copy(source, target):
     """Copy a vector; a slice assignment compiles into ten times the code."""
     for i in range(len(source)):
         target[i] = source[i]
 
 
-@nb.njit(**OPTIONS)
+@nb.njit(**CALLED)
 def place_row(Z, row, q, mu, A):
     """Fill ``q = mu + A z`` for a row of Z; making a view of the row would take longer than this."""
     d = len(q)
@@ -65,13 +65,13 @@ def place_row(Z, row, q, mu, A):
         q[i] = total
 
 
-@nb.njit(**OPTIONS)
+@nb.njit(**CALLED)
 def place(z, q, mu, A):
     """Fill ``q = mu + A z``."""
     place_row(z.reshape(1, len(z)), 0, q, mu, A)
 
 
-@nb.njit(**OPTIONS)
+@nb.njit(**CALLED)
 def gradient_of_place(gz, g, A):
     """Solve ``A' g = gz`` for the gradient in q."""
     d = len(gz)
@@ -86,7 +86,7 @@ def gradient_of_place(gz, g, A):
         g[i] = total / A[i, i]
 
 
-@nb.njit(**OPTIONS)
+@nb.njit(**CALLED)
 def gradient_in_row(g, GZ, row, A):
     """Fill a row of GZ with ``A' g``."""
     d = len(g)
@@ -124,7 +124,7 @@ def leapfrog(density, z, p, gz, q, g, mu, A, size, data, meta):
     return logp
 
 
-@nb.njit(**OPTIONS)
+@nb.njit(**CALLED)
 def acceptance(gain):
     """``min(1, exp(gain))``, and 0 for NaN and a diverged trajectory."""
     if not gain > -MAX_ERROR:
@@ -132,7 +132,7 @@ def acceptance(gain):
     return 1.0 if gain >= 0.0 else math.exp(gain)
 
 
-@nb.njit(**OPTIONS)
+@nb.njit(**CALLED)
 def decide(z, gz, logp, new_z, new_gz, new_logp, gain, stream):
     """Go to the proposal with its probability; returns the log density where the chain then is."""
     if not uniform(stream) < acceptance(gain):
@@ -142,7 +142,7 @@ def decide(z, gz, logp, new_z, new_gz, new_logp, gain, stream):
     return new_logp
 
 
-@nb.njit(**OPTIONS)
+@nb.njit(**CALLED)
 def step(density, z, gz, logp, mu, A, tuning, stream, work, info, data, meta):
     """One trajectory of 1 to `limit` leapfrog steps, their number drawn uniformly; a limit of 1 is MALA."""
     size, limit = tuning[0], tuning[1]

@@ -27,7 +27,7 @@ import numpy as np
 
 from .address import call
 from .hmc import MAX_ERROR, acceptance, dot, gradient_in_row, place_row
-from .streams import INNER, OPTIONS, fill_normal, fill_uniform
+from .streams import CALLED, INNER, fill_normal, fill_uniform
 
 # Rows of scratch: the point and the gradient there; the momentum of the old tree next to the new subtree; the
 # sum of momenta; the two ends, with position, momentum and gradient; then the stack of nodes.
@@ -47,10 +47,12 @@ def scratch_rows(max_depth):
     return _STACK + _ROWS * (max_depth + 1)
 
 
-@nb.njit(**OPTIONS)
-def n_numbers(max_depth):
+def scratch_numbers(max_depth):
     """Numbers that a transition keeps while it waits for a density."""
     return _NODES + 2 * (max_depth + 1)
+
+
+_scratch_numbers = nb.njit(**CALLED)(scratch_numbers)
 
 
 @nb.njit(**INNER)
@@ -226,10 +228,10 @@ def go_on(z, gz, logp, q, g, mu, A, tuning, stream, work, numbers, info):
     return False
 
 
-@nb.njit(**OPTIONS)
+@nb.njit(**CALLED)
 def step(density, z, gz, logp, mu, A, tuning, stream, work, info, data, meta):
     """One transition in place; returns the log density at its end."""
-    q, g, numbers = work[0], work[1], np.empty(n_numbers(int(tuning[1])))
+    q, g, numbers = work[0], work[1], np.empty(_scratch_numbers(int(tuning[1])))
     begin(z, gz, logp, q, mu, A, tuning, stream, work, numbers)
     while go_on(z, gz, call(density, q, g, data, meta), q, g, mu, A, tuning, stream, work, numbers, info):
         pass

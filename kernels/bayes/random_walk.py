@@ -10,10 +10,10 @@ Roberts, Gilks, "Efficient Metropolis jumping rules", Bayesian Statistics 5, 199
 import numba as nb
 
 from .hmc import acceptance, decide, evaluate
-from .streams import OPTIONS, fill_normal
+from .streams import CALLED, fill_normal
 
 
-@nb.njit(**OPTIONS)
+@nb.njit(**CALLED)
 def step(density, z, gz, logp, mu, A, tuning, stream, work, info, data, meta):
     """One proposal and the decision; returns the log density where the chain then is."""
     q, g, new_z, new_gz = work[0], work[1], work[2], work[3]

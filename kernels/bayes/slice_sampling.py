@@ -13,12 +13,12 @@ import math
 import numba as nb
 
 from .hmc import copy, evaluate
-from .streams import OPTIONS, uniform
+from .streams import CALLED, uniform
 
 _MOST_SHRINKS = 200  # the interval is then 1e-60 of its width: the density has no slice there
 
 
-@nb.njit(**OPTIONS)
+@nb.njit(**CALLED)
 def step(density, z, gz, logp, mu, A, tuning, stream, work, info, data, meta):
     """One sweep over the coordinates; returns the log density at its end."""
     width, limit = tuning[0], int(tuning[1])

@@ -17,11 +17,11 @@ import numpy as np
 
 from .address import call
 from .hmc import MAX_ERROR, acceptance, decide, dot, gradient_in_row, place_row
-from .streams import INNER, OPTIONS, fill_normal, uniform
+from .streams import CALLED, INNER, fill_normal, uniform
 
 LEAST = 0.63  # the smallest angle, in parts of the largest
 _P, _NEW_Z, _NEW_GZ = 2, 3, 4  # rows of scratch, after the point and the gradient there
-_LOGP, _ENERGY, _KICK, _NUMBERS = range(4)
+_LOGP, _ENERGY, _KICK, NUMBERS = range(4)
 
 
 @nb.njit(**INNER)
@@ -53,10 +53,10 @@ def go_on(z, gz, logp, q, g, mu, A, tuning, stream, work, numbers, info):
     return False
 
 
-@nb.njit(**OPTIONS)
+@nb.njit(**CALLED)
 def step(density, z, gz, logp, mu, A, tuning, stream, work, info, data, meta):
     """One kick, rotation, kick, and the decision; returns the log density where the chain then is."""
-    q, g, numbers = work[0], work[1], np.empty(_NUMBERS)
+    q, g, numbers = work[0], work[1], np.empty(NUMBERS)
     begin(z, gz, logp, q, mu, A, tuning, stream, work, numbers)
     go_on(z, gz, call(density, q, g, data, meta), q, g, mu, A, tuning, stream, work, numbers, info)
     return numbers[_LOGP]

@@ -11,13 +11,15 @@ import numba as nb
 import numpy as np
 from numba.core.options import DefaultOptions
 
-from .. import one_form
+from .. import one_form, options
+from ..options import KERNEL
 from ..random import philox4x32
 
-OPTIONS: dict[str, Any] = {"nogil": True, "cache": True, "error_model": "numpy", "fastmath": {"contract"}}
+OPTIONS: dict[str, Any] = KERNEL | {"fastmath": {"contract"}}
+CALLED: dict[str, Any] = OPTIONS | options.INNER  # by compiled code or address: from Python it crashes
 # For the inside of a step, which makes no array: other functions count the references to all their arguments,
 # by locked instructions, which is half the time of a tree in ten dimensions. `_nrt` is no public option.
-INNER: dict[str, Any] = OPTIONS | {"forceinline": True}
+INNER: dict[str, Any] = CALLED | {"forceinline": True}
 INNER |= {"_nrt": False} if hasattr(DefaultOptions, "_nrt") else {}
 
 _HIGH_BITS, _LOW_BITS, _HALF = np.uint32(5), np.uint32(7), 0.5
@@ -32,7 +34,7 @@ def _pair(stream):
     return _number(r0, r1), _number(r2, r3)
 
 
-@nb.njit(**OPTIONS)
+@nb.njit(**CALLED)
 def _number(high, low):
     return (np.float64(high >> _HIGH_BITS) * _SCALE + np.float64(low >> _LOW_BITS) + _HALF) * _UNIT
 
@@ -69,7 +71,7 @@ def fill_normal(stream, out):
         out[n - 1] = _of_normal(first, second)[0]
 
 
-@nb.njit(**OPTIONS)
+@nb.njit(**CALLED)
 def _of_normal(first, second):
     radius, angle = np.sqrt(-2.0 * np.log(first)), 2.0 * np.pi * second
     return radius * np.cos(angle), radius * np.sin(angle)

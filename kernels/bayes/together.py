@@ -10,44 +10,19 @@ import numpy as np
 from numba import types
 
 from .. import one_form
-from . import hmc, nuts, split_hmc
-from .address import ADDRESS, INTEGERS, MATRIX, VECTOR, call_together
-from .chain import N_STATISTICS, NUTS, adapt_size, keep
+from .address import ADDRESS, INTEGERS, MATRIX, VECTOR, call_begin, call_go_on, call_together
+from .chain import N_STATISTICS, adapt_size, keep
+from .hmc import copy
+from .nuts import LOGP
 from .streams import OPTIONS
 
 _CUBE = nb.float64[:, :, ::1]
-
-_begin_tree, _go_on_tree = nuts.begin, nuts.go_on
-_begin_split, _go_on_split = split_hmc.begin, split_hmc.go_on
-
-
-@nb.njit(**OPTIONS)
-def _begin(sampler, c, t, Z, GZ, logp, q, MU, A, tuning, names, streams, works, numbers):
-    """Begin draw t of chain c: fill q."""
-    hmc.copy(names[c], streams[c])
-    streams[c, 0], streams[c, 1] = np.uint32(0), np.uint32(names[c, 1] + t)
-    if sampler == NUTS:
-        _begin_tree(Z[c], GZ[c], logp, q, MU[c], A[c], tuning[c], streams[c], works[c], numbers[c])
-    else:
-        _begin_split(Z[c], GZ[c], logp, q, MU[c], A[c], tuning[c], streams[c], works[c], numbers[c])
-
-
-@nb.njit(**OPTIONS)
-def _go_on(sampler, c, Z, GZ, logp, q, g, MU, A, tuning, streams, works, numbers, info):
-    """Go on with chain c; whether it asks for another density, at q."""
-    if sampler == NUTS:
-        return _go_on_tree(
-            Z[c], GZ[c], logp, q, g, MU[c], A[c], tuning[c], streams[c], works[c], numbers[c], info
-        )
-    return _go_on_split(
-        Z[c], GZ[c], logp, q, g, MU[c], A[c], tuning[c], streams[c], works[c], numbers[c], info
-    )
 
 
 @one_form.njit(
     types.Tuple((_CUBE, _CUBE, _CUBE, MATRIX, MATRIX, VECTOR))(
         ADDRESS,
-        nb.int64,
+        types.UniTuple(ADDRESS, 2),
         MATRIX,
         MATRIX,
         VECTOR,
@@ -58,64 +33,58 @@ def _go_on(sampler, c, Z, GZ, logp, q, g, MU, A, tuning, streams, works, numbers
         nb.boolean,
         nb.uint32[:, ::1],
         nb.int64,
-        nb.int64,
+        types.UniTuple(nb.int64, 2),
         VECTOR,
         INTEGERS,
     ),
     **OPTIONS,
 )
-def run(density, sampler, Z, GZ, logps, MU, A, tuning, averaging, adapt, names, n, rows, data, meta):
+def run(density, sampler, Z, GZ, logps, MU, A, tuning, averaging, adapt, names, n, scratch, data, meta):
     """Make `n` transitions of each chain; arguments and results of ``chain.run``, one row a chain.
 
-    `sampler` is NUTS or split HMC; A (chains, 1, d) or (chains, d, d).
+    `sampler` has the addresses of `begin` and `go_on`, see ``nuts``, and `scratch` how many rows and numbers
+    they need; A (chains, 1, d) or (chains, d, d).
     """
     n_chains, d = Z.shape
+    begin, go_on = sampler
     draws, gradients = np.empty((n_chains, n, d)), np.empty((n_chains, n, d))
     statistics = np.empty((n_chains, n, N_STATISTICS))
-    works, streams = np.empty((n_chains, rows, d)), np.empty_like(names)
-    numbers = np.empty((n_chains, nuts.n_numbers(int(tuning[:, 1].max()))))
-    Q, G, values = np.empty((n_chains, d)), np.empty((n_chains, d)), np.empty(n_chains)
+    works, numbers = np.empty((n_chains, scratch[0], d)), np.empty((n_chains, scratch[1]))
+    Q, G, values, streams = np.empty((n_chains, d)), np.empty((n_chains, d)), np.empty(n_chains), names.copy()
     Z, GZ, logps = Z.copy(), GZ.copy(), logps.copy()
-    active, made, n_active = np.arange(n_chains), np.zeros(n_chains, np.int64), n_chains
+    active, made = np.empty(n_chains, np.int64), np.empty(n_chains, np.int64)
+    n_active, first = n_chains, True
     for c in range(n_chains):
-        _begin(sampler, c, 0, Z, GZ, logps[c], Q[c], MU, A, tuning, names, streams, works, numbers)
+        active[c], made[c] = c, 0
     while n_active:
-        call_together(density, n_active, Q, G, values, data, meta)
+        if not first:
+            call_together(density, n_active, Q, G, values, data, meta)
         asking = 0
         for k in range(n_active):
             c = active[k]
-            t = made[c]
-            info, statistics[c, t, 6] = statistics[c, t, 1:], tuning[c, 0]
-            asks = _go_on(
-                sampler, c, Z, GZ, values[k], Q[k], G[k], MU, A, tuning, streams, works, numbers, info
-            )
-            if not asks:
-                logps[c] = numbers[c, nuts.LOGP]
-                if adapt:
-                    adapt_size(tuning[c], averaging[c], info[0])
-                keep(Z[c], GZ[c], logps[c], MU[c], A[c], draws[c, t], gradients[c, t], statistics[c, t])
-                made[c] = t + 1
-                asks = t + 1 < n
-                if asks:
-                    _begin(
-                        sampler,
-                        c,
-                        t + 1,
-                        Z,
-                        GZ,
-                        logps[c],
-                        Q[k],
-                        MU,
-                        A,
-                        tuning,
-                        names,
-                        streams,
-                        works,
-                        numbers,
-                    )
+            t, z, gz, mu, metric, tuned = made[c], Z[c], GZ[c], MU[c], A[c], tuning[c]
+            q, stream, work, own = Q[k], streams[c], works[c], numbers[c]
+            asks = False
+            if not first:
+                info, size = statistics[c, t, 1:], tuned[0]
+                asks = call_go_on(
+                    go_on, z, gz, values[k], q, G[k], mu, metric, tuned, stream, work, own, info
+                )
+                if not asks:
+                    statistics[c, t, 6], logps[c] = size, own[LOGP]
+                    if adapt:
+                        adapt_size(tuned, averaging[c], info[0])
+                    keep(z, gz, logps[c], mu, metric, draws[c, t], gradients[c, t], statistics[c, t])
+                    t += 1
+                    made[c] = t
+            if not asks and t < n:
+                copy(names[c], stream)
+                stream[0], stream[1] = np.uint32(0), np.uint32(names[c, 1] + t)
+                call_begin(begin, z, gz, logps[c], q, mu, metric, tuned, stream, work, own)
+                asks = True
             if asks:  # it moves up where others have left
                 active[asking] = c
-                hmc.copy(Q[k], Q[asking])
+                copy(q, Q[asking])
                 asking += 1
-        n_active = asking
+        n_active, first = asking, False
     return draws, gradients, statistics, Z, GZ, logps

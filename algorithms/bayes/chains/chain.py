@@ -6,18 +6,20 @@ draws are 200 draws bit for bit.
 """
 
 from dataclasses import dataclass, replace
+from functools import cache
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 
 from ....errors import DataError
 from ....kernels.bayes import chain as bayes_chain
 from ....kernels.bayes import gibbs as bayes_gibbs
+from ....kernels.bayes import hmc, nuts, random_walk, slice_sampling, split_hmc
 from ....kernels.bayes import together as bayes_together
-from ....kernels.bayes.address import TOGETHER, address_of
+from ....kernels.bayes.address import BEGIN, GO_ON, STEP, TOGETHER, address_of
 from ....kernels.bayes.densities import glm as bayes_glm
 from ....kernels.bayes.densities import priors as bayes_priors
-from ....kernels.bayes.nuts import scratch_rows
 from ....kernels.bayes.streams import normals, uniforms
 from ..models.failures import Tally, place_words
 
@@ -32,14 +34,14 @@ _MOST_LIMIT = {True: 30, False: 10**9}  # a tree of depth 30 has 10^9 leaves
 
 @dataclass(frozen=True)
 class Sampler:
-    """A sampler: its `number` in the compiled loop, and how it is tuned.
+    """A sampler: its compiled `kernel`, with a `step`, and how it is tuned.
 
     `target` is the acceptance that the step size is adapted to; None keeps the step size. `limit` bounds a
     draw: the depth of a tree, the number of leapfrog steps or of widths. `most` is the largest step size.
     `size` is the first one; None searches for it.
     """
 
-    number: int
+    kernel: Any
     target: float | None
     limit: float
     most: float = np.inf
@@ -50,13 +52,13 @@ class Sampler:
 # the angle of split HMC is lowered only where less is accepted.
 SAMPLERS = MappingProxyType(
     {
-        "nuts": Sampler(bayes_chain.NUTS, 0.8, 10),
-        "split_hmc": Sampler(bayes_chain.SPLIT_HMC, 0.65, 1, most=1.9, size=1.9),
-        "hmc": Sampler(bayes_chain.HMC, 0.8, 20),
-        "mala": Sampler(bayes_chain.HMC, 0.574, 1),
-        "random_walk": Sampler(bayes_chain.RANDOM_WALK, 0.234, 1, size=1.0),
-        "slice": Sampler(bayes_chain.SLICE, None, 20, size=2.0),
-        "gibbs": Sampler(-1, None, 1, size=1.0),  # a loop of its own
+        "nuts": Sampler(nuts, 0.8, 10),
+        "split_hmc": Sampler(split_hmc, 0.65, 1, most=1.9, size=1.9),
+        "hmc": Sampler(hmc, 0.8, 20),
+        "mala": Sampler(hmc, 0.574, 1),
+        "random_walk": Sampler(random_walk, 0.234, 1, size=1.0),
+        "slice": Sampler(slice_sampling, None, 20, size=2.0),
+        "gibbs": Sampler(None, None, 1, size=1.0),  # a loop of its own
     }
 )
 
@@ -194,7 +196,7 @@ def advance_all(model, states, n, *, seed, shard=0, chains, averagings=None):
 
 def in_step(model, sampler):
     """Whether several chains of that sampler share the readings of the model's data."""
-    return model.together is not None and sampler in ("nuts", "split_hmc")
+    return model.together is not None and hasattr(SAMPLERS[sampler].kernel, "go_on")
 
 
 def _result(state, made, tuning, tally):
@@ -216,7 +218,7 @@ def _run_together(model, states, averagings, names, n):
     averaging = np.stack(averagings) if adapt else np.zeros((len(states), bayes_chain.N_AVERAGING))
     results = bayes_together.run(
         address_of(model.together, TOGETHER),
-        SAMPLERS[states[0].sampler].number,
+        _cuts(states[0].sampler),
         Z,
         GZ,
         logps,
@@ -227,7 +229,7 @@ def _run_together(model, states, averagings, names, n):
         adapt,
         np.stack(names),
         n,
-        max(map(_scratch_rows, states)),
+        tuple(map(max, zip(*map(_scratch, states), strict=True))),
         model.data,
         model.meta,
     )
@@ -243,8 +245,25 @@ def _metrics(states):
     return np.stack([state.A if len(state.A) == most else np.diag(state.A[0]) for state in states])
 
 
-def _scratch_rows(state):
-    return scratch_rows(int(state.tuning[1])) if state.sampler == "nuts" else _LEAST_ROWS
+def _scratch(state):
+    """Rows and numbers of scratch."""
+    if state.sampler != "nuts":
+        return _LEAST_ROWS, split_hmc.NUMBERS
+    depth = int(state.tuning[1])
+    return nuts.scratch_rows(depth), nuts.scratch_numbers(depth)
+
+
+@cache  # what is not called is not compiled
+def _step(sampler):
+    """The address of a sampler's step in this process."""
+    return address_of(SAMPLERS[sampler].kernel.step, STEP)
+
+
+@cache
+def _cuts(sampler):
+    """The addresses of the parts of a step between which all chains' densities are evaluated together."""
+    kernel = SAMPLERS[sampler].kernel
+    return address_of(kernel.begin, BEGIN), address_of(kernel.go_on, GO_ON)
 
 
 def _run(model, state, averaging, name, n):
@@ -257,7 +276,7 @@ def _run(model, state, averaging, name, n):
     else:
         made = bayes_chain.run(
             model.address,
-            SAMPLERS[state.sampler].number,
+            _step(state.sampler),
             state.z,
             state.gz,
             state.logp,
@@ -268,7 +287,7 @@ def _run(model, state, averaging, name, n):
             averaging is not None,
             name,
             n,
-            _scratch_rows(state),
+            _scratch(state)[0],
             model.data,
             model.meta,
         )

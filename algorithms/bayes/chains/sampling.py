@@ -17,7 +17,7 @@ from functools import partial
 import numpy as np
 
 from ....errors import DataError, StradaskError, shortened
-from ....kernels.bayes.address import ADDRESS, INTEGERS, VECTOR
+from ....kernels.bayes.address import ADDRESS, INTEGERS, VECTOR, address_of
 from ....kernels.bayes.densities import logistic as bayes_logistic
 from ....kernels.bayes.team import BLOCKS, LINE, ROUND
 from ....scheduler.history import History
@@ -418,7 +418,9 @@ class Team:
         self._control = aligned(8 * LINE * (BLOCKS + n_blocks)).view(np.int64)
         self._control[ROUND] = _CLOSED
         self._floats = aligned(8 * size)
-        places = [self._control.ctypes.data, self._floats.ctypes.data, size]
+        single = model.density is bayes_logistic.logistic32
+        lead = address_of(bayes_logistic.lead, bayes_logistic.LEADS[single])
+        places = [self._control.ctypes.data, self._floats.ctypes.data, size, lead]
         self.model = replace(model, meta=np.append(model.meta, places))
         vars(self.model)["_team"] = self._control, self._floats  # which it has the addresses of
         self._n_threads = n_threads

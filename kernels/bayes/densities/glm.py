@@ -16,7 +16,7 @@ import math
 import numba as nb
 import numpy as np
 
-from ..streams import OPTIONS
+from ..streams import CALLED, OPTIONS
 from .priors import (
     CONSTANT,
     FAMILY,
@@ -34,7 +34,7 @@ from .priors import (
 )
 
 STUDENT_NOISE, POISSON, NEGATIVE_BINOMIAL, BERNOULLI = range(4)
-_FAST = {**OPTIONS, "fastmath": {"nsz", "arcp", "contract", "reassoc"}}
+_FAST = {**CALLED, "fastmath": {"nsz", "arcp", "contract", "reassoc"}}
 _SMALL_COUNT = 200.0  # up to which logarithms are summed one by one
 _SHIFT = 10.0  # from here on the asymptotic series of the digamma function holds 1e-15
 
@@ -62,7 +62,7 @@ def predictor(X, i, b):
     return total
 
 
-@nb.njit(**OPTIONS)
+@nb.njit(**CALLED)
 def row_likelihood(family, f, y, log_scale, scale, freedom):
     """Log likelihood of one row, its derivative in f, and its derivative in the logarithm of the scale."""
     if family == POISSON:
@@ -94,7 +94,7 @@ def add_row(X, i, slope, gb):
         gb[j] += slope * X[i, j]
 
 
-@nb.njit(**OPTIONS)
+@nb.njit(**CALLED)
 def count_values(counts, weights, scale):
     """``sum_k w_k log(Gamma(y_k + r) / (Gamma(r) r^y_k))`` over rising counts, and its derivative in log a.
 
@@ -117,7 +117,7 @@ def count_values(counts, weights, scale):
     return logp, slope
 
 
-@nb.njit(**OPTIONS)
+@nb.njit(**CALLED)
 def add_own_scale(log_scale, slope, g, data):
     """Add the prior of the scale to its gradient; returns its log density."""
     value, prior_slope = half_cauchy(log_scale, data[OWN_SCALE])
@@ -125,7 +125,7 @@ def add_own_scale(log_scale, slope, g, data):
     return data[POWER] * value
 
 
-@nb.njit(**OPTIONS)
+@nb.njit(**CALLED)
 def glm(q, g, data, meta):
     """Log posterior density of any family, row by row."""
     n, d, family, at = meta[N_ROWS], meta[N_COEFS], meta[FAMILY], meta[START]
@@ -155,7 +155,7 @@ def glm(q, g, data, meta):
     return logp
 
 
-@nb.njit(**OPTIONS)
+@nb.njit(**CALLED)
 def linear(q, g, data, meta):
     """Log posterior density with normal noise, from sufficient statistics: no cost by row."""
     d, at = meta[N_COEFS], meta[START]

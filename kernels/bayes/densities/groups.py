@@ -31,7 +31,7 @@ import numba as nb
 import numpy as np
 
 from ... import one_form
-from ..streams import OPTIONS, fill_normal, uniform
+from ..streams import CALLED, OPTIONS, fill_normal, uniform
 from .glm import (
     BERNOULLI,
     NEGATIVE_BINOMIAL,
@@ -57,7 +57,7 @@ from .priors import (
 )
 
 N_GROUPS, FIRST_ROWS = HEAD, HEAD + 1  # of meta
-_FAST = {**OPTIONS, "fastmath": {"nsz", "arcp", "contract", "reassoc"}}
+_FAST = {**CALLED, "fastmath": {"nsz", "arcp", "contract", "reassoc"}}
 _STEP, _NODES = 0.7, 10  # standard deviations at the mode, and nodes to a side: to begin with
 _ENOUGH = 2e-4  # see above
 _MOST_NODES = 4096  # of the integral; a cap
@@ -67,14 +67,14 @@ _NEWTON_STEPS = 200  # with halving; a cap
 _NEAR, _EXACT = 0.1, 1e-9  # of a standard deviation: how well the mode must be known
 
 
-@nb.njit(**OPTIONS)
+@nb.njit(**CALLED)
 def _half_normal(log_scale, inverse):
     """Log density of the logarithm of a half-normal scale with its Jacobian, and its derivative."""
     ratio = math.exp(log_scale) * inverse
     return log_scale - 0.5 * ratio * ratio, 1.0 - ratio * ratio
 
 
-@nb.njit(**OPTIONS)
+@nb.njit(**CALLED)
 def _slope(family, f, y, log_scale, scale):
     """First and minus second derivative of a row's log likelihood in f."""
     if family == POISSON:
@@ -90,7 +90,7 @@ def _slope(family, f, y, log_scale, scale):
     return y * (less if gap >= 0.0 else 1.0 - less), share * (1.0 - share)
 
 
-@nb.njit(**OPTIONS)
+@nb.njit(**CALLED)
 def _slopes(z, family, f, y, weights, t, log_scale, scale):
     """Slope of a group's integrand (of its logarithm) at z, and minus its curvature."""
     slope, curve = 0.0, 0.0
@@ -101,7 +101,7 @@ def _slopes(z, family, f, y, weights, t, log_scale, scale):
     return t * slope - z, t * t * curve + 1.0
 
 
-@nb.njit(**OPTIONS)
+@nb.njit(**CALLED)
 def _height(z, family, f, y, weights, t, log_scale, scale):
     """Logarithm of a group's integrand at z, without the constant of the normal density."""
     height = -0.5 * z * z
@@ -110,7 +110,7 @@ def _height(z, family, f, y, weights, t, log_scale, scale):
     return height
 
 
-@nb.njit(**OPTIONS)
+@nb.njit(**CALLED)
 def _mode(family, f, y, weights, t, log_scale, scale, near):
     """Mode of a group's integrand, within `near` standard deviations, and its standard deviation there.
 
@@ -134,14 +134,14 @@ def _mode(family, f, y, weights, t, log_scale, scale, near):
     return z, 1.0 / math.sqrt(curve)
 
 
-@nb.njit(**OPTIONS)
+@nb.njit(**CALLED)
 def _flush(heights, products):
     for k in range(len(heights)):
         heights[k] -= math.log(products[k])
         products[k] = 1.0
 
 
-@nb.njit(**OPTIONS)
+@nb.njit(**CALLED)
 def _heights(nodes, powers, family, f, y, weights, t, log_scale, scale, heights, products):
     """Fill the heights of a group's integrand at all nodes.
 
@@ -186,7 +186,7 @@ def _moments(level, row, nodes, weights):
     return total, with_z
 
 
-@nb.njit(**OPTIONS)
+@nb.njit(**CALLED)
 def _mean_slopes(nodes, powers, parts, family, f, y, weights, t, log_scale, scale, slopes):
     """Fill the slopes of rows, means over nodes with the weights `parts`.
 
@@ -225,7 +225,7 @@ def _mean_slopes(nodes, powers, parts, family, f, y, weights, t, log_scale, scal
     return by_t, by_scale
 
 
-@nb.njit(**OPTIONS)
+@nb.njit(**CALLED)
 def _integral(family, f, y, weights, t, log_scale, scale, near, work):
     """Logarithm of a group's integral, the number K of its nodes, and the integrand's mode and sd.
 
@@ -266,7 +266,7 @@ def _integral(family, f, y, weights, t, log_scale, scale, near, work):
     return top + math.log((even + odd) * step) - 0.5 * math.log(2.0 * math.pi), K, mode, sd
 
 
-@nb.njit(**OPTIONS)
+@nb.njit(**CALLED)
 def _rows(data, meta):
     """Rows of the data: X, y, weights, offsets, and where what follows them begins."""
     n, d, at = meta[N_ROWS], meta[N_COEFS], meta[START] + 1
@@ -275,7 +275,7 @@ def _rows(data, meta):
     return X, data[at : at + n], data[at + n : at + 2 * n], data[at + 2 * n : at + 3 * n], at + 3 * n
 
 
-@nb.njit(**OPTIONS)
+@nb.njit(**CALLED)
 def _longest(meta):
     """Rows of the largest group."""
     most = 0
@@ -284,7 +284,7 @@ def _longest(meta):
     return most
 
 
-@nb.njit(**OPTIONS)
+@nb.njit(**CALLED)
 def _group_prior(log_t, slope, at, g, data, meta):
     """Add the prior of the groups' standard deviation to its gradient; returns its log density."""
     value, prior_slope = _half_normal(log_t, data[meta[START]])
@@ -292,7 +292,7 @@ def _group_prior(log_t, slope, at, g, data, meta):
     return data[POWER] * value
 
 
-@nb.njit(**OPTIONS)
+@nb.njit(**CALLED)
 def glm_groups(q, g, data, meta):
     """Log posterior density of a family with a concave log likelihood, groups integrated out."""
     d, family = meta[N_COEFS], meta[FAMILY]
@@ -333,7 +333,7 @@ def glm_groups(q, g, data, meta):
     return logp
 
 
-@nb.njit(**OPTIONS)
+@nb.njit(**CALLED)
 def _means(data, meta):
     """Of `linear_groups`: group means of X and y, and groups' weights."""
     d, G = meta[N_COEFS], meta[N_GROUPS]
@@ -343,7 +343,7 @@ def _means(data, meta):
     return X, data[at : at + G], data[at + G : at + 2 * G]
 
 
-@nb.njit(**OPTIONS)
+@nb.njit(**CALLED)
 def linear_groups(q, g, data, meta):
     """Log posterior density with normal noise: no cost by row."""
     d, at = meta[N_COEFS], meta[START] + 1
@@ -380,7 +380,7 @@ def linear_groups(q, g, data, meta):
 # Intercepts, given the parameters -------------------------------------------------------------------------
 
 
-@nb.njit(**OPTIONS)
+@nb.njit(**CALLED)
 def _draw(family, f, y, weights, t, log_scale, scale, stream, work):
     """One z of a group, from its density given the parameters.
 

@@ -15,8 +15,8 @@ from typing import Any
 import numba as nb
 import numpy as np
 
-from ..address import floats
-from ..streams import OPTIONS
+from ..address import INTEGERS, MATRIX, VECTOR, call_lead, floats
+from ..streams import CALLED, OPTIONS
 from ..team import LEADER, current, done_by, finish, publish, take
 from .priors import HEAD, N_COEFS, N_TILES, PADDING, START, add_prior, coefficients
 from .tiles import LINE, N_VECTORS, RUN32, RUN64, tile_pass
@@ -25,7 +25,8 @@ from .tiles import LINE, N_VECTORS, RUN32, RUN64, tile_pass
 _PART: dict[str, Any] = {**OPTIONS, "inline": "always"}
 _FLUSH = 8  # runs of single precision
 _SHARED = 400_000  # bytes of X in the second-level cache while several parameter vectors meet them
-TEAM = HEAD  # of meta, where there is one: addresses of control words and numbers, and how many of these
+# Of meta, where there is a team: addresses of control words and numbers, how many these are; that of `lead`.
+TEAM, _LEAD = HEAD, HEAD + 3
 _TOGETHER = 4  # parameter vectors that share one reading
 _DOUBLE, _SINGLE = np.empty(0), np.empty(0, np.float32)
 
@@ -33,7 +34,7 @@ _one, _two, _four = tile_pass(1, True), tile_pass(2, True), tile_pass(_TOGETHER,
 _four_densities = tile_pass(_TOGETHER, False)
 
 
-@nb.njit(**OPTIONS)
+@nb.njit(**CALLED)
 def _sum_lanes(lanes, g):
     """Add the lanes of the gradient to `g`, and clear them."""
     width = len(lanes) // len(g)
@@ -45,7 +46,7 @@ def _sum_lanes(lanes, g):
         g[j] += total
 
 
-@nb.njit(**OPTIONS)
+@nb.njit(**CALLED)
 def _runs_of(coefs):
     """Tiles of a run, after which products are checked, and runs after which sums are."""
     return (RUN64, 1) if coefs.itemsize == 8 else (RUN32, _FLUSH)
@@ -64,7 +65,7 @@ def result_size(n, kind, meta):
     return n * (LINE // kind.itemsize) * (meta[N_COEFS] + 2 * _runs_of(kind)[1])
 
 
-@nb.njit(**OPTIONS)
+@nb.njit(**CALLED)
 def _do_block(block, coefs, result, X, n_tiles):
     """Pass over the tiles of a block for one, two or four vectors, coefs (d, n).
 
@@ -90,7 +91,7 @@ def _do_block(block, coefs, result, X, n_tiles):
             _four(address, many, d, coefs, running, sums)
 
 
-@nb.njit(**OPTIONS)
+@nb.njit(**CALLED)
 def _add_block(result, slopes, logps, flush):
     """Add the result of a block."""
     d, n = slopes.shape
@@ -116,7 +117,7 @@ def _likelihoods(coefs, slopes, logps, X, meta):
     """
     logps[:], slopes[:] = 0.0, 0.0
     if len(meta) > TEAM and current(meta[TEAM])[0] >= 0:
-        _team_likelihoods(coefs, slopes, logps, X, meta)
+        call_lead(meta[_LEAD], coefs, slopes, logps, X, meta)
         return
     result = np.empty(result_size(coefs.shape[1], coefs, meta), coefs.dtype)
     for block in range(n_blocks(coefs, meta)):
@@ -146,9 +147,13 @@ def take_blocks(who, number, n, kind, X, meta):
             finish(control, block, number, who)
 
 
-@nb.njit(**_PART)
-def _team_likelihoods(coefs, slopes, logps, X, meta):
-    """The leader's part of an evaluation."""
+# By the type of coefs; compiled where there is a team, since it takes as long to compile as all the rest.
+LEADS = [nb.void(kind[:, ::1], MATRIX, VECTOR, nb.int64, INTEGERS) for kind in (nb.float64, nb.float32)]
+
+
+@nb.njit(**CALLED)
+def lead(coefs, slopes, logps, X, meta):
+    """The leader's part of an evaluation, with the arguments of `_likelihoods`."""
     n = coefs.shape[1]
     shared, _ = _shared(LEADER, 0, n, coefs, meta)
     for j in range(len(coefs)):
@@ -253,13 +258,13 @@ def team_sizes(n_threads, single, meta):
     return many, (items * kind.itemsize + 7) // 8
 
 
-@nb.njit(**OPTIONS)
+@nb.njit(**CALLED)
 def logistic64(q, g, data, meta):
     """Log posterior density in double precision."""
     return _alone(q, g, _DOUBLE, data, meta)
 
 
-@nb.njit(**OPTIONS)
+@nb.njit(**CALLED)
 def logistic32(q, g, data, meta):
     """Log posterior density, the rows in single precision."""
     return _alone(q, g, _SINGLE, data, meta)

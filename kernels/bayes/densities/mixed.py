@@ -32,7 +32,7 @@ import numpy as np
 
 from ... import one_form
 from ..address import INTEGERS, MATRIX, VECTOR
-from ..streams import OPTIONS
+from ..streams import CALLED, OPTIONS
 from .glm import digamma, predictor
 from .parameter_priors import begin, end, place
 
@@ -48,12 +48,12 @@ WIDTH, N_GROUPS, SD_AT, L_AT, Z_AT, A_AT, ROWS_AT, Q_AT, CENTRED, SHARED = range
 TERM = 10
 
 
-@nb.njit(**OPTIONS)
+@nb.njit(**CALLED)
 def _log_logistic(x):
     return min(x, 0.0) - math.log1p(math.exp(-abs(x)))
 
 
-@nb.njit(**OPTIONS)
+@nb.njit(**CALLED)
 def logistic(x):
     """``1 / (1 + exp(-x))``."""
     e = math.exp(-abs(x))
@@ -78,7 +78,7 @@ def constant(family, own):
     return 0.0
 
 
-@nb.njit(**OPTIONS)
+@nb.njit(**CALLED)
 def add_constant_slope(family, own, weight, slope):
     """Add the derivatives of `constant`, times the weight of all rows."""
     if family == NORMAL:
@@ -91,7 +91,7 @@ def add_constant_slope(family, own, weight, slope):
         slope[0] += weight * (math.log(own[0]) + 1.0 - digamma(own[0]))
 
 
-@nb.njit(**OPTIONS)
+@nb.njit(**CALLED)
 def row(family, f, y, own, weight, slope):
     """Log likelihood of a row without `constant`, and its derivative in f; those in `own` go to slope.
 
@@ -151,7 +151,7 @@ def row(family, f, y, own, weight, slope):
     return value, logistic(low) - logistic(-high)
 
 
-@nb.njit(**OPTIONS)
+@nb.njit(**CALLED)
 def root(k, at_sd, at_L, theta, T):
     """Fill T = diag(s) L (k, k)."""
     for i in range(k):
@@ -160,7 +160,7 @@ def root(k, at_sd, at_L, theta, T):
             T[i, j] = theta[at_sd + i] * entry
 
 
-@nb.njit(**OPTIONS)
+@nb.njit(**CALLED)
 def pull_root(k, at_sd, at_L, theta, by_T, slope):
     """Add derivatives in s and L, from those in the lower triangle of T."""
     for i in range(k):
@@ -171,7 +171,7 @@ def pull_root(k, at_sd, at_L, theta, by_T, slope):
                 slope[at_L + i * k + j] += theta[at_sd + i] * by_T[i, j]
 
 
-@nb.njit(**OPTIONS)
+@nb.njit(**CALLED)
 def _reflect(U):
     """Apply P to the columns of U (G, k): ``P = I - w w' / (1 - 1 / sqrt(G))``, ``w = e_0 - 1 / sqrt(G)``."""
     G, k = U.shape
@@ -188,7 +188,7 @@ def _reflect(U):
             U[g, j] += total * level
 
 
-@nb.njit(**OPTIONS)
+@nb.njit(**CALLED)
 def _place_row(T, q, at, centred, z, v):
     """Fill ``v = T z`` of the numbers q[at : at + k]: of centred columns (bits) they are v, of others z."""
     for i in range(len(z)):
@@ -203,7 +203,7 @@ def _place_row(T, q, at, centred, z, v):
             v[i] = total + T[i, i] * z[i]
 
 
-@nb.njit(**OPTIONS)
+@nb.njit(**CALLED)
 def _pull_effects(T, q, centred, power, by_V, by_T, g):
     """Log density of the effects to a power; adds derivatives in q to g and in T to by_T.
 
@@ -234,7 +234,7 @@ def _pull_effects(T, q, centred, power, by_V, by_T, g):
     return power * (logp - 0.5 * math.log(2.0 * math.pi) * G * k)
 
 
-@nb.njit(**OPTIONS)
+@nb.njit(**CALLED)
 def n_effects(meta):
     """Effects that are in q."""
     total = 0
@@ -244,7 +244,7 @@ def n_effects(meta):
     return total
 
 
-@nb.njit(**OPTIONS)
+@nb.njit(**CALLED)
 def _fill_effects(q, theta, out, data, meta):
     """Fill the effects of all terms, group by group; turn coefficients in theta from those of q into b."""
     first, d = 0, meta[N_COEFS]
@@ -263,7 +263,7 @@ def _fill_effects(q, theta, out, data, meta):
         first += G * k
 
 
-@nb.njit(**OPTIONS)
+@nb.njit(**CALLED)
 def begin_rows(q, work, U, data, meta):
     """Fill values, priors, effects U and the linear predictors; return these and the log prior.
 
@@ -293,7 +293,7 @@ def begin_rows(q, work, U, data, meta):
     return predictors, qg, logp
 
 
-@nb.njit(**OPTIONS)
+@nb.njit(**CALLED)
 def end_rows(q, qg, g, slopes, work, data, meta):
     """Fill the gradient, given derivatives in the predictors; return the log density of the effects in q."""
     n_values, n_free, d, n = meta[1], meta[N_FREE], meta[N_COEFS], meta[N_ROWS]
@@ -328,7 +328,7 @@ def end_rows(q, qg, g, slopes, work, data, meta):
     return logp
 
 
-@nb.njit(**OPTIONS)
+@nb.njit(**CALLED)
 def mixed(q, g, data, meta):
     """Log posterior density of all parameters and effects, and its gradient."""
     n_values, n, family = meta[1], meta[N_ROWS], meta[FAMILY]

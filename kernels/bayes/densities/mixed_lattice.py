@@ -31,7 +31,7 @@ import math
 import numba as nb
 import numpy as np
 
-from ..streams import OPTIONS, fill_normal, uniform
+from ..streams import CALLED, OPTIONS, fill_normal, uniform
 from .mixed import BERNOULLI, GAMMA, NEGATIVE_BINOMIAL, NORMAL, POISSON, STUDENT_T, logistic
 from .mixed_points import POINTS, prepare, rows_at
 
@@ -46,7 +46,7 @@ _RISE = 30.0  # of a second mode over the first, before sums are scaled anew
 _DRAWING, _STEPS = 0.6, 12
 
 
-@nb.njit(**OPTIONS)
+@nb.njit(**CALLED)
 def _information(family, f, y, own):
     """Minus the second derivative of a row's log likelihood in f; of Student's t its expectation."""
     if family == NORMAL:
@@ -73,7 +73,7 @@ def _information(family, f, y, own):
     return total
 
 
-@nb.njit(**OPTIONS)
+@nb.njit(**CALLED)
 def _at(z, family, f, own, A, table, work, slopes, heights, by_own):
     """Fill logs of the integrand at points z (m, k) without the constant of the normal density.
 
@@ -92,7 +92,7 @@ def _at(z, family, f, own, A, table, work, slopes, heights, by_own):
     rows_at(family, m, n, work[2], own, table, work, slopes, heights, by_own)
 
 
-@nb.njit(**OPTIONS)
+@nb.njit(**CALLED)
 def _curvature(z, family, f, y, weights, own, A, C):
     """Fill C with the lower Cholesky factor of minus the Hessian of the log integrand."""
     k = len(z)
@@ -115,7 +115,7 @@ def _curvature(z, family, f, y, weights, own, A, C):
             C[a, b] = math.sqrt(total) if a == b else total / C[b, b]
 
 
-@nb.njit(**OPTIONS)
+@nb.njit(**CALLED)
 def _mode(family, f, y, weights, own, A, z, C, table, work, slopes, heights, by_own):
     """Move z to the mode from zero, by Newton's method with halved steps; return the height there."""
     k = len(z)
@@ -155,7 +155,7 @@ def _mode(family, f, y, weights, own, A, z, C, table, work, slopes, heights, by_
     return height
 
 
-@nb.njit(**OPTIONS)
+@nb.njit(**CALLED)
 def _side(k):
     return 2 * _REACH[k - 1] + 1
 
@@ -166,7 +166,7 @@ def table_size(k):
     return _side(k) ** k
 
 
-@nb.njit(**OPTIONS)
+@nb.njit(**CALLED)
 def _coordinates(index, k, c):
     side, total = _side(k), 0
     for j in range(k):
@@ -176,7 +176,7 @@ def _coordinates(index, k, c):
     return total % 2 == 0
 
 
-@nb.njit(**OPTIONS)
+@nb.njit(**CALLED)
 def _point(c, step, mode, C, z):
     """z = mode + C^-T (step c)."""
     k = len(c)
@@ -189,7 +189,7 @@ def _point(c, step, mode, C, z):
         z[a] += mode[a]
 
 
-@nb.njit(**OPTIONS)
+@nb.njit(**CALLED)
 def _seed(z, step, mode, C):
     """Index of the node next to z, or -1 outside of the table."""
     k, index = len(z), 0
@@ -204,7 +204,7 @@ def _seed(z, step, mode, C):
     return index
 
 
-@nb.njit(**OPTIONS)
+@nb.njit(**CALLED)
 def _enqueue(index, queue, n, places):
     if n < len(queue) and places[index] == 0:
         queue[n] = index
@@ -213,13 +213,13 @@ def _enqueue(index, queue, n, places):
     return n
 
 
-@nb.njit(**OPTIONS)
+@nb.njit(**CALLED)
 def _clear(queue, n, places):
     for i in range(n):
         places[queue[i]] = 0
 
 
-@nb.njit(**OPTIONS)
+@nb.njit(**CALLED)
 def _begin(family, f, y, own, A, mode, C, step, top, queue, places, table, work, slopes, heights, by_own):
     """Put the first nodes into the queue; return their number, or -1 if one is outside of the table."""
     k = len(mode)
@@ -243,7 +243,7 @@ def _begin(family, f, y, own, A, mode, C, step, top, queue, places, table, work,
     return n
 
 
-@nb.njit(**OPTIONS)
+@nb.njit(**CALLED)
 def _neighbours(index, c, queue, n, places):
     """Queue all neighbours of a node; return the number of nodes, and whether table and queue held them."""
     k, width = len(c), 1
@@ -256,7 +256,7 @@ def _neighbours(index, c, queue, n, places):
     return n, n < len(queue)
 
 
-@nb.njit(**OPTIONS)
+@nb.njit(**CALLED)
 def _columns(Z, T):
     """A (k, n) with ``A' = Z T``."""
     n_rows, k = Z.shape
@@ -268,7 +268,7 @@ def _columns(Z, T):
     return A
 
 
-@nb.njit(**OPTIONS)
+@nb.njit(**CALLED)
 def _normal_posterior(f, y, weights, sigma, A, mode, C):
     """Fill mean and factor C of the precision C C' of z in a group with normal noise."""
     k, n = A.shape
@@ -291,7 +291,7 @@ def _normal_posterior(f, y, weights, sigma, A, mode, C):
     _solve_transposed(C, mode)
 
 
-@nb.njit(**OPTIONS)
+@nb.njit(**CALLED)
 def _solve_transposed(C, z):
     """Replace z by C^-T z."""
     for a in range(len(z) - 1, -1, -1):
@@ -300,7 +300,7 @@ def _solve_transposed(C, z):
         z[a] /= C[a, a]
 
 
-@nb.njit(**OPTIONS)
+@nb.njit(**CALLED)
 def _normal_integral(f, y, weights, sigma, Z, T, by_f, by_own, by_T):
     """`integral` of normal noise, in closed form."""
     n, k = Z.shape
@@ -417,7 +417,7 @@ def integral(family, f, y, weights, own, Z, T, queue, places, by_f, by_own, by_T
     return value
 
 
-@nb.njit(**OPTIONS)
+@nb.njit(**CALLED)
 def _interpolated(x, logs, top, places):
     """Multilinear interpolation of the integrand at x, in steps of the lattice."""
     k, total = len(x), 0.0
@@ -436,7 +436,7 @@ def _interpolated(x, logs, top, places):
     return total
 
 
-@nb.njit(**OPTIONS)
+@nb.njit(**CALLED)
 def _draw_normal(f, y, weights, sigma, Z, T, stream, u):
     """`draw_group` of normal noise."""
     k = len(u)

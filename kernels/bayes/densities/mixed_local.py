@@ -20,7 +20,7 @@ import numpy as np
 
 from ... import one_form
 from ..address import INTEGERS, MATRIX, VECTOR
-from ..streams import OPTIONS
+from ..streams import CALLED, OPTIONS
 from .mixed import (
     FAMILY,
     L_AT,
@@ -49,7 +49,7 @@ from .mixed import (
 from .mixed_lattice import MOST_NODES, draw_group, integral, table_size
 
 
-@nb.njit(**OPTIONS)
+@nb.njit(**CALLED)
 def _term(data, meta):
     """Place in meta of the integrated term, its columns, groups and values."""
     at, n = meta[TERMS_AT] + meta[N_TERMS] * TERM, meta[N_ROWS]
@@ -57,13 +57,13 @@ def _term(data, meta):
     return at, k, meta[at + N_GROUPS], data[meta[at + Z_AT] : meta[at + Z_AT] + n * k].reshape(n, k)
 
 
-@nb.njit(**OPTIONS)
+@nb.njit(**CALLED)
 def _table(family, k):
     """Places of nodes; normal noise, whose integrals are in closed form for any k, has none."""
     return np.zeros(1 if family == NORMAL else table_size(k), np.int32)
 
 
-@nb.njit(**OPTIONS)
+@nb.njit(**CALLED)
 def mixed_local(q, g, data, meta):
     """Log posterior density, and its gradient."""
     n_values, n, family = meta[1], meta[N_ROWS], meta[FAMILY]

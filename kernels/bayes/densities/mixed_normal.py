@@ -19,12 +19,12 @@ import numpy as np
 
 from ... import one_form
 from ..address import INTEGERS, MATRIX, VECTOR
-from ..streams import OPTIONS, fill_normal
+from ..streams import CALLED, OPTIONS, fill_normal
 from .mixed import L_AT, N_COEFS, N_FREE, N_GROUPS, OWN, SD_AT, TERMS_AT, WIDTH, X_AT, pull_root, root
 from .parameter_priors import begin, end
 
 
-@nb.njit(**OPTIONS)
+@nb.njit(**CALLED)
 def _parts(data, meta):
     at, d = meta[X_AT], meta[N_COEFS]
     k, G = meta[meta[TERMS_AT] + WIDTH], meta[meta[TERMS_AT] + N_GROUPS]
@@ -37,7 +37,7 @@ def _parts(data, meta):
     return center, triangle, R, X, data[at : at + G * k].reshape(G, k)
 
 
-@nb.njit(**OPTIONS)
+@nb.njit(**CALLED)
 def _times_root(R, T, B):
     """B = R T, with a lower triangle T."""
     k = len(T)
@@ -49,7 +49,7 @@ def _times_root(R, T, B):
             B[i, j] = total
 
 
-@nb.njit(**OPTIONS)
+@nb.njit(**CALLED)
 def _factor(V):
     """Cholesky factor in place, in the lower triangle; returns the log of the determinant."""
     log_det = 0.0
@@ -66,7 +66,7 @@ def _factor(V):
     return log_det
 
 
-@nb.njit(**OPTIONS)
+@nb.njit(**CALLED)
 def _solve(L, x):
     """Solve ``L L' x = x`` in place."""
     k = len(x)
@@ -80,7 +80,7 @@ def _solve(L, x):
         x[i] /= L[i, i]
 
 
-@nb.njit(**OPTIONS)
+@nb.njit(**CALLED)
 def mixed_normal(q, g, data, meta):
     """Log posterior density of all but the effects, and its gradient."""
     n_values, n_free, d = meta[1], meta[N_FREE], meta[N_COEFS]

@@ -12,7 +12,7 @@ import numba as nb
 import numpy as np
 
 from ...linear.glm_losses import fast_exp, fast_log1p
-from ..streams import OPTIONS
+from ..streams import CALLED, OPTIONS
 from .mixed import BERNOULLI, GAMMA, NEGATIVE_BINOMIAL, POISSON, logistic, row
 
 POINTS = 16
@@ -24,7 +24,7 @@ def _exp(x):
     return math.inf if x > _HIGHEST else fast_exp(min(x, _HIGHEST) if x == x else x)
 
 
-@nb.njit(**OPTIONS)
+@nb.njit(**CALLED)
 def prepare(family, y, weights, own):
     """Return the table of `rows_at` (4, POINTS n): targets, weights, and what depends on no predictor.
 
@@ -47,7 +47,7 @@ def prepare(family, y, weights, own):
     return table
 
 
-@nb.njit(**OPTIONS)
+@nb.njit(**CALLED)
 def _bernoulli(n, f, table, values, slopes):
     y, weights = table[0], table[1]
     for i in range(n):
@@ -58,7 +58,7 @@ def _bernoulli(n, f, table, values, slopes):
         slopes[i] = weights[i] * (y[i] - share)
 
 
-@nb.njit(**OPTIONS)
+@nb.njit(**CALLED)
 def _poisson(n, f, table, values, slopes):
     y, weights = table[0], table[1]
     for i in range(n):
@@ -67,7 +67,7 @@ def _poisson(n, f, table, values, slopes):
         slopes[i] = weights[i] * (y[i] - mean)
 
 
-@nb.njit(**OPTIONS)
+@nb.njit(**CALLED)
 def _gamma(n, shape, f, table, values, slopes, by_own):
     y, weights, log_y = table[0], table[1], table[2]
     for i in range(n):
@@ -78,7 +78,7 @@ def _gamma(n, shape, f, table, values, slopes, by_own):
         by_own[i] = weights[i] * part
 
 
-@nb.njit(**OPTIONS)
+@nb.njit(**CALLED)
 def _negative_binomial(n, a, f, table, values, slopes, by_own):
     y, weights, fixed, by_a = table[0], table[1], table[2], table[3]
     r, shift = 1.0 / a, math.log(a)
@@ -92,7 +92,7 @@ def _negative_binomial(n, a, f, table, values, slopes, by_own):
         by_own[i] = weights[i] * (by_a[i] + r * r * total - (y[i] + r) * share * r)
 
 
-@nb.njit(**OPTIONS)
+@nb.njit(**CALLED)
 def rows_at(family, m, n, f, own, table, work, slopes, heights, by_own):
     """Add up the log likelihoods of n rows at m nodes, whose predictors are in f (m n), node after node.
 

@@ -19,7 +19,7 @@ import math
 import numba as nb
 import numpy as np
 
-from ..streams import OPTIONS
+from ..streams import CALLED, OPTIONS
 
 HEAD = 5  # numbers before the rows
 
@@ -49,7 +49,7 @@ def unpack(q, means, log_scales, log_weights):
         log_weights[k] -= math.log(total)
 
 
-@nb.njit(**OPTIONS)
+@nb.njit(**CALLED)
 def _add_points(x, means, scales, constants, parts, by_mean, by_scale, by_weight):
     """Add up the log likelihood, and its derivatives in means, log scales and log weights."""
     K, p = means.shape
@@ -78,7 +78,7 @@ def _add_points(x, means, scales, constants, parts, by_mean, by_scale, by_weight
     return logp
 
 
-@nb.njit(**OPTIONS)
+@nb.njit(**CALLED)
 def mixture(q, g, data, meta):
     """Log posterior density, and its gradient into g."""
     n, p, K = meta[0], meta[1], meta[2]

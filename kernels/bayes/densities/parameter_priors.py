@@ -13,7 +13,7 @@ import math
 import numba as nb
 import numpy as np
 
-from ..streams import OPTIONS
+from ..streams import CALLED, OPTIONS
 from ..transforms import ROWS, WIDTH, log_logistic, pull_back, transform
 
 (
@@ -34,13 +34,13 @@ CODE, FIRST, COUNT, SIZE, CONSTANT, ARGUMENTS = range(6)
 PRIOR_WIDTH = ARGUMENTS + 6
 
 
-@nb.njit(**OPTIONS)
+@nb.njit(**CALLED)
 def _argument(which, e, theta, data, meta, row):
     place, step = meta[row + ARGUMENTS + 2 * which], meta[row + ARGUMENTS + 2 * which + 1]
     return theta[place + e * step] if place >= 0 else data[-1 - place + e * step]
 
 
-@nb.njit(**OPTIONS)
+@nb.njit(**CALLED)
 def _tell(which, e, derivative, slope, meta, row):
     """Add a derivative to the parameter that is an argument, if it is one."""
     place, step = meta[row + ARGUMENTS + 2 * which], meta[row + ARGUMENTS + 2 * which + 1]
@@ -48,7 +48,7 @@ def _tell(which, e, derivative, slope, meta, row):
         slope[place + e * step] += derivative
 
 
-@nb.njit(**OPTIONS)
+@nb.njit(**CALLED)
 def _one(code, x, u, a, b, c):
     """Log density, and its derivatives in x, u, a and b.
 
@@ -92,7 +92,7 @@ def _one(code, x, u, a, b, c):
     return 0.0, 0.0, 0.0, 0.0, 0.0  # FLAT
 
 
-@nb.njit(**OPTIONS)
+@nb.njit(**CALLED)
 def add_priors(theta, natural, slope, own, data, meta, at):
     """Return the log of all priors; add their derivatives to `slope` in values, `own` in natural coordinates.
 
@@ -127,7 +127,7 @@ def add_priors(theta, natural, slope, own, data, meta, at):
     return total
 
 
-@nb.njit(**OPTIONS)
+@nb.njit(**CALLED)
 def _multivariate(t, k, theta, slope, data, meta, row):
     mean, inverse = -1 - meta[row + ARGUMENTS], -1 - meta[row + ARGUMENTS + 2]
     total = 0.0
@@ -176,7 +176,7 @@ def end(q, work, data, meta):
     return 0.0
 
 
-@nb.njit(**OPTIONS)
+@nb.njit(**CALLED)
 def prior_alone(q, g, data, meta):
     """Log density without any function of a user, and its gradient."""
     work = np.empty(4 * meta[1] + len(q))

@@ -21,7 +21,7 @@ import math
 
 import numba as nb
 
-from ..streams import OPTIONS
+from ..streams import CALLED, OPTIONS
 
 HEAD = 8  # numbers before the scales
 # Of meta.
@@ -31,7 +31,7 @@ POWER, FREEDOM, GLOBAL, OWN_SCALE, PADDING, NOISE_FREEDOM, WEIGHT, CONSTANT = ra
 NORMAL, STUDENT_T, LAPLACE, HORSESHOE = range(4)
 
 
-@nb.njit(**OPTIONS)
+@nb.njit(**CALLED)
 def coefficients(q, b, data, meta):
     """Fill the coefficients b (d,) that the parameters q stand for."""
     d, h = meta[N_COEFS], meta[N_SHRUNK]
@@ -42,7 +42,7 @@ def coefficients(q, b, data, meta):
             b[j] *= _slab(q[d + j] + q[d + h]) / data[HEAD + j]
 
 
-@nb.njit(**OPTIONS)
+@nb.njit(**CALLED)
 def _slab(x):
     return 1.0 / math.sqrt(1.0 + math.exp(-2.0 * x))
 
@@ -58,7 +58,7 @@ def half_cauchy(log_scale, inverse):
     return logp, 1.0 - 2.0 * share
 
 
-@nb.njit(**OPTIONS)
+@nb.njit(**CALLED)
 def _one(kind, x, freedom):
     """Log density of a standardised coefficient and its derivative, constants left out."""
     if kind == STUDENT_T:
@@ -68,7 +68,7 @@ def _one(kind, x, freedom):
     return -0.5 * x * x, -x
 
 
-@nb.njit(**OPTIONS)
+@nb.njit(**CALLED)
 def add_prior(q, b, gb, g, data, meta):
     """Turn the gradient `gb` of the likelihood in b into `g` in q, the prior added; returns the log prior."""
     d, h, kind, power = meta[N_COEFS], meta[N_SHRUNK], meta[PRIOR], data[POWER]
