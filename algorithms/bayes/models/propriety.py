@@ -78,20 +78,19 @@ def warn_of_tails(which, n_shards, freedom):
     )
 
 
-def check_shard(shard, n_shards, family, X, y, names, prior, options, *, one_class=False):
-    """Refuse a shard that cannot be normalised: of one class, without noise, its prior too weak.
+def check_shard(shard, n_shards, family, X, y, names, prior, options):
+    """Refuse a shard that cannot be normalised: without noise, its prior too weak for its rows.
 
-    With `one_class` all rows may be of one class, if the prior is proper to the power of a shard. Returns
-    whether the shard can be normalised, but its tails are those of a Student-t prior to a power that has no
-    variance.
+    All rows may be of one class if the prior is proper to the power of a shard. Returns whether the shard can
+    be normalised, but its tails are those of a Student-t prior to a power that has no variance.
     """
     flat = np.isinf(prior.scale)
     decay = (prior.freedom + 1) / n_shards if prior.kind == "student_t" else np.inf
-    if family == "bernoulli" and len(np.unique(y)) < 2 and (not one_class or flat.any() or decay <= 1):
-        remedy = "take a smaller n_shards, or 'auto', which does so where groups are not split"
-        if one_class:
-            remedy = "take prior='normal' with a scale, or put its rows to those of another shard"
-        raise DataError(f"all rows of {shard} of {n_shards} are of one class: {remedy}")
+    if family == "bernoulli" and len(np.unique(y)) < 2 and (flat.any() or decay <= 1):
+        raise DataError(
+            f"all rows of {shard} of {n_shards} are of one class: take prior='normal' with a scale, or fewer "
+            "shards, so that each has rows of both classes"
+        )
     try:
         check_scale_identified(family, X, y, prior.own_scale, flat.sum(), **options)
     except DataError as error:

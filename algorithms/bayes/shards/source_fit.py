@@ -230,7 +230,7 @@ def _look(blank, source, n_shards, shard):
             reduced = reduced_rows(X, y, options["weights"], options["offsets"])
         else:
             checked = "this shard", n_shards, blank._family, X, y, names, prior, options
-            if check_shard(*checked, one_class=True):
+            if check_shard(*checked):
                 warn_of_tails(f"{source}, a shard", n_shards, blank.prior_freedom)
     except (DataError, TypeError) as error:
         raise DataError(f"{source}: {error}") from error

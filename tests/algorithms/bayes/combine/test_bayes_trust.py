@@ -254,8 +254,8 @@ def test_messages_name_value_and_remedy():
         with pytest.raises(DataError, match=message):
             sd.sample(log_likelihood, None, X, [0.0], names=["mu"], **FEW | options)
     rare = np.arange(60) == 3
-    with pytest.raises(DataError, match="a class has 1 rows, too few for 2 shards: take fewer shards"):
-        sd.BayesianLogisticRegression(n_shards=2).fit(X[:, None], rare)
+    with pytest.raises(DataError, match=r"all rows of shard \d of 2 are of one class: take prior='normal'"):
+        sd.BayesianLogisticRegression(prior_scale=np.inf, n_shards=2).fit(X[:, None], rare)
 
 
 def test_the_chains_of_an_improper_shard_are_bounded():

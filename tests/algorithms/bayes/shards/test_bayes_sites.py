@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy import special
 
 from stradask import BayesianLogisticRegression
 from stradask.errors import DataError
@@ -59,3 +60,42 @@ def test_a_site_of_one_class_needs_a_proper_prior(tmp_path):
     for prior in ({"prior_scale": np.inf}, {"prior": "student_t", "prior_freedom": 3.0}):
         with pytest.raises(DataError, match=r"site1.* of one class: take prior='normal' with a scale"):
             BayesianLogisticRegression(n_shards="auto", **OPTIONS | prior).fit(names)
+
+
+def by_importance(X, y, scale, n=40_000):
+    """Means and standard deviations of coefficients and intercept, by weighted draws about the mode."""
+    Z, signs = np.column_stack([X, np.ones(len(X))]), np.where(y, 1.0, -1.0)
+    d = Z.shape[1]
+    variances = np.append(np.full(d - 1, scale**2), 10.0**2)
+    mode = np.zeros(d)
+    for _ in range(100):
+        p = special.expit(Z @ mode)
+        precision = (Z.T * (p * (1 - p))) @ Z + np.diag(1 / variances)
+        step = np.linalg.solve(precision, Z.T @ (y - p) - mode / variances)
+        mode = mode + step * min(1.0, 3 / np.abs(step).max())
+    rng = np.random.default_rng(1)
+    z = rng.standard_normal((n, d)) / np.sqrt(rng.chisquare(4, n) / 4)[:, None]
+    points = mode + 1.3 * z @ np.linalg.cholesky(np.linalg.inv(precision)).T
+    heights = [special.log_expit(signs * (part @ Z.T)).sum(axis=1) for part in np.array_split(points, 40)]
+    log_p = np.concatenate(heights) - (points**2 / variances).sum(axis=1) / 2
+    weights = special.softmax(log_p + (4 + d) / 2 * np.log1p((z**2).sum(axis=1) / 4))
+    assert 1 / (weights**2).sum() > n / 4
+    mean = weights @ points
+    return mean, np.sqrt(weights @ (points - mean) ** 2)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::stradask.errors.PosteriorWarning")  # of the shards' own skewness
+@pytest.mark.parametrize(
+    ("n", "d", "n_events", "n_shards"), [(2000, 3, 2, 4), (2000, 3, 1, 8), (500, 3, 3, 10)]
+)
+def test_fewer_events_than_shards(n, d, n_events, n_shards):
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((n, d)), np.zeros(n, bool)
+    y[rng.choice(n, n_events, replace=False, p=special.softmax(X[:, 0]))] = True
+    mean, sd = by_importance(X, y, 1.0)
+    found = BayesianLogisticRegression(prior_scale=1.0, n_shards=n_shards, random_state=0).fit(X, y)
+    assert found.n_shards_ == n_shards
+    draws = found.posterior_.draws
+    assert (np.abs(draws.mean(axis=0) - mean) / sd).max() < 0.12
+    np.testing.assert_allclose(draws.std(axis=0), sd, rtol=0.1)
