@@ -1,6 +1,7 @@
 """`sample`: draws from the posterior of a user's density."""
 
 from collections.abc import Mapping, Sized
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -198,7 +199,8 @@ def sample(
     problem.check_ships(engine)
     kept = None if deterministic is None else problem.deterministic(deterministic)
     parts = problem.cut(settings)
-    posterior, _ = draw_posterior(problem.densities(parts, settings), settings)
+    with problem.watched():
+        posterior, _ = draw_posterior(problem.densities(parts, settings), settings)
     return posterior if kept is None else kept.added_to(posterior)
 
 
@@ -245,9 +247,8 @@ def _external(model):
         None if model.in_one_piece else functions.prior,
         model.data,
         model.start,
-        model.names,
-        constrain=functions.constrain,
         variables=model.variables,
+        make=partial(functions.model, names=model.names),
     )
 
 
@@ -276,7 +277,7 @@ class _Inference:
     start: Any
     names: Any = None
     sources: list[Source] | None = None  # of shards that workers read
-    constrain: Any = None
+    make: Any = None  # of the model of some rows, where another library has its functions
     variables: dict | None = None  # names and shapes; given with what has been examined already
     mixture: Any = None
     layout: Any = None  # of named parameters
@@ -286,6 +287,10 @@ class _Inference:
         if engine != "local":
             check_ships("log_likelihood", self.log_likelihood)
             check_ships("log_prior", self.log_prior)
+
+    def watched(self):
+        """Nothing needs to be watched while it is sampled; a context manager."""
+        return nullcontext()
 
     def cut(self, settings):
         """Return the observations of each shard, which are taken or read where they are needed."""
@@ -362,7 +367,7 @@ class _Inference:
         power = 1 / len(parts)
         if self.mixture is not None:
             return [partial(_mixture_model, self.mixture, power, part) for part in parts]
-        make = partial(user_model, names=self.names, constrain=self.constrain)
+        make = self.make or partial(user_model, names=self.names)
         if self.layout is not None:
             make = partial(named_model, layout=self.layout)
         functions, is_sum = (self.log_likelihood, self.log_prior), self._is_dealt and len(parts) > 1

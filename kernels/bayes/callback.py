@@ -9,6 +9,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
+from .address import integers
 from .streams import CALLED
 
 
@@ -33,8 +34,18 @@ def callback(q, g, data, meta):
 
 @nb.njit(**CALLED)
 def pointer(q, g, data, meta):
-    """The same of a library's own function: the function behind ``meta[1]`` counts NaN."""
+    """The same of a library's own function: the function behind ``meta[1]`` counts NaN.
+
+    The number at the address ``meta[2]`` is not 0 once the function has raised an error. What it returned is
+    then no density, and what remains of the run is not worth another call.
+    """
+    failed = nb.carray(integers(meta[2]), 1)
+    if failed[0]:
+        return np.nan
     logp = call_function(meta[0], q.ctypes.data, g.ctypes.data, len(q))
+    if failed[0]:
+        g[:] = np.nan
+        return np.nan
     if np.isnan(logp):
         logp = call_function(meta[1], q.ctypes.data, g.ctypes.data, len(q))
     return logp

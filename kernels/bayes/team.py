@@ -35,7 +35,9 @@ def _load(typingctx, address):
 
 
 @intrinsic
-def _store(typingctx, address, value):
+def store(typingctx, address, value):
+    """Write a word that other threads read."""
+
     def codegen(context, builder, signature, args):
         builder.store_atomic(args[1], builder.inttoptr(args[0], ir.IntType(64).as_pointer()), _ORDER, 8)
         return context.get_dummy_value()
@@ -44,7 +46,9 @@ def _store(typingctx, address, value):
 
 
 @intrinsic
-def _exchange(typingctx, address, expected, value):
+def exchange(typingctx, address, expected, value):
+    """Whether a word had the expected value, and now has the other, at once for all threads."""
+
     def codegen(context, builder, signature, args):
         place = builder.inttoptr(args[0], ir.IntType(64).as_pointer())
         return builder.extract_value(builder.cmpxchg(place, args[1], args[2], _ORDER), 1)
@@ -67,8 +71,8 @@ def current(control):
 def publish(control, n):
     """Begin to evaluate n vectors, which everyone can see by now; returns the number."""
     number = _load(_line(control, ROUND)) + 1
-    _store(_line(control, N_VECTORS), n)
-    _store(_line(control, ROUND), number)
+    store(_line(control, N_VECTORS), n)
+    store(_line(control, ROUND), number)
     return number
 
 
@@ -77,14 +81,14 @@ def take(control, block, number, who):
     """Whether the block was free, and is now taken by `who`."""
     place = _line(control, BLOCKS + block)
     seen = _load(place)
-    return seen >> 16 < number and _exchange(place, seen, number << 16 | who << 2 | _TAKEN)
+    return seen >> 16 < number and exchange(place, seen, number << 16 | who << 2 | _TAKEN)
 
 
 @nb.njit(**OPTIONS)
 def finish(control, block, number, who):
     """Mark a block as done, if `who` still has it."""
     mine = number << 16 | who << 2
-    _exchange(_line(control, BLOCKS + block), mine | _TAKEN, mine | _DONE)
+    exchange(_line(control, BLOCKS + block), mine | _TAKEN, mine | _DONE)
 
 
 @nb.njit(**OPTIONS)
@@ -95,4 +99,4 @@ def done_by(control, block, number):
         seen = _load(place)
         if seen & 3 == _DONE:
             return (seen >> 2) & 0x3FFF
-    return -1 if _exchange(place, seen, mine) else (_load(place) >> 2) & 0x3FFF
+    return -1 if exchange(place, seen, mine) else (_load(place) >> 2) & 0x3FFF

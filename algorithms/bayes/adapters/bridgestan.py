@@ -4,15 +4,19 @@ Stan does not tell prior from likelihood, but a program is a function of its dat
 the prior, Jacobians included, and the likelihood of some rows is what they add to that.
 """
 
-import threading
+import contextlib
+import os
 from typing import Any
 
 import numpy as np
 
-from ....errors import DataError, shortened
+from ....errors import DataError, StradaskError, shortened
+from ....kernels.bayes.stan import stan
+from ..models.density_check import check_density
 from ..models.external import SHIFTS, ExternalModel, Functions, check_named, is_same, needed, rows_of
+from .stan_density import TURN, StanDensity, has_threads
 
-_ONE_AT_A_TIME = threading.Lock()  # a library compiled without STAN_THREADS has one stack for derivatives
+_SHOWN = 600  # letters of a compiler's message, its end
 
 
 def from_bridgestan(model_lib: Any, data: Any, *, data_axis: Any = None, start: Any = None) -> ExternalModel:
@@ -21,8 +25,10 @@ def from_bridgestan(model_lib: Any, data: Any, *, data_axis: Any = None, start: 
     Parameters
     ----------
     model_lib : path-like
-        What BridgeStan compiles: a shared library, or a ``.stan`` file that is compiled. On a cluster all
-        workers must see it.
+        What BridgeStan compiles: a shared library; or a ``.stan`` file, which is compiled here, for several
+        threads, into a library next to it. That needs a C++ compiler, make and BridgeStan's source: the
+        folder that the environment variable BRIDGESTAN names, or else BridgeStan downloads it. On a cluster
+        all workers must see the library.
     data : dict
         What the program's data block declares. Arrays with as many rows as ``data[data_axis]`` are cut into
         shards.
@@ -41,12 +47,16 @@ def from_bridgestan(model_lib: Any, data: Any, *, data_axis: Any = None, start: 
     Raises
     ------
     DataError
-        If data_axis is no integer of the data, or the program refuses to have no rows.
+        If data_axis is no integer of the data, or the program refuses to have no rows, or its data.
+    StradaskError
+        If a ``.stan`` file cannot be compiled: says what is missing.
 
     Notes
     -----
-    The program with no rows enters with the power 1 / n_shards, each row with 1. Chains of one process take
-    turns, as Stan's libraries are not made for several threads.
+    The program with no rows enters with the power 1 / n_shards, each row with 1. The compiled sampler calls
+    the library directly: a gradient costs what it costs Stan, and chains are on several threads. Libraries
+    that were compiled without STAN_THREADS let one thread compute at a time. Points that Stan rejects have no
+    density: they are counted, and the diagnostics quote the first message.
 
     Examples
     --------
@@ -65,21 +75,47 @@ def from_bridgestan(model_lib: Any, data: Any, *, data_axis: Any = None, start: 
         )
     cut, fixed = rows_of({name: x for name, x in data.items() if name != data_axis}, n, data_axis)
     row = tuple(x[:1] for x in cut.values())
-    functions = _Stan(str(model_lib), fixed, tuple(cut), data_axis, row)
-    whole = functions.model(tuple(cut.values()))
+    functions = _Stan(_library(model_lib), fixed, tuple(cut), data_axis, row)
+    whole = functions.program(tuple(cut.values()))
     functions.start = _start(whole, start)
     try:
         functions.compiled  # noqa: B018
-    except (RuntimeError, ValueError) as error:
+    except DataError as error:
         raise DataError(
             f"the program cannot be without rows ({data_axis} = 0), which its prior is found by: {error}; "
             f"declare int<lower=0> {data_axis}"
         ) from error
-    functions.with_transformed = _are_alike(functions.compiled[0], whole, functions.start)
+    with functions.turn:
+        functions.with_transformed = _are_alike(functions.compiled[0], whole, functions.start)
     names = tuple(whole.param_unc_names())
     model = ExternalModel(functions, tuple(cut.values()), functions.start, names, functions.variables())
     functions.compiled[1].clear()  # the parts on which the likelihood was examined
     return model
+
+
+def _library(model_lib):
+    """Path of the shared library; of a ``.stan`` file after compiling it for several threads."""
+    path = os.fspath(model_lib)
+    bridgestan = needed("bridgestan", "from_bridgestan")
+    if not path.endswith(".stan"):
+        return path
+    if not os.path.exists(path):
+        raise DataError(f"model_lib: there is no file {path}")
+    try:
+        return str(bridgestan.compile_model(path, make_args=["STAN_THREADS=True"]))
+    except ValueError as error:  # of the source's folder
+        raise StradaskError(
+            f"{path} cannot be compiled, as BridgeStan's source is missing: {error}. Unpack the archive "
+            f"bridgestan-{bridgestan.__version__}.tar.gz of its releases, and let the environment variable "
+            "BRIDGESTAN name the folder; or compile the program elsewhere, and give the shared library"
+        ) from error
+    except OSError as error:
+        raise StradaskError(
+            f"{path} cannot be compiled: {error}. It takes make and a C++ compiler; or compile the program "
+            "elsewhere, and give the shared library"
+        ) from error
+    except RuntimeError as error:
+        raise StradaskError(f"{path} does not compile: ...{str(error).strip()[-_SHOWN:]}") from error
 
 
 def _start(program, start):
@@ -103,7 +139,7 @@ def _are_alike(one, other, start):
 
 def _in_one_piece(model_lib, data, start):
     """Take the density of a program with all its data."""
-    functions = _Stan(str(model_lib), dict(data), (), None, ())
+    functions = _Stan(_library(model_lib), dict(data), (), None, ())
     whole = functions.compiled[0]
     functions.start = _start(whole, start)
     return ExternalModel(
@@ -119,27 +155,48 @@ class _Stan(Functions):
         self.start = np.zeros(0)
         self.with_transformed = axis is None
 
-    def model(self, rows):
+    def program(self, rows):
         """Return the program with some rows as its data."""
         bridgestan = needed("bridgestan", "from_bridgestan")
         data = self.fixed | dict(zip(self.cut, rows, strict=True))
         data |= {} if self.axis is None else {self.axis: len(rows[0])}
-        return bridgestan.StanModel(self.library, data, warn=False)
+        try:
+            return bridgestan.StanModel(self.library, data, warn=False)
+        except RuntimeError as error:
+            raise DataError(f"the program refuses its data: {error}") from error
 
     def compile(self):
         """The program without rows, and a place for those with some: by the identity of their arrays."""
-        return self.model(tuple(x[:0] for x in self.row)), {}
+        return self.program(tuple(x[:0] for x in self.row)), {}
 
     def _with(self, rows):
         """The program with a shard's rows; they are kept, so that no others can have their identity."""
         _, known = self.compiled
         if id(rows) not in known:
-            known[id(rows)] = rows, self.model(rows)
+            known[id(rows)] = rows, self.program(rows)
         return known[id(rows)][1]
+
+    def programs(self, rows):
+        """Return the program with some rows, and that without any, None where there is no axis."""
+        none, _ = self.compiled
+        return (none, None) if self.axis is None else (self.program(rows), none)
+
+    def model(self, log_likelihood, log_prior, rows, start, *, power, names):
+        """See `Functions`."""
+        made = StanDensity(
+            stan, np.array([power]), np.zeros(0, np.int64), names, start, functions=self, rows=rows
+        )
+        check_density(made)
+        return made
+
+    @property
+    def turn(self):
+        """Keeps other threads out, where the library has one stack for all of them."""
+        return contextlib.nullcontext() if has_threads(self.compiled[0]) else TURN
 
     def likelihood(self, q, data):
         """See `Functions`."""
-        with _ONE_AT_A_TIME:
+        with self.turn:
             if self.axis is None:
                 return _density(self.compiled[0], q)
             value, gradient = _density(self._with(data), q)
@@ -148,7 +205,7 @@ class _Stan(Functions):
 
     def prior(self, q):
         """See `Functions`."""
-        with _ONE_AT_A_TIME:
+        with self.turn:
             return _density(self.compiled[0], q)
 
     def _order(self):
@@ -169,7 +226,7 @@ class _Stan(Functions):
     def constrain(self, Q):
         """See `Functions`."""
         order = [place for _, some in self._order().values() for _, place in some]
-        with _ONE_AT_A_TIME:
+        with self.turn:
             return np.array([self.compiled[0].param_constrain(q, **self._kept)[order] for q in Q])
 
     @property

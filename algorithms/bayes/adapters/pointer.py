@@ -1,7 +1,9 @@
 """Densities that are C functions: compiled by numba, by a C compiler, by anything with such an address."""
 
+import contextlib
 import ctypes
-from dataclasses import dataclass
+import sys
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -32,7 +34,8 @@ def from_pointer(function: Any, start: ArrayLike, *, names: Names | None = None)
     function : numba cfunc, ctypes function, or int
         ``double f(const double *q, double *g, int64_t d)``, or its address. It returns the log posterior
         density, all of it, at q (d,), any real numbers, and fills the gradient g (d,). NaN is a density of
-        zero. It must be safe on several threads at a time (else ``n_jobs=1``) and must not throw.
+        zero. It must be safe on several threads at a time (else ``n_jobs=1``). An error that numba or ctypes
+        would drop, as nothing can be raised through C, ends the run.
     start : array-like of shape (d,)
         A point where the density is finite.
     names : sequence of d str, optional
@@ -119,6 +122,7 @@ class PointerDensity:
     address: int
     start: np.ndarray
     names: Any = None
+    errors: "DroppedErrors" = field(default_factory=lambda: DroppedErrors())
 
     def __reduce__(self):
         raise DataError(
@@ -127,6 +131,10 @@ class PointerDensity:
         )
 
     # What `sample` asks of a problem.
+
+    def watched(self):
+        """Keep errors that the function raises, which Python would print and ignore; a context manager."""
+        return _watched_errors(self.errors)
 
     def check_ships(self, engine):
         """Refuse to leave this process."""
@@ -156,10 +164,62 @@ class PointerDensity:
         """Make the model, and compare its gradient with differences."""
         names = tuple(f"q[{j}]" for j in range(len(self.start))) if self.names is None else self.names
         made = PointerModel(
-            pointer, np.zeros(1), np.array([self.address, 0]), names, self.start, False, self.function
+            pointer,
+            np.zeros(1),
+            np.array([self.address, 0, 0]),
+            names,
+            self.start,
+            False,
+            self.function,
+            self.errors,
         )
         check_density(made)
         return made
+
+
+class DroppedErrors:
+    """The first error that a function raised into C, which passes nothing on; `flag` is then 1."""
+
+    def __init__(self):
+        self.flag = np.zeros(1, np.int64)
+        self.first = None
+
+    def keep(self, error):
+        """Keep an error, if it is the first one."""
+        if self.first is None:
+            error.add_note(
+                "raised by the function of from_pointer, through which no error can pass: let it return NaN "
+                "where there is no density, and catch its errors; a Python function can be given to sample "
+                "itself"
+            )
+            self.first = error
+        self.flag[0] = 1
+
+    def forget(self):
+        """Begin anew."""
+        self.first, self.flag[0] = None, 0
+
+
+@contextlib.contextmanager
+def _watched_errors(errors):
+    """While the context lasts, `errors` gets what callbacks of ctypes and numba raise on any thread."""
+    errors.forget()
+    before = sys.unraisablehook
+
+    def hook(dropped):
+        of_numba = "numba" in str(dropped.object)
+        if isinstance(dropped.exc_value, BaseException) and (
+            of_numba or "ctypes callback" in (dropped.err_msg or "")
+        ):
+            errors.keep(dropped.exc_value)
+        else:
+            before(dropped)
+
+    sys.unraisablehook = hook
+    try:
+        yield
+    finally:
+        sys.unraisablehook = before
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,6 +227,7 @@ class PointerModel(CalledModel):
     """The model of a C function, whose address is ``meta[0]``."""
 
     function: Any = None
+    errors: Any = None
 
     def __post_init__(self):
         super().__post_init__()
@@ -177,5 +238,10 @@ class PointerModel(CalledModel):
             return np.nan
 
         counted = CALLBACK(undefined)
-        meta = np.array([self.meta[0], address_in_c(counted)], dtype=np.int64)
+        meta = np.array([self.meta[0], address_in_c(counted), self.errors.flag.ctypes.data], dtype=np.int64)
         self.__dict__.update(meta=meta, _failures=failures, _pointer=counted)
+
+    def raise_errors(self):
+        """Raise the first error that the function dropped."""
+        if self.errors.first is not None:
+            raise self.errors.first

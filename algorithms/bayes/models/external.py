@@ -14,6 +14,7 @@ import numpy as np
 from ....errors import DataError, StradaskError
 from ....kernels.bayes.streams import uniforms
 from ..chains.chain import STARTING, stream
+from .density import user_model
 from .row_sums import check_sum
 
 SHIFTS = (0.1, -0.2)  # of the start: places at which values are compared without rows and with all
@@ -50,6 +51,12 @@ class Functions:
     def compile(self):
         """Compile the functions that the other methods call."""
         raise NotImplementedError
+
+    def model(self, log_likelihood, log_prior, rows, start, *, power, names):
+        """Make the `Model` of some rows; by default one that calls `likelihood` and `prior` from Python."""
+        return user_model(
+            log_likelihood, log_prior, rows, start, power=power, names=names, constrain=self.constrain
+        )
 
     @property
     def compiled(self):

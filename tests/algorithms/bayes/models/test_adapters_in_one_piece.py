@@ -76,9 +76,9 @@ class Program:
 
 
 @pytest.fixture
-def stand_in(monkeypatch):
+def stand_in(monkeypatch, called_in_c):
     module = ModuleType("bridgestan")
-    module.StanModel = Program
+    module.StanModel = called_in_c(Program)
     monkeypatch.setitem(sys.modules, "bridgestan", module)
 
 

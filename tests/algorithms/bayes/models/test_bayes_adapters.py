@@ -107,7 +107,7 @@ def stan_library():
 class StandIn:
     """`bridgestan.StanModel` of the program above, by the formulas."""
 
-    made = 0
+    made, least = 0, -np.inf
 
     def __init__(self, library, data, *, warn):
         if data["N"] == 0 and library == "needs rows":
@@ -115,7 +115,7 @@ class StandIn:
         self.X, self.y = np.asarray(data["X"]), np.asarray(data["y"])
         assert len(self.X) == len(self.y) == data["N"]
         assert (data["K"], warn) == (K, False)
-        type(self).made += 1
+        StandIn.made += 1
 
     def param_unc_num(self):
         return K + 1
@@ -133,20 +133,23 @@ class StandIn:
     def log_density_gradient(self, q):
         if not np.isfinite(q).all():
             raise RuntimeError("Location parameter is nan")
+        if q[0] < self.least:
+            raise RuntimeError("b.1 is too small")
         value, slope = quick_prior(q)
         more, other = quick_likelihood(q, self.X, self.y)
         return value + more, slope + other
 
 
 @pytest.fixture
-def stand_in(monkeypatch):
+def stand_in(monkeypatch, called_in_c):
     module = ModuleType("bridgestan")
-    module.StanModel = StandIn
+    module.StanModel = called_in_c(StandIn)
     monkeypatch.setitem(sys.modules, "bridgestan", module)
+    return module.StanModel
 
 
-def stand_in_model():
-    return sd.from_bridgestan("library", {"N": N, "K": K, "X": X, "y": Y}, data_axis="N")
+def stand_in_model(start=None):
+    return sd.from_bridgestan("library", {"N": N, "K": K, "X": X, "y": Y}, data_axis="N", start=start)
 
 
 STAN_IS_THERE = has("bridgestan") and {"STRADASK_TEST_STAN", "BRIDGESTAN"} & {*os.environ}
@@ -269,6 +272,52 @@ def test_a_program_is_made_once_for_a_shard():
         model.functions.likelihood(q, model.data)
     assert StandIn.made == before + 1
     assert np.isnan(model.functions.prior(np.full(K + 1, np.nan))[0])
+
+
+def test_points_that_stan_rejects_are_counted_with_its_message(stand_in, monkeypatch):
+    monkeypatch.setattr(StandIn, "least", 0.8)  # it is .89, give or take .055
+    settings = {"sampler": "nuts", "n_samples": 100, "n_warmup": 100, "random_state": 0}
+    model = stand_in_model(start=[0.9, -0.6, -0.4])
+    with pytest.warns(sd.errors.PosteriorWarning, match="divergences"):  # at the wall
+        posterior = sd.sample(model, **settings)
+    (line,) = [line for line in posterior.diagnostics.lines if line[0] == "failed"]
+    assert "StanRejection: b.1 is too small, at b.1 = " in line[4]
+    assert stand_in.freed >= line[1] > 0
+
+
+def test_a_library_without_threads_is_called_by_one_at_a_time(stand_in, monkeypatch):
+    settings = {"sampler": "nuts", "n_samples": 60, "n_warmup": 60, "random_state": 0, "n_jobs": 4}
+    with_threads = sd.sample(stand_in_model(), **settings)
+    monkeypatch.setattr(stand_in, "threads", "false")
+    stand_in.most_inside = 0
+    one_at_a_time = sd.sample(stand_in_model(), **settings)
+    assert stand_in.most_inside == 1
+    np.testing.assert_array_equal(one_at_a_time.draws, with_threads.draws)
+
+
+@pytest.mark.usefixtures("stand_in")
+def test_what_a_program_needs_to_compile_is_said(monkeypatch, tmp_path):
+    path, bridgestan = tmp_path / "a.stan", sys.modules["bridgestan"]
+    bridgestan.__version__ = "2.7.0"
+    with pytest.raises(DataError, match="there is no file"):
+        sd.from_bridgestan(path, {})
+    path.write_text(STAN)
+    for error, words in (
+        (ValueError("Failed to download"), r"Failed to download.*bridgestan-2\.7\.0\.tar\.gz.*BRIDGESTAN"),
+        (FileNotFoundError("make"), r"make.*C\+\+ compiler"),
+        (RuntimeError("Syntax error in line 3"), "does not compile: .*Syntax error in line 3"),
+    ):
+        monkeypatch.setattr(bridgestan, "compile_model", raising(error, path), raising=False)
+        with pytest.raises(StradaskError, match=words):
+            sd.from_bridgestan(path, {})
+
+
+def raising(error, expected):
+    def compile_model(path, *, make_args):
+        assert (path, make_args) == (str(expected), ["STAN_THREADS=True"])
+        raise error
+
+    return compile_model
 
 
 @pytest.mark.usefixtures("stand_in")

@@ -5,6 +5,7 @@ import math
 import pickle
 import shutil
 import subprocess
+import sys
 import threading
 
 import numba
@@ -140,6 +141,33 @@ def test_nan_is_no_density_and_counted():
         posterior = sd.sample(sd.from_pointer(half, [0.5]), sampler="nuts", random_state=0)
     assert posterior.draws.min() > -1
     assert "undefined" in str(posterior.diagnostics) or "NaN" in str(posterior.diagnostics)
+
+
+@numba.cfunc(SIGNATURE)
+def divides(q, g, d):
+    """A normal density that divides by zero in its tail: numba then returns 0, the highest density."""
+    g[0] = -q[0]
+    return -0.5 * q[0] ** 2 if q[0] > -1.5 else 1.0 / (q[0] - q[0])
+
+
+@CALLED
+def looks_up(q, g, d):
+    g[0] = -q[0]
+    return -0.5 * q[0] ** 2 if q[0] > -1.5 else {}["a name that is missing"]
+
+
+@pytest.mark.parametrize(
+    ("function", "kind"), [(divides, ZeroDivisionError), (looks_up, KeyError)], ids=["numba", "ctypes"]
+)
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_an_error_that_c_drops_ends_the_run_with_its_traceback(function, kind, n_jobs):
+    hook, density = sys.unraisablehook, sd.from_pointer(function, [0.5])
+    with pytest.raises(kind) as caught:
+        sd.sample(density, sampler="nuts", n_jobs=n_jobs, random_state=0)
+    assert "return NaN where there is no density" in "".join(caught.value.__notes__)
+    assert sys.unraisablehook is hook
+    if function is looks_up:
+        assert any(entry.name == "looks_up" for entry in caught.traceback)
 
 
 @pytest.mark.parametrize(
