@@ -31,7 +31,8 @@ def _evaluate(density, origin, S, z, gz, q, g, data, meta):
         q[i] = origin[i] + dot(S[i], z)
     logp = call(density, q, g, data, meta)
     finite = math.isfinite(logp)
-    gz[:] = 0.0
+    for i in range(d):
+        gz[i] = 0.0
     for i in range(d):
         finite = finite and math.isfinite(g[i])
         for j in range(d):
@@ -73,9 +74,10 @@ def climb(density, origin, S, z, gz, H, logp, first, n, data, meta):
     d, n_evaluations = len(z), 0
     q, g, way, new_z, new_g = np.empty(d), np.empty(d), np.empty(d), np.empty(d), np.empty(d)
     if first == 0:
-        z[:], H[:] = 0.0, 0.0
         for i in range(d):
-            H[i, i] = 1.0
+            z[i] = 0.0
+            for j in range(d):
+                H[i, j] = 1.0 if i == j else 0.0
         logp = _evaluate(density, origin, S, z, gz, q, g, data, meta)
         n_evaluations += 1
     for k in range(first, first + n):

@@ -76,10 +76,12 @@ def _do_block(block, coefs, result, X, n_tiles):
     run, flush = _runs_of(coefs)
     half = n * (LINE // coefs.itemsize)
     running, first = result[: d * half], block * run * flush
-    running[:] = 0.0
+    for lane in range(d * half):
+        running[lane] = 0.0
     for k in range(flush):
         tile, sums = first + k * run, result[(d + 2 * k) * half : (d + 2 * k + 2) * half]
-        sums[:half], sums[half:] = 1.0, 0.0
+        for lane in range(half):
+            sums[lane], sums[half + lane] = 1.0, 0.0
         address, many = X + tile * (d * N_VECTORS * LINE), min(run, n_tiles - tile)
         if many <= 0:
             continue
@@ -115,7 +117,10 @@ def _likelihoods(coefs, slopes, logps, X, meta):
     Padding is included. A vector's numbers are made by the same operations whatever goes with it and
     whichever thread does a block, so that they are the same to the last bit.
     """
-    logps[:], slopes[:] = 0.0, 0.0
+    for k in range(coefs.shape[1]):
+        logps[k] = 0.0
+        for j in range(len(coefs)):
+            slopes[j, k] = 0.0
     if len(meta) > TEAM and current(meta[TEAM])[0] >= 0:
         call_lead(meta[_LEAD], coefs, slopes, logps, X, meta)
         return
@@ -238,7 +243,8 @@ def _batch(Q, out, kind, data, meta):
     for tile in range(0, n_tiles, run):
         flushes = (tile // run) % flush == flush - 1 or tile + run >= n_tiles
         for i in range(len(groups)):
-            sums[:half], sums[half:] = 1.0, 0.0
+            for lane in range(half):
+                sums[lane], sums[half + lane] = 1.0, 0.0
             _four_densities(X + tile * size, min(run, n_tiles - tile), d, groups[i], sums, sums)
             for lane in range(half):
                 k = i * _TOGETHER + lane // lanes

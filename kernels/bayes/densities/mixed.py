@@ -274,7 +274,8 @@ def begin_rows(q, work, U, data, meta):
     if meta[N_TERMS]:
         place(qg, work, data, meta)
         _fill_effects(q, work[:n_values], U, data, meta)
-        qg[:d] = work[:d]
+        for j in range(d):
+            qg[j] = work[j]
     logp = begin(qg, work, data, meta)
     X, offsets_at = data[meta[X_AT] : meta[X_AT] + n * d].reshape(n, d), meta[Y_AT] + 2 * n
     predictors, first = np.empty(n), 0
@@ -302,7 +303,8 @@ def end_rows(q, qg, g, slopes, work, data, meta):
     for i in range(n):
         for j in range(d):
             gb[j] += slopes[i] * X[i, j]
-    g[:] = 0.0
+    for i in range(len(g)):
+        g[i] = 0.0
     logp = 0.0
     for t in range(meta[N_TERMS]):
         at = meta[TERMS_AT] + t * TERM

@@ -82,7 +82,8 @@ def _at(z, family, f, own, A, table, work, slopes, heights, by_own):
     m, k, n = len(z), len(A), len(f)
     for p in range(m):
         at, total = work[2, p * n : (p + 1) * n], 0.0
-        at[:] = f
+        for i in range(n):
+            at[i] = f[i]
         for j in range(k):
             by = z[p, j]
             total += by * by
@@ -120,7 +121,8 @@ def _mode(family, f, y, weights, own, A, z, C, table, work, slopes, heights, by_
     """Move z to the mode from zero, by Newton's method with halved steps; return the height there."""
     k = len(z)
     step, trial = np.empty(k), np.zeros((1, k))
-    z[:] = 0.0
+    for a in range(k):
+        z[a] = 0.0
     _at(trial, family, f, own, A, table, work, slopes, heights, by_own)
     height = heights[0]
     for _ in range(_NEWTON_STEPS):
@@ -150,7 +152,8 @@ def _mode(family, f, y, weights, own, A, z, C, table, work, slopes, heights, by_
             part *= 0.5
         else:
             break
-        z[:] = trial[0]
+        for a in range(k):
+            z[a] = trial[0, a]
         height = heights[0]
     return height
 

@@ -94,7 +94,8 @@ def mixed_local(q, g, data, meta):
     pull_root(k, meta[at + SD_AT], meta[at + L_AT], theta, by_T, slope)
     logp += end_rows(q, qg, g, slopes, work, data, meta)
     if not math.isfinite(logp):
-        g[:] = 0.0
+        for i in range(len(g)):
+            g[i] = 0.0
         return -math.inf
     return logp
 

@@ -157,7 +157,8 @@ def place(q, work, data, meta):
 def begin(q, work, data, meta):
     """Fill values, and the derivatives of all priors to their power; return the log prior to it."""
     n, power = meta[1], data[0]
-    work[n:] = 0.0
+    for i in range(n, len(work)):
+        work[i] = 0.0
     logp = transform(q, work[:n], work[n : 2 * n], data, meta, meta[0])
     slope, own = work[2 * n : 3 * n], work[3 * n : 4 * n]
     logp += add_priors(work[:n], work[n : 2 * n], slope, own, data, meta, meta[0])
@@ -182,5 +183,6 @@ def prior_alone(q, g, data, meta):
     work = np.empty(4 * meta[1] + len(q))
     logp = begin(q, work, data, meta)
     end(q, work, data, meta)
-    g[:] = work[4 * meta[1] :]
+    for i in range(len(g)):
+        g[i] = work[4 * meta[1] + i]
     return logp
