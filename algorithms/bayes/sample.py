@@ -22,7 +22,7 @@ from .models.layout import NamedLayout
 from .models.mixture import GaussianMixtureDensity
 from .models.named import alone as named_alone
 from .models.named import named_model
-from .models.pointwise import RowLikelihoods
+from .models.pointwise import RowLikelihoods, SiteLikelihoods
 from .models.prior_density import PriorDensity
 from .models.row_sums import check_sum, gaps, likelihood_alone
 from .parameters import NamedParameter
@@ -248,7 +248,8 @@ def _external(model):
         model.data,
         model.start,
         variables=model.variables,
-        make=partial(functions.model, names=model.names),
+        make=partial(functions.model_of, names=model.names),
+        sites=SiteLikelihoods(functions, model.data),
     )
 
 
@@ -278,6 +279,7 @@ class _Inference:
     names: Any = None
     sources: list[Source] | None = None  # of shards that workers read
     make: Any = None  # of the model of some rows, where another library has its functions
+    sites: SiteLikelihoods | None = None  # of observations, where another library knows them
     variables: dict | None = None  # names and shapes; given with what has been examined already
     mixture: Any = None
     layout: Any = None  # of named parameters
@@ -358,6 +360,8 @@ class _Inference:
 
     def _by_row(self):
         """Log-likelihoods of observations, where the rows are here and the user's function is known."""
+        if self.sites is not None:
+            return self.sites
         known = self.variables is None and self.sources is None
         if not known or self.log_likelihood is None or self.data is None:
             return None

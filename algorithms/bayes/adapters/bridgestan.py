@@ -181,7 +181,7 @@ class _Stan(Functions):
         none, _ = self.compiled
         return (none, None) if self.axis is None else (self.program(rows), none)
 
-    def model(self, log_likelihood, log_prior, rows, start, *, power, names):
+    def model_of(self, log_likelihood, log_prior, rows, start, *, power, names):
         """See `Functions`."""
         made = StanDensity(
             stan, np.array([power]), np.zeros(0, np.int64), names, start, functions=self, rows=rows
@@ -208,10 +208,11 @@ class _Stan(Functions):
         with self.turn:
             return _density(self.compiled[0], q)
 
-    def _order(self):
-        """For each parameter its shape and the places of its entries: Stan counts columns first."""
+    @staticmethod
+    def _order(names):
+        """For each variable its shape and the places of its entries: Stan counts columns first."""
         places: dict[str, list] = {}
-        for place, name in enumerate(self.compiled[0].param_names(**self._kept)):
+        for place, name in enumerate(names):
             base, *index = name.split(".")
             places.setdefault(base, []).append((tuple(int(i) - 1 for i in index), place))
         return {
@@ -221,13 +222,74 @@ class _Stan(Functions):
 
     def variables(self):
         """Names and shapes of the parameters."""
-        return {name: tuple(int(n) for n in shape) for name, (shape, _) in self._order().items()}
+        order = self._order(self.compiled[0].param_names(**self._kept))
+        return {name: tuple(int(n) for n in shape) for name, (shape, _) in order.items()}
 
     def constrain(self, Q):
         """See `Functions`."""
-        order = [place for _, some in self._order().values() for _, place in some]
+        parts = self._order(self.compiled[0].param_names(**self._kept)).values()
+        order = [place for _, some in parts for _, place in some]
         with self.turn:
             return np.array([self.compiled[0].param_constrain(q, **self._kept)[order] for q in Q])
+
+    def _free(self, values):
+        """Unconstrained parameters (draws, d) of draws by name."""
+        program = self.compiled[0]
+        order = self._order(program.param_names())
+        n = len(next(iter(values.values())))
+        inside = np.empty((n, program.param_num()))
+        for name, (_, some) in order.items():
+            inside[:, [place for _, place in some]] = np.reshape(values[name], (n, -1))
+        with self.turn:
+            return np.array([program.param_unconstrain(theta) for theta in inside])
+
+    def _generated(self, values, data, seed, wanted):
+        """Generated quantities by name, drawn with all rows; `wanted` says of a name whether it is."""
+        program = self.compiled[0] if self.axis is None else self._with(data)
+        plain = set(self._order(program.param_names(include_tp=True)))
+        order = self._order(program.param_names(include_tp=True, include_gq=True))
+        chosen = {name: own for name, own in order.items() if name not in plain and wanted(name)}
+        if not chosen:
+            return {}
+        rng = program.new_rng(seed)
+        options = {"include_tp": True, "include_gq": True, "rng": rng}
+        points = self._free(values)
+        with self.turn:
+            made = np.array([program.param_constrain(q, **options) for q in points])
+        return {
+            name: made[:, [place for _, place in some]].reshape(len(made), *map(int, shape))
+            for name, (shape, some) in chosen.items()
+        }
+
+    def pointwise(self, values, data):
+        """See `Functions`: the generated quantity ``log_lik``, else what each row adds to the program."""
+        found = self._generated(values, data, 0, lambda name: name == "log_lik")
+        if found:
+            return found
+        if self.axis is None:
+            raise StradaskError(
+                "the program does not say the log-likelihood of its observations: let its generated "
+                "quantities have a log_lik, or give data_axis"
+            )
+        points, out = self._free(values), []
+        none = self.compiled[0]
+        for i in range(len(data[0])):
+            row = self.program(tuple(x[i : i + 1] for x in data))
+            with self.turn:
+                out.append(
+                    [row.log_density(q, propto=False) - none.log_density(q, propto=False) for q in points]
+                )
+        return {"log_lik": np.array(out).T}
+
+    def predictions(self, values, data, seed):
+        """See `Functions`: the generated quantities."""
+        found = self._generated(values, data, seed, lambda name: name != "log_lik")
+        if not found:
+            raise StradaskError(
+                "the program draws no new data: let its generated quantities draw them, or give predictive a "
+                "function (values, rng)"
+            )
+        return found
 
     @property
     def _kept(self):

@@ -230,3 +230,43 @@ class _NumPyro(Functions):
         with double_precision():
             values = self.compiled[2](Q)
             return np.concatenate([np.asarray(values[name]).reshape(len(Q), -1) for name in self.names], 1)
+
+    def _sites(self, rows):
+        """Observed sites; those of the plate, if there is one."""
+        sites = _trace(self.model, self._data(rows))
+        return {
+            name: site
+            for name, site in sites.items()
+            if site["type"] == "sample"
+            and site["is_observed"]
+            and (self.axis is None or any(f.name == self.axis for f in site["cond_indep_stack"]))
+        }
+
+    def pointwise(self, values, data):
+        """See `Functions`."""
+        from numpyro.infer import log_likelihood
+
+        with double_precision():
+            known = self._sites(data)
+            draws = {name: np.asarray(values[name]) for name in self.shapes}
+            found = log_likelihood(self.model, draws, **self._data(data))
+            return {name: np.asarray(part) for name, part in found.items() if name in known}
+
+    def predictions(self, values, data, seed):
+        """See `Functions`."""
+        import jax
+        from numpyro.handlers import uncondition
+        from numpyro.infer import Predictive
+
+        with double_precision():
+            names = list(self._sites(data))
+            draws = {name: np.asarray(values[name]) for name in self.shapes}
+            # Observed sites would give what was observed: the data stay, for what else depends on them.
+            drawn = Predictive(uncondition(self.model), draws, return_sites=names)
+            found = drawn(jax.random.PRNGKey(seed), **self._data(data))
+            return {name: np.asarray(found[name]) for name in names}
+
+    def observed(self, data):
+        """See `Functions`."""
+        with double_precision():
+            return {name: np.asarray(site["value"]) for name, site in self._sites(data).items()}

@@ -148,3 +148,53 @@ class _PyMC(Functions):
     def constrain(self, Q):
         """See `Functions`."""
         return np.array([np.concatenate([np.ravel(x) for x in self.compiled[3](q)]) for q in Q])
+
+    def _names(self):
+        """Names of observed variables; of those that depend on rows, where rows are cut."""
+        model, data = self.model, [self.model[name] for name in self.cut]
+        observed = [
+            one for one in model.observed_RVs if not data or self._depends(model.logp(vars=[one]), data)
+        ]
+        return [one.name for one in observed]
+
+    def _points(self, values):
+        """Draws as PyMC takes them."""
+        names = [variable.name for variable in self.model.free_RVs]
+        return [{name: values[name][k] for name in names} for k in range(len(values[names[0]]))]
+
+    def pointwise(self, values, data):
+        """See `Functions`."""
+        from pymc.model.transform.conditioning import remove_value_transforms
+
+        model = remove_value_transforms(self.model)
+        names = self._names()
+        of_each = model.compile_fn(
+            inputs=model.value_vars,
+            outs=model.logp(vars=[model[name] for name in names], sum=False),
+            on_unused_input="ignore",
+        )
+        found = [of_each(point) for point in self._points(values)]
+        return {name: np.array([parts[i] for parts in found]) for i, name in enumerate(names)}
+
+    def predictions(self, values, data, seed):
+        """See `Functions`."""
+        import pymc
+
+        names = self._names()
+        made = pymc.sample_posterior_predictive(
+            self._points(values),
+            model=self.model,
+            var_names=names,
+            random_seed=seed,
+            progressbar=False,
+            return_inferencedata=False,
+        )
+        return {
+            name: np.asarray(made[name]).reshape(len(values[next(iter(values))]), *made[name].shape[2:])
+            for name in names
+        }
+
+    def observed(self, data):
+        """See `Functions`."""
+        model = self.model
+        return {name: np.asarray(model.rvs_to_values[model[name]].eval()) for name in self._names()}

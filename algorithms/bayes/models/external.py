@@ -29,7 +29,7 @@ _REMEDY = (
 class Functions:
     """Log likelihood and log prior of a model, with gradients, in unconstrained parameters q.
 
-    An adapter fills in the four methods. Functions that they compile are made when first needed, by
+    An adapter fills in the methods. Functions that they compile are made when first needed, by
     `compiled`, and stay behind when the object travels. ``row`` holds one row of the data, ``start`` a point.
     """
 
@@ -52,11 +52,23 @@ class Functions:
         """Compile the functions that the other methods call."""
         raise NotImplementedError
 
-    def model(self, log_likelihood, log_prior, rows, start, *, power, names):
+    def model_of(self, log_likelihood, log_prior, rows, start, *, power, names):
         """Make the `Model` of some rows; by default one that calls `likelihood` and `prior` from Python."""
         return user_model(
             log_likelihood, log_prior, rows, start, power=power, names=names, constrain=self.constrain
         )
+
+    def pointwise(self, values, data):
+        """Return the log-likelihood of each observation, ``(draws, *shape)`` by name, for draws by name."""
+        raise NotImplementedError
+
+    def predictions(self, values, data, seed):
+        """Draw new observations in the same form."""
+        raise NotImplementedError
+
+    def observed(self, data):
+        """Return the observations by name, or None where they are not known apart from other data."""
+        return None
 
     @property
     def compiled(self):

@@ -14,20 +14,8 @@ from .row_sums import NotASum
 _TOLERANCE = 1e-6  # of the log likelihood, in parts of its size
 
 
-class RowLikelihoods:
-    """``(values) -> (draws, observations)`` for a dict of draws by name, as `Posterior` takes it.
-
-    A row is given to the function alone, as data of length one. That the function is a sum over rows, up to a
-    constant, is checked at every draw. `layout` is that of named parameters, None for a vector.
-
-    Pickled it is None, as a file of the `Posterior` has none: a function need not be one that pickle takes,
-    and the data may be large.
-    """
-
-    def __init__(self, log_likelihood, layout, data):
-        self.function = log_likelihood.function if isinstance(log_likelihood, Autodiff) else log_likelihood
-        self.tensors = log_likelihood if isinstance(log_likelihood, Autodiff) else None
-        self.layout, self.data = layout, data
+class NotKept:
+    """What a `Posterior` knows for as long as it lives; pickled it is None, as data may be large."""
 
     def __reduce__(self):
         return type(None), ()
@@ -37,6 +25,52 @@ class RowLikelihoods:
 
     def __deepcopy__(self, memo):
         return self
+
+
+class SiteLikelihoods(NotKept):
+    """Observed values of another library's model: likelihoods, new values and the values themselves, by name.
+
+    `functions` are those of the adapter, `data` its rows.
+    """
+
+    def __init__(self, functions, data):
+        self.functions, self.data = functions, data
+
+    def by_name(self, values):
+        """Log-likelihoods ``(draws, *shape)`` of each observation, for draws by name."""
+        found = self.functions.pointwise(values, self.data)
+        for name, part in found.items():
+            if not np.isfinite(part).all():
+                raise DataError(f"the log-likelihood of {name} is not finite under a draw")
+        return found
+
+    def __call__(self, values):
+        """The same of all, one after another: (draws, observations)."""
+        return np.concatenate([part.reshape(len(part), -1) for part in self.by_name(values).values()], axis=1)
+
+    def observations(self, values, seed):
+        """New values ``(draws, *shape)`` by name."""
+        return self.functions.predictions(values, self.data, seed)
+
+    @property
+    def observed(self):
+        """The values that were observed, by name; None where that is not known."""
+        return self.functions.observed(self.data)
+
+
+class RowLikelihoods(NotKept):
+    """``(values) -> (draws, observations)`` for a dict of draws by name, as `Posterior` takes it.
+
+    A row is given to the function alone, as data of length one. That the function is a sum over rows, up to a
+    constant, is checked at every draw. `layout` is that of named parameters, None for a vector.
+
+    A function need not be one that pickle takes.
+    """
+
+    def __init__(self, log_likelihood, layout, data):
+        self.function = log_likelihood.function if isinstance(log_likelihood, Autodiff) else log_likelihood
+        self.tensors = log_likelihood if isinstance(log_likelihood, Autodiff) else None
+        self.layout, self.data = layout, data
 
     def __call__(self, values):
         """Log-likelihoods (draws, observations)."""

@@ -31,8 +31,11 @@ def tree_of(posterior, n, random_state, log_likelihood, predictive, observed):
         if log_likelihood is True and known is None:
             posterior.log_likelihood()  # says what is missing
         given = log_likelihood is not True
-        found = of_draws(log_likelihood, len(posterior))[chosen] if given else known(values)
-        groups["log_likelihood"] = in_chains({"y": np.asarray(found)}, chains)
+        if given:
+            found = of_draws(log_likelihood, len(posterior))[chosen]
+        else:
+            found = getattr(known, "by_name", known)(values)
+        groups["log_likelihood"] = in_chains(_named(found), chains)
     groups |= _predicted(known, values, predictive, observed, chains, random_state)
     if posterior.statistics is not None and n is None:
         columns = zip(STATISTICS, _KINDS, posterior.statistics.T, strict=True)
@@ -59,7 +62,7 @@ def _predicted(likelihood, values, predictive, observed, chains, random_state):
             raise StradaskError(
                 "this posterior does not know how to draw new data: give predictive a function (values, rng)"
             )
-        made = {"y": likelihood.observations(values, seed)}
+        made = _named(likelihood.observations(values, seed))
     elif predictive is not False and predictive is not None:
         if not callable(predictive):
             raise DataError(

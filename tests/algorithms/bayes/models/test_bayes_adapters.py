@@ -123,12 +123,22 @@ class StandIn:
     def param_unc_names(self):
         return ["b.1", "b.2", "sigma"]
 
-    def param_names(self, include_tp=False):
+    def param_names(self, include_tp=False, include_gq=False):
         return [*self.param_unc_names(), *["variance"] * include_tp]
 
     def param_constrain(self, q, include_tp=False):
         sigma = np.exp(q[K])
         return np.concatenate([q[:K], [sigma], [sigma**2] * include_tp])
+
+    def param_num(self):
+        return K + 1
+
+    def param_unconstrain(self, theta):
+        return np.append(theta[:K], np.log(theta[K]))
+
+    def log_density(self, q, *, propto):
+        assert not propto
+        return log_likelihood(q, self.X, self.y) + log_prior(q)
 
     def log_density_gradient(self, q):
         if not np.isfinite(q).all():
@@ -204,6 +214,9 @@ def test_a_model_is_taken_apart_and_sampled_in_shards(make, request):
     assert abs(theirs.mean()["sigma"] - 0.7) < 0.15
     if make is not stan_model:
         np.testing.assert_allclose(theirs["variance"], theirs["sigma"] ** 2, rtol=1e-12)
+    few = theirs.sample(20, random_state=0)
+    of_each = stats.norm.logpdf(Y, few["b"] @ X.T, few["sigma"][:, None])
+    np.testing.assert_allclose(theirs.log_likelihood(20, random_state=0), of_each, rtol=1e-9)
 
 
 @pytest.mark.cluster
