@@ -2,7 +2,8 @@
 
 Arguments are numbers, or arrays of the parameter's shape. Locations, scales and rates may also be the name of
 another parameter, of one value or of the same shape: ``{"effect": normal("mean", "spread"), ...}`` is a
-hierarchical prior. On a narrower support than its own a density is cut off, and not normalised anew.
+hierarchical prior. On a narrower support than its own a density is cut off, and not normalised anew. It is
+refused if the part that is left depends on another parameter.
 """
 
 import math

@@ -12,10 +12,13 @@ from ....errors import PosteriorWarning
 from ....scheduler.threads import single_threaded_blas
 from ..chains.chain import STATISTICS
 from ..chains.laplace import look_for_modes, missed_share
+from ..chains.sampling import K_HAT_WEIGHTS
 from ..models.failures import COUNTS, first_failure
 from ..posterior.diagnostics import diagnose, told_aloud
 from ..posterior.draws import Posterior
 from ..posterior.psis import importance_ess, khat_limit, resample
+from ..posterior.tables import column_names
+from ..posterior.tails import spread_lines
 from .combination import taken
 from .combiners import combine
 from .exact import LEAST_ESS
@@ -23,6 +26,9 @@ from .exact import LEAST_ESS
 _HAMILTONIAN = ("nuts", "split_hmc", "hmc", "mala")
 _LEAST = 4  # draws of a chain that tell of convergence
 _LEAST_PART = 0.5  # of few weighted draws, that they must be worth
+# Of weighted draws that are trusted: with a k-hat of .43 to .7, and worth a fifth of their number, means of
+# curved densities are off by half a standard deviation.
+_GOOD_PART = 0.5
 _COMPARED = 50  # draws at which the density of all rows is compared with the shards'
 _WEIGHING = ("auto", "exact")  # with proposals in a second round
 _RESAMPLING = 1  # with the seed, the name of a random stream
@@ -38,8 +44,10 @@ def from_sample(model, sample, variables, seed, local=None, names=None, log_like
     draws, log_weights = sample.stacked(), sample.chains[0].log_weights
     n_chains, T, d = draws.shape
     points = _alike(draws.reshape(-1, d), log_weights, seed, n_chains * T)
+    values = model.values(points)
     if log_weights is not None:
-        diagnostics = _judge_weights(model, sample, points, seed)
+        spread = _spread(values[None], variables)
+        diagnostics = _judge_weights(model, sample, points, seed, spread)
         _warn(diagnostics)
         n_chains = statistics = None
     elif sample.evidence is not None:
@@ -49,12 +57,13 @@ def from_sample(model, sample, variables, seed, local=None, names=None, log_like
         diagnostics, by_name = None, not sample.n_searches
         if T >= _LEAST:
             sample = look_for_modes(model, sample, seed)
-            diagnostics = _judge_chains(model, sample, names, by_name)
-        _warn(diagnostics, alone=True)
+            spread = _spread(values.reshape(n_chains, T, -1), variables)
+            diagnostics = _judge_chains(model, sample, names, by_name, spread)
+        _warn(diagnostics)
         columns = [sample.stacked("log_densities"), *map(sample.statistic, STATISTICS)]
         statistics = np.stack(columns, axis=-1).reshape(n_chains * T, -1)
     return Posterior(
-        _values(model, points, local),
+        _with_local(values, points, local),
         variables,
         n_chains=n_chains,
         statistics=statistics,
@@ -64,14 +73,16 @@ def from_sample(model, sample, variables, seed, local=None, names=None, log_like
     )
 
 
-def _judge_weights(model, sample, points, seed):
+def _judge_weights(model, sample, points, seed, spread):
     """Diagnostics of importance sampling; `points` are its draws, resampled."""
     log_weights, T = sample.chains[0].log_weights, len(points)
     figures = {
         "k_hat": sample.k_hat,
         "k_hat_limit": khat_limit(T) if T > 1 else 0.0,
+        "k_hat_good": min(K_HAT_WEIGHTS, khat_limit(T)) if T > 1 else 0.0,
         "importance_ess": importance_ess(log_weights),
         "importance_ess_limit": min(LEAST_ESS, _LEAST_PART * T),  # few were asked for: no fault of theirs
+        "importance_ess_good": _GOOD_PART * T,
         "n_modes": sample.n_modes,
         "n_searches": sample.n_searches,
     }
@@ -80,10 +91,10 @@ def _judge_weights(model, sample, points, seed):
         figures["modes_seen"] = sample.mode is None  # by proposals about all of them
         logps = _alike(sample.stacked("log_densities").ravel(), log_weights, seed, T)
         figures["missed_share"] = missed_share(model, sample.modes, points, logps)
-    return diagnose(None, figures=figures, failure=sample.chains[0].failure)
+    return diagnose(None, figures=figures, failure=sample.chains[0].failure, spread=spread)
 
 
-def _judge_chains(model, sample, names, by_name):
+def _judge_chains(model, sample, names, by_name, spread):
     """Diagnostics of chains, after the search for modes; `by_name` says that there was none before."""
     draws = sample.stacked()
     points, logps = draws.reshape(-1, draws.shape[2]), sample.stacked("log_densities").ravel()
@@ -103,6 +114,7 @@ def _judge_chains(model, sample, names, by_name):
         names=names,
         failure=next((chain.failure for chain in sample.chains if chain.failure), ""),
         watched=_watched(model, draws[None]),
+        spread=spread,
     )
 
 
@@ -169,7 +181,7 @@ def from_shards(
             names=model.names if names is None else names,
         )
     draws_of_all = _alike(whole.draws, whole.log_weights, seed, n_draws)
-    diagnostics = None
+    values, diagnostics = model.values(draws_of_all), None
     if draws.shape[2] >= _LEAST:
         divergences = arrays["divergent"].sum(axis=(1, 2)).astype(np.int64)
         figures = whole.figures | {name: int(arrays[name].sum()) for name in COUNTS}
@@ -186,10 +198,11 @@ def from_shards(
             dealt=dealt,
             failure=first_failure(arrays["failure"]) or log_density.failure,
             watched=_watched(model, draws),
+            spread=_spread(values[None], variables),
         )
-    _warn(diagnostics)
+    _warn(diagnostics, alone=False)
     return Posterior(
-        _values(model, draws_of_all, local),
+        _with_local(values, draws_of_all, local),
         variables,
         n_chains=whole.n_chains,
         shard_draws=model.values(draws.reshape(-1, draws.shape[3])).reshape((*draws.shape[:3], -1)),
@@ -216,9 +229,13 @@ def _counted(chains):
     return {name: int(sum(chain.statistics[name].sum() for chain in chains)) for name in COUNTS}
 
 
-def _values(model, draws, local):
+def _spread(values, variables):
+    """Lines of what draws say of standard deviations, by values (chains, T, columns) on the user's scale."""
+    return spread_lines(values, column_names(variables)) if values.shape[1] >= _LEAST else ()
+
+
+def _with_local(values, draws, local):
     """Values of draws, and the draws that `local` adds to them."""
-    values = model.values(draws)
     return values if local is None else np.concatenate([values, local(draws)], axis=1)
 
 
@@ -230,13 +247,13 @@ def _alike(draws, log_weights, seed, n):
     return draws[resample(log_weights, n, rng)]
 
 
-def _warn(diagnostics, alone=False):
-    """Warn of draws that should not be used, or of chains that are themselves the result and mix badly."""
-    if diagnostics is None or (diagnostics.level < 2 and not alone):
+def _warn(diagnostics, alone=True):
+    """Warn of draws that should not be used, or that may be wrong: see `told_aloud`."""
+    if diagnostics is None:
         return
     lines = "; ".join(
         f"{name} {value:.3g} (limit {limit}): {words}"
-        for name, value, limit, _, words in told_aloud(diagnostics)
+        for name, value, limit, _, words in told_aloud(diagnostics, alone)
     )
     if lines:
         warnings.warn(f"{diagnostics.verdict} {lines}", PosteriorWarning, stacklevel=5)

@@ -1,6 +1,7 @@
 """Named parameters in one vector: names, places, start, and the tables that compiled code reads."""
 
 import keyword
+import math
 import unicodedata
 from collections import namedtuple
 from collections.abc import Mapping
@@ -210,6 +211,7 @@ def _checked_priors(priors, parameters):
                     f"priors[{name!r}]: {what} has the shape {value.shape}, but {name} has "
                     f"{parameters[name].shape}: give one number, or one for each value"
                 )
+        _check_cut(name, prior, parameters)
     _check_order(priors)
     return dict(priors)
 
@@ -225,6 +227,31 @@ def _check_reference(name, what, other, parameters):
         )
     if what in _SCALES and not one.low >= 0:
         raise DataError(f"priors[{name!r}]: {what} is {other!r}, which may be negative: take positive()")
+
+
+def _check_cut(name, prior, parameters):
+    """Refuse a prior whose part within the parameter's support depends on other parameters.
+
+    That part would belong to the density: without it the prior of those parameters is another one.
+    """
+    one, references = parameters[name], prior.references()
+    values = [value for _, value in prior.arguments if not isinstance(value, str)]
+    if one.kind == transforms.ORDERED:  # of k numbers of one density a k!-th part is in order
+        kept = all(value.ndim == 0 for value in values) and not any(
+            parameters[other].shape for other in references
+        )
+    else:
+        own = -math.inf if prior.support == "any" else 0.0
+        bounds = [bound for bound in (one.low, one.high) if math.isfinite(bound) and bound > own]
+        _, middle = prior.arguments[0]
+        symmetric = prior.support == "any" and not isinstance(middle, str)  # half of it is on either side
+        kept = not bounds or (symmetric and len(bounds) == 1 and bool((middle == bounds[0]).all()))
+    if references and not kept:
+        raise DataError(
+            f"priors[{name!r}] is {prior}, but {name} is {one.words}: how much of the density lies there "
+            f"depends on {' and '.join(references)}, and stradask does not divide by it: give numbers, or "
+            f"leave {name} out of priors and add its density, divided by that part, in log_prior(p)"
+        )
 
 
 def _check_order(priors):

@@ -10,6 +10,7 @@ from ....errors import DataError
 from ..._table import Table
 from ..combine.gaussian import moment_parameters, score_parameters
 from .convergence import convergence, e_bfmi
+from .tails import TAILS
 
 RHAT_LIMIT = 1.1  # of a shard; above it its draws are refused
 _RHAT_GOOD = 1.01  # of draws that are themselves the result
@@ -32,6 +33,7 @@ _ANCESTORS_GOOD, _ANCESTORS = 100, 20  # as the effective sizes of shards' draws
 LEAST_MOVED = 0.2  # acceptance of a population's trajectories, which are tuned to far more
 LOG_EVIDENCE, EVIDENCE_ERROR = "log evidence", "its error"  # lines that `Posterior.log_evidence` reads
 _P_LIMIT = 0.001  # of the tests whether shards agree
+_ALOUD = ("R-hat", "bulk ESS", "tail ESS", "E-BFMI", "modes", "k-hat of the mode", "k-hat", "importance ESS")
 _WORDS = ("good", "care", "bad")
 _VERDICTS = (
     "The draws can be trusted.",
@@ -135,13 +137,15 @@ def diagnose(
     failure="",
     dealt=False,
     watched=None,
+    spread=(),
 ):
     """Judge shards, their agreement and their combination.
 
     Draws and gradients are (M, chains, T, d), in the space in which shards are combined; `energy` (M, chains,
     T) is that of a Hamiltonian sampler, `divergences` has M counts. `figures` are those of a `Combination`.
     `failure` is the first error of the evaluations that ``figures["failed"]`` counts. `dealt` says that rows
-    were dealt to the shards at random, so that chance is no reason for shards to disagree.
+    were dealt to the shards at random, so that chance is no reason for shards to disagree. `spread` are the
+    lines of `tails`.
     """
     figures = figures or {}
     lines, ends = [], list(_combination_lines(figures))
@@ -163,6 +167,7 @@ def diagnose(
             lines.append(_energy_line(np.stack([e_bfmi(shard) for shard in np.asarray(energy)])))
         if len(chains) > 1:
             lines += _agreement_lines(chains, gradients, dealt)
+    lines += spread
     if figures.get("undefined"):
         words = "evaluations were NaN, taken for a density of zero: mend it, or return -inf there"
         lines.append(("undefined", figures["undefined"], "0", 1, words))
@@ -244,21 +249,17 @@ def _rhat_by_chance(chains, sizes):
     return np.sqrt(1 + max(ratio - 1, 0) / np.maximum(T / 2 * worth, 1))
 
 
-def told_aloud(found):
-    """Lines of diagnostics that a user is warned of: all that are bad, or those of chains that mix badly.
+def told_aloud(found, alone=True):
+    """Lines of diagnostics that a user is warned of: all that are bad, or those of draws that may be wrong.
 
-    Empty where draws were few and good: the table says so.
+    Empty where draws were few and good: the table says so. Draws that were combined, not `alone`, have passed
+    other checks: chains that mix badly only proposed them.
     """
     if found.level == 2:
         return [line for line in found.lines if line[3] == 2]
-    slow = [
-        line
-        for line in found.lines
-        if line[3]
-        and line[0] in ("R-hat", "bulk ESS", "tail ESS", "E-BFMI", "modes", "k-hat of the mode")
-        and "mix well" not in line[4]
-    ]
-    return [line for line in found.lines if line[3]] if slow else []
+    aloud = (*TAILS, *(_ALOUD if alone else ()))
+    poor = any(line[3] and line[0] in aloud and "mix well" not in line[4] for line in found.lines)
+    return [line for line in found.lines if line[3]] if poor else []
 
 
 def _divergence_line(counts, n_draws):
@@ -299,7 +300,10 @@ def _agreement_lines(chains, gradients, dealt):
 
 
 def _combination_lines(figures):
-    """Judge the figures of a combination; those without a limit are not shown."""
+    """Judge the figures of a combination; those without a limit are not shown.
+
+    A figure within its limit, but beyond that of ``figures["..._good"]``, asks for care.
+    """
     k_limit, least = figures.get("k_hat_limit", 0.7), figures.get("importance_ess_limit", 100)
     check_limit = figures.get("check_k_hat_limit", 0.7)
     judged = (
@@ -343,5 +347,7 @@ def _combination_lines(figures):
     for key, name, limit, at_least, words in judged:
         if key in figures:
             value = figures[key]
-            fine = value >= limit if at_least else value <= limit
-            yield name, value, f"{'>' if at_least else '<'} {limit:.3g}", 0 if fine else 2, words
+            good = figures.get(f"{key}_good", limit)
+            fine, surely = (value >= limit, value >= good) if at_least else (value <= limit, value <= good)
+            level = (0 if surely else 1) if fine else 2
+            yield name, value, f"{'>' if at_least else '<'} {good if fine else limit:.3g}", level, words

@@ -17,9 +17,9 @@ from .psis import importance_ess, resample
 from .tables import (
     by_name,
     checked_variables,
+    column_names,
     finite,
     is_text,
-    names_of,
     normalised,
     quantile_levels,
     shape_of,
@@ -102,11 +102,7 @@ class Posterior:
         self.labels = {name: list(shape) for name, shape in given.items() if is_text(shape)}
         shapes = {name: (len(shape),) if name in self.labels else shape for name, shape in given.items()}
         self.variables = checked_variables(shapes, d)
-        self.names = [
-            name
-            for variable, shape in self.variables.items()
-            for name in names_of(variable, shape, self.labels.get(variable))
-        ]
+        self.names = column_names(self.variables | self.labels)
         self.log_weights = None if log_weights is None else normalised(log_weights, n)
         if n_chains is not None and (
             isinstance(n_chains, bool) or not isinstance(n_chains, (int, np.integer))

@@ -57,6 +57,15 @@ def names_of(variable, shape, labels=None):
     return [f"{variable}[{','.join(map(str, place))}]" for place in np.ndindex(*shape)]
 
 
+def column_names(variables):
+    """Name all columns of variables, whose shapes are tuples or the names of a vector's entries."""
+    return [
+        name
+        for variable, shape in variables.items()
+        for name in names_of(variable, shape, shape if is_text(shape) else None)
+    ]
+
+
 def by_name(variables, draws):
     """Split the last axis into variables."""
     values, first = {}, 0

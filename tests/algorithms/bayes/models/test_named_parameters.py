@@ -254,3 +254,28 @@ REFUSED = {
 def test_wrong_input_is_refused_by_name(words):
     with pytest.raises(DataError, match=words):
         REFUSED[words]()
+
+
+@pytest.mark.parametrize(
+    ("parameter", "prior", "kept"),
+    [
+        (sd.positive(), P.normal(0, "s"), True),  # a half
+        (sd.interval(-math.inf, 2), P.student_t(3, 2, "s"), True),
+        (sd.positive(), P.half_cauchy("s"), True),
+        (sd.ordered(3), P.normal(1, "s"), True),  # a sixth
+        (sd.unit(), P.normal(0, 1), True),
+        (sd.positive(), P.normal(1, "s"), False),
+        (sd.positive(), P.normal("s", 1), False),
+        (sd.unit(), P.exponential("s"), False),
+        (sd.interval(1, math.inf), P.half_normal("s"), False),
+        (sd.ordered(3), P.normal([0, 1, 2], "s"), False),
+    ],
+)
+def test_what_a_support_leaves_of_a_prior_depends_on_no_parameter(parameter, prior, kept):
+    """Else the density of s would lack the part that is left: a factor that depends on s."""
+    parameters = {"x": parameter, "s": sd.positive()}
+    if kept:
+        assert NamedLayout(parameters, {"x": prior}).priors["x"] is prior
+    else:
+        with pytest.raises(DataError, match=r"depends on s, and stradask does not.* log_prior\(p\)"):
+            NamedLayout(parameters, {"x": prior})
