@@ -51,8 +51,9 @@ def from_sample(model, sample, variables, seed, local=None, names=None, log_like
         _warn(diagnostics)
         n_chains = statistics = None
     elif sample.evidence is not None:
-        statistics, diagnostics = None, _judge_populations(model, sample, names)
-        _warn(diagnostics, alone=True)
+        spread = _spread(values.reshape(n_chains, T, -1), variables)
+        statistics, diagnostics = None, _judge_populations(model, sample, names, spread)
+        _warn(diagnostics)
     else:
         diagnostics, by_name = None, not sample.n_searches
         if T >= _LEAST:
@@ -118,7 +119,7 @@ def _judge_chains(model, sample, names, by_name, spread):
     )
 
 
-def _judge_populations(model, sample, names):
+def _judge_populations(model, sample, names, spread):
     """Diagnostics of annealed populations: whether they agree, and of how many ancestors they are."""
     draws, found = sample.stacked(), sample.evidence
     points, logps = draws.reshape(-1, draws.shape[2]), sample.stacked("log_densities").ravel()
@@ -139,6 +140,7 @@ def _judge_populations(model, sample, names):
         names=names,
         failure=sample.chains[0].failure,
         watched=_watched(model, draws[None]),
+        spread=spread,
     )
 
 
