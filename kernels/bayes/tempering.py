@@ -183,7 +183,7 @@ def move(
             new_q = reference(x, there, logs, freedom, middles, inverses, gq)
             new_p = call(density, x, g, data, meta)
             n_evaluations += 1
-            if not new_p > -np.inf:
+            if not energy + t * new_p + (1.0 - t) * new_q > -MAX_ERROR:  # it diverges
                 break
             _slope(t, g, gq, slope)
             for a in range(d):

@@ -8,6 +8,7 @@ References: Tierney, Kadane, "Accurate approximations for posterior moments and 
 1986. Vehtari, Simpson, Gelman, Yao, Gabry, "Pareto smoothed importance sampling", JMLR 2024.
 """
 
+import itertools
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -19,7 +20,9 @@ from ....kernels.bayes.streams import normals, uniforms
 from ....scheduler.threads import single_threaded_blas
 from ..posterior.psis import psis
 from .chain import PROPOSING, Draws, starting_point, stream
+from .rays import points_of_a_ray, turned
 
+_CLIMBS = 4  # from where the one before has ended, unless at a mode
 _NEWTON_STEPS = 20  # a cap
 _STEPS = 20  # of a climb in one compiled call, which Ctrl-C waits for
 _NEAR = 0.1  # posterior standard deviations: the same mode
@@ -30,7 +33,7 @@ _LEAST_CURVATURE = 1e-10  # against the largest
 _FLAT = 1e-100  # keeps a direction without curvature finite
 _PART = 1e-2  # of a standard deviation, once that is known
 _FAR = 3.0  # times twice the standard deviation
-_TIMES = (1, 5, 25)  # the distance from the start at which chains begin
+_RAYS = 8  # pairs of rays for each pair of scattered points
 _SEEN = 0.25  # part of a mode's own part, that draws near it must be
 MOST_MODES = 8  # that are found and weighed; there may be more
 _STEEP = 10.0  # fall within a standard deviation of a normal density whose own is .5: there is no such one
@@ -38,6 +41,7 @@ _LEAST_MASS = -10.0  # logarithm of a mode's part, by the normal density there, 
 # Searches after the draws: docs/mcmc.md, "Any density".
 _WORTH = 0.05  # of the evaluations that the draws took, for a later search
 _FEW, _WORTH_OF_FEW = 1000, 0.25  # where these are few
+_WORTH_OF_RAYS = 0.4  # of these
 _ELSEWHERE = 2**32 - 1  # in the place of a shard's number: random numbers that no chain has
 
 
@@ -124,36 +128,61 @@ def find_mode(model, start=None, max_iter=500, scales=None, known=(), budget=Non
     budget = Budget() if budget is None else budget
     with single_threaded_blas():
         scales = _scales_of(_first_hessian(model, start)) if scales is None else scales
-        q = _climb(model, start, scales, max_iter, budget)
-        if q is None:
-            return None
-        for mode in known:
-            if mode.is_near(q):
-                return mode
         h = _PART * np.sqrt((scales**2).sum(axis=1))  # differences of a part of the standard deviations
-        return _polish(model, q, h, budget)
+        for _ in range(_CLIMBS):
+            q = _climb(model, start, scales, max_iter, budget)
+            if q is None:
+                return None
+            for mode in known:
+                if mode.is_near(q):
+                    return mode
+            found = _polish(model, q, h, budget)
+            if found is not None or (q == start).all():
+                return found
+            start = q  # what was learnt far out was of no use here
+        return None
 
 
 def find_modes(model, mode, n_pairs, *, seed, shard=0):
-    """Look for further modes from scattered points, about the start and about the given mode.
+    """Look for further modes by climbs from points of rays, and about the start and the given mode.
 
     Points come in opposite pairs, of which one lies on the side of another mode, if there is one. There are
-    `n_pairs` at each distance: six standard deviations about the mode, and 2, 10 and 50 about the start.
-    Returns at most 8 modes, the heaviest first, and the number of searches. Modes with less than 1 in 20,000
-    of the heaviest one's mass are left out. Concave densities are not searched.
+    `n_pairs` about the mode, at six standard deviations, and about the start, and `n_pairs` times eight rays
+    from the mode. Returns at most 8 modes, the heaviest first, and the number of searches. Modes with less
+    than 1 in 20,000 of the heaviest one's mass are left out. Concave densities are not searched.
     """
     if model.concave:
         return [mode], 0
-    modes, n = [mode], 0
     with single_threaded_blas():
-        for start in scattered(model, mode, n_pairs, seed, shard):
-            n += 1
-            other = find_mode(model, start, scales=mode.A, known=modes)
-            if other is not None and other not in modes and not any(one.is_near(other.q) for one in modes):
-                modes.append(other)
-            if len(modes) == MOST_MODES:
-                break
-    return heaviest(modes), n
+        starts, _ = turned(model, mode, _RAYS * n_pairs, seed=seed, shard=shard)
+        modes = _climb_all(model, mode, starts, [mode])
+        modes = _climb_all(model, mode, scattered(model, mode, n_pairs, seed, shard), modes, np.inf)
+    return heaviest(modes), 2 * (_RAYS + 2) * n_pairs
+
+
+def find_further(model, mode, n, *, seed, shard=0):
+    """Look for modes along more rays from the given one, with about n evaluations; see `find_modes`."""
+    if model.concave:
+        return [mode], 0
+    n_pairs = max(1, n // (4 * points_of_a_ray()))
+    with single_threaded_blas():
+        starts, _ = turned(model, mode, n_pairs, seed=seed, shard=shard, number=1)
+        modes = _climb_all(model, mode, starts, [mode], np.inf, Budget(n / 2))
+    return heaviest(modes), 2 * n_pairs
+
+
+def _climb_all(model, mode, starts, modes, patience=8, budget=None):
+    """Climb from starts until so many in a row have brought no new mode; returns all modes."""
+    modes, in_vain, budget = list(modes), 0, Budget() if budget is None else budget
+    for start in starts:
+        if in_vain >= patience or len(modes) == MOST_MODES or budget.left <= 0:
+            break
+        in_vain += 1
+        other = find_mode(model, start, scales=mode.A, known=modes, budget=budget)
+        if other is not None and other not in modes and not any(one.is_near(other.q) for one in modes):
+            modes.append(other)
+            in_vain = 0
+    return modes
 
 
 def heaviest(modes):
@@ -164,12 +193,11 @@ def heaviest(modes):
 
 def scattered(model, mode, n_pairs, seed, shard=0):
     """Yield the points from which `find_modes` searches."""
-    times = _TIMES[:1] if model.regular else _TIMES  # a regression far out is flat, and slow
     for chain in range(n_pairs):
         numbers = {"chain": chain, "seed": seed, "shard": shard}
         far = _FAR * (starting_point(model, mode=mode, **numbers) - mode.q)
         near = starting_point(model, **numbers) - model.start
-        for origin, way in ((mode.q, far), *((model.start, k * near) for k in times)):
+        for origin, way in ((mode.q, far), (model.start, near)):
             yield origin + way
             yield origin - way
 
@@ -316,10 +344,10 @@ def look_for_modes(model, sample, seed):
     Chains of NUTS, HMC and slices begin near the start. Of modes that lie apart, or of a narrow one within a
     wide one, all may know the same one, and R-hat is 1.00. This search is for the diagnostics alone, with
     random numbers of its own and few evaluations compared with the chains'. It begins at the draw with the
-    highest density, then at points scattered about it, by the covariance of the draws, and about the start.
-    An error that the density raises so far out ends that search alone. Ctrl-C keeps the draws. The sample is
-    unchanged where modes were looked for before, where the density is known to be concave, and where no mode
-    with a definite Hessian is found.
+    highest density, then at points of rays from it, and scattered about it, by the covariance of the draws,
+    and about the start. An error that the density raises so far out ends that search alone. Ctrl-C keeps the
+    draws. The sample is unchanged where modes were looked for before, where the density is known to be
+    concave, and where no mode with a definite Hessian is found.
     """
     if sample.n_searches or not sample.states or model.concave:
         return sample
@@ -332,7 +360,7 @@ def look_for_modes(model, sample, seed):
     n = 0
     try:
         with single_threaded_blas():
-            for start in _starts(model, known, len(sample.chains), seed):
+            for start in _starts(model, known, len(sample.chains), seed, budget):
                 if budget.left <= 0 or len(modes) == MOST_MODES:
                     break
                 n += 1
@@ -362,13 +390,22 @@ def _place_of(sample):
     return Mode(draws[best], A, np.eye(len(A)), float(logps[best])) if np.isfinite(A).all() else None
 
 
-def _starts(model, known, n_pairs, seed):
+def _starts(model, known, n_pairs, seed, budget):
+    """Yield the best draw, then points of rays and scattered ones in turn."""
     yield known.q
-    points = scattered(model, known, n_pairs, seed, _ELSEWHERE)
+    most = int(_WORTH_OF_RAYS * budget.left) // (2 * points_of_a_ray())
+    far, n = turned(model, known, min(most, _RAYS * n_pairs), seed=seed, shard=_ELSEWHERE)
+    budget.left -= n
+    near = scattered(model, known, n_pairs, seed, _ELSEWHERE)
+    for points in itertools.zip_longest(far, _until_an_error(near)):
+        yield from (point for point in points if point is not None)
+
+
+def _until_an_error(points):
     while True:
         try:
             yield next(points)
-        except Exception:  # no finite density there
+        except Exception:  # the end, or no finite density there
             return
 
 

@@ -40,7 +40,7 @@ from .chain import (
     init,
     starting_point,
 )
-from .laplace import MOST_MODES, Mode, find_mode, find_modes, laplace_draws, mixture_draws
+from .laplace import MOST_MODES, Mode, find_further, find_mode, find_modes, laplace_draws, mixture_draws
 from .tempering import Evidence, run_populations
 
 K_HAT_WEIGHTS, PART_WEIGHTS = 0.5, 0.75  # for importance sampling alone
@@ -245,7 +245,7 @@ def make_plan(
     numbers = {"seed": seed, "shard": shard}
     mode, draws, k_hat, reason = None, None, np.nan, "asked for"
     modes: list[Mode] = []
-    n_searches = 0
+    n_searches, chosen = 0, sampler == "auto"
     if (
         sampler in ("auto", "laplace", "split_hmc", "smc")
         or metric == "laplace"
@@ -263,6 +263,12 @@ def make_plan(
         mode = modes[0]
     if sampler == "auto":
         sampler, mode, draws, k_hat, reason = _choose(model, mode, n, modes, numbers, weighted)
+    if sampler in ("nuts", "split_hmc", "smc") and len(modes) == 1:  # dear next to these rays
+        modes, n_further = find_further(model, modes[0], n, **numbers)
+        n_searches += n_further
+        if chosen and len(modes) > 1:
+            sampler, mode, draws, k_hat, reason = _choose(model, modes[0], n, modes, numbers, weighted)
+    if chosen:
         target = target if sampler in ("nuts", "smc") else None
     elif sampler == "laplace":
         draws, k_hat = laplace_draws(model, mode, n, **numbers)

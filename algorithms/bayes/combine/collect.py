@@ -122,12 +122,10 @@ def _judge_chains(model, sample, names, by_name, spread):
 def _judge_populations(model, sample, names, spread):
     """Diagnostics of annealed populations: whether they agree, and of how many ancestors they are."""
     draws, found = sample.stacked(), sample.evidence
-    points, logps = draws.reshape(-1, draws.shape[2]), sample.stacked("log_densities").ravel()
     figures = _counted(sample.chains) | {
         "n_modes": sample.n_modes,
         "n_searches": sample.n_searches,
         "modes_seen": True,  # by points about all of them
-        "missed_share": missed_share(model, sample.modes, points, logps),
         "ancestors": found.ancestors,
         "move_acceptance": found.acceptance,
         "n_temperatures": found.n_steps,

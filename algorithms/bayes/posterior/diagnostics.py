@@ -179,6 +179,7 @@ def diagnose(
         words = f"{figures['n_searches']} searches from scattered points end in "
         apart = "several modes, near which draws lie" if seen else "other modes, which draws may have missed"
         words += apart if several else "one mode"
+        words += "; a much narrower one may be missed" * (not several)
         lines.append(("modes", figures["n_modes"], "1", int(several and not seen), words))
     if figures.get("missed_share", 0) > MOST_MISSED:
         words = "of the posterior lie about a mode where hardly any draws are, by the normal density there"
