@@ -9,7 +9,6 @@ from typing import Any
 
 import numba as nb
 import numpy as np
-from numba.core.options import DefaultOptions
 
 from .. import one_form, options
 from ..options import KERNEL
@@ -17,10 +16,9 @@ from ..random import philox4x32
 
 OPTIONS: dict[str, Any] = KERNEL | {"fastmath": {"contract"}}
 CALLED: dict[str, Any] = OPTIONS | options.INNER  # by compiled code or address: from Python it crashes
-# For the inside of a step, which makes no array: other functions count the references to all their arguments,
-# by locked instructions, which is half the time of a tree in ten dimensions. `_nrt` is no public option.
-INNER: dict[str, Any] = CALLED | {"forceinline": True}
-INNER |= {"_nrt": False} if hasattr(DefaultOptions, "_nrt") else {}
+# Without counts of references, which are locked instructions: half the time of a tree in ten dimensions.
+UNCOUNTED: dict[str, Any] = OPTIONS | options.BORROWS
+INNER: dict[str, Any] = CALLED | options.BORROWS | {"forceinline": True}  # the inside of a step
 
 _HIGH_BITS, _LOW_BITS, _HALF = np.uint32(5), np.uint32(7), 0.5
 _SCALE, _UNIT = 2.0**25, 2.0**-52  # 52 bits and a half: every sum is exact, and none is 0 or 1

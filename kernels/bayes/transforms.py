@@ -35,7 +35,7 @@ import numpy as np
 
 from .. import one_form
 from .address import INTEGERS, MATRIX, VECTOR
-from .streams import CALLED, OPTIONS
+from .streams import INNER, OPTIONS
 
 FREE, SHIFTED, BETWEEN, SIMPLEX, ORDERED, TRIANGLE = range(6)
 KIND, Q, THETA, COUNT, SIZE, REAL = range(6)
@@ -43,18 +43,18 @@ WIDTH = 6
 ROWS = 2  # from `at` to the first row
 
 
-@nb.njit(**CALLED)
+@nb.njit(**INNER)
 def log_logistic(q):
     """Logarithm of 1 / (1 + exp(-q))."""
     return min(q, 0.0) - math.log1p(math.exp(-abs(q)))
 
 
-@nb.njit(**CALLED)
+@nb.njit(**INNER)
 def _log_sech(q):
     return math.log(2.0) - abs(q) - math.log1p(math.exp(-2.0 * abs(q)))
 
 
-@nb.njit(**CALLED)
+@nb.njit(**INNER)
 def transform(q, theta, natural, data, meta, at):
     """Fill values `theta` and their natural coordinates; return the log of the Jacobian."""
     total = 0.0
@@ -92,7 +92,7 @@ def transform(q, theta, natural, data, meta, at):
     return total
 
 
-@nb.njit(**CALLED)
+@nb.njit(**INNER)
 def _simplex(q, theta, natural, i, t, k):
     """Softmax of V q; column j of V is (1, ..., 1, -j, 0, ...) / sqrt(j (j + 1))."""
     rest, highest = 0.0, -math.inf
@@ -116,7 +116,7 @@ def _simplex(q, theta, natural, i, t, k):
     return total
 
 
-@nb.njit(**CALLED)
+@nb.njit(**INNER)
 def _ordered(q, theta, natural, low, i, t, k):
     bounded = low > -math.inf
     theta[t] = low + math.exp(q[i]) if bounded else q[i]
@@ -131,7 +131,7 @@ def _ordered(q, theta, natural, low, i, t, k):
     return total
 
 
-@nb.njit(**CALLED)
+@nb.njit(**INNER)
 def _triangle(q, theta, natural, i, t, k):
     total = 0.0
     for row in range(k):
@@ -148,7 +148,7 @@ def _triangle(q, theta, natural, i, t, k):
     return total
 
 
-@nb.njit(**CALLED)
+@nb.njit(**INNER)
 def pull_back(q, theta, natural, slope, own, power, g, data, meta, at):
     """Add to g (d,) the derivatives in q, of a function and of `power` times the log of the Jacobian.
 
@@ -184,7 +184,7 @@ def pull_back(q, theta, natural, slope, own, power, g, data, meta, at):
                 _pull_triangle(q, theta, natural, slope, own, power, g, first, place, k)
 
 
-@nb.njit(**CALLED)
+@nb.njit(**INNER)
 def _pull_simplex(theta, slope, own, power, g, i, t, k):
     mean, total = 0.0, 0.0
     for j in range(k):
@@ -199,7 +199,7 @@ def _pull_simplex(theta, slope, own, power, g, i, t, k):
         before += x
 
 
-@nb.njit(**CALLED)
+@nb.njit(**INNER)
 def _pull_ordered(q, natural, slope, own, low, power, g, i, t, k):
     later = 0.0  # a step moves all values from its own on
     weight = 0.0  # derivative in the natural coordinate
@@ -218,7 +218,7 @@ def _pull_ordered(q, natural, slope, own, low, power, g, i, t, k):
         g[i] += later
 
 
-@nb.njit(**CALLED)
+@nb.njit(**INNER)
 def _pull_triangle(q, theta, natural, slope, own, power, g, i, t, k):
     for row in range(k):
         place = t + row * k

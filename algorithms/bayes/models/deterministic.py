@@ -55,7 +55,7 @@ class Deterministic:
                 f"deterministic must return a dict of numbers by name, got {shortened(found, 60)}"
             )
         try:
-            arrays = {name: np.asarray(value, dtype=np.float64) for name, value in found.items()}
+            arrays = {name: np.asarray(value, np.float64) for name, value in found.items()}
         except (TypeError, ValueError) as error:
             raise DataError(f"deterministic must return numbers: {in_brief(str(error), 100)}") from error
         shapes = {name: value.shape for name, value in arrays.items()}
@@ -70,10 +70,11 @@ class Deterministic:
         points = posterior.draws.copy() if self.layout is None else self.layout.all_named(posterior.draws)
         rows = np.empty((len(posterior.draws), sum(math.prod(shape) for shape in self.shapes.values())))
         for row, point in zip(rows, points, strict=True):
-            found = self._at(point)
-            np.concatenate([found[name].ravel() for name in self.shapes], out=row)
-            if not np.isfinite(row).all():
-                _check_finite(found, point)
+            found, first = self._at(point), 0
+            for name, shape in self.shapes.items():
+                row[first : (first := first + math.prod(shape))] = found[name].reshape(-1)
+        for i in np.flatnonzero(~np.isfinite(rows).all(axis=1)):
+            _check_finite(self._at(points[i]), points[i])
         variables = {name: posterior.labels.get(name, shape) for name, shape in posterior.variables.items()}
         return Posterior(
             np.hstack([posterior.draws, rows]),

@@ -278,7 +278,7 @@ def _compile(log_likelihood, log_prior, names, form):
     inner = options | {"forceinline": True}
     by_python: Any = call_function
     called: Any = call
-    step = float(STEP)
+    step, pointer = float(STEP), floats
     n_values = sum(int(np.prod(shape)) for _, shape in names)
     kind = values_type(tuple(name for name, _ in names))
     numbers, slots = _views(names, True), _views(names, False)
@@ -310,9 +310,9 @@ def _compile(log_likelihood, log_prior, names, form):
 
     @nb.njit(**inner)
     def both(q, g, data, meta):
-        work = np.empty(4 * n_values + len(q))
+        work = np.empty(4 * n_values + len(q))  # in use until the end, for views of it
         logp: Any = called(meta[len(meta) - 3], q, work, data, meta)
-        slope = work[2 * n_values : 3 * n_values]
+        slope = nb.carray(pointer(work.ctypes.data + 16 * n_values), (n_values,))
         p, taken, power = kind(*numbers(work)), kind(*slots(slope)), data[0]
         if power == 1.0:
             logp += prior_slope(p, taken)
@@ -353,7 +353,10 @@ def _with_and_without(function, n):
 
 
 def _views(names, numbers):
-    """Make a compiled function of values (n_values,) that returns views by name, and numbers as such."""
+    """Make a compiled function of values (n_values,) that returns views by name, and numbers as such.
+
+    The views do not keep the values alive: who calls it does.
+    """
     import numba as nb
 
     made, first = nb.njit(lambda values: ()), 0
@@ -364,12 +367,11 @@ def _views(names, numbers):
 
 
 def _next_view(nb, before, first, shape):
-    end = first + int(np.prod(shape))
+    # By its address: slices of `values` would count references to it, by locked instructions.
+    where: Any = floats
     if not shape:
         return nb.njit(lambda values: (*before(values), values[first]))
-    if len(shape) == 1:
-        return nb.njit(lambda values: (*before(values), values[first:end]))
-    return nb.njit(lambda values: (*before(values), values[first:end].reshape(shape)))
+    return nb.njit(lambda values: (*before(values), nb.carray(where(values.ctypes.data + 8 * first), shape)))
 
 
 def _row_views(form):

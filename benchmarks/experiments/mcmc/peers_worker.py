@@ -20,10 +20,10 @@ def cpu_seconds():
 
 
 class Stradask:
-    """`stradask.sample` with the compiled densities of ``posteriordb.py``."""
+    """`stradask.sample` with the compiled densities of ``posteriordb.py`` and ``peers_densities.py``."""
 
     def __init__(self, name, data, counts, *, sampler):
-        from stradask.benchmarks.experiments.mcmc import peers_radon, posteriordb
+        from stradask.benchmarks.experiments.mcmc import peers_densities, posteriordb
 
         self.settings = counts | {"sampler": sampler, "n_jobs": 1}
         self.aliases, self.counted = posteriordb.ALIASES.get(name, {}), {}
@@ -31,8 +31,7 @@ class Stradask:
             self.density = student_density()
             self.settings |= {"data": np.column_stack([data["X"], data["y"]]), "names": student_names(data)}
         else:
-            make = peers_radon.centred if name.endswith("intercept_centered") else posteriordb.MODELS[name]
-            self.density, rows, parameters, priors, derived = make(data)
+            self.density, rows, parameters, priors, derived = peers_densities.MADE[name](data)
             self.settings |= {"data": rows, "parameters": parameters, "priors": priors}
             self.settings["deterministic"] = derived
         self._count()
@@ -180,7 +179,7 @@ def made(job, data):
 def imported(system):
     """Import what a system needs, which is no part of a call."""
     if system.startswith("stradask"):
-        import stradask.benchmarks.experiments.mcmc.posteriordb  # noqa: F401
+        import stradask.benchmarks.experiments.mcmc.peers_densities  # noqa: F401
     elif system.startswith("nutpie"):
         import arviz  # noqa: F401
         import nutpie  # noqa: F401

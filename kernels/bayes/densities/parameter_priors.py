@@ -13,7 +13,7 @@ import math
 import numba as nb
 import numpy as np
 
-from ..streams import CALLED, OPTIONS
+from ..streams import CALLED, INNER, UNCOUNTED
 from ..transforms import ROWS, WIDTH, log_logistic, pull_back, transform
 
 (
@@ -32,15 +32,16 @@ from ..transforms import ROWS, WIDTH, log_logistic, pull_back, transform
 ) = range(12)
 CODE, FIRST, COUNT, SIZE, CONSTANT, ARGUMENTS = range(6)
 PRIOR_WIDTH = ARGUMENTS + 6
+_LEAST_SCALE = 1e-150
 
 
-@nb.njit(**CALLED)
+@nb.njit(**INNER)
 def _argument(which, e, theta, data, meta, row):
     place, step = meta[row + ARGUMENTS + 2 * which], meta[row + ARGUMENTS + 2 * which + 1]
     return theta[place + e * step] if place >= 0 else data[-1 - place + e * step]
 
 
-@nb.njit(**CALLED)
+@nb.njit(**INNER)
 def _tell(which, e, derivative, slope, meta, row):
     """Add a derivative to the parameter that is an argument, if it is one."""
     place, step = meta[row + ARGUMENTS + 2 * which], meta[row + ARGUMENTS + 2 * which + 1]
@@ -48,7 +49,7 @@ def _tell(which, e, derivative, slope, meta, row):
         slope[place + e * step] += derivative
 
 
-@nb.njit(**CALLED)
+@nb.njit(**INNER)
 def _one(code, x, u, a, b, c):
     """Log density, and its derivatives in x, u, a and b.
 
@@ -92,7 +93,7 @@ def _one(code, x, u, a, b, c):
     return 0.0, 0.0, 0.0, 0.0, 0.0  # FLAT
 
 
-@nb.njit(**CALLED)
+@nb.njit(**INNER)
 def add_priors(theta, natural, slope, own, data, meta, at):
     """Return the log of all priors; add their derivatives to `slope` in values, `own` in natural coordinates.
 
@@ -112,6 +113,8 @@ def add_priors(theta, natural, slope, own, data, meta, at):
         elif code == MULTIVARIATE:
             for e in range(count):
                 total += _multivariate(t + e * k, k, theta, slope, data, meta, row)
+        elif code == NORMAL and _is_plain(theta, data, meta, row):
+            total += _normals(t, count, theta, slope, data, meta, row)
         else:
             for e in range(count):
                 x, u = theta[t + e], natural[t + e]
@@ -127,7 +130,29 @@ def add_priors(theta, natural, slope, own, data, meta, at):
     return total
 
 
-@nb.njit(**CALLED)
+@nb.njit(**INNER)
+def _is_plain(theta, data, meta, row):
+    """Whether all entries have one location, and one scale, whose reciprocal is no overflow."""
+    steps = meta[row + ARGUMENTS + 1] + meta[row + ARGUMENTS + 3]
+    return steps == 0 and _LEAST_SCALE < _argument(1, 0, theta, data, meta, row) < math.inf
+
+
+@nb.njit(**INNER)
+def _normals(t, count, theta, slope, data, meta, row):
+    """Normal densities of one location and scale: one logarithm and one division for all of them."""
+    a, b = _argument(0, 0, theta, data, meta, row), _argument(1, 0, theta, data, meta, row)
+    inverse, total, squares = 1.0 / b, 0.0, 0.0
+    for i in range(t, t + count):
+        z = (theta[i] - a) * inverse
+        total += z
+        squares += z * z
+        slope[i] -= z * inverse
+    _tell(0, 0, total * inverse, slope, meta, row)
+    _tell(1, 0, (squares - count) * inverse, slope, meta, row)
+    return -0.5 * squares - count * math.log(b)
+
+
+@nb.njit(**INNER)
 def _multivariate(t, k, theta, slope, data, meta, row):
     mean, inverse = -1 - meta[row + ARGUMENTS], -1 - meta[row + ARGUMENTS + 2]
     total = 0.0
@@ -146,14 +171,14 @@ def _multivariate(t, k, theta, slope, data, meta, row):
 # + d,) holds values, natural coordinates, derivatives in both, and the gradient in q.
 
 
-@nb.njit(**OPTIONS)
+@nb.njit(**UNCOUNTED)
 def place(q, work, data, meta):
     """Fill values and natural coordinates; return the log of the Jacobian."""
     n = meta[1]
     return transform(q, work[:n], work[n : 2 * n], data, meta, meta[0])
 
 
-@nb.njit(**OPTIONS)
+@nb.njit(**UNCOUNTED)
 def begin(q, work, data, meta):
     """Fill values, and the derivatives of all priors to their power; return the log prior to it."""
     n, power = meta[1], data[0]
@@ -168,7 +193,7 @@ def begin(q, work, data, meta):
     return power * logp
 
 
-@nb.njit(**OPTIONS)
+@nb.njit(**UNCOUNTED)
 def end(q, work, data, meta):
     """Add derivatives in values and natural coordinates, and that of the Jacobian, to the gradient in q."""
     n = meta[1]

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from scipy import optimize, stats
 
-from stradask.benchmarks.experiments.mcmc import peers, peers_radon, peers_worker
+from stradask.algorithms.bayes.models.layout import NamedLayout
+from stradask.benchmarks.experiments.mcmc import peers, peers_densities, peers_worker, posteriordb
 from stradask.errors import DataError
 
 
@@ -44,10 +45,8 @@ def test_the_centred_radon_density_is_that_of_scipy_with_its_derivatives():
     rng = np.random.default_rng(1)
     d = {"J": 3, "county_idx": [1, 2, 3, 3, 1], "log_uppm": rng.normal(size=5).tolist()}
     d |= {"floor_measure": [0, 1, 0, 1, 1], "log_radon": rng.normal(size=5).tolist()}
-    density, data, parameters, priors, _ = peers_radon.centred(d)
+    density, data, parameters, priors, _ = peers_densities.centred(d)
     assert set(priors) == {*parameters} - {"alpha"}
-    from stradask.algorithms.bayes.models.layout import NamedLayout
-
     layout = NamedLayout(parameters)
     values = rng.uniform(0.5, 1.5, layout.n_values)
 
@@ -69,6 +68,22 @@ def test_the_centred_radon_density_is_that_of_scipy_with_its_derivatives():
     assert np.concatenate(slopes) == pytest.approx(
         optimize.approx_fprime(values, expected, 1e-7), rel=1e-4, abs=1e-4
     )
+
+
+def test_the_mixture_with_derivatives_is_the_one_without():
+    d = {"y": np.random.default_rng(2).normal([-1.0, 2.0], 1, (20, 2)).ravel().tolist()}
+    density, data, parameters, _, _ = peers_densities.two_normals(d)
+    plain = posteriordb.MODELS["low_dim_gauss_mix-low_dim_gauss_mix"](d)[0]
+    layout = NamedLayout(parameters)
+    values = np.array([-1.2, 1.7, 0.8, 1.3, 0.4])
+
+    def expected(values):
+        return plain.py_func(layout.named(values), data)
+
+    slopes = layout.all_named(np.zeros((1, 5)))[0]._replace(theta=np.zeros(1))
+    assert density.py_func(layout.named(values), data, slopes) == pytest.approx(expected(values), rel=1e-12)
+    gradient = optimize.approx_fprime(values, expected, 1e-7)
+    assert np.concatenate(slopes) == pytest.approx(gradient, rel=1e-4, abs=1e-4)
 
 
 def test_tables_have_the_best_peer_and_medians_of_later_calls():

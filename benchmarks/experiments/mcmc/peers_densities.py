@@ -1,4 +1,4 @@
-"""The centred form of posteriordb's radon model, which the table of errors has in the other form only."""
+"""Densities with derivatives that the table of errors has in another form: radon centred, and the mixture."""
 
 import numba as nb
 import numpy as np
@@ -44,3 +44,36 @@ def centred(d):
     priors = {"beta": pr.normal(0, 10), "mu_alpha": pr.normal(0, 10)}
     priors |= {"sigma_alpha": pr.half_normal(1), "sigma_y": pr.half_normal(1)}
     return radon, data, parameters, priors, None
+
+
+@nb.njit
+def mixture(p, data, g):
+    """Two normals of one dimension, with the share of each at every row."""
+    total = len(data) * np.log(p.theta / p.sigma[0])
+    odds = np.log((1 - p.theta) * p.sigma[0] / (p.theta * p.sigma[1]))
+    ones = 0.0
+    for x in data:
+        one, two = (x - p.mu[0]) / p.sigma[0], (x - p.mu[1]) / p.sigma[1]
+        log_odds = odds - 0.5 * (two * two - one * one)  # of the second
+        less = np.exp(-abs(log_odds))
+        total += max(log_odds, 0.0) + np.log1p(less) - 0.5 * one * one
+        second = (1.0 if log_odds > 0 else less) / (1 + less)
+        first = 1 - second
+        ones += first
+        g.mu[0] += first * one / p.sigma[0]
+        g.mu[1] += second * two / p.sigma[1]
+        g.sigma[0] += first * (one * one - 1) / p.sigma[0]
+        g.sigma[1] += second * (two * two - 1) / p.sigma[1]
+    g.theta[0] += ones / p.theta - (len(data) - ones) / (1 - p.theta)
+    return total
+
+
+def two_normals(d):
+    """The mixture, as in `posteriordb.MODELS`."""
+    return mixture, *MODELS["low_dim_gauss_mix-low_dim_gauss_mix"](d)[1:]
+
+
+MADE = MODELS | {
+    "radon_mn-radon_hierarchical_intercept_centered": centred,
+    "low_dim_gauss_mix-low_dim_gauss_mix": two_normals,
+}
