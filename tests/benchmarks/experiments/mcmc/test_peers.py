@@ -70,17 +70,36 @@ def test_the_centred_radon_density_is_that_of_scipy_with_its_derivatives():
     )
 
 
-def test_the_mixture_with_derivatives_is_the_one_without():
-    d = {"y": np.random.default_rng(2).normal([-1.0, 2.0], 1, (20, 2)).ravel().tolist()}
-    density, data, parameters, _, _ = peers_densities.two_normals(d)
-    plain = posteriordb.MODELS["low_dim_gauss_mix-low_dim_gauss_mix"](d)[0]
+Y = np.random.default_rng(2).normal([-1.0, 2.0], 1, (20, 2)).ravel()
+SCHOOLS = {"J": 8, "y": Y[:8].tolist(), "sigma": (1 + np.abs(Y[:8])).tolist()}
+SEEDS = {"I": 5, "n": [3, 0, 7, 2, 9], "N": [9, 4, 8, 9, 9], "x1": [0, 1, 0, 1, 1], "x2": [0, 0, 1, 1, 0]}
+
+
+@pytest.mark.parametrize(
+    ("name", "d"),
+    [
+        ("low_dim_gauss_mix-low_dim_gauss_mix", {"y": Y.tolist()}),
+        ("eight_schools-eight_schools_noncentered", SCHOOLS),
+        ("seeds_data-seeds_model", SEEDS),
+    ],
+)
+def test_other_forms_are_the_densities_of_the_table_of_errors(name, d):
+    density, data, parameters, _, _ = peers_densities.MADE[name](d)
+    plain = posteriordb.MODELS[name](d)[0]
+    assert plain is not density
     layout = NamedLayout(parameters)
-    values = np.array([-1.2, 1.7, 0.8, 1.3, 0.4])
+    values = layout.values(np.linspace(-1, 1, layout.n_free)[None])[0]
+
+    def zeros():
+        return layout.all_named(np.zeros((1, layout.n_values)))[0]._replace(
+            **{key: np.zeros(1) for key, one in parameters.items() if not one.shape}
+        )
 
     def expected(values):
-        return plain.py_func(layout.named(values), data)
+        rest = () if name.startswith("low_dim") else (zeros(),)
+        return plain.py_func(layout.named(values), data, *rest)
 
-    slopes = layout.all_named(np.zeros((1, 5)))[0]._replace(theta=np.zeros(1))
+    slopes = zeros()
     assert density.py_func(layout.named(values), data, slopes) == pytest.approx(expected(values), rel=1e-12)
     gradient = optimize.approx_fprime(values, expected, 1e-7)
     assert np.concatenate(slopes) == pytest.approx(gradient, rel=1e-4, abs=1e-4)
