@@ -14,61 +14,84 @@ pr = sd.priors
 
 
 @nb.njit
-def radon(p, data, g):
-    """y ~ N(alpha_county + X beta, sigma_y), alpha ~ N(mu_alpha, sigma_alpha)."""
+def counties(intercepts, p, data, g, by_county):
+    """y ~ N(intercept_county + X beta, sigma); adds the derivatives in the intercepts to `by_county`."""
     X, county, y = data
-    total = -len(y) * np.log(p.sigma_y) - len(p.alpha) * np.log(p.sigma_alpha)
-    g.sigma_y[0] -= len(y) / p.sigma_y
-    g.sigma_alpha[0] -= len(p.alpha) / p.sigma_alpha
+    inverse, squares, one, two = 1 / p.sigma**2, 0.0, 0.0, 0.0
+    first, second = p.beta
     for i in range(len(y)):
         c = county[i]
-        r = (y[i] - p.alpha[c] - X[i, 0] * p.beta[0] - X[i, 1] * p.beta[1]) / p.sigma_y
-        slope = r / p.sigma_y
-        g.alpha[c] += slope
-        g.beta[0] += slope * X[i, 0]
-        g.beta[1] += slope * X[i, 1]
-        g.sigma_y[0] += r * slope
-        total -= 0.5 * r * r
-    for c in range(len(p.alpha)):
-        r = (p.alpha[c] - p.mu_alpha) / p.sigma_alpha
-        slope = r / p.sigma_alpha
-        g.alpha[c] -= slope
-        g.mu_alpha[0] += slope
-        g.sigma_alpha[0] += r * slope
-        total -= 0.5 * r * r
+        r = y[i] - intercepts[c] - X[i, 0] * first - X[i, 1] * second
+        by_county[c] += r * inverse
+        one += r * X[i, 0]
+        two += r * X[i, 1]
+        squares += r * r
+    g.beta[0] += one * inverse
+    g.beta[1] += two * inverse
+    g.sigma[0] += (squares * inverse - len(y)) / p.sigma
+    return -len(y) * np.log(p.sigma) - 0.5 * squares * inverse
+
+
+@nb.njit
+def radon(p, data, g):
+    """Intercepts mu + spread z, with z ~ N(0, 1) by name."""
+    n = len(p.z)
+    intercepts, slopes = np.empty(n), np.zeros(n)
+    for c in range(n):
+        intercepts[c] = p.mu + p.spread * p.z[c]
+    total = counties(intercepts, p, data, g, slopes)
+    for c in range(n):
+        g.mu[0] += slopes[c]
+        g.spread[0] += slopes[c] * p.z[c]
+        g.z[c] += slopes[c] * p.spread
     return total
+
+
+@nb.njit
+def radon_centred(p, data, g):
+    """Intercepts alpha ~ N(mu_alpha, sigma_alpha), by name."""
+    return counties(p.alpha, p, data, g, g.alpha)
 
 
 def centred(d):
     """Density, data, parameters, priors and derived values, as in `posteriordb.MODELS`."""
-    _, data, _, _, _ = MODELS["radon_mn-radon_hierarchical_intercept_noncentered"](d)
+    _, data, _, _, _ = MODELS[_RADON](d)
     parameters = {"alpha": sd.real(d["J"]), "beta": sd.real(2), "mu_alpha": sd.real()}
-    parameters |= {"sigma_alpha": sd.positive(), "sigma_y": sd.positive()}
-    priors = {"beta": pr.normal(0, 10), "mu_alpha": pr.normal(0, 10)}
-    priors |= {"sigma_alpha": pr.half_normal(1), "sigma_y": pr.half_normal(1)}
-    return radon, data, parameters, priors, None
+    parameters |= {"sigma_alpha": sd.positive(), "sigma": sd.positive()}
+    priors = {"alpha": pr.normal("mu_alpha", "sigma_alpha"), "beta": pr.normal(0, 10)}
+    priors |= {"mu_alpha": pr.normal(0, 10), "sigma_alpha": pr.half_normal(1), "sigma": pr.half_normal(1)}
+    return radon_centred, data, parameters, priors, lambda p: {"sigma_y": p.sigma}
 
 
 @nb.njit
 def mixture(p, data, g):
     """Two normals of one dimension, with the share of each at every row."""
-    total = len(data) * np.log(p.theta / p.sigma[0])
+    inverses = 1 / p.sigma[0], 1 / p.sigma[1]
     odds = np.log((1 - p.theta) * p.sigma[0] / (p.theta * p.sigma[1]))
+    total, product, n = 0.0, 1.0, len(data)
+    sums = np.zeros(4)  # of the scaled distance to each, and its square, by shares
     ones = 0.0
-    for x in data:
-        one, two = (x - p.mu[0]) / p.sigma[0], (x - p.mu[1]) / p.sigma[1]
+    for i in range(n):
+        one, two = (data[i] - p.mu[0]) * inverses[0], (data[i] - p.mu[1]) * inverses[1]
         log_odds = odds - 0.5 * (two * two - one * one)  # of the second
         less = np.exp(-abs(log_odds))
-        total += max(log_odds, 0.0) + np.log1p(less) - 0.5 * one * one
         second = (1.0 if log_odds > 0 else less) / (1 + less)
         first = 1 - second
+        total += max(log_odds, 0.0) - 0.5 * one * one
+        product *= 1 + less  # at most 2: one logarithm for 500 rows
+        if i % 500 == 499:
+            total += np.log(product)
+            product = 1.0
         ones += first
-        g.mu[0] += first * one / p.sigma[0]
-        g.mu[1] += second * two / p.sigma[1]
-        g.sigma[0] += first * (one * one - 1) / p.sigma[0]
-        g.sigma[1] += second * (two * two - 1) / p.sigma[1]
-    g.theta[0] += ones / p.theta - (len(data) - ones) / (1 - p.theta)
-    return total
+        sums[0] += first * one
+        sums[1] += second * two
+        sums[2] += first * one * one
+        sums[3] += second * two * two
+    for k, count in enumerate((ones, n - ones)):
+        g.mu[k] += sums[k] * inverses[k]
+        g.sigma[k] += (sums[2 + k] - count) * inverses[k]
+    g.theta[0] += ones / p.theta - (n - ones) / (1 - p.theta)
+    return total + np.log(product) + n * np.log(p.theta / p.sigma[0])
 
 
 @nb.njit
@@ -114,12 +137,14 @@ def _looped(density, name):
     return lambda d: (density, *MODELS[name](d)[1:])
 
 
-_SCHOOLS, _SEEDS, _MIXTURE = (
+_RADON, _SCHOOLS, _SEEDS, _MIXTURE = (
+    "radon_mn-radon_hierarchical_intercept_noncentered",
     "eight_schools-eight_schools_noncentered",
     "seeds_data-seeds_model",
     "low_dim_gauss_mix-low_dim_gauss_mix",
 )
 MADE = MODELS | {
+    _RADON: _looped(radon, _RADON),
     _SCHOOLS: _looped(schools, _SCHOOLS),
     _SEEDS: _looped(seeds, _SEEDS),
     _MIXTURE: _looped(mixture, _MIXTURE),

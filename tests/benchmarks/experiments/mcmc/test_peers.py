@@ -41,37 +41,10 @@ def test_the_student_density_is_that_of_scipy_with_its_gradient():
     assert gradient == pytest.approx(optimize.approx_fprime(q, expected, 1e-7), rel=1e-4, abs=1e-3)
 
 
-def test_the_centred_radon_density_is_that_of_scipy_with_its_derivatives():
-    rng = np.random.default_rng(1)
-    d = {"J": 3, "county_idx": [1, 2, 3, 3, 1], "log_uppm": rng.normal(size=5).tolist()}
-    d |= {"floor_measure": [0, 1, 0, 1, 1], "log_radon": rng.normal(size=5).tolist()}
-    density, data, parameters, priors, _ = peers_densities.centred(d)
-    assert set(priors) == {*parameters} - {"alpha"}
-    layout = NamedLayout(parameters)
-    values = rng.uniform(0.5, 1.5, layout.n_values)
-
-    def expected(values):
-        p = layout.named(values)
-        mean = p.alpha[data[1]] + data[0] @ p.beta
-        return (
-            stats.norm.logpdf(data[2], mean, p.sigma_y).sum()
-            + stats.norm.logpdf(p.alpha, p.mu_alpha, p.sigma_alpha).sum()
-        )
-
-    slopes = layout.all_named(np.zeros((1, layout.n_values)))[0]
-    slopes = slopes._replace(**{name: np.zeros(1) for name in ("mu_alpha", "sigma_alpha", "sigma_y")})
-    other = values + 0.1
-    found = [density.py_func(layout.named(v), data, s) for v, s in ((values, slopes), (other, slopes))]
-    assert found[0] - found[1] == pytest.approx(expected(values) - expected(other), abs=1e-9)
-    slopes = slopes._replace(**{name: np.zeros_like(getattr(slopes, name)) for name in slopes._fields})
-    density.py_func(layout.named(values), data, slopes)
-    assert np.concatenate(slopes) == pytest.approx(
-        optimize.approx_fprime(values, expected, 1e-7), rel=1e-4, abs=1e-4
-    )
-
-
 Y = np.random.default_rng(2).normal([-1.0, 2.0], 1, (20, 2)).ravel()
 SCHOOLS = {"J": 8, "y": Y[:8].tolist(), "sigma": (1 + np.abs(Y[:8])).tolist()}
+RADON = {"J": 3, "county_idx": [1, 2, 3, 3, 1], "log_uppm": Y[:5].tolist(), "log_radon": Y[5:10].tolist()}
+RADON["floor_measure"] = [0, 1, 0, 1, 1]
 SEEDS = {"I": 5, "n": [3, 0, 7, 2, 9], "N": [9, 4, 8, 9, 9], "x1": [0, 1, 0, 1, 1], "x2": [0, 0, 1, 1, 0]}
 
 
@@ -81,6 +54,7 @@ SEEDS = {"I": 5, "n": [3, 0, 7, 2, 9], "N": [9, 4, 8, 9, 9], "x1": [0, 1, 0, 1, 
         ("low_dim_gauss_mix-low_dim_gauss_mix", {"y": Y.tolist()}),
         ("eight_schools-eight_schools_noncentered", SCHOOLS),
         ("seeds_data-seeds_model", SEEDS),
+        ("radon_mn-radon_hierarchical_intercept_noncentered", RADON),
     ],
 )
 def test_other_forms_are_the_densities_of_the_table_of_errors(name, d):
@@ -103,6 +77,33 @@ def test_other_forms_are_the_densities_of_the_table_of_errors(name, d):
     assert density.py_func(layout.named(values), data, slopes) == pytest.approx(expected(values), rel=1e-12)
     gradient = optimize.approx_fprime(values, expected, 1e-7)
     assert np.concatenate(slopes) == pytest.approx(gradient, rel=1e-4, abs=1e-4)
+
+
+def test_the_centred_radon_density_is_the_other_in_other_coordinates():
+    other, data, parameters, _, _ = peers_densities.MADE["radon_mn-radon_hierarchical_intercept_noncentered"](
+        RADON
+    )
+    density, _, mine, priors, derived = peers_densities.centred(RADON)
+    assert set(mine) == set(priors)
+    layout, p = NamedLayout(mine), NamedLayout(parameters)
+    q = p.named(p.values(np.linspace(-1, 1, p.n_free)[None])[0])
+    at = {"alpha": q.mu + q.spread * q.z, "beta": q.beta, "sigma": q.sigma, "mu_alpha": q.mu}
+    at |= {"sigma_alpha": q.spread}
+    values = np.concatenate([np.ravel(at[name]) for name in mine])
+
+    def zeros(layout, parameters):
+        return layout.all_named(np.zeros((1, layout.n_values)))[0]._replace(
+            **{key: np.zeros(1) for key, one in parameters.items() if not one.shape}
+        )
+
+    theirs, ours = zeros(p, parameters), zeros(layout, mine)
+    found = density.py_func(layout.named(values), data, ours)
+    assert found == pytest.approx(other.py_func(q, data, theirs), rel=1e-12)
+    assert ours.alpha * q.spread == pytest.approx(theirs.z, rel=1e-12)
+    assert np.concatenate([ours.beta, ours.sigma]) == pytest.approx(
+        np.concatenate([theirs.beta, theirs.sigma])
+    )
+    assert derived(layout.named(values)) == {"sigma_y": q.sigma}
 
 
 def test_tables_have_the_best_peer_and_medians_of_later_calls():
