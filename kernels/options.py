@@ -11,4 +11,5 @@ from typing import Any
 
 KERNEL: dict[str, Any] = {"nogil": True, "cache": True, "error_model": "numpy", "no_cfunc_wrapper": True}
 INNER: dict[str, Any] = {"no_cpython_wrapper": True}
+BARE: dict[str, Any] = INNER | {"no_cfunc_wrapper": True}  # for those that are made for a user's function
 BORROWS: dict[str, Any] = {"_nrt": False}  # for functions that neither make nor return an array

@@ -3,6 +3,8 @@
 ``meta[0]`` is the address of ``double f(const double *q, double *g, int64_t d)``.
 """
 
+import math
+
 import numba as nb
 import numpy as np
 from llvmlite import ir
@@ -44,8 +46,9 @@ def pointer(q, g, data, meta):
         return np.nan
     logp = call_function(meta[0], q.ctypes.data, g.ctypes.data, len(q))
     if failed[0]:
-        g[:] = np.nan
+        for i in range(len(g)):
+            g[i] = np.nan
         return np.nan
-    if np.isnan(logp):
+    if math.isnan(logp):
         logp = call_function(meta[1], q.ctypes.data, g.ctypes.data, len(q))
     return logp

@@ -17,6 +17,7 @@ import numpy as np
 from ....errors import DataError, in_brief, shortened
 from ....kernels.bayes.address import floats
 from ....kernels.bayes.callback import call_function, callback
+from ....kernels.options import BARE
 from ...inputs.matrices import check_takes
 from .called import CompiledCalls, PythonCalls, differences
 from .density_check import STEP, check_density
@@ -184,7 +185,7 @@ def _compile(log_likelihood, log_prior, likelihood_slopes, prior_slopes, n_axes)
     """Put prior and likelihood together; functions without a gradient are differenced."""
     import numba as nb
 
-    options: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
+    options: dict[str, Any] = {"nogil": True, "error_model": "numpy"} | BARE
     inner = options | {"forceinline": True}
     step = float(STEP)
     at: Any = floats

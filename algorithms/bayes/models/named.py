@@ -6,6 +6,7 @@ differenced in q, at 2 d evaluations a gradient, and never outside of the suppor
 """
 
 import inspect
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -17,6 +18,7 @@ from ....errors import DataError, in_brief, shortened
 from ....kernels.bayes.address import SIGNATURE, address_of, call, floats, integers
 from ....kernels.bayes.callback import call_function, callback
 from ....kernels.bayes.densities import parameter_priors
+from ....kernels.options import BARE
 from ...inputs.matrices import check_takes
 from .called import CompiledCalls, PythonCalls, differences
 from .density import check_compiles, is_compiled, one_number
@@ -274,7 +276,7 @@ def _compile(log_likelihood, log_prior, names, form):
     if log_likelihood is None and log_prior is None:
         return parameter_priors.prior_alone
 
-    options: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
+    options: dict[str, Any] = {"nogil": True, "error_model": "numpy"} | BARE
     inner = options | {"forceinline": True}
     by_python: Any = call_function
     called: Any = call
@@ -318,7 +320,8 @@ def _compile(log_likelihood, log_prior, names, form):
             logp += prior_slope(p, taken)
         else:  # derivatives that a function adds are those without the power
             before = slope.copy()
-            slope[:] = 0.0
+            for i in range(n_values):
+                slope[i] = 0.0
             logp += power * prior_slope(p, taken)
             for i in range(n_values):
                 slope[i] = before[i] + power * slope[i]
@@ -337,7 +340,7 @@ def _compile(log_likelihood, log_prior, names, form):
             logp = both(q, g, data, meta)
         except Exception:  # of which compiled code knows no more; the callback finds out
             logp = by_python(meta[len(meta) - 5], q.ctypes.data, g.ctypes.data, len(q))
-        if np.isnan(logp):
+        if math.isnan(logp):
             logp = by_python(meta[len(meta) - 4], q.ctypes.data, g.ctypes.data, len(q))
         return logp
 
@@ -359,7 +362,7 @@ def _views(names, numbers):
     """
     import numba as nb
 
-    made, first = nb.njit(lambda values: ()), 0
+    made, first = nb.njit(**BARE)(lambda values: ()), 0
     for _, shape in names:
         made = _next_view(nb, made, first, shape if shape or numbers else (1,))
         first += int(np.prod(shape))
@@ -370,30 +373,32 @@ def _next_view(nb, before, first, shape):
     # By its address: slices of `values` would count references to it, by locked instructions.
     where: Any = floats
     if not shape:
-        return nb.njit(lambda values: (*before(values), values[first]))
-    return nb.njit(lambda values: (*before(values), nb.carray(where(values.ctypes.data + 8 * first), shape)))
+        return nb.njit(**BARE)(lambda values: (*before(values), values[first]))
+    return nb.njit(**BARE)(
+        lambda values: (*before(values), nb.carray(where(values.ctypes.data + 8 * first), shape))
+    )
 
 
 def _row_views(form):
     """Make a compiled function of (data, meta) that returns the rows: an array, or a tuple of arrays."""
     import numba as nb
 
-    made: Any = nb.njit(lambda data, meta: ())
+    made: Any = nb.njit(**BARE)(lambda data, meta: ())
     at = _HEAD
     for whole, ndim in form[1]:
         made = _next_rows(nb, made, at, integers if whole else floats, ndim)
         at += 1 + ndim
     if form[0]:
         return made
-    return nb.njit(lambda data, meta: made(data, meta)[0])
+    return nb.njit(**BARE)(lambda data, meta: made(data, meta)[0])
 
 
 def _next_rows(nb, before, at, pointer, ndim):
     where: Any = pointer
-    shape: Any = nb.njit(lambda meta: ())
+    shape: Any = nb.njit(**BARE)(lambda meta: ())
     for side in range(at + 1, at + 1 + ndim):
         shape = _next_side(nb, shape, side)
-    return nb.njit(
+    return nb.njit(**BARE)(
         lambda data, meta: (
             *before(data, meta),
             nb.carray(where(data.ctypes.data + 8 * meta[at]), shape(meta)),
@@ -402,7 +407,7 @@ def _next_rows(nb, before, at, pointer, ndim):
 
 
 def _next_side(nb, before, at):
-    return nb.njit(lambda meta: (*before(meta), meta[at]))
+    return nb.njit(**BARE)(lambda meta: (*before(meta), meta[at]))
 
 
 # Python functions -------------------------------------------------------------------------------------
