@@ -76,7 +76,8 @@ def summed(exact, estimate, points):
     """Sum log densities (K,) and gradients (K, d) over shards by subsets; None if they do not serve.
 
     ``exact(points)`` gives both with all rows, ``estimate(places)`` those of `estimates`, summed. The third
-    result is the root mean square of the standard errors.
+    result is the root mean square of the standard errors, or of the errors at the compared points if these
+    are larger: a heavy row that is in no subset widens no spread.
     """
     if len(points) < _FEWEST:
         return None
@@ -95,8 +96,8 @@ def summed(exact, estimate, points):
     known = np.concatenate([seen, poor])
     heights, slopes = exact(points[known])
     noise = float(np.sqrt(np.mean(squares[good])))
-    apart = heights[: len(seen)] - values[seen]
-    if not np.sqrt(np.mean(apart**2)) <= _TIMES * noise + _ROUNDING:
+    apart = float(np.sqrt(np.mean((heights[: len(seen)] - values[seen]) ** 2)))
+    if not apart <= _TIMES * noise + _ROUNDING:
         return None
     values[known], gradients[known] = heights, slopes
-    return values, gradients, noise
+    return values, gradients, max(noise, apart)

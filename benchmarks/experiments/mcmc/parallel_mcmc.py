@@ -8,7 +8,7 @@ kinds of Neiswanger, Wang and Xing (2014); a rare event in 40,000 x 20, as in Sc
 dose-response curve with a long shoulder, for which no normal density serves. Means and standard deviations
 are known from quadrature or importance sampling (`mcmc_cases`). Each shard has two chains of several lengths,
 the same for every method. A coreset (`coreset`; the logistic regressions) has no chains of shards but chains
-of weighted rows, as long, whose weights follow sums from the shards.
+of weighted rows, whose weights follow sums from the shards in several numbers of steps.
 
 - "s" are CPU seconds of the slowest shard and of the combination, shards on cores of their own, warm-up
   counted and compiling not. A full chain has all rows on one core.
@@ -18,7 +18,7 @@ of weighted rows, as long, whose weights follow sums from the shards.
 
 One JSON line goes to ``FOLDER/records.jsonl``, the table and the picture to ``FOLDER/table.md`` and
 ``FOLDER/errors.png``; the second command rewrites the table and the picture of
-docs/parallel-mcmc.md from the last one.
+docs/parallel-mcmc.md from the last one. Dotted in the picture: the error of 4,000 independent draws.
 """
 
 import argparse
@@ -34,6 +34,7 @@ from ....algorithms.bayes.chains.sampling import sample_model
 from ....algorithms.bayes.combine.combiners import COMBINERS, CombinationRefused, CombinationWarning, combine
 from ....algorithms.bayes.models.density import user_model
 from ....algorithms.bayes.models.model import Prior, regression
+from ....scheduler.threads import single_threaded_blas
 from ...mcmc_cases import PRIOR_SCALE, load, start, truth
 from ...pages.page import COLOURS
 from ...pages.tables import Table
@@ -45,10 +46,16 @@ from .coreset import coreset_draws
 PROBLEMS = {"logistic": 10, "mixture": 10, "poisson-gamma": 10, "rare": 20, "saturation": 5}  # and shards
 QUICK = {"logistic": 4}
 METHODS = ("average", "consensus", "swiss", "parametric", "nonparametric", "semiparametric", "auto")
-LENGTHS, QUICK_LENGTHS = (50, 150, 500), (200,)  # of each of two chains
-FULL_LENGTHS, QUICK_FULL = (50, 150, 500, 1500), (200,)
+LENGTHS, QUICK_LENGTHS = (50, 150, 500, 1500), (200,)  # of each of two chains
+STEPS, QUICK_STEPS = (3, 5, 10, 20), (5,)  # of a coreset
 N_CHAINS, N_WARMUP, N_DRAWS = 2, 500, 4000
 _NUMBER = 8  # bytes
+_NAMES = (*METHODS, "coreset", "full chain")
+_COLOURS = (*COLOURS, "#8C564B", "#7F7F7F")
+_MARKERS = "ov^s<>oDs"
+_REFUSED = "auto refused"
+_EXACT = 1 / np.sqrt(N_DRAWS)  # error of as many independent draws of the posterior
+_AXES = (("seconds", 1, "CPU seconds of the slowest core"), ("sent", 1000, "KB that a shard sends"))
 _COLUMNS = ["problem", "method", "error of means, sd", "of log sd", "s", "messages", "KB sent", ""]
 
 
@@ -118,7 +125,7 @@ def errors(draws, log_weights, known):
     }
 
 
-def compared(problem, n_shards, lengths, full_lengths, *, quick, seed, tell):
+def compared(problem, n_shards, lengths, steps, *, quick, seed, tell):
     """Records of one problem: every method at every length, and chains of all rows."""
     kind, arrays = load(problem, seed=seed, quick=quick)
     known, n = truth(kind, arrays, seed), len(arrays["y"])
@@ -135,12 +142,12 @@ def compared(problem, n_shards, lengths, full_lengths, *, quick, seed, tell):
             found[-1] |= {"problem": problem, "shards": n_shards, "length": length}
             found[-1]["seconds"] += slowest
             tell(f"{problem}, {length} draws a chain, {method}: {found[-1]}")
-        if kind == "logistic":
-            found.append(_by_coreset(models, arrays, length, known, seed))
-            found[-1] |= {"problem": problem, "shards": n_shards, "length": length}
-            tell(f"{problem}, {length} draws a chain, coreset: {found[-1]}")
+    for n_steps in steps if kind == "logistic" else ():
+        found.append(_by_coreset(models, arrays, n_steps, known, seed))
+        found[-1] |= {"problem": problem, "shards": n_shards, "length": n_steps}
+        tell(f"{problem}, {n_steps} steps, coreset: {found[-1]}")
     whole = model_of(kind, arrays, slice(None), 1.0)
-    for length in full_lengths:
+    for length in lengths:
         begun = time.process_time()
         chains = sampled(whole, length, seed).stacked()
         figures: dict = {"seconds": time.process_time() - begun, "messages": 1}
@@ -175,14 +182,15 @@ def _combined(models, draws, gradients, method, known, seed):
         else:
             result |= errors(made.draws, made.log_weights, known)
             if scored:
-                result["note"] = f"{made.method}, k-hat {made.figures.get('k_hat', np.nan):.2f}"
+                worth = f", k-hat {made.figures['k_hat']:.2f}" if "k_hat" in made.figures else ""
+                result["note"] = f"{made.method}{worth}"
     result["seconds"] = time.process_time() - begun - shards.elsewhere
     result["messages"] = 1 + shards.messages
     result["sent"] = _NUMBER * (draws[0].size * (1 + scored) + shards.numbers)
     return result
 
 
-def _by_coreset(models, arrays, length, known, seed):
+def _by_coreset(models, arrays, n_steps, known, seed):
     """Draws from weighted rows; the shards answer with log likelihoods, which lack the prior."""
     shards, X = Shards(models), arrays["X"]
 
@@ -190,7 +198,7 @@ def _by_coreset(models, arrays, length, known, seed):
         return shards.log_density(points) + (points**2).sum(axis=1) / (2 * PRIOR_SCALE**2)
 
     begun = time.process_time()
-    counts = {"length": length, "n_warmup": N_WARMUP, "n_draws": N_DRAWS}
+    counts = {"n_steps": n_steps, "n_warmup": N_WARMUP, "n_draws": N_DRAWS}
     draws, m = coreset_draws(X, 2.0 * arrays["y"] - 1, sums, **counts, seed=seed)
     result: dict = {"method": "coreset", "note": f"{m} weighted rows"}
     result |= {"seconds": time.process_time() - begun - shards.elsewhere, "messages": 1 + shards.messages}
@@ -213,30 +221,52 @@ def table(record):
 
 
 def picture(record):
-    """Draw errors of means against seconds, a panel a problem."""
+    """Draw errors of means against seconds, and against what a shard sends, a column a problem."""
     from matplotlib.figure import Figure
     from matplotlib.ticker import NullFormatter
 
     problems = list(dict.fromkeys(run["problem"] for run in record["runs"]))
-    figure = Figure(figsize=(3.0 * len(problems), 3.4), layout="constrained")
-    panels = figure.subplots(1, len(problems), sharey=True, squeeze=False)[0]
-    names = [*METHODS, "coreset", "full chain"]
-    for axes, problem in zip(panels, problems, strict=True):
-        for number, method in enumerate(names):
-            runs = [r for r in record["runs"] if (r["problem"], r["method"]) == (problem, method)]
-            runs = [run for run in runs if "mean_error" in run]
-            style, colour = "o-", COLOURS[number % len(COLOURS)]
-            if method == "full chain":
-                style, colour = "s--", "0.5"
-            line = [run["seconds"] for run in runs], [run["mean_error"] for run in runs]
-            axes.plot(*line, style, color=colour, markersize=3.5, label=method, linewidth=1)
-        axes.set(xscale="log", yscale="log", title=problem, xlabel="CPU seconds of the slowest core")
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.xaxis.set_minor_formatter(NullFormatter())
-        axes.grid(alpha=0.25)
-    panels[0].set_ylabel("error of means, in posterior sd")
-    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=8, frameon=False)
+    figure = Figure(figsize=(2.7 * len(problems) + 0.5, 6.2), layout="constrained")
+    panels = figure.subplots(2, len(problems), sharey=True, squeeze=False)
+    for column, problem in zip(panels.T, problems, strict=True):
+        for axes, (name, unit, words) in zip(column, _AXES, strict=True):
+            for method in _NAMES:
+                runs = [r for r in record["runs"] if (r["problem"], r["method"]) == (problem, method)]
+                _line(axes, [(run[name] / unit, run.get("mean_error")) for run in runs], method)
+            axes.set(xscale="log", yscale="log", xlabel=words)
+            axes.axhline(_EXACT, color="0.4", linewidth=0.8, linestyle=":")
+            axes.spines[["top", "right"]].set_visible(False)
+            axes.xaxis.set_minor_formatter(NullFormatter())
+            axes.grid(alpha=0.25)
+        column[0].set_title(problem)
+    for axes in panels[:, 0]:
+        axes.set_ylabel("error of means, in posterior sd")
+    by_name = {line.get_label(): line for axes in panels.flat for line in axes.lines}
+    shown = [name for name in (*_NAMES, _REFUSED) if name in by_name]
+    columns = -(-len(shown) // 2)
+    handles = [by_name[name] for name in shown]
+    figure.legend(handles, shown, loc="outside lower center", ncols=columns, frameon=False)
     return figure
+
+
+def _line(axes, places, method):
+    """Draw one method's errors; where it refused, a cross at the top."""
+    number = _NAMES.index(method)
+    style = {"color": _COLOURS[number], "marker": _MARKERS[number], "linewidth": 1, "markersize": 4.5}
+    if method in ("consensus", "swiss"):  # often where "parametric" is: seen around it
+        style |= {"markerfacecolor": "none", "markersize": 9 if method == "consensus" else 7}
+    if method == "full chain":
+        style |= {"linestyle": "--"}
+    if method == "auto":
+        style |= {"linewidth": 2, "zorder": 4}
+    kept = [(x, y) for x, y in places if y is not None]
+    if kept:
+        axes.plot(*zip(*kept, strict=True), label=method, **style)
+    refused = [x for x, y in places if y is None]
+    if refused:
+        top = axes.get_xaxis_transform()  # x of the data, y from 0 to 1
+        ends = {"transform": top, "linestyle": "", "marker": "x", "color": style["color"], "clip_on": False}
+        axes.plot(refused, [1.0] * len(refused), label=_REFUSED, **ends)
 
 
 def main(arguments=None):
@@ -248,14 +278,15 @@ def main(arguments=None):
     )
     args = parser.parse_args(arguments)
     problems = QUICK if args.quick else PROBLEMS
-    lengths = (QUICK_LENGTHS, QUICK_FULL) if args.quick else (LENGTHS, FULL_LENGTHS)
+    lengths = (QUICK_LENGTHS, QUICK_STEPS) if args.quick else (LENGTHS, STEPS)
 
     def tell(line):
         print(line, file=sys.stderr, flush=True)
 
     record = {"quick": args.quick, "runs": []}
     for problem, n_shards in problems.items():
-        record["runs"] += compared(problem, n_shards, *lengths, quick=args.quick, seed=0, tell=tell)
+        with single_threaded_blas():  # for seconds of one core
+            record["runs"] += compared(problem, n_shards, *lengths, quick=args.quick, seed=0, tell=tell)
     record["machine"] = describe_machine()
     args.out.mkdir(parents=True, exist_ok=True)
     print(json.dumps(append_record(args.out / "records.jsonl", record)))

@@ -124,3 +124,18 @@ def test_densities_of_users_have_subsets(few, monkeypatch):
     assert "by subsets of rows" in posterior.method
     assert seen[0] < 0.02
     assert np.abs(posterior.mean()["beta"] - [1, -2]).max() < 4 * posterior.sd()["beta"].max()
+
+
+def test_the_error_said_knows_rows_that_no_subset_has():
+    """The spread of the subsets is small, and the comparison with all rows speaks."""
+    where = places(np.zeros(2), 1.0)
+
+    def exact(points):
+        return -(points**2).sum(axis=1) / 2, -points
+
+    def estimate(at):
+        off = 0.02 * np.sin(7 * at[0][:, 0])
+        return exact(at[0])[0] + off, -at[0], np.full(len(at[0]), 0.008**2)
+
+    values, _, said = subsets.summed(exact, estimate, where[0])
+    assert said == pytest.approx((values - exact(where[0])[0]).std(), rel=0.3)

@@ -27,7 +27,7 @@ def test_a_small_run_keeps_its_record_and_shows_it(tmp_path, monkeypatch):
     text = parallel_mcmc.table(record)
     assert (tmp_path / "table.md").read_text().startswith(text)
     assert (tmp_path / "errors.png").stat().st_size > 10_000
-    assert runs["coreset"]["messages"] == 11
+    assert runs["coreset"]["messages"] == 1 + parallel_mcmc.QUICK_STEPS[0]
     assert f"| {runs['swiss']['mean_error']:.3f} |" in text
     figure = parallel_mcmc.picture(record)
     assert figure.axes[0].get_title() == "logistic"
