@@ -2,7 +2,7 @@
 
 import logging
 import pickle
-from collections import Counter
+from collections import Counter, defaultdict
 
 import numpy as np
 import pytest
@@ -35,14 +35,16 @@ def bound(site):
 
 
 class Answers(distributed.SchedulerPlugin):
-    """Counts results by site and name of the task."""
+    """Counts results by site and name of the task, and keeps their bytes."""
 
     def __init__(self, scheduler):
-        self.scheduler, self.counts = scheduler, Counter()
+        self.scheduler, self.counts, self.sizes = scheduler, Counter(), defaultdict(list)
 
-    def transition(self, key, start, finish, *args, worker=None, **rest):
+    def transition(self, key, start, finish, *args, worker=None, nbytes=0, **rest):
         if (start, finish) == ("processing", "memory"):
-            self.counts[self.scheduler.workers[worker].name, str(key).split("-")[0]] += 1
+            kind = self.scheduler.workers[worker].name, str(key).split("-")[0]
+            self.counts[kind] += 1
+            self.sizes[kind].append(nbytes)
 
 
 @pytest.fixture
@@ -70,6 +72,14 @@ def test_each_site_is_read_on_its_worker_alone(cluster):
         # check, the model, densities at proposals and at draws of all sites.
         kinds = {kind: count for (name, kind), count in answers.counts.items() if name == site}
         assert kinds == {"load_shard": 2, "run_chunk": 2 * (1 + 2), "_apart": 4}
+        # The bytes that the page says, whatever the number of rows: those of a state, and of 100 draws.
+        d = 3  # two columns and the intercept
+        state = 8 * (d * d + 3 * d + 4) + 4 * len("split_hmc")
+        assert answers.sizes[site, "run_chunk"] == [state] * 2 + [state + 100 * (8 * (2 * d + 9) + 4)] * 4
+        check, of_model, at_proposals, at_draws = answers.sizes[site, "_apart"]
+        assert check + of_model < 500
+        assert 0 <= at_proposals - 8 * 4000 < 200
+        assert 0 <= at_draws - 8 * 1000 < 200
     for worker in cluster.workers.values():
         assert worker.state.transfer_incoming_count_total == 0
     apart = [dask.delayed(rows_of)(site, bound=False) for site in SITES]
