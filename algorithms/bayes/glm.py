@@ -48,10 +48,9 @@ class BayesianGLM(ReadableMixedModel):
     ``(1 | g) + (0 + x | g)`` is ``(x || g)``. ``offset(e)`` adds e to the predictor. Counts of a binomial
     family are ``k | trials(n)`` or ``cbind(k, n - k)``.
 
-    **Where effects are sampled.** With normal noise and one term they are integrated out in closed form, and
-    drawn afterwards, exactly, given the other parameters: an evaluation costs nothing by row. In all other
-    cases (another family with groups; crossed or nested groups) they are parameters, sampled with the rest by
-    NUTS.
+    **Where effects are sampled.** With normal noise those of the term with most groups are integrated out in
+    closed form, and drawn afterwards, exactly, given the other parameters; with one term an evaluation costs
+    nothing by row. Those of other terms, and of other families, are parameters, sampled by NUTS.
 
     **Shards** (``n_shards=``, ``engine="dask"``) have any rows of a model without groups, and whole groups of
     the term with the most levels else. The effects of these groups never leave their shard. The densities
@@ -225,11 +224,14 @@ class BayesianGLM(ReadableMixedModel):
             raise DataError("y must be None: the target is a column of data, on the left of the formula")
         formula = FormulaDesign(self.formula, self.family)
         closed = is_integrated(self.family, formula.terms)
-        joint = not closed and self.n_shards in (1, "auto")
+        alone = self.n_shards in (1, "auto")
+        joint = not closed and alone and self.family != "normal"
         settings = self._settings(formula, closed, joint, callback)
         with self._unchanged_on_error():
             design = formula.learn(data, offset, sample_weight)
-            if not formula.terms or closed or joint:
+            if alone and formula.terms and not joint and not closed:
+                design = with_local_last(design)
+            if not formula.terms or closed or alone:
                 posterior, samplers, layout = self._drawn(design, settings, closed, joint)
             else:
                 posterior, samplers, layout = self._in_shards(formula, design, settings)
@@ -266,7 +268,7 @@ class BayesianGLM(ReadableMixedModel):
         given = {name: getattr(self, name) for name in CONSTRAINTS}
         if formula.terms and not closed:
             given["sampler"] = self._sampler_of_effects()
-        if joint:
+        if joint or (formula.terms and self.n_shards == "auto"):
             given["n_shards"] = 1 if formula.terms else self.n_shards
         return SamplingSettings(**given, callback=callback).checked()
 
@@ -281,6 +283,8 @@ class BayesianGLM(ReadableMixedModel):
         if design.terms and not closed:
             common = None if joint else look(self.family, design, scaling)
             n_sampled = len(design.terms) - (not joint)
+            if not joint and len(parts) == 1:  # integrals are over rows side by side
+                parts = [np.argsort(design.terms[-1].groups, kind="stable")]
         builds = [
             partial(build_shard, self.family, Rows(design, rows), scaling, priors, 1 / len(parts), common)
             for rows in parts

@@ -19,7 +19,7 @@ from ..models.model import INTERCEPTS, Model, aligned
 from ..posterior.tables import names_of
 from .design import Term
 from .priors import OWN, stretched
-from .start import first_look, pooled
+from .start import first_looks, pooled
 
 _CODES = {
     "normal": kernel.NORMAL,
@@ -298,11 +298,8 @@ def look(family, design, scaling):
     X = _columns(design, scaling)
     coefs, own = pooled(family, X, design)
     f = X @ coefs + design.offsets
-    spreads, centred = [], []
-    for term in design.terms:
-        spread, bits = first_look(family, f, design, term, own)
-        spreads.append(spread)
-        centred.append(bits)
+    looks = first_looks(family, f, design, own)
+    spreads, centred = [spread for spread, _ in looks], [bits for _, bits in looks]
     projections = [np.linalg.lstsq(X, term.Z, rcond=None)[0] for term in design.terms]
     return FirstLook(coefs, own, spreads, centred, projections)
 

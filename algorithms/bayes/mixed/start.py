@@ -6,6 +6,7 @@ from . import families
 
 _NEWTON_STEPS, _FEW = 30, 1e-8  # of the fit without groups
 _LEAST_INFORMATION = 1e-6  # on an effect in units of its column, so that that of few rows can be inverted
+_OUTER = 0.8  # part of the information on the effects of outer groups, from which these are centred
 _LEAST_SPREAD = 0.05  # of effects, where the first look sees none: in units of the predictor
 
 
@@ -41,13 +42,64 @@ def pooled(family, X, design):
     return coefs, own
 
 
-def first_look(family, f, design, term, own):
-    """Standard deviations (k,) of the effects, by moments, and a bit for each column to centre.
+def first_looks(family, f, design, own):
+    """Standard deviations (k,) of the effects of each term, by moments, and a bit for each column to centre.
 
     With the slope s and the information J (k, k) of a group's log likelihood ``J^-1 s`` is a Newton step to
-    its effects, with variances of those and of the diagonal of J^-1. A column is centred where the rows of
-    most groups say more of their effects than the other groups do.
+    its effects, with variances of those and of the diagonal of J^-1. Steps of nested terms have the variance
+    of the outer term's effects, too, which is taken off. A column is centred where the rows of most groups
+    say more of their effects than the other groups do. Of outer groups they say what they say of the mean of
+    the inner ones, which vary about it; this is rough, so that much more is asked for.
     """
+    terms = design.terms
+    looks = [_steps(family, f, design, term, own) for term in terms]
+    raw = [_moment(*pair) for pair in looks]
+    inside = [_inner(terms, t) for t in range(len(terms))]
+    found: dict[int, tuple] = {}
+    for t in sorted(range(len(terms)), key=lambda t: -len(terms[t].levels)):  # inner ones first
+        term, square, (steps, variances) = terms[t], raw[t].copy(), looks[t]
+        inner, parents = inside[t]
+        for j, column in enumerate(term.columns):
+            if inner is not None and column in terms[inner].columns:
+                i = terms[inner].columns.index(column)
+                one = 1 / (found[inner][0][i] ** 2 + found[inner][2][:, i])
+                variances[:, j] = 1 / np.bincount(parents, one, len(term.levels))
+                square[j] = _moment(steps[:, [j]], variances[:, [j]])[0]
+            for p, (within, _) in enumerate(inside):
+                if within == t and column in terms[p].columns:
+                    square[j] -= max(raw[p][terms[p].columns.index(column)], 0)
+        spreads = np.maximum(
+            np.sqrt(np.maximum(square, 0)), _LEAST_SPREAD / np.sqrt(np.mean(term.Z**2, axis=0))
+        )
+        shares = spreads**2 / (spreads**2 + variances)
+        least = 0.5 if inner is None else _OUTER
+        bits = int(((shares > least).mean(axis=0) > 0.5) @ 2 ** np.arange(len(spreads)))
+        found[t] = spreads, bits, variances
+    return [found[t][:2] for t in range(len(terms))]
+
+
+def _moment(steps, variances):
+    """Second moments of steps (G, k) beyond their variances."""
+    trust = 1 / variances**2
+    return ((steps**2 - variances) * trust).sum(axis=0) / trust.sum(axis=0)
+
+
+def _inner(terms, t):
+    """The next finer term whose groups lie each in one group of term t, and in which; or None, None."""
+    found = None, None
+    for c, other in enumerate(terms):
+        if len(other.levels) <= len(terms[t].levels):
+            continue
+        parents = np.zeros(len(other.levels), dtype=np.int64)
+        parents[other.groups] = terms[t].groups
+        nested = (parents[other.groups] == terms[t].groups).all()
+        if nested and (found[0] is None or len(other.levels) < len(terms[found[0]].levels)):
+            found = c, parents
+    return found
+
+
+def _steps(family, f, design, term, own):
+    """Newton steps to the effects, and their variances (G, k)."""
     slope, curve = families.slopes(family, f, design.y, own)
     (G, k), Z = (len(term.levels), len(term.columns)), term.Z
     scores, J = np.empty((G, k)), np.empty((G, k, k))
@@ -59,10 +111,6 @@ def first_look(family, f, design, term, own):
             )
     sizes = np.sqrt(np.mean(Z**2, axis=0))
     inverse = np.linalg.inv(J + np.diag(_LEAST_INFORMATION * sizes**2))
-    variances = np.maximum(np.diagonal(inverse, axis1=1, axis2=2), 0)
+    variances = np.maximum(np.diagonal(inverse, axis1=1, axis2=2), 1e-150)
     steps = (inverse @ scores[:, :, None])[:, :, 0]
-    trust = 1 / variances**2
-    squares = ((steps**2 - variances) * trust).sum(axis=0) / trust.sum(axis=0)
-    spreads = np.maximum(np.sqrt(np.maximum(squares, 0)), _LEAST_SPREAD / sizes)
-    shares = spreads**2 / (spreads**2 + variances)
-    return spreads, int(((shares > 0.5).mean(axis=0) > 0.5) @ 2 ** np.arange(k))
+    return steps, variances

@@ -11,7 +11,7 @@ from stradask.algorithms.bayes.mixed import families
 from stradask.algorithms.bayes.mixed import model as mixed
 from stradask.algorithms.bayes.mixed.design import MixedDesign, Term
 from stradask.algorithms.bayes.mixed.draws import MixedLikelihoods, prior_values
-from stradask.algorithms.bayes.mixed.model import MixedLayout, mixed_model
+from stradask.algorithms.bayes.mixed.model import MixedLayout, look, mixed_model
 from stradask.algorithms.bayes.mixed.priors import chosen_priors
 from stradask.algorithms.bayes.models.scaling import Scaling
 from stradask.errors import DataError
@@ -330,3 +330,19 @@ def test_priors_that_are_refused(priors, words):
         mixed_model(
             "normal", design, Scaling(design.centres, design.spreads), chosen_priors(priors, "normal", design)
         )
+
+
+def test_effects_of_nested_groups_are_told_apart_at_first_sight():
+    rng = np.random.default_rng(0)
+    inner = np.repeat(np.arange(600), 6)
+    outer, ones = inner // 5, np.ones((3600, 1))
+    terms = (
+        Term("a", ("Intercept",), np.arange(120), ones, outer),
+        Term("a:b", ("Intercept",), np.arange(600), ones, inner),
+    )
+    for sds in ((0.5, 0.9), (0.9, 0.4)):
+        f = rng.normal(0, sds[0], 120)[outer] + rng.normal(0, sds[1], 600)[inner]
+        y = f + rng.normal(0, 0.7, 3600)
+        design = MixedDesign((), np.zeros((3600, 0)), y, np.ones(3600), np.zeros(3600), terms)
+        found = look("normal", design, Scaling(design.centres, design.spreads)).spreads
+        np.testing.assert_allclose(np.concatenate(found), sds, rtol=0.3)
