@@ -35,6 +35,13 @@ def callback(q, g, data, meta):
 
 
 @nb.njit(**CALLED)
+def callback_together(n, Q, G, logps, data, meta):
+    """Log densities and gradients of n points, by one call of the function behind the address ``meta[1]``."""
+    places = np.array([Q.ctypes.data, G.ctypes.data, logps.ctypes.data])
+    call_function(meta[1], places.ctypes.data, 0, n)
+
+
+@nb.njit(**CALLED)
 def pointer(q, g, data, meta):
     """The same of a library's own function: the function behind ``meta[1]`` counts NaN.
 

@@ -180,7 +180,8 @@ def advance(model, state, n, *, seed, shard=0, chain=0, averaging=None):
 def advance_all(model, states, n, *, seed, shard=0, chains, averagings=None):
     """Make n draws of several chains of one sampler; returns (State, Draws) of each.
 
-    Bits are those of `advance`. The chains go in step where the model's densities can be evaluated together.
+    Bits are those of `advance`, but for models `in_one_group`. The chains go in step where the model's
+    densities can be evaluated together.
     `averagings` are all None, or none of them.
     """
     if n < 1:
@@ -216,6 +217,7 @@ def _run_together(model, states, averagings, names, n):
     )
     adapt = averagings[0] is not None
     averaging = np.stack(averagings) if adapt else np.zeros((len(states), bayes_chain.N_AVERAGING))
+    model.take_tally()
     results = bayes_together.run(
         address_of(model.together, TOGETHER),
         _cuts(states[0].sampler),
@@ -236,7 +238,9 @@ def _run_together(model, states, averagings, names, n):
     for own, array in zip(averagings, averaging, strict=True):
         if adapt:
             own[:] = array
-    return [(made, own, Tally()) for own, *made in zip(tuning, *results, strict=True)]
+    model.raise_errors()
+    tallies = [model.take_tally(), *(Tally() for _ in states[1:])]  # which chain's it was is not known
+    return [(made, own, tally) for tally, own, *made in zip(tallies, tuning, *results, strict=True)]
 
 
 def _metrics(states):

@@ -354,7 +354,7 @@ def _run(model, plan, n_warmup, n_samples, n_chains, numbers, n_jobs, verbose, c
     team = team_for(model, n_jobs) if n_chains > 1 and in_step(model, plan.sampler) else None
     model = model if team is None else team.model
     n_groups = min(n_jobs, n_chains) if in_step(model, plan.sampler) else n_chains
-    n_groups = n_groups if team is None else 1
+    n_groups = n_groups if team is None and not model.in_one_group else 1
     groups = [group.tolist() for group in np.array_split(np.arange(n_chains), n_groups)]
     states: list = [None] * n_chains
     parts: list[list[Draws]] = [[] for _ in range(n_chains)]

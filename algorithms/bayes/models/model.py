@@ -123,6 +123,11 @@ class Model:
         return _TOGETHER.get(self.density)
 
     @property
+    def in_one_group(self):
+        """Whether all chains go together whatever the number of threads: `together` has bits of its own."""
+        return False
+
+    @property
     def chained(self):
         """The model that chains sample: this one, or one with more parameters, which `reduced` takes off."""
         return self
