@@ -2,11 +2,11 @@
 
 ``sampler="auto"`` takes the cheapest way that its own figures allow. It looks for the mode and the
 Hessian there. If k-hat of importance sampling about it is below 0.5 and the weights are worth more than
-three quarters of the draws, these are the draws. Else, if k-hat is below 0.7 and split HMC accepts 0.6 or
-more, it is split HMC, one gradient a draw. Else, and where there is no definite Hessian, NUTS. Of several
-modes the proposal is a mixture of the normal densities at all, by the same limits; else populations are
-annealed from Student t's about all ("smc"). Shards take NUTS then: chains begin in each of the modes in turn,
-so that R-hat tells whether they change places.
+three quarters of the draws, these are the draws. Else, if k-hat is below 0.5 (0.7 of a concave density, or of
+a shard) and split HMC accepts 0.6 or more, it is split HMC, one gradient a draw. Else, and where there is no
+definite Hessian, NUTS. Of several modes the proposal is a mixture of the normal densities at all, by the same
+limits; else populations are annealed from Student t's about all ("smc"). Shards take NUTS then: chains begin
+in each of the modes in turn, so that R-hat tells whether they change places.
 A density that is constant, as far as can be seen, and ends somewhere is sampled by slices.
 """
 
@@ -334,7 +334,8 @@ def _choose(model, mode, n, modes, numbers, weighted):
         return "laplace", None if several else mode, draws, k_hat, reason
     if several:
         return "smc" if weighted else "nuts", None, None, k_hat, f"{_DIFFERENT}; {reason}"
-    if not k_hat < K_HAT_SPLIT:
+    # Of tails that are heavier than normal ones its chains see little, and agree on it.
+    if not k_hat < (K_HAT_SPLIT if model.concave or not weighted else K_HAT_WEIGHTS):
         return "nuts", mode, None, k_hat, reason
     state = init(model, mode.q, "split_hmc", mu=mode.q, A=mode.A, draw=WARM_UP)
     _, trial = advance(model, state, _TRIAL, **numbers)

@@ -161,7 +161,10 @@ def _stay(model, sides, near, far):
 def _check_point(model, q, logp, gradient):
     where = f"at {place_words(model.names, q)}"
     if not np.isfinite(logp):
-        raise DataError(f"the log density is {logp} {where}: give a start= where it is finite, or mend it")
+        raise DataError(
+            f"the log density is {logp} {where}: give a start= where it is finite, or mend it (NaN among the "
+            "data makes it NaN everywhere)"
+        )
     wrong = np.flatnonzero(~np.isfinite(gradient))
     if len(wrong):
         raise DataError(

@@ -8,6 +8,7 @@ from sklearn.utils import check_random_state
 from ...._version import __version__
 from ....errors import DataError, StradaskError
 from .draws import STATISTICS
+from .named_draws import NamedValues
 from .tables import by_name, in_chains, of_draws
 
 _KINDS = (float, float, int, int, bool, float, float)  # of the statistics
@@ -68,7 +69,7 @@ def _predicted(likelihood, values, predictive, observed, chains, random_state):
             raise DataError(
                 f"predictive must be True, False or a function, got a {type(predictive).__name__}"
             )
-        made = _named(predictive(values, np.random.Generator(np.random.Philox(seed))))
+        made = _named(predictive(NamedValues(values), np.random.Generator(np.random.Philox(seed))))
     else:
         made = {}
     expected = len(next(iter(values.values())))

@@ -13,6 +13,7 @@ from ....scheduler.stores.store import read_npz, write_npz
 from ..._table import Table
 from .convergence import ess, split_rhat
 from .diagnostics import EVIDENCE_ERROR, LOG_EVIDENCE, Diagnostics, checked_line
+from .named_draws import NamedDraws, NamedValues
 from .psis import importance_ess, resample
 from .tables import (
     by_name,
@@ -30,8 +31,10 @@ _FORMAT, _VERSION = "stradask posterior", 1  # of files; grows when older code c
 STATISTICS = ("lp", "acceptance_rate", "n_steps", "tree_depth", "diverging", "energy", "step_size")
 
 
-class Posterior:
+class Posterior(NamedDraws):
     """Draws of a posterior distribution.
+
+    It iterates over the names of its variables; ``dict(posterior)`` has their draws.
 
     Parameters
     ----------
@@ -294,8 +297,8 @@ class Posterior:
         Parameters
         ----------
         function : callable
-            ``function(values, rng)`` with a dict of draws by variable, ``(n, *shape)`` each, and a
-            numpy.random.Generator for new data; returns an array (n, ...).
+            ``function(values, rng)`` with the draws of each variable, ``(n, *shape)``, as ``values["sigma"]``
+            or ``values.sigma``, and a numpy.random.Generator for new data; returns an array (n, ...).
         n, random_state
             See `sample`.
 
@@ -314,7 +317,7 @@ class Posterior:
         """
         values = self.sample(n, random_state)
         rng = np.random.Generator(np.random.Philox(check_random_state(random_state).randint(2**31)))
-        made = np.asarray(function(values, rng))
+        made = np.asarray(function(NamedValues(values), rng))
         expected = len(next(iter(values.values())))
         if made.shape[:1] != (expected,):
             raise DataError(f"function must return one row for each of {expected} draws, got {made.shape}")

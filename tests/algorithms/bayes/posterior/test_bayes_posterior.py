@@ -361,3 +361,29 @@ def test_tables():
     frame = pytest.importorskip("pandas").DataFrame
     assert isinstance(table.to_pandas(), frame)
     assert table.to_pandas().loc["x", "n"] == 10
+
+
+# As a mapping and a table -----------------------------------------------------------------------------------
+
+
+def test_a_posterior_is_a_mapping_of_its_variables():
+    posterior = Posterior(np.arange(12.0).reshape(4, 3), {"coef": (2,), "sigma": ()})
+    assert list(posterior) == posterior.keys() == ["coef", "sigma"]
+    assert {"sigma", "coef[1]"} <= {name for name in ("sigma", "coef[1]", "tau") if name in posterior}
+    assert "tau" not in posterior
+    assert {name: values.shape for name, values in dict(posterior).items()} == {"coef": (4, 2), "sigma": (4,)}
+    both = posterior.predictive(lambda p, rng: p.sigma - p["sigma"])
+    assert not both.any()
+    with pytest.raises(AttributeError, match="there is no variable 'tau'; there are coef, sigma"):
+        posterior.predictive(lambda p, rng: p.tau)
+
+
+def test_draws_are_a_data_frame():
+    pd = pytest.importorskip("pandas")
+    draws = np.arange(12.0).reshape(4, 3)
+    frame = Posterior(draws, {"coef": (2,), "sigma": ()}, n_chains=2).to_pandas()
+    assert list(frame.columns) == ["coef[0]", "coef[1]", "sigma"]
+    assert frame.index.equals(pd.MultiIndex.from_product([range(2), range(2)], names=["chain", "draw"]))
+    np.testing.assert_array_equal(frame.loc[1].to_numpy(), draws[2:])
+    weighted = Posterior(draws, log_weights=np.zeros(4)).to_pandas()
+    np.testing.assert_allclose(weighted["log_weight"], -np.log(4))
