@@ -24,7 +24,7 @@ class NamedDraws:
     draws: Array
     variables: dict[str, tuple[int, ...]]
     names: list[str]
-    n_chains: int | None
+    n_chains: Any
 
     def keys(self) -> list[str]:
         """Names of the variables, so that ``dict(posterior)`` has their draws."""
