@@ -188,6 +188,8 @@ class _WarmUp:
         self.parts.append(draws)
         self.settled |= metric == "adapted" and _is_settled(state, draws)
         self.fresh = metric is not None
+        if metric == "adapted" and draws.statistics["divergent"][len(draws.draws) // 2 :].any():
+            metric = "diagonal"
         if self.fresh:
             state = _with_metric(model, state, draws, metric)
         if self.averaging is not None and self.averaging[3]:

@@ -86,7 +86,9 @@ class SamplingPlan:
         """Warm up a chain, known by its numbers (seed, shard, chain); returns its state and those draws.
 
         Where draws diverge in the second half, and not only by the steps that were tried there but in some
-        further draws as well, once more from the start, with an acceptance of 0.95.
+        further draws as well, once more from the start, with an acceptance of 0.95. Its metric, if it was
+        "adapted", is then "diagonal": a covariance describes no ridge that bends, and its long steps along
+        one end diverge where that turns.
         """
         return self.begin_all(model, n_warmup, chains=[chain], **numbers)[0]
 
@@ -112,6 +114,7 @@ class SamplingPlan:
         if not again:
             return made
         settings |= {"target": _SHORT_STEPS, "chains": [chains[i] for i in again]}
+        settings["metric"] = "diagonal" if self.metric == "adapted" else self.metric
         mended = warm_up_all(model, [points[i] for i in again], self.sampler, **settings)
         for i, one in zip(again, mended, strict=True):
             made[i] = one
