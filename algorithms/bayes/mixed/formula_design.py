@@ -50,10 +50,12 @@ class FormulaDesign:
         y = self._learn_target(frame)
         matrix = self._matrix(self.fixed, frame)
         self.spec = matrix.model_spec
+        _check_levels(self.spec, self.formula)
         self.specs, self.factors, self.levels = [], [], []
         for term in self.terms:
             Z = self._matrix(term.effects, frame)
             _check_joined(term, Z)
+            _check_levels(Z.model_spec, self.formula)
             self.specs.append(Z.model_spec)
             self.factors.append([np.unique(part) for part in _parts(frame, term, n)])
             _check_colons(term, self.factors[-1])
@@ -322,6 +324,17 @@ def _check_joined(term, Z):
             f"write one term, ({term.effects} | {term.groups}), or ({term.effects} || {term.groups}) without "
             "correlations"
         )
+
+
+def _check_levels(spec, formula):
+    """Refuse categories of one level, which make no column."""
+    for factor, (_, state) in spec.encoder_state.items():
+        known = list(state.get("categories", ()))
+        if len(known) == 1:
+            raise DataError(
+                f"formula={shortened(formula)}: the category {factor} has one level in data, "
+                f"{shortened(known[0])}, which says nothing: leave it out"
+            )
 
 
 def _number(code):

@@ -387,6 +387,8 @@ def test_forms_of_data_and_of_formulas(fitted):
         (FORMULA, {"n_shards": 40}, {}, "but there are 18 groups"),
         (FORMULA, {"priors": {"slope": 1}}, {}, "priors has 'slope'"),
         ("reaction ~ days + same", {}, {"same": np.ones(180)}, "constant"),
+        ("reaction ~ days + C(same)", {}, {"same": np.ones(180)}, r"the category C\(same\) has one level"),
+        ("reaction ~ (same | subject)", {}, {"same": ["a"] * 180}, "same has one level in data, 'a'"),
     ],
 )  # fmt: skip
 def test_what_is_refused(formula, options, change, words):
