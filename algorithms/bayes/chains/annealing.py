@@ -22,6 +22,7 @@ from scipy.special import logsumexp
 from ..posterior.psis import importance_ess, resample
 
 _KEPT = 0.5  # part of the points that a step of the temperature may cost
+_NOTHING = -1e200  # logarithm of no weight, whose multiples are numbers
 MOST_STEPS = 60  # of tempering; a cap
 
 
@@ -30,7 +31,8 @@ class Annealing:
 
     `columns` are arrays of a row for each point: ``x`` (n, d), ``log_p``, ``log_q`` (n,), and what else moves
     with the points; ``ancestor`` is added. The n points are cut into `n_populations`, one after the other.
-    `log_evidence` (n_populations,) is what is known so far, at the temperature `t` after `n_steps`.
+    `log_evidence` (n_populations,) is what is known so far, at the temperature `t` after `n_steps`, and
+    `variance` what the weights say of its square error, as if points were independent at every temperature.
     """
 
     def __init__(self, columns, n_populations, rng):
@@ -39,7 +41,7 @@ class Annealing:
         self.populations = [
             slice(part[0], part[-1] + 1) for part in np.array_split(np.arange(n), n_populations)
         ]
-        self.log_evidence = np.zeros(n_populations)
+        self.log_evidence, self.variance = np.zeros(n_populations), np.zeros(n_populations)
         self.t, self.n_steps, self._rng = 0.0, 0, rng
 
     def step(self, move):
@@ -48,7 +50,7 @@ class Annealing:
         ``move(columns, t)`` returns the columns after moves that keep the density at t. What is left after 60
         steps is done in one, and the populations will differ.
         """
-        ratio = self.columns["log_p"] - self.columns["log_q"]
+        ratio = np.maximum(self.columns["log_p"] - self.columns["log_q"], _NOTHING)
         left = 1.0 - self.t
         further = left
         if self.n_steps + 1 < MOST_STEPS:
@@ -60,6 +62,7 @@ class Annealing:
             weights = further * ratio[own]
             total = logsumexp(weights)
             self.log_evidence[k] += total - np.log(len(weights))
+            self.variance[k] += 1 / importance_ess(weights - total) - 1 / len(weights)
             kept[own] = own.start + resample(weights - total, len(weights), self._rng)
         self.t = 1.0 if further == left else self.t + further
         self.n_steps += 1

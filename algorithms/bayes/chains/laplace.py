@@ -33,6 +33,7 @@ _LEAST_CURVATURE = 1e-10  # against the largest
 _FLAT = 1e-100  # keeps a direction without curvature finite
 _PART = 1e-2  # of a standard deviation, once that is known
 _FAR = 3.0  # times twice the standard deviation
+_TIMES = (1, 5, 25)  # the distance from the start at which chains begin
 _RAYS = 8  # pairs of rays for each pair of scattered points
 _SEEN = 0.25  # part of a mode's own part, that draws near it must be
 MOST_MODES = 8  # that are found and weighed; there may be more
@@ -147,9 +148,10 @@ def find_modes(model, mode, n_pairs, *, seed, shard=0):
     """Look for further modes by climbs from points of rays, and about the start and the given mode.
 
     Points come in opposite pairs, of which one lies on the side of another mode, if there is one. There are
-    `n_pairs` about the mode, at six standard deviations, and about the start, and `n_pairs` times eight rays
-    from the mode. Returns at most 8 modes, the heaviest first, and the number of searches. Modes with less
-    than 1 in 20,000 of the heaviest one's mass are left out. Concave densities are not searched.
+    `n_pairs` about the mode, at six standard deviations, and at 2, 10 and 50 about the start, and `n_pairs`
+    times eight pairs of rays from the mode. Returns at most 8 modes, the heaviest first, and the number of
+    searches. Modes with less than 1 in 20,000 of the heaviest one's mass are left out. Concave densities are
+    not searched.
     """
     if model.concave:
         return [mode], 0
@@ -157,7 +159,7 @@ def find_modes(model, mode, n_pairs, *, seed, shard=0):
         starts, _ = turned(model, mode, _RAYS * n_pairs, seed=seed, shard=shard)
         modes = _climb_all(model, mode, starts, [mode])
         modes = _climb_all(model, mode, scattered(model, mode, n_pairs, seed, shard), modes, np.inf)
-    return heaviest(modes), 2 * (_RAYS + 2) * n_pairs
+    return heaviest(modes), 2 * (_RAYS + 1 + (1 if model.regular else len(_TIMES))) * n_pairs
 
 
 def find_further(model, mode, n, *, seed, shard=0):
@@ -193,11 +195,12 @@ def heaviest(modes):
 
 def scattered(model, mode, n_pairs, seed, shard=0):
     """Yield the points from which `find_modes` searches."""
+    times = _TIMES[:1] if model.regular else _TIMES  # a regression far out is flat, and slow
     for chain in range(n_pairs):
         numbers = {"chain": chain, "seed": seed, "shard": shard}
         far = _FAR * (starting_point(model, mode=mode, **numbers) - mode.q)
         near = starting_point(model, **numbers) - model.start
-        for origin, way in ((mode.q, far), (model.start, near)):
+        for origin, way in ((mode.q, far), *((model.start, k * near) for k in times)):
             yield origin + way
             yield origin - way
 

@@ -11,8 +11,8 @@ dimensions.
 import numpy as np
 from scipy import linalg
 
-from ....kernels.bayes.streams import normals
-from .chain import STARTING, stream
+from ....kernels.bayes.streams import normals, uniforms
+from .chain import PROPOSING, STARTING, stream
 
 _GROWTH = 1.5  # of the distance, from a point of a ray to the next
 _NEAREST, _FARTHEST = 3.0, 3000.0  # in standard deviations of the mode
@@ -39,6 +39,8 @@ def turned(model, mode, n_pairs, *, seed, shard=0, number=0):
         return np.empty((0, d)), 0
     ways = normals(stream(seed, shard, _NUMBERS + number, STARTING), n_pairs, d)
     ways /= np.linalg.norm(ways, axis=1)[:, None]
+    between = _GROWTH ** uniforms(stream(seed, shard, _NUMBERS + number, PROPOSING), n_pairs)
+    ways *= between[:, None]  # no distance is left out by all rays
     n_own = n_pairs if model.regular else -(-2 * n_pairs // 3)
     kinds = [(ways[:n_own] @ mode.A.T, _radii(_NEAREST, _FARTHEST))]
     if n_own < n_pairs:

@@ -112,9 +112,9 @@ def _about(model, number, mode, seed):
 class Evidence:
     """The logarithm of the evidence, ``log int p``, with its standard error, and what speaks of the run.
 
-    `error` is found from the populations, NaN for one. `ancestors` is how many of the first points the last
-    ones are worth, `acceptance` that of the last trajectories, `exchange` that of the last proposals from the
-    reference.
+    `error` is that between the populations, or by the weights if that is more. `ancestors` is how many of the
+    first points the last ones are worth, `acceptance` that of the last trajectories, `exchange` that of the
+    last proposals from the reference.
     """
 
     log_evidence: float
@@ -228,7 +228,8 @@ class Populations:
         logs = self._annealing.log_evidence
         log_evidence = special.logsumexp(logs) - np.log(len(logs))
         relative = np.exp(logs - log_evidence)
-        error = relative.std(ddof=1) / np.sqrt(len(logs)) if len(logs) > 1 else np.nan
+        between = relative.var(ddof=1) if len(logs) > 1 else 0.0
+        error = np.sqrt(max(between, self._annealing.variance.mean()) / len(logs))
         _, counts = np.unique(self._annealing.columns["ancestor"], return_counts=True)
         ancestors = importance_ess(np.log(counts / counts.sum()))
         rates = self._tally[:-1].sum(axis=0), self._tally[-1]

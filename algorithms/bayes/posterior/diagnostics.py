@@ -209,7 +209,7 @@ def _population_lines(figures):
     yield "temperatures", figures["n_temperatures"], "", 0, "from the reference to the posterior"
     value, error = figures["log_evidence"]
     yield LOG_EVIDENCE, value, "", 0, "logarithm of the integral of the density"
-    yield EVIDENCE_ERROR, error, "", 0, "standard error of that, from the populations"
+    yield EVIDENCE_ERROR, error, "", 0, "standard error of that, by populations and weights"
 
 
 def _chain_lines(chains, names, weighed):

@@ -117,7 +117,7 @@ def test_shares_of_skewed_modes_and_the_evidence():
     assert (auto.stacked() > 12).mean() == pytest.approx(0.8, abs=0.06)
     found = made.evidence
     assert 0 < found.error < 0.1
-    assert abs(found.log_evidence - _LOG_HEIGHT) < 5 * max(found.error, 0.01)
+    assert abs(found.log_evidence - _LOG_HEIGHT) < 5 * found.error
     draws = np.stack([one.draws for one in made.chains])
     right = (draws.mean(axis=2) > 12).astype(float)
     sizes = ess(right[..., None])[0]
@@ -160,7 +160,7 @@ def test_a_posterior_says_its_evidence():
     posterior = sampled()
     exact = stats.multivariate_normal(np.zeros(20), np.eye(20) + 9).logpdf(x)
     value, error = posterior.log_evidence
-    assert abs(value - exact) < 5 * error < 0.1
+    assert abs(value - exact) < 5 * error < 0.3
     assert posterior.diagnostics.level == 0
     assert posterior.mean()["theta"][0] == pytest.approx(x.sum() / (20 + 1 / 9), abs=0.04)
     assert sampled(sampler="laplace").log_evidence is None
