@@ -28,7 +28,7 @@ from .posteriordb_processes import PROCESSES
 from .posteriordb_series import SERIES
 
 pr = sd.priors
-WRONG = 0.15  # error of means, in sd, that a posterior without complaint must not have
+WRONG = (0.05, 0.15)  # errors of means, in sd, that "trusted" and "with care" must not have
 
 
 @nb.njit
@@ -273,9 +273,11 @@ MODELS |= {name: functools.partial(_linear, name) for name in LINEAR} | SERIES |
 
 
 def _is_there(folder, name):
-    """Whether FOLDER has reference draws of a posterior."""
-    draws = folder / "posterior_database" / "reference_posteriors" / "draws" / "draws" / f"{name}.json.zip"
-    return draws.exists() or (folder / name / "reference.json").exists()
+    """Whether FOLDER has a posterior and its reference."""
+    known = folder / "posterior_database" / "posteriors" / f"{name}.json"
+    if known.exists():
+        return json.loads(known.read_text()).get("reference_posterior_name") is not None
+    return (folder / name / "reference.json").exists()
 
 
 def _read(folder, name):
@@ -336,7 +338,7 @@ def table(records):
     ]
     for one in records:
         speed = one["least_ess"] / one["later"]
-        wrong = " **wrong**" if one["level"] < 2 and one["error"] > WRONG else ""
+        wrong = " **wrong**" if one["level"] < 2 and one["error"] > WRONG[one["level"]] else ""
         lines.append(
             f"| {one['name']} | {one['parameters']} | {one['method']} | {one['error']:.3f} | "
             f"{one['sd_ratio']:.2f} | {one['first']:.1f} | {one['later']:.2f} | "

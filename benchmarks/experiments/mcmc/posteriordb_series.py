@@ -116,14 +116,9 @@ def _drive(d):
     return np.ascontiguousarray(np.column_stack([np.asarray(d[name], float) for name in "uv"]))
 
 
-def _transitions(d):
-    """Dirichlet priors of both rows, which differ, for a log_prior of the powers."""
-    return np.asarray(d["alpha"], float)
-
-
 def _drive_0(d):
     parameters = {"theta": sd.simplex(2, 2), "rate": sd.ordered(2, 2, low=0)}
-    priors = {"theta": pr.dirichlet(_transitions(d)), "rate": pr.normal([[0, 3], [0, 3]], 1)}
+    priors = {"theta": pr.dirichlet(d["alpha"]), "rate": pr.normal([[0, 3], [0, 3]], 1)}
     return (
         exponential_states,
         _drive(d),
@@ -135,7 +130,7 @@ def _drive_0(d):
 
 def _drive_1(d):
     parameters = {"theta": sd.simplex(2, 2), "mean": sd.ordered(2, 2)}
-    priors = {"theta": pr.dirichlet(_transitions(d)), "mean": pr.normal([[0, 3], [0, 3]], 1)}
+    priors = {"theta": pr.dirichlet(d["alpha"]), "mean": pr.normal([[0, 3], [0, 3]], 1)}
     data = (_drive(d), np.array([d["tau"], d["rho"]], float))
     return (
         normal_states,

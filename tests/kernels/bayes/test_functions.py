@@ -59,7 +59,7 @@ def test_a_hidden_markov_likelihood_does_not_underflow():
     assert not any(one.any() for one in by)
 
 
-@pytest.mark.parametrize("p", [0, 2])
+@pytest.mark.parametrize("p", [0, pytest.param(2, marks=pytest.mark.slow)])
 def test_gaussian_processes_are_those_of_scipy(p):
     rng = np.random.default_rng(1)
     x, y, noise = rng.normal(size=(6, p) if p else 6), rng.normal(size=6), 0.3 * np.eye(6)

@@ -84,7 +84,9 @@ def expected(q, power):
     return power * (logp + q[2] + np.log(w).sum() + math.log(3) / 2) + likelihood(p, DATA)
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(
+    "form", [pytest.param(f, marks=[pytest.mark.slow] * (f == "compiled, mixed")) for f in FORMS]
+)
 def test_all_forms_are_one_density(form):
     layout = NamedLayout(PARAMETERS, PRIORS)
     model = named_model(*FORMS[form], DATA, layout.start(), layout=layout, power=0.25)
