@@ -55,7 +55,8 @@ def coreset_draws(X, signs, sums, *, n_steps, n_warmup, n_draws, seed):
         if step == n_steps:
             return draws, len(rows)
         seen.append((log_expit(signs * (draws @ X.T)) * stands_for, sums(draws)))
-        u = _fitted(*(np.concatenate(part) for part in zip(*seen, strict=True)), len(seen))
+        G, h = (np.concatenate(part) for part in zip(*seen, strict=True))
+        u = _fitted(G, h, len(seen))
     raise AssertionError("the last step returns")
 
 
