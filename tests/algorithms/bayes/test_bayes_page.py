@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 DOCS = Path(__file__).parents[3] / "docs"
@@ -13,7 +14,7 @@ def test_code_of_the_page_runs(tmp_path, monkeypatch):
     pytest.importorskip("distributed")
     monkeypatch.chdir(tmp_path)
     blocks = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.DOTALL | re.MULTILINE)
-    assert len(blocks) == 6
+    assert len(blocks) == 7
     names: dict = {}
     for block in blocks:
         exec(compile(block, str(PAGE), "exec"), names)
@@ -24,6 +25,8 @@ def test_code_of_the_page_runs(tmp_path, monkeypatch):
     assert abs(names["grouped"].posterior_.mean()["group_sd"] - 0.8) < 0.3
     assert abs(names["mixture"].mean()["means"] - [-3, 2]).max() < 0.3
     assert names["posterior"].names == ["mean", "log sd"]
+    assert abs((names["apart"]["theta"] > 0).mean() - 0.25) < 0.06
+    assert abs(names["apart"].log_evidence[0] - np.log(4 / 3)) < 0.1
     assert abs(names["posterior"].mean()["mean"] - 3) < 0.1
     assert abs(names["found"].draws.mean() - 1) < 0.1  # of the product
 
