@@ -280,8 +280,8 @@ def _compile(log_likelihood, log_prior, names, form):
     inner = options | {"forceinline": True}
     by_python: Any = call_function
     called: Any = call
-    step = float(STEP)
     pointer: Any = floats
+    step = float(STEP)
     n_values = sum(int(np.prod(shape)) for _, shape in names)
     kind = values_type(tuple(name for name, _ in names))
     numbers, slots = _views(names, True), _views(names, False)

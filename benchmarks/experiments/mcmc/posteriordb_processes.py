@@ -1,5 +1,7 @@
 """Gaussian processes, differential equations and others of posteriordb, written from their Stan programs."""
 
+from typing import Any
+
 import numba as nb
 import numpy as np
 
@@ -171,8 +173,8 @@ def _latent(d):
 def _accelerations(d):
     y, X, Z = _arrays(d, "Y", "Xgp_1", "Xgp_sigma_1")
     roots, roots_sigma = (np.ravel(x) for x in _arrays(d, "slambda_1", "slambda_sigma_1"))
-    parameters: dict = {}
-    priors: dict = {}
+    parameters: dict[str, Any] = {}
+    priors: dict[str, Any] = {}
     for end, columns, intercept in (("", len(roots), (-13, 36)), ("_sigma", len(roots_sigma), (0, 10))):
         parameters |= {f"Intercept{end}": sd.real(), f"sdgp{end}_1": sd.positive()}
         parameters |= {f"lscale{end}_1": sd.positive(), f"zgp{end}_1": sd.real(columns)}
