@@ -27,8 +27,7 @@ import math
 import numba as nb
 import numpy as np
 
-from .. import one_form
-from .address import ADDRESS, INTEGERS, MATRIX, VECTOR, call
+from .address import call
 from .streams import CALLED, OPTIONS, fill_normal, uniform
 
 MAX_ERROR = 1000.0  # of the energy: beyond it a trajectory has diverged
@@ -162,27 +161,3 @@ def step(density, z, gz, logp, mu, A, tuning, stream, work, info, data, meta):
     info[0], info[1], info[2] = acceptance(gain), taken, 0.0
     info[3], info[4] = 0.0 if gain > -MAX_ERROR else 1.0, energy
     return decide(z, gz, logp, new_z, new_gz, new_logp, gain, stream)
-
-
-@one_form.njit(
-    nb.float64(ADDRESS, VECTOR, VECTOR, nb.float64, VECTOR, MATRIX, nb.uint32[::1], VECTOR, INTEGERS),
-    **OPTIONS,
-)
-def first_size(density, z, gz, logp, mu, A, stream, data, meta):
-    """Double or halve a step size of 1 until the acceptance of one leapfrog step crosses 0.8."""
-    d = len(z)
-    q, g, p, new_z, new_gz = np.empty(d), np.empty(d), np.empty(d), np.empty(d), np.empty(d)
-    size, way = 1.0, 0
-    for _ in range(100):
-        fill_normal(stream, p)
-        energy = 0.5 * dot(p, p) - logp
-        copy(z, new_z)
-        copy(gz, new_gz)
-        new_logp = leapfrog(density, new_z, p, new_gz, q, g, mu, A, size, data, meta)
-        up = 1 if energy + new_logp - 0.5 * dot(p, p) > math.log(0.8) else -1
-        if way == 0:
-            way = up
-        if up != way:
-            break
-        size *= 2.0**way
-    return size

@@ -142,8 +142,8 @@ def _double(work, numbers, stream):
 
 
 @nb.njit(**INNER)
-def begin(z, gz, logp, q, mu, A, tuning, stream, work, numbers):
-    """Draw momenta, and go to the first leaf: fill q, where the density is needed."""
+def _start(z, gz, logp, stream, work, numbers):
+    """Draw momenta, and choose an end."""
     rho = work[_RHO]
     fill_normal(stream, rho)
     for i in range(len(z)):
@@ -154,7 +154,6 @@ def begin(z, gz, logp, q, mu, A, tuning, stream, work, numbers):
     numbers[_WEIGHT], numbers[_UNIT], numbers[_NEXT] = 1.0, 0.0, _N_AHEAD
     numbers[_ACCEPTED] = numbers[_LEAVES] = numbers[_DEPTH] = numbers[_DIVERGED] = 0.0
     _double(work, numbers, stream)
-    _drift(q, mu, A, tuning, work, numbers)
 
 
 @nb.njit(**INNER)
@@ -212,16 +211,14 @@ def _join(z, gz, work, numbers, stream):
 
 
 @nb.njit(**INNER)
-def go_on(z, gz, logp, q, g, mu, A, tuning, stream, work, numbers, info):
-    """Take the density at q; False when the transition is over, and ``numbers[LOGP]`` belongs to its end."""
+def _advance(z, gz, logp, g, A, tuning, stream, work, numbers, info):
+    """Take the density of the leaf; False when the transition is over."""
     gradient_in_row(g, work, int(numbers[_END]) + _G, A)
     if _add_leaf(logp, tuning, work, numbers, stream):
         if int(numbers[_LEAF]) < 1 << int(numbers[_DEPTH]):
-            _drift(q, mu, A, tuning, work, numbers)
             return True
         if _join(z, gz, work, numbers, stream) and numbers[_DEPTH] < tuning[1]:
             _double(work, numbers, stream)
-            _drift(q, mu, A, tuning, work, numbers)
             return True
     info[0], info[1], info[2] = numbers[_ACCEPTED] / numbers[_LEAVES], numbers[_LEAVES], numbers[_DEPTH]
     info[3], info[4] = numbers[_DIVERGED], numbers[_ENERGY]
@@ -229,10 +226,29 @@ def go_on(z, gz, logp, q, g, mu, A, tuning, stream, work, numbers, info):
 
 
 @nb.njit(**CALLED)
+def begin(z, gz, logp, q, mu, A, tuning, stream, work, numbers):
+    """Begin a transition: fill q, where the density is needed."""
+    _start(z, gz, logp, stream, work, numbers)
+    _drift(q, mu, A, tuning, work, numbers)
+
+
+@nb.njit(**CALLED)
+def go_on(z, gz, logp, q, g, mu, A, tuning, stream, work, numbers, info):
+    """Take the density at q; False when the transition is over, and ``numbers[LOGP]`` belongs to its end."""
+    going = _advance(z, gz, logp, g, A, tuning, stream, work, numbers, info)
+    if going:
+        _drift(q, mu, A, tuning, work, numbers)
+    return going
+
+
+@nb.njit(**CALLED)
 def step(density, z, gz, logp, mu, A, tuning, stream, work, info, data, meta):
     """One transition in place; returns the log density at its end."""
     q, g, numbers = work[0], work[1], np.empty(_scratch_numbers(int(tuning[1])))
-    begin(z, gz, logp, q, mu, A, tuning, stream, work, numbers)
-    while go_on(z, gz, call(density, q, g, data, meta), q, g, mu, A, tuning, stream, work, numbers, info):
-        pass
+    _start(z, gz, logp, stream, work, numbers)
+    going = True
+    while going:
+        _drift(q, mu, A, tuning, work, numbers)
+        logp = call(density, q, g, data, meta)
+        going = _advance(z, gz, logp, g, A, tuning, stream, work, numbers, info)
     return numbers[LOGP]

@@ -32,7 +32,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from ....errors import DataError, shortened
-from ....kernels.bayes.hmc import first_size
+from ....kernels.bayes.chain import evaluate_all
+from ....kernels.bayes.streams import fill_normal
 from ....scheduler.threads import single_threaded_blas
 from ..posterior.convergence import ess
 from .chain import SAMPLERS, WARM_UP, Draws, State, advance_all, init, stream
@@ -50,6 +51,7 @@ _LAPLACE_WARM_UP = 150  # iterations: only the step size is left to learn
 _SHRINK, _FLOOR = 5.0, 1e-3  # Stan's shrinkage of estimated variances towards 0.001
 # Tail ESS a gradient with and without: docs/mcmc.md, "Steps and metrics".
 _CORRELATED, _DRAWS = 9.0, 20  # condition number, and draws a parameter, from which a metric is dense
+_SIZES, _LOG_ACCEPTED = 100, math.log(0.8)  # of the search for a first step size
 _LEAST_PART = 1e-10  # of an eigenvalue of correlations, below which it is rounding
 
 
@@ -230,13 +232,37 @@ def _begin(model, state, target, *, seed, shard, chain):
     kind, size = SAMPLERS[state.sampler], state.tuning[0]
     if kind.size is None:
         name = stream(seed, shard, chain, WARM_UP - 1 - (state.draw - WARM_UP))
-        size = first_size(
-            model.address, state.z, state.gz, state.logp, state.mu, state.A, name, model.data, model.meta
-        )
+        size = _first_size(model, state, name)
     elif state.sampler == "random_walk":
         size = 2.38 / math.sqrt(len(state.z))
     tuning = np.array([size, state.tuning[1]])
     return replace(state, tuning=tuning), start_averaging(size, target, kind.most)
+
+
+def _first_size(model, state, name):
+    """Double or halve a step size of 1 until the acceptance of one leapfrog step crosses 0.8.
+
+    A few steps, which wait for no compiler. Of the model it calls the density alone.
+    """
+    z, mu, A = state.z, state.mu, state.A
+    p, rng, size, way = np.empty(len(z)), name.copy(), 1.0, 0
+    dense = np.tril(A) if len(A) == len(z) else None
+    with np.errstate(all="ignore"), single_threaded_blas():
+        for _ in range(_SIZES):
+            fill_normal(rng, p)
+            energy = 0.5 * (p @ p) - state.logp
+            half = p + 0.5 * size * state.gz
+            moved = z + size * half
+            q = mu + (A[0] * moved if dense is None else dense @ moved)
+            logps, gradients = evaluate_all(model.address, q[None], model.data, model.meta)
+            g = gradients[0]
+            half += 0.5 * size * (A[0] * g if dense is None else g @ dense)
+            up = 1 if energy + logps[0] - 0.5 * (half @ half) > _LOG_ACCEPTED else -1
+            if way not in (0, up):
+                break
+            way = up
+            size *= 2.0**way
+    return size
 
 
 def _with_metric(model, state, made, metric):

@@ -66,9 +66,10 @@ def result_size(n, kind, meta):
 
 
 @nb.njit(**CALLED)
-def _do_block(block, coefs, result, X, n_tiles):
+def _do_block(block, coefs, result, X, n_tiles, alone):
     """Pass over the tiles of a block for one, two or four vectors, coefs (d, n).
 
+    With None in `alone` there is one vector, and the other passes are not compiled.
     `result` becomes the lanes of the gradient, then for each run the products and the linear parts of the
     likelihood.
     """
@@ -84,6 +85,9 @@ def _do_block(block, coefs, result, X, n_tiles):
             sums[lane], sums[half + lane] = 1.0, 0.0
         address, many = X + tile * (d * N_VECTORS * LINE), min(run, n_tiles - tile)
         if many <= 0:
+            continue
+        if alone is None:  # a branch of its own, which the compiler can leave out
+            _one(address, many, d, coefs, running, sums)
             continue
         if n == 1:
             _one(address, many, d, coefs, running, sums)
@@ -111,7 +115,7 @@ def _add_block(result, slopes, logps, flush):
 
 
 @nb.njit(**_PART)
-def _likelihoods(coefs, slopes, logps, X, meta):
+def _likelihoods(coefs, slopes, logps, X, meta, alone):
     """Log likelihoods of one, two or four vectors, coefs (d, n), in one pass; slopes (d, n) are set.
 
     Padding is included. A vector's numbers are made by the same operations whatever goes with it and
@@ -126,7 +130,7 @@ def _likelihoods(coefs, slopes, logps, X, meta):
         return
     result = np.empty(result_size(coefs.shape[1], coefs, meta), coefs.dtype)
     for block in range(n_blocks(coefs, meta)):
-        _do_block(block, coefs, result, X, meta[N_TILES])
+        _do_block(block, coefs, result, X, meta[N_TILES], alone)
         _add_block(result, slopes, logps, _runs_of(coefs)[1])
 
 
@@ -148,7 +152,7 @@ def take_blocks(who, number, n, kind, X, meta):
         block = i if who == LEADER else many - 1 - i
         if take(control, block, number, who):
             coefs, result = _shared(who, block, n, kind, meta)
-            _do_block(block, coefs, result, X, meta[N_TILES])
+            _do_block(block, coefs, result, X, meta[N_TILES], False)
             finish(control, block, number, who)
 
 
@@ -170,7 +174,7 @@ def lead(coefs, slopes, logps, X, meta):
         who = done_by(meta[TEAM], block, number)
         _, result = _shared(max(who, LEADER), block, n, coefs, meta)
         if who < 0:
-            _do_block(block, coefs, result, X, meta[N_TILES])
+            _do_block(block, coefs, result, X, meta[N_TILES], False)
             finish(meta[TEAM], block, number, LEADER)
         _add_block(result, slopes, logps, _runs_of(coefs)[1])
 
@@ -189,7 +193,7 @@ def _help(who, kind, data, meta):
 
 
 @nb.njit(**_PART)
-def _fill(first, n, Q, G, logps, kind, data, meta):
+def _fill(first, n, Q, G, logps, kind, data, meta, alone):
     """Log posterior densities and gradients of n vectors, one, two or four, in the precision of `kind`."""
     d = meta[N_COEFS]
     b, gb, coefs = np.empty(d), np.empty(d), np.empty((d, n), kind.dtype)
@@ -198,7 +202,7 @@ def _fill(first, n, Q, G, logps, kind, data, meta):
         coefficients(Q[first + k], b, data, meta)
         for j in range(d):
             coefs[j, k] = b[j]
-    _likelihoods(coefs, slopes, likelihoods, data.ctypes.data + 8 * meta[START], meta)
+    _likelihoods(coefs, slopes, likelihoods, data.ctypes.data + 8 * meta[START], meta, alone)
     for k in range(n):
         coefficients(Q[first + k], b, data, meta)
         for j in range(d):
@@ -211,7 +215,7 @@ def _fill(first, n, Q, G, logps, kind, data, meta):
 def _alone(q, g, kind, data, meta):
     """Log posterior density of one vector."""
     logp = np.empty(1)
-    _fill(0, 1, q.reshape(1, -1), g.reshape(1, -1), logp, kind, data, meta)
+    _fill(0, 1, q.reshape(1, -1), g.reshape(1, -1), logp, kind, data, meta, None)
     return logp[0]
 
 
@@ -222,7 +226,7 @@ def _together(n, Q, G, logps, kind, data, meta):
     while first < n:
         left = n - first
         size = _TOGETHER if left >= _TOGETHER else 2 if left >= 2 else 1
-        _fill(first, size, Q, G, logps, kind, data, meta)
+        _fill(first, size, Q, G, logps, kind, data, meta, False)
         first += size
 
 
