@@ -16,6 +16,7 @@ from .mixed import families
 from .mixed.design import Rows
 from .mixed.draws import MixedLikelihoods, Predictors, prior_values
 from .mixed.formula_design import FormulaDesign
+from .mixed.identified import check_identified
 from .mixed.model import MixedLayout, build_shard, is_integrated, look, shard_effects
 from .mixed.priors import chosen_priors
 from .mixed.reading import ReadableMixedModel, seed_of
@@ -229,6 +230,7 @@ class BayesianGLM(ReadableMixedModel):
         settings = self._settings(formula, closed, joint, callback)
         with self._unchanged_on_error():
             design = formula.learn(data, offset, sample_weight)
+            check_identified(self.family, design)
             if alone and formula.terms and not joint and not closed:
                 design = with_local_last(design)
             if not formula.terms or closed or alone:

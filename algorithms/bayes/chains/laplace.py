@@ -396,7 +396,8 @@ def _place_of(sample):
 def _starts(model, known, n_pairs, seed, budget):
     """Yield the best draw, then points of rays and scattered ones in turn."""
     yield known.q
-    most = int(_WORTH_OF_RAYS * budget.left) // (2 * points_of_a_ray())
+    left = max(0.0, budget.left)  # the climb from there may take more than all
+    most = int(_WORTH_OF_RAYS * left) // (2 * points_of_a_ray())
     far, n = turned(model, known, min(most, _RAYS * n_pairs), seed=seed, shard=_ELSEWHERE)
     budget.left -= n
     near = scattered(model, known, n_pairs, seed, _ELSEWHERE)

@@ -81,11 +81,29 @@ def labels(rng, seed):
     return posterior, {"coef": [b], "intercept": c, "sd_g": [spread], "g:Intercept": u}
 
 
+def overdispersed(rng, seed):
+    """Intercepts by group of a negative binomial regression, by formula, in two shards of whole groups."""
+    normal, half = sd.priors.normal(0, 0.5), sd.priors.half_normal(0.5)
+    priors = {"coef": normal, "intercept": normal, "sd": half, "overdispersion": half}
+    g = np.repeat(np.arange(20), 15)
+    x = rng.standard_normal(300)
+    x -= x.mean()
+    b, c, spread, over = rng.normal(0, 0.5), rng.normal(0, 0.5), *np.abs(rng.normal(0, 0.5, 2))
+    u = rng.normal(0, spread, 20)
+    y = rng.poisson(np.exp(c + u[g] + b * x) * rng.gamma(1 / over, over, 300))
+    options = {"priors": priors, "n_shards": 2, "random_state": seed, **SAMPLING}
+    model = sd.BayesianGLM("y ~ x + (1 | g)", "negative_binomial", **options)
+    posterior = model.fit({"y": y, "x": x, "g": g}).posterior_
+    truth = {"coef": [b], "intercept": c, "sd_g": [spread], "overdispersion": over, "g:Intercept": u}
+    return posterior, truth
+
+
 MODELS = {
     "logistic-shards": logistic,
     "poisson-groups-shards": counts,
     "slopes-shards": slopes,
     "logistic-groups": labels,
+    "negative-binomial-shards": overdispersed,
 }
 
 

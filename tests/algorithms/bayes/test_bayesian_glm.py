@@ -77,7 +77,7 @@ def test_the_published_fit_of_the_sleep_study(fitted):
 
 
 def test_shards_of_whole_groups_have_the_same_posterior(fitted):
-    settings = {"n_shards": 2, "n_samples": 400, "n_warmup": 500, "random_state": 0}
+    settings = {"n_shards": 2, "n_samples": 250, "n_warmup": 250, "random_state": 0}
     shards = sd.BayesianGLM(FORMULA, **settings, n_jobs=1).fit(sleep())
     again = sd.BayesianGLM(FORMULA, **settings, n_jobs=2).fit(sleep())
     np.testing.assert_array_equal(shards.posterior_.draws, again.posterior_.draws)
@@ -208,7 +208,7 @@ def test_families_by_formula(family):
     """Few rows, crossed effects: the coefficient of each family is found again."""
     pytest.importorskip("formulaic")
     rng = np.random.default_rng(3)
-    n = 600
+    n = 400
     x, g, h = rng.standard_normal(n), rng.integers(0, 12, n), rng.choice(["a", "b", "c", "d", "e"], n)
     f = 0.3 + 0.8 * x + rng.normal(0, 0.4, 12)[g]
     n_trials = rng.integers(1, 5, n)
@@ -218,7 +218,7 @@ def test_families_by_formula(family):
         y = np.where(y > 0, "yes", "no")
     target = "y | trials(n)" if family == "binomial" else "y"
     model = sd.BayesianGLM(
-        f"{target} ~ x + (1 | g) + (1 | h)", family, n_samples=250, n_warmup=400, random_state=0, n_chains=4
+        f"{target} ~ x + (1 | g) + (1 | h)", family, n_samples=200, n_warmup=300, random_state=0, n_chains=2
     )
     model.fit({"x": x, "g": g, "h": h, "y": y, "n": n_trials})
     sds = model.posterior_["coef"].std()
@@ -350,20 +350,21 @@ def test_prior_predictive_checks(fitted):
 
 
 @pytest.mark.filterwarnings("ignore::stradask.errors.PosteriorWarning")
-def test_forms_of_data_and_of_formulas(fitted):
+def test_forms_of_data_and_of_formulas():
+    pytest.importorskip("formulaic")
     pandas = pytest.importorskip("pandas")
-    data = sleep()
+    data, short = sleep(), {"n_samples": 50, "n_warmup": 100, "random_state": 0}
     frame = pandas.DataFrame(data, index=np.arange(180)[::-1])
-    by_frame = sd.BayesianGLM(FORMULA, random_state=0).fit(frame)
-    np.testing.assert_array_equal(by_frame.posterior_.draws, fitted.posterior_.draws)
+    by_frame, by_columns = (sd.BayesianGLM(FORMULA, **short).fit(rows) for rows in (frame, data))
+    np.testing.assert_array_equal(by_frame.posterior_.draws, by_columns.posterior_.draws)
     frame["half"] = np.where(frame["days"] < 5, "early", "late")
-    nested = sd.BayesianGLM("reaction ~ (1 | subject/half)", n_samples=50, n_warmup=100, random_state=0)
+    nested = sd.BayesianGLM("reaction ~ (1 | subject/half)", **(short | {"n_warmup": 20, "n_chains": 1}))
     nested.fit(frame)
     assert nested.groups_["subject:half"][:2].tolist() == ["308:early", "308:late"]
     assert len(nested.groups_["subject"]) == 18
     assert "sd_subject:half" in nested.posterior_.variables
     weights = np.tile([1.0, 0.0], 90)
-    part = sd.BayesianGLM("reaction ~ days + (days || subject)", random_state=0)
+    part = sd.BayesianGLM("reaction ~ days + (days || subject)", **short)
     half = part.fit(data, sample_weight=weights).posterior_.draws
     few = {name: values[::2] for name, values in data.items()}
     np.testing.assert_array_equal(part.fit(few).posterior_.draws, half)
