@@ -2,12 +2,13 @@
 
 ``sampler="auto"`` takes the cheapest way that its own figures allow. It looks for the mode and the
 Hessian there. If k-hat of importance sampling about it is below 0.5 and the weights are worth more than
-three quarters of the draws, these are the draws. Else, if k-hat is below 0.5 (0.7 of a concave density, or of
+three quarters of the draws, these are the draws. Else, if k-hat is below 0.3 (0.7 of a concave density, or of
 a shard) and split HMC accepts 0.6 or more, it is split HMC, one gradient a draw. Else, and where there is no
 definite Hessian, NUTS. Of several modes the proposal is a mixture of the normal densities at all, by the same
 limits; else populations are annealed from Student t's about all ("smc"). Shards take NUTS then: chains begin
 in each of the modes in turn, so that R-hat tells whether they change places.
-A density that is constant, as far as can be seen, and ends somewhere is sampled by slices.
+A density of up to 50 parameters that ends at a hard wall, or that is constant as far as can be seen, is
+sampled by slices.
 """
 
 import time
@@ -42,13 +43,16 @@ from .chain import (
 )
 from .laplace import MOST_MODES, Mode, find_further, find_mode, find_modes, laplace_draws, mixture_draws
 from .tempering import Evidence, run_populations
+from .walls import MOST_PARAMETERS, wall_about, wall_near
 
 K_HAT_WEIGHTS, PART_WEIGHTS = 0.5, 0.75  # for importance sampling alone
 K_HAT_SPLIT, ACCEPTANCE_SPLIT = 0.7, 0.6  # for split HMC
+K_HAT_SPLIT_ALONE = 0.3  # the same of a density in one piece that is not known to be concave
 _TOLD = 2000  # draws that tell whether the density is wider than at its mode
 _TRIAL = 200  # draws that show the acceptance of split HMC, and whether a step that was found diverges
 CHUNK = 100  # draws of a chain between two looks at the callback
 _DIFFERENT = "searches from scattered points end in different modes"
+_WALL = "the density ends at a wall, which gradients do not see"
 _PLACES = 4  # that tell whether a density is constant
 _PATIENCE = 0.1  # seconds between two looks at Ctrl-C, where there is no callback
 CAREFUL = ("nuts", "hmc")  # whose steps an acceptance shortens where draws diverge
@@ -323,6 +327,9 @@ def _choose(model, mode, n, modes, numbers, weighted):
             np.nan,
             "the log density is constant about the start: gradients do not lead",
         )
+    walled = not (model.concave or model.regular) and model.n_params <= MOST_PARAMETERS
+    if mode is None and walled and wall_near(model):
+        return "slice", None, None, np.nan, _WALL
     if mode is None:
         return "nuts", None, None, np.nan, "no mode with a definite Hessian was found"
     several = len(modes) > 1
@@ -337,8 +344,10 @@ def _choose(model, mode, n, modes, numbers, weighted):
         return "laplace", None if several else mode, draws, k_hat, reason
     if several:
         return "smc" if weighted else "nuts", None, None, k_hat, f"{_DIFFERENT}; {reason}"
+    if walled and wall_about(model, mode, draws):
+        return "slice", None, None, k_hat, f"{_WALL}; {reason}"
     # Of tails that are heavier than normal ones its chains see little, and agree on it.
-    if not k_hat < (K_HAT_SPLIT if model.concave or not weighted else K_HAT_WEIGHTS):
+    if not k_hat < (K_HAT_SPLIT if model.concave or not weighted else K_HAT_SPLIT_ALONE):
         return "nuts", mode, None, k_hat, reason
     state = init(model, mode.q, "split_hmc", mu=mode.q, A=mode.A, draw=WARM_UP)
     _, trial = advance(model, state, _TRIAL, **numbers)

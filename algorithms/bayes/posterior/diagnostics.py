@@ -16,6 +16,7 @@ RHAT_LIMIT = 1.1  # of a shard; above it its draws are refused
 _RHAT_GOOD = 1.01  # of draws that are themselves the result
 _ESS_GOOD, _ESS_SHARD = 400, 100  # 400: Vehtari et al. 2021, 100 a chain
 MIXED = 0.1  # part of the draws that chains are worth which mix well: of 4,000 draws the 400
+_MORE = "take more draws"  # said in the table alone
 _RHAT_MOST = 1.05  # where chains are short
 _BFMI_LIMIT = 0.3  # Stan warns below it
 MOST_DIVERGENT = 0.01  # part of the draws
@@ -229,8 +230,8 @@ def _chain_lines(chains, names, weighed):
         where = np.unravel_index(np.where(np.isnan(found), -np.inf, found).argmin(), found.shape)
         size, words = found[where], ""
         level = 0 if weighed or size >= least else 1
-        if level and size >= max(MIXED * n_draws, min(_ESS_SHARD, n_draws / 4)):
-            words = f"these are {n_draws} draws, which mix well: take more; "
+        if level and size >= max(MIXED * n_draws, _ESS_SHARD):
+            words = f"of {n_draws} draws, a standard error of {1 / np.sqrt(size):.2g} sd: {_MORE}; "
         elif level:
             words = "too few: longer chains; "
             level = 2 if alone and not size >= min(_ESS_SHARD, n_draws / 4) else 1
@@ -253,13 +254,13 @@ def _rhat_by_chance(chains, sizes):
 def told_aloud(found, alone=True):
     """Lines of diagnostics that a user is warned of: all that are bad, or those of draws that may be wrong.
 
-    Empty where draws were few and good: the table says so. Draws that were combined, not `alone`, have passed
-    other checks: chains that mix badly only proposed them.
+    Empty where draws are worth 100 and few were taken: the table says so. Draws that were combined, not
+    `alone`, have passed other checks: chains that mix badly only proposed them.
     """
     if found.level == 2:
         return [line for line in found.lines if line[3] == 2]
     aloud = (*TAILS, *(_ALOUD if alone else ()))
-    poor = any(line[3] and line[0] in aloud and "mix well" not in line[4] for line in found.lines)
+    poor = any(line[3] and line[0] in aloud and _MORE not in line[4] for line in found.lines)
     return [line for line in found.lines if line[3]] if poor else []
 
 

@@ -293,13 +293,13 @@ def test_few_draws_come_from_many_proposals():
         sd.sample(_normal, None, np.ones(3), [0.0], n_proposals=0)
 
 
-@pytest.mark.parametrize(("n", "level", "aloud"), [(50, 1, False), (1000, 0, False)])
-def test_few_draws_that_mix_well_read_so(n, level, aloud):
+@pytest.mark.parametrize(("n", "level", "aloud"), [(20, 1, True), (60, 1, False), (1000, 0, False)])
+def test_few_draws_are_told_aloud_where_they_are_worth_less_than_100(n, level, aloud):
     draws = np.random.default_rng(0).standard_normal((1, 4, n, 2))
     found = diagnose(draws)
     assert found.level == level
     assert bool(told_aloud(found)) == aloud
-    assert ("these are 200 draws, which mix well: take more" in str(found)) == (n == 50)
+    assert ("of 240 draws, a standard error of 0.0" in str(found)) == (n == 60)
 
 
 def test_chains_that_mix_badly_are_told_aloud():

@@ -1,0 +1,79 @@
+"""Densities that end at a wall: "auto" takes slices, and walls that do not matter change nothing."""
+
+import math
+import warnings
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import stradask as sd
+from stradask.algorithms.bayes.chains.laplace import find_mode, laplace_draws
+from stradask.algorithms.bayes.chains.walls import wall_about, wall_near
+from stradask.algorithms.bayes.models.density import user_model
+
+
+def _normal(mean, wall):
+    """A normal density that ends at a wall below."""
+
+    def log_likelihood(q, data):
+        return -math.inf if (q < wall).any() else -0.5 * ((q - mean) ** 2).sum()
+
+    return log_likelihood
+
+
+@pytest.mark.parametrize(("mean", "wall"), [(-1.0, 0.0), (0.5, 0.0)])
+def test_auto_takes_slices(mean, wall):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = sd.sample(
+            _normal(mean, wall), None, np.ones(1), [1.0, 1.0], n_samples=200, n_warmup=100, random_state=0
+        )
+    assert found.method.startswith("slice: the density ends at a wall")
+    truth = stats.truncnorm(wall - mean, np.inf, mean, 1)
+    size = found.summary()["ess"].min()
+    assert found.draws.mean(axis=0) == pytest.approx(
+        [truth.mean()] * 2, abs=4 * truth.std() / math.sqrt(size)
+    )
+    assert found.draws.std(axis=0) == pytest.approx([truth.std()] * 2, rel=0.2)
+
+
+def _model(density, start=(1.0, 1.0)):
+    return user_model(density, None, np.ones(1), list(start), check=False)
+
+
+def _gamma(q, data):
+    """Falls to nothing where it ends."""
+    return -math.inf if (q <= 0).any() else (5 * np.log(q) - q).sum()
+
+
+@pytest.mark.parametrize(
+    ("density", "walled"),
+    [(_normal(0.5, 0.0), True), (_normal(0.0, -6.0), False), (_gamma, False)],
+)
+def test_a_wall_matters_where_the_density_is_high(density, walled):
+    model = _model(density)
+    mode = find_mode(model)
+    draws, _ = laplace_draws(model, mode, 2000, seed=0)
+    assert wall_about(model, mode, draws) == walled
+
+
+@pytest.mark.parametrize(
+    ("density", "walled"),
+    [
+        (lambda q, data: -math.inf if q.sum() > 2.5 else q.sum(), True),
+        (lambda q, data: -math.inf if (q <= 0).any() else -(1 / q**2 + 2 * np.log1p(q)).sum(), False),
+        (lambda q, data: -np.log1p(q**2).sum(), False),
+    ],
+)
+def test_walls_along_axes(density, walled):
+    assert wall_near(_model(density)) == walled
+
+
+def test_what_a_density_raises_beyond_its_end_is_a_wall():
+    def log_likelihood(q, data):
+        return -0.5 * math.sqrt(q[0]) ** 4 - q[1] ** 2
+
+    model = _model(log_likelihood)
+    assert wall_near(model)
+    assert model.take_tally().failed == 0
