@@ -225,14 +225,14 @@ def _advance(z, gz, logp, g, A, tuning, stream, work, numbers, info):
     return False
 
 
-@nb.njit(**CALLED)
+@nb.njit(**INNER)
 def begin(z, gz, logp, q, mu, A, tuning, stream, work, numbers):
     """Begin a transition: fill q, where the density is needed."""
     _start(z, gz, logp, stream, work, numbers)
     _drift(q, mu, A, tuning, work, numbers)
 
 
-@nb.njit(**CALLED)
+@nb.njit(**INNER)
 def go_on(z, gz, logp, q, g, mu, A, tuning, stream, work, numbers, info):
     """Take the density at q; False when the transition is over, and ``numbers[LOGP]`` belongs to its end."""
     going = _advance(z, gz, logp, g, A, tuning, stream, work, numbers, info)
