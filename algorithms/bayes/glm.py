@@ -218,7 +218,14 @@ class BayesianGLM(ReadableMixedModel):
         Raises
         ------
         DataError
-            Names the formula, column or parameter that is wrong, or the shards that there cannot be.
+            Names the formula, column or parameter that is wrong, or the shards that there cannot be. With
+            normal noise groups of one row each are refused, too.
+
+        Warns
+        -----
+        UserWarning
+            Of linearly dependent columns, of two terms with the same groups, and of groups of one row each
+            where only the priors tell their effects from the family's own spread.
         """
         self._validate_params()
         if y is not None:

@@ -51,8 +51,8 @@ def check_identified(family, design):
         warnings.warn(
             f"columns of the formula are linearly dependent: {'; '.join(said[:4])}{more}. The data do not "
             "say how an effect is shared out among them, and the draws of their coefficients are as wide as "
-            "the priors let them be. Predictions are not affected. Leave one column of each such set out to "
-            "read its coefficients",
+            "the priors let them be. Predictions for rows with the same dependence are not affected. Leave "
+            "one column of each such set out to read its coefficients",
             UserWarning,
             stacklevel=3,
         )
