@@ -15,6 +15,7 @@ from ..errors import DataError, ModelFileError, shortened
 from ..scheduler.stores.store import read_npz, write_npz
 
 _FORMAT = "stradask model"
+POSTERIOR_FORMAT = "stradask posterior"  # which its class writes
 _VERSION = 1  # of the format; grows when older code could not read a new file
 _KEYS = (bool, int, float, str, np.generic)  # of a dict
 _TAG = "$"  # the key of JSON objects that encode a type JSON lacks
@@ -49,7 +50,7 @@ def save(estimator, path):
 
 
 def load(path: FileName, **places: Any) -> Any:
-    """Read a model that the method `save` of an estimator wrote.
+    """Read a model that the method `save` of an estimator wrote, or the posterior that one of its own did.
 
     Nothing in the file is executed: it holds numbers and text, and the class is looked up among
     stradask's own. The file does not say where the model computes, reads or writes either: `engine`,
@@ -65,7 +66,7 @@ def load(path: FileName, **places: Any) -> Any:
     Returns
     -------
     estimator
-        With the parameters and fitted attributes it was saved with, except for `places`.
+        With the parameters and fitted attributes it was saved with, except for `places`; or a `Posterior`.
 
     Warns
     -----
@@ -92,6 +93,12 @@ def load(path: FileName, **places: Any) -> Any:
     (7, 7)
     """
     arrays, header = read_npz(path)
+    if header.get("format") == POSTERIOR_FORMAT:
+        import stradask
+
+        if places:
+            raise TypeError(f"load got {next(iter(places))}=, but for a posterior it takes only path")
+        return stradask.Posterior.load(path)
     try:
         estimator, in_file = _rebuild(arrays, header)
     except ModelFileError as error:
@@ -130,8 +137,7 @@ def _rebuild(arrays, header):
     """Return the estimator, and the place parameters in the file, which are not set."""
     if header.get("format") != _FORMAT:
         raise ModelFileError(
-            f"is a file of stradask, but not a model: its format is {shortened(header.get('format'))} (a "
-            "posterior is read by Posterior.load)"
+            f"is a file of stradask, but not a model: its format is {shortened(header.get('format'))}"
         )
     version = header.get("format_version")
     if isinstance(version, int) and version > _VERSION:

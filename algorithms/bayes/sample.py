@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sized
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
+from numbers import Number
 from typing import Any
 
 import numpy as np
@@ -84,9 +85,9 @@ def sample(
         Only priors are raised to 1 / n_shards.
     data : array, DataFrame, tuple of arrays, or list of shards
         The first axis counts the observations. In several shards `log_likelihood` gets some of them, in the
-        same form (of a DataFrame an array). A list has an entry for each shard, which a worker reads: the
-        path of a file (npy: an array; npz: a tuple of its arrays, or the only one; svmlight: ``(X, y)`` with
-        X in CSR), a Dask Delayed, or a tuple of these.
+        same form (of a DataFrame an array). Lists of numbers become arrays. A list of shards has an entry
+        for each, which a worker reads: the path of a file (npy: an array; npz: a tuple of its arrays, or the
+        only one; svmlight: ``(X, y)`` with X in CSR), a Dask Delayed, or a tuple of these.
     start : array-like of shape (d,), or dict of str to float, optional
         Of named `parameters` a dict of values; those that it lacks begin in the middle of their support. Of a
         vector, a point where the density is finite; chains begin within 2 of it. A dict has a number for each
@@ -194,6 +195,7 @@ def sample(
     given |= {"n_samples": n_samples, "n_chains": n_chains, "n_warmup": n_warmup}
     given |= {"n_shards": n_shards, "combine": combine, "n_proposals": n_proposals}
     given |= {"engine": engine, "checkpoint": checkpoint, "n_jobs": n_jobs, "random_state": random_state}
+    data = _as_arrays(data)
     settings = SamplingSettings(**given, verbose=verbose, callback=callback).checked()
     problem = _problem(log_likelihood, log_prior, data, start, names, parameters, priors, autodiff)
     problem.check_ships(engine)
@@ -202,6 +204,23 @@ def sample(
     with problem.watched():
         posterior, _ = draw_posterior(problem.densities(parts, settings), settings)
     return posterior if kept is None else kept.added_to(posterior)
+
+
+def _as_arrays(data):
+    """Turn lists of numbers, and of such lists, into arrays; other data stay as they are."""
+    if isinstance(data, tuple):
+        return tuple(map(_as_arrays, data))
+    if not isinstance(data, list) or not _is_numbers(data):
+        return data
+    try:
+        array = np.array(data)
+    except ValueError:  # of different lengths
+        return data
+    return array if array.dtype.kind in "biuf" else data
+
+
+def _is_numbers(part):
+    return isinstance(part, Number) or (isinstance(part, (list, tuple)) and all(map(_is_numbers, part)))
 
 
 def _problem(log_likelihood, log_prior, data, start, names, parameters, priors, autodiff):

@@ -6,6 +6,7 @@ counts as a density of zero. The diagnostics say how often there was either.
 """
 
 import ctypes
+import inspect
 from dataclasses import dataclass
 from typing import Any
 
@@ -76,6 +77,14 @@ class CompiledCalls(CalledModel):
         meta = np.append(self.meta[: self.n_own], [address_in_c(pointer) for pointer in pointers])
         self.__dict__.update(meta=meta, _failures=failures, _pointers=pointers)
 
+    @property
+    def is_differenced(self):
+        """See `Model`."""
+        return any(
+            function is not None and len(inspect.signature(function.py_func).parameters) < most
+            for function, most in zip(self.functions, (3, 2), strict=True)
+        )
+
     def identity(self):
         """All that the density depends on, for digests."""
         return fingerprint(self.functions), self.data, self.meta[: self.n_own], self.names, self.start
@@ -86,6 +95,12 @@ class PythonCalls(CalledModel):
     """A model of a Python function ``q -> (log density, gradient)``, whose address is ``meta[0]``."""
 
     function: Any = None
+
+    @property
+    def is_differenced(self):
+        """See `Model`; by a call at the start."""
+        made = getattr(self.function, "made_at", None)
+        return made is not None and not all(isinstance(one, tuple) for one in made(self.start))
 
     def __post_init__(self):
         super().__post_init__()

@@ -280,6 +280,11 @@ class _Python:
             value, gradient = value + self.power * prior, gradient + self.power * slope
         return value, gradient
 
+    def made_at(self, q):
+        """What the functions return at q."""
+        made = [self.log_likelihood(q.copy(), self.data)]
+        return made if self.log_prior is None else [*made, self.log_prior(q.copy())]
+
     def _part(self, function, q, what):
         result = function(q)
         if not isinstance(result, tuple):

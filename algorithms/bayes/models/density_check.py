@@ -7,6 +7,7 @@ from ....kernels.bayes.streams import uniforms
 from ....scheduler.threads import single_threaded_blas
 from ..chains.chain import STARTING, stream
 from ..chains.laplace import hessian
+from .cost import warn_of_differences
 from .failures import place_words
 
 STEP = np.finfo(float).eps ** (1 / 3)  # of differences
@@ -42,6 +43,8 @@ def check_density(model):
                 f"the log density fails at the start with {tally.first}: give a start= where it is finite, "
                 "or mend it"
             ) from tally.error
+        if place == 0:
+            warn_of_differences(model)
         if place == 0 or np.isfinite(logp):  # beyond the start the density may end
             _check_point(model, q, logp, gradient)
             slopes += np.abs(gradient)

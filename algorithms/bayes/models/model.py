@@ -101,6 +101,11 @@ class Model:
     def raise_errors(self):
         """Raise an error that ended an evaluation; compiled densities raise nothing."""
 
+    @property
+    def is_differenced(self):
+        """Whether gradients are differences of the log density."""
+        return False
+
     def take_tally(self):
         """Return a `Tally` of the errors of this thread's evaluations since the last call."""
         return Tally()

@@ -462,6 +462,12 @@ class NamedFunctions:
         parameter_priors.end(q, work, numbers, places)
         return logp, gradient
 
+    def made_at(self, q):
+        """What the functions return at q."""
+        p = self.layout.named(self.layout.values(q[None])[0])
+        given = ((self.log_prior, ()), (self.log_likelihood, (self.data,)))
+        return [function(p, *arguments) for function, arguments in given if function is not None]
+
     def _value_at(self, function, arguments, what):
         def value(q):
             return one_number(function(self.layout.named(self.layout.values(q[None])[0]), *arguments), what)

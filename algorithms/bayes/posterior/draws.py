@@ -10,6 +10,7 @@ from ...._typing import Array, ArrayLike, FileName, Names, RandomState
 from ...._version import __version__
 from ....errors import DataError, ModelFileError, StradaskError, shortened
 from ....scheduler.stores.store import read_npz, write_npz
+from ..._persistence import POSTERIOR_FORMAT
 from ..._table import Table
 from .convergence import ess, split_rhat
 from .diagnostics import EVIDENCE_ERROR, LOG_EVIDENCE, Diagnostics, checked_line
@@ -27,7 +28,7 @@ from .tables import (
     weighted_quantiles,
 )
 
-_FORMAT, _VERSION = "stradask posterior", 1  # of files; grows when older code could not read them
+_VERSION = 1  # of files; grows when older code could not read them
 STATISTICS = ("lp", "acceptance_rate", "n_steps", "tree_depth", "diverging", "energy", "step_size")
 
 
@@ -433,7 +434,7 @@ class Posterior(NamedDraws):
         state = self.state()
         arrays = {name: value for name, value in state.items() if isinstance(value, np.ndarray)}
         plain = {name: value for name, value in state.items() if name not in arrays}
-        write_npz(path, arrays, {"format": _FORMAT, "format_version": _VERSION, "state": plain})
+        write_npz(path, arrays, {"format": POSTERIOR_FORMAT, "format_version": _VERSION, "state": plain})
         return self
 
     @classmethod
@@ -454,7 +455,7 @@ class Posterior(NamedDraws):
             If the file is damaged, of another kind, or of a newer format.
         """
         arrays, header = read_npz(path)
-        if header.get("format") != _FORMAT or not isinstance(header.get("state"), dict):
+        if header.get("format") != POSTERIOR_FORMAT or not isinstance(header.get("state"), dict):
             raise ModelFileError(f"{path} is a file of stradask, but not a posterior")
         if header.get("format_version") != _VERSION:
             raise ModelFileError(

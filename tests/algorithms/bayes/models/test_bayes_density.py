@@ -2,6 +2,7 @@
 
 import math
 import pickle
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 
 import numba as nb
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 from stradask.algorithms.bayes.chains.sampling import sample_model
+from stradask.algorithms.bayes.models import cost
 from stradask.algorithms.bayes.models.density import user_model
 from stradask.algorithms.bayes.posterior.convergence import ess
 from stradask.algorithms.bayes.sample import sample
@@ -315,3 +317,39 @@ def test_sample_refuses(options, message):
     arguments = {"data": X, **options}
     with pytest.raises(DataError, match=message):
         sample(likelihood_and_slope, prior, arguments.pop("data"), [1.0, 0.0], **arguments)
+
+
+# What a user may stumble over ----------------------------------------------------------------------------
+
+
+def _of_numbers(q, x):
+    return -0.5 * ((x - q[0]) ** 2).sum() - x.shape[0], np.array([(x - q[0]).sum()])
+
+
+@pytest.mark.parametrize("data", [[1.0, 2.0, 4.0], [[1, 2], [4, 5]], [(1.0, 2.0), (4.0, 5.0)]])
+def test_lists_of_numbers_are_arrays(data):
+    options = {"n_samples": 50, "random_state": 0}
+    found = sample(_of_numbers, None, data, [0.0], **options)
+    given = sample(_of_numbers, None, np.array(data), [0.0], **options)
+    np.testing.assert_array_equal(found.draws, given.draws)
+
+
+def test_lists_in_a_tuple_are_arrays():
+    found = sample(
+        lambda q, data: _of_numbers(q, data[0] + data[1]), None, ([1.0, 2.0], [3.0, 4.0]), [0.0], n_samples=50
+    )
+    assert found.draws.shape == (200, 1)
+
+
+def test_differences_that_take_long_are_told_before_the_checks(monkeypatch):
+    monkeypatch.setattr(cost, "_time", lambda model: 0.03)
+
+    def value(q, x):
+        return -0.5 * ((x - q) ** 2).sum()
+
+    words = r"5 evaluations of 6000 microseconds: 8000 draws of NUTS.* some 28 minutes.* \(value, gradient\)"
+    with pytest.warns(UserWarning, match=words):
+        user_model(value, None, np.ones(2), np.zeros(2))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        user_model(lambda q, x: (value(q, x), x - q), None, np.ones(2), np.zeros(2))

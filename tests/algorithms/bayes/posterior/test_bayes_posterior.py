@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
+import stradask
 from stradask import BayesianLinearRegression
 from stradask.algorithms._table import Table
 from stradask.algorithms.bayes.posterior.convergence import ess, mcse_mean, split_rhat
@@ -171,7 +172,10 @@ def test_log_likelihood(draws):
 
 def test_file_holds_it_all(full, tmp_path):
     assert full.save(tmp_path / "p.npz") is full
-    read = Posterior.load(tmp_path / "p.npz")
+    read = stradask.load(tmp_path / "p.npz")
+    assert isinstance(read, Posterior)
+    with pytest.raises(TypeError, match="for a posterior it takes only path"):
+        stradask.load(tmp_path / "p.npz", engine="dask")
     np.testing.assert_array_equal(read.draws, full.draws)
     np.testing.assert_allclose(read.log_weights, full.log_weights, atol=1e-12)
     np.testing.assert_array_equal(read.shard_draws, full.shard_draws)

@@ -1,0 +1,34 @@
+"""What a density without derivatives costs: said before anything is sampled or checked, if it is long."""
+
+import time
+import warnings
+
+_DRAWS, _GRADIENTS = 8000, 7  # four chains with their warm-up; of a draw of NUTS: trees of three doublings
+_LONG = 60.0  # seconds
+_DEPTH = 10  # of `sample` in one piece
+
+
+def warn_of_differences(model):
+    """Warn if a density without derivatives will take NUTS more than a minute, by the time of a gradient."""
+    seconds = _time(model)
+    if seconds * _DRAWS * _GRADIENTS > _LONG:  # the first call may have compiled something
+        seconds = _time(model)
+    whole = seconds * _DRAWS * _GRADIENTS
+    if whole < _LONG or not model.is_differenced:
+        return
+    evaluations = 2 * model.n_params + 1
+    form = "in the last argument g" if hasattr(model, "functions") else "as (value, gradient)"  # compiled
+    warnings.warn(
+        f"the density has no derivatives, so that a gradient takes {evaluations} evaluations of "
+        f"{1e6 * seconds / evaluations:.0f} microseconds: {_DRAWS} draws of NUTS, of about {_GRADIENTS} "
+        f"gradients each, will take some {max(whole / 60, 1):.0f} minutes of a processor. Give derivatives "
+        f"{form}, which cost about as much as one evaluation, or write the density for autodiff='jax' or "
+        "'torch'; verbose=1 shows the progress",
+        stacklevel=_DEPTH,
+    )
+
+
+def _time(model):
+    began = time.perf_counter()
+    model.logp_grad(model.start)
+    return time.perf_counter() - began
