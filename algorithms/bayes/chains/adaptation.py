@@ -48,6 +48,7 @@ _MOST_CURVED = 100  # parameters, above which the first metric is that of indepe
 _SETTLED = 0.9  # R2 of gradients by the metric, for the end of a warm-up
 _LEAST_ENDING, _LEAST_WORTH = 50, 0.2  # draws, and effective ones of them, that may end a warm-up
 _LAPLACE_WARM_UP = 150  # iterations: only the step size is left to learn
+_BENT = 0.02  # of the second half of a window diverges: the ridge bends, and no covariance fits it
 _SHRINK, _FLOOR = 5.0, 1e-3  # Stan's shrinkage of estimated variances towards 0.001
 # Tail ESS a gradient with and without: docs/mcmc.md, "Steps and metrics".
 _CORRELATED, _DRAWS = 9.0, 20  # condition number, and draws a parameter, from which a metric is dense
@@ -190,7 +191,8 @@ class _WarmUp:
         self.parts.append(draws)
         self.settled |= metric == "adapted" and _is_settled(state, draws)
         self.fresh = metric is not None
-        if metric == "adapted" and draws.statistics["divergent"][len(draws.draws) // 2 :].any():
+        bent = draws.statistics["divergent"][len(draws.draws) // 2 :].mean() > _BENT
+        if metric == "adapted" and bent:
             metric = "diagonal"
         if self.fresh:
             state = _with_metric(model, state, draws, metric)
