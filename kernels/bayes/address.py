@@ -13,6 +13,8 @@ from numba.core import cgutils
 from numba.core.compiler_lock import global_compiler_lock
 from numba.extending import intrinsic
 
+from ..options import BARE
+
 ADDRESS = nb.int64
 VECTOR, MATRIX, INTEGERS = nb.float64[::1], nb.float64[:, ::1], nb.int64[::1]
 # ``logp = density(q, g, data, meta)``
@@ -81,6 +83,31 @@ def integers(typingctx, address):
         return builder.inttoptr(args[0], ir.IntType(64).as_pointer())
 
     return types.CPointer(types.int64)(types.int64), codegen
+
+
+@intrinsic
+def anything(typingctx, address):
+    """A pointer to what is at an address, for ``numba.carray`` with a dtype."""
+
+    def codegen(context, builder, signature, args):
+        return builder.inttoptr(args[0], cgutils.voidptr_t)
+
+    return types.voidptr(types.int64), codegen
+
+
+def caller_of(function, first, second):
+    """A function of two arguments of these types that calls one of ``numba.njit`` by its address.
+
+    A caller that is linked with the function has all of it optimised once more.
+    """
+    address = address_of(function, types.void(first, second))
+    result = function.overloads[first, second].signature.return_type
+
+    @intrinsic
+    def emit(typingctx, place, one, other):
+        return result(types.int64, one, other), _emit
+
+    return nb.njit(nogil=True, **BARE)(lambda one, other: emit(address, one, other))
 
 
 @intrinsic

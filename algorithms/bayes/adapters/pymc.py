@@ -4,15 +4,21 @@ What has rows must be ``pm.Data`` along the data's dimension. The likelihood is 
 density that depends on such data; the others, with the Jacobians of constrained variables, are the prior.
 """
 
+import threading
 from typing import Any
 
 import numpy as np
 
-from ....errors import DataError, shortened
+from ....errors import DataError, in_brief, shortened
+from ....kernels.bayes.callback import callback
+from ..models.density_check import check_density
 from ..models.external import ExternalModel, Functions, flat_names, needed
+from .pymc_density import PyTensorDensity, compiled_density
+
+_TURN = threading.Lock()  # functions of PyTensor keep their arguments: two threads would mix them
 
 
-def from_pymc(model: Any, *, data_axis: Any = None) -> ExternalModel:
+def from_pymc(model: Any, *, data_axis: Any = None, backend: Any = None) -> ExternalModel:
     """Take a model written in PyMC for `sample`.
 
     Parameters
@@ -23,6 +29,10 @@ def from_pymc(model: Any, *, data_axis: Any = None) -> ExternalModel:
         Name of their first dimension. None takes the density in one piece, for models without independent
         rows, such as time series and Gaussian processes. Deterministic variables are kept if they depend
         on no data along the axis.
+    backend : "numba", optional
+        Who compiles density and gradient. "numba" is called by the compiled sampler without Python and the
+        GIL, a few times faster for small models, and compiles for 5 to 40 seconds first: for long runs. By
+        default PyTensor's own mode, called through Python.
 
     Returns
     -------
@@ -33,11 +43,12 @@ def from_pymc(model: Any, *, data_axis: Any = None) -> ExternalModel:
     Raises
     ------
     DataError
-        If no data have that dimension, a parameter is discrete or depends on rows, or the log density does.
+        If no data have that dimension, a parameter is discrete or depends on rows, or the log density does;
+        if backend is another word, or numba cannot compile the model.
 
     Notes
     -----
-    Terms that depend on no row enter with the power 1 / n_shards. Each gradient passes through Python.
+    Terms that depend on no row enter with the power 1 / n_shards.
 
     Examples
     --------
@@ -50,6 +61,8 @@ def from_pymc(model: Any, *, data_axis: Any = None) -> ExternalModel:
     """
     if not isinstance(model, needed("pymc", "from_pymc").Model):
         raise DataError(f"model must be a pymc.Model, got a {type(model).__name__}")
+    if backend not in (None, "numba"):
+        raise DataError(f'backend must be None or "numba", got {shortened(backend)}')
     dims = model.named_vars_to_dims
     cut = {v.name: v.get_value() for v in model.data_vars if (dims.get(v.name) or (None,))[0] == data_axis}
     if data_axis is None:
@@ -69,9 +82,10 @@ def from_pymc(model: Any, *, data_axis: Any = None) -> ExternalModel:
     values = [model.rvs_to_values[rv] for rv in model.free_RVs]
     shapes = {value.name: np.shape(point[value.name]) for value in values}
     start = np.concatenate([np.ravel(point[name]) for name in shapes]).astype(float)
-    functions = _PyMC(model, tuple(cut), point, tuple(x[:1] for x in cut.values()), start)
+    kind = _PyMC if backend is None else _Numba
+    functions = kind(model, tuple(cut), point, tuple(x[:1] for x in cut.values()), start)
     shown = [variable.name for variable in functions.shown]
-    sizes = functions.compiled[3](start)
+    sizes = functions.compiled[-1](start)
     variables = {name: np.shape(value) for name, value in zip(shown, sizes, strict=True)}
     return ExternalModel(functions, tuple(cut.values()), start, flat_names(shapes), variables)
 
@@ -122,32 +136,38 @@ class _PyMC(Functions):
         pair = [likelihood, pytensor.grad(likelihood, q)]
         pair = pytensor.clone_replace(pair, dict(zip(data, inputs, strict=True)), rebuild_strict=False)
         slope = pytensor.grad(prior, q, disconnected_inputs="ignore")
-        made = [([q, *inputs], pair), ([q], [prior, slope]), ([q], shown)]
-        functions = [pytensor.function(into, out, on_unused_input="ignore") for into, out in made]
-        return functions[0], functions[1], bool(terms[False]), functions[2]
+        of_values = pytensor.function([q], shown, on_unused_input="ignore")
+        return *self._compiled_pairs(q, inputs, pair, [prior, slope], bool(terms[False])), of_values
+
+    def _compiled_pairs(self, q, inputs, likelihood, prior, has_prior):
+        """Functions of the likelihood and the prior, and whether there is a prior."""
+        import pytensor
+
+        made = [([q, *inputs], likelihood), ([q], prior)]
+        return *(pytensor.function(into, out, on_unused_input="ignore") for into, out in made), has_prior
 
     @staticmethod
     def _depends(term, data):
-        try:
-            from pytensor.graph.traversal import ancestors
-        except ImportError:  # its place before PyTensor 2.32
-            from pytensor.graph.basic import ancestors
-        found = set(ancestors([term]))
+        found = set(_ancestors([term]))
         return any(variable in found for variable in data)
+
+    def _call(self, which, *arguments):
+        with _TURN:
+            return self.compiled[which](*arguments)
 
     def likelihood(self, q, data):
         """See `Functions`."""
-        value, gradient = self.compiled[0](q, *data)
+        value, gradient = self._call(0, q, *data)
         return float(value), np.asarray(gradient)
 
     def prior(self, q):
         """See `Functions`."""
-        value, gradient = self.compiled[1](q)
+        value, gradient = self._call(1, q)
         return float(value), np.asarray(gradient)
 
     def constrain(self, Q):
         """See `Functions`."""
-        return np.array([np.concatenate([np.ravel(x) for x in self.compiled[3](q)]) for q in Q])
+        return np.array([np.concatenate([np.ravel(x) for x in self._call(-1, q)]) for q in Q])
 
     def _names(self):
         """Names of observed variables; of those that depend on rows, where rows are cut."""
@@ -198,3 +218,63 @@ class _PyMC(Functions):
         """See `Functions`."""
         model = self.model
         return {name: np.asarray(model.rvs_to_values[model[name]].eval()) for name in self._names()}
+
+
+class _Numba(_PyMC):
+    """Functions that PyTensor compiles by numba; data that are not cut are arguments, as rows are."""
+
+    def _compiled_pairs(self, q, inputs, likelihood, prior, has_prior):
+        """See `_PyMC`; then the joint density."""
+        import pytensor
+        from pytensor.compile.sharedvalue import SharedVariable
+
+        made, kinds, self.fixed = [], [], []
+        mode = pytensor.compile.mode.get_mode("NUMBA").including("local_check_parameter_to_ninf_switch")
+        for rows, pair in ((inputs, likelihood), ([], prior)):
+            fixed = [one for one in _ancestors(pair) if isinstance(one, SharedVariable)]
+            places = [one.type() for one in fixed]
+            pair = pytensor.clone_replace(pair, dict(zip(fixed, places, strict=True)))
+            into = [*rows, *places]
+            try:
+                made.append(pytensor.function([q, *into], pair, mode=mode, on_unused_input="ignore"))
+            except Exception as error:  # of PyTensor and numba, of many kinds
+                raise DataError(f'backend="numba" cannot compile the model: {in_brief(error)}') from error
+            kinds.append([(one.dtype, one.ndim) for one in into])
+            self.fixed.append(fixed)
+        graphs = [function.vm.jit_fn for function in made]
+        density = compiled_density(graphs[0], graphs[1] if has_prior else None, *kinds)
+        return *made, has_prior, density
+
+    def _arguments(self, which, rows=()):
+        """Arrays that the likelihood (0) or the prior (1) takes after q."""
+        return *rows, *(one.get_value(borrow=True) for one in self.fixed[which])
+
+    def arrays(self, rows):
+        """Return all arrays that the joint density reads."""
+        every = [*self._arguments(0, rows), *self._arguments(1)]
+        return [np.require(x, requirements=["C", "A"]) for x in every]
+
+    def likelihood(self, q, data):
+        """See `Functions`."""
+        value, gradient = self._call(0, q, *self._arguments(0, data))
+        return float(value), np.asarray(gradient)
+
+    def prior(self, q):
+        """See `Functions`."""
+        value, gradient = self._call(1, q, *self._arguments(1))
+        return float(value), np.asarray(gradient)
+
+    def model_of(self, log_likelihood, log_prior, rows, start, *, power, names):
+        """See `Functions`."""
+        none = np.zeros(0, np.int64)
+        made = PyTensorDensity(callback, np.array([power]), none, names, start, own=self, rows=rows)
+        check_density(made)
+        return made
+
+
+def _ancestors(variables):
+    try:
+        from pytensor.graph.traversal import ancestors
+    except ImportError:  # its place before PyTensor 2.32
+        from pytensor.graph.basic import ancestors
+    return ancestors(variables)

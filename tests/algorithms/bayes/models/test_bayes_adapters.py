@@ -8,6 +8,7 @@ does is tested everywhere, with a stand-in for a compiled program.
 import importlib.util
 import os
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from types import ModuleType
 
 import numpy as np
@@ -74,7 +75,7 @@ def numpyro_model():
     return sd.from_numpyro(model, {"X": X, "y": Y}, data_axis="rows")
 
 
-def pymc_model():
+def pymc_model(backend=None):
     import pymc as pm
 
     with pm.Model() as model:
@@ -84,7 +85,11 @@ def pymc_model():
         pm.Deterministic("variance", sigma**2)
         pm.Deterministic("mean", x.mean(axis=0) @ b)
         pm.Normal("y", x @ b, sigma, observed=y)
-    return sd.from_pymc(model, data_axis="rows")
+    return sd.from_pymc(model, data_axis="rows", backend=backend)
+
+
+def pymc_by_numba():
+    return pymc_model("numba")
 
 
 def stan_model():
@@ -173,6 +178,11 @@ LIBRARIES = [
     pytest.param(
         pymc_model,
         id="pymc",
+        marks=[WARNS, pytest.mark.slow, pytest.mark.skipif(not has("pymc"), reason="PyMC is not installed")],
+    ),
+    pytest.param(
+        pymc_by_numba,
+        id="pymc-numba",
         marks=[WARNS, pytest.mark.slow, pytest.mark.skipif(not has("pymc"), reason="PyMC is not installed")],
     ),
     pytest.param(
@@ -425,3 +435,42 @@ def test_pymc_models_that_cannot_be_cut():
         pm.Normal("y", pm.Normal("a", x.mean(), 1), 1, observed=x)
     with pytest.raises(DataError, match="'a' depends on rows"):
         sd.from_pymc(model, data_axis="rows")
+
+
+@WARNS
+@pytest.mark.slow
+@pytest.mark.skipif(not has("pymc"), reason="PyMC is not installed")
+def test_densities_of_pymc_by_numba_read_all_kinds_of_data():
+    import pymc as pm
+
+    rng = np.random.default_rng(0)
+    seen, group = rng.integers(0, 2, 40).astype(np.int32), rng.integers(0, 3, 40)
+    with pm.Model() as model:
+        x = pm.Data("x", rng.standard_normal((40, 2)), dims=("rows", "columns"))
+        y, which = pm.Data("y", seen, dims="rows"), pm.Data("which", group, dims="rows")
+        scale, about = pm.Data("scale", 2.5), pm.Data("about", np.array([0.1, 0.2]))
+        u, b = pm.Normal("u", 0, scale, shape=3), pm.Normal("b", about, 1, shape=2)
+        pm.Bernoulli("k", logit_p=(x * b).sum(axis=1) + u[which] / scale, observed=y)
+    q = rng.standard_normal(5)
+    own = sd.from_pymc(model, data_axis="rows", backend="numba")
+    rows = tuple(one[::2] for one in own.data)
+    functions, plain = own.functions, sd.from_pymc(model, data_axis="rows").functions
+    density = functions.model_of(None, None, rows, own.start, power=0.5, names=own.names)
+    (value, slope), (prior, other) = plain.likelihood(q, rows), plain.prior(q)
+    found, gradient = density.logp_grad(q)
+    assert found == pytest.approx(value + 0.5 * prior, rel=1e-12)
+    np.testing.assert_allclose(gradient, slope + 0.5 * other, rtol=1e-10)
+    with pytest.raises(DataError, match="backend must be None or"):
+        sd.from_pymc(model, backend="fortran")
+
+
+@WARNS
+@pytest.mark.skipif(not has("pymc"), reason="PyMC is not installed")
+def test_shards_of_pymc_on_several_threads_mix_no_arguments():
+    functions = pymc_model().functions
+    parts = [(X[first::2], Y[first::2]) for first in (0, 1)]
+    q = np.full(K + 1, 0.1)
+    expected = [functions.likelihood(q, part)[0] for part in parts]
+    with ThreadPoolExecutor(2) as pool:
+        futures = [pool.submit(functions.likelihood, q, parts[i % 2]) for i in range(2000)]
+        assert all(one.result(60)[0] == expected[i % 2] for i, one in enumerate(futures))
