@@ -26,6 +26,7 @@ each term; ``data[0]`` is the power of the prior, and reals of the layout follow
 """
 
 import math
+from typing import Any
 
 import numba as nb
 import numpy as np
@@ -36,6 +37,8 @@ from ..streams import CALLED, OPTIONS
 from .glm import digamma, predictor
 from .parameter_priors import begin, end, place
 
+# Parts of a density in one place: compiled alone they would be optimised there, and again in the density.
+_PART: dict[str, Any] = {**CALLED, "inline": "always"}
 NORMAL, STUDENT_T, BERNOULLI, POISSON, NEGATIVE_BINOMIAL, GAMMA, ORDERED = range(7)
 # meta[2:]: free numbers of the layout; coefficients; family; rows; terms; place of the family's own
 # parameters in the values, and how many; places of X, y, weights and offsets in data; groups of rows.
@@ -203,7 +206,7 @@ def _place_row(T, q, at, centred, z, v):
             v[i] = total + T[i, i] * z[i]
 
 
-@nb.njit(**CALLED)
+@nb.njit(**_PART)
 def _pull_effects(T, q, centred, power, by_V, by_T, g):
     """Log density of the effects to a power; adds derivatives in q to g and in T to by_T.
 
@@ -244,7 +247,7 @@ def n_effects(meta):
     return total
 
 
-@nb.njit(**CALLED)
+@nb.njit(**_PART)
 def _fill_effects(q, theta, out, data, meta):
     """Fill the effects of all terms, group by group; turn coefficients in theta from those of q into b."""
     first, d = 0, meta[N_COEFS]
@@ -263,7 +266,7 @@ def _fill_effects(q, theta, out, data, meta):
         first += G * k
 
 
-@nb.njit(**CALLED)
+@nb.njit(**_PART)
 def begin_rows(q, work, U, data, meta):
     """Fill values, priors, effects U and the linear predictors; return these and the log prior.
 
@@ -294,7 +297,7 @@ def begin_rows(q, work, U, data, meta):
     return predictors, qg, logp
 
 
-@nb.njit(**CALLED)
+@nb.njit(**_PART)
 def end_rows(q, qg, g, slopes, work, data, meta):
     """Fill the gradient, given derivatives in the predictors; return the log density of the effects in q."""
     n_values, n_free, d, n = meta[1], meta[N_FREE], meta[N_COEFS], meta[N_ROWS]
