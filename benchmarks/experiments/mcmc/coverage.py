@@ -88,7 +88,8 @@ def overdispersed(rng, seed):
     g = np.repeat(np.arange(20), 15)
     x = rng.standard_normal(300)
     x -= x.mean()
-    b, c, spread, over = rng.normal(0, 0.5), rng.normal(0, 0.5), *np.abs(rng.normal(0, 0.5, 2))
+    b, c = rng.normal(0, 0.5), rng.normal(0, 0.5)
+    spread, over = np.abs(rng.normal(0, 0.5, 2))
     u = rng.normal(0, spread, 20)
     y = rng.poisson(np.exp(c + u[g] + b * x) * rng.gamma(1 / over, over, 300))
     options = {"priors": priors, "n_shards": 2, "random_state": seed, **SAMPLING}
