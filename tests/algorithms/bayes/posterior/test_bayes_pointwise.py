@@ -92,7 +92,7 @@ def test_as_many_targets_as_rows(model, n):
 @pytest.mark.parametrize("sampler", ["nuts", "laplace"])
 def test_leave_one_out(sampler):
     pytest.importorskip("arviz_base")
-    y = F + RNG.standard_normal(60) > 0
+    y = F + np.random.default_rng(0).standard_normal(60) > 0
     model = sd.BayesianLogisticRegression(sampler=sampler, n_samples=200, random_state=0).fit(X, y)
     pointwise = model.log_likelihood(X, y)
     tree = model.posterior_.to_arviz(log_likelihood=pointwise)
