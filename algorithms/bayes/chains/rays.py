@@ -17,7 +17,7 @@ from .chain import PROPOSING, STARTING, stream
 _GROWTH = 1.5  # of the distance, from a point of a ray to the next
 _NEAREST, _FARTHEST = 3.0, 3000.0  # in standard deviations of the mode
 _UNIT_NEAREST, _UNIT_FARTHEST = 0.5, 50.0  # in the unit of each parameter, whose scale the mode may not show
-_ELLIPTICAL = 0.99  # cosine with the way back from which nothing is turned
+ELLIPTICAL = 0.99  # cosine with the way back from which nothing is turned
 _ABOUT = 0.3  # of the cosine, about the least on a ray: the highest of such points is taken
 _NUMBERS = 2**21  # numbers of chains from here on are those of rays
 
@@ -45,41 +45,45 @@ def turned(model, mode, n_pairs, *, seed, shard=0, number=0):
     kinds = [(ways[:n_own] @ mode.A.T, _radii(_NEAREST, _FARTHEST))]
     if n_own < n_pairs:
         kinds.append((np.sqrt(d) * ways[n_own:], _radii(_UNIT_NEAREST, _UNIT_FARTHEST)))
-    found, cosines, n = [], [], 0
+    found, turns, n = [], [], 0
     for steps, radii in kinds:
         offsets = radii[None, :, None] * np.concatenate([steps, -steps])[:, None]
         n += offsets.shape[0] * offsets.shape[1]
-        measured = _cosines(model, mode, offsets)
+        measured = cosines(model, [mode], mode.q + offsets.reshape(-1, d))
         if measured is None:
             continue
-        cosine, logps = measured
-        least = np.minimum(cosine.min(axis=1, keepdims=True) + _ABOUT, _ELLIPTICAL)
+        cosine, logps = (part.reshape(offsets.shape[:2]) for part in measured)
+        least = np.minimum(cosine.min(axis=1, keepdims=True) + _ABOUT, ELLIPTICAL)
         place = np.where(cosine <= least, logps, -np.inf).argmax(axis=1)
         every = np.arange(len(place))
         found.append(mode.q + offsets[every, place])
-        cosines.append(cosine[every, place])
+        turns.append(cosine[every, place])
     if not found:
         return np.empty((0, d)), n
-    points, cosine = np.concatenate(found), np.concatenate(cosines)
+    points, cosine = np.concatenate(found), np.concatenate(turns)
     order = np.argsort(cosine, kind="stable")
-    return points[order[cosine[order] < _ELLIPTICAL]], n
+    return points[order[cosine[order] < ELLIPTICAL]], n
 
 
-def _cosines(model, mode, offsets):
-    """Cosines (rays, points) of the gradient with the way back to the mode, 2 for none, and log densities."""
-    rays, n, d = offsets.shape
-    flat = offsets.reshape(-1, d)
+def cosines(model, modes, points):
+    """Cosines (n,) of gradients at points (n, d) with the way back to a mode, the largest, and log densities.
+
+    The cosine is 2 where there is none. Returns None if the density raises an error.
+    """
     try:
-        logps, gradients = model.logp_grads(mode.q + flat)
+        logps, gradients = model.logp_grads(points)
     except Exception:
         return None
-    back = -linalg.solve_triangular(mode.A, flat.T, lower=True).T
+    largest = np.full(len(points), -1.0)
     with np.errstate(all="ignore"):  # large gradients far out
         gradients = gradients / np.abs(gradients).max(axis=1, keepdims=True)
-        slopes = gradients @ mode.A
-        cosine = (back * slopes).sum(axis=1) / np.sqrt((back**2).sum(axis=1) * (slopes**2).sum(axis=1))
-    good = np.isfinite(logps) & np.isfinite(cosine)
-    return np.where(good, cosine, 2.0).reshape(rays, n), np.where(good, logps, -np.inf).reshape(rays, n)
+        for mode in modes:
+            back = -linalg.solve_triangular(mode.A, (points - mode.q).T, lower=True).T
+            slopes = gradients @ mode.A
+            lengths = np.sqrt((back**2).sum(axis=1) * (slopes**2).sum(axis=1))
+            largest = np.maximum(largest, (back * slopes).sum(axis=1) / lengths)
+    good = np.isfinite(logps) & np.isfinite(largest)
+    return np.where(good, largest, 2.0), np.where(good, logps, -np.inf)
 
 
 def _radii(nearest, farthest):

@@ -5,8 +5,9 @@ Hessian there. If k-hat of importance sampling about it is below 0.5 and the wei
 three quarters of the draws, these are the draws. Else, if k-hat is below 0.3 (0.7 of a concave density, or of
 a shard) and split HMC accepts 0.6 or more, it is split HMC, one gradient a draw. Else, and where there is no
 definite Hessian, NUTS. Of several modes the proposal is a mixture of the normal densities at all, by the same
-limits; else populations are annealed from Student t's about all ("smc"). Shards take NUTS then: chains begin
-in each of the modes in turn, so that R-hat tells whether they change places.
+limits, if no more are expected by how often searches found each; else populations are annealed from Student
+t's about all ("smc"). Shards take NUTS then: chains begin in each of the modes in turn, so that R-hat tells
+whether they change places.
 A density of up to 50 parameters that ends at a hard wall, or that is constant as far as can be seen, is
 sampled by slices.
 """
@@ -41,7 +42,8 @@ from .chain import (
     init,
     starting_point,
 )
-from .laplace import MOST_MODES, Mode, find_further, find_mode, find_modes, laplace_draws, mixture_draws
+from .laplace import Mode, find_mode, laplace_draws, mixture_draws
+from .modes import NOTHING_FOUND, Found, find_further, find_modes
 from .tempering import Evidence, run_populations
 from .walls import MOST_PARAMETERS, wall_about, wall_near
 
@@ -71,8 +73,7 @@ class SamplingPlan:
 
     `mode` is that of the metric or the sampler, if it needs one; `target` and `limit` are those of
     `warm_up_all`. `k_hat` is that of importance sampling about the mode, NaN where it was not tried; `draws`
-    are the draws of importance sampling where it is the sampler ("laplace"). `modes` are the ends of
-    `n_searches` searches from scattered points, the heaviest first.
+    are the draws of importance sampling where it is the sampler ("laplace"). `found` are the modes.
     """
 
     sampler: str
@@ -83,8 +84,7 @@ class SamplingPlan:
     k_hat: float
     reason: str
     draws: Draws | None = None
-    modes: tuple[Mode, ...] = ()
-    n_searches: int = 0
+    found: Found = NOTHING_FOUND
 
     def begin(self, model, n_warmup, *, chain=0, **numbers):
         """Warm up a chain, known by its numbers (seed, shard, chain); returns its state and those draws.
@@ -99,7 +99,7 @@ class SamplingPlan:
     def begin_all(self, model, n_warmup, *, chains, seed, shard=0):
         """Warm up several chains; returns a list of pairs as `begin`."""
         numbers = {"seed": seed, "shard": shard}
-        modes = self.modes if self.mode is None and len(self.modes) > 1 else (self.mode,)
+        modes = self.found.modes if self.mode is None and len(self.found.modes) > 1 else (self.mode,)
         points = [
             starting_point(model, mode=modes[chain % len(modes)], chain=chain, **numbers) for chain in chains
         ]
@@ -127,8 +127,8 @@ class SamplingPlan:
     def sample(self, chains, states, history, stopped="", evidence=None):
         """Make the `Sample` of these chains."""
         reason = self.reason + stopped
-        searched = len(self.modes), self.n_searches, self.modes, evidence
-        return Sample(chains, self.sampler, states, self.mode, self.k_hat, reason, history, *searched)
+        figures = self.mode, self.k_hat, reason, history, self.found, evidence
+        return Sample(chains, self.sampler, states, *figures)
 
     def sample_at_once(self, model, n_samples, n_chains, **options):
         """Make the `Sample` where it has no chains: of importance sampling, or of populations; else None."""
@@ -136,7 +136,9 @@ class SamplingPlan:
             return self.sample([self.draws], [], History())
         if self.sampler != "smc":
             return None
-        made, history = run_populations(model, self.modes, n_samples, n_chains, target=self.target, **options)
+        made, history = run_populations(
+            model, self.found.modes, n_samples, n_chains, target=self.target, **options
+        )
         return self.sample(made.chains, [], history, evidence=made.evidence)
 
 
@@ -155,9 +157,7 @@ class Sample:
     k_hat: float
     reason: str
     history: History
-    n_modes: int = 0
-    n_searches: int = 0
-    modes: tuple[Mode, ...] = ()
+    found: Found = NOTHING_FOUND
     evidence: Evidence | None = None
 
     def stacked(self, name="draws"):
@@ -251,8 +251,7 @@ def make_plan(
         metric = "diagonal"
     numbers = {"seed": seed, "shard": shard}
     mode, draws, k_hat, reason = None, None, np.nan, "asked for"
-    modes: list[Mode] = []
-    n_searches, chosen = 0, sampler == "auto"
+    found, chosen = NOTHING_FOUND, sampler == "auto"
     if (
         sampler in ("auto", "laplace", "split_hmc", "smc")
         or metric == "laplace"
@@ -266,15 +265,14 @@ def make_plan(
             "found: give the parameters proper priors, or take sampler='nuts' with metric='adapted'"
         )
     if mode is not None and sampler in ("auto", "laplace", "split_hmc", "smc"):
-        modes, n_searches = find_modes(model, mode, n_starts, **numbers)
-        mode = modes[0]
+        found = find_modes(model, mode, n_starts, **numbers)
+        mode = found.modes[0]
     if sampler == "auto":
-        sampler, mode, draws, k_hat, reason = _choose(model, mode, n, modes, numbers, weighted)
-    if sampler in ("nuts", "split_hmc", "smc") and len(modes) == 1:  # dear next to these rays
-        modes, n_further = find_further(model, modes[0], n, **numbers)
-        n_searches += n_further
-        if chosen and len(modes) > 1:
-            sampler, mode, draws, k_hat, reason = _choose(model, modes[0], n, modes, numbers, weighted)
+        sampler, mode, draws, k_hat, reason = _choose(model, mode, n, found, numbers, weighted)
+    if sampler in ("nuts", "split_hmc", "smc") and len(found.modes) == 1:  # dear next to these rays
+        found = find_further(model, found, n, n_starts, **numbers)
+        if chosen and len(found.modes) > 1:
+            sampler, mode, draws, k_hat, reason = _choose(model, found.modes[0], n, found, numbers, weighted)
     if chosen:
         target = target if sampler in ("nuts", "smc") else None
     elif sampler == "laplace":
@@ -286,7 +284,7 @@ def make_plan(
     draws = draws if sampler == "laplace" else None
     if sampler == "split_hmc" and np.isnan(k_hat) and weighted:  # of a chain that may never leave the mode
         _, k_hat = laplace_draws(model, mode, _TOLD, **numbers)
-    return SamplingPlan(sampler, metric, mode, target, limit, k_hat, reason, draws, tuple(modes), n_searches)
+    return SamplingPlan(sampler, metric, mode, target, limit, k_hat, reason, draws, found)
 
 
 def _is_level(model, **numbers):
@@ -317,7 +315,7 @@ def check_settings(sampler, n_samples, n_chains, n_warmup):
             raise DataError(f"{name} must lie within 64 bits")
 
 
-def _choose(model, mode, n, modes, numbers, weighted):
+def _choose(model, mode, n, found, numbers, weighted):
     """Choose for "auto": sampler, mode if it is the only one, draws about it or all, k-hat, the reason."""
     if mode is None and _is_level(model, **numbers):
         return (
@@ -332,18 +330,20 @@ def _choose(model, mode, n, modes, numbers, weighted):
         return "slice", None, None, np.nan, _WALL
     if mode is None:
         return "nuts", None, None, np.nan, "no mode with a definite Hessian was found"
-    several = len(modes) > 1
-    if several and (not weighted or len(modes) == MOST_MODES):
+    several = len(found.modes) > 1
+    if several and not weighted:
         return "nuts", None, None, np.nan, _DIFFERENT
-    make, about = (mixture_draws, modes) if several else (laplace_draws, mode)
+    if several and not found.complete:
+        return "smc", None, None, np.nan, f"{_DIFFERENT}; there seem to be more"
+    make, about = (mixture_draws, found.modes) if several else (laplace_draws, mode)
     draws, k_hat = make(model, about, n, **numbers)
     part = importance_ess(draws.log_weights) / n
-    place = f"all {len(modes)} modes" if several else "the mode"
+    place = f"all {len(found.modes)} modes" if several else "the mode"
     reason = f"importance sampling about {place} has k-hat {k_hat:.2f} and is worth {part:.0%} of its draws"
     if weighted and k_hat < min(K_HAT_WEIGHTS, khat_limit(max(n, 2))) and part > PART_WEIGHTS:
         return "laplace", None if several else mode, draws, k_hat, reason
     if several:
-        return "smc" if weighted else "nuts", None, None, k_hat, f"{_DIFFERENT}; {reason}"
+        return "smc", None, None, k_hat, f"{_DIFFERENT}; {reason}"
     if walled and wall_about(model, mode, draws):
         return "slice", None, None, k_hat, f"{_WALL}; {reason}"
     # Of tails that are heavier than normal ones its chains see little, and agree on it.

@@ -11,7 +11,7 @@ import numpy as np
 from ....errors import PosteriorWarning
 from ....scheduler.threads import single_threaded_blas
 from ..chains.chain import STATISTICS
-from ..chains.laplace import look_for_modes, missed_share
+from ..chains.modes import look_for_modes, missed_share
 from ..chains.sampling import K_HAT_WEIGHTS
 from ..models.failures import COUNTS, first_failure
 from ..posterior.diagnostics import diagnose, told_aloud
@@ -55,7 +55,7 @@ def from_sample(model, sample, variables, seed, local=None, names=None, log_like
         statistics, diagnostics = None, _judge_populations(model, sample, names, spread)
         _warn(diagnostics)
     else:
-        diagnostics, by_name = None, not sample.n_searches
+        diagnostics, by_name = None, not sample.found.n_searches
         if T >= _LEAST:
             sample = look_for_modes(model, sample, seed)
             spread = _spread(values.reshape(n_chains, T, -1), variables)
@@ -74,6 +74,11 @@ def from_sample(model, sample, variables, seed, local=None, names=None, log_like
     )
 
 
+def _searched(found):
+    """Figures of the search for modes."""
+    return {"n_modes": len(found.modes), "n_searches": found.n_searches, "modes_complete": found.complete}
+
+
 def _judge_weights(model, sample, points, seed, spread):
     """Diagnostics of importance sampling; `points` are its draws, resampled."""
     log_weights, T = sample.chains[0].log_weights, len(points)
@@ -84,14 +89,13 @@ def _judge_weights(model, sample, points, seed, spread):
         "importance_ess": importance_ess(log_weights),
         "importance_ess_limit": min(LEAST_ESS, _LEAST_PART * T),  # few were asked for: no fault of theirs
         "importance_ess_good": _GOOD_PART * T,
-        "n_modes": sample.n_modes,
-        "n_searches": sample.n_searches,
+        **_searched(sample.found),
     }
     figures |= _counted(sample.chains)
-    if len(sample.modes) > 1:
+    if len(sample.found.modes) > 1:
         figures["modes_seen"] = sample.mode is None  # by proposals about all of them
         logps = _alike(sample.stacked("log_densities").ravel(), log_weights, seed, T)
-        figures["missed_share"] = missed_share(model, sample.modes, points, logps)
+        figures["missed_share"] = missed_share(model, sample.found.modes, points, logps)
     return diagnose(None, figures=figures, failure=sample.chains[0].failure, spread=spread)
 
 
@@ -99,10 +103,9 @@ def _judge_chains(model, sample, names, by_name, spread):
     """Diagnostics of chains, after the search for modes; `by_name` says that there was none before."""
     draws = sample.stacked()
     points, logps = draws.reshape(-1, draws.shape[2]), sample.stacked("log_densities").ravel()
-    share = missed_share(model, sample.modes, points, logps)
+    share = missed_share(model, sample.found.modes, points, logps)
     figures = _counted(sample.chains) | {
-        "n_modes": sample.n_modes,
-        "n_searches": sample.n_searches,
+        **_searched(sample.found),
         "missed_share": share,
         "modes_seen": by_name and not share,
         "k_hat_mode": sample.k_hat if sample.sampler == "split_hmc" else np.nan,
@@ -123,8 +126,7 @@ def _judge_populations(model, sample, names, spread):
     """Diagnostics of annealed populations: whether they agree, and of how many ancestors they are."""
     draws, found = sample.stacked(), sample.evidence
     figures = _counted(sample.chains) | {
-        "n_modes": sample.n_modes,
-        "n_searches": sample.n_searches,
+        **_searched(sample.found),
         "modes_seen": True,  # by points about all of them
         "ancestors": found.ancestors,
         "move_acceptance": found.acceptance,

@@ -181,7 +181,9 @@ def diagnose(
         apart = "several modes, near which draws lie" if seen else "other modes, which draws may have missed"
         words += apart if several else "one mode"
         words += "; a much narrower one may be missed" * (not several)
-        lines.append(("modes", figures["n_modes"], "1", int(several and not seen), words))
+        complete = figures.get("modes_complete", True)
+        words += "" if complete else "; there seem to be more modes, which draws may have missed"
+        lines.append(("modes", figures["n_modes"], "1", int(several and not (seen and complete)), words))
     if figures.get("missed_share", 0) > MOST_MISSED:
         words = "of the posterior lie about a mode where hardly any draws are, by the normal density there"
         lines.append(("missed mode", figures["missed_share"], f"< {MOST_MISSED}", 2, words))

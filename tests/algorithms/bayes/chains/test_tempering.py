@@ -76,7 +76,9 @@ def test_the_reference_is_a_mixture_of_student_ts():
     np.testing.assert_allclose(drawn.mean(axis=0), reference.shares @ middles, atol=0.1)
 
 
-@pytest.mark.parametrize("t", [0.0, 0.4, 1.0])
+@pytest.mark.parametrize(
+    "t", [pytest.param(0.0, marks=pytest.mark.slow), 0.4, pytest.param(1.0, marks=pytest.mark.slow)]
+)
 def test_moves_keep_the_density_of_their_temperature(t):
     """Points that have that density keep it; the reference has two widths, and the density other modes."""
     model, _ = _skewed(1, 6.0)
@@ -142,6 +144,7 @@ def test_without_a_mode_the_reference_lies_about_the_start():
         run_populations(model, (), 50, 2, seed=0, callback=lambda info: True)
 
 
+@pytest.mark.slow
 def test_a_posterior_says_its_evidence():
     """Twenty rows N(mu, 1), and mu ~ N(0, 3^2)."""
     x = np.random.default_rng(0).normal(1, 1, 20)
