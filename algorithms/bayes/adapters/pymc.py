@@ -31,7 +31,7 @@ def from_pymc(model: Any, *, data_axis: Any = None, backend: Any = None) -> Exte
         on no data along the axis.
     backend : "numba", optional
         Who compiles density and gradient. "numba" is called by the compiled sampler without Python and the
-        GIL, a few times faster for small models, and compiles for 5 to 40 seconds first: for long runs. By
+        GIL, a few times faster for small models, and compiles for 4 to 30 seconds first: for long runs. By
         default PyTensor's own mode, called through Python.
 
     Returns
