@@ -39,6 +39,7 @@ def callback_together(n, Q, G, logps, data, meta):
     """Log densities and gradients of n points, by one call of the function behind the address ``meta[1]``."""
     places = np.array([Q.ctypes.data, G.ctypes.data, logps.ctypes.data])
     call_function(meta[1], places.ctypes.data, 0, n)
+    places[0] = 0  # numba frees an array after its last use, which must not be before the call
 
 
 @nb.njit(**CALLED)

@@ -66,7 +66,9 @@ class Reference:
         own = np.minimum(np.searchsorted(np.cumsum(self.shares), places), len(self.shares) - 1)
         z = rng.standard_normal((n, self.middles.shape[1]))
         z /= np.sqrt(rng.chisquare(self.freedom[own]) / self.freedom[own])[:, None]
-        return self.middles[own] + np.einsum("nij,nj->ni", self.roots[own], z)
+        for k, (middle, root) in enumerate(zip(self.middles, self.roots, strict=True)):
+            z[own == k] = middle + z[own == k] @ root.T
+        return z
 
 
 def reference_about(model, modes, *, seed):
@@ -112,7 +114,8 @@ def _about(model, number, mode, seed):
 class Evidence:
     """The logarithm of the evidence, ``log int p``, with its standard error, and what speaks of the run.
 
-    `error` is that between the populations, or by the weights if that is more. `ancestors` is how many of the
+    `error` is by the spread of the populations' evidences, or of the logarithms of these, or by the weights:
+    the largest. `ancestors` is how many of the
     first points the last ones are worth, `acceptance` that of the last trajectories, `exchange` that of the
     last proposals from the reference.
     """
@@ -228,7 +231,8 @@ class Populations:
         logs = self._annealing.log_evidence
         log_evidence = special.logsumexp(logs) - np.log(len(logs))
         relative = np.exp(logs - log_evidence)
-        between = relative.var(ddof=1) if len(logs) > 1 else 0.0
+        with np.errstate(over="ignore"):  # where one evidence is nearly the sum, theirs come to 1 at most
+            between = max(relative.var(ddof=1), logs.var(ddof=1)) if len(logs) > 1 else 0.0
         error = np.sqrt(max(between, self._annealing.variance.mean()) / len(logs))
         _, counts = np.unique(self._annealing.columns["ancestor"], return_counts=True)
         ancestors = importance_ess(np.log(counts / counts.sum()))

@@ -75,9 +75,9 @@ def multivariate_normal(y, K, by_y=None, by_K=None):
     n = len(y)
     L = np.linalg.cholesky(K)
     solved = _solve_back(L, _solve(L, y))
-    logp = -0.5 * (y @ solved) - 0.5 * n * math.log(2.0 * math.pi)
+    logp = -0.5 * n * math.log(2.0 * math.pi)
     for i in range(n):
-        logp -= math.log(L[i, i])
+        logp -= 0.5 * y[i] * solved[i] + math.log(L[i, i])
     if by_y is not None:
         by_y -= solved
     if by_K is not None:
@@ -90,8 +90,9 @@ def multivariate_normal(y, K, by_y=None, by_K=None):
 
 @nb.njit(**OPTIONS)
 def _solve(L, y):
-    x = y.copy()
+    x = np.empty(len(y))  # of counts a copy would hold no fractions
     for i in range(len(x)):
+        x[i] = y[i]
         for j in range(i):
             x[i] -= L[i, j] * x[j]
         x[i] /= L[i, i]

@@ -31,7 +31,7 @@ def hidden_markov(start, transition, emissions, by_start=None, by_transition=Non
     Returns
     -------
     float
-        -inf if no path is possible.
+        -inf if no path is possible; NaN if a number that a path takes is.
     """
     T, K = emissions.shape
     log_transition = np.empty((K, K))
@@ -50,11 +50,16 @@ def hidden_markov(start, transition, emissions, by_start=None, by_transition=Non
                 for j in range(K):
                     total += math.exp(logs[t - 1, j] + log_transition[j, k] - highest)
                 highest += math.log(total)
+            else:
+                for j in range(K):  # `max` passes over NaN, which is no zero
+                    highest += logs[t - 1, j] + log_transition[j, k]
             logs[t, k] = highest + emissions[t, k]
     highest = -math.inf
     for k in range(K):
         highest = max(highest, logs[T - 1, k])
     if highest == -math.inf:
+        for k in range(K):
+            highest += logs[T - 1, k]
         return highest
     weights, total = np.empty(K), 0.0
     for k in range(K):

@@ -88,7 +88,9 @@ def _solve(f, start, t0, times, theta, rtol, atol, max_steps, gradient):
                 unit[row + j] = 1.0 / max(abs(start[j] if j < n else theta[j - n]), _SMALL)
     made = np.empty((len(times), n))
     by_start, by_theta = np.empty((len(times), n, n)), np.empty((len(times), n, m))
-    point, nudged, above, below = start.copy(), theta.copy(), np.empty(n), np.empty(n)
+    point, nudged, above, below = np.empty(n), np.empty(m), np.empty(n), np.empty(n)
+    for j in range(m):  # copies of integers would cut off what is added
+        nudged[j] = theta[j]
     t, steps = t0, max_steps
     _slope(f, t, y, theta, slopes[0], gradient, point, nudged, above, below)
     h = _first_step(y, slopes[0], n, rtol, atol)

@@ -10,6 +10,7 @@ from scipy import stats
 from scipy.integrate import solve_ivp
 
 import stradask as sd
+from stradask.kernels.bayes.functions import ode
 
 fn = sd.functions
 
@@ -57,6 +58,9 @@ def test_a_hidden_markov_likelihood_does_not_underflow():
     by = np.zeros(2), np.zeros((2, 2)), np.zeros((200, 2))
     assert fn.hidden_markov(np.full(2, 0.5), stays, emissions, *by) == -np.inf
     assert not any(one.any() for one in by)
+    for row in (0, 100, 199):
+        undefined = np.where(np.arange(200)[:, None] == row, np.nan, 0.0) + np.zeros(2)
+        assert math.isnan(fn.hidden_markov(np.full(2, 0.5), stays, undefined))
 
 
 @pytest.mark.parametrize("p", [0, pytest.param(2, marks=pytest.mark.slow)])
@@ -72,6 +76,10 @@ def test_gaussian_processes_are_those_of_scipy(p):
     np.testing.assert_allclose(
         by_y, differences(lambda y: fn.multivariate_normal(y, K + noise), y), rtol=1e-7
     )
+
+    counts = np.arange(6)
+    expected = fn.multivariate_normal.py_func(counts.astype(float), K + noise)
+    assert fn.multivariate_normal.py_func(counts, K + noise) == pytest.approx(expected, rel=1e-12)
 
     def of(sizes):
         return fn.multivariate_normal(y, fn.squared_exponential(x, *sizes) + noise)
@@ -111,6 +119,8 @@ def test_differential_equations_are_solved_to_their_tolerance():
         fn.solve_ode(prey, start, 0.0, times, theta, 1e-8, 1e-10, 10**4), expected, rtol=3e-7
     )
     y, by_start, by_theta = fn.solve_ode_gradient(prey, start, 0.0, times, theta)
+    whole = ode._solve.py_func(prey, start.astype(int), 0.0, times[:1], theta, 1e-8, 1e-10, 1000, True)
+    np.testing.assert_allclose(whole[1], by_start[:1], rtol=1e-9)
     np.testing.assert_allclose(y, expected, rtol=3e-7)
     for found, x, of in (
         (by_start, start, lambda x: fn.solve_ode(prey, x, 0.0, times, theta, 1e-12, 1e-12, 10**4)),

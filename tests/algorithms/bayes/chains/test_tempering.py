@@ -2,6 +2,7 @@
 
 import math
 from functools import partial
+from types import SimpleNamespace
 
 import numba as nb
 import numpy as np
@@ -131,6 +132,15 @@ def test_shares_of_skewed_modes_and_the_evidence():
         left.mean(axis=0), 1 - np.euler_gamma, atol=5 * sd_of / math.sqrt(len(left) / 2)
     )
     np.testing.assert_allclose(left.std(axis=0), sd_of, rtol=0.2)
+
+
+def test_populations_that_disagree_by_far_say_so():
+    logs = np.array([0.0, -20.0])
+    annealing = SimpleNamespace(
+        log_evidence=logs, variance=np.zeros(2), columns={"ancestor": np.arange(4)}, n_steps=1
+    )
+    evidence = Populations.evidence.fget(SimpleNamespace(_annealing=annealing, _tally=np.ones((2, 2))))
+    assert evidence.error == pytest.approx(10)
 
 
 def test_without_a_mode_the_reference_lies_about_the_start():
