@@ -35,7 +35,7 @@ def turned(model, mode, n_pairs, *, seed, shard=0, number=0):
     `number` names the random numbers. A batch in which the density raises an error, so far out, is left out.
     """
     d = model.n_params
-    if n_pairs < 1:  # a budget may be spent
+    if not n_pairs:
         return np.empty((0, d)), 0
     ways = normals(stream(seed, shard, _NUMBERS + number, STARTING), n_pairs, d)
     ways /= np.linalg.norm(ways, axis=1)[:, None]

@@ -4,12 +4,12 @@ import time
 import warnings
 
 _DRAWS, _GRADIENTS = 8000, 7  # four chains with their warm-up; of a draw of NUTS: trees of three doublings
-_LONG = 60.0  # seconds
+_LONG = 300.0  # seconds; "auto" often takes far less than NUTS
 _DEPTH = 10  # of `sample` in one piece
 
 
 def warn_of_differences(model):
-    """Warn if a density without derivatives will take NUTS more than a minute, by the time of a gradient."""
+    """Warn if a density without derivatives will take NUTS more than five minutes, by the time of a gradient."""
     seconds = _time(model)
     if seconds * _DRAWS * _GRADIENTS > _LONG:  # the first call may have compiled something
         seconds = _time(model)

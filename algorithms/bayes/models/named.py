@@ -88,7 +88,7 @@ def alone(layout, log_likelihood):
 
 
 @dataclass(frozen=True, eq=False)
-class NamedValues:
+class NamedWithoutDensity:
     """Names and values of a model, without its density."""
 
     layout: Any
@@ -124,7 +124,7 @@ class _Named:
 
     def without_data(self):
         """Return names and values alone."""
-        return NamedValues(self.layout)
+        return NamedWithoutDensity(self.layout)
 
 
 # Compiled functions -----------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ def follows(p):
     return {"variance": p.sigma**2, "band": [p.mean - p.sigma, p.mean + p.sigma]}
 
 
-@pytest.mark.parametrize("n_shards", [1, 2])
+@pytest.mark.parametrize("n_shards", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_values_are_those_of_each_draw(n_shards, tmp_path):
     posterior = sd.sample(
         log_likelihood, None, X, parameters=PARAMETERS, deterministic=follows, n_shards=n_shards,

@@ -85,7 +85,11 @@ def expected(q, power):
 
 
 @pytest.mark.parametrize(
-    "form", [pytest.param(f, marks=[pytest.mark.slow] * (f == "compiled, mixed")) for f in FORMS]
+    "form",
+    [
+        pytest.param(f, marks=[pytest.mark.slow] * (f in ("compiled, mixed", "compiled with slopes")))
+        for f in FORMS
+    ],
 )
 def test_all_forms_are_one_density(form):
     layout = NamedLayout(PARAMETERS, PRIORS)
@@ -311,13 +315,13 @@ def test_log_likelihoods_of_observations_are_those_of_rows_alone(form):
 
 
 def test_compiled_functions_get_rows_of_any_number_of_axes():
-    for shape in ((2, 3), (2, 1, 3, 1, 2)):
-        rows = np.arange(math.prod(shape)).reshape(shape) % 7 + 0.5, np.ones(shape, int)
-        model = named_model(
-            nb.njit(lambda p, d: -((p.a - d[0].sum() - 10 * d[1].sum() - d[0].ndim) ** 2)),
-            None, rows, [0.0], layout=NamedLayout({"a": sd.real()}), check=False,
-        )  # fmt: skip
-        assert model.logp_grad([0.0])[0] == -((rows[0].sum() + 10 * rows[1].sum() + len(shape)) ** 2)
+    shape = (2, 1, 3, 1, 2)
+    rows = np.arange(math.prod(shape)).reshape(shape) % 7 + 0.5, np.ones(shape, int)
+    model = named_model(
+        nb.njit(lambda p, d: -((p.a - d[0].sum() - 10 * d[1].sum() - d[0].ndim) ** 2)),
+        None, rows, [0.0], layout=NamedLayout({"a": sd.real()}), check=False,
+    )  # fmt: skip
+    assert model.logp_grad([0.0])[0] == -((rows[0].sum() + 10 * rows[1].sum() + len(shape)) ** 2)
 
 
 @FEW

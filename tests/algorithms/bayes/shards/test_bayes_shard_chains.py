@@ -103,6 +103,7 @@ def test_one_piece_is_the_same_everywhere(in_one_process, sampler, tmp_path):
     assert bool(os.listdir(tmp_path)) == (sampler == "nuts")
 
 
+@pytest.mark.slow
 def test_python_densities_on_dask(in_one_process):
     data = (ROWS[:60], ROWS[60:120])  # two arrays, cut alike
 

@@ -406,6 +406,7 @@ def test_any_density_reads_its_shards(tmp_path):
         sd.sample(*functions, paths, [1.0, 0.0], **OPTIONS)
 
 
+@pytest.mark.slow
 @pytest.mark.cluster
 def test_a_killed_worker_is_replaced_by_one_that_reads_again(tmp_path):
     import logging
