@@ -17,7 +17,8 @@ ESS over all parameters of the reference in a CPU second, threads and compilers 
 nutpie has the Stan programs of posteriordb, with its default metric and with the one of low rank; NumPyro a
 diagonal and a dense metric. The seeds have a Stan program of their own here, as the others have them: effects
 times their scale. "student" is a user's own density, 3,000 x 6, with four degrees of freedom: nutpie has the
-Stan program below, and as "nutpie function" the compiled function that stradask has.
+Stan program below, and as "nutpie function" the compiled function that stradask has. By "loops" NUTS and
+nutpie have the same loops over rows with the elementary functions of `sd.functions`.
 """
 
 import argparse
@@ -36,6 +37,7 @@ from ....algorithms.bayes.posterior.convergence import ess
 from ....errors import DataError, StradaskError
 from ...pages.tables import Table
 from ...run import append_record, describe_machine, read_records
+from .peers_loops import LOOPS
 from .posteriordb_linear import read
 
 MODELS = (
@@ -53,8 +55,16 @@ MODELS = (
     "seeds_data-seeds_model",
     "student",
 )
-OURS = ("stradask nuts", "stradask auto")
-PEERS = ("nutpie", "nutpie low rank", "nutpie function", "numpyro", "numpyro dense", "blackjax")
+OURS = ("stradask nuts", "stradask auto", "stradask loops")
+PEERS = (
+    "nutpie",
+    "nutpie low rank",
+    "nutpie function",
+    "nutpie loops",
+    "numpyro",
+    "numpyro dense",
+    "blackjax",
+)
 COUNTS = {"n_chains": 4, "n_samples": 1000, "n_warmup": 1000}
 SAME = {  # of the same posterior, whose reference is given under another name
     "radon_mn-radon_hierarchical_intercept_centered": "radon_mn-radon_hierarchical_intercept_noncentered"
@@ -139,7 +149,9 @@ class Case:
 
     def systems(self, wanted):
         """Names of the systems that have this model."""
-        return [one for one in wanted if one != "nutpie function" or self.name == "student"]
+        functions = ["nutpie function"] if self.name == "student" else []
+        functions += ["stradask loops", "nutpie loops"] if self.name in LOOPS else []
+        return [one for one in wanted if one in functions or one.split()[-1] not in ("function", "loops")]
 
     def run(self, system, python, later, place):
         """Run a system; returns its record."""
@@ -230,10 +242,12 @@ def rates_table(records, which):
         rates = {s: figure(r, which, rate) for s, r in runs.items()}
         peers = {s: value for s, value in rates.items() if s in PEERS}
         best = max(peers, key=peers.__getitem__, default=None)
-        times = [f"{rates[s] / peers[best]:.1f}" if best and s in rates else "-" for s in OURS]
+        plain = max((s for s in peers if s != "nutpie loops"), key=peers.__getitem__, default=None)
+        against = zip(OURS, (plain, plain, best), strict=True)  # loops with all
+        times = [f"{rates[s] / peers[p]:.1f}" if p and s in rates else "-" for s, p in against]
         cells = ["-" if s not in rates else f"{rates[s]:,.{0 if rates[s] >= 20 else 1}f}" for s in systems]
-        body.append([name, *cells, *times, best or "-"])
-    columns = ["model", *systems, "nuts / best", "auto / best", "best peer"]
+        body.append([name, *cells, *times, plain or "-"])
+    columns = ["model", *systems, "nuts / best", "auto / best", "loops / best", "best peer"]
     return Table(body, columns, f"Effective draws in a CPU second, {which} call")
 
 

@@ -23,11 +23,16 @@ class Stradask:
     """`stradask.sample` with the compiled densities of ``posteriordb.py`` and ``peers_densities.py``."""
 
     def __init__(self, name, data, counts, *, sampler):
+        import stradask
         from stradask.benchmarks.experiments.mcmc import peers_densities, posteriordb
 
         self.settings = counts | {"sampler": sampler, "n_jobs": 1}
         self.aliases, self.counted = posteriordb.ALIASES.get(name, {}), {}
-        if name == "student":
+        if sampler == "loops":
+            self.density, self.settings["data"], names = _loops().named(name, data)
+            self.settings |= {"parameters": {"q": stradask.real(len(names))}, "sampler": "nuts"}
+            self.aliases = {_from_one(one): f"q[{j + 1}]" for j, one in enumerate(names)}
+        elif name == "student":
             self.density = student_density()
             self.settings |= {"data": np.column_stack([data["X"], data["y"]]), "names": student_names(data)}
         else:
@@ -72,11 +77,14 @@ class Stradask:
 class Nutpie:
     """`nutpie.sample` on a Stan program through BridgeStan, or on a compiled function of Python."""
 
-    def __init__(self, name, data, counts, *, stan, **settings):
+    def __init__(self, name, data, counts, *, stan, loops=False, **settings):
         import nutpie
 
-        if stan is None:
-            self.model = self._student(data)
+        if loops:
+            self.model = self._function(*_loops().looped(name, data))
+        elif stan is None:
+            rows = np.column_stack([data["X"], data["y"]])
+            self.model = self._function(student_density(), rows, student_names(data))
         else:
             self.model = nutpie.compile_stan_model(filename=stan).with_data(**data)
         self.settings = {
@@ -98,12 +106,14 @@ class Nutpie:
         }
 
     @staticmethod
-    def _student(data):
+    def _function(density, rows, names):
+        """The model of a density of q; entries but one, the first or the last, are those of ``beta``."""
         import numba
         from nutpie.compiled_pyfunc import from_pyfunc
 
-        density, rows = student_density(), np.column_stack([data["X"], data["y"]])
-        d = rows.shape[1]
+        d = len(names)
+        (other,) = (j for j, name in enumerate(names) if not name.startswith("beta["))
+        many = slice(1, None) if other == 0 else slice(None, -1)
 
         @numba.njit
         def value_and_gradient(q, rows):
@@ -114,10 +124,18 @@ class Nutpie:
             return lambda q: value_and_gradient(q, rows)
 
         def make_expand(*_):
-            return lambda q, **_: {"beta": np.asarray(q[:-1]), "log_sigma": np.asarray(q[-1])}
+            return lambda q, **_: {"beta": np.asarray(q[many]), names[other]: np.asarray(q[other])}
 
         kinds = [np.dtype("float64")] * 2
-        return from_pyfunc(d, make_logp, make_expand, kinds, [(d - 1,), ()], ["beta", "log_sigma"])
+        return from_pyfunc(d, make_logp, make_expand, kinds, [(d - 1,), ()], ["beta", names[other]])
+
+
+def _loops():
+    """The module of loops; an environment of peers has no stradask."""
+    sys.path.insert(0, str(Path(__file__).parent))
+    import peers_loops
+
+    return peers_loops
 
 
 def _from_one(name):
@@ -167,6 +185,7 @@ def made(job, data):
     if job["system"].startswith("nutpie"):
         low_rank = job["system"].endswith("low rank")
         settings = {"low_rank_modified_mass_matrix": True} if low_rank else {}
+        settings["loops"] = job["system"].endswith("loops")
         return Nutpie(name, data, counts, stan=job["stan"], **settings)
     sys.path.insert(0, str(Path(__file__).parent))
     from peers_numpyro import BlackJAX, NumPyro
