@@ -82,7 +82,7 @@ class CompiledCalls(CalledModel):
         """See `Model`."""
         return any(
             function is not None and len(inspect.signature(function.py_func).parameters) < most
-            for function, most in zip(self.functions, (3, 2), strict=True)
+            for function, most in zip(self.functions, (3, 2), strict=False)  # other libraries' have none
         )
 
     def identity(self):

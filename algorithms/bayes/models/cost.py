@@ -29,6 +29,6 @@ def warn_of_differences(model):
 
 
 def _time(model):
-    began = time.perf_counter()
+    began = time.thread_time()  # other processes do not count
     model.logp_grad(model.start)
-    return time.perf_counter() - began
+    return time.thread_time() - began

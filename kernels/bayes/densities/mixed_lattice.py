@@ -17,7 +17,7 @@ Student's t is not concave, so that several modes may be in one group: nodes are
 fit a single row as well. Only a mode below all of these, apart from them by a valley of ``e^-CUT``, would be
 missed.
 
-Of normal noise the integral and the draws are in closed form, for any k.
+Of normal noise the integral and the draws are in closed form, for any k: ``mixed_closed``.
 
 `draw_group` has the multilinear interpolation of the lattice as its proposal. The integrand over it is nearly
 constant, and a chain of `_STEPS` independent proposals is closer to exact than the `e^-CUT` that is cut off.
@@ -31,8 +31,9 @@ import math
 import numba as nb
 import numpy as np
 
-from ..streams import CALLED, OPTIONS, fill_normal, uniform
+from ..streams import CALLED, OPTIONS, uniform
 from .mixed import BERNOULLI, GAMMA, NEGATIVE_BINOMIAL, NORMAL, POISSON, STUDENT_T, logistic
+from .mixed_closed import columns_of, draw_normal, normal_integral
 from .mixed_points import POINTS, prepare, rows_at
 
 MOST_COLUMNS = 3
@@ -259,85 +260,6 @@ def _neighbours(index, c, queue, n, places):
     return n, n < len(queue)
 
 
-@nb.njit(**CALLED)
-def _columns(Z, T):
-    """A (k, n) with ``A' = Z T``."""
-    n_rows, k = Z.shape
-    A = np.zeros((k, n_rows))
-    for j in range(k):
-        for a in range(j, k):
-            for i in range(n_rows):
-                A[j, i] += Z[i, a] * T[a, j]
-    return A
-
-
-@nb.njit(**CALLED)
-def _normal_posterior(f, y, weights, sigma, A, mode, C):
-    """Fill mean and factor C of the precision C C' of z in a group with normal noise."""
-    k, n = A.shape
-    precision = 1.0 / (sigma * sigma)
-    for a in range(k):
-        mode[a] = 0.0
-        for i in range(n):
-            mode[a] += precision * weights[i] * A[a, i] * (y[i] - f[i])
-        for b in range(a + 1):
-            total = 1.0 if a == b else 0.0
-            for i in range(n):
-                total += precision * weights[i] * A[a, i] * A[b, i]
-            for m in range(b):
-                total -= C[a, m] * C[b, m]
-            C[a, b] = math.sqrt(total) if a == b else total / C[b, b]
-    for a in range(k):
-        for b in range(a):
-            mode[a] -= C[a, b] * mode[b]
-        mode[a] /= C[a, a]
-    _solve_transposed(C, mode)
-
-
-@nb.njit(**CALLED)
-def _solve_transposed(C, z):
-    """Replace z by C^-T z."""
-    for a in range(len(z) - 1, -1, -1):
-        for b in range(a + 1, len(z)):
-            z[a] -= C[b, a] * z[b]
-        z[a] /= C[a, a]
-
-
-@nb.njit(**CALLED)
-def _normal_integral(f, y, weights, sigma, Z, T, by_f, by_own, by_T):
-    """`integral` of normal noise, in closed form."""
-    n, k = Z.shape
-    A, mode, C, inverse = _columns(Z, T), np.empty(k), np.zeros((k, k)), np.zeros((k, k))
-    _normal_posterior(f, y, weights, sigma, A, mode, C)
-    value, squares, trace = 0.0, 0.0, 0.0
-    for a in range(k):  # rows of C^-1, then of (C C')^-1
-        inverse[a, a] = 1.0
-        for b in range(a + 1):
-            for m in range(b, a):
-                inverse[a, b] -= C[a, m] * inverse[m, b]
-            inverse[a, b] /= C[a, a]
-    for b in range(k):
-        _solve_transposed(C, inverse[:, b])
-        trace += inverse[b, b]
-        value -= math.log(C[b, b]) + 0.5 * mode[b] * mode[b]
-    for i in range(n):
-        gap = y[i] - f[i]
-        for a in range(k):
-            gap -= A[a, i] * mode[a]
-        by_f[i] = weights[i] * gap / (sigma * sigma)
-        squares += weights[i] * gap * gap
-    by_own[0] += squares / (sigma * sigma * sigma) + (k - trace) / sigma
-    for i in range(n):
-        for b in range(k):
-            spread = 0.0
-            for a in range(k):
-                spread += A[a, i] * inverse[a, b]
-            part = by_f[i] * mode[b] - weights[i] / (sigma * sigma) * spread
-            for a in range(b, k):
-                by_T[a, b] += Z[i, a] * part
-    return value - 0.5 * squares / (sigma * sigma)
-
-
 @nb.njit(**OPTIONS)
 def integral(family, f, y, weights, own, Z, T, queue, places, by_f, by_own, by_T):
     """Log of the integral of a group; fills derivatives in the predictors, adds those in own and in T.
@@ -345,9 +267,9 @@ def integral(family, f, y, weights, own, Z, T, queue, places, by_f, by_own, by_T
     NaN where it needs more nodes than the table of their places or the queue holds.
     """
     if family == NORMAL:
-        return _normal_integral(f, y, weights, own[0], Z, T, by_f, by_own, by_T)
+        return normal_integral(f, y, weights, own[0], Z, T, by_f, by_own, by_T)
     n_rows, k = Z.shape
-    A, table = _columns(Z, T), prepare(family, y, weights, own)
+    A, table = columns_of(Z, T), prepare(family, y, weights, own)
     mode, C, z, c = np.empty(k), np.zeros((k, k)), np.empty((POINTS, k)), np.empty(k, np.int64)
     work, slopes = np.empty((3, POINTS * n_rows)), np.empty(POINTS * n_rows)
     heights, by_own_here, is_even = np.empty(POINTS), np.empty((POINTS, len(own))), np.empty(POINTS, np.bool_)
@@ -439,28 +361,14 @@ def _interpolated(x, logs, top, places):
     return total
 
 
-@nb.njit(**CALLED)
-def _draw_normal(f, y, weights, sigma, Z, T, stream, u):
-    """`draw_group` of normal noise."""
-    k = len(u)
-    mode, z, C = np.empty(k), np.empty(k), np.zeros((k, k))
-    _normal_posterior(f, y, weights, sigma, _columns(Z, T), mode, C)
-    fill_normal(stream, z)
-    _solve_transposed(C, z)
-    for a in range(k):
-        u[a] = 0.0
-        for b in range(a + 1):
-            u[a] += T[a, b] * (mode[b] + z[b])
-
-
 @nb.njit(**OPTIONS)
 def draw_group(family, f, y, weights, own, Z, T, queue, places, logs, stream, u):
     """Fill u (k,) with a draw of a group's effects given all else; NaN as in `integral`."""
     n_rows, k = Z.shape
     if family == NORMAL:
-        _draw_normal(f, y, weights, own[0], Z, T, stream, u)
+        draw_normal(f, y, weights, own[0], Z, T, stream, u)
         return
-    A, table = _columns(Z, T), prepare(family, y, weights, own)
+    A, table = columns_of(Z, T), prepare(family, y, weights, own)
     mode, C, z, c = np.empty(k), np.zeros((k, k)), np.empty((POINTS, k)), np.empty(k, np.int64)
     work, slopes = np.empty((3, POINTS * n_rows)), np.empty(POINTS * n_rows)
     heights, by_own = np.empty(POINTS), np.empty((POINTS, len(own)))

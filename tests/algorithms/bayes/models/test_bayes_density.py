@@ -4,6 +4,7 @@ import math
 import pickle
 import warnings
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import numba as nb
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 
 from stradask.algorithms.bayes.chains.sampling import sample_model
 from stradask.algorithms.bayes.models import cost
+from stradask.algorithms.bayes.models.called import CompiledCalls
 from stradask.algorithms.bayes.models.density import user_model
 from stradask.algorithms.bayes.posterior.convergence import ess
 from stradask.algorithms.bayes.sample import sample
@@ -353,3 +355,4 @@ def test_differences_that_take_long_are_told_before_the_checks(monkeypatch):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         user_model(lambda q, x: (value(q, x), x - q), None, np.ones(2), np.zeros(2))
+    assert not CompiledCalls.is_differenced.fget(SimpleNamespace(functions=()))  # PyTensor's
