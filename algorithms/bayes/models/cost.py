@@ -9,7 +9,7 @@ _DEPTH = 10  # of `sample` in one piece
 
 
 def warn_of_differences(model):
-    """Warn if a density without derivatives will take NUTS more than five minutes, by the time of a gradient."""
+    """Warn if a density without derivatives will take NUTS more than five minutes, by a gradient's time."""
     seconds = _time(model)
     if seconds * _DRAWS * _GRADIENTS > _LONG:  # the first call may have compiled something
         seconds = _time(model)
