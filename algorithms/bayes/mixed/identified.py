@@ -98,7 +98,8 @@ def _dependent(names, columns, weights, where=""):
     """
     products = (columns * weights[:, None]).T @ columns / weights.sum()
     kept: list[int] = []
-    found, L = [], np.zeros_like(products)
+    found: list[str] = []
+    L = np.zeros_like(products)
     for j, name in enumerate(names):
         m = len(kept)
         row = solve_triangular(L[:m, :m], products[kept, j], lower=True) if m else np.zeros(0)
