@@ -5,17 +5,18 @@ Another library's environment loads these by path: their file needs numba and nu
 
 import importlib.util
 from pathlib import Path
+from typing import Any
 
 import numba as nb
 import numpy as np
 
 _FILE = Path(__file__).parents[3] / "kernels" / "bayes" / "functions" / "elementary.py"
-_SPEC = importlib.util.spec_from_file_location("elementary", _FILE)
+_SPEC: Any = importlib.util.spec_from_file_location("elementary", _FILE)
 fn = importlib.util.module_from_spec(_SPEC)
 _SPEC.loader.exec_module(fn)
 log1p, log1p_exp, logistic = fn.log1p, fn.log1p_exp, fn.logistic
 
-_OPTIONS = {"error_model": "numpy", "fastmath": {"reassoc", "nsz", "contract"}}
+_OPTIONS: dict[str, Any] = {"error_model": "numpy", "fastmath": {"reassoc", "nsz", "contract"}}
 
 
 @nb.njit(**_OPTIONS)

@@ -8,10 +8,17 @@ logarithm function*, ACM TOMS 1990; the rounding error of 1 + x is kept (Dekker,
 1971).
 """
 
+from typing import Any
+
 import numba as nb
 import numpy as np
 
-_OPTIONS = {"nogil": True, "error_model": "numpy", "fastmath": {"contract"}, "forceinline": True}
+_OPTIONS: dict[str, Any] = {
+    "nogil": True,
+    "error_model": "numpy",
+    "fastmath": {"contract"},
+    "forceinline": True,
+}
 
 _LOG2_E = 1.4426950408889634
 _LN2_HIGH, _LN2_LOW = 0.6931471803691238, 1.9082149292705877e-10  # k * high is exact for |k| < 2^20
