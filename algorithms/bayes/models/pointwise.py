@@ -4,7 +4,7 @@ import inspect
 
 import numpy as np
 
-from ....errors import DataError
+from ....errors import DataError, shortened
 from ..shards.rows import count_rows
 from .autodiff import Autodiff
 from .density import is_compiled, one_number
@@ -12,6 +12,10 @@ from .named import as_rows
 from .row_sums import NotASum
 
 _TOLERANCE = 1e-6  # of the log likelihood, in parts of its size
+_REMEDY = (
+    "give to_arviz(log_likelihood=) a function of the draws by name instead, which returns an array "
+    "(draws, observations)"
+)
 
 
 class NotKept:
@@ -78,6 +82,7 @@ class RowLikelihoods(NotKept):
         points = [q.copy() if self.layout is None else self.layout.named(q.copy()) for q in flat]
         compiled = is_compiled(self.function)
         data = self._as_data(compiled)
+        _check_lengths(data)
         n, each = count_rows(data), self._by_row(data, compiled)
         out, totals = np.empty((len(points), n)), np.empty(len(points))
         for p, row in zip(points, out, strict=True):
@@ -124,13 +129,24 @@ class RowLikelihoods(NotKept):
             apart = totals - out.sum(axis=1)
         if not np.isfinite(apart).all():
             raise DataError(
-                "the log-likelihood of a single row is not finite under a draw: is it defined for one row?"
+                "the log-likelihood of a single row is not finite under a draw: is it defined for one row? "
+                f"If not, {_REMEDY}"
             )
         if np.ptp(apart) > _TOLERANCE * (1 + np.abs(totals).max()):
             raise NotASum(
                 "log_likelihood is no sum over rows: those of single rows, as data of length one, do not "
-                "add up to that of all rows; give to_arviz() the log_likelihood of each observation instead"
+                f"add up to that of all rows; {_REMEDY}"
             )
+
+
+def _check_lengths(data):
+    """Refuse parts of several lengths: compiled functions would read beyond the ends of single rows."""
+    sizes = [len(part) for part in data] if isinstance(data, tuple) else []
+    if len(set(sizes)) > 1:
+        raise NotASum(
+            f"log_likelihood is no sum over rows: the arrays of data have the lengths {shortened(sizes)}; "
+            f"{_REMEDY}"
+        )
 
 
 def _row(data, i):

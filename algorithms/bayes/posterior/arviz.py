@@ -31,8 +31,9 @@ def tree_of(posterior, n, random_state, log_likelihood, predictive, observed):
     if log_likelihood is not None and log_likelihood is not False:
         if log_likelihood is True and known is None:
             posterior.log_likelihood()  # says what is missing
-        given = log_likelihood is not True
-        if given:
+        if callable(log_likelihood):
+            found = _of_function(log_likelihood, values)
+        elif log_likelihood is not True:
             found = of_draws(log_likelihood, len(posterior))[chosen]
         else:
             found = getattr(known, "by_name", known)(values)
@@ -48,6 +49,21 @@ def tree_of(posterior, n, random_state, log_likelihood, predictive, observed):
     tree = arviz_base.from_dict(groups, coords=coords, dims={n: [f"{n}_dim_0"] for n in labels})
     tree["posterior"].attrs.update(attributes, method=posterior.method, verdict=posterior.diagnostics.verdict)
     return tree
+
+
+def _of_function(log_likelihood, values):
+    """What a function of the draws returns for each observation, by name."""
+    made = _named(log_likelihood(NamedValues(values)))
+    expected = len(next(iter(values.values())))
+    for name, part in made.items():
+        if part.ndim < 2 or len(part) != expected:
+            raise DataError(
+                f"log_likelihood must return an array (draws, observations) for {expected} draws, got "
+                f"{part.shape} for {name}"
+            )
+        if not np.isfinite(part).all():
+            raise DataError(f"log_likelihood returns values for {name} that are not finite")
+    return made
 
 
 def _predicted(likelihood, values, predictive, observed, chains, random_state):

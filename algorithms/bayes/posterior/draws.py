@@ -339,6 +339,8 @@ class Posterior(NamedDraws):
         ------
         StradaskError
             If the posterior was made, or read from a file, without its likelihood.
+        DataError
+            If the likelihood is no sum over rows.
         """
         if self._log_likelihood is None:
             raise StradaskError(
@@ -363,9 +365,10 @@ class Posterior(NamedDraws):
         ----------
         n, random_state
             See `sample`: ArviZ knows no weights. Chains are handed on as they are where n is None.
-        log_likelihood : bool, None or array-like of shape (n_draws, n_observations), default=False
+        log_likelihood : bool, None, callable or array-like of shape (n_draws, n_observations), default=False
             Add the group of that name, for ``arviz_stats.loo``: what ``log_likelihood(X, y)`` of a regression
-            returns, or True where the posterior knows its likelihood. False or None: no such group.
+            returns, or True where the posterior knows its likelihood. A function of the draws by name,
+            ``log_likelihood(values)``, returns (n, observations). False or None: no such group.
         predictive : bool or callable, default=False
             Add the group ``posterior_predictive``: ``predictive(values, rng)`` as in `predictive` returns an
             array (n, observations), or a dict of such. True where the posterior knows how (`BayesianGLM`).

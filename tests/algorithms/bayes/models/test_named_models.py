@@ -64,14 +64,16 @@ def prior_adding(p, g):
     return -(p.beta[0] ** 2) * p.sigma
 
 
+SLOW = pytest.mark.slow
 FEW = pytest.mark.filterwarnings("ignore::stradask.errors.PosteriorWarning")  # draws
+COMPILED = {f: nb.njit(f) for f in (likelihood, prior, likelihood_adding, prior_adding)}
 FORMS = {
     "Python": (likelihood, prior),
     "Python with slopes": (likelihood_and_slope, prior_and_slope),
-    "compiled": (nb.njit(likelihood), nb.njit(prior)),
-    "compiled with slopes": (nb.njit(likelihood_adding), nb.njit(prior_adding)),
-    "compiled, mixed": (nb.njit(likelihood_adding), nb.njit(prior)),
-    "mixed": (nb.njit(likelihood), prior_and_slope),
+    "compiled": (COMPILED[likelihood], COMPILED[prior]),
+    "compiled with slopes": (COMPILED[likelihood_adding], COMPILED[prior_adding]),
+    "compiled, mixed": (COMPILED[likelihood_adding], COMPILED[prior]),
+    "mixed": (COMPILED[likelihood], prior_and_slope),
 }
 
 
@@ -85,11 +87,7 @@ def expected(q, power):
 
 
 @pytest.mark.parametrize(
-    "form",
-    [
-        pytest.param(f, marks=[pytest.mark.slow] * (f in ("compiled, mixed", "compiled with slopes")))
-        for f in FORMS
-    ],
+    "form", [pytest.param(f, marks=[SLOW] * (f.startswith("compiled") and f != "compiled")) for f in FORMS]
 )
 def test_all_forms_are_one_density(form):
     layout = NamedLayout(PARAMETERS, PRIORS)
@@ -201,6 +199,7 @@ def test_eight_schools_in_their_plain_form_are_the_reference():
     assert posterior.diagnostics.level < 2  # a draw or two diverge
 
 
+@SLOW
 def test_a_mixture_in_its_own_parameters_is_the_reference():
     @nb.njit
     def mixture(p, y, g):
@@ -295,6 +294,10 @@ def test_arviz_gets_values_by_name():
     assert tree["posterior"]["L"].shape == (2, 100, 3, 3)
     assert tree["posterior"]["s"].shape == (2, 100)
     assert tree["sample_stats"]["diverging"].shape == (2, 100)
+    found = posterior.to_arviz(log_likelihood=lambda v: -Y * v["s"][:, None])["log_likelihood"]["y"]
+    np.testing.assert_array_equal(found, -Y * tree["posterior"]["s"].to_numpy()[..., None])
+    with pytest.raises(DataError, match="for 200 draws, got"):
+        posterior.to_arviz(log_likelihood=lambda v: np.zeros(60))
 
 
 @FEW
@@ -344,9 +347,13 @@ def test_a_likelihood_that_is_no_sum_has_no_log_likelihoods_of_rows():
     def neighbours(p, y):
         return -((np.diff(y) - p.a) ** 2).sum()
 
-    posterior = sd.sample(neighbours, None, Y, parameters={"a": sd.real()}, random_state=0, n_samples=100)
-    with pytest.raises(DataError, match="no sum over rows"):
+    options = {"parameters": {"a": sd.real()}, "random_state": 0, "n_samples": 100}
+    posterior = sd.sample(neighbours, None, Y, **options)
+    with pytest.raises(DataError, match=r"no sum over rows.*give to_arviz\(log_likelihood=\) a function"):
         posterior.log_likelihood(n=10)
+    uneven = sd.sample(lambda p, data: neighbours(p, data[0]), None, (Y, np.ones(2)), **options)
+    with pytest.raises(DataError, match=r"have the lengths \[60, 2\]"):
+        uneven.log_likelihood(n=10)
 
 
 @FEW
