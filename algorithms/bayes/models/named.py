@@ -25,8 +25,8 @@ from .density import check_compiles, is_compiled, one_number
 from .density_check import STEP, check_density
 from .fingerprint import fingerprint
 from .layout import values_type
+from .named_functions import HEAD, NamedFunctions
 
-_HEAD = 2  # numbers of meta before the rows: place of the layout, number of values
 _PLACES = (parameter_priors.begin, parameter_priors.end, parameter_priors.place)  # at the end of meta
 
 
@@ -135,7 +135,7 @@ class CompiledNamed(_Named, CompiledCalls):
     """A model of compiled functions.
 
     ``data`` are the power of the prior, the reals of the layout and the rows, integers by their bits. Of
-    ``meta`` see `_HEAD`; then come place and shape of each array of rows, and the tables of the layout.
+    ``meta`` see `HEAD`; then come place and shape of each array of rows, and the tables of the layout.
     """
 
     layout: Any = None
@@ -144,7 +144,7 @@ class CompiledNamed(_Named, CompiledCalls):
     @property
     def n_own(self):
         """See `CompiledCalls`."""
-        return _HEAD + _numbers_of(self.form) + len(self.layout.tables[0])
+        return HEAD + _numbers_of(self.form) + len(self.layout.tables[0])
 
     def __post_init__(self):
         super().__post_init__()
@@ -193,7 +193,7 @@ def _compiled(log_likelihood, log_prior, data, start, power, layout):
     form, meta, floats_of_rows = _packed(data if log_likelihood is not None else (), len(head))
     numbers = np.concatenate([head, *floats_of_rows])
     try:
-        meta = np.concatenate([[_HEAD + len(meta), layout.n_values], meta, table])
+        meta = np.concatenate([[HEAD + len(meta), layout.n_values], meta, table])
         return _made(functions, layout, form, numbers, meta, start)
     except Exception:  # numba's errors are of many kinds
         _check_both_compile(functions, layout, data)
@@ -255,7 +255,7 @@ def _packed(data, first):
 
 
 def _unpacked(data, meta, form):
-    parts, at = [], _HEAD
+    parts, at = [], HEAD
     for whole, ndim in form[1]:
         first, shape = meta[at], tuple(meta[at + 1 : at + 1 + ndim])
         part = data[first : first + int(np.prod(shape))].reshape(shape)
@@ -385,7 +385,7 @@ def _row_views(form):
     import numba as nb
 
     made: Any = nb.njit(**BARE)(lambda data, meta: ())
-    at = _HEAD
+    at = HEAD
     for whole, ndim in form[1]:
         made = _next_rows(nb, made, at, integers if whole else floats, ndim)
         at += 1 + ndim
@@ -412,87 +412,6 @@ def _next_side(nb, before, at):
 
 
 # Python functions -------------------------------------------------------------------------------------
-
-
-def _called(function, p, arguments):
-    """Call a density of the caller's."""
-    try:
-        return function(p, *arguments)
-    except TypeError as error:
-        if "tuple indices" in str(error):
-            error.add_note(f"parameters are attributes of the first argument: p.{p._fields[0]}")
-        raise
-
-
-@dataclass(frozen=True, eq=False)
-class NamedFunctions:
-    """Log density and gradient in q of Python functions of named values."""
-
-    layout: Any
-    log_likelihood: Any
-    log_prior: Any
-    data: Any
-    power: float
-
-    def __call__(self, q):
-        """Log density and gradient at q (d,)."""
-        n, (table, reals) = self.layout.n_values, self.layout.tables
-        numbers, places = np.append(self.power, reals), np.concatenate([[_HEAD, n], table])
-        work = np.zeros(4 * n + len(q))
-        logp = parameter_priors.begin(q, work, numbers, places)
-        p, slope, gradient = self.layout.named(work[:n]), work[2 * n : 3 * n], work[4 * n :]
-        for what, function, arguments, weight in (
-            ("log_prior", self.log_prior, (), self.power),
-            ("log_likelihood", self.log_likelihood, (self.data,), 1.0),
-        ):
-            if function is None:
-                continue
-            made = _called(function, p, arguments)
-            if isinstance(made, tuple):
-                if len(made) != 2:
-                    raise DataError(
-                        f"{what} must return a number or (value, gradient), got a tuple of {len(made)}"
-                    )
-                slope += weight * self._slope(made[1], what)
-                made = made[0]
-            else:
-                value = self._value_at(function, arguments, what)
-                gradient += weight * differences(value, q)
-            logp += weight * one_number(made, what)
-        parameter_priors.end(q, work, numbers, places)
-        return logp, gradient
-
-    def made_at(self, q):
-        """What the functions return at q."""
-        p = self.layout.named(self.layout.values(q[None])[0])
-        given = ((self.log_prior, ()), (self.log_likelihood, (self.data,)))
-        return [function(p, *arguments) for function, arguments in given if function is not None]
-
-    def _value_at(self, function, arguments, what):
-        def value(q):
-            return one_number(function(self.layout.named(self.layout.values(q[None])[0]), *arguments), what)
-
-        return value
-
-    def _slope(self, gradient, what):
-        """Derivatives in the values, one after the other."""
-        variables = self.layout.variables
-        if not isinstance(gradient, (Mapping, tuple, list)) or len(gradient) != len(variables):
-            raise DataError(
-                f"the gradient of {what} must be a dict with an array for each of {', '.join(variables)}, "
-                f"got {shortened(gradient, 60)}"
-            )
-        parts = []
-        for i, (name, shape) in enumerate(variables.items()):
-            if isinstance(gradient, Mapping) and name not in gradient:
-                raise DataError(f"the gradient of {what} lacks {name!r}: give zeros, or no gradient")
-            part = np.asarray(gradient[name if isinstance(gradient, Mapping) else i], dtype=np.float64)
-            if part.shape != shape:
-                raise DataError(
-                    f"the gradient of {what} for {name!r} has the shape {part.shape}, the parameter {shape}"
-                )
-            parts.append(part.ravel())
-        return np.concatenate(parts)
 
 
 @dataclass(frozen=True, eq=False)
