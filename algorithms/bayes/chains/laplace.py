@@ -127,7 +127,11 @@ def _off_saddle(model, q, h):
     if not values[0] < -_LEAST_SADDLE * np.abs(values).max():
         return q
     slopes = vectors.T @ model.logp_grad(q)[1] / np.sqrt(np.maximum(np.abs(values), _FLAT))
-    return q + vectors[:, 0] / np.sqrt(-values[0]) if np.abs(slopes).max() < _NEAR else q
+    if not np.abs(slopes).max() < _NEAR:
+        return q
+    way = vectors[:, 0]
+    first = np.argmax(np.abs(way) > 0.5 * np.abs(way).max())  # LAPACK's sign is the machine's
+    return q + np.sign(way[first]) * way / np.sqrt(-values[0])
 
 
 def _first_hessian(model, q):
