@@ -21,7 +21,7 @@ import numpy as np
 from .. import one_form
 from .address import ADDRESS, INTEGERS, MATRIX, VECTOR, call
 from .hmc import MAX_ERROR, copy, dot
-from .streams import OPTIONS, fill_normal, uniform
+from .streams import INNER, OPTIONS, fill_normal, uniform
 
 CUBE = nb.float64[:, :, ::1]
 _MOST_FREEDOM = 16  # a whole number of squares is added up
@@ -94,6 +94,12 @@ def _slope(t, g, gq, out):
         out[i] = t * g[i] + (1.0 - t) * gq[i]
 
 
+@nb.njit(**INNER)
+def _finite(log_p):
+    """A density without a limit, in which a point would stay for ever, counts as none."""
+    return log_p if log_p < math.inf else math.nan
+
+
 @one_form.njit(
     nb.int64(
         ADDRESS,
@@ -155,7 +161,7 @@ def move(
         # A proposal from the reference.
         propose(x, logs_of_shares, freedom, middles, roots, z, stream)
         new_q = reference(x, heights, logs, freedom, middles, inverses, gq)
-        new_p = call(density, x, g, data, meta)
+        new_p = _finite(call(density, x, g, data, meta))
         n_evaluations += 1
         gain = t * ((new_p - new_q) - (log_p[i] - log_q[i]))
         if uniform(stream) < math.exp(min(gain, 0.0)):  # false for NaN
@@ -181,7 +187,7 @@ def move(
                 for b in range(a + 1):
                     x[a] += sizes[k] * roots[k, a, b] * p[b]
             new_q = reference(x, there, logs, freedom, middles, inverses, gq)
-            new_p = call(density, x, g, data, meta)
+            new_p = _finite(call(density, x, g, data, meta))
             n_evaluations += 1
             if not energy + t * new_p + (1.0 - t) * new_q > -MAX_ERROR:  # it diverges
                 break

@@ -3,6 +3,7 @@
 import contextlib
 import ctypes
 import sys
+import threading
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -177,6 +178,12 @@ class PointerDensity:
         return made
 
 
+_REMEDY = (
+    "raised by the function of from_pointer, through which no error can pass: let it return NaN where there "
+    "is no density, and catch its errors; a Python function can be given to sample itself"
+)
+
+
 class DroppedErrors:
     """The first error that a function raised into C, which passes nothing on; `flag` is then 1."""
 
@@ -187,11 +194,8 @@ class DroppedErrors:
     def keep(self, error):
         """Keep an error, if it is the first one."""
         if self.first is None:
-            error.add_note(
-                "raised by the function of from_pointer, through which no error can pass: let it return NaN "
-                "where there is no density, and catch its errors; a Python function can be given to sample "
-                "itself"
-            )
+            if _REMEDY not in getattr(error, "__notes__", ()):
+                error.add_note(_REMEDY)
             self.first = error
         self.flag[0] = 1
 
@@ -200,26 +204,38 @@ class DroppedErrors:
         self.first, self.flag[0] = None, 0
 
 
+_watching: list[DroppedErrors] = []  # of all runs now; Python has one hook for the whole process
+_hooks: list[Any] = []  # the hook from before the first of them
+_changing = threading.Lock()
+
+
+def _dropped(unraisable):
+    """Keep what callbacks of ctypes and numba raise: whose it is cannot be seen, so that every run ends."""
+    error = unraisable.exc_value
+    of_callback = "numba" in str(unraisable.object) or "ctypes callback" in (unraisable.err_msg or "")
+    if isinstance(error, BaseException) and of_callback:
+        for errors in tuple(_watching):
+            errors.keep(error)
+    else:
+        _hooks[0](unraisable)
+
+
 @contextlib.contextmanager
 def _watched_errors(errors):
     """While the context lasts, `errors` gets what callbacks of ctypes and numba raise on any thread."""
     errors.forget()
-    before = sys.unraisablehook
-
-    def hook(dropped):
-        of_numba = "numba" in str(dropped.object)
-        if isinstance(dropped.exc_value, BaseException) and (
-            of_numba or "ctypes callback" in (dropped.err_msg or "")
-        ):
-            errors.keep(dropped.exc_value)
-        else:
-            before(dropped)
-
-    sys.unraisablehook = hook
+    with _changing:
+        if not _watching:
+            _hooks[:] = [sys.unraisablehook]
+            sys.unraisablehook = _dropped
+        _watching.append(errors)
     try:
         yield
     finally:
-        sys.unraisablehook = before
+        with _changing:
+            _watching[:] = [other for other in _watching if other is not errors]
+            if not _watching and sys.unraisablehook is _dropped:
+                sys.unraisablehook = _hooks[0]
 
 
 @dataclass(frozen=True, eq=False)

@@ -50,7 +50,7 @@ from .walls import MOST_PARAMETERS, wall_about, wall_near
 K_HAT_WEIGHTS, PART_WEIGHTS = 0.5, 0.75  # for importance sampling alone
 K_HAT_SPLIT, ACCEPTANCE_SPLIT = 0.7, 0.6  # for split HMC
 K_HAT_SPLIT_ALONE = 0.3  # the same of a density in one piece that is not known to be concave
-_TOLD = 2000  # draws that tell whether the density is wider than at its mode
+_TRIED = 2000  # draws that tell whether the density is wider than at its mode
 _TRIAL = 200  # draws that show the acceptance of split HMC, and whether a step that was found diverges
 CHUNK = 100  # draws of a chain between two looks at the callback
 _DIFFERENT = "searches from scattered points end in different modes"
@@ -283,7 +283,7 @@ def make_plan(
         mode = None
     draws = draws if sampler == "laplace" else None
     if sampler == "split_hmc" and np.isnan(k_hat) and weighted:  # of a chain that may never leave the mode
-        _, k_hat = laplace_draws(model, mode, _TOLD, **numbers)
+        _, k_hat = laplace_draws(model, mode, _TRIED, **numbers)
     return SamplingPlan(sampler, metric, mode, target, limit, k_hat, reason, draws, found)
 
 

@@ -14,7 +14,7 @@ from ..chains.chain import STATISTICS
 from ..chains.modes import look_for_modes, missed_share
 from ..chains.sampling import K_HAT_WEIGHTS
 from ..models.failures import COUNTS, first_failure
-from ..posterior.diagnostics import diagnose, told_aloud
+from ..posterior.diagnostics import diagnose, lines_of_warning
 from ..posterior.draws import Posterior
 from ..posterior.psis import importance_ess, khat_limit, resample
 from ..posterior.tables import column_names
@@ -250,12 +250,12 @@ def _alike(draws, log_weights, seed, n):
 
 
 def _warn(diagnostics, alone=True):
-    """Warn of draws that should not be used, or that may be wrong: see `told_aloud`."""
+    """Warn of draws that should not be used, or that may be wrong: see `lines_of_warning`."""
     if diagnostics is None:
         return
     lines = "; ".join(
         f"{name} {value:.3g} (limit {limit}): {words}"
-        for name, value, limit, _, words in told_aloud(diagnostics, alone)
+        for name, value, limit, _, words in lines_of_warning(diagnostics, alone)
     )
     if lines:
         warnings.warn(f"{diagnostics.verdict} {lines}", PosteriorWarning, stacklevel=5)

@@ -30,6 +30,7 @@ MOST_WIDTH = 0.5  # of kernels, in standard deviations of the posterior: draws 1
 MOST_APART = 0.2  # in standard deviations: of halves, whose whole errs by about half of it; of populations
 MOST_ROWS_APART = 0.1  # standard deviation of a logarithm: moves a mean by at most so many of its own
 MOST_MISSED = 0.05  # of the posterior, about a mode that was found
+_EVIDENCE_GOOD = 0.5  # an error of the log evidence with which models can be compared
 _ANCESTORS_GOOD, _ANCESTORS = 100, 20  # as the effective sizes of shards' draws; of few nothing is known
 LEAST_MOVED = 0.2  # acceptance of a population's trajectories, which are tuned to far more
 LOG_EVIDENCE, EVIDENCE_ERROR = "log evidence", "its error"  # lines that `Posterior.log_evidence` reads
@@ -212,7 +213,8 @@ def _population_lines(figures):
     yield "temperatures", figures["n_temperatures"], "", 0, "from the reference to the posterior"
     value, error = figures["log_evidence"]
     yield LOG_EVIDENCE, value, "", 0, "logarithm of the integral of the density"
-    yield EVIDENCE_ERROR, error, "", 0, "standard error of that, by populations and weights"
+    words = "standard error of that, by populations and weights"
+    yield EVIDENCE_ERROR, error, f"< {_EVIDENCE_GOOD}", int(not error < _EVIDENCE_GOOD), words
 
 
 def _chain_lines(chains, names, weighed):
@@ -253,7 +255,7 @@ def _rhat_by_chance(chains, sizes):
     return np.sqrt(1 + max(ratio - 1, 0) / np.maximum(T / 2 * worth, 1))
 
 
-def told_aloud(found, alone=True):
+def lines_of_warning(found, alone=True):
     """Lines of diagnostics that a user is warned of: all that are bad, or those of draws that may be wrong.
 
     Empty where draws are worth 100 and few were taken: the table says so. Draws that were combined, not

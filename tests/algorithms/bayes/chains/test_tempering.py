@@ -180,3 +180,18 @@ def test_a_posterior_says_its_evidence():
     for options, words in (({"n_shards": 2}, "n_shards=1"), ({"metric": "dense"}, "no effect")):
         with pytest.raises(DataError, match=words):
             sampled(**options)
+
+
+@nb.njit(nogil=True, error_model="numpy")
+def with_a_pole(q, g, data, meta):
+    """Standard normal, without a limit on a strip of width .2."""
+    g[0] = -q[0]
+    return math.inf if 1.0 < q[0] < 1.2 else -0.5 * q[0] * q[0]
+
+
+def test_points_do_not_stay_where_a_density_has_no_limit():
+    model = Model(with_a_pole, np.zeros(1), np.zeros(1, np.int64), ("q",), np.zeros(1))
+    found = sample_model(model, "smc", seed=0, n_samples=200)
+    draws = found.stacked()[..., 0]
+    assert ((draws > 0.9) & (draws < 1.3)).any()
+    assert not ((draws > 1.0) & (draws < 1.2)).any()

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import stradask as sd
+from stradask.algorithms.bayes.adapters.pointer import DroppedErrors, _watched_errors
 from stradask.errors import DataError
 
 SIGNATURE = "float64(CPointer(float64), CPointer(float64), int64)"
@@ -168,6 +169,21 @@ def test_an_error_that_c_drops_ends_the_run_with_its_traceback(function, kind, n
     assert sys.unraisablehook is hook
     if function is looks_up:
         assert any(entry.name == "looks_up" for entry in caught.traceback)
+
+
+def test_runs_that_end_in_any_order_lose_no_error_and_leave_no_hook():
+    hook, first, second = sys.unraisablehook, DroppedErrors(), DroppedErrors()
+    run, other = _watched_errors(first), _watched_errors(second)
+    run.__enter__()
+    other.__enter__()
+    run.__exit__(None, None, None)
+    fails = ctypes.CFUNCTYPE(ctypes.c_double)(lambda: 1 / 0)
+    fails()
+    other.__exit__(None, None, None)
+    assert isinstance(second.first, ZeroDivisionError)
+    assert second.flag[0] == 1
+    assert first.first is None
+    assert sys.unraisablehook is hook
 
 
 @pytest.mark.parametrize(

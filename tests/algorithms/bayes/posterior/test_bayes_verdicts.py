@@ -11,7 +11,7 @@ from stradask.algorithms.bayes.chains.sampling import sample_model
 from stradask.algorithms.bayes.combine.collect import from_sample
 from stradask.algorithms.bayes.combine.combiners import CombinationWarning, combine
 from stradask.algorithms.bayes.models.model import Prior, regression
-from stradask.algorithms.bayes.posterior.diagnostics import diagnose, told_aloud
+from stradask.algorithms.bayes.posterior.diagnostics import diagnose, lines_of_warning
 from stradask.algorithms.bayes.posterior.draws import Posterior
 from stradask.errors import DataError, PosteriorWarning, StradaskError
 
@@ -294,15 +294,15 @@ def test_few_draws_come_from_many_proposals():
 
 
 @pytest.mark.parametrize(("n", "level", "aloud"), [(20, 1, True), (60, 1, False), (1000, 0, False)])
-def test_few_draws_are_told_aloud_where_they_are_worth_less_than_100(n, level, aloud):
+def test_few_draws_are_warned_of_where_they_are_worth_less_than_100(n, level, aloud):
     draws = np.random.default_rng(0).standard_normal((1, 4, n, 2))
     found = diagnose(draws)
     assert found.level == level
-    assert bool(told_aloud(found)) == aloud
+    assert bool(lines_of_warning(found)) == aloud
     assert ("of 240 draws, a standard error of 0.0" in str(found)) == (n == 60)
 
 
-def test_chains_that_mix_badly_are_told_aloud():
+def test_chains_that_mix_badly_are_warned_of():
     """Autoregressive chains, whose effective size is known: n (1 - r) / (1 + r)."""
     rng = np.random.default_rng(0)
     for r, level in ((0.9, 1), (0.99, 2)):
@@ -313,7 +313,7 @@ def test_chains_that_mix_badly_are_told_aloud():
         found = diagnose(draws)
         assert 0.3 < found.row("bulk ESS")["value"] / (4000 * (1 - r) / (1 + r)) < 2
         assert found.level == level
-        assert any(line[0] == "bulk ESS" for line in told_aloud(found))
+        assert any(line[0] == "bulk ESS" for line in lines_of_warning(found))
 
 
 # Densities that are NaN --------------------------------------------------------------------------------
