@@ -296,7 +296,7 @@ PARTS = {
     "plan": Part("which-plan.md", "plan", plan_part),
     "ssp": Part("ssp.md", "measured", ssp_part),
     "strads": Part("write-your-own-program.md", "strads", strads_part),
-    "shard-goals": Part("mcmc.md", "shard-goals", shards_part),
+    "shard-goals": Part("mcmc-measured.md", "shard-goals", shards_part),
     "parallel-mcmc": Part("parallel-mcmc.md", "parallel-mcmc", parallel_part),
     "lda-goals": Part("topics.md", "lda-goals", goals_part),
     "topic-rules": Part("topics.md", "topic-rules", topic_rules_part),

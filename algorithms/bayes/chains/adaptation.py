@@ -50,7 +50,7 @@ _LEAST_ENDING, _LEAST_WORTH = 50, 0.2  # draws, and effective ones of them, that
 _LAPLACE_WARM_UP = 150  # iterations: only the step size is left to learn
 _BENT = 0.02  # of the second half of a window diverges: the ridge bends, and no covariance fits it
 _SHRINK, _FLOOR = 5.0, 1e-3  # Stan's shrinkage of estimated variances towards 0.001
-# Tail ESS a gradient with and without: docs/mcmc.md, "Steps and metrics".
+# Tail ESS a gradient with and without: docs/mcmc-measured.md, "Metrics".
 _CORRELATED, _DRAWS = 9.0, 20  # condition number, and draws a parameter, from which a metric is dense
 _SIZES, _LOG_ACCEPTED = 100, math.log(0.8)  # of the search for a first step size
 _LEAST_PART = 1e-10  # of an eigenvalue of correlations, below which it is rounding

@@ -11,7 +11,7 @@ alone is still far off.
    makes in many directions is not taken for correlation.
 
 Then ``covariance = s (I + V (L - I) V') s``. Its Cholesky factor goes to the samplers like that of a dense
-metric, so that nothing else is compiled. The gain in effective draws a gradient: docs/mcmc.md.
+metric, so that nothing else is compiled. The gain in effective draws a gradient: docs/mcmc-measured.md.
 
 Heavy tails, as of a horseshoe prior, have gradients that say little of where the draws are. `normal_metric`
 tells such a density from one that is nearly normal.

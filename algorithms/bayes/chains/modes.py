@@ -37,7 +37,7 @@ _WIDER = 2.0  # times the standard deviations of all modes, for half of their st
 _NUMBERS = 2**22  # numbers of chains from here on are those of such rounds
 _STEEP = 10.0  # fall within a standard deviation of a normal density whose own is .5: there is no such one
 _LEAST_MASS = -10.0  # logarithm of a mode's part, by the normal density there, of the heaviest one's
-# Searches after the draws: docs/mcmc.md, "Any density".
+# Searches after the draws: docs/mcmc.md, "Several modes".
 _WORTH = 0.05  # of the evaluations that the draws took, for a later search
 _FEW, _WORTH_OF_FEW = 1000, 0.25  # where these are few
 _WORTH_OF_RAYS = 0.4  # of these

@@ -11,7 +11,7 @@
   many of them lie in their intervals from 5 to 95 %.
 
 Shards run one after another, by the CPU's clock. One JSON line a run goes to ``FOLDER/records.jsonl``;
-the second command rewrites the table of docs/mcmc.md from the last one there.
+the second command rewrites the table of docs/mcmc-measured.md from the last one there.
 """
 
 import argparse
