@@ -35,7 +35,7 @@ def test_own_models_are_as_their_page_shows(capsys):
     text = OWN.read_text(encoding="utf-8")
     names: dict = {}
     blocks = re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
-    assert len(blocks) == 3
+    assert len(blocks) == 5
     for block in blocks:
         exec(compile(block, str(OWN), "exec"), names)
     printed = capsys.readouterr().out.splitlines()
