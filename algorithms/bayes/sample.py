@@ -112,9 +112,10 @@ def sample(
         numpy's arrays, after the sampling.
     sampler : {"auto", "laplace", "nuts", "split_hmc", "hmc", "mala", "random_walk", "slice", "smc"}
         "auto", the default, takes importance sampling about the mode, or all modes, if that is reliable, else
-        "smc" if there are several modes, else split Hamiltonian Monte Carlo if that accepts enough, else
-        NUTS. "smc" (annealed sequential Monte Carlo) is for several modes and for the evidence: `n_chains`
-        populations of `n_samples` points, some 80 gradients a point; `Posterior.log_evidence`.
+        "smc" if there are several modes, else slices if the density ends at a hard wall, else split
+        Hamiltonian Monte Carlo if the density is close to normal, else NUTS. "smc" (annealed sequential Monte
+        Carlo) is for several modes and for the evidence: `n_chains` populations of `n_samples` points, some
+        80 gradients a point; `Posterior.log_evidence`.
     metric : {"auto", "adapted", "diagonal", "dense", "low_rank", "laplace"}, default="auto"
         Coordinates of NUTS, HMC, MALA, the random walk and slices. From windows of the warm-up: "diagonal"
         has standard deviations, "dense" the covariance, and "low_rank" scales with the strongest correlations
