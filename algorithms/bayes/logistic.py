@@ -27,7 +27,7 @@ class BayesianLogisticRegression(ClassifierMixin, BayesianRegression):
     sampled alone with the prior to the power 1 / n_shards, and the draws are combined: see `combine`.
 
     With `groups` each group has an intercept ``u_g ~ N(0, group_sd^2)`` of its own. In the density that is
-    sampled the intercepts are integrated out, group by group, to about seven digits; they are drawn afterwards
+    sampled the intercepts are integrated out, group by group, to about seven digits, and drawn afterwards
     given the other parameters, exactly. So there are no funnels, and shards, which get whole groups, are
     combined over what they share. A gradient costs some 20 times as much by row; draws of the intercepts are
     8 bytes times draws times groups.
