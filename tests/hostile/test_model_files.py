@@ -221,9 +221,8 @@ def test_one_kind_of_file_is_not_taken_for_another(tmp_path):
     made("bayesian").posterior_.save(tmp_path / "posterior")
     sd.LatentDirichletAllocation(3, max_iter=2, checkpoint=tmp_path / "c", random_state=0).fit(COUNTS)
     state = max((tmp_path / "c").glob("round-*.npz"))
-    for path in (tmp_path / "posterior", state):
-        with pytest.raises(ModelFileError, match="not a model"):
-            sd.load(path)
+    with pytest.raises(ModelFileError, match="not a model"):
+        sd.load(state)
     for path in (tmp_path / "model", state):
         with pytest.raises(ModelFileError, match="not a posterior"):
             sd.Posterior.load(path)

@@ -45,7 +45,7 @@ _ELSEWHERE = 2**32 - 1  # in the place of a shard's number: random numbers that 
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundModes:
     """The modes that searches ended in.
 
     `modes` are the heaviest first, without those with less than 1 in 20,000 of the first one's mass. `unseen`
@@ -63,7 +63,7 @@ class Found:
         return self.unseen <= MOST_UNSEEN
 
 
-NOTHING_FOUND = Found()
+NOTHING_FOUND = FoundModes()
 
 
 class _Climbs:
@@ -148,9 +148,9 @@ class _Climbs:
         return n
 
     def found(self, n_searches):
-        """Make the `Found`."""
+        """Make the `FoundModes`."""
         unseen = np.nan if self.full else self.unseen()
-        return Found(tuple(heaviest(self.modes)), n_searches, unseen)
+        return FoundModes(tuple(heaviest(self.modes)), n_searches, unseen)
 
 
 def find_modes(model, mode, n_pairs, *, seed, shard=0):
@@ -160,14 +160,16 @@ def find_modes(model, mode, n_pairs, *, seed, shard=0):
     `n_pairs` about the mode, at six standard deviations, and at 2, 10 and 50 about the start, and `n_pairs`
     times eight pairs of rays from the mode. If they end in several modes, 256 times `n_pairs` pairs of points
     follow about these, with climbs from up to 16 times `n_pairs`, and again while more are found, but six
-    times at most. Returns a `Found` of about 32 modes at most. Concave densities are not searched.
+    times at most. Returns a `FoundModes` of about 32 modes at most. Concave densities are not searched.
+    Regressions, whose shapes are known and whose integrals over groups take long far out, have no rays.
     """
     if model.concave:
-        return Found((mode,))
-    n = 2 * (_RAYS + 1 + (1 if model.regular else len(_TIMES))) * n_pairs
+        return FoundModes((mode,))
+    n = 2 * (2 if model.regular else _RAYS + 1 + len(_TIMES)) * n_pairs
     with single_threaded_blas():
         climbs = _Climbs(model, mode)
-        climbs.climb(turned(model, mode, _RAYS * n_pairs, seed=seed, shard=shard)[0], _PATIENCE)
+        if not model.regular:
+            climbs.climb(turned(model, mode, _RAYS * n_pairs, seed=seed, shard=shard)[0], _PATIENCE)
         climbs.climb(scattered(model, mode, n_pairs, seed, shard))
         n += climbs.go_on(n_pairs, seed, shard)
     return climbs.found(n)
@@ -175,7 +177,7 @@ def find_modes(model, mode, n_pairs, *, seed, shard=0):
 
 def find_further(model, found, n, n_pairs, *, seed, shard=0):
     """Look for modes along more rays from the only one found, with about n evaluations; see `find_modes`."""
-    if model.concave:
+    if model.concave or model.regular:
         return found
     mode, n_rays = found.modes[0], max(1, n // (4 * points_of_a_ray()))
     with single_threaded_blas():
@@ -271,7 +273,7 @@ def look_for_modes(model, sample, seed):
     model.take_tally()  # of places where no chain was
     if not modes:
         return sample
-    return replace(sample, found=Found(tuple(heaviest(modes)), n))
+    return replace(sample, found=FoundModes(tuple(heaviest(modes)), n))
 
 
 def _place_of(sample):
@@ -293,7 +295,8 @@ def _starts(model, known, n_pairs, seed, budget):
     yield known.q
     left = max(0.0, budget.left)  # the climb from there may take more than all
     most = int(_WORTH_OF_RAYS * left) // (2 * points_of_a_ray())
-    far, n = turned(model, known, min(most, _RAYS * n_pairs), seed=seed, shard=_ELSEWHERE)
+    n_rays = 0 if model.regular else min(most, _RAYS * n_pairs)
+    far, n = turned(model, known, n_rays, seed=seed, shard=_ELSEWHERE)
     budget.left -= n
     near = scattered(model, known, n_pairs, seed, _ELSEWHERE)
     for points in itertools.zip_longest(far, _until_an_error(near)):

@@ -31,7 +31,7 @@ def turned(model, mode, n_pairs, *, seed, shard=0, number=0):
     """Return points (m, d) where climbs may find another mode, the most promising first, and the evaluations.
 
     `n_pairs` pairs of opposite rays begin at the mode, two thirds of them in its coordinates, the others in
-    the parameters' own units; regressions know their scale. At most one point of each ray is returned.
+    the parameters' own units. At most one point of each ray is returned.
     `number` names the random numbers. A batch in which the density raises an error, so far out, is left out.
     """
     d = model.n_params
@@ -41,7 +41,7 @@ def turned(model, mode, n_pairs, *, seed, shard=0, number=0):
     ways /= np.linalg.norm(ways, axis=1)[:, None]
     between = _GROWTH ** uniforms(stream(seed, shard, _NUMBERS + number, PROPOSING), n_pairs)
     ways *= between[:, None]  # no distance is left out by all rays
-    n_own = n_pairs if model.regular else -(-2 * n_pairs // 3)
+    n_own = -(-2 * n_pairs // 3)
     kinds = [(ways[:n_own] @ mode.A.T, _radii(_NEAREST, _FARTHEST))]
     if n_own < n_pairs:
         kinds.append((np.sqrt(d) * ways[n_own:], _radii(_UNIT_NEAREST, _UNIT_FARTHEST)))

@@ -43,7 +43,7 @@ from .chain import (
     starting_point,
 )
 from .laplace import Mode, find_mode, laplace_draws, mixture_draws
-from .modes import NOTHING_FOUND, Found, find_further, find_modes
+from .modes import NOTHING_FOUND, FoundModes, find_further, find_modes
 from .tempering import Evidence, run_populations
 from .walls import MOST_PARAMETERS, wall_about, wall_near
 
@@ -84,7 +84,7 @@ class SamplingPlan:
     k_hat: float
     reason: str
     draws: Draws | None = None
-    found: Found = NOTHING_FOUND
+    found: FoundModes = NOTHING_FOUND
 
     def begin(self, model, n_warmup, *, chain=0, **numbers):
         """Warm up a chain, known by its numbers (seed, shard, chain); returns its state and those draws.
@@ -157,7 +157,7 @@ class Sample:
     k_hat: float
     reason: str
     history: History
-    found: Found = NOTHING_FOUND
+    found: FoundModes = NOTHING_FOUND
     evidence: Evidence | None = None
 
     def stacked(self, name="draws"):

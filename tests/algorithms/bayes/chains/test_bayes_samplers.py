@@ -11,7 +11,8 @@ from scipy import special, stats
 from stradask.algorithms.bayes.chains import sampling
 from stradask.algorithms.bayes.chains.adaptation import warm_up, warm_up_all, windows
 from stradask.algorithms.bayes.chains.chain import SAMPLERS, advance, init, starting_point
-from stradask.algorithms.bayes.chains.laplace import find_mode, hessian, laplace_draws, look_for_modes
+from stradask.algorithms.bayes.chains.laplace import find_mode, hessian, laplace_draws
+from stradask.algorithms.bayes.chains.modes import look_for_modes
 from stradask.algorithms.bayes.chains.sampling import sample_model
 from stradask.algorithms.bayes.models.density import user_model
 from stradask.algorithms.bayes.models.model import Model, regression
