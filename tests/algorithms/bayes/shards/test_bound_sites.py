@@ -75,7 +75,10 @@ def test_each_site_is_read_on_its_worker_alone(cluster):
         # The bytes that the page says, whatever the number of rows: those of a state, and of 100 draws.
         d = 3  # two columns and the intercept
         state = 8 * (d * d + 3 * d + 4) + 4 * len("split_hmc")
-        assert sorted(answers.sizes[site, "run_chunk"]) == [state] * 2 + [state + 100 * (8 * (2 * d + 9) + 4)] * 4
+        assert (
+            sorted(answers.sizes[site, "run_chunk"])
+            == [state] * 2 + [state + 100 * (8 * (2 * d + 9) + 4)] * 4
+        )
         check, of_model, at_proposals, at_draws = answers.sizes[site, "_apart"]
         assert check + of_model < 500
         assert 0 <= at_proposals - 8 * 4000 < 200
