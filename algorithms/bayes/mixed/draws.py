@@ -4,6 +4,7 @@ import numpy as np
 from scipy import special
 
 from ..models.prior_draws import draw_prior
+from ..posterior.kept import NotKept
 from . import families
 from .priors import OWN
 
@@ -95,23 +96,11 @@ def roots(term, values):
     return sd[:, :, None] * np.linalg.cholesky(R + 1e-12 * np.eye(k))
 
 
-class MixedLikelihoods:
-    """``(values) -> (draws, rows)`` for a dict of draws by name, as `Posterior` takes it.
-
-    Pickled it is None, as a file of the `Posterior` has none: the data may be large.
-    """
+class MixedLikelihoods(NotKept):
+    """``(values) -> (draws, rows)`` for a dict of draws by name, as `Posterior` takes it."""
 
     def __init__(self, family, design):
         self.family, self.design = family, design
-
-    def __reduce__(self):
-        return type(None), ()
-
-    def __copy__(self):
-        return self
-
-    def __deepcopy__(self, memo):
-        return self
 
     @property
     def observed(self):

@@ -5,6 +5,7 @@ import inspect
 import numpy as np
 
 from ....errors import DataError, shortened
+from ..posterior.kept import NotKept
 from ..shards.rows import count_rows
 from .autodiff import Autodiff
 from .density import is_compiled, one_number
@@ -16,19 +17,6 @@ _REMEDY = (
     "give to_arviz(log_likelihood=) a function of the draws by name instead, which returns an array "
     "(draws, observations)"
 )
-
-
-class NotKept:
-    """What a `Posterior` knows for as long as it lives; pickled it is None, as data may be large."""
-
-    def __reduce__(self):
-        return type(None), ()
-
-    def __copy__(self):
-        return self
-
-    def __deepcopy__(self, memo):
-        return self
 
 
 class SiteLikelihoods(NotKept):
