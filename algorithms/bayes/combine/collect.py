@@ -44,25 +44,20 @@ def from_sample(model, sample, variables, seed, local=None, names=None, log_like
     draws, log_weights = sample.stacked(), sample.chains[0].log_weights
     n_chains, T, d = draws.shape
     points = _alike(draws.reshape(-1, d), log_weights, seed, n_chains * T)
-    values = model.values(points)
+    values, diagnostics, statistics = model.values(points), None, None
+    spread = _spread(values.reshape(n_chains, T, -1), variables)
     if log_weights is not None:
-        spread = _spread(values[None], variables)
-        diagnostics = _judge_weights(model, sample, points, seed, spread)
-        _warn(diagnostics)
-        n_chains = statistics = None
+        diagnostics, n_chains = _judge_weights(model, sample, points, seed, spread), None
     elif sample.evidence is not None:
-        spread = _spread(values.reshape(n_chains, T, -1), variables)
-        statistics, diagnostics = None, _judge_populations(model, sample, names, spread)
-        _warn(diagnostics)
+        diagnostics = _judge_populations(model, sample, names, spread)
     else:
-        diagnostics, by_name = None, not sample.found.n_searches
-        if T >= _LEAST:
-            sample = look_for_modes(model, sample, seed)
-            spread = _spread(values.reshape(n_chains, T, -1), variables)
-            diagnostics = _judge_chains(model, sample, names, by_name, spread)
-        _warn(diagnostics)
         columns = [sample.stacked("log_densities"), *map(sample.statistic, STATISTICS)]
         statistics = np.stack(columns, axis=-1).reshape(n_chains * T, -1)
+        if T >= _LEAST:
+            by_name = not sample.found.n_searches
+            sample = look_for_modes(model, sample, seed)
+            diagnostics = _judge_chains(model, sample, names, by_name, spread)
+    _warn(diagnostics)
     return Posterior(
         _with_local(values, points, local),
         variables,
