@@ -54,6 +54,10 @@ class Mode:
         """Whether q lies within a tenth of a standard deviation in every coordinate."""
         return bool(np.abs(self._inverse @ (q - self.q)).max() <= _NEAR)
 
+    def squares(self, points):
+        """Squared distances (n,) of points (n, d) in standard deviations, those of Mahalanobis."""
+        return (((points - self.q) @ self._inverse.T) ** 2).sum(axis=1)
+
     @cached_property
     def _inverse(self):
         return linalg.solve_triangular(self.A, np.eye(len(self.A)), lower=True)
@@ -240,8 +244,7 @@ def mixture_draws(model, modes, n, *, seed, shard=0):
         q[own == k] = mode.q + q[own == k] @ mode.A.T
     log_q = np.empty((len(modes), n))
     for k, mode in enumerate(modes):
-        squares = (((q - mode.q) @ mode._inverse.T) ** 2).sum(axis=1)
-        log_q[k] = np.log(shares[k]) - np.log(np.diag(mode.A)).sum() - 0.5 * squares
+        log_q[k] = np.log(shares[k]) - np.log(np.diag(mode.A)).sum() - 0.5 * mode.squares(q)
     return _weighted(model, q, special.logsumexp(log_q, axis=0))
 
 

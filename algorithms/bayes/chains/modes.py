@@ -217,7 +217,7 @@ def missed_share(model, modes, draws, log_densities):
     modes = [mode for mode in modes if _is_normal(model, mode)]
     d = draws.shape[1]
     signs = np.linalg.slogdet(np.atleast_2d(np.cov(draws.T)))
-    if not len(modes) or len(draws) < d + 2 or not signs[0] > 0:
+    if not modes or len(draws) < d + 2 or not signs[0] > 0:
         return 0.0
     known = log_densities.mean() + (d + signs[1]) / 2  # both without the same power of 2 pi
     worst, radius = 0.0, special.chdtri(d, 0.01)
@@ -226,7 +226,7 @@ def missed_share(model, modes, draws, log_densities):
         share = special.expit(mode.log_mass - known)
         if len(modes) > 1:
             share = max(share, np.exp(mode.log_mass - all_modes))
-        there = (((draws - mode.q) @ mode._inverse.T) ** 2).sum(axis=1) < radius
+        there = mode.squares(draws) < radius
         if there.mean() < _SEEN * share:
             worst = max(worst, share)
     return float(worst)

@@ -23,7 +23,7 @@ _NUMBERS = 2**21  # numbers of chains from here on are those of rays
 
 
 def points_of_a_ray():
-    """Return how many evaluations a ray takes."""
+    """Return how many evaluations a ray takes at most."""
     return len(_radii(_NEAREST, _FARTHEST))
 
 

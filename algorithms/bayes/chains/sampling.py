@@ -54,6 +54,7 @@ _TRIED = 2000  # draws that tell whether the density is wider than at its mode
 _TRIAL = 200  # draws that show the acceptance of split HMC, and whether a step that was found diverges
 CHUNK = 100  # draws of a chain between two looks at the callback
 _DIFFERENT = "searches from scattered points end in different modes"
+_LEVEL = "the log density is constant about the start: gradients do not lead"
 _WALL = "the density ends at a wall, which gradients do not see"
 _PLACES = 4  # that tell whether a density is constant
 _PATIENCE = 0.1  # seconds between two looks at Ctrl-C, where there is no callback
@@ -261,15 +262,15 @@ def make_plan(
     if mode is None and (sampler in ("laplace", "split_hmc") or metric == "laplace"):
         raise DataError(
             f"sampler={shortened(sampler)}, metric={shortened(metric)} need a mode with a definite Hessian, "
-            "and none is to be "
-            "found: give the parameters proper priors, or take sampler='nuts' with metric='adapted'"
+            "and none is to be found: give the parameters proper priors, or take sampler='nuts' with "
+            "metric='adapted'"
         )
     if mode is not None and sampler in ("auto", "laplace", "split_hmc", "smc"):
         found = find_modes(model, mode, n_starts, **numbers)
         mode = found.modes[0]
     if sampler == "auto":
         sampler, mode, draws, k_hat, reason = _choose(model, mode, n, found, numbers, weighted)
-    if sampler in ("nuts", "split_hmc", "smc") and len(found.modes) == 1:  # dear next to these rays
+    if sampler in ("nuts", "split_hmc", "smc") and len(found.modes) == 1:  # which cost more than these rays
         found = find_further(model, found, n, n_starts, **numbers)
         if chosen and len(found.modes) > 1:
             sampler, mode, draws, k_hat, reason = _choose(model, found.modes[0], n, found, numbers, weighted)
@@ -318,13 +319,7 @@ def check_settings(sampler, n_samples, n_chains, n_warmup):
 def _choose(model, mode, n, found, numbers, weighted):
     """Choose for "auto": sampler, mode if it is the only one, draws about it or all, k-hat, the reason."""
     if mode is None and _is_level(model, **numbers):
-        return (
-            "slice",
-            None,
-            None,
-            np.nan,
-            "the log density is constant about the start: gradients do not lead",
-        )
+        return "slice", None, None, np.nan, _LEVEL
     walled = not (model.concave or model.regular) and model.n_params <= MOST_PARAMETERS
     if mode is None and walled and wall_near(model):
         return "slice", None, None, np.nan, _WALL

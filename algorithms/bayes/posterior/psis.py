@@ -71,7 +71,7 @@ def _smoothed_tail(excess):
     """Fit excesses over the cutoff, ascending; return their expected order statistics (or None) and k-hat."""
     if excess[-1] <= 1e-9:  # relative to the largest weight, 1: all are equal, but for rounding
         return None, -math.inf
-    if excess[_quartile(len(excess))] <= 0:  # more than 700 nats below the largest
+    if excess[quartile(len(excess))] <= 0:  # more than 700 nats below the largest
         return None, math.inf
     k_hat, sigma = fit_pareto(excess)
     if not (math.isfinite(k_hat) and sigma > 0):
@@ -90,7 +90,7 @@ def fit_pareto(excess):
     n = len(excess)
     n_grid = 30 + int(math.sqrt(n))
     b = 1 - np.sqrt(n_grid / (np.arange(1, n_grid + 1) - 0.5))
-    b = b / (3 * excess[_quartile(n)]) + 1 / excess[-1]
+    b = b / (3 * excess[quartile(n)]) + 1 / excess[-1]
     k = np.log1p(-b[:, None] * excess).mean(axis=1)
     log_profile = n * (np.log(-b / k) - k - 1)
     profile = np.exp(log_profile - log_profile.max())
@@ -99,7 +99,8 @@ def fit_pareto(excess):
     return float((n * k_mean + 10 * 0.5) / (n + 10)), float(-k_mean / mean)
 
 
-def _quartile(n):
+def quartile(n):
+    """The place of the lower quartile of n numbers that ascend."""
     return max(int(n / 4 + 0.5) - 1, 0)
 
 

@@ -9,7 +9,7 @@ import math
 import numpy as np
 
 from .convergence import ess
-from .psis import fit_pareto
+from .psis import fit_pareto, quartile
 
 TAILS = ("error of sd", "k-hat of tails")
 _MOST_ERROR = 0.15  # of a standard deviation: one that is a fifth too large has it
@@ -46,8 +46,8 @@ def errors_of_sd(draws):
     """Standard errors of standard deviations of chains (chains, T, d), relative to these, (d,).
 
     ``sqrt(var(s) / ess(s)) / (2 mean(s))`` for the squared deviations ``s = (x - mean)^2``; NaN where nothing
-    moves. One draw that is a third of the sum of squares makes it 0.15, and the standard deviation a fifth
-    larger than the others do.
+    moves. One draw that is three tenths of the sum of squares makes it 0.15, and the standard deviation a
+    fifth larger than the others do.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         units = np.ptp(draws, axis=(0, 1))  # of which squares cannot overflow
@@ -85,7 +85,7 @@ def _shape(x, worth):
         return -math.inf
     top = np.sort(np.partition(x, n - length - 1)[n - length - 1 :])
     excess = top[1:] - top[0]
-    if not excess[max(int(length / 4 + 0.5) - 1, 0)] > 0:  # many draws are equal
+    if not excess[quartile(length)] > 0:  # many draws are equal
         return -math.inf
     k, sigma = fit_pareto(excess / excess[-1])
     return k if math.isfinite(k) and sigma > 0 else -math.inf
