@@ -147,12 +147,11 @@ def move(
 
     `log_p` and `log_q` (n,) are the log densities at X, and G (n, d) gradients of log p. `sizes` (K,) are
     step sizes in the coordinates of the components, `limit` the most leapfrog steps. `name` is the stream of
-    the first point. `tally` (K + 1, 2) adds up the acceptance and the number of the trajectories of each
-    component, and of proposals from the reference.
+    the first point. `tally` (K, 2) adds up the acceptance and the number of the
+    trajectories of each component.
     """
     n, d = X.shape
-    K = len(sizes)
-    stream, heights, there = name.copy(), np.empty(K), np.empty(K)
+    stream, heights, there = name.copy(), np.empty(len(sizes)), np.empty(len(sizes))
     x, g, gq, slope, p, z = np.empty(d), np.empty(d), np.empty(d), np.empty(d), np.empty(d), np.empty(d)
     n_evaluations = 0
     for i in range(n):
@@ -168,8 +167,6 @@ def move(
             copy(x, X[i])
             copy(g, G[i])
             log_p[i], log_q[i] = new_p, new_q
-            tally[K, 0] += 1.0
-        tally[K, 1] += 1.0
         # A trajectory.
         copy(X[i], x)
         total = reference(x, heights, logs, freedom, middles, inverses, gq)

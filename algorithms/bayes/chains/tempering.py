@@ -115,9 +115,8 @@ class Evidence:
     """The logarithm of the evidence, ``log int p``, with its standard error, and what speaks of the run.
 
     `error` is by the spread of the populations' evidences, or of the logarithms of these, or by the weights:
-    the largest. `ancestors` is how many of the
-    first points the last ones are worth, `acceptance` that of the last trajectories, `exchange` that of the
-    last proposals from the reference.
+    the largest. `ancestors` is how many of the first points the last ones are worth, `acceptance` that of the
+    last trajectories.
     """
 
     log_evidence: float
@@ -125,7 +124,6 @@ class Evidence:
     n_steps: int
     ancestors: float
     acceptance: float
-    exchange: float
 
 
 class Populations:
@@ -139,7 +137,7 @@ class Populations:
         self._model, self._arrays, self._n_jobs = model, reference.arrays(), effective_n_jobs(n_jobs)
         self._seed, self._target = seed, _ACCEPTANCE if target is None else target
         self._sizes = np.full(len(reference.shares), 1.2 * model.n_params**-0.25)
-        self._tally, self._failures, self._n_sweeps = np.zeros((len(self._sizes) + 1, 2)), [], 0
+        self._tally, self._failures, self._n_sweeps = np.zeros((len(self._sizes), 2)), [], 0
         self.n_evaluations = n * n_populations
         rng = np.random.Generator(np.random.Philox([seed, _SEEDED]))
         x = np.concatenate([reference.draw(n, rng) for _ in range(n_populations)])
@@ -186,7 +184,7 @@ class Populations:
         self.n_evaluations += sum(n for n, _, _ in results)
         self._failures += [tally for _, _, tally in results]
         self._tally = np.sum([seen for _, seen, _ in results], axis=0)
-        accepted, seen = self._tally[:-1].T
+        accepted, seen = self._tally.T
         with np.errstate(invalid="ignore"):
             change = np.where(seen >= _LEAST_SEEN, accepted / seen - self._target, 0.0)
         self._sizes *= np.exp(_RATE * change)
@@ -236,11 +234,9 @@ class Populations:
         error = np.sqrt(max(between, self._annealing.variance.mean()) / len(logs))
         _, counts = np.unique(self._annealing.columns["ancestor"], return_counts=True)
         ancestors = importance_ess(np.log(counts / counts.sum()))
-        rates = self._tally[:-1].sum(axis=0), self._tally[-1]
-        acceptance, exchange = (float(taken / max(seen, 1.0)) for taken, seen in rates)
-        return Evidence(
-            float(log_evidence), float(error), self._annealing.n_steps, ancestors, acceptance, exchange
-        )
+        accepted, seen = self._tally.sum(axis=0)
+        acceptance = float(accepted / max(seen, 1.0))
+        return Evidence(float(log_evidence), float(error), self._annealing.n_steps, ancestors, acceptance)
 
 
 def run_populations(
