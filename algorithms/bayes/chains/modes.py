@@ -273,7 +273,9 @@ def look_for_modes(model, sample, seed):
     model.take_tally()  # of places where no chain was
     if not modes:
         return sample
-    return replace(sample, found=FoundModes(tuple(heaviest(modes)), n))
+    modes = heaviest(modes)
+    unseen = np.nan if len(modes) >= MOST_MODES else 0.0  # there may be more
+    return replace(sample, found=FoundModes(tuple(modes), n, unseen))
 
 
 def _place_of(sample):

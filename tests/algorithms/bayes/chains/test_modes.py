@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from stradask.algorithms.bayes.chains.laplace import find_mode
-from stradask.algorithms.bayes.chains.modes import find_modes
+from stradask.algorithms.bayes.chains.modes import MOST_MODES, find_modes, look_for_modes
 from stradask.algorithms.bayes.chains.sampling import sample_model
 from stradask.algorithms.bayes.models.model import Model
 
@@ -62,6 +62,14 @@ def test_a_hundred_modes_are_not_called_all():
     model, _, _ = _mixture(100, 2, 60.0)
     found = find_modes(model, find_mode(model), 4, seed=0)
     assert len(found.modes) > 20
+    assert not found.complete
+
+
+def test_a_search_after_the_draws_that_ends_at_the_most_modes_is_not_complete():
+    model, _, _ = _mixture(100, 2, 60.0)
+    sample = sample_model(model, "nuts", n_samples=4000, n_warmup=100, n_chains=8, seed=0)
+    found = look_for_modes(model, sample, 0).found
+    assert len(found.modes) == MOST_MODES
     assert not found.complete
 
 
