@@ -12,7 +12,7 @@ import numpy as np
 from ...._typing import ArrayLike, Names
 from ....errors import DataError, shortened
 from ....kernels.bayes.callback import pointer
-from ..models.called import CALLBACK, CalledModel, address_in_c
+from ..models.called import CalledModel, address_in_c, counter_of_nan
 from ..models.density import checked_names, checked_start
 from ..models.density_check import check_density
 from ..models.deterministic import Deterministic
@@ -249,11 +249,7 @@ class PointerModel(CalledModel):
         super().__post_init__()
         failures = Failures(self.names)
 
-        def undefined(q, g, d):
-            failures.note_value(np.nan)
-            return np.nan
-
-        counted = CALLBACK(undefined)
+        counted = counter_of_nan(failures)
         meta = np.array([self.meta[0], address_in_c(counted), self.errors.flag.ctypes.data], dtype=np.int64)
         self.__dict__.update(meta=meta, _failures=failures, _pointer=counted)
 

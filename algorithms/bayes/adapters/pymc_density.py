@@ -4,16 +4,15 @@ PyTensor's numba mode makes one function of numba of a graph. It takes arrays, w
 in `meta`: shards have one compiled density.
 """
 
-import math
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from ....kernels.bayes.address import VECTOR, anything, caller_of
-from ....kernels.bayes.callback import call_function, callback
+from ....kernels.bayes.callback import callback
 from ....kernels.options import BARE
-from ..models.called import CompiledCalls
+from ..models.called import CompiledCalls, guarded
 from ..models.fingerprint import fingerprint
 
 
@@ -81,7 +80,6 @@ def compiled_density(likelihood, prior, of_likelihood, of_prior):
     rows, fixed = _arrays_of(of_likelihood, 0), _arrays_of(of_prior, first)
     likelihood = _called(likelihood, of_likelihood)
     prior = None if prior is None else _called(prior, of_prior)
-    by_python: Any = call_function
 
     @nb.njit(**options)
     def of_rows(q, g, meta):
@@ -91,29 +89,17 @@ def compiled_density(likelihood, prior, of_likelihood, of_prior):
         return value.item()
 
     if prior is None:
-        both = nb.njit(**options)(lambda q, g, power, meta: of_rows(q, g, meta))
-    else:
-
-        @nb.njit(**options)
-        def both(q, g, power, meta):
-            total = of_rows(q, g, meta)
-            value, slope = prior(q, fixed(meta))
-            for i in range(len(g)):
-                g[i] += power * slope[i]
-            return total + power * value.item()
+        return guarded(nb.njit(**options)(lambda q, g, data, meta: of_rows(q, g, meta)), last)
 
     @nb.njit(**options)
-    def density(q, g, data, meta):
-        logp = 0.0
-        try:
-            logp = both(q, g, data[0], meta)
-        except Exception:  # of which compiled code knows no more; the callback finds out
-            logp = by_python(meta[last], q.ctypes.data, g.ctypes.data, len(q))
-        if math.isnan(logp):
-            logp = by_python(meta[last + 1], q.ctypes.data, g.ctypes.data, len(q))
-        return logp
+    def both(q, g, data, meta):
+        total, power = of_rows(q, g, meta), data[0]
+        value, slope = prior(q, fixed(meta))
+        for i in range(len(g)):
+            g[i] += power * slope[i]
+        return total + power * value.item()
 
-    return density
+    return guarded(both, last)
 
 
 def _called(graph, kinds):

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ....kernels.bayes import stan
-from ..models.called import CALLBACK, CalledModel, address_in_c
+from ..models.called import CALLBACK, CalledModel, address_in_c, counter_of_nan
 from ..models.failures import Failures
 from ..models.fingerprint import fingerprint
 
@@ -75,11 +75,7 @@ class StanDensity(CalledModel):
                 library.bs_free_error_msg(ctypes.cast(message, ctypes.c_char_p))
             return failures.note(StanRejection(words), point)
 
-        def undefined(q, g, d):
-            failures.note_value(np.nan)
-            return np.nan
-
-        kept: list = [_FAILED(failed), CALLBACK(undefined)]
+        kept: list = [_FAILED(failed), counter_of_nan(failures)]
         meta = np.zeros(stan.N_META, np.int64)
         if self.rows is not None:
             rows, none = self.functions.programs(self.rows)

@@ -7,11 +7,14 @@ counts as a density of zero. The diagnostics say how often there was either.
 
 import ctypes
 import inspect
+import math
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from ....kernels.bayes.callback import call_function
+from ....kernels.options import BARE
 from .density_check import STEP
 from .failures import Failures
 from .fingerprint import fingerprint
@@ -42,7 +45,7 @@ class CompiledCalls(CalledModel):
     """A model of compiled functions. Their errors have no text, and are found out by calling them again.
 
     ``meta[:n_own]`` are numbers of the model; the addresses of two callbacks follow: for evaluations that
-    failed, and for those that are NaN.
+    failed, and for those that are NaN; `guarded` calls them.
     """
 
     functions: tuple = ()
@@ -69,11 +72,7 @@ class CompiledCalls(CalledModel):
                 return failures.note(error, point)
             return failures.note(RuntimeError("a compiled function failed, and once more did not"), point)
 
-        def undefined(q, g, d):
-            failures.note_value(np.nan)
-            return np.nan
-
-        pointers = CALLBACK(failed), CALLBACK(undefined)
+        pointers = CALLBACK(failed), counter_of_nan(failures)
         meta = np.append(self.meta[: self.n_own], [address_in_c(pointer) for pointer in pointers])
         self.__dict__.update(meta=meta, _failures=failures, _pointers=pointers)
 
@@ -129,6 +128,41 @@ class PythonCalls(CalledModel):
 def address_in_c(pointer):
     """Address of a function of ctypes."""
     return ctypes.cast(pointer, ctypes.c_void_p).value
+
+
+def counter_of_nan(failures):
+    """A function of ctypes that counts NaN among the failures, and returns it."""
+
+    def undefined(q, g, d):
+        failures.note_value(np.nan)
+        return np.nan
+
+    return CALLBACK(undefined)
+
+
+def guarded(density, place):
+    """A compiled density of `CompiledCalls`, which calls the callbacks for its errors and NaN.
+
+    `place` is that of their addresses in `meta`, from the end if it is negative.
+    """
+    import numba as nb
+
+    options: dict[str, Any] = {"nogil": True, "error_model": "numpy"} | BARE
+    by_python: Any = call_function
+    of_failed, of_nan = place, place + 1
+
+    @nb.njit(**options)
+    def whole(q, g, data, meta):
+        logp = 0.0
+        try:
+            logp = density(q, g, data, meta)
+        except Exception:  # of which compiled code knows no more; the callback finds out
+            logp = by_python(meta[of_failed], q.ctypes.data, g.ctypes.data, len(q))
+        if math.isnan(logp):
+            logp = by_python(meta[of_nan], q.ctypes.data, g.ctypes.data, len(q))
+        return logp
+
+    return whole
 
 
 def differences(function, q):

@@ -7,7 +7,6 @@ Where there is one it is compared with differences before anything is sampled, c
 
 import functools
 import inspect
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,10 +15,10 @@ import numpy as np
 
 from ....errors import DataError, in_brief, shortened
 from ....kernels.bayes.address import floats
-from ....kernels.bayes.callback import call_function, callback
+from ....kernels.bayes.callback import callback
 from ....kernels.options import BARE
 from ...inputs.matrices import check_takes
-from .called import CompiledCalls, PythonCalls, differences
+from .called import CompiledCalls, PythonCalls, differences, guarded
 from .density_check import STEP, check_density
 from .fingerprint import fingerprint
 
@@ -189,7 +188,6 @@ def _compile(log_likelihood, log_prior, likelihood_slopes, prior_slopes, n_axes)
     inner = options | {"forceinline": True}
     step = float(STEP)
     at: Any = floats
-    by_python: Any = call_function
 
     if log_prior is None:
         prior_slopes = True
@@ -247,18 +245,7 @@ def _compile(log_likelihood, log_prior, likelihood_slopes, prior_slopes, n_axes)
             g[i] *= data[0]
         return logp + of_data(q, data, meta, g)
 
-    @nb.njit(**inner)
-    def density(q, g, data, meta):
-        logp = 0.0
-        try:
-            logp = both(q, g, data, meta)
-        except Exception:  # of which compiled code knows no more; the callback finds out
-            logp = by_python(meta[2], q.ctypes.data, g.ctypes.data, len(q))
-        if math.isnan(logp):
-            logp = by_python(meta[3], q.ctypes.data, g.ctypes.data, len(q))
-        return logp
-
-    return density
+    return guarded(both, 2)
 
 
 # Python functions -------------------------------------------------------------------------------------

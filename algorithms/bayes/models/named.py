@@ -6,7 +6,6 @@ differenced in q, at 2 d evaluations a gradient, and never outside of the suppor
 """
 
 import inspect
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -16,11 +15,11 @@ import numpy as np
 
 from ....errors import DataError, in_brief, shortened
 from ....kernels.bayes.address import SIGNATURE, address_of, call, floats, integers
-from ....kernels.bayes.callback import call_function, callback
+from ....kernels.bayes.callback import callback
 from ....kernels.bayes.densities import parameter_priors
 from ....kernels.options import BARE
 from ...inputs.matrices import check_takes
-from .called import CompiledCalls, PythonCalls, differences
+from .called import CompiledCalls, PythonCalls, differences, guarded
 from .density import check_compiles, is_compiled, one_number
 from .density_check import STEP, check_density
 from .fingerprint import fingerprint
@@ -278,7 +277,6 @@ def _compile(log_likelihood, log_prior, names, form):
 
     options: dict[str, Any] = {"nogil": True, "error_model": "numpy"} | BARE
     inner = options | {"forceinline": True}
-    by_python: Any = call_function
     called: Any = call
     pointer: Any = floats
     step = float(STEP)
@@ -334,18 +332,7 @@ def _compile(log_likelihood, log_prior, names, form):
             logp += add_rest(q, g, work, data, meta)
         return logp
 
-    @nb.njit(**inner)
-    def density(q, g, data, meta):
-        logp = 0.0
-        try:
-            logp = both(q, g, data, meta)
-        except Exception:  # of which compiled code knows no more; the callback finds out
-            logp = by_python(meta[len(meta) - 5], q.ctypes.data, g.ctypes.data, len(q))
-        if math.isnan(logp):
-            logp = by_python(meta[len(meta) - 4], q.ctypes.data, g.ctypes.data, len(q))
-        return logp
-
-    return density
+    return guarded(both, -5)  # places of priors come after the callbacks
 
 
 def _with_and_without(function, n):
