@@ -14,12 +14,13 @@ from numba.extending import intrinsic
 
 from .callback import call_function
 from .streams import OPTIONS
-from .team import exchange, store
+from .team import exchange
 
 # Places of `meta`: the C function; the programs with the rows and, 0 for none, without any; functions of
 # Python for evaluations that failed, and for NaN; the word of whose turn it is, 0 where all may go at a time,
 # and the function of Python that waits for it.
 FUNCTION, ROWS, NONE, FAILED, UNDEFINED, TURN, WAIT, N_META = range(8)
+_COMPILED = 1  # in the word, for any thread of compiled code
 
 
 @intrinsic
@@ -44,15 +45,15 @@ def _evaluate(typingctx, function, program, q, g):
 
 
 @nb.njit(**OPTIONS)
-def take_turn(turn):
-    """Whether the word was free, and is now taken."""
-    return exchange(turn, 0, 1)
+def take_turn(turn, who):
+    """Whether the word was free, and now has the number of `who`."""
+    return exchange(turn, 0, who)
 
 
 @nb.njit(**OPTIONS)
-def end_turn(turn):
-    """Free the word."""
-    store(turn, 0)
+def end_turn(turn, who):
+    """Free the word, if it has the number of `who`."""
+    exchange(turn, who, 0)
 
 
 @nb.njit(**OPTIONS)
@@ -60,11 +61,11 @@ def _in_turn(program, q, g, meta):
     """Evaluate a program, alone where its library has one stack for the derivatives of all threads."""
     turn = meta[TURN]
     if turn:
-        while not take_turn(turn):
+        while not take_turn(turn, _COMPILED):
             call_function(meta[WAIT], 0, 0, 0)
     code, value, message = _evaluate(meta[FUNCTION], program, q.ctypes.data, g.ctypes.data)
     if turn:
-        end_turn(turn)
+        end_turn(turn, _COMPILED)
     if code:
         g[:] = np.nan
         value = call_function(meta[FAILED], q.ctypes.data, message, len(q))

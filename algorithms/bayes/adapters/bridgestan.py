@@ -4,7 +4,6 @@ Stan does not tell prior from likelihood, but a program is a function of its dat
 the prior, Jacobians included, and the likelihood of some rows is what they add to that.
 """
 
-import contextlib
 import os
 from typing import Any
 
@@ -85,8 +84,7 @@ def from_bridgestan(model_lib: Any, data: Any, *, data_axis: Any = None, start: 
             f"the program cannot be without rows ({data_axis} = 0), which its prior is found by: {error}; "
             f"declare int<lower=0> {data_axis}"
         ) from error
-    with functions.turn:
-        functions.with_transformed = _are_alike(functions.compiled[0], whole, functions.start)
+    functions.with_transformed = functions.alone(_are_alike, functions.compiled[0], whole, functions.start)
     names = tuple(whole.param_unc_names())
     model = ExternalModel(functions, tuple(cut.values()), functions.start, names, functions.variables())
     functions.compiled[1].clear()  # the parts on which the likelihood was examined
@@ -189,24 +187,23 @@ class _Stan(Functions):
         check_density(made)
         return made
 
-    @property
-    def turn(self):
-        """Keeps other threads out, where the library has one stack for all of them."""
-        return contextlib.nullcontext() if has_threads(self.compiled[0]) else TURN
+    def alone(self, function, *arguments):
+        """Call a function; no other thread is in the library, where it has one stack for all of them."""
+        if has_threads(self.compiled[0]):
+            return function(*arguments)
+        return TURN.call(function, *arguments)
 
     def likelihood(self, q, data):
         """See `Functions`."""
-        with self.turn:
-            if self.axis is None:
-                return _density(self.compiled[0], q)
-            value, gradient = _density(self._with(data), q)
-            none, slope = _density(self.compiled[0], q)
+        if self.axis is None:
+            return self.prior(q)
+        value, gradient = self.alone(_density, self._with(data), q)
+        none, slope = self.prior(q)
         return value - none, gradient - slope
 
     def prior(self, q):
         """See `Functions`."""
-        with self.turn:
-            return _density(self.compiled[0], q)
+        return self.alone(_density, self.compiled[0], q)
 
     @staticmethod
     def _order(names):
@@ -229,8 +226,9 @@ class _Stan(Functions):
         """See `Functions`."""
         parts = self._order(self.compiled[0].param_names(**self._kept)).values()
         order = [place for _, some in parts for _, place in some]
-        with self.turn:
-            return np.array([self.compiled[0].param_constrain(q, **self._kept)[order] for q in Q])
+        return self.alone(
+            lambda: np.array([self.compiled[0].param_constrain(q, **self._kept)[order] for q in Q])
+        )
 
     def _free(self, values):
         """Unconstrained parameters (draws, d) of draws by name."""
@@ -240,8 +238,7 @@ class _Stan(Functions):
         inside = np.empty((n, program.param_num()))
         for name, (_, some) in order.items():
             inside[:, [place for _, place in some]] = np.reshape(values[name], (n, -1))
-        with self.turn:
-            return np.array([program.param_unconstrain(theta) for theta in inside])
+        return self.alone(lambda: np.array([program.param_unconstrain(theta) for theta in inside]))
 
     def _generated(self, values, data, seed, wanted):
         """Generated quantities by name, drawn with all rows; `wanted` says of a name whether it is."""
@@ -254,8 +251,7 @@ class _Stan(Functions):
         rng = program.new_rng(seed)
         options = {"include_tp": True, "include_gq": True, "rng": rng}
         points = self._free(values)
-        with self.turn:
-            made = np.array([program.param_constrain(q, **options) for q in points])
+        made = self.alone(lambda: np.array([program.param_constrain(q, **options) for q in points]))
         return {
             name: made[:, [place for _, place in some]].reshape(len(made), *map(int, shape))
             for name, (shape, some) in chosen.items()
@@ -273,12 +269,12 @@ class _Stan(Functions):
             )
         points, out = self._free(values), []
         none = self.compiled[0]
+
+        def added(row):
+            return [row.log_density(q, propto=False) - none.log_density(q, propto=False) for q in points]
+
         for i in range(len(data[0])):
-            row = self.program(tuple(x[i : i + 1] for x in data))
-            with self.turn:
-                out.append(
-                    [row.log_density(q, propto=False) - none.log_density(q, propto=False) for q in points]
-                )
+            out.append(self.alone(added, self.program(tuple(x[i : i + 1] for x in data))))
         return {"log_lik": np.array(out).T}
 
     def predictions(self, values, data, seed):

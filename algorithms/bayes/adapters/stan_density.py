@@ -6,6 +6,7 @@ so in Python, asleep.
 """
 
 import ctypes
+import threading
 import time
 from dataclasses import dataclass, replace
 from typing import Any
@@ -31,19 +32,25 @@ def _wait(*_):
 
 
 class Turn:
-    """Whose turn it is, for all libraries without threads; a context manager for calls from Python."""
+    """Whose turn it is, for all libraries without threads."""
 
     def __init__(self):
         self._word = np.zeros(1, np.int64)
         self._waiting = CALLBACK(_wait)
         self.address, self.wait = self._word.ctypes.data, address_in_c(self._waiting)
 
-    def __enter__(self):
-        while not stan.take_turn(self.address):
-            time.sleep(_WAIT)
+    def call(self, function, *arguments):
+        """Call a function of Python in turn; wherever Ctrl-C comes, the turn ends.
 
-    def __exit__(self, *_):
-        stan.end_turn(self.address)
+        A context manager would keep the turn if Ctrl-C came between its methods and the block.
+        """
+        who = threading.get_ident()
+        try:
+            while not stan.take_turn(self.address, who):
+                time.sleep(_WAIT)
+            return function(*arguments)
+        finally:
+            stan.end_turn(self.address, who)
 
 
 TURN = Turn()
