@@ -236,16 +236,14 @@ def _check_cut(name, prior, parameters):
     """
     one, references = parameters[name], prior.references()
     values = [value for _, value in prior.arguments if not isinstance(value, str)]
+    own = -math.inf if prior.support == "any" else 0.0
+    bounds = [bound for bound in (one.low, one.high) if math.isfinite(bound) and bound > own]
+    _, middle = prior.arguments[0]
+    symmetric = prior.support == "any" and not isinstance(middle, str)  # half of it is on either side
+    kept = not bounds or (symmetric and len(bounds) == 1 and bool((middle == bounds[0]).all()))
     if one.kind == transforms.ORDERED:  # of k numbers of one density a k!-th part is in order
-        kept = all(value.ndim == 0 for value in values) and not any(
-            parameters[other].shape for other in references
-        )
-    else:
-        own = -math.inf if prior.support == "any" else 0.0
-        bounds = [bound for bound in (one.low, one.high) if math.isfinite(bound) and bound > own]
-        _, middle = prior.arguments[0]
-        symmetric = prior.support == "any" and not isinstance(middle, str)  # half of it is on either side
-        kept = not bounds or (symmetric and len(bounds) == 1 and bool((middle == bounds[0]).all()))
+        kept &= all(value.ndim == 0 for value in values)
+        kept &= not any(parameters[other].shape for other in references)
     if references and not kept:
         raise DataError(
             f"priors[{name!r}] is {prior}, but {name} is {one.words}: how much of the density lies there "

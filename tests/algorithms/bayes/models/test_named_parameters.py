@@ -263,12 +263,15 @@ def test_wrong_input_is_refused_by_name(words):
         (sd.interval(-math.inf, 2), P.student_t(3, 2, "s"), True),
         (sd.positive(), P.half_cauchy("s"), True),
         (sd.ordered(3), P.normal(1, "s"), True),  # a sixth
+        (sd.ordered(3, low=0), P.normal(0, "s"), True),
+        (sd.ordered(3, low=0), P.exponential("s"), True),
         (sd.unit(), P.normal(0, 1), True),
         (sd.positive(), P.normal(1, "s"), False),
         (sd.positive(), P.normal("s", 1), False),
         (sd.unit(), P.exponential("s"), False),
         (sd.interval(1, math.inf), P.half_normal("s"), False),
         (sd.ordered(3), P.normal([0, 1, 2], "s"), False),
+        (sd.ordered(3, low=0), P.normal(1, "s"), False),
     ],
 )
 def test_what_a_support_leaves_of_a_prior_depends_on_no_parameter(parameter, prior, kept):
