@@ -11,7 +11,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from ...errors import DataError, in_brief
 from ...scheduler.threads import effective_n_jobs, single_threaded_blas
-from .._base import Estimator
 from ..inputs.matrices import check_columns, check_rows
 from ..inputs.pieces import is_frame
 from ..inputs.targets import check_names, check_offset, check_weights
@@ -27,7 +26,7 @@ from .models.groups import (
 from .models.model import PRIORS, Prior
 from .models.propriety import check_proper, check_shard, warn_of_tails
 from .models.scaling import Scaling
-from .posterior.draws import Posterior
+from .sampled import SampledEstimator
 from .settings import CONSTRAINTS, SamplingSettings
 from .shards.builds import RegressionBuild, SourceBuild
 from .shards.chains import Densities, draw_posterior
@@ -41,10 +40,9 @@ _POSITIVE = Interval(Real, 0, np.inf, closed="neither")
 SCALE = Interval(Real, 1e-100, np.inf, closed="both")  # inf is a flat prior; squares may not underflow
 
 
-class BayesianRegression(Estimator):
+class BayesianRegression(SampledEstimator):
     """Base of the three regressions: priors, sampling, shards, the posterior."""
 
-    _state_attributes = ("_posterior_state",)
     # For check_estimator(model, expected_failed_checks=model._expected_failed_checks).
     _expected_failed_checks: ClassVar[dict] = {
         "check_sample_weight_equivalence_on_dense_data": "equal densities, rounded otherwise: other draws"
@@ -353,28 +351,17 @@ class BayesianRegression(Estimator):
             scaling.put_back(posterior.draws)
             if posterior.shard_draws is not None:
                 scaling.put_back(posterior.shard_draws)
-        self.sampler_ = ", ".join(sorted(set(samplers)))
+        self._keep(posterior, samplers)
         mean = posterior.mean()
         self.coef_: Any = self._shaped(mean["coef"])
         self.intercept_: Any = self._shaped(mean.get("intercept", np.float64(0.0)))
         if "group" in mean:
             self.group_intercepts_ = mean["group"]
-        self._posterior_state = posterior.state()
-        self._posterior = posterior
 
     def _shaped(self, values):
         return values
 
     # Using --------------------------------------------------------------------------------------------
-
-    @property
-    def posterior_(self) -> Posterior:
-        """The draws: a `Posterior`."""
-        if "_posterior_state" not in vars(self):
-            raise AttributeError(f"this {type(self).__name__} has no 'posterior_': it is not fitted yet")
-        if "_posterior" not in vars(self):
-            self._posterior = Posterior.from_state(self._posterior_state)
-        return self._posterior
 
     def _average(self, X, offset, groups, function, n_outputs):
         """Means over draws of ``function(predictors, posterior)``, (n_outputs, rows), by blocks of rows."""

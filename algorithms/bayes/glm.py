@@ -132,7 +132,7 @@ class BayesianGLM(ReadableMixedModel):
     array([2.])
     """
 
-    _state_attributes = ("_posterior_state", "_formula_state")
+    _state_attributes = (*ReadableMixedModel._state_attributes, "_formula_state")
     _harmless_text: ClassVar[frozenset[str]] = frozenset({"formula"})
     _parameter_constraints: ClassVar[dict] = {
         "formula": [str],
@@ -317,7 +317,7 @@ class BayesianGLM(ReadableMixedModel):
         return "nuts" if self.sampler == "auto" else self.sampler
 
     def _store(self, posterior, samplers, layout, formula):
-        self.sampler_ = ", ".join(sorted(set(samplers)))
+        self._keep(posterior, samplers)
         mean = posterior.mean()
         self.column_names_ = list(layout.columns)
         self.coef_: Any = np.atleast_1d(mean.get("coef", np.zeros(0)))
@@ -332,7 +332,6 @@ class BayesianGLM(ReadableMixedModel):
         if formula.classes is not None:
             self.classes_ = formula.classes
         self._formula, self._formula_state = formula, formula.state()
-        self._posterior_state, self._posterior = posterior.state(), posterior
 
     # Priors
     # ----------------------------------------------------------------------------------------------------

@@ -9,30 +9,21 @@ from sklearn.utils.validation import check_is_fitted
 
 from ...._typing import Array, RandomState
 from ....errors import DataError, shortened
-from ..._base import Estimator
 from ..._table import Table
 from ..posterior.draws import Posterior
-from . import readings
+from ..sampled import SampledEstimator
+from . import summaries
 from .draws import MixedLikelihoods, Predictors
 from .formula_design import FormulaDesign
 
 
-class ReadableMixedModel(Estimator):
+class ReadableMixedModel(SampledEstimator):
     """Base of `BayesianGLM`: all that needs a fit, and no priors."""
 
     formula: str | None
     family: str
     groups_: dict[str, Array]
     effects_: dict[str, Array]
-
-    @property
-    def posterior_(self) -> Posterior:
-        """The draws: a `Posterior`."""
-        if "_posterior_state" not in vars(self):
-            raise AttributeError(f"this {type(self).__name__} has no 'posterior_': it is not fitted yet")
-        if "_posterior" not in vars(self):
-            self._posterior = Posterior.from_state(self._posterior_state)
-        return self._posterior
 
     def summary(self, quantiles: Any = (0.05, 0.5, 0.95)) -> Table:
         """Describe the parameters that all groups share, in a line each; see `Posterior.summary`.
@@ -74,7 +65,7 @@ class ReadableMixedModel(Estimator):
             A row for each group and column, ``subject[308] days``, with mean, sd, low and high.
         """
         check_is_fitted(self)
-        return readings.effects(self.posterior_, self.groups_, self._columns_of_terms(), level, total)
+        return summaries.effects(self.posterior_, self.groups_, self._columns_of_terms(), level, total)
 
     def variances(self, level: float = 0.9) -> Table:
         """Tabulate standard deviations, correlations and intraclass correlations, with intervals.
@@ -101,7 +92,7 @@ class ReadableMixedModel(Estimator):
         mixed-effects models", Methods in Ecology and Evolution 4, 2013.
         """
         check_is_fitted(self)
-        return readings.variances(self.posterior_, self.family, self._columns_of_terms(), level)
+        return summaries.variances(self.posterior_, self.family, self._columns_of_terms(), level)
 
     def r2(self, data: Any, level: float = 0.9, *, offset: Any = None) -> Table:
         r"""Compute Bayesian R2: the variance of fitted means over that of fitted means and residuals.
@@ -132,7 +123,7 @@ class ReadableMixedModel(Estimator):
                 "r2 needs a target of numbers, which family='ordered' has not: take log_likelihood"
             )
         design, values = self._known().design(data, offset), self._values()
-        return readings.r_squared(self.family, design, values, level)
+        return summaries.r_squared(self.family, design, values, level)
 
     def predict(self, data: Any, *, offset: Any = None, groups: bool = True) -> Array:
         """Predict the mean of new observations, averaged over the posterior.
@@ -290,7 +281,7 @@ class ReadableMixedModel(Estimator):
                 "plot_effect needs a target of numbers, which family='ordered' has not: take predict"
             )
         known = self._known()
-        rows, lines = readings.effect_rows(known, data, column, by, groups)
+        rows, lines = summaries.effect_rows(known, data, column, by, groups)
         added = None if offset is None else np.full(len(rows[column]), float(offset))
         design = replace(known.design(rows, added, groups=groups is not None), trials=None)
         predictors = Predictors(self.family, design, groups is not None)
