@@ -21,7 +21,7 @@ class Predictors:
         self.family, self.design, self.groups = family, design, groups
 
     def blocks(self, values, seed):
-        """Yield predictors (draws, rows) of blocks of rows, and the family's own parameters (draws, 1).
+        """Yield blocks of rows, their predictors (draws, rows) and the family's own parameters (draws, 1).
 
         Effects of a group that the fit did not see are drawn from the groups' distribution, for each draw and
         each row anew.
@@ -31,7 +31,8 @@ class Predictors:
         height = max(1, _CELLS // draws)
         rng = np.random.default_rng(seed)
         for first in range(0, n, height):
-            yield self._block(values, slice(first, min(first + height, n)), rng), self.own(values)
+            rows = slice(first, min(first + height, n))
+            yield rows, self._block(values, rows, rng), self.own(values)
 
     def own(self, values):
         """The family's own parameters, as arrays that broadcast with (draws, rows)."""
@@ -63,7 +64,7 @@ class Predictors:
 
     def means(self, values, seed):
         """Yield means of observations (draws, rows) of blocks of rows; of levels on a last axis, too."""
-        for rows, f, own in self._numbered(values, seed):
+        for rows, f, own in self.blocks(values, seed):
             made = families.mean(self.family, f, own)
             yield made if self.design.trials is None else made * self.design.trials[rows]
 
@@ -72,16 +73,9 @@ class Predictors:
         rng, trials = np.random.default_rng([seed, 1]), self.design.trials
         made = [
             families.new_observations(self.family, f, own, rng, 1 if trials is None else trials[rows])
-            for rows, f, own in self._numbered(values, seed)
+            for rows, f, own in self.blocks(values, seed)
         ]
         return np.concatenate(made, axis=1)
-
-    def _numbered(self, values, seed):
-        """Blocks with their rows."""
-        first = 0
-        for f, own in self.blocks(values, seed):
-            yield slice(first, first + f.shape[1]), f, own
-            first += f.shape[1]
 
 
 def roots(term, values):
@@ -113,10 +107,8 @@ class MixedLikelihoods(NotKept):
 
     def __call__(self, values):
         """Log densities of the targets, times the weights of their rows."""
-        predictors, parts, first = Predictors(self.family, self.design), [], 0
-        for f, own in predictors.blocks(values, 0):
-            rows = slice(first, first + f.shape[1])
-            first = rows.stop
+        parts = []
+        for rows, f, own in Predictors(self.family, self.design).blocks(values, 0):
             y, weights = self.design.y[rows], self.design.weights[rows]
             if self.family == "ordered":
                 made = np.stack(
