@@ -78,10 +78,7 @@ def mixed_local(q, g, data, meta):
     at, k, G, Z = _term(data, meta)
     T, by_T, slopes = np.empty((k, k)), np.zeros((k, k)), np.empty(n)
     root(k, meta[at + SD_AT], meta[at + L_AT], theta, T)
-    queue, table = (
-        np.empty(MOST_NODES, np.int64),
-        np.zeros(1 if family == NORMAL else table_size(k), np.int32),
-    )
+    queue, table = np.empty(MOST_NODES, np.int64), _table(family, k)
     for j in range(G):
         first, end = meta[meta[at + ROWS_AT] + j], meta[meta[at + ROWS_AT] + j + 1]
         logp += integral(
@@ -111,10 +108,7 @@ def draw_effects(Q, name, data, meta):
     work, U = np.empty(4 * n_values + meta[N_FREE]), np.empty(n_effects(meta))
     y, weights = data[meta[Y_AT] : meta[Y_AT] + n], data[meta[Y_AT] + n : meta[Y_AT] + 2 * n]
     T, stream = np.empty((k, k)), name.copy()
-    queue, table = (
-        np.empty(MOST_NODES, np.int64),
-        np.zeros(1 if family == NORMAL else table_size(k), np.int32),
-    )
+    queue, table = np.empty(MOST_NODES, np.int64), _table(family, k)
     heights = np.empty(MOST_NODES)
     out = np.empty((len(Q), G * k))
     for r in range(len(Q)):
