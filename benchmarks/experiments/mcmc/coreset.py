@@ -43,21 +43,22 @@ def coreset_draws(X, signs, sums, *, n_steps, n_warmup, n_draws, seed):
     d = X.shape[1]
     rows, stands_for = _chosen(signs, min(ROWS_A_PARAMETER * d, len(X)), rng)
     X, signs, u = X[rows], signs[rows], np.ones(len(rows))
-    seen: list[tuple] = []
-    for step in range(n_steps + 1):
+
+    def drawn(step, count):
         kept = u > 0
-        count = n_draws if step == n_steps else N_POINTS
         sample = sample_model(
             weighted_model(X[kept], signs[kept], (stands_for * u)[kept]), n_samples=-(-count // 2),
             n_chains=2, n_warmup=n_warmup, n_jobs=1, seed=seed + step, weighted=False,
         )  # fmt: skip
-        draws = sample.stacked().reshape(-1, d)
-        if step == n_steps:
-            return draws, len(rows)
+        return sample.stacked().reshape(-1, d)
+
+    seen: list[tuple] = []
+    for step in range(n_steps):
+        draws = drawn(step, N_POINTS)
         seen.append((log_expit(signs * (draws @ X.T)) * stands_for, sums(draws)))
         G, h = (np.concatenate(part) for part in zip(*seen, strict=True))
         u = _fitted(G, h, len(seen))
-    raise AssertionError("the last step returns")
+    return drawn(n_steps, n_draws), len(rows)
 
 
 def _chosen(signs, m, rng):
