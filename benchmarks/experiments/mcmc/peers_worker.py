@@ -5,12 +5,19 @@ environment that has the peers and not stradask. Draws of call number i are left
 counts as ``figures.json``. CPU seconds are those of all threads and of child processes, such as compilers.
 """
 
+import importlib
 import json
 import resource
 import sys
 from pathlib import Path
 
 import numpy as np
+
+_NEEDED = {  # others need JAX
+    "stradask": ("stradask.benchmarks.experiments.mcmc.peers_densities",),
+    "nutpie": ("arviz", "nutpie"),
+}
+_JAX = ("jax", "blackjax", "numpyro.infer")
 
 
 def cpu_seconds():
@@ -31,7 +38,7 @@ class Stradask:
         if sampler == "loops":
             self.density, self.settings["data"], names = _loops().named(name, data)
             self.settings |= {"parameters": {"q": stradask.real(len(names))}, "sampler": "nuts"}
-            self.aliases = {_from_one(one): f"q[{j + 1}]" for j, one in enumerate(names)}
+            self.aliases = {posteriordb.from_one(one): f"q[{j + 1}]" for j, one in enumerate(names)}
         elif name == "student":
             self.density = student_density()
             self.settings |= {"data": np.column_stack([data["X"], data["y"]]), "names": student_names(data)}
@@ -46,13 +53,14 @@ class Stradask:
         import warnings
 
         import stradask
+        from stradask.benchmarks.experiments.mcmc.posteriordb import from_one
 
         self.counted.clear()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", stradask.errors.PosteriorWarning)  # draws are judged elsewhere
             posterior = stradask.sample(self.density, random_state=seed, **self.settings)
         draws = posterior.draws.reshape(self.settings["n_chains"], -1, posterior.draws.shape[1])
-        columns = {_from_one(name): draws[:, :, j] for j, name in enumerate(posterior.names)}
+        columns = {from_one(name): draws[:, :, j] for j, name in enumerate(posterior.names)}
         columns |= {theirs: columns[ours] for theirs, ours in self.aliases.items()}
         figures = {"method": posterior.method.split(":")[0], **self.counted}
         if figures["method"] == "laplace":
@@ -138,11 +146,6 @@ def _loops():
     return peers_loops
 
 
-def _from_one(name):
-    base, _, index = name.partition("[")
-    return f"{base}[{','.join(str(int(i) + 1) for i in index[:-1].split(','))}]" if index else base
-
-
 def student_names(data):
     """Names of the entries of q of `student_density`."""
     return [*(f"beta[{j}]" for j in range(np.shape(data["X"])[1])), "log_sigma"]
@@ -195,19 +198,11 @@ def made(job, data):
     return NumPyro(name, data, counts, dense=job["system"].endswith("dense"))
 
 
-def imported(system):
+def prepare(system):
     """Import what a system needs, which is no part of a call."""
-    if system.startswith("stradask"):
-        import stradask.benchmarks.experiments.mcmc.peers_densities  # noqa: F401
-    elif system.startswith("nutpie"):
-        import arviz  # noqa: F401
-        import nutpie  # noqa: F401
-    else:
-        import blackjax  # noqa: F401
-        import jax
-        import numpyro.infer  # noqa: F401
-
-        jax.numpy.zeros(1).block_until_ready()  # starts its threads
+    modules = [importlib.import_module(name) for name in _NEEDED.get(system.partition(" ")[0], _JAX)]
+    if modules[0].__name__ == "jax":
+        modules[0].numpy.zeros(1).block_until_ready()  # starts its threads
 
 
 def main(path):
@@ -215,7 +210,7 @@ def main(path):
     job = json.loads(Path(path).read_text())
     folder = Path(path).parent
     data = json.loads(Path(job["data"]).read_text())
-    imported(job["system"])
+    prepare(job["system"])
     figures, system = [], None
     for call in range(1 + job["later"]):
         started = cpu_seconds()

@@ -309,7 +309,7 @@ def run(folder, name, seed=0):
 
 def compared(posterior, reference, aliases):
     """Errors against a reference, by the names of entries, which count from one there."""
-    columns = {_from_one(name): j for j, name in enumerate(posterior.names)}
+    columns = {from_one(name): j for j, name in enumerate(posterior.names)}
     places = [columns[aliases.get(name, name)] for name in reference]
     mean, sds = posterior.draws.mean(axis=0)[places], posterior.draws.std(axis=0)[places]
     theirs = {key: np.array([one[key] for one in reference.values()]) for key in ("mean", "sd")}
@@ -322,7 +322,8 @@ def compared(posterior, reference, aliases):
     }
 
 
-def _from_one(name):
+def from_one(name):
+    """The name of an entry, ``"beta[0,2]"``, counted from one: ``"beta[1,3]"``."""
     base, _, index = name.partition("[")
     if not index:
         return name

@@ -69,6 +69,13 @@ RADON["floor_measure"] = [0, 1, 0, 1, 1]
 SEEDS = {"I": 5, "n": [3, 0, 7, 2, 9], "N": [9, 4, 8, 9, 9], "x1": [0, 1, 0, 1, 1], "x2": [0, 0, 1, 1, 0]}
 
 
+def slopes_of(layout):
+    """Gradients of zero by name, arrays all."""
+    return layout.all_named(np.zeros((1, layout.n_values)))[0]._replace(
+        **{key: np.zeros(1) for key, one in layout.parameters.items() if not one.shape}
+    )
+
+
 @pytest.mark.parametrize(
     ("name", "d"),
     [
@@ -85,16 +92,11 @@ def test_other_forms_are_the_densities_of_the_table_of_errors(name, d):
     layout = NamedLayout(parameters)
     values = layout.values(np.linspace(-1, 1, layout.n_free)[None])[0]
 
-    def zeros():
-        return layout.all_named(np.zeros((1, layout.n_values)))[0]._replace(
-            **{key: np.zeros(1) for key, one in parameters.items() if not one.shape}
-        )
-
     def expected(values):
-        rest = () if name.startswith("low_dim") else (zeros(),)
+        rest = () if name.startswith("low_dim") else (slopes_of(layout),)
         return plain.py_func(layout.named(values), data, *rest)
 
-    slopes = zeros()
+    slopes = slopes_of(layout)
     assert density.py_func(layout.named(values), data, slopes) == pytest.approx(expected(values), rel=1e-12)
     gradient = optimize.approx_fprime(values, expected, 1e-7)
     assert np.concatenate(slopes) == pytest.approx(gradient, rel=1e-4, abs=1e-4)
@@ -112,12 +114,7 @@ def test_the_centred_radon_density_is_the_other_in_other_coordinates():
     at |= {"sigma_alpha": q.spread}
     values = np.concatenate([np.ravel(at[name]) for name in mine])
 
-    def zeros(layout, parameters):
-        return layout.all_named(np.zeros((1, layout.n_values)))[0]._replace(
-            **{key: np.zeros(1) for key, one in parameters.items() if not one.shape}
-        )
-
-    theirs, ours = zeros(p, parameters), zeros(layout, mine)
+    theirs, ours = slopes_of(p), slopes_of(layout)
     found = density.py_func(layout.named(values), data, ours)
     assert found == pytest.approx(other.py_func(q, data, theirs), rel=1e-12)
     assert ours.alpha * q.spread == pytest.approx(theirs.z, rel=1e-12)
