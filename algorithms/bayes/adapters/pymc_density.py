@@ -14,6 +14,7 @@ from ....kernels.bayes.callback import callback
 from ....kernels.options import BARE
 from ..models.called import CompiledCalls, guarded
 from ..models.fingerprint import fingerprint
+from ..models.named import shape_at
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,7 +130,7 @@ def _arrays_of(kinds, place):
             return nb.carray(at(meta[place]), (1,), kind).reshape(())
 
     else:
-        shape = _shape_of(place + 1, n_axes)
+        shape = shape_at(place + 1, n_axes)
 
         @nb.njit(**options)
         def array(meta):
@@ -140,13 +141,3 @@ def _arrays_of(kinds, place):
         return (array(meta), *rest(meta))
 
     return arrays
-
-
-def _shape_of(place, n_axes):
-    import numba as nb
-
-    options: dict[str, Any] = {"nogil": True} | BARE
-    if n_axes == 0:
-        return nb.njit(**options)(lambda meta: ())
-    rest = _shape_of(place + 1, n_axes - 1)
-    return nb.njit(**options)(lambda meta: (meta[place], *rest(meta)))

@@ -104,7 +104,7 @@ class StanDensity(CalledModel):
         return replace(self, rows=None)
 
     def identity(self):
-        """All that the density depends on, for digests; as that of functions called from Python was."""
+        """All that the density depends on, for digests."""
         own = self.functions
         functions = fingerprint((own.likelihood, own.prior if own.row else None))
         return functions, self.rows, float(self.data[0]), self.names, self.start

@@ -1,4 +1,4 @@
-"""What a density without derivatives costs: said before anything is sampled or checked, if it is long."""
+"""A warning before anything is sampled or checked: a density without derivatives will take long."""
 
 import time
 import warnings

@@ -383,15 +383,23 @@ def _row_views(form):
 
 def _next_rows(nb, before, at, pointer, ndim):
     where: Any = pointer
-    shape: Any = nb.njit(**BARE)(lambda meta: ())
-    for side in range(at + 1, at + 1 + ndim):
-        shape = _next_side(nb, shape, side)
+    shape = shape_at(at + 1, ndim)
     return nb.njit(**BARE)(
         lambda data, meta: (
             *before(data, meta),
             nb.carray(where(data.ctypes.data + 8 * meta[at]), shape(meta)),
         )
     )
+
+
+def shape_at(place, n_axes):
+    """Make a compiled function of meta that returns a shape, whose first side is at a place."""
+    import numba as nb
+
+    shape: Any = nb.njit(**BARE)(lambda meta: ())
+    for side in range(place, place + n_axes):
+        shape = _next_side(nb, shape, side)
+    return shape
 
 
 def _next_side(nb, before, at):

@@ -343,7 +343,7 @@ def test_lists_in_a_tuple_are_arrays():
     assert found.draws.shape == (200, 1)
 
 
-def test_differences_that_take_long_are_told_before_the_checks(monkeypatch):
+def test_a_warning_of_long_differences_comes_before_the_checks(monkeypatch):
     monkeypatch.setattr(cost, "_time", lambda model: 0.03)
 
     def value(q, x):

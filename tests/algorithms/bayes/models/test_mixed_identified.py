@@ -55,7 +55,7 @@ def test_what_only_priors_tell_apart_has_a_warning(formula, family, words):
         assert re.search(pattern, str(one.message))
 
 
-def test_an_effect_for_each_row_is_refused_beside_normal_noise():
+def test_an_effect_for_each_row_is_refused_with_normal_noise():
     pytest.importorskip("formulaic")
     for formula in ("y ~ x + (1 | row)", "y ~ (1 | g) + (0 + kind | row)", "y ~ (x || row)"):
         with pytest.raises(DataError, match=r"\(row\) are 60 single rows.*Leave the term out"):
