@@ -81,6 +81,8 @@ def stan(q, g, data, meta):
     if meta[NONE] and data[0] != 1.0 and np.isfinite(value):
         slope = np.empty(len(q))
         less = data[0] - 1.0
-        value += less * _in_turn(meta[NONE], q, slope, meta)
+        prior = _in_turn(meta[NONE], q, slope, meta)
+        # Where that part has no density there is none: less * -inf would be infinity.
+        value = value + less * prior if prior > -np.inf else prior
         g += less * slope
     return value
