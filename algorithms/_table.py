@@ -6,6 +6,15 @@ from .._html import table as html_table
 from ..errors import DataError, StradaskError, shortened
 
 
+def pandas():
+    """Import pandas for a ``to_pandas``, or say what to install."""
+    try:
+        import pandas as pd
+    except ModuleNotFoundError as error:
+        raise StradaskError("to_pandas needs pandas, which is not installed: pip install pandas") from error
+    return pd
+
+
 class Table:
     """Columns of equal length with named rows; `note` is a line below the table.
 
@@ -47,13 +56,7 @@ class Table:
 
     def to_pandas(self):
         """Return a pandas DataFrame with the rows' names as its index."""
-        try:
-            import pandas as pd
-        except ModuleNotFoundError as error:
-            raise StradaskError(
-                "to_pandas needs pandas, which is not installed: pip install pandas"
-            ) from error
-        return pd.DataFrame(self.columns, index=self.rows)
+        return pandas().DataFrame(self.columns, index=self.rows)
 
     def __repr__(self):
         left = [name for name, values in self.columns.items() if values.dtype.kind not in "fiub"]

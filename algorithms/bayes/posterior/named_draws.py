@@ -3,10 +3,8 @@
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
-
 from ...._typing import Array
-from ....errors import StradaskError
+from ..._table import pandas
 
 
 class NamedValues(dict[str, Array]):
@@ -25,6 +23,7 @@ class NamedDraws:
     variables: dict[str, tuple[int, ...]]
     names: list[str]
     n_chains: Any
+    log_weights: Array | None
 
     def keys(self) -> list[str]:
         """Names of the variables, so that ``dict(posterior)`` has their draws."""
@@ -58,17 +57,10 @@ class NamedDraws:
         >>> posterior.to_pandas()["mean"].tolist()
         [1.0, 3.0, 5.0]
         """
-        try:
-            import pandas as pd
-        except ModuleNotFoundError as error:
-            raise StradaskError(
-                "to_pandas needs pandas, which is not installed: pip install pandas"
-            ) from error
-        n = len(self.draws)
+        pd, n = pandas(), len(self.draws)
         index: Any = pd.RangeIndex(n, name="draw")
         if self.n_chains is not None:
             levels = [range(self.n_chains), range(n // self.n_chains)]
             index = pd.MultiIndex.from_product(levels, names=["chain", "draw"])
         frame = pd.DataFrame(self.draws, index=index, columns=self.names)
-        log_weights = getattr(self, "log_weights", None)
-        return frame if log_weights is None else frame.assign(log_weight=np.asarray(log_weights))
+        return frame if self.log_weights is None else frame.assign(log_weight=self.log_weights)
