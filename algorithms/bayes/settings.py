@@ -13,8 +13,7 @@ from ...errors import DataError, shortened
 from ...scheduler.parameters import check_count, random_source
 from ...scheduler.place import check_engine
 from ...scheduler.threads import effective_n_jobs
-from .chains.chain import SAMPLERS
-from .chains.sampling import CAREFUL, check_metric, check_settings
+from .chains.sampling import CAREFUL, KNOWN, OF_MODES, check_metric, check_settings
 from .combine.combiners import COMBINERS
 
 _COUNT = Interval(Integral, 1, None, closed="left")
@@ -24,7 +23,7 @@ CONSTRAINTS: dict[str, list] = {
     "n_chains": [_COUNT],
     "n_warmup": [_COUNT],
     "target_accept": [Interval(Real, 0, 1, closed="neither")],
-    "sampler": [StrOptions({"auto", "laplace", "smc", *SAMPLERS})],
+    "sampler": [StrOptions(set(KNOWN))],
     "n_shards": [StrOptions({"auto"}), _COUNT],
     "combine": [StrOptions(COMBINERS.keys())],  # a view: entries may be added
     "n_proposals": [_COUNT],
@@ -67,7 +66,7 @@ class SamplingSettings:
             raise DataError(f"n_shards must be 'auto' or an integer, got {shortened(self.n_shards)}")
         check_settings(self.sampler, **self.counts)
         check_metric(self.metric)
-        if self.metric != "auto" and self.sampler in ("laplace", "split_hmc", "smc"):
+        if self.metric != "auto" and self.sampler in OF_MODES:
             raise DataError(
                 f"metric={shortened(self.metric)} has no effect on sampler={shortened(self.sampler)}, whose "
                 "coordinates are those of the modes: take sampler='nuts', or leave metric='auto'"

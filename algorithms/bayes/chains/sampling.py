@@ -58,6 +58,8 @@ _LEVEL = "the log density is constant about the start: gradients do not lead"
 _WALL = "the density ends at a wall, which gradients do not see"
 _PLACES = 4  # that tell whether a density is constant
 _PATIENCE = 0.1  # seconds between two looks at Ctrl-C, where there is no callback
+KNOWN = ("auto", "laplace", "smc", *SAMPLERS)
+OF_MODES = ("laplace", "split_hmc", "smc")  # which search for modes, and move in their coordinates
 CAREFUL = ("nuts", "hmc")  # whose steps an acceptance shortens where draws diverge
 _SHORT_STEPS = 0.95  # that acceptance
 _HELPS = {
@@ -253,11 +255,8 @@ def make_plan(
     numbers = {"seed": seed, "shard": shard}
     mode, draws, k_hat, reason = None, None, np.nan, "asked for"
     found, chosen = NOTHING_FOUND, sampler == "auto"
-    if (
-        sampler in ("auto", "laplace", "split_hmc", "smc")
-        or metric == "laplace"
-        or (metric == "auto" and model.regular)
-    ):
+    searched = sampler in ("auto", *OF_MODES)
+    if searched or metric == "laplace" or (metric == "auto" and model.regular):
         mode = find_mode(model)
     if mode is None and (sampler in ("laplace", "split_hmc") or metric == "laplace"):
         raise DataError(
@@ -265,7 +264,7 @@ def make_plan(
             "and none is to be found: give the parameters proper priors, or take sampler='nuts' with "
             "metric='adapted'"
         )
-    if mode is not None and sampler in ("auto", "laplace", "split_hmc", "smc"):
+    if mode is not None and searched:
         found = find_modes(model, mode, n_starts, **numbers)
         mode = found.modes[0]
     if sampler == "auto":
@@ -307,9 +306,8 @@ def check_metric(metric):
 
 def check_settings(sampler, n_samples, n_chains, n_warmup):
     """Refuse a sampler that is unknown, and counts that are no integers of at least 1."""
-    known = ("auto", "laplace", "smc", *SAMPLERS)
-    if not isinstance(sampler, str) or sampler not in known:
-        raise DataError(f"sampler must be one of {', '.join(known)}, got {shortened(sampler)}")
+    if not isinstance(sampler, str) or sampler not in KNOWN:
+        raise DataError(f"sampler must be one of {', '.join(KNOWN)}, got {shortened(sampler)}")
     for name, value in (("n_samples", n_samples), ("n_chains", n_chains), ("n_warmup", n_warmup)):
         check_count(name, value)
         if value >= 2**63:
