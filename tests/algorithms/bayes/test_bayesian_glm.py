@@ -386,6 +386,12 @@ def test_forms_of_data_and_of_formulas():
         ("reaction ~ (1 | subject) + (1 | days)", {"n_shards": 19}, {}, "but there are 18 groups"),
         ("reaction ~ (1 | subject) + (1 | days)", {"sampler": "laplace"}, {}, "needs a mode"),
         (FORMULA, {"n_shards": 40}, {}, "but there are 18 groups"),
+        (
+            "late ~ days",
+            {"family": "logistic", "n_shards": 2},
+            {"late": np.arange(180) == 3},
+            "a class has 1 rows, too few for 2 shards",
+        ),
         (FORMULA, {"priors": {"slope": 1}}, {}, "priors has 'slope'"),
         ("reaction ~ days + same", {}, {"same": np.ones(180)}, "constant"),
         ("reaction ~ days + C(same)", {}, {"same": np.ones(180)}, r"the category C\(same\) has one level"),

@@ -1,5 +1,7 @@
 """Bayesian regressions in shards: the posterior of all rows, and how rows are cut."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from regression_problems import MODELS, assert_near, regression_data
@@ -9,6 +11,7 @@ from stradask.algorithms.bayes.linear import BayesianLinearRegression
 from stradask.algorithms.bayes.logistic import BayesianLogisticRegression
 from stradask.algorithms.bayes.poisson import BayesianPoissonRegression
 from stradask.algorithms.bayes.shards import rows as shards
+from stradask.algorithms.bayes.shards.mixed_rows import mixed_rows
 from stradask.algorithms.bayes.shards.rows import cut_rows, number_of_shards
 from stradask.errors import DataError
 
@@ -61,6 +64,16 @@ def test_rows_are_dealt_once_and_by_class():
 )
 def test_number_of_shards_by_itself(n_rows, n_params, n_rare, expected):
     assert number_of_shards("auto", n_rows, n_params, n_rare) == expected
+
+
+@pytest.mark.parametrize("n_rare", [3, 200])
+def test_auto_shards_of_a_mixed_model_have_rows_of_every_class(n_rare):
+    """By rows alone there would be 625, and too few of the class for each."""
+    design = SimpleNamespace(X=np.ones((250_000, 3)), y=np.arange(250_000) < n_rare, terms=())
+    settings = SimpleNamespace(n_shards="auto", seed=0, check_combines=lambda: None)
+    parts = mixed_rows("logistic", design, settings)
+    assert len(parts) == max(1, n_rare // 4)
+    assert parts == [None] or all(design.y[rows].any() for rows in parts)
 
 
 @pytest.mark.parametrize("estimator", MODELS)
