@@ -23,18 +23,7 @@ from .posteriordb_processes import PROCESSES
 from .posteriordb_series import SERIES
 
 N_POINTS, SPREAD, STEP = 10, 0.3, 1e-5
-# Stan's parameters, where ours have other names.
-STAN = {
-    "garch-garch11": lambda p: {"mu": p.mu, "alpha0": p.alpha0, "alpha1": p.w[0], "beta1": p.w[1]},
-    "hmm_example-hmm_example": lambda p: _rows(p) | {"mu": p.mean[0]},
-    "bball_drive_event_0-hmm_drive_0": lambda p: _rows(p) | {"phi": p.rate[0], "lambda": p.rate[1]},
-    "bball_drive_event_1-hmm_drive_1": lambda p: _rows(p) | {"phi": p.mean[0], "lambda": p.mean[1]},
-    "gp_pois_regr-gp_pois_regr": lambda p: {"rho": p.rho, "alpha": p.alpha, "f_tilde": p.z},
-}
-
-
-def _rows(p):
-    return {"theta1": p.theta[0], "theta2": p.theta[1]}
+STAN = {"gp_pois_regr-gp_pois_regr": {"z": "f_tilde"}}  # names that are not those of derived values
 
 
 def check(folder, programs, name):
@@ -44,7 +33,7 @@ def check(folder, programs, name):
     data, reference = read(folder, name)
     path = Path(programs) / f"{name.split('-')[1]}.so"
     stan = bridgestan.StanModel(str(path if path.exists() else path.with_suffix(".stan")), json.dumps(data))
-    density, rows, parameters, priors, _ = MODELS[name](data)
+    density, rows, parameters, priors, derived = MODELS[name](data)
     layout = NamedLayout(parameters, priors)
     model = named_model(density, None, rows, layout.start(), layout=layout, check=False)
     table, reals = layout.tables
@@ -55,8 +44,8 @@ def check(folder, programs, name):
 
     def theirs(q):
         p = layout.named(layout.values(q[None])[0])
-        values = STAN.get(name, lambda p: p._asdict())(p)
-        listed = {key: np.asarray(value).tolist() for key, value in values.items()}
+        values = p._asdict() | ({} if derived is None else derived(p))  # Stan takes those that it knows
+        listed = {STAN.get(name, {}).get(key, key): np.asarray(x).tolist() for key, x in values.items()}
         return stan.log_density(stan.param_unconstrain_json(json.dumps(listed)), propto=False, jacobian=False)
 
     start = layout.start(_middle(layout, reference))
