@@ -12,6 +12,7 @@ from stradask.algorithms.bayes.mixed.formula_design import FormulaDesign
 from stradask.algorithms.bayes.mixed.model import MixedLayout, mixed_model
 from stradask.algorithms.bayes.mixed.priors import chosen_priors
 from stradask.algorithms.bayes.models.scaling import Scaling
+from stradask.algorithms.bayes.shards.mixed_rows import mixed_rows
 from stradask.errors import DataError, StradaskError
 
 # Reaction times (ms) after 0 to 9 days of little sleep: Belenky et al., "Patterns of performance degradation
@@ -308,6 +309,15 @@ def test_counts_of_trials_are_as_many_rows_of_zeros_and_ones(tmp_path):
     ):
         with pytest.raises(DataError, match=words):
             sd.BayesianGLM(formula, family, **settings).fit(data)
+    rare = {"k": [1] * 2 + [0] * 38, "n": [2] * 40, "x": x}
+    formula = FormulaDesign("k | trials(n) ~ x", "binomial")
+    design = formula.learn(rare, None, None)
+    for seed in range(5):
+        model = sd.BayesianGLM(formula.formula, "binomial", n_shards=2, random_state=seed)
+        parts = mixed_rows("binomial", design, model._settings(formula, False, False, None))
+        assert [sum(design.y[part] > 0) for part in parts] == [1, 1]
+    with pytest.raises(DataError, match="successes, or failures, are in 2 rows, too few for 3 shards"):
+        model.set_params(n_shards=3).fit(rare)
 
 
 def test_terms_of_the_same_groups():
