@@ -87,11 +87,13 @@ class TopicsOverSlices(TopicModel):
 
     def _by_slice(self, X, codes, ask):
         """Ask the model of each slice of some documents; rows of the answers in the order of X."""
-        X = check_counts(self, X, reset=False)
+        X = check_counts(type(self).__name__, X, need_tokens=False)  # names have been compared
         out = np.empty((X.shape[0], len(self.doc_topic_prior_)))
         for t in np.unique(codes):
             rows = np.flatnonzero(codes == t)
-            out[rows] = ask(self._at(t), X[rows])
+            model = self._at(t)
+            vars(model).pop("feature_names_in_", None)
+            out[rows] = ask(model, X[rows])
         return out
 
     def _codes(self, X, slices):

@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 from ...._typing import Array, Matrix
 from ....errors import DataError
 from ..._base import Estimator
-from ...inputs.texts import text_in
+from ...inputs.matrices import _as_data_errors
 
 
 class Selector(SelectorMixin, MetaEstimatorMixin, Estimator):
@@ -29,13 +29,9 @@ class Selector(SelectorMixin, MetaEstimatorMixin, Estimator):
         -------
         matrix of shape (n_samples, n_selected_features)
         """
-        try:
+        check_is_fitted(self, "support_")
+        with _as_data_errors(X):
             return super().transform(X)
-        except ValueError as error:
-            text = text_in(X)
-            if text:
-                raise DataError(text) from error
-            raise
 
     def _get_support_mask(self) -> Array:
         check_is_fitted(self, "support_")

@@ -87,7 +87,7 @@ class StructuredModel(ColumnsOnWorkers, Reweighting, SparseCoefficients, Estimat
 
     def _columns(self, X, y):
         if self._takes_engine:
-            X = check_matrix(self, X)
+            columns = check_matrix(self, X)
         elif is_dask(X):
             raise DataError(
                 f"{type(self).__name__} takes X in this process, not a Dask collection: pass X.compute(), or "
@@ -95,9 +95,9 @@ class StructuredModel(ColumnsOnWorkers, Reweighting, SparseCoefficients, Estimat
                 "SparseLogisticRegression, which compute on a cluster"
             )
         else:
-            X = check_columns(self, X)
+            columns = check_columns(self, X)
         check_names(self, X, y)
-        return X
+        return columns
 
     def _pose(self, X, y, sample_weight=None, offset=None, exposure=None):
         """Check the input; set the number and names of the columns."""

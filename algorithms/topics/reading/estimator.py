@@ -323,7 +323,7 @@ class ReadableTopics(TopicIntervals, TopicsOfTexts):
         vocabulary = self._vocabulary(vocabulary)
         X = check_counts(self, X, reset=False)
         lengths = np.asarray(X.sum(axis=1)).ravel()
-        fitted = np.asarray(self._fitted_documents().sum(axis=1)).ravel()
+        fitted = np.rint(self._fitted_documents().sum(axis=1)).ravel()  # of pairs of words, these are shares
         if len(lengths) != len(fitted):
             raise DataError(
                 f"X has {len(lengths)} documents, but the model was fitted to {len(fitted)}: pass those"

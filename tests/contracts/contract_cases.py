@@ -1,0 +1,296 @@
+"""The cases of the contracts: every public estimator, with small data and what it promises.
+
+A file beside this one is one promise, with one test over `cases(promise)`. A public estimator without an
+entry in `CASES` fails `test_every_class.py`.
+"""
+
+import functools
+import importlib.util
+import inspect
+import warnings
+from collections.abc import Callable
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import sparse
+from sklearn.exceptions import ConvergenceWarning
+
+import stradask as sd
+from stradask.errors import PosteriorWarning
+
+N, D, WORDS = 60, 4, 12
+RNG = np.random.default_rng(0)
+X = RNG.standard_normal((N, D))
+SIGNAL = X @ np.array([1.0, -0.8, 0.5, 0.0]) + 0.3 * RNG.standard_normal(N)
+SHARES = RNG.dirichlet(np.full(3, 0.3), N) @ RNG.dirichlet(np.full(WORDS, 0.3), 3)
+COUNTS = np.stack([RNG.multinomial(25, row / row.sum()) for row in SHARES]).astype(float)
+COUNTS[0] = 1  # each word occurs
+RATED = RNG.random((30, 15)) < 0.5
+SURVIVAL = np.zeros(N, [("event", bool), ("time", float)])
+SURVIVAL["event"], SURVIVAL["time"] = RNG.random(N) < 0.8, np.exp(-SIGNAL) * RNG.exponential(1, N) + 0.01
+
+
+class Given(NamedTuple):
+    """Arguments of `fit`: X, y (or None), keywords with a value for each row, and other keywords."""
+
+    X: Any
+    y: Any = None
+    by_row: dict = {}  # noqa: RUF012
+    also: dict = {}  # noqa: RUF012
+
+    def rows(self, index):
+        """Select rows, in the order of the index."""
+        X = self.X.iloc[index] if hasattr(self.X, "iloc") else self.X[index]
+        y = None if self.y is None else np.asarray(self.y)[index]
+        by_row = {name: np.asarray(value)[index] for name, value in self.by_row.items()}
+        return Given(X, y, by_row, self.also)
+
+    def arguments(self):
+        """Return what `fit` takes by position."""
+        return (self.X,) if self.y is None else (self.X, self.y)
+
+
+# X is an array of float64; ratings are a CSR array, and a formula reads a table with its target.
+DATA = {
+    "regression": Given(X, SIGNAL),
+    "two classes": Given(X, np.where(SIGNAL > 0, "yes", "no")),
+    "classes": Given(X, np.array(["low", "mid", "top"])[np.digitize(SIGNAL, [-0.7, 0.7])]),
+    "counts": Given(X, RNG.poisson(np.exp(0.5 * SIGNAL)).astype(float)),
+    "tasks": Given(X, np.stack([SIGNAL, X[:, 1] - SIGNAL], axis=1)),
+    "survival": Given(X, SURVIVAL),
+    "documents": Given(COUNTS),
+    "documents and numbers": Given(COUNTS, SIGNAL),
+    "documents in slices": Given(COUNTS, None, {"slices": np.repeat([2001, 2002, 2003], N // 3)}),
+    "documents with keywords": Given(COUNTS, also={"seed_words": {0: [0, 1], 1: [5]}}),
+    "documents and covariates": Given(COUNTS, None, {"covariates": SIGNAL.round(1)}),
+    "ratings": Given(sparse.csr_array(np.where(RATED, RNG.integers(1, 6, (30, 15)), 0).astype(float))),
+    "table": Given(pd.DataFrame({f"c{j}": X[:, j] for j in range(D)} | {"y": SIGNAL})),
+}
+# Names of the columns of X where it has columns that may have any name.
+COLUMNS = {
+    kind: [f"{'word' if kind.startswith('documents') else 'c'}{j}" for j in range(given.X.shape[1])]
+    for kind, given in DATA.items()
+    if kind not in ("ratings", "table")
+}
+# Methods that take X and fit, or take the columns that a selection returned.
+OTHERS = {"fit", "partial_fit", "fit_transform", "fit_predict", "path", "alpha_max", "stability"}
+OTHERS |= {"inverse_transform"}
+
+
+@contextmanager
+def short_fits():
+    """Let fits end early, with few draws, and be scored by their own data; let nothing else warn."""
+    with warnings.catch_warnings():
+        for category in (ConvergenceWarning, PosteriorWarning):
+            warnings.simplefilter("ignore", category)
+        for words in ("the fit ended after", ".*relevant cells were in fit"):
+            warnings.filterwarnings("ignore", words)
+        yield
+
+
+@dataclass(frozen=True)
+class Case:
+    """One estimator, the data that it is fitted to, and what it promises.
+
+    Parameters
+    ----------
+    make : callable
+        Returns a new, unfitted estimator.
+    data : str
+        A key of `DATA`.
+    weights : str
+        "frequencies": a row of weight w counts as w rows. "relative": a factor common to all weights changes
+        nothing. "": `fit` takes no `sample_weight`.
+    scales : str
+        Why predictions may change with the units of columns: "" (they do not), "penalty", "prior", "network",
+        "counts" or "ratings".
+    broken : dict
+        Promises that wait for a redesign: strict xfails, whose reason names its issue.
+    variant : str
+        Tells several cases of one class apart.
+    """
+
+    make: Callable[[], Any]
+    data: str
+    weights: str = ""
+    scales: str = "penalty"
+    broken: dict = field(default_factory=dict)
+    variant: str = ""
+
+    @functools.cached_property
+    def name(self):
+        return type(self.make()).__name__ + (f", {self.variant}" if self.variant else "")
+
+    @property
+    def given(self):
+        """The data, as arrays."""
+        return DATA[self.data]
+
+    @property
+    def has_columns(self):
+        """Whether X is a matrix of columns, which may have names."""
+        return self.data in COLUMNS
+
+    @property
+    def frame(self):
+        """The data, X as a frame."""
+        columns = COLUMNS[self.data]
+        return self.given._replace(X=pd.DataFrame(self.given.X, columns=columns))
+
+    def takes(self, argument, method="fit"):
+        """Whether a method, or the constructor by "__init__", has an argument of this name."""
+        function = type(self.make()) if method == "__init__" else getattr(self.make(), method, None)
+        return function is not None and argument in inspect.signature(function).parameters
+
+    def fit(self, given=None, *, model=None, **options):
+        """Fit a model (by default a new one) to the data, or to those given."""
+        given = self.given if given is None else given
+        with short_fits():
+            return (model or self.make()).fit(*given.arguments(), **given.by_row, **given.also, **options)
+
+    @functools.cached_property
+    def fitted(self):
+        """A model of arrays, which tests share and do not change."""
+        return self.fit()
+
+    @functools.cached_property
+    def fitted_to_frame(self):
+        """A model of a frame, which tests share and do not change."""
+        return self.fit(self.frame)
+
+    def answer(self, model, given=None):
+        """Return what a model says of rows, as an array: probabilities, else predictions, else shares."""
+        given = self.given if given is None else given
+        methods = readers(model)
+        name = next(name for name in ("predict_proba", "predict", "transform") if name in methods)
+        value = methods[name](given)
+        return value.toarray() if sparse.issparse(value) else np.asarray(value)
+
+
+def readers(model):
+    """Return the public methods that read rows, but do not fit, as functions of `Given`, by name."""
+    methods = {}
+    for name in dir(type(model)):
+        static = inspect.getattr_static(type(model), name)
+        if name.startswith(("_", "set_")) or name in OTHERS or isinstance(static, property):
+            continue
+        method = getattr(model, name, None)  # some are there for some parameters alone
+        parameters = list(inspect.signature(method).parameters) if callable(method) else []
+        if name == "representative_documents":
+            methods[name] = lambda given, method=method: method(0, X=given.X)
+        elif parameters and parameters[0] in ("X", "data"):
+            methods[name] = functools.partial(_read, method)
+    return methods
+
+
+def _read(method, given):
+    """Call a method with those of the arguments that it takes; `predict` of ratings takes pairs."""
+    parameters = inspect.signature(method).parameters
+    X = given.X
+    if method.__name__ == "predict" and sparse.issparse(X):
+        X = np.argwhere(X.toarray())
+    by_row = {name: value for name, value in given.by_row.items() if name in parameters}
+    takes_y = "y" in parameters and given.y is not None
+    return method(X, given.y, **by_row) if takes_y else method(X, **by_row)
+
+
+def torch_module(n_features, n_outputs):
+    """Return a small network."""
+    from torch import nn
+
+    return nn.Sequential(nn.Linear(n_features, 4), nn.Tanh(), nn.Linear(4, n_outputs))
+
+
+def topics(cls, **options):
+    return functools.partial(cls, **{"n_components": 3, "max_iter": 5, "random_state": 0} | options)
+
+
+DRAWS = {"n_samples": 50, "n_warmup": 50, "n_chains": 1, "random_state": 0}
+LASSO = sd.Lasso(0.1)
+MLP = {"hidden_layer_sizes": (4,), "max_iter": 3, "random_state": 0}
+TORCH = {"module": torch_module, "max_iter": 2, "batch_size": 20, "random_state": 0}
+CASES = [
+    # Linear models
+    Case(lambda: sd.Ridge(), "regression", "frequencies"),
+    Case(lambda: sd.RidgeCV(), "regression", "frequencies"),
+    Case(lambda: sd.LogisticRegression(), "two classes", "frequencies"),
+    Case(lambda: sd.LogisticRegression(l1_ratio=1.0), "classes", "frequencies", variant="l1, three classes"),
+    Case(lambda: sd.LogisticRegressionCV(Cs=3, cv=3), "two classes", "frequencies"),
+    Case(lambda: sd.PoissonRegressor(), "counts", "relative"),
+    Case(lambda: sd.GLM(), "regression", "frequencies", scales=""),
+    Case(lambda: sd.GLM("poisson"), "counts", "frequencies", scales="", variant="poisson"),
+    Case(lambda: sd.Lasso(0.1), "regression", "relative"),
+    Case(lambda: sd.ElasticNet(0.1), "regression", "relative"),
+    Case(lambda: sd.SparseLogisticRegression(0.05), "two classes", "relative"),
+    Case(lambda: sd.LassoCV(alphas=4, cv=3), "regression", "relative"),
+    Case(lambda: sd.ElasticNetCV(alphas=4, cv=3), "regression", "relative"),
+    Case(lambda: sd.SparseLogisticRegressionCV(alphas=4, cv=3), "two classes", "relative"),
+    Case(lambda: sd.SparseGLM(alpha=0.1), "regression", "relative"),
+    Case(lambda: sd.GroupLasso([0, 0, 1, 1], alpha=0.1), "regression", "relative"),
+    Case(lambda: sd.GroupLogisticRegression([0, 0, 1, 1], alpha=0.05), "classes", "relative"),
+    Case(lambda: sd.HuberRegressor(alpha=0.1), "regression", "relative"),
+    Case(lambda: sd.QuantileRegressor(alpha=0.1), "regression", "relative"),
+    Case(lambda: sd.SparsePoissonRegressor(alpha=0.1), "counts", "relative"),
+    Case(lambda: sd.MultiTaskLasso(0.1), "tasks", "relative"),
+    Case(lambda: sd.MultiTaskElasticNet(0.1), "tasks", "relative"),
+    Case(lambda: sd.SparseGLMCV(alphas=4, cv=3), "regression", "relative"),
+    Case(lambda: sd.GroupLassoCV([0, 0, 1, 1], alphas=4, cv=3), "regression", "relative"),
+    Case(lambda: sd.MultiTaskLassoCV(alphas=4, cv=3), "tasks", "relative"),
+    Case(lambda: sd.MultiTaskElasticNetCV(alphas=4, cv=3), "tasks", "relative"),
+    Case(lambda: sd.CoxRegression(0.05), "survival", "relative"),
+    Case(lambda: sd.CoxRegression(0.0), "survival", "relative", scales="", variant="no penalty"),
+    Case(lambda: sd.StabilitySelection(LASSO, threshold=0.6, n_pairs=3, random_state=0), "regression"),
+    Case(lambda: sd.KnockoffSelection(fdr=0.5, random_state=0), "regression"),
+    # Bayesian models
+    Case(lambda: sd.BayesianLinearRegression(**DRAWS), "regression", "frequencies", scales="prior"),
+    Case(lambda: sd.BayesianLogisticRegression(**DRAWS), "two classes", "frequencies", scales="prior"),
+    Case(lambda: sd.BayesianPoissonRegression(**DRAWS), "counts", "frequencies", scales="prior"),
+    Case(lambda: sd.BayesianGLM("y ~ c0 + c1", **DRAWS), "table", "frequencies", scales="prior"),
+    # Topic models
+    Case(topics(sd.LatentDirichletAllocation), "documents", scales="counts"),
+    Case(topics(sd.LatentDirichletAllocation, sampler="warp"), "documents", scales="counts", variant="warp"),
+    Case(topics(sd.DMRTopicModel), "documents and covariates", scales="counts"),
+    Case(topics(sd.DynamicTopicModel), "documents in slices", scales="counts"),
+    Case(topics(sd.HDPTopicModel), "documents", scales="counts"),
+    Case(topics(sd.KeyATM), "documents with keywords", scales="counts"),
+    Case(topics(sd.SupervisedLDA), "documents and numbers", scales="counts"),
+    Case(topics(sd.GSDMM), "documents", scales="counts"),
+    Case(topics(sd.BitermTopicModel), "documents", scales="counts"),
+    # Ratings and choices
+    Case(
+        lambda: sd.MatrixFactorization(2, max_iter=3, random_state=0), "ratings", "relative", scales="ratings"
+    ),
+    Case(
+        lambda: sd.MatrixFactorization(2, implicit=True, max_iter=3, random_state=0),
+        "ratings",
+        "relative",
+        scales="ratings",
+        variant="implicit",
+    ),
+    Case(lambda: sd.EASE(5.0), "ratings", scales="ratings"),
+    Case(lambda: sd.SLIM(0.5, 5.0), "ratings", scales="ratings"),
+    Case(lambda: sd.ItemKNN(5), "ratings", scales="ratings"),
+    Case(lambda: sd.Popularity(), "ratings", scales="ratings"),
+    # Networks
+    Case(lambda: sd.MLPClassifier(**MLP), "classes", "relative", scales="network"),
+    Case(lambda: sd.MLPRegressor(**MLP), "regression", "relative", scales="network"),
+    Case(lambda: sd.TorchClassifier(**TORCH), "classes", "relative", scales="network"),
+    Case(lambda: sd.TorchRegressor(**TORCH), "regression", "relative", scales="network"),
+]
+NO_TORCH = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
+
+
+def cases(promise, keep=lambda case: True):
+    """Return the parameters of a promise's test: the cases to keep, strict xfails where it is broken."""
+    return [pytest.param(case, id=case.name, marks=_marks(case, promise)) for case in CASES if keep(case)]
+
+
+def _marks(case, promise):
+    marks = [NO_TORCH] if case.name.startswith("Torch") else []
+    if promise in case.broken:
+        marks.append(pytest.mark.xfail(reason=case.broken[promise], strict=True))
+    return marks
