@@ -1,4 +1,7 @@
-"""Torch modules, and an estimator of one, that tests share."""
+"""Torch, modules of it, and an estimator of one, that tests share.
+
+Tests take torch itself from here too: where it is not installed they skip, and `import torch` would fail.
+"""
 
 import importlib.util
 

@@ -6,12 +6,10 @@ import warnings
 import dask.array as da
 import numpy as np
 import pytest
-import torch
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 from sklearn.utils.estimator_checks import check_estimator
-from torch import nn
-from torch_nets import classifier, linear_net, small_net
+from torch_nets import classifier, linear_net, nn, small_net, torch
 
 import stradask as sd
 from stradask.errors import CheckpointMismatch, DataError, InterruptedFitWarning

@@ -2,8 +2,7 @@
 
 import numpy as np
 import pytest
-import torch
-from torch_nets import classifier
+from torch_nets import classifier, torch
 
 from stradask.algorithms.neural.training.torch_stage import TorchStage
 from stradask.algorithms.neural.training.torch_workers import chosen_device

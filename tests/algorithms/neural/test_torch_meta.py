@@ -2,9 +2,7 @@
 
 import numpy as np
 import pytest
-import torch
-from torch import nn
-from torch_nets import classifier, undrawn_net
+from torch_nets import classifier, nn, torch, undrawn_net
 
 import stradask as sd
 from stradask.errors import DataError

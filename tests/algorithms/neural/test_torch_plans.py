@@ -7,9 +7,7 @@ import threading
 import dask.array as da
 import numpy as np
 import pytest
-import torch
-from torch import nn
-from torch_nets import classifier, linear_net, small_net
+from torch_nets import classifier, linear_net, nn, small_net, torch
 
 from stradask.errors import DataError
 

@@ -4,10 +4,8 @@ import threading
 
 import numpy as np
 import pytest
-import torch
 from scipy import sparse
-from torch import nn
-from torch_nets import classifier, linear_net
+from torch_nets import classifier, linear_net, nn, torch
 
 import stradask as sd
 from stradask.errors import DataError, StradaskError
