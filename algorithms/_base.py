@@ -1,14 +1,16 @@
 """Base class of all estimators."""
 
+import copy
 import functools
 import inspect
 import os
+import sys
 from contextlib import contextmanager
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator
-from sklearn.utils._param_validation import InvalidParameterError
+from sklearn.base import BaseEstimator, clone
+from sklearn.utils._param_validation import HasMethods, InvalidParameterError
 
 from .._typing import FileName
 from ..datasets.parquet import is_parquet
@@ -16,19 +18,29 @@ from ..datasets.row_files import row_format
 from ..errors import DataError, shortened
 from ..scheduler.coordinator import client_of, fit_there
 from ..scheduler.loop import unmasked_interrupt
-from ..scheduler.place import one_client
+from ..scheduler.place import address_of, is_client, one_client
 from .inputs.pieces import is_lazy
 
 _MOST = 2**63  # scikit-learn keeps numbers in 64 bits
 _MOST_TEXT = 280  # characters of a message, about
+_PRINTERS = {"_changed_params", "_safe_repr", "_pprint_estimator", "_get_params_html"}  # of scikit-learn
+
+
+class _Client(HasMethods):
+    """A constraint of scikit-learn's, for a parameter that may be a Dask client."""
+
+    def is_satisfied_by(self, value):
+        return is_client(value)
+
+    def __str__(self):
+        return "a dask.distributed.Client"
+
+
+ENGINES = [str, _Client("submit")]  # constraints of the parameter `engine`
 
 
 class _Fit:
-    """The method `fit` or `partial_fit`, of this process, or of a task on the cluster if its loop runs there.
-
-    It decides when the method is taken from the estimator, so that a call from here has no frame more than
-    that of `fit`: warnings name the caller's line.
-    """
+    """The method `fit` or `partial_fit`: here, or in a task on the cluster if its loop runs there."""
 
     def __init__(self, function):
         wrapper: Any = self
@@ -37,20 +49,42 @@ class _Fit:
 
     def __get__(self, estimator, owner=None):
         here = self._function.__get__(estimator, owner)  # of scikit-learn's `available_if` it may raise
-        if estimator is None:
-            return here
-        engine = getattr(estimator, "engine", None)
-        client = client_of(engine) if isinstance(engine, str) else None
+        return here if estimator is None or "distributed" not in sys.modules else _BoundFit(here)
+
+
+class _BoundFit:
+    """A method that chooses where it runs when it is called: reading it asks no cluster.
+
+    Python evaluates a property `__call__` before it calls the value. So a call from here has no frame more
+    than that of `fit`: warnings name the caller's line.
+    """
+
+    def __init__(self, here):
+        functools.update_wrapper(self, here)
+
+    def __getattr__(self, name):
+        return getattr(self.__wrapped__, name)
+
+    @property
+    def __call__(self):
+        here = self.__wrapped__
+        estimator, engine = here.__self__, here.__self__.engine
+        client = client_of(engine)
         if client is None:
             return here
 
-        @functools.wraps(here)
         def fit(*args, **given):
             if engine == "local" and not any(map(estimator._lies_elsewhere, (*args, *given.values()))):
                 return here(*args, **given)
             return fit_there(client, estimator, here.__name__, args, given)
 
         return fit
+
+    def __reduce__(self):
+        return getattr, (self.__self__, self.__name__)
+
+    def __repr__(self):
+        return repr(self.__wrapped__)
 
 
 class Estimator(BaseEstimator):
@@ -74,6 +108,29 @@ class Estimator(BaseEstimator):
             if not known and "engine" in inspect.signature(cls).parameters:
                 setattr(cls, name, _Fit(method))
         super().__init_subclass__(**given)
+
+    # A Dask client as `engine` is held by reference; pickled and shown, it is its address.
+
+    def __sklearn_clone__(self):
+        if not is_client(getattr(self, "engine", None)):
+            return super().__sklearn_clone__()
+        return clone(copy.copy(self).set_params(engine="local")).set_params(engine=self.engine)
+
+    def __getstate__(self):
+        state = super().__getstate__()
+        return state | {"engine": address_of(state["engine"])} if "engine" in state else state
+
+    def __copy__(self):
+        other = type(self).__new__(type(self))
+        vars(other).update(vars(self))
+        return other
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the parameters by name; scikit-learn's printers get the address of a client."""
+        parameters = super().get_params(deep)
+        if is_client(parameters.get("engine")) and sys._getframe(1).f_code.co_name in _PRINTERS:
+            parameters["engine"] = address_of(self.engine)
+        return parameters
 
     def __sklearn_tags__(self):
         """Sparse input is accepted."""

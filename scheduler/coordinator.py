@@ -24,6 +24,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 from ..errors import DataError, InterruptedFitWarning, shortened
+from .place import address_of, is_client
 from .progress import Progress
 from .threads import own_threads
 
@@ -44,6 +45,8 @@ def client_of(engine):
     """
     if engine == "local" and sys.modules.get("distributed") is None:
         return None
+    if not isinstance(engine, str) and not is_client(engine):  # a session, or what the fit refuses
+        return None
     import dask
 
     way = dask.config.get("stradask.coordinator", "auto")
@@ -60,6 +63,8 @@ def client_of(engine):
 def _client(engine):
     import distributed
 
+    if is_client(engine):
+        return None if engine.asynchronous or engine.status != "running" else engine
     try:
         client = distributed.default_client()
     except ValueError:
@@ -104,7 +109,7 @@ def coordinated(function: Callable[_Given, _Result]) -> Callable[_Given, _Result
     @functools.wraps(function)
     def call(*args: _Given.args, **given: _Given.kwargs) -> _Result:
         engine: Any = given.get("engine", "local")
-        client = client_of(engine) if isinstance(engine, str) and engine != "local" else None
+        client = client_of(engine) if engine != "local" else None
         if client is None:
             return function(*args, **given)
         call_sent = _FunctionCall(function.__module__, function.__name__, args, given)
@@ -172,6 +177,8 @@ def _pickled(call):
         def reducer_override(self, value):
             if isinstance(value, distributed.Future):
                 return _future, (value.key,)
+            if is_client(value):
+                return str, (address_of(value),)
             return super().reducer_override(value)
 
     stream = io.BytesIO()

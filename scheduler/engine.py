@@ -89,9 +89,9 @@ def run(
         Takes the numbers of shards and blocks that it does not have from the program.
     max_rounds : int
         Rounds in all, those before a checkpoint included.
-    engine : str or Session, default="local"
-        ``"local"``: threads of this process; ``"dask"``: the current Dask client; or the address of a Dask
-        scheduler, ``"tcp://host:8786"``.
+    engine : str, distributed.Client or Session, default="local"
+        ``"local"``: threads of this process; ``"dask"``: the current Dask client; a client; or the address of
+        a Dask scheduler, ``"tcp://host:8786"``.
     n_jobs : int or None, default=None
         Threads, as in scikit-learn; on Dask threads of each worker, None for as many as it has.
     tol : float or None, default=None

@@ -3,6 +3,7 @@
 import contextlib
 import contextvars
 import math
+import sys
 
 from ..errors import DataError, shortened
 from .sessions.local import LocalSession
@@ -39,12 +40,28 @@ def shared_clients():
     return _clients.get()
 
 
+def is_client(engine):
+    """Whether this is a Dask client; nothing is imported."""
+    distributed = sys.modules.get("distributed")
+    return distributed is not None and isinstance(engine, distributed.Client)
+
+
+def address_of(engine):
+    """Return a client's address, "dask" for one that was closed; any other engine as it is."""
+    if not is_client(engine):
+        return engine
+    return "dask" if engine.scheduler is None else engine.scheduler.address
+
+
 def check_engine(engine):
-    """Refuse what is neither "local" nor "dask" nor an address."""
-    if not isinstance(engine, str) or (engine not in ("local", "dask") and "://" not in engine):
+    """Refuse what is neither "local" nor "dask" nor an address nor an open client."""
+    if is_client(engine):
+        if engine.status in ("closing", "closed"):
+            raise DataError("engine is a Dask client that was closed: make a new one")
+    elif not isinstance(engine, str) or (engine not in ("local", "dask") and "://" not in engine):
         raise DataError(
-            f"engine={shortened(engine)} is unknown: take 'local', 'dask' or an address such as "
-            "'tcp://host:8786'"
+            f"engine={shortened(engine)} is unknown: take 'local', 'dask', an address such as "
+            "'tcp://host:8786', or a dask.distributed.Client"
         )
 
 
@@ -53,9 +70,9 @@ def open_place(engine, n_jobs=None):
 
     Parameters
     ----------
-    engine : str
-        ``"local"``: threads of this process; ``"dask"``: the current Dask client; or the address of a Dask
-        scheduler. Inside a Dask task every place is local, with a warning.
+    engine : str or distributed.Client
+        ``"local"``: threads of this process; ``"dask"``: the current Dask client; the address of a Dask
+        scheduler; or a client. Inside a Dask task every place is local, with a warning.
     n_jobs : int or None, default=None
         Threads, on each worker where there are workers.
 
@@ -78,19 +95,18 @@ def open_place(engine, n_jobs=None):
         n_jobs = threads if n_jobs is None else n_jobs
         warn_in_task(engine, effective_n_jobs(n_jobs), stacklevel=3)
         return LocalPlace(n_jobs)
-    return ClusterPlace(_current_client() if engine == "dask" else engine, n_jobs)
+    return ClusterPlace(current_client(engine), n_jobs)
 
 
 def open_session(engine, n_jobs=None):
     """Return the session of an estimator's parameter `engine`, not opened; a session as it is."""
-    if isinstance(engine, str):
-        return open_place(engine, n_jobs).session()
-    if not hasattr(engine, "snapshot"):
-        raise DataError(f"engine must be 'local', 'dask' or a scheduler's address, got {shortened(engine)}")
-    return engine
+    return engine if hasattr(engine, "snapshot") else open_place(engine, n_jobs).session()
 
 
-def _current_client():
+def current_client(engine):
+    """Return the current client for "dask"; a client or an address as it is."""
+    if engine != "dask":
+        return engine
     import distributed
 
     try:

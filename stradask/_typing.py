@@ -17,6 +17,7 @@ Vector: TypeAlias = Any  # array-like, Series, or a Dask array with a Matrix of 
 Names: TypeAlias = Sequence[str]
 FileName: TypeAlias = str | os.PathLike[str]
 RandomState: TypeAlias = int | np.random.RandomState
+Engine: TypeAlias = str | Any  # "local", "dask", an address, or a distributed.Client
 Callback: TypeAlias = Callable[[Any], Any]  # gets a scheduler's Info; True ends the fit
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "ArrayLike",
     "Callback",
     "DTypeLike",
+    "Engine",
     "FileName",
     "Matrix",
     "Names",

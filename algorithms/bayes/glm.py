@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from sklearn.utils._param_validation import StrOptions
 
-from ..._typing import Array, Callback, FileName, RandomState
+from ..._typing import Array, Callback, Engine, FileName, RandomState
 from ...errors import DataError, shortened
 from .combine.combination import CombinationRefused
 from .mixed import families
@@ -155,7 +155,7 @@ class BayesianGLM(ReadableMixedModel):
         n_shards: int | str = 1,
         combine: str = "auto",
         n_proposals: int = 4000,
-        engine: str = "local",
+        engine: Engine = "local",
         checkpoint: FileName | None = None,
         n_jobs: int | None = None,
         random_state: RandomState | None = None,

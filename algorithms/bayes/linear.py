@@ -7,7 +7,7 @@ import numpy as np
 from scipy import stats
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from ..._typing import ArrayLike, FileName, RandomState
+from ..._typing import ArrayLike, Engine, FileName, RandomState
 from .estimator import SCALE
 from .regressor import BayesianRegressor
 
@@ -94,7 +94,7 @@ class BayesianLinearRegression(BayesianRegressor):
         n_shards: int | str = 1,
         combine: str = "auto",
         n_proposals: int = 4000,
-        engine: str = "local",
+        engine: Engine = "local",
         checkpoint: FileName | None = None,
         n_jobs: int | None = None,
         random_state: RandomState | None = None,

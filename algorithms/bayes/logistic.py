@@ -6,7 +6,7 @@ import numpy as np
 from scipy import special
 from sklearn.base import ClassifierMixin
 
-from ..._typing import Array, ArrayLike, Callback, FileName, Matrix, RandomState, Vector
+from ..._typing import Array, ArrayLike, Callback, Engine, FileName, Matrix, RandomState, Vector
 from ...errors import DataError
 from ..inputs.targets import check_labels, check_length, label_numbers
 from .estimator import BayesianRegression
@@ -78,9 +78,9 @@ class BayesianLogisticRegression(ClassifierMixin, BayesianRegression):
     n_proposals : int, default=4000
         At least so many points, and never fewer than draws, are weighted by the densities of all shards when
         these are combined.
-    engine : str, default="local"
-        Where chains run: "local" on threads of this process, "dask" on the current Dask client, or the
-        address of a Dask scheduler.
+    engine : str or distributed.Client, default="local"
+        Where chains run: "local" on threads of this process, "dask" on the current Dask client, or on that of
+        a client or of a scheduler's address.
     checkpoint : path-like, optional
         A folder, visible to all workers, for files of 100 draws each. The same fit resumes from them; with
         more `n_samples` it extends the run. Needs an integer `random_state`. Importance sampling writes none.
@@ -162,7 +162,7 @@ class BayesianLogisticRegression(ClassifierMixin, BayesianRegression):
         n_shards: int | str = 1,
         combine: str = "auto",
         n_proposals: int = 4000,
-        engine: str = "local",
+        engine: Engine = "local",
         checkpoint: FileName | None = None,
         n_jobs: int | None = None,
         random_state: RandomState | None = None,

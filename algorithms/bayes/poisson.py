@@ -6,7 +6,7 @@ import numpy as np
 from scipy import special
 from sklearn.utils._param_validation import StrOptions
 
-from ..._typing import ArrayLike, FileName, RandomState
+from ..._typing import ArrayLike, Engine, FileName, RandomState
 from ...errors import DataError
 from .estimator import SCALE
 from .regressor import BayesianRegressor
@@ -84,7 +84,7 @@ class BayesianPoissonRegression(BayesianRegressor):
         n_shards: int | str = 1,
         combine: str = "auto",
         n_proposals: int = 4000,
-        engine: str = "local",
+        engine: Engine = "local",
         checkpoint: FileName | None = None,
         n_jobs: int | None = None,
         random_state: RandomState | None = None,

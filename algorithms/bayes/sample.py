@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..._typing import Callback, FileName, Names, RandomState
+from ..._typing import Callback, Engine, FileName, Names, RandomState
 from ...errors import DataError, shortened
 from ...scheduler.coordinator import coordinated
 from ...scheduler.tasks import check_ships
@@ -57,7 +57,7 @@ def sample(
     n_shards: int | str = 1,
     combine: str = "auto",
     n_proposals: int = 4000,
-    engine: str = "local",
+    engine: Engine = "local",
     checkpoint: FileName | None = None,
     n_jobs: int | None = None,
     random_state: RandomState | None = None,
@@ -138,10 +138,10 @@ def sample(
     n_proposals : int, default=4000
         At least so many points, and never fewer than draws, are weighted by the densities of all shards when
         these are combined. The error of the result depends on their number, however few draws are returned.
-    engine : str, default="local"
-        Where chains run: "local" on threads of this process, "dask" on the current Dask client, or the
-        address of a Dask scheduler. The draws are bit-identical for any number of workers, and if workers are
-        lost.
+    engine : str or distributed.Client, default="local"
+        Where chains run: "local" on threads of this process, "dask" on the current Dask client, or on that of
+        a client or of a scheduler's address. The draws are bit-identical for any number of workers, and if
+        workers are lost.
     checkpoint : path-like, optional
         A folder, visible to all workers, for files of 100 draws each. The same call resumes from them; with
         more `n_samples` it extends the run. Needs an integer `random_state`.

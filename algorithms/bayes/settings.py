@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from ..._typing import Engine
 from ...errors import DataError, shortened
 from ...scheduler.parameters import check_count, random_source
 from ...scheduler.place import check_engine
 from ...scheduler.threads import effective_n_jobs
+from .._base import ENGINES
 from .chains.sampling import CAREFUL, KNOWN, OF_MODES, check_metric, check_settings
 from .combine.combiners import COMBINERS
 
@@ -27,7 +29,7 @@ CONSTRAINTS: dict[str, list] = {
     "n_shards": [StrOptions({"auto"}), _COUNT],
     "combine": [StrOptions(COMBINERS.keys())],  # a view: entries may be added
     "n_proposals": [_COUNT],
-    "engine": [str],
+    "engine": ENGINES,
     "checkpoint": [None, str, os.PathLike],
     "n_jobs": [None, Integral],
     "random_state": ["random_state"],
@@ -47,7 +49,7 @@ class SamplingSettings:
     n_shards: int | str
     combine: str
     n_proposals: int
-    engine: str
+    engine: Engine
     checkpoint: Any
     n_jobs: int | None
     random_state: Any

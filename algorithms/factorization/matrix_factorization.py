@@ -11,10 +11,11 @@ import numpy as np
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from ..._typing import Callback, DTypeLike, FileName, Matrix, RandomState, Vector
+from ..._typing import Callback, DTypeLike, Engine, FileName, Matrix, RandomState, Vector
 from ...errors import DataError, shortened
 from ...scheduler.engine import run
 from ...scheduler.wire import FORMATS
+from .._base import ENGINES
 from .choose import check_combination, chosen_solver, penalties, penalty_factor, settings_of
 from .early_stopping import hold_out, watched
 from .features import mapped
@@ -138,10 +139,10 @@ class MatrixFactorization(FactorModel):
         Dask, where fewer bytes travel. See docs/matrix-factorization.md for errors.
     dtype : {"float32", "float64"}, default="float32"
         Of ratings and factors.
-    engine : str, default="local"
-        "local"; "dask", the current Dask client; or the address of a Dask scheduler. Users stay on their
-        workers. Blocks of items travel for "sgd"; all workers get the factors after each half of an iteration
-        of "als" and "gibbs", and each refitted side of a factor for "ccd".
+    engine : str or distributed.Client, default="local"
+        "local"; "dask", the current Dask client; a client; or the address of a Dask scheduler. Users stay on
+        their workers. Blocks of items travel for "sgd"; all workers get the factors after each half of an
+        iteration of "als" and "gibbs", and each refitted side of a factor for "ccd".
     checkpoint : path-like or None, default=None
         Folder in which a state is kept every five iterations. A fit of the same ratings and parameters goes
         on from it, as if it had not stopped.
@@ -239,7 +240,7 @@ class MatrixFactorization(FactorModel):
         "n_blocks": [Interval(Integral, 1, 128, closed="both")],
         "wire": [None, StrOptions(set(FORMATS))],
         "dtype": [StrOptions({"float32", "float64"})],
-        "engine": [str],
+        "engine": ENGINES,
         "checkpoint": [None, str, os.PathLike],
         "n_jobs": [None, Integral],
         "random_state": ["random_state"],
@@ -271,7 +272,7 @@ class MatrixFactorization(FactorModel):
         n_blocks: int = 8,
         wire: str | None = None,
         dtype: DTypeLike = "float32",
-        engine: str = "local",
+        engine: Engine = "local",
         checkpoint: FileName | None = None,
         n_jobs: int | None = None,
         random_state: RandomState | None = None,

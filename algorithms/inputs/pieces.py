@@ -13,6 +13,7 @@ import numpy as np
 from scipy import sparse
 
 from ...errors import DataError
+from ...scheduler.place import is_client
 from ...scheduler.threads import computed_here
 
 
@@ -129,8 +130,10 @@ def computed(value):
 
 
 def gathered(value, engine):
-    """Compute a Dask collection: by the current client if there is one, and the engine is no thread here."""
-    return value.compute() if engine != "local" and is_dask(value) else computed(value)
+    """Compute a Dask collection: by the client if there is one, and the engine is no thread here."""
+    if engine == "local" or not is_dask(value):
+        return computed(value)
+    return engine.compute(value, sync=True) if is_client(engine) else value.compute()
 
 
 def first_rows(X, n_rows, engine):

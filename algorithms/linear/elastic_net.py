@@ -11,9 +11,9 @@ from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from ..._typing import Array, Callback, Matrix, RandomState, Vector
+from ..._typing import Array, Callback, Engine, Matrix, RandomState, Vector
 from ...errors import DataError
-from .._base import Estimator
+from .._base import ENGINES, Estimator
 from ..inputs.dask_arrays import is_dask, lazily
 from ..inputs.matrices import check_matrix, check_rows, check_vector
 from ..inputs.tables import ScoresFiles, fitted_table, given_rows
@@ -101,10 +101,10 @@ class ElasticNet(ScoresFiles, SparseCoefficients, MultiOutputMixin, RegressorMix
         those that violate optimality most; the workers exchange the residual and no columns, and `X` may be
         larger than their memory. Elsewhere "dynamic" draws single coefficients by how much they changed, and
         thins them by correlation; this is slower on one machine.
-    engine : str, default="local"
-        ``"local"``: threads of this process; ``"dask"``: the current Dask client; or a scheduler's address. A
-        Dask array keeps its chunks, of rows or of columns; an `X` of this process is cut by columns if there
-        are more columns than rows, else by rows.
+    engine : str or distributed.Client, default="local"
+        ``"local"``: threads of this process; ``"dask"``: the current Dask client; a client; or a scheduler's
+        address. A Dask array keeps its chunks, of rows or of columns; an `X` of this process is cut by
+        columns if there are more columns than rows, else by rows.
     n_jobs : int or None, default=None
         Threads of the passes over `X`. None is 1, -1 all cores.
     verbose : int, default=0
@@ -186,7 +186,7 @@ class ElasticNet(ScoresFiles, SparseCoefficients, MultiOutputMixin, RegressorMix
         "penalty_factor": ["array-like", None],
         "standardize": ["boolean"],
         "schedule": [StrOptions({"auto", "working-set", "dynamic"})],
-        "engine": [str],
+        "engine": ENGINES,
         "n_jobs": [None, Integral],
         "verbose": ["verbose"],
     }
@@ -210,7 +210,7 @@ class ElasticNet(ScoresFiles, SparseCoefficients, MultiOutputMixin, RegressorMix
         penalty_factor: Vector | None = None,
         standardize: bool = False,
         schedule: str = "auto",
-        engine: str = "local",
+        engine: Engine = "local",
         n_jobs: int | None = None,
         verbose: int = 0,
     ) -> None:

@@ -2,7 +2,7 @@
 
 from typing import Any, ClassVar
 
-from ..._typing import RandomState, Vector
+from ..._typing import Engine, RandomState, Vector
 from .elastic_net import ElasticNet
 from .path import lasso_path
 
@@ -45,8 +45,8 @@ class Lasso(ElasticNet):
         Penalise as if the columns had been divided by their standard deviations.
     schedule : {"auto", "working-set", "dynamic"}, default="auto"
         "auto" is the working set; see `ElasticNet`.
-    engine : str, default="local"
-        ``"local"``, ``"dask"`` or the address of a Dask scheduler.
+    engine : str or distributed.Client, default="local"
+        ``"local"``, ``"dask"``, a client, or the address of a Dask scheduler.
     n_jobs : int or None, default=None
         Threads. None is 1, -1 all cores.
     verbose : int, default=0
@@ -116,7 +116,7 @@ class Lasso(ElasticNet):
         penalty_factor: Vector | None = None,
         standardize: bool = False,
         schedule: str = "auto",
-        engine: str = "local",
+        engine: Engine = "local",
         n_jobs: int | None = None,
         verbose: int = 0,
     ) -> None:

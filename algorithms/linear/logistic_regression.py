@@ -10,8 +10,9 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from sklearn.utils._param_validation import Interval, Options, StrOptions
 
-from ..._typing import Callback, Matrix, RandomState, Vector
+from ..._typing import Callback, Engine, Matrix, RandomState, Vector
 from ...errors import DataError
+from .._base import ENGINES
 from ..inputs.dask_arrays import is_dask
 from ..inputs.remote_targets import FarLabels, label_sums
 from ..inputs.tables import fitted_table
@@ -84,11 +85,11 @@ class LogisticRegression(LinearClassifier, SmoothModel):
         Most steps.
     warm_start : bool, default=False
         Begin from the coefficients of the last fit.
-    engine : str, default="local"
-        Where the rows are read. ``"local"``: threads of this process; ``"dask"``: the current Dask client;
-        or the address of a Dask scheduler. On a cluster an array is cut into portions that are sent once, and
-        the blocks of a Dask array or DataFrame are not moved; a Dask `X` goes to the current client, if
-        there is one. This process holds the parameters, and vectors that are not Dask's.
+    engine : str or distributed.Client, default="local"
+        Where the rows are read. ``"local"``: threads of this process; ``"dask"``: the current Dask client; a
+        client; or the address of a Dask scheduler. On a cluster an array is cut into portions that are sent
+        once, and the blocks of a Dask array or DataFrame are not moved; a Dask `X` goes to the current
+        client, if there is one. This process holds the parameters, and vectors that are not Dask's.
     n_jobs : int or None, default=None
         Threads, on a cluster of each worker. None is 1, on a cluster as many as a worker has; -1 all cores.
     n_replicas : int, default=2
@@ -163,7 +164,7 @@ class LogisticRegression(LinearClassifier, SmoothModel):
         "solver": [StrOptions(_SOLVERS)],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "warm_start": ["boolean"],
-        "engine": [str],
+        "engine": ENGINES,
         "n_jobs": [None, Integral],
         "n_replicas": [Interval(Integral, 1, None, closed="left")],
         "staleness": [Interval(Integral, 0, None, closed="left"), Options(Real, {np.inf})],
@@ -183,7 +184,7 @@ class LogisticRegression(LinearClassifier, SmoothModel):
         solver: str = "auto",
         max_iter: int = 1000,
         warm_start: bool = False,
-        engine: str = "local",
+        engine: Engine = "local",
         n_jobs: int | None = None,
         n_replicas: int = 2,
         staleness: float = 0,

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from ..._typing import Matrix, RandomState, Vector
+from ..._typing import Engine, Matrix, RandomState, Vector
 from ...errors import DataError, shortened
 from ..inputs.matrices import check_columns
 from ..inputs.targets import check_alphas, check_penalty_factor, check_start, check_targets, check_weights
@@ -88,7 +88,7 @@ def enet_path(
     penalty_factor: Vector | None = None,
     standardize: bool = False,
     sparse_coefs: bool = False,
-    engine: str = "local",
+    engine: Engine = "local",
     n_jobs: int | None = None,
 ) -> Any:
     r"""Compute elastic net coefficients for a falling sequence of penalties.
@@ -141,7 +141,7 @@ def enet_path(
     sparse_coefs : bool, default=False
         Return the coefficients as a CSC array, which takes 12 bytes a coefficient other than zero; dense, a
         path of 100 over 10 million columns would take 8 GB.
-    engine : str, default="local"
+    engine : str or distributed.Client, default="local"
     n_jobs : int or None, default=None
         Threads of the passes over `X`.
 

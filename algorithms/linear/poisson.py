@@ -7,8 +7,9 @@ import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from ..._typing import Array, Callback, Matrix, Vector
+from ..._typing import Array, Callback, Engine, Matrix, Vector
 from ...errors import DataError
+from .._base import ENGINES
 from ..inputs.remote_targets import FarCounts, target_sums
 from ..inputs.tables import fitted_table, scored_rows
 from .glm.smooth import SOLVERS, SmoothModel, linear_predictor
@@ -46,11 +47,11 @@ class PoissonRegressor(RegressorMixin, SmoothModel):
         Most steps.
     warm_start : bool, default=False
         Begin from the coefficients of the last fit.
-    engine : str, default="local"
-        Where the rows are read. ``"local"``: threads of this process; ``"dask"``: the current Dask client;
-        or the address of a Dask scheduler. On a cluster an array is cut into portions that are sent once, and
-        the blocks of a Dask array or DataFrame are not moved; a Dask `X` goes to the current client, if
-        there is one. This process holds the parameters, and vectors that are not Dask's.
+    engine : str or distributed.Client, default="local"
+        Where the rows are read. ``"local"``: threads of this process; ``"dask"``: the current Dask client; a
+        client; or the address of a Dask scheduler. On a cluster an array is cut into portions that are sent
+        once, and the blocks of a Dask array or DataFrame are not moved; a Dask `X` goes to the current
+        client, if there is one. This process holds the parameters, and vectors that are not Dask's.
     n_jobs : int or None, default=None
         Threads, on a cluster of each worker. None is 1, on a cluster as many as a worker has; -1 all cores.
     verbose : int, default=0
@@ -108,7 +109,7 @@ class PoissonRegressor(RegressorMixin, SmoothModel):
         "solver": [StrOptions(SOLVERS | {"newton-cholesky"})],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "warm_start": ["boolean"],
-        "engine": [str],
+        "engine": ENGINES,
         "n_jobs": [None, Integral],
         "verbose": ["verbose"],
     }
@@ -122,7 +123,7 @@ class PoissonRegressor(RegressorMixin, SmoothModel):
         solver: str = "auto",
         max_iter: int = 1000,
         warm_start: bool = False,
-        engine: str = "local",
+        engine: Engine = "local",
         n_jobs: int | None = None,
         verbose: int = 0,
     ) -> None:

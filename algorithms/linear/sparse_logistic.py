@@ -11,8 +11,9 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_is_fitted
 
-from ..._typing import Array, Callback, Matrix, Vector
+from ..._typing import Array, Callback, Engine, Matrix, Vector
 from ...errors import DataError
+from .._base import ENGINES
 from ..inputs.dask_arrays import is_dask, lazily
 from ..inputs.matrices import check_rows
 from ..inputs.tables import ScoresFiles, fitted_table, given_rows
@@ -77,8 +78,9 @@ class SparseLogisticRegression(ScoresFiles, SparseCoefficients, ScoringClassifie
         owns columns and their coefficients, and updates those that violate optimality most; the workers
         exchange the linear predictor and no columns, and `X` may be larger than their memory. "auto" is the
         working set, or "dynamic" for a Dask array that would fill more than half of the workers' memory.
-    engine : str, default="local"
-        ``"local"``: threads of this process; ``"dask"``: the current Dask client; or a scheduler's address.
+    engine : str or distributed.Client, default="local"
+        ``"local"``: threads of this process; ``"dask"``: the current Dask client; a client; or a scheduler's
+        address.
     n_jobs : int or None, default=None
         Threads of the passes over `X`. None is 1, -1 all cores.
     verbose : int, default=0
@@ -152,7 +154,7 @@ class SparseLogisticRegression(ScoresFiles, SparseCoefficients, ScoringClassifie
         "max_iter": [Interval(Integral, 1, None, closed="left"), None],
         "tol": [Interval(Real, 0, np.inf, closed="left")],
         "warm_start": ["boolean"],
-        "engine": [str],
+        "engine": ENGINES,
         "n_jobs": [None, Integral],
         "verbose": ["verbose"],
     }
@@ -177,7 +179,7 @@ class SparseLogisticRegression(ScoresFiles, SparseCoefficients, ScoringClassifie
         tol: float = 1e-4,
         warm_start: bool = False,
         schedule: str = "auto",
-        engine: str = "local",
+        engine: Engine = "local",
         n_jobs: int | None = None,
         verbose: int = 0,
     ) -> None:

@@ -66,8 +66,9 @@ _SHARED_DOCS = {
     staleness : int or float("inf"), default=0
         How many minibatches the replicas may be apart. Above 0 a result depends on who was faster.
     random_state : int, RandomState or None, default=None
-    engine : str, default="local"
-        ``"local"``: threads of this process; ``"dask"``: the current Dask client; or a scheduler's address.
+    engine : str or distributed.Client, default="local"
+        ``"local"``: threads of this process; ``"dask"``: the current Dask client; a client; or a scheduler's
+        address.
     device : {"cpu", "cuda", "auto"}, default="cpu"
         Where layers are computed, of dense rows; "auto" is a GPU where there is one, for "adam" and "sgd"
         only if a minibatch is a billion operations or more. Optimisers, L-BFGS and Downpour's table stay on

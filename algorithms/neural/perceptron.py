@@ -14,12 +14,12 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, Options, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from ..._typing import Array, Callback, Matrix, RandomState, Vector
+from ..._typing import Array, Callback, Engine, Matrix, RandomState, Vector
 from ...errors import DataError, shortened
 from ...kernels.cuda.device import cuda_device, device_for, why_no_device
 from ...scheduler.parameters import seed_from
 from ...scheduler.threads import single_threaded_blas
-from .._base import Estimator
+from .._base import ENGINES, Estimator
 from ..inputs.matrices import check_rows, real
 from ..inputs.targets import check_names, check_weights, total_weight
 from ..optimize.downpour import watched
@@ -77,7 +77,7 @@ class Perceptron(Estimator):
         "n_replicas": [Interval(Integral, 1, None, closed="left")],
         "staleness": [Interval(Integral, 0, None, closed="left"), Options(Real, {math.inf})],
         "random_state": ["random_state"],
-        "engine": [str],
+        "engine": ENGINES,
         "device": [StrOptions({"cpu", "cuda", "auto"})],
         "n_jobs": [None, Integral],
         "verbose": ["verbose"],
@@ -109,7 +109,7 @@ class Perceptron(Estimator):
         n_replicas: int = 2,
         staleness: float = 0,
         random_state: RandomState | None = None,
-        engine: str = "local",
+        engine: Engine = "local",
         device: str = "cpu",
         n_jobs: int | None = None,
         verbose: int = 0,

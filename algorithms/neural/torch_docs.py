@@ -50,8 +50,9 @@ SHARED_DOCS = {
         `early_stopping` stops after more epochs than these without a better score.
     warm_start : bool, default=False
         Begin from the parameters of the last fit.
-    engine : str, default="local"
-        ``"local"``: threads of this process; ``"dask"``: the current Dask client; or a scheduler's address.
+    engine : str or distributed.Client, default="local"
+        ``"local"``: threads of this process; ``"dask"``: the current Dask client; a client; or a scheduler's
+        address.
     device : str, default="cpu"
         Where places compute: "cpu", "cuda", "cuda:0", "cuda:1"..., or "auto": "cuda" if this process, or each
         worker, has a GPU that torch can use, else "cpu". Parameters, gradients and what travels are in memory

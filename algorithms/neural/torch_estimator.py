@@ -9,14 +9,14 @@ import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from ..._typing import Array, Callback, FileName, RandomState, Vector
+from ..._typing import Array, Callback, Engine, FileName, RandomState, Vector
 from ...errors import DataError, DeviceError, in_brief, shortened
 from ...scheduler.parameters import seed_from
 from ...scheduler.place import open_place
 from ...scheduler.schedules.pipeline import ORDERS
 from ...scheduler.threads import run_tasks
 from ...scheduler.wire import WIDE_FORMATS
-from .._base import Estimator
+from .._base import ENGINES, Estimator
 from ..inputs.dask_arrays import engine_for
 from ..inputs.pieces import checksum, first_rows, gathered, is_lazy
 from ..inputs.targets import check_names, check_weights
@@ -61,7 +61,7 @@ class TorchEstimator(Estimator):
         "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
         "n_iter_no_change": [Interval(Integral, 1, None, closed="left")],
         "warm_start": ["boolean"],
-        "engine": [str],
+        "engine": ENGINES,
         "device": [str],
         "n_jobs": [None, Integral],
         "checkpoint": "no_validation",
@@ -93,7 +93,7 @@ class TorchEstimator(Estimator):
         validation_fraction: float = 0.1,
         n_iter_no_change: int = 10,
         warm_start: bool = False,
-        engine: str = "local",
+        engine: Engine = "local",
         device: str = "cpu",
         n_jobs: int | None = None,
         checkpoint: FileName | None = None,

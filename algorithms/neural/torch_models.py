@@ -9,7 +9,7 @@ from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from ..._typing import Array, FileName, Matrix, RandomState, Vector
+from ..._typing import Array, Engine, FileName, Matrix, RandomState, Vector
 from ...errors import DataError
 from .._base import documented
 from ..inputs.pieces import is_lazy
@@ -103,7 +103,7 @@ class TorchClassifier(ClassifierMixin, TorchEstimator):
         validation_fraction: float = 0.1,
         n_iter_no_change: int = 10,
         warm_start: bool = False,
-        engine: str = "local",
+        engine: Engine = "local",
         device: str = "cpu",
         n_jobs: int | None = None,
         checkpoint: FileName | None = None,

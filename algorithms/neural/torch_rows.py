@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..._typing import Engine
 from ...errors import DataError, shortened
 from ...scheduler.place import open_place
 from ..inputs.dask_arrays import engine_for
@@ -25,7 +26,7 @@ class TorchRows(NamedTuple):
     X: Any
     y: Any
     sample_weight: Any
-    engine: str
+    engine: Engine
     crc: int | None
 
 

@@ -105,7 +105,7 @@ def minimize_downpour(
         seed=seed_from(random_state),
         callback=callback,
     )
-    if callback is not None and isinstance(engine, str) and engine != "local":
+    if callback is not None and engine != "local" and not hasattr(engine, "deliver"):
         raise DataError(
             f"callback is called on threads only, but engine is {shortened(engine)}: leave it out"
         )

@@ -4,6 +4,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..._typing import Engine
 from ...errors import DataError
 from ...scheduler.parameters import check_count, random_source
 from .problem import Problem
@@ -37,7 +38,7 @@ def check_gradient(
     args: tuple = (),
     hessp: Any = None,
     n_entries: int = 50,
-    engine: str = "local",
+    engine: Engine = "local",
     n_jobs: int | None = None,
     random_state: int = 0,
 ) -> GradientCheck:

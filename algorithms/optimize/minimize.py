@@ -5,7 +5,7 @@ from collections.abc import Callable
 from numbers import Integral
 from typing import Any
 
-from ..._typing import Callback, FileName
+from ..._typing import Callback, Engine, FileName
 from ...errors import DataError
 from ...scheduler.coordinator import coordinated, on_cluster
 from ...scheduler.loop import Monitor, unmasked_interrupt
@@ -28,7 +28,7 @@ def minimize(
     bounds: Any = None,
     l1: Any = 0.0,
     hessp: Callable[..., Any] | None = None,
-    engine: str = "local",
+    engine: Engine = "local",
     memory: int = 10,
     max_iter: int = 1000,
     tol: float = 1e-6,
@@ -75,9 +75,9 @@ def minimize(
         ``hessp(portion, x, v, *args)`` returns the product of the portion's Hessian at x and v, of the form
         of x. Newton's method then needs few steps, each with some passes for products. The objective need
         not be convex. Goes neither with `bounds` nor with `l1`.
-    engine : str, default="local"
-        ``"local"``: threads of this process; ``"dask"``: the current Dask client; or the address of a Dask
-        scheduler.
+    engine : str or distributed.Client, default="local"
+        ``"local"``: threads of this process; ``"dask"``: the current Dask client; a client; or the address of
+        a Dask scheduler.
     memory : int, default=10
         Pairs of vectors that L-BFGS keeps.
     max_iter : int, default=1000

@@ -61,7 +61,7 @@ class BitermTopicModel(ShortTextModel):
     exact : bool, default=False
     n_groups : int, default=None
         These as in `GSDMM`.
-    engine : str, default="local"
+    engine : str or distributed.Client, default="local"
     n_jobs : int, default=None
     checkpoint : str or path, default=None
         These as in `LatentDirichletAllocation`.

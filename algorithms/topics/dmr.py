@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
 
-from ..._typing import Array, Callback, FileName, Matrix, RandomState, Vector
+from ..._typing import Array, Callback, Engine, FileName, Matrix, RandomState, Vector
 from ...datasets.split import split_tokens
 from ...errors import DataError
 from ...scheduler.threads import effective_n_jobs
@@ -70,7 +70,7 @@ class DMRTopicModel(FittedTopicModel):
         Keep topic totals live, on one thread: exact Gibbs sweeps, of which none is annealed. Else 40 are, at
         most half of `max_iter`.
     n_groups : int, default=None
-    engine : str, default="local"
+    engine : str or distributed.Client, default="local"
     n_jobs : int, default=None
     checkpoint : str or path, default=None
     memmap_folder : str or path, default=None
@@ -155,7 +155,7 @@ class DMRTopicModel(FittedTopicModel):
         max_iter: int = 1000,
         exact: bool = False,
         n_groups: int | None = None,
-        engine: str = "local",
+        engine: Engine = "local",
         n_jobs: int | None = None,
         checkpoint: FileName | None = None,
         memmap_folder: FileName | None = None,

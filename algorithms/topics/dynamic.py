@@ -9,7 +9,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils._param_validation import Interval
 
-from ..._typing import Array, Callback, FileName, Matrix, RandomState, Vector
+from ..._typing import Array, Callback, Engine, FileName, Matrix, RandomState, Vector
 from ...errors import InterruptedFitWarning
 from ...scheduler.engine import run
 from ...scheduler.parameters import seed_from
@@ -68,10 +68,10 @@ class DynamicTopicModel(TopicsOverSlices):
         beta; None is 0.01.
     max_iter : int, default=200
         Sweeps over all tokens, after those of the model to begin with.
-    engine : str, default="local"
-        ``"local"``: threads of this process; ``"dask"``: the workers of the current Dask client; an address
-        of a Dask scheduler. Slices stay where they are; topics are raised by this process, and travel every
-        five sweeps. The model is that of ``"local"``, *bitwise*.
+    engine : str or distributed.Client, default="local"
+        ``"local"``: threads of this process; ``"dask"``: the workers of the current Dask client; a client; or
+        the address of a Dask scheduler. Slices stay where they are; topics are raised by this process, and
+        travel every five sweeps. The model is that of ``"local"``, *bitwise*.
     n_jobs : int, default=None
         Threads. None is 1, -1 all cores; on Dask threads of each worker, None as many as it has. The model is
         the same *bitwise*.
@@ -160,7 +160,7 @@ class DynamicTopicModel(TopicsOverSlices):
         doc_topic_prior: Any = None,
         topic_word_prior: float | None = None,
         max_iter: int = 200,
-        engine: str = "local",
+        engine: Engine = "local",
         n_jobs: int | None = None,
         checkpoint: FileName | None = None,
         random_state: RandomState | None = None,

@@ -58,7 +58,7 @@ class GSDMM(ShortTextModel):
     n_groups : int, default=None
         Groups of documents; None takes 1 to 64, by the sizes of `X` alone. More groups than threads or
         workers gain nothing, and make another model.
-    engine : str, default="local"
+    engine : str or distributed.Client, default="local"
     n_jobs : int, default=None
     checkpoint : str or path, default=None
         These as in `LatentDirichletAllocation`.

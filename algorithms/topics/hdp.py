@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from sklearn.utils._param_validation import Interval
 
-from ..._typing import Array, Callback, FileName, Matrix, RandomState, Vector
+from ..._typing import Array, Callback, Engine, FileName, Matrix, RandomState, Vector
 from ...errors import DataError
 from ..inputs.dask_arrays import is_dask
 from ..inputs.matrices import check_prior
@@ -51,7 +51,7 @@ class HDPTopicModel(FittedTopicModel):
         alpha, pi and gamma. All tokens begin in one topic, from which others part, no sweep is annealed, and
         no topics are joined; topics that are parts of one take some hundred sweeps more to become one.
     n_groups : int, default=None
-    engine : str, default="local"
+    engine : str or distributed.Client, default="local"
     n_jobs : int, default=None
     checkpoint : str or path, default=None
     memmap_folder : str or path, default=None
@@ -126,7 +126,7 @@ class HDPTopicModel(FittedTopicModel):
         max_iter: int = 300,
         exact: bool = False,
         n_groups: int | None = None,
-        engine: str = "local",
+        engine: Engine = "local",
         n_jobs: int | None = None,
         checkpoint: FileName | None = None,
         memmap_folder: FileName | None = None,

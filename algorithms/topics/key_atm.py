@@ -8,7 +8,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils._param_validation import Interval
 
-from ..._typing import Array, Callback, FileName, Matrix, RandomState, Vector
+from ..._typing import Array, Callback, Engine, FileName, Matrix, RandomState, Vector
 from ...errors import DataError, listed, shortened
 from ..inputs.dask_arrays import is_dask
 from .corpus.shard_input import are_files, check_at_hand
@@ -62,7 +62,7 @@ class KeyATM(FittedTopicModel):
     exact : bool, default=False
         One group of documents, on one thread, and no annealing: exact Gibbs sweeps.
     n_groups : int, default=None
-    engine : str, default="local"
+    engine : str or distributed.Client, default="local"
     n_jobs : int, default=None
     checkpoint : str or path, default=None
     memmap_folder : str or path, default=None
@@ -140,7 +140,7 @@ class KeyATM(FittedTopicModel):
         max_iter: int = 500,
         exact: bool = False,
         n_groups: int | None = None,
-        engine: str = "local",
+        engine: Engine = "local",
         n_jobs: int | None = None,
         checkpoint: FileName | None = None,
         memmap_folder: FileName | None = None,

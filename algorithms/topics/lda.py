@@ -5,7 +5,7 @@ from typing import Any, ClassVar, Self
 
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from ..._typing import Array, Callback, FileName, Matrix, RandomState, Vector
+from ..._typing import Array, Callback, Engine, FileName, Matrix, RandomState, Vector
 from ...errors import DataError
 from ..inputs.dask_arrays import is_dask
 from .corpus.shard_input import are_files, check_at_hand
@@ -113,9 +113,9 @@ class LatentDirichletAllocation(FittedTopicModel):
         Groups of documents and of words, no more than there are documents. None takes 1 to 64, by the sizes
         of `X` alone; on a cluster of more threads than that, as many as it has threads. The model depends on
         this number, not on where groups lie.
-    engine : str, default="local"
-        ``"local"``: threads of this process; ``"dask"``: the workers of the current Dask client; an address
-        of a Dask scheduler. Groups of documents stay where they are, groups of words travel (see
+    engine : str or distributed.Client, default="local"
+        ``"local"``: threads of this process; ``"dask"``: the workers of the current Dask client; a client; or
+        the address of a Dask scheduler. Groups of documents stay where they are, groups of words travel (see
         docs/distributed-topics.md); the model is that of ``"local"`` with as many groups, *bitwise*, also if
         workers are lost.
     n_jobs : int, default=None
@@ -255,7 +255,7 @@ class LatentDirichletAllocation(FittedTopicModel):
         tol: float | None = None,
         n_draws: int = 0,
         n_groups: int | None = None,
-        engine: str = "local",
+        engine: Engine = "local",
         n_jobs: int | None = None,
         checkpoint: FileName | None = None,
         memmap_folder: FileName | None = None,

@@ -15,6 +15,7 @@ from ..._typing import Array, FileName, Matrix, Names, Vector
 from ...datasets.split import split_tokens
 from ...errors import DataError, InterruptedFitWarning, in_brief, shortened
 from ...kernels.cuda.device import device_for
+from .._base import ENGINES
 from ..inputs.dask_arrays import is_dask
 from ..inputs.matrices import check_counts
 from .blocks.draws import check_draws
@@ -57,7 +58,7 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ReadableTopi
 
     _parameter_constraints: ClassVar[dict] = {  # of the parameters that all topic models have
         "max_iter": [Interval(Integral, 1, None, closed="left")],
-        "engine": [str],
+        "engine": ENGINES,
         "n_jobs": [None, Integral],
         "checkpoint": [None, str, os.PathLike],
         "random_state": ["random_state"],

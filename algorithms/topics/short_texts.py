@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
 
-from ..._typing import Array, Callback, FileName, Matrix, RandomState, Vector
+from ..._typing import Array, Callback, Engine, FileName, Matrix, RandomState, Vector
 from ...errors import DataError
 from ...scheduler.engine import run
 from ...scheduler.parameters import seed_from
@@ -57,7 +57,7 @@ class ShortTextModel(TopicModel):
         max_iter: int = 100,
         exact: bool = False,
         n_groups: int | None = None,
-        engine: str = "local",
+        engine: Engine = "local",
         n_jobs: int | None = None,
         checkpoint: FileName | None = None,
         random_state: RandomState | None = None,

@@ -10,7 +10,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from ..._typing import Array, Callback, FileName, Matrix, RandomState, Vector
+from ..._typing import Array, Callback, Engine, FileName, Matrix, RandomState, Vector
 from ...errors import DataError, shortened
 from ...kernels.lda.models import responses as kernels
 from ..inputs.dask_arrays import check_new_blocks, is_dask
@@ -76,7 +76,7 @@ class SupervisedLDA(FittedTopicModel):
         Keep topic totals live, on one thread: exact sweeps, of which none is annealed. Else 40 are, at most
         half of `max_iter`.
     n_groups : int, default=None
-    engine : str, default="local"
+    engine : str or distributed.Client, default="local"
     n_jobs : int, default=None
     checkpoint : str or path, default=None
     memmap_folder : str or path, default=None
@@ -161,7 +161,7 @@ class SupervisedLDA(FittedTopicModel):
         max_iter: int = 500,
         exact: bool = False,
         n_groups: int | None = None,
-        engine: str = "local",
+        engine: Engine = "local",
         n_jobs: int | None = None,
         checkpoint: FileName | None = None,
         memmap_folder: FileName | None = None,

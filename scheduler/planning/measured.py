@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from ..._typing import Engine
 from ..program import Outcome, Program
 from ..schedules.schedule import Schedule
 from .costs import Link
@@ -57,13 +58,13 @@ class _ToAndFro(Schedule):
         return [[(k % 2, block)] for block in range(len(_SIZES)) for k in range(2 * _TRIPS)]
 
 
-def measure_link(engine: str = "dask") -> Link:
+def measure_link(engine: Engine = "dask") -> Link:
     """Measure the way between two places: a block of 1 kB, and one of 4 MB, go to and fro ten times.
 
     Parameters
     ----------
-    engine : str, default="dask"
-        ``"dask"``, the address of a scheduler, or ``"local"``.
+    engine : str or distributed.Client, default="dask"
+        ``"dask"``, a client, the address of a scheduler, or ``"local"``.
 
     Returns
     -------

@@ -12,7 +12,7 @@ import numpy as np
 from ..._typing import FileName
 from ...errors import DataError, ModelFileError, StradaskError, WorkerLost, in_brief, shortened
 from ..parameters import ATTEMPTS, check_count
-from ..place import ClusterPlace, open_place
+from ..place import open_place
 from ..stores.store import Checkpoint
 from .state import OVER, Add, Keep, Read, TableForm
 
@@ -128,16 +128,7 @@ def run_replicas(
 
 
 def _runner(engine):
-    if hasattr(engine, "deliver"):
-        return engine
-    if isinstance(engine, str):
-        return open_place(engine).table()
-    import distributed
-
-    if not isinstance(engine, distributed.Client):
-        known = "'local', 'dask', an address, a client or a SimulatedClock"
-        raise DataError(f"engine must be {known}, got {shortened(engine)}")
-    return ClusterPlace(engine).table()
+    return engine if hasattr(engine, "deliver") else open_place(engine).table()
 
 
 def _cells(values, slots, rule):

@@ -42,8 +42,9 @@ class ShardPool:
         ``load(shard)`` reads or makes the data of a shard; the same each time. Of several each one, which
         may hold its shard's data, travels alone.
     n_shards : int
-    engine : str, default="local"
-        ``"local"``: threads of this process; ``"dask"``: the current Dask client; or a scheduler's address.
+    engine : str or distributed.Client, default="local"
+        ``"local"``: threads of this process; ``"dask"``: the current Dask client; a client; or a scheduler's
+        address.
     n_jobs : int or None, default=None
         Threads of the local engine.
     checkpoint : path-like, optional

@@ -7,7 +7,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
-from ...._typing import Array, Matrix, Vector
+from ...._typing import Array, Engine, Matrix, Vector
 from ....errors import DataError, shortened
 from ....kernels.factorization.item_products import dense_scores, sparse_scores
 from ....kernels.factorization.top import best_columns
@@ -38,7 +38,7 @@ class ChoiceModel(Recommender):
     implicit: ClassVar[bool] = True  # how `read_ratings` and `score` take values
     alpha: ClassVar[float] = 1.0
     dtype: ClassVar[str] = "float32"
-    engine: str = "local"
+    engine: Engine = "local"
     binary: bool
     interactions_: sparse.csr_array | None
     item_counts_: np.ndarray

@@ -9,6 +9,7 @@ from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval
 
+from ...._typing import Engine
 from ....kernels.factorization.item_products import (
     count_products,
     fill_products,
@@ -18,7 +19,7 @@ from ....kernels.factorization.item_products import (
 from ....kernels.linear.gram_path import solve_path
 from ....scheduler.place import open_place
 from ....scheduler.threads import effective_n_jobs, run_tasks
-from ..._base import documented
+from ..._base import ENGINES, documented
 from ...inputs.memory import refuse_beyond
 from .base import ATTRIBUTES, PARAMETERS, ItemModel, ranges, tables_of
 
@@ -58,9 +59,9 @@ class SLIM(ItemModel):
     memory_limit : int, str or None, default=None
         Bytes, or "4GB": a fit that needs more is refused. None is the memory of this machine.
     %(binary)s
-    engine : str, default="local"
-        "local"; "dask", the current Dask client; or the address of a Dask scheduler. Items are solved on the
-        workers, each of which gets all products.
+    engine : str or distributed.Client, default="local"
+        "local"; "dask", the current Dask client; a client; or the address of a Dask scheduler. Items are
+        solved on the workers, each of which gets all products.
     n_jobs : int or None, default=None
         Threads; None is 1, -1 all cores. On Dask those of each worker; None is all it has.
     verbose : int or bool, default=0
@@ -105,7 +106,7 @@ class SLIM(ItemModel):
         "tol": [Interval(Real, 0, 1, closed="neither")],
         "memory_limit": [Interval(Integral, 1, None, closed="left"), str, None],
         "binary": ["boolean"],
-        "engine": [str],
+        "engine": ENGINES,
         "n_jobs": [None, Integral],
         "verbose": ["verbose"],
     }
@@ -119,7 +120,7 @@ class SLIM(ItemModel):
         tol: float = 1e-4,
         memory_limit: Any = None,
         binary: bool = True,
-        engine: str = "local",
+        engine: Engine = "local",
         n_jobs: int | None = None,
         verbose: int = 0,
     ) -> None:

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Self
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import column_or_1d
 
-from ...._typing import Matrix, RandomState, Vector
+from ...._typing import Engine, Matrix, RandomState, Vector
 from ...inputs.matrices import _as_data_errors
 from ...inputs.targets import check_targets
 from ..elastic_net import ElasticNet
@@ -46,10 +46,10 @@ class ElasticNetCV(PathCV, ElasticNet):
         As in scikit-learn; None is 5 folds of neighbouring rows (`KFold`).
     verbose : int, default=0
         1 shows a progress bar over the fits of the folds.
-    engine : str, default="local"
-        ``"local"``: threads of this process; ``"dask"``: the current Dask client; or a scheduler's address.
-        On Dask a fold (and a value of `l1_ratio`) is a task, and each worker that has one must have room
-        for `X`, which may be a Dask array; the results are those of ``"local"``.
+    engine : str or distributed.Client, default="local"
+        ``"local"``: threads of this process; ``"dask"``: the current Dask client; a client; or a scheduler's
+        address. On Dask a fold (and a value of `l1_ratio`) is a task, and each worker that has one must have
+        room for `X`, which may be a Dask array; the results are those of ``"local"``.
     n_jobs : int or None, default=None
         Threads: one takes a fold (and a value of `l1_ratio`) at a time.
     scoring : str or callable, default="mse"
@@ -151,7 +151,7 @@ class ElasticNetCV(PathCV, ElasticNet):
         positive: bool = False,
         random_state: RandomState | None = None,
         selection: str = "cyclic",
-        engine: str = "local",
+        engine: Engine = "local",
         scoring: Any = "mse",
         rule: str = "min",
         penalty_factor: Vector | None = None,
@@ -284,7 +284,7 @@ class LassoCV(ElasticNetCV):
         positive: bool = False,
         random_state: RandomState | None = None,
         selection: str = "cyclic",
-        engine: str = "local",
+        engine: Engine = "local",
         scoring: Any = "mse",
         rule: str = "min",
         penalty_factor: Vector | None = None,

@@ -10,7 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from ...._typing import Matrix, Vector
+from ...._typing import Engine, Matrix, Vector
 from ....errors import DataError, in_brief, shortened
 from ....scheduler.threads import single_threaded_blas
 from ...inputs.matrices import check_matrix, check_vector
@@ -38,7 +38,7 @@ class PathCV:
     scoring: Any
     rule: str
     tol: float
-    engine: str
+    engine: Engine
     n_jobs: Any
     verbose: int
     penalty_factor: Any

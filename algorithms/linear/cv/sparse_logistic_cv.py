@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from sklearn.utils._param_validation import Interval
 
-from ...._typing import Matrix, Vector
+from ...._typing import Engine, Matrix, Vector
 from ...inputs.targets import check_labels, check_offset
 from ..losses import loss_of
 from ..sparse_logistic import SparseLogisticRegression
@@ -50,10 +50,10 @@ class SparseLogisticRegressionCV(PathCV, SparseLogisticRegression):
     rule : {"min", "1se"}, default="min"
         Which penalty the model has: that of the best mean score, or the largest whose mean score is within
         one standard error of the best (fewer columns for nearly the same score).
-    engine : str, default="local"
-        ``"local"``: threads of this process; ``"dask"``: the current Dask client; or a scheduler's address.
-        On Dask a fold (and a value of `l1_ratio`) is a task, and each worker that has one must have room
-        for `X`, which may be a Dask array; the results are those of ``"local"``.
+    engine : str or distributed.Client, default="local"
+        ``"local"``: threads of this process; ``"dask"``: the current Dask client; a client; or a scheduler's
+        address. On Dask a fold (and a value of `l1_ratio`) is a task, and each worker that has one must have
+        room for `X`, which may be a Dask array; the results are those of ``"local"``.
     n_jobs : int or None, default=None
         Threads: one takes a fold (and a value of `l1_ratio`) at a time.
     verbose : int, default=0
@@ -134,7 +134,7 @@ class SparseLogisticRegressionCV(PathCV, SparseLogisticRegression):
         cv: Any = None,
         scoring: Any = "deviance",
         rule: str = "min",
-        engine: str = "local",
+        engine: Engine = "local",
         n_jobs: int | None = None,
         verbose: int = 0,
     ) -> None:

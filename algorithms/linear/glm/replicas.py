@@ -9,6 +9,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
+from ...._typing import Engine
 from ....errors import DataError
 from ....scheduler.history import History
 from ....scheduler.parameters import seed_from
@@ -67,7 +68,7 @@ class ReplicaShards(NamedTuple):
 
     parts: list
     least: int
-    engine: str
+    engine: Engine
 
 
 def run_replicas_of(estimator, portions, loss, x0, *, unit, callback, snapshot):

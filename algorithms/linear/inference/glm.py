@@ -12,11 +12,11 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from ...._typing import Array, Callback, Matrix, Vector
+from ...._typing import Array, Callback, Engine, Matrix, Vector
 from ....errors import DataError, shortened
 from ....scheduler.place import open_place
 from ....scheduler.threads import single_threaded_blas
-from ..._base import Estimator
+from ..._base import ENGINES, Estimator
 from ...inputs.dask_arrays import is_dask
 from ...inputs.matrices import check_vector
 from ...inputs.tables import fitted_table, scored_rows
@@ -84,9 +84,9 @@ class GLM(RegressorMixin, Estimator):
         The fit ends after a Newton step of at most `tol` standard errors.
     warm_start : bool, default=False
         Begin with the coefficients of the last fit, where the likelihood is larger there than at zero.
-    engine : str, default="local"
-        Where the rows are read: ``"local"``, ``"dask"`` (the current client) or the address of a Dask
-        scheduler. Blocks of a Dask array are not moved. Vectors are held by this process.
+    engine : str or distributed.Client, default="local"
+        Where the rows are read: ``"local"``, ``"dask"`` (the current client), a client, or the address of a
+        Dask scheduler. Blocks of a Dask array are not moved. Vectors are held by this process.
     n_jobs : int or None, default=None
         Threads, on a cluster of each worker. None is 1, on a cluster as many as a worker has; -1 all cores.
     verbose : int, default=0
@@ -177,7 +177,7 @@ class GLM(RegressorMixin, Estimator):
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "tol": [Interval(Real, 0, np.inf, closed="neither")],
         "warm_start": ["boolean"],
-        "engine": [str],
+        "engine": ENGINES,
         "n_jobs": [None, Integral],
         "verbose": ["verbose"],
     }
@@ -196,7 +196,7 @@ class GLM(RegressorMixin, Estimator):
         max_iter: int = 100,
         tol: float = 1e-8,
         warm_start: bool = False,
-        engine: str = "local",
+        engine: Engine = "local",
         n_jobs: int | None = None,
         verbose: int = 0,
     ) -> None:

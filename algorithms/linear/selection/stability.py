@@ -11,9 +11,10 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state, get_tags
 from sklearn.utils._param_validation import HasMethods, Interval
 
-from ...._typing import Matrix, RandomState, Vector
+from ...._typing import Engine, Matrix, RandomState, Vector
 from ....errors import DataError
 from ....scheduler.place import open_place
+from ..._base import ENGINES
 from ...inputs.dask_arrays import is_dask
 from ...inputs.matrices import check_columns
 from ...inputs.targets import check_length, check_names
@@ -47,8 +48,8 @@ class StabilitySelection(Selector):
         B.
     random_state : int, RandomState or None, default=None
         Of the halves.
-    engine : str, default="local"
-        Where the fits run: ``"local"``, ``"dask"`` or the address of a Dask scheduler.
+    engine : str or distributed.Client, default="local"
+        Where the fits run: ``"local"``, ``"dask"``, a client, or the address of a Dask scheduler.
     n_jobs : int or None, default=None
         Threads. The result is the same for any number.
     verbose : int, default=0
@@ -97,7 +98,7 @@ class StabilitySelection(Selector):
         "threshold": [Interval(Real, 0.5, 1, closed="right")],
         "n_pairs": [Interval(Integral, 1, None, closed="left")],
         "random_state": ["random_state"],
-        "engine": [str],
+        "engine": ENGINES,
         "n_jobs": [None, Integral],
         "verbose": ["verbose"],
     }
@@ -110,7 +111,7 @@ class StabilitySelection(Selector):
         threshold: float = 0.75,
         n_pairs: int = 50,
         random_state: RandomState | None = None,
-        engine: str = "local",
+        engine: Engine = "local",
         n_jobs: int | None = None,
         verbose: int = 0,
     ) -> None:

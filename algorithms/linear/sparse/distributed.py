@@ -22,7 +22,7 @@ import numpy as np
 from scipy import sparse
 
 from ....errors import DataError
-from ....scheduler.place import open_place
+from ....scheduler.place import current_client, open_place
 from ....scheduler.program import Outcome, Program
 from ....scheduler.schedules.static import StaticSchedule
 from ....scheduler.threads import computed_here, own_threads
@@ -73,7 +73,8 @@ class CutMatrix:
         On Dask they stay on the workers, laid by columns as shards need them: a shard shares their memory.
         Without a client, for an engine that is an address, nothing can hold them, and each run computes them.
         """
-        if not is_dask(self.pieces[0]) or "://" in engine or self.stream is not None:
+        address = isinstance(engine, str) and "://" in engine
+        if not is_dask(self.pieces[0]) or address or self.stream is not None:
             return self
         import dask
 
@@ -81,13 +82,11 @@ class CutMatrix:
             blocks = computed_here(*self.pieces)  # at once: they may have much in common
             laid = [_laid(*pair, self.by_rows) for pair in zip(blocks, self.edges[:-1], strict=True)]
             return replace(self, pieces=laid)
-        import distributed
-
-        with contextlib.closing(open_place("dask").workers()) as workers:
+        with contextlib.closing(open_place(engine).workers()) as workers:
             workers.open()
             # Elsewhere only if all of these are lost: nothing else would end the wait for them.
             where = {"workers": workers.where()["workers"], "allow_other_workers": True}
-        client = distributed.default_client()
+        client = current_client(engine)
         blocks = client.compute(self.pieces)
         laid = client.map(_laid, blocks, self.edges[:-1], by_rows=self.by_rows, pure=False, **where)
         # A future itself is useless while its data, lost with a worker, are made again; a task of it waits.

@@ -13,6 +13,7 @@ from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.sparsefuncs import mean_variance_axis
 
+from ...._typing import Engine
 from ....errors import DataError
 from ....scheduler.place import check_engine
 from ....scheduler.threads import effective_n_jobs, own_threads, single_threaded_blas
@@ -42,7 +43,7 @@ class Design:
     fit_intercept: bool
     positive: bool
     cut: Any = None
-    engine: str = "local"
+    engine: Engine = "local"
     owned: bool = False
     standardize: bool = False
 

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from sklearn.utils._param_validation import StrOptions
 
-from ...._typing import Array, Callback, Matrix, Vector
+from ...._typing import Array, Callback, Engine, Matrix, Vector
 from ....errors import DataError
 from ..._base import documented
 from ...inputs.dask_arrays import is_dask, lazily
@@ -107,7 +107,7 @@ class GroupLogisticRegression(ScoresFiles, StructuredModel, ScoringClassifier):
         tol: float = 1e-4,
         warm_start: bool = False,
         verbose: int = 0,
-        engine: str = "local",
+        engine: Engine = "local",
         n_jobs: int | None = None,
     ) -> None:
         self.groups = groups

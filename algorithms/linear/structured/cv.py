@@ -15,11 +15,11 @@ from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from ...._typing import Array, Matrix, Vector
+from ...._typing import Array, Engine, Matrix, Vector
 from ....errors import DataError, shortened
 from ....scheduler.place import open_place
 from ....scheduler.threads import single_threaded_blas
-from ..._base import Estimator
+from ..._base import ENGINES, Estimator
 from ...inputs.targets import _numbers, check_weights
 from .base import StructuredModel
 from .mean_loss import MeanLoss
@@ -55,9 +55,9 @@ class SparseGLMCV(MetaEstimatorMixin, Estimator):
         standard error of that.
     verbose : int, default=0
         1 shows a progress bar of the folds.
-    engine : str, default="local"
+    engine : str or distributed.Client, default="local"
         Where folds are fitted: ``"local"``, on threads of this process; ``"dask"``, as tasks of the current
-        Dask client; or the address of a Dask scheduler. The result has the same bits.
+        Dask client; a client; or the address of a Dask scheduler. The result has the same bits.
     n_jobs : int or None, default=None
         Threads; None is 1, -1 all cores.
 
@@ -107,7 +107,7 @@ class SparseGLMCV(MetaEstimatorMixin, Estimator):
         "l1_ratios": ["array-like", None],
         "rule": [StrOptions({"min", "1se"})],
         "verbose": ["verbose"],
-        "engine": [str],
+        "engine": ENGINES,
         "n_jobs": [None, Integral],
     }
 
@@ -121,7 +121,7 @@ class SparseGLMCV(MetaEstimatorMixin, Estimator):
         l1_ratios: Any = None,
         rule: str = "min",
         verbose: int = 0,
-        engine: str = "local",
+        engine: Engine = "local",
         n_jobs: int | None = None,
     ) -> None:
         self.estimator = estimator

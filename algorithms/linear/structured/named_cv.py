@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.utils._param_validation import Interval
 
-from ...._typing import Array, Vector
+from ...._typing import Array, Engine, Vector
 from ..._base import documented
 from .cv import SparseGLMCV
 from .regressors import GroupLasso, MultiTaskElasticNet, MultiTaskLasso
@@ -118,7 +118,7 @@ class GroupLassoCV(_NamedCV):
         max_iter: int = 100,
         tol: float = 1e-4,
         verbose: int = 0,
-        engine: str = "local",
+        engine: Engine = "local",
         n_jobs: int | None = None,
     ) -> None:
         self.groups = groups
@@ -182,7 +182,7 @@ class MultiTaskElasticNetCV(_NamedCV):
         max_iter: int = 100,
         tol: float = 1e-4,
         verbose: int = 0,
-        engine: str = "local",
+        engine: Engine = "local",
         n_jobs: int | None = None,
     ) -> None:
         self.l1_ratio = l1_ratio
@@ -243,7 +243,7 @@ class MultiTaskLassoCV(_NamedCV):
         max_iter: int = 100,
         tol: float = 1e-4,
         verbose: int = 0,
-        engine: str = "local",
+        engine: Engine = "local",
         n_jobs: int | None = None,
     ) -> None:
         self.penalty_factor = penalty_factor

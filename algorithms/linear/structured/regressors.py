@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from ...._typing import Vector
+from ...._typing import Engine, Vector
 from ....errors import DataError
 from ..._base import documented
 from .losses import Huber, Poisson, Squared
@@ -103,7 +103,7 @@ class GroupLasso(StructuredRegressor):
         tol: float = 1e-4,
         warm_start: bool = False,
         verbose: int = 0,
-        engine: str = "local",
+        engine: Engine = "local",
         n_jobs: int | None = None,
     ) -> None:
         self.groups = groups

@@ -6,8 +6,8 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from ...._typing import Vector
-from ..._base import documented
+from ...._typing import Engine, Vector
+from ..._base import ENGINES, documented
 from .losses import Loss
 from .named import LOSSES, PENALTIES, make, named_terms
 from .penalties import Penalty
@@ -28,8 +28,8 @@ SHARED = {
     verbose : int, default=0
         1 shows a progress bar.""",
     "engine": """
-    engine : str, default="local"
-        ``"local"``: this process; ``"dask"``: the current Dask client; or the address of a Dask scheduler.
+    engine : str or distributed.Client, default="local"
+        ``"local"``: this process; ``"dask"``: the current Dask client; a client; or a scheduler's address.
         Workers then own groups of columns and their coefficients, and exchange the predictor. So it is, on
         threads or the workers of the current client, with a Dask array `X` of blocks of columns, which may
         be larger than the memory. Takes penalties that are convex and have a kink on every column, and
@@ -70,7 +70,7 @@ CONSTRAINTS: dict = {
 }
 ALPHA: dict = {"alpha": [Interval(Real, 0, np.inf, closed="left")]}
 RATIO: dict = {"l1_ratio": [Interval(Real, 0, 1, closed="both")]}
-ENGINE: dict = {"engine": [str], "n_jobs": [None, Integral]}
+ENGINE: dict = {"engine": ENGINES, "n_jobs": [None, Integral]}
 GROUPS: dict = {"groups": ["array-like", Integral, None], "overlap": ["boolean"]}
 FACTOR: dict = {"penalty_factor": ["array-like", None]}
 
@@ -221,7 +221,7 @@ class SparseGLM(StructuredRegressor):
         tol: float = 1e-4,
         warm_start: bool = False,
         verbose: int = 0,
-        engine: str = "local",
+        engine: Engine = "local",
         n_jobs: int | None = None,
     ) -> None:
         self.loss = loss

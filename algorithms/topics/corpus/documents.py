@@ -7,7 +7,7 @@ import numpy as np
 from ...._urls import file_size
 from ....datasets.document_files import document_files, is_compressed
 from ....errors import DataError, shortened
-from ....scheduler.place import open_place
+from ....scheduler.place import current_client, is_client, open_place
 from ....scheduler.threads import effective_n_jobs, own_threads
 from ...inputs.dask_arrays import engine_for, is_dask, is_frame
 from ...inputs.matrices import check_counts, check_width
@@ -200,11 +200,10 @@ def _memory(model, X, engine):
 
 def _held(sources, engine):
     """Let Dask compute its data once, for the survey and the fit; with an address no client holds them."""
-    if engine != "dask" or own_threads() is not None or not is_dask(sources[0]):
+    holds = engine == "dask" or is_client(engine)
+    if not holds or own_threads() is not None or not is_dask(sources[0]):
         return sources
-    import distributed
-
-    return distributed.default_client().compute(sources)
+    return current_client(engine).compute(sources)
 
 
 def groups_asked_for(model, X):

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from ....._typing import Engine
 from .....errors import DataError
 from .....scheduler.engine import run
 from .....scheduler.place import check_engine, open_place
@@ -31,7 +32,7 @@ class CutColumns:
     """Columns for workers, in the order of their groups; no group is in two pieces."""
 
     cut: Any  # a CutMatrix
-    engine: str
+    engine: Engine
     n_features: int
     schedule = "columns"
 
@@ -71,7 +72,7 @@ def cut_columns(X, blocks, engine):
 class ColumnsOnWorkers:
     """Methods of the structured models, of which some have the parameters `engine` and `n_jobs`."""
 
-    engine: str
+    engine: Engine
     n_jobs: Any
     coef_: Any
     _parameter_constraints: ClassVar[dict]
