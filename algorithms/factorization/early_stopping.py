@@ -24,8 +24,6 @@ def hold_out(model, entries, rng):
         )
     held = np.zeros(len(entries), bool)
     held[given[rng.permutation(len(given))[:n_held]]] = True
-    if len(entries.weights) > 1 and not entries.weights[~held].any():
-        raise DataError("all ratings that are not held out have the weight 0; set early_stopping=False")
     train = entries.chosen(~held)
     if not model.implicit:
         return train, PredictionWatch(entries.chosen(held), model.n_iter_no_change)

@@ -22,8 +22,8 @@ _MOST = 1e15  # of a rating or weight: sums of squares must not overflow in sing
 class Entries:
     """Ratings by row: sorted columns, no duplicates, stored zeros kept; kernels rely on it.
 
-    `indptr` is int64, `indices` int32; `values` and `weights` are float32 or float64, and `weights` may have
-    one entry for all.
+    `indptr` is int64, `indices` int32; `values` and `weights` are float32 or float64. `weights` are above 0,
+    with mean 1 over the ratings of a fit, and may have one entry for all.
     """
 
     indptr: np.ndarray
@@ -146,9 +146,8 @@ class Entries:
         return total / weight
 
     def value_range(self):
-        """Return the least and the greatest value of a weight above 0, in float64."""
-        values = self.values[self.weights > 0] if len(self.weights) > 1 else self.values
-        return np.array([values.min(), values.max()], np.float64)
+        """Return the least and the greatest value, in float64."""
+        return np.array([self.values.min(), self.values.max()], np.float64)
 
     def pattern(self):
         """The rated cells, a csr_array of int8 with memory of its own."""
@@ -336,6 +335,21 @@ def check_rating_weights(sample_weight, n_ratings):
     if not weights.any():
         raise DataError("sample_weight is zero for every rating: at least one must be above zero")
     return weights
+
+
+def relative_weights(weights):
+    """Divide weights above 0 by their mean; equal ones become a single 1 for all ratings.
+
+    Examples
+    --------
+    >>> from stradask.algorithms.factorization.entries import relative_weights
+    >>> relative_weights([10.0, 30.0]), relative_weights([7.0, 7.0])
+    (array([0.5, 1.5]), array([1.]))
+    """
+    weights = np.asarray(weights)
+    if (weights == weights[0]).all():
+        return np.ones(1)
+    return weights * (len(weights) / weights.sum())
 
 
 def _check_values(name, values, place):

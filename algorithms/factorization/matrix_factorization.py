@@ -32,7 +32,7 @@ _CHECKPOINT_EVERY = 5  # iterations
 class MatrixFactorization(FactorModel):
     r"""Low-rank model of a table of users and items that is known in part.
 
-    For ratings r of weight w it minimises
+    For ratings r of weight w, of mean 1, it minimises
 
     .. math:: \sum_{(u, i)} w_{ui} (r_{ui} - \mu - b_u - c_i - p_u \cdot q_i)^2
               + \lambda \sum_u (n_u + n_0)^\nu |p_u|^2 + \lambda \sum_i (n_i + n_0)^\nu |q_i|^2
@@ -174,8 +174,7 @@ class MatrixFactorization(FactorModel):
     user_draws_, item_draws_, variance_draws_ : ndarray of shape (n_draws, n_rows, n_components), (n_draws,)
         Draws of factors and of the variance of a rating; with `n_draws`.
     rating_range_ : ndarray of shape (2,) or None
-        Least and greatest rating (of a weight above 0), within which `predict` stays; None for implicit
-        feedback.
+        Least and greatest rating, within which `predict` stays; None for implicit feedback.
     seen_ : csr_array of int8, shape (n_users, n_items), or None
         The cells that had a rating, those held out too. None after ``save(path, training=False)``, and for
         ratings that stayed on a cluster.
@@ -332,7 +331,9 @@ class MatrixFactorization(FactorModel):
             files, see `stradask.datasets.ParquetTable`: on a cluster they stay there, by "als".
         y : array-like of shape (n_ratings,), optional
         sample_weight : array-like of shape (n_ratings,), optional
-            Weights of the ratings of pairs, not negative; they multiply the confidence of counts.
+            Weights of the ratings of pairs, not negative. They are relative: divided by their mean, so that a
+            factor common to all changes nothing. A rating of weight 0 equals one left out. Of counts they
+            multiply the confidence.
         user_features, item_features : array-like or sparse matrix of shape (n_rows, n_features), optional
             Of the users (rows of `X`) or items (its columns), of a scale of about 1. With pairs, ``(ids,
             features)``; ids without a rating join the model.
@@ -374,6 +375,7 @@ class MatrixFactorization(FactorModel):
         ----------
         X, y, sample_weight
             As in `fit`. After a fit to a matrix, rows and columns are those of the model, and perhaps more.
+            Weights have mean 1 over the new ratings too.
 
         Returns
         -------

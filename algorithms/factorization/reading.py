@@ -16,6 +16,7 @@ from .entries import (
     check_rating_weights,
     check_values,
     find_ids,
+    relative_weights,
 )
 from .features import in_order, split_features, with_constant
 from .remote_ratings import RemoteRatings, is_elsewhere, read_here, read_remote, widened
@@ -120,7 +121,12 @@ def _ids_with_features(known, features):
 
 
 def _of_columns(model, users, items, values, weights, features):
-    weights = np.ones(1) if weights is None else weights
+    if weights is None:
+        weights = np.ones(1)
+    else:
+        columns = (users, items, values, weights)
+        users, items, values, weights = (column[weights > 0] for column in columns)
+        weights = relative_weights(weights)
     if model.implicit:
         values, weights = values * weights, np.ones(1)
     known, numbers = zip(*(np.unique(ids, return_inverse=True) for ids in (users, items)), strict=True)

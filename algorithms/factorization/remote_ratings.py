@@ -37,7 +37,6 @@ from .entries import (
 from .solvers.sides import cut_rows
 
 _SAMPLE = SAMPLE  # ratings that come here
-_NONE = "X holds no rating: at least one is needed"
 
 
 class RatingPiece(NamedTuple):
@@ -188,9 +187,13 @@ def _checked(columns, where):
         if not len(users):
             return RatingPiece(users, items, np.empty(0), None if weights is None else np.empty(0))
         values = check_values(np.asarray(values), len(users), "MatrixFactorization")
-        if weights is not None and not np.asarray(weights).any():
-            return RatingPiece(users, items, values, np.zeros(len(users)))  # other pieces may have some
-        return RatingPiece(users, items, values, check_rating_weights(weights, len(values)))
+        if weights is None:
+            return RatingPiece(users, items, values, None)
+        weights = np.asarray(weights)
+        if weights.any():  # other pieces may have some where this one has none
+            weights = check_rating_weights(weights, len(values))
+        columns = (users, items, values, weights)
+        return RatingPiece(*(column[weights > 0] for column in columns))
 
 
 def read_here(model, X, y, sample_weight):
@@ -198,12 +201,17 @@ def read_here(model, X, y, sample_weight):
     engine = engine_of(model)
     pieces = computed_at(dask.delayed(list)(pieces_of(model, X, y, sample_weight, engine)), engine)
     pieces = [piece for piece in pieces if len(piece.values)]
-    if not pieces:
-        raise DataError(_NONE)
+    _check_some(len(pieces), sample_weight)
     _check_kinds(pieces)
     weights = None if sample_weight is None else np.concatenate([piece.weights for piece in pieces])
     users, items, values = (np.concatenate([piece[k] for piece in pieces]) for k in range(3))
     return users, items, values, weights
+
+
+def _check_some(n_ratings, sample_weight):
+    if not n_ratings:
+        weighted = "" if sample_weight is None else ", and sample_weight must be above zero for one"
+        raise DataError(f"X holds no rating: at least one is needed{weighted}")
 
 
 def _check_kinds(pieces):
@@ -226,26 +234,17 @@ class RatingSurvey(NamedTuple):
     item_counts: np.ndarray
     weight: float
     sums: np.ndarray  # of weighted values, and of their absolute values
-    bounds: np.ndarray  # of values of a weight above 0
+    bounds: np.ndarray
     n_ratings: int
     digest: str
 
 
-def _settings_of(model):
-    """Type of values, and what multiplies counts into confidences; None for ratings."""
-    return np.dtype(model.dtype), model.alpha if model.implicit else None
-
-
-def _surveyed(ratings, settings):
-    dtype, factor = settings
+def _surveyed(ratings, dtype):
     users, user_counts = np.unique(ratings.users, return_counts=True)
     items, item_counts = np.unique(ratings.items, return_counts=True)
     values = ratings.values.astype(dtype).astype(np.float64)
-    weights = np.ones(len(values)) if ratings.weights is None else ratings.weights.astype(dtype).astype(float)
-    if factor is not None:
-        values, weights = values * weights, np.ones(len(values))
-    own = values[weights > 0]
-    bounds = np.array([own.min(initial=np.inf), own.max(initial=-np.inf)])
+    weights = np.ones(len(values)) if ratings.weights is None else ratings.weights
+    bounds = np.array([values.min(initial=np.inf), values.max(initial=-np.inf)])
     sums = np.array([weights @ values, weights @ np.abs(values)])
     digest = hashlib.blake2b(digest_size=16)
     for part in ratings:
@@ -308,7 +307,9 @@ class RemoteRatings:
 
     def __init__(self, pieces, survey, model, engine):
         self._pieces, self.survey, self.engine = pieces, survey, engine
-        self._settings = self.dtype, self._factor = _settings_of(model)
+        self.dtype, self._factor = np.dtype(model.dtype), model.alpha if model.implicit else None
+        # What multiplies weights to a mean of 1, and counts into confidences.
+        self._settings = self.dtype, survey.n_ratings / survey.weight, self._factor
         self.shape = len(survey.users), len(survey.items)
         self._ids = dask.delayed((survey.users, survey.items), pure=False)
 
@@ -376,11 +377,11 @@ class RemoteRatings:
 
 def _numbered(piece, ids, settings):
     """Rows, columns, values and weights (or one for all) of some ratings."""
-    dtype, factor = settings
+    dtype, scale, factor = settings
     rows, columns = find_ids(piece.users, ids[0]), find_ids(piece.items, ids[1])
     if len(rows) and min(rows.min(), columns.min()) < 0:
         raise DataError("the ratings have changed since the fit began: leave files and blocks as they are")
-    values, weights = piece.values, piece.weights
+    values, weights = piece.values, None if piece.weights is None else piece.weights * scale
     if factor is not None:
         values, weights = values if weights is None else values * weights, None
         values = values.astype(dtype) * dtype.type(factor)
@@ -446,11 +447,8 @@ def read_remote(model, X, y, sample_weight, engine):
             "before the fit"
         )
     pieces = pieces_of(model, X, y, sample_weight, engine)
-    survey = reduced(_surveyed, _added, [(piece, _settings_of(model)) for piece in pieces], engine)
-    if not survey.n_ratings:
-        raise DataError(_NONE)
-    if survey.weight == 0:
-        raise DataError("sample_weight is zero for every rating: at least one must be above zero")
+    survey = reduced(_surveyed, _added, [(piece, np.dtype(model.dtype)) for piece in pieces], engine)
+    _check_some(survey.n_ratings, sample_weight)
     if model.non_negative and not model.bias and not model.implicit and survey.bounds[0] < 0:
         raise DataError(
             f"the rating {survey.bounds[0]:g} is below zero, which non_negative=True without bias cannot "

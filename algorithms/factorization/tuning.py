@@ -65,13 +65,13 @@ def chosen_reg_of_ratings(model, entries, seed):
     """
     rng = np.random.default_rng([seed, 1])
     sample = entries.sample()
-    scale = deviation(sample, sample.average(lambda values: values)) * _mean_weight(sample)
+    scale = deviation(sample, sample.average(lambda values: values))
     few_or_many = not TRIALS_FROM <= len(entries) <= TRIALS_TO
     if few_or_many or len(sample) < len(entries) or model.solver_ == "gibbs":  # which learns its own priors
         return RATINGS_LADDER[RATINGS_FIRST] * scale
     out = rng.random(len(sample)) < _SHARE
     train, held = sample.chosen(~out), sample.chosen(out)
-    if not (train.weights.any() and held.weights.any()):
+    if not (len(train) and len(held)):
         return RATINGS_LADDER[RATINGS_FIRST] * scale
     errors: dict[int, np.ndarray] = {}
 
@@ -93,11 +93,6 @@ def chosen_reg_of_ratings(model, entries, seed):
         direction = found[0]
         step += direction
     return RATINGS_LADDER[step] * scale
-
-
-def _mean_weight(entries):
-    """Mean weight of the ratings of a weight above 0."""
-    return float(entries.weights[entries.weights > 0].mean(dtype=np.float64))
 
 
 def _squared_errors(model, train, held, reg, seed):

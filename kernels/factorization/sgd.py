@@ -79,7 +79,8 @@ def descend_block(
     """One pass over the ratings from `start` to `stop`; return the weighted sum of squared errors on the way.
 
     A rating adds ``w (t - b_u - b_j - p.q)^2 + shrink (ridge_u |p|^2 + ridge_j |q|^2) + p_hold / n_u b_u^2 +
-    q_hold / n_j b_j^2`` to the objective; a step takes half the gradient.
+    q_hold / n_j b_j^2`` to the objective; a step takes half the gradient. Steps of weights w above 1 are
+    shortened by 1 + 2 rate (w - 1), as implicit ones are: they do not leap over the rating.
 
     `rows` and `columns` (int32) and `targets` have one entry a rating, `weights` one a rating or one for all.
     `P` (m, d) and `Q` (n, d) have a multiple of 16 columns, where columns of zeros stay so. `p_own` (m, 4)
@@ -88,6 +89,7 @@ def descend_block(
     `bias`: whether biases are fitted; `vectors` is a tuple of one int for every 16 columns.
     """
     each = at(len(weights) > 1)
+    zero, one, two = P.dtype.type(0), P.dtype.type(1), P.dtype.type(2)
     total = 0.0
     for e in range(at(start), at(stop)):
         u, j, weight = at(rows[e]), at(columns[e]), weights[e * each]
@@ -95,6 +97,8 @@ def descend_block(
         miss = targets[e] - p_own[u, BIAS] - q_own[j, BIAS] - products[0]
         z = weight * miss
         total += np.float64(z * miss)
+        if each:
+            z /= one + two * rate * max(weight - one, zero)
         a, c = p_hold / p_own[u, COUNT], q_hold / q_own[j, COUNT]
         step_rows(P, u, Q, j, p_own, q_own, z, products, rate, shrink, a, c, inverse, bias, bias, vectors)
     return total

@@ -28,33 +28,25 @@ def estimated(entries, n_components):
     factors, each of which then holds less, and with the number of rows for each rating: the fewer ratings a
     row has, the less its tastes are known. Where the ratings show hardly anything beyond biases
     (`beyond_biases`) it is raised until factors do not fit their errors.
-
-    Penalties are times the mean weight of a rating.
     """
     mean, total = entries.average(lambda values: values), 0.0
     sums = [np.zeros(n) for n in entries.shape]
     counts = [np.zeros(n) for n in entries.shape]
-    n_weighted, weight = 0, 0.0
     for a, b in _ranges(entries, 1 << 16):
         part = entries.part(a, b)
         rows, columns, missed = part.rows, part.indices, part.values.astype(np.float64) - mean
-        if len(part.weights) > 1:
-            given = part.weights > 0
-            rows, columns, missed = rows[given], columns[given], missed[given]
         for of, count, at in zip(sums, counts, (rows, columns), strict=True):
             own = slice(a, b) if at is rows else slice(None)
             of[own] += np.bincount(at, missed, len(of[own]))
             count[own] += np.bincount(at, minlength=len(of[own]))
         total += float((missed**2).sum())
-        n_weighted += len(rows)
-        weight += float(np.broadcast_to(part.weights, len(part)).sum(dtype=np.float64))
-    within, known = [], []
+    within, known, n_ratings = [], [], len(entries)
     for of, count in zip(sums, counts, strict=True):
         rated = count > 0
-        left = n_weighted - int(rated.sum())
+        left = n_ratings - int(rated.sum())
         known.append(left > 0)
         within.append((total - float((of[rated] ** 2 / count[rated]).sum())) / max(left, 1))
-    everything = (total - sums[0].sum() ** 2 / n_weighted) / max(n_weighted - 1, 1)
+    everything = (total - sums[0].sum() ** 2 / n_ratings) / max(n_ratings - 1, 1)
     if all(known) and everything > 0:
         error = max(sum(within) - everything, _LEAST * everything)
         of_bias = np.maximum(everything - np.array(within), 1e-9 * everything)
@@ -62,11 +54,10 @@ def estimated(entries, n_components):
     else:
         error, shares = everything, [_UNKNOWN] * 2
     n_rows = sum(int((count > 0).sum()) for count in counts)
-    density = getattr(entries, "rows_a_rating", n_rows / n_weighted)  # a sample knows that of all ratings
+    density = getattr(entries, "rows_a_rating", n_rows / n_ratings)  # a sample knows that of all ratings
     left_over = error / everything if everything > 0 else 0.0
     offset = _OFFSET * np.sqrt(n_components * left_over) * (1 + _SPARSE * density / 2)
-    weight = weight / n_weighted
-    bias_reg = tuple(share * weight for share in shares)
+    bias_reg = tuple(shares)
     none = [np.zeros((n, 0)) for n in entries.shape]
     sides = Sides.of(none, [np.zeros(n) for n in entries.shape], mean)
     for _ in range(_SWEEPS):
@@ -139,7 +130,6 @@ def beyond_biases(entries, sides):
     for a, b in _ranges(entries, 1 << 16):  # each takes a table of items and probes
         part = entries.part(a, b)
         missed = part.values - sides.predict(part.rows + a, part.indices)
-        missed[np.broadcast_to(part.weights, len(part)) == 0] = 0
         table = sparse.csr_array((missed, part.indices, part.indptr), shape=(b - a, n_items))
         found += table.T @ (table @ signs)
         square = missed**2

@@ -58,33 +58,39 @@ def test_threads_and_forms_change_no_bit(ratings, options):
     assert not np.array_equal(one.user_factors_, three.user_factors_)
 
 
-@pytest.mark.parametrize("solver", ["als", "ccd"])
-def test_a_weight_of_two_is_a_rating_given_twice(ratings, solver):
-    pairs, y = pairs_of(ratings)
-    options = {
-        "solver": solver,
-        "reg_exponent": 0,
-        "dtype": "float64",
-        "tol": 0,
-        "random_state": 0,
-        "max_iter": 5,
-    }
-    found = MatrixFactorization(3, reg=0.05, **options).fit(pairs, y, np.full(len(y), 2.0))
-    # Twice the loss with the penalty is the loss with half the penalty.
-    half = MatrixFactorization(3, reg=0.025, **options).fit(pairs, y)
-    np.testing.assert_allclose(found.predict(pairs), half.predict(pairs), rtol=1e-9)
+@pytest.mark.parametrize(
+    "options",
+    [*({"solver": solver} for solver in ALL), {"implicit": True}, {"implicit": True, "loss": "bpr"}],
+)
+def test_weights_are_relative_and_one_of_zero_leaves_a_rating_out(ratings, options):
+    """The first user has weights of zero alone, and is not in the model."""
+    pairs, y = pairs_of(abs(ratings))
+    weights = np.random.default_rng(0).random(len(y)) * (np.arange(len(y)) % 3 > 0) * (pairs[:, 0] > 0)
+
+    def fitted(*data):
+        return MatrixFactorization(3, dtype="float64", random_state=0, max_iter=3, **options).fit(*data)
+
+    counted = weights > 0
+    expected = fitted(pairs[counted], y[counted], weights[counted])
+    for factor in (1e-6, 20, 1e6):
+        found = fitted(pairs, np.where(counted, y, 9), factor * weights)
+        assert found.user_ids_.tolist() == expected.user_ids_.tolist()
+        assert 0 not in found.user_ids_
+        for name in ("predict", "transform"):
+            X = pairs[counted] if name == "predict" else ratings
+            if name == "predict" or "loss" not in options:
+                np.testing.assert_allclose(getattr(found, name)(X), getattr(expected, name)(X), rtol=1e-7)
+        assert found.seen_.nnz == counted.sum()
+    alike = fitted(pairs, y, np.full(len(y), 0.1))
+    np.testing.assert_array_equal(alike.user_factors_, fitted(pairs, y).user_factors_)
 
 
-def test_ratings_of_weight_zero_do_not_count(ratings):
+def test_descent_bears_weights_of_a_thousand_times_the_others(ratings):
     pairs, y = pairs_of(ratings)
-    weights = (np.arange(len(y)) % 3 > 0).astype(float)
-    for solver in SOLVERS:
-        options = {"solver": solver, "reg_exponent": 0, "dtype": "float64", "random_state": 0, "max_iter": 3}
-        found = [
-            MatrixFactorization(3, **options).fit(pairs, np.where(weights > 0, y, other), weights)
-            for other in (1.0, 5.0)
-        ]
-        np.testing.assert_allclose(found[0].user_factors_, found[1].user_factors_, atol=1e-10)
+    weights = np.where(np.arange(len(y)) % 50 == 0, 1e3, 1)
+    model = MatrixFactorization(3, solver="sgd", random_state=0, max_iter=60).fit(pairs, y, weights)
+    misses = model.predict(pairs) - y
+    assert np.sqrt(np.average(misses**2, weights=weights)) < 0.2 * y.std()
 
 
 def test_a_stored_zero_is_a_rating():

@@ -58,7 +58,7 @@ def test_counts_are_not_clipped(ratings):
 
 
 def test_ratings_of_no_weight_and_those_held_out(ratings, table):
-    """The scale is that of the ratings that count, the held-out ones among them."""
+    """The scale is that of the ratings of a weight above zero, the held-out ones among them."""
     pairs, y = table[["user", "item"]], table["rating"].astype(float).copy()
     y[0], weights = 9.0, np.ones(len(y))
     weights[0] = 0

@@ -339,6 +339,7 @@ def test_a_step_of_gradient_descent_is_that_of_the_formulas(bias, single):
     for u, j, w, t in zip(rows, columns, np.broadcast_to(weights, 3), targets, strict=True):
         miss = t - b[u] - c[j] - P[u] @ Q[j]
         expected += w * miss**2
+        miss /= 1 if single else 1 + 0.2 * max(w - 1, 0)
         slope_p, slope_q = w * miss * Q[j] - 0.7 * a[u] * P[u], w * miss * P[u] - 0.7 * e[j] * Q[j]
         rate_p, rate_q = 0.1 / np.sqrt(g[u]), 0.1 / np.sqrt(h[j])
         g[u] += slope_p @ slope_p / D
