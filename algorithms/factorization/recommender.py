@@ -5,6 +5,7 @@ from typing import Any, Self
 
 import numpy as np
 from scipy import sparse
+from sklearn.utils import TransformerTags
 from sklearn.utils.validation import check_is_fitted
 
 from ..._typing import FileName
@@ -39,6 +40,13 @@ class Recommender(Estimator):
     _training: str  # the attribute that holds which items each user has
 
     _lies_elsewhere = staticmethod(is_elsewhere)
+
+    def __sklearn_tags__(self):
+        """Tell scikit-learn that a dense matrix of numbers is no input: its checks have nothing to run on."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.two_d_array = False
+        tags.transformer_tags = TransformerTags() if hasattr(self, "transform") else None
+        return tags
 
     def _recommended(self, users, n, filter_seen, items, exclude, *more):
         """The best items of users; `more` is for `_asked`."""

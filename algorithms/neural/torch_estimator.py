@@ -124,6 +124,19 @@ class TorchEstimator(Estimator):
         self.random_state = random_state
         self.verbose = verbose
 
+    # For check_estimator(model, expected_failed_checks=model._expected_failed_checks).
+    _expected_failed_checks: ClassVar[dict] = {
+        "check_sample_weight_equivalence_on_dense_data": "minibatches are of rows, a repeated one is several",
+        "check_regressor_multioutput": "predictions are of the type of the module",
+        **{
+            f"check_{name}": "X of the check holds integers, which are refused"
+            for name in (
+                "estimators_dtypes", "classifier_data_not_an_array", "sample_weights_not_an_array",
+                "sample_weights_pandas_series", "sample_weights_shape",
+            )
+        },
+    }  # fmt: skip
+
     def __sklearn_tags__(self):
         """Dense input only; rows may have several axes."""
         tags = super().__sklearn_tags__()

@@ -1,14 +1,13 @@
 """Topics of short texts: pairs of words that occur together have one topic each (biterm topic model)."""
 
 import itertools
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from scipy import sparse
 
 from ...errors import DataError
 from .inference import without_unseen
-from .lda import LatentDirichletAllocation
 from .short_texts import NOTHING, ShortTextModel
 
 _AT_ONCE = 2**16  # pairs whose probabilities are in memory together
@@ -116,7 +115,6 @@ class BitermTopicModel(ShortTextModel):
     True
     """
 
-    _expected_failed_checks: ClassVar[dict] = LatentDirichletAllocation._expected_failed_checks
     _label, _units = "biterms", "topic_biterm_counts_"
 
     def _program(self, corpus, alpha, beta, seed, X):

@@ -1,6 +1,6 @@
 """Topics of short texts: a mixture with one topic for each document (GSDMM)."""
 
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -11,7 +11,6 @@ from ..inputs.indices import narrow_csr
 from ..inputs.matrices import check_counts
 from .corpus.shard_input import is_sharded
 from .inference import without_unseen
-from .lda import LatentDirichletAllocation
 from .short_texts import NOTHING, ShortTextModel
 
 
@@ -112,7 +111,6 @@ class GSDMM(ShortTextModel):
     (1, 5)
     """
 
-    _expected_failed_checks: ClassVar[dict] = LatentDirichletAllocation._expected_failed_checks
     _label, _units = "GSDMM", "topic_document_counts_"
 
     def _program(self, corpus, alpha, beta, seed, X):

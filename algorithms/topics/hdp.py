@@ -12,7 +12,6 @@ from ..inputs.dask_arrays import is_dask
 from ..inputs.matrices import check_prior
 from .corpus.shard_input import are_files, check_at_hand
 from .fitting import _TOPIC_WORD_PRIOR, FittedTopicModel
-from .lda import LatentDirichletAllocation
 
 
 class HDPTopicModel(FittedTopicModel):
@@ -112,7 +111,6 @@ class HDPTopicModel(FittedTopicModel):
         "alpha": [None, Interval(Real, 0, None, closed="neither")],
         "gamma": [None, Interval(Real, 0, None, closed="neither")],
     }
-    _expected_failed_checks: ClassVar[dict] = LatentDirichletAllocation._expected_failed_checks
     _label, _finds_number = "HDP", True
     _more_topics = "take more n_components, or a smaller alpha or gamma"
 

@@ -15,7 +15,6 @@ from .corpus.shard_input import are_files, check_at_hand
 from .fitting import FittedTopicModel
 from .guidance import check_seed_words
 from .inference import levels_to_user
-from .lda import LatentDirichletAllocation
 from .model import fits_weights
 from .reading.numbers import log_words
 from .reading.top_words import topic_totals
@@ -125,7 +124,10 @@ class KeyATM(FittedTopicModel):
         "n_draws": [Interval(Integral, 0, None, closed="left")],
         "doc_topic_prior": [None, Interval(Real, 0, None, closed="neither"), "array-like"],
     }
-    _expected_failed_checks: ClassVar[dict] = LatentDirichletAllocation._expected_failed_checks
+    _expected_failed_checks: ClassVar[dict] = FittedTopicModel._expected_failed_checks | {
+        f"check_{name}": "keywords are asked for before X is read"
+        for name in ("positive_only_tag_during_fit", "complex_data", "estimators_empty_data_messages")
+    }
     _label = "keyATM"
 
     def __init__(

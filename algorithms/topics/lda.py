@@ -11,17 +11,6 @@ from ..inputs.dask_arrays import is_dask
 from .corpus.shard_input import are_files, check_at_hand
 from .fitting import FittedTopicModel
 
-# The checks of scikit-learn's check_estimator whose data are not counts.
-_FRACTIONAL_CHECKS = """
-    dict_unchanged dont_overwrite_parameters dtype_object estimator_sparse_array
-    estimator_sparse_matrix estimator_sparse_tag estimators_dtypes estimators_fit_returns_self
-    estimators_nan_inf estimators_overwrite_params estimators_pickle f_contiguous_array_estimator
-    fit2d_1feature fit2d_1sample fit2d_predict1d fit_check_is_fitted fit_idempotent
-    fit_score_takes_y methods_sample_order_invariance methods_subset_invariance n_features_in
-    n_features_in_after_fitting pipeline_consistency readonly_memmap_input
-    transformer_data_not_an_array transformer_general transformer_n_iter transformer_preserve_dtypes
-""".split()  # noqa: SIM905 -- one name a line would fill a page
-
 
 class LatentDirichletAllocation(FittedTopicModel):
     r"""Topic model of word counts: latent Dirichlet allocation by sampling.
@@ -233,12 +222,6 @@ class LatentDirichletAllocation(FittedTopicModel):
         "n_draws": [Interval(Integral, 0, None, closed="left")],
         "memory_limit": [None, str, Integral],
         "warm_start": ["boolean"],
-    }
-    # For check_estimator(lda, expected_failed_checks=lda._expected_failed_checks).
-    # Even with counts, fit_transform differs from transform: it averages over the chain of the fit.
-    _expected_failed_checks: ClassVar[dict] = {
-        f"check_{name}": "the data of the check are fractional, and LDA takes counts"
-        for name in _FRACTIONAL_CHECKS
     }
 
     def __init__(

@@ -18,7 +18,6 @@ from ..inputs.matrices import check_counts
 from ..inputs.targets import check_labels, check_not_negative, check_targets, check_weights, label_numbers
 from .corpus.shard_input import are_files, check_at_hand, check_order_of_files, given_documents, with_rows
 from .fitting import FittedTopicModel
-from .lda import LatentDirichletAllocation
 from .model import TopicModel
 
 _FAMILIES = {"number": kernels.NORMAL, "count": kernels.POISSON, "class": kernels.CLASSES}
@@ -146,7 +145,6 @@ class SupervisedLDA(FittedTopicModel):
         "prior_scale": [Interval(Real, 1e-6, 1e6, closed="both")],
         "n_draws": [Interval(Integral, 0, None, closed="left")],
     }
-    _expected_failed_checks: ClassVar[dict] = LatentDirichletAllocation._expected_failed_checks
     _label = "sLDA"
 
     def __init__(
@@ -241,8 +239,8 @@ class SupervisedLDA(FittedTopicModel):
     def _check_given(self, X, given):
         if given is None:
             raise DataError(
-                f"{type(self).__name__} needs y, a response for each document; without one fit "
-                "LatentDirichletAllocation"
+                f"{type(self).__name__} requires y to be passed, but the target y is None: pass a response "
+                "for each document, or fit LatentDirichletAllocation without"
             )
         check_order_of_files(X, "y")
 
@@ -266,7 +264,9 @@ class SupervisedLDA(FittedTopicModel):
                 raise DataError("y is 0 in all documents, which says nothing of their topics")
             return y, None, 0.0, 1.0
         if (y == y[0]).all():
-            raise DataError(f"y is {y[0]:g} in all documents, which says nothing of their topics")
+            raise DataError(
+                f"y is {y[0]:g} in all documents (n_samples={len(y)}), which says nothing of their topics"
+            )
         scale = float(y.std())
         if not scale > 0:
             raise DataError(f"y goes from {y.min():g} to {y.max():g}, whose variance underflows: scale y")

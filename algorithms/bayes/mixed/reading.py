@@ -25,6 +25,13 @@ class ReadableMixedModel(SampledEstimator):
     groups_: dict[str, Array]
     effects_: dict[str, Array]
 
+    def __sklearn_tags__(self):
+        """Tell scikit-learn that data are a table with the target: its checks have nothing to run on."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.two_d_array = tags.input_tags.sparse = False
+        tags.input_tags.string = tags.input_tags.categorical = True
+        return tags
+
     def summary(self, quantiles: Any = (0.05, 0.5, 0.95)) -> Table:
         """Describe the parameters that all groups share, in a line each; see `Posterior.summary`.
 
