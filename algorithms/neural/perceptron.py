@@ -53,6 +53,11 @@ _ON_GPU = 1e9
 class Perceptron(Estimator):
     """Base of `MLPClassifier` and `MLPRegressor`, which define targets and scores."""
 
+    # For check_estimator(model, expected_failed_checks=model._expected_failed_checks).
+    _expected_failed_checks: ClassVar[dict] = {
+        f"check_sample_weight_equivalence_on_{kind}_data": "in minibatches a repeated row is several"
+        for kind in ("dense", "sparse")
+    }
     _parameter_constraints: ClassVar[dict] = {
         "hidden_layer_sizes": ["array-like", Interval(Integral, 1, None, closed="left")],
         "activation": [StrOptions({"relu", "tanh", "logistic", "identity"})],

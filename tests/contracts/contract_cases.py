@@ -218,6 +218,7 @@ MLP = {"hidden_layer_sizes": (4,), "max_iter": 3, "random_state": 0}
 TORCH = {"module": torch_module, "max_iter": 2, "batch_size": 20, "random_state": 0}
 # For scikit-learn's checks, of weights to 1e-7, and of what networks learn.
 TIGHT = {"tol": 1e-12}
+ADAM = {"hidden_layer_sizes": 8, "max_iter": 40, "batch_size": 30, "learning_rate_init": 0.01}
 LONGER_MLP = {"hidden_layer_sizes": 8, "solver": "sandblaster", "max_iter": 20}
 LONGER_TORCH = {"max_iter": 30, "batch_size": 50, "learning_rate": 0.01, "optimizer": "adam"}
 CASES = [
@@ -296,8 +297,16 @@ CASES = [
     Case(lambda: sd.ItemKNN(5), "ratings", scales="ratings"),
     Case(lambda: sd.Popularity(), "ratings", scales="ratings"),
     # Networks
-    Case(lambda: sd.MLPClassifier(**MLP), "classes", "relative", scales="network", checks=LONGER_MLP),
+    Case(lambda: sd.MLPClassifier(**MLP), "classes", "relative", scales="network", checks=ADAM),
     Case(lambda: sd.MLPRegressor(**MLP), "regression", "relative", scales="network", checks=LONGER_MLP),
+    Case(
+        lambda: sd.MLPRegressor(**MLP, solver="downpour"),
+        "regression",
+        "relative",
+        scales="network",
+        checks={"hidden_layer_sizes": 8, "max_iter": 8, "batch_size": 30, "learning_rate_init": 0.1},
+        variant="downpour",
+    ),
     Case(lambda: sd.TorchClassifier(**TORCH), "classes", "relative", scales="network", checks=LONGER_TORCH),
     Case(lambda: sd.TorchRegressor(**TORCH), "regression", "relative", scales="network", checks=LONGER_TORCH),
 ]

@@ -7,7 +7,6 @@ import pandas as pd
 import pytest
 from regression_problems import MODELS, TRUTH, assert_near, regression_data
 from scipy import sparse, special, stats
-from sklearn.utils.estimator_checks import check_estimator
 
 import stradask as sd
 from stradask.algorithms.bayes.chains.laplace import find_mode, laplace_draws
@@ -379,20 +378,6 @@ def test_badregression_data():
         BayesianLinearRegression().fit(X, np.ones(30), offset=np.ones(29))
     with pytest.raises(AttributeError, match="not fitted"):
         _ = BayesianLinearRegression().posterior_
-
-
-# Few draws of the odd data of scikit-learn's checks, which are about shapes, types and messages.
-@pytest.mark.filterwarnings("ignore::stradask.errors.PosteriorWarning")
-@pytest.mark.parametrize("estimator", MODELS)
-def test_the_contract_of_scikit_learn(estimator):
-    model = estimator(n_samples=200, n_warmup=200, random_state=0)
-    outcomes = check_estimator(model, on_fail=None, on_skip=None)
-    failed = {outcome["check_name"] for outcome in outcomes if outcome["status"] == "failed"}
-    assert len(outcomes) > 40
-    # Rounding decides whether draws with weights and with repeated rows part.
-    assert failed | {"check_sample_weight_equivalence_on_dense_data"} == set(
-        estimator._expected_failed_checks
-    )
 
 
 # Standardised columns ----------------------------------------------------------------------------------

@@ -14,7 +14,6 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import enet_path as their_enet_path
 from sklearn.model_selection import GridSearchCV
-from sklearn.utils.estimator_checks import check_estimator
 
 import stradask as sd
 from stradask.errors import DataError
@@ -273,13 +272,3 @@ def test_estimators_have_their_paths():
 def test_every_argument_of_scikit_learns_path_is_taken():
     theirs = set(inspect.signature(their_enet_path).parameters) - {"params"}
     assert theirs <= set(inspect.signature(sd.enet_path).parameters)
-
-
-# --- scikit-learn's own checks ----------------------------------------------------------------------
-@pytest.mark.parametrize(
-    "model", [sd.Lasso(), sd.ElasticNet(), sd.Lasso(0.1, standardize=True, positive=True, tol=1e-12)]
-)
-def test_every_check_of_scikit_learn_passes(model):
-    outcomes = check_estimator(model, on_fail=None, on_skip=None)
-    assert len(outcomes) > 40
-    assert [o["check_name"] for o in outcomes if o["status"] == "failed"] == []

@@ -1,14 +1,12 @@
 """TorchClassifier and TorchRegressor: scikit-learn's contract, files, checkpoints, predictions."""
 
 import signal
-import warnings
 
 import dask.array as da
 import numpy as np
 import pytest
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
-from sklearn.utils.estimator_checks import check_estimator
 from torch_nets import classifier, linear_net, nn, small_net, torch
 
 import stradask as sd
@@ -26,29 +24,6 @@ def test_a_regression_learns_a_line():
         assert model.score(X, Y) > 0.99
         assert model.predict(X).shape == (300, 2)
     assert sd.TorchRegressor(nn.Linear, random_state=0, max_iter=2).fit(X, Y[:, 0]).predict(X).shape == (300,)
-
-
-@pytest.mark.parametrize(
-    "kind", [sd.TorchClassifier, pytest.param(sd.TorchRegressor, marks=pytest.mark.slow)]
-)
-def test_scikit_learns_checks_pass(kind):
-    weights, integers = "rows are put into mini-batches, a repeated one into several", "integers are refused"
-    expected = {
-        "check_sample_weight_equivalence_on_dense_data": weights,
-        "check_estimators_dtypes": integers,
-        "check_classifier_data_not_an_array": integers,
-        "check_sample_weights_not_an_array": integers,
-        "check_sample_weights_pandas_series": integers,
-        "check_sample_weights_shape": integers,
-        "check_regressor_multioutput": "predictions are of the type of the module",
-    }
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        model = kind(linear_net, max_iter=20, batch_size=50, learning_rate=3e-3, optimizer="adam")
-        outcomes = check_estimator(model, expected_failed_checks=expected, on_fail=None, on_skip=None)
-    failed = [(o["check_name"], o["exception"]) for o in outcomes if o["status"] == "failed"]
-    assert len(outcomes) > 40
-    assert not failed
 
 
 def test_the_given_module_stays_as_it_is(data):

@@ -276,7 +276,7 @@ def test_bits_on_threads_on_a_cluster_and_from_a_checkpoint(tmp_path):
 @pytest.mark.parametrize(
     ("options", "y", "message"),
     [
-        ({}, None, "needs y"),
+        ({}, None, "requires y"),
         ({}, np.zeros(119), "119"),
         ({}, np.ones(120), "says nothing"),
         ({}, np.full(120, 0.1), "says nothing"),

@@ -12,7 +12,6 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import make_scorer, max_error
 from sklearn.model_selection import GroupKFold, KFold, LeaveOneOut, ShuffleSplit, cross_val_score
-from sklearn.utils.estimator_checks import check_estimator
 from sklearn.utils.fixes import parse_version
 
 import stradask as sd
@@ -271,14 +270,6 @@ def test_the_rule_of_one_standard_error():
 
 
 # As an estimator ------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("cls", [pytest.param("LassoCV", marks=pytest.mark.slow), "ElasticNetCV"])
-def test_estimator_contract(cls):
-    model = getattr(sd, cls)(alphas=3, eps=0.1, cv=2, tol=1e-10)
-    outcomes = check_estimator(model, on_fail=None, on_skip=None)
-    assert len(outcomes) > 40
-    assert [outcome["check_name"] for outcome in outcomes if outcome["status"] == "failed"] == []
 
 
 def test_save_load_clone_pickle(tmp_path):

@@ -7,7 +7,6 @@ import pytest
 from scipy import sparse
 from sklearn import linear_model
 from sklearn.model_selection import GroupKFold, StratifiedKFold
-from sklearn.utils.estimator_checks import check_estimator
 
 import stradask as sd
 from stradask.errors import DataError
@@ -124,11 +123,3 @@ def test_a_fit_that_fails_changes_nothing():
     with pytest.raises(DataError):
         model.fit(X, np.ones(150))
     assert vars(model) == before
-
-
-def test_contract():
-    model = sd.LogisticRegressionCV(Cs=[1.0, 100.0], cv=2)
-    outcomes = check_estimator(model, on_fail=None, on_skip=None)
-    assert len(outcomes) > 40
-    failed = {outcome["check_name"] for outcome in outcomes if outcome["status"] == "failed"}
-    assert failed <= set(model._expected_failed_checks)

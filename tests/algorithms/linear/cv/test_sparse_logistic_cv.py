@@ -7,7 +7,6 @@ from scipy import sparse
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import get_scorer, log_loss
 from sklearn.model_selection import GroupKFold, KFold, StratifiedKFold
-from sklearn.utils.estimator_checks import check_estimator
 
 import stradask as sd
 from stradask.errors import DataError
@@ -154,13 +153,6 @@ def test_save_and_load(tmp_path):
 
 
 # Class weights of 1000 and 0.0001 leave gaps near 1e-4, of which a warning tells.
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.slow
-def test_estimator_contract():
-    model = sd.SparseLogisticRegressionCV(alphas=2, eps=0.3, cv=2, tol=1e-9)
-    outcomes = check_estimator(model, on_fail=None, on_skip=None)
-    assert len(outcomes) > 40
-    assert [outcome["check_name"] for outcome in outcomes if outcome["status"] == "failed"] == []
 
 
 def test_plot_of_three_classes_is_of_norms():

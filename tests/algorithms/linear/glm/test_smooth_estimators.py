@@ -13,7 +13,6 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV
 from sklearn.utils._param_validation import InvalidParameterError
-from sklearn.utils.estimator_checks import check_estimator
 from smooth_problems import FORMS, MODELS, problem, target, value
 
 import stradask as sd
@@ -25,13 +24,6 @@ from stradask.algorithms.neural.mlp import MLPClassifier
 from stradask.errors import DataError, InterruptedFitWarning, ModelFileError
 
 # --- being an estimator -----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("model", [LogisticRegression(), Ridge(), PoissonRegressor()], ids=repr)
-def test_scikit_learns_checks(model):
-    outcomes = check_estimator(model, on_fail=None, on_skip=None)
-    assert len(outcomes) > 50
-    assert not [(o["check_name"], o["exception"]) for o in outcomes if o["status"] == "failed"]
 
 
 @pytest.mark.parametrize("cls", MODELS)

@@ -14,7 +14,6 @@ from far_problems import two_workers
 from scipy import sparse, stats
 from sklearn.datasets import load_diabetes
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.estimator_checks import check_estimator
 
 import stradask as sd
 from stradask.algorithms.linear.glm import row_places
@@ -373,12 +372,6 @@ def test_bad_parameters_are_refused():
         sd.GLM().fit(X, RAW).summary(95)
     with pytest.raises(DataError, match="10000"):
         sd.GLM().fit(sparse.csr_array((20, 10_001)), np.arange(20.0))
-
-
-@pytest.mark.filterwarnings("ignore::UserWarning")
-def test_scikit_learns_checks():
-    check_estimator(sd.GLM(), on_skip=None)
-    check_estimator(sd.GLM("gamma", covariance="HC3"), on_skip=None)
 
 
 def test_the_page_prints_what_it_says(capsys):

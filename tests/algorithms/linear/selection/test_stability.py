@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 from sklearn.pipeline import make_pipeline
-from sklearn.utils.estimator_checks import check_estimator
 
 import stradask as sd
 from stradask.algorithms.linear.selection.bounds import error_bounds, r_concave_tail, unimodal_factor
@@ -135,11 +134,3 @@ def test_false_choices_are_as_few_as_the_bounds_say():
         wrong.append(model.support_[3:].sum())
         bound = model.error_bounds_
     assert np.mean(wrong) <= bound["unimodal"] <= bound["meinshausen_buhlmann"]
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:No features were selected")
-def test_every_check_of_scikit_learn_passes():
-    outcomes = check_estimator(sd.StabilitySelection(n_pairs=3), on_fail=None, on_skip=None)
-    failed = [(o["check_name"], str(o["exception"])) for o in outcomes if o["status"] == "failed"]
-    assert failed == []

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 from sklearn.linear_model import Lasso, MultiTaskElasticNetCV, MultiTaskLassoCV
-from sklearn.utils.estimator_checks import check_estimator
 
 import stradask as sd
 from stradask.errors import DataError
@@ -82,15 +81,3 @@ def test_an_adaptive_lasso_is_a_lasso_of_scaled_columns():
     )
     with pytest.raises(DataError, match="gamma=0"):
         first.reweighted(gamma=0)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "model",
-    [sd.GroupLassoCV(alphas=5, cv=3), sd.MultiTaskLassoCV(alphas=5, cv=3),
-     sd.MultiTaskElasticNetCV(alphas=5, cv=3)],
-    ids=repr,
-)  # fmt: skip
-def test_every_check_of_scikit_learn_passes(model):
-    outcomes = check_estimator(model, on_fail=None, on_skip=None)
-    assert [o["check_name"] for o in outcomes if o["status"] == "failed"] == []

@@ -8,7 +8,6 @@ import pytest
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import KFold
-from sklearn.utils.estimator_checks import check_estimator
 
 import stradask as sd
 from stradask.errors import DataError
@@ -210,20 +209,3 @@ def test_dask_arrays_are_refused():
     array = pytest.importorskip("dask.array")
     with pytest.raises(DataError, match=r"X.compute"):
         sd.MultiTaskLasso().fit(array.from_array(X), np.column_stack([Y, Y]))
-
-
-@pytest.mark.parametrize(
-    "model",
-    [
-        sd.SparseGLM(), sd.SparseGLM("poisson", "mcp", alpha=0.1), sd.SparseGLM(penalty="slope", alpha=0.1),
-        sd.GroupLasso(alpha=0.1), sd.MultiTaskLasso(), sd.MultiTaskElasticNet(), sd.SparsePoissonRegressor(),
-        sd.HuberRegressor(), sd.CoxRegression(ties="breslow"), sd.GroupLogisticRegression(),
-        pytest.param(sd.QuantileRegressor(), marks=pytest.mark.slow),
-        pytest.param(sd.SparseGLMCV(cv=3), marks=pytest.mark.slow),
-    ],
-    ids=repr,
-)  # fmt: skip
-def test_every_check_of_scikit_learn_passes(model):
-    outcomes = check_estimator(model, on_fail=None, on_skip=None)
-    assert len(outcomes) > 40
-    assert [o["check_name"] for o in outcomes if o["status"] == "failed"] == []
