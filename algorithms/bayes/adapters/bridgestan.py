@@ -205,6 +205,11 @@ class _Stan(Functions):
         """See `Functions`."""
         return self.alone(_density, self.compiled[0], q)
 
+    def whole(self, data):
+        """See `Functions`."""
+        program = self.compiled[0] if self.axis is None else self._with(data)
+        return lambda q: self.alone(_density, program, q)[0]
+
     @staticmethod
     def _order(names):
         """For each variable its shape and the places of its entries: Stan counts columns first."""

@@ -3,7 +3,7 @@
 The plate that the rows are in says what is the likelihood: observed sites (and factors) inside it. All else,
 with the Jacobians of constrained sites, is the prior. JAX differentiates both, in double precision. Only
 NumPyro's public functions are used: the density of the whole is ``-potential_energy``, and the prior is the
-whole of one row without that row's likelihood.
+whole of one row without that row's likelihood. Both together are compared with the whole of all rows.
 """
 
 from dataclasses import fields
@@ -55,8 +55,8 @@ def from_numpyro(model: Any, data: Any, *, data_axis: Any = None, start: Any = N
     Raises
     ------
     DataError
-        If there is no such plate, it is subsampled, a parameter is inside it or discrete, or no argument has
-        its rows.
+        If there is no such plate, it is subsampled, a parameter is inside it or discrete, no argument has its
+        rows, or a site outside of it depends on them: names the site.
 
     Notes
     -----
@@ -109,6 +109,8 @@ def from_numpyro(model: Any, data: Any, *, data_axis: Any = None, start: Any = N
             model, fixed, tuple(cut), data_axis, shapes, tuple(x[:1] for x in cut.values()), q
         )
         shown = functions.learn_shown(tuple(cut.values()))
+        if data_axis is not None:
+            functions.check_outside(tuple(cut.values()))
     variables = {name: np.shape(shown[name]) for name in sorted(shown)}
     return ExternalModel(functions, tuple(cut.values()), q, flat_names(shapes), variables)
 
@@ -133,6 +135,11 @@ def _trace(model, data, values=None):
 
     run = model if values is None else handlers.substitute(model, data=values)
     return handlers.trace(handlers.seed(run, 0)).get_trace(**data)
+
+
+def _log_density(site):
+    logp = site["fn"].log_prob(site["value"]).sum()
+    return logp if site["scale"] is None else site["scale"] * logp
 
 
 def _is_parameter(site):
@@ -188,24 +195,54 @@ class _NumPyro(Functions):
         )
         return {name: one[name] for name in self.names}
 
+    def _sites_at(self, q, rows):
+        """Sites with a log density at q: their names, the plate's frames that they are in, and they."""
+        values = self._constrained(q, rows)
+        sites = _trace(self.model, self._data(rows), {name: values[name] for name in self.shapes})
+        for name, site in sites.items():
+            if site["type"] == "sample":
+                yield name, [frame for frame in site["cond_indep_stack"] if frame.name == self.axis], site
+
     def _likelihood(self, q, rows):
         if self.axis is None:
             return self._whole(q, rows)
-        values = self._constrained(q, rows)
-        sites = _trace(self.model, self._data(rows), {name: values[name] for name in self.shapes})
         total = 0.0
-        for site in sites.values():
-            frames = [frame for frame in site.get("cond_indep_stack", ()) if frame.name == self.axis]
-            if not frames or site["type"] != "sample":
-                continue
-            if frames[0].size != len(rows[0]):
+        for _, frames, site in self._sites_at(q, rows):
+            if frames and frames[0].size != len(rows[0]):
                 raise DataError(
                     f"the plate {shortened(self.axis)} has {frames[0].size} rows where the data have "
                     f"{len(rows[0])}: let the model take its size from the data"
                 )
-            logp = site["fn"].log_prob(site["value"]).sum()
-            total = total + (logp if site["scale"] is None else site["scale"] * logp)
+            total = total + (_log_density(site) if frames else 0.0)
         return total
+
+    def check_outside(self, rows):
+        """Refuse sites outside the plate that depend on the rows: the prior is computed from one row."""
+
+        def changes(data):
+            first, last = (
+                {name: _log_density(site) for name, frames, site in self._sites_at(q, data) if not frames}
+                for q in (self.start + shift for shift in SHIFTS)
+            )
+            return {name: last[name] - first[name] for name in first}
+
+        of_one = changes(self.row)
+        for name, change in changes(rows).items():
+            if not is_same(of_one[name], change):
+                raise DataError(
+                    f"the log density of the site {shortened(name)} depends on the rows, but the site is "
+                    f"outside the plate {shortened(self.axis)}: put it inside, one number a row, or take the "
+                    "model in one piece (data_axis=None)"
+                )
+
+    def whole(self, data):
+        """See `Functions`."""
+
+        def log_density(q):
+            with double_precision():
+                return float(self._whole(q, data))
+
+        return log_density
 
     def _whole(self, q, rows):
         from numpyro.infer.util import potential_energy

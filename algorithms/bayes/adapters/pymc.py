@@ -139,6 +139,15 @@ class _PyMC(Functions):
         of_values = pytensor.function([q], shown, on_unused_input="ignore")
         return *self._compiled_pairs(q, inputs, pair, [prior, slope], bool(terms[False])), of_values
 
+    def whole(self, data):
+        """See `Functions`: the model's own, which reads the rows that it holds."""
+        import pytensor
+        from pymc.pytensorf import join_nonshared_inputs
+
+        values = [self.model.rvs_to_values[rv] for rv in self.model.free_RVs]
+        (joined,), q = join_nonshared_inputs(self.point, [self.model.logp()], values)
+        return pytensor.function([q], joined, mode="FAST_COMPILE")
+
     def _compiled_pairs(self, q, inputs, likelihood, prior, has_prior):
         """Functions of the likelihood and the prior, and whether there is a prior."""
         import pytensor

@@ -24,6 +24,11 @@ _REMEDY = (
     "terms that no single row has belong outside the data's axis, and a model with means over rows, or "
     "parameters of their own for rows, cannot be cut"
 )
+_FAULT = "likelihood and prior do not add up to the model's log density: this differs from their sum"
+_OUTSIDE = (
+    "a term outside the data's axis depends on the rows, such as a factor, or a prior about the data's mean: "
+    "put it among the rows, one number a row, or take the model in one piece (data_axis=None)"
+)
 
 
 class Functions:
@@ -42,6 +47,10 @@ class Functions:
 
     def prior(self, q):
         """Return the log of all that belongs to no row, the Jacobian included, and its gradient."""
+        raise NotImplementedError
+
+    def whole(self, data):
+        """Return the library's own log density of all rows, a function of q."""
         raise NotImplementedError
 
     def constrain(self, Q):
@@ -109,8 +118,14 @@ class ExternalModel:
         return not self.data
 
     def __post_init__(self):
-        if self.in_one_piece:
-            return
+        of_rows, prior = (lambda q: self._likelihood(q, self.data)), (lambda q: self.functions.prior(q)[0])
+        parts = [lambda: of_rows] if self.in_one_piece else [lambda: of_rows, lambda: prior]
+        if not self.in_one_piece:
+            self._check_rows()
+        whole = self.functions.whole(self.data)
+        check_sum(lambda q, density: density(q), whole, parts, self.start, _OUTSIDE, _FAULT)
+
+    def _check_rows(self):
         n = len(self.data[0])
         if n < 2:
             raise DataError(f"the data have {n} row(s) along their axis; at least 2 are needed")

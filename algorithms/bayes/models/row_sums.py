@@ -21,20 +21,23 @@ _STEP = 1e-4  # between points whose differences show rounding errors: larger th
 _BINOMIAL = np.sqrt(70.0)  # standard deviation of a fourth difference of white noise
 
 
+_FAULT = "log_likelihood is no sum over rows: for all rows it differs from its sum over {n} parts of them"
+
+
 class NotASum(DataError):
-    """A log likelihood is no sum over rows."""
+    """A log likelihood is no sum over rows, or a density not that of its parts."""
 
 
-def check_sum(likelihood, whole, parts, start, remedy):
+def check_sum(likelihood, whole, parts, start, remedy, fault=_FAULT):
     """Refuse a ``likelihood(q, data)`` that is no sum over rows, up to a constant.
 
-    ``part()`` of the `parts` returns some of the rows of `whole`; each row is in one of them. `remedy` ends
-    the message. Rounding errors are allowed for by their size, which fourth differences over short steps
-    show: of a smooth function these are zero. Raises NotASum with the change of the difference and its place,
-    or the reason why parts cannot be evaluated; a DataError if the likelihood is not finite where chains
-    begin.
+    ``part()`` of the `parts` returns some of the rows of `whole`; each row is in one of them. `fault` begins
+    the message, where {n} counts the parts, and `remedy` ends it. Rounding errors are allowed for by their
+    size, which fourth differences over short steps show: of a smooth function these are zero. Raises NotASum
+    with the change of the difference and its place, or the reason why parts cannot be evaluated; a DataError
+    if the likelihood is not finite where chains begin.
     """
-    points = _points(start)
+    points, fault = _points(start), fault.format(n=len(parts))
     apart, scale = np.full(len(points), np.nan), 0.0
     for i, q in enumerate(points):
         total, pieces = _values(likelihood, q, whole, parts, must=i == 0)
@@ -47,10 +50,7 @@ def check_sum(likelihood, whole, parts, start, remedy):
                 "where it is finite, or mend it"
             )
         if np.isfinite(total) != np.isfinite(pieces):
-            raise NotASum(
-                f"log_likelihood is no sum over rows: at q = {_shown(q)} it is {total:.6g} for all rows, and "
-                f"{pieces:.6g} is the sum over {len(parts)} parts of them; {remedy}"
-            )
+            raise NotASum(f"{fault} at q = {_shown(q)}: {total:.6g} and {pieces:.6g}; {remedy}")
         apart[i], scale = total - pieces, max(scale, abs(total), abs(pieces))
     changes = np.abs(np.nan_to_num(apart - apart[0]))
     worst = changes.argmax()
@@ -59,8 +59,7 @@ def check_sum(likelihood, whole, parts, start, remedy):
         noise = max(_noise(likelihood, q, whole, parts) for q in (points[0], points[worst]))
         if changes[worst] > limit + _NOISES * noise:
             raise NotASum(
-                f"log_likelihood is no sum over rows: for all rows it differs from its sum over {len(parts)} "
-                f"parts of them by {apart[0]:.6g} at q = {_shown(points[0])}, and by {apart[worst]:.6g} at "
+                f"{fault} by {apart[0]:.6g} at q = {_shown(points[0])}, and by {apart[worst]:.6g} at "
                 f"q = {_shown(points[worst])}; {remedy}"
             )
 

@@ -246,22 +246,32 @@ def test_a_model_travels_to_workers(make, tmp_path):
 
 
 class Written(Functions):
-    """A likelihood that a test gives."""
+    """A likelihood that a test gives, with a normal prior; `missed` is a term that an adapter has lost."""
 
-    def __init__(self, function):
-        self.function, self.start, self.row = function, np.zeros(1), (np.zeros(1),)
+    def __init__(self, function, missed):
+        self.function, self.missed = function, missed
+        self.start, self.row = np.zeros(1), (np.zeros(1),)
 
     def likelihood(self, q, data):
         return self.function(q, data[0]), np.zeros(1)
 
+    def prior(self, q):
+        return -0.5 * q[0] ** 2, -q
 
-def taken(function, x):
-    return ExternalModel(Written(function), (x,), np.zeros(1), ("a",), {"a": ()})
+    def whole(self, data):
+        return lambda q: self.likelihood(q, data)[0] + self.prior(q)[0] + self.missed(q[0])
+
+
+def taken(function, x, missed=lambda a: 0.0):
+    return ExternalModel(Written(function, missed), (x,), np.zeros(1), ("a",), {"a": ()})
 
 
 def test_a_likelihood_that_is_no_sum_over_rows_is_refused():
     x = np.arange(10.0)
-    taken(lambda q, x: -((x - q) ** 2).sum() + 3.0, x)  # a constant does no harm
+    taken(lambda q, x: -((x - q) ** 2).sum() + 3.0, x, lambda a: 7.0)  # a constant does no harm
+    for missed in (lambda a: -a, lambda a: -(a**2), lambda a: -1e-4 * np.exp(a), lambda a: -np.inf):
+        with pytest.raises(DataError, match=r"add up to the model's log density.*data_axis=None"):
+            taken(lambda q, x: -((x - q) ** 2).sum(), x, missed)
     with pytest.raises(DataError, match="no sum over rows"):
         taken(lambda q, x: -((x - q) ** 2).mean(), x)
     with pytest.raises(DataError, match="no sum over rows"):
@@ -406,6 +416,25 @@ def test_numpyro_models_that_cannot_be_cut():
         with numpyro.plate("rows", len(y)):
             numpyro.sample("y", dist.Normal(a, 1), obs=y)
 
+    def outside(y, kind):
+        """Of a mean and n rows of unit noise; each kind counts the rows once more."""
+        a = numpyro.sample("a", dist.Normal(y.mean() if kind == "prior" else 0, 0.1))
+        numpyro.factor("near", -(a**2) - len(y))  # of no row, and constant in a: both do no harm
+        if kind == "factor":
+            numpyro.factor("again", dist.Normal(a, 1).log_prob(y).sum())
+        if kind == "observed":
+            numpyro.sample("again", dist.Normal(a, 1), obs=y)
+        with numpyro.plate("rows", len(y)):
+            numpyro.sample("y", dist.Normal(a, 1), obs=y)
+
+    for kind, name in (("prior", "a"), ("factor", "again"), ("observed", "again")):
+        with pytest.raises(DataError, match=f"site '{name}' depends on the rows.*put it inside"):
+            sd.from_numpyro(outside, {"y": Y, "kind": kind}, data_axis="rows")
+        # In one piece all rows count: a precision of 100 and 2, N, and N again.
+        posterior = sd.sample(sd.from_numpyro(outside, {"y": Y, "kind": kind}), random_state=0)
+        n_times = 1 if kind == "prior" else 2
+        assert posterior.sd()["a"] == pytest.approx((102 + n_times * N) ** -0.5, rel=0.05)
+    sd.from_numpyro(outside, {"y": Y, "kind": ""}, data_axis="rows")
     with pytest.raises(DataError, match="'z' is inside the plate"):
         sd.from_numpyro(of_rows, {"y": Y}, data_axis="rows")
     with pytest.raises(DataError, match="is no plate"):
@@ -434,6 +463,13 @@ def test_pymc_models_that_cannot_be_cut():
         x = pm.Data("x", Y, dims="rows")
         pm.Normal("y", pm.Normal("a", x.mean(), 1), 1, observed=x)
     with pytest.raises(DataError, match="'a' depends on rows"):
+        sd.from_pymc(model, data_axis="rows")
+    with pm.Model() as model:
+        x, a = pm.Data("x", Y, dims="rows"), pm.Normal("a", 0, 1)
+        pm.Normal("y", a, 1, observed=x)
+    term = model.logp
+    model.logp = lambda vars=None, **options: term(vars=vars, **options) * (1 if vars else 1.01)
+    with pytest.raises(DataError, match="add up to the model's log density"):
         sd.from_pymc(model, data_axis="rows")
 
 
