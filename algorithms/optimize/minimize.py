@@ -84,7 +84,8 @@ def minimize(
         Steps.
     tol : float, default=1e-6
         Stop when the 2-norm of the gradient (with `l1` of the pseudo-gradient, with `bounds` of its part that
-        no bound holds) is at most this part of that at `x0`.
+        no bound holds) is at most this part of that at `x0`, and the estimated excess of the objective over
+        its minimum at most this part of the objective; or about 1e-16 where the minimum is 0.
     tol_objective : float, default=0.0
         Stop when a step lowers the objective by at most this part of itself; 0 never does.
     n_jobs : int or None, default=None

@@ -357,7 +357,7 @@ class ProximalNewton:
         """Take a Newton step on the free columns, shortened until the loss falls; False if it does not."""
         slope = float((self.loss.residual(self._shares) * delta).sum())
         before, longest = self._value, self._longest_step(move)
-        t = min(longest, _FARTHEST / np.abs(delta).max())
+        t = min(longest, _FARTHEST / max(np.abs(delta).max(), 1.0))
         for _ in range(_HALVINGS if slope > _EPSILON * before else 0):
             F = self._F + t * delta
             value, shares = self.loss.shares(F)

@@ -27,6 +27,10 @@ from .truncated_newton import TruncatedNewton
 CONVERGED, LIMIT, STUCK, STOPPED, NOT_FINITE = range(5)  # `status` of a result
 _LESS = 2.0, 10.0  # times less, at least and at most, is promised after it was too little
 _BAD_STEPS = 5  # in a row that met points without a finite objective, before it is given up
+_EPSILON, _TRUST = (
+    2.0**-53,
+    10.0,
+)  # an excess is believed where the last step fell by this many times it, or less
 _MOST_PASSES = 2**53  # that a checkpoint may state
 
 
@@ -148,8 +152,9 @@ def minimize_lbfgs(
     `stradask.algorithms.optimize.methods.truncated_newton`. Either stands without the other, `l1` and
     `preconditioner`.
 
-    Stops when the 2-norm of the (pseudo-)gradient is at most `tol_gradient` of that at `x0`; when -g.d/2,
-    which estimates f(x) - min f, is at most `tol_decrease` abs(f); or when a step lowers the objective by at
+    Stops when the 2-norm of the (pseudo-)gradient is at most `tol_gradient` of that at `x0`, and -g.d/2,
+    which estimates f(x) - min f, at most `tol_gradient` abs(f) (or rounding); when that estimate
+    is at most `tol_decrease` abs(f); or when a step lowers the objective by at
     most `tol_objective` of its size. ``excess(x, f, gradient)``, the excess over the minimum relative to the
     allowed one, must be at most 1 for the second. `precision` of f, relative: if no lower point is found, the
     run has converged where the promised decrease is at most this part of abs(f). ``callback(iterate)``: True
@@ -209,7 +214,7 @@ class _Run:
         self.precision, self.promised = precision, math.inf  # by the last direction that led nowhere
         self.nit, self.status, self.message = 0, None, ""
         self.first_norm, self.fell = math.nan, math.inf  # how much the last step lowered the objective
-        self.bad_steps = 0
+        self.bad_steps, self.flat = 0, False  # whether the gradient is small beside that at x0
         self.excess, self.share = excess, 1.0  # of the tolerance, once the excess was found too large
 
     def begin(self, x0, resume):
@@ -238,9 +243,12 @@ class _Run:
             self.trace.record(self.point.value, self.norm, self.steps.passes)
 
     def step(self, max_iter, tol_gradient, tol_decrease, tol_objective, callback):
-        if self.norm <= tol_gradient * self.first_norm:
-            return self._end(CONVERGED, f"the gradient fell to {tol_gradient:g} of that at x0")
-        if self.nit >= max_iter:
+        self.flat = self.norm <= tol_gradient * self.first_norm
+        low = "the estimated excess to that part of the objective"
+        converged = CONVERGED, f"the gradient fell to {tol_gradient:g} of that at x0, and {low}"
+        if self.norm == 0:
+            return self._end(*converged)
+        if self.nit >= max_iter and not self.flat:
             return self._end(LIMIT, f"max_iter={max_iter} steps were taken")
         fresh, before = not self.memory.order, self.point
         self.steps.trouble = None
@@ -248,6 +256,10 @@ class _Run:
         if not slope < 0 and not fresh:
             return self.memory.clear()
         size = abs(before.value)
+        if self.flat and not (fresh and self.unscaled) and self._is_low(-0.5 * slope, tol_gradient * size):
+            return self._end(*converged)
+        if self.nit >= max_iter:
+            return self._end(LIMIT, f"max_iter={max_iter} steps were taken")
         small = -0.5 * slope <= self.share * tol_decrease * size
         if small and self.steps.trusted(self.fell, tol_decrease * size) and self._proved():
             return self._end(CONVERGED, f"the promised decrease is at most {tol_decrease:g} of the objective")
@@ -272,6 +284,14 @@ class _Run:
             part = f"{tol_objective:g} of itself"
             return self._end(CONVERGED, f"a step lowered the objective by at most {part}")
 
+    def _is_low(self, excess, allowed):
+        """Whether the estimated excess is allowed, or rounding of f at x0, or of 1 where that is more.
+
+        A gradient that is small beside that at a far x0 alone is none: that of exp(x) says nothing.
+        """
+        allowed = max(allowed, _EPSILON * min(1.0, abs(self.trace.columns["objective"][0])))
+        return excess <= allowed and self.fell <= _TRUST * allowed
+
     def _without_step(self, fresh, slope):
         """Try again without memory; then give up."""
         self.promised = min(self.promised, -0.5 * slope)
@@ -279,7 +299,8 @@ class _Run:
             return self.memory.clear()
         if self.steps.trouble is not None:
             return self._end(NOT_FINITE, f"{self.steps.trouble}; x is the last good point")
-        if self.promised <= self.precision * abs(self.point.value) and self._proved():
+        small = self.promised <= self.precision * abs(self.point.value) and self._proved()
+        if small or self.flat:
             return self._end(CONVERGED, "the objective cannot fall further in floating point")
         why = "the objective is less precise than that, or value and gradient do not agree"
         return self._end(STUCK, f"no lower point was found along the gradient: {why}")

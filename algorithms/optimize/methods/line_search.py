@@ -3,8 +3,6 @@
 import math
 from typing import Any, NamedTuple
 
-import numpy as np
-
 ARMIJO, CURVATURE = 1e-4, 0.9  # Nocedal and Wright 2006, for quasi-Newton directions
 _SLACK = 1e-13  # of |f|: how far rounding may lift an objective that does not change any more
 _MARGIN = 0.05  # of the bracket: a cubic's minimum nearer to an end than this is not taken
@@ -40,12 +38,14 @@ def strong_wolfe(phi, value, slope, first=1.0, *, max_trials=25):
     meets both conditions; None if there is none. References: Nocedal, Wright, "Numerical optimization", 2nd
     edition, algorithms 3.5 and 3.6.
     """
+    value, slope = float(value), float(slope)  # of Python: they overflow without a warning
     low, high = Trial(0.0, value, slope), None
-    t = first
+    t = float(first)
     for _ in range(max_trials):
         trial = phi(t)
+        trial = trial._replace(value=float(trial.value), slope=float(trial.slope))
         if not trial.finite:
-            high = trial._replace(value=np.inf)
+            high = trial._replace(value=math.inf)
         elif trial.value > value + ARMIJO * t * slope + _SLACK * abs(value) or (
             low.t > 0 and trial.value >= low.value and not _unseen(trial, value, slope)
         ):
@@ -62,6 +62,8 @@ def strong_wolfe(phi, value, slope, first=1.0, *, max_trials=25):
                 t = _farther(before, trial)
                 continue
         t = _between(low, high)
+        if t in (low.t, high.t):  # no number lies between them
+            break
     return low if low.value < value else None  # within the slack only: not worth a step
 
 
@@ -73,7 +75,7 @@ def _unseen(trial, value, slope):
 def _farther(before, trial):
     """Go to where the secant of the slopes is zero, within bounds."""
     bend = trial.slope - before.slope
-    wanted = trial.t - trial.slope * (trial.t - before.t) / bend if bend > 0 else np.inf
+    wanted = trial.t - trial.slope * (trial.t - before.t) / bend if bend > 0 else math.inf
     return min(max(wanted, 1.2 * trial.t), 10.0 * trial.t)
 
 
@@ -84,8 +86,8 @@ def _between(low, high):
         return low.t + 0.1 * width
     p = low.slope + high.slope - 3 * (high.value - low.value) / width
     square = p * p - low.slope * high.slope
-    if square > 0:
-        q = np.copysign(np.sqrt(square), width)
+    if 0 < square < math.inf:
+        q = math.copysign(math.sqrt(square), width)
         below = high.slope - low.slope + 2 * q
         if below != 0:
             share = 1 - (high.slope + q - p) / below
@@ -98,12 +100,19 @@ def backtrack(phi, value, first=1.0, factor=0.5, *, max_trials=40):
     """Find the first t = first, first * factor, ... with ``f(t) <= f(0) + c1 m(t)``, c1 = 1e-4.
 
     `phi`: ``phi(t)`` returns a `Trial` whose slope is m(t): the decrease that the gradient at the start
-    promises for the point that was reached, negative. `value`: f(0). Returns Trial or None.
+    promises for the point that was reached, negative; 0 where rounding leaves the point where it was.
+    `value`: f(0). Returns Trial or None.
     """
     t = first
     for _ in range(max_trials):
         trial = phi(t)
-        if trial.finite and trial.value <= value + ARMIJO * trial.slope + _SLACK * abs(value):
+        if trial.slope == 0:
+            return None
+        if (
+            trial.finite
+            and trial.slope < 0
+            and trial.value <= value + ARMIJO * trial.slope + _SLACK * abs(value)
+        ):
             return trial
         t *= factor
     return None

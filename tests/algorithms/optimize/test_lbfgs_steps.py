@@ -126,10 +126,39 @@ def test_strong_wolfe(name, first):
         assert abs(found.slope) <= 0.9 * abs(df(0))
 
 
-def test_a_search_that_finds_nothing_says_so():
-    assert strong_wolfe(lambda t: Trial(t, 1.0 + t, 1.0), 1.0, -1.0) is None
-    assert strong_wolfe(lambda t: Trial(t, np.nan, np.nan), 1.0, -1.0) is None
-    assert backtrack(lambda t: Trial(t, 1.0 + t, -t), 1.0) is None
+UNSOUND = {  # value, slope: of no smooth function, or none that floating point can follow
+    "end in infinity": (lambda t: -t if t <= 1 else np.inf, lambda t: -1.0),
+    "step down to a wall": (lambda t: -t if t <= 1 else 5.0, lambda t: -1.0),
+    "fall that ends at once": (lambda t: -1e-9 if t else 0.0, lambda t: -1.0),
+    "rise": (lambda t: 1.0 + t, lambda t: 1.0 if t else -1.0),
+    "rise without slope": (lambda t: 1.0 + t, lambda t: 0.0 if t else -1e-320),
+    "nowhere a number": (lambda t: np.nan if t else 1.0, lambda t: np.nan if t else -1.0),
+    "equal everywhere": (lambda t: 1.0, lambda t: -1.0),
+    "largest numbers": (lambda t: -1e308 if 0 < t < 2 else 1e308, lambda t: -1e308),
+    "squares that overflow": (lambda t: 1e300 * (t - 1e-5) * (t - 1e-5), lambda t: 2e300 * (t - 1e-5)),
+    "smallest lengths": (lambda t: -t if t < 1e-320 else 1.0, lambda t: -1.0),
+    "no end": (lambda t: -t, lambda t: -1.0),
+}
+
+
+@pytest.mark.parametrize("first", [5e-324, 1e-9, 1.0, 1e300])
+@pytest.mark.parametrize("name", UNSOUND)
+def test_no_bracket_breaks_a_search(name, first):
+    """Without a warning, in few trials: no higher point, or none; also where a bracket has no width."""
+    f, df = UNSOUND[name]
+    lengths = []
+
+    def phi(t):
+        lengths.append(t)
+        return Trial(t, np.float64(f(t)), np.float64(df(t)))
+
+    found = strong_wolfe(phi, np.float64(f(0)), np.float64(df(0)), first)
+    assert found is None or (found.value <= f(0) + 1e-13 * abs(f(0)) and 0 < found.t < np.inf)
+    assert len(lengths) <= 25
+    for slope in (0.0, df(0)):  # a path that rounding holds where it is
+        reached = backtrack(lambda t: Trial(t, f(t), slope * t), f(0), first)  # noqa: B023
+        assert reached is None or (slope and reached.value <= f(0) + 1e-13 * abs(f(0)))
+    assert backtrack(lambda t: Trial(t, 1.0 + t, t), 1.0) is None  # a path that turns uphill
 
 
 def test_few_trials_on_a_quadratic():

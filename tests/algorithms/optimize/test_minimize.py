@@ -52,6 +52,41 @@ def test_the_minimum_is_scipys_however_the_data_are_cut(data, n_portions):
     assert result.nfev == result.history["passes"][-1]
 
 
+@pytest.mark.parametrize("unit", [1e-12, 1.0, 1e9])
+@pytest.mark.parametrize("start", [20.0, 100.0])
+@pytest.mark.parametrize(
+    ("options", "least"),
+    [
+        ({}, 5.0),
+        ({"bounds": [(1, None)] * 5}, 5 * (np.e - 1)),
+        ({"l1": 0.5}, 5.0),
+        ({"hessp": lambda unit, x, v: unit * np.exp(x) * v}, 5.0),
+    ],
+    ids=["plain", "bounds", "l1", "hessp"],
+)
+def test_the_gradient_at_a_far_start_is_no_measure(options, least, start, unit):
+    """Of exp(x) - x it falls to a millionth of that at 20 where f is 270 times its minimum."""
+    options = {name: unit * option if name == "l1" else option for name, option in options.items()}
+
+    def f(unit, x):
+        return unit * np.sum(np.exp(x) - x), unit * (np.exp(x) - 1)
+
+    result = minimize(f, np.full(5, start), [unit], **options)
+    assert result.success, result.message
+    assert result.fun == pytest.approx(unit * least, rel=2e-5)
+
+
+@pytest.mark.parametrize("power", [2, 4])
+@pytest.mark.parametrize("start", [1e-3, 1.0, 1e6])
+def test_a_minimum_of_zero_is_found_without_end_of_steps(power, start):
+    result = minimize(
+        lambda _, x: (np.sum(x**power), power * x ** (power - 1)), start * np.arange(1.0, 4), [0]
+    )
+    assert result.success, result.message
+    assert result.fun <= 1e-15 * min(1.0, 3.0**power * start**power)
+    assert result.nit < 150
+
+
 def test_any_number_of_threads_gives_the_same_bits(data):
     results = [minimize(logistic, np.zeros(12), cut(data, 23), n_jobs=k) for k in (1, 2, 3, 30)]
     assert len({r.x.tobytes() for r in results}) == 1

@@ -93,7 +93,7 @@ def least_alpha(penalty_at, solver):
         if high > 1e12 * scale:
             return np.inf
     while high > low * (1 + 1e-14):
-        middle = np.sqrt(low * high)
+        middle = np.sqrt(low) * np.sqrt(high)
         if middle in (low, high):
             break
         low, high = (low, middle) if holds(middle) else (middle, high)
