@@ -155,6 +155,24 @@ class Monitor:
         return enough
 
 
+def report_rounds(history, rounds, *, label, verbose=0, callback=None):
+    """Record rounds that are over, and show them to progress bar and callback as if they were under way.
+
+    `rounds`: arguments of `Monitor.record`, a dict for each. Returns whether the callback ended the fit; the
+    history then ends there.
+    """
+    if callback is None and not verbose:
+        for number, options in enumerate(rounds, 1):
+            history.record(round=number, **options["figures"])
+        return False
+    shown = {"label": label, "unit": "update", "verbose": verbose, "callback": callback}
+    with Monitor(len(rounds), history=history, **shown) as monitor:
+        for options in rounds:
+            if monitor.record(**options):
+                break
+    return bool(monitor.ended)
+
+
 def listeners():
     """What the loops of this thread report their rounds to, the newest last: sessions on a cluster."""
     return vars(_here).setdefault("listeners", [])

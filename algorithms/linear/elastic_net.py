@@ -47,8 +47,7 @@ class ElasticNet(ScoresFiles, SparseCoefficients, MultiOutputMixin, RegressorMix
     and a proximal Newton method; the penalty falls to `alpha` meanwhile. The fit ends when the duality gap of
     the whole problem is small enough, so that `dual_gap_` bounds how far the objective is from its minimum.
     Up to 200 columns are fitted through their products, in one round, where rounding errors of these are far
-    below `tol`, `X` is not large or sparse, all columns are penalised, and neither `callback` nor `verbose`
-    asks for rounds.
+    below `tol`, `X` is not large or sparse, and all columns are penalised.
 
     `X` is never changed, never made dense and copied at most once, namely where it is not stored by
     columns (Fortran order or CSC) already; centring and `standardize` are implicit.

@@ -1,5 +1,6 @@
 """Ridge regression: least squares with a squared penalty."""
 
+import copy
 import time
 from numbers import Integral, Real
 from typing import ClassVar, Self
@@ -11,6 +12,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from ..._typing import Array, ArrayLike, Callback, Engine, Matrix, Vector
 from ...errors import DataError, shortened
 from ...scheduler.history import History
+from ...scheduler.loop import report_rounds
 from .._base import ENGINES
 from ..inputs.remote_targets import FarTargets, target_sums
 from ..inputs.tables import ScoresFiles, fitted_table
@@ -193,9 +195,9 @@ class Ridge(ScoresFiles, MultiOutputMixin, RegressorMixin, SmoothModel):
         return squared.remote_target(target_sums(answers, n_samples))
 
     def _solve(self, data, dtype, target, layout, callback):
-        """Solve the normal equations of few columns if no callback wants the steps; else as `SmoothModel`."""
-        watched = callback is not None or self.verbose or (self.warm_start and "coef_" in vars(self))
-        if watched or self._method not in ("auto", "newton") or not applies(data[0], len(target.vectors)):
+        """Solve the normal equations of few columns; else as `SmoothModel`."""
+        goes_on = self.warm_start and "coef_" in vars(self)
+        if goes_on or self._method not in ("auto", "newton") or not applies(data[0], len(target.vectors)):
             return super()._solve(data, dtype, target, layout, callback)
         began, scales = time.perf_counter(), [self._scales(target, k) for k in range(len(target.vectors))]
         tol = max(self.tol, LAST_PLACES * float(np.finfo(dtype).eps))
@@ -206,15 +208,19 @@ class Ridge(ScoresFiles, MultiOutputMixin, RegressorMixin, SmoothModel):
         if found is None:
             return super()._solve(data, dtype, target, layout, callback)
         coefs, intercepts, objectives, n_iter = found
-        history, seconds = History(), time.perf_counter() - began
-        for number in range(1, n_iter[-1] + 1):
-            history.record(
-                round=number, seconds=seconds / n_iter[-1], objective=scales[-1][0] * objectives[-1]
-            )
+        seconds = (time.perf_counter() - began) / n_iter[-1]
         self.solver_ = "newton"
         ends = intercepts[:, None] if self.fit_intercept else np.empty((len(coefs), 0))
-        models = [layout.read(x) for x in np.hstack([coefs, ends])]
-        return self._read(models, n_iter, dtype, target, history)
+        history, models = History(), [layout.read(x) for x in np.hstack([coefs, ends])]
+
+        def read():
+            return copy.copy(self)._read(models, n_iter, dtype, target, history)
+
+        figures = {"objective": scales[-1][0] * objectives[-1], "seconds": seconds}
+        rounds = [{"figures": dict(figures), "snapshot": read} for _ in range(n_iter[-1])]
+        shown = {"label": type(self).__name__, "verbose": self.verbose, "callback": callback}
+        report_rounds(history, rounds, **shown)
+        return self._read(models, [*n_iter[:-1], len(history)], dtype, target, history)
 
     def _scales(self, target, k):
         """The objective is a sum, its loss twice the kernels'."""

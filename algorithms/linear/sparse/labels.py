@@ -94,7 +94,7 @@ def solve_classes(estimator, problem, penalty, before, callback, read, *, exact_
         from ..structured.solving.owned_fit import solve_two_classes
 
         fit, done = solve_two_classes(problem, estimator, start=start, callback=callback, read=read)
-    elif lean := _lean(estimator, problem, penalty, start, callback, unit):
+    elif lean := _lean(estimator, problem, penalty, start, callback, read, unit):
         fit, done = lean
     else:
         (fit, *_), done = solve(
@@ -119,15 +119,14 @@ def solve_classes(estimator, problem, penalty, before, callback, read, *, exact_
     return moved_from(start, fit), done.history
 
 
-def _lean(estimator, problem, penalty, start, callback, unit):
-    """Solve a small problem without rounds; None where it is not one, or each round must be reported."""
-    if callback is not None or estimator.verbose:
-        return None
+def _lean(estimator, problem, penalty, start, callback, read, unit):
+    """Solve a small problem without a working set; None where it is not one."""
     design = problem.design
     if not applies(design, penalty, len(problem.classes), problem.offset, start):
         return None
     options = {"tol": max(estimator.tol, LEAST_TOL), "max_iter": estimator.max_iter or DEFAULT_ROUNDS}
-    return solve_lean(design, problem.numbers, penalty, unit=unit, **options)
+    options |= {"callback": callback, "verbose": estimator.verbose, "label": type(estimator).__name__}
+    return solve_lean(design, problem.numbers, penalty, unit=unit, read=read, **options)
 
 
 def take(estimator, problem, fit, history):

@@ -11,6 +11,7 @@ of the model without columns. Where descent is slow, because columns correlate, 
 before, nothing is returned: the caller then takes the working set.
 """
 
+import functools
 import time
 from typing import Any
 
@@ -23,6 +24,7 @@ from ....kernels.linear.small_smooth import STUCK, newton_step
 from ....kernels.linear.weighted_descent import csc_descent
 from ....scheduler.engine import Run
 from ....scheduler.history import History
+from ....scheduler.loop import report_rounds
 from ....scheduler.threads import single_threaded_blas
 from .. import rules
 from ..subproblems.copies import row_index_type
@@ -60,11 +62,12 @@ def applies(design, penalty, n_classes, offset, start):
     return rules.SMALL_SMOOTH.hold(X.shape[0], X.shape[1] + 1)
 
 
-def solve_lean(design, labels, penalty, *, tol, max_iter, unit=1.0):
+def solve_lean(design, labels, penalty, *, tol, max_iter, unit=1.0, read=None, **shown):
     """Minimise; return a `Solution` and a `Run`, as `fitting.solve`, or None.
 
     `labels`: int (n_rows,), of 0 and 1. `tol`: relative gap. `max_iter`: most passes over X. `unit`: the
-    history's objective is so many times the mean over the rows.
+    history's objective is so many times the mean over the rows. `read`: see `fitting.solve`. `shown`: label,
+    verbose and callback of `report_rounds`.
     """
     began = time.perf_counter()
     steps: Any = _SparseSteps if sparse.issparse(design.X) else _DenseSteps
@@ -72,24 +75,38 @@ def solve_lean(design, labels, penalty, *, tol, max_iter, unit=1.0):
         state = steps(design, labels, penalty)
         if not state.nothing > 0:  # all rows with weight are of one class
             return None
-        asked, history, gap = tol * state.nothing, History(), np.inf
+        asked, gap, solutions, read_at = tol * state.nothing, np.inf, [], [began]
         for rounds in range(1, min(_STEPS, max_iter) + 1):
             objective = state.measure()
             if rounds == 1 or state.decrement <= _NEARLY * asked:
                 gap = state.gap()
-            seconds, scaled = time.perf_counter() - began, unit / state.n_rows * objective
-            history.record(round=rounds, seconds=seconds, objective=scaled, updates=state.visits)
+            b, c = state.coefficients()
+            features = np.flatnonzero(b)
+            model = penalty.strength, features, b[features], c
+            figures = objective / state.n_rows, gap / state.nothing, gap / state.n_rows
+            solutions.append(Solution(*model, *figures, rounds, state.visits, "gap"))
+            read_at.append(time.perf_counter())
             if gap <= asked:
                 break
             if not state.step(asked):
                 return None
         else:
             return None
-    b, c = state.coefficients()
-    features = np.flatnonzero(b)
-    model = penalty.strength, features, b[features], c
-    figures = objective / state.n_rows, gap / state.nothing, gap / state.n_rows
-    return Solution(*model, *figures, rounds, state.visits, "gap"), Run(history, rounds, "gap")
+    visits = np.diff([0, *(solution.updates for solution in solutions)]).tolist()
+    history = History()
+    ended = report_rounds(
+        history,
+        [
+            {
+                "figures": {"objective": unit * solution.objective, "updates": n, "seconds": seconds},
+                "gap": solution.gap,
+                "snapshot": read and functools.partial(read, solution, history),
+            }
+            for solution, n, seconds in zip(solutions, visits, np.diff(read_at).tolist(), strict=True)
+        ],
+        **shown,
+    )
+    return solutions[len(history) - 1], Run(history, len(history), "callback" if ended else "gap")
 
 
 class _Steps:

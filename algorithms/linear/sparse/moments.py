@@ -11,6 +11,7 @@ set.
 """
 
 import contextlib
+import functools
 import time
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +23,7 @@ from ....kernels.linear.gram_path import solve_path
 from ....kernels.linear.weighted_descent import csc_weighted_gram
 from ....scheduler.engine import Run
 from ....scheduler.history import History
+from ....scheduler.loop import report_rounds
 from ....scheduler.threads import single_threaded_blas
 from .. import rules
 from ..losses import squared
@@ -349,18 +351,21 @@ def problem_of(design, y, n_alphas=1):
 def solve_squared(design, y, alphas, l1_ratio, *, problem=None, tol, start=None, **options):
     """Solve least squares for falling penalties, rounded to the type of X; returns as `fitting.solve`.
 
-    `problem`: the `MomentProblem`, if there is one already. It is used
-    without `callback` and `verbose`: there is one round then. `options` are those of `fitting.solve`.
+    `problem`: the `MomentProblem`, if there is one already; there is one round then. `options` are those of
+    `fitting.solve`.
     """
-    if options.get("callback") is None and not options.get("verbose"):
-        began = time.perf_counter()
-        problem = problem or problem_of(design, y, len(alphas))
-        fits = problem and problem.solutions(alphas, l1_ratio, tol, design.X.dtype, _dense(design, start))
-        if fits:
-            history, updates = History(), sum(fit.updates for fit in fits)
-            seconds = time.perf_counter() - began
-            history.record(round=1, seconds=seconds, objective=fits[-1].objective, updates=updates)
-            return fits, Run(history, 1, "gap")
+    began = time.perf_counter()
+    problem = problem or problem_of(design, y, len(alphas))
+    fits = problem and problem.solutions(alphas, l1_ratio, tol, design.X.dtype, _dense(design, start))
+    if fits:
+        figures = {"objective": fits[-1].objective, "updates": sum(fit.updates for fit in fits)}
+        figures["seconds"] = time.perf_counter() - began
+        history, read = History(), options.get("read")
+        snapshot = read and functools.partial(read, fits[-1], history)
+        shown = {name: options[name] for name in ("label", "verbose", "callback") if name in options}
+        rounds = [{"figures": figures, "gap": fits[-1].gap, "snapshot": snapshot}]
+        ended = report_rounds(history, rounds, **shown)
+        return fits, Run(history, 1, "callback" if ended else "gap")
     penalties = [design.penalty(alpha, l1_ratio) for alpha in alphas]
     fits, done = solve(design, squared.subproblem(design, y), penalties, tol=tol, start=start, **options)
     n_jobs = options.get("n_jobs")

@@ -108,10 +108,7 @@ def test_what_normal_equations_cannot_tell_is_handed_over(monkeypatch):
     sd.Ridge(0.0).fit(X, X @ np.arange(6))  # nothing is left but rounding
     sd.Ridge().fit(sparse.csr_array(X * (X > 0)), y)
     sd.Ridge(solver="sandblaster").fit(X, y)
-    seen = []
-    sd.Ridge().fit(X, y, callback=lambda info: seen.append(info.round))
-    assert seen
-    assert len(calls) >= 4
+    assert len(calls) >= 3
 
 
 @pytest.mark.usefixtures("only_small")

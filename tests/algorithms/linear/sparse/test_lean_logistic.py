@@ -131,11 +131,25 @@ def _changed(column, noise):
     return other
 
 
-def test_what_is_not_small_or_is_watched_is_left_to_the_working_set(monkeypatch):
+def test_a_callback_sees_each_step_and_ends_the_fit_there():
+    X, y, _ = data(sparse.csc_array)
+    seen = []
+
+    def ends(info):
+        seen.append((info.objective, info.snapshot().coef_))
+        return info.round == 2
+
+    model = sd.SparseLogisticRegression(0.01, tol=1e-10).fit(X, y, callback=ends)
+    assert model.n_iter_ == len(seen) == 2
+    assert seen[1][0] < seen[0][0]
+    np.testing.assert_array_equal(model.coef_, seen[1][1])
+    assert not np.array_equal(*(coef for _, coef in seen))
+
+
+def test_what_is_not_small_is_left_to_the_working_set(monkeypatch):
     monkeypatch.setattr(labels, "solve_lean", lambda *args, **options: pytest.fail("it was asked"))
     X, y, _ = data(sparse.csc_array)
     model = sd.SparseLogisticRegression()
-    model.fit(X, y, callback=lambda info: None)
     sd.SparseLogisticRegression(positive=True).fit(X, y)
     sd.SparseLogisticRegression(penalty_factor=np.arange(40.0)).fit(X, y)
     model.fit(X, y, offset=np.ones(300))

@@ -168,14 +168,6 @@ def test_several_targets_and_a_warm_start():
     np.testing.assert_array_equal(model.coef_, first)
 
 
-def test_a_callback_sees_the_rounds_of_the_working_set():
-    X, y, _ = data(7)
-    seen = []
-    model = sd.Lasso(0.05, tol=1e-8).fit(X, y, callback=lambda info: seen.append(info.round))
-    assert len(seen) > 1
-    np.testing.assert_allclose(model.coef_, sd.Lasso(0.05, tol=1e-8).fit(X, y).coef_, atol=1e-3)
-
-
 # What is handed over ----------------------------------------------------------------------------------
 
 
