@@ -165,6 +165,14 @@ class Case:
         """A model of a frame, which tests share and do not change."""
         return self.fit(self.frame)
 
+    def tight(self, **parameters):
+        """Return a new model that ends at its optimum, where it has one, so that two fits can be compared."""
+        model = self.make()
+        if self.scales in ("penalty", "") and self.takes("tol", "__init__"):
+            exact = {"tol": 1e-12, "max_iter": 10_000}
+            model.set_params(**{name: exact[name] for name in exact if self.takes(name, "__init__")})
+        return model.set_params(**parameters)
+
     def answer(self, model, given=None):
         """Return what a model says of rows, as an array: probabilities, else predictions, else shares."""
         given = self.given if given is None else given
