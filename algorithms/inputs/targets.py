@@ -131,6 +131,10 @@ def label_numbers(y, n_samples, name):
         if not (type(y) is np.ndarray and y.ndim == 1):
             y = column_or_1d(y, warn=True)
         check_length("y", y, n_samples)
+        if y.dtype.kind == "T":
+            raise DataError(
+                "y holds NumPy's StringDType, of which scikit-learn has no classes: pass y.astype(object)"
+            )
         if y.dtype.kind == "f":
             for row in np.flatnonzero(~np.isfinite(y))[:1]:
                 _check_present(y[row], row, name)

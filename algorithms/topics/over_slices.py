@@ -133,7 +133,7 @@ class TopicsOverSlices(TopicModel):
         self._refuse_dask(X)
         check_at_hand(X)
         counts = check_counts(self, X, reset=False)
-        codes = self._codes(X if hasattr(X, "index") else counts, slices)
+        codes = self._codes(X if hasattr(X, "columns") else counts, slices)
         return self._by_slice(
             counts, codes, lambda model, rows: model.transform(rows, n_sweeps=n_sweeps, tol=tol)
         )
@@ -162,7 +162,7 @@ class TopicsOverSlices(TopicModel):
         self._refuse_dask(X)
         check_at_hand(X)
         counts = check_counts(self, X, reset=False)
-        codes = self._codes(X if hasattr(X, "index") else counts, slices)
+        codes = self._codes(X if hasattr(X, "columns") else counts, slices)
         found = [self._at(t)._completed(counts[np.flatnonzero(codes == t)]) for t in np.unique(codes)]
         n_tokens = sum(n for _, n in found)
         if n_tokens == 0:

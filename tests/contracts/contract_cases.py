@@ -209,6 +209,15 @@ def _read(method, given):
     return method(X, given.y, **by_row) if takes_y else method(X, **by_row)
 
 
+def assert_close(values, expected, name="", tol=1e-10):
+    """Compare numbers, to `tol` of the larger ones or of 1, or labels."""
+    values, expected = np.asarray(values), np.asarray(expected)
+    if expected.dtype.kind == "f":
+        np.testing.assert_allclose(values, expected, rtol=tol, atol=tol, err_msg=name)
+    else:
+        np.testing.assert_array_equal(values, expected, err_msg=name)
+
+
 def torch_module(n_features, n_outputs):
     """Return a small network."""
     from torch import nn

@@ -11,7 +11,7 @@ from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from ...._typing import Matrix, RandomState, Vector
 from ....errors import DataError
 from ...inputs.dask_arrays import is_dask
-from ...inputs.matrices import check_columns
+from ...inputs.matrices import check_columns, check_plain
 from ...inputs.targets import check_length, check_names, check_targets
 from ..cv.estimators import LassoCV
 from ..path import lasso_path
@@ -168,6 +168,7 @@ class KnockoffSelection(Selector):
         if not isinstance(X, np.ndarray):
             raise DataError("sparse X: its knockoffs are dense; pass X.toarray() if that fits in memory")
         check_names(self, names, y)
+        check_plain("y", y)
         check_length("y", np.asarray(y), len(X))
         if len(X) < 2:
             raise DataError(f"X has {len(X)} row (n_samples={len(X)}): no column varies; give more")

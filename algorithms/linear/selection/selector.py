@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 from ...._typing import Array, Matrix
 from ....errors import DataError
 from ..._base import Estimator
-from ...inputs.matrices import _as_data_errors
+from ...inputs.matrices import check_rows
 
 
 class Selector(SelectorMixin, MetaEstimatorMixin, Estimator):
@@ -30,8 +30,8 @@ class Selector(SelectorMixin, MetaEstimatorMixin, Estimator):
         matrix of shape (n_samples, n_selected_features)
         """
         check_is_fitted(self, "support_")
-        with _as_data_errors(X):
-            return super().transform(X)
+        numbers = check_rows(self, X)
+        return super().transform(numbers if getattr(getattr(X, "dtype", None), "kind", "") == "O" else X)
 
     def _get_support_mask(self) -> Array:
         check_is_fitted(self, "support_")

@@ -16,7 +16,7 @@ from ....errors import DataError
 from ....scheduler.place import open_place
 from ..._base import ENGINES
 from ...inputs.dask_arrays import is_dask
-from ...inputs.matrices import check_columns
+from ...inputs.matrices import check_columns, check_plain
 from ...inputs.targets import check_length, check_names
 from ..cv.path_cv import PathCV
 from ..lasso import ElasticNet, Lasso
@@ -190,6 +190,7 @@ class StabilitySelection(Selector):
             raise DataError("StabilitySelection takes X in this process: pass X.compute()")
         names, X = X, check_columns(self, X)
         check_names(self, names, y)
+        check_plain("y", y)
         n_samples = X.shape[0]
         if n_samples < 4:
             raise DataError(f"X has {n_samples} rows (n_samples={n_samples}); halves need 4 or more")

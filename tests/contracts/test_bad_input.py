@@ -1,0 +1,101 @@
+"""What no model can be fitted to, or say something of, is refused with a message, and changes nothing."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from contract_cases import N, cases, readers
+from scipy import sparse
+
+
+def with_value(value):
+    def change(X):
+        X = X.copy()
+        X[7, 1] = value
+        return X
+
+    return change
+
+
+def frame(X):
+    return pd.DataFrame(X, columns=[f"c{j}" for j in range(X.shape[1])])
+
+
+BAD_X = {
+    "NaN": with_value(np.nan),
+    "infinity": with_value(np.inf),
+    "NaN, sparse": lambda X: sparse.csr_array(with_value(np.nan)(X)),
+    "missing": lambda X: frame(with_value(np.nan)(X)).convert_dtypes(),
+    "masked": lambda X: np.ma.array(X, mask=np.arange(X.size).reshape(X.shape) == 7),
+    "one dimension": lambda X: X[:, 0],
+    "three dimensions": lambda X: X[None],
+    "complex": lambda X: X + 0j,
+    "complex, sparse": lambda X: sparse.csr_array(X + 1j),
+    "text": lambda X: X.astype(str).astype(object) + "a",
+    "times": lambda X: X.astype("datetime64[s]"),
+    "records": lambda X: np.zeros(N, [("a", float), ("b", float)]),
+    "category of text": lambda X: frame(X).assign(c1=pd.Categorical(["a", "b"] * (N // 2))),
+    "frame of times": lambda X: frame(X).assign(c1=pd.Timestamp("2020-01-01")),
+    "rows of several lengths": lambda X: [*X[:-1].tolist(), [1.0]],
+    "a mapping": lambda X: {"a": 1},
+    "a set": lambda X: {1, 2},
+    "a generator": lambda X: (row for row in X),
+    "a function": lambda X: print,
+    "None": lambda X: None,
+    "no rows": lambda X: X[:0],
+    "no columns": lambda X: X[:, :0],
+    "no rows, sparse": lambda X: sparse.csr_array((0, X.shape[1])),
+    "no columns, sparse": lambda X: sparse.csr_array((N, 0)),
+}
+MISFITS = {
+    "a column less": lambda X: X[:, :-1],
+    "a column more, sparse": lambda X: sparse.csr_array(np.hstack([X, X[:, :1]])),
+}
+BAD_Y = {
+    "a row less": lambda y: y[:-1],
+    "masked": lambda y: np.ma.array(y, mask=np.arange(len(y)) == 3),
+    "missing": lambda y: pd.Series(y).where(np.arange(len(y)) != 3),
+    "None": lambda y: None,
+    "complex": lambda y: pd.factorize(y)[0] * 1j,
+    "a function": lambda y: print,
+}
+BAD_WEIGHTS = {
+    "negative": lambda w: w - 2,
+    "NaN": lambda w: np.where(np.arange(len(w)) == 3, np.nan, w),
+    "zeros": lambda w: 0 * w,
+    "a row less": lambda w: w[:-1],
+    "text": lambda w: w.astype(str).astype(object) + "a",
+}
+# By default all fitted documents; and any iterable of texts.
+TAKEN = {("representative_documents", "None"), ("topics_of_tokens", "a generator")}
+
+
+@pytest.mark.filterwarnings("ignore:.*feature names")
+@pytest.mark.parametrize("case", cases("bad input", lambda case: case.has_columns))
+def test_bad_input_is_refused_and_changes_nothing(case):
+    given, model = case.given, case.make()
+    before = dict(vars(model))
+    bad = [(name, given._replace(X=change(given.X))) for name, change in BAD_X.items()]
+    if given.y is not None and given.y.ndim == 1 and given.y.dtype.names is None:
+        bad += [(f"y, {name}", given._replace(y=change(given.y))) for name, change in BAD_Y.items()]
+    if case.weights:
+        bad += [
+            (f"weights, {name}", given._replace(by_row={"sample_weight": change(np.ones(N))}))
+            for name, change in BAD_WEIGHTS.items()
+        ]
+    for name, wrong in bad:
+        refuse(name, lambda wrong=wrong: model.fit(*wrong.arguments(), **wrong.by_row, **wrong.also))
+        assert vars(model) == before, name
+    for name, change in (BAD_X | MISFITS).items():
+        wrong = given._replace(X=change(given.X))
+        for method, read in readers(case.fitted).items():
+            if (method, name) not in TAKEN:
+                refuse(f"{method}, {name}", lambda read=read, wrong=wrong: read(wrong))
+
+
+def refuse(name, call):
+    message = ""
+    try:
+        call()
+    except (ValueError, TypeError) as error:
+        message = str(error)
+    assert len(message) > 15, f"{name}: {message or 'taken'}"

@@ -1,0 +1,38 @@
+"""Ctrl-C keeps the model so far, with a warning, or raises KeyboardInterrupt and changes nothing."""
+
+import signal
+import warnings
+
+import numpy as np
+import pytest
+from contract_cases import cases
+
+from stradask.errors import InterruptedFitWarning
+
+LONG, FEW = {"max_iter": 50, "tol": 1e-14}, 5  # rounds of replicas that run come to their end
+
+
+@pytest.mark.parametrize("case", cases("ctrl-c", lambda case: case.takes("callback")))
+def test_an_interrupted_fit_is_a_model_or_nothing(case):
+    model = case.make()
+    parameters = model.get_params()
+    model.set_params(**{name: value for name, value in LONG.items() if name in parameters})
+    before, handler = dict(vars(model)), signal.getsignal(signal.SIGINT)
+    rounds = []
+
+    def interrupt(info):
+        rounds.append(info.round)
+        if len(rounds) == 1:
+            signal.raise_signal(signal.SIGINT)
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            case.fit(model=model, callback=interrupt)
+        except KeyboardInterrupt:
+            assert dict(vars(model)) == before
+        else:
+            assert any(issubclass(warning.category, InterruptedFitWarning) for warning in caught)
+            assert np.isfinite(case.answer(model)).all()
+    assert len(rounds) <= FEW
+    assert signal.getsignal(signal.SIGINT) is handler
