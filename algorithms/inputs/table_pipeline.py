@@ -21,6 +21,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from ...errors import DataError, listed, shortened
 from .encoding import DATE, LARGEST_SHARE, LONGEST, MOST_VALUES
+from .matrices import _as_data_errors
 
 _OPTIONS = "drop", "texts", "categories"
 _MOST_SAID = 6  # columns of which an error gives the reason
@@ -63,7 +64,8 @@ def table_pipeline(
     -------
     sklearn.pipeline.Pipeline
         With the steps "table" and "model". It takes frames of pandas and polars.
-        ``pipeline["table"].get_feature_names_out()`` names the columns of ``pipeline["model"].coef_``;
+        ``pipeline["table"].get_feature_names_out()`` names the columns of ``pipeline["model"].coef_``, as
+        the model's own summary does where the matrix is dense and made of a frame of pandas;
         `GridSearchCV` searches parameters such as ``model__C``.
 
     Raises
@@ -107,8 +109,28 @@ def table_pipeline(
         ("categories", one_hot, _Chosen(columns, "category")),
     ]
     parts += [(f"words{k}", _Words(token_pattern=r"\w\w+"), name) for k, name in enumerate(columns.texts)]
-    table = ColumnTransformer(parts, verbose_feature_names_out=_FeatureNames(columns.texts))
+    table = _Table(parts, verbose_feature_names_out=_FeatureNames(columns.texts))
     return Pipeline([("table", table), ("model", estimator)])
+
+
+class _Table(ColumnTransformer):
+    """scikit-learn's, which names the columns that it makes of a frame of pandas where they are dense."""
+
+    def fit_transform(self, X, y=None, **given):
+        """Fit, and return the matrix, with names if it can have them."""
+        return self._named(X, super().fit_transform(X, y, **given))
+
+    def transform(self, X, **given):
+        """Return the matrix, with names if it can have them; raise DataError of other columns."""
+        with _as_data_errors():
+            return self._named(X, super().transform(X, **given))
+
+    def _named(self, X, matrix):
+        if not (isinstance(matrix, np.ndarray) and hasattr(X, "iloc")):
+            return matrix
+        names = self.get_feature_names_out()
+        frame = sys.modules["pandas"].DataFrame
+        return frame(matrix, index=X.index, columns=names) if len(set(names)) == len(names) else matrix
 
 
 class _Words(TfidfVectorizer):

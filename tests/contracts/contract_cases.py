@@ -231,10 +231,12 @@ def topics(cls, **options):
 
 DRAWS = {"n_samples": 50, "n_warmup": 50, "n_chains": 1, "random_state": 0}
 LASSO = sd.Lasso(0.1)
+CV = {"alphas": 4, "cv": 3}
 MLP = {"hidden_layer_sizes": (4,), "max_iter": 3, "random_state": 0}
 TORCH = {"module": torch_module, "max_iter": 2, "batch_size": 20, "random_state": 0}
-# For scikit-learn's checks, of weights to 1e-7, and of what networks learn.
+# For scikit-learn's checks, of weights to 1e-7, of fits in numbers, and of what networks learn.
 TIGHT = {"tol": 1e-12}
+FEW_FOLDS = {"alphas": 2, "cv": 2, "eps": 0.3}
 ADAM = {"hidden_layer_sizes": 8, "max_iter": 40, "batch_size": 30, "learning_rate_init": 0.01}
 LONGER_MLP = {"hidden_layer_sizes": 8, "solver": "sandblaster", "max_iter": 20}
 LONGER_TORCH = {"max_iter": 30, "batch_size": 50, "learning_rate": 0.01, "optimizer": "adam"}
@@ -257,9 +259,9 @@ CASES = [
     Case(lambda: sd.Lasso(0.1), "regression", "relative"),
     Case(lambda: sd.ElasticNet(0.1), "regression", "relative"),
     Case(lambda: sd.SparseLogisticRegression(0.05), "two classes", "relative", checks=TIGHT),
-    Case(lambda: sd.LassoCV(alphas=4, cv=3), "regression", "relative"),
-    Case(lambda: sd.ElasticNetCV(alphas=4, cv=3), "regression", "relative"),
-    Case(lambda: sd.SparseLogisticRegressionCV(alphas=4, cv=3), "two classes", "relative"),
+    Case(lambda: sd.LassoCV(**CV), "regression", "relative", checks=FEW_FOLDS),
+    Case(lambda: sd.ElasticNetCV(**CV), "regression", "relative", checks=FEW_FOLDS),
+    Case(lambda: sd.SparseLogisticRegressionCV(**CV), "two classes", "relative", checks=FEW_FOLDS),
     Case(lambda: sd.SparseGLM(alpha=0.1), "regression", "relative"),
     Case(lambda: sd.GroupLasso([0, 0, 1, 1], alpha=0.1), "regression", "relative", checks={"groups": 1}),
     Case(
@@ -273,12 +275,15 @@ CASES = [
     Case(lambda: sd.SparsePoissonRegressor(alpha=0.1), "counts", "relative"),
     Case(lambda: sd.MultiTaskLasso(0.1), "tasks", "relative"),
     Case(lambda: sd.MultiTaskElasticNet(0.1), "tasks", "relative"),
-    Case(lambda: sd.SparseGLMCV(alphas=4, cv=3), "regression", "relative"),
+    Case(lambda: sd.SparseGLMCV(**CV), "regression", "relative", checks=FEW_FOLDS),
     Case(
-        lambda: sd.GroupLassoCV([0, 0, 1, 1], alphas=4, cv=3), "regression", "relative", checks={"groups": 1}
+        lambda: sd.GroupLassoCV([0, 0, 1, 1], **CV),
+        "regression",
+        "relative",
+        checks={"groups": 1, **FEW_FOLDS},
     ),
-    Case(lambda: sd.MultiTaskLassoCV(alphas=4, cv=3), "tasks", "relative"),
-    Case(lambda: sd.MultiTaskElasticNetCV(alphas=4, cv=3), "tasks", "relative"),
+    Case(lambda: sd.MultiTaskLassoCV(**CV), "tasks", "relative", checks=FEW_FOLDS),
+    Case(lambda: sd.MultiTaskElasticNetCV(**CV), "tasks", "relative", checks=FEW_FOLDS),
     Case(lambda: sd.CoxRegression(0.05), "survival", "relative"),
     Case(lambda: sd.CoxRegression(0.0), "survival", "relative", scales="", variant="no penalty"),
     Case(lambda: sd.StabilitySelection(LASSO, threshold=0.6, n_pairs=3, random_state=0), "regression"),
