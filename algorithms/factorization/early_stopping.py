@@ -1,14 +1,20 @@
 """Ratings held out of a fit, and the model that predicts or ranks them best."""
 
+import warnings
+
 import numpy as np
+from sklearn.exceptions import ConvergenceWarning
 
 from ...errors import DataError
 from .ranking import hits_of, measures
 from .serving.recommend import Asked, best_items
+from .solvers.shrinkage import bias_errors
 from .solvers.sides import Sides
 
 PLACES = 20  # of the NDCG of implicit feedback
 _MOST_USERS = 3000  # to judge a ranking by
+_MOST_RATINGS = 50_000  # of the fit, to compare it with biases
+_FEW, _WORSE = 100, 1.01  # ratings that tell nothing; squared error over that of biases which is said
 
 
 def hold_out(model, entries, rng):
@@ -62,11 +68,11 @@ class PredictionWatch(HeldOutWatch):
 
     def __init__(self, held, patience):
         super().__init__(patience)
-        self._held, self._rows = held, held.rows
+        self.held, self._rows = held, held.rows
 
     def score(self, sides):
         """Return the negative error."""
-        misses = sides.predict(self._rows, self._held.indices) - self._held.values
+        misses = sides.predict(self._rows, self.held.indices) - self.held.values
         return -float(np.sqrt(np.mean(misses**2)))
 
     def record(self):
@@ -106,6 +112,43 @@ class RankingWatch(HeldOutWatch):
     def record(self):
         """NDCG after each iteration."""
         return np.array(self.scores)
+
+
+def squared_errors(sides, entries):
+    """Compute the weighted squared errors of ratings."""
+    return entries.weights * (sides.predict(entries.rows, entries.indices) - entries.values) ** 2
+
+
+def compare_fit_with_biases(model, sides, entries, watch):
+    """Warn if biases alone predict what a watch held out better, or else the ratings of the fit themselves.
+
+    Of those each is left out of the biases in turn, not of the model: it is far off if it is worse even so.
+    """
+    if watch is not None:
+        compare_with_biases(model, squared_errors(sides, watch.held), entries, watch.held)
+        return
+    entries = entries.sample(_MOST_RATINGS)
+    compare_with_biases(model, squared_errors(sides, entries), entries)
+
+
+def compare_with_biases(model, errors, train, held=None):
+    """Warn if biases of `train` have less than these squared errors, on `held` or left out in turn."""
+    n, mean = len(errors), train.average(lambda values: values)
+    if n < _FEW:
+        return
+    of_biases = bias_errors(train, model.bias_reg_, held)
+    rises = errors - np.maximum(_WORSE * of_biases, 1e-3 * train.average(lambda values: (values - mean) ** 2))
+    if rises.mean() > 2 * rises.std() / np.sqrt(n):
+        what = "its own ratings" if held is None else "ratings held out"
+        remedy = "a larger reg or fewer n_components" if held is not None else "more max_iter or solver='als'"
+        warnings.warn(
+            f"{type(model).__name__} with solver={model.solver_!r} misses {what} by "
+            f"{np.sqrt(errors.mean()):.4g}, biases alone (the mean, and a number for each user and item) "
+            f"miss what they have not seen by {np.sqrt(of_biases.mean()):.4g}: take "
+            + (remedy if model.bias else "bias=True"),
+            ConvergenceWarning,
+            stacklevel=4,
+        )
 
 
 def watched(watch, callback):

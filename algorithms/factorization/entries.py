@@ -87,11 +87,12 @@ class Entries:
         weights = hashlib.blake2b(np.ascontiguousarray(self.weights).data, digest_size=16).hexdigest()
         return {"ratings": fingerprint_csr(self.matrix(self.values)), "weights": weights}
 
-    def sample(self):
-        """Ratings that tell how others are: all, or those of some users, at most about a million."""
-        if len(self) <= SAMPLE:
+    def sample(self, size=None):
+        """Ratings that tell how others are: all, or those of some users, about `size` or a million."""
+        size = SAMPLE if size is None else size
+        if len(self) <= size:
             return self
-        rows, counts = users_of_sample(self.counts, SAMPLE), self.counts
+        rows, counts = users_of_sample(self.counts, size), self.counts
         ends = np.concatenate([[0], np.cumsum(np.where(rows, counts, 0))])
         at = np.repeat(self.indptr[:-1][rows] - ends[:-1][rows], counts[rows]) + np.arange(ends[-1])
         weights = self.weights[at] if len(self.weights) > 1 else self.weights

@@ -1,7 +1,6 @@
 """Matrix factorization of ratings and of counts, for recommendations."""
 
 import copy
-import dataclasses
 import functools
 import os
 from numbers import Integral, Real
@@ -17,7 +16,7 @@ from ...scheduler.engine import run
 from ...scheduler.wire import FORMATS
 from .._base import ENGINES
 from .choose import check_combination, chosen_solver, penalties, penalty_factor, settings_of
-from .early_stopping import hold_out, watched
+from .early_stopping import compare_fit_with_biases, hold_out, watched
 from .features import mapped
 from .model import DRAWS, FactorModel
 from .programs import SOLVERS, program_of
@@ -107,9 +106,9 @@ class MatrixFactorization(FactorModel):
     solver : {"auto", "als", "ccd", "gibbs", "sgd"}, default="auto"
         Alternating least squares and CCD++ never raise the objective. Stochastic gradient descent in rotation
         predicts better where there are many ratings: it ends before the minimum, which overfits, and then
-        puts the biases at theirs. "gibbs" predicts ratings best and takes several times as long: after five
-        epochs of gradient descent it draws factors from their posterior, under priors that it learns (instead
-        of `reg`), and keeps the mean of the draws; two factors stand for biases. Implicit feedback takes
+        puts the biases at theirs. "gibbs" predicts best where rows have many ratings, and takes several times
+        as long: after five epochs of gradient descent it draws factors and biases from their posterior, under
+        priors that it learns (instead of `reg`), and keeps the mean of the draws. Implicit feedback takes
         "als", `non_negative` "als" or "ccd". "auto" is "sgd" from 5,000 ratings on where it can, else "als".
     non_negative : bool, default=False
         Factors of 0 or above. Biases may still be negative; parts that only add up come with ``bias=False``.
@@ -171,8 +170,9 @@ class MatrixFactorization(FactorModel):
         A and a: a row for each feature and the constant, a column for each factor and the bias.
     user_ids_, item_ids_ : ndarray
         Sorted id of each row of the factors: numbers of rows and columns of a matrix, or what the pairs held.
-    user_draws_, item_draws_, variance_draws_ : ndarray of shape (n_draws, n_rows, n_components), (n_draws,)
-        Draws of factors and of the variance of a rating; with `n_draws`.
+    user_draws_, item_draws_, variance_draws_ : ndarray of shape (n_draws, n_rows, n_columns), (n_draws,)
+        Draws of factors and of the variance of a rating; with `n_draws`. With biases there are two more
+        columns, the bias and 1 of users, 1 and the bias of items.
     rating_range_ : ndarray of shape (2,) or None
         Least and greatest rating, within which `predict` stays; None for implicit feedback.
     seen_ : csr_array of int8, shape (n_users, n_items), or None
@@ -188,6 +188,12 @@ class MatrixFactorization(FactorModel):
         clipped; with `early_stopping`.
     validation_scores_ : ndarray of shape (n_iter,)
         The same for implicit feedback: NDCG@20 of the choices held out, of at most 3,000 users.
+
+    Warns
+    -----
+    ConvergenceWarning
+        If biases alone (the mean, and a number for each user and item) predict better: ratings that trials or
+        `early_stopping` held out; or else the ratings of the fit, each left out of the biases in turn.
 
     Raises
     ------
@@ -397,10 +403,7 @@ class MatrixFactorization(FactorModel):
             old = self._sides, (self.user_ids_, self.item_ids_), self._seen
             entries, sides, seen, ids = widened(entries, ids, *old)
             self._refuse_new_without_features(ids)
-            settings = settings_of(self)
-            if self.solver_ == "gibbs":
-                settings = dataclasses.replace(settings, bias=False)
-            sides = updated(entries, sides, seen, settings, self.confidence_)
+            sides = updated(entries, sides, seen, settings_of(self), self.confidence_)
             self._take_rows(sides, ids, ((seen + entries.pattern()) != 0).astype(np.int8))
             self.confidence_ = confidence
             return self
@@ -436,6 +439,8 @@ class MatrixFactorization(FactorModel):
         fingerprint = fingerprint_of(self, entries, features, seed) if self.checkpoint is not None else None
         # What the solver held is let go before the pattern, which takes 5 bytes a rating, is made.
         sides, history = self._solve(fitted, features, seed, watch, callback, seen, fingerprint)
+        if not (self.implicit or entries.stays):
+            compare_fit_with_biases(self, sides, fitted, watch)
         return self._take(sides, history, watch, seen())
 
     def _solve(self, entries, features, seed, watch, callback, seen, fingerprint):

@@ -51,6 +51,7 @@ def check_stored(model):
     if any(hasattr(model, name) for name in names):
         draws = [getattr(model, name) for name in names]
         n, K = len(draws[2]), model.n_components
+        K += 2 * (np.shape(draws[0])[-1:] == (K + 2,))  # biases and ones, which draws of 0.2 have not
         expected = [(n, len(model.user_ids_), K), (n, len(model.item_ids_), K), (n,)]
         if [part.shape for part in draws] != expected or any(part.dtype.kind != "f" for part in draws):
             raise DataError(f"{', '.join(names)} must be numbers of the shapes {expected}")
@@ -80,6 +81,8 @@ def fingerprint_of(model, entries, features, seed):
         del settings["loss"]
     if not settings["n_draws"]:
         del settings["n_draws"]
+    if model.solver_ == "gibbs":  # checkpoints of 0.2 have no draws of biases
+        settings["priors"] = "biases"
     offsets, exponent = settings["offsets"], settings["exponent"]
     if exponent == 0 or (exponent == 1 and offsets[0] == offsets[1]):  # checkpoints of 0.1 have these two
         del settings["offsets"], settings["exponent"]

@@ -7,6 +7,7 @@ from scipy import sparse
 from sklearn.base import clone
 
 from ...errors import InterruptedFitWarning
+from .early_stopping import compare_with_biases, squared_errors
 from .ranking import evaluate_ranking
 from .rules import FIRST_STEP, LADDER, RATINGS_FIRST, RATINGS_LADDER, TRIALS_FROM, TRIALS_TO
 from .solvers.sides import deviation
@@ -92,6 +93,7 @@ def chosen_reg_of_ratings(model, entries, seed):
             break
         direction = found[0]
         step += direction
+    compare_with_biases(model, error(step), train, held)
     return RATINGS_LADDER[step] * scale
 
 
@@ -102,8 +104,7 @@ def _squared_errors(model, train, held, reg, seed):
     trial.user_ids_, trial.item_ids_ = (np.arange(n) for n in train.shape)
     trial.solver_ = model.solver_
     sides, _ = _fitted(trial._solve, train, (None, None), seed, None, None, train.pattern, None)
-    misses = sides.predict(held.rows, held.indices) - held.values
-    return held.weights * misses**2
+    return squared_errors(sides, held)
 
 
 def scale_of(model, shape, n_ratings):

@@ -156,7 +156,7 @@ def solve_rows(
         precision sum_e w_e (t_e - c - q.x)^2 + share_u x' base x + ridge_u |x|^2
             + bias_ridge_u c^2 - 2 pull_u.x - 2 bias_pull_u c
 
-    and c = 0 without `bias`; with it `precision` is 1. For implicit feedback a value is a confidence, w =
+    and c = 0 without `bias`. For implicit feedback a value is a confidence, w =
     |value| - 1, `weights` is not read, and the first sum is ``sum_e w_e (q.x)^2 - 2 max(value_e, 0) q.x +
     max(value_e, 0)``.
 
@@ -165,9 +165,9 @@ def solve_rows(
     row.
 
     With `sweeps` above 0 factors (not the bias) are kept at 0 or above, by so many sweeps of coordinate
-    descent from their values, instead of the exact solution. `noise` (rows, d), standard normal, or (0, d):
-    with noise rows become draws, the objective being twice a negative log density; without it a row that has
-    no ratings is left as it is.
+    descent from their values, instead of the exact solution. `noise`, standard normal, (rows, d), with `bias`
+    (rows, d + 1), or (0, d): with noise rows and biases become joint draws, the objective being twice a
+    negative log density; without it a row that has no ratings is left as it is.
 
     Writes `factors` (rows, d), `biases` and `losses` (float64, each row's objective) in the rows of the range
     alone.
@@ -210,7 +210,7 @@ def solve_rows(
             _factorize(A, inverse, vectors)
             for k in range(d):
                 x[k] = b[k]
-            _solve(A, inverse, x, noise[u] if len(noise) > 0 else none, vectors)
+            _solve(A, inverse, x, noise[u, :d] if len(noise) > 0 else none, vectors)
             gain = 0.0
             for k in range(d):
                 gain += np.float64(b[k]) * np.float64(x[k])
@@ -219,7 +219,10 @@ def solve_rows(
             shift = 0.0
             for k in range(d):
                 shift += np.float64(sums[k]) * np.float64(x[k])
-            biases[u] = values.dtype.type((pulled - shift) / least)
+            centre = (pulled - shift) / least
+            if len(noise) > 0:
+                centre += np.float64(noise[u, d]) / np.sqrt(least)
+            biases[u] = values.dtype.type(centre)
 
 
 @nb.njit(**_SAME)

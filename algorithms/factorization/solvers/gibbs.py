@@ -10,6 +10,7 @@ from ....scheduler.program import Outcome
 from ..choose import BURN_IN
 from .als import AlternatingLeastSquares, padded, solve_table
 from .sgd import RotationSGD
+from .sides import Sides, deviation, mean_rating
 
 _EPOCHS = 5  # of gradient descent before the first sweep
 _START_SPREAD, _NOISE = 0.1, 0.1  # of its start, and added at its end: a converged start hardly moves
@@ -20,15 +21,18 @@ _RESOLVED = 30  # units of the last place of the mean square of ratings: the lea
 
 
 class GibbsPolish(AlternatingLeastSquares):
-    r"""Averaged draws from the posterior of factors under priors that are learned.
+    r"""Averaged draws from the posterior of factors and biases under priors that are learned.
 
-    .. math:: r_{ui} \sim N(\mu + p_u \cdot q_i, 1 / (\alpha w_{ui})), \quad
-              p_u \sim N(m_P, \Lambda_P^{-1}), \quad q_i \sim N(m_Q, \Lambda_Q^{-1})
+    .. math:: r_{ui} \sim N(\mu + b_u + c_i + p_u \cdot q_i, 1 / (\alpha w_{ui})), \quad
+              p_u \sim N(m_P, \Lambda_P^{-1}), \quad q_i \sim N(m_Q, \Lambda_Q^{-1}), \quad
+              b_u \sim N(0, 1 / \tau_b), \quad c_i \sim N(0, 1 / \tau_c)
 
-    with (m, Lambda) of each side Normal-Wishart (mean 0, strength 2, scale I, K degrees of freedom) and alpha
-    from its posterior under a flat prior of its logarithm. The prior means take the place of biases. The
-    model is the mean of the draws of the factors, which predicts about as well as the mean of the draws'
-    predictions. `engine` is where the start is computed.
+    for ratings in standard deviations from their mean, with (m, Lambda) of each side Normal-Wishart (mean 0,
+    strength 2, scale I, K degrees of freedom), tau from its posterior under Gamma(1/2, 1/2) and alpha under a
+    flat prior of its logarithm. A row's factors and bias are one draw. Without biases the prior means take
+    their place. The model is the mean of the draws of the factors, which predicts about as well as the mean
+    of the draws' predictions, and of the means of biases given the other draws. `engine` is where the start
+    is computed.
 
     Reference: Salakhutdinov, Mnih, "Bayesian probabilistic matrix factorization using Markov chain Monte
     Carlo", ICML 2008.
@@ -37,20 +41,26 @@ class GibbsPolish(AlternatingLeastSquares):
     may_rise = True
 
     def __init__(self, entries, settings, seed, engine):
-        super().__init__(entries, replace(settings, bias=False), seed)
+        self._centre = mean_rating(entries, settings)
+        self._scale = deviation(entries, self._centre)
         start = self._start(entries, settings, seed, engine)
-        rng = np.random.default_rng(seed)
-        self.mean = start.mean
+        standardized = ((entries.values - self._centre) / self._scale).astype(entries.dtype)
+        super().__init__(replace(entries, values=standardized), settings, seed)
+        rng, K = np.random.default_rng(seed), settings.n_components
+        self.mean = 0.0
         self.factors = []
         for part in (start.user_factors, start.item_factors):
             noise = _NOISE * rng.standard_normal(part.shape)
-            self.factors.append(padded((part + noise).astype(part.dtype)))
-        self.sums = [np.zeros(part.shape) for part in self.factors]
+            self.factors.append(padded((part / np.sqrt(self._scale) + noise).astype(part.dtype)))
+        self.biases = [
+            (bias / self._scale).astype(entries.dtype) for bias in (start.user_bias, start.item_bias)
+        ]
+        self.sums = [np.zeros((n, K + settings.bias)) for n in entries.shape]
         self.n_drawn, self.precision = 0, 1.5
         # Sweeps whose draws are kept, as far apart as can be; their arrays have places for all.
         last, n_draws = settings.max_iter - 1, settings.n_draws
         self._kept_sweeps = np.linspace(BURN_IN, last, n_draws).round().astype(int).tolist()
-        kept = [(n_draws, n, settings.n_components) for n in entries.shape]
+        kept = [(n_draws, n, K + 2 * settings.bias) for n in entries.shape]
         self.draws = [np.zeros(shape, entries.dtype) for shape in kept] + [np.zeros(n_draws)]
         self.n_kept = 0
         self._priors = [self._prior(side, 0) for side in (0, 1)]
@@ -67,32 +77,37 @@ class GibbsPolish(AlternatingLeastSquares):
         return {**super().__getstate__(), "sums": None, "draws": None}
 
     def solve(self, table, other, factors, biases, state, task):
-        """Draw a shard's rows; return the sum of squared errors."""
-        noise = np.zeros_like(factors)
-        K = self.settings.n_components
-        noise[:, :K] = task.rng(self.seed).standard_normal((len(factors), K), dtype=noise.dtype)
+        """Draw a shard's rows; return the sum of squared errors, and the means of biases given all else."""
+        (n, d), K, bias = factors.shape, self.settings.n_components, self.settings.bias
+        noise = np.zeros((n, d + bias), factors.dtype)
+        drawn = task.rng(self.seed).standard_normal((n, K + bias), dtype=noise.dtype)
+        noise[:, :K], noise[:, d:] = drawn[:, :K], drawn[:, K:]
         prior = state["sides"][task.blocks]["prior"]
         solve_table(
             table, {**other, "gram": prior["matrix"]}, self.settings, factors, biases,
-            pull=prior["pull"][None], precision=prior["precision"],
-            ridge=np.zeros(len(factors), factors.dtype), noise=noise, n_jobs=1,
+            pull=prior["pull"][None], precision=prior["precision"], ridge=np.zeros(n, factors.dtype),
+            bias_ridge=np.full(n, prior["bias"], factors.dtype), noise=noise, n_jobs=1,
         )  # fmt: skip
+        weights = np.bincount(table.rows, np.broadcast_to(table.weights, len(table)), n)
+        deviations = 1 / np.sqrt(prior["precision"] * weights + prior["bias"])
+        means = biases - noise[:, d] * deviations if bias else biases
         if task.blocks == 0:
-            return 0.0
-        losses = np.empty(len(factors))
+            return 0.0, means
+        losses = np.empty(n)
         row_losses(
-            0, len(factors), table.indptr, table.indices, table.values, table.weights, other["offsets"],
+            0, n, table.indptr, table.indices, table.values, table.weights, other["offsets"],
             other["factors"], factors, biases, losses, self.vectors,
         )  # fmt: skip
-        return losses.sum()
+        return losses.sum(), means
 
     def aggregate(self, tasks, partials):
         """Take the draws of a side; draw the prior of the next one."""
         side, round_ = tasks[0].blocks, tasks[0].round
-        factors, _, losses = zip(*partials, strict=True)
-        self.factors[side] = np.concatenate(factors)
+        factors, biases, others = zip(*partials, strict=True)
+        losses, means = zip(*others, strict=True)
+        self.factors[side], self.biases[side] = np.concatenate(factors), np.concatenate(biases)
         if round_ >= BURN_IN:
-            self.sums[side] += self.factors[side]
+            self.sums[side] += self._columns(side, np.concatenate(means))
         if side == 0:
             self._priors[1] = self._prior(1, round_)
             return Outcome(self.publish())
@@ -100,20 +115,32 @@ class GibbsPolish(AlternatingLeastSquares):
         squares = sum(losses)
         # Of ratings without any noise; a smaller variance than numbers resolve leaves rows no solution.
         share = max(1e-9, _RESOLVED * float(np.finfo(self.factors[0].dtype).eps))
-        least = share * self.n_ratings * max(self.mean**2, 1e-9)
+        least = share * self.n_ratings * max((self._centre / self._scale) ** 2, 1.0)
         rng = self._rng(round_, 2)
         self.precision = rng.gamma(self.n_ratings / 2) / (0.5 * max(squares, least))
         if round_ in self._kept_sweeps:
             self._keep(self._kept_sweeps.index(round_))
         self._priors[0] = self._prior(0, round_ + 1)
-        return Outcome(self.publish(), objective=squares, updates=self.n_ratings)
+        return Outcome(self.publish(), objective=squares * self._scale**2, updates=self.n_ratings)
+
+    def _columns(self, side, biases):
+        """Factors of a side, and its biases, if any, as a last column."""
+        factors = self.factors[side][:, : self.settings.n_components]
+        return np.column_stack([factors, biases]) if self.settings.bias else factors
+
+    def _in_units(self, columns):
+        """Bring `_columns` to the units of the ratings."""
+        K = self.settings.n_components
+        return np.hstack([np.sqrt(self._scale) * columns[:, :K], self._scale * columns[:, K:]])
 
     def _keep(self, at):
-        """Keep the draws of a sweep."""
-        K = self.settings.n_components
+        """Keep the draws of a sweep: with a bias and a 1 as two more factors."""
         for side in (0, 1):
-            self.draws[side][at] = self.factors[side][:, :K]
-        self.draws[2][at] = 1 / self.precision
+            columns = self._in_units(self._columns(side, self.biases[side]))
+            if self.settings.bias:
+                columns = np.insert(columns, -1 if side else columns.shape[1], 1, axis=1)
+            self.draws[side][at] = columns
+        self.draws[2][at] = self._scale**2 / self.precision
         self.n_kept = at + 1
 
     def _values(self, side):
@@ -124,13 +151,19 @@ class GibbsPolish(AlternatingLeastSquares):
         return np.random.Generator(np.random.Philox(key=self.seed, counter=counter))
 
     def _prior(self, side, round_):
-        """Draw the prior of a side given its factors: Lambda and Lambda m, padded."""
-        K, d = self.settings.n_components, self.factors[side].shape[1]
-        mean, matrix = draw_prior(self.factors[side][:, :K].astype(np.float64), self._rng(round_, side))
+        """Draw the prior of a side given its factors and biases: Lambda and Lambda m, padded, and tau."""
+        K, d, dtype = self.settings.n_components, self.factors[side].shape[1], self.factors[side].dtype
+        rng, rated = self._rng(round_, side), self._rated[side]
+        mean, matrix = draw_prior(self.factors[side][rated, :K].astype(np.float64), rng)
         whole, pull = np.eye(d), np.zeros(d)
         whole[:K, :K], pull[:K] = matrix, matrix @ mean
-        dtype = self.factors[side].dtype
-        return {"matrix": whole.astype(dtype), "pull": pull.astype(dtype)}
+        if round_ == 0:  # biases are not draws yet; from less than their variance it would rise slowly
+            ratio = 1.0 if self.settings.bias_reg is None else self.settings.bias_reg[side]
+            precision = max(ratio, 0.01) * self.precision
+        else:
+            squares = float((self.biases[side][rated].astype(np.float64) ** 2).sum())
+            precision = rng.gamma((1 + np.count_nonzero(rated)) / 2) / (0.5 * (1 + squares))
+        return {"matrix": whole.astype(dtype), "pull": pull.astype(dtype), "bias": np.array(precision)}
 
     def arrays(self):
         """Arrays of a checkpoint: draws, their sums, and the priors of the next ones."""
@@ -148,21 +181,25 @@ class GibbsPolish(AlternatingLeastSquares):
         """Continue from the draws of a checkpoint."""
         super().restore(arrays)
         self.sums = [arrays[f"sums-{side}"] for side in (0, 1)]
-        self._priors = [{name: arrays[f"{name}-{side}"] for name in ("matrix", "pull")} for side in (0, 1)]
+        self._priors = [
+            {name: arrays[f"{name}-{side}"] for name in prior} for side, prior in enumerate(self._priors)
+        ]
         self.n_drawn, self.precision = int(arrays["n_drawn"]), float(arrays["precision"])
         if self.settings.n_draws:
             self.draws, self.n_kept = [arrays[f"draws-{k}"] for k in range(3)], int(arrays["n_kept"])
 
     @property
     def sides(self):
-        """The mean of the draws; before there is one to average, the last one."""
-        sides = super().sides
-        if self.n_drawn:
-            K = self.settings.n_components
-            dtype = sides.user_factors.dtype
-            sides.user_factors, sides.item_factors = (
-                np.ascontiguousarray((total[:, :K] / self.n_drawn).astype(dtype)) for total in self.sums
+        """The mean of the draws; before there is one to average, the last one. Unrated rows have zeros."""
+        K, factors, biases = self.settings.n_components, [], []
+        for side, rated in enumerate(self._rated):
+            columns = (
+                self.sums[side] / self.n_drawn if self.n_drawn else self._columns(side, self.biases[side])
             )
+            columns = (self._in_units(columns) * rated[:, None]).astype(self.factors[side].dtype)
+            factors.append(np.ascontiguousarray(columns[:, :K]))
+            biases.append(columns[:, K] if self.settings.bias else np.zeros_like(columns[:, 0]))
+        sides = Sides.of(factors, [np.ascontiguousarray(bias) for bias in biases], self._centre)
         if self.n_kept:
             sides.draws = tuple(part[: self.n_kept].copy() for part in self.draws)
         return sides

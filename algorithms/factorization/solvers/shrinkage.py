@@ -58,13 +58,35 @@ def estimated(entries, n_components):
     left_over = error / everything if everything > 0 else 0.0
     offset = _OFFSET * np.sqrt(n_components * left_over) * (1 + _SPARSE * density / 2)
     bias_reg = tuple(shares)
-    none = [np.zeros((n, 0)) for n in entries.shape]
-    sides = Sides.of(none, [np.zeros(n) for n in entries.shape], mean)
-    for _ in range(_SWEEPS):
-        sides = with_best_biases(sides, entries, bias_reg)
+    sides = biases_alone(entries, bias_reg)
     signal = max(beyond_biases(entries, sides), 1e-9)
     offset *= min(max(_CLEAR / signal, 1.0) ** 2, _TIMES)
     return bias_reg, float(offset)
+
+
+def biases_alone(entries, bias_reg):
+    """Fit a model of the mean and biases."""
+    none = [np.zeros((n, 0)) for n in entries.shape]
+    mean = entries.average(lambda values: values)
+    sides = Sides.of(none, [np.zeros(n) for n in entries.shape], mean)
+    for _ in range(_SWEEPS):
+        sides = with_best_biases(sides, entries, bias_reg)
+    return sides
+
+
+def bias_errors(train, bias_reg, held=None):
+    """Weighted squared errors of biases alone on `held`; or on `train`, each rating left out in turn.
+
+    What a rating adds to its own prediction is taken for what it adds to its user's and its item's mean.
+    """
+    sides, ratings = biases_alone(train, bias_reg), train if held is None else held
+    misses = ratings.values - sides.predict(ratings.rows, ratings.indices)
+    if held is None:
+        for reg, rows, n in zip(bias_reg, (train.rows, train.indices), train.shape, strict=True):
+            weights = np.broadcast_to(train.weights, len(train)).astype(np.float64)
+            totals = np.bincount(rows, weights, n)[rows]
+            misses /= np.maximum(1 - weights / (totals + reg), _LEAST)
+    return ratings.weights * misses**2
 
 
 def _ranges(entries, size):

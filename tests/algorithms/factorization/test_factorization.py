@@ -18,6 +18,8 @@ from stradask.errors import DataError, InterruptedFitWarning
 
 SOLVERS = ("als", "ccd", "sgd")
 ALL = (*SOLVERS, "gibbs")
+# Fits of a few iterations, or without biases, are worse than biases.
+pytestmark = pytest.mark.filterwarnings("ignore:MatrixFactorization with solver")
 
 
 @pytest.fixture(scope="module")

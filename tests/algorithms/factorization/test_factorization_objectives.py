@@ -17,6 +17,9 @@ from stradask.scheduler import run
 
 SOLVERS = ("als", "ccd", "sgd")
 
+# Fits of a few iterations, or without biases, are worse than biases.
+pytestmark = pytest.mark.filterwarnings("ignore:MatrixFactorization with solver")
+
 
 @pytest.fixture(scope="module")
 def ratings():
@@ -357,9 +360,9 @@ def test_ranking_ends_where_the_expected_gradient_is_zero():
 
 
 def slow_gibbs(cells, values, shape, n_sweeps, rng):
-    """Bayesian factorization with one factor, a row at a time: predictions of all cells, and precisions."""
-    X = [0.1 * rng.standard_normal(n) for n in shape]
-    target, precision, found = values - values.mean(), 1.5, []
+    """Bayesian factorization with one factor and biases, one number at a time: all cells, and precisions."""
+    X, biases, tau = [0.1 * rng.standard_normal(n) for n in shape], [np.zeros(n) for n in shape], [1.0, 1.0]
+    target, precision, found = (values - values.mean()) / values.std(), 1.5, []
     for _ in range(n_sweeps):
         for side in (0, 1):
             x, other = X[side], X[1 - side]
@@ -369,13 +372,19 @@ def slow_gibbs(cells, values, shape, n_sweeps, rng):
             centre = n * mean / (n + 2) + rng.standard_normal() / np.sqrt((n + 2) * prior)
             for row in range(n):
                 at = cells[:, side] == row
-                q = other[cells[at, 1 - side]]
+                q, of_others = other[cells[at, 1 - side]], biases[1 - side][cells[at, 1 - side]]
                 a = prior + precision * q @ q
-                b = prior * centre + precision * q @ target[at]
+                b = prior * centre + precision * q @ (target[at] - of_others - biases[side][row])
                 x[row] = b / a + rng.standard_normal() / np.sqrt(a)
-        miss = target - X[0][cells[:, 0]] * X[1][cells[:, 1]]
+                a = tau[side] + precision * at.sum()
+                b = precision * (target[at] - of_others - x[row] * q).sum()
+                biases[side][row] = b / a + rng.standard_normal() / np.sqrt(a)
+            scale = 1 / (1 + biases[side] @ biases[side])
+            tau[side] = stats.wishart.rvs(df=1 + n, scale=scale, random_state=rng)
+        table = np.outer(*X) + np.add.outer(*biases)
+        miss = target - table[tuple(cells.T)]
         precision = rng.gamma(len(values) / 2) / (0.5 * miss @ miss)
-        found.append([*np.outer(*X).ravel(), np.log(precision)])
+        found.append([*table.ravel(), *np.log([precision, *tau])])
     return np.array(found)
 
 
@@ -392,7 +401,10 @@ def test_draws_are_those_of_another_sampler_of_the_same_posterior():
 
     def keep(info):
         users, items = (part[:, 0] for part in program.factors)
-        draws.append([*np.outer(users, items).ravel(), np.log(program.precision)])
+        table = np.outer(users, items) + np.add.outer(*program.biases)
+        # The prior of users is the one drawn for the next sweep, of which the distribution is the same.
+        precisions = program.precision, *(prior["bias"] for prior in program._priors)
+        draws.append([*table.ravel(), *np.log(precisions)])
 
     run(program, program.schedule, max_rounds=1000, callback=keep)
     ours, theirs = np.array(draws)[100:], slow_gibbs(cells, values, table.shape, 1000, rng)[100:]

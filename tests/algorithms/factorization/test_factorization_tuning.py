@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from scipy import sparse
+from sklearn.exceptions import ConvergenceWarning
 
 import stradask as sd
 from stradask.algorithms.factorization import tuning
@@ -103,7 +104,7 @@ def test_models_with_scale_reg_load(tmp_path):
     np.testing.assert_array_equal(loaded.fit(R).user_factors_, model.user_factors_)
 
 
-@pytest.mark.parametrize("solver", ["als", "sgd", "ccd"])
+@pytest.mark.parametrize("solver", ["als", "sgd", "ccd", "gibbs"])
 def test_penalties_of_ratings_suit_any_scale(solver):
     """Ratings of other units give the same model in these units."""
     R, _ = make_ratings(80, 40, 3, density=0.25, noise=0.5, random_state=0)
@@ -114,9 +115,26 @@ def test_penalties_of_ratings_suit_any_scale(solver):
     scaled = MatrixFactorization(4, **options).fit(pairs, 50 * R.data - 20)
     assert scaled.reg_ == pytest.approx(50 * model.reg_)
     np.testing.assert_allclose(scaled.reg_offset_, model.reg_offset_)
-    if solver == "sgd":  # which begins at the same point in all units
+    if solver in ("sgd", "gibbs"):  # which begin at the same point in all units
         expected = 50 * model.predict(pairs, clip=False) - 20
         np.testing.assert_allclose(scaled.predict(pairs, clip=False), expected, rtol=1e-6)
+
+
+def test_fits_that_are_worse_than_biases_say_so():
+    """On ratings held out by trials or to end early, and else on those of the fit; others are silent."""
+    rng = np.random.default_rng(0)
+    b, c = rng.standard_normal(300), rng.standard_normal(200)
+    cells = np.unique(rng.integers(0, [300, 200], (3000, 2)), axis=0)
+    y = 3 + b[cells[:, 0]] + c[cells[:, 1]] + 0.5 * rng.standard_normal(len(cells))
+    for options, message in (
+        ({"bias": False}, "misses ratings held out by .* take bias=True"),
+        ({"reg": 1e-4, "early_stopping": True, "n_iter_no_change": 15}, "held out by .* take a larger reg"),
+        ({"reg": 1e3, "bias": False}, "misses its own ratings by .* take bias=True"),
+    ):
+        with pytest.warns(ConvergenceWarning, match=message):
+            MatrixFactorization(8, solver="als", random_state=0, **options).fit(cells, y)
+    for solver in ("als", "sgd", "gibbs"):
+        MatrixFactorization(8, solver=solver, random_state=0).fit(cells, y)
 
 
 def test_trials_for_ratings_find_the_penalty_of_the_least_error():

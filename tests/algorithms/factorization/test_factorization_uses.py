@@ -55,7 +55,32 @@ def test_gibbs_predicts_to_the_noise_without_a_penalty_to_tune():
         for reg in (0.003, 0.1)
     ]
     assert max(errors) < 0.34
-    assert not MatrixFactorization(3, solver="gibbs", random_state=0).fit(observed).user_bias_.any()
+    model = MatrixFactorization(3, solver="gibbs", bias=False, random_state=0).fit(observed)
+    assert not model.user_bias_.any()
+
+
+def test_gibbs_knows_the_biases_of_rows_of_few_ratings():
+    """Five ratings a user, two an item: near the best prediction by biases, of the variances of the data."""
+    rng = np.random.default_rng(0)
+    biases = rng.normal(0, 0.9, 2000), rng.normal(0, 0.6, 5000)
+    cells = np.unique(rng.integers(0, [2000, 5000], (10000, 2)), axis=0)
+    y = 7 + biases[0][cells[:, 0]] + biases[1][cells[:, 1]] + rng.normal(0, 1.4, len(cells))
+    train = rng.random(len(y)) < 0.8
+    ones = (np.ones(train.sum()), np.arange(train.sum()))
+    design = sparse.hstack(
+        [
+            sparse.csr_array((ones[0], (ones[1], cells[train, k])), (train.sum(), n))
+            for k, n in enumerate((2000, 5000))
+        ]
+    )
+    ridge = sparse.diags_array(np.repeat([1.4**2 / 0.9**2, 1.4**2 / 0.6**2], [2000, 5000]))
+    best = sparse.linalg.spsolve((design.T @ design + ridge).tocsc(), design.T @ (y[train] - y[train].mean()))
+    expected = y[train].mean() + best[cells[~train, 0]] + best[2000 + cells[~train, 1]]
+    model = MatrixFactorization(8, solver="gibbs", random_state=0).fit(cells[train], y[train])
+    found = model.predict(cells[~train], clip=False)
+    errors = [np.sqrt(np.mean((some - y[~train]) ** 2)) for some in (found, expected, y[train].mean())]
+    assert errors[0] < 1.01 * errors[1] < 0.95 * errors[2]
+    assert np.corrcoef(found, expected)[0, 1] > 0.95
 
 
 # New ratings -------------------------------------------------------------------------------------------
@@ -288,12 +313,15 @@ def test_draws_kept_are_those_whose_mean_the_model_is(drawn, tmp_path):
     plain = MatrixFactorization(6, **options).fit(observed)
     np.testing.assert_array_equal(plain.user_factors_, some.user_factors_)
     every = MatrixFactorization(6, n_draws=38, **options).fit(observed)
-    for draws, factors in (
-        (every.user_draws_, every.user_factors_),
-        (every.item_draws_, every.item_factors_),
+    ones = np.ones(300), np.ones(150)
+    for draws, columns in (
+        (every.user_draws_, [every.user_factors_, every.user_bias_, ones[0]]),
+        (every.item_draws_, [every.item_factors_, ones[1], every.item_bias_]),
     ):
-        assert draws.shape == (38, *factors.shape)
-        np.testing.assert_allclose(draws.astype(float).mean(axis=0), factors, rtol=1e-4, atol=1e-6)
+        means = np.column_stack(columns)
+        assert draws.shape == (38, *means.shape)
+        np.testing.assert_allclose(draws[:, :, :6].mean(axis=0), columns[0], rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(draws[:, :, 6:].mean(axis=0), means[:, 6:], atol=0.15)  # less noise
     assert all(np.isin(draw, every.variance_draws_) for draw in some.variance_draws_)
     pairs = [[3, 4], [299, 149], [3, 150]]
     _, deviation = every.predict(pairs, return_std=True)

@@ -181,25 +181,35 @@ def test_non_negative_rows_meet_the_conditions_of_optimality(bias):
     assert bound > 5
 
 
-def test_draws_have_the_mean_and_covariance_of_the_posterior():
-    """Noise z moves a row by U^-1 z: its outer products over unit vectors sum to the inverse matrix."""
+@pytest.mark.parametrize("bias", [False, True])
+def test_draws_have_the_mean_and_covariance_of_the_posterior(bias):
+    """Noise z moves a row by U^-1 z: its outer products over unit vectors sum to the inverse matrix.
+
+    With a bias that of the matrix of factors and bias together.
+    """
     p = Problem(np.float64)
     rng = np.random.default_rng(1)
     base = padded(padded(p.others.T @ p.others / N + np.eye(D)).T)
     base[range(D, WIDTH), range(D, WIDTH)] = 1
     pull = padded(rng.standard_normal(D))
-    options = {"precision": 2.5, "pull": pull, "shares": 0.5 + rng.random(M)}
-    still = solved(p, base, noise=np.zeros((M, WIDTH)), **options)[0]
-    moves = []
-    for k in range(D):
-        noise = np.zeros((M, WIDTH))
+    options = {"precision": 2.5, "pull": pull, "shares": 0.5 + rng.random(M), "bias": bias}
+
+    def drawn(noise):
+        return np.column_stack(solved(p, base, noise=noise, **options)[: 1 + bias])
+
+    still, moves = drawn(np.zeros((M, WIDTH + bias))), []
+    for k in [*range(D), WIDTH][: D + bias]:
+        noise = np.zeros((M, WIDTH + bias))
         noise[:, k] = 1
-        moves.append(solved(p, base, noise=noise, **options)[0] - still)
+        moves.append(drawn(noise) - still)
     for u in range(M):
         part, Q, offsets = p.row(u)
         w = p.weights[part]
-        A = 2.5 * Q.T @ (w[:, None] * Q) + options["shares"][u] * base[:D, :D] + p.ridge[u] * np.eye(D)
-        b = 2.5 * Q.T @ (w * (p.values[part] - offsets)) + pull[:D]
+        prior = np.diag([0.0] * D + [p.bias_ridge[u]] * bias)
+        prior[:D, :D] = options["shares"][u] * base[:D, :D] + p.ridge[u] * np.eye(D)
+        Q = np.hstack([Q, np.ones((len(Q), int(bias)))])
+        A = 2.5 * Q.T @ (w[:, None] * Q) + prior
+        b = 2.5 * Q.T @ (w * (p.values[part] - offsets)) + np.append(pull[:D], [0.0] * bias)
         np.testing.assert_allclose(still[u], np.linalg.solve(A, b), rtol=1e-9)
         covariance = sum(np.outer(move[u], move[u]) for move in moves)
         np.testing.assert_allclose(covariance, np.linalg.inv(A), rtol=1e-7, atol=1e-12)
