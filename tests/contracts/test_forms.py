@@ -11,6 +11,8 @@ from contract_cases import COLUMNS, assert_close, cases
 from scipy import sparse
 from sklearn.base import clone
 
+from stradask.errors import DataError
+
 
 def read_only(X):
     X = X.copy()
@@ -104,6 +106,22 @@ def test_a_form_gives_the_plain_model_or_is_refused(case):
                 case.fit(given)
         for was, now in zip(before, contents(given.X), strict=True):
             np.testing.assert_array_equal(was, now)
+
+
+@pytest.mark.parametrize("case", cases("forms", lambda case: case.data == "ratings"))
+def test_ratings_come_in_any_sparse_form(case):
+    """A stored zero is a rating, and two of one cell are refused."""
+    ratings = case.given.X.toarray()
+    for name in SPARSE.keys() - {"stored zeros", "coo, repeated entries"}:
+        given = case.given._replace(X=SPARSE[name](ratings))
+        before = contents(given.X)
+        assert_close(
+            case.answer(case.fit(given)), case.answer(case.fitted), name, 1e-3 if "32" in name else 1e-8
+        )
+        for was, now in zip(before, contents(given.X), strict=True):
+            np.testing.assert_array_equal(was, now)
+    with pytest.raises(DataError, match="several ratings of one item by one user"):
+        case.fit(case.given._replace(X=repeated(ratings)))
 
 
 def contents(X):

@@ -1,9 +1,6 @@
 """The Bayesian regressions: predictions, files, bad input, scikit-learn's contract."""
 
-import pickle
-
 import numpy as np
-import pandas as pd
 import pytest
 from regression_problems import MODELS, TRUTH, assert_near, regression_data
 from scipy import sparse, special, stats
@@ -192,18 +189,6 @@ def test_weights_count_rows(estimator):
     )
 
 
-def test_single_precision_and_frames():
-    X, y = regression_data(BayesianLogisticRegression)
-    double = BayesianLogisticRegression(random_state=0).fit(X, y)
-    single = BayesianLogisticRegression(random_state=0).fit(X.astype(np.float32), y)
-    np.testing.assert_allclose(single.coef_, double.coef_, atol=1e-3)
-    frame = BayesianLogisticRegression(random_state=0).fit(pd.DataFrame(X, columns=["a", "b"]), y)
-    assert frame.feature_names_in_.tolist() == ["a", "b"]
-    assert (frame.coef_ == double.coef_).all()
-    assert frame.posterior_.names == ["coef[a]", "coef[b]", "intercept"]
-    assert frame.fit(X, y).posterior_.names == double.posterior_.names == ["coef[0]", "coef[1]", "intercept"]
-
-
 def test_log_likelihood_of_each_observation():
     X, y = regression_data(BayesianLogisticRegression, 50)
     model = BayesianLogisticRegression(random_state=0, n_samples=50).fit(X, y)
@@ -215,18 +200,6 @@ def test_log_likelihood_of_each_observation():
 
 
 # Files, threads, interruption --------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("estimator", MODELS)
-def test_pickles_and_threads(estimator):
-    X, y = regression_data(estimator, 100)
-    options = {"sampler": "nuts", "n_samples": 150, "random_state": 5}
-    model = estimator(n_jobs=1, **options).fit(X, y)
-    copy = pickle.loads(pickle.dumps(model))
-    np.testing.assert_array_equal(copy.predict(X), model.predict(X))
-    two = estimator(n_jobs=2, **options).fit(X, y)
-    assert (two.posterior_.draws == model.posterior_.draws).all()
-    assert model.posterior_.n_chains == 4
 
 
 @pytest.mark.parametrize("options", [{}, {"sampler": "nuts"}, {"n_shards": 2}])

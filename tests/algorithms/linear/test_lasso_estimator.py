@@ -1,7 +1,6 @@
 """Lasso and elastic net against scikit-learn, and against optimality conditions computed in plain numpy."""
 
 import os
-import pickle
 import signal
 import warnings
 
@@ -419,18 +418,3 @@ def test_control_c_keeps_the_model_so_far():
         model = sd.Lasso(0.01, tol=1e-12).fit(X, y, callback=press)
     assert model.coef_.any()
     assert model.n_iter_ == 2
-
-
-def test_a_fit_that_fails_changes_nothing():
-    X, y = problem()
-    model = sd.Lasso(0.1).fit(X, y)
-    before = {name: pickle.dumps(value) for name, value in vars(model).items()}
-
-    def fail(info):
-        raise RuntimeError("enough")
-
-    with pytest.raises(RuntimeError, match="enough"):
-        model.fit(X[:, :5], y, callback=fail)
-    with pytest.raises(DataError):
-        model.fit(X[:, :5], y[:-1])
-    assert {name: pickle.dumps(value) for name, value in vars(model).items()} == before

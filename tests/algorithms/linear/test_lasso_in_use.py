@@ -1,22 +1,17 @@
 """Lasso and elastic net in use: threads, memory, forms of input, model files, searches, paths."""
 
 import inspect
-import pickle
 import tracemalloc
 
 import numpy as np
-import pandas as pd
 import pytest
 import scipy
 from lasso_problems import FORMS, gap, problem
 from scipy import sparse
-from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import enet_path as their_enet_path
-from sklearn.model_selection import GridSearchCV
 
 import stradask as sd
-from stradask.errors import DataError
 
 
 # --- threads, memory, input -------------------------------------------------------------------------
@@ -105,32 +100,6 @@ def test_int64_indices():
     np.testing.assert_allclose(reference.predict(wide), reference.predict(X), rtol=1e-12)
 
 
-def test_data_frames_and_lists():
-    X, y = problem(30, 4)
-    frame = pd.DataFrame(X, columns=list("abcd"))
-    model = sd.Lasso(0.1).fit(frame, pd.Series(y))
-    assert model.feature_names_in_.tolist() == list("abcd")
-    np.testing.assert_array_equal(model.coef_, sd.Lasso(0.1).fit(X.tolist(), y.tolist()).coef_)
-    np.testing.assert_allclose(model.predict(frame), X @ model.coef_ + model.intercept_)
-    with pytest.raises(DataError, match="feature names should match"):
-        model.predict(frame[list("abdc")])
-
-
-# --- being an estimator -----------------------------------------------------------------------------
-@pytest.mark.parametrize("targets", [1, 3])
-@pytest.mark.parametrize("cls", [sd.Lasso, sd.ElasticNet])
-def test_save_and_load(cls, targets, tmp_path):
-    X, y = problem()
-    y = y if targets == 1 else np.column_stack([y] * targets)
-    model = cls(0.1, penalty_factor=np.arange(30.0), random_state=3).fit(X, y)
-    loaded = sd.load(model.save(tmp_path / "model") and tmp_path / "model")
-    assert type(loaded) is cls
-    assert vars(loaded).keys() == vars(model).keys()
-    np.testing.assert_array_equal(loaded.predict(X), model.predict(X))
-    np.testing.assert_array_equal(loaded.penalty_factor, model.penalty_factor)
-    assert loaded.n_iter_ == model.n_iter_
-
-
 def test_a_model_file_with_other_shapes_is_refused(tmp_path):
     X, y = problem()
     model = sd.Lasso(0.1).fit(X, y)
@@ -138,20 +107,6 @@ def test_a_model_file_with_other_shapes_is_refused(tmp_path):
     model.save(tmp_path / "model")
     with pytest.raises(sd.errors.ModelFileError, match="coef_"):
         sd.load(tmp_path / "model")
-
-
-def test_pickle_clone_and_grid_search():
-    X, y = problem()
-    model = sd.Lasso(0.1).fit(X, y)
-    np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).predict(X), model.predict(X))
-    assert not hasattr(clone(model), "coef_")
-    search = GridSearchCV(sd.ElasticNet(), {"alpha": [0.01, 10], "l1_ratio": [0.5, 1]}, cv=3).fit(X, y)
-    assert search.best_params_["alpha"] == 0.01
-
-
-def test_the_repr_names_what_was_changed():
-    assert repr(sd.Lasso(0.5, positive=True)) == "Lasso(alpha=0.5, positive=True)"
-    assert repr(sd.ElasticNet()) == "ElasticNet()"
 
 
 def test_sparse_coefficients_are_the_coefficients():

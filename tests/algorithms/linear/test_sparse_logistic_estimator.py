@@ -6,16 +6,13 @@ import signal
 import warnings
 
 import numpy as np
-import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import optimize, sparse
 from scipy.special import logsumexp, softmax, xlogy
-from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import GridSearchCV
 from sklearn.preprocessing import StandardScaler
 
 import stradask as sd
@@ -346,37 +343,7 @@ def test_the_same_bits_on_any_number_of_threads(n_classes, form):
         assert fits[0].dual_gap_ == other.dual_gap_
 
 
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_read_only_input_stays_as_it_is(form, dtype):
-    X, y = problem(density=0.4)
-    given_X = FORMS[form](X.astype(dtype))
-    for part in ("data", "indices", "indptr") if sparse.issparse(given_X) else ():
-        getattr(given_X, part).flags.writeable = False
-    if not sparse.issparse(given_X):
-        given_X.flags.writeable = False
-    y.flags.writeable = False
-    model = sd.SparseLogisticRegression(0.02).fit(given_X, y)
-    np.testing.assert_array_equal(given_X.toarray() if sparse.issparse(given_X) else given_X, X.astype(dtype))
-    assert model.coef_.dtype == model.decision_function(given_X).dtype == dtype
-    np.testing.assert_allclose(
-        model.predict_log_proba(given_X), np.log(model.predict_proba(given_X)), rtol=1e-4
-    )
-
-
 # --- being an estimator -----------------------------------------------------------------------------
-
-
-def test_labels_may_be_strings_booleans_or_a_series():
-    X, y = problem(60, 5)
-    model = sd.SparseLogisticRegression(0.02)
-    plain = model.fit(X, y).predict(X)
-    words = np.array(["no", "yes"])
-    assert model.fit(X, words[y]).predict(X).tolist() == words[plain].tolist()
-    assert model.fit(X, y.astype(bool)).predict(X).dtype == bool
-    frame = pd.DataFrame(X, columns=list("abcde"))
-    assert model.fit(frame, pd.Series(words[y])).feature_names_in_.tolist() == list("abcde")
-    assert model.score(frame, words[y]) == (words[plain] == words[y]).mean()
 
 
 def test_probabilities_of_certain_rows_do_not_overflow():
@@ -404,19 +371,6 @@ def test_save_load_sparsify_pickle(n_classes, tmp_path):
     model.save(tmp_path / "model")
     with pytest.raises(sd.errors.ModelFileError, match="coef_"):
         sd.load(tmp_path / "model")
-
-
-def test_grid_search_and_clone():
-    X, y = problem()
-    search = GridSearchCV(sd.SparseLogisticRegression(), {"alpha": [0.01, 10]}, cv=3, scoring="roc_auc").fit(
-        X, y
-    )
-    assert search.best_params_ == {"alpha": 0.01}
-    assert not hasattr(clone(search.best_estimator_), "coef_")
-    assert (
-        repr(sd.SparseLogisticRegression(0.5, positive=True))
-        == "SparseLogisticRegression(alpha=0.5, positive=True)"
-    )
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])

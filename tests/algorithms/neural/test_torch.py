@@ -1,16 +1,13 @@
 """TorchClassifier and TorchRegressor: scikit-learn's contract, files, checkpoints, predictions."""
 
-import signal
-
 import dask.array as da
 import numpy as np
 import pytest
 from sklearn.base import clone
-from sklearn.model_selection import GridSearchCV
 from torch_nets import classifier, linear_net, nn, small_net, torch
 
 import stradask as sd
-from stradask.errors import CheckpointMismatch, DataError, InterruptedFitWarning
+from stradask.errors import CheckpointMismatch, DataError
 
 
 def test_a_regression_learns_a_line():
@@ -36,13 +33,6 @@ def test_the_given_module_stays_as_it_is(data):
     assert net.training
     assert not model.module_.training
     assert not torch.equal(before[0], model.module_[0].weight)
-
-
-def test_clones_and_grids(data):
-    model = classifier()
-    assert clone(model).get_params().keys() == model.get_params().keys()
-    grid = GridSearchCV(model, {"learning_rate": [1e-4, 0.1]}, cv=2).fit(*data)
-    assert grid.best_params_ == {"learning_rate": 0.1}
 
 
 def test_the_best_scored_parameters_are_kept(data):
@@ -177,17 +167,6 @@ def test_callbacks_see_the_model_and_stop(data):
     model = classifier(max_iter=9).fit(X, y, callback=look)
     assert model.n_iter_ == 3
     assert scores[-1] == model.score(X, y)
-
-
-def test_ctrl_c_keeps_the_model(data):
-    def press(info):
-        if info.round == 2:
-            signal.raise_signal(signal.SIGINT)
-
-    with pytest.warns(InterruptedFitWarning, match="2 of 9 rounds"):
-        model = classifier(max_iter=9).fit(*data, callback=press)
-    assert model.n_iter_ == 2
-    assert model.predict(data[0]).shape == (400,)
 
 
 def test_predictions_of_dask_arrays_and_frames_are_lazy(data, one):

@@ -153,15 +153,6 @@ def test_known_topics_are_found_and_more_tokens_find_them_better():
     assert many < few / 2
 
 
-# Transform --------------------------------------------------------------------------------------
-def test_transform_does_not_depend_on_the_company_of_a_document(corpus):
-    lda = small_lda().fit(corpus)
-    theta = lda.transform(corpus)
-    np.testing.assert_array_equal(theta, lda.transform(corpus))
-    np.testing.assert_array_equal(theta[50:60], lda.transform(corpus[50:60]))
-    np.testing.assert_array_equal(theta[::-1], lda.transform(corpus[::-1]))
-
-
 def test_a_document_without_words_gets_the_priors_mean(corpus):
     lda = small_lda(3, doc_topic_prior=[1.0, 2.0, 5.0]).fit(corpus)
     np.testing.assert_allclose(lda.transform(np.zeros((1, corpus.shape[1]), int)), [[0.125, 0.25, 0.625]])

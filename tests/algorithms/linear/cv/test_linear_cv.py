@@ -1,6 +1,5 @@
 """Cross-validated paths: against scikit-learn, against fits of the training rows alone, and on bad input."""
 
-import pickle
 import tracemalloc
 
 import numpy as np
@@ -8,7 +7,6 @@ import pytest
 import sklearn
 from scipy import sparse
 from sklearn import linear_model
-from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import make_scorer, max_error
 from sklearn.model_selection import GroupKFold, KFold, LeaveOneOut, ShuffleSplit, cross_val_score
@@ -270,27 +268,6 @@ def test_the_rule_of_one_standard_error():
 
 
 # As an estimator ------------------------------------------------------------------------------------------
-
-
-def test_save_load_clone_pickle(tmp_path):
-    model = sd.ElasticNetCV(l1_ratio=[0.5, 1.0], alphas=5, cv=3).fit(X, Y)
-    model.save(tmp_path / "model.npz")
-    for other in (sd.load(tmp_path / "model.npz"), pickle.loads(pickle.dumps(model))):
-        np.testing.assert_array_equal(other.predict(X), model.predict(X))
-        assert (other.coef_path_ != model.coef_path_).nnz == 0
-        assert other.get_params() == model.get_params()
-    assert not hasattr(clone(model), "coef_")
-    path = tmp_path / "splitter.npz"
-    with pytest.raises(DataError, match="the parameter cv cannot be saved"):
-        sd.LassoCV(cv=KFold(3), alphas=3).fit(X, Y).save(path)
-
-
-def test_a_fit_that_fails_changes_nothing():
-    model = sd.LassoCV(alphas=5).fit(X, Y)
-    before = dict(vars(model))
-    with pytest.raises(DataError):
-        model.fit(X[:, :3], Y[:-1])
-    assert vars(model) == before
 
 
 def test_ctrl_c_ends_the_search(monkeypatch):

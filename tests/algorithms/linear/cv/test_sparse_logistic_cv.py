@@ -144,14 +144,6 @@ def test_the_rule_of_one_standard_error(K):
     np.testing.assert_array_equal(model.coef_, own)
 
 
-def test_save_and_load(tmp_path):
-    model = sd.SparseLogisticRegressionCV(alphas=3).fit(X, LABELS[3])
-    model.save(tmp_path / "model.npz")
-    other = sd.load(tmp_path / "model.npz")
-    np.testing.assert_array_equal(other.predict_proba(X), model.predict_proba(X))
-    assert other.predict(X).tolist() == model.predict(X).tolist()
-
-
 # Class weights of 1000 and 0.0001 leave gaps near 1e-4, of which a warning tells.
 
 

@@ -11,7 +11,6 @@ import pytest
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.model_selection import GridSearchCV
 from sklearn.utils._param_validation import InvalidParameterError
 from smooth_problems import FORMS, MODELS, problem, target, value
 
@@ -136,18 +135,6 @@ def test_sparse_coefficients_predict_as_dense_ones(make, n_classes, tmp_path):
     model.save(tmp_path / "model")
     np.testing.assert_allclose(sd.load(tmp_path / "model").predict_proba(X), dense)
     assert isinstance(model.densify().coef_, np.ndarray)
-
-
-def test_frames_labels_and_grid_search():
-    X, y, *_ = problem()
-    frame = pd.DataFrame(X, columns=list("abcdef"))
-    words = np.array(["no", "yes"])
-    model = LogisticRegression().fit(frame, pd.Series(words[y]), pd.Series(np.ones(len(y))))
-    assert model.feature_names_in_.tolist() == list("abcdef")
-    assert model.score(frame, words[y]) == LogisticRegression().fit(X, y).score(X, y)
-    search = GridSearchCV(LogisticRegression(), {"C": [1e-6, 1.0]}, cv=3, scoring="neg_log_loss").fit(X, y)
-    assert search.best_params_ == {"C": 1.0}
-    assert repr(LogisticRegression(0.5, l1_ratio=0.2)) == "LogisticRegression(C=0.5, l1_ratio=0.2)"
 
 
 @pytest.mark.parametrize("cls", MODELS)

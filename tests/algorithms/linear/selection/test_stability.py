@@ -116,14 +116,6 @@ def test_a_choice_of_all_columns_says_nothing():
     assert model.error_bounds_["meinshausen_buhlmann"] == 5
 
 
-def test_models_are_saved_and_loaded(tmp_path):
-    model = sd.StabilitySelection(n_selected=5, n_pairs=3, random_state=0).fit(X, Y, sample_weight=None)
-    model.save(tmp_path / "model")
-    loaded = sd.load(tmp_path / "model")
-    np.testing.assert_array_equal(loaded.transform(X), model.transform(X))
-    assert (loaded.q_, loaded.error_bounds_) == (model.q_, model.error_bounds_)
-
-
 @pytest.mark.slow
 def test_false_choices_are_as_few_as_the_bounds_say():
     rng, wrong, bound = np.random.default_rng(5), [], None
