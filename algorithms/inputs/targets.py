@@ -12,6 +12,7 @@ from ...errors import DataError, shortened
 from .matrices import _as_data_errors, check_plain, named
 from .texts import reworded
 
+_WIDEST_SPAN = 300.0  # of an offset: means that differ by 130 digits
 _MOST = 1e150  # of a target: squares must not overflow
 
 
@@ -380,6 +381,17 @@ def check_exposure(exposure, n_samples):
             "that were not observed"
         )
     return np.log(exposure)
+
+
+def check_span(offset):
+    """Refuse offsets of logarithms of means so far apart that float64 cannot hold sums of the means."""
+    if offset is not None and np.ptp(offset) > _WIDEST_SPAN:
+        raise DataError(
+            f"offset, with the logarithm of exposure, goes from {offset.min():g} to {offset.max():g}: it is "
+            f"added to the logarithm of the mean and may span {_WIDEST_SPAN:g} at most; pass exposures "
+            "themselves as exposure="
+        )
+    return offset
 
 
 def check_row_labels(name, values, n_samples):

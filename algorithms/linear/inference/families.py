@@ -6,7 +6,7 @@ The deviance and its derivatives by the linear predictor are those of the losses
 from typing import Any
 
 import numpy as np
-from scipy.special import gammaln, log_wright_bessel, logit
+from scipy.special import betaln, gammaln, log_wright_bessel, logit
 
 from ..structured.losses import Gamma, Logistic, NegativeBinomial, Poisson, Squared, Tweedie
 
@@ -142,9 +142,9 @@ class _NegativeBinomial(Family):
         return mean / (1 + self.loss.overdispersion * mean)
 
     def log_likelihood(self, y, f, weights, dispersion):
-        size = 1 / self.loss.overdispersion
-        constant = gammaln(y + size) - gammaln(size) - gammaln(y + 1) - y * np.log(size)
-        return weights * (constant - self.loss.value(y, f))
+        size, counted = 1 / self.loss.overdispersion, np.maximum(y, 1e-300)  # a count of 0 adds nothing here
+        each = -self.loss.excess(y, f) - y * np.log1p(size / counted) - size * np.log1p(y / size)
+        return weights * (each - np.where(y > 0, betaln(counted, size) + np.log(counted), 0.0))
 
 
 FAMILIES = ("normal", "binomial", "poisson", "gamma", "tweedie", "negative-binomial")

@@ -15,9 +15,11 @@ from ...inputs.targets import (
     check_row_labels,
     check_row_weights,
     check_some_weight,
+    check_span,
     check_targets,
 )
 from ..glm.row_places import sources_and_reader, sources_of
+from ..structured.mean_loss import MeanLoss
 from .families import FAMILIES, family_of
 from .likelihood import maximise
 
@@ -114,6 +116,7 @@ def check_vectors(model, shape, y, sample_weight, offset, exposure, clusters):
         )
     offset = check_offset(check_vector(offset, n_samples), n_samples, 1)
     offset = with_exposure(family, offset, check_vector(exposure, n_samples), n_samples)
+    offset = check_span(offset) if family.link == "log" else offset
     labels, numbers = check_row_labels("clusters", check_vector(clusters, n_samples), n_samples)
     n_clusters = 0 if numbers is None else len(np.unique(numbers[there]))
     if n_clusters == 1:
@@ -139,7 +142,7 @@ def with_exposure(family, offset, exposure, n_samples):
 
 def fit_rows(model, passes, n_features, vectors, callback):
     """Maximise the likelihood; set figures of the fit. Returns maximum, family, means, rows, frequencies."""
-    y, weights, _, _ = vectors
+    y, weights, offset, _ = vectors
     there = weights > 0
     frequencies = model.weight_type == "frequency"
     n_rows = float(weights.sum()) if frequencies else float(np.count_nonzero(there))
@@ -151,9 +154,9 @@ def fit_rows(model, passes, n_features, vectors, callback):
         means[full] = sums[:n_features][full] / sums[n_features]
     family = family_of(model.family, model.power, 1.0 if model.overdispersion == "estimate" else
                        model.overdispersion)  # fmt: skip
-    start = np.zeros(int(model.fit_intercept))
-    if model.fit_intercept:
-        start[0] = family.loss.start(float(np.average(y, weights=weights)))
+    shares, offset = weights[there] / weights[there].sum(), None if offset is None else offset[there, None]
+    null = MeanLoss(family.loss, y[there, None], shares, offset)
+    start = null.start() if model.fit_intercept else np.zeros(0)
     rounding = _ROUNDING * float(weights @ y**2) + 1e-290  # squares vanish where the fit is perfect
     ridges = np.full(k, model.alpha * float(weights.sum()))
     ridges[n_features:] = 0.0
@@ -184,9 +187,8 @@ def fit_rows(model, passes, n_features, vectors, callback):
         else:
             found = solve(family, theta, report)
     null = found if null is None else null
-    least = float(weights[there] @ family.loss.least(y[there]))
-    model.deviance_ = 2 * (found.value - 0.5 * float(ridges @ found.theta**2) - least)
-    model.null_deviance_ = 2 * (null.value - least)
+    model.deviance_ = 2 * found.value - float(ridges @ found.theta**2)
+    model.null_deviance_ = 2 * null.value
     model.pearson_chi2_, model.df_residual_ = found.pearson, n_rows - k
     if model.family == "negative-binomial":
         model.overdispersion_ = family.loss.overdispersion

@@ -480,10 +480,9 @@ class GLM(RegressorMixin, Estimator):
         loss = family.loss
         loss.check(y, type(self).__name__)
         weights = np.ones(len(y)) if sample_weight is None else check_row_weights(sample_weight, len(y))
-        least = weights @ loss.least(y)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             own, null = (
-                weights @ loss.value(y, family.predictor(m)) - least
+                weights @ loss.excess(y, family.predictor(m))
                 for m in (mean, np.full(len(y), np.average(y, weights=weights)))
             )
         return float(1 - own / null) if null > 0 else 0.0

@@ -182,9 +182,7 @@ def _residuals(model, X, y, kind, sample_weight, offset, exposure, random_state)
         result[there] = (y[there] - mean[there]) * np.sqrt(s / (phi * family.variance(mean[there])))
     elif kind == "deviance":
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            twice = 2 * (
-                family.loss.value(y[there], family.predictor(mean[there])) - family.loss.least(y[there])
-            )
+            twice = 2 * family.loss.excess(y[there], family.predictor(mean[there]))
         result[there] = np.sign(y[there] - mean[there]) * np.sqrt(s * np.maximum(twice, 0) / phi)
     else:
         result[there] = _quantiles(*law, phi, check_random_state(random_state))

@@ -30,6 +30,7 @@ from ...inputs.targets import (
     check_exposure,
     check_names,
     check_offset,
+    check_span,
     check_targets,
     check_weights,
 )
@@ -133,6 +134,7 @@ class StructuredModel(ColumnsOnWorkers, Reweighting, SparseCoefficients, Estimat
                 )
             exposure = check_exposure(exposure, n_samples)
             offset = exposure + (0 if offset is None else offset)
+        offset = check_span(offset) if loss.positive_mean else offset
         return None if offset is None else offset.reshape(n_samples, -1)
 
     def _problem(self, X, loss, weights, *, centre=None):

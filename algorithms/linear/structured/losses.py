@@ -14,6 +14,8 @@ from ...._typing import Array
 from ....errors import DataError
 from .mean_loss import MeanLoss
 
+_FAR = 30.0  # of a logarithm below that of y: losses are then as far above their least as they are large
+
 
 class Loss:
     """Base of losses ``loss(y_i, f_i)`` of a target and a linear predictor; subclass it for one of your own.
@@ -88,6 +90,10 @@ class Loss:
     def least(self, y: Array) -> Array:
         """The least value of each row, of a model that knows y: it sets the scale of `tol`."""
         return np.zeros(y.shape)
+
+    def excess(self, y: Array, f: Array) -> Array:
+        """The loss of each row above its least: half the deviance."""
+        return self.value(y, f) - self.least(y)
 
     def start(self, mean: float) -> float:
         """An intercept to begin with, from the mean of y."""
@@ -287,6 +293,11 @@ class Poisson(_Log):
         """See `Loss`."""
         return y - xlogy(y, y)
 
+    def excess(self, y, f):
+        """See `Loss`; without the difference of large numbers."""
+        u = f - np.log(np.where(y > 0, y, 1.0))
+        return np.where(y > 0, y * (np.expm1(u) - u), np.exp(f))
+
 
 class Gamma(_Log):
     """``y exp(-f) + f`` of targets above 0: half the gamma deviance, but for a constant."""
@@ -314,6 +325,11 @@ class Gamma(_Log):
         """See `Loss`."""
         return 1 + np.log(y)
 
+    def excess(self, y, f):
+        """See `Loss`; without the difference of large numbers."""
+        u = np.log(y) - f
+        return np.expm1(u) - u
+
 
 class Tweedie(_Log):
     """Half the Tweedie deviance of a power between 1 and 2, with a logarithmic link; y of 0 and above."""
@@ -329,20 +345,25 @@ class Tweedie(_Log):
     def value(self, y, f):
         """See `Loss`."""
         p = self.power
-        return np.exp((2 - p) * f) / (2 - p) - y * np.exp((1 - p) * f) / (1 - p)
+        return np.exp((2 - p) * f) / (2 - p) - _times_power(y, (1 - p) * f) / (1 - p)
 
     def gradient(self, y, f):
         """See `Loss`."""
-        return np.exp((2 - self.power) * f) - y * np.exp((1 - self.power) * f)
+        return np.exp((2 - self.power) * f) - _times_power(y, (1 - self.power) * f)
 
     def curvature(self, y, f):
         """See `Loss`."""
         p = self.power
-        return (2 - p) * np.exp((2 - p) * f) - (1 - p) * y * np.exp((1 - p) * f)
+        return (2 - p) * np.exp((2 - p) * f) - (1 - p) * _times_power(y, (1 - p) * f)
 
     def least(self, y):
         """See `Loss`."""
         return y ** (2 - self.power) * (1 / (2 - self.power) - 1 / (1 - self.power))
+
+
+def _times_power(y, exponent):
+    """``y exp(exponent)``: 0 where y is, also if the other overflows."""
+    return y * np.exp(np.where(y == 0, 0.0, exponent))
 
 
 class NegativeBinomial(_Log):
@@ -366,8 +387,8 @@ class NegativeBinomial(_Log):
 
     def gradient(self, y, f):
         """See `Loss`."""
-        a = self.overdispersion
-        return (y + 1 / a) * expit(f + np.log(a)) - y
+        z = f + np.log(self.overdispersion)
+        return expit(z) / self.overdispersion - y * expit(-z)
 
     def curvature(self, y, f):
         """See `Loss`."""
@@ -387,6 +408,17 @@ class NegativeBinomial(_Log):
         """See `Loss`."""
         a = self.overdispersion
         return (y + 1 / a) * np.log1p(a * y) - xlogy(y, y)
+
+    def excess(self, y, f):
+        """See `Loss`; without the difference of large numbers."""
+        a = self.overdispersion
+        u, share = f - np.log(np.where(y > 0, y, 1.0)), a * y / (1 + a * y)
+        near = np.maximum(u, -_FAR)
+        by_size = (y + 1 / a) * np.log1p(share * np.expm1(near)) - y * near
+        by_count = near / a + (y + 1 / a) * np.log1p(np.expm1(-near) / (1 + a * y))
+        return np.where(
+            (y > 0) & (u >= -_FAR), np.where(share < 0.5, by_size, by_count), super().excess(y, f)
+        )
 
 
 class Huber(Loss):

@@ -2,6 +2,8 @@
 
 import numpy as np
 
+_NULL_STEPS, _NULL_CHANGE = 200, 1e-12  # of the intercept of the model without columns: a cap; relative
+
 
 class MeanLoss:
     """A loss over the rows of a fit: the weighted mean, at a predictor that includes the offset.
@@ -82,9 +84,39 @@ class MeanLoss:
         return float(self.weights @ self.loss.least(self.y).sum(axis=1))
 
     def start(self):
-        """Intercepts to begin with."""
-        means = self.weights @ self.y
-        return np.array([self.loss.start(mean) for mean in means], dtype=np.float64)
+        """Intercepts to begin with: with an offset those of the model without columns."""
+        loss, means = self.loss, self.weights @ self.y
+        c = np.array([loss.start(mean) for mean in means], dtype=np.float64)
+        if self.offset is None:
+            return c
+        c -= self.weights @ self.offset
+        if self.n_outputs == 1 and self.convex and self.by_rows:
+            c[0] = null_intercept(self.gradient, self.curvature, self.offset, c[0])
+        return c
+
+
+def null_intercept(gradient, curvature, offset, start):
+    """Minimise a convex loss over the intercept alone: Newton's steps within a bracket, or to find one.
+
+    ``gradient(f)``, ``curvature(f)``: of all rows, weighted. `start`: a guess; may be far off.
+    """
+    c, low, high, reach, last = float(start), -np.inf, np.inf, 1.0, np.inf
+    for _ in range(_NULL_STEPS):
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            slope = float(gradient(offset + c).sum())
+            step = np.float64(-slope) / float(curvature(offset + c).sum())
+        if slope == 0 or np.isnan(slope):
+            break
+        low, high = (low, c) if slope > 0 else (c, high)
+        if np.isfinite(low) and np.isfinite(high):
+            if not low < c + step < high or abs(step) > 0.5 * abs(last):
+                step = 0.5 * (low + high) - c
+        elif not abs(step) <= reach:
+            step, reach = -np.copysign(reach, slope), 2 * reach
+        c, last = c + step, step
+        if abs(step) <= _NULL_CHANGE * max(abs(c), 1.0):
+            break
+    return c
 
 
 def balanced(u):
