@@ -26,6 +26,7 @@ from .likelihood import maximise
 _MOST_COLUMNS = 10_000  # whose products take 0.8 GB
 # Coefficients and overdispersion in turn; Newton steps for the latter.
 _ROUNDS_OF_SHAPE, _STEPS_OF_SHAPE = 50, 50
+_MANY_CLUSTERS = 40  # from which on intervals cover about what they say
 _SETTLED = 1e-11  # a relative change of the overdispersion
 _LAW = "family", "power", "overdispersion"  # parameters that predictions take as they were in `fit`
 _REPORTED = "family", "covariance", "dispersion", "fit_intercept"  # that a summary needs as they were
@@ -122,10 +123,16 @@ def check_vectors(model, shape, y, sample_weight, offset, exposure, clusters):
     if n_clusters == 1:
         raise DataError(f"clusters holds one label, {shortened(labels[0])}: two or more are needed")
     k = n_features + model.fit_intercept
-    if 0 < n_clusters <= k:
+    if 0 < n_clusters < _MANY_CLUSTERS:
+        few = f"are too small, though their intervals are those of Student's t({n_clusters - 1})"
+        why = (
+            "their covariance is singular"
+            if n_clusters <= k
+            else "few clusters tell little of their variance"
+        )
         warnings.warn(
-            f"clusters holds {n_clusters} labels for {k} coefficients, so that their covariance is singular "
-            "and standard errors are too small: take fewer columns, or finer clusters",
+            f"clusters holds {n_clusters} labels for {k} coefficients, so that {why}: standard errors {few}; "
+            f"take finer clusters, {_MANY_CLUSTERS} or more, or fewer columns",
             stacklevel=3,
         )
     return y, weights, None if offset is None else offset.reshape(n_samples), numbers
@@ -142,8 +149,12 @@ def with_exposure(family, offset, exposure, n_samples):
 
 def fit_rows(model, passes, n_features, vectors, callback):
     """Maximise the likelihood; set figures of the fit. Returns maximum, family, means, rows, frequencies."""
-    y, weights, offset, _ = vectors
+    y, weights, offset, clusters = vectors
     there = weights > 0
+    for name in ("overdispersion_", "n_clusters_"):  # of an earlier fit
+        vars(model).pop(name, None)
+    if clusters is not None:
+        model.n_clusters_ = len(np.unique(clusters[there]))
     frequencies = model.weight_type == "frequency"
     n_rows = float(weights.sum()) if frequencies else float(np.count_nonzero(there))
     k = n_features + model.fit_intercept

@@ -61,7 +61,8 @@ class GLM(RegressorMixin, Estimator):
         "nonrobust" trusts the family's variance: the dispersion times the inverse expected information.
         "HC0" and "HC1" (times n / (n - k)) are robust to another variance: sandwiches with the observed
         information. "HC2" and "HC3" divide squared scores by 1 - h and its square, h the leverage. "cluster"
-        sums the scores of each of `clusters` first, and corrects by G / (G - 1) (n - 1) / (n - k).
+        sums the scores of each of `clusters` first, and corrects by G / (G - 1) (n - 1) / (n - k); intervals
+        and p-values are by Student's t with G - 1 degrees of freedom. Below 40 clusters errors are too small.
     power : float, default=1.5
         Of "tweedie", between 1 and 2.
     overdispersion : float or "estimate", default="estimate"
@@ -113,7 +114,10 @@ class GLM(RegressorMixin, Estimator):
         Sum of ``s (y - mu)^2 / V(mu)``.
     log_likelihood_, aic_, bic_ : float
         At `dispersion_`; of "normal" at the deviance over n, as R has it. `aic_` counts coefficients, and an
-        estimated overdispersion, but not the dispersion.
+        estimated overdispersion, but not the dispersion. NaN for quasi-likelihoods, which have none: of
+        "poisson", "binomial" and "negative-binomial" at another `dispersion` than 1.
+    n_clusters_ : int
+        G; only with ``covariance="cluster"``.
     df_residual_ : float
         Rows of positive weight less coefficients; with frequencies the sum of weights less coefficients.
     n_iter_ : int
@@ -136,7 +140,7 @@ class GLM(RegressorMixin, Estimator):
         If the likelihood rises without end because columns separate the rows, or `max_iter` did not suffice.
     UserWarning
         If columns depend on each other, or counts are not whole numbers: standard errors of "nonrobust" take
-        them for counts; if there are no more clusters than coefficients.
+        them for counts; if there are fewer than 40 clusters, or no more than coefficients.
 
     See Also
     --------
@@ -290,6 +294,8 @@ class GLM(RegressorMixin, Estimator):
         law = law if law > 0 else np.nan
         request = ("figures", family.spec, theta, means, law, frequencies)
         self.log_likelihood_, information = passes.run(request)
+        if family.known_dispersion and self.dispersion_ != 1:
+            self.log_likelihood_ = np.nan
         counted = k + (self.family == "negative-binomial" and self.overdispersion == "estimate")
         self.aic_ = 2 * (counted - self.log_likelihood_)
         self.bic_ = counted * np.log(n_rows) - 2 * self.log_likelihood_
@@ -346,7 +352,7 @@ class GLM(RegressorMixin, Estimator):
         """Describe the fit: figures, and estimate, standard error, p-value and interval of each coefficient.
 
         P-values and intervals are by the normal distribution; by Student's t with `df_residual_` where the
-        dispersion is estimated and ``covariance="nonrobust"``.
+        dispersion is estimated and ``covariance="nonrobust"``, with ``n_clusters_ - 1`` for "cluster".
 
         Parameters
         ----------
@@ -371,8 +377,11 @@ class GLM(RegressorMixin, Estimator):
             if self.dispersion == "auto"
             else self.dispersion != "estimate"
         )
-        normal = free or self.covariance != "nonrobust"
-        law: Any = (stats.norm(), "z") if normal else (stats.t(self.df_residual_), "t")
+        law: Any = stats.norm(), "z"
+        if self.covariance == "cluster":
+            law = stats.t(getattr(self, "n_clusters_", np.inf) - 1), "t"  # older files have none
+        elif self.covariance == "nonrobust" and not free:
+            law = stats.t(self.df_residual_), "t"
         order = np.roll(np.arange(len(self.standard_errors_)), int(self.fit_intercept))
         names = ["intercept"] * self.fit_intercept + self._names()
         values = np.append(self.coef_, [self.intercept_] * self.fit_intercept)[order]
@@ -385,6 +394,8 @@ class GLM(RegressorMixin, Estimator):
             "AIC, BIC": f"{self.aic_:.6g}, {self.bic_:.6g}",
             "covariance": self.covariance,
         }
+        if hasattr(self, "n_clusters_"):
+            figures["covariance"] += f" ({self.n_clusters_} clusters)"
         if self.family == "negative-binomial":
             figures["overdispersion"] = f"{self.overdispersion_:.6g}"
         link = fitting.family_of_model(self).link

@@ -56,6 +56,9 @@ LONGLEY = np.array(
 )
 
 
+pytestmark = pytest.mark.filterwarnings("ignore:clusters holds 20 labels")
+
+
 def all_of(model):
     return np.append(model.coef_, model.intercept_)
 
@@ -333,9 +336,38 @@ def test_a_summary_does_not_name_a_covariance_that_was_not_computed():
     assert "HC1" in repr(model.fit(X, COUNTS).summary())
 
 
-def test_few_clusters_are_named():
-    with pytest.warns(UserWarning, match="2 labels for 5 coefficients"):
+def test_few_clusters_are_named_and_have_students_intervals():
+    """As statsmodels 0.15 has them: GLM, cov_type="cluster", use_t=True."""
+    rows = np.arange(96)
+    clusters = rows // 8
+    y = np.floor(3 + 2 * np.sin(clusters) + np.cos(rows) + rows % 3)
+    with pytest.warns(UserWarning, match=r"12 labels for 2 coefficients.*too small.*40 or more"):
+        model = sd.GLM("poisson", covariance="cluster").fit(np.cos(rows)[:, None], y, clusters=clusters)
+    assert model.n_clusters_ == 12
+    table = model.summary().table
+    np.testing.assert_allclose(table["std err"], [0.12177818, 0.0457525], rtol=1e-6)
+    np.testing.assert_allclose(table["P>|t|"], [5.97553864e-07, 1.52523783e-04], rtol=1e-5)
+    np.testing.assert_allclose(
+        model.confidence_interval(), [[0.15704316, 0.35844431], [0.97591811, 1.51198205]], rtol=1e-6
+    )
+    assert "cluster (12 clusters)" in repr(model.summary())
+    with pytest.warns(UserWarning, match="2 labels for 5 coefficients.*singular"):
         sd.GLM(covariance="cluster").fit(X, RAW, clusters=np.arange(N) % 2)
+    many = sd.GLM(covariance="cluster").fit(X, RAW, clusters=np.arange(N) % 40)  # no warning
+    many.set_params(covariance="nonrobust").fit(X, RAW)
+    assert not hasattr(many, "n_clusters_")
+
+
+@pytest.mark.parametrize("family", ["poisson", "binomial", "negative-binomial"])
+def test_quasi_likelihoods_have_no_likelihood(family):
+    for dispersion in ("estimate", 2.0):
+        model = sd.GLM(family, dispersion=dispersion, overdispersion=0.3).fit(X, TARGETS[family])
+        assert np.isnan([model.log_likelihood_, model.aic_, model.bic_]).all()
+        assert "nan" in model.summary().figures["AIC, BIC"]
+    plain, given = (
+        sd.GLM(family, dispersion=d, overdispersion=0.3).fit(X, TARGETS[family]) for d in ("auto", 1.0)
+    )
+    assert plain.log_likelihood_ == given.log_likelihood_ < 0
 
 
 @pytest.mark.parametrize(
