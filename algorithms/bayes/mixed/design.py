@@ -13,7 +13,8 @@ class Term:
     """Effects of the groups of one factor.
 
     `columns` (k names) have effects of each of the `levels`; `Z` (n, k) are their values, `groups` (n,) the
-    number of each row's group, -1 for a new one. Without `correlated` the effects of a group are independent.
+    number of each row's group, a negative one for each new group. Without `correlated` the effects of a group
+    are independent.
     """
 
     name: str

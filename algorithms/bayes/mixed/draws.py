@@ -23,22 +23,21 @@ class Predictors:
     def blocks(self, values, seed):
         """Yield blocks of rows, their predictors (draws, rows) and the family's own parameters (draws, 1).
 
-        Effects of a group that the fit did not see are drawn from the groups' distribution, for each draw and
-        each row anew.
+        Effects of a group that the fit did not see are drawn from the groups' distribution, one for each
+        draw: all rows of the group share it.
         """
         n = len(self.design.y)
         draws = len(next(iter(values.values())))
         height = max(1, _CELLS // draws)
-        rng = np.random.default_rng(seed)
         for first in range(0, n, height):
             rows = slice(first, min(first + height, n))
-            yield rows, self._block(values, rows, rng), self.own(values)
+            yield rows, self._block(values, rows, seed), self.own(values)
 
     def own(self, values):
         """The family's own parameters, as arrays that broadcast with (draws, rows)."""
         return {name: values[name][:, None] for name in OWN.get(self.family, ())}
 
-    def _block(self, values, rows, rng):
+    def _block(self, values, rows, seed):
         design = self.design
         draws = len(next(iter(values.values())))
         f = np.broadcast_to(design.offsets[rows], (draws, rows.stop - rows.start)).copy()
@@ -46,21 +45,18 @@ class Predictors:
             f += values["coef"] @ design.X[rows].T
         if design.intercept:
             f += values["intercept"][:, None]
-        for term in design.terms if self.groups else ():
+        for number, term in enumerate(design.terms if self.groups else ()):
             groups, Z = term.groups[rows], term.Z[rows]
             known = groups >= 0
             for j, column in enumerate(term.columns):
                 f[:, known] += values[f"{term.name}:{column}"][:, groups[known]] * Z[known, j]
-            if not known.all():
-                f[:, ~known] += self._new(values, term, Z[~known], rng)
+            triangles = None if known.all() else roots(term, values)
+            for group in np.unique(groups[~known]):
+                # By the group's number: the same in every block, and for other rows beside it.
+                rng = np.random.default_rng([seed, number, -int(group)])
+                effects = np.einsum("dij,dj->di", triangles, rng.standard_normal((draws, Z.shape[1])))
+                f[:, groups == group] += effects @ Z[groups == group].T
         return f
-
-    @staticmethod
-    def _new(values, term, Z, rng):
-        """Contributions (draws, rows) of new groups, one for each row."""
-        T = roots(term, values)
-        z = rng.standard_normal((len(T), len(Z), T.shape[1]))
-        return np.einsum("dij,drj,ri->dr", T, z, Z)
 
     def means(self, values, seed):
         """Yield means of observations (draws, rows) of blocks of rows; of levels on a last axis, too."""

@@ -1,5 +1,6 @@
 """From a formula and a table of columns to the `MixedDesign` of a mixed model, for a fit and for new rows."""
 
+import hashlib
 import re
 from collections.abc import Mapping
 from functools import partial
@@ -146,6 +147,8 @@ class FormulaDesign:
             Z = self._again(spec, frame)
             self._check_columns(Z, number)
             numbers = find_groups(_labels(frame, term, n, factors), levels)
+            new = numbers < 0
+            numbers[new] = _numbers_of_new([part[new] for part in _parts(frame, term, n)])
             columns = tuple(map(str, Z.columns))
             terms.append(Term(term.name, columns, levels, _finite(Z, self.formula), numbers, term.correlated))
         return MixedDesign(
@@ -417,6 +420,17 @@ def _labels(frame, term, n, factors):
             for row in zip(*(code.tolist() for code in codes), strict=True)
         ]
     )
+
+
+def _numbers_of_new(parts):
+    """Negative numbers of groups that the fit did not see, by digests of their labels."""
+    columns = (
+        [int(x) if isinstance(x, float) and x == x // 1 else x for x in part.tolist()] for part in parts
+    )
+    digests = [
+        hashlib.blake2b(repr(row).encode(), digest_size=7).digest() for row in zip(*columns, strict=True)
+    ]
+    return [-1 - int.from_bytes(digest, "big") for digest in digests]
 
 
 def _finite(matrix, formula):

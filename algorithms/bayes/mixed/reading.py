@@ -136,7 +136,7 @@ class ReadableMixedModel(SampledEstimator):
         """Predict the mean of new observations, averaged over the posterior.
 
         A group that the fit did not see has effects of the groups' distribution, one draw for each draw of
-        the parameters.
+        the parameters, which all of its rows share; so in `posterior_epred` and `posterior_predictive`.
 
         Parameters
         ----------

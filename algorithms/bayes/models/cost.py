@@ -5,14 +5,15 @@ import warnings
 
 _DRAWS, _GRADIENTS = 8000, 7  # four chains with their warm-up; of a draw of NUTS: trees of three doublings
 _LONG = 300.0  # seconds; "auto" often takes far less than NUTS
+_TIMES = 5
 _DEPTH = 10  # of `sample` in one piece
 
 
 def warn_of_differences(model):
     """Warn if a density without derivatives will take NUTS more than five minutes, by a gradient's time."""
     seconds = _time(model)
-    if seconds * _DRAWS * _GRADIENTS > _LONG:  # the first call may have compiled something
-        seconds = _time(model)
+    if seconds * _DRAWS * _GRADIENTS > _LONG:  # the first call may have compiled, or been in a busy moment
+        seconds = min(_time(model) for _ in range(_TIMES))
     whole = seconds * _DRAWS * _GRADIENTS
     if whole < _LONG or not model.is_differenced:
         return

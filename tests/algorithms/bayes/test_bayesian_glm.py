@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 import stradask as sd
-from stradask.algorithms.bayes.mixed import families
+from stradask.algorithms.bayes.mixed import draws, families
 from stradask.algorithms.bayes.mixed.design import MixedDesign, Term
 from stradask.algorithms.bayes.mixed.draws import Predictors, prior_values
 from stradask.algorithms.bayes.mixed.formula_design import FormulaDesign
@@ -424,11 +424,49 @@ def test_combinations_of_factors_are_those_of_the_fit_whatever_the_type():
         again = formula.design({"a": a.astype(kind), "b": b}).terms[0]
         np.testing.assert_array_equal(again.groups, learnt.groups)
     unseen = formula.design({"a": [1, 4, 1], "b": ["r", "r", "q"]}).terms[0]
-    assert unseen.groups.tolist() == [1, -1, -1]
+    assert unseen.groups[0] == 1
+    assert unseen.groups[1] < 0 > unseen.groups[2] != unseen.groups[1]
+    as_numbers = formula.design({"a": [1.0, 4.0, 1.0], "b": ["r", "r", "q"]}).terms[0]
+    np.testing.assert_array_equal(as_numbers.groups, unseen.groups)
     with pytest.raises(DataError, match="those of the fit numbers"):
         formula.design({"a": a.astype(str), "b": b})
     with pytest.raises(DataError, match="labels of a and of b hold a colon, such as '1:2' and 'p:q'"):
         formula.learn({"y": np.arange(12.0), "a": np.repeat(["1", "1:2", "3"], 4), "b": b}, None, None)
+
+
+@pytest.mark.parametrize(("offset", "block"), [(None, 4_000_000), (0.5, 60_000)])
+def test_rows_of_a_new_group_share_its_effects(monkeypatch, offset, block):
+    """Intercepts and slopes of nested groups: covariances of rows are Z D R D Z' within a group, else 0."""
+    pytest.importorskip("formulaic")
+    monkeypatch.setattr(draws, "_CELLS", block)
+    formula = FormulaDesign("y ~ x + (x | a/b)", "normal")
+    a, b, n = np.repeat([1, 2, 3], 8), np.tile(np.repeat(["p", "q"], 4), 3), 20_000
+    learnt = formula.learn({"y": np.arange(24.0), "x": np.arange(24.0), "a": a, "b": b}, None, None)
+    sds, correlations = {"a": [1.0, 0.5], "a:b": [0.7, 0.2]}, {"a": 0.3, "a:b": -0.6}
+    values = {"coef": np.zeros((n, 1)), "intercept": np.zeros(n), "sigma": np.ones(n)}
+    for term in learnt.terms:
+        values[f"sd_{term.name}"] = np.tile(sds[term.name], (n, 1))
+        values[f"cor_{term.name}"] = np.full((n, 1), correlations[term.name])
+        values |= {f"{term.name}:{column}": np.zeros((n, len(term.levels))) for column in term.columns}
+    x = np.array([0.0, 1.0, -2.0, 1.0, 3.0, 0.5, 0.0])
+    new = {"x": x, "a": [9, 9, 9, 9, 1, 1, 4], "b": ["p", "p", "q", "q", "z", "z", "p"]}
+    offsets = None if offset is None else np.full(7, offset)
+    made = np.concatenate(list(Predictors("normal", formula.design(new, offsets)).means(values, 5)), axis=1)
+    Z, expected = np.column_stack([np.ones(7), x]), np.zeros((7, 7))
+    for name, labels in (("a", [9, 9, 9, 9, 0, 0, 4]), ("a:b", [0, 0, 1, 1, 2, 2, 3])):
+        s, r = np.array(sds[name]), correlations[name]
+        covariance = Z @ (np.outer(s, s) * np.array([[1, r], [r, 1]])) @ Z.T
+        same = np.equal.outer(labels, labels) & ((np.array(labels) > 0) | (name == "a:b"))
+        expected += np.where(same, covariance, 0)  # the effects of a = 1 are those of the fit
+    scale = np.sqrt(np.diag(expected))
+    np.testing.assert_allclose(
+        np.cov(made.T) / np.outer(scale, scale), expected / np.outer(scale, scale), atol=0.04
+    )
+    some = {name: np.array(column)[[6, 1, 1]] for name, column in new.items()}
+    part = Predictors("normal", formula.design(some, None if offset is None else offsets[:3])).means(
+        values, 5
+    )
+    np.testing.assert_array_equal(np.concatenate(list(part), axis=1), made[:, [6, 1, 1]])
 
 
 def test_without_formulaic(monkeypatch):
