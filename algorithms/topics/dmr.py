@@ -12,6 +12,7 @@ from ..._typing import Array, Callback, Engine, FileName, Matrix, RandomState, V
 from ...datasets.split import split_tokens
 from ...errors import DataError
 from ...scheduler.threads import effective_n_jobs
+from .._intervals import check_draws, least_draws
 from ..inputs.dask_arrays import is_dask
 from ..inputs.matrices import check_counts
 from .corpus.blocks_of_documents import lazy_shares, lazy_shares_by_rows
@@ -64,8 +65,7 @@ class DMRTopicModel(FittedTopicModel):
     topic_word_prior : float or array of shape (n_features,), default=None
         beta; None is 0.01.
     max_iter : int, default=1000
-        Sweeps over all tokens. The second half of them gives draws, one every ten sweeps: with few, intervals
-        are too short.
+        Sweeps over all tokens. The second half of them gives draws, one every ten sweeps.
     exact : bool, default=False
         Keep topic totals live, on one thread: exact Gibbs sweeps, of which none is annealed. Else 40 are, at
         most half of `max_iter`.
@@ -424,10 +424,11 @@ class DMRTopicModel(FittedTopicModel):
             numbers      d s_k / d x_f  =  s_k (lambda_kf - sum_j s_j lambda_jf)
             categories   s_k(level) - s_k(reference),  the other covariates as they are
 
-        Intervals are quantiles of the draws, so that they hold the uncertainty of coefficients and of the
-        topics of words. A formula's columns count as numbers; those of zeros and ones of one term, such as
-        ``C(source)``, as the levels of a category. Where one covariate is in several terms or columns, as in
-        interactions and splines, the effect of a single column means little: take `expected_shares`.
+        Intervals hold a further draw with the probability `level`: the uncertainty of coefficients and of
+        the topics of words. A level of 0.9 needs 19 draws, ``max_iter=380``. A formula's columns count as
+        numbers; those of zeros and ones of one term, such as ``C(source)``, as the levels of a category.
+        Where one covariate is in several terms or columns, as in interactions and splines, the effect of a
+        single column means little: take `expected_shares`.
 
         Parameters
         ----------
@@ -442,12 +443,12 @@ class DMRTopicModel(FittedTopicModel):
         Raises
         ------
         DataError
-            If the model was fitted without covariates.
+            If the model was fitted without covariates, or `level` needs more draws than the fit kept.
         """
         check_is_fitted(self, "coef_draws_")
         if len(self.coef_names_) == 1:
             raise DataError("the model was fitted without covariates, so there are no effects")
-        self._warn_of_few_draws()
+        self._check_draws(level)
         return effects_of(self.coef_draws_, self.design_, self.coef_names_, self._reader.columns, level)
 
     def expected_shares(self, covariates: Any, *, minus: Any = None, level: float = 0.9) -> ExpectedShares:
@@ -467,17 +468,18 @@ class DMRTopicModel(FittedTopicModel):
             `mean`, `low` and `high`, rows x topics, and `plot`.
         """
         check_is_fitted(self, "coef_draws_")
-        self._warn_of_few_draws()
+        self._check_draws(level)
         rows = self._reader.design(covariates, length_of(covariates))
         others = None if minus is None else self._reader.design(minus, length_of(minus))
         return expected_shares(self.coef_draws_, rows, others, level)
 
-    def _warn_of_few_draws(self):
+    def _check_draws(self, level):
         n_draws = len(self.coef_draws_)
+        check_draws(n_draws, level, f"fit with max_iter={20 * least_draws(level)} or more")
         if n_draws < _ENOUGH_DRAWS:
             warnings.warn(
-                f"intervals rest on {n_draws} draws of the coefficients and are too short: fit with max_iter="
-                f"{20 * _ENOUGH_DRAWS} or more",
+                f"intervals rest on {n_draws} draws of the coefficients, and their ends are uncertain: fit "
+                f"with max_iter={20 * _ENOUGH_DRAWS} or more",
                 stacklevel=3,
             )
 

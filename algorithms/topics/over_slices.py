@@ -8,6 +8,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..._typing import Array, Matrix, Names, Vector
 from ...errors import DataError
+from .._intervals import check_level
 from ..inputs.dask_arrays import is_dask
 from ..inputs.matrices import check_counts
 from .corpus.shard_input import check_at_hand
@@ -15,7 +16,6 @@ from .covariates import check_order
 from .lda import LatentDirichletAllocation
 from .model import TopicModel
 from .reading.comparison import TopicPrevalence, check_topics, prevalence
-from .reading.effects import check_level
 from .reading.over_time import WordTrajectories, beta_interval, place_of, slice_codes
 from .reading.top_words import check_whole
 from .reading.uncertainty import columns_of

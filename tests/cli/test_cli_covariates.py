@@ -16,7 +16,15 @@ def test_covariates_are_columns_of_the_table_of_texts(tmp_path, capsys):
     table = tmp_path / "t.csv"
     table.write_text("\n".join(["text,year,source", *rows]), encoding="utf-8")
     given = ["fit", "dmr", f"{table}:text", "--covariates", "year", "source", "--json", "--quiet"]
-    given += ["--param", "n_components=2", "max_iter=60", "--test-size", "0.2", "--save", f"{tmp_path}/m.npz"]
+    given += [
+        "--param",
+        "n_components=2",
+        "max_iter=400",
+        "--test-size",
+        "0.2",
+        "--save",
+        f"{tmp_path}/m.npz",
+    ]
     assert main(given) == 0
     found = json.loads(capsys.readouterr().out)
     model = sd.load(tmp_path / "m.npz")
@@ -24,6 +32,9 @@ def test_covariates_are_columns_of_the_table_of_texts(tmp_path, capsys):
     np.testing.assert_array_equal(found["effects"]["mean"], model.effects().mean)
     assert model.design_.shape == (48, 3)
     assert found["held_out_perplexity"] < 8
+    few = ["fit", "dmr", f"{table}:text", "--covariates", "year", "--quiet", "--param", "max_iter=20"]
+    assert main(few) == 0
+    assert "no effects of covariates: level=0.9 needs 19 draws" in capsys.readouterr().out
     assert main(["fit", "lda", f"{table}:text", "--covariates", "year"]) == 2
     assert "fit dmr" in capsys.readouterr().err
     assert main(["fit", "dmr", "docstrings", "--covariates", "year"]) == 2

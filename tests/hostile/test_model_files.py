@@ -95,13 +95,13 @@ MODELS = {
         ],
     ),
     "dmr": (
-        lambda: sd.DMRTopicModel(3, max_iter=24, random_state=0).fit(
+        lambda: sd.DMRTopicModel(3, max_iter=40, random_state=0).fit(
             COUNTS, covariates={"x": X[:, 0], "g": list("ab" * N)[:N]}
         ),
         [
             *used("transform", "perplexity"),
             lambda m: m.topics(3),
-            lambda m: m.effects(),
+            lambda m: m.effects(0.3),
             lambda m: m.transform(COUNTS[:2], covariates={"x": [0.0, 1.0], "g": ["a", "b"]}),
             lambda m: m.representative_documents(),
         ],

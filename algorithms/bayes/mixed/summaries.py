@@ -3,6 +3,7 @@
 import numpy as np
 
 from ....errors import DataError, shortened
+from ..._intervals import interval_of_draws
 from ..._table import Table
 from ..models.groups import text_of
 from .draws import Predictors
@@ -15,9 +16,7 @@ _NOISE = np.pi**2 / 3  # variance of the logistic distribution
 
 def interval(draws, level):
     """Columns mean, sd, low and high of draws (n, columns)."""
-    if isinstance(level, bool) or not isinstance(level, (int, float)) or not 0 < level < 1:
-        raise DataError(f"level must be a number above 0 and below 1, got {shortened(level)}")
-    low, high = np.quantile(draws, [(1 - level) / 2, (1 + level) / 2], axis=0)
+    low, high = interval_of_draws(draws, level)
     return {"mean": draws.mean(axis=0), "sd": draws.std(axis=0), "low": low, "high": high}
 
 

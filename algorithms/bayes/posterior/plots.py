@@ -4,6 +4,7 @@ import numpy as np
 from scipy import stats
 
 from ....errors import DataError, shortened
+from ..._intervals import interval_of_draws
 from ...plotting import pyplot
 
 _BLUE, _QUIET = "#0072B2", "#888888"
@@ -137,10 +138,9 @@ def plot_effect(places, lines, means, level, names, ax=None):
     ax = pyplot().subplots(figsize=(5, 3.4), layout="constrained")[1] if ax is None else ax
     column, by, what = names
     is_line = np.asarray(places).dtype.kind in "iuf"
-    ends = [(1 - level) / 2, (1 + level) / 2]
     for i, (label, rows) in enumerate(lines):
         color, made = _CHAINS[i % len(_CHAINS)], means[:, rows]
-        centre, (low, high) = made.mean(axis=0), np.quantile(made, ends, axis=0)
+        centre, (low, high) = made.mean(axis=0), interval_of_draws(made, level)
         if is_line:
             ax.fill_between(places[rows], low, high, color=color, alpha=0.2, linewidth=0)
             ax.plot(places[rows], centre, color=color, label=label)

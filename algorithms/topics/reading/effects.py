@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from ....errors import DataError, shortened
+from ..._intervals import interval_of_draws
 from .comparison import check_names, check_topics
 
 
@@ -117,13 +118,6 @@ class ExpectedShares:
         return plot_bands(x, self, topics, check_names(names, n_topics), ax)
 
 
-def check_level(level):
-    """Check the probability of an interval."""
-    if isinstance(level, bool) or not isinstance(level, (int, float)) or not 0 < level < 1:
-        raise DataError(f"level must be a number between 0 and 1, got {shortened(level)}")
-    return float(level)
-
-
 def shares_at(coefficients, design):
     """Expected shares by one draw, rows x topics."""
     logs = design @ coefficients.T
@@ -135,19 +129,16 @@ def shares_at(coefficients, design):
 
 def expected_shares(draws, design, minus, level):
     """Shares at the rows of a design, or their differences from those at `minus`."""
-    level = check_level(level)
     if minus is not None and len(minus) != len(design):
         raise DataError(f"minus has {len(minus)} rows, covariates have {len(design)}: one for each")
     found = np.array([shares_at(draw, design) for draw in draws])
     if minus is not None:
         found -= np.array([shares_at(draw, minus) for draw in draws])
-    mean, low, high = _summary(found, level)
-    return ExpectedShares(mean, low, high, level)
+    return ExpectedShares(found.mean(axis=0), *interval_of_draws(found, level), float(level))
 
 
 def effects_of(draws, design, names, columns, level):
     """Average marginal effects of all columns but the intercept; see `DMRTopicModel.effects`."""
-    level = check_level(level)
     rows, times = np.unique(design, axis=0, return_counts=True)
     weights = times / times.sum()
     groups = _groups(columns, design)
@@ -166,8 +157,7 @@ def effects_of(draws, design, names, columns, level):
                 there = base.copy()
                 there[:, f] = 1
                 found[n, f - 1] = weights @ (shares_at(draw, there) - reference)
-    mean, low, high = _summary(found, level)
-    return TopicEffects(names[1:], mean, low, high, level)
+    return TopicEffects(names[1:], found.mean(axis=0), *interval_of_draws(found, level), float(level))
 
 
 def _groups(columns, design):
@@ -182,8 +172,3 @@ def _groups(columns, design):
         whole = column["levels"] is not None or bool(((values == 0) | (values == 1)).all())
         terms += [column.get("term", number) if whole else None] * n_own
     return [None if term is None else [f for f, other in enumerate(terms) if other == term] for term in terms]
-
-
-def _summary(draws, level):
-    ends = np.quantile(draws, [(1 - level) / 2, (1 + level) / 2], axis=0)
-    return draws.mean(axis=0), ends[0], ends[1]

@@ -11,6 +11,7 @@ import numpy as np
 
 from ....errors import DataError, shortened
 from ....scheduler.stores.store import write_atomic
+from ..._intervals import interval_of_draws, least_draws
 from ...inputs.matrices import check_counts
 from ..blocks.draws import unpack
 from . import comparison
@@ -22,12 +23,12 @@ _WEIGHTS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)  # of relevan
 _DOCUMENTS, _LONG, _SHORT = 20, 400, 160  # documents of a topic; letters of these, and of other documents
 _WORDS = (40, 16)  # of counts in place of texts: of documents of a topic, and of others
 _MARKS = 60  # words of a document that are marked, at most
-_BOOTSTRAPS, _TAILS, _MANY = 200, (5, 95), 1000  # from so many documents on, the normal distribution
+_BOOTSTRAPS, _MANY = 200, 1000  # from so many documents on, the normal distribution
 _MOST_GROUPS = 200  # that a curve of shares can show
 _FEWEST_TIMES = 3  # that a curve is drawn through
 _DATE = re.compile(r"(\d{4}-\d{2}(?:-\d{2}(?:[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d*)?)?)?)?)(Z|[+-]\d{2}:?\d{2})?")
 _WORD = re.compile(r"\w+")
-_LEVEL, _LEAST_DRAWS = 0.9, 19  # of intervals from draws
+_LEVEL = 0.9  # of intervals from draws
 _NAME = 200  # letters of a document's name
 _LEAST_PERCENT = 1  # of a word's tokens that a topic holds, to be shown on the map
 _NEAR = 3  # topics like a topic
@@ -236,7 +237,7 @@ def _drawn(model, X, lengths, groups):
     be in another order.
     """
     counts, draws = model.doc_topic_counts_, getattr(model, "draws_", None) or []
-    if len(draws) < _LEAST_DRAWS or counts is None or counts.shape[0] != len(lengths):
+    if len(draws) < least_draws(_LEVEL) or counts is None or counts.shape[0] != len(lengths):
         return None
     if X is not None:
         kinds, shape = ("words", "keywords"), model.word_topic_counts_.shape
@@ -291,7 +292,7 @@ def _by_group(shares, lengths, groups, drawn=None):
         elif len(own) < _MANY:
             drawn = rng.multinomial(len(own), np.full(len(own), 1 / len(own)), size=_BOOTSTRAPS) * weights
             sums = drawn.sum(axis=1, keepdims=True)
-            low, high = map(_short, np.percentile((drawn @ own) / sums, _TAILS, axis=0))
+            low, high = map(_short, interval_of_draws((drawn @ own) / sums, _LEVEL))
         else:
             error = np.sqrt(((weights[:, None] * (own - share)) ** 2).sum(axis=0)) / weights.sum()
             low, high = (

@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from ...._typing import Names, Vector
 from ....errors import DataError, in_brief, shortened
 from ..._base import Estimator
+from ..._intervals import check_draws, check_level, interval_of_draws, least_draws
 from ..blocks.draws import unpack
 from . import comparison
 from .top_words import check_whole, topic_totals
@@ -240,17 +241,11 @@ class TopicIntervals(Estimator):
         counts = self._fitted_documents()
         if level is None:
             return comparison.prevalence(counts, groups)
-        tails, draws = _tails(level), self._draws()
-        least = int(np.ceil(round(2 / (1 - level) - 1, 9)))
-        if len(draws) < least:
-            raise DataError(
-                f"level={level:g} needs {least} draws, and the fit kept {len(draws)}: fit with "
-                f"n_draws={least} or more, or take a smaller level"
-            )
+        least, draws = least_draws(level), self._draws()
+        check_draws(len(draws), level, remedy := f"fit with n_draws={least} or more")
         found = [comparison.prevalence(unpack(draw, "documents", counts.shape), groups) for draw in draws]
         shares = np.array([one.shares for one in found])
-        # The rank of a further draw among n is uniform, which "weibull" makes the coverage.
-        low, high = (np.quantile(shares, tail, axis=0, method="weibull") for tail in tails)
+        low, high = interval_of_draws(shares, level, remedy)
         return comparison.TopicPrevalence(found[0].groups, shares.mean(axis=0), found[0].tokens, low, high)
 
     def _draws(self):
@@ -280,8 +275,7 @@ class TopicIntervals(Estimator):
 
 
 def _tails(level):
-    if not isinstance(level, (int, float, np.number)) or isinstance(level, bool) or not 0 < level < 1:
-        raise DataError(f"level must be a number between 0 and 1, such as 0.9, got {shortened(level)}")
+    level = check_level(level)
     return (1 - level) / 2, (1 + level) / 2
 
 

@@ -2,6 +2,8 @@
 
 import math
 
+from ...errors import DataError
+
 N_WORDS = 10
 
 
@@ -38,7 +40,10 @@ def report_covariates(estimator, data, test):
     document, text = report(estimator, data, test)
     if len(estimator.coef_names_) == 1:
         return document, text
-    effects = estimator.effects()
+    try:
+        effects = estimator.effects()
+    except DataError as error:  # of a fit with few sweeps: the model is kept
+        return document | {"effects": None}, f"{text}\n\nno effects of covariates: {error}"
     found = {"names": effects.names, "level": effects.level}
     found |= {name: getattr(effects, name).tolist() for name in ("mean", "low", "high")}
     return document | {"effects": found}, f"{text}\n\n{effects}"
