@@ -302,6 +302,9 @@ def _split_rows(reader, line, lines, sep):
 def _as_ids(ids):
     if all(map(_WHOLE.fullmatch, ids)):
         return np.array(list(map(int, ids)), np.int64)
+    for name in ids:
+        if name.endswith("\0"):
+            raise DataError(f"the id {shortened(name)} ends with a NUL character, which arrays of text drop")
     return np.array(ids, str)
 
 

@@ -10,7 +10,7 @@ from scipy import sparse
 from ...errors import DataError, in_brief
 from ...scheduler.stores.store import fingerprint_csr
 from ..inputs.indices import sound
-from ..inputs.matrices import check_plain
+from ..inputs.matrices import check_plain, check_text
 from ..inputs.targets import check_targets
 
 _INT32_MAX = np.iinfo(np.int32).max
@@ -271,6 +271,8 @@ def check_ids(ids, what):
 
 def as_array(values, wanted):
     """Make an array; for rows of different lengths, which NumPy refuses, name what is `wanted`."""
+    if isinstance(values, (list, tuple)):
+        check_text("the list of ids", values)
     try:
         return np.asarray(values)
     except ValueError as error:
@@ -281,6 +283,7 @@ def _as_ids(ids, what):
     if ids.dtype.kind == "O":
         kinds = {type(value) for value in ids.tolist()}
         if kinds <= {str}:
+            check_text(f"the vector of {what}s' ids", ids)
             return ids.astype(str)
         if not all(issubclass(kind, (int, np.integer)) and kind is not bool for kind in kinds):
             names = sorted(kind.__name__ for kind in kinds)

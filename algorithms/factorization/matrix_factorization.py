@@ -358,11 +358,17 @@ class MatrixFactorization(FactorModel):
         with self._unchanged_on_error():
             entries, ids, features = read_ratings(self, X, y, sample_weight, features, may_stay=True)
             self.user_ids_, self.item_ids_ = ids
-            if self.implicit and not entries.value_range()[1] > 0:
+            least, most = entries.value_range()
+            if self.implicit and not most > 0:
                 raise DataError("implicit=True learns from values above zero, and there is none")
+            if not self.implicit and least == most and len(entries) > 1:
+                raise DataError(
+                    f"all {len(entries):,} ratings are {most:g}: ratings that are alike tell nothing of "
+                    "tastes, and noise would be ranked; if each is a choice, as a click is, set implicit=True"
+                )
             self.solver_ = chosen_solver(self, len(entries), with_features or entries.stays)
             self.confidence_ = entries.average(np.abs) if self.implicit else 1.0
-            self.rating_range_ = None if self.implicit else entries.value_range()
+            self.rating_range_ = None if self.implicit else np.array([least, most])
             return self._run(entries, features, callback)
 
     def partial_fit(self, X: Matrix, y: Vector | None = None, sample_weight: Vector | None = None) -> Self:

@@ -1,5 +1,6 @@
 """How good a ranking is: precision, recall, average precision, discounted gain and reciprocal rank at k."""
 
+import re
 import warnings
 from numbers import Integral
 from typing import Any
@@ -15,6 +16,7 @@ from .reading import is_named
 from .remote_ratings import is_elsewhere
 
 _BATCH = 4096  # users recommended to at a time
+_UNKNOWN = re.compile(r"users without ratings, (\d+) of \d+,(.*)")  # what a batch says of some
 
 
 def ranking_metrics(recommended: Any, relevant: Matrix, k: int = 10) -> dict[str, float]:
@@ -227,11 +229,23 @@ def _warn_of_seen(seen, rows, columns):
 def _recommended(model, users, n, observed):
     """Columns that are recommended to users, by their numbers; -1 for none."""
     found = np.empty((len(users), n), np.int64)
-    for start in range(0, len(users), _BATCH):
-        batch = users[start : start + _BATCH]
-        items, scores = _asked_of(model, batch, n, observed)
-        columns = find_ids(items.ravel(), model.item_ids_).reshape(items.shape)
-        found[start : start + _BATCH] = np.where(np.isneginf(scores), -1, columns)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for start in range(0, len(users), _BATCH):
+            batch = users[start : start + _BATCH]
+            items, scores = _asked_of(model, batch, n, observed)
+            columns = find_ids(items.ravel(), model.item_ids_).reshape(items.shape)
+            found[start : start + _BATCH] = np.where(np.isneginf(scores), -1, columns)
+    unknown: dict[str, int] = {}
+    for warning in caught:
+        same = _UNKNOWN.match(str(warning.message))
+        if same:
+            unknown[same[2]] = unknown.get(same[2], 0) + int(same[1])
+        else:
+            warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
+    for what, count in unknown.items():  # once for all batches
+        message = f"users without ratings, {count} of {len(users)},{what}"
+        warnings.warn(message, UserWarning, stacklevel=3)
     return found
 
 

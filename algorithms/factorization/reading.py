@@ -53,13 +53,14 @@ def read_ratings(model, X, y, sample_weight, features=(None, None), *, may_stay=
 
 
 def split_table(X, y, name):
-    """Split a DataFrame of users, items and ratings into pairs and ratings; other X and y pass as they are.
+    """Split a table of users, items and ratings into pairs and ratings; other X and y pass as they are.
 
     Raises `DataError` if a table has other than three columns, or their names are in another order.
     """
     if y is not None or sparse.issparse(X) or not hasattr(X, "columns"):
         return X, y
-    names = list(X.columns)
+    of_arrow = hasattr(X, "column_names")
+    names = list(X.column_names if of_arrow else X.columns)
     kinds = [str(name).strip().lower().removesuffix("id").strip("_ ") for name in names]
     out_of_order = {"user", "item"} & set(kinds[2:]) or {"rating"} & set(kinds[:2])
     if len(names) != 3 or out_of_order or "user" in kinds[1:] or "item" in kinds[:1]:
@@ -68,6 +69,9 @@ def split_table(X, y, name):
             "and ratings in this order, such as table[['user', 'item', 'rating']]; got the columns "
             f"{shortened(names)}"
         )
+    if of_arrow:
+        users, items, values = (np.asarray(X[name].to_pylist()) for name in names)
+        return np.column_stack([users.astype(object), items.astype(object)]), values
     return X[names[:2]], X[names[2]]
 
 

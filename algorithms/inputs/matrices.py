@@ -116,6 +116,21 @@ def check_plain(name, values):
         raise DataError(f"{name} holds times ({values.dtype}): make numbers of them, such as days since one")
 
 
+def check_text(name, values):
+    """Refuse text that ends with NUL, which arrays of text drop: "a" and "a" with a NUL would become one."""
+    if hasattr(values, "to_numpy"):
+        values = values.to_numpy()
+    if isinstance(values, np.ndarray):
+        values = values.ravel() if values.dtype.kind == "O" else ()
+    for value in values if isinstance(values, (list, tuple, np.ndarray)) else ():
+        for text in value if isinstance(value, (list, tuple)) else (value,):
+            if isinstance(text, str) and text.endswith("\0"):
+                raise DataError(
+                    f"{name} holds the text {shortened(text)}, which ends with a NUL character: arrays of "
+                    "text drop it, so that different texts become one; strip it, or put another there"
+                )
+
+
 def check_takes(name, function, *arguments, shown=None, **by_name):
     """Refuse a user's function that cannot be called with these arguments, if its signature shows it.
 
@@ -411,6 +426,7 @@ def check_vocabulary(vocabulary, n_features):
     for column, word in enumerate(words):
         if not isinstance(word, str):
             raise DataError(f"vocabulary must hold str, got {shortened(word)} for column {column}")
+    check_text("vocabulary", words)
     return [str(word) for word in words]
 
 

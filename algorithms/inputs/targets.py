@@ -9,7 +9,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d, validate_data
 
 from ...errors import DataError, shortened
-from .matrices import _as_data_errors, check_plain, named
+from .matrices import _as_data_errors, check_plain, check_text, named
 from .texts import reworded
 
 _WIDEST_SPAN = 300.0  # of an offset: means that differ by 130 digits
@@ -128,6 +128,7 @@ def label_numbers(y, n_samples, name):
     """As `check_labels`, but a single class is allowed."""
     if np.ma.is_masked(y):
         check_plain("y", y)
+    check_text("y", y)
     with _as_data_errors():
         if not (type(y) is np.ndarray and y.ndim == 1):
             y = column_or_1d(y, warn=True)
@@ -401,6 +402,7 @@ def check_row_labels(name, values, n_samples):
     """
     if values is None:
         return np.zeros(1, np.int64), None
+    check_text(name, values)
     values = np.asarray(values)
     if values.shape != (n_samples,):
         raise DataError(f"{name} has the shape {values.shape}; pass a label for each of the {n_samples} rows")

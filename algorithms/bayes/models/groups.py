@@ -6,6 +6,7 @@ For the intercepts in the density, and how they are drawn, see ``kernels.bayes.d
 import numpy as np
 
 from ....errors import DataError, shortened
+from ...inputs.matrices import check_text
 
 LEAST_GROUPS = 20  # of a shard, if "auto" chooses how many: fewer say little of their spread
 _STEP, _STEPS, _REACH = 0.6, 2000, 7.0  # of sums over new groups: standard deviations
@@ -28,6 +29,7 @@ def check_groups(groups, n_samples):
     if isinstance(groups, np.ma.MaskedArray) and np.ma.is_masked(groups):  # pandas has masks of its own
         row = np.argwhere(np.ma.getmaskarray(groups))[0][0]
         raise DataError(f"groups masks row {row}: give the row a label, a group of its own, or drop it")
+    check_text("groups", groups)
     labels = np.asarray(groups)
     if labels.ndim == 2 and 1 in labels.shape:  # the column of a DataFrame
         labels = labels.ravel()

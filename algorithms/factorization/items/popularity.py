@@ -55,8 +55,15 @@ class Popularity(ChoiceModel):
     def _learn(self, X):
         self.item_scores_ = np.bincount(X.indices, X.data, len(self.item_ids_)).astype(np.float32)
 
-    def _scores(self, choices, first, last):
-        return np.tile(self.item_scores_, (last - first, 1))
+    def _asked(self, users, candidates):
+        """Scores as products of one factor, 1 for users: the best items are found without scoring all."""
+        asked = super()._asked(users, candidates)
+        scores = self.item_scores_ if candidates is None else self.item_scores_[candidates]
+        ones = np.ones((asked.seen.shape[0], 1), np.float32)
+        return asked._replace(score=None, factors=(ones, scores[:, None]))
+
+    def _predicted(self, rows, columns, clip=False):
+        return np.where((rows >= 0) & (columns >= 0), self.item_scores_[columns].astype(np.float64), 0.0)
 
     def _check_state(self):
         super()._check_state()

@@ -8,6 +8,7 @@ import numpy as np
 from scipy import sparse
 
 from ....errors import DataError, in_brief, shortened
+from ...inputs.matrices import check_text
 from .top_words import best_of_columns, first, largest
 
 
@@ -119,6 +120,7 @@ def group_codes(groups, n_documents, name="groups"):
         return names[used], codes
     if np.ma.is_masked(groups):
         raise DataError(f"{name} has masked labels: leave their documents out, or name a group for them")
+    check_text(name, groups)
     try:
         labels = np.asarray(groups)
     except ValueError as error:  # nested to different depths

@@ -95,6 +95,19 @@ def test_descent_bears_weights_of_a_thousand_times_the_others(ratings):
     assert np.sqrt(np.average(misses**2, weights=weights)) < 0.2 * y.std()
 
 
+@pytest.mark.parametrize("text", [False, True])
+def test_tables_of_arrow_are_those_of_pandas(ratings, text):
+    arrow = pytest.importorskip("pyarrow")
+    (users, items), y = pairs_of(ratings)[0].T, pairs_of(ratings)[1]
+    columns = {"user": users.astype(str) if text else users, "item": items, "rating": y}
+    table, options = arrow.table(columns), {"random_state": 0, "max_iter": 3}
+    model = MatrixFactorization(3, **options).fit(table)
+    expected = MatrixFactorization(3, **options).fit(table.to_pandas())
+    np.testing.assert_array_equal(model.user_ids_, expected.user_ids_)
+    np.testing.assert_array_equal(model.user_factors_, expected.user_factors_)
+    assert model.score(table) == expected.score(table.to_pandas())
+
+
 def test_a_stored_zero_is_a_rating():
     R = sparse.csr_array((np.array([0.0, 4.0, 4.0, 0.0]), ([0, 0, 1, 1], [0, 1, 1, 2])), shape=(2, 3))
     model = MatrixFactorization(1, random_state=0).fit(R)

@@ -163,6 +163,20 @@ def test_items_are_excluded_for_all_or_for_each_user():
             model.recommend([0, 1], exclude=wrong)
 
 
+def test_users_without_ratings_are_told_once(monkeypatch):
+    """Not once a batch; other warnings pass."""
+    monkeypatch.setattr("stradask.algorithms.factorization.ranking._BATCH", 4)
+    counts = make_ratings(30, 20, 2, density=0.4, implicit=True, random_state=0)[0]
+    observed, unknown = counts.tolil(), np.arange(0, 30, 3)
+    observed[unknown] = 0
+    model = MatrixFactorization(2, implicit=True, random_state=0).fit(sparse.csr_array(observed))
+    with pytest.warns(UserWarning, match="relevant cells were in fit") as caught:
+        evaluate_ranking(model, counts)
+    told = [str(warning.message) for warning in caught if "without ratings" in str(warning.message)]
+    assert len(told) == 1
+    assert told[0].startswith("users without ratings, 10 of 30, all get the same items")
+
+
 def test_what_cannot_be_judged_is_refused():
     held_out = sparse.csr_array((3, 3))
     with pytest.raises(DataError, match=r"model must be MatrixFactorization.* got 'ours'"):

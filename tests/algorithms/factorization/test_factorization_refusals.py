@@ -44,6 +44,9 @@ def coo(values, rows, columns, shape=(2, 2)):
         ([["a", "b"], ["a", "b"]], [1, 2], "user 'a' and item 'b'"),
         (np.zeros((0, 2), int), [], "y holds no rating"),
         ([[True, False]], [1], "bool"),
+        (coo([2.0, 2.0], [0, 1], [1, 0]), None, "all 2 ratings are 2: .* set implicit=True"),
+        ([["a", "x"], ["a\0", "y"]], [1, 2], r"'a\\x00', which ends with a NUL character"),
+        (np.array([["a", "x"], ["a\0", "y"]], object), [1, 2], "users' ids holds .* NUL character"),
     ],
 )
 def test_wrong_ratings_are_refused(X, y, message):

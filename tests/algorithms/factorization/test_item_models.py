@@ -183,6 +183,20 @@ def test_scores_recommendations_and_explanations_are_those_of_the_weights(counts
     assert there.sum() == np.count_nonzero(weights(model)[4])
 
 
+def test_popularity_of_many_items_scores_them_once():
+    """Of 5,000 items the same, and ties in the same order, as by sorting."""
+    rng = np.random.default_rng(0)
+    X = sparse.random_array((40, 5000), density=0.01, rng=rng, format="csr")
+    model = sd.Popularity().fit(X)
+    order = np.argsort(-np.bincount(X.indices, minlength=5000), kind="stable")
+    found = model.recommend(np.arange(40), 7, exclude=[order[0]])
+    for user in range(40):
+        own = X.indices[slice(*X.indptr[user : user + 2])]
+        assert found.items[user].tolist() == order[1:][~np.isin(order[1:], own)][:7].tolist()
+    np.testing.assert_array_equal(found.scores, model.item_scores_[found.items])
+    np.testing.assert_array_equal(model.predict([[3, order[0]], [99, 0]]), [model.item_scores_[order[0]], 0])
+
+
 @pytest.mark.parametrize("name", [*MODELS, "popularity"])
 def test_new_users_ids_tables_and_threads_change_nothing(counts, name):
     make = MODELS.get(name, sd.Popularity)

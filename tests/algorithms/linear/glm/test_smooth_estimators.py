@@ -356,6 +356,7 @@ def test_labels_are_numbered_as_numpy_does(dtype, values):
         ([0.5, 1.5], "Unknown label type: continuous"),
         ([2.0, 2.0], "y holds 1 class, 2.0"),
         (np.array(["a", 1, "b"], object), r"y holds labels of several kinds \(int, str\)"),
+        (["a", "a\0", "b"], r"y holds the text 'a\\x00', which ends with a NUL"),
     ],
 )
 def test_labels_that_are_refused(y, said):
