@@ -170,7 +170,8 @@ def test_users_without_ratings_are_told_once(monkeypatch):
     observed, unknown = counts.tolil(), np.arange(0, 30, 3)
     observed[unknown] = 0
     model = MatrixFactorization(2, implicit=True, random_state=0).fit(sparse.csr_array(observed))
-    with pytest.warns(UserWarning, match="relevant cells were in fit") as caught:
+    in_fit = pytest.warns(UserWarning, match="relevant cells were in fit")
+    with in_fit, pytest.warns(UserWarning, match="users without ratings") as caught:
         evaluate_ranking(model, counts)
     told = [str(warning.message) for warning in caught if "without ratings" in str(warning.message)]
     assert len(told) == 1
