@@ -270,7 +270,7 @@ CASES = [
         "relative",
         checks={"groups": 1},
     ),
-    Case(lambda: sd.HuberRegressor(alpha=0.1), "regression", "relative", checks=TIGHT),
+    Case(lambda: sd.HuberRegressor(alpha=0.1), "regression", "frequencies", checks=TIGHT),
     Case(lambda: sd.QuantileRegressor(alpha=0.1), "regression", "relative"),
     Case(lambda: sd.SparsePoissonRegressor(alpha=0.1), "counts", "relative"),
     Case(lambda: sd.MultiTaskLasso(0.1), "tasks", "relative"),

@@ -9,9 +9,11 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from ...._typing import Engine, Vector
 from ....errors import DataError
 from ..._base import documented
-from .losses import Huber, Poisson, Squared
+from ...inputs.matrices import check_vector
+from .losses import Poisson, Squared
 from .named import LOSSES
 from .regressor_base import StructuredRegressor
+from .scaled_huber import ScaledHuber
 from .solving.kinks import Pinball
 from .solving.problem import Terms
 from .sparse_glm import ALPHA, CONSTRAINTS, ENGINE, FACTOR, GROUPS, RATIO, SHARED
@@ -371,65 +373,101 @@ class SparsePoissonRegressor(_L1Regressor):
         return Poisson()
 
 
-@documented(_OF_L1)
+@documented(SHARED)
 class HuberRegressor(_L1Regressor):
-    r"""Regression that outliers do not pull, with l1 and squared penalties.
+    r"""Regression that outliers do not pull, with the scale of the noise estimated: scikit-learn's objective.
 
-    The loss of a residual r is ``r^2 / 2`` up to `delta`, and ``delta (|r| - delta / 2)`` beyond.
+    Minimises over coefficients b, the intercept c and the scale s
+
+    .. math:: \sum_i w_i \left(s + s H\left(\frac{y_i - x_i b - c}{s}\right)\right)
+              + \alpha \sum_j f_j \left((1 - \rho) b_j^2 + 2 \rho |b_j|\right)
+
+    where H(z) is z^2 up to `epsilon`, and ``2 epsilon |z| - epsilon^2`` beyond; rho = `l1_ratio`. For a loss
+    of a fixed width take ``SparseGLM("huber", loss_options={"delta": 1.35})``.
 
     Parameters
     ----------
-    delta : float, default=1.35
-        In the units of y, and fixed: unlike scikit-learn's `HuberRegressor` this one does not estimate a
-        scale. 1.35 times the standard deviation of the noise loses 5 % of efficiency if that is normal.
-    %(l1)s
+    epsilon : float, default=1.35
+        At least 1: residuals beyond `epsilon` scales count less. 1.35 loses 5 %% of efficiency if the noise
+        is normal.
+    alpha : float, default=0.0001
+        Strength of the penalty, against the sum over all rows: it weighs half as much in twice as many.
+    l1_ratio : float, default=0.0
+        rho; above 0 coefficients may be zero.
+    penalty_factor : array-like of shape (n_features,), default=None
+        f; 0 never penalises a column, infinity excludes it.
+    positive : bool, default=False
+        Only coefficients of 0 and above.
     %(fit_parameters)s
 
     Attributes
     ----------
     %(attributes)s
+    scale_ : float
+        s; at least a millionth of the mean distance of y from its mean.
+    outliers_ : ndarray of bool, shape (n_samples,)
+        Rows whose residuals are beyond ``epsilon * scale_``.
+
+    Notes
+    -----
+    Weights are frequencies: a row of weight 2 counts as two rows.
 
     References
     ----------
-    Huber, "Robust estimation of a location parameter", Annals of Mathematical Statistics 1964.
+    Huber, Ronchetti, "Robust statistics", 2nd edition, 2009, section 7.7 and 7.8.
 
     Examples
     --------
     >>> import stradask as sd
-    >>> model = sd.HuberRegressor(0.1, alpha=0).fit([[0], [1], [2], [3], [4]], [0, 1, 100, 3, 4])
-    >>> model.coef_.round(1)
-    array([1.])
+    >>> model = sd.HuberRegressor().fit([[0], [1], [2], [3], [4], [5]], [0, 1.1, 100, 2.9, 4.1, 5])
+    >>> model.coef_.round(1), model.outliers_.nonzero()[0]
+    (array([1.]), array([2]))
     """
 
-    _parameter_constraints: ClassVar[dict] = {"delta": [Interval(Real, 0, np.inf, closed="neither")], **_L1}
+    _parameter_constraints: ClassVar[dict] = {"epsilon": [Interval(Real, 1, np.inf, closed="left")], **_L1}
 
     def __init__(
         self,
-        delta: float = 1.35,
         *,
-        alpha: float = 1.0,
-        l1_ratio: float = 1.0,
+        epsilon: float = 1.35,
+        max_iter: int = 100,
+        alpha: float = 0.0001,
+        warm_start: bool = False,
+        fit_intercept: bool = True,
+        tol: float = 1e-5,
+        l1_ratio: float = 0.0,
         penalty_factor: Vector | None = None,
         positive: bool = False,
-        fit_intercept: bool = True,
-        max_iter: int = 100,
-        tol: float = 1e-4,
-        warm_start: bool = False,
         verbose: int = 0,
     ) -> None:
-        self.delta = delta
+        self.epsilon = epsilon
+        self.max_iter = max_iter
         self.alpha = alpha
+        self.warm_start = warm_start
+        self.fit_intercept = fit_intercept
+        self.tol = tol
         self.l1_ratio = l1_ratio
         self.penalty_factor = penalty_factor
         self.positive = positive
-        self.fit_intercept = fit_intercept
-        self.max_iter = max_iter
-        self.tol = tol
-        self.warm_start = warm_start
         self.verbose = verbose
 
     def _make_loss(self):
-        return Huber(self.delta)
+        return ScaledHuber(self.epsilon)
+
+    def _pose(self, X, y, sample_weight=None, offset=None, exposure=None):
+        problem = super()._pose(X, y, sample_weight, offset, exposure)
+        weights, n_samples = check_vector(sample_weight, len(problem.loss.y)), len(problem.loss.y)
+        weights = 1.0 if weights is None else np.asarray(weights, np.float64)
+        problem.loss.total = float(np.sum(np.broadcast_to(weights, n_samples)))
+        return problem
+
+    def _penalty(self, problem, alpha, **options):
+        return super()._penalty(problem, 2 * alpha / problem.loss.total, **options)  # of the mean over rows
+
+    def _take(self, problem, fit, history):
+        super()._take(problem, fit, history)
+        self.scale_, self.outliers_ = problem.loss.at_last()
+        return self
 
 
 @documented(_OF_L1)

@@ -15,7 +15,7 @@ x = rng.uniform(0, 10, 100)
 y = 2 + 0.8 * x + 0.5 * rng.standard_normal(100)
 y[x > 9.6] -= 12.0
 X = x[:, None]
-robust, squares = sd.HuberRegressor(alpha=0.0).fit(X, y), sd.Ridge(alpha=1e-6).fit(X, y)
+robust, squares = sd.HuberRegressor().fit(X, y), sd.Ridge(alpha=1e-6).fit(X, y)
 print(f"slope 0.8: Huber {robust.coef_[0]:.3f}, least squares {squares.coef_[0]:.3f}")
 
 # %%

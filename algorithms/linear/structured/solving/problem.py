@@ -70,8 +70,9 @@ def smoothed(solver, penalty, unit, first, *, wide=False, **options):
 
 def scale_of(solver, penalty):
     """Fit the intercept and free columns alone: the units of gaps and violations."""
+    slopes = solver.slopes()[0] if np.all(penalty.free) else None  # without a penalty those of the end vanish
     unit, V = solver.null(penalty)
-    first = float(np.abs(V).max(initial=0.0))
+    first = float(np.abs(V if slopes is None else slopes).max(initial=0.0))
     return unit or 1e-300, first or 1.0
 
 
