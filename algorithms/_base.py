@@ -234,19 +234,16 @@ class Estimator(BaseEstimator):
         return self
 
     @contextmanager
-    def _unchanged_on_error(self):
-        """Restore the attributes if the block raises, also by Ctrl-C: a fit that fails changes nothing.
+    def _draft(self):
+        """Yield a copy to fit, whose attributes the estimator takes at the end, unless there is an error.
 
-        What the block does on the cluster of an address, it does by one client.
+        So nobody sees a model that is half fitted. An error may be Ctrl-C. What the block does on the
+        cluster of an address, it does by one client.
         """
-        before = dict(self.__dict__)
-        try:
-            with one_client(), unmasked_interrupt():
-                yield
-        except BaseException:
-            self.__dict__.clear()
-            self.__dict__.update(before)
-            raise
+        draft = copy.copy(self)
+        with one_client(), unmasked_interrupt():
+            yield draft
+        self.__dict__ = draft.__dict__
 
     def _check_state(self):
         """Check a fitted model that was read from a file; raise DataError.

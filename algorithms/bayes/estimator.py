@@ -83,17 +83,17 @@ class BayesianRegression(SampledEstimator):
         frame = X if is_frame(X) else None
         row_vectors = {"sample_weight": sample_weight, "offset": offset, "groups": groups}
         sources = sources_of_fit(X, y, **row_vectors)
-        with self._unchanged_on_error():
+        with self._draft() as draft:
             if sources is None:
-                densities, scaling = self._deal(X, y, row_vectors, frame, settings)
+                densities, scaling = draft._deal(X, y, row_vectors, frame, settings)
             elif len(sources) == 1:  # nothing to combine: read here, as any array
                 check_alone(sources[0].workers)
                 arrays, _ = columns_of(sources[0])
                 row_vectors = {name: arrays.get(name) for name in ROW_VECTORS}
-                densities, scaling = self._deal(arrays["X"], arrays["y"], row_vectors, frame, settings)
+                densities, scaling = draft._deal(arrays["X"], arrays["y"], row_vectors, frame, settings)
             else:
-                densities, scaling = self._read_by_workers(sources, frame, settings)
-            self._draw(densities, settings, scaling)
+                densities, scaling = draft._read_by_workers(sources, frame, settings)
+            draft._draw(densities, settings, scaling)
         return self
 
     def _settings(self, callback):

@@ -235,16 +235,16 @@ class BayesianGLM(ReadableMixedModel):
         alone = self.n_shards in (1, "auto")
         joint = not closed and alone and self.family != "normal"
         settings = self._settings(formula, closed, joint, callback)
-        with self._unchanged_on_error():
+        with self._draft() as draft:
             design = formula.learn(data, offset, sample_weight)
-            check_identified(self.family, design)
+            check_identified(draft.family, design)
             if alone and formula.terms and not joint and not closed:
                 design = with_local_last(design)
             if not formula.terms or closed or alone:
-                posterior, samplers, layout = self._drawn(design, settings, closed, joint)
+                posterior, samplers, layout = draft._drawn(design, settings, closed, joint)
             else:
-                posterior, samplers, layout = self._in_shards(formula, design, settings)
-            self._store(posterior, samplers, layout, formula)
+                posterior, samplers, layout = draft._in_shards(formula, design, settings)
+            draft._store(posterior, samplers, layout, formula)
         return self
 
     def _in_shards(self, formula, design, settings):

@@ -355,21 +355,22 @@ class MatrixFactorization(FactorModel):
         features = user_features, item_features
         with_features = any(table is not None for table in features)
         check_combination(self, with_features)
-        with self._unchanged_on_error():
-            entries, ids, features = read_ratings(self, X, y, sample_weight, features, may_stay=True)
-            self.user_ids_, self.item_ids_ = ids
+        with self._draft() as draft:
+            entries, ids, features = read_ratings(draft, X, y, sample_weight, features, may_stay=True)
+            draft.user_ids_, draft.item_ids_ = ids
             least, most = entries.value_range()
-            if self.implicit and not most > 0:
+            if draft.implicit and not most > 0:
                 raise DataError("implicit=True learns from values above zero, and there is none")
-            if not self.implicit and least == most and len(entries) > 1:
+            if not draft.implicit and least == most and len(entries) > 1:
                 raise DataError(
                     f"all {len(entries):,} ratings are {most:g}: ratings that are alike tell nothing of "
                     "tastes, and noise would be ranked; if each is a choice, as a click is, set implicit=True"
                 )
-            self.solver_ = chosen_solver(self, len(entries), with_features or entries.stays)
-            self.confidence_ = entries.average(np.abs) if self.implicit else 1.0
-            self.rating_range_ = None if self.implicit else np.array([least, most])
-            return self._run(entries, features, callback)
+            draft.solver_ = chosen_solver(draft, len(entries), with_features or entries.stays)
+            draft.confidence_ = entries.average(np.abs) if draft.implicit else 1.0
+            draft.rating_range_ = None if draft.implicit else np.array([least, most])
+            draft._run(entries, features, callback)
+        return self
 
     def partial_fit(self, X: Matrix, y: Vector | None = None, sample_weight: Vector | None = None) -> Self:
         """Take in new ratings, of known and of new users and items, without the old ones.
@@ -403,16 +404,16 @@ class MatrixFactorization(FactorModel):
             return self.fit(X, y, sample_weight)
         self._validate_params()
         self._check_folds("partial_fit")
-        with self._unchanged_on_error():
-            entries, ids, _ = read_ratings(self, X, y, sample_weight)
-            confidence = self._widen_values(entries)
-            old = self._sides, (self.user_ids_, self.item_ids_), self._seen
+        with self._draft() as draft:
+            entries, ids, _ = read_ratings(draft, X, y, sample_weight)
+            confidence = draft._widen_values(entries)
+            old = draft._sides, (draft.user_ids_, draft.item_ids_), draft._seen
             entries, sides, seen, ids = widened(entries, ids, *old)
-            self._refuse_new_without_features(ids)
-            sides = updated(entries, sides, seen, settings_of(self), self.confidence_)
-            self._take_rows(sides, ids, ((seen + entries.pattern()) != 0).astype(np.int8))
-            self.confidence_ = confidence
-            return self
+            draft._refuse_new_without_features(ids)
+            sides = updated(entries, sides, seen, settings_of(draft), draft.confidence_)
+            draft._take_rows(sides, ids, ((seen + entries.pattern()) != 0).astype(np.int8))
+            draft.confidence_ = confidence
+        return self
 
     def _widen_values(self, entries):
         """Widen the range of ratings by new ones; return the mean confidence of old and new cells."""

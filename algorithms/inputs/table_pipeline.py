@@ -109,11 +109,11 @@ def table_pipeline(
         ("categories", one_hot, _Chosen(columns, "category")),
     ]
     parts += [(f"words{k}", _Words(token_pattern=r"\w\w+"), name) for k, name in enumerate(columns.texts)]
-    table = _Table(parts, verbose_feature_names_out=_FeatureNames(columns.texts))
+    table = _NamedColumns(parts, verbose_feature_names_out=_FeatureNames(columns.texts))
     return Pipeline([("table", table), ("model", estimator)])
 
 
-class _Table(ColumnTransformer):
+class _NamedColumns(ColumnTransformer):
     """scikit-learn's, which names the columns that it makes of a frame of pandas where they are dense."""
 
     def fit_transform(self, X, y=None, **given):

@@ -265,11 +265,12 @@ class ElasticNet(ScoresFiles, SparseCoefficients, MultiOutputMixin, RegressorMix
                 "alpha=0 penalises nothing: for least squares take sklearn.linear_model.LinearRegression",
                 stacklevel=2,
             )
-        with self._unchanged_on_error(), fitted_table(self, X, y, sample_weight) as (X, y, sample_weight):
-            before = vars(self).get("coef_") if self.warm_start else None
-            design, y = self._problem(X, y, sample_weight, own=ownership(self))
-            self._check_goes_on(before, y, design.n_features)
-            return self._fit_targets(design, y, before, callback)
+        with self._draft() as draft, fitted_table(draft, X, y, sample_weight) as (X, y, sample_weight):
+            before = vars(draft).get("coef_") if draft.warm_start else None
+            design, y = draft._problem(X, y, sample_weight, own=ownership(draft))
+            draft._check_goes_on(before, y, design.n_features)
+            draft._fit_targets(design, y, before, callback)
+        return self
 
     def _problem(self, X, y, sample_weight, own="never"):
         """Check the input; set the number and names of the columns."""

@@ -238,16 +238,16 @@ class LogisticRegression(LinearClassifier, SmoothModel):
         self
         """
         self._validate_params()
-        with self._unchanged_on_error(), fitted_table(self, X, y, sample_weight) as (X, y, sample_weight):
-            self._check_penalty()
-            if self._is_for_columns(X):
-                self._fit_columns(X, y, sample_weight, callback)
+        with self._draft() as draft, fitted_table(draft, X, y, sample_weight) as (X, y, sample_weight):
+            draft._check_penalty()
+            if draft._is_for_columns(X):
+                draft._fit_columns(X, y, sample_weight, callback)
             else:
-                most = NEWTON_MOST - 1 if self._l1 > 0 else np.inf
-                if self._fit_rows(X, y, sample_weight, callback, stays_up_to=most) is None:
-                    self._fit_columns(X, y, sample_weight, callback)
-            self._warn_of_method()
-            return self
+                most = NEWTON_MOST - 1 if draft._l1 > 0 else np.inf
+                if draft._fit_rows(X, y, sample_weight, callback, stays_up_to=most) is None:
+                    draft._fit_columns(X, y, sample_weight, callback)
+            draft._warn_of_method()
+        return self
 
     @property
     def _C(self):

@@ -177,10 +177,10 @@ class Ridge(ScoresFiles, MultiOutputMixin, RegressorMixin, SmoothModel):
         self
         """
         self._validate_params()
-        with self._unchanged_on_error(), fitted_table(self, X, y, sample_weight) as (X, y, sample_weight):
-            self._fit_rows(X, y, sample_weight, callback)
-            self._warn_of_method()
-            return self
+        with self._draft() as draft, fitted_table(draft, X, y, sample_weight) as (X, y, sample_weight):
+            draft._fit_rows(X, y, sample_weight, callback)
+            draft._warn_of_method()
+        return self
 
     def _target(self, name, y, sample_weight, n_samples):
         target = squared.target(name, y, sample_weight, n_samples)

@@ -243,12 +243,15 @@ class SparseLogisticRegression(ScoresFiles, SparseCoefficients, ScoringClassifie
                 "otherwise sklearn.linear_model.LogisticRegression(C=np.inf) is made for it",
                 stacklevel=2,
             )
-        with self._unchanged_on_error(), fitted_table(self, X, y, sample_weight) as (X, y, sample_weight):
-            problem = self._pose(X, y, sample_weight, offset, ownership(self))
-            penalty = problem.design.penalty(self.alpha, self.l1_ratio)
-            read = functools.partial(self._snapshot, problem)
-            fit, history = solve_classes(self, problem, penalty, before(self), callback, read, exact_gap=True)
-            return self._take(problem, fit, history)
+        with self._draft() as draft, fitted_table(draft, X, y, sample_weight) as (X, y, sample_weight):
+            problem = draft._pose(X, y, sample_weight, offset, ownership(draft))
+            penalty = problem.design.penalty(draft.alpha, draft.l1_ratio)
+            read = functools.partial(draft._snapshot, problem)
+            fit, history = solve_classes(
+                draft, problem, penalty, before(draft), callback, read, exact_gap=True
+            )
+            draft._take(problem, fit, history)
+        return self
 
     def _pose(self, X, y, sample_weight, offset, own="never"):
         options = {"standardize": self.standardize, "positive": self.positive, "own": own}

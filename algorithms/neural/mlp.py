@@ -1,6 +1,5 @@
 """Multi-layer perceptrons: `MLPClassifier` and `MLPRegressor`."""
 
-import functools
 from typing import Self
 
 import numpy as np
@@ -225,7 +224,7 @@ class MLPClassifier(ClassifierMixin, Perceptron):
             With `early_stopping`, or by "downpour" on a cluster; for labels that are none of the classes, and
             other columns or layers than before.
         """
-        return self._pass(X, y, sample_weight, functools.partial(self._labels_of_call, classes))
+        return self._pass(X, y, sample_weight, lambda draft, *rows: draft._labels_of_call(classes, *rows))
 
     def _labels_of_call(self, classes, y, X, first):
         known = None if first else self.classes_
@@ -367,7 +366,7 @@ class MLPRegressor(RegressorMixin, Perceptron):
             With `early_stopping`, or by "downpour" on a cluster; for other columns, targets or layers than
             before.
         """
-        return self._pass(X, y, sample_weight, lambda y, X, first: self._targets(y, X))
+        return self._pass(X, y, sample_weight, lambda draft, y, X, first: draft._targets(y, X))
 
     def _targets(self, y, X):
         y = check_targets(y, X.shape[0], type(self).__name__)

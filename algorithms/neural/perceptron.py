@@ -176,21 +176,21 @@ class Perceptron(Estimator):
         """
         self._validate_params()
         check_schedules(self)
-        with self._unchanged_on_error():
-            hidden, X = self._hidden(), self._read(X, y)
-            self._forget()
-            before = self._last_layers() if self.warm_start else None
-            targets, loss, n_outputs = self._targets(y, X)
-            seed = seed_from(self.random_state)
-            rows, held_out = self._split(_rows(X, targets, sample_weight), seed)
-            alpha = self._penalty(sample_weight, X.shape[0])
+        with self._draft() as draft:
+            hidden, X = draft._hidden(), draft._read(X, y)
+            draft._forget()
+            before = draft._last_layers() if draft.warm_start else None
+            targets, loss, n_outputs = draft._targets(y, X)
+            seed = seed_from(draft.random_state)
+            rows, held_out = draft._split(_rows(X, targets, sample_weight), seed)
+            alpha = draft._penalty(sample_weight, X.shape[0])
             sizes = (X.shape[1], *hidden, n_outputs)
-            network = Network(sizes, self.activation, loss, alpha, rows[0].shape[0], self.device_)
-            w = self._initial(network, before, seed, X.dtype)
-            solve = by_schedule if self.solver in SCHEDULED else type(self)._by_portions
+            network = Network(sizes, draft.activation, loss, alpha, rows[0].shape[0], draft.device_)
+            w = draft._initial(network, before, seed, X.dtype)
+            solve = by_schedule if draft.solver in SCHEDULED else type(draft)._by_portions
             with single_threaded_blas():
-                w = solve(self, network, w, rows, held_out, seed, callback)
-            self._keep(network, w, X.dtype)
+                w = solve(draft, network, w, rows, held_out, seed, callback)
+            draft._keep(network, w, X.dtype)
         return self
 
     def _by_portions(self, network, w, rows, held_out, seed, callback):
@@ -366,21 +366,21 @@ class Perceptron(Estimator):
         """One pass over rows, from the state of the last call."""
         self._validate_params()
         check_schedules(self)
-        with self._unchanged_on_error():
-            self._check_one_pass()
-            before = self._last_layers()
-            hidden, X = self._hidden(), self._read(X, y, None if before is None else before[0][0].dtype)
-            targets, loss, n_outputs = targets_of(y, X, before is None)
-            seed = seed_from(self.random_state)
+        with self._draft() as draft:
+            draft._check_one_pass()
+            before = draft._last_layers()
+            hidden, X = draft._hidden(), draft._read(X, y, None if before is None else before[0][0].dtype)
+            targets, loss, n_outputs = targets_of(draft, y, X, before is None)
+            seed = seed_from(draft.random_state)
             rows = _rows(X, targets, sample_weight)
-            alpha = self._penalty(sample_weight, X.shape[0])
+            alpha = draft._penalty(sample_weight, X.shape[0])
             sizes = (X.shape[1], *hidden, n_outputs)
-            network = Network(sizes, self.activation, loss, alpha, X.shape[0], self.device_)
-            w = self._initial(network, before, seed, X.dtype, "partial_fit")
-            learn = next_pass if self.solver in SCHEDULED else type(self)._one_pass
+            network = Network(sizes, draft.activation, loss, alpha, X.shape[0], draft.device_)
+            w = draft._initial(network, before, seed, X.dtype, "partial_fit")
+            learn = next_pass if draft.solver in SCHEDULED else type(draft)._one_pass
             with single_threaded_blas():
-                w = learn(self, network, w, rows, seed, is_first=before is None)
-            self._keep(network, w, X.dtype)
+                w = learn(draft, network, w, rows, seed, is_first=before is None)
+            draft._keep(network, w, X.dtype)
         return self
 
     def _check_one_pass(self):

@@ -2,6 +2,7 @@
 
 import copy
 import dataclasses
+from functools import partial
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
@@ -186,25 +187,26 @@ class TorchEstimator(Estimator):
         self
         """
         self._validate_params()
-        with self._unchanged_on_error():
+        with self._draft() as draft:
             before = None
-            if self.warm_start and "weights_" in vars(self):  # the optimizer begins anew
-                before = Vectors(self.weights_, self.buffers_, None)
-            self._train(X, y, sample_weight, lambda y, n: self._targets(y, n, before), before, callback)
+            if draft.warm_start and "weights_" in vars(draft):  # the optimizer begins anew
+                before = Vectors(draft.weights_, draft.buffers_, None)
+            targets_of = partial(type(self)._targets, before=before)
+            draft._train(X, y, sample_weight, targets_of, before, callback)
         return self
 
     def _go_on(self, X, y, sample_weight, targets_of):
         """Train for one more epoch, for `partial_fit`."""
         self._validate_params()
-        with self._unchanged_on_error():
-            if self.early_stopping:
+        with self._draft() as draft:
+            if draft.early_stopping:
                 raise DataError("partial_fit holds no rows out: set early_stopping=False, or call fit")
-            if self.checkpoint is not None:
+            if draft.checkpoint is not None:
                 raise DataError("partial_fit writes no checkpoint: set checkpoint=None, or call fit")
             before = None
-            if "weights_" in vars(self):
-                before = Vectors(self.weights_, self.buffers_, vars(self).get("optimizer_state_"))
-            self._train(X, y, sample_weight, targets_of, before, n_epochs=1)
+            if "weights_" in vars(draft):
+                before = Vectors(draft.weights_, draft.buffers_, vars(draft).get("optimizer_state_"))
+            draft._train(X, y, sample_weight, targets_of, before, n_epochs=1)
         return self
 
     def _train(self, X, y, sample_weight, targets_of, before, callback=None, n_epochs=None):
@@ -216,7 +218,7 @@ class TorchEstimator(Estimator):
         check_names(self, given.named, given.y, first=not goes_on)
         if goes_on:
             self._check_shape(X)
-        targets, n_outputs = targets_of(given.y, X.shape[0])
+        targets, n_outputs = targets_of(self, given.y, X.shape[0])
         seed = seed_from(self.random_state)
         module = make_module(self.module, X.shape[1:], n_outputs, seed)
         layers, optimizer = TorchLayers(module, device), self._optimizer()

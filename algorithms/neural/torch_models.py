@@ -182,10 +182,10 @@ class TorchClassifier(ClassifierMixin, TorchEstimator):
                 "a dict of weights, or call fit"
             )
 
-        def targets_of(y, n_rows):
-            known = vars(self).get("classes_")
-            self.classes_, numbers = labels_of_call(classes, y, n_rows, known, type(self).__name__)
-            return numbers, len(self.classes_)
+        def targets_of(draft, y, n_rows):
+            known = vars(draft).get("classes_")
+            draft.classes_, numbers = labels_of_call(classes, y, n_rows, known, type(draft).__name__)
+            return numbers, len(draft.classes_)
 
         return self._go_on(X, y, sample_weight, targets_of)
 
@@ -341,7 +341,7 @@ class TorchRegressor(RegressorMixin, TorchEstimator):
         -------
         self
         """
-        return self._go_on(X, y, sample_weight, lambda y, n_rows: self._targets(y, n_rows, None))
+        return self._go_on(X, y, sample_weight, lambda draft, y, n: draft._targets(y, n, None))
 
     @staticmethod
     def _score(output, y, weights=None):

@@ -223,14 +223,14 @@ class DynamicTopicModel(TopicsOverSlices):
         """
         self._validate_params()
         check_order_of_files(X, "slices")
-        with self._unchanged_on_error():
-            counts, labels, codes = self._documents(X, slices, n_features)
+        with self._draft() as draft:
+            counts, labels, codes = draft._documents(X, slices, n_features)
             words = None if vocabulary is None else check_vocabulary(vocabulary, counts.shape[1])
-            program = self._program(counts, codes, len(labels))
+            program = draft._program(counts, codes, len(labels))
             known = {"labels": labels, "codes": codes, "alpha": program.alpha}
             known |= {"beta": np.full(counts.shape[1], program.beta), "words": words}
-            done = self._run(program, self._fingerprint(counts, codes, program), known, callback)
-            self._read(done.fetched, done.history, **known)
+            done = draft._run(program, draft._fingerprint(counts, codes, program), known, callback)
+            draft._read(done.fetched, done.history, **known)
         if self.drift is None and self.drift_ >= _LARGE:
             warnings.warn(
                 f"drift=None was fitted to {self.drift_:.2f} a slice: slices are more unlike than changing "

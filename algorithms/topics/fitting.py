@@ -71,13 +71,13 @@ class FittedTopicModel(TopicModel):
         """Fit to documents of which a model knows what is `given`: keywords, covariates or responses."""
         self._validate_params()
         self._check_given(X, given)
-        with self._unchanged_on_error():
-            self._given = given
+        with self._draft() as draft:
+            draft._given = given
             try:
-                return self._fit(X, callback, n_features, **known)
+                return draft._fit(X, callback, n_features, **known)
             finally:
                 for name in ("_given", "_held"):  # of the fit alone
-                    self.__dict__.pop(name, None)
+                    draft.__dict__.pop(name, None)
 
     def _check_given(self, X, given):
         """Check what can be checked before documents are read."""

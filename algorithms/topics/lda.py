@@ -467,6 +467,6 @@ class LatentDirichletAllocation(FittedTopicModel):
         self._validate_params()
         self._check_sampler()
         given = {"doc_labels": doc_labels, "forget": forget, "grow": grow, "vocabulary": vocabulary}
-        with self._unchanged_on_error():
-            self._fit(X, callback, n_features, adds=True, **given)
+        with self._draft() as draft:
+            draft._fit(X, callback, n_features, adds=True, **given)
         return self

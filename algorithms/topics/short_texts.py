@@ -103,24 +103,24 @@ class ShortTextModel(TopicModel):
         self
         """
         self._validate_params()
-        with self._unchanged_on_error():
-            documents = Documents(self, X, n_features, int(self.n_components), begins=True)
+        with self._draft() as draft:
+            documents = Documents(draft, X, n_features, int(draft.n_components), begins=True)
             corpus = documents.corpus
             n_words = corpus.summary.n_words
             check_frequency(corpus.frequency)
-            alpha = check_prior("doc_topic_prior", self.doc_topic_prior, self.n_components, _PRIOR)
-            beta = check_prior("topic_word_prior", self.topic_word_prior, n_words, _PRIOR)
+            alpha = check_prior("doc_topic_prior", draft.doc_topic_prior, draft.n_components, _PRIOR)
+            beta = check_prior("topic_word_prior", draft.topic_word_prior, n_words, _PRIOR)
             words = None if vocabulary is None else check_vocabulary(vocabulary, n_words)
             documents.warn_of_groups(False)
-            program = self._program(corpus, alpha, beta, seed_from(self.random_state), documents.X)
-            done = self._run(program, documents, callback)
-            self._read(program, done.fetched, done.history, documents.X)
+            program = draft._program(corpus, alpha, beta, seed_from(draft.random_state), documents.X)
+            done = draft._run(program, documents, callback)
+            draft._read(program, done.fetched, done.history, documents.X)
             for name in ("vocabulary_", "worker_history_"):  # of the last fit
-                self.__dict__.pop(name, None)
+                draft.__dict__.pop(name, None)
             if done.activity is not None:
-                self.worker_history_ = done.activity.as_dict()
+                draft.worker_history_ = done.activity.as_dict()
             if words is not None:
-                self.vocabulary_ = words
+                draft.vocabulary_ = words
         return self
 
     def _run(self, program, documents, callback):

@@ -1,4 +1,4 @@
-"""A fit that fails leaves the estimator as it was; one that ends leaves nothing of an earlier one."""
+"""Until a fit ends the estimator is as it was, also if it fails; then nothing is left of an earlier fit."""
 
 import pickle
 
@@ -23,7 +23,7 @@ def test_a_fit_leaves_its_own_state_or_none(case):
         assert same_state(vars(model), before)
         if case.takes("callback"):
             with pytest.raises(Stop):
-                case.fit(model=model, callback=stopping(case))
+                case.fit(model=model, callback=stopping(case, model, before))
             assert same_state(vars(model), before)
     case.fit(model=fitted)
     assert vars(fitted).keys() == vars(case.fitted).keys()
@@ -42,10 +42,11 @@ def spoiled(case):
     return case.given._replace(X=X)
 
 
-def stopping(case):
-    """A callback that raises; the model that it can take in the meantime can be pickled, and answers."""
+def stopping(case, model, before):
+    """A callback that raises; what it can take of the fit can be pickled, and answers."""
 
     def stop(info):
+        assert same_state(vars(model), before)
         if info.snapshot is not None:
             snapshot = info.snapshot()
             assert_close(case.answer(pickle.loads(pickle.dumps(snapshot))), case.answer(snapshot))

@@ -67,14 +67,14 @@ class ChoiceModel(Recommender):
         """
         self._validate_params()
         effective_n_jobs(self.n_jobs)  # refuses 0
-        with self._unchanged_on_error():
-            entries, (self.user_ids_, self.item_ids_), _ = read_ratings(self, X, y, None)
-            self.interactions_ = self._values(entries, self.user_ids_)
-            present = self.interactions_.indices[self.interactions_.data > 0]
+        with self._draft() as draft:
+            entries, (draft.user_ids_, draft.item_ids_), _ = read_ratings(draft, X, y, None)
+            draft.interactions_ = draft._values(entries, draft.user_ids_)
+            present = draft.interactions_.indices[draft.interactions_.data > 0]
             if not len(present):
                 raise DataError("no value of X is above zero: no user has chosen an item")
-            self.item_counts_ = np.bincount(present, minlength=len(self.item_ids_))
-            self._learn(_without_zeros(self.interactions_))
+            draft.item_counts_ = np.bincount(present, minlength=len(draft.item_ids_))
+            draft._learn(_without_zeros(draft.interactions_))
         return self
 
     _training = "interactions_"

@@ -198,11 +198,11 @@ class ElasticNetCV(PathCV, ElasticNet):
         self
         """
         self._validate_params()
-        with self._unchanged_on_error():
-            X, _, model, (errors,) = self._fit_path(X, y, sample_weight, groups, losses=("mse",))
-            self.mse_path_ = self._squeezed(-errors)
-            self.coef_ = model.dense(X.shape[1], X.dtype)
-            self.intercept_ = float(model.intercept) if self.fit_intercept else 0.0
+        with self._draft() as draft:
+            X, _, model, (errors,) = draft._fit_path(X, y, sample_weight, groups, losses=("mse",))
+            draft.mse_path_ = draft._squeezed(-errors)
+            draft.coef_ = model.dense(X.shape[1], X.dtype)
+            draft.intercept_ = float(model.intercept) if draft.fit_intercept else 0.0
         return self
 
     def _checked_target(self, y, n_samples, offset):

@@ -160,16 +160,16 @@ class LogisticRegressionCV(LogisticRegression):
         """
         self._validate_params()
         self._check_scoring()
-        with self._unchanged_on_error():
-            self.Cs_, self.l1_ratios_ = self._grid()
-            rows = check_row_matrix(self, X)
-            check_names(self, X, y)
-            self.classes_, numbers = check_labels(y, rows.shape[0], type(self).__name__)
-            labels, weights = self.classes_[numbers], self._weights(sample_weight, rows.shape[0])
-            model = self._model(numbers, weights)
-            folds = folds_of(self.cv, len(labels), numbers, groups, weights, self.classes_)
-            self._fit_folds(rows, labels, None if sample_weight is None else weights, folds, model)
-            self._choose(rows, labels, weights, model)
+        with self._draft() as draft:
+            draft.Cs_, draft.l1_ratios_ = draft._grid()
+            rows = check_row_matrix(draft, X)
+            check_names(draft, X, y)
+            draft.classes_, numbers = check_labels(y, rows.shape[0], type(draft).__name__)
+            labels, weights = draft.classes_[numbers], draft._weights(sample_weight, rows.shape[0])
+            model = draft._model(numbers, weights)
+            folds = folds_of(draft.cv, len(labels), numbers, groups, weights, draft.classes_)
+            draft._fit_folds(rows, labels, None if sample_weight is None else weights, folds, model)
+            draft._choose(rows, labels, weights, model)
         return self
 
     def _check_scoring(self):

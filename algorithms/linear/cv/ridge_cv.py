@@ -142,22 +142,23 @@ class RidgeCV(MultiOutputMixin, RegressorMixin, Estimator):
         self
         """
         self._validate_params()
-        with self._unchanged_on_error():
-            alphas = self._checked_alphas()
-            if self.cv is not None:
-                return self._fit_folds(X, y, sample_weight, alphas)
-            columns = check_columns(self, X)
+        with self._draft() as draft:
+            alphas = draft._checked_alphas()
+            if draft.cv is not None:
+                draft._fit_folds(X, y, sample_weight, alphas)
+                return self
+            columns = check_columns(draft, X)
             n_samples = columns.shape[0]
-            check_names(self, X, y)
-            y = check_targets(y, n_samples, type(self).__name__)
-            weights = self._checked_weights(sample_weight, n_samples)
+            check_names(draft, X, y)
+            y = check_targets(y, n_samples, type(draft).__name__)
+            weights = draft._checked_weights(sample_weight, n_samples)
             if min(columns.shape) > _MOST:
                 raise DataError(
                     f"X has the shape {columns.shape}: with cv=None RidgeCV decomposes a matrix as large as "
                     f"the smaller number, which may be {_MOST}; give cv, for instance 5"
                 )
             with single_threaded_blas():
-                self._choose(columns, y, weights, alphas, sample_weight is not None)
+                draft._choose(columns, y, weights, alphas, sample_weight is not None)
         return self
 
     def _checked_alphas(self):

@@ -185,11 +185,11 @@ class SparseLogisticRegressionCV(PathCV, SparseLogisticRegression):
         self
         """
         self._validate_params()
-        with self._unchanged_on_error():
-            X, classes, model, _ = self._fit_path(X, y, sample_weight, groups, offset=offset)
-            self.classes_ = classes
-            self.coef_ = np.atleast_2d(model.dense(X.shape[1], X.dtype))
-            self.intercept_ = np.atleast_1d(model.intercept).astype(X.dtype)
+        with self._draft() as draft:
+            X, classes, model, _ = draft._fit_path(X, y, sample_weight, groups, offset=offset)
+            draft.classes_ = classes
+            draft.coef_ = np.atleast_2d(model.dense(X.shape[1], X.dtype))
+            draft.intercept_ = np.atleast_1d(model.intercept).astype(X.dtype)
         return self
 
     def _checked_target(self, y, n_samples, offset):

@@ -269,16 +269,16 @@ class GLM(RegressorMixin, Estimator):
                 f"covariance={self.covariance!r} and clusters={'None' if clusters is None else '...'}: "
                 "covariance='cluster' needs the labels of clusters in fit, the others take none"
             )
-        with self._unchanged_on_error(), fitted_table(self, X, y, sample_weight) as (X, y, sample_weight):
-            rows, y, sample_weight, engine = check_rows_and_targets(self, X, y, sample_weight)
+        with self._draft() as draft, fitted_table(draft, X, y, sample_weight) as (X, y, sample_weight):
+            rows, y, sample_weight, engine = check_rows_and_targets(draft, X, y, sample_weight)
             fitting.check_columns(rows.shape[1])
-            vectors = fitting.check_vectors(self, rows.shape, y, sample_weight, offset, exposure, clusters)
-            shards, read = fitting.shards_of(self, rows, engine, vectors)
-            program = Likelihood(shards, read, rows.shape[1], self.fit_intercept)
-            place = open_place(engine, self.n_jobs)
+            vectors = fitting.check_vectors(draft, rows.shape, y, sample_weight, offset, exposure, clusters)
+            shards, read = fitting.shards_of(draft, rows, engine, vectors)
+            program = Likelihood(shards, read, rows.shape[1], draft.fit_intercept)
+            place = open_place(engine, draft.n_jobs)
             with contextlib.closing(place.sum(program, ordered=True)) as passes, single_threaded_blas():
-                self._take(passes, *fitting.fit_rows(self, passes, rows.shape[1], vectors, callback))
-            return self
+                draft._take(passes, *fitting.fit_rows(draft, passes, rows.shape[1], vectors, callback))
+        return self
 
     def _take(self, passes, found, family, means, n_rows, frequencies):
         """Set the model and what is known of its errors; warn where that is nothing."""

@@ -148,17 +148,17 @@ class KnockoffSelection(Selector):
         unused = self.estimator is None and self.mean is None and self.covariance is None and not given
         if self.kind == "fixed" and not unused:
             raise DataError("kind='fixed' takes no estimator, mean, covariance or further arguments")
-        with self._unchanged_on_error():
-            X, rng = self._read(X, y), check_random_state(self.random_state)
-            if self.kind == "fixed":
+        with self._draft() as draft:
+            X, rng = draft._read(X, y), check_random_state(draft.random_state)
+            if draft.kind == "fixed":
                 n, p = X.shape
-                W = self._entry(X, check_targets(y, n, type(self).__name__), n, p, rng)
+                W = draft._entry(X, check_targets(y, n, type(draft).__name__), n, p, rng)
             else:
-                W = self._difference(X, y, given, rng)
-            self.statistics_ = W
-            self.threshold_ = knockoff_threshold(W, self.fdr, self.offset)
-            self.support_ = self.threshold_ <= W
-            return self
+                W = draft._difference(X, y, given, rng)
+            draft.statistics_ = W
+            draft.threshold_ = knockoff_threshold(W, draft.fdr, draft.offset)
+            draft.support_ = draft.threshold_ <= W
+        return self
 
     def _read(self, X, y):
         """Check the data; return X as float64."""

@@ -151,22 +151,22 @@ class StabilitySelection(Selector):
         self._validate_params()
         base = self._base()
         self._check_path(base)
-        with self._unchanged_on_error():
-            rows, y, given = self._read(X, y, given)
-            halves = self._halves(rows.shape[0])
-            work = [(0, clone(base), self.n_selected, half) for half in halves]
-            bar = {"label": type(self).__name__, "unit": "fit", "verbose": self.verbose}
-            with open_place(self.engine, self.n_jobs).tasks([(rows, y, given)]) as tasks:
+        with self._draft() as draft:
+            rows, y, given = draft._read(X, y, given)
+            halves = draft._halves(rows.shape[0])
+            work = [(0, clone(base), draft.n_selected, half) for half in halves]
+            bar = {"label": type(draft).__name__, "unit": "fit", "verbose": draft.verbose}
+            with open_place(draft.engine, draft.n_jobs).tasks([(rows, y, given)]) as tasks:
                 counts = np.sum(tasks.map(_chosen, work, **bar), axis=0)
-            self._store(counts, len(halves))
-            if self.q_ == rows.shape[1] > 1 and self.n_selected is None:
+            draft._store(counts, len(halves))
+            if draft.q_ == rows.shape[1] > 1 and draft.n_selected is None:
                 warnings.warn(
                     f"every fit chose all {rows.shape[1]} columns, so that their choice says nothing: pass "
                     f"n_selected=, or an estimator with a stronger penalty than {type(base).__name__}'s",
                     UserWarning,
                     stacklevel=2,
                 )
-            return self
+        return self
 
     def _check_path(self, base):
         follows = isinstance(base, (Lasso, ElasticNet, StructuredModel)) and hasattr(base, "path")

@@ -185,9 +185,10 @@ class GroupLogisticRegression(ScoresFiles, StructuredModel, ScoringClassifier):
         self
         """
         self._validate_params()
-        with self._unchanged_on_error(), self._read(X, y, sample_weight) as (X, y, sample_weight):
-            problem = self._pose(X, y, sample_weight, offset)
-            return self._fit(problem, callback, self._start(problem))
+        with self._draft() as draft, draft._read(X, y, sample_weight) as (X, y, sample_weight):
+            problem = draft._pose(X, y, sample_weight, offset)
+            draft._fit(problem, callback, draft._start(problem))
+        return self
 
     def alpha_max(
         self, X: Matrix, y: Vector, sample_weight: Vector | None = None, *, offset: Vector | None = None

@@ -237,24 +237,24 @@ class CoxRegression(StructuredModel):
         self
         """
         self._validate_params()
-        with self._unchanged_on_error():
-            problem = self._pose(X, y, sample_weight, offset, entry, strata)
+        with self._draft() as draft:
+            problem = draft._pose(X, y, sample_weight, offset, entry, strata)
             labels, _ = check_row_labels("strata", strata, problem.loss.n)
-            self._fit(problem, callback, self._start(problem))
+            draft._fit(problem, callback, draft._start(problem))
             loss = problem.loss
             for name in ("covariance_", "standard_errors_"):
-                self.__dict__.pop(name, None)
-            unpenalised = self.alpha == 0 and np.isfinite(problem.factors).all() and problem.blocks.plain
+                draft.__dict__.pop(name, None)
+            unpenalised = draft.alpha == 0 and np.isfinite(problem.factors).all() and problem.blocks.plain
             if unpenalised and problem.columns.n_features <= _MOST_COLUMNS:
                 total = total_weight(sample_weight, loss.n)
-                self.coef_, self.covariance_ = inference(problem, self.coef_, total, type(self).__name__)
-                self.standard_errors_ = np.sqrt(np.diag(self.covariance_))
-            f = problem.columns.X @ self.coef_
+                draft.coef_, draft.covariance_ = inference(problem, draft.coef_, total, type(draft).__name__)
+                draft.standard_errors_ = np.sqrt(np.diag(draft.covariance_))
+            f = problem.columns.X @ draft.coef_
             hazard = loss.hazard((f if offset is None else f + loss.offset[:, 0])[:, None])
-            self.event_times_, self.event_strata_ = loss.times, labels[loss.of_stratum]
+            draft.event_times_, draft.event_strata_ = loss.times, labels[loss.of_stratum]
             edges = zip(loss.edges[:-1], loss.edges[1:], strict=True)
-            self.cumulative_baseline_hazard_ = np.concatenate([np.cumsum(hazard[a:b]) for a, b in edges])
-            return self
+            draft.cumulative_baseline_hazard_ = np.concatenate([np.cumsum(hazard[a:b]) for a, b in edges])
+        return self
 
     def predict(self, X: Matrix, *, offset: Vector | None = None) -> Array:
         """Compute ``x b``, the logarithm of the relative hazard: the larger, the sooner the event.

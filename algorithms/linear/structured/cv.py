@@ -164,21 +164,21 @@ class SparseGLMCV(MetaEstimatorMixin, Estimator):
         """
         self._validate_params()
         bases = self._bases()
-        with self._unchanged_on_error():
-            problems, paths = self._posed(bases, X, y, sample_weight, given)
+        with self._draft() as draft:
+            problems, paths = draft._posed(bases, X, y, sample_weight, given)
             columns = problems[0].columns
             weights = check_weights(sample_weight, columns.n_samples)
             weights = np.ones(columns.n_samples) if weights is None else weights
-            folds = self._folds(y, weights, is_classifier(bases[0]))
+            folds = draft._folds(y, weights, is_classifier(bases[0]))
             rows = columns.X.tocsr() if columns.is_sparse else columns.X
-            losses = self._losses((rows, np.asarray(y), weights, given), bases, paths, folds)
+            losses = draft._losses((rows, np.asarray(y), weights, given), bases, paths, folds)
             masses = np.array([weights[test].sum() for _, test in folds])
-            best = self._choose(np.array(paths), losses, masses)
+            best = draft._choose(np.array(paths), losses, masses)
             coefs = bases[best]._fit_path(problems[best], paths[best])
-            self.coef_path_ = _coefficients(problems[best], coefs)
-            self.best_estimator_ = clone(bases[best]).set_params(alpha=self.alpha_)
-            self.best_estimator_.fit(X, y, sample_weight, **given)
-            self._take_names()
+            draft.coef_path_ = _coefficients(problems[best], coefs)
+            draft.best_estimator_ = clone(bases[best]).set_params(alpha=draft.alpha_)
+            draft.best_estimator_.fit(X, y, sample_weight, **given)
+            draft._take_names()
         return self
 
     def _bases(self):

@@ -70,9 +70,10 @@ class StructuredRegressor(MultiOutputMixin, RegressorMixin, StructuredModel):
         self
         """
         self._validate_params()
-        with self._unchanged_on_error(), self._read(X, y, sample_weight) as (X, y, sample_weight):
-            problem = self._pose(X, y, sample_weight, offset, exposure)
-            return self._fit(problem, callback, self._start(problem))
+        with self._draft() as draft, draft._read(X, y, sample_weight) as (X, y, sample_weight):
+            problem = draft._pose(X, y, sample_weight, offset, exposure)
+            draft._fit(problem, callback, draft._start(problem))
+        return self
 
     def predict(self, X: Matrix, *, offset: Vector | None = None, exposure: Vector | None = None) -> Array:
         """Predict the mean of each row, or its quantile.
