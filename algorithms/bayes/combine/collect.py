@@ -12,6 +12,7 @@ from ....errors import PosteriorWarning
 from ....scheduler.threads import single_threaded_blas
 from ..chains.chain import STATISTICS
 from ..chains.modes import look_for_modes, missed_share
+from ..chains.outside import Outside, mass_outside
 from ..chains.sampling import K_HAT_WEIGHTS
 from ..models.failures import COUNTS, first_failure
 from ..posterior.diagnostics import diagnose, lines_of_warning
@@ -31,7 +32,9 @@ _LEAST_PART = 0.5  # of few weighted draws, that they must be worth
 _GOOD_PART = 0.5
 _COMPARED = 50  # draws at which the density of all rows is compared with the shards'
 _WEIGHING = ("auto", "exact")  # with proposals in a second round
-_RESAMPLING = 1  # with the seed, the name of a random stream
+_RESAMPLING, _OUTSIDE = 1, 2  # with the seed, names of random streams
+# Evaluations that look for mass outside of the draws: part of those that the draws took, and limits.
+_WORTH, _WORTH_OF_FEW, _FEW, _MANY = 0.1, 0.25, 1000, 20_000
 
 
 def from_sample(model, sample, variables, seed, local=None, names=None, log_likelihood=None):
@@ -49,14 +52,14 @@ def from_sample(model, sample, variables, seed, local=None, names=None, log_like
     if log_weights is not None:
         diagnostics, n_chains = _judge_weights(model, sample, points, seed, spread), None
     elif sample.evidence is not None:
-        diagnostics = _judge_populations(model, sample, names, spread)
+        diagnostics = _judge_populations(model, sample, names, seed, spread)
     else:
         columns = [sample.stacked("log_densities"), *map(sample.statistic, STATISTICS)]
         statistics = np.stack(columns, axis=-1).reshape(n_chains * T, -1)
         if T >= _LEAST:
             by_name = not sample.found.n_searches
             sample = look_for_modes(model, sample, seed)
-            diagnostics = _judge_chains(model, sample, names, by_name, spread)
+            diagnostics = _judge_chains(model, sample, names, by_name, seed, spread)
     _warn(diagnostics)
     return Posterior(
         _with_local(values, points, local),
@@ -87,23 +90,38 @@ def _judge_weights(model, sample, points, seed, spread):
         **_searched(sample.found),
     }
     figures |= _counted(sample.chains)
+    logps = _alike(sample.stacked("log_densities").ravel(), log_weights, seed, T)
+    figures["outside"] = _looked_outside(model, points[None], logps[None], T, seed)
     if len(sample.found.modes) > 1:
         figures["modes_seen"] = sample.mode is None  # by proposals about all of them
-        logps = _alike(sample.stacked("log_densities").ravel(), log_weights, seed, T)
         figures["missed_share"] = missed_share(model, sample.found.modes, points, logps)
     return diagnose(None, figures=figures, failure=sample.chains[0].failure, spread=spread)
 
 
-def _judge_chains(model, sample, names, by_name, spread):
+def _looked_outside(model, draws, logps, n_taken, seed, worth=_WORTH):
+    """The mass `Outside` of draws (chains, T, d), which took n evaluations; None where it is unknown."""
+    if model.concave or model.regular:
+        return Outside()
+    n = min(max(worth * n_taken, min(_WORTH_OF_FEW * n_taken, _FEW)), _MANY)
+    rng = np.random.Generator(np.random.Philox([seed, _OUTSIDE]))
+    with single_threaded_blas():
+        return mass_outside(model, draws, logps, int(n), rng)
+
+
+def _judge_chains(model, sample, names, by_name, seed, spread):
     """Diagnostics of chains, after the search for modes; `by_name` says that there was none before."""
-    draws = sample.stacked()
-    points, logps = draws.reshape(-1, draws.shape[2]), sample.stacked("log_densities").ravel()
-    share = missed_share(model, sample.found.modes, points, logps)
+    draws, logps = sample.stacked(), sample.stacked("log_densities")
+    share = missed_share(model, sample.found.modes, draws.reshape(-1, draws.shape[2]), logps.ravel())
+    n_taken = sample.statistic("n_gradients").sum()
+    worth = _WORTH_OF_FEW if sample.sampler == "slice" else _WORTH  # beyond walls no gradient leads
+    outside = _looked_outside(model, draws, logps, n_taken, seed, worth)
     figures = _counted(sample.chains) | {
         **_searched(sample.found),
         "missed_share": share,
         "modes_seen": by_name and not share,
-        "k_hat_mode": sample.k_hat if sample.sampler == "split_hmc" else np.nan,
+        "outside": outside,
+        "k_hat_mode": sample.k_hat,
+        "k_hat_mode_refuted": outside is not None and sample.sampler != "split_hmc",
     }
     return diagnose(
         draws[None],
@@ -117,12 +135,13 @@ def _judge_chains(model, sample, names, by_name, spread):
     )
 
 
-def _judge_populations(model, sample, names, spread):
+def _judge_populations(model, sample, names, seed, spread):
     """Diagnostics of annealed populations: whether they agree, and of how many ancestors they are."""
     draws, found = sample.stacked(), sample.evidence
     figures = _counted(sample.chains) | {
         **_searched(sample.found),
         "modes_seen": True,  # by points about all of them
+        "outside": _looked_outside(model, draws, sample.stacked("log_densities"), draws[..., 0].size, seed),
         "ancestors": found.ancestors,
         "move_acceptance": found.acceptance,
         "n_temperatures": found.n_steps,

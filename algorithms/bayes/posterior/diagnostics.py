@@ -188,10 +188,26 @@ def diagnose(
     if figures.get("missed_share", 0) > MOST_MISSED:
         words = "of the posterior lie about a mode where hardly any draws are, by the normal density there"
         lines.append(("missed mode", figures["missed_share"], f"< {MOST_MISSED}", 2, words))
-    if figures.get("k_hat_mode", 0) >= 0.7:
-        words = "importance sampling about the mode fails: chains by its metric may never leave it; take nuts"
-        lines.append(("k-hat of the mode", figures["k_hat_mode"], "< 0.7", 1, words))
+    lines += _outside_lines(figures)
     return Diagnostics([*lines, *_population_lines(figures), *ends])
+
+
+def _outside_lines(figures):
+    """Judge what draws may have missed about them; see ``chains.outside``."""
+    outside, k_hat = figures.get("outside"), figures.get("k_hat_mode", np.nan)
+    missed = outside is not None and outside.share > 0
+    if missed:
+        words = (
+            f"of the posterior lie outside of all draws, and make an sd {outside.spread:.2g} times as wide"
+        )
+        yield "missed mass", outside.share, "0", 2, words
+    if not np.isnan(k_hat):
+        level, words = 0, "of importance sampling about the mode"
+        if k_hat >= 0.7 and not missed and figures["k_hat_mode_refuted"]:
+            words += ", which fails; points far from the draws find no mass that these miss"
+        elif k_hat >= 0.7:
+            level, words = 1, f"{words}, which fails: chains may never leave it; take nuts"
+        yield "k-hat of the mode", k_hat, "< 0.7", level, words
 
 
 def _population_lines(figures):
