@@ -119,7 +119,7 @@ def check_plain(name, values):
 def check_text(name, values):
     """Refuse text that ends with NUL, which arrays of text drop: "a" and "a" with a NUL would become one."""
     if hasattr(values, "to_numpy"):
-        values = values.to_numpy()
+        values = np.asarray(values)
     if isinstance(values, np.ndarray):
         values = values.ravel() if values.dtype.kind == "O" else ()
     for value in values if isinstance(values, (list, tuple, np.ndarray)) else ():
