@@ -112,6 +112,8 @@ class Case:
         Promises that wait for a redesign: strict xfails, whose reason names its issue.
     checks : dict
         Parameters for the data of scikit-learn's own checks.
+    slow : tuple of str
+        Promises that are those of another class, of the same code, and tried by slow runs alone.
     variant : str
         Tells several cases of one class apart.
     """
@@ -122,6 +124,7 @@ class Case:
     scales: str = "penalty"
     broken: dict = field(default_factory=dict)
     checks: dict = field(default_factory=dict)
+    slow: tuple = ()
     variant: str = ""
 
     @functools.cached_property
@@ -252,7 +255,9 @@ CASES = [
         variant="l1, three classes",
         checks=TIGHT,
     ),
-    Case(lambda: sd.LogisticRegressionCV(Cs=3, cv=3), "two classes", "frequencies"),
+    Case(
+        lambda: sd.LogisticRegressionCV(Cs=3, cv=3), "two classes", "frequencies", checks={"Cs": 2, "cv": 2}
+    ),
     Case(lambda: sd.PoissonRegressor(), "counts", "relative"),
     Case(lambda: sd.GLM(), "regression", "frequencies", scales=""),
     Case(lambda: sd.GLM("poisson"), "counts", "frequencies", scales="", variant="poisson"),
@@ -281,9 +286,16 @@ CASES = [
         "regression",
         "relative",
         checks={"groups": 1, **FEW_FOLDS},
+        slow=("check_estimator",),
     ),
-    Case(lambda: sd.MultiTaskLassoCV(**CV), "tasks", "relative", checks=FEW_FOLDS),
-    Case(lambda: sd.MultiTaskElasticNetCV(**CV), "tasks", "relative", checks=FEW_FOLDS),
+    Case(lambda: sd.MultiTaskLassoCV(**CV), "tasks", "relative", checks=FEW_FOLDS, slow=("check_estimator",)),
+    Case(
+        lambda: sd.MultiTaskElasticNetCV(**CV),
+        "tasks",
+        "relative",
+        checks=FEW_FOLDS,
+        slow=("check_estimator",),
+    ),
     Case(lambda: sd.CoxRegression(0.05), "survival", "relative"),
     Case(lambda: sd.CoxRegression(0.0), "survival", "relative", scales="", variant="no penalty"),
     Case(lambda: sd.StabilitySelection(LASSO, threshold=0.6, n_pairs=3, random_state=0), "regression"),
@@ -342,6 +354,8 @@ def cases(promise, keep=lambda case: True):
 
 def _marks(case, promise):
     marks = [NO_TORCH] if case.name.startswith("Torch") else []
+    if promise in case.slow:
+        marks.append(pytest.mark.slow)
     if promise in case.broken:
         marks.append(pytest.mark.xfail(reason=case.broken[promise], strict=True))
     return marks

@@ -7,7 +7,7 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
-from contract_cases import COLUMNS, assert_close, cases
+from contract_cases import CASES, COLUMNS, assert_close, cases
 from scipy import sparse
 from sklearn.base import clone
 
@@ -86,20 +86,22 @@ TIGHT = {"tol": 1e-12, "max_iter": 1000}  # fits of sparse and dense columns end
 
 @pytest.mark.parametrize("case", cases("forms", lambda case: case.has_columns))
 def test_a_form_gives_the_plain_model_or_is_refused(case):
+    """Each model reads all forms, and is fitted to a third of them: the next model to the next third."""
     X, new = case.given.X, case.make()
     if "tol" in new.get_params() and case.scales in ("", "penalty"):
         new.set_params(**{name: value for name, value in TIGHT.items() if name in new.get_params()})
     plain, frame = case.fit(model=clone(new)), pd.DataFrame(X, columns=COLUMNS[case.data])
     forms = {name: functools.partial(form, X) for name, form in (DENSE | SPARSE).items()}
     forms |= {name: functools.partial(form, frame) for name, form in FRAMES.items()}
-    for name, form in forms.items():
+    for turn, (name, form) in enumerate(forms.items(), CASES.index(case)):
         given = case.given._replace(X=form())
         before, tol = contents(given.X), 1e-3 if "32" in name else 1e-8
         if new.__sklearn_tags__().input_tags.sparse or not (name in SPARSE or "sparse" in name):
-            model = case.fit(given, model=clone(new))
             with warnings.catch_warnings():
                 warnings.filterwarnings("ignore", ".*feature names")
-                assert_close(case.answer(model), case.answer(plain), f"fitted to {name}", tol)
+                if turn % 3 == 0:
+                    model = case.fit(given, model=clone(new))
+                    assert_close(case.answer(model), case.answer(plain), f"fitted to {name}", tol)
                 assert_close(case.answer(plain, given), case.answer(plain), f"read as {name}", tol)
         else:
             with pytest.raises((TypeError, ValueError), match=r"[Ss]parse"):
