@@ -73,11 +73,10 @@ class FittedTopicModel(TopicModel):
         self._check_given(X, given)
         with self._draft() as draft:
             draft._given = given
-            try:
-                return draft._fit(X, callback, n_features, **known)
-            finally:
-                for name in ("_given", "_held"):  # of the fit alone
-                    draft.__dict__.pop(name, None)
+            shares = draft._fit(X, callback, n_features, **known)
+            for name in ("_given", "_held"):  # of the fit alone
+                vars(draft).pop(name, None)
+        return shares
 
     def _check_given(self, X, given):
         """Check what can be checked before documents are read."""
