@@ -30,7 +30,8 @@ _LEAST_PART = 0.5  # of few weighted draws, that they must be worth
 # Of weighted draws that are trusted: with a k-hat of .43 to .7, and worth a fifth of their number, means of
 # curved densities are off by half a standard deviation.
 _GOOD_PART = 0.5
-_COMPARED = 50  # draws at which the density of all rows is compared with the shards'
+# Draws at which the density of all rows is compared with the shards': of the result, and of all shards.
+_COMPARED, _OF_SHARDS = 50, 200
 _WEIGHING = ("auto", "exact")  # with proposals in a second round
 _RESAMPLING, _OUTSIDE = 1, 2  # with the seed, names of random streams
 # Evaluations that look for mass outside of the draws: part of those that the draws took, and limits.
@@ -203,8 +204,7 @@ def from_shards(
         figures = whole.figures | {name: int(arrays[name].sum()) for name in COUNTS}
         figures["failed"] += log_density.failed
         if rows_gap is not None:
-            apart = rows_gap(draws_of_all[:_COMPARED])
-            figures["rows_apart"] = float(apart.std()) if np.isfinite(apart).all() else np.inf
+            figures["rows_apart"] = _rows_apart(rows_gap, draws_of_all[:_COMPARED], draws)
         diagnostics = diagnose(
             draws,
             gradients=gradients,
@@ -226,6 +226,15 @@ def from_shards(
         method=f"{whole.method} of {len(draws)} shards{_by_subsets(log_density.noise)}",
         log_likelihood=log_likelihood,
     )
+
+
+def _rows_apart(rows_gap, draws, of_shards):
+    """Standard deviation of the gap at draws, also with those of shards, which may lie where these do not."""
+    evenly = np.linspace(0, of_shards[0, ..., 0].size - 1, max(1, _OF_SHARDS // len(of_shards))).astype(int)
+    points = of_shards.reshape(len(of_shards), -1, draws.shape[1])[:, evenly].reshape(-1, draws.shape[1])
+    apart, more = rows_gap(draws), rows_gap(points)
+    every = np.append(apart, more[~np.isnan(more)])  # another shard may forbid what one allows
+    return float(max(apart.std(), every.std())) if np.isfinite(every).all() else np.inf
 
 
 def _by_subsets(noise):

@@ -5,6 +5,7 @@ import warnings
 import numba
 import numpy as np
 import pytest
+from scipy import special
 
 import stradask as sd
 from stradask.algorithms.bayes.models.row_sums import check_sum
@@ -158,6 +159,17 @@ def test_where_the_check_is_blind_the_draws_are_compared():
 
     with pytest.warns(PosteriorWarning, match="sum over rows"):
         found = draw(late)
+    assert found.diagnostics.row("sum over rows")["verdict"] == "bad"
+
+
+def test_a_term_that_the_result_avoids_is_seen_by_the_shards():
+    """It costs 3 between 2.5 and 3, once; in four shards 12, so that no draw of the result is there."""
+
+    def below(q, x):
+        return normal(q, x) - 3.0 * special.expit((3.0 - q[0]) / 3e-4) * special.expit((q[0] - 2.5) / 0.01)
+
+    with pytest.warns(PosteriorWarning, match="sum over rows"):
+        found = sd.sample(below, None, X, [0.0], n_shards=M, random_state=0)
     assert found.diagnostics.row("sum over rows")["verdict"] == "bad"
 
 
