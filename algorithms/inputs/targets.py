@@ -221,6 +221,19 @@ def check_weights(sample_weight, n_samples):
     return weights / weights.mean()
 
 
+def with_weight(X, targets, weights):
+    """Return X, targets and, unless all are equal, weights of mean 1, of the rows whose weight is not 0.
+
+    Minibatches would have the others in them, and counts would count them.
+    """
+    if weights is None:
+        return X, targets
+    kept = weights > 0
+    if not kept.all():
+        X, targets, weights = X[kept], targets[kept], weights[kept]
+    return (X, targets) if np.ptp(weights) == 0 else (X, targets, weights / weights.mean())
+
+
 def check_row_weights(sample_weight, n_samples):
     """Check the weights of rows, and return them as float64."""
     return _vector("sample_weight", sample_weight, n_samples, "row")

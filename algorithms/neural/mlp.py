@@ -127,9 +127,9 @@ class MLPClassifier(ClassifierMixin, Perceptron):
 
     Minimises
 
-    .. math:: \frac{1}{s} \sum_i s_i L(y_i, f(x_i)) + \frac{\alpha}{2 s} \sum_l |W_l|^2
+    .. math:: \frac{1}{s} \sum_i s_i L(y_i, f(x_i)) + \frac{\alpha}{2 n} \sum_l |W_l|^2
 
-    with s_i the weights of the rows (1 where none are given), s their sum,
+    with s_i the weights of the rows (1 where none are given), s their sum, n the number of those above 0,
     f(x) the layers ``a <- activation(a W + b)`` one after another, and L the logistic loss of one output
     for two classes, ``-log softmax(f(x))[y]`` for more. Gradients are computed by hand, in the type of `X`.
 
@@ -208,7 +208,7 @@ class MLPClassifier(ClassifierMixin, Perceptron):
         y : array-like of shape (n_samples,)
             Not all classes need be in it.
         sample_weight : float or array-like of shape (n_samples,), optional
-            Not negative. A row of weight 2 counts as two rows, also against the penalty of the call.
+            Not negative. Only ratios count, and a row of weight 0 is one left out.
         classes : array-like of shape (n_classes,), optional
             The labels of all calls; needed at the first.
 
@@ -284,9 +284,9 @@ class MLPRegressor(RegressorMixin, Perceptron):
 
     Minimises
 
-    .. math:: \frac{1}{2 n} \sum_i |y_i - f(x_i)|^2 + \frac{\alpha}{2 s} \sum_l |W_l|^2
+    .. math:: \frac{1}{2 s} \sum_i s_i |y_i - f(x_i)|^2 + \frac{\alpha}{2 n} \sum_l |W_l|^2
 
-    with s_i the weights of the rows (1 where none are given), s their sum,
+    with s_i the weights of the rows (1 where none are given), s their sum, n the number of those above 0,
     f(x) the layers ``a <- activation(a W + b)`` one after another. Gradients are computed by hand, in
     the type of `X`. Columns and targets should be scaled to about 1.
 
@@ -352,7 +352,7 @@ class MLPRegressor(RegressorMixin, Perceptron):
             Later calls compute in the type of the first.
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
         sample_weight : float or array-like of shape (n_samples,), optional
-            Not negative. A row of weight 2 counts as two rows, also against the penalty of the call.
+            Not negative. Only ratios count, and a row of weight 0 is one left out.
 
         Returns
         -------

@@ -21,7 +21,7 @@ from ...scheduler.parameters import seed_from
 from ...scheduler.threads import single_threaded_blas
 from .._base import ENGINES, Estimator
 from ..inputs.matrices import check_rows, real
-from ..inputs.targets import check_names, check_weights, total_weight
+from ..inputs.targets import check_names, check_weights, with_weight
 from ..optimize.downpour import watched
 from ..optimize.minimize import minimize
 from ..optimize.one_pass import one_pass
@@ -164,7 +164,8 @@ class Perceptron(Estimator):
         y : array-like
             Labels of shape (n_samples,), or targets of shape (n_samples,) or (n_samples, n_outputs).
         sample_weight : float or array-like of shape (n_samples,), optional
-            Not negative. A row of weight 2 counts as two rows, also against the penalty.
+            Not negative. Only ratios count: a factor that all weights share changes nothing, and a row of
+            weight 0 is one left out.
         callback : callable, optional
             ``callback(info)`` after every step, or pass of Downpour; `info` has round, total, objective,
             seconds, history, and ``info.snapshot()``, the model so far as a fitted estimator. Returning True
@@ -183,9 +184,8 @@ class Perceptron(Estimator):
             targets, loss, n_outputs = draft._targets(y, X)
             seed = seed_from(draft.random_state)
             rows, held_out = draft._split(_rows(X, targets, sample_weight), seed)
-            alpha = draft._penalty(sample_weight, X.shape[0])
             sizes = (X.shape[1], *hidden, n_outputs)
-            network = Network(sizes, draft.activation, loss, alpha, rows[0].shape[0], draft.device_)
+            network = Network(sizes, draft.activation, loss, draft.alpha, rows[0].shape[0], draft.device_)
             w = draft._initial(network, before, seed, X.dtype)
             solve = by_schedule if draft.solver in SCHEDULED else type(draft)._by_portions
             with single_threaded_blas():
@@ -243,12 +243,6 @@ class Perceptron(Estimator):
                 f"hidden_layer_sizes must be integers above 0, got {shortened(self.hidden_layer_sizes)}"
             )
         return sizes
-
-    def _penalty(self, sample_weight, n_rows):
-        """The penalty for weights scaled to mean 1: a row of weight k counts as k rows against it."""
-        if sample_weight is None:
-            return float(self.alpha)
-        return float(self.alpha) * (n_rows / total_weight(sample_weight, n_rows))
 
     def _device(self, X):
         """Return where the network is computed; raises before any work if it cannot be."""
@@ -373,9 +367,8 @@ class Perceptron(Estimator):
             targets, loss, n_outputs = targets_of(draft, y, X, before is None)
             seed = seed_from(draft.random_state)
             rows = _rows(X, targets, sample_weight)
-            alpha = draft._penalty(sample_weight, X.shape[0])
             sizes = (X.shape[1], *hidden, n_outputs)
-            network = Network(sizes, draft.activation, loss, alpha, X.shape[0], draft.device_)
+            network = Network(sizes, draft.activation, loss, draft.alpha, rows[0].shape[0], draft.device_)
             w = draft._initial(network, before, seed, X.dtype, "partial_fit")
             learn = next_pass if draft.solver in SCHEDULED else type(draft)._one_pass
             with single_threaded_blas():
@@ -483,8 +476,8 @@ class Perceptron(Estimator):
 
 def _rows(X, targets, sample_weight):
     """X, targets and, unless all are equal, weights of the rows."""
-    weights = check_weights(sample_weight, X.shape[0])
-    return (X, targets) if weights is None else (X, targets, weights.astype(X.dtype))
+    X, targets, *weights = with_weight(X, targets, check_weights(sample_weight, X.shape[0]))
+    return (X, targets, *(part.astype(X.dtype) for part in weights))
 
 
 def _moved_to_device(network, portions):

@@ -20,7 +20,7 @@ from ...scheduler.wire import WIDE_FORMATS
 from .._base import ENGINES, Estimator
 from ..inputs.dask_arrays import engine_for
 from ..inputs.pieces import checksum, first_rows, gathered, is_lazy
-from ..inputs.targets import check_names, check_weights
+from ..inputs.targets import check_names, check_weights, with_weight
 from .torch_data import as_data
 from .torch_rows import checksum_of, new_rows, read_rows
 from .training.fitting import ScoreWatch, Vectors, hold_out, is_large, of_last_fit, plan_for, train
@@ -177,7 +177,8 @@ class TorchEstimator(Estimator):
             Labels of shape (n_samples,), or targets of shape (n_samples,) or (n_samples, n_outputs). Not
             where they are part of `X`.
         sample_weight : float or array-like of shape (n_samples,), optional
-            Not negative; weights of the rows' losses, scaled to mean 1.
+            Not negative; weights of the rows' losses, scaled to mean 1. A row of weight 0 of an `X` in this
+            process is one left out.
         callback : callable, optional
             ``callback(info)`` after every epoch; `info` has round, total, objective, seconds, history, and
             ``info.snapshot()``, the model so far as a fitted estimator. Returning True ends the fit.
@@ -224,7 +225,10 @@ class TorchEstimator(Estimator):
         layers, optimizer = TorchLayers(module, device), self._optimizer()
         vectors = self._start(layers, before, optimizer)
         weights = self._weights_of(check_weights(given.sample_weight, X.shape[0]), targets)
-        rows = (X, targets) if weights is None else (X, targets, weights)
+        if isinstance(X, np.ndarray):
+            rows = with_weight(X, targets, weights)
+        else:
+            rows = (X, targets) if weights is None else (X, targets, weights)
         rows = tuple(
             part if part.dtype.kind == "i" else part.astype(layers.dtype, copy=False) for part in rows
         )
