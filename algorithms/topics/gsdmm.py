@@ -69,9 +69,9 @@ class GSDMM(ShortTextModel):
     Attributes
     ----------
     labels_ : ndarray of int, shape (n_samples,)
-        The topic of each document, as last drawn.
+        The topic of each document, as last drawn; -1 of a document without words.
     topic_document_counts_ : ndarray of int, shape (n_components,)
-        Documents of each topic.
+        Documents of each topic, without those that have no words.
     components_, topic_word_, word_topic_counts_, doc_topic_counts_
         As in `LatentDirichletAllocation`; all tokens of a document are of its topic.
     doc_topic_ : ndarray of shape (n_samples, n_components)
@@ -134,17 +134,21 @@ class GSDMM(ShortTextModel):
         self.fit(X, y, **fit_params)
         if is_sharded(X):
             return self.transform(X)
-        return self._shares(check_counts(self, X, reset=False), self.labels_)
+        X, held = check_counts(self, X, reset=False), self.labels_ >= 0
+        shares = np.empty((X.shape[0], len(self.doc_topic_prior_)))
+        shares[held], shares[~held] = self._shares(X[held], self.labels_[held]), self._shares(X[~held])
+        return shares
 
     def _take(self, documents, rows, X):
         labels = np.concatenate(documents).astype(np.int64)
         self.labels_ = labels if rows is None else labels[np.argsort(np.concatenate(rows))]
+        n_topics = len(self.doc_topic_prior_)
+        self.topic_document_counts_ = np.bincount(labels[labels >= 0], minlength=n_topics)
         self.doc_topic_counts_ = None
         if X is not None:
             lengths = np.asarray(X.sum(axis=1, dtype=np.int64)).ravel().astype(np.int32)
             held = np.flatnonzero(lengths)
             indptr = np.concatenate([[0], np.cumsum(lengths > 0)])
-            n_topics = len(self.doc_topic_prior_)
             self.doc_topic_counts_ = narrow_csr(lengths[held], self.labels_[held], indptr, n_topics)
 
     # Using --------------------------------------------------------------------------------------
@@ -194,6 +198,9 @@ class GSDMM(ShortTextModel):
         n_topics, labels = len(self.doc_topic_prior_), self.labels_
         fits = labels.ndim == 1 and labels.dtype.kind in "iu"
         fits = fits and (self.doc_topic_counts_ is None or len(labels) == self.doc_topic_counts_.shape[0])
-        fits = fits and 0 <= labels.min(initial=0) <= labels.max(initial=0) < n_topics
-        if not (fits and (np.bincount(labels, minlength=n_topics) == self.topic_document_counts_).all()):
+        fits = fits and -1 <= labels.min(initial=0) <= labels.max(initial=0) < n_topics
+        if not (
+            fits
+            and (np.bincount(labels[labels >= 0], minlength=n_topics) == self.topic_document_counts_).all()
+        ):
             raise DataError("labels_ and topic_document_counts_ cannot be those of one model")

@@ -223,8 +223,14 @@ class ShortTextModel(TopicModel):
         Returns
         -------
         ndarray of int, shape (n_samples,)
+            -1 of a document without words that the fit has seen.
         """
-        return np.asarray(self.transform(X)).argmax(axis=1)
+        shares = np.asarray(self.transform(X))
+        X = given_documents(self, X)
+        blocks = [block.compute() for block in X.to_delayed().ravel()] if is_dask(X) else [X]
+        counts = [check_counts(self, block, reset=False) for block in blocks]
+        lengths = np.concatenate([block @ ~self.unseen for block in counts])
+        return np.where(lengths > 0, shares.argmax(axis=1), -1)
 
     @property
     def unseen(self) -> Array:

@@ -245,11 +245,13 @@ def _keywords(args, estimator, train):
 
 def _figures(estimator, train, test):
     """Return the figures of a fitted model for its record."""
+    import numpy as np
+
     topics = (estimator.doc_topic_counts_ > 0).sum(axis=1)
     measured = {name: value for name, value in estimator.number_measures().items() if math.isfinite(value)}
     return measured | {
         "perplexity": estimator.perplexity(test.X, **getattr(test, "keywords", {})),
-        "coherence": float(estimator.coherence(train.X).mean()),
+        "coherence": float(np.nanmean(estimator.coherence(train.X))),
         "diversity": float(estimator.topic_diversity()),
         "topics_per_document": float(topics.sum() / (topics > 0).sum()),
         "seconds": float(estimator.history_["seconds"].sum()),

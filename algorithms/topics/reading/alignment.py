@@ -28,7 +28,7 @@ class TopicAlignment:
     nearest : ndarray of shape (n_models, n_components)
         Distance of each topic of the first model from the nearest topic of model m, matched or not.
     found : ndarray of shape (n_components,)
-        Part of the other models whose match is nearer than 0.5.
+        Part of the other models whose match is nearer than 0.5. NaN, as `nearest`, of a topic without tokens.
     """
 
     matches: np.ndarray
@@ -38,7 +38,7 @@ class TopicAlignment:
     @property
     def found(self):
         """See above."""
-        return (self.distances[1:] < NEAR).mean(axis=0)
+        return np.where(self.matches[0] < 0, np.nan, (self.distances[1:] < NEAR).mean(axis=0))
 
     def __str__(self):
         order = np.argsort(np.nan_to_num(self.distances[1:], nan=1.0).mean(axis=0), kind="stable")
@@ -47,7 +47,8 @@ class TopicAlignment:
             own = self.distances[1:, k]
             own = own[~np.isnan(own)]
             ends = f"{own.mean():.3f}  {own.max():.3f}" if len(own) else "no match"
-            lines.append(f"{k:>5}  {100 * self.found[k]:>6.0f} %  {ends}")
+            part = "" if np.isnan(self.found[k]) else f"{100 * self.found[k]:.0f} %"
+            lines.append(f"{k:>5}  {part:>8}  {ends if part else 'no tokens'}")
         return "\n".join(lines)
 
     __repr__ = __str__
@@ -131,7 +132,7 @@ def align(models: Any) -> TopicAlignment:
         match[own], distance[own] = theirs, apart[own, theirs]
         matches.append(match)
         distances.append(distance)
-        nearest.append(apart.min(axis=1))
+        nearest.append(np.where(used[0], apart.min(axis=1), np.nan))
     return TopicAlignment(np.array(matches), np.array(distances), np.array(nearest))
 
 

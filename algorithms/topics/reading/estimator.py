@@ -59,7 +59,8 @@ class ReadableTopics(TopicIntervals, TopicsOfTexts):
         -------
         Topics
             A list of lists of words that prints as a table; its `shares`, `probabilities`, `weights` (what
-            the words are ranked by) and `indices` are arrays.
+            the words are ranked by) and `indices` are arrays. A topic without tokens has no words: an empty
+            list, NaN, and -1 in `indices`.
 
         Raises
         ------
@@ -86,15 +87,17 @@ class ReadableTopics(TopicIntervals, TopicsOfTexts):
         """
         check_is_fitted(self, "word_topic_counts_")
         vocabulary = self._vocabulary(vocabulary)
-        words, weights, probabilities = top_words(
-            self._word_topic_weights,
+        used = self._with_tokens()
+        ranked = top_words(
+            self._word_topic_weights[:, used],
             self.topic_word_prior_,
             n_words,
             rank_by,
             relevance_weight=relevance_weight,
             frex_weight=frex_weight,
         )
-        named = [[vocabulary[w] for w in row] for row in words.tolist()]
+        words, weights, probabilities = map(self._of_all_topics, ranked)
+        named = [[vocabulary[w] for w in row if w >= 0] for row in words.tolist()]
         return Topics(named, self._topic_shares(), probabilities, weights, words, rank_by)
 
     def number_measures(self) -> dict[str, float]:
@@ -115,8 +118,8 @@ class ReadableTopics(TopicIntervals, TopicsOfTexts):
         -------
         dict of float
             ``"arun"`` only where the fit has the topics of its documents, ``"griffiths"`` only with
-            `n_draws`. NaN of a single topic, where there are no pairs; ``"arun"`` is infinite where topics
-            are linearly dependent, as two without tokens are.
+            `n_draws`. Topics without tokens are left out. NaN of a single topic, where there are no pairs;
+            ``"arun"`` is infinite where topics are linearly dependent.
 
         References
         ----------
@@ -134,11 +137,14 @@ class ReadableTopics(TopicIntervals, TopicsOfTexts):
         """
         check_is_fitted(self, "word_topic_counts_")
         n_words = self.word_topic_counts_.shape[0]
-        products, logarithms = numbers.overlaps(self._word_probabilities, n_words)
+        used = self._with_tokens()
+        products, logarithms = numbers.overlaps(
+            lambda words: self._word_probabilities(words)[:, used], n_words
+        )
         found = {"cao_juan": numbers.cao_juan(products), "deveaud": numbers.deveaud(logarithms)}
         if self.doc_topic_counts_ is not None:
             lengths = np.asarray(self.doc_topic_counts_.sum(axis=1)).ravel()
-            found["arun"] = numbers.arun(products, self.doc_topic_, lengths)
+            found["arun"] = numbers.arun(products, self.doc_topic_[:, used], lengths)
         if draws := getattr(self, "draws_", None):
             found["griffiths"] = numbers.griffiths([self._log_words(draw) for draw in draws])
         return found
@@ -157,8 +163,8 @@ class ReadableTopics(TopicIntervals, TopicsOfTexts):
         Returns
         -------
         float
-            1 if no two topics share a word, 1 / n_components if all list the same ones. Topics without
-            tokens count too, and list the same words.
+            1 if no two topics share a word, 1 / n if all n list the same ones. Topics without tokens are
+            left out.
 
         Raises
         ------
@@ -178,7 +184,7 @@ class ReadableTopics(TopicIntervals, TopicsOfTexts):
         (1.0, 0.5)
         """
         check_is_fitted(self, "word_topic_counts_")
-        top = self._top_words(n_words)
+        top = self._top_words(n_words)[self._with_tokens()]
         return len(np.unique(top)) / top.size
 
     def topic_distances(self, metric: str = "jensen-shannon", topics: Any = None) -> Array:
@@ -203,7 +209,8 @@ class ReadableTopics(TopicIntervals, TopicsOfTexts):
         Returns
         -------
         ndarray of shape (n_topics, n_topics)
-            Symmetric with zeros on the diagonal, as ``scipy.spatial.distance.squareform`` takes it.
+            Symmetric with zeros on the diagonal, as ``scipy.spatial.distance.squareform`` takes it. A topic
+            without tokens has no distance from others: NaN.
 
         Raises
         ------
@@ -227,7 +234,11 @@ class ReadableTopics(TopicIntervals, TopicsOfTexts):
         check_is_fitted(self, "word_topic_counts_")
         check_choice("metric", metric, METRICS)
         chosen = self._topics(topics)
-        return topic_distances(self._word_topic_weights[:, chosen], self.topic_word_prior_, metric)
+        distances = topic_distances(self._word_topic_weights[:, chosen], self.topic_word_prior_, metric)
+        unused = np.isin(chosen, self._with_tokens(), invert=True)
+        distances[unused] = distances[:, unused] = np.nan
+        np.fill_diagonal(distances, 0)
+        return distances
 
     def representative_documents(
         self, topic: int | None = None, n_documents: int = 5, X: Matrix | None = None, *, min_tokens: int = 20
@@ -250,7 +261,8 @@ class ReadableTopics(TopicIntervals, TopicsOfTexts):
         -------
         RepresentativeDocuments
             A pair of `indices` and `shares`, each of shape (n_components, n_documents), or of shape
-            (n_documents,) if `topic` is given; the largest share first, ties by index.
+            (n_documents,) if `topic` is given; the largest share first, ties by index. A topic without tokens
+            has none: -1, and NaN as share.
 
         Raises
         ------
@@ -285,7 +297,8 @@ class ReadableTopics(TopicIntervals, TopicsOfTexts):
             found = self._most_of(chosen, rows, n_documents)
         else:
             found = comparison.documents_by_shares(np.asarray(self.transform(X))[rows], chosen, n_documents)
-        indices, shares = rows[found[0]], found[1]
+        unused = np.isin(chosen, self._with_tokens(), invert=True)[:, None]
+        indices, shares = np.where(unused, -1, rows[found[0]]), np.where(unused, np.nan, found[1])
         one = slice(None) if topic is None else 0
         return comparison.RepresentativeDocuments(indices[one], shares[one])
 
@@ -367,7 +380,7 @@ class ReadableTopics(TopicIntervals, TopicsOfTexts):
         n_words : int, default=3
             Most probable words next to the number of each topic in the tree; the map has numbers only.
         topics : sequence of int, optional
-            By default all, or the 100 with most tokens where there are more.
+            By default all that have tokens, or the 100 with most where there are more.
         ax : matplotlib axes, optional
             By default of a new figure of pyplot.
 
@@ -395,8 +408,10 @@ class ReadableTopics(TopicIntervals, TopicsOfTexts):
         check_choice("kind", kind, ("map", "dendrogram"))
         shares = self._topic_shares()
         if topics is None:
-            topics = np.sort(first(shares, _MOST_DRAWN))
+            topics = np.sort(first(shares, min(_MOST_DRAWN, len(self._with_tokens()))))
         topics = self._topics(topics)
+        if not shares[topics].all():
+            raise DataError(f"topic {topics[shares[topics] == 0][0]} has no tokens: leave it out of topics")
         if kind == "dendrogram" and len(topics) < 2:
             raise DataError("a dendrogram joins topics: there must be two or more")
         names = [str(k) for k in topics]
@@ -450,6 +465,17 @@ class ReadableTopics(TopicIntervals, TopicsOfTexts):
     def _topic_shares(self):
         tokens = topic_totals(self.word_topic_counts_)
         return tokens / tokens.sum()
+
+    def _with_tokens(self):
+        """Numbers of the topics that have tokens; of the others there is only the prior to read."""
+        return np.flatnonzero(topic_totals(self.word_topic_counts_))
+
+    def _of_all_topics(self, values):
+        """Rows of all topics from those with tokens; the others have -1, or NaN."""
+        nothing = -1 if values.dtype.kind == "i" else np.nan
+        out = np.full((self.word_topic_counts_.shape[1], *values.shape[1:]), nothing, values.dtype)
+        out[self._with_tokens()] = values
+        return out
 
     def _top_words(self, n_words):
         return top_words(self._word_topic_weights, self.topic_word_prior_, n_words)[0]

@@ -134,14 +134,17 @@ class _Page:
             model.topics(self.vocabulary, n_words, rank_by="relevance", relevance_weight=weight).indices
             for weight in _WEIGHTS
         ]
-        distances = model.topic_distances() if len(self.shares) > 1 else np.zeros((1, 1))
-        places = classical_scaling(distances) if len(self.shares) > 1 else np.zeros((1, 2))
+        distances, used = model.topic_distances(), model._with_tokens()
+        places = np.zeros((len(self.shares), 2))
+        if len(used) > 1:
+            places[used] = classical_scaling(distances[np.ix_(used, used)])
         topics = []
         for k, share in enumerate(self.shares):
             words = np.unique(np.concatenate([indices[k] for indices in ranked]))
+            words = words[words >= 0]
             p = model._word_probabilities(words)[:, k]
             topic = {"share": float(share), "x": float(places[k, 0]), "y": float(places[k, 1])}
-            near = np.argsort(distances[k], kind="stable")
+            near = used[np.argsort(distances[k, used], kind="stable")] if k in used else used[:0]
             topic["near"] = near[near != k][:_NEAR].tolist()
             topics.append(
                 topic
@@ -166,7 +169,7 @@ class _Page:
         place = {document: i for i, document in enumerate([*seen, *np.sort(chosen).tolist()])}
         marks: dict[int, list] = {}
         for k, topic in enumerate(topics):
-            kept = [i for i, document in enumerate(best[k].tolist()) if document in place]
+            kept = [i for i, document in enumerate(best[k].tolist()) if document in place and topic["share"]]
             topic["documents"] = [place[int(best[k, i])] for i in kept]
             topic["shares"] = _short(their_shares[k, kept])
             rows = best[k, kept]

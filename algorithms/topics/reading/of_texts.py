@@ -71,7 +71,8 @@ class TopicsOfTexts(Estimator):
         Returns
         -------
         ndarray of shape (n_components,)
-            Higher is better; the mean over topics is what papers quote.
+            Higher is better; the mean over topics is what papers quote. NaN of a topic without tokens, whose
+            most probable words are any: ``numpy.nanmean``.
 
         Raises
         ------
@@ -107,12 +108,12 @@ class TopicsOfTexts(Estimator):
             if window is not None:
                 raise DataError(f"window={shortened(window)} needs texts: counts have no order of words")
             X = check_counts(self, X, reset=False, need_tokens=True)
-            return coherence(self._top_words(n_words), X, measure)
+            return self._of_all_topics(coherence(self._top_words(n_words)[self._with_tokens()], X, measure))
         if measure not in WINDOWS:
             check_choice("with texts, measure", measure, tuple(WINDOWS))
         window = WINDOWS[measure] if window is None else check_whole("window", window)
-        top, names = self._top_words(n_words), self._names_of_words(vocabulary)
-        return windowed_coherence(top, names, texts, measure, window)
+        top, names = self._top_words(n_words)[self._with_tokens()], self._names_of_words(vocabulary)
+        return self._of_all_topics(windowed_coherence(top, names, texts, measure, window))
 
     def topics_of_tokens(
         self,

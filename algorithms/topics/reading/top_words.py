@@ -44,14 +44,16 @@ class Topics(list):
 
     def __str__(self):
         lines = (
-            f"{k:>4}  {share:6.2%}  {' '.join(words) if share > 0 else '(no tokens)'}"
+            f"{k:>4}  {share:6.2%}  {' '.join(words) or '(no tokens)'}"
             for k, (share, words) in enumerate(zip(self.shares, self, strict=True))
         )
         return "\n".join(["topic  share  words", *lines])
 
     def _repr_html_(self):
         """What a notebook shows."""
-        rows = ((k, f"{share:.2%}", " ".join(self[k])) for k, share in enumerate(self.shares))
+        rows = (
+            (k, f"{share:.2%}", " ".join(self[k]) or "(no tokens)") for k, share in enumerate(self.shares)
+        )
         return html_table(["topic", "share", "words"], rows, text=[2])
 
 

@@ -45,9 +45,9 @@ class WordIntervals:
     def __repr__(self):
         lines = [f"word probabilities and {100 * self.level:g} % intervals"]
         for k, words in enumerate(self.words):
-            row = zip(words, self.mean[k], self.low[k], self.high[k], strict=True)
+            row = zip(words, self.mean[k], self.low[k], self.high[k], strict=False)
             intervals = (f"{word} {mean:.4f} ({low:.4f}, {high:.4f})" for word, mean, low, high in row)
-            lines.append(f"{k:>4}  " + ", ".join(intervals))
+            lines.append(f"{k:>4}  " + (", ".join(intervals) or "(no tokens)"))
         return "\n".join(lines)
 
 
@@ -100,7 +100,8 @@ class TopicIntervals(Estimator):
         Returns
         -------
         WordIntervals
-            `indices`, `mean`, `low` and `high`, topics x words; prints as a table.
+            `indices`, `mean`, `low` and `high`, topics x words; prints as a table. Without `words`, topics
+            that have no tokens have -1 and NaN.
 
         Raises
         ------
@@ -135,7 +136,10 @@ class TopicIntervals(Estimator):
         mean = (own / (own + other)).mean(axis=0).reshape(indices.shape)
         flat = own, np.maximum(other, np.finfo(float).tiny)
         low, high = (mixture_quantiles(*flat, tail).reshape(indices.shape) for tail in tails)
-        named = [[vocabulary[w] for w in row] for row in indices.tolist()]
+        if words is None:
+            used = self._with_tokens()
+            indices, mean, low, high = (self._of_all_topics(v[used]) for v in (indices, mean, low, high))
+        named = [[vocabulary[w] for w in row if w >= 0] for row in indices.tolist()]
         return WordIntervals(indices, mean, low, high, float(level), named)
 
     def _word_betas(self, draw, rows, topics):

@@ -242,8 +242,8 @@ class MixtureProgram(Program):
         return float(total / max(totals.sum(), 1))
 
     def topics_of(self, state):
-        """Topics of the documents."""
-        return state["topics"].copy()
+        """Topics of the documents; -1 without tokens."""
+        return np.where(np.diff(state["units"].indptr) > 0, state["topics"].astype(np.int32), -1)
 
     def held(self, state):
         """Counts of a shard that is alone."""

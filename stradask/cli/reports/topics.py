@@ -56,7 +56,7 @@ def report_responses(estimator, data, test):
     document, text = report(estimator, data, test)
     coef = np.atleast_2d(estimator.coef_)
     labels = [str(label) for label in getattr(estimator, "classes_", ["coefficient"])]
-    names = [" ".join(words[:3]) for words in estimator.topics(n_words=3)]
+    names = [" ".join(words) or "(no tokens)" for words in estimator.topics(n_words=3)]
     document |= {
         "coefficients": dict(zip(labels, coef.tolist(), strict=True)),
         "intercept": np.asarray(estimator.intercept_).tolist(),
@@ -116,7 +116,12 @@ def check_test(test, option):
 def as_documents(topics):
     """Return topics in a form for JSON."""
     documents = [
-        {"topic": k, "share": float(share), "words": words, "probabilities": probabilities.tolist()}
+        {
+            "topic": k,
+            "share": float(share),
+            "words": words,
+            "probabilities": probabilities[: len(words)].tolist(),
+        }
         for k, (words, share, probabilities) in enumerate(
             zip(topics, topics.shares, topics.probabilities, strict=True)
         )
@@ -124,4 +129,4 @@ def as_documents(topics):
     if topics.rank_by == "probability":
         return documents
     ranks = zip(documents, topics.weights.tolist(), strict=True)
-    return [document | {topics.rank_by: weights} for document, weights in ranks]
+    return [document | {topics.rank_by: weights[: len(document["words"])]} for document, weights in ranks]

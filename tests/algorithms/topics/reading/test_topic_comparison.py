@@ -45,7 +45,7 @@ def test_distances_do_not_depend_on_the_blocks(random_model, metric, cells, monk
 @given(models(min_topics=3), st.sampled_from(["jensen-shannon", "hellinger"]))
 def test_two_of_the_distances_obey_the_triangle_inequality(lda, metric):
     found = lda.topic_distances(metric)
-    assert (found[:, None] <= found[:, :, None] + found[None] + 1e-7).all()
+    assert not (found[:, None] > found[:, :, None] + found[None] + 1e-7).any()
 
 
 def test_distances_by_hand_and_their_bounds():
@@ -317,10 +317,12 @@ def test_scaling_returns_points_of_the_plane():
 def test_a_map_has_a_circle_for_each_topic(random_model, metric, ax):
     assert random_model.plot_topics(metric=metric, ax=ax) is ax
     (circles,) = ax.collections
-    np.testing.assert_allclose(circles.get_offsets(), classical_scaling(random_model.topic_distances(metric)))
-    shares = random_model.topics().shares
+    used = np.flatnonzero(random_model.topics().shares)
+    places = classical_scaling(random_model.topic_distances(metric, used))
+    np.testing.assert_allclose(circles.get_offsets(), places)
+    shares = random_model.topics().shares[used]
     np.testing.assert_allclose(circles.get_sizes() / circles.get_sizes().max(), shares / shares.max())
-    assert [text.get_text() for text in ax.texts] == [str(k) for k in range(40)]
+    assert [text.get_text() for text in ax.texts] == [str(k) for k in used]
     ax.figure.canvas.draw()
 
 

@@ -1,5 +1,7 @@
 """Reading a topic model: rankings and coherence, by plain means."""
 
+import json
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -36,7 +38,8 @@ def frex(phi, weight):
 
 
 def expected_scores(lda, rank_by, weight):
-    phi, tokens = lda.topic_word_, lda.word_topic_counts_.toarray().sum(axis=0)
+    tokens = lda.word_topic_counts_.toarray().sum(axis=0)
+    phi, tokens = lda.topic_word_[tokens > 0], tokens[tokens > 0]
     if rank_by == "probability":
         return phi
     return relevance(phi, tokens / tokens.sum(), weight) if rank_by == "relevance" else frex(phi, weight)
@@ -46,18 +49,20 @@ def check_ranking(lda, n_words, rank_by, weight):
     topics = lda.topics(n_words=n_words, rank_by=rank_by, relevance_weight=weight, frex_weight=weight)
     scores = expected_scores(lda, rank_by, weight)
     n_listed = min(n_words, scores.shape[1])
-    assert topics.indices.shape == (len(scores), n_listed)
+    used = topics.shares > 0
+    assert topics.indices[used].shape == (len(scores), n_listed)
+    assert (topics.indices[~used] == -1).all()
     assert topics.rank_by == rank_by
+    indices, weights = topics.indices[used], topics.weights[used]
     # The listed words have the scores they are listed with, and these are the largest there are.
-    np.testing.assert_allclose(
-        topics.weights, np.take_along_axis(scores, topics.indices, axis=1), 1e-9, 1e-12
-    )
-    np.testing.assert_allclose(topics.weights, -np.sort(-scores, axis=1)[:, :n_listed], 1e-9, 1e-12)
-    phi = np.take_along_axis(lda.topic_word_, topics.indices, axis=1)
-    np.testing.assert_allclose(topics.probabilities, phi)
-    for row in topics.indices:
+    np.testing.assert_allclose(weights, np.take_along_axis(scores, indices, axis=1), 1e-9, 1e-12)
+    np.testing.assert_allclose(weights, -np.sort(-scores, axis=1)[:, :n_listed], 1e-9, 1e-12)
+    phi = np.take_along_axis(lda.topic_word_[used], indices, axis=1)
+    np.testing.assert_allclose(topics.probabilities[used], phi)
+    for row in indices:
         assert len(set(row)) == n_listed
-    assert [list(map(int, words)) for words in topics] == topics.indices.tolist()
+    named = iter(indices.tolist())
+    assert [list(map(int, words)) for words in topics] == [next(named) if u else [] for u in used]
 
 
 @few
@@ -79,7 +84,8 @@ def test_rankings_do_not_depend_on_the_blocks(random_model, rank_by, cells, monk
 @given(models(), st.integers(1, 10))
 def test_equal_probabilities_are_listed_by_index(lda, n_words):
     best = np.argsort(-lda.components_, axis=1, kind="stable")[:, :n_words]
-    np.testing.assert_array_equal(lda.topics(n_words=n_words).indices, best)
+    topics = lda.topics(n_words=n_words)
+    np.testing.assert_array_equal(topics.indices, np.where(topics.shares[:, None] > 0, best, -1))
 
 
 @pytest.mark.parametrize("rank_by", top_words.RANKINGS)
@@ -122,9 +128,60 @@ def test_topics_without_tokens_and_large_n_words():
     lda = model([[3, 0], [0, 0], [1, 0]], beta=[0.1, 0.3, 0.2])
     for rank_by in top_words.RANKINGS:
         topics = lda.topics(["a", "b", "c"], n_words=50, rank_by=rank_by)
-        assert [sorted(words) for words in topics] == [["a", "b", "c"]] * 2
+        assert [sorted(words) for words in topics] == [["a", "b", "c"], []]
         assert str(topics).endswith("(no tokens)")
-    assert lda.topics(["a", "b", "c"])[1] == ["b", "c", "a"]
+        assert topics.indices[1].tolist() == [-1] * 3
+        assert np.isnan([topics.weights[1], topics.probabilities[1]]).all()
+
+
+def test_topics_without_tokens_are_left_out_of_every_measure_and_picture(tmp_path):
+    """A model with two more topics, which have no tokens, reads as the model without them."""
+    pytest.importorskip("matplotlib")
+    counts = np.array([[0, 0, 9], [0, 0, 8], [7, 0, 0], [6, 0, 0], [2, 0, 3], [4, 1, 2]])
+    X = np.array([[0, 0, 7, 6, 2, 4], [9, 8, 0, 0, 3, 2], [0, 0, 0, 0, 0, 1]])
+    plain, padded = (model(own, beta=0.1) for own in (counts, np.insert(counts, [0, 2], 0, axis=1)))
+    used, unused = [1, 2, 4], [0, 3]
+    for lda, n in ((plain, 3), (padded, 5)):
+        documents = np.zeros((3, n), int)
+        documents[np.arange(3), [[0, 2, 1], [1, 4, 2]][n == 5]] = X.sum(axis=1)
+        lda.doc_topic_counts_ = sparse.csr_array(documents)
+    for options in (
+        {"X": X},
+        {"X": X, "measure": "umass"},
+        {"texts": [["0", "1"], ["1", "4", "5"]], "measure": "c_v"},
+    ):
+        found = padded.coherence(n_words=3, vocabulary=list("012345"), **options)
+        assert np.isnan(found[unused]).all()
+        expected = plain.coherence(n_words=3, vocabulary=list("012345"), **options)
+        np.testing.assert_array_equal(found[used], expected)
+    assert padded.topic_diversity(2) == plain.topic_diversity(2)
+    frex = padded.topics(rank_by="frex")
+    np.testing.assert_array_equal(frex.weights[used], plain.topics(rank_by="frex").weights)
+    np.testing.assert_allclose(
+        [padded.number_measures()[name] for name in ("cao_juan", "deveaud")],
+        [plain.number_measures()[name] for name in ("cao_juan", "deveaud")],
+    )
+    assert np.isfinite(padded.number_measures()["arun"])
+    apart = padded.topic_distances()
+    np.testing.assert_array_equal(apart[np.ix_(used, used)], plain.topic_distances())
+    assert np.isnan(apart[0, 1:]).all()
+    assert not apart.diagonal().any()
+    best = padded.representative_documents(n_documents=1, min_tokens=1)
+    assert best.indices.ravel().tolist() == [-1, 0, 2, -1, 1]
+    assert np.isnan(best.shares[unused]).all()
+    again = sd.align([padded, padded])
+    np.testing.assert_array_equal(again.found, [np.nan, 1, 1, np.nan, 1])
+    assert str(again).count("no tokens") == 2
+    assert len(padded.plot_topics().texts) == 3
+    with pytest.raises(DataError, match="topic 3 has no tokens"):
+        padded.plot_topics(topics=[1, 3])
+    path = tmp_path / "topics.html"
+    padded.explore(path=path, names=["a", "b", "c"])
+    page = path.read_text(encoding="utf-8")
+    topics = json.loads(page.split('id="data">')[1].split("</script>")[0])["topics"]
+    assert [(topic["words"], topic["documents"], topic["near"]) for topic in (topics[k] for k in unused)] == [
+        ([], [], [])
+    ] * 2
 
 
 @few
@@ -202,7 +259,7 @@ def test_c_v_is_that_of_the_definition(lda, documents, n_words):
     if lda.n_features_in_ < 2 or not documents.any():
         return
     top = lda.topics(n_words=n_words).indices
-    expected = [c_v_by_loops(words, documents > 0) for words in top]
+    expected = [np.nan if -1 in words else c_v_by_loops(words, documents > 0) for words in top]
     np.testing.assert_allclose(lda.coherence(documents, "c_v", n_words), expected, rtol=1e-9, atol=1e-12)
 
 
