@@ -48,6 +48,7 @@ _SPLIT = 2**31  # random_state is a 32-bit number
 # Operations of a step of minibatches from which "auto" is a GPU. An H100 against one thread of its host took
 # 4.8 times as long at 9e6, as long at 2e8, .4 at 2e9 and .35 at 1e10 (docs/gpu.md).
 _ON_GPU = 1e9
+_ASTRAY = 100  # times the least loss of a fit: it has left that
 
 
 class Perceptron(Estimator):
@@ -190,8 +191,21 @@ class Perceptron(Estimator):
             solve = by_schedule if draft.solver in SCHEDULED else type(draft)._by_portions
             with single_threaded_blas():
                 w = solve(draft, network, w, rows, held_out, seed, callback)
+            draft._refuse_divergence(loss, targets, n_outputs)
             draft._keep(network, w, X.dtype)
         return self
+
+    def _refuse_divergence(self, loss, targets, n_outputs):
+        """Refuse a model far worse than outputs of zero, or worse and far from where it was in between."""
+        of_zeros = math.log(n_outputs + 1)
+        if loss == "squared":
+            of_zeros = np.einsum("ij,ij->", targets, targets, dtype=np.float64) / (2 * len(targets))
+        rise = self.loss_ / max(min(self.loss_curve_), 1e-300)
+        if self.loss_ > of_zeros > 0 and max(rise, self.loss_ / of_zeros / 100) > _ASTRAY:
+            raise DataError(
+                f"the fit diverged: its loss is {self.loss_:.3g}, that of outputs of zero {of_zeros:.3g}: "
+                "scale the columns of X (and y), or lower learning_rate_init"
+            )
 
     def _by_portions(self, network, w, rows, held_out, seed, callback):
         """Minimise by L-BFGS over portions of rows, or by Downpour."""

@@ -26,6 +26,7 @@ from .split import Activation, DensePart, SplitStage, StageChain, cuts_of, indic
 from .stage import DenseStage
 
 _CHECKPOINT_EVERY = 5  # epochs
+_ASTRAY = 1e3  # growth of the loss with which no fit is of use
 _ANYWHERE = 2**26  # bytes that any worker has
 _EVENT = [
     ("place", np.int64),
@@ -410,6 +411,12 @@ def train(
         raise DataError(
             f"parameters are not finite after the last step of epoch {first_epoch + len(done.history)}: "
             f"scale X, or lower the learning rate ({optimizer.learning_rate:g})"
+        )
+    losses = done.history.as_dict()["objective"]
+    if len(losses) > 1 and losses[-1] > _ASTRAY * losses[0] > 0:
+        raise DataError(
+            f"the loss rose from {losses[0]:.3g} in the first epoch to {losses[-1]:.3g}: scale X, or lower "
+            f"the learning rate ({optimizer.learning_rate:g})"
         )
     return Trained(found, done.history, plan, _timeline(program.events), n_steps, done.reason)
 

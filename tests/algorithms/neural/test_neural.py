@@ -458,3 +458,18 @@ def test_minibatches_stop_in_time(digits):
     settled = MLPClassifier(20, solver="adam", tol=0.05, n_iter_no_change=2, random_state=0).fit(X, y)
     assert settled.n_iter_ < 100
     assert all(a - b < 0.05 for a, b in zip(settled.loss_curve_[-3:], settled.loss_curve_[-2:], strict=False))
+
+
+@pytest.mark.parametrize(("scale", "max_iter"), [(20, 6), (30, 2), (100, 9)])
+def test_a_fit_that_diverged_is_refused_also_where_numbers_are_finite(scale, max_iter):
+    """Else R2 is -15,000, -8e13, or worse, and the only word that of max_iter."""
+    rng = np.random.default_rng(0)
+    X = scale * rng.standard_normal((500, 5))
+    y = X @ rng.standard_normal(5)
+    model = MLPRegressor(solver="sgd", max_iter=max_iter, random_state=0)
+    with pytest.raises(DataError, match="scale (the columns of )?X.*, or lower"):
+        for seed in range(3):
+            model.set_params(random_state=seed).fit(X, y)
+    assert not hasattr(model, "coefs_")
+    with pytest.warns(ConvergenceWarning):
+        assert model.fit(X / scale, y / scale).score(X / scale, y / scale) > -1
