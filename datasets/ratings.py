@@ -192,7 +192,9 @@ def _recognise(reader, line, block, sep, header, value_column):
         )
     if len(fields) < value_column:
         raise reader.error(line, f"{len(fields)} columns, and value_column={shortened(value_column)}")
-    named = header is True or (header == "auto" and not any(is_number(field) for field in fields[:3]))
+    named = header is True or (
+        header == "auto" and not any(is_number(field.replace("_", "")) for field in fields[:3])
+    )
     _warn_of_table(reader.name, fields, named)
     if named:
         names = [_plain(field) for field in fields[:3]]

@@ -130,17 +130,19 @@ class Progress:
 
     def _close(self):
         if self._bar is not None:
+            self._bar.bar_format = _BAR + "{postfix}"  # a loop that has ended has no time left
+            self._bar.refresh()
             self._bar.close()
         elif self._written != self.done:
-            self._write_line()
+            self._write_line(ended=True)
 
-    def _write_line(self):
+    def _write_line(self, ended=False):
         from tqdm import tqdm
 
         elapsed = self._last - self._began
         here = self.done - self._start
         parts = [f"{self.label}: {self.done}/{self.total}", tqdm.format_interval(elapsed)]
-        if here > 0 and self.done < self.total and not self._ends_by_gap:
+        if here > 0 and self.done < self.total and not (self._ends_by_gap or ended):
             working = max(elapsed - self._compiled, 0.0)
             parts.append(f"{tqdm.format_interval(working / here * (self.total - self.done))} left")
         print(", ".join([*parts, *filter(None, [self._postfix()])]), file=self._stream, flush=True)

@@ -2,9 +2,9 @@
 
 
 def is_number(text):
-    """Tell whether Python reads a number in a text."""
+    """Tell whether a text is a number; 2020_01, which Python reads as 202001, is none."""
     try:
         float(text)
     except ValueError:
         return False
-    return True
+    return "_" not in str(text)

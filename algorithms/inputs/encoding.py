@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from ..._numbers import is_number
 from ...errors import DataError, ModelFileError, shortened
 
+_FLAGS = {"True": 1.0, "False": 0.0}
 _MISSING = {"", "na", "n/a", "nan", "null", "none", "?"}
 DATE = re.compile(r"\d{4}-\d\d?-\d\d?([T ].*)?|\d\d?[./-]\d\d?[./-]\d{2,4}")
 # Numbers as people write them, which Python does not read: 1,5  $1,200  5 %  1 000
@@ -64,8 +65,9 @@ class Column:
                 *(name, "no values", "drop"),
             )
         n_numbers, where = sum(map(_finite, present)), f"column {shortened(name)}"
-        if n_numbers == len(present) and not category:
-            numbers = sorted(map(float, present))
+        flags = all(cell.strip() in _FLAGS for cell in present)  # as ParquetTable reads them: one column
+        if (n_numbers == len(present) or flags) and not category:
+            numbers = sorted(map(_number, present))
             middle = len(numbers) // 2
             return cls(name, None, (numbers[middle] + numbers[~middle]) / 2)
         values = sorted({cell.strip() for cell in present})
@@ -144,12 +146,12 @@ class Column:
             counts = np.array([np.count_nonzero(codes == -1), np.count_nonzero(codes == -2)])
             return rows, codes[rows], np.ones(len(rows)), counts
         for line, cell in zip(lines, cells, strict=True):
-            if not (_finite(cell) or is_missing(cell)):
+            if not (_finite(cell) or is_missing(cell) or cell.strip() in _FLAGS):
                 raise DataError(
                     f"{path}, line {line}, column {shortened(self.name)}: {shortened(cell)} is not a finite "
                     "number, as the model's column has; correct it"
                 )
-        numbers = np.array([self.fill if is_missing(cell) else float(cell) for cell in cells], float)
+        numbers = np.array([self.fill if is_missing(cell) else _number(cell) for cell in cells], float)
         rows = np.flatnonzero(numbers)
         return rows, np.zeros(len(rows), int), numbers[rows], np.array([0, sum(map(is_missing, cells))])
 
@@ -288,6 +290,10 @@ def _bucket(name, text, n_buckets):
     """The bucket of a value: the same in every process and version."""
     digest = hashlib.blake2b(f"{name}={text}".encode(), digest_size=8).digest()
     return int.from_bytes(digest, "little") % n_buckets
+
+
+def _number(cell):
+    return _FLAGS.get(cell.strip()) if cell.strip() in _FLAGS else float(cell)
 
 
 def _finite(cell):

@@ -40,8 +40,8 @@ def table_pipeline(
     """Make a pipeline that fits an estimator to a frame of numbers, categories and texts.
 
     Columns of numbers, and of true and false, stay one column each. Of other columns each value becomes a
-    column of zeros and ones; values that are new in `predict` are none of them. The matrix is sparse where
-    most of it is zero.
+    column of zeros and ones; values that are new in `predict` are none of them, with a warning. The matrix
+    is sparse where most of it is zero.
 
     Parameters
     ----------
@@ -142,13 +142,15 @@ class _Words(TfidfVectorizer):
 
 
 class _AsText(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
-    """Categories as text; it warns of missing ones in columns that had none in the fit."""
+    """Categories as text; it warns of new ones, and of missing ones in columns that had none in the fit."""
 
     def fit(self, X, y=None):
         """Learn names, and which columns have missing values."""
         self.feature_names_in_ = np.asarray(list(X.columns), dtype=object)
         self.n_features_in_ = len(self.feature_names_in_)
-        self.had_missing_ = _none(_as_text(X)).any(axis=0)
+        texts = _as_text(X)
+        self.had_missing_ = _none(texts).any(axis=0)
+        self.values_ = [frozenset(column.tolist()) for column in texts.T]
         return self
 
     def transform(self, X):
@@ -160,6 +162,20 @@ class _AsText(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             said = _joined(f"{shortened(name, 30)} ({n:,})" for name, n in new)
             warnings.warn(
                 f"X: rows without a value in columns that had none such in fit count as no category: {said}",
+                stacklevel=2,
+            )
+        unknown = [
+            (name, [value for value in column.tolist() if value == value and value not in known])
+            for name, known, column in zip(self.feature_names_in_, self.values_, texts.T, strict=True)
+        ]
+        if any(values for _, values in unknown):
+            told = (
+                f"{shortened(name, 30)} ({len(v):,}, such as {shortened(v[0], 30)})"
+                for name, v in unknown
+                if v
+            )
+            warnings.warn(
+                f"X: rows with values that fit did not see count as no category: {_joined(told)}",
                 stacklevel=2,
             )
         return texts

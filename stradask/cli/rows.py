@@ -13,13 +13,29 @@ _SEPARATORS = ",;\t"
 _PORTION = 10_000  # rows of Parquet that become text at once
 
 
-def rows_of(path, verbose=0):
-    """Yield the number and the cells of each row, the header first; from 1, of CSV the number of its line."""
+def rows_of(path, verbose=0, *, wanted=None, drop=()):
+    """Yield the number and the cells of each row, the header first; from 1, of CSV the number of its line.
+
+    Of columns in `drop`, and of others than `wanted`, JSON lines and Parquet may hold lists and objects: such
+    cells are empty.
+    """
     name = str(path).lower()
+    unused = _Unused(wanted, drop)
     if name.endswith(".parquet"):
-        return _of_parquet(path)
-    of = _of_json if re.search(r"\.jsonl(\.(gz|xz|bz2))?$", name) else _of_csv
-    return of(path, verbose)
+        return _of_parquet(path, unused)
+    if re.search(r"\.jsonl(\.(gz|xz|bz2))?$", name):
+        return _of_json(path, verbose, unused)
+    return _of_csv(path, verbose)
+
+
+class _Unused:
+    """Names of columns that are not read."""
+
+    def __init__(self, wanted, drop):
+        self.wanted, self.drop = wanted, drop
+
+    def __contains__(self, name):
+        return name in self.drop or (self.wanted is not None and name not in self.wanted)
 
 
 def _of_csv(path, verbose):
@@ -46,7 +62,7 @@ def _of_csv(path, verbose):
         ) from None
 
 
-def _of_json(path, verbose):
+def _of_json(path, verbose, unused):
     """One object a line; a field that a line lacks is an empty cell."""
     objects = []
     try:
@@ -59,7 +75,7 @@ def _of_json(path, verbose):
     if header:
         yield 1, header
     for number, fields in objects:
-        yield number, [_cell(fields.get(name), name, path, f"line {number}") for name in header]
+        yield number, [_cell(fields.get(name), name, path, f"line {number}", unused) for name in header]
 
 
 def _object(line, where):
@@ -72,7 +88,7 @@ def _object(line, where):
     return fields
 
 
-def _of_parquet(path):
+def _of_parquet(path, unused):
     """Row k + 1 of the file has the number k + 2, as it would have in CSV below a header."""
     try:
         from pyarrow import lib, parquet
@@ -87,22 +103,24 @@ def _of_parquet(path):
                 for row in zip(*(column.to_pylist() for column in batch.columns), strict=True):
                     number += 1
                     pairs = zip(row, names, strict=True)
-                    yield number, [_cell(value, name, path, f"row {number - 1}") for value, name in pairs]
+                    yield number, [_cell(v, name, path, f"row {number - 1}", unused) for v, name in pairs]
     except (OSError, lib.ArrowException) as error:
         raise DataError(
             f"{in_brief(path)} cannot be read as Parquet ({in_brief(error)}); write it again"
         ) from None
 
 
-def _cell(value, name, path, where):
+def _cell(value, name, path, where, unused):
     """A value as CSV would have it."""
     if value is None:
         return ""
     if isinstance(value, (dict, list, bytes)):
+        if name in unused:
+            return ""
         kind = {"dict": "an object", "list": "a list", "bytes": "bytes"}[type(value).__name__]
         raise DataError(
-            f"{path}, {where}: the column {shortened(name)} holds {kind}, {shortened(value, 40)}; write the "
-            "file without this column, or with a column for each of its values"
+            f"{path}, {where}: the column {shortened(name)} holds {kind}, {shortened(value, 40)}; leave it "
+            "out by --drop, or write a column for each of its values"
         )
     return str(value)
 

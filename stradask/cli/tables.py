@@ -57,7 +57,8 @@ def read_encoded(source, *, encoding=None, impute=False, drop=(), categories=(),
     import numpy as np
 
     path, target = _parts(source)
-    numbered = list(rows_of(path, verbose))
+    wanted = None if encoding is None else {target, *(column.name for column in encoding.columns)}
+    numbered = list(rows_of(path, verbose, wanted=wanted, drop=drop))
     lines, rows = [line for line, _ in numbered], [row for _, row in numbered]
     if len(rows) < 2 or any(map(is_number, rows[0])):
         raise DataError(
@@ -68,9 +69,7 @@ def read_encoded(source, *, encoding=None, impute=False, drop=(), categories=(),
         if len(row) != width:
             raise DataError(f"{path}, line {line}: {len(row)} cells, but the first line has {width}")
     lines, cells = lines[1:], list(zip(*rows[1:], strict=True))
-    twice = next((name for name in header if header.count(name) > 1), None)
-    if twice is not None:
-        raise DataError(f"{path} has two columns {shortened(twice)}: columns are known by their names")
+    _check_different(path, header)
     at = None if encoding is not None and not target else _place_of(target, header, width, path, "")
     y = None if at is None else _targets(cells[at], lines, header[at], path, labels)
     if encoding is None:
@@ -84,6 +83,14 @@ def read_encoded(source, *, encoding=None, impute=False, drop=(), categories=(),
         _note_codes(path, header, rows[1 : _HEAD + 1], at, numbers)
     X, counts = encoding.encode(header, cells, lines, path)
     return X, y if labels or y is None else y.astype(np.float64), encoding, counts
+
+
+def _check_different(path, names):
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise DataError(
+            f"{path} has two columns {shortened(twice)}: columns are known by their names; rename one"
+        )
 
 
 def check_named(path, header, target, drop, categories):
@@ -144,6 +151,7 @@ def read_table(source, *, labels=False, n_features=None, verbose=0):
         raise DataError(f"{path} holds no line but empty ones; write it again")
     names = None if any(map(is_number, first[1])) else [cell.strip() for cell in first[1]]
     width = len(first[1])
+    _check_different(path, names or ())
     alone = f", or give the model's {n_features} columns alone" * (n_features is not None)
     at = None if not target and width == n_features else _place_of(target, names, width, path, alone)
     values, targets, n_rows = array("d"), [], 0
@@ -153,6 +161,8 @@ def read_table(source, *, labels=False, n_features=None, verbose=0):
             raise DataError(f"{path}, line {line}: {len(cells)} cells, but the first line has {width}")
         n_rows += 1
         try:
+            if any("_" in cell for k, cell in enumerate(cells) if k != at or not labels):
+                raise ValueError  # which Python reads as a number where digits stand about it
             if at is None:
                 values.extend(map(float, cells))
             else:
@@ -205,8 +215,6 @@ def _place_of(target, names, width, path, alone):
     if not target:
         raise DataError(f"say which column of {path} is the target, as {path}:COLUMN{alone}; it has {there}")
     if names and target in names:
-        if names.count(target) > 1:
-            raise DataError(f"{path} has two columns {shortened(target)}: give the target's number, from 0")
         return names.index(target)
     if re.fullmatch("-?[0-9]+", target) and -width <= int(target) < width:
         return int(target) % width

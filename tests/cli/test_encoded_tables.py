@@ -230,3 +230,56 @@ def test_options_of_tables_are_refused_elsewhere(tmp_path, capsys):
     for words in (["lasso", tmp_path / "d.svm", "--impute"], ["lda", "docstrings", "--drop", "a"]):
         status, _, err = run(capsys, "fit", *words)
         assert (status, "for tables" in err) == (2, True)
+
+
+@pytest.mark.parametrize("form", ["jsonl", "parquet"])
+def test_columns_of_lists_can_be_left_out_and_true_and_false_are_one_column(tmp_path, capsys, form):
+    """Lists and objects by --drop, in new rows without it; one column for truth, as `ParquetTable` has it."""
+    pandas = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    frame = pandas.DataFrame({"member": [True, False] * 20, "city": ["Rome", "Oslo", "Bern", "Bern"] * 10})
+    frame["y"] = 3.0 * frame.member + (frame.city == "Oslo")
+    frame["tags"], frame["place"] = [["x", "y"]] * 40, [{"lat": 1.0}] * 40
+    path = tmp_path / f"t.{form}"
+    frame.to_parquet(path) if form == "parquet" else frame.to_json(path, orient="records", lines=True)
+    fit = "fit", "ridge", f"{path}:y", "--param", "alpha=1e-9"
+    status, _, err = run(capsys, *fit)
+    assert (status, "leave it out by --drop" in err) == (2, True)
+    status, _, err = run(capsys, *fit, "--drop", "tags", "place", "--save", tmp_path / "m.npz")
+    assert status == 0, err
+    assert list(sd.load(tmp_path / "m.npz").vocabulary_) == ["member", "city=Bern", "city=Oslo", "city=Rome"]
+    new = tmp_path / f"new.{form}"
+    frame = frame.drop(columns="y")
+    frame.to_parquet(new) if form == "parquet" else frame.to_json(new, orient="records", lines=True)
+    status, out, err = run(capsys, "predict", tmp_path / "m.npz", new)
+    assert status == 0, err
+    assert float(out.splitlines()[1].split(",")[-1]) == pytest.approx(3.0, abs=1e-6)
+
+
+def test_pythons_underscores_are_no_numbers_and_overflow_is_named(tmp_path, capsys):
+    """2020_01 is a month, not 202001."""
+    path = write(tmp_path / "t.csv", [[f"2020_0{i % 3 + 1}", i % 3] for i in range(30)], ["month", "y"])
+    assert run(capsys, "fit", "ridge", f"{path}:y", "--save", tmp_path / "m.npz")[0] == 0
+    assert set(sd.load(tmp_path / "m.npz").vocabulary_) == {f"month=2020_0{k}" for k in (1, 2, 3)}
+    path = write(tmp_path / "t.csv", [["1e400" if i == 4 else i, i] for i in range(9)], ["size", "y"])
+    status, _, err = run(capsys, "fit", "ridge", f"{path}:y")
+    assert status == 2
+    assert "line 6, column" in err
+    assert "1e400" in err
+    (tmp_path / "t.svm").write_text("1 1:2_0\n2 1:3\n")
+    status, _, err = run(capsys, "fit", "ridge", tmp_path / "t.svm")
+    assert (status, "must be a number, not '2_0'" in err) == (2, True)
+
+
+def test_figures_of_json_are_numbers(tmp_path, capsys):
+    path = write(tmp_path / "t.csv", [[i % 7, i % 5 + i % 2] for i in range(60)], ["a", "y"])
+    status, out, _ = run(capsys, "fit", "glm", f"{path}:y", "--param", "family='poisson'", "--json")
+    assert status == 0
+    figures = json.loads(out)["figures"]
+    assert figures.pop("covariance") == "nonrobust"
+    assert {"aic", "bic", "log_likelihood", "deviance", "dispersion"} <= set(figures)
+    assert all(isinstance(value, float) for value in figures.values())
+    status, out, err = run(capsys, "fit", "quantile", f"{path}:y", "--json")
+    assert status == 0, err
+    assert "d2" in json.loads(out)["training"]
+    assert json.loads(out)["training"]["d2"] >= -1e-6

@@ -1,5 +1,6 @@
 """The knockoff filter: selection of columns with a bounded expected share of false ones."""
 
+import warnings
 from numbers import Real
 from typing import Any, ClassVar, Self
 
@@ -44,7 +45,8 @@ class KnockoffSelection(Selector):
         anything. "fixed": X is any matrix with n > 2 p, y is linear in it with normal noise; W is where a
         column enters the lasso path, or its copy, whichever is first, with that sign.
     fdr : float, default=0.1
-        q.
+        q. Below one over the number of columns no column can be chosen with ``offset=1``, of which a warning
+        tells.
     method : {"sdp", "equi"}, default="sdp"
         How far copies are from their columns: "sdp" as far as possible in sum, "equi" equally far.
     mean, covariance : array-like of shape (n_features,) and (n_features, n_features), default=None
@@ -150,6 +152,13 @@ class KnockoffSelection(Selector):
             raise DataError("kind='fixed' takes no estimator, mean, covariance or further arguments")
         with self._draft() as draft:
             X, rng = draft._read(X, y), check_random_state(draft.random_state)
+            if self.offset / X.shape[1] > self.fdr:  # t would have to bound a share of less than one column
+                least, needed = np.ceil(self.offset / self.fdr), np.ceil(100 * self.offset / X.shape[1]) / 100
+                warnings.warn(
+                    f"{type(self).__name__}: fdr={self.fdr:g} can choose no column of {X.shape[1]}, since "
+                    f"knockoff+ chooses {least:g} or more at once: take fdr={needed:g} or above, or offset=0",
+                    stacklevel=2,
+                )
             if draft.kind == "fixed":
                 n, p = X.shape
                 W = draft._entry(X, check_targets(y, n, type(draft).__name__), n, p, rng)

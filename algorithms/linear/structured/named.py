@@ -1,5 +1,7 @@
 """Losses and penalties that have a name, and a penalty's terms from the parameters of an estimator."""
 
+import inspect
+
 import numpy as np
 
 from ....errors import DataError, shortened
@@ -40,6 +42,11 @@ def make(name, given, known, options):
         if options:
             raise DataError(f"{name}_options is for a {name} given by name: set them on the object")
         return given
+    takes = list(inspect.signature(known[given]).parameters)
+    unknown = next((key for key in options or {} if key not in takes), None)
+    if unknown is not None:
+        those = f"takes {', '.join(takes)}" if takes else "takes no options"
+        raise DataError(f"{name}_options has {shortened(unknown)}: {name}={given!r} {those}")
     try:
         return known[given](**(options or {}))
     except TypeError as error:

@@ -10,6 +10,7 @@ from ...._typing import Array, Callback, Matrix, Vector
 from ...inputs.dask_arrays import is_dask
 from ...inputs.tables import given_rows, scored_rows
 from .base import StructuredModel
+from .solving.kinks import Pinball
 
 
 class StructuredRegressor(MultiOutputMixin, RegressorMixin, StructuredModel):
@@ -98,7 +99,7 @@ class StructuredRegressor(MultiOutputMixin, RegressorMixin, StructuredModel):
         return loss.mean(f)
 
     def score(self, X: Matrix, y: Vector, sample_weight: Vector | None = None) -> float:
-        """Compute R^2, or with a logarithmic link D^2, the share of the deviance that is explained.
+        """Compute R^2; with a logarithmic link, and of quantiles, D^2, the share of the loss explained.
 
         Parameters
         ----------
@@ -109,12 +110,14 @@ class StructuredRegressor(MultiOutputMixin, RegressorMixin, StructuredModel):
         Returns
         -------
         float
-            1 is perfect; 0 is no better than the mean.
+            1 is perfect; 0 is no better than the mean, or the quantile, of y.
         """
-        from sklearn.metrics import d2_tweedie_score, r2_score
+        from sklearn.metrics import d2_pinball_score, d2_tweedie_score, r2_score
 
         X, y, sample_weight = scored_rows(self, X, y, sample_weight)
-        power, predicted = self._power_of_loss, self.predict(X)
+        power, predicted, loss = self._power_of_loss, self.predict(X), self._make_loss()
+        if isinstance(loss, Pinball):
+            return float(d2_pinball_score(y, predicted, sample_weight=sample_weight, alpha=loss.quantile))
         if power is None:
             return float(r2_score(y, predicted, sample_weight=sample_weight))
         return float(d2_tweedie_score(y, predicted, sample_weight=sample_weight, power=power))
@@ -127,7 +130,8 @@ class StructuredRegressor(MultiOutputMixin, RegressorMixin, StructuredModel):
 
     @property
     def _score_name(self):
-        return "R2" if self._power_of_loss is None else "D2"
+        plain = self._power_of_loss is None and not isinstance(self._make_loss(), Pinball)
+        return "R2" if plain else "D2"
 
     def alpha_max(
         self,

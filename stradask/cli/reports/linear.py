@@ -38,12 +38,21 @@ def inference(estimator, data, test):
     if names is not None:
         table.rows[-len(names) :] = map(str, names)
     document = {
-        "figures": summary.figures,
+        "figures": _figures(estimator),
         "coefficients": [{"name": name} | table.row(name) for name in table.rows],
     }
     lines: list = []
     add_scores(document, lines, estimator, data, test)
     return document, "\n".join([repr(summary), "", *lines])
+
+
+def _figures(estimator):
+    """The figures of a `GLM` as numbers, None where there is none."""
+    names = "df_residual", "dispersion", "deviance", "null_deviance", "log_likelihood", "aic", "bic"
+    names += "overdispersion", "n_clusters"
+    found = {name: float(getattr(estimator, f"{name}_")) for name in names if hasattr(estimator, f"{name}_")}
+    numbers = {name: value if value == value else None for name, value in found.items()}
+    return numbers | {"covariance": estimator.covariance}
 
 
 def add_scores(document, lines, estimator, data, test):

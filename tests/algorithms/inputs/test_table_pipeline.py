@@ -79,10 +79,14 @@ def test_the_matrix_is_that_of_the_steps_by_hand(frame, kind):
 def test_new_values_are_no_category_and_parameters_are_searched(frame):
     pipeline, y = fitted(frame)
     new = frame.iloc[:2].assign(plan="d", note="unseen words only")
-    cells = pipeline["table"].transform(new)
+    with pytest.warns(
+        UserWarning, match=r"values that fit did not see count as no category: plan \(2, such as 'd'\)"
+    ):
+        cells = pipeline["table"].transform(new)
     cells = cells.toarray() if hasattr(cells, "toarray") else np.asarray(cells)
     np.testing.assert_array_equal(cells[:, 2:6], 0)
     np.testing.assert_array_equal(cells[:, 8:], 0)
+    pipeline["table"].transform(frame)  # no warning
     search = GridSearchCV(clone(pipeline), {"model__C": [0.1, 1.0]}, cv=2).fit(frame, y)
     assert search.best_params_["model__C"] in (0.1, 1.0)
 

@@ -74,7 +74,9 @@ def test_huge_counts_solve_the_equations_of_the_negative_binomial(unit):
 
 
 @pytest.mark.parametrize(
-    "loss", [Poisson(), Gamma(), NegativeBinomial(0.5), NegativeBinomial(1e-6)], ids=repr
+    "loss",
+    [Poisson(), Gamma(), NegativeBinomial(0.5), NegativeBinomial(1e-6)],
+    ids=["poisson", "gamma", "negative binomial", "nearly poisson"],
 )
 def test_half_a_deviance_is_not_lost_in_large_numbers(loss):
     """Against its second order, near the least, and against the plain difference far from it."""

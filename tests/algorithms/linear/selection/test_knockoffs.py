@@ -87,9 +87,12 @@ def test_a_strong_signal_is_found(kind):
     again = sd.KnockoffSelection(kind=kind, fdr=0.2, random_state=0).fit(X, y)
     np.testing.assert_array_equal(again.statistics_, model.statistics_)
     assert model.transform(X).shape[1] == model.support_.sum()
-    none = sd.KnockoffSelection(kind=kind, fdr=0.01, random_state=0).fit(X, y)
+    with pytest.warns(UserWarning, match=r"fdr=0.01 can choose no column of 40.* 100 or more.*take fdr=0.03"):
+        none = sd.KnockoffSelection(kind=kind, fdr=0.01, random_state=0).fit(X, y)
     assert none.threshold_ == np.inf
     assert not none.support_.any()
+    sd.KnockoffSelection(kind=kind, random_state=0).fit(X[:, :10], y)  # 10 columns at 0.1: no warning
+    sd.KnockoffSelection(kind=kind, offset=0, random_state=0).fit(X[:, :3], y)
 
 
 def test_classes_by_an_estimator_for_them():

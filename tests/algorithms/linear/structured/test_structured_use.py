@@ -209,3 +209,27 @@ def test_dask_arrays_are_refused():
     array = pytest.importorskip("dask.array")
     with pytest.raises(DataError, match=r"X.compute"):
         sd.MultiTaskLasso().fit(array.from_array(X), np.column_stack([Y, Y]))
+
+
+def test_quantiles_are_scored_by_their_loss():
+    """R^2 is of means: -1.9 for the best 0.9 quantile of noise."""
+    from sklearn.metrics import d2_pinball_score
+
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((200, 2)), rng.standard_exponential(200)
+    y += X[:, 0]
+    for model in (
+        sd.QuantileRegressor(0.9, alpha=1e-3),
+        sd.SparseGLM("quantile", alpha=1e-3, loss_options={"quantile": 0.9}),
+    ):
+        score = model.fit(X, y).score(X, y)
+        assert score == pytest.approx(d2_pinball_score(y, model.predict(X), alpha=0.9))
+        assert 0 < score < 1
+        assert model._score_name == "D2"
+
+
+@pytest.mark.parametrize(("loss", "takes"), [("huber", "takes delta"), ("squared", "takes no options")])
+def test_an_unknown_option_of_a_loss_is_named(loss, takes):
+    with pytest.raises(DataError) as caught:
+        sd.SparseGLM(loss, loss_options={"epsilon": 1}).fit([[1.0], [2.0]], [1.0, 2.0])
+    assert str(caught.value) == f"loss_options has 'epsilon': loss='{loss}' {takes}"
