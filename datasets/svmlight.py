@@ -173,8 +173,6 @@ def _checked_index(index, before, zero_based):
 
 def _parse_number(text, meaning):
     try:
-        if b"_" in text:  # Python would take 1_0 for ten
-            raise ValueError
         number = float(text)
     except ValueError:
         raise ValueError(f"{meaning} must be a number, not {_shown(text)}") from None

@@ -200,7 +200,7 @@ class Perceptron(Estimator):
         of_zeros = math.log(n_outputs + 1)
         if loss == "squared":
             of_zeros = np.einsum("ij,ij->", targets, targets, dtype=np.float64) / (2 * len(targets))
-        rise = self.loss_ / max(min(self.loss_curve_), 1e-300)
+        rise = self.loss_ / max(min(self.loss_curve_, default=self.loss_), 1e-300)
         if self.loss_ > of_zeros > 0 and max(rise, self.loss_ / of_zeros / 100) > _ASTRAY:
             raise DataError(
                 f"the fit diverged: its loss is {self.loss_:.3g}, that of outputs of zero {of_zeros:.3g}: "
@@ -309,8 +309,11 @@ class Perceptron(Estimator):
 
         def each(iterate):
             over = best is not None and best.enough(iterate.x.copy())
-            return watch(iterate) or over
+            return watch(iterate) or over or iterate.gap <= self.tol
 
+        # With tol, `minimize` bounds the excess relative to the loss too, which falls to 0 in a network that
+        # overfits. From 1 on the gradient at the start is small enough.
+        max_iter = self.max_iter if self.tol < 1 else 0
         with watch:
             result = minimize(
                 network.loss,
@@ -318,14 +321,14 @@ class Perceptron(Estimator):
                 portions,
                 engine=self.engine,
                 n_jobs=self.n_jobs if network.device == "cpu" else 1,  # of a GPU the host's threads only wait
-                max_iter=self.max_iter,
-                tol=self.tol,
+                max_iter=max_iter,
+                tol=0.0,
                 callback=each,
             )
         if result.status == 4:
             raise DataError(f"{result.message}: scale the columns of X")
-        if result.status == 1:
-            self._warn(f"max_iter={self.max_iter} steps")
+        if result.status == 1 and max_iter:
+            self._warn(f"max_iter={max_iter} steps")
         self.n_iter_ = int(result.nit)
         self.loss_curve_ = (result.history["objective"][1:] / n_rows).tolist()
         self.loss_ = float(result.fun) / n_rows

@@ -176,6 +176,13 @@ def read_table(source, *, labels=False, n_features=None, verbose=0):
     if names is not None and n_features is None:
         _note_codes(path, names, [cells for _, cells in head], at)
     X = np.asfortranarray(np.frombuffer(values).reshape(n_rows, -1))
+    if np.isinf(X).any():
+        row, column = np.argwhere(np.isinf(X))[0]
+        column += at is not None and column >= at % width
+        label = f"column {column}" + (f" ({shortened(names[column])})" if names else "")
+        raise DataError(
+            f"{path}, row {row + 1}, {label}: the number is infinite, or beyond 1.8e308; correct it"
+        )
     if at is None:
         return X, None, names
     numbers = not labels or (labels != "text" and all(map(is_number, targets)))

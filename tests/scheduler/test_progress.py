@@ -152,7 +152,7 @@ def test_the_gap_of_a_program_reaches_the_bar_and_callbacks(stderr):
 
 def test_a_lasso_shows_the_gap_that_tol_is_compared_with(stderr):
     rng = np.random.default_rng(0)
-    X, y = rng.standard_normal((50, 200)), rng.standard_normal(50)
+    X, y = rng.standard_normal((50, 300)), rng.standard_normal(50)
     log, gaps = stderr(io.StringIO()), []
     model = sd.Lasso(0.05, tol=1e-6, verbose=1).fit(X, y, callback=lambda info: gaps.append(info.gap))
     assert gaps[-1] <= 1e-6 < min(gap for gap in gaps[:-1] if gap == gap)

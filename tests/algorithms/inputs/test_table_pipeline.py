@@ -80,7 +80,7 @@ def test_new_values_are_no_category_and_parameters_are_searched(frame):
     pipeline, y = fitted(frame)
     new = frame.iloc[:2].assign(plan="d", note="unseen words only")
     with pytest.warns(
-        UserWarning, match=r"values that fit did not see count as no category: plan \(2, such as 'd'\)"
+        UserWarning, match=r"values that fit did not see count as no category: 'plan' \(2, such as 'd'\)"
     ):
         cells = pipeline["table"].transform(new)
     cells = cells.toarray() if hasattr(cells, "toarray") else np.asarray(cells)

@@ -467,8 +467,8 @@ def test_a_fit_that_diverged_is_refused_also_where_numbers_are_finite(scale, max
     X = scale * rng.standard_normal((500, 5))
     y = X @ rng.standard_normal(5)
     model = MLPRegressor(solver="sgd", max_iter=max_iter, random_state=0)
-    with pytest.raises(DataError, match="scale (the columns of )?X.*, or lower"):
-        for seed in range(3):
+    for seed in range(3):
+        with pytest.raises(DataError, match=r"scale (the columns of )?X.*, or lower"):
             model.set_params(random_state=seed).fit(X, y)
     assert not hasattr(model, "coefs_")
     with pytest.warns(ConvergenceWarning):

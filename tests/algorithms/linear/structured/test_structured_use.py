@@ -180,7 +180,7 @@ def test_cross_validation_of_classes_predicts_labels():
         (sd.SparseGLM("gamma"), {"y": COUNTS}, "above 0"),
         (sd.SparseGLM("tweedie", loss_options={"power": 3}), {"y": COUNTS}, "power=3"),
         (sd.SparseGLM("quantile", loss_options={"quantile": 1}), {}, "quantile=1 must lie between"),
-        (sd.SparseGLM("huber", loss_options={"width": 1}), {}, "does not suit loss='huber'"),
+        (sd.SparseGLM("huber", loss_options={"width": 1}), {}, "loss_options has 'width'"),
         (sd.SparseGLM("logistic"), {}, "0, 1 or shares"),
         (sd.SparseGLM(bounds=(0.5, 1)), {}, "0 between them"),
         (sd.SparseGLM(bounds=(-1, 1), groups=3), {}, "not for groups"),
