@@ -303,7 +303,8 @@ def check_floats(X, name):
     if X.dtype.kind != "f":
         raise DataError(
             f"X holds {X.dtype}, and {name} takes floating-point numbers: pass X.astype('float32'), "
-            "scaled to about 1"
+            "quantities scaled to about 1; numbers of tokens or categories as they are, for a module that "
+            "begins with x.long() before its nn.Embedding (float32 is exact up to 16,777,216)"
         )
 
 

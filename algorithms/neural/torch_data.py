@@ -205,7 +205,8 @@ def _floats(x, name):
     if x.dtype.kind != "f":
         raise DataError(
             f"x of {name} holds {x.dtype}, and floating-point numbers are needed: let the data set return "
-            "x.float(), scaled to about 1"
+            "x.float(), quantities scaled to about 1; numbers of tokens as they are, for a module that "
+            "begins with x.long() before its nn.Embedding"
         )
     return x
 

@@ -485,8 +485,9 @@ def _check_output(module, X, n_outputs, name):
             output = trial(torch.from_numpy(X).to("meta" if is_undrawn(trial) else "cpu"))
     except Exception as error:  # of the caller's module
         raise DataError(
-            f"module fails on rows of the shape {X.shape[1:]}: {in_brief(error, 120)}; do its first layer "
-            "and X fit together?"
+            f"module fails on rows of the shape {X.shape[1:]}: {in_brief(error, 120)}; "
+            f"module(torch.zeros{(2, *X.shape[1:])}) shows where. A layer of nn.Sequential is given what "
+            "the one before returns, also a tuple, as of nn.LSTM; nn.Embedding needs x.long() before it"
         ) from error
     form = tuple(output.shape[1:]) if isinstance(output, torch.Tensor) else type(output).__name__
     if form != (n_outputs,):

@@ -19,9 +19,12 @@ def given_stages(plan: Any, n_layers: int, n_places: int) -> tuple[tuple[int, in
                 f"plan must be 'auto', 'data', 'pipeline' or a list of stages, got {shortened(plan)}"
             )
         if plan == "pipeline" and min(n_layers, n_places) < 2:
+            remedy = "raise n_jobs, join more workers, or take plan='data'"
+            if n_layers < 2:
+                remedy = "one layer cannot be cut (of torch only a nn.Sequential can), so take plan='data'"
             raise DataError(
-                f"plan='pipeline' needs 2 layers and 2 places at least, got {n_layers} and {n_places}: raise "
-                "n_jobs, join more workers, or take plan='data'"
+                f"plan='pipeline' needs 2 layers and 2 places at least, got {n_layers} and {n_places}: "
+                + remedy
             )
         return None
     stages: list[tuple[int, int, int]] = []

@@ -294,6 +294,11 @@ class TorchStage:
                 with seeded(*key, self.first + number, device=self.device) if draws else nullcontext():
                     y = layer(y)
             self._bound.put_back()
+        if not isinstance(y, torch.Tensor):
+            raise DataError(
+                f"layer {self.first + len(self.draws) - 1} returns a {type(y).__name__}, and one tensor can "
+                "be handed on from stage to stage: cut where a layer returns one, or take plan='data'"
+            )
         return y.detach().cpu().numpy(), (inputs, leaves, y)
 
     def changed(self):

@@ -188,3 +188,49 @@ def _without(optimizer):
 
 def _small(optimizer):
     return torch.__version__, 1000, 0
+
+
+class _Pair(nn.Module):
+    def __init__(self, n_features):
+        super().__init__()
+        self.layer = nn.Linear(n_features, 4)
+
+    def forward(self, x):
+        return self.layer(x), x[:, :1]
+
+
+class _Joined(nn.Module):
+    def forward(self, parts):
+        return torch.cat(parts, 1)
+
+
+class _Whole(nn.Module):
+    def forward(self, x):
+        return x.long()
+
+
+def _tuples(n_features, n_outputs):
+    return nn.Sequential(_Pair(n_features), _Joined(), nn.Linear(5, n_outputs))
+
+
+def _of_tokens(n_features, n_outputs):
+    return nn.Sequential(_Whole(), nn.Embedding(50, 4), nn.Flatten(), nn.Linear(4 * n_features, n_outputs))
+
+
+def test_remedies_of_what_is_refused_work(data):
+    """Tokens are taken as floats that the module makes whole, and tuples by plans that do not cut there."""
+    X, y = data
+    tokens = (np.abs(X) * 10).astype(int)
+    with pytest.raises(DataError, match=r"X holds int64.* begins with x.long\(\) before its nn.Embedding"):
+        classifier(_of_tokens).fit(tokens, y)
+    model = classifier(_of_tokens).fit(tokens.astype("float32"), y)
+    assert model.predict(tokens.astype("float32")).shape == y.shape
+    with pytest.raises(DataError, match=r"shows where.* nn.Embedding needs x.long\(\)"):
+        classifier(lambda n, k: nn.Sequential(*_of_tokens(n, k)[1:])).fit(tokens.astype("float32"), y)
+    with pytest.raises(DataError, match="layer 0 returns a tuple, and one tensor can be handed on"):
+        classifier(_tuples, plan=[("0:1", 1), ("1:", 1)]).fit(X, y)
+    expected = classifier(_tuples).fit(X, y)
+    found = classifier(_tuples, plan=[("0:2", 1), ("2:", 1)]).fit(X, y)
+    np.testing.assert_array_equal(found.weights_, expected.weights_)
+    with pytest.raises(DataError, match=r"one layer cannot be cut .* so take plan='data'"):
+        classifier(lambda n, k: nn.Linear(n, k), plan="pipeline", n_jobs=2).fit(X, y)
