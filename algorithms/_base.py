@@ -122,7 +122,7 @@ class Estimator(BaseEstimator):
 
     def __copy__(self):
         other = type(self).__new__(type(self))
-        vars(other).update(vars(self))
+        other.__dict__.update(vars(self))
         return other
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:

@@ -1,5 +1,7 @@
 """Linear predictors, likelihoods and new observations of a mixed model, under draws; draws of its priors."""
 
+from typing import Any
+
 import numpy as np
 from scipy import special
 
@@ -50,7 +52,7 @@ class Predictors:
             known = groups >= 0
             for j, column in enumerate(term.columns):
                 f[:, known] += values[f"{term.name}:{column}"][:, groups[known]] * Z[known, j]
-            triangles = None if known.all() else roots(term, values)
+            triangles: Any = None if known.all() else roots(term, values)
             for group in np.unique(groups[~known]):
                 # By the group's number: the same in every block, and for other rows beside it.
                 rng = np.random.default_rng([seed, number, -int(group)])

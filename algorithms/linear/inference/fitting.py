@@ -166,8 +166,8 @@ def fit_rows(model, passes, n_features, vectors, callback):
     family = family_of(model.family, model.power, 1.0 if model.overdispersion == "estimate" else
                        model.overdispersion)  # fmt: skip
     shares, offset = weights[there] / weights[there].sum(), None if offset is None else offset[there, None]
-    null = MeanLoss(family.loss, y[there, None], shares, offset)
-    start = null.start() if model.fit_intercept else np.zeros(0)
+    loss = MeanLoss(family.loss, y[there, None], shares, offset)
+    start = loss.start() if model.fit_intercept else np.zeros(0)
     rounding = _ROUNDING * float(weights @ y**2) + 1e-290  # squares vanish where the fit is perfect
     ridges = np.full(k, model.alpha * float(weights.sum()))
     ridges[n_features:] = 0.0

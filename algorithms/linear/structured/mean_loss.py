@@ -104,7 +104,7 @@ def null_intercept(gradient, curvature, offset, start):
     for _ in range(_NULL_STEPS):
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             slope = float(gradient(offset + c).sum())
-            step = np.float64(-slope) / float(curvature(offset + c).sum())
+            step = float(np.float64(-slope) / float(curvature(offset + c).sum()))
         if slope == 0 or np.isnan(slope):
             break
         low, high = (low, c) if slope > 0 else (c, high)

@@ -421,7 +421,7 @@ class HuberRegressor(_L1Regressor):
     >>> import stradask as sd
     >>> model = sd.HuberRegressor().fit([[0], [1], [2], [3], [4], [5]], [0, 1.1, 100, 2.9, 4.1, 5])
     >>> model.coef_.round(1), model.outliers_.nonzero()[0]
-    (array([1.]), array([2]))
+    (array([1.]), array([2, 3]))
     """
 
     _parameter_constraints: ClassVar[dict] = {"epsilon": [Interval(Real, 1, np.inf, closed="left")], **_L1}

@@ -134,7 +134,8 @@ def expected_shares(draws, design, minus, level):
     found = np.array([shares_at(draw, design) for draw in draws])
     if minus is not None:
         found -= np.array([shares_at(draw, minus) for draw in draws])
-    return ExpectedShares(found.mean(axis=0), *interval_of_draws(found, level), float(level))
+    low, high = interval_of_draws(found, level)
+    return ExpectedShares(found.mean(axis=0), low, high, float(level))
 
 
 def effects_of(draws, design, names, columns, level):
@@ -157,7 +158,8 @@ def effects_of(draws, design, names, columns, level):
                 there = base.copy()
                 there[:, f] = 1
                 found[n, f - 1] = weights @ (shares_at(draw, there) - reference)
-    return TopicEffects(names[1:], found.mean(axis=0), *interval_of_draws(found, level), float(level))
+    low, high = interval_of_draws(found, level)
+    return TopicEffects(names[1:], found.mean(axis=0), low, high, float(level))
 
 
 def _groups(columns, design):

@@ -48,8 +48,8 @@ def inference(estimator, data, test):
 
 def _figures(estimator):
     """The figures of a `GLM` as numbers, None where there is none."""
-    names = "df_residual", "dispersion", "deviance", "null_deviance", "log_likelihood", "aic", "bic"
-    names += "overdispersion", "n_clusters"
+    names = ["df_residual", "dispersion", "deviance", "null_deviance", "log_likelihood", "aic", "bic"]
+    names += ["overdispersion", "n_clusters"]
     found = {name: float(getattr(estimator, f"{name}_")) for name in names if hasattr(estimator, f"{name}_")}
     numbers = {name: value if value == value else None for name, value in found.items()}
     return numbers | {"covariance": estimator.covariance}
