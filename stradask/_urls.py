@@ -35,10 +35,13 @@ def file_system(url, called=None):
         raise DataError(
             f"{named} is a URL, which needs fsspec (pip install fsspec); a path on this machine does not"
         ) from error
+    import tarfile
+    import zipfile
+
     try:
         # fsspec remembers listings of what others have written since
         return fsspec.core.url_to_fs(url, use_listings_cache=False)
-    except (ValueError, ImportError, OSError) as error:
+    except (ValueError, ImportError, OSError, zipfile.BadZipFile, tarfile.TarError) as error:
         raise DataError(f"{named} is no URL that fsspec can use here: {in_brief(error)}") from error
 
 

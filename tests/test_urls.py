@@ -200,3 +200,11 @@ def test_the_command_line(tmp_path, capsys):
     assert len((tmp_path / "p.csv").read_text().splitlines()) == 21
     assert main(["fit", "logistic", f"{url}/t.csv:y", "--save", f"{url}/t.csv"]) == 2
     assert "was not written by this command" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kind", ["zip", "tar"])
+def test_a_file_that_is_no_archive_is_named(tmp_path, kind):
+    path = tmp_path / "docword.txt"
+    path.write_text("1\n1\n1\n1 1 1\n")
+    with pytest.raises(DataError, match="is no URL that fsspec can use here"):
+        sd.datasets.read_uci_bow(f"{kind}://inside.txt::{path}")
