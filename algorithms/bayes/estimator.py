@@ -1,6 +1,6 @@
 """The base of the Bayesian regressions: priors, sampling in one piece or in shards, averaged predictions."""
 
-from functools import cache, partial
+from functools import partial
 from numbers import Real
 from typing import Any, ClassVar
 
@@ -26,15 +26,17 @@ from .models.groups import (
 from .models.model import PRIORS, Prior
 from .models.propriety import check_proper, check_shard, warn_of_tails
 from .models.scaling import Scaling
+from .posterior.prior_weight import with_prior_line
 from .sampled import SampledEstimator
 from .settings import CONSTRAINTS, SamplingSettings
 from .shards.builds import RegressionBuild, SourceBuild
 from .shards.chains import Densities, draw_posterior
 from .shards.rows import Part, cut_rows, number_of_shards
-from .shards.source_fit import look, means, moments, sources_of_fit, spreads
+from .shards.source_fit import joined, look, moments, sources_of_fit
 from .shards.sources import ROW_VECTORS, check_alone, columns_of
 
 _HORSESHOE_TARGET = 0.95  # acceptance: its funnels want short steps
+_WIDE = 2.5  # of default priors of coefficients, in standard deviations of y by those of the column
 _CELLS = 4_000_000  # of predictors, rows times draws, at a time
 _POSITIVE = Interval(Real, 0, np.inf, closed="neither")
 SCALE = Interval(Real, 1e-100, np.inf, closed="both")  # inf is a flat prior; squares may not underflow
@@ -64,7 +66,6 @@ class BayesianRegression(SampledEstimator):
         "prior_freedom": [_POSITIVE],
         "group_scale": [_POSITIVE],
         "fit_intercept": ["boolean"],
-        "standardize": ["boolean"],
         **CONSTRAINTS,
     }
 
@@ -73,6 +74,11 @@ class BayesianRegression(SampledEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = False
         return tags
+
+    @classmethod
+    def _read_parameters(cls, parameters, attributes):
+        """Leave out `standardize` of version 0.2: columns always are."""
+        return {name: value for name, value in parameters.items() if name != "standardize"}
 
     # Fitting ------------------------------------------------------------------------------------------
 
@@ -85,15 +91,15 @@ class BayesianRegression(SampledEstimator):
         sources = sources_of_fit(X, y, **row_vectors)
         with self._draft() as draft:
             if sources is None:
-                densities, scaling = draft._deal(X, y, row_vectors, frame, settings)
+                problem = draft._deal(X, y, row_vectors, frame, settings)
             elif len(sources) == 1:  # nothing to combine: read here, as any array
                 check_alone(sources[0].workers)
                 arrays, _ = columns_of(sources[0])
                 row_vectors = {name: arrays.get(name) for name in ROW_VECTORS}
-                densities, scaling = draft._deal(arrays["X"], arrays["y"], row_vectors, frame, settings)
+                problem = draft._deal(arrays["X"], arrays["y"], row_vectors, frame, settings)
             else:
-                densities, scaling = draft._read_by_workers(sources, frame, settings)
-            draft._draw(densities, settings, scaling)
+                problem = draft._read_by_workers(sources, frame, settings)
+            draft._draw(*problem, settings)
         return self
 
     def _settings(self, callback):
@@ -108,21 +114,20 @@ class BayesianRegression(SampledEstimator):
         if frame is not None:  # of a single block, which was read
             check_names(self, frame, y)
         self._number_groups(options)
-        parts = cache(lambda: [moments(columns, y, options["weights"])])
-        scales = cache(lambda: spreads(parts()))
-        scaling = self._scaling(parts)
-        prior = self._prior(columns.shape[1], scales, scaling)
-        X, names = self._with_intercept(columns if scaling is None else scaling.scaled(columns))
+        parts = [moments(columns, y, options["weights"], options["offsets"])]
+        scaling, size = self._scaling(parts)
+        prior = self._prior(scaling, size)
+        X, names = self._with_intercept(columns, scaling, options)
         check_proper(self._family, X, y, names, prior, options)
         rows_of_shards = self._rows_of_shards(X, y, names, prior, options, settings)
         n_jobs = effective_n_jobs(self.n_jobs) if self.n_shards_ == 1 else 1
-        made, local = self._options(prior, scales, options["groups"], settings.seed, n_jobs)
+        made, local = self._options(prior, size, options["groups"], settings.seed, n_jobs)
         arrays = {"X": X, "y": y} | {name: value for name, value in options.items() if value is not None}
         builds = [
             RegressionBuild(self._family, {name: Part(value, rows) for name, value in arrays.items()}, made)
             for rows in rows_of_shards
         ]
-        return Densities(builds, self._variables, self._names, local, dealt=True), scaling
+        return Densities(builds, self._variables, self._names, local, dealt=True), scaling, prior
 
     def _rows_of_shards(self, X, y, names, prior, options, settings):
         """Choose the rows of each shard, None for all; refuse shards that cannot be normalised."""
@@ -156,40 +161,42 @@ class BayesianRegression(SampledEstimator):
         if summary.classes is not None:
             self.classes_ = summary.classes
         self._forget_groups()
-        scales, scaling = partial(spreads, summary.moments), self._scaling(lambda: summary.moments)
-        prior = self._prior(summary.n_features, scales, scaling)
+        scaling, size = self._scaling(summary.moments)
+        prior = self._prior(scaling, size)
         if summary.rows is not None:
-            return self._merged(summary, prior, scaling), scaling
+            return self._merged(summary, prior, scaling), scaling, prior
         if summary.groups is not None:
             self._check_sharded(settings)
             self.groups_ = summary.groups
-        made, local = self._options(prior, scales, summary.groups, settings.seed, 1)
+        made, local = self._options(prior, size, summary.groups, settings.seed, 1)
         builds = [
-            SourceBuild(blank, one, made, summary.groups, summary.classes, scaling) for one in summary.sources
+            SourceBuild(blank, one, made, scaling, summary.groups, summary.classes) for one in summary.sources
         ]
         n_held = effective_n_jobs(self.n_jobs)
-        return Densities(builds, self._variables, self._names, local, n_held=n_held), scaling
+        return Densities(builds, self._variables, self._names, local, n_held=n_held), scaling, prior
 
     def _scaling(self, parts):
-        """How columns are standardised, by moments of parts; None where they are not."""
-        if not self.standardize:
-            return None
-        of_columns, of_all = means(parts())[:-1], spreads(parts())[0]
-        return Scaling(of_columns if self.fit_intercept else np.zeros_like(of_columns), of_all)
+        """How columns are standardised, and the standard deviation of y, by moments of parts.
 
-    def _options(self, prior, scales, groups, seed, n_jobs):
+        Without an intercept columns are scaled about zero.
+        """
+        centres, spreads = joined(parts, about_zero=not self.fit_intercept)
+        # Of a linear model the offset is taken off y.
+        offset = 0.0 if self._is_scaled else centres[-2]
+        return Scaling(centres[:-2], spreads[:-2], offset), spreads[-1]
+
+    def _options(self, prior, size, groups, seed, n_jobs):
         """Options of the shards' models, and a function that draws the intercepts of groups, or None."""
         options = self._model_options(prior)
         if groups is None:
             return options, None
-        return options | {"group_scale": self._group_scale(scales)}, partial(_intercepts, seed, n_jobs)
+        return options | {"group_scale": self._group_scale(size)}, partial(_intercepts, seed, n_jobs)
 
     def _merged(self, summary, prior, scaling):
         """One density with the likelihood of all shards, of few weighted rows."""
         self.n_shards_ = 1
         X, y, weights = summary.rows
-        X = X if scaling is None else scaling.scaled_products(X)
-        names = self._with_intercept(np.empty((0, summary.n_features)))[1]
+        X, names = scaling.scaled_products(X), self._column_names(summary.n_features)
         check_proper(self._family, X, y, names, prior, {"weights": weights})
         arrays = {"X": Part(X), "y": Part(y), "weights": Part(weights)}
         build = RegressionBuild("normal", arrays, self._model_options(prior))
@@ -210,12 +217,14 @@ class BayesianRegression(SampledEstimator):
         }
         return np.ascontiguousarray(checked[rows]), y[rows], options
 
-    def _with_intercept(self, X):
-        """Add the column of ones; names of all columns, for messages."""
-        names = [f"x{j}" for j in range(X.shape[1])]
-        if not self.fit_intercept:
-            return X, names
-        return np.column_stack([X, np.ones(len(X), X.dtype)]), [*names, "the intercept"]
+    def _with_intercept(self, X, scaling, options):
+        """Standardise columns and offsets, and add the column of ones; names of all columns, for messages."""
+        if options["offsets"] is not None:
+            options["offsets"] = options["offsets"] - scaling.offset
+        return scaling.design(X, self.fit_intercept), self._column_names(X.shape[1])
+
+    def _column_names(self, d):
+        return [*(f"x{j}" for j in range(d)), *["the intercept"] * self.fit_intercept]
 
     def _number_groups(self, options):
         """Keep the groups' labels, and put numbers in their place."""
@@ -236,12 +245,14 @@ class BayesianRegression(SampledEstimator):
                 "noise='normal', or leave groups out"
             )
 
-    def _prior(self, d, spreads, scaling=None):
-        """Make the prior of d coefficients, and of the intercept, of columns that are standardised, if any.
+    def _prior(self, scaling, size):
+        """Make the prior of coefficients, and of the intercept, of standardised columns.
 
-        ``spreads()`` are standard deviations of the columns and of y, for priors that go by them.
+        `size` is the standard deviation of y, for priors that go by it.
         """
-        scale = self._coef_scale(spreads)
+        d, scale = len(scaling.spreads), self.prior_scale
+        if isinstance(scale, str):
+            scale = _WIDE * (size if self._is_scaled else 1.0) / scaling.spreads
         try:
             scale = np.broadcast_to(np.asarray(scale, dtype=np.float64), d)
         except (TypeError, ValueError) as error:
@@ -250,27 +261,16 @@ class BayesianRegression(SampledEstimator):
             raise DataError(f"prior_scale must be above zero, got {scale[~(scale > 0)][0]}")
         if self.prior == "horseshoe" and np.isinf(scale).any():
             raise DataError("prior_scale must be finite with prior='horseshoe'")
-        scale = scale if scaling is None else scale * scaling.spreads
+        scale = scale * scaling.spreads
         scales = np.append(scale, self.intercept_scale) if self.fit_intercept else scale
-        return Prior(self.prior, scales, self.prior_freedom, 1.0, self._own_scale(spreads), n_shrunk=d)
-
-    def _coef_scale(self, spreads):
-        if not isinstance(self.prior_scale, str):
-            return self.prior_scale
-        of_columns, of_y = spreads()
-        return 2.5 * (of_y if self._is_scaled else 1.0) / of_columns
+        return Prior(self.prior, scales, self.prior_freedom, 1.0, self._own_scale(size), n_shrunk=d)
 
     @property
     def _is_scaled(self):
         """Whether predictors are in units of y."""
         return self._family in ("normal", "student_t")
 
-    @property
-    def _needs_moments(self):
-        """Whether a prior, or columns, go by standard deviations."""
-        return self._is_scaled or self.standardize or isinstance(self.prior_scale, str)
-
-    def _own_scale(self, spreads):
+    def _own_scale(self, size):
         """Scale of the half-Cauchy prior of sigma or of the overdispersion."""
         return 1.0
 
@@ -293,7 +293,7 @@ class BayesianRegression(SampledEstimator):
     def _model_options(self, prior):
         return {"prior": prior, "power": 1 / self.n_shards_, "freedom": self._noise_freedom}
 
-    def _group_scale(self, spreads):
+    def _group_scale(self, size):
         """Scale of the half-normal prior of the groups' standard deviation."""
         return self.group_scale
 
@@ -345,12 +345,17 @@ class BayesianRegression(SampledEstimator):
         rest = model.names[model.n_coefs :]
         return [*coefs, *(scales.get(name, name.replace("global scale", "global_scale")) for name in rest)]
 
-    def _draw(self, densities, settings, scaling):
+    def _draw(self, densities, scaling, prior, settings):
         posterior, samplers = draw_posterior(densities, settings)
-        if scaling is not None:
-            scaling.put_back(posterior.draws)
-            if posterior.shard_draws is not None:
-                scaling.put_back(posterior.shard_draws)
+        d = len(scaling.spreads) + self.fit_intercept
+        log_prior = prior.log_density(posterior.draws[:, :d])
+        if log_prior is not None:
+            posterior.diagnostics = with_prior_line(
+                posterior.diagnostics, posterior.draws[:, :d], posterior.weights, log_prior, posterior.names
+            )
+        scaling.put_back(posterior.draws)
+        if posterior.shard_draws is not None:
+            scaling.put_back(posterior.shard_draws)
         self._keep(posterior, samplers)
         mean = posterior.mean()
         self.coef_: Any = self._shaped(mean["coef"])

@@ -24,6 +24,7 @@ from .mixed.shards import not_in_shards, with_local_last
 from .models.prior_density import PriorDensity
 from .models.scaling import Scaling
 from .posterior.draws import Posterior
+from .posterior.prior_weight import with_prior_line
 from .settings import CONSTRAINTS, SamplingSettings
 from .shards.chains import Densities, draw_posterior
 from .shards.mixed_rows import mixed_rows
@@ -64,7 +65,8 @@ class BayesianGLM(ReadableMixedModel):
     other groups do, else not, and their mean over groups is a parameter of its own.
 
     **Standardisation.** Columns are centred and scaled inside; draws and priors are on the scale of the data.
-    The prior of the intercept, and of cuts, is that of the predictor at the means of the columns.
+    The prior of the intercept, and of cuts, is that of the predictor at the means of the columns. Where the
+    prior decides what a coefficient is, the line "prior" of ``posterior_.diagnostics`` says so.
 
     Parameters
     ----------
@@ -77,9 +79,10 @@ class BayesianGLM(ReadableMixedModel):
         ``"intercept"``, ``"sd_group"`` or ``"sd"``, ``"cor_group"`` or ``"cor"``, ``"sigma"``, ``"freedom"``,
         ``"overdispersion"``, ``"shape"``, ``"cut"``. Others have the defaults, with s the standard deviation
         of y (normal, Student's t) or 1: coefficients normal(0, 2.5 s / sd of the column), the intercept
-        student_t(3, mean of y by the link, 2.5 s), standard deviations of effects half_normal(2.5 s / root
-        mean square of the column), lkj(1), sigma exponential(1 / s), freedom gamma(2, 0.1), overdispersion
-        half_cauchy(1), shape lognormal(1, 2), cuts student_t(3, 0, 2.5).
+        student_t(3, mean of y by the link less m, 2.5 s), standard deviations of effects half_normal(2.5 s /
+        root mean square of the column), lkj(1), sigma exponential(1 / s), freedom gamma(2, 0.1),
+        overdispersion half_cauchy(1), shape lognormal(1, 2), cuts student_t(3, m, 2.5), with m the mean of
+        the offset.
     n_samples, n_chains, n_warmup, sampler, target_accept, n_shards, combine, n_proposals, engine, checkpoint
         See `BayesianLogisticRegression`. Where effects are parameters "auto" is NUTS.
     n_jobs, random_state, verbose
@@ -270,6 +273,11 @@ class BayesianGLM(ReadableMixedModel):
     def _drawn(self, design, settings, closed, joint):
         densities, layout = self._densities(design, settings, closed, joint)
         posterior, samplers = draw_posterior(densities, settings)
+        coefs, log_prior = layout.coefficients(posterior.draws)
+        if coefs.shape[1]:
+            posterior.diagnostics = with_prior_line(
+                posterior.diagnostics, coefs, posterior.weights, log_prior, posterior.names
+            )
         return posterior, samplers, layout
 
     def _settings(self, formula, closed, joint, callback):

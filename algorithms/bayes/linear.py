@@ -28,8 +28,8 @@ class BayesianLinearRegression(BayesianRegressor):
     prior_scale : "auto", float or array-like of shape (n_features,), default="auto"
         "auto" is ``2.5 sd(y) / sd(x_j)``. np.inf is flat.
     intercept_scale : float, default=np.inf
-        Flat by default, as the mean of y may be anywhere; must be finite with prior="horseshoe" only if
-        there are as few rows as columns.
+        Of the mean of y at the means of the columns; flat by default, as it may be anywhere. Must be finite
+        with prior="horseshoe" only if there are as few rows as columns.
     noise_scale : "auto" or float, default="auto"
         Of the half-Cauchy prior of sigma; "auto" is ``2.5 sd(y)``, np.inf is flat.
     noise_freedom : float, default=4
@@ -40,7 +40,7 @@ class BayesianLinearRegression(BayesianRegressor):
     sampler : str, default="auto"
         See `BayesianLogisticRegression`. With noise="normal" and prior="normal" there is "gibbs" as well,
         which draws coefficients and noise in turn, each exactly.
-    prior_freedom, fit_intercept, standardize, n_samples, n_chains, n_warmup, target_accept, n_shards, combine
+    prior_freedom, fit_intercept, n_samples, n_chains, n_warmup, target_accept, n_shards, combine
         See `BayesianLogisticRegression`.
     n_proposals, engine, checkpoint, n_jobs, random_state, verbose
         See `BayesianLogisticRegression`.
@@ -85,7 +85,6 @@ class BayesianLinearRegression(BayesianRegressor):
         prior_freedom: float = 4.0,
         group_scale: float | str = "auto",
         fit_intercept: bool = True,
-        standardize: bool = False,
         n_samples: int = 1000,
         n_chains: int = 4,
         n_warmup: int = 1000,
@@ -109,7 +108,6 @@ class BayesianLinearRegression(BayesianRegressor):
         self.prior_freedom = prior_freedom
         self.group_scale = group_scale
         self.fit_intercept = fit_intercept
-        self.standardize = standardize
         self.n_samples = n_samples
         self.n_chains = n_chains
         self.n_warmup = n_warmup
@@ -151,11 +149,11 @@ class BayesianLinearRegression(BayesianRegressor):
     def _noise_freedom(self):
         return self.noise_freedom
 
-    def _own_scale(self, spreads):
-        return self.noise_scale if not isinstance(self.noise_scale, str) else 2.5 * spreads()[1]
+    def _own_scale(self, size):
+        return self.noise_scale if not isinstance(self.noise_scale, str) else 2.5 * size
 
-    def _group_scale(self, spreads):
-        return self.group_scale if not isinstance(self.group_scale, str) else 2.5 * spreads()[1]
+    def _group_scale(self, size):
+        return self.group_scale if not isinstance(self.group_scale, str) else 2.5 * size
 
     def _mean(self, f):
         return f

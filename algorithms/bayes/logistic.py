@@ -32,6 +32,11 @@ class BayesianLogisticRegression(ClassifierMixin, BayesianRegression):
     combined over what they share. A gradient costs some 20 times as much by row; draws of the intercepts are
     8 bytes times draws times groups.
 
+    **Standardisation.** Columns are centred and scaled inside, by the means and standard deviations of all
+    rows (of all shards, with their weights); without an intercept they are scaled about zero. Draws, the
+    intercept and `prior_scale` are in units of the columns as they are. Where the prior decides what a
+    coefficient is, the line "prior" of ``posterior_.diagnostics`` says so, whatever the scale.
+
     Memory: X is copied twice, once with the intercept and once in the order of the kernel. With
     `sample_weight` or an offset the kernel goes row by row, at a third of the speed. float32 computes in
     single precision.
@@ -44,20 +49,17 @@ class BayesianLogisticRegression(ClassifierMixin, BayesianRegression):
     prior : {"normal", "student_t", "laplace", "horseshoe"}, default="normal"
         Of the coefficients, about 0. The horseshoe (regularised, with slabs of `prior_scale`) is for many
         columns of which few matter, and is not for shards; with it the intercept is normal.
-    prior_scale : float, "auto" or array-like of shape (n_features,), default=2.5
-        In units of the coefficients; "auto" is ``2.5 / sd(x_j)``. np.inf is flat; data that leave a flat
-        direction are refused.
+    prior_scale : "auto", float or array-like of shape (n_features,), default="auto"
+        "auto" is ``2.5 / sd(x_j)``, which knows no units; numbers are in units of the coefficients. np.inf is
+        flat; data that leave a flat direction are refused.
     intercept_scale : float, default=10
+        Of the predictor at the means of the columns, and of the offset.
     prior_freedom : float, default=4
         Degrees of freedom of prior="student_t".
     group_scale : float, default=2.5
         Of the half-normal prior of the standard deviation of the groups' intercepts, where `fit` is given
         `groups`.
     fit_intercept : bool, default=True
-    standardize : bool, default=False
-        Centre and scale the columns inside, as suits columns such as years or prices. Draws, and
-        `prior_scale`, are in units of the columns as they are; the intercept's prior is then that of the
-        predictor at the means of the columns.
     n_samples : int, default=1000
         Draws of each chain.
     n_chains : int, default=4
@@ -147,13 +149,12 @@ class BayesianLogisticRegression(ClassifierMixin, BayesianRegression):
     def __init__(
         self,
         prior: str = "normal",
-        prior_scale: ArrayLike = 2.5,
+        prior_scale: ArrayLike = "auto",
         *,
         intercept_scale: float = 10.0,
         prior_freedom: float = 4.0,
         group_scale: float = 2.5,
         fit_intercept: bool = True,
-        standardize: bool = False,
         n_samples: int = 1000,
         n_chains: int = 4,
         n_warmup: int = 1000,
@@ -174,7 +175,6 @@ class BayesianLogisticRegression(ClassifierMixin, BayesianRegression):
         self.prior_freedom = prior_freedom
         self.group_scale = group_scale
         self.fit_intercept = fit_intercept
-        self.standardize = standardize
         self.n_samples = n_samples
         self.n_chains = n_chains
         self.n_warmup = n_warmup

@@ -25,9 +25,10 @@ class BayesianPoissonRegression(BayesianRegressor):
         The latter takes integers; the former any number from 0 on, whose likelihood is then a
         quasi-likelihood.
     prior : {"normal", "student_t", "laplace", "horseshoe"}, default="normal"
-    prior_scale : float, "auto" or array-like of shape (n_features,), default=2.5
-        np.inf is flat.
+    prior_scale : "auto", float or array-like of shape (n_features,), default="auto"
+        "auto" is ``2.5 / sd(x_j)``. np.inf is flat.
     intercept_scale : float, default=10
+        Of the logarithm of the mean at the means of the columns and of the offset.
     overdispersion_scale : float, default=1
         Of the half-Cauchy prior of the overdispersion; np.inf is flat.
     prior_freedom, group_scale, fit_intercept, n_samples, n_chains, n_warmup, sampler, n_shards, combine
@@ -68,14 +69,13 @@ class BayesianPoissonRegression(BayesianRegressor):
         self,
         family: str = "poisson",
         prior: str = "normal",
-        prior_scale: ArrayLike = 2.5,
+        prior_scale: ArrayLike = "auto",
         *,
         intercept_scale: float = 10.0,
         overdispersion_scale: float = 1.0,
         prior_freedom: float = 4.0,
         group_scale: float = 2.5,
         fit_intercept: bool = True,
-        standardize: bool = False,
         n_samples: int = 1000,
         n_chains: int = 4,
         n_warmup: int = 1000,
@@ -98,7 +98,6 @@ class BayesianPoissonRegression(BayesianRegressor):
         self.prior_freedom = prior_freedom
         self.group_scale = group_scale
         self.fit_intercept = fit_intercept
-        self.standardize = standardize
         self.n_samples = n_samples
         self.n_chains = n_chains
         self.n_warmup = n_warmup
@@ -138,7 +137,7 @@ class BayesianPoissonRegression(BayesianRegressor):
             )
         return y
 
-    def _own_scale(self, spreads):
+    def _own_scale(self, size):
         return self.overdispersion_scale
 
     def _mean(self, f):

@@ -16,6 +16,7 @@ from ..combine.combination import CombinationRefused
 from ..models.groups import text_of
 from ..models.layout import NamedLayout
 from ..models.model import INTERCEPTS, Model, aligned
+from ..models.prior_draws import distribution_of
 from ..posterior.tables import names_of
 from .design import Term
 from .priors import OWN, stretched
@@ -151,6 +152,17 @@ class MixedLayout:
             if first >= d:
                 parts.append(part)
         return np.concatenate(parts, axis=1)
+
+    def coefficients(self, values):
+        """Standardised coefficients and intercept (K, d) of `values`, and the log density of their prior."""
+        d = len(self.columns)
+        coefs, names = values[:, :d] * self.scaling.spreads, [f"b{j}" for j in range(d)]
+        if self.intercept:
+            middle = values[:, d] + values[:, :d] @ self.scaling.centres
+            coefs, names = np.column_stack([coefs, middle]), [*names, "intercept"]
+        priors = (distribution_of(self.layout.priors[name]) for name in names)
+        logs = [prior.logpdf(column) for prior, column in zip(priors, coefs.T, strict=True)]
+        return coefs, np.sum(logs, axis=0)
 
     @property
     def watched(self):

@@ -40,7 +40,7 @@ def default_priors(family, design):
         "freedom": densities.gamma(2, 0.1),
         "overdispersion": densities.half_cauchy(1),
         "shape": densities.lognormal(1, 2),
-        "cut": densities.student_t(3, 0, _WIDE),
+        "cut": densities.student_t(3, centre if family == "ordered" else 0, _WIDE),
     }
     return priors | {name: own[name] for name in OWN.get(family, ())}
 
@@ -48,18 +48,18 @@ def default_priors(family, design):
 def _location(family, design):
     """Where the predictor of all rows lies, and the unit in which its effects are measured."""
     y, weights = design.y, design.weights
-    mean = np.average(y, weights=weights)
+    mean, offset = np.average(y, weights=weights), np.average(design.offsets, weights=weights)
     if family in ("normal", "student_t"):
         width = np.sqrt(np.average((y - mean) ** 2, weights=weights))
         if not width > 0:
             raise DataError("the target is constant, which says nothing")
-        return mean, width
+        return mean - offset, width
     if family in ("logistic", "binomial"):
         share = (weights @ y + 0.5) / (weights.sum() + 1)
-        return np.log(share / (1 - share)), 1.0
+        return np.log(share / (1 - share)) - offset, 1.0
     if family == "ordered":
-        return 0.0, 1.0
-    return np.log(max(mean, 0.5 / len(y))), 1.0
+        return offset, 1.0
+    return np.log(max(mean, 0.5 / len(y))) - offset, 1.0
 
 
 def chosen_priors(given, family, design):

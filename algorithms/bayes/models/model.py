@@ -216,6 +216,15 @@ class Prior:
     own_scale: float = 2.5
     n_shrunk: int | None = None
 
+    def log_density(self, coefs):
+        """Log density of coefficients (n, d) without constants; None of flat ones, and of the horseshoe."""
+        if self.kind == "horseshoe" or np.isinf(self.scale).all():
+            return None
+        z = coefs / self.scale
+        if self.kind == "student_t":
+            return (-0.5 * (self.freedom + 1) * np.log1p(z**2 / self.freedom)).sum(axis=1)
+        return -(np.abs(z) if self.kind == "laplace" else 0.5 * z**2).sum(axis=1)
+
 
 class Regression(Model):
     """The model of `regression`: coefficients first, a scale of the likelihood's own last."""

@@ -1,4 +1,4 @@
-"""Exact draws from priors of independent entries, for checks before a fit."""
+"""Exact draws from priors of independent entries, and their distributions."""
 
 import numpy as np
 from scipy import stats
@@ -16,14 +16,15 @@ def draw_prior(prior, parameter, n, rng):
     """
     if parameter.kind == transforms.TRIANGLE:
         return _triangles(float(prior.arguments[0][1]), parameter.size, n, rng)
-    distribution = _distribution(prior)
+    distribution = distribution_of(prior)
     low, high = distribution.cdf(parameter.low), distribution.cdf(parameter.high)
     u = low + (high - low) * rng.random((n, *parameter.shape))
     values = distribution.ppf(np.clip(u, 1e-16, 1 - 1e-16))
     return np.sort(values, axis=-1) if parameter.kind == transforms.ORDERED else values
 
 
-def _distribution(prior):
+def distribution_of(prior):
+    """The distribution of SciPy that a prior with numbers as arguments is."""
     a, b, c = (*(value for _, value in prior.arguments), None, None)[:3]
     return {
         codes.NORMAL: lambda: stats.norm(a, b),

@@ -39,16 +39,16 @@ class RegressionBuild:
 class SourceBuild:
     """A regression of the rows of a source, read by the checks of `blank`, a model that is not fitted.
 
-    `groups` are the labels of all shards' groups, and `classes` the two of all shards, sorted; `scaling` is
-    that of the columns, or None.
+    `scaling` is that of the columns of all shards, `groups` are the labels of their groups, and `classes` the
+    two of all, sorted.
     """
 
     blank: Any
     source: Any
     options: dict
+    scaling: Any
     groups: Any = None
     classes: Any = None
-    scaling: Any = None
 
     @property
     def workers(self):
@@ -69,7 +69,7 @@ class SourceBuild:
         blank = copy(self.blank)  # it keeps what it sees, and others look through it at the same time
         blank._all_classes = self.classes
         X, y, rest = blank._checked(**arrays)
-        X, _ = blank._with_intercept(X if self.scaling is None else self.scaling.scaled(X))
+        X, _ = blank._with_intercept(X, self.scaling, rest)
         if self.groups is not None:
             rest["groups"] = find_groups(rest["groups"], self.groups)
         return {"X": X, "y": y} | {name: value for name, value in rest.items() if value is not None}

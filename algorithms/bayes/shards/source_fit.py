@@ -21,6 +21,8 @@ from ..models.groups import check_enough, is_counted, join_groups
 from ..models.propriety import check_shard, warn_of_tails
 from .sources import blocks_of, columns_of, find_sources, look_at, with_columns
 
+_LEAST_ROWS = 3  # of a bound site: of fewer, means and deviations are the rows
+_BITS, _LEAST = 24.0, 1e-300  # of a deviation, and of the mean of a constant column
 _ROUNDING = 1e-12  # a deviation that is rounding of the mean: the column is constant
 
 
@@ -159,37 +161,38 @@ def reduced_rows(X, y, weights=None, offsets=None):
     return both[:, :-1], both[:, -1], weights
 
 
-def moments(X, y, weights=None):
-    """Compute the weight of all rows, and means and variances of the columns, those of y last."""
-    both = np.column_stack([X, y]).astype(np.float64)
-    mean = np.average(both, axis=0, weights=weights)
-    total = float(len(y) if weights is None else weights.sum())
-    return total, mean, np.average((both - mean) ** 2, axis=0, weights=weights)
+def moments(X, y, weights=None, offsets=None):
+    """Compute the weight of all rows, and means and variances of the columns, of offsets and of y."""
+    n = len(y)
+    numbers = np.column_stack([X, np.zeros(n) if offsets is None else offsets, y]).astype(np.float64)
+    mean = np.average(numbers, axis=0, weights=weights)
+    total = float(n if weights is None else weights.sum())
+    return total, mean, np.average((numbers - mean) ** 2, axis=0, weights=weights)
 
 
-def means(parts):
-    """Put moments of parts together: means of the columns, and of y."""
-    totals, of_parts, _ = (np.array(part) for part in zip(*parts, strict=True))
-    return np.average(of_parts, axis=0, weights=totals)
+def joined(parts, about_zero=False):
+    """Put moments of parts together: means, and standard deviations, 1 for constant columns.
 
-
-def spreads(parts):
-    """Put moments of parts together: standard deviations of the columns, 1 for constant ones, and of y.
+    With `about_zero` all means but that of y are zero, and deviations are from there. All are rounded, so
+    that they do not depend on how the rows are cut: draws would have other last digits.
 
     Examples
     --------
     >>> import numpy as np
-    >>> from stradask.algorithms.bayes.shards.source_fit import moments, spreads
+    >>> from stradask.algorithms.bayes.shards.source_fit import joined, moments
     >>> X, y = np.array([[1.0], [2.0], [6.0]]), np.array([0.0, 2.0, 2.0])
-    >>> both = spreads([moments(X[:1], y[:1]), moments(X[1:], y[1:])])
-    >>> np.allclose(both[0], X.std(axis=0)), bool(np.isclose(both[1], y.std()))
+    >>> means, spreads = joined([moments(X[:1], y[:1]), moments(X[1:], y[1:])])
+    >>> np.allclose(means, [3, 0, y.mean()]), np.allclose(spreads, [X.std(), 1, y.std()])
     (True, True)
     """
     totals, means, variances = (np.array(part) for part in zip(*parts, strict=True))
-    mean = np.average(means, axis=0, weights=totals)
-    sd = np.sqrt(np.average(variances + (means - mean) ** 2, axis=0, weights=totals))
-    sd = np.where(sd > _ROUNDING * np.abs(mean), sd, 1.0)
-    return sd[:-1], sd[-1]
+    centre = mean = np.average(means, axis=0, weights=totals)
+    if about_zero:
+        centre = np.append(np.zeros(len(mean) - 1), mean[-1])
+    spreads = np.sqrt(np.average(variances + (means - centre) ** 2, axis=0, weights=totals))
+    varies = spreads > _ROUNDING * np.abs(mean)
+    units = np.exp2(np.floor(np.log2(np.where(varies, spreads, np.maximum(np.abs(mean), _LEAST)))) - _BITS)
+    return np.round(centre / units) * units, np.where(varies, np.round(spreads / units) * units, 1.0)
 
 
 def _check_summed(source, X):
@@ -221,19 +224,25 @@ def _look(blank, source, n_shards, shard):
         if options["groups"] is not None:
             blank._check_grouped()
             labels, options["groups"] = np.unique(options["groups"], return_inverse=True)
-        own = moments(X, y, options["weights"]) if blank._needs_moments else None
-        prior = blank._prior(X.shape[1], partial(spreads, [own]))
-        X, names = blank._with_intercept(X)
-        reduced = None
+        if source.workers and len(X) < _LEAST_ROWS:
+            raise DataError(
+                f"{len(X)} rows for the worker {' or '.join(source.workers)} alone: means and deviations of "
+                f"their columns, by which these are standardised, would be these rows; give {_LEAST_ROWS} or "
+                "more"
+            )
+        own = moments(X, y, options["weights"], options["offsets"])
+        scaling, size = blank._scaling([own])
+        reduced, n_features, prior = None, X.shape[1], blank._prior(scaling, size)
         if labels is None and blank._merges():
+            X = np.hstack([X, np.ones((len(X), int(blank.fit_intercept)), X.dtype)])
             _check_summed(source, X)
             reduced = reduced_rows(X, y, options["weights"], options["offsets"])
         else:
-            checked = "this shard", n_shards, blank._family, X, y, names, prior, options
+            design, names = blank._with_intercept(X, scaling, options)
+            checked = "this shard", n_shards, blank._family, design, y, names, prior, options
             if check_shard(*checked):
                 warn_of_tails(f"{source}, a shard", n_shards, blank.prior_freedom)
     except (DataError, TypeError) as error:
         raise DataError(f"{source}: {error}") from error
-    width = X.shape[1] - blank.fit_intercept
     classes, counted = getattr(blank, "classes_", None), is_counted(blank._family, options["weights"])
-    return Looked(width, X.dtype.name, classes, own, checksum, labels, len(y), counted, reduced)
+    return Looked(n_features, X.dtype.name, classes, own, checksum, labels, len(y), counted, reduced)

@@ -473,6 +473,26 @@ def test_rows_of_a_new_group_share_its_effects(monkeypatch, offset, block):
     np.testing.assert_array_equal(np.concatenate(list(part), axis=1), made[:, [6, 1, 1]])
 
 
+def test_the_prior_follows_the_offset_and_is_named_where_it_dominates():
+    """An exposure in other units moves the intercept alone, and the priors by their densities the verdict."""
+    pytest.importorskip("formulaic")
+    rng = np.random.default_rng(3)
+    x = rng.standard_normal(80)
+    data = {"x": x, "y": rng.poisson(np.exp(0.5 * x)), "z": x + rng.standard_normal(80)}
+    for formula, family in (("y ~ x", "poisson"), ("z ~ x", "normal")):
+        near = sd.BayesianGLM(formula, family, n_samples=200, random_state=0).fit(data).posterior_
+        far = sd.BayesianGLM(formula, family, n_samples=200, random_state=0)
+        far = far.fit(data, offset=np.full(80, -27.6)).posterior_
+        np.testing.assert_allclose(far["coef"], near["coef"], atol=1e-6)
+        np.testing.assert_allclose(far["intercept"] - 27.6, near["intercept"], atol=1e-6)
+        assert near.diagnostics.row("prior")["verdict"] == "good"
+        priors = {"x": sd.priors.normal(0, 0.01)}
+        strong = sd.BayesianGLM(formula, family, priors=priors, n_samples=200, random_state=0).fit(data)
+        line = strong.posterior_.diagnostics.row("prior")
+        assert line["verdict"] == "care"
+        assert "the prior dominates: with twice its power coef[x]" in line["in words"]
+
+
 def test_without_formulaic(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "formulaic", None)
     with pytest.raises(StradaskError, match="pip install formulaic"):

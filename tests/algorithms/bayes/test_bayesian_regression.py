@@ -1,5 +1,7 @@
 """The Bayesian regressions: predictions, files, bad input, scikit-learn's contract."""
 
+import json
+
 import numpy as np
 import pytest
 from regression_problems import MODELS, TRUTH, assert_near, regression_data
@@ -14,6 +16,8 @@ from stradask.algorithms.bayes.models.model import Prior, regression
 from stradask.algorithms.bayes.models.propriety import check_identified
 from stradask.algorithms.bayes.poisson import BayesianPoissonRegression
 from stradask.algorithms.bayes.posterior.convergence import ess
+from stradask.algorithms.bayes.posterior.diagnostics import Diagnostics
+from stradask.algorithms.bayes.posterior.prior_weight import with_prior_line
 from stradask.errors import DataError, InterruptedFitWarning, ModelFileError, StradaskError
 from stradask.kernels.bayes import gibbs as bayes_gibbs
 
@@ -214,6 +218,11 @@ def test_files_hold_the_posterior(options, tmp_path, monkeypatch):
     assert repr(copy.posterior_.diagnostics) == repr(model.posterior_.diagnostics)
     with np.load(tmp_path / "model.npz") as file:
         arrays = dict(file)
+    header = json.loads(arrays["header"].tobytes())
+    header["parameters"]["standardize"] = False  # as in version 0.2
+    old = arrays | {"header": np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)}
+    np.savez(tmp_path / "old.npz", **old)
+    np.testing.assert_array_equal(sd.load(tmp_path / "old.npz").predict_proba(X), model.predict_proba(X))
     arrays["header"] = np.frombuffer(
         arrays["header"]
         .tobytes()
@@ -353,53 +362,141 @@ def test_badregression_data():
         _ = BayesianLinearRegression().posterior_
 
 
-# Standardised columns ----------------------------------------------------------------------------------
+# Units ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("prior", ["normal", "laplace"])
+def test_fits_do_not_know_the_units_of_the_data(model, prior, fit_intercept):
+    """Columns and y times factors, columns and the offset shifted; weights; scales by deviations."""
+    X, y = regression_data(model)
+    X = X + 0.0 if fit_intercept else X - 1.5
+    units, zeros, shift = np.array([1e-6, 4e5]), np.array([2000.0, -7e11]), -27.6
+    unit = 1e6 if model is BayesianLinearRegression else 1.0
+    zeros, shift = (zeros, shift) if fit_intercept else (0 * zeros, 0.0)
+    options = {"prior": prior, "fit_intercept": fit_intercept, "n_samples": 500, "random_state": 0}
+    weights = np.where(np.arange(len(y)) % 3 == 0, 3.0, 1.0)
+    near = model(**options).fit(X, y, sample_weight=weights)
+    target = unit * y if unit > 1 else y
+    far = model(**options).fit(
+        X * units + zeros, target, sample_weight=weights, offset=np.full(len(y), shift)
+    )
+    a, b = near.posterior_, far.posterior_
+    np.testing.assert_allclose(b["coef"] * units / unit, a["coef"], rtol=0, atol=2e-4)
+    if fit_intercept:
+        middle = b["intercept"] + b["coef"] @ zeros + shift
+        np.testing.assert_allclose(middle / unit, a["intercept"], atol=2e-4)
+    shown = far.predict_proba if model is BayesianLogisticRegression else far.predict
+    again = near.predict_proba if model is BayesianLogisticRegression else near.predict
+    found = shown(X * units + zeros, offset=np.full(len(y), shift)) / unit
+    np.testing.assert_allclose(found, again(X), rtol=1e-3, atol=2e-4)
+    # By deviations of the repeated rows, about zero without an intercept.
+    rows, of_y = np.repeat(X, weights.astype(int), axis=0), np.repeat(y, weights.astype(int))
+    spread = rows.std(axis=0) if fit_intercept else np.sqrt((rows**2).mean(axis=0))
+    size = of_y.std() if model is BayesianLinearRegression else 1.0
+    by_hand = model(prior_scale=2.5 * size / spread, **options).fit(X, y, sample_weight=weights).posterior_
+    np.testing.assert_allclose(by_hand["coef"], a["coef"], rtol=0, atol=1e-8)
+
+
+def maximum_likelihood(model, A, y, weights):
+    """Estimates and standard errors by Newton's method."""
+    if model is BayesianLinearRegression:
+        information = A.T @ (weights[:, None] * A)
+        b = np.linalg.solve(information, A.T @ (weights * y))
+        noise = weights @ (y - A @ b) ** 2 / (weights.sum() - A.shape[1])
+        return b, np.sqrt(noise * np.diag(np.linalg.inv(information)))
+    b = np.zeros(A.shape[1])
+    y = (y == "yes") if model is BayesianLogisticRegression else y
+    for _ in range(30):
+        f = A @ b
+        mean = special.expit(f) if model is BayesianLogisticRegression else np.exp(f)
+        curve = mean * (1 - mean) if model is BayesianLogisticRegression else mean
+        information = A.T @ ((weights * curve)[:, None] * A)
+        b += np.linalg.solve(information, A.T @ (weights * (y - mean)))
+    return b, np.sqrt(np.diag(np.linalg.inv(information)))
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_shards_and_files_in_odd_units_agree_with_maximum_likelihood(model, tmp_path):
+    """Years, and a column of small deviation, with weights: means and deviations are those of all shards."""
+    X, y = regression_data(model, 600)
+    units, zeros = np.array([1e-3, 40.0]), np.array([20.0, 2000.0])
+    weights = np.where(np.arange(600) % 4 == 0, 2.0, 1.0)
+    b, error = maximum_likelihood(model, np.column_stack([X, np.ones(600)]), y, weights)
+    X = X * units + zeros
+    files = [tmp_path / f"{m}.npz" for m in range(3)]
+    order = np.argsort(X[:, 1])  # shards of unlike columns
+    for m, file in enumerate(files):
+        rows = order[m * 200 : (m + 1) * 200]
+        np.savez(file, X=X[rows], y=y[rows], sample_weight=weights[rows])
+    for fitted in (
+        model(random_state=0).fit(X, y, sample_weight=weights),
+        model(n_shards=3, random_state=0).fit(X, y, sample_weight=weights),
+        model(n_shards="auto", random_state=0).fit(files),
+    ):
+        found = fitted.posterior_
+        middle = found["intercept"] + found["coef"] @ zeros
+        draws = np.column_stack([found["coef"] * units, middle])
+        assert (np.abs(draws.mean(axis=0) - b) < 0.25 * error).all()
+        np.testing.assert_allclose(draws.std(axis=0), error, rtol=0.12)
+        assert found.diagnostics.row("prior")["verdict"] == "good"
+        if found.shard_draws is not None:
+            shard = found.shard_draws[0, 0, :, :2]
+            assert (np.abs(shard.mean(axis=0) - found["coef"].mean(axis=0)) < 4 * shard.std(axis=0)).all()
+
+
+@pytest.mark.parametrize("unit", [1.0, 1e3, 1e9])
+def test_timestamps_in_any_unit(unit):
+    rng = np.random.default_rng(1)
+    seconds = 1.6e9 + rng.uniform(0, 3e7, 300)
+    y = 1e-7 * (seconds - 1.6e9) + rng.standard_normal(300)
+    model = BayesianLinearRegression(random_state=0).fit(seconds[:, None] * unit, y)
+    centred = seconds - seconds.mean()
+    slope = centred @ y / (centred @ centred)
+    error = (y - y.mean() - slope * centred).std() / np.sqrt(centred @ centred)
+    assert model.coef_[0] * unit == pytest.approx(slope, abs=0.15 * error)
+    assert model.posterior_["coef"].std() * unit == pytest.approx(error, rel=0.1)
+    assert model.posterior_.diagnostics.level == 0
+    np.testing.assert_allclose(model.predict(seconds[:, None] * unit), y.mean() + slope * centred, atol=0.05)
+
+
+def test_the_prior_of_coefficients_is_that_of_scipy():
+    x, scale = np.array([[0.0, 0.0], [1.0, -2.0], [5.0, 0.3]]), np.array([0.5, 2.0])
+    known = {"normal": stats.norm, "student_t": stats.t(3), "laplace": stats.laplace}
+    for kind, distribution in known.items():
+        found = Prior(kind, scale, freedom=3.0).log_density(x)
+        expected = distribution.logpdf(x / scale).sum(axis=1)
+        np.testing.assert_allclose(found - found[0], expected - expected[0])
+    assert Prior("horseshoe", scale).log_density(x) is None
+
+
+def test_power_scaling_is_the_closed_form():
+    """A normal posterior of variance v under a normal prior of variance t: in log a, mean and sd move by
+    -v mean / t and -v sd / (2 t)."""
+    rng, t = np.random.default_rng(0), 4.0
+    for mean, v in ((0.3, 0.1), (3.0, 1.0), (0.2, 3.5)):
+        draws = rng.normal(mean, np.sqrt(v), (200_000, 1))
+        line = with_prior_line(
+            Diagnostics([]), draws, np.full(200_000, 5e-6), -0.5 * draws[:, 0] ** 2 / t, ["b"]
+        ).lines[0]
+        expected = np.log(2) * max(np.sqrt(v) * mean / t, v / (2 * t))
+        assert line[1] == pytest.approx(expected, rel=0.03)
+        assert line[3] == int(expected > 0.3)
 
 
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("prior", ["normal", "laplace"])
-def test_standardised_fits_do_not_know_the_units_of_columns(model, prior):
+def test_a_prior_that_dominates_is_named_whatever_the_scale(model, prior):
     X, y = regression_data(model)
-    units, zeros = np.array([1e-3, 40.0]), np.array([2000.0, -7.0])
-    options = {"prior": prior, "standardize": True, "n_samples": 500, "random_state": 0}
-    near = model(prior_scale=2.0, **options).fit(X, y)
-    far = model(prior_scale=2.0 / units, **options).fit(X * units + zeros, y)
-    one, other = near.posterior_, far.posterior_
-    np.testing.assert_allclose(other["coef"] * units, one["coef"], rtol=0, atol=1e-6)
-    np.testing.assert_allclose(other["intercept"] + other["coef"] @ zeros, one["intercept"], atol=1e-6)
-    shown = far.predict_proba if model is BayesianLogisticRegression else far.predict
-    again = near.predict_proba if model is BayesianLogisticRegression else near.predict
-    np.testing.assert_allclose(shown(X * units + zeros), again(X), atol=1e-6)
-    # "auto" is by standard deviations.
-    auto = model(prior_scale="auto", **options).fit(X * units + zeros, y).posterior_
-    size = np.std(y) if model is BayesianLinearRegression else 1.0
-    given = model(prior_scale=2.5 * size / X.std(axis=0), **options).fit(X, y).posterior_
-    np.testing.assert_allclose(auto["coef"] * units, given["coef"], rtol=0, atol=1e-6)
-
-
-@pytest.mark.parametrize("model", MODELS)
-def test_standardised_shards_and_files_have_the_same_posterior(model, tmp_path):
-    X, y = regression_data(model, 600)
-    X = X * [1e-3, 40.0] + [20.0, -7.0]
-    options = {"prior_scale": [2000.0, 0.05], "standardize": True, "random_state": 0}
-    # Under a flat prior of the intercept it does not matter where that is.
-    plain = model(prior_scale=[2000.0, 0.05], intercept_scale=1e6, random_state=0).fit(X, y).posterior_
-    files = []
-    for m in range(3):
-        files.append(tmp_path / f"{m}.npz")
-        np.savez(files[-1], X=X[m::3], y=y[m::3])
-    for fitted in (
-        model(intercept_scale=1e6, **options).fit(X, y),
-        model(intercept_scale=1e6, n_shards=3, **options).fit(X, y),
-        model(intercept_scale=1e6, n_shards="auto", **options).fit(files),
-    ):
-        found = fitted.posterior_
-        error = plain["coef"].std(axis=0) * np.sqrt(2 / 1000)
-        assert_near(found["coef"].mean(axis=0), plain["coef"].mean(axis=0), error)
-        middle = X.mean(axis=0)
-        ours, theirs = (p["intercept"] + p["coef"] @ middle for p in (found, plain))
-        assert_near(ours.mean(), theirs.mean(), 2 * theirs.std() / np.sqrt(1000))
-        np.testing.assert_allclose(found["coef"].std(axis=0), plain["coef"].std(axis=0), rtol=0.12)
-        if found.shard_draws is not None:
-            shard = found.shard_draws[0, 0, :, :2]
-            assert_near(shard.mean(axis=0), plain["coef"].mean(axis=0), shard.std(axis=0))
+    for scale, verdict in (("auto", "good"), (0.01, "care"), (np.inf, None)):
+        options = {"n_samples": 500, "random_state": 0, "intercept_scale": np.inf}
+        found = model(prior=prior, prior_scale=scale, **options).fit(X * 0.5, y).posterior_.diagnostics
+        if verdict is None:
+            assert "prior" not in found.rows
+            continue
+        assert found.row("prior")["verdict"] == verdict
+        assert ("the prior dominates" in found.row("prior")["in words"]) == (verdict == "care")
+    X[:, 1] = 7  # constant: nothing but its prior is known of it
+    line = model(random_state=0).fit(X, y).posterior_.diagnostics.row("prior")
+    assert "the prior dominates: with twice its power coef[1]" in line["in words"]

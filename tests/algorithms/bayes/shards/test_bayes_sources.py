@@ -13,7 +13,7 @@ from stradask.algorithms.bayes.models.groups import cut_groups
 from stradask.algorithms.bayes.models.model import Prior, regression
 from stradask.algorithms.bayes.shards.rows import cut_rows
 from stradask.algorithms.bayes.shards.source_checks import examined, unlooked
-from stradask.algorithms.bayes.shards.source_fit import look, reduced_rows, spreads
+from stradask.algorithms.bayes.shards.source_fit import joined, look, reduced_rows
 from stradask.algorithms.bayes.shards.sources import Source, find_sources
 from stradask.algorithms.inputs.pieces import checksum
 from stradask.errors import DataError
@@ -104,7 +104,7 @@ def test_columns_that_a_file_lacks_are_columns_all_the_same(tmp_path):
     paths = svmlight_files(tmp_path, X, y + X[:, 1], parts)
     linear = sd.BayesianLinearRegression(n_shards=2, **OPTIONS)
     found = look(linear, find_sources(paths), engine="local", n_jobs=1)
-    np.testing.assert_allclose(spreads(found.moments)[0], X.std(axis=0))
+    np.testing.assert_allclose(joined(found.moments)[1][:3], X.std(axis=0))
     with pytest.raises(DataError, match=r"shard 1 .*x0, x1, x2 depend on each other, whose prior is flat"):
         sd.BayesianLogisticRegression(prior_scale=np.inf, n_shards=2, **OPTIONS).fit(
             svmlight_files(tmp_path, X, y, parts)
@@ -296,11 +296,11 @@ def test_priors_that_go_by_the_data_go_by_all_shards(tmp_path):
     seen = []
 
     class Watched(sd.BayesianLinearRegression):
-        def _prior(self, d, spreads, scaling=None):
-            seen.append(super()._prior(d, spreads, scaling))
+        def _prior(self, scaling, size):
+            seen.append(super()._prior(scaling, size))
             return seen[-1]
 
-        def _draw(self, densities, settings, scaling):
+        def _draw(self, *args):
             raise InterruptedError
 
     for given in ((paths,), (X, y)):
@@ -309,7 +309,7 @@ def test_priors_that_go_by_the_data_go_by_all_shards(tmp_path):
     whole = seen[-1]
     np.testing.assert_allclose(seen[-2].scale, whole.scale, rtol=1e-12)
     np.testing.assert_allclose(seen[-2].own_scale, whole.own_scale, rtol=1e-12)
-    assert whole.scale[0] == pytest.approx(2.5 * y.std() / X[:, 0].std())
+    assert whole.scale[0] == pytest.approx(2.5 * y.std())
 
 
 def bad(paths, m, **arrays):
