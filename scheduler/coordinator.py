@@ -43,9 +43,9 @@ def client_of(engine):
     By ``stradask.coordinator`` of Dask's configuration: "cluster", "client", or "auto", the default, which is
     "cluster" for a client that reaches no worker. Only a client of this process is asked, none is made.
     """
-    if engine == "local" and sys.modules.get("distributed") is None:
-        return None
     if not isinstance(engine, str) and not is_client(engine):  # a session, or what the fit refuses
+        return None
+    if engine == "local" and sys.modules.get("distributed") is None:
         return None
     import dask
 
@@ -109,7 +109,7 @@ def coordinated(function: Callable[_Given, _Result]) -> Callable[_Given, _Result
     @functools.wraps(function)
     def call(*args: _Given.args, **given: _Given.kwargs) -> _Result:
         engine: Any = given.get("engine", "local")
-        client = client_of(engine) if engine != "local" else None
+        client = None if isinstance(engine, str) and engine == "local" else client_of(engine)
         if client is None:
             return function(*args, **given)
         call_sent = _FunctionCall(function.__module__, function.__name__, args, given)

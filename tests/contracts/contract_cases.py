@@ -344,6 +344,9 @@ CASES = [
     Case(lambda: sd.TorchClassifier(**TORCH), "classes", "relative", scales="network", checks=LONGER_TORCH),
     Case(lambda: sd.TorchRegressor(**TORCH), "regression", "relative", scales="network", checks=LONGER_TORCH),
 ]
+NO_FORMULAIC = pytest.mark.skipif(
+    importlib.util.find_spec("formulaic") is None, reason="formulaic is not installed"
+)
 NO_TORCH = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
 
 
@@ -354,6 +357,8 @@ def cases(promise, keep=lambda case: True):
 
 def _marks(case, promise):
     marks = [NO_TORCH] if case.name.startswith("Torch") else []
+    if case.name.startswith("BayesianGLM"):
+        marks.append(NO_FORMULAIC)
     if promise in case.slow:
         marks.append(pytest.mark.slow)
     if promise in case.broken:
