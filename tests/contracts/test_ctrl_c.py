@@ -1,6 +1,8 @@
 """Ctrl-C keeps the model so far, with a warning, or raises KeyboardInterrupt and changes nothing."""
 
 import signal
+import threading
+import time
 import warnings
 
 import numpy as np
@@ -23,7 +25,10 @@ def test_an_interrupted_fit_is_a_model_or_nothing(case):
     def interrupt(info):
         rounds.append(info.round)
         if len(rounds) == 1:
-            signal.raise_signal(signal.SIGINT)
+            # As a terminal does: the main thread, which may wait for replicas, is woken to take the signal.
+            signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+            if threading.current_thread() is not threading.main_thread():
+                time.sleep(1)
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
