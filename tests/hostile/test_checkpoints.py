@@ -239,7 +239,7 @@ def regression(folder, seed=0, **options):
 CHAINS = {
     "nuts": functools.partial(regression, sampler="nuts"),
     "random walk": functools.partial(regression, sampler="random_walk"),
-    "shards": functools.partial(regression, sampler="split_hmc", n_shards=2),
+    "shards": functools.partial(regression, sampler="split_hmc", n_shards=2, combine="score"),
     "any density": lambda folder, seed=0: (
         sd.sample(
             *(normal, None, Y, [0.0]),

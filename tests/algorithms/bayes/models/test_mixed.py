@@ -91,7 +91,8 @@ def log_prior(family, design, values, priors):
             total += density(values[name]) + np.log(values[name])
     if family == "ordered":
         cut = values["cut"] - shift
-        total += stats.t.logpdf(cut, 3, 0, 2.5).sum() + np.log(np.diff(cut)).sum()
+        location = float(dict(priors["cut"].arguments)["location"])
+        total += stats.t.logpdf(cut, 3, location, 2.5).sum() + np.log(np.diff(cut)).sum()
     return total
 
 
