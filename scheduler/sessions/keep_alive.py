@@ -23,6 +23,9 @@ from ...errors import WorkerLost
 from .clients import connect_timeout
 from .payloads import opened
 
+_RELEASED = ("cancelled", "released", "forgotten", "error")  # states of a task that is no longer wanted
+_RETIRING = (Status.closing_gracefully, Status.closing)
+
 
 class KeepAlivePlugin(WorkerPlugin):
     """A plugin with one worker session for each session, which ends with its keep-alive.
@@ -86,27 +89,34 @@ class KeepAlivePlugin(WorkerPlugin):
     def transition(self, key, start, finish, **kwargs):
         """End the worker session whose keep-alive was released with its client, and `waiting` ones.
 
-        Only its own keep-alive counts (a dead worker's may have been moved here), and only while the worker
-        runs: one that retires loses it too, and its shards are still wanted.
+        Only its own keep-alive counts (a dead worker's may have been moved here). A worker that retires loses
+        it too, and its shards are still wanted; one that Dask has paused needs their memory.
         """
-        if finish not in ("cancelled", "released", "forgotten", "error"):
+        if finish not in _RELEASED:
             return
         if gone := self.waiting.pop(key, None):
             self.loop.call_soon(gone.set)
-        if self.worker.status is Status.running:
+        if self.worker.status not in _RETIRING:
             for session, local in self.worker_sessions.items():
                 if local.keep_alive == key:
                     self.loop.call_soon(self.end_session, session, local)
 
-    def expect_keep_alive(self, session, epoch):
-        """End the worker session unless its keep-alive comes in time."""
+    def expect_keep_alive(self, session, epoch, missed=False):
+        """End the worker session if its keep-alive does not come in time, or goes unseen later."""
         patience = parse_timedelta(dask.config.get("stradask.timeout", "30s"))
-        self.loop.call_later(patience, self._give_up, session, epoch)
+        self.loop.call_later(patience, self._look_for_keep_alive, session, epoch, missed)
 
-    def _give_up(self, session, epoch):
+    def _look_for_keep_alive(self, session, epoch, missed):
+        """A worker that retires is looked at twice: it may stay after all, or close when it is empty."""
         local = self.worker_sessions.get(session)
-        if local is not None and local.epoch == epoch and local.keep_alive not in self.worker.state.tasks:
-            self.end_session(session)
+        if local is None or local.epoch != epoch:
+            return
+        task = self.worker.state.tasks.get(local.keep_alive)
+        is_gone = task is None or task.state in _RELEASED
+        if is_gone and (missed or self.worker.status not in _RETIRING):
+            self.end_session(session, local)
+        else:
+            self.expect_keep_alive(session, epoch, missed=is_gone)
 
     def end_session(self, session, only=None):
         """End a worker session; with `only`, only if it is still this one."""

@@ -267,33 +267,95 @@ def test_an_adaptive_cluster_comes_for_a_fit_and_goes_after_it(start_cluster, fi
 # Clients ----------------------------------------------------------------------------------------------------
 
 
-def test_a_killed_client_leaves_the_workers_free(processes, tmp_path):
-    from distributed import Client
-
+@pytest.fixture
+def start_client(tmp_path):
+    """Start a process whose fit has shards of so many bytes on each of two workers; return it in mid-fit."""
     script = tmp_path / "client.py"
     script.write_text(
         textwrap.dedent("""
-        import sys, time
+        import sys
         from stradask.scheduler import Program, StaticSchedule, run
         class Long(Program):
             shards = (0, 1)
+            def load(self, data):
+                import numpy as np, psutil
+                n_bytes = int(sys_argv[2]) - psutil.Process().memory_info().rss
+                return {"X": np.ones(max(n_bytes, 8) // 8)}
             def update(self, state, task):
                 import time
                 time.sleep(0.05)
+        sys_argv = sys.argv  # the workers' are others
         if __name__ == "__main__":
             def tell(info):
                 print("running", flush=True)
             run(Long(), StaticSchedule(1, n_shards=2), max_rounds=10_000, engine=sys.argv[1], callback=tell)
         """)
     )
+
+    def start(cluster, n_bytes=0):
+        command = [sys.executable, str(script), cluster.scheduler_address, str(n_bytes)]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert process.stdout.readline() == "running\n"
+        return process
+
+    return start
+
+
+def kill(process):
+    process.kill()
+    process.communicate()
+
+
+def statuses(client):
+    return set(client.run(lambda dask_worker: dask_worker.status.name).values())
+
+
+def test_a_killed_client_leaves_the_workers_free(processes, start_client):
+    from distributed import Client
+
     with Client(processes) as client:
-        command = [sys.executable, str(script), processes.scheduler_address]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-            assert process.stdout.readline() == "running\n"
-            assert worker_sessions(client) == 2
-            process.kill()
+        process = start_client(processes)
+        assert worker_sessions(client) == 2
+        kill(process)
         wait_until(lambda: worker_sessions(client) == 0)
         assert client.submit(sum, [1, 2]).result(60) == 3
+
+
+def test_workers_that_are_paused_by_the_shards_of_a_killed_client_run_again(start_cluster, start_client):
+    limit = 800e6
+    with start_cluster(2, client=True, memory_limit=limit) as (cluster, client):
+        process = start_client(cluster, int(0.87 * limit))  # Dask pauses at .8, and kills at .95
+        wait_until(lambda: statuses(client) == {"paused"})
+        assert worker_sessions(client) == 2  # they go on
+        kill(process)
+        wait_until(lambda: statuses(client) == {"running"})
+        assert worker_sessions(client) == 0
+        assert client.submit(sum, [1, 2]).result(60) == 3
+
+
+def test_a_session_whose_keep_alive_went_unseen_is_swept_away(start_cluster, start_client):
+    """While a worker retires its shards are wanted, and then it may stay after all."""
+
+    def set_status(name):
+        def change(dask_worker):
+            dask_worker.status = dask_worker.status.lookup[name]
+
+        client.run(change)
+
+    with (
+        dask.config.set({"stradask.timeout": "2s"}),
+        start_cluster(2, client=True) as (cluster, client),
+    ):
+        process = start_client(cluster)
+        set_status("closing_gracefully")
+        kill(process)
+
+        def keys(dask_scheduler):
+            return [key for key in dask_scheduler.tasks if key.startswith("stradask-keep-alive")]
+
+        wait_until(lambda: not client.run_on_scheduler(keys))
+        set_status("running")
+        wait_until(lambda: worker_sessions(client) == 0)
 
 
 @pytest.mark.slow
