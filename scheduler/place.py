@@ -10,6 +10,8 @@ from .sessions.local import LocalSession
 from .tasks import LocalTasks
 from .threads import effective_n_jobs, own_threads, warn_in_task
 
+_SMALL_LIMIT = 500e6  # bytes of a worker that may have ended because imports and compiled loops take more
+
 _clients: contextvars.ContextVar[dict | None] = contextvars.ContextVar("clients", default=None)
 
 
@@ -192,7 +194,7 @@ class ClusterPlace:
         """List of each worker its memory limit, perhaps infinite, the bytes that it has, and its threads."""
         session = self.session()
         try:
-            return session.memory()
+            return list(session.memory().values())
         finally:
             session.close()
 
@@ -220,10 +222,19 @@ class ClusterPlace:
         workers = self.workers()
         client = workers.open()
         try:
-            names = workers.where()["workers"]
-            return list(client.run(function, prepare, workers=names, on_error="ignore").values())
+            names, memory = workers.where()["workers"], workers.memory()
+            answers = client.run(function, prepare, workers=names, on_error="return")
         finally:
             workers.close()
+        for name, answer in answers.items():
+            limit = memory[name][0]
+            if isinstance(answer, OSError) and limit < _SMALL_LIMIT:
+                raise DataError(
+                    f"the worker {name} ended while it imported and compiled what the fit needs: its memory "
+                    f"limit of {limit / 1e6:,.0f} MB is too low for the programs alone, which take some 350 "
+                    "MB: give workers more"
+                ) from answer
+        return [answer for answer in answers.values() if not isinstance(answer, Exception)]
 
     def session(self):
         """Return a `Session`, not opened yet."""

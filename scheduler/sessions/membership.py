@@ -35,6 +35,7 @@ _WITHOUT = "stradask does not come up there; install it there"
 
 
 _INSTALLATIONS = 5  # of a plugin, each but the last ended by the loss of a worker
+_PROGRAMS = 200e6  # bytes that the programs of any fit take on a worker, at least
 _GRACE = 0.25  # seconds for workers that have just joined to answer, when others have
 
 
@@ -72,21 +73,21 @@ class Membership:
 
     def memory_limits(self):
         """List the memory limits of all workers, in bytes; infinite for a worker without one."""
-        return [limit for limit, *_ in self.memory()]
+        return [limit for limit, *_ in self.memory().values()]
 
     def memory(self):
-        """List of each worker its memory limit, the bytes that its process has, and its threads."""
+        """Return of each worker its memory limit, the bytes that its process has, and its threads."""
         self._connect()
         asked = inspect.signature(self._client.scheduler_info).parameters
         info = self._client.scheduler_info(**({"n_workers": -1} if "n_workers" in asked else {}))
-        return [
-            (
+        return {
+            address: (
                 worker["memory_limit"] or math.inf,
                 worker.get("metrics", {}).get("memory", 0),
                 worker["nthreads"] if self._n_jobs is None else effective_n_jobs(self._n_jobs),
             )
-            for worker in info["workers"].values()
-        ]
+            for address, worker in info["workers"].items()
+        }
 
     def close(self):
         """Release the workers; the caller's client stays open."""
@@ -145,7 +146,20 @@ class Membership:
             self._hear
         )  # from now on: a worker may be lost, and replaced, while the plugin is installed
         await borrowed.confirm()
+        await self._check_limits(borrowed.client.scheduler)
         await self._install(borrowed)
+
+    async def _check_limits(self, scheduler):
+        """Refuse workers that their nannies would end, and start again, while they import what fits need."""
+        found = await asyncio.wait_for(scheduler.identity(), scheduler_timeout())
+        for worker, info in found["workers"].items():
+            least = _PROGRAMS / (dask.config.get("distributed.worker.memory.terminate", 0.95) or math.inf)
+            if info.get("nanny") and 0 < (info["memory_limit"] or 0) < least:
+                raise StradaskError(
+                    f"the worker {worker} has a memory limit of {info['memory_limit'] / 1e6:,.0f} MB, and "
+                    f"the programs of a fit alone take {_PROGRAMS / 1e6:,.0f} MB or more: give workers "
+                    f"{2 * least / 1e6:,.0f} MB and what the data take"
+                )
 
     async def _install(self, borrowed, *, anew=False):
         await self._install_one(borrowed, SessionPlugin(), anew=anew)
