@@ -73,10 +73,11 @@ def document_rows(lengths, longest, n_topics, labels=None, storage=_IN_MEMORY, n
 def are_short(n_documents, longest, n_topics):
     """Whether a corpus of so many documents keeps the topics of their tokens, in place of rows of counts."""
     fits = longest <= short_rows.MOST_TOKENS and n_topics <= short_rows.MOST_TOPICS
-    return fits and n_documents * _row_width(n_topics) > _FAST_ROWS
+    return fits and n_documents * row_width(n_topics) > _FAST_ROWS
 
 
-def _row_width(n_topics):
+def row_width(n_topics):
+    """Return the entries of a row: whole lines of 32."""
     return (n_topics + 31) // 32 * 32
 
 
@@ -120,7 +121,7 @@ class DenseDocuments(UnlabelledDocuments):
     def __init__(self, n_documents, longest, n_topics, storage=_IN_MEMORY):
         self.n_topics = n_topics
         kind = next((kind for kind in (np.uint8, np.uint16) if longest <= np.iinfo(kind).max), np.int32)
-        self.width = _row_width(n_topics)
+        self.width = row_width(n_topics)
         self.counts = storage.zeros((n_documents, self.width), kind)
 
     def fill(self, token_doc, topics):
@@ -175,7 +176,7 @@ class ShortDocuments(UnlabelledDocuments):
     """
 
     def __init__(self, lengths, n_topics, storage=_IN_MEMORY):
-        self.n_topics, self.width, self.lengths = n_topics, _row_width(n_topics), lengths
+        self.n_topics, self.width, self.lengths = n_topics, row_width(n_topics), lengths
         n = len(lengths)
         n_eight, n_sixteen = (int(np.searchsorted(lengths, size, "right")) for size in (8, 16))
         n_bytes = 8 * n + 8 * (n - n_eight) + 16 * (n - n_sixteen) + short_rows.PAST_END

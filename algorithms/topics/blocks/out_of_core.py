@@ -5,13 +5,12 @@ from dataclasses import dataclass
 
 from ....datasets.document_files import is_compressed
 from ....errors import DataError
-from .list_layout import DENSE_TOPICS
 
 AT_ONCE = 4  # shards at work, so that at most as many threads are used; one at a time is read
 # In units of the bytes of a plain file of entries: the memory to read it, and what becomes of it, tokens with
 # their topics and documents with their counts.
 _READING, _STATE = 3, 2
-_WORD, _WORD_OF_SHARD = 44, 16  # bytes: what is known of a word once, and where a shard's tokens of it begin
+_WORD = 44  # bytes: what is known of a word
 _COMPRESSED = 4  # about how much longer a compressed file is than it looks
 
 
@@ -63,7 +62,17 @@ def plan_for(samplers, surveyed, n_topics, memory_limit, folder):
     `samplers` are the names of the programs (`chosen`); `folder` is where files may be made, if it is not the
     system's place for temporary ones.
     """
-    sizes = [max(_state_bytes(part, n_topics, name) for name in samplers) for part in surveyed]
+    from .sizes import bytes_of_state  # which imports numba
+
+    longest = max(part["longest"] for part in surveyed)
+    corpus = longest, sum(part["size"] for part in surveyed)
+    sizes = [
+        max(
+            int(bytes_of_state(name, n_topics, part["n_tokens"], part["size"], *corpus, part["width"]))
+            for name in samplers
+        )
+        for part in surveyed
+    ]
     if sum(sizes) <= memory_limit // 2:
         return FilePlan(folder)
     if 2 * max(sizes) > memory_limit:
@@ -88,16 +97,3 @@ def check_blocks_fit(program, memory_limit):
             f"memory_limit={memory_limit:,} bytes, but the words and their counts take {needed:,}, and "
             f"half of the limit is for them: give {2 * needed:,} or more, or fewer topics"
         )
-
-
-def _state_bytes(part, n_topics, sampler):
-    """Bytes of a shard's arrays that grow with tokens, documents and words."""
-    n_tokens, topic = part["n_tokens"], 2 if n_topics <= 2**16 - 1 else 4
-    words = _WORD_OF_SHARD * part["width"]
-    of_warp = n_tokens * (2 * topic + 4) + words
-    if sampler == "warp":
-        return of_warp
-    dense = n_topics <= DENSE_TOPICS and sampler != "light"
-    rows = part["size"] * 64 * -(-n_topics // 32) if dense else 4 * n_tokens + 64 * part["size"]
-    of_gibbs = n_tokens * (topic + 4) + rows + words
-    return of_gibbs + of_warp * (sampler == "both")  # while it goes over from one to the other

@@ -4,13 +4,13 @@ import numpy as np
 
 from ....errors import DataError, DeviceError
 from ....kernels.lda import saber_chunks as lda_saber_chunks
-from ..blocks.document_rows import DENSE_TOPICS, are_short
+from ..blocks.document_rows import DENSE_TOPICS
 from ..blocks.groups import number_of_rows
 from ..blocks.list_layout import ListRoom
+from ..blocks.sizes import bytes_of_state, bytes_of_topic
 from ..samplers import light_cuda, saber
 
 _PROCESSORS = 132  # multiprocessors of a large GPU, where there is none: they share little
-_NARROW = 2**16  # topics that fit two bytes, less one
 
 
 def footprint(X, n_topics, memory=None, device=None):
@@ -65,25 +65,21 @@ def _light_chunks(memory, name, n_topics, n_sections, plans):
 
 def _on_cpu(lengths, frequency, n_tokens, n_topics):
     """Bytes of each sampler that can hold the corpus."""
-    topic = 2 if n_topics < _NARROW else 4
     n_rows = number_of_rows(frequency, n_topics)
-    rows, rare = 4 * n_topics * n_rows, n_tokens - int(np.sort(frequency)[::-1][:n_rows].sum())
-    sizes = 20 * len(lengths) + 32 * len(frequency)
-    common = (topic + 4) * n_tokens + sizes
-    wide = next((size for size in (1, 2) if lengths.max() < 256**size), 4)
-    dense = wide * -(-n_topics // 32) * 32 * len(lengths)
-    if are_short(len(lengths), lengths.max(), n_topics):
-        dense = int(np.where(lengths <= 8, 8, np.where(lengths <= 16, 16, 32)).sum())
-    lists = 64 * int(-(-np.minimum(lengths, n_topics) // 16).sum())
+    rare = n_tokens - int(np.sort(frequency)[::-1][:n_rows].sum())
+    topic, n_words = bytes_of_topic(n_topics), len(frequency)
+    blocks = {"gibbs": 4 * n_topics * n_rows + topic * rare, "warp": 0, "light": topic * n_tokens}
+    sizes = n_tokens, len(lengths), int(lengths.max()), len(lengths), n_words
+    found = {
+        name: int(bytes_of_state(name, n_topics, *sizes)) + blocks[name] + 16 * n_words for name in blocks
+    }
     holds = ListRoom.hold(int(lengths.max()), n_topics)
-    found = {}
-    if n_topics <= DENSE_TOPICS or holds:
-        documents = dense if n_topics <= DENSE_TOPICS else lists
-        found["gibbs"] = common + rows + topic * rare + documents
-    found["warp"] = (2 * topic + 4) * n_tokens + sizes
-    if holds:
-        found["light"] = common + topic * n_tokens + lists
+    if not holds:
+        del found["light"]
+    if n_topics > DENSE_TOPICS and not holds:
+        del found["gibbs"]
     if _saber_fits(lengths, frequency, n_topics):
+        common = (topic + 4) * n_tokens + 20 * len(lengths) + 32 * n_words
         found["saber"] = common + 128 * int(-(-np.minimum(lengths, n_topics) // 32).sum())
     return found
 
