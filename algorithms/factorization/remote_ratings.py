@@ -68,7 +68,10 @@ def pieces_of(model, X, y, sample_weight, engine):
         made = _of_dask(model, X, y, sample_weight)
     else:
         if y is not None or sample_weight is not None:
-            raise DataError("files of ratings hold them: leave y and sample_weight out")
+            raise DataError(
+                f"X={shortened(X)} is read as names of files, which hold the ratings: leave y and "
+                "sample_weight out, or pass an array of pairs"
+            )
         made = [(_from_text, (path,), "") for path in _text_files(X)]
     checked = dask.delayed(_checked, pure=False)
     return [checked(dask.delayed(function, pure=False)(*args), where) for function, args, where in made]

@@ -5,11 +5,17 @@ term, and bounds. `kind` says which phi: 0 is the norm, 1 the minimax concave pe
 ``lam gamma log(1 + s / gamma)``, 4 the power ``lam s^gamma``.
 """
 
+from typing import Any
+
 import numba as nb
 import numpy as np
+from numba.extending import overload
 
+from ..indexing import at, span
 from ..options import INNER, KERNEL
 from .columns import FAST
+
+_OF_ROWS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": FAST}
 
 
 @nb.njit(**KERNEL)
@@ -274,16 +280,93 @@ def sweeps(H, G, B, starts, steps, bases, spectra, lam, lam1, low, high, gamma, 
     return most
 
 
+def column_sum(A, j, q):
+    """Return the sum of column j times q, less what the eliminated columns take up."""
+
+
+@overload(column_sum, jit_options=_OF_ROWS)
+def _column_sum(A, j, q):
+    def dense(A, j, q):
+        total, a = 0.0, A[j]
+        for row in range(len(q)):
+            total += a[row] * q[row]
+        return total
+
+    def csc(A, j, q):
+        data, indices, indptr, _, shares = A
+        total, n = 0.0, len(q) - shares.shape[1]
+        for e in span(indptr, j):
+            total += data[e] * q[at(indices[e])]
+        for column in range(shares.shape[1]):
+            total -= shares[j, column] * q[n + column]
+        return total
+
+    return dense if isinstance(A, nb.types.Array) else csc
+
+
+def add_column(A, j, d, D, q):
+    """Add ``D a_j d`` to q."""
+
+
+@overload(add_column, jit_options=_OF_ROWS)
+def _add_column(A, j, d, D, q):
+    def dense(A, j, d, D, q):
+        a = A[j]
+        for row in range(len(q)):
+            q[row] += D[row] * a[row] * d
+
+    def csc(A, j, d, D, q):
+        data, indices, indptr, crossed, _ = A
+        n = len(q) - crossed.shape[1]
+        for e in span(indptr, j):
+            row = at(indices[e])
+            q[row] += D[row] * data[e] * d
+        for column in range(crossed.shape[1]):
+            q[n + column] += crossed[j, column] * d
+
+    return dense if isinstance(A, nb.types.Array) else csc
+
+
+def column_product(A, i, j, D):
+    """Return ``a_i^T D a_j``, less what the eliminated columns take up."""
+
+
+@overload(column_product, jit_options=_OF_ROWS)
+def _column_product(A, i, j, D):
+    def dense(A, i, j, D):
+        total, a, b = 0.0, A[i], A[j]
+        for row in range(len(D)):
+            total += D[row] * a[row] * b[row]
+        return total
+
+    def csc(A, i, j, D):
+        data, indices, indptr, crossed, shares = A
+        total, other, end = 0.0, indptr[j], indptr[j + 1]
+        for e in span(indptr, i):
+            while other < end and indices[other] < indices[e]:
+                other += 1
+            if other < end and indices[other] == indices[e]:
+                total += D[at(indices[e])] * data[e] * data[at(other)]
+        for column in range(shares.shape[1]):
+            total -= shares[i, column] * crossed[j, column]
+        return total
+
+    return dense if isinstance(A, nb.types.Array) else csc
+
+
 @nb.njit(**{**KERNEL, "fastmath": FAST})
 def row_sweeps(
-    AT, D, Q, own, q, B, starts, steps, bases, spectra, lam, lam1, low, high, gamma, kind, n_sweeps, tol
+    A, D, Q, own, q, B, starts, steps, bases, spectra, lam, lam1, low, high, gamma, kind, n_sweeps, tol
 ):
     """The same where H is ``A^T D A``, by the rows of A: change B by d and q by ``D A d``.
 
-    `AT`: float64 (n_places, n). `D`: float64 (n,). `Q`: float64 (n_places, K); slopes where q is zero. `own`:
-    float64 (n_places, size of the largest block); each block's own part of H. `q`: float64 (K, n).
+    `A`: float64 (n_places, n), the columns as rows; or those of a CSC matrix with sorted indices, ``(data,
+    indices, indptr, crossed, shares)``, for ``H = A^T D A - shares crossed^T`` with k eliminated columns:
+    float64 (n_places, k). `D`: float64 (n,). `Q`: float64 (n_places, K); slopes where q is zero. `own`:
+    float64 (n_places, size of the largest block); each block's own part of H. `q`: float64 (K, n), or
+    (K, n + k), which ends with ``crossed^T d``.
     """
-    n_blocks, K, n = len(starts) - 1, B.shape[1], len(D)
+    n_blocks, K = len(starts) - 1, B.shape[1]
     most, whole, since = 0.0, True, 0
     for _sweep in range(n_sweeps):
         change = 0.0
@@ -292,26 +375,19 @@ def row_sweeps(
             if step == 0.0 or not (whole or _any(B, first, last)):
                 continue
             if last - first == 1 and K == 1:
-                a, slope = AT[first], Q[first, 0]
-                for row in range(n):
-                    slope += a[row] * q[0, row]
+                slope = Q[first, 0] + column_sum(A, first, q[0])
                 value = single(B[first, 0], slope, step, lam[g], lam1[g], low[g], high[g], gamma, kind)
                 d = value - B[first, 0]
                 if d != 0.0:
                     B[first, 0] = value
-                    for row in range(n):
-                        q[0, row] += D[row] * a[row] * d
+                    add_column(A, first, d, D, q[0])
                     change = max(change, abs(d) / step)
                 continue
             size = last - first
             slope = Q[first:last].copy()
             for i in range(size):
-                a = AT[first + i]
                 for k in range(K):
-                    total, column = 0.0, q[k]
-                    for row in range(n):
-                        total += a[row] * column[row]
-                    slope[i, k] += total
+                    slope[i, k] += column_sum(A, first + i, q[k])
             if _by_norm(size, bases, lam1[g], low[g], high[g], kind):
                 basis, spectrum = bases[first:last, :size], spectra[first:last]
                 new = _whole(B[first:last], slope, basis, spectrum, lam[g])
@@ -322,15 +398,12 @@ def row_sweeps(
                 )  # fmt: skip
             norm = 0.0
             for i in range(size):
-                a = AT[first + i]
                 for k in range(K):
                     d = new[i, k] - B[first + i, k]
                     if d != 0.0:
                         norm += d * d
                         B[first + i, k] = new[i, k]
-                        column = q[k]
-                        for row in range(n):
-                            column[row] += D[row] * a[row] * d
+                        add_column(A, first + i, d, D, q[k])
             change = max(change, np.sqrt(norm) / step)
         since = 0 if whole else since + 1
         if whole:
@@ -342,15 +415,12 @@ def row_sweeps(
 
 
 @nb.njit(**{**KERNEL, "fastmath": FAST})
-def own_products(AT, D, starts, own):
-    """Fill in each block's own part of ``A^T D A``: see `row_sweeps`."""
+def own_products(A, D, starts, own):
+    """Fill in each block's own part of H: see `row_sweeps`."""
     for g in range(len(starts) - 1):
         for i in range(starts[g], starts[g + 1]):
             for j in range(starts[g], i + 1):
-                total, a, b = 0.0, AT[i], AT[j]
-                for row in range(len(D)):
-                    total += D[row] * a[row] * b[row]
-                own[i, j - starts[g]] = own[j, i - starts[g]] = total
+                own[i, j - starts[g]] = own[j, i - starts[g]] = column_product(A, i, j, D)
 
 
 @nb.njit(**KERNEL, **INNER)
@@ -375,6 +445,12 @@ def distances(B, V, starts, lam, lam1, low, high, gamma, kind):
     out = np.zeros(len(starts) - 1)
     K = B.shape[1]
     for g in range(len(out)):
+        first = starts[g]
+        if K == 1 and starts[g + 1] - first == 1 and B[first, 0] == 0.0:
+            v = V[first, 0]
+            if not ((low[g] >= 0.0 and v < 0) or (high[g] <= 0.0 and v > 0)):
+                out[g] = max(abs(v) - lam1[g] - lam[g], 0.0)
+            continue
         size = 0.0
         for i in range(starts[g], starts[g + 1]):
             for k in range(K):
@@ -427,6 +503,11 @@ def _gauge(V, first, last, lam, lam1, low, high, least):
     if free and low == -np.inf and high == np.inf:
         return least
     K = V.shape[1]
+    if K == 1 and last - first == 1:
+        v = V[first, 0]
+        if abs(v) <= least * (lam1 + lam) or (low == 0.0 and v < 0) or (high == 0.0 and v > 0):
+            return least
+        return np.inf if free else abs(v) / (lam1 + lam)
     if _rest(V, first, last, K, least * lam1, low, high) <= least * lam:
         return least
     if free:

@@ -102,10 +102,11 @@ CALLED = {
     "random_state": ("random_state", "RandomState"),
     "callback": ("callback", "callable", "int()"),  # what a callable raises is its own
     "n_alphas": ("n_alphas", "alphas"),
+    "x0": ("x0", "matmul"),  # may have any form, which a function of the user's does not take
     # int does not tell what it takes, and what it says of arrays is NumPy's
     **{
         name: (name, "int()", "integer scalar", "0-dimensional")
-        for name in ("fun_and_grad", "log_likelihood", "log_prior")
+        for name in ("fun_and_grad", "hessp", "log_likelihood", "log_prior")
     },
 }
 

@@ -69,8 +69,8 @@ class Design:
         cut so, "never", "always", or for a "large" X that would fill their memory.
         """
         cut, owned = None, False
+        check_engine(engine)
         if engine != "local" or not (isinstance(X, np.ndarray) or sparse.issparse(X)):
-            check_engine(engine)
             from . import distributed
 
             engine = engine_for(X, engine)

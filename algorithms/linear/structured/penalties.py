@@ -161,6 +161,12 @@ class GivenPenalty:
         out[on] = np.abs(b - self.penalty.prox(b + step * V[on, 0], step, self.alpha_of(on))) / step
         return out
 
+    def distances_within(self, B, V, places, blocks, starts):
+        """The same of some columns; V holds their slopes. Columns without coefficients change no other."""
+        slopes = np.zeros_like(B)
+        slopes[places] = V
+        return self.distances(B, slopes)[blocks]
+
     def descend(self, model, G, B, blocks, starts, tol, most):
         """Minimise the quadratic model plus penalty from B, where its slopes are G, in place."""
         on = np.zeros(len(self.alpha), bool)
@@ -218,25 +224,41 @@ class BlockPenalty:
 
     def value(self, B):
         """The penalty at all coefficients."""
-        there = np.flatnonzero(B.any(axis=1))
-        size = np.sqrt(np.bincount(self._block[there], (B[there] ** 2).sum(axis=1), len(self.lam)))
-        total = float(kernels.terms(size, self.lam, self.gamma, self.kind)[0].sum())
-        total += float(self.l1[self._block[there]] @ np.abs(B[there]).sum(axis=1))
+        places = np.flatnonzero(B.any(axis=1))
+        if not len(places):
+            return 0.0
+        blocks, b = self._block[places], B[places]
+        firsts = np.flatnonzero(np.diff(blocks, prepend=-1))
+        size = np.sqrt(np.add.reduceat((b**2).sum(axis=1), firsts))
+        total = float(kernels.terms(size, self.lam[blocks[firsts]], self.gamma, self.kind)[0].sum())
+        total += float(self.l1[blocks] @ np.abs(b).sum(axis=1))
         if self.ridge is not None:
-            total += 0.5 * float(self.ridge[there] @ (B[there] ** 2).sum(axis=1))
+            total += 0.5 * float(self.ridge[places] @ (b**2).sum(axis=1))
         return total
 
     def distances(self, B, V):
         """Distance of the slopes of each block (without those of the ridge) from the subdifferential."""
-        if self.ridge is not None:
-            V = V - self.ridge[:, None] * B
-        out = kernels.distances(
-            B, V, self.blocks.starts, self.lam, self.l1, self.low, self.high, self.gamma, self.kind
-        )
-        if self.kind == KINDS["lq"]:  # whose every block of zeros is stationary
-            zero = self._norms(B) == 0
-            slopes, curvatures = self._norms(self._bounded(V))[zero], self._curvatures[zero]
-            out[zero] = kernels.jumps(slopes, curvatures, self.lam[zero], self.gamma, self.kind)
+        return self._distances(B, V, self.ridge, self.blocks.starts, slice(None))
+
+    def distances_within(self, B, V, places, blocks, starts):
+        """The same of some blocks; V holds the slopes of their places."""
+        ridge = None if self.ridge is None else self.ridge[places]
+        return self._distances(B[places], V, ridge, starts, blocks)
+
+    def _distances(self, B, V, ridge, starts, blocks):
+        if ridge is not None:
+            V = V - ridge[:, None] * B
+        values = [values[blocks] for values in (self.lam, self.l1, self.low, self.high)]
+        out = kernels.distances(B, V, starts, *values, self.gamma, self.kind)
+        if self.kind == KINDS["lq"] and len(out):  # whose every block of zeros is stationary
+            low, high = (np.repeat(bounds, np.diff(starts))[:, None] for bounds in values[2:])
+            V = np.where(((low == 0) & (V < 0)) | ((high == 0) & (V > 0)), 0.0, V)
+            zero = ~np.logical_or.reduceat(B.any(axis=1), starts[:-1])
+            slopes = np.sqrt(np.add.reduceat((V**2).sum(axis=1), starts[:-1]))[zero]
+            jumps = kernels.jumps(
+                slopes, self._curvatures[blocks][zero], values[0][zero], self.gamma, self.kind
+            )
+            out[zero] = jumps
         return out
 
     def descend(self, model, G, B, blocks, starts, tol, most):

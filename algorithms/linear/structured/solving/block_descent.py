@@ -21,6 +21,7 @@ _MOST_BASIS = 100  # columns of a block whose eigenvectors are taken
 _DEPENDENT = 1e-6  # ratio of the pivots of columns that depend on each other
 _SWEEPS = 15  # that are expected, for the choice between rows and products
 _SWEEPS_NOT_CONVEX = 60  # the same, from some starts
+_SWEEPS_SPARSE = 30  # of columns with few entries
 
 
 def rows_are_cheaper(n_rows, n_columns, n_outputs, *, n_known=0, convex=True):
@@ -35,6 +36,16 @@ def rows_are_cheaper(n_rows, n_columns, n_outputs, *, n_known=0, convex=True):
     sweeps = n_outputs * (_SWEEPS if convex else _SWEEPS_NOT_CONVEX)
     products = (n_columns**2 - n_known**2) * n_rows / 30
     return n_columns * sweeps * n_rows < products + n_columns**2 * sweeps * 2 / 3
+
+
+def sparse_rows_are_cheaper(n_rows, n_columns, entries, n_outputs, *, convex=True):
+    """The same of a CSC matrix with `entries`, nanoseconds of one core.
+
+    A visit takes 3 for each of its entries. A product of two columns takes 3 for each row that both have, and
+    8 for its place in matrices.
+    """
+    sweeps = n_outputs * _SWEEPS_SPARSE * (1 if convex else 4)
+    return sweeps * (3 * entries + 5 * n_columns) < 3 * entries**2 / n_rows + 8 * n_columns**2
 
 
 class MatrixProducts:
@@ -80,6 +91,11 @@ class RowProducts:
         self.spectrum, self.n_blocks = _Spectrum(), 0
         self.grow(A, starts)
 
+    @property
+    def _columns(self):
+        """What the kernels take for A."""
+        return self.A.T
+
     def grow(self, A, starts):
         """Take up columns behind those that are there."""
         self.A, first = A, len(self.own)
@@ -87,7 +103,7 @@ class RowProducts:
         largest = max(self.largest, int(np.diff(starts).max(initial=1)))
         own = np.zeros((A.shape[1], largest))
         own[:first, : self.largest] = self.own
-        kernels.own_products(A.T[first:], self.D, starts, own[first:])
+        kernels.own_products(self._columns[first:] if first else self._columns, self.D, starts, own[first:])
         self.own, self.largest = own, largest
         more = own[first:]
         self.spectrum.add(starts, lambda places: more[places, : places.shape[1]])
@@ -100,8 +116,8 @@ class RowProducts:
 
     def sweeps(self, B, starts, *penalty, n_sweeps, tol):
         """Visit the blocks some times: see `kernels.row_sweeps`."""
-        given = self.A.T, self.D, self.first, self.own, self.state, B, starts
-        return kernels.row_sweeps(*given, *self.spectrum, *penalty, n_sweeps, tol)
+        model = self._columns, self.D, self.first, self.own, self.state, B, starts
+        return kernels.row_sweeps(*model, *self.spectrum, *penalty, n_sweeps, tol)
 
     def value(self, B, state):
         """How much the model has changed since the start."""
@@ -113,6 +129,40 @@ class RowProducts:
         d = B - self.origin
         on = np.flatnonzero(d.any(axis=1))
         self.state[:] = (self.A[:, on] @ d[on]).T * self.D
+
+
+class SparseRowProducts(RowProducts):
+    """H as ``A^T D A - shares crossed^T`` of k eliminated columns. `A`: float64 CSC (n, m).
+
+    `crossed`: float64 (m, k), products of A with the eliminated columns. `shares`: those times the inverse of
+    the products of the eliminated columns with each other. `state`: ``(D A d)^T``, then ``(crossed^T d)^T``.
+    """
+
+    def __init__(self, A, D, starts, crossed, shares):
+        A.sort_indices()
+        self.crossed, self.shares = crossed, shares
+        super().__init__(A, D, starts)
+
+    @property
+    def _columns(self):
+        return self.A.data, self.A.indices, self.A.indptr, self.crossed, self.shares
+
+    def start(self, G, B):
+        """Begin at B, where the slopes are G."""
+        super().start(G, B)
+        self.state = np.zeros((B.shape[1], len(self.D) + self.crossed.shape[1]))
+
+    def value(self, B, state):
+        """How much the model has changed since the start."""
+        d, n = B - self.origin, len(self.D)
+        squares = np.divide(state[:, :n] ** 2, self.D, out=np.zeros((len(state), n)), where=self.D > 0)
+        taken = float(np.sum((self.shares.T @ d) * state[:, n:].T))
+        return float(np.sum(self.first * d) + 0.5 * (squares.sum() - taken))
+
+    def refresh(self, B):
+        """Compute the state without the rounding of many changes."""
+        d = B - self.origin
+        self.state[:] = np.concatenate([(self.A @ d).T * self.D, (self.crossed.T @ d).T], axis=1)
 
 
 class _Spectrum:

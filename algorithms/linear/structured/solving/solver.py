@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from .block_descent import MatrixProducts, RowProducts, rows_are_cheaper
+from .block_descent import RowProducts, rows_are_cheaper, sparse_rows_are_cheaper
+from .second_order import MatrixModel, RowModel, minimise_model
 
 _NEWTON_STEPS = 50  # models of a loss on one working set; the tolerance ends them
 _FEW = 10  # blocks that join at least
@@ -20,6 +21,7 @@ _ALMOST = 0.1  # of the blocks with coefficients: so few that join do not change
 _LEAN = 30  # columns of X, for each pair of the working set, that cost more than a further step on that
 _SMALL = 2e5  # multiplications that cost less than the Python of a round
 _FALL = 1e-12  # of an objective: what falls less is rounding
+_MOST_FREE = 32  # columns without penalty, beside which the others go by rows
 _LEAST = 1e-14  # violations below this, in units of the first slopes, are rounding
 
 
@@ -235,10 +237,11 @@ class Solver:
         )
 
     def _is_cheap(self):
-        """Whether sweeps over the products of the working set cost less than a pass over X."""
+        """Whether sweeps over the working set cost less than a pass over X."""
         if not self.loss.quadratic or self.by_rows:
             return False
-        return 40 * self.K * len(self.places) ** 2 < max(self.columns.size, _SMALL)
+        work = self.part.nnz if self.columns.is_sparse and self.products is None else len(self.places) ** 2
+        return 40 * self.K * work < max(self.columns.size, _SMALL)
 
     def _there(self):
         """Blocks of the working set that have coefficients."""
@@ -271,9 +274,7 @@ class Solver:
         for _ in range(1 if self.loss.quadratic else _NEWTON_STEPS):
             u = self._gradient()
             g = self._slopes_inside(u)
-            V = np.zeros_like(self.B)
-            V[self.places] = -g
-            distances = penalty.distances(self.B, V)[self.inside]
+            distances = penalty.distances_within(self.B, -g, self.places, self.inside, self.starts)
             violation = max(distances.max(initial=0.0), self._free_slope(u))
             if violation <= tol:
                 return True
@@ -332,29 +333,46 @@ class Solver:
             starts = np.concatenate([[0], np.cumsum(sizes[visited])])
         most = 20_000 if self.loss.quadratic else 500
         free = penalty.free[blocks]
-        by_rows = self._take_rows(penalty, free, starts[-1], damping)
-        if by_rows and not (self.loss.quadratic and visited is not None):
+        by_rows = self._take_rows(penalty, free, part, damping)
+        if by_rows and not (self.columns.is_sparse or (self.loss.quadratic and visited is not None)):
             new, dc = self._by_row_sweeps(penalty, part, damping, g, g0, b, blocks, starts, tol, most)
         else:
-            H, ones, total = self._model(damping, part, on)
+            ridge, new_damping = None, 0.0 if self.loss.flat else damping
+            model: Any
+            if by_rows:
+                self.products = None
+                h = self.loss.curvature(self.f, damping if self.loss.flat else 0.0)
+                model = RowModel(part, h, True if self.fit_intercept else None)
+            else:
+                model = MatrixModel(*self._model(damping, part, on))
+            if not self.fit_intercept:
+                model.ones = None
             if penalty.ridge is not None:
                 ridge = penalty.ridge[self.places][on]
-                H, g = H + np.diag(ridge), g + ridge[:, None] * b
-            if damping and not self.loss.flat:
-                H = H + damping * np.diag(np.diag(H))
-                total = total * (1 + damping)
-            new, dc = _solve_model(
-                H, ones if self.fit_intercept else None, total, g, g0, b, blocks, starts, free, penalty, tol,
-                most,
+                g = g + ridge[:, None] * b
+            if new_damping:
+                damped = new_damping * model.diagonal()
+                ridge = damped if ridge is None else damped + (1 + new_damping) * ridge
+            if ridge is not None:
+                model = model.with_ridge(ridge, new_damping)
+            new, dc = minimise_model(
+                model, g, g0, b, blocks, starts, free, penalty, tol, most,
             )  # fmt: skip
         step = np.zeros((len(self.places), self.K))
         step[on] = new - b
         return step, dc
 
-    def _take_rows(self, penalty, free, n_columns, damping):
+    def _take_rows(self, penalty, free, part, damping):
         """Whether the model is solved by the rows of the columns, not by their products."""
+        n_columns = part.shape[1]
+        if self.columns.is_sparse:
+            if not (self.loss.by_rows and penalty.by_rows) or np.count_nonzero(free) > _MOST_FREE:
+                return False
+            part = self.part if self.loss.quadratic else part  # whose products are made once
+            size = self.columns.n_samples, part.shape[1], part.nnz, self.K
+            return sparse_rows_are_cheaper(*size, convex=penalty.convex)
         needs_matrix = (damping and not self.loss.flat) or penalty.ridge is not None or free.any()
-        if needs_matrix or not (self.loss.by_rows and penalty.by_rows) or self.columns.is_sparse:
+        if needs_matrix or not (self.loss.by_rows and penalty.by_rows):
             return False
         if not (self.by_rows and self.loss.quadratic):  # then products would come too late
             known = 0
@@ -439,34 +457,3 @@ def _restricted(products, known, places):
         return None
     H, ones, total = products
     return H[np.ix_(at, at)], None if ones is None else ones[at], total
-
-
-def _solve_model(H, ones, total, g, g0, b, blocks, starts, free_blocks, penalty, tol, most):
-    """Minimise the second-order model plus penalty: new coefficients, and the change of the intercepts."""
-    free = np.repeat(free_blocks, np.diff(starts))
-    n_free = np.count_nonzero(free) + (ones is not None)
-    if not n_free:
-        new = b.copy()
-        penalty.descend(MatrixProducts(H, starts), g, new, blocks, starts, tol, most)
-        return new, np.zeros(b.shape[1])
-    held = ~free
-    HF = np.zeros((n_free, n_free))
-    HFP = np.zeros((n_free, np.count_nonzero(held)))
-    gF = np.zeros((n_free, b.shape[1]))
-    k = n_free - (ones is not None)
-    HF[:k, :k], HFP[:k], gF[:k] = H[np.ix_(free, free)], H[np.ix_(free, held)], g[free]
-    if ones is not None:
-        HF[k, k], HF[k, :k], HF[:k, k], HFP[k], gF[k] = total, ones[free], ones[free], ones[held], g0
-    # In terms of changes d: the free ones are -HF^-1 (gF + HFP d).
-    solved = np.linalg.lstsq(HF, np.hstack([HFP, gF]), rcond=1e-14)[0]
-    across, alone = solved[:, : HFP.shape[1]], solved[:, HFP.shape[1] :]
-    new, kept = b.copy(), b[held]
-    if held.any():
-        reduced = H[np.ix_(held, held)] - HFP.T @ across
-        slope = g[held] - HFP.T @ alone
-        places = np.concatenate([[0], np.cumsum(np.diff(starts)[~free_blocks])])
-        model = MatrixProducts(reduced, places)
-        penalty.descend(model, slope, kept, blocks[~free_blocks], places, tol, most)
-    change = -(alone + across @ (kept - b[held]))
-    new[held], new[free] = kept, b[free] + change[:k]
-    return new, change[k] if ones is not None else np.zeros(b.shape[1])

@@ -2,15 +2,21 @@
 
 import numpy as np
 import pytest
+from scipy import sparse
 from scipy.optimize import brentq
 
 import stradask as sd
+from stradask.algorithms.linear.structured.penalties import BlockPenalty
 from stradask.algorithms.linear.structured.solving.block_descent import (
     MatrixProducts,
     RowProducts,
+    SparseRowProducts,
     block_descent,
     rows_are_cheaper,
+    sparse_rows_are_cheaper,
 )
+from stradask.algorithms.linear.structured.solving.blocks import Blocks
+from stradask.algorithms.linear.structured.solving.second_order import MatrixModel, RowModel, minimise_model
 from stradask.kernels.linear.blocks import gauge
 
 RNG = np.random.default_rng(5)
@@ -118,3 +124,95 @@ def test_rows_that_grow_are_those_of_all_columns():
     np.testing.assert_allclose(grown.spectrum.steps, whole.spectrum.steps, rtol=1e-12)
     np.testing.assert_allclose(grown.spectrum.spectra, whole.spectrum.spectra, atol=1e-12)
     np.testing.assert_allclose(grown.own, whole.own, rtol=1e-12)
+
+
+def sparse_problem(seed=0, n=200, p=400, density=0.02):
+    rng = np.random.default_rng(seed)
+    A = sparse.random(n, p, density, format="csc", random_state=seed)
+    return A, rng.uniform(0.2, 1, n) / n, rng
+
+
+@pytest.mark.parametrize("K", [1, 3])
+@pytest.mark.parametrize(
+    ("size", "n_free", "intercept"), [(1, 0, True), (1, 2, True), (4, 0, False), (4, 4, True)]
+)
+def test_sparse_rows_have_the_minimum_of_the_matrix(size, n_free, intercept, K):
+    """The model by rows of CSC columns, and by their products: both meet the conditions of the optimum."""
+    A, D, rng = sparse_problem()
+    p = A.shape[1]
+    starts = np.arange(0, p + 1, size)
+    free = np.zeros(len(starts) - 1, bool)
+    free[: n_free // size] = True
+    g, g0 = rng.standard_normal((p, K)) * 1e-3, rng.standard_normal(K) * 1e-3
+    ridge = rng.uniform(0, 1e-3, p)
+    ones = np.asarray(A.T @ D) if intercept else None
+    H = (A.multiply(D[:, None]).T @ A).toarray()
+    lam, none, without = (
+        np.where(free, 0.0, (1.2e-3 if size * K == 1 else 1e-3 * np.sqrt(size * K))),
+        np.zeros(len(free)),
+        np.full(len(free), np.inf),
+    )
+    blocks = Blocks(np.arange(p), starts, plain=True)
+    penalty = BlockPenalty(blocks, lam, none, none, -without, without)
+    changes = []
+    for model in (RowModel(A.copy(), D, intercept or None), MatrixModel(H, ones, float(D.sum()))):
+        np.testing.assert_allclose(model.diagonal(), np.diag(H), rtol=1e-12)
+        damped = model.with_ridge(ridge + 0.5 * model.diagonal(), 0.5)
+        b, dc = minimise_model(
+            damped, g, g0, np.zeros((p, K)), np.arange(len(free)), starts, free, penalty, 1e-10, 5000
+        )
+        # Slopes of the quadratic model, from its definition.
+        slopes = g + H @ b + (ridge + 0.5 * np.diag(H))[:, None] * b
+        if intercept:
+            slopes += np.outer(A.T @ D, dc)
+            np.testing.assert_allclose(g0 + (A.T @ D) @ b + 1.5 * D.sum() * dc, 0, atol=1e-9)
+        norms = np.sqrt(np.add.reduceat((b**2).sum(axis=1), starts[:-1]))
+        assert 0 < np.count_nonzero(norms) < len(norms)
+        for block in range(len(free)):
+            at = slice(starts[block], starts[block + 1])
+            if norms[block] > 0:
+                np.testing.assert_allclose(slopes[at], -lam[block] * b[at] / norms[block], atol=1e-8)
+            else:
+                assert np.sqrt((slopes[at] ** 2).sum()) <= lam[block] + 1e-8
+        changes.append(np.vstack([b, dc]))
+    np.testing.assert_allclose(*changes, atol=1e-5)
+
+
+def test_sparse_rows_know_their_value_and_forget_no_rounding():
+    A, D, rng = sparse_problem()
+    crossed = np.asarray(A.T @ D)[:, None]
+    starts = np.arange(0, A.shape[1] + 1, 2)
+    model = SparseRowProducts(A.copy(), D, starts, crossed, crossed / D.sum())
+    H = (A.multiply(D[:, None]).T @ A).toarray() - crossed @ crossed.T / D.sum()
+    np.testing.assert_allclose(model.own[:2, :2], H[:2, :2], atol=1e-15)
+    G, B = A.T @ rng.standard_normal((len(D), 1)) * 1e-3, rng.standard_normal((A.shape[1], 1))
+    origin = B.copy()
+    model.start(G, B)
+    lam, none, without = (np.full(len(starts) - 1, value) for value in (1e-3, 0.0, np.inf))
+    model.sweeps(B, starts, lam, none, -without, without, 3.0, 0, n_sweeps=3, tol=0.0)
+    d = B - origin
+    expected = float(np.sum(G * d) + 0.5 * np.sum(d * (H @ d)))
+    assert model.value(B, model.state) == pytest.approx(expected, rel=1e-10)
+    before = model.state.copy()
+    model.refresh(B)
+    np.testing.assert_allclose(model.state, before, atol=1e-13)
+
+
+def test_wide_sparse_models_go_by_rows_and_long_ones_by_products():
+    assert sparse_rows_are_cheaper(4000, 2000, 16_000, 1)
+    assert not sparse_rows_are_cheaper(100_000, 50, 500_000, 1)
+
+
+@pytest.mark.parametrize("loss", ["squared", "logistic"])
+def test_sparse_and_dense_columns_give_the_same_model(loss):
+    rng = np.random.default_rng(3)
+    X = sparse.random(300, 600, 0.03, format="csc", random_state=3)
+    f = X[:, :20] @ (3 * rng.standard_normal(20))
+    y = f + 0.1 * rng.standard_normal(300)
+    if loss == "logistic":
+        y = (f + rng.logistic(size=300) > 0).astype(int)
+    alpha = 0.05 * np.abs(X.T @ (y - y.mean())).max() / 300
+    settings = {"loss": loss, "alpha": alpha, "tol": 1e-10}
+    by_rows, by_products = sd.SparseGLM(**settings).fit(X, y), sd.SparseGLM(**settings).fit(X.toarray(), y)
+    assert np.count_nonzero(by_rows.coef_) > 15
+    np.testing.assert_allclose(by_rows.coef_, by_products.coef_, atol=2e-4)
