@@ -66,6 +66,8 @@ class MatrixFactorization(FactorModel):
     Memory while fitting a CSR matrix of int32 indices, besides it and the factors, in bytes a rating: 12 with
     "sgd", 8 with "als" (16 on Dask), 4 more where `R` is not of `dtype`; "ccd" takes 24. `seen_` has 5.
 
+    `reg` and `alpha` are in units of ratings: other units change the model.
+
     Parameters
     ----------
     n_components : int, default=32

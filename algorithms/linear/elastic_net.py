@@ -55,6 +55,9 @@ class ElasticNet(ScoresFiles, SparseCoefficients, MultiOutputMixin, RegressorMix
     Seeds and threads: the result is *bitwise* the same for any `n_jobs`; but where workers own columns
     (`schedule_` is "columns") for one number of threads in all, as each owns a part, and else within `tol`.
 
+    The penalty weighs coefficients, so predictions change with the units of the columns and of y: scale
+    columns of different units, or pass ``standardize=True``.
+
     Parameters
     ----------
     alpha : float, default=1.0

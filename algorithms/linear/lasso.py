@@ -17,6 +17,9 @@ class Lasso(ElasticNet):
     with w the `sample_weight` and f the `penalty_factor`, both 1 by default: scikit-learn's objective, and
     `ElasticNet` with ``l1_ratio=1``, where method, promises and memory are described.
 
+    The penalty weighs coefficients, so predictions change with the units of the columns and of y: scale
+    columns of different units, or pass ``standardize=True``.
+
     Parameters
     ----------
     alpha : float, default=1.0

@@ -49,6 +49,9 @@ class LogisticRegression(LinearClassifier, SmoothModel):
     also if some are lost in the midst of the fit. On a cluster sums are grouped otherwise than here:
     objectives agree to rounding.
 
+    The penalty weighs coefficients, so predictions change with the units of the columns: scale columns of
+    different units.
+
     Parameters
     ----------
     C : float, default=1.0

@@ -31,6 +31,9 @@ class PoissonRegressor(RegressorMixin, SmoothModel):
     also if some are lost in the midst of the fit. On a cluster sums are grouped otherwise than here:
     objectives agree to rounding.
 
+    The penalty weighs coefficients, so predictions change with the units of the columns and of y: scale
+    columns of different units.
+
     Parameters
     ----------
     alpha : float, default=1.0

@@ -36,6 +36,9 @@ class Ridge(ScoresFiles, MultiOutputMixin, RegressorMixin, SmoothModel):
     also if some are lost in the midst of the fit. On a cluster sums are grouped otherwise than here:
     objectives agree to rounding.
 
+    The penalty weighs coefficients, so predictions change with the units of the columns: scale columns of
+    different units.
+
     Parameters
     ----------
     alpha : float or array-like of shape (n_targets,), default=1.0

@@ -47,6 +47,9 @@ class SparseLogisticRegression(ScoresFiles, SparseCoefficients, ScoringClassifie
     Seeds and threads: the result is *bitwise* the same for any `n_jobs`; but where workers own columns within
     `tol`, as each owns a part.
 
+    The penalty weighs coefficients, so predictions change with the units of the columns: scale columns of
+    different units, or pass ``standardize=True``.
+
     Parameters
     ----------
     alpha : float, default=0.01

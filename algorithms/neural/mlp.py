@@ -132,6 +132,7 @@ class MLPClassifier(ClassifierMixin, Perceptron):
     with s_i the weights of the rows (1 where none are given), s their sum, n the number of those above 0,
     f(x) the layers ``a <- activation(a W + b)`` one after another, and L the logistic loss of one output
     for two classes, ``-log softmax(f(x))[y]`` for more. Gradients are computed by hand, in the type of `X`.
+    Columns should be scaled to about 1.
 
     Seeds and threads: with `solver` "sandblaster" the result is *bitwise* the same for any `n_jobs`, and with
     "downpour" and ``staleness=0`` repeatable. On a GPU sums differ from the CPU's in the last bits.

@@ -439,7 +439,8 @@ class Perceptron(Estimator):
 
     def _warn(self, limit):
         warnings.warn(
-            f"{type(self).__name__} has not converged in {limit}: raise max_iter or tol",
+            f"{type(self).__name__} has not converged in {limit}: raise max_iter or tol, or scale the "
+            "columns",
             ConvergenceWarning,
             stacklevel=4,
         )

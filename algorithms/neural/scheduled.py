@@ -132,7 +132,7 @@ def by_schedule(estimator, network, w, rows, held_out, seed, callback):
     if done.reason == "finished":
         warnings.warn(
             f"{type(estimator).__name__} has not converged in max_iter={estimator.max_iter} passes: raise "
-            "max_iter or tol",
+            "max_iter or tol, or scale the columns",
             ConvergenceWarning,
             stacklevel=4,
         )

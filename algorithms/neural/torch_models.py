@@ -32,6 +32,8 @@ class TorchClassifier(ClassifierMixin, TorchEstimator):
     The module has one output a class. Mini-batches are cut into micro-batches, which replicas share and
     which travel through the stages of a cut network.
 
+    Columns should be of a scale of about 1, unless the module scales them.
+
     Parameters
     ----------
     %(parameters)s
@@ -281,6 +283,8 @@ class TorchRegressor(RegressorMixin, TorchEstimator):
 
     The module has one output a target. Mini-batches are cut into micro-batches, which replicas share and
     which travel through the stages of a cut network.
+
+    Columns and targets should be of a scale of about 1, unless the module scales them.
 
     Parameters
     ----------

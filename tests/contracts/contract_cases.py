@@ -92,6 +92,18 @@ def short_fits():
         yield
 
 
+# Why predictions change with units: the kinds of change that `test_units.py` names, by `Case.scales`.
+UNITS = {
+    "penalty": {"columns": "the penalty weighs coefficients, which have the units of the columns"},
+    "network": dict.fromkeys(
+        ("columns", "shift", "target", "target shift"), "steps begin at weights made for numbers of about 1"
+    ),
+}
+OF_TARGET = {"target": "alpha is in units of y, or of its square"}
+OF_COUNTS = {"target": "counts have no units"}
+OF_RATINGS = {"ratings": "reg, or the confidence in a choice, is in units of ratings"}
+
+
 @dataclass(frozen=True)
 class Case:
     """One estimator, the data that it is fitted to, and what it promises.
@@ -106,8 +118,10 @@ class Case:
         "frequencies": a row of weight w counts as w rows. "relative": a factor common to all weights changes
         nothing. "": `fit` takes no `sample_weight`.
     scales : str
-        Why predictions may change with the units of columns: "" (they do not), "penalty", "prior", "network",
+        What the coefficients are measured by: "" (the likelihood alone), "penalty", "prior", "network",
         "counts" or "ratings".
+    changes : dict
+        More units with which predictions change, and why, as in `UNITS`; the class says so.
     broken : dict
         Promises that wait for a redesign: strict xfails, whose reason names its issue.
     checks : dict
@@ -122,6 +136,7 @@ class Case:
     data: str
     weights: str = ""
     scales: str = "penalty"
+    changes: dict = field(default_factory=dict)
     broken: dict = field(default_factory=dict)
     checks: dict = field(default_factory=dict)
     slow: tuple = ()
@@ -130,6 +145,11 @@ class Case:
     @functools.cached_property
     def name(self):
         return type(self.make()).__name__ + (f", {self.variant}" if self.variant else "")
+
+    @property
+    def units(self):
+        """Units with which predictions change, and why."""
+        return UNITS.get(self.scales, {}) | self.changes
 
     @property
     def given(self):
@@ -258,28 +278,34 @@ CASES = [
     Case(
         lambda: sd.LogisticRegressionCV(Cs=3, cv=3), "two classes", "frequencies", checks={"Cs": 2, "cv": 2}
     ),
-    Case(lambda: sd.PoissonRegressor(), "counts", "relative"),
+    Case(lambda: sd.PoissonRegressor(), "counts", "relative", changes=OF_TARGET),
     Case(lambda: sd.GLM(), "regression", "frequencies", scales=""),
     Case(lambda: sd.GLM("poisson"), "counts", "frequencies", scales="", variant="poisson"),
-    Case(lambda: sd.Lasso(0.1), "regression", "relative"),
-    Case(lambda: sd.ElasticNet(0.1), "regression", "relative"),
+    Case(lambda: sd.Lasso(0.1), "regression", "relative", changes=OF_TARGET),
+    Case(lambda: sd.ElasticNet(0.1), "regression", "relative", changes=OF_TARGET),
     Case(lambda: sd.SparseLogisticRegression(0.05), "two classes", "relative", checks=TIGHT),
     Case(lambda: sd.LassoCV(**CV), "regression", "relative", checks=FEW_FOLDS),
-    Case(lambda: sd.ElasticNetCV(**CV), "regression", "relative", checks=FEW_FOLDS),
+    Case(lambda: sd.ElasticNetCV(**CV), "regression", "relative", changes=OF_TARGET, checks=FEW_FOLDS),
     Case(lambda: sd.SparseLogisticRegressionCV(**CV), "two classes", "relative", checks=FEW_FOLDS),
-    Case(lambda: sd.SparseGLM(alpha=0.1), "regression", "relative"),
-    Case(lambda: sd.GroupLasso([0, 0, 1, 1], alpha=0.1), "regression", "relative", checks={"groups": 1}),
+    Case(lambda: sd.SparseGLM(alpha=0.1), "regression", "relative", changes=OF_TARGET),
+    Case(
+        lambda: sd.GroupLasso([0, 0, 1, 1], alpha=0.1),
+        "regression",
+        "relative",
+        changes=OF_TARGET,
+        checks={"groups": 1},
+    ),
     Case(
         lambda: sd.GroupLogisticRegression([0, 0, 1, 1], alpha=0.05),
         "classes",
         "relative",
         checks={"groups": 1},
     ),
-    Case(lambda: sd.HuberRegressor(alpha=0.1), "regression", "frequencies", checks=TIGHT),
+    Case(lambda: sd.HuberRegressor(alpha=0.1), "regression", "frequencies", changes=OF_TARGET, checks=TIGHT),
     Case(lambda: sd.QuantileRegressor(alpha=0.1), "regression", "relative"),
-    Case(lambda: sd.SparsePoissonRegressor(alpha=0.1), "counts", "relative"),
-    Case(lambda: sd.MultiTaskLasso(0.1), "tasks", "relative"),
-    Case(lambda: sd.MultiTaskElasticNet(0.1), "tasks", "relative"),
+    Case(lambda: sd.SparsePoissonRegressor(alpha=0.1), "counts", "relative", changes=OF_TARGET),
+    Case(lambda: sd.MultiTaskLasso(0.1), "tasks", "relative", changes=OF_TARGET),
+    Case(lambda: sd.MultiTaskElasticNet(0.1), "tasks", "relative", changes=OF_TARGET),
     Case(lambda: sd.SparseGLMCV(**CV), "regression", "relative", checks=FEW_FOLDS),
     Case(
         lambda: sd.GroupLassoCV([0, 0, 1, 1], **CV),
@@ -293,17 +319,28 @@ CASES = [
         lambda: sd.MultiTaskElasticNetCV(**CV),
         "tasks",
         "relative",
+        changes=OF_TARGET,
         checks=FEW_FOLDS,
         slow=("check_estimator",),
     ),
     Case(lambda: sd.CoxRegression(0.05), "survival", "relative"),
     Case(lambda: sd.CoxRegression(0.0), "survival", "relative", scales="", variant="no penalty"),
-    Case(lambda: sd.StabilitySelection(LASSO, threshold=0.6, n_pairs=3, random_state=0), "regression"),
-    Case(lambda: sd.KnockoffSelection(fdr=0.5, random_state=0), "regression"),
+    Case(
+        lambda: sd.StabilitySelection(LASSO, threshold=0.6, n_pairs=3, random_state=0),
+        "regression",
+        changes=OF_TARGET,
+    ),
+    Case(lambda: sd.KnockoffSelection(fdr=0.5, random_state=0), "regression", scales=""),
     # Bayesian models
     Case(lambda: sd.BayesianLinearRegression(**DRAWS), "regression", "frequencies", scales="prior"),
     Case(lambda: sd.BayesianLogisticRegression(**DRAWS), "two classes", "frequencies", scales="prior"),
-    Case(lambda: sd.BayesianPoissonRegression(**DRAWS), "counts", "frequencies", scales="prior"),
+    Case(
+        lambda: sd.BayesianPoissonRegression(**DRAWS),
+        "counts",
+        "frequencies",
+        scales="prior",
+        changes=OF_COUNTS,
+    ),
     Case(lambda: sd.BayesianGLM("y ~ c0 + c1", **DRAWS), "table", "frequencies", scales="prior"),
     # Topic models
     Case(topics(sd.LatentDirichletAllocation), "documents", scales="counts"),
@@ -317,13 +354,18 @@ CASES = [
     Case(topics(sd.BitermTopicModel), "documents", scales="counts"),
     # Ratings and choices
     Case(
-        lambda: sd.MatrixFactorization(2, max_iter=3, random_state=0), "ratings", "relative", scales="ratings"
+        lambda: sd.MatrixFactorization(2, max_iter=3, random_state=0),
+        "ratings",
+        "relative",
+        scales="ratings",
+        changes=OF_RATINGS,
     ),
     Case(
         lambda: sd.MatrixFactorization(2, implicit=True, max_iter=3, random_state=0),
         "ratings",
         "relative",
         scales="ratings",
+        changes=OF_RATINGS,
         variant="implicit",
     ),
     Case(lambda: sd.EASE(5.0), "ratings", scales="ratings"),

@@ -29,6 +29,9 @@ class ElasticNetCV(PathCV, ElasticNet):
 
     Seeds and threads: *bitwise* the same for any `n_jobs`.
 
+    The penalty weighs coefficients, so predictions change with the units of the columns and of y: scale
+    columns of different units, or pass ``standardize=True``.
+
     Parameters
     ----------
     l1_ratio : float or list of float, default=0.5
@@ -223,6 +226,9 @@ class LassoCV(ElasticNetCV):
     folds chooses; then the path is fitted to all rows, and the model is the one at ``alpha_``. See
     `ElasticNetCV`, whose parameters and attributes it has with ``l1_ratio=1``, and `Lasso` for objective
     and solver.
+
+    The penalty weighs coefficients, so predictions change with the units of the columns: scale columns of
+    different units, or pass ``standardize=True``.
 
     Parameters
     ----------

@@ -32,6 +32,9 @@ class LogisticRegressionCV(LogisticRegression):
 
     Seeds and threads: *bitwise* the same for any `n_jobs`.
 
+    The penalty weighs coefficients, so predictions change with the units of the columns: scale columns of
+    different units.
+
     Parameters
     ----------
     Cs : int or array-like, default=10

@@ -38,6 +38,9 @@ class RidgeCV(MultiOutputMixin, RegressorMixin, Estimator):
     with h the leverages of the fit to all rows: no fit is repeated. The objective is that of `Ridge`. A
     sparse `X` is never made dense; the smaller of its numbers of rows and columns must be at most 5,000.
 
+    The penalty weighs coefficients, so predictions change with the units of the columns: scale columns of
+    different units.
+
     Parameters
     ----------
     alphas : float or array-like, default=(0.1, 1.0, 10.0)

@@ -26,6 +26,9 @@ class SparseLogisticRegressionCV(PathCV, SparseLogisticRegression):
 
     Seeds and threads: *bitwise* the same for any `n_jobs`.
 
+    The penalty weighs coefficients, so predictions change with the units of the columns: scale columns of
+    different units, or pass ``standardize=True``.
+
     Parameters
     ----------
     l1_ratio : float or list of float, default=1.0

@@ -37,9 +37,9 @@ class KnockoffSelection(Selector):
     Parameters
     ----------
     estimator : estimator with `coef_`, default=None
-        For ``kind="gaussian"``: fitted to columns and copies together, W is ``|b_j|`` less that of the copy
-        (of several outputs, norms). None is ``LassoCV()``. Give ``SparseLogisticRegressionCV()`` for classes,
-        ``SparseGLMCV(CoxRegression())`` for survival times.
+        For ``kind="gaussian"``: fitted to columns and copies together, in units of the columns' deviations, W
+        is ``|b_j|`` less that of the copy (of several outputs, norms). None is ``LassoCV()``. Give
+        ``SparseLogisticRegressionCV()`` for classes, ``SparseGLMCV(CoxRegression())`` for survival times.
     kind : {"gaussian", "fixed"}, default="gaussian"
         "gaussian" (model-X): rows of X are draws of a normal distribution with `mean` and `covariance`, y is
         anything. "fixed": X is any matrix with n > 2 p, y is linear in it with normal noise; W is where a
@@ -191,7 +191,8 @@ class KnockoffSelection(Selector):
         mean, covariance = self._moments(X)
         copies = gaussian_knockoffs(X, mean, covariance, rng, self.method)
         swapped = rng.random_sample(X.shape[1]) < 0.5  # so that nothing depends on which comes first
-        both = np.hstack([np.where(swapped, copies, X), np.where(swapped, X, copies)])
+        scale = np.sqrt(np.diag(covariance))
+        both = np.hstack([np.where(swapped, copies, X), np.where(swapped, X, copies)]) / np.tile(scale, 2)
         base = clone(self._base())
         if not is_classifier(base):
             y = np.asarray(y)

@@ -34,6 +34,8 @@ class StabilitySelection(Selector):
     column is chosen if at least the share `threshold` of these fits chose it. The expected number of chosen
     columns that a fit chooses with at most average probability q / p is bounded, see `error_bounds_`.
 
+    A penalised estimator chooses by the units of the columns and of y: scale columns of different units.
+
     Parameters
     ----------
     estimator : estimator with `coef_`, default=None

@@ -32,6 +32,9 @@ class GroupLogisticRegression(ScoresFiles, StructuredModel, ScoringClassifier):
     with rho = `l1_ratio`. Of more than two classes it is the multinomial log loss, each class has
     coefficients, and `b_g` are those of the columns of a group for all classes.
 
+    The penalty weighs coefficients, so predictions change with the units of the columns: scale columns of
+    different units.
+
     Parameters
     ----------
     groups : int, array-like or None, default=None
@@ -265,28 +268,30 @@ class GroupLogisticRegression(ScoresFiles, StructuredModel, ScoringClassifier):
         offset = check_offset(offset, len(f), 1 if f.ndim == 1 else f.shape[1])
         return f if offset is None else f + offset
 
-    def predict(self, X: Matrix) -> Array:
+    def predict(self, X: Matrix, *, offset: Vector | None = None) -> Array:
         """Predict the more probable label of each row.
 
         Parameters
         ----------
-        X : ndarray, sparse matrix or DataFrame of shape (n_samples, n_features)
+        X, offset
+            As in `decision_function`.
 
         Returns
         -------
         ndarray of shape (n_samples,)
         """
         X = given_rows(self, X)
-        if is_dask(X):
+        if is_dask(X) and offset is None:  # which `decision_function` refuses
             return lazily(self.predict, X, None, self.classes_.dtype)
-        return self._most_probable(self.decision_function(X))
+        return self._most_probable(self.decision_function(X, offset=offset))
 
-    def predict_proba(self, X: Matrix) -> Array:
+    def predict_proba(self, X: Matrix, *, offset: Vector | None = None) -> Array:
         """Compute the probabilities of the classes.
 
         Parameters
         ----------
-        X : ndarray, sparse matrix or DataFrame of shape (n_samples, n_features)
+        X, offset
+            As in `decision_function`.
 
         Returns
         -------
@@ -294,15 +299,16 @@ class GroupLogisticRegression(ScoresFiles, StructuredModel, ScoringClassifier):
         """
         X = given_rows(self, X)
         if is_dask(X):
-            return self._lazily(self.predict_proba, X, None, np.float64, len(self.classes_))
-        return probabilities(self.decision_function(X))
+            return self._lazily(self.predict_proba, X, offset, np.float64, len(self.classes_))
+        return probabilities(self.decision_function(X, offset=offset))
 
-    def predict_log_proba(self, X: Matrix) -> Array:
+    def predict_log_proba(self, X: Matrix, *, offset: Vector | None = None) -> Array:
         """Compute the logarithms of the probabilities of the classes, without underflow.
 
         Parameters
         ----------
-        X : ndarray, sparse matrix or DataFrame of shape (n_samples, n_features)
+        X, offset
+            As in `decision_function`.
 
         Returns
         -------
@@ -310,5 +316,5 @@ class GroupLogisticRegression(ScoresFiles, StructuredModel, ScoringClassifier):
         """
         X = given_rows(self, X)
         if is_dask(X):
-            return self._lazily(self.predict_log_proba, X, None, np.float64, len(self.classes_))
-        return log_probabilities(self.decision_function(X))
+            return self._lazily(self.predict_log_proba, X, offset, np.float64, len(self.classes_))
+        return log_probabilities(self.decision_function(X, offset=offset))

@@ -40,6 +40,9 @@ class CoxRegression(StructuredModel):
     The hazard at a time t is :math:`h_0(t) \exp(x_i b)`. Minimises minus the logarithm of the partial
     likelihood over the sum of the weights, plus any penalty of `SparseGLM`.
 
+    The penalty weighs coefficients, so predictions change with the units of the columns: scale columns of
+    different units.
+
     Parameters
     ----------
     alpha : float, default=0.01

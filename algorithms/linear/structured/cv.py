@@ -38,6 +38,9 @@ class SparseGLMCV(MetaEstimatorMixin, Estimator):
     without penalty, is averaged over the folds. Of `CoxRegression` that loss is the partial likelihood of
     all rows less that of the rows of the fit (Verweij, van Houwelingen).
 
+    The penalty weighs coefficients, so predictions change with the units of the columns: scale columns of
+    different units.
+
     Parameters
     ----------
     estimator : SparseGLM or a named model over it, default=None

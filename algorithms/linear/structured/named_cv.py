@@ -74,6 +74,9 @@ class _NamedCV(SparseGLMCV):
 class GroupLassoCV(_NamedCV):
     """`GroupLasso` with its strength chosen by cross-validation.
 
+    The penalty weighs coefficients, so predictions change with the units of the columns: scale columns of
+    different units.
+
     Parameters
     ----------
     groups, l1_ratio, loss, penalty_factor, overlap, positive
@@ -143,6 +146,9 @@ class GroupLassoCV(_NamedCV):
 class MultiTaskElasticNetCV(_NamedCV):
     """`MultiTaskElasticNet` with its strength, and perhaps `l1_ratio`, chosen by cross-validation.
 
+    The penalty weighs coefficients, so predictions change with the units of the columns and of y: scale
+    columns of different units.
+
     Parameters
     ----------
     l1_ratio : float or array-like, default=0.5
@@ -207,6 +213,9 @@ class MultiTaskElasticNetCV(_NamedCV):
 @documented(_SHARED)
 class MultiTaskLassoCV(_NamedCV):
     """`MultiTaskLasso` with its strength chosen by cross-validation.
+
+    The penalty weighs coefficients, so predictions change with the units of the columns: scale columns of
+    different units.
 
     Parameters
     ----------

@@ -30,6 +30,9 @@ class GroupLasso(StructuredRegressor):
     with rho = `l1_ratio`, 0 by default: the group lasso; above 0 it is the sparse-group lasso, with zeros
     within groups.
 
+    The penalty weighs coefficients, so predictions change with the units of the columns and of y: scale
+    columns of different units.
+
     Parameters
     ----------
     groups : int, array-like or None, default=None
@@ -150,6 +153,9 @@ class MultiTaskElasticNet(StructuredRegressor):
 
     scikit-learn's objective.
 
+    The penalty weighs coefficients, so predictions change with the units of the columns and of y: scale
+    columns of different units.
+
     Parameters
     ----------
     alpha : float, default=1.0
@@ -234,6 +240,9 @@ class MultiTaskLasso(MultiTaskElasticNet):
     r"""Regression of several targets that share which columns have coefficients.
 
     Minimises the objective of `MultiTaskElasticNet` with ``l1_ratio=1``: scikit-learn's `MultiTaskLasso`.
+
+    The penalty weighs coefficients, so predictions change with the units of the columns and of y: scale
+    columns of different units.
 
     Parameters
     ----------
@@ -320,6 +329,9 @@ class SparsePoissonRegressor(_L1Regressor):
     are no whole numbers are taken, as by `PoissonRegressor`: rates, for instance, with their exposures as
     weights.
 
+    The penalty weighs coefficients, so predictions change with the units of the columns and of y: scale
+    columns of different units.
+
     Parameters
     ----------
     %(l1)s
@@ -384,6 +396,9 @@ class HuberRegressor(_L1Regressor):
 
     where H(z) is z^2 up to `epsilon`, and ``2 epsilon |z| - epsilon^2`` beyond; rho = `l1_ratio`. For a loss
     of a fixed width take ``SparseGLM("huber", loss_options={"delta": 1.35})``.
+
+    The penalty weighs coefficients, so predictions change with the units of the columns and of y: scale
+    columns of different units.
 
     Parameters
     ----------
@@ -477,6 +492,9 @@ class QuantileRegressor(_L1Regressor):
     Minimises the mean of ``q max(r, 0) + (1 - q) max(-r, 0)``, r = y - X b - c, plus penalties:
     scikit-learn's objective with ``l1_ratio=1``. The kink is smoothed and made sharp again by the proximal
     point method; `objective_` and `dual_gap_` are those of the exact problem.
+
+    The penalty weighs coefficients, so predictions change with the units of the columns: scale columns of
+    different units.
 
     Parameters
     ----------

@@ -89,6 +89,9 @@ class SparseGLM(StructuredRegressor):
     `X` is never changed and never made dense. The working set takes 8 bytes an entry of its columns, and 8
     bytes a pair of them.
 
+    The penalty weighs coefficients, so predictions change with the units of the columns and of y: scale
+    columns of different units.
+
     Parameters
     ----------
     loss : str or Loss, default="squared"
