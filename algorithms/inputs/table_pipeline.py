@@ -19,6 +19,7 @@ from sklearn.impute import SimpleImputer
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
+from ...datasets.texts import check_cut, words_of
 from ...errors import DataError, listed, shortened
 from .encoding import DATE, LARGEST_SHARE, LONGEST, MOST_VALUES
 from .matrices import _as_data_errors
@@ -108,7 +109,7 @@ def table_pipeline(
         ("numbers", Pipeline(numbers) if numbers else "passthrough", _Chosen(columns, "number")),
         ("categories", one_hot, _Chosen(columns, "category")),
     ]
-    parts += [(f"words{k}", _Words(token_pattern=r"\w\w+"), name) for k, name in enumerate(columns.texts)]
+    parts += [(f"words{k}", _Words(), name) for k, name in enumerate(columns.texts)]
     table = _NamedColumns(parts, verbose_feature_names_out=_FeatureNames(columns.texts))
     return Pipeline([("table", table), ("model", estimator)])
 
@@ -136,9 +137,19 @@ class _NamedColumns(ColumnTransformer):
 class _Words(TfidfVectorizer):
     """Words of texts, of which missing ones are empty."""
 
-    def decode(self, doc):
-        """Take None and NaN as no text."""
-        return doc if isinstance(doc, str) else ""
+    def build_analyzer(self):
+        """Cut texts as `text_counts` does; take None and NaN as no text."""
+        return _words_of
+
+    def fit_transform(self, raw_documents, y=None):
+        """Learn the words; refuse clauses of scripts without spaces."""
+        X = super().fit_transform(raw_documents, y)
+        check_cut(self.get_feature_names_out(), np.bincount(X.indices, minlength=X.shape[1]))
+        return X
+
+
+def _words_of(text):
+    return words_of(text) if isinstance(text, str) else []
 
 
 class _AsText(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):

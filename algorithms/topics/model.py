@@ -307,12 +307,13 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ReadableTopi
 
         Parameters
         ----------
-        texts : sequence of str or Texts, optional
-            Documents, whose words are counted by `stradask.text_counts`. They become part of the file.
+        texts : sequence of str or of lists of str, or Texts, optional
+            Documents, of which each may be a list of words. They become part of the file. Without `X` their
+            words are counted by `stradask.text_counts`: give X, too, where the fit counted them otherwise.
         path : path-like, default="topics.html"
             A file of that name is replaced.
         X : sparse matrix, array or DataFrame of shape (n_samples, n_features), optional
-            Counts of documents in place of their texts.
+            Counts of documents, with their texts or in place of them.
         vocabulary : sequence of str of length n_features, optional
             As in `topics`.
         names : sequence of str of length n_samples, optional
@@ -331,7 +332,8 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ReadableTopi
         Raises
         ------
         DataError
-            If lengths differ, or the model does not know its words and `texts` are given.
+            If lengths differ; if the model does not know its words and `texts` are given, or does not know
+            most words of `texts`, or its fit counted them otherwise; if most words of `X` are not in `texts`.
 
         Examples
         --------

@@ -335,7 +335,10 @@ def _add_explore(parsers):
         "--out", type=path_or_url, default=Path("topics.html"), metavar="PAGE.html", help="(%(default)s)"
     )
     parser.add_argument(
-        "--groups", metavar="COLUMN", help="column of DATA, a table: shares of topics in its groups"
+        "--texts", metavar="TEXTS", help="the documents of DATA, which are counts of a tokenisation of yours"
+    )
+    parser.add_argument(
+        "--groups", metavar="COLUMN", help="column of the texts, a table: shares of topics in its groups"
     )
     _add_vocabulary(parser)
     add_threads(parser)

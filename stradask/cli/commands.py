@@ -216,16 +216,12 @@ def transform(args):
 
 
 def say_unknown(args, read):
-    """Say how many words of texts the model does not know, and how many documents have no others."""
-    words, tokens = (getattr(read, "left_out", None) or {}).get("not in the vocabulary", (0, 0))
+    """Say which words of texts the model does not know, and how many documents have no others."""
+    from ..datasets.texts import said_of
+
     lengths = read.X.sum(axis=1)
-    if words:
-        everything = tokens + int(lengths.sum())
-        counted = f"{words:,} words, with {tokens:,} of {everything:,} tokens"
-        say(
-            args,
-            f"note: {counted}, are unknown to the model (stop words that its fit left out are among them)",
-        )
+    if said := said_of(getattr(read, "left_out", None) or {}, int(lengths.sum())):
+        say(args, f"note: {said[0]} as unknown to the model: {', '.join(said[1:])}")
     if empty := int((lengths == 0).sum()):
         say(
             args,
@@ -350,21 +346,28 @@ def explore(args):
     if "n_jobs" in estimator.get_params():
         estimator.set_params(n_jobs=args.n_jobs)
     vocabulary = args.vocab and data.read_vocabulary(args.vocab, estimator.n_features_in_, args.file)
-    if args.groups is not None and not (args.data and data.is_table(args.data)):
-        raise DataError("--groups names a column of DATA, FILE.csv:COLUMN; give such a table")
+    if args.data is not None and args.data != data.DOCSTRINGS and data.holds_texts(args.data):
+        if args.texts is not None:
+            raise DataError(
+                f"--texts: {args.data} holds texts, too; give their counts as DATA, or leave it out"
+            )
+        args.data, args.texts = None, args.data
+    elif args.texts is not None and args.data is None:
+        raise DataError("--texts goes with their counts; give these as DATA, or the texts as DATA alone")
+    if args.groups is not None and not (args.texts and data.is_table(args.texts)):
+        raise DataError("--groups names a column of the texts, FILE.csv:COLUMN; give such a table")
+    if args.texts is not None:
+        texts = read_texts(args.texts, verbose=bars(args))
+        if args.groups is not None and names_texts(args.texts):
+            groups = read_texts(data.file_of(args.texts), args.groups).texts
+            if not all(groups):
+                row = groups.index("") + 1
+                raise DataError(f"--groups: row {row} of the column {args.groups} is empty; fill it in")
     if args.data is not None:
-        if args.data != data.DOCSTRINGS and data.holds_texts(args.data):
-            texts = read_texts(args.data, verbose=bars(args))
-            if args.groups is not None and names_texts(args.data):
-                groups = read_texts(data.file_of(args.data), args.groups).texts
-                if not all(groups):
-                    row = groups.index("") + 1
-                    raise DataError(f"--groups: row {row} of the column {args.groups} is empty; fill it in")
-        else:
-            known = {"n_features": estimator.n_features_in_, "words": getattr(estimator, "vocabulary_", None)}
-            args.vocab = None
-            counts = aligned(data.read("counts", args.data, args, **known), estimator, lambda t: say(args, t))
-    options = {} if counts is None else {"X": counts.X, "names": counts.names}
+        known = {"n_features": estimator.n_features_in_, "words": getattr(estimator, "vocabulary_", None)}
+        args.vocab = None
+        counts = aligned(data.read("counts", args.data, args, **known), estimator, lambda t: say(args, t))
+    options = {} if counts is None else {"X": counts.X, "names": None if texts else counts.names}
     estimator.explore(texts, args.out, vocabulary=vocabulary, groups=groups, **options)
     show(args, {"page": str(args.out)}, f"page of the topics written to {args.out}; open it in a browser")
 

@@ -38,16 +38,20 @@ class Counts:
             "words": words,
             "nonzeros": int(self.X.nnz),
             "tokens": int(tokens) if tokens.is_integer() else tokens,
-        } | (
-            {} if self.left_out is None else {"words_left_out": {k: n for k, (n, _) in self.left_out.items()}}
-        )
+        } | {
+            f"{what}_left_out": {why: sizes[at] for why, sizes in self.left_out.items()}
+            for at, what in enumerate(("words", "tokens"))
+            if self.left_out is not None
+        }
 
     def in_words(self):
         """Sizes, in words."""
+        from ..datasets.texts import said_of
+
         sizes = self.describe()
         said = f"{sizes['documents']:,} documents, {sizes['tokens']:,} tokens, {sizes['words']:,} words"
-        gone = [f"{n:,} {why}" for why, (n, _) in (self.left_out or {}).items() if n]
-        return said + (f" (words left out: {', '.join(gone)})" if gone else "")
+        gone = said_of(self.left_out or {}, sizes["tokens"])
+        return said + (f" ({gone[0]}: {', '.join(gone[1:])})" if gone else "")
 
     def rows(self, rows):
         """Return the documents of the given numbers."""
@@ -187,10 +191,11 @@ def read_counts(source, vocab=None, *, n_features=None, words=None, verbose=0):
         if vocab is not None:
             raise DataError(f"--vocab: {source} holds texts, whose words are counted; leave it out")
         from ..datasets.text_files import names_texts, read_texts
-        from ..datasets.texts import text_counts
+        from ..datasets.texts import text_counts, without_spaces
 
         found = read_texts(source, verbose=verbose)
-        if words is None and not names_texts(source) and max(map(len, map(str.split, found.texts))) == 1:
+        lines = words is None and not names_texts(source) and not any(map(without_spaces, found.texts))
+        if lines and max(map(len, map(str.split, found.texts))) == 1:
             raise DataError(
                 f"{source} has one word on each line, as a vocabulary has: give it as --vocab "
                 "of a file of counts"

@@ -74,6 +74,23 @@ def test_what_the_data_hold(folder, capsys):
     assert (status, described["documents"], described["words"]) == (0, 61, 20)
 
 
+def test_a_fit_says_which_share_of_the_tokens_is_left_out(folder, capsys):
+    write(folder / "a.csv", ["soup 1984 x", "bread 2nd the"] * 2)
+    options = ["--param", "n_components=2", "max_iter=2", "--json"]
+    _, out, _ = run(capsys, "fit", "lda", "a.csv:text", *options)
+    told = json.loads(out)["data"]
+    assert told["tokens_left_out"] | {"that are numbers": 2, "of one letter": 2} == told["tokens_left_out"]
+    _, out, _ = run(capsys, "fit", "lda", "a.csv:text", *options[:-1])
+    assert "4 documents, 6 tokens, 3 words (left out: 50.0 % of the tokens: 1 words that are numbers" in out
+
+
+def test_lines_of_a_script_without_spaces_are_no_vocabulary(folder, capsys):
+    (folder / "lines.txt").write_text("我爱北京天安门\n天安门上太阳升\n", encoding="utf-8")
+    status, _, err = run(capsys, "fit", "lda", "lines.txt", *FIT)
+    assert status == 2
+    assert "clauses of a script without spaces between words" in err
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -105,6 +122,28 @@ def test_a_page_of_a_model_without_threads(folder, capsys):
     assert (status, (folder / "page.html").exists()) == (0, True), err
 
 
+def test_a_page_of_texts_with_counts_of_the_users(folder, capsys):
+    from scipy import sparse
+
+    rows = texts(60)
+    words = sorted({word[:3].upper() for row in rows for word in row.split()})
+    counts = [[[w[:3].upper() for w in row.split()].count(word) for word in words] for row in rows]
+    sparse.save_npz(folder / "x.npz", sparse.csr_matrix(np.array(counts)))
+    (folder / "v.txt").write_text("\n".join(words))
+    write(folder / "rows.csv", rows)
+    run(capsys, "fit", "lda", "x.npz", "--vocab", "v.txt", *FIT, "--save", "m.npz", "--quiet")
+    status, _, err = run(capsys, "explore", "m.npz", "rows.csv:text", "--out", "page.html")
+    assert (status, (folder / "page.html").exists()) == (2, False)
+    assert "explore MODEL COUNTS --texts TEXTS" in err
+    more = ("--texts", "rows.csv:text", "--groups", "stars", "--out", "page.html")
+    status, _, err = run(capsys, "explore", "m.npz", "x.npz", *more)
+    assert (status, rows[0] in (folder / "page.html").read_text()) == (0, True), err
+    for given in (["rows.csv:text", *more], more):
+        status, _, err = run(capsys, "explore", "m.npz", *given)
+        assert status == 2
+        assert "--texts" in err
+
+
 def test_a_switch_before_the_data_is_named(folder, capsys):
     status, _, err = run(capsys, "fit", "lda", "--exact", "reviews.csv:text")
     assert status == 2
@@ -118,5 +157,6 @@ def test_documents_of_unknown_words_are_counted(folder, capsys):
     write(folder / "some.csv", ["pillow unheard", "neither known", "soup bread"])
     status, out, err = run(capsys, "transform", "m.npz", "some.csv:text")
     assert (status, len(out.splitlines())) == (0, 4)
-    assert "note: 3 words, with 3 of 6 tokens, are unknown to the model" in err
+    assert "note: left out: 50.0 % of the tokens as unknown to the model: 1 words on the English" in err
+    assert "2 words not in the vocabulary (2 tokens)" in err
     assert "note: 1 of 3 documents have no word that the model knows" in err

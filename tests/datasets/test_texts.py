@@ -5,6 +5,7 @@ import gzip
 import io
 import json
 import re
+import unicodedata
 
 import numpy as np
 import pytest
@@ -102,7 +103,11 @@ def test_missing_texts_are_empty_with_a_warning():
         ([], {}, "texts is empty"),
         ({"text": ["a"]}, {}, "texts is a table"),
         (None, {}, "texts is None"),
-        (["1 2 3"], {}, "no word of two letters"),
+        (["1 2 3"], {}, "no word is left of 3 (left out: 100.0 % of the tokens; 3 words that are numbers"),
+        (["?!"], {}, "hold no word, such as '?!'"),
+        ([["aa"], "bb"], {}, "row 1 holds 'bb', a str: others are lists of words"),
+        ([["aa"], [3]], {}, "row 1 holds 3, where words are to be str"),
+        (["aa"], {"stop_words": ["english", "hotel"]}, 'a list that holds "english", the name of a list'),
         (["aa bb"], {"min_df": 2}, "min_df=2 needs 2"),
         (["aa", "bb"], {"min_df": 2, "max_df": 2}, "no word is left of 2"),
         (["aa"], {"min_df": 0}, "min_df is 0"),
@@ -122,10 +127,115 @@ def test_wrong_input_is_named(texts, given, said):
 def test_words_of_a_vocabulary_and_others():
     made = text_counts(["soup bread soup unheard", "NEW york"], vocabulary=["bread", "soup"])
     assert made.X.toarray().tolist() == [[1, 2], [0, 0]]
-    assert made.left_out == {"not in the vocabulary": (3, 3)}
+    assert made.left_out["not in the vocabulary"] == (3, 3)
     assert text_counts(["", "1"], vocabulary=["bread"]).X.toarray().tolist() == [[0], [0]]
-    with pytest.warns(UserWarning, match="2 of 3 words, such as 'new york', are no words"):
-        text_counts(["new york a1"], vocabulary=["new york", "a1", "new"])
+    with pytest.warns(UserWarning, match="1 of 5 words, such as 'new york', are no words"):
+        made = text_counts(["new york a1 7 x 8 y the"], vocabulary=["new york", "a1", "new", "7", "x"])
+    assert made.X.toarray().tolist() == [[0, 1, 1, 1, 1]]
+    assert made.left_out == {
+        "that are numbers": (1, 1),
+        "of one letter": (1, 1),
+        "on the English stop list": (1, 1),
+        "not in the vocabulary": (1, 1),
+    }
+
+
+# What is a word -----------------------------------------------------------------------------------------
+
+
+def test_numbers_and_words_with_digits_are_never_cut():
+    text = "1984 was 2nd F16: covid19 in new_york, _so_ v1.2 2.5mm; 3.14 of 1,000,000. x y"
+    made = text_counts([text], stop_words=None)
+    assert set(made.vocabulary) == {
+        *("was", "2nd", "f16", "covid19", "in", "new_york", "so", "v1.2", "2.5mm", "of"),
+    }
+    assert made.left_out["that are numbers"] == (3, 3)
+    assert made.left_out["of one letter"] == (2, 2)
+    assert "left out: 33.3 % of the tokens" in repr(made)  # 5 of 15
+
+
+def test_words_are_those_of_scikit_learn_but_for_numbers():
+    rng = np.random.default_rng(0)
+    kinds = [
+        "the",
+        "Grüße",
+        "2nd",
+        "F16",
+        "1984",
+        "7",
+        "x",
+        "a_b",
+        "naïve",
+        "B2B",
+        "don't",
+        "(ok)",
+        "well-known",
+    ]
+    texts = [" ".join(rng.choice(kinds, 30)) for _ in range(20)]
+    other = CountVectorizer()
+    expected = other.fit_transform(texts)
+    words = other.get_feature_names_out()
+    letters = np.array([any(map(str.isalpha, word)) for word in words])
+    made = text_counts(texts, stop_words=None)
+    assert made.vocabulary.tolist() == words[letters].tolist()
+    assert (expected[:, letters] != made.X).nnz == 0
+    assert (expected != text_counts(texts, vocabulary=words).X).nnz == 0  # numbers, too
+
+
+def test_joiners_stand_inside_of_words_and_soft_hyphens_are_none():
+    words = ["می\u200cخواهم", "ශ්\u200dරී", "ພາສາ"]
+    assert set(text_counts([" ".join(words)]).vocabulary) == set(words)
+    assert text_counts(["Ver\u00adfassung \u200d ok\u200c"]).vocabulary.tolist() == ["ok", "verfassung"]
+
+
+SEGMENTED = {
+    "Chinese": "我 爱 北京 天安门 ， 天安门 上 太阳 升 。 你 呢",
+    "Japanese": "日本 語 の 文章 は 単語 の 間 に 空白 が ない 。 インターネット も",
+    "Thai": "ภาษา ไทย ไม่ มี ช่องว่าง ระหว่าง คำ ณ ที่ นี้",
+    "Lao": "ພາສາ ລາວ ບໍ່ ມີ ຍະຫວ່າງ ລະຫວ່າງ ຄຳ",
+    "Khmer": "ភាសា ខ្មែរ មិន មាន ចន្លោះ រវាង ពាក្យ",
+    "Burmese": "မြန်မာ ဘာသာ စကား တွင် စာလုံး ကြား နေရာလွတ် မ ရှိ ပါ",
+}
+
+
+@pytest.mark.parametrize("text", SEGMENTED.values(), ids=SEGMENTED)
+def test_scripts_without_spaces_are_refused_unless_they_are_cut_into_words(text):
+    words = [unicodedata.normalize("NFKC", word) for word in text.split() if word not in "，。"]
+    made = text_counts([text] * 3)
+    assert made.vocabulary.tolist() == sorted(set(words))
+    assert int(made.X.sum()) == 3 * len(words)
+    joined = text.replace(" ", "")
+    with pytest.raises(DataError, match="clauses of a script without spaces between words: cut the texts"):
+        text_counts([joined] * 3)
+    with pytest.warns(UserWarning, match="are clauses of a script without spaces"):
+        mostly = text_counts([f"{joined} " + "an English text of many words " * 10] * 3, vocabulary=["text"])
+    assert mostly.X.toarray().tolist() == [[10]] * 3
+    with pytest.warns(UserWarning, match="clauses of a script without spaces"):
+        text_counts([f"{joined} " + "an English text of many words " * 10] * 3)
+    text_counts([joined] + ["an English text of many words " * 10] * 999, min_df=1)  # too few for a warning
+
+
+def test_korean_words_of_one_letter_are_words():
+    assert set(text_counts(["물 책 나무 x 5"]).vocabulary) == {"물", "책", "나무"}
+
+
+def test_lists_of_words_are_counted_as_they_are():
+    texts = [["New York", "7", "x", "c++"], ["我爱北京天安门天安门", "x", "x"], None]
+    with pytest.warns(UserWarning, match="1 of 3 texts are missing"):
+        made = text_counts(texts, stop_words=["c++"])
+    assert made.vocabulary.tolist() == sorted(["New York", "7", "x", "我爱北京天安门天安门"])
+    assert made.X[:, made.vocabulary.tolist().index("x")].toarray().ravel().tolist() == [1, 2, 0]
+    assert text_counts(texts[:2], vocabulary=["x", "c++"]).X.toarray().tolist() == [[1, 1], [2, 0]]
+
+
+def test_a_list_of_stop_words_means_these_words():
+    texts = ["the hotel was not English, but the hotel doesn't say so"]
+    assert set(text_counts(texts, stop_words=["hotel", "ENGLISH"]).vocabulary) == {
+        *("the", "was", "not", "but", "doesn", "say", "so"),
+    }
+    with pytest.warns(UserWarning, match=r"1 of 2, such as \"doesn't\", are cut into pieces"):
+        text_counts(texts, stop_words=["hotel", "doesn't"])
+    assert "doesn" not in text_counts(texts, stop_words=["doesn't", "doesn"]).vocabulary
 
 
 # Reading ------------------------------------------------------------------------------------------------

@@ -2,8 +2,6 @@
 
 import json
 import re
-import warnings
-from collections.abc import Iterator
 from importlib import resources
 from typing import Any
 
@@ -27,40 +25,32 @@ _BOOTSTRAPS, _MANY = 200, 1000  # from so many documents on, the normal distribu
 _MOST_GROUPS = 200  # that a curve of shares can show
 _FEWEST_TIMES = 3  # that a curve is drawn through
 _DATE = re.compile(r"(\d{4}-\d{2}(?:-\d{2}(?:[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d*)?)?)?)?)(Z|[+-]\d{2}:?\d{2})?")
-_WORD = re.compile(r"\w+")
 _LEVEL = 0.9  # of intervals from draws
 _NAME = 200  # letters of a document's name
 _LEAST_PERCENT = 1  # of a word's tokens that a topic holds, to be shown on the map
 _NEAR = 3  # topics like a topic
+_LOST = 0.01  # of the tokens of a fit, in words that texts are not cut into
+_ALIKE = 0.5  # correlation of lengths of texts with those of the fit, above which they are the same texts
+_LOOKED_AT = 1000  # documents, for their words in their texts
+_REMEDY = "Pass X, their counts as in the fit, too (stradask explore MODEL COUNTS --texts TEXTS)"
 
 
 def write_page(model, path, texts, X, vocabulary, names, groups, n_documents):
     """Write the page; see `TopicModel.explore`."""
-    from ....datasets.texts import Texts, text_counts
+    from ....datasets.texts import Texts, checked
 
     n_documents = check_whole("n_documents", n_documents, least=0)
     known = vocabulary is not None or hasattr(model, "vocabulary_") or hasattr(model, "feature_names_in_")
     vocabulary = np.asarray(model._vocabulary(vocabulary), dtype=str)
-    if texts is not None and X is not None:
-        raise DataError("texts and X are both given: pass texts, whose words are counted, or X, their counts")
     if texts is not None:
         if not known:
             raise DataError(
-                "texts needs the model's words: fit(X, vocabulary=words), or pass X in place of texts"
+                "texts needs the model's words: fit(X, vocabulary=words), or pass vocabulary=words"
             )
         names = texts.names if names is None and isinstance(texts, Texts) else names
-        texts = texts.texts if isinstance(texts, Texts) else texts
-        if isinstance(texts, Iterator):
-            texts = list(texts)
-        counted = text_counts(texts, vocabulary=vocabulary)
-        X, texts = counted.X, [text if isinstance(text, str) else "" for text in texts]
-        for _, unknown in counted.left_out.values():
-            if unknown > X.sum():
-                warnings.warn(
-                    f"texts: {unknown:,} of {unknown + int(X.sum()):,} tokens are words that the model does "
-                    "not know; are the texts of the language and the kind that it was fitted to?",
-                    stacklevel=3,
-                )
+        texts = checked(texts)
+        shown = [text if isinstance(text, str) else " ".join(text) for text in texts]
+        X, texts = _counts_of(model, texts, shown, X, vocabulary), shown
     if X is not None:
         X = check_counts(model, X, reset=False)
         shares, lengths = np.asarray(model.transform(X)), np.asarray(X.sum(axis=1)).ravel()
@@ -88,6 +78,67 @@ def write_page(model, path, texts, X, vocabulary, names, groups, n_documents):
     form = resources.files(__package__).joinpath("explore.html").read_text(encoding="utf-8")
     page = form.replace("/*DATA*/", data).encode("utf-8", "replace")
     write_atomic(path, lambda file: file.write(page))
+
+
+def _counts_of(model, texts, shown, X, vocabulary):
+    """Counts of texts, `X` if they are given; refuse what the model's words do not show."""
+    from ....datasets.texts import never_cut, text_counts
+
+    if X is not None:
+        X = check_counts(model, X, reset=False)
+        if X.shape[0] != len(texts):
+            raise DataError(
+                f"X has {X.shape[0]:,} rows for {len(texts):,} texts: give one for each, in order"
+            )
+        _check_words_are_in(shown, X, vocabulary)
+        return X
+    if not isinstance(texts[0], (list, tuple)):
+        tokens = np.asarray(model.word_topic_counts_.sum(axis=1)).ravel()
+        lost = np.isin(vocabulary, never_cut(vocabulary.tolist()))
+        if tokens[lost].sum() > _LOST * tokens.sum():
+            raise DataError(
+                f"texts: {lost.sum():,} of {len(lost):,} words of the model, such as "
+                f"{shortened(str(vocabulary[lost][0]))}, are never cut from texts by stradask.text_counts. "
+                f"{_REMEDY}"
+            )
+    counted = text_counts(texts, vocabulary=vocabulary)
+    n, unknown = int(counted.X.sum()), counted.left_out.get("not in the vocabulary", (0, 0))[1]
+    if unknown > n:
+        raise DataError(
+            f"texts: the model does not know {unknown:,} of {unknown + n:,} words, stop words and numbers "
+            f"aside: are they of the language and the kind that it was fitted to? {_REMEDY}"
+        )
+    before = model.doc_topic_counts_
+    if before is not None and before.shape[0] == len(texts):
+        before, now = (np.rint(np.asarray(counts.sum(axis=1)).ravel()) for counts in (before, counted.X))
+        a, b = before - before.mean(), now - now.mean()
+        # Other texts that are as many have lengths of their own.
+        if (before != now).any() and a @ b > _ALIKE * np.sqrt((a @ a) * (b @ b)):
+            raise DataError(
+                f"texts: they seem to be those of the fit, which had {int(before.sum()):,} tokens, where "
+                f"stradask.text_counts counts {n:,} of the model's words. {_REMEDY}"
+            )
+    return counted.X
+
+
+def _check_words_are_in(texts, X, vocabulary):
+    """Refuse counts of words of which texts do not hold the most."""
+    rows = np.flatnonzero(np.diff(X.indptr))
+    n_words, absent = 0, []
+    for row in rows[:: 1 + len(rows) // _LOOKED_AT].tolist():
+        text = texts[row].lower()
+        words = vocabulary[X.indices[X.indptr[row] : X.indptr[row + 1]]].tolist()
+        n_words += len(words)
+        absent += [
+            (row, w) for w in words if w.lower().replace("_", " ") not in text and w.lower() not in text
+        ]
+    if 2 * len(absent) > n_words:
+        row, word = absent[0]
+        raise DataError(
+            f"texts: {len(absent):,} of {n_words:,} words that X counts are not in their texts, such as "
+            f"{shortened(word)} in row {row}: give texts and rows of X in the same order, and texts with "
+            "these words"
+        )
 
 
 def is_page(path):
@@ -214,13 +265,30 @@ class _Page:
         size = _SHORT if marked is None else _LONG
         if len(text) <= size:
             return text
-        wanted = set() if marked is None else {str(word).lower() for word in self.vocabulary[marked]}
-        at = np.array([0, *(found.start() for found in _WORD.finditer(text) if found[0].lower() in wanted)])
+        at = np.array(
+            [
+                0,
+                *(
+                    []
+                    if marked is None or not len(marked)
+                    else _starts(text, self.vocabulary[marked].tolist())
+                ),
+            ]
+        )
         within = np.searchsorted(at, at + size - 20) - np.arange(len(at))
         within[0] -= not (len(at) > 1 and at[1] == 0)  # the beginning is a place, and no word
         start = int(at[within.argmax()])  # the first of the best
         start = max(0, min(start - 20, len(text) - size))
         return "…" * (start > 0) + text[start : start + size] + "…" * (start + size < len(text))
+
+
+def _starts(text, words):
+    """Where words begin in a text; of scripts without spaces anywhere."""
+    from ....datasets.texts import without_spaces
+
+    edge = "" if any(map(without_spaces, words)) else r"(?<!\w)"
+    wanted = "|".join(re.escape(word).replace("_", "[_ ]") for word in words)
+    return [found.start() for found in re.finditer(f"{edge}(?:{wanted})", text, re.IGNORECASE)]
 
 
 def _shares_of_words(shares):

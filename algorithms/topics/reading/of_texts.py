@@ -12,7 +12,7 @@ from ....errors import DataError, shortened
 from ..._base import Estimator
 from ...inputs.matrices import check_counts
 from .coherence import MEASURES, coherence
-from .coherence_windows import WINDOWS, tokens_of, windowed_coherence
+from .coherence_windows import WINDOWS, windowed_coherence
 from .tokens import TokenTopics, in_order_of_texts
 from .top_words import check_choice, check_whole
 
@@ -61,8 +61,8 @@ class TopicsOfTexts(Estimator):
             At least 2.
         texts : sequence of str, Texts, or sequence of lists of str, optional
             In place of `X`. Texts are cut into words as by `stradask.text_counts`, stop words and rare ones
-            kept; lists are words already. A warning names words of the model that are never cut so, as those
-            of scikit-learn's ``CountVectorizer`` with digits.
+            kept; lists are words already. A warning names top words that are in no text, and words that are
+            never cut so, as those with hyphens.
         window : int, optional
             Words of a window, with `texts`; by default as above.
         vocabulary : sequence of str of length n_features, optional
@@ -78,7 +78,7 @@ class TopicsOfTexts(Estimator):
         ------
         DataError
             If `X` does not hold counts of the words of the fit, or an argument is out of its range; if both
-            `X` and `texts` are given, or no top word occurs in `texts`.
+            `X` and `texts` are given, or most top words are in no text.
 
         References
         ----------
@@ -170,13 +170,15 @@ class TopicsOfTexts(Estimator):
         >>> first["bank"] == second["bank"]
         False
         """
+        from ....datasets.texts import text_counts, words_in_order
+
         check_is_fitted(self, "word_topic_counts_")
         self._validate_params()
         texts, X = None, list(X) if isinstance(X, Iterator) else X
         if isinstance(X, str) or _are_texts(X):
             names = self._names_of_words(vocabulary)
-            texts = tokens_of([X] if isinstance(X, str) else X, names)
-            X = _counted(texts, names)
+            texts = words_in_order([X] if isinstance(X, str) else X, names)
+            X = text_counts(texts, vocabulary=names).X
         else:
             names = self._vocabulary(vocabulary)
         X = check_counts(self, X, reset=False)
@@ -211,13 +213,3 @@ def _are_texts(X):
     if isinstance(first, (list, tuple)):
         return all(isinstance(word, str) for row in given for word in row[:1])
     return isinstance(first, str) or first is None
-
-
-def _counted(texts, names):
-    """Counts of the words of the model in texts, CSR."""
-    number = {word: column for column, word in enumerate(names)}
-    rows = np.repeat(np.arange(len(texts)), [len(text) for text in texts])
-    columns = np.fromiter((number.get(word, -1) for text in texts for word in text), np.int64, len(rows))
-    known = columns >= 0
-    places = (np.ones(int(known.sum()), np.int32), (rows[known], columns[known]))
-    return sparse.csr_array(places, shape=(len(texts), len(names)))

@@ -150,3 +150,13 @@ def test_missing_categories_that_fit_had_none_of_are_said():
         warnings.simplefilter("error")
         with_none.predict(new)
         pipeline.predict(frame)
+
+
+def test_texts_are_cut_into_words_as_by_text_counts():
+    frame = pandas.DataFrame({"note": ["2nd covid19 हिन्दी", "3.14 covid19", None, "x 7"]})
+    pipeline = sd.table_pipeline(sd.LogisticRegression(), texts=["note"]).fit(frame, [0, 1, 0, 1])
+    words = pipeline["table"].get_feature_names_out().tolist()
+    assert words == [f"note: {word}" for word in ("2nd", "3.14", "covid19", "हिन्दी")]
+    frame["note"] = ["我爱北京天安门", "天安门上太阳升"] * 2
+    with pytest.raises(DataError, match="clauses of a script without spaces"):
+        sd.table_pipeline(sd.LogisticRegression(), texts=["note"]).fit(frame, [0, 1, 0, 1])

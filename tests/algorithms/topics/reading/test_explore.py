@@ -193,8 +193,9 @@ def test_the_map_shows_where_words_are_and_topics_name_similar_ones(tmp_path):
 
 def test_a_text_of_a_million_letters_is_cut_at_once(lda, tmp_path):
     long = "filler " * 70_000 + "soup bread " * 20 + "filler " * 70_000
-    with pytest.warns(UserWarning, match="140,000 of 140,042 tokens"):
-        lda.explore([long, "room bed"], tmp_path / "t.html", names=["x" * 10_000, "b"])
+    given = [long, "room bed"]
+    X, _ = sd.text_counts(given, vocabulary=lda.vocabulary_)
+    lda.explore(given, tmp_path / "t.html", X=X, names=["x" * 10_000, "b"])
     first = content(tmp_path / "t.html")[1]["documents"]
     (cut,) = [one for one in first if one["name"].startswith("xx")]
     assert len(cut["text"]) < 500
@@ -227,8 +228,10 @@ def test_counts_in_place_of_texts_and_few_documents(lda, tmp_path):
 
 def test_long_texts_are_cut_where_the_marked_words_are(lda, tmp_path):
     long = "filler " * 300 + "soup bread coffee menu " + "filler " * 300
-    with pytest.warns(UserWarning, match="600 of 606 tokens are words that the model does not know"):
-        lda.explore(Texts([long, "room bed"], np.array(["long", "short"])), tmp_path / "t.html")
+    given = Texts([long, "room bed"], np.array(["long", "short"]))
+    with pytest.raises(DataError, match="does not know 600 of 606 words"):
+        lda.explore(given, tmp_path / "t.html")
+    lda.explore(given, tmp_path / "t.html", X=sd.text_counts(given, vocabulary=lda.vocabulary_).X)
     _, found = content(tmp_path / "t.html")
     (text,) = (d["text"] for d in found["documents"] if d["name"] == "long")
     assert "soup bread coffee menu" in text
@@ -238,7 +241,8 @@ def test_long_texts_are_cut_where_the_marked_words_are(lda, tmp_path):
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"texts": ["a"], "X": np.ones((1, 16), int)}, "both given"),
+        ({"texts": ["a"], "X": np.ones((1, 16), int)}, "16 of 16 words that X counts are not in their texts"),
+        ({"texts": ["a", "b"], "X": np.ones((1, 16), int)}, "X has 1 rows for 2 texts"),
         ({"texts": ["soup"], "names": ["a", "b"]}, "names has 2 entries for 1 documents"),
         ({"texts": ["soup", "bed"], "groups": ["a"]}, "groups has 1 entries for 2 documents"),
         ({"texts": ["soup"] * 300, "groups": np.arange(300)}, "groups has 300 different labels"),
@@ -261,6 +265,89 @@ def test_texts_need_a_model_that_knows_its_words(tmp_path):
     with pytest.raises(DataError, match="needs the model's words"):
         model.explore(["a"], tmp_path / "t.html")
     model.explore(path=tmp_path / "t.html")
+
+
+# Words of the user's --------------------------------------------------------------------------------------
+
+
+def stems(texts):
+    """Counts of the first three letters of words, and these, as a tokenisation of a user's makes them."""
+    cut = [[word[:3] for word in text.split()] for text in texts]
+    words = sorted({word for text in cut for word in text})
+    return np.array([[text.count(word) for word in words] for text in cut]), words
+
+
+@pytest.fixture(scope="module")
+def of_stems():
+    rng = np.random.default_rng(3)
+    short = [[*HOTEL[:4], "bed", "tub"], [*FOOD[:4], "tea", "jam"]]  # some words are their stems
+    given = [" ".join(rng.choice(short[i % 2], rng.integers(5, 40))) for i in range(40)]
+    X, words = stems(given)
+    model = sd.LatentDirichletAllocation(2, max_iter=60, doc_topic_prior=0.1, random_state=0)
+    return model.fit(X, vocabulary=words), given, X
+
+
+def test_texts_of_the_fit_that_it_counted_otherwise_are_refused(of_stems, tmp_path):
+    model, given, X = of_stems
+    path = tmp_path / "t.html"
+    half = [" ".join(word if i % 2 else word[:3] for i, word in enumerate(text.split())) for text in given]
+    said = rf"seem to be those of the fit, which had {X.sum():,} tokens, where .* counts [\d,]+ of"
+    with pytest.raises(DataError, match=said):
+        model.explore(half, path)
+    with pytest.raises(DataError, match="does not know"):
+        model.explore(given, path)
+    assert not path.exists()
+    model.explore(half[:-1], path)  # other texts, and most of their words known
+    model.explore(half[::-1], path)  # as many, and others: their lengths are not those of the fit
+
+
+def test_texts_and_counts_together(of_stems, tmp_path):
+    model, given, X = of_stems
+    model.explore(given, tmp_path / "t.html", X=X, names=[str(i) for i in range(40)])
+    _, found = content(tmp_path / "t.html")
+    theta = model.transform(X)
+    for document in found["documents"]:
+        row = int(document["name"])
+        assert (
+            document["text"] == given[row][: len(document["text"])]
+            or document["text"].strip("…") in given[row]
+        )
+        np.testing.assert_allclose(document["shares"], np.sort(theta[row])[::-1][:3], rtol=1e-3)
+    other = [" ".join(FOOD[4:]) for _ in given]
+    with pytest.raises(DataError, match="words that X counts are not in their texts, such as"):
+        model.explore(other, tmp_path / "t.html", X=X)
+    with pytest.raises(DataError, match="X has 39 rows for 40 texts"):
+        model.explore(given, tmp_path / "t.html", X=X[1:])
+
+
+def test_words_that_are_never_cut_from_texts_are_refused_without_counts(tmp_path):
+    X = np.repeat([[5, 5, 0, 0], [0, 0, 5, 5]], 20, axis=0)
+    words = ["New York", "city", "soup", "bread"]
+    model = sd.LatentDirichletAllocation(2, max_iter=20, random_state=0).fit(X, vocabulary=words)
+    given = ["New York city", "soup bread"]
+    with pytest.raises(DataError, match="1 of 4 words of the model, such as 'New York', are never cut"):
+        model.explore(given, tmp_path / "t.html")
+    model.explore([["New York", "city"], ["soup", "bread"]], tmp_path / "t.html")
+    _, found = content(tmp_path / "t.html")
+    assert {d["text"] for d in found["documents"]} == set(given)
+    assert max(d["shares"][0] for d in found["documents"]) > 0.6
+
+
+@pytest.mark.filterwarnings("ignore:the fit ended after")
+@pytest.mark.parametrize("kind", ["lda", "hdp", "gsdmm", "biterm", "dynamic"])
+def test_models_know_the_lengths_of_their_documents(kind, tmp_path):
+    """The check of texts of the fit is no obstacle for those that were counted as it counts."""
+    given = [" ".join(text.split()[: 5 + i % 9]) for i, text in enumerate(texts()[:-2])]
+    X, words = sd.text_counts(given)
+    model, more = {
+        "lda": (sd.LatentDirichletAllocation(2, max_iter=5), {}),
+        "hdp": (sd.HDPTopicModel(max_iter=5), {}),
+        "gsdmm": (sd.GSDMM(4, max_iter=5), {}),
+        "biterm": (sd.BitermTopicModel(2, max_iter=5), {}),
+        "dynamic": (sd.DynamicTopicModel(2, max_iter=5), {"slices": np.arange(len(given)) % 2}),
+    }[kind]
+    model.fit(X, vocabulary=words, **more).explore(given, tmp_path / "t.html")
+    assert len(content(tmp_path / "t.html")[1]["documents"]) == len(given)
 
 
 # In a browser -------------------------------------------------------------------------------------------
@@ -333,6 +420,19 @@ def test_search_keys_and_the_slider(page, tmp_path):
 def test_nothing_is_wider_than_the_page(page, tmp_path, width, theme):
     found = overflow(tmp_path, page, width, dark=theme == "dark")
     assert found == {"width": width, "wide": 0, "out": "", "cut": ""}
+
+
+@in_a_browser
+def test_words_are_marked_in_scripts_without_spaces_and_in_pairs(tmp_path):
+    cut = [["我", "爱", "北京", "天安门"], ["soup", "new_york", "c++"]] * 10
+    X, words = sd.text_counts(cut)
+    model = sd.LatentDirichletAllocation(2, max_iter=30, random_state=0).fit(X, vocabulary=words)
+    model.explore(["我爱北京天安门", "Soups: soup of New York (C++)"] * 10, tmp_path / "t.html", X=X)
+    page = (tmp_path / "t.html").read_text(encoding="utf-8")
+    marks = [
+        set(re.findall(r"<mark>(.*?)</mark>", shown(tmp_path, page, fragment=f"#topic={k}"))) for k in (0, 1)
+    ]
+    assert sorted(marks, key=len) == [{"soup", "New York", "C++"}, {"我", "爱", "北京", "天安门"}]
 
 
 @in_a_browser

@@ -148,7 +148,7 @@ def test_topics_without_tokens_are_left_out_of_every_measure_and_picture(tmp_pat
     for options in (
         {"X": X},
         {"X": X, "measure": "umass"},
-        {"texts": [["0", "1"], ["1", "4", "5"]], "measure": "c_v"},
+        {"texts": [["0", "1"], ["1", "4", "5", "2", "3"]], "measure": "c_v"},
     ):
         found = padded.coherence(n_words=3, vocabulary=list("012345"), **options)
         assert np.isnan(found[unused]).all()
