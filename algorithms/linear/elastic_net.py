@@ -340,12 +340,18 @@ class ElasticNet(ScoresFiles, SparseCoefficients, MultiOutputMixin, RegressorMix
         self.schedule_ = "working-set"
         if self.schedule != "dynamic" and not design.owned:
             return solve_squared(design, target, np.array([self.alpha], float), self.l1_ratio, **options)
-        penalty = design.penalty(self.alpha, self.l1_ratio)
-        from .sparse.scheduling.dynamic import solve_owned, solve_scheduled
-
         self.schedule_ = "columns" if design.owned else "dynamic"
         if design.owned:
-            return solve_owned(design, target, penalty, **options)
+            from .structured.losses import Squared
+            from .structured.solving.owned_fit import mean_loss, solve_single_columns
+
+            options["start"] = design.allowed(options["start"])
+            loss = mean_loss(design, Squared(), target)
+            fit, done = solve_single_columns(design, loss, self.alpha, self.l1_ratio, **options)
+            return [fit], done
+        from .sparse.scheduling.dynamic import solve_scheduled
+
+        penalty = design.penalty(self.alpha, self.l1_ratio)
         fits, done = solve_scheduled(design, target, penalty, random_state=self.random_state, **options)
         fit = rounded(
             design, lambda: squared.subproblem(design, target), penalty, fits[0], n_jobs=self.n_jobs

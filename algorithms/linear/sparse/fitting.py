@@ -33,7 +33,7 @@ class Design:
 
     `X`: ndarray or csc_array. `weights`: None, or of mean 1. `l1_factors`, `l2_factors`: None
     or (n_features,). `cut`: None, or a `CutMatrix` if the fit runs on Dask. `owned`: whether workers are to
-    own its columns (see `scheduled_columns`); `standardize` is then left to them.
+    own its columns (see `structured.solving.owned_blocks`); `standardize` is then left to them.
     """
 
     X: Any

@@ -91,9 +91,23 @@ def solve_classes(estimator, problem, penalty, before, callback, read, *, exact_
     check_goes_on(before, problem.classes, design.n_features)
     start = design.allowed(_start(before, design.positive))
     if design.owned:
-        from ..structured.solving.owned_fit import solve_two_classes
+        from ..structured.losses import Logistic
+        from ..structured.solving.owned_fit import mean_loss, solve_single_columns
 
-        fit, done = solve_two_classes(problem, estimator, start=start, callback=callback, read=read)
+        fit, done = solve_single_columns(
+            design,
+            mean_loss(design, Logistic(), problem.numbers, problem.offset),
+            estimator.alpha,
+            estimator.l1_ratio,
+            tol=estimator.tol,
+            max_iter=estimator.max_iter,
+            start=start,
+            n_jobs=estimator.n_jobs,
+            verbose=estimator.verbose,
+            callback=callback,
+            read=read,
+            label=type(estimator).__name__,
+        )
     elif lean := _lean(estimator, problem, penalty, start, callback, read, unit):
         fit, done = lean
     else:

@@ -165,16 +165,6 @@ class SquaredSubproblem:
         self.b[chosen] = b
         self._rebuild()
 
-    def surround(self, coef, rho):
-        """Set coefficients of the copies, and the residual of a larger model of which W is one part.
-
-        What W is to explain is from now on ``rho + A coef``.
-        """
-        self.b, self.rho, self.y, self._slopes = coef, rho.copy(), rho.copy(), None
-        if not self.is_empty:
-            support = np.flatnonzero(coef)
-            self.copies.add(support, coef[support], self.y)
-
     # The problem on W -------------------------------------------------------------------------------
 
     def terms(self, penalty):

@@ -5,6 +5,7 @@ gradients on the products of the columns of the working set. Penalties on norms 
 are solved by compiled block coordinate descent. Both answer the questions of `solver`.
 """
 
+import functools
 from dataclasses import dataclass
 from typing import Any
 
@@ -216,8 +217,12 @@ class BlockPenalty:
         cone = ~unbounded & ((low == -np.inf) | (high == np.inf))
         self.has_dual = self.convex and not (costless & cone & (ridge == 0)).any()
         self._bound = np.where(costless & (ridge > 0), np.inf, lam)  # a ridge alone takes any slopes
-        self._block, self._curvatures = blocks.block_of(), curvatures
+        self._curvatures = curvatures
         self._is_unbounded = bool(unbounded.all())
+
+    @functools.cached_property
+    def _block(self):
+        return self.blocks.block_of()
 
     def _norms(self, V):
         return np.sqrt(np.bincount(self._block, (V**2).sum(axis=1), len(self.lam)))

@@ -15,8 +15,11 @@ import statistics
 
 import numpy as np
 
-from ....algorithms.linear.sparse.penalties import L1L2
-from ....algorithms.linear.sparse.scheduling.scheduled_columns import ScheduledColumns
+from ....algorithms.linear.structured.losses import Squared
+from ....algorithms.linear.structured.mean_loss import MeanLoss
+from ....algorithms.linear.structured.solving.blocks import single_columns
+from ....algorithms.linear.structured.solving.owned_blocks import OwnedBlocks
+from ....algorithms.linear.structured.solving.shard import BlockTerms
 from ....scheduler.engine import run
 from ...pages.tables import Table
 
@@ -40,7 +43,10 @@ def fitted(X, y, n_shards, tested):
     edges = [_COLUMNS * k // n_shards for k in range(n_shards + 1)]
     pieces = [X[:, a:b] for a, b in itertools.pairwise(edges)]
     strength = 0.1 * np.abs((X - X.mean(axis=0)).T @ (y - y.mean())).max()
-    program = ScheduledColumns(pieces, edges, y, L1L2(strength), n_shards=n_shards, tol=1e-6)
+    loss = MeanLoss(Squared(), y[:, None], np.full(_ROWS, 1 / _ROWS))
+    none, without = np.zeros(_COLUMNS), np.full(_COLUMNS, np.inf)
+    terms = BlockTerms(none + strength / _ROWS, none, none, -without, without)
+    program = OwnedBlocks(pieces, edges, loss, single_columns(_COLUMNS), terms, n_shards=n_shards, tol=1e-6)
     schedule = program.schedule
     if not tested:
         schedule.conflicts = None

@@ -6,17 +6,12 @@ import numpy as np
 
 from .....errors import DataError
 from .....scheduler.engine import run
-from .....scheduler.place import open_place
 from .....scheduler.schedules.static import StaticSchedule
-from .....scheduler.threads import single_threaded_blas
 from ....inputs.dask_arrays import is_dask
-from ..distributed import exceeds_memory
 from ..fitting import DEFAULT_ROUNDS, LEAST_TOL
-from ..program import MOST_ROUNDS
 from ..working_set import Solution
 from .drawn_rounds import DrawnRounds
 from .scheduled import scheduled_elastic_net
-from .scheduled_columns import ScheduledColumns
 
 
 def solve_scheduled(
@@ -100,63 +95,3 @@ def solve_scheduled(
         program.measure_now()
     reason = {"finished": "max_rounds", "gap": "gap"}.get(done.reason, "stopped")
     return [fit(done.n_rounds, reason)], done
-
-
-def solve_owned(
-    design,
-    y,
-    penalty,
-    *,
-    tol,
-    max_iter,
-    start=None,
-    n_jobs=None,
-    verbose=0,
-    callback=None,
-    read=None,
-    label,
-):
-    """Solve for one penalty on columns that workers own (see `scheduled_columns`); returns as `solve`.
-
-    A pass is a round of scores. Blocks of a Dask array are read anew in each where they would fill more than
-    half of the workers' memory.
-    """
-    factors = design.l1_factors
-    free = np.flatnonzero(np.zeros(design.n_features) == factors)
-    if penalty.strength == 0 or len(free):
-        which = f"penalty_factor[{free[0]}] is 0" if len(free) else "alpha or l1_ratio is 0"
-        raise DataError(
-            "schedule='dynamic' on columns of several workers needs an l1 penalty on every column, but "
-            f"{which}: take schedule='auto'"
-        )
-    cut, start = design.cut, design.allowed(start)
-    program = ScheduledColumns(
-        cut.pieces,
-        cut.edges,
-        y,
-        penalty,
-        n_shards=open_place(design.engine, n_jobs).n_threads(),
-        weights=design.weights,
-        factors=factors,
-        standardize=design.standardize,
-        fit_intercept=design.fit_intercept,
-        tol=max(tol, LEAST_TOL),
-        max_rounds=max_iter or DEFAULT_ROUNDS,
-        start=start,
-        dtype=design.X.dtype,
-        read=exceeds_memory(cut, design.engine),
-        is_sparse=cut.is_sparse,
-    )
-    with single_threaded_blas():
-        done = run(
-            program,
-            program.schedule,
-            engine=design.engine,
-            n_jobs=n_jobs,
-            max_rounds=MOST_ROUNDS,
-            callback=callback,
-            snapshot=read and (lambda history: read(program.solution(), history)),
-            verbose=verbose,
-            label=label,
-        )
-    return [program.solution(None if program.reason else "stopped")], done

@@ -51,20 +51,12 @@ from typing import Any
 
 import numpy as np
 
+from .....scheduler.program import Outcome, Program
+from .....scheduler.schedules.candidates import CandidateSchedule
 from .....scheduler.threads import single_threaded_blas
 from ....inputs.pieces import Lazy, lazy_blocks
 from ...sparse.column_store import ColumnBlock, ColumnSource, ColumnStore, Images, ReadColumns
 from ...sparse.columns import columns_of
-from ...sparse.scheduling.owned_program import (
-    CORRELATED,
-    IMAGE_ERROR,
-    KEPT,
-    OWN,
-    PATIENCE,
-    ROUNDED,
-    OwnedProgram,
-    adjacent_pieces,
-)
 from ...sparse.working_set import INNER, LEAST_GROWTH, LEAST_INNER, STAGE, STRIDE
 from ..mean_loss import balanced
 from .blocks import Blocks
@@ -72,12 +64,25 @@ from .joint import Charge, best_shares, least_in_span
 from .shard import BlockTerms, GroupShard, OwnedGroups
 from .solver import Fit
 
+_OWN = 0.2  # of what is asked of W, what the shards together are asked for
+_PATIENCE = 50  # rounds of updates in which the gap on W does not fall, after which they end
+_KEPT = 20  # steps of shards over whose span the objective is minimised
+_ROUNDED = 1e-10  # steps that move the predictor less than this part of it are largely rounding
+_IMAGE_ERROR = 1e-16  # of a step's image, as a part of the predictor
+_CORRELATED = 0.5  # correlations of candidates, in absolute value, from which one waits for the other
 _MOST_STRENGTH = 1e6  # times the target: above it the strength falls to its target at once
 _ROUNDING = 1e-15  # nothing below this part of the objective is asked of W
 
 
-class OwnedBlocks(OwnedProgram):
-    """The program; `schedule` is its own.
+def _adjacent_pieces(edges, n_shards):
+    """Bounds of adjacent pieces of about equal widths, for `n_shards` shards at most."""
+    middles = 0.5 * (edges[:-1] + edges[1:])
+    party = (middles * n_shards / edges[-1]).astype(np.int64)
+    return np.concatenate([[0], np.flatnonzero(np.diff(party)) + 1, [len(edges) - 1]])
+
+
+class OwnedBlocks(Program):
+    """The program; `schedule` is its own. Shards answer requests of three phases, "fit", "score" and "solve".
 
     `pieces`: adjacent blocks of columns, in the order of the groups: ndarray, sparse matrix, or Dask array of
     one block; `edges`: the first column of each, and the end; every group is in one piece. `loss`:
@@ -87,6 +92,9 @@ class OwnedBlocks(OwnedProgram):
     memory would not hold them. `max_rounds`: rounds of scores. `start`: places (rising, of whole groups) and
     their coefficients. `dtype`: to which coefficients are rounded at the end.
     """
+
+    measure_every = 0
+    unit = "coordinate"
 
     def __init__(
         self,
@@ -107,7 +115,7 @@ class OwnedBlocks(OwnedProgram):
         is_sparse=False,
     ):
         edges = np.asarray(edges)
-        bounds = adjacent_pieces(edges, n_shards)
+        bounds = _adjacent_pieces(edges, n_shards)
         self.first = edges[bounds]
         self.first_block = np.searchsorted(blocks.starts, self.first)
         self.n_shards, self.n_blocks, self.n_rows = len(bounds) - 1, len(blocks.sizes), len(loss.y)
@@ -159,13 +167,19 @@ class OwnedBlocks(OwnedProgram):
         )  # fmt: skip
         return {**self.__dict__, "shards": (), **dict.fromkeys(own)}
 
+    @property
+    def schedule(self):
+        """Proposals by priority, none of which is correlated with one of another shard."""
+        conflicts = self._correlated if len(self.shards) > 1 else None
+        return CandidateSchedule(self.first_block, conflicts=conflicts)
+
     def _correlated(self, left, right):
         ids, images, starts = self.images
         if not len(ids):
             return np.zeros((len(left), len(right)), bool)
         largest = np.abs(images @ images.T)
         largest = np.maximum.reduceat(np.maximum.reduceat(largest, starts, axis=0), starts, axis=1)
-        return largest[np.ix_(np.searchsorted(ids, left), np.searchsorted(ids, right))] >= CORRELATED
+        return largest[np.ix_(np.searchsorted(ids, left), np.searchsorted(ids, right))] >= _CORRELATED
 
     # On the worker of a shard ---------------------------------------------------------------------------
 
@@ -220,6 +234,38 @@ class OwnedBlocks(OwnedProgram):
             return change, places + state.first, *found
 
     # At the coordinator -----------------------------------------------------------------------------
+
+    def publish(self):
+        """Send the present request with all coefficients."""
+        return self.request | {"model": (self.places, self.coef)}
+
+    def aggregate(self, tasks, partials):
+        """Take a round's answers; set the next request."""
+        answer = {"fit": self._fitted, "score": self._scored, "solve": self._solved}[self.request["phase"]]
+        updates, proposals, model = answer(partials)
+        self.updates += updates
+        return Outcome(
+            message=self.request | {"model": model},
+            objective=self.minimised(),
+            updates=updates,
+            priorities=proposals or (np.empty(0, np.int64), np.empty(0)),
+            done=self._rounded and self.reason,
+            gap=self.gap,
+        )
+
+    def _fitted(self, partials):
+        """Take up coefficients that no round of updates led to."""
+        self._take_model(partials)
+        self._anchor([partial[0] for partial in partials])
+        self._ask_scores()
+        return 0, None, None
+
+    def _reason(self):
+        if self.gap <= self.tol:
+            return "gap"
+        if self._stuck >= 2:
+            return "stalled"
+        return "max_rounds" if self.passes >= self.max_rounds else ""
 
     def _take_model(self, partials):
         """Coefficients of W, and the penalties of its blocks."""
@@ -357,16 +403,16 @@ class OwnedBlocks(OwnedProgram):
             return True
         if gap_before < 0.9 * self._lowest:
             self._lowest, self._lowered = gap_before, self.rounds
-        patience = PATIENCE if self.strength == 1 else 3
+        patience = _PATIENCE if self.strength == 1 else 3
         return self.rounds - self._lowered >= patience
 
     def _go_along(self, working, changes, steps, cuts, charge):
         """Minimise the objective over the span of the shards' last steps; return whether it fell."""
         for change, k in zip(changes, working, strict=True):
-            if np.sqrt(self.loss.weights @ (change**2).sum(axis=1)) > ROUNDED * self.spread:
+            if np.sqrt(self.loss.weights @ (change**2).sum(axis=1)) > _ROUNDED * self.spread:
                 own = slice(cuts[k], cuts[k + 1])
                 self._trail.append((self.places[own], steps[own], change))
-        self._trail = self._trail[-max(KEPT, 2 * self.n_shards) :]
+        self._trail = self._trail[-max(_KEPT, 2 * self.n_shards) :]
         if len(self._trail) < 2:
             return False
         images = np.array([image for *_, image in self._trail])
@@ -381,7 +427,7 @@ class OwnedBlocks(OwnedProgram):
         # Late steps are nearly parallel: combinations of many of them are largely rounding errors of their
         # images, which would lower the objective of a predictor that is not that of the coefficients.
         u = np.abs(self.loss.gradient(self.f)).sum()
-        error = IMAGE_ERROR * n_steps * u
+        error = _IMAGE_ERROR * n_steps * u
         if self.loss.rise(self.f, image + dc) + charge.rise(self.coef, step) >= -error:
             return False
         self.coef, self.f, self.c = after, self.f + image + dc, self.c + dc
@@ -415,7 +461,7 @@ class OwnedBlocks(OwnedProgram):
         else:
             asked = max(LEAST_INNER * self.tol, _ROUNDING) * self.excess
             self.eps = max(asked, INNER * gap if some_join else 0.0)
-        self._ask("solve", part=OWN * self.eps / (self.n_shards * self.excess))
+        self._ask("solve", part=_OWN * self.eps / (self.n_shards * self.excess))
 
     def _round_coefficients(self):
         """Ask for the gap of the coefficients as they are returned, unless they are exact."""

@@ -15,10 +15,9 @@ from .....scheduler.place import check_engine, open_place
 from .....scheduler.threads import own_threads, single_threaded_blas
 from ....inputs.dask_arrays import engine_for, is_dask, lazily
 from ...sparse.distributed import CutMatrix, exceeds_memory, lay_out
-from ...sparse.fitting import LEAST_TOL
+from ...sparse.fitting import DEFAULT_ROUNDS, LEAST_TOL
 from ...sparse.program import MOST_ROUNDS
 from ...sparse.working_set import Solution
-from ..losses import Logistic
 from ..mean_loss import MeanLoss
 from ..penalties import BlockPenalty
 from .blocks import Blocks, single_columns
@@ -223,9 +222,26 @@ def solve_owned(
     return program, program.solution(None if program.reason else "stopped"), done
 
 
-def solve_two_classes(problem, estimator, *, start, callback, read):
-    """Solve for the coefficients of `SparseLogisticRegression`: a `Solution`, and the `Run`."""
-    design, alpha, ratio = problem.design, estimator.alpha, estimator.l1_ratio
+def solve_single_columns(
+    design,
+    loss,
+    alpha,
+    ratio,
+    *,
+    tol,
+    max_iter,
+    label,
+    start=None,
+    n_jobs=None,
+    verbose=0,
+    callback=None,
+    read=None,
+):
+    """Solve with an elastic net of the columns of a `Design` that workers own: a `Solution`, and the `Run`.
+
+    `loss`: `mean_loss.MeanLoss`. `alpha`, `ratio`: strength of the penalty, and the share of its l1 part.
+    `start`: features and their coefficients. ``read(solution, history)`` makes the model of a snapshot.
+    """
     n, p = design.X.shape
     factors = np.ones(p) if design.l1_factors is None else design.l1_factors
     free = np.flatnonzero(factors == 0)
@@ -238,9 +254,6 @@ def solve_two_classes(problem, estimator, *, start, callback, read):
     ridge = np.where(np.isfinite(factors), alpha * (1 - ratio) * factors, 0.0) if ratio < 1 else np.zeros(p)
     low = np.full(p, 0.0 if design.positive else -np.inf)
     terms = BlockTerms(alpha * ratio * factors, np.zeros(p), ridge, low, np.full(p, np.inf))
-    weights = (np.ones(n) if design.weights is None else design.weights) / n
-    offset = None if problem.offset is None else np.reshape(problem.offset, (n, 1))
-    loss = MeanLoss(Logistic(), problem.numbers[:, None].astype(np.float64), weights, offset)
 
     def solution(program, fit):
         features = np.flatnonzero(fit.B[:, 0])
@@ -266,16 +279,24 @@ def solve_two_classes(problem, estimator, *, start, callback, read):
         loss,
         single_columns(p),
         terms,
-        tol=estimator.tol,
-        max_iter=estimator.max_iter or 1000,
+        tol=tol,
+        max_iter=max_iter or DEFAULT_ROUNDS,
         fit_intercept=design.fit_intercept,
-        label=type(estimator).__name__,
+        label=label,
         start=start,
-        n_jobs=estimator.n_jobs,
-        verbose=estimator.verbose,
+        n_jobs=n_jobs,
+        verbose=verbose,
         callback=callback,
         read=read and (lambda program, fit, history: read(solution(program, fit), history)),
         standardize=design.standardize,
         dtype=design.X.dtype,
     )
     return solution(program, fit), done
+
+
+def mean_loss(design, loss, y, offset=None):
+    """The mean of a loss over the rows of a `Design`, of one output."""
+    n = design.X.shape[0]
+    weights = (np.ones(n) if design.weights is None else design.weights) / n
+    offset = None if offset is None else np.reshape(offset, (n, 1))
+    return MeanLoss(loss, y.reshape(n, 1).astype(np.float64), weights, offset)

@@ -76,7 +76,7 @@ class OwnedGroups:
         columns = StoredColumns(store, loss.weights, centre=fit_intercept)
         self.solver = Solver(columns, loss, blocks, fit_intercept=fit_intercept)
         self.inside = _NONE  # blocks that are worked on, rising
-        self.part = self.solver.B[:0]  # coefficients of their places, as they were published
+        self._penalties = {}  # by strength: the target's, and the present one
 
     def renewed(self):
         """Make of the same columns what they were at first."""
@@ -87,6 +87,12 @@ class OwnedGroups:
     def places(self):
         """Places of the blocks that are worked on, rising."""
         return self.blocks.places(self.inside)[0]
+
+    def _penalty(self, strength):
+        if strength not in self._penalties:
+            at_target = {1.0: self._penalties[1.0]} if 1.0 in self._penalties else {}
+            self._penalties = at_target | {strength: self.terms.penalty(self.blocks, strength)}
+        return self._penalties[strength]
 
     # What is published --------------------------------------------------------------------------------
 
@@ -125,7 +131,7 @@ class OwnedGroups:
         divided by it; numbers, gauges and images of candidates; and the part of the fit that is theirs,
         without rounding errors of many rounds.
         """
-        u, penalty = self._slopes_of(request["f"]), self.terms.penalty(self.blocks)
+        u, penalty = self._slopes_of(request["f"]), self._penalty(1.0)
         V = np.empty((self.store.n_columns, self.solver.K))
         ids, gauges, raw = _NONE, np.empty(0), None
         starts = self.blocks.starts
@@ -185,7 +191,7 @@ class OwnedGroups:
         before = solver.B[solver.places]
         least = float(np.min((own.lam + own.l1)[own.allowed], initial=np.inf))
         solver.f, solver.c = f, np.zeros(solver.K)
-        penalty = self.terms.penalty(self.blocks, strength)
+        penalty = self._penalty(strength)
         solver.model = None  # of another predictor
         solver.descend(penalty, max(_OWN_PART * violation, request["part"] * least))
         change = solver.columns.times(solver.part, solver.B[solver.places] - before)
