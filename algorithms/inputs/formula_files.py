@@ -5,6 +5,8 @@ are evaluated only if they are arithmetic of columns and calls of the functions 
 """
 
 import ast
+import math
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -40,6 +42,8 @@ _BASES = frozenset({"bs", "cc", "cr", "cs", "poly"})
 _MOST_POWER, _MOST_NUMBER = 64, 1e6  # of a constant: 9**9**9 would compute for ever
 _MOST_FREEDOM, _MOST_DEGREE = 2000, 64  # of a basis
 _MOST_TERMS = 10_000  # (a + b + c + ...)**20 would take all memory
+_MOST_COLUMNS = 2500  # of a matrix: fits take 2,000, and sizes of some bases are upper bounds
+_MOST_WORK = 250_000  # products of terms in a power, or pairs of sets of categories in a term
 _PLAIN = (bool, int, float, str)
 
 
@@ -100,9 +104,14 @@ def restored(formula, state, remedy):
     if not isinstance(spec, package.ModelSpec):
         raise DataError(f"formula={shortened(formula)} must have a single ~")
     factors = {factor.expr: factor for term in spec.formula for factor in term.factors}
-    for factor in factors.values():
-        if factor.eval_method.value == "python":
-            _check_harmless(factor.expr, formula)
+    calls: dict[str, list[ast.Call]] = {}
+    for name, factor in factors.items():
+        method, kind = factor.eval_method.value, state["kinds"].get(name)
+        nodes = _checked_nodes(name, formula) if method == "python" else ()
+        calls[name] = [node for node in nodes if isinstance(node, ast.Call)]
+        if method != "literal" and (kind is None or (kind == "categorical") != (name in state["levels"])):
+            raise DataError(f"what a formula learned does not say what {shortened(name)} holds")
+    _check_size(spec, calls, state, formula)
     kind_of = {kind.value: kind for kind in next(iter(factors.values())).Kind} if factors else {}
     kinds = {name: kind for name, kind in state["kinds"].items() if name in factors}
     if not set(kinds.values()) <= set(kind_of):
@@ -111,7 +120,9 @@ def restored(formula, state, remedy):
         name: (kind_of[kind], {"categories": list(state["levels"][name])} if name in state["levels"] else {})
         for name, kind in kinds.items()
     }
-    transforms = {name: value for name, value in state["transforms"].items() if name in factors}
+    # by the name of a call, which may be a part of a factor: I(center(x) ** 2)
+    names = {ast.unparse(call) for found in calls.values() for call in found}
+    transforms = {name: value for name, value in state["transforms"].items() if name in names}
     return spec.update(na_action="raise", output="pandas", transform_state=transforms, encoder_state=encoders)
 
 
@@ -126,7 +137,8 @@ def _check_terms(formula, package):
         if len(counts) < 2:
             return max(counts, default=0)
         if symbol in ("**", "^"):
-            return min((counts[0] + 1) ** _power_of(node.args[1]), 2 ** min(counts[0], 100))
+            products = counts[0] ** _power_of(node.args[1])  # formulaic makes all, and joins equal ones
+            return min(products, 2 ** min(counts[0], 100)) if products <= _MOST_WORK else math.inf
         if symbol in ("*", "/", "%in%", ":"):
             return (counts[0] + 1) * (counts[1] + 1)
         return sum(counts)
@@ -141,12 +153,55 @@ def _power_of(node):
     return min(int(text), 100) if text.isdecimal() else 100
 
 
-def _check_harmless(code, formula):
+def _check_size(spec, calls, state, formula):
+    """Refuse a formula whose matrix would be larger than that of any fit, before it is made."""
+    widths, least = {}, {}  # columns of each factor, and at the least, beside an intercept
+    for name, found in calls.items():
+        bases = (_most_columns(call, state["transforms"].get(ast.unparse(call))) for call in found)
+        widths[name] = max(len(state["levels"].get(name, ())), math.prod(bases))
+        least[name] = widths[name] - (name in state["levels"] and "spans_intercept" not in name)
+    spanned, columns, work = set[Any](), 0, 0
+    for term in spec.formula:
+        names = {factor.expr for factor in term.factors}
+        spanning = {name for name in names if name in state["levels"] or "include_intercept" in name}
+        work += 2 ** len(spanning)  # formulaic compares all with all
+        if work <= _MOST_WORK:
+            subsets = (part for k in range(len(spanning) + 1) for part in combinations(spanning, k))
+            new = {frozenset(part) | (names - spanning) for part in subsets} - spanned
+            spanned |= new
+            work += len(new) ** 2
+            columns += sum(
+                math.prod(least[name] if name in spanning else widths[name] for name in part) for part in new
+            )
+        if work > _MOST_WORK or columns > _MOST_COLUMNS:
+            raise DataError(f"formula={shortened(formula)} of a file may make over {_MOST_COLUMNS:,} columns")
+
+
+def _most_columns(call, state):
+    """The columns that a call makes of one, from its arguments and from what it learned."""
+    name = getattr(call.func, "id", "")
+    arguments = _arguments_of_basis(call) if name in _BASES else {}
+    degree, df = (getattr(arguments.get(argument), "value", None) for argument in ("degree", "df"))
+    degree = degree if degree is not None else 3 if name == "bs" else 0
+    listed = sum(len(node.elts) for node in ast.walk(call) if isinstance(node, (ast.List, ast.Tuple)))
+    beyond = {"bs": degree + 2 - ("include_intercept" in arguments), "cc": 1}.get(name, 0)  # knots
+    return max(1, df or 0, listed + degree, _longest(state) - beyond)
+
+
+def _longest(state):
+    """The most numbers of an array or a list in what a call learned."""
+    if isinstance(state, dict):
+        return max(map(_longest, state.values()), default=0)
+    return np.size(state)
+
+
+def _checked_nodes(code, formula):
+    """The nodes of an expression; DataError if a file does not run it."""
     try:
-        tree = ast.parse(code, mode="eval")
+        nodes = list(ast.walk(ast.parse(code, mode="eval")))
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise DataError(f"formula={shortened(formula)}: {shortened(code)} cannot be read") from error
-    for node in ast.walk(tree):
+    for node in nodes:
         wrong = _fault(node)
         if wrong is not None:
             raise DataError(
@@ -154,12 +209,15 @@ def _check_harmless(code, formula):
                 "file runs only arithmetic and common functions (log, sqrt, C, bs, poly, scale). Fit again, "
                 "or make the column before and name it in the formula"
             )
+    return nodes
 
 
 def _fault(node):
     """Return why a part of an expression is not evaluated, or None."""
     if not isinstance(node, _NODES):
         return f"has a {type(node).__name__}"
+    if isinstance(node, (ast.BinOp, ast.Compare, ast.Call)) and _makes_rows_by_rows(node):
+        return "computes with poly and with another column"
     if isinstance(node, ast.Call):
         return _fault_of_call(node)
     if isinstance(node, ast.Attribute):
@@ -182,6 +240,13 @@ def _fault(node):
     return None
 
 
+def _makes_rows_by_rows(node):
+    """Whether a polynomial's matrix meets a vector: of one column and n rows NumPy makes n x n."""
+    inputs = [child for child in ast.iter_child_nodes(node) if child is not getattr(node, "func", None)]
+    names = [{part.id for part in ast.walk(child) if isinstance(part, ast.Name)} for child in inputs]
+    return sum(map(bool, names)) > 1 and any("poly" in found for found in names)
+
+
 def _fault_of_call(node: Any) -> str | None:
     if not _is_known(node.func):
         return f"calls {ast.unparse(node.func)}"
@@ -195,6 +260,9 @@ def _fault_of_call(node: Any) -> str | None:
             return f"calls {ast.unparse(node.func)} with arguments that are not its inputs"
     elif node.func.id in _BASES:
         return _fault_of_basis(node)
+    levels = next((keyword.value for keyword in node.keywords if keyword.arg == "levels"), None)
+    if levels is not None and not isinstance(levels, (ast.List, ast.Tuple)):
+        return "has C with levels that are no list"
     first = node.args[:1] + [keyword.value for keyword in node.keywords if keyword.arg in ("data", "x")]
     given = first if getattr(node.func, "id", "") == "C" else [*node.args, *(k.value for k in node.keywords)]
     return "computes with text or lists" if any(map(_is_text, given)) else None
@@ -202,16 +270,22 @@ def _fault_of_call(node: Any) -> str | None:
 
 def _fault_of_basis(node):
     """Of a spline or a polynomial: its size is a small number, which stands there."""
-    inputs = ("x", "degree") if node.func.id == "poly" else ("x", "df", "knots", "degree")
-    sizes = dict(zip(inputs, node.args, strict=False))
-    sizes |= {keyword.arg: keyword.value for keyword in node.keywords}
-    if _is_text(sizes.get("x")):
+    arguments = _arguments_of_basis(node)
+    if _is_text(arguments.get("x")):
         return "computes with text or lists"
-    for name, most in ("df", _MOST_FREEDOM), ("degree", _MOST_DEGREE):
-        size = sizes.get(name)
-        if size is not None and not _is_small(size, most) and getattr(size, "value", 0) is not None:
-            return f"has {node.func.id} with a {name} that is no small number"
+    for name, most in ("df", _MOST_FREEDOM), ("degree", _MOST_DEGREE), ("knots", None):
+        size = arguments.get(name)
+        if size is None or getattr(size, "value", 0) is None:
+            continue
+        if not (isinstance(size, (ast.List, ast.Tuple)) if most is None else _is_small(size, most)):
+            return f"has {node.func.id} with {name} that are no {'list' if most is None else 'small number'}"
     return None
+
+
+def _arguments_of_basis(call):
+    inputs = ("x", "degree") if call.func.id == "poly" else ("x", "df", "knots", "degree")
+    arguments = dict(zip(inputs, call.args, strict=False))
+    return arguments | {keyword.arg: keyword.value for keyword in call.keywords}
 
 
 def _is_text(node):

@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 
 from ...errors import DataError, StradaskError, in_brief, shortened
 
+_MOST_TERMS = 100  # of groups, which are compared with one another; a/b/c are three
+
 
 def formulaic(remedy):
     """Import formulaic; `remedy` ends the error where it is not installed."""
@@ -111,7 +113,7 @@ def split_formula(formula):
         elif sign == "-":
             raise DataError(f"formula={shortened(formula)} takes {piece} off: leave it out")
         else:
-            terms += _group_terms(inner, formula)
+            terms += _group_terms(inner, formula, _MOST_TERMS - len(terms))
     terms = _numbered(_joined(terms, formula))
     return FormulaParts(target, " ".join(fixed) or "1", tuple(terms), trials, " + ".join(offsets))
 
@@ -198,7 +200,7 @@ def _summands(text, formula):
     return found
 
 
-def _group_terms(inner, formula):
+def _group_terms(inner, formula, most):
     correlated = "||" not in inner
     parts = [part.strip() for part in inner.split("|" if correlated else "||")]
     if len(parts) != 2 or not all(parts):
@@ -206,6 +208,10 @@ def _group_terms(inner, formula):
             f"formula={shortened(formula)}: ({inner}) must be (columns | group), such as (1 | group)"
         )
     nested = [level.strip() for level in parts[1].split("/")]
+    if len(nested) > most:
+        raise DataError(
+            f"formula={shortened(formula)} has over {_MOST_TERMS} terms of groups; leave some out"
+        )
     groups = [[name.strip() for name in level.split(":")] for level in nested]
     factors = [tuple(name for level in groups[: i + 1] for name in level) for i in range(len(groups))]
     if not all(name.isidentifier() for factor in factors for name in factor):

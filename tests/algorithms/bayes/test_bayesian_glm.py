@@ -130,76 +130,6 @@ def test_model_files_predict(fitted, tmp_path):
     np.testing.assert_array_equal(sd.load(tmp_path / "again.npz").predict(few), fitted.predict(few))
 
 
-def _rows(n=90):
-    rng = np.random.default_rng(0)
-    texts, numbers = np.array(["a", "b", "c"]), np.array([3, 5, 8])
-    return {
-        "y": rng.standard_normal(n), "x": rng.random(n) + 0.5, "kind": texts[np.arange(n) % 3],
-        "size": numbers[rng.permutation(n) % 3], "on": rng.random(n) > 0.5, "g": rng.integers(0, 9, n),
-        "h": texts[rng.permutation(n) % 3],
-    }  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    "formula",
-    [
-        "y ~ x*kind + np.log(x) + (1 | g)",
-        "y ~ bs(x, df=4) + C(size) + on + (x + kind | g)",
-        "y ~ 0 + kind + C(size, contr.sum) + poly(x, 2) + (0 + x | g:h)",
-        "np.log1p(x) ~ scale(x) + center(x):kind + cr(x, df=3) + {x**2 > 1} + (1 | h/g)",
-        "y ~ np.where(kind == 'a', x, 1 / x**-1) + C(kind, contr.treatment('b')) + (1 | g)",
-    ],
-)
-def test_what_a_formula_learned_is_kept_by_files(formula):
-    pytest.importorskip("formulaic")
-    known = FormulaDesign(formula, "normal")
-    rows = _rows()
-    known.learn(rows, None, None)
-    levels = {term.name: found for term, found in zip(known.terms, known.levels, strict=True)}
-    read = FormulaDesign.of_state(formula, "normal", known.state(), levels, None)
-    few = {
-        name: values[[0, 4, 17]] for name, values in rows.items()
-    }  # few rows: levels and knots are the fit's
-    one, other = known.design(few, target=True), read.design(few, target=True)
-    assert one.names == other.names
-    np.testing.assert_array_equal(one.X, other.X)
-    np.testing.assert_array_equal(one.y, other.y)
-    for term, same in zip(one.terms, other.terms, strict=True):
-        np.testing.assert_array_equal(term.Z, same.Z)
-        np.testing.assert_array_equal(term.groups, same.groups)
-    with pytest.raises(DataError, match="data do not fit formula="):
-        read.design(few | {"kind": np.array(["a", "z", "b"]), "x": np.array(["p", "q", "r"])})
-
-
-@pytest.mark.parametrize(
-    ("code", "words"),
-    [
-        ("{__import__('os').getcwd()}", "calls __import__"),
-        ("np.load(x)", "calls np.load"),
-        ("{np.log.__class__}", "reads np.log.__class__"),
-        ("{[q for q in x]}", "has a ListComp"),
-        ("{9**9**9**9}", "has a power"),
-        ("my_function(x)", "calls my_function"),
-        ("I(I([0]) * 1000000 * 1000000)", "computes with text or lists"),
-        ("{'%999999999d' % 5}", "computes with text or lists"),
-        ("{1 << 1000000 << 1000000}", "has a LShift"),
-        ("{((9**64)**64)**64}", "has a power"),
-        ("np.log(x, out=x)", "calls np.log with arguments"),
-        ("bs(x, df=1000 * 1000 * 1000)", "bs with a df that is no small number"),
-        ("C(kind, contr.treatment('\"'))", "has a quote"),
-        ("*".join("abcdefghijklmnopqrstuvwxyz"), "more than 10,000 terms"),
-    ],
-)
-def test_formulas_of_files_run_no_other_code(code, words):
-    pytest.importorskip("formulaic")
-    known = FormulaDesign("y ~ x + (1 | g)", "normal")
-    known.learn(_rows(), None, None)
-    levels = {"g": known.levels[0]}
-    read = FormulaDesign.of_state(f"y ~ {code} + (1 | g)", "normal", known.state(), levels, None)
-    with pytest.raises(DataError, match=words):
-        read.design(_rows())
-
-
 @pytest.mark.filterwarnings("ignore::stradask.errors.PosteriorWarning")  # of so few draws
 @pytest.mark.parametrize(
     "family",
@@ -322,28 +252,6 @@ def test_counts_of_trials_are_as_many_rows_of_zeros_and_ones(tmp_path):
         assert [sum(design.y[part] > 0) for part in parts] == [1, 1]
     with pytest.raises(DataError, match="successes, or failures, are in 2 rows, too few for 3 shards"):
         model.set_params(n_shards=3).fit(rare)
-
-
-def test_terms_of_the_same_groups():
-    pytest.importorskip("formulaic")
-    rows = _rows()
-    joined = FormulaDesign("y ~ x + (1 | g) + (0 + x | g) + (x | h)", "normal")
-    design = joined.learn(rows, None, None)
-    assert [(term.name, term.columns, term.correlated) for term in design.terms] == [
-        ("g", ("Intercept", "x"), False),
-        ("h", ("Intercept", "x"), True),
-    ]
-    apart = FormulaDesign("y ~ x + (1 + size | g) + (0 + x | g)", "normal").learn(rows, None, None)
-    assert [term.name for term in apart.terms] == ["g", "g.1"]
-    for formula, words in (
-        ("y ~ (1 | g) + (0 + kind | g)", "for a category, which has several: write one term"),
-        ("y ~ (x | g) + (x | g)", "twice: leave one out"),
-    ):
-        with pytest.raises(DataError, match=words):
-            FormulaDesign(formula, "normal").learn(rows, None, None)
-    none = FormulaDesign("y ~ 0 + (1 | g)", "poisson").learn(rows | {"y": np.arange(90) % 4}, None, None)
-    assert none.X.shape == (90, 0)
-    mixed_model("poisson", none, Scaling(none.centres, none.spreads), chosen_priors(None, "poisson", none))
 
 
 def test_prior_predictive_checks(fitted):
