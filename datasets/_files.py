@@ -30,15 +30,25 @@ BLOCK = 1 << 20
 LONGEST_LINE = 1 << 28
 # and a compressed file unfolds to at most so many bytes, or to so many times its own, whichever is more.
 # What compresses better is a trap rather than data, and who knows better can unpack it.
-UNFOLDED, UNFOLDED_TIMES = 1 << 26, 100
+UNFOLDED, UNFOLDED_TIMES = 1 << 23, 100
+# So many blank bytes in a row are no data; to count the lines of more takes long for few compressed bytes.
+_BLANK = 1 << 20
+# Rows and columns without entries take memory, too: a file has at most so many, and so many for each entry.
+_EMPTY, _EMPTY_PER_ENTRY = 1 << 24, 100
 
 _KINDS: dict[bytes, tuple[str, Callable]] = {
     b"\x1f\x8b": ("gzip", gzip.open),
     b"\xfd7zXZ\x00": ("xz", lzma.open),
     b"BZh": ("bzip2", bz2.open),
 }
+_OTHERS = {b"\x28\xb5\x2f\xfd": "zstd", b"PK\x03\x04": "zip"}
 SUFFIXES = {".gz": "gzip", ".xz": "xz", ".bz2": "bzip2"}
 _BROKEN = (EOFError, OSError, zlib.error, lzma.LZMAError, zipfile.BadZipFile)
+
+
+def too_empty(n, n_entries):
+    """Whether a file of so many entries states more rows, or columns, than can be meant."""
+    return n > _EMPTY + _EMPTY_PER_ENTRY * n_entries
 
 
 def progress_bar(total, name, verbose):
@@ -51,7 +61,7 @@ def progress_bar(total, name, verbose):
 class Reader:
     """A file, or a member of a zip archive, opened for reading; use it in a ``with`` statement.
 
-    Lines beyond 256 MiB, and compressed files that unfold to more than 64 MiB and a hundred times their
+    Lines beyond 256 MiB, and compressed files that unfold to more than 8 MiB and a hundred times their
     size, are refused: memory stays in proportion to the file.
     """
 
@@ -97,6 +107,9 @@ class Reader:
             if start.startswith(magic):
                 self.kind = kind
                 return opener(self._raw)
+        other = next((name for magic, name in _OTHERS.items() if start.startswith(magic)), None)
+        if other is not None:
+            raise DataError(f"{self.path}: a {other} archive; unpack it, or compress it by gzip, xz or bzip2")
         suffix = Path(file_name(self.path)).suffix
         promised = SUFFIXES.get(suffix)
         if promised is not None:
@@ -147,7 +160,11 @@ class Reader:
         is gone. They are read `size` bytes at a time.
         """
         rest = bytearray()  # grows in place, so that one very long line costs no repeated copying
+        blank = 0
         while data := self.read(size or BLOCK):
+            blank = blank + len(data) if data.isspace() else 0
+            if blank > _BLANK:
+                raise self.error(self.line + 1, f"more than {_BLANK:,} blank bytes; leave these lines out")
             end = data.rfind(b"\n") + 1
             if end:
                 yield from self._numbered(bytes(rest) + data[:end])

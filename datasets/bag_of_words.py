@@ -27,13 +27,11 @@ from .._typing import DTypeLike, FileName, Matrix, Names
 from .._urls import file_name, sibling
 from ..errors import DataError, shortened
 from ._common import type_of
-from ._files import Reader, write_aside
+from ._files import Reader, too_empty, write_aside
 
 _HEADER = ("number of documents", "number of words", "number of entries")
 _COLUMNS = ("document", "word", "count")
 _WRITE_ENTRIES = 200_000  # formatted at once
-# Documents take up memory although they are empty, so that a head may not state any number of them.
-_DOCUMENTS, _DOCUMENTS_PER_ENTRY = 1 << 24, 100
 
 
 def read_uci_bow(
@@ -224,7 +222,7 @@ def read_header(reader, blocks):
                 f"the {meaning} should stand here alone, a whole number, not {_shown(text)}",
             )
         numbers.append(int(text))
-    if numbers[0] > _DOCUMENTS + _DOCUMENTS_PER_ENTRY * numbers[2]:
+    if too_empty(numbers[0], numbers[2]):
         raise reader.error(
             1, f"{numbers[0]} documents with {numbers[2]} entries in all; correct lines 1 and 3"
         )
@@ -340,6 +338,8 @@ class _Entries(Lines):
 def _parse_block(block, limits):
     """Return the entries of well-formed lines as an array (n, 3), or None where there is any doubt."""
     rows = block.count(b"\n")
+    if not block:
+        return np.empty((0, 3), np.int64)
     if rows == 0 or block.translate(None, b"0123456789") != b"  \n" * rows:
         return None
     # With the separators in their places, an empty field would show as a missing number.

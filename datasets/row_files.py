@@ -269,6 +269,12 @@ def _header(path, n_dims):
                 f"{in_brief(path)} is no npy file ({in_brief(error)}): write it by numpy.save"
             ) from None
         start = file.tell()
+        stated = start + math.prod(shape) * dtype.itemsize
+        if 0 in shape[1:] or stated > file_size(path):
+            raise DataError(
+                f"{in_brief(path)} states an array of shape {shape}, of {stated:,} bytes, and has "
+                f"{file_size(path):,}: it is cut off, or has no columns; write it again"
+            )
     if dtype.hasobject or dtype.kind not in "buif":
         raise DataError(f"{in_brief(path)} holds {shortened(dtype)}: numbers are needed")
     if len(shape) != n_dims:

@@ -14,7 +14,7 @@ import numpy as np
 from .._typing import DTypeLike, FileName, Matrix
 from ..errors import DataError, shortened
 from ._common import type_of
-from ._files import Reader
+from ._files import Reader, too_empty
 
 _LARGEST_INDEX = 2**31 - 2  # what scikit-learn's reader takes
 
@@ -102,6 +102,11 @@ def read_svmlight(
         _raise_at_first_bad_line(path, n_features, multilabel, zero_based)
         raise DataError(
             f"{path}: a value is not finite as {np.dtype(dtype)}; scale it, or give a wider dtype"
+        )
+    if n_features is None and too_empty(X.shape[1], X.nnz):
+        raise DataError(
+            f"{path}: an index says that there are {X.shape[1]} columns, with {X.nnz} entries in all; "
+            "correct it, or give n_features if that is right"
         )
     if X.shape[0] == 0:
         raise DataError(f"{path}, line {reader.line}: the file ends and holds no sample")

@@ -222,8 +222,8 @@ class Encoding:
         return {"columns": columns, "impute": self.impute}
 
     @classmethod
-    def of_dict(cls, kept):
-        """Take what `as_dict` made from a file, which may have been altered."""
+    def of_dict(cls, kept, n_features):
+        """Take what `as_dict` made from a file, which may have been altered, of a model of `n_features`."""
         try:
             columns = []
             for entry in kept["columns"]:
@@ -235,7 +235,10 @@ class Encoding:
                 if not (isinstance(name, str) and texts and (values or buckets or isinstance(fill, float))):
                     raise ValueError(name)
                 columns.append(Column(name, values and tuple(values), fill, bool(entry["asked"]), buckets))
-            return cls(tuple(columns), bool(kept["impute"]))
+            encoding = cls(tuple(columns), bool(kept["impute"]))
+            if encoding.width != n_features:
+                raise ValueError(f"{encoding.width} columns, and the model has {n_features}")
+            return encoding
         except (KeyError, TypeError, ValueError) as error:
             raise ModelFileError(
                 f"the model's file does not say how its table was read ({shortened(str(error))}): fit again"

@@ -10,6 +10,7 @@ from scipy import sparse
 from sklearn.utils import check_array
 from sklearn.utils.validation import validate_data
 
+from ...datasets._files import too_empty
 from ...errors import DataError, in_brief, shortened
 from ...scheduler.threads import effective_n_jobs, run_tasks
 from .indices import index_dtype, narrow_csr, sound
@@ -49,10 +50,21 @@ def check_counts(estimator, X, *, reset=True, need_tokens=None):
     counts = _summed(_as_int32(_numeric_csr(X, name), name), name)
     if (reset if need_tokens is None else need_tokens) and counts.nnz == 0:
         raise DataError(f"X holds no count above zero; {name} needs at least one")
+    if reset:
+        check_words_used(counts.shape[1], counts.nnz)
     if not isinstance(estimator, str):
         with _as_data_errors():
             validate_data(estimator, named(X), reset=reset, skip_check_array=True)
     return counts
+
+
+def check_words_used(n_columns, n_entries):
+    """Refuse counts of far more columns than entries: a model of them takes memory for every column."""
+    if too_empty(n_columns, n_entries):
+        raise DataError(
+            f"X has {n_columns:,} columns, with {n_entries:,} entries in all: correct the number of words "
+            "that its file states, or leave out columns without entries"
+        )
 
 
 def check_matrix(estimator, X, *, order="F"):

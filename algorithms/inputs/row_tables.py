@@ -6,7 +6,7 @@ They become Dask arrays whose blocks a worker, or a thread, reads.
 import numpy as np
 from scipy import sparse
 
-from ...datasets._files import changed
+from ...datasets._files import changed, too_empty
 from ...datasets.row_files import LinesSurvey, files_of, line_parts, npy_parts, npy_ranges, row_format
 from ...errors import DataError, shortened
 from .pieces import gathered
@@ -30,6 +30,11 @@ def rows_of_files(estimator, X, y, sample_weight=None):
     based = any(survey.least == 0 for survey in surveys)
     vars(estimator)["zero_based_"] = based  # new files may lack the column 0, which tells
     width = max(max(survey.most for survey in surveys) + based, 1)
+    if too_empty(width, n_entries := sum(survey.n_entries for survey in surveys)):
+        raise DataError(
+            f"{shortened(X, 200)}: an index says that there are {width} columns, with {n_entries} entries in "
+            "all; correct it"
+        )
     rows = _lines(parts, surveys, width, based)
     if y is None:
         labels = [_delayed(_labels)(part) for part in parts]

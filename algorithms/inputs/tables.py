@@ -346,7 +346,7 @@ def given_rows(model, X):
         return _new_files(model, X, _encoding_of(model, X))
     if kept is None or not (hasattr(X, "columns") or hasattr(X, "column_names")):
         return X
-    encoding = Encoding.of_dict(kept)
+    encoding = Encoding.of_dict(kept, model.n_features_in_)
     if is_dask(X):
         return _new_frame(X, encoding) if is_frame(X) else X
     return _warned(model, *encode(encoding, arrow_of(X, [c.name for c in encoding.columns]), in_frame))
@@ -356,7 +356,7 @@ def _encoding_of(model, X):
     """The encoding of new files: that of the fit, or numbers in the columns that were named there."""
     kept = vars(model).get("table_encoding_")
     if kept is not None:
-        return Encoding.of_dict(kept)
+        return Encoding.of_dict(kept, model.n_features_in_)
     names = vars(model).get("vocabulary_")
     if names is None:
         paths = X.paths if isinstance(X, ParquetTable) else X

@@ -9,7 +9,7 @@ import sys
 import warnings
 
 from ..algorithms.inputs.encoding import Encoding
-from ..errors import DataError, InterruptedFitWarning, ModelFileError, shortened
+from ..errors import DataError, InterruptedFitWarning, shortened
 from ..registry import MODELS, find_model, model_of, resolve
 from . import inputs as data
 from . import scales
@@ -307,9 +307,7 @@ def load_and_read(args, ability):
     if kind == "counts":
         known["words"] = getattr(estimator, "vocabulary_", None)
     elif hasattr(estimator, "table_encoding_"):
-        encoding = known["encoding"] = Encoding.of_dict(estimator.table_encoding_)
-        if encoding.width != known["n_features"]:
-            raise ModelFileError(f"{args.file}: its table has other columns than its model; fit it again")
+        known["encoding"] = Encoding.of_dict(estimator.table_encoding_, known["n_features"])
         if not data.is_table(args.data) and not of_rows:
             raise DataError(f"{args.data} is no table, and the model was fitted to one; give FILE.csv")
     read = data.read(kind, args.data, args, **known)

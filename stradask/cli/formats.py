@@ -1,6 +1,7 @@
 """Which format a file of DATA has; matrices of SciPy, and tables for models by formula."""
 
 import contextlib
+import io
 import zipfile
 from dataclasses import dataclass, replace
 from typing import Any
@@ -34,13 +35,18 @@ def read_npz_matrix(path):
     """
     from scipy import sparse
 
+    from ..datasets._files import too_empty
+
     try:
         with open_file(path) as file, zipfile.ZipFile(file) as archive:
             unfolded = sum(info.file_size for info in archive.infolist())
         if unfolded > max(_UNFOLDED, _UNFOLDED_TIMES * file_size(path)):
             raise ValueError(f"it unfolds to {unfolded:,} bytes; if that is right, save it uncompressed")
         with open_file(path) as file:
-            return sparse.load_npz(file)
+            matrix = sparse.load_npz(file)
+        if too_empty(max(matrix.shape), matrix.nnz):
+            raise ValueError(f"its shape is {matrix.shape}, with {matrix.nnz} entries in all")
+        return matrix
     except Exception as error:  # damage can surface as almost anything
         raise DataError(
             f"{path}: not a sparse matrix as scipy.sparse.save_npz writes it ({error}); save it so"
@@ -92,14 +98,22 @@ def read_frame(source, vocab=None, *, verbose=0):
         import pandas as pd
     except ModuleNotFoundError as error:
         raise StradaskError("models by formula need pandas: pip install 'stradask[formula]'") from error
-    name = source.lower().removesuffix(".gz")
+    from ..datasets._files import SUFFIXES, Reader
+
+    name = source.lower()
+    for suffix in SUFFIXES:
+        name = name.removesuffix(suffix)
     try:
         if name.endswith((".parquet", ".pq")):
             return Frame(pd.read_parquet(source), source)
         if name.endswith((".csv", ".tsv")):
-            return Frame(pd.read_csv(source, sep="\t" if name.endswith(".tsv") else ","), source)
+            with Reader(source, verbose=verbose) as reader:
+                rows = io.BytesIO(b"".join(block for _, block in reader.blocks()))
+            return Frame(pd.read_csv(rows, sep="\t" if name.endswith(".tsv") else ","), source)
     except UnicodeDecodeError as error:
         raise not_utf8(source, error, first=None) from None
+    except DataError:
+        raise
     except (ValueError, OSError) as error:
         raise DataError(f"{source}: {in_brief(str(error), 200)}") from error
     raise DataError(f"{source}: a formula names columns; give a table, csv, tsv or parquet")

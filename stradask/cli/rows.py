@@ -64,6 +64,8 @@ def _of_csv(path, verbose):
 
 def _of_json(path, verbose, unused):
     """One object a line; a field that a line lacks is an empty cell."""
+    from ..datasets._files import too_empty
+
     objects = []
     try:
         for number, line in enumerate(_lines(path, verbose), 1):
@@ -72,6 +74,12 @@ def _of_json(path, verbose, unused):
     except UnicodeDecodeError as error:
         raise not_utf8(path, error) from None
     header = list(dict.fromkeys(name for _, fields in objects for name in fields))
+    values = sum(len(fields) for _, fields in objects)
+    if too_empty(len(objects) * len(header), values):
+        raise DataError(
+            f"{path}: {len(objects):,} lines have {len(header):,} different fields, and {values:,} values in "
+            "all; write lines with the same fields"
+        )
     if header:
         yield 1, header
     for number, fields in objects:

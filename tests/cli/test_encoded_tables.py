@@ -222,7 +222,7 @@ def test_new_tables_that_do_not_fit_are_refused(tmp_path, capsys):
 )
 def test_an_altered_file_is_refused(kept):
     with pytest.raises(ModelFileError, match="does not say how its table was read"):
-        Encoding.of_dict(kept)
+        Encoding.of_dict(kept, 1)
 
 
 def test_options_of_tables_are_refused_elsewhere(tmp_path, capsys):

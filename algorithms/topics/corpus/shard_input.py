@@ -10,6 +10,7 @@ import numpy as np
 from scipy import sparse
 
 from ...._urls import file_name, file_size
+from ....datasets._files import too_empty
 from ....datasets.document_files import Piece, check_entries, cut_files, document_files, read_pieces
 from ....errors import DataError, shortened
 from ....scheduler.engine import run
@@ -19,7 +20,7 @@ from ....scheduler.schedules.rotation import balance
 from ....scheduler.schedules.static import StaticSchedule
 from ....scheduler.stores.store import fingerprint_csr
 from ....scheduler.threads import effective_n_jobs
-from ...inputs.matrices import check_counts
+from ...inputs.matrices import check_counts, check_words_used
 from ...inputs.pieces import check_same, computed, delayed_blocks, is_dask, is_frame, is_lazy, located
 from ...inputs.texts import check_are_names, text_in
 from ..blocks.storage import Storage, release
@@ -180,11 +181,16 @@ def figures_of(X):
 
     Words and their tokens are packed (`packed_words`, `packed_numbers`).
     """
-    tokens = np.asarray(X.sum(axis=0, dtype=np.int64)).ravel()
-    words = np.flatnonzero(tokens)
+    if too_empty(X.shape[1], X.nnz):  # which is refused when all shards are known
+        words, places = np.unique(X.indices, return_inverse=True)
+        tokens = np.bincount(places, X.data).astype(np.int64)
+    else:
+        tokens = np.asarray(X.sum(axis=0, dtype=np.int64)).ravel()
+        words = np.flatnonzero(tokens)
+        tokens = tokens[words]
     lengths = np.asarray(X.sum(axis=1, dtype=np.int64)).ravel()
     pairs = float((lengths * (lengths - 1.0)).sum() / 2)
-    return X.shape[0], packed_words(words), packed_numbers(tokens[words]), int(lengths.max(initial=0)), pairs
+    return X.shape[0], packed_words(words), packed_numbers(tokens), int(lengths.max(initial=0)), pairs
 
 
 def read_again(shard, n_words):
@@ -410,6 +416,7 @@ def survey(sources, engine, n_jobs=None, n_features=None, storage=_IN_MEMORY):
             )
     if not any(figures["n_tokens"] for figures in found):
         raise DataError("X holds no count above zero; LatentDirichletAllocation needs at least one")
+    check_words_used(width, sum(figures["n_tokens"] for figures in found))
     digest = hashlib.sha256("".join(figures["digest"] for figures in found).encode()).hexdigest()
     return found, width, digest
 

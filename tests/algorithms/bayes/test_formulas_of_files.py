@@ -146,7 +146,7 @@ def test_the_size_of_a_formula_of_a_file_is_checked_before_it_is_made(formula, l
     "formula",
     [
         "1", "kind*C(size):x", "0 + kind:h", "a*b*c", "C(kind, contr.poly)*h",
-        "C(kind, spans_intercept=False):h", 
+        "C(kind, spans_intercept=False):h",
         "bs(x, df=7)*kind", "bs(x, knots=[.7, .9, 1.1], degree=2):h", "kind:poly(x, 5) + h:cc(x, df=6):x",
         "bs(x, df=5, include_intercept=True):kind", "cr(x, df=3, constraints='center')", "(x + h + kind)**3",
     ],
