@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._typing import Array, FileName
-from .._urls import file_name, files_below, is_file, is_folder, open_file
+from .._urls import file_name, file_size, files_below, is_file, is_folder, open_file
 from ..errors import DataError, in_brief, listed, shortened
-from ._files import Reader
+from ._files import Reader, too_empty
 
 _RATINGS = {"user", "rating"}  # names of columns, without "id"
 _TABLES = {".csv", ".tsv"}
@@ -299,6 +299,11 @@ def _of_parquet(path, column):
             file = parquet.ParquetFile(stream)
             header = file.schema_arrow.names
             name = header[_place(header, column, path)]
+            if too_empty(file.metadata.num_rows, file_size(path)):
+                raise DataError(
+                    f"{in_brief(path)} holds {file.metadata.num_rows:,} texts in {file_size(path):,} bytes, "
+                    "too many to be real; leave out empty and equal ones"
+                )
             values = file.read(columns=[name])[name].to_pylist()
     except (OSError, lib.ArrowException) as error:
         raise DataError(

@@ -6,7 +6,7 @@ import itertools
 import json
 import re
 
-from .._urls import open_file
+from .._urls import file_size, open_file
 from ..errors import DataError, in_brief, not_utf8, shortened
 
 _SEPARATORS = ",;\t"
@@ -98,6 +98,8 @@ def _object(line, where):
 
 def _of_parquet(path, unused):
     """Row k + 1 of the file has the number k + 2, as it would have in CSV below a header."""
+    from ..datasets._files import too_empty
+
     try:
         from pyarrow import lib, parquet
     except ImportError:
@@ -106,6 +108,11 @@ def _of_parquet(path, unused):
         with open_file(path) as stream:
             file = parquet.ParquetFile(stream)
             names, number = file.schema_arrow.names, 1
+            if too_empty(file.metadata.num_rows * len(names), file_size(path)):
+                raise DataError(
+                    f"{in_brief(path)} holds {file.metadata.num_rows:,} rows in {file_size(path):,} bytes, "
+                    "too many to read as text; fit in Python, to stradask.datasets.ParquetTable"
+                )
             yield number, names
             for batch in file.iter_batches(_PORTION):
                 for row in zip(*(column.to_pylist() for column in batch.columns), strict=True):

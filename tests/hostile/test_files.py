@@ -354,6 +354,16 @@ def test_words_that_no_entry_has_are_not_fitted(tmp_path, read):
         sd.LatentDirichletAllocation(2, max_iter=1).fit(X)
 
 
+@pytest.mark.parametrize("read", [lambda path: read_targets(f"{path}:a"), lambda path: read_texts(path, "a")])
+def test_parquet_of_very_many_equal_cells_does_not_become_text(tmp_path, monkeypatch, read):
+    pd = pytest.importorskip("pandas")
+    monkeypatch.setattr("stradask.datasets._files._EMPTY", 1000)
+    path = tmp_path / "t.parquet"
+    pd.DataFrame({"a": ["x"] * 2_000_000, "b": "y"}).to_parquet(path)
+    with pytest.raises(DataError, match=r"t.parquet holds 2,000,000 (rows|texts) in [0-9,]+ bytes, too many"):
+        read(str(path))
+
+
 @pytest.mark.parametrize("magic", [b"\x28\xb5\x2f\xfd", b"PK\x03\x04"])
 def test_archives_that_are_not_read_are_named(tmp_path, magic):
     (tmp_path / "file").write_bytes(magic + bytes(90))
