@@ -270,6 +270,8 @@ def _parse_rows(reader, line, block, layout):
         user, item, rating = row[0].strip(), row[1].strip(), row[layout.value]
         if not user or not item:
             raise reader.error(number, f"the {'item' if user else 'user'} is empty")
+        if user.endswith("\0") or item.endswith("\0"):
+            raise reader.error(number, "an id ends with a NUL character, which arrays of text drop")
         try:
             if "_" in rating:  # Python would take 1_0 for ten
                 raise ValueError
@@ -304,9 +306,6 @@ def _split_rows(reader, line, lines, sep):
 def _as_ids(ids):
     if all(map(_WHOLE.fullmatch, ids)):
         return np.array(list(map(int, ids)), np.int64)
-    for name in ids:
-        if name.endswith("\0"):
-            raise DataError(f"the id {shortened(name)} ends with a NUL character, which arrays of text drop")
     return np.array(ids, str)
 
 
