@@ -26,7 +26,7 @@ from .models.groups import (
 from .models.model import PRIORS, Prior
 from .models.propriety import check_proper, check_shard, warn_of_tails
 from .models.scaling import Scaling
-from .posterior.prior_weight import with_prior_line
+from .posterior.prior_weight import add_prior_line
 from .sampled import SampledEstimator
 from .settings import CONSTRAINTS, SamplingSettings
 from .shards.builds import RegressionBuild, SourceBuild
@@ -37,6 +37,7 @@ from .shards.sources import ROW_VECTORS, check_alone, columns_of
 
 _HORSESHOE_TARGET = 0.95  # acceptance: its funnels want short steps
 _WIDE = 2.5  # of default priors of coefficients, in standard deviations of y by those of the column
+_SCALES = ("global_scale", "group_sd", "sigma", "overdispersion")
 _CELLS = 4_000_000  # of predictors, rows times draws, at a time
 _POSITIVE = Interval(Real, 0, np.inf, closed="neither")
 SCALE = Interval(Real, 1e-100, np.inf, closed="both")  # inf is a flat prior; squares may not underflow
@@ -121,7 +122,7 @@ class BayesianRegression(SampledEstimator):
         check_proper(self._family, X, y, names, prior, options)
         rows_of_shards = self._rows_of_shards(X, y, names, prior, options, settings)
         n_jobs = effective_n_jobs(self.n_jobs) if self.n_shards_ == 1 else 1
-        made, local = self._options(prior, size, options["groups"], settings.seed, n_jobs)
+        made, local = self._options(prior, options["groups"], settings.seed, n_jobs)
         arrays = {"X": X, "y": y} | {name: value for name, value in options.items() if value is not None}
         builds = [
             RegressionBuild(self._family, {name: Part(value, rows) for name, value in arrays.items()}, made)
@@ -168,7 +169,7 @@ class BayesianRegression(SampledEstimator):
         if summary.groups is not None:
             self._check_sharded(settings)
             self.groups_ = summary.groups
-        made, local = self._options(prior, size, summary.groups, settings.seed, 1)
+        made, local = self._options(prior, summary.groups, settings.seed, 1)
         builds = [
             SourceBuild(blank, one, made, scaling, summary.groups, summary.classes) for one in summary.sources
         ]
@@ -185,12 +186,10 @@ class BayesianRegression(SampledEstimator):
         offset = 0.0 if self._is_scaled else centres[-2]
         return Scaling(centres[:-2], spreads[:-2], offset), spreads[-1]
 
-    def _options(self, prior, size, groups, seed, n_jobs):
+    def _options(self, prior, groups, seed, n_jobs):
         """Options of the shards' models, and a function that draws the intercepts of groups, or None."""
-        options = self._model_options(prior)
-        if groups is None:
-            return options, None
-        return options | {"group_scale": self._group_scale(size)}, partial(_intercepts, seed, n_jobs)
+        local = None if groups is None else partial(_intercepts, seed, n_jobs)
+        return self._model_options(prior), local
 
     def _merged(self, summary, prior, scaling):
         """One density with the likelihood of all shards, of few weighted rows."""
@@ -263,7 +262,8 @@ class BayesianRegression(SampledEstimator):
             raise DataError("prior_scale must be finite with prior='horseshoe'")
         scale = scale * scaling.spreads
         scales = np.append(scale, self.intercept_scale) if self.fit_intercept else scale
-        return Prior(self.prior, scales, self.prior_freedom, 1.0, self._own_scale(size), n_shrunk=d)
+        own, of_groups = self._own_scale(size), self._group_scale(size)
+        return Prior(self.prior, scales, self.prior_freedom, 1.0, own, d, of_groups)
 
     @property
     def _is_scaled(self):
@@ -348,11 +348,10 @@ class BayesianRegression(SampledEstimator):
     def _draw(self, densities, scaling, prior, settings):
         posterior, samplers = draw_posterior(densities, settings)
         d = len(scaling.spreads) + self.fit_intercept
-        log_prior = prior.log_density(posterior.draws[:, :d])
-        if log_prior is not None:
-            posterior.diagnostics = with_prior_line(
-                posterior.diagnostics, posterior.draws[:, :d], posterior.weights, log_prior, posterior.names
-            )
+        scales = {name: posterior[name] for name in _SCALES if name in posterior.variables}
+        values = np.column_stack([posterior.draws[:, :d], *scales.values()])
+        log_prior = prior.log_density(values[:, :d], scales)
+        add_prior_line(posterior, values, [*posterior.names[:d], *scales], log_prior)
         scaling.put_back(posterior.draws)
         if posterior.shard_draws is not None:
             scaling.put_back(posterior.shard_draws)

@@ -3,6 +3,7 @@
 import functools
 import warnings
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, Self
 
@@ -18,13 +19,13 @@ from .mixed.draws import MixedLikelihoods, Predictors, prior_values
 from .mixed.formula_design import FormulaDesign
 from .mixed.identified import check_identified
 from .mixed.model import MixedLayout, build_shard, is_integrated, look, shard_effects
-from .mixed.priors import chosen_priors
+from .mixed.priors import chosen_priors, location
 from .mixed.reading import ReadableMixedModel, seed_of
 from .mixed.shards import not_in_shards, with_local_last
 from .models.prior_density import PriorDensity
 from .models.scaling import Scaling
 from .posterior.draws import Posterior
-from .posterior.prior_weight import with_prior_line
+from .posterior.prior_weight import add_prior_line
 from .settings import CONSTRAINTS, SamplingSettings
 from .shards.chains import Densities, draw_posterior
 from .shards.mixed_rows import mixed_rows
@@ -65,8 +66,10 @@ class BayesianGLM(ReadableMixedModel):
     other groups do, else not, and their mean over groups is a parameter of its own.
 
     **Standardisation.** Columns are centred and scaled inside; draws and priors are on the scale of the data.
-    The prior of the intercept, and of cuts, is that of the predictor at the means of the columns. Where the
-    prior decides what a coefficient is, the line "prior" of ``posterior_.diagnostics`` says so.
+    The prior of the intercept, and of cuts, is that of the predictor at the means of the columns. Columns of
+    effects are not centred, since that would be another model: centre a column far from zero, such as a year,
+    before its slopes vary between groups. Where the prior decides what a coefficient or a standard deviation
+    is, the line "prior" of ``posterior_.diagnostics`` says so.
 
     Parameters
     ----------
@@ -273,11 +276,8 @@ class BayesianGLM(ReadableMixedModel):
     def _drawn(self, design, settings, closed, joint):
         densities, layout = self._densities(design, settings, closed, joint)
         posterior, samplers = draw_posterior(densities, settings)
-        coefs, log_prior = layout.coefficients(posterior.draws)
-        if coefs.shape[1]:
-            posterior.diagnostics = with_prior_line(
-                posterior.diagnostics, coefs, posterior.weights, log_prior, posterior.names
-            )
+        values, log_prior = layout.with_log_prior(posterior.draws)
+        add_prior_line(posterior, values, posterior.names, log_prior)
         return posterior, samplers, layout
 
     def _settings(self, formula, closed, joint, callback):
@@ -293,17 +293,19 @@ class BayesianGLM(ReadableMixedModel):
         """Build the densities of the shards, and the layout of their variables."""
         priors = chosen_priors(self.priors, self.family, design)
         self.priors_ = {name: str(prior) for name, prior in priors.items()}
-        scaling = Scaling(design.centres, design.spreads)
+        _, size = location(self.family, design)
+        scaling = Scaling(design.centres, design.spreads, size=size)
+        scaled = replace(design, y=design.y / size, offsets=design.offsets / size)
         parts = mixed_rows(self.family, design, settings)
         self.n_shards_ = len(parts)
         common, n_sampled = None, 0
         if design.terms and not closed:
-            common = None if joint else look(self.family, design, scaling)
+            common = None if joint else look(self.family, scaled, scaling)
             n_sampled = len(design.terms) - (not joint)
             if not joint and len(parts) == 1:  # integrals are over rows side by side
                 parts = [np.argsort(design.terms[-1].groups, kind="stable")]
         builds = [
-            partial(build_shard, self.family, Rows(design, rows), scaling, priors, 1 / len(parts), common)
+            partial(build_shard, self.family, Rows(scaled, rows), scaling, priors, 1 / len(parts), common)
             for rows in parts
         ]
         layout = MixedLayout(self.family, design, scaling, priors, n_sampled)

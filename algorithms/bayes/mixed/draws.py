@@ -3,7 +3,6 @@
 from typing import Any
 
 import numpy as np
-from scipy import special
 
 from ..models.prior_draws import draw_prior
 from ..posterior.kept import NotKept
@@ -119,12 +118,7 @@ class MixedLikelihoods(NotKept):
                 made = families.log_density(self.family, f, y, own)
             parts.append(weights * made)
         found = np.concatenate(parts, axis=1)
-        return found if self.design.trials is None else found + self._ways()
-
-    def _ways(self):
-        """Logarithms of binomial coefficients, times the weights of the rows."""
-        n, k = self.design.trials, self.design.observed
-        return self.design.weights / n * (-special.betaln(k + 1, n - k + 1) - np.log(n + 1))
+        return found if self.design.trials is None else found + families.ways(self.design)
 
 
 def prior_values(mixed, n, rng):

@@ -38,6 +38,19 @@ def log_density(family, f, y, own):
     return special.log_expit(high) + special.log_expit(-low) + width
 
 
+def log_constant(family, design):
+    """What the kernels' densities of all rows leave out, which depends on the targets alone."""
+    if family in ("poisson", "negative_binomial"):
+        return -design.weights @ special.gammaln(design.y + 1)
+    return ways(design).sum() if family == "binomial" else 0.0
+
+
+def ways(design):
+    """Logarithms of binomial coefficients, times the weights of the rows."""
+    n, k = design.trials, design.observed
+    return design.weights / n * (-special.betaln(k + 1, n - k + 1) - np.log(n + 1))
+
+
 def _gaps(f, y, cut):
     """Distances of f from the cuts below and above each target, infinite at the ends."""
     padded = np.concatenate(

@@ -1,5 +1,6 @@
 """From a `MixedDesign` to a `Model`, whose density is in ``kernels.bayes.densities.mixed``."""
 
+import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -16,10 +17,11 @@ from ..combine.combination import CombinationRefused
 from ..models.groups import text_of
 from ..models.layout import NamedLayout
 from ..models.model import INTERCEPTS, Model, aligned
-from ..models.prior_draws import distribution_of
+from ..models.prior_draws import distribution_of, lkj_density
 from ..posterior.tables import names_of
 from .design import Term
-from .priors import OWN, stretched
+from .families import log_constant
+from .priors import OWN, located, stretched
 from .start import first_looks, pooled
 
 _CODES = {
@@ -39,22 +41,22 @@ def layout_of(family, design, scaling, priors):
     parameters, chosen = {}, {}
     for j, (name, spread) in enumerate(zip(design.names, scaling.spreads, strict=True)):
         parameters[f"b{j}"] = kinds.real()
-        chosen[f"b{j}"] = stretched(priors[f"coef[{name}]"], spread, name)
+        chosen[f"b{j}"] = stretched(located(priors[f"coef[{name}]"], name), spread / scaling.size)
     if design.intercept:
-        parameters["intercept"], chosen["intercept"] = (
-            kinds.real(),
-            stretched(priors["intercept"], 1.0, "intercept"),
-        )
+        parameters["intercept"] = kinds.real()
+        chosen["intercept"] = stretched(located(priors["intercept"], "intercept"), 1 / scaling.size)
     for t, term in enumerate(design.terms):
         k = len(term.columns)
-        parameters[f"sd{t}"], chosen[f"sd{t}"] = kinds.positive(k), priors[f"sd_{term.name}"]
+        parameters[f"sd{t}"] = kinds.positive(k)
+        chosen[f"sd{t}"] = stretched(priors[f"sd_{term.name}"], 1 / scaling.size)
         if term.has_correlations:
             parameters[f"cor{t}"], chosen[f"cor{t}"] = kinds.cholesky(k), priors[f"cor_{term.name}"]
     supports = {"cut": kinds.ordered(max(design.n_levels - 1, 2))}
     if design.n_levels == 2:
         raise DataError("the target has two levels: take family='logistic'")
     for name in OWN.get(family, ()):
-        parameters[name], chosen[name] = supports.get(name, kinds.positive()), priors[name]
+        parameters[name] = supports.get(name, kinds.positive())
+        chosen[name] = stretched(priors[name], 1 / scaling.size) if name == "sigma" else priors[name]
     return NamedLayout(parameters, chosen)
 
 
@@ -70,7 +72,7 @@ class MixedLayout:
         self.terms = tuple(
             Term(t.name, t.columns, t.levels, t.Z[:0], t.groups[:0], t.correlated) for t in design.terms
         )
-        self.layout = layout_of(family, design, scaling, priors)
+        self.priors, self.layout = priors, layout_of(family, design, scaling, priors)
         self.sampled = self.terms[:n_sampled]
 
     @property
@@ -134,12 +136,14 @@ class MixedLayout:
     def on_scale(self, theta):
         """Values of the layout (K, n_values) on the user's scale."""
         d = len(self.columns)
-        coefs = theta[:, :d] / self.scaling.spreads
+        coefs = theta[:, :d] * (self.scaling.size / self.scaling.spreads)
         shift = coefs @ self.scaling.centres
         parts = [coefs]
         for name, one in self.layout.parameters.items():
             first = self.places[name]
             part = theta[:, first : first + one.n_values]
+            if name in ("intercept", "sigma") or name.startswith("sd"):
+                part = part * self.scaling.size
             if name == "intercept":
                 part = part - shift[:, None]
             elif name == "cut":
@@ -153,16 +157,24 @@ class MixedLayout:
                 parts.append(part)
         return np.concatenate(parts, axis=1)
 
-    def coefficients(self, values):
-        """Standardised coefficients and intercept (K, d) of `values`, and the log density of their prior."""
-        d = len(self.columns)
-        coefs, names = values[:, :d] * self.scaling.spreads, [f"b{j}" for j in range(d)]
-        if self.intercept:
-            middle = values[:, d] + values[:, :d] @ self.scaling.centres
-            coefs, names = np.column_stack([coefs, middle]), [*names, "intercept"]
-        priors = (distribution_of(self.layout.priors[name]) for name in names)
-        logs = [prior.logpdf(column) for prior, column in zip(priors, coefs.T, strict=True)]
-        return coefs, np.sum(logs, axis=0)
+    def with_log_prior(self, draws):
+        """Values (K, n) that groups share, predictors at the means of columns, and the log of their prior."""
+        parts, log_prior, first = [], np.zeros(len(draws)), 0
+        shift = (draws[:, : len(self.columns)] @ self.scaling.centres)[:, None]
+        for name, shape in self.shared.items():
+            size = len(shape) if isinstance(shape, list) else math.prod(shape)
+            part = draws[:, first : first + size]
+            part = part + {"intercept": shift, "cut": -shift}.get(name, 0.0)
+            first += size
+            parts.append(part)
+            if name == "coef":
+                for column, values in zip(self.columns, part.T, strict=True):
+                    log_prior += distribution_of(self.priors[f"coef[{column}]"]).logpdf(values)
+            elif name.startswith("cor_"):
+                log_prior += lkj_density(self.priors[name], part)
+            else:
+                log_prior += distribution_of(self.priors[name]).logpdf(part).sum(axis=1)
+        return np.concatenate(parts, axis=1), log_prior
 
     @property
     def watched(self):
@@ -228,7 +240,7 @@ class MixedModel(Model):
         if not self.mixed.sampled:
             return self.mixed.values(Q)
         theta = self.mixed.layout.values(np.ascontiguousarray(Q[:, : self.mixed.n_free]))
-        effects = kernel.all_effects(Q, theta, self.data, self.meta)
+        effects = self.mixed.scaling.size * kernel.all_effects(Q, theta, self.data, self.meta)
         return np.concatenate([self.mixed.on_scale(theta), self.mixed.by_column(effects)], axis=1)
 
     @property
@@ -287,7 +299,8 @@ class MixedModel(Model):
         G = made.shape[1] // k
         numbers = numbers[:G].astype(np.int64)
         columns = (np.arange(k)[:, None] * len(term.levels) + numbers).ravel()
-        return made.reshape(-1, G, k).transpose(0, 2, 1).reshape(len(made), G * k), columns
+        effects = self.mixed.scaling.size * made.reshape(-1, G, k)
+        return effects.transpose(0, 2, 1).reshape(len(made), G * k), columns
 
 
 @dataclass(frozen=True, eq=False)
@@ -371,11 +384,11 @@ def mixed_model(family, design, scaling, priors, power=1.0, common=None):
     joined = np.concatenate([*data, *body])
     numbers = aligned(joined.nbytes)
     numbers[:] = joined
+    constant = log_constant(family, design) - design.weights.sum() * np.log(scaling.size)
     density = kernel.mixed if n_sampled == len(mixed.terms) else mixed_local.mixed_local
     if integrated:
         density = mixed_normal.mixed_normal
-    concave = False
-    model = MixedModel(density, numbers, meta, mixed.names, start, concave, mixed)
+    model = MixedModel(density, numbers, meta, mixed.names, start, mixed=mixed, log_constant=constant)
     return replace(model, joint=_joint(model, design, common, priors)) if model.is_costly else model
 
 
@@ -391,7 +404,7 @@ def _joint(model, design, common, priors):
     meta[kernel.N_TERMS] += 1
     meta = np.concatenate([meta, groups])
     start = _start(mixed, common)
-    return MixedModel(kernel.mixed, vars(model)["data"], meta, mixed.names, start, False, mixed)
+    return MixedModel(kernel.mixed, vars(model)["data"], meta, mixed.names, start, mixed=mixed)
 
 
 def build_shard(family, rows, scaling, priors, power, common=None):

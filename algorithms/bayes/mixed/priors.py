@@ -1,11 +1,12 @@
 """Default priors of mixed models, on the scale of the data, and those of a user in their place."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
 from ....errors import DataError, shortened
-from ....kernels.bayes.densities import parameter_priors
+from ....kernels.bayes.densities import parameter_priors as codes
 from .. import priors as densities
 from ..models.prior_density import PriorDensity
 
@@ -16,13 +17,13 @@ OWN = {
     "gamma": ("shape",),
     "ordered": ("cut",),
 }
-_LOCATED = (parameter_priors.NORMAL, parameter_priors.STUDENT_T, parameter_priors.LAPLACE)
+_LOCATED = (codes.NORMAL, codes.STUDENT_T, codes.LAPLACE)
 _WIDE = 2.5  # of default priors, in standard deviations
 
 
 def default_priors(family, design):
     """Priors that are wide for the data: see `BayesianGLM`. A dict by name, on the scale of the data."""
-    centre, width = _location(family, design)
+    centre, width = location(family, design)
     priors = {
         f"coef[{name}]": densities.normal(0, _WIDE * width / spread)
         for name, spread in zip(design.names, design.spreads, strict=True)
@@ -45,7 +46,7 @@ def default_priors(family, design):
     return priors | {name: own[name] for name in OWN.get(family, ())}
 
 
-def _location(family, design):
+def location(family, design):
     """Where the predictor of all rows lies, and the unit in which its effects are measured."""
     y, weights = design.y, design.weights
     mean, offset = np.average(y, weights=weights), np.average(design.offsets, weights=weights)
@@ -59,7 +60,7 @@ def _location(family, design):
         return np.log(share / (1 - share)) - offset, 1.0
     if family == "ordered":
         return offset, 1.0
-    return np.log(max(mean, 0.5 / len(y))) - offset, 1.0
+    return np.log(mean if family == "gamma" else max(mean, 0.5 / len(y))) - offset, 1.0
 
 
 def chosen_priors(given, family, design):
@@ -90,18 +91,26 @@ def chosen_priors(given, family, design):
     return priors
 
 
-def stretched(prior, factor, name):
-    """The density of factor times a number of the given density."""
+def located(prior, name):
+    """The prior of a coefficient, or of the intercept, which may be any number."""
     if prior.code not in _LOCATED or prior.support != "any":
         raise DataError(
             f"priors[{name!r}] is {prior}, but coefficients may be any numbers and are standardised: take "
             "normal, student_t, cauchy or laplace"
         )
-    (location, a), (scale, b), *rest = prior.arguments
-    return PriorDensity(
-        prior.name,
-        prior.code,
-        ((location, a * factor), (scale, b * factor), *rest),
-        prior.support,
-        prior.constant,
-    )
+    return prior
+
+
+def stretched(prior, factor):
+    """The density of factor times a number of the given density, whose arguments are numbers."""
+    (first, a), *rest = prior.arguments
+    constant, code = prior.constant, prior.code
+    if code == codes.LOGNORMAL:
+        a = a + np.log(factor)
+    elif code in (*_LOCATED, codes.HALF_CAUCHY):
+        a = a * factor
+    if code in (codes.GAMMA, codes.INVERSE_GAMMA):
+        constant = constant + a * np.log(factor) * (1 if code == codes.INVERSE_GAMMA else -1)
+    powers = {codes.EXPONENTIAL: -1, codes.GAMMA: -1, codes.LOGNORMAL: 0}
+    rest[:1] = [(name, b * factor ** powers.get(code, 1)) for name, b in rest[:1]]
+    return replace(prior, arguments=((first, a), *rest), constant=constant)

@@ -1,8 +1,10 @@
 """First looks at the rows of a mixed model: a fit without groups, and the size of effects by moments."""
 
 import numpy as np
+from scipy import special
 
 from . import families
+from .priors import location
 
 _NEWTON_STEPS, _FEW = 30, 1e-8  # of the fit without groups
 _LEAST_INFORMATION = 1e-6  # on an effect in units of its column, so that that of few rows can be inverted
@@ -10,26 +12,21 @@ _OUTER = 0.8  # part of the information on the effects of outer groups, from whi
 _LEAST_SPREAD = 0.05  # of effects, where the first look sees none: in units of the predictor
 
 
-def _own_start(family, X, design):
-    """The family's own parameters, about."""
-    y = design.y
-    if family in ("normal", "student_t"):
-        rest = y - design.offsets
-        rest = rest - X @ np.linalg.lstsq(X, rest, rcond=None)[0] if X.shape[1] else rest
-        sigma = max(np.sqrt(np.average(rest**2, weights=design.weights)), 1e-3 * np.abs(y).max(), 1e-150)
-        return {"sigma": sigma} | ({"freedom": 5.0} if family == "student_t" else {})
-    if family == "ordered":
-        shares = np.cumsum(np.bincount(y.astype(int), design.weights, design.n_levels) + 0.5)
-        shares = shares[:-1] / shares[-1]
-        return {"cut": np.log(shares / (1 - shares))}
-    return {"negative_binomial": {"overdispersion": 0.5}, "gamma": {"shape": 1.0}}.get(family, {})
-
-
 def pooled(family, X, design):
-    """Coefficients of a fit without groups, by Newton steps with a ridge, and the own parameters."""
-    own, coefs = _own_start(family, X, design), np.zeros(X.shape[1])
-    if design.intercept and family in ("poisson", "negative_binomial", "gamma"):
-        coefs[-1] = np.log(max(np.average(design.y, weights=design.weights), 0.5 / len(X)))
+    """Coefficients of a fit without groups, by least squares or Newton steps, and the own parameters."""
+    coefs, own = np.zeros(X.shape[1]), {}
+    if family in ("normal", "student_t"):
+        target, root = design.y - design.offsets, np.sqrt(design.weights)
+        coefs = np.linalg.lstsq(X * root[:, None], target * root, rcond=None)[0]
+        size = np.sqrt(np.average((target - X @ coefs) ** 2, weights=design.weights))
+        own["sigma"] = max(size, 1e-3 * target.std(), 1e-150)
+        return coefs, own | ({"freedom": 5.0} if family == "student_t" else {})
+    if family == "ordered":
+        shares = np.cumsum(np.bincount(design.y.astype(int), design.weights, design.n_levels) + 0.5)
+        own["cut"] = special.logit(shares[:-1] / shares[-1])
+    own |= {"negative_binomial": {"overdispersion": 0.5}, "gamma": {"shape": 1.0}}.get(family, {})
+    if design.intercept:
+        coefs[-1], _ = location(family, design)
     for _ in range(_NEWTON_STEPS):
         slope, curve = families.slopes(family, X @ coefs + design.offsets, design.y, own)
         gradient = X.T @ (design.weights * slope) - 1e-2 * coefs

@@ -1,11 +1,12 @@
 """Models: a log density with its names, start and values, as samplers and combiners need them."""
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+from scipy import special, stats
 
 from ....errors import DataError
 from ....kernels.bayes.address import SIGNATURE, address_of
@@ -57,7 +58,7 @@ class Model:
 
     The compiled ``density(q, g, data, meta)`` returns the log density and fills its gradient g; see
     ``kernels.bayes.hmc``. Chains begin about `start` (d,). A density that is known to be concave has no
-    second mode.
+    second mode. `log_constant` is what the density leaves out of likelihood times prior.
 
     >>> import numpy as np
     >>> from stradask.algorithms.bayes.models.model import regression
@@ -73,6 +74,7 @@ class Model:
     names: tuple[str, ...]
     start: np.ndarray
     concave: bool = False
+    log_constant: float = field(default=0.0, kw_only=True)
 
     def __post_init__(self):
         self.density.compile(SIGNATURE)  # or read from disk: a model compiles what it needs and no more
@@ -206,7 +208,8 @@ class Prior:
 
     The horseshoe (the regularised one, with `scale` for its slab) shrinks the first `n_shrunk` coefficients,
     by default all; the others are normal. `global_scale` is in units of `scale`; `freedom` is that of
-    Student's t. `own_scale` is that of the half-Cauchy prior of sigma, or of the overdispersion.
+    Student's t. `own_scale` is that of the half-Cauchy prior of sigma, or of the overdispersion, and
+    `group_scale` that of the half-normal prior of the standard deviation of groups' intercepts.
     """
 
     kind: str = "normal"
@@ -215,15 +218,33 @@ class Prior:
     global_scale: float = 1.0
     own_scale: float = 2.5
     n_shrunk: int | None = None
+    group_scale: float = 1.0
 
-    def log_density(self, coefs):
-        """Log density of coefficients (n, d) without constants; None of flat ones, and of the horseshoe."""
-        if self.kind == "horseshoe" or np.isinf(self.scale).all():
-            return None
-        z = coefs / self.scale
-        if self.kind == "student_t":
-            return (-0.5 * (self.freedom + 1) * np.log1p(z**2 / self.freedom)).sum(axis=1)
-        return -(np.abs(z) if self.kind == "laplace" else 0.5 * z**2).sum(axis=1)
+    def log_density(self, coefs, scales):
+        """Log density (n,) of coefficients (n, d), and of scales (n,) by name.
+
+        Flat priors are left out, and coefficients that the horseshoe shrinks: their priors depend on scales.
+        """
+        widths = np.array(np.broadcast_to(self.scale, coefs.shape[1]), dtype=np.float64)
+        widths[: self.count_shrunk(len(widths))] = np.inf
+        proper = np.isfinite(widths)
+        known = {"student_t": stats.t(self.freedom), "laplace": stats.laplace}
+        z = coefs[:, proper] / widths[proper]
+        total = known.get(self.kind, stats.norm).logpdf(z).sum(axis=1) - np.log(widths[proper]).sum()
+        for name, values in scales.items():
+            width = {"group_sd": self.group_scale, "global_scale": self.global_scale}.get(
+                name, self.own_scale
+            )
+            if np.isfinite(width):
+                distribution = stats.halfnorm if name == "group_sd" else stats.halfcauchy
+                total = total + distribution.logpdf(values, scale=width)
+        return total
+
+    def count_shrunk(self, d):
+        """How many of d coefficients the horseshoe shrinks."""
+        if self.kind != "horseshoe":
+            return 0
+        return d if self.n_shrunk is None else self.n_shrunk
 
 
 class Regression(Model):
@@ -294,7 +315,6 @@ def regression(
     groups=None,
     names=None,
     prior=None,
-    group_scale=1.0,
     power=1.0,
     freedom=4.0,
 ):
@@ -302,18 +322,16 @@ def regression(
 
     An intercept is a column of ones of X (n, d). In single precision a logistic regression computes in it.
     Targets are 1 and -1 for "bernoulli". `groups` (n,) number each row's group, whose intercept is normal
-    about 0 with a standard deviation of the half-normal prior of `group_scale`; not for "student_t". `power`
-    is the prior's, 1/M for one of M shards; `freedom` is that of Student-t noise.
+    about 0 with a standard deviation that is a parameter; not for "student_t". `power` is the prior's, 1/M
+    for one of M shards; `freedom` is that of Student-t noise.
     """
     prior = Prior() if prior is None else prior
     n, d = X.shape
     names = tuple(f"x{j}" for j in range(d)) if names is None else tuple(names)
     meta, head = _head(d, n, prior, power, freedom)
-    start = np.zeros(d)
-    if family != "bernoulli" and prior.kind != "horseshoe":
-        start, rest = _least_squares(family, X, y, weights, offsets)
-    else:
-        rest = 1.0
+    start, rest, n_shrunk = np.zeros(d), 1.0, prior.count_shrunk(d)
+    if family != "bernoulli":
+        start[n_shrunk:], rest = _least_squares(family, X[:, n_shrunk:], y, weights, offsets)
     kind, own = Regression, {}
     if groups is not None:
         order = np.argsort(groups, kind="stable")
@@ -321,7 +339,9 @@ def regression(
         weights, offsets = (None if part is None else part[order] for part in (weights, offsets))
         ids, sizes = np.unique(groups, return_counts=True)
         kind, own = GroupedRegression, {"groups": ids}
-        density, meta, body = _grouped_body(family, meta, head, X, y, weights, offsets, sizes, group_scale)
+        density, meta, body = _grouped_body(
+            family, meta, head, X, y, weights, offsets, sizes, prior.group_scale
+        )
     elif family == "bernoulli" and weights is None and offsets is None:
         density, body = _logistic_body(meta, head, X, y)
     elif family == "normal":
@@ -332,7 +352,7 @@ def regression(
     data[: len(head)] = head
     data[len(head) :].view(body.dtype)[: body.size] = body.ravel()
     if prior.kind == "horseshoe":
-        names += tuple(f"log local scale {name}" for name in names[: meta[bayes_priors.N_SHRUNK]])
+        names += tuple(f"log local scale {name}" for name in names[:n_shrunk])
         names += ("log global scale",)
     scales = {"log group_sd": 1.0} if groups is not None else {}
     if family in _SCALES:
@@ -341,7 +361,19 @@ def regression(
         scales = dict.fromkeys(scales, rest)
     start = np.concatenate([start, np.zeros(len(names) - d), np.log([*scales.values()])])
     concave = groups is None and family in ("bernoulli", "poisson") and prior.kind in ("normal", "laplace")
-    return kind(density, data, meta, (*names, *scales), start, concave, **own)
+    constant = _log_constant(family, y, weights, prior, d, groups is not None, freedom)
+    return kind(density, data, meta, (*names, *scales), start, concave, log_constant=constant, **own)
+
+
+def _log_constant(family, y, weights, prior, d, grouped, freedom):
+    """What densities leave out: of priors that are not flat what they are at zero, and of each row."""
+    n_shrunk, scales = prior.count_shrunk(d), ["group_sd"] * grouped
+    scales += ["global_scale"] * bool(n_shrunk) + ["sigma"] * (family in _SCALES)  # of either name
+    of_prior = prior.log_density(np.zeros((1, d)), dict.fromkeys(scales, 0.0))[0]
+    of_prior += n_shrunk * (stats.norm.logpdf(0) + stats.halfcauchy.logpdf(0))
+    of_rows = {"normal": stats.norm.logpdf(0), "student_t": stats.t.logpdf(0, freedom), "bernoulli": 0.0}
+    of_row = of_rows[family] if family in of_rows else -special.gammaln(y + 1)
+    return float(of_prior + (np.broadcast_to(of_row, len(y)) * (1.0 if weights is None else weights)).sum())
 
 
 def _least_squares(family, X, y, weights, offsets):
@@ -370,7 +402,7 @@ def _head(d, n, prior, power, freedom):
     meta, head = np.zeros(bayes_priors.HEAD, np.int64), np.zeros(start)
     meta[bayes_priors.N_COEFS], meta[bayes_priors.N_ROWS], meta[bayes_priors.START] = d, n, start
     meta[bayes_priors.PRIOR] = PRIORS[prior.kind]
-    meta[bayes_priors.N_SHRUNK] = d if prior.n_shrunk is None else prior.n_shrunk
+    meta[bayes_priors.N_SHRUNK] = prior.count_shrunk(d)
     head[bayes_priors.POWER], head[bayes_priors.FREEDOM] = power, prior.freedom
     head[bayes_priors.GLOBAL], head[bayes_priors.OWN_SCALE] = 1 / prior.global_scale, 1 / prior.own_scale
     head[bayes_priors.NOISE_FREEDOM] = freedom

@@ -38,6 +38,15 @@ def distribution_of(prior):
     }[prior.code]()
 
 
+def lkj_density(prior, correlations):
+    """Log density (n,) without constants of the entries (n, c) below the diagonal, row by row."""
+    k = int((1 + np.sqrt(1 + 8 * correlations.shape[1])) / 2)
+    R = np.tile(np.eye(k), (len(correlations), 1, 1))
+    rows, columns = np.tril_indices(k, -1)
+    R[:, rows, columns] = R[:, columns, rows] = correlations
+    return (float(prior.arguments[0][1]) - 1) * np.linalg.slogdet(R)[1]
+
+
 def _triangles(eta, k, n, rng):
     L = np.zeros((n, k, k))
     for row in range(k):

@@ -11,12 +11,14 @@ _ROUNDING = 1e-12  # parts of a number that are rounding
 class Scaling:
     """How columns are standardised: ``(x - centre) / spread``. Shards have that of all rows.
 
-    `offset` is subtracted from offsets, so that the intercept is the predictor at means of the data.
+    `offset` is subtracted from offsets, so that the intercept is the predictor at means of the data. `size`
+    is the unit of predictors of mixed models, the standard deviation of a y that has units.
     """
 
     centres: np.ndarray
     spreads: np.ndarray
     offset: float = 0.0
+    size: float = 1.0
 
     def design(self, X, with_intercept):
         """Standardise columns (n, d), in their own precision; and add one of ones."""

@@ -162,7 +162,8 @@ class Posterior(NamedDraws):
         """Logarithm of the evidence (marginal likelihood), and its standard error; see ``sampler="smc"``.
 
         The evidence is the integral of the density as it is written: of likelihood times prior, if these hold
-        their constants. Priors by name do. None where the sampler gives none.
+        their constants. Priors by name do, and regressions, but for flat priors. None where the sampler gives
+        none.
         """
         found = {name: value for name, value, *_ in self.diagnostics.lines}
         if LOG_EVIDENCE not in found:

@@ -64,7 +64,7 @@ def test_every_sampler_draws_the_reference(name, sampler):
 def test_groups_are_the_reference():
     X, y, county = radon()
     prior = Prior(scale=10.0, own_scale=math.sqrt(2 - 0.73**2))
-    model = regression("normal", X, y, groups=county, prior=prior, group_scale=1.0)
+    model = regression("normal", X, y, groups=county, prior=prior)
     sample = sample_model(model, "nuts", n_samples=1000, seed=3)
     q = sample.stacked()
     flat = q.reshape(-1, q.shape[2])

@@ -49,7 +49,7 @@ def test_the_density_is_the_integral(family, power, weighted):
     weights = rng.uniform(0.5, 2, 60) if weighted else np.ones(60)
     offsets = rng.normal(0, 0.3, 60)
     options = {"weights": weights, "offsets": offsets, "groups": groups, "power": power}
-    model = regression(family, X, y, prior=Prior("normal", 2.0, own_scale=1.5), group_scale=2.0, **options)
+    model = regression(family, X, y, prior=Prior("normal", 2.0, own_scale=1.5, group_scale=2.0), **options)
     for log_t in (-3.0, 0.0, 2.3):
         q = model.start + rng.normal(0, 0.5, model.n_params)
         q[2] = log_t

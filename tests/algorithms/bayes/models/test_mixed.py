@@ -1,6 +1,7 @@
 """Densities of mixed models against SciPy, closed forms and each other."""
 
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,7 +13,9 @@ from stradask.algorithms.bayes.mixed import model as mixed
 from stradask.algorithms.bayes.mixed.design import MixedDesign, Term
 from stradask.algorithms.bayes.mixed.draws import MixedLikelihoods, prior_values
 from stradask.algorithms.bayes.mixed.model import MixedLayout, look, mixed_model
-from stradask.algorithms.bayes.mixed.priors import chosen_priors
+from stradask.algorithms.bayes.mixed.priors import chosen_priors, stretched
+from stradask.algorithms.bayes.models.layout import NamedLayout
+from stradask.algorithms.bayes.models.named import named_model
 from stradask.algorithms.bayes.models.scaling import Scaling
 from stradask.errors import DataError
 
@@ -39,9 +42,10 @@ def make_design(family, n_terms=2, n=80, seed=0, k=2, n_groups=5):
     )
 
 
-def make_model(family, design, **options):
-    scaling = Scaling(design.centres, design.spreads)
-    return mixed_model(family, design, scaling, chosen_priors(None, family, design), **options)
+def make_model(family, design, size=1.0, **options):
+    scaling, priors = Scaling(design.centres, design.spreads, size=size), chosen_priors(None, family, design)
+    design = replace(design, y=design.y / size, offsets=design.offsets / size)
+    return mixed_model(family, design, scaling, priors, **options)
 
 
 def by_name(model, q):
@@ -99,8 +103,8 @@ def log_prior(family, design, values, priors):
 @pytest.mark.parametrize("family", families.FAMILIES)
 @pytest.mark.parametrize("bits", [(0, 0), (1, 2), (3, 3)])
 def test_the_joint_density_is_prior_times_effects_times_likelihood(family, bits):
-    design = make_design(family)
-    model, priors = make_model(family, design), chosen_priors(None, family, design)
+    design, size = make_design(family), 3.0 if family in ("normal", "student_t") else 1.0
+    model, priors = make_model(family, design, size), chosen_priors(None, family, design)
     first = model.meta[mixed.kernel.TERMS_AT] + mixed.kernel.CENTRED
     model.meta[[first, first + mixed.kernel.TERM]] = bits
     rng, apart = np.random.default_rng(1), []
@@ -121,9 +125,13 @@ def test_the_joint_density_is_prior_times_effects_times_likelihood(family, bits)
                 model.meta[mixed.kernel.TERMS_AT] + t * mixed.kernel.TERM + mixed.kernel.CENTRED
             ]
             for j, scale in enumerate(np.diag(np.linalg.cholesky(covariance(values, term)))):
-                total += (1 if bits >> j & 1 else len(term.levels)) * np.log(scale)
+                n_free = 1 if bits >> j & 1 else len(term.levels)
+                total += n_free * np.log(scale) + (len(term.levels) - n_free) * np.log(size)
         apart.append(total - model.logp_grad(q)[0])
-    np.testing.assert_allclose(apart, apart[0], atol=1e-7)
+    # Coefficients and the intercept are in units of y; the correlation has the density 1/2.
+    units = np.append(design.spreads, 1.0 if design.intercept else size) / size
+    expected = model.log_constant + np.log(units).sum() + np.log(2)
+    np.testing.assert_allclose(apart, expected, atol=1e-6)
 
 
 @pytest.mark.parametrize("family", families.FAMILIES)
@@ -168,9 +176,6 @@ def test_effects_are_integrated_out_as_a_multivariate_normal(k, n):
 
 def stratum(model, q):
     """Log density of the correlations of LKJ(1) in free numbers, by the named parameter."""
-    from stradask.algorithms.bayes.models.layout import NamedLayout
-    from stradask.algorithms.bayes.models.named import named_model
-
     layout = NamedLayout({"L": sd.cholesky(3)}, {"L": sd.priors.lkj(1)})
     free = [i for i, name in enumerate(model.names) if "cor" in name]
     return named_model(None, None, None, np.zeros(3), layout=layout).logp_grad(q[free])[0]
@@ -347,3 +352,50 @@ def test_effects_of_nested_groups_are_told_apart_at_first_sight():
         design = MixedDesign((), np.zeros((3600, 0)), y, np.ones(3600), np.zeros(3600), terms)
         found = look("normal", design, Scaling(design.centres, design.spreads)).spreads
         np.testing.assert_allclose(np.concatenate(found), sds, rtol=0.35)
+
+
+@pytest.mark.parametrize(
+    ("prior", "known"),
+    [
+        (sd.priors.half_normal(2.0), stats.halfnorm(scale=2)),
+        (sd.priors.half_cauchy(2.0), stats.halfcauchy(scale=2)),
+        (sd.priors.lognormal(0.5, 2.0), stats.lognorm(2, scale=np.exp(0.5))),
+        (sd.priors.exponential(2.0), stats.expon(scale=0.5)),
+        (sd.priors.gamma(3.0, 2.0), stats.gamma(3, scale=0.5)),
+        (sd.priors.inverse_gamma(3.0, 2.0), stats.invgamma(3, scale=2)),
+    ],
+)
+def test_priors_of_scales_in_other_units_are_the_same_densities(prior, known):
+    other = named_model(
+        None, None, None, np.zeros(1), layout=NamedLayout({"s": sd.positive()}, {"s": stretched(prior, 4.0)})
+    )
+    for s in (0.3, 2.0, 9.0):  # the density of log s, that of log(4 s)
+        assert other.logp_grad(np.log([4 * s]))[0] == pytest.approx(known.logpdf(s) + np.log(s), abs=1e-9)
+
+
+@pytest.mark.parametrize("family", ["student_t", "gamma", "ordered"])
+def test_the_log_prior_of_draws_is_that_of_scipy(family):
+    """Of scale priors and correlations too; intercept and cuts are at the means of the columns."""
+    design = make_design(family)
+    given = chosen_priors({"cor": sd.priors.lkj(3)}, family, design)
+    layout = MixedLayout(family, design, Scaling(design.centres, design.spreads), given)
+    draws = prior_values(layout, 7, np.random.default_rng(0))
+    values, found = layout.with_log_prior(draws)
+    expected, first = [], 0
+    parts = {}
+    for name, shape in layout.shared.items():
+        size = len(shape) if isinstance(shape, list) else int(np.prod(shape))
+        parts[name], first = draws[:, first : first + size], first + size
+    for k in range(7):
+        one = {name: part[k] for name, part in parts.items()}
+        total = log_prior(family, design, one | {"cor_g": np.zeros(1)}, given).sum()
+        total += 2 * np.log1p(-(one["cor_g"] ** 2)).sum()  # without the Jacobians of logarithms:
+        logs = [one[name] for name in one if name.startswith("sd_") or name in ("sigma", "freedom", "shape")]
+        total -= np.log(np.concatenate(logs)).sum()
+        total -= np.log(np.diff(one["cut"])).sum() if family == "ordered" else 0.0
+        expected.append(total)
+    np.testing.assert_allclose(found - found[0], np.array(expected) - expected[0], atol=1e-9)
+    shift = draws[:, :2] @ design.centres
+    at = 2 if design.intercept else values.shape[1] - 3
+    sign = 1 if design.intercept else -1
+    np.testing.assert_allclose(values[:, at], draws[:, at] + sign * shift)
