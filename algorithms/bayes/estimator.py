@@ -27,6 +27,7 @@ from .models.model import PRIORS, Prior
 from .models.propriety import check_proper, check_shard, warn_of_tails
 from .models.scaling import Scaling
 from .posterior.prior_weight import add_prior_line
+from .posterior.tables import column_names
 from .sampled import SampledEstimator
 from .settings import CONSTRAINTS, SamplingSettings
 from .shards.builds import RegressionBuild, SourceBuild
@@ -122,10 +123,12 @@ class BayesianRegression(SampledEstimator):
         check_proper(self._family, X, y, names, prior, options)
         rows_of_shards = self._rows_of_shards(X, y, names, prior, options, settings)
         n_jobs = effective_n_jobs(self.n_jobs) if self.n_shards_ == 1 else 1
-        made, local = self._options(prior, options["groups"], settings.seed, n_jobs)
+        model_options, local = self._options(prior, options["groups"], settings.seed, n_jobs)
         arrays = {"X": X, "y": y} | {name: value for name, value in options.items() if value is not None}
         builds = [
-            RegressionBuild(self._family, {name: Part(value, rows) for name, value in arrays.items()}, made)
+            RegressionBuild(
+                self._family, {name: Part(value, rows) for name, value in arrays.items()}, model_options
+            )
             for rows in rows_of_shards
         ]
         return Densities(builds, self._variables, self._names, local, dealt=True), scaling, prior
@@ -169,9 +172,10 @@ class BayesianRegression(SampledEstimator):
         if summary.groups is not None:
             self._check_sharded(settings)
             self.groups_ = summary.groups
-        made, local = self._options(prior, summary.groups, settings.seed, 1)
+        options, local = self._options(prior, summary.groups, settings.seed, 1)
         builds = [
-            SourceBuild(blank, one, made, scaling, summary.groups, summary.classes) for one in summary.sources
+            SourceBuild(blank, source, options, scaling, summary.groups, summary.classes)
+            for source in summary.sources
         ]
         n_held = effective_n_jobs(self.n_jobs)
         return Densities(builds, self._variables, self._names, local, n_held=n_held), scaling, prior
@@ -262,8 +266,8 @@ class BayesianRegression(SampledEstimator):
             raise DataError("prior_scale must be finite with prior='horseshoe'")
         scale = scale * scaling.spreads
         scales = np.append(scale, self.intercept_scale) if self.fit_intercept else scale
-        own, of_groups = self._own_scale(size), self._group_scale(size)
-        return Prior(self.prior, scales, self.prior_freedom, 1.0, own, d, of_groups)
+        noise_scale, group_scale = self._own_scale(size), self._group_scale(size)
+        return Prior(self.prior, scales, self.prior_freedom, 1.0, noise_scale, d, group_scale)
 
     @property
     def _is_scaled(self):
@@ -337,13 +341,10 @@ class BayesianRegression(SampledEstimator):
 
         The model's own names are not those of columns: files of chains know a density by them.
         """
-        d = model.n_coefs - self.fit_intercept
-        columns = list(getattr(self, "feature_names_in_", ()))
-        columns = columns if len(set(columns)) == d else list(range(d))
-        coefs = [f"coef[{column}]" for column in columns] + ["intercept"] * self.fit_intercept
-        scales = {f"log local scale x{j}": f"log local_scale[{column}]" for j, column in enumerate(columns)}
-        rest = model.names[model.n_coefs :]
-        return [*coefs, *(scales.get(name, name.replace("global scale", "global_scale")) for name in rest)]
+        variables = self._variables(model)
+        variables.pop("group", None)
+        names, d = column_names(variables), model.n_coefs
+        return [*names[:d], *(f"log {name}" for name in names[d:])]
 
     def _draw(self, densities, scaling, prior, settings):
         posterior, samplers = draw_posterior(densities, settings)

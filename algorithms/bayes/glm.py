@@ -14,7 +14,6 @@ from ..._typing import Array, Callback, Engine, FileName, RandomState
 from ...errors import DataError, shortened
 from .combine.combination import CombinationRefused
 from .mixed import families
-from .mixed.design import Rows
 from .mixed.draws import MixedLikelihoods, Predictors, prior_values
 from .mixed.formula_design import FormulaDesign
 from .mixed.identified import check_identified
@@ -29,6 +28,7 @@ from .posterior.prior_weight import add_prior_line
 from .settings import CONSTRAINTS, SamplingSettings
 from .shards.chains import Densities, draw_posterior
 from .shards.mixed_rows import mixed_rows
+from .shards.rows import Part
 
 
 class BayesianGLM(ReadableMixedModel):
@@ -305,7 +305,7 @@ class BayesianGLM(ReadableMixedModel):
             if not joint and len(parts) == 1:  # integrals are over rows side by side
                 parts = [np.argsort(design.terms[-1].groups, kind="stable")]
         builds = [
-            partial(build_shard, self.family, Rows(scaled, rows), scaling, priors, 1 / len(parts), common)
+            partial(build_shard, self.family, Part(scaled, rows), scaling, priors, 1 / len(parts), common)
             for rows in parts
         ]
         layout = MixedLayout(self.family, design, scaling, priors, n_sampled)

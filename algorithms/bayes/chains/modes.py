@@ -26,7 +26,6 @@ from .rays import ELLIPTICAL, cosines, points_of_a_ray, turned
 _FAR = 3.0  # times twice the standard deviation
 _TIMES = (1, 5, 25)  # the distance from the start at which chains begin
 _RAYS = 8  # pairs of rays for each pair of scattered points
-_SEEN = 0.25  # part of a mode's own part, that draws near it must be
 MOST_MODES = 32  # that are found and weighed; there may be more
 _WITH_LIGHT = 4  # times that number, with those that hardly weigh
 MOST_UNSEEN = 0.05  # of the posterior, about modes that were not found
@@ -35,7 +34,6 @@ _SCREENED, _CLIMBS = 256, 16  # pairs of points and climbs for each pair of scat
 _ROUNDS = 6  # of further climbs, where there are several modes
 _WIDER = 2.0  # times the standard deviations of all modes, for half of their starts
 _NUMBERS = 2**22  # numbers of chains from here on are those of such rounds
-_STEEP = 10.0  # fall within a standard deviation of a normal density whose own is .5: there is no such one
 _LEAST_MASS = -10.0  # logarithm of a mode's part, by the normal density there, of the heaviest one's
 # Searches after the draws: docs/mcmc.md, "Several modes".
 _WORTH = 0.05  # of the evaluations that the draws took, for a later search
@@ -203,40 +201,6 @@ def scattered(model, mode, n_pairs, seed, shard=0):
         for origin, way in ((mode.q, far), *((model.start, k * near) for k in times)):
             yield origin + way
             yield origin - way
-
-
-def missed_share(model, modes, draws, log_densities):
-    """Compare the mass of the normal densities at modes with the share of draws (n, d) near them.
-
-    Returns the largest share that a mode should have, of the modes with less than a quarter of it in the
-    draws near them; 0 if there is none. The integral of the density over the region of the draws is estimated
-    as that of a normal density with their covariance and their mean log density. This is exact for a normal
-    density and too large for others, so a mode's share comes out too small rather than too large. Modes that
-    no normal density describes, such as a point of a crooked ridge, do not count.
-    """
-    modes = [mode for mode in modes if _is_normal(model, mode)]
-    d = draws.shape[1]
-    signs = np.linalg.slogdet(np.atleast_2d(np.cov(draws.T)))
-    if not modes or len(draws) < d + 2 or not signs[0] > 0:
-        return 0.0
-    known = log_densities.mean() + (d + signs[1]) / 2  # both without the same power of 2 pi
-    worst, radius = 0.0, special.chdtri(d, 0.01)
-    all_modes = special.logsumexp([mode.log_mass for mode in modes])
-    for mode in modes:
-        share = special.expit(mode.log_mass - known)
-        if len(modes) > 1:
-            share = max(share, np.exp(mode.log_mass - all_modes))
-        there = mode.squares(draws) < radius
-        if there.mean() < _SEEN * share:
-            worst = max(worst, share)
-    return float(worst)
-
-
-def _is_normal(model, mode):
-    """Whether the density falls about as a normal one does, on one side at least of every axis."""
-    steps = mode.A.T
-    logps = model.logp_grads(np.concatenate([mode.q + steps, mode.q - steps]))[0].reshape(2, -1)
-    return bool((logps.max(axis=0) > mode.logp - _STEEP).all())
 
 
 def look_for_modes(model, sample, seed):

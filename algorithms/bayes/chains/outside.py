@@ -1,4 +1,4 @@
-r"""Mass outside of all draws, which R-hat, effective sizes and k-hat do not know of.
+r"""Mass about modes without draws and outside of all draws, unseen by R-hat, effective sizes and k-hat.
 
 Chains and weights alike miss a wide part about a narrow one, a shelf far out, and an interval beyond a gap.
 Points are proposed about the middle of the draws at distances that are uniform in their logarithm, so that
@@ -10,7 +10,7 @@ their moments,
 .. math:: \log \int p \le E \log p - E \log g .
 
 So the part that was missed comes out too small rather than too large. The moments are those of half of the
-draws, the averages those of the other half.
+draws, the averages those of the other half. The mass about a mode is that of the normal density there.
 """
 
 from typing import NamedTuple
@@ -18,59 +18,98 @@ from typing import NamedTuple
 import numpy as np
 from scipy import linalg, special
 
+from .walls import densities_or_zero
+
 _FAR = np.log(300.0)  # of the distance of the farthest proposals over that of the farthest draw
 _WIDE = 0.1  # of the distance along a line: deviations across it, which are else those of the draws
 _EXPECTED = 20.0  # draws outside, by the mass there, of which there is none
 _MOST_SHARE, _MOST_SHIFT, _MOST_SPREAD = 0.05, 0.15, 1.1  # missed without harm: a part, and what it changes
 _AGAIN = 4  # times the points, to confirm
 _PIECE = 256  # points of a call, which an error loses
+_SEEN = 0.25  # part of a mode's own part, that draws near it must be
+_STEEP = 10.0  # fall within a standard deviation of a normal density whose own is .5: there is no such one
 
 
-class Outside(NamedTuple):
-    """The part of the posterior outside of all draws, and how many times wider it makes a parameter."""
+class Missed(NamedTuple):
+    """Parts of the posterior: about a mode without draws, the largest, and outside of all draws.
 
-    share: float = 0.0
+    `spread` is how many times wider the latter makes a parameter.
+    """
+
+    about_mode: float = 0.0
+    outside: float = 0.0
     spread: float = 1.0
 
 
-def mass_outside(model, draws, logps, n, rng):
+def missed_mass(model, modes, draws, logps, n, rng):
     """Estimate what draws (chains, T, d) with their log densities have missed, by n or 5 n evaluations.
 
-    Returns an `Outside`, zero where it would change no mean and standard deviation much, or None where draws
-    are too few or do not move. An error of the density so far out is a density of zero.
+    Returns a `Missed`; outside is zero where it would change no mean and standard deviation much, or n is 0.
+    None where draws are too few or do not move. An error of the density so far out is a density of zero.
     """
     d = draws.shape[2]
     if len(draws) == 1:
         n_pairs = draws.shape[1] // 2
         draws, logps = draws[0, : 2 * n_pairs].reshape(2, -1, d), logps[0, : 2 * n_pairs].reshape(2, -1)
-    fitted, others = draws[::2].reshape(-1, d), draws[1::2].reshape(-1, d)
-    every = np.concatenate([fitted, others])
+    fitted, averaged = draws[::2].reshape(-1, d), draws[1::2].reshape(-1, d)
     if len(fitted) <= d + 1:
         return None
     try:
         about = _About(fitted.mean(axis=0), np.linalg.cholesky(np.atleast_2d(np.cov(fitted.T))))
     except np.linalg.LinAlgError:
         return None
-    radius = np.sqrt(about.squares(every).max())
-    log_inside = logps[1::2].mean() - about.log_normal(others).mean()
-    points, log_weights = np.empty((0, d)), np.empty(0)
-    for more in (n, _AGAIN * n):
-        x = about.proposals(radius, more, rng)
-        pieces = np.array_split(x, -(-more // _PIECE))
-        logps = np.concatenate([_log_densities(model, piece) for piece in pieces])
-        points = np.concatenate([points, x])
-        log_weights = np.concatenate([log_weights, logps - about.log_proposal(radius, x)])
-        log_outside = special.logsumexp(log_weights) - np.log(len(points))
+    points = np.concatenate([fitted, averaged])
+    log_inside = logps[1::2].mean() - about.log_normal(averaged).mean()
+    about_mode = _missed_about_modes(model, modes, points, log_inside)
+    outside, spread = _missed_outside(model, about, points, log_inside, n, rng) if n else (0.0, 1.0)
+    return Missed(about_mode, outside, spread)
+
+
+def _missed_about_modes(model, modes, draws, log_inside):
+    """The largest share that a mode should have, of modes with less than a quarter of it in draws (n, d).
+
+    Modes that no normal density describes, such as a point of a crooked ridge, do not count.
+    """
+    modes = [mode for mode in modes if _is_normal(model, mode)]
+    d, largest = draws.shape[1], 0.0
+    for mode in modes:
+        log_mass = mode.log_mass + d / 2 * np.log(2 * np.pi)
+        share = special.expit(log_mass - log_inside)
+        if len(modes) > 1:
+            share = max(share, np.exp(mode.log_mass - special.logsumexp([one.log_mass for one in modes])))
+        if (mode.squares(draws) < special.chdtri(d, 0.01)).mean() < _SEEN * share:
+            largest = max(largest, share)
+    return float(largest)
+
+
+def _is_normal(model, mode):
+    """Whether the density falls about as a normal one does, on one side at least of every axis."""
+    steps = mode.A.T
+    logps = model.logp_grads(np.concatenate([mode.q + steps, mode.q - steps]))[0].reshape(2, -1)
+    return bool((logps.max(axis=0) > mode.logp - _STEEP).all())
+
+
+def _missed_outside(model, about, draws, log_inside, n, rng):
+    """The part outside of draws (m, d), and how many times wider it makes a parameter."""
+    radius, nothing = np.sqrt(about.squares(draws).max()), (0.0, 1.0)
+    x, log_weights = np.empty((0, draws.shape[1])), np.empty(0)
+    for n_points in (n, _AGAIN * n):
+        proposals = about.proposals(radius, n_points, rng)
+        pieces = np.array_split(proposals, -(-n_points // _PIECE))
+        logps = np.concatenate([densities_or_zero(model, piece) for piece in pieces])
+        x = np.concatenate([x, proposals])
+        log_weights = np.concatenate([log_weights, logps - about.log_proposal(radius, proposals)])
+        log_outside = special.logsumexp(log_weights) - np.log(len(x))
         share = special.expit(log_outside - log_inside)
-        if not share * len(every) > _EXPECTED:
-            return Outside()
-        z = (points - every.mean(axis=0)) / every.std(axis=0)
+        if not share * len(draws) > _EXPECTED:
+            return nothing
+        z = (x - draws.mean(axis=0)) / draws.std(axis=0)
         weights = share * special.softmax(log_weights)
         shift = weights @ z
         spread = np.sqrt(np.maximum(1 - share + weights @ z**2 - shift**2, 0)).max()
         if not (share > _MOST_SHARE or np.abs(shift).max() > _MOST_SHIFT or spread > _MOST_SPREAD):
-            return Outside()
-    return Outside(float(share), float(spread))
+            return nothing
+    return float(share), float(spread)
 
 
 class _About(NamedTuple):
@@ -102,12 +141,12 @@ class _About(NamedTuple):
 
     def proposals(self, radius, n, rng):
         """Draw n points, from the radius on: by turns in any direction, and near a line."""
-        ways = rng.standard_normal((n, len(self.mean)))
+        z = rng.standard_normal((n, len(self.mean)))
         r = radius * np.exp(_FAR * (rng.permutation(n) + rng.random(n)) / n)[:, None]
-        steps = r * (ways / np.linalg.norm(ways, axis=1)[:, None]) @ self.A.T
+        steps = r * (z / np.linalg.norm(z, axis=1)[:, None]) @ self.A.T
         lines = self.lines[rng.integers(len(self.lines), size=n)]
-        along = (ways * lines).sum(axis=1, keepdims=True)
-        across = (ways - along * lines) * np.where(rng.random((n, 1)) < 0.5, 1.0, _WIDE * r)
+        along = (z * lines).sum(axis=1, keepdims=True)
+        across = (z - along * lines) * np.where(rng.random((n, 1)) < 0.5, 1.0, _WIDE * r)
         steps[1::2] = ((np.copysign(r, along) * lines + across) * self.widths)[1::2]
         return self.mean + steps
 
@@ -119,24 +158,14 @@ class _About(NamedTuple):
         around = np.log(_FAR) + d * np.log(r) + np.log(2) + d / 2 * np.log(np.pi) - special.gammaln(d / 2)
         around = np.where(r < farthest, -around - self.log_volume, -np.inf)
         t = np.abs(z @ self.lines.T)
-        seen = (t > radius) & (t < farthest)
-        t[~seen] = radius
+        within = (t > radius) & (t < farthest)
+        t[~within] = radius
         across = (z**2).sum(axis=1)[:, None] - t**2
-        parts = [
+        both_widths = [
             -across / s**2 / 2 - (d - 1) * np.log(np.sqrt(2 * np.pi) * s) for s in (np.ones(1), _WIDE * t)
         ]
-        along = np.logaddexp(*parts) - np.log(4 * _FAR * len(self.lines) * t) - np.log(self.widths).sum()
-        along = special.logsumexp(np.where(seen, along, -np.inf), axis=1)
+        along = (
+            np.logaddexp(*both_widths) - np.log(4 * _FAR * len(self.lines) * t) - np.log(self.widths).sum()
+        )
+        along = special.logsumexp(np.where(within, along, -np.inf), axis=1)
         return np.where(r > radius, np.logaddexp(around, along) - np.log(2), np.inf)
-
-
-def _log_densities(model, points):
-    """Log densities; what a function raises far out is no density, and not counted."""
-    model.take_tally()
-    try:
-        logps = model.logp_batch(points)
-    except Exception:
-        return np.full(len(points), -np.inf)
-    finally:
-        model.take_tally()
-    return np.where(np.isfinite(logps), logps, -np.inf)

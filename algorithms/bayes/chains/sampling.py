@@ -173,23 +173,12 @@ class Sample:
 
 
 def sample_model(
-    model,
-    sampler="auto",
-    *,
-    n_samples=1000,
-    n_chains=4,
-    n_warmup=1000,
-    metric="auto",
-    target=None,
-    limit=None,
-    seed=0,
-    shard=0,
-    weighted=True,
-    n_jobs=None,
-    verbose=0,
-    callback=None,
-):
+    model, sampler="auto", *, n_samples=1000, n_chains=4, n_warmup=1000, seed=0, shard=0, n_jobs=None,
+    verbose=0, callback=None, **choice,
+):  # fmt: skip
     """Draw from one density; see `sample` for sampler, counts, n_jobs, verbose and callback.
+
+    `choice` are metric, target, limit and weighted of `make_plan`.
 
     Metric "auto" is "laplace" for regressions, and where k-hat of importance sampling about the mode is below
     0.7; else "adapted". `target` and `limit` are those of `warm_up_all`. With ``weighted=False`` "auto" does
@@ -205,23 +194,12 @@ def sample_model(
     ((2, 1000, 3), array([ 1., -1.]))
     """
     check_settings(sampler, n_samples, n_chains, n_warmup)
-    plan = make_plan(
-        model,
-        sampler,
-        n=n_samples * n_chains,
-        n_starts=n_chains,
-        metric=metric,
-        target=target,
-        limit=limit,
-        seed=seed,
-        shard=shard,
-        weighted=weighted,
-    )
+    numbers = {"seed": seed, "shard": shard}
+    plan = make_plan(model, sampler, n=n_samples * n_chains, n_starts=n_chains, **numbers, **choice)
     watch = {"n_jobs": n_jobs, "verbose": verbose, "callback": callback}
     made = plan.sample_at_once(model, n_samples, n_chains, seed=seed, **watch)
     if made is not None:
         return made
-    numbers = {"seed": seed, "shard": shard}
     chains, states, history, end = _run(
         model, plan, n_warmup, n_samples, n_chains, numbers, n_jobs, verbose, callback
     )

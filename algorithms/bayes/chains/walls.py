@@ -30,7 +30,7 @@ def wall_near(model):
     sides = np.concatenate([axes, -axes])[:, None]
     radii = np.append(0.0, _NEAREST * 2.0 ** np.arange(_DOUBLINGS))[None, :, None]
     points = start + radii * sides
-    logps = _logps(model, points.reshape(-1, d)).reshape(len(sides), -1)
+    logps = densities_or_zero(model, points.reshape(-1, d)).reshape(len(sides), -1)
     first = np.isfinite(logps).argmin(axis=1)  # 0 where there is none, since the start has a density
     lines = np.flatnonzero(first)
     if not len(lines):
@@ -42,22 +42,23 @@ def wall_near(model):
 
 def _heights(model, inside, outside):
     """Log densities at the last points of lines, from points with a density to others (K, d) without."""
-    inside, outside, heights = inside.copy(), outside.copy(), _logps(model, inside)
+    inside, outside, heights = inside.copy(), outside.copy(), densities_or_zero(model, inside)
     for _ in range(_HALVINGS):
         middle = inside + (outside - inside) / 2
-        logps = _logps(model, middle)
+        logps = densities_or_zero(model, middle)
         finite = np.isfinite(logps)
         heights[finite] = logps[finite]
         inside[finite], outside[~finite] = middle[finite], middle[~finite]
     return heights
 
 
-def _logps(model, points):
-    """Log densities; what a function raises far out is no density, and not counted."""
+def densities_or_zero(model, points):
+    """Log densities; what a function raises far out, and NaN, is no density, and not counted."""
     model.take_tally()
     try:
-        return model.logp_batch(points)
+        logps = model.logp_batch(points)
     except Exception:
         return np.full(len(points), -np.inf)
     finally:
         model.take_tally()
+    return np.where(np.isfinite(logps), logps, -np.inf)

@@ -11,8 +11,8 @@ import numpy as np
 from ....errors import PosteriorWarning
 from ....scheduler.threads import single_threaded_blas
 from ..chains.chain import STATISTICS
-from ..chains.modes import look_for_modes, missed_share
-from ..chains.outside import Outside, mass_outside
+from ..chains.modes import look_for_modes
+from ..chains.outside import Missed, missed_mass
 from ..chains.sampling import K_HAT_WEIGHTS
 from ..models.failures import COUNTS, first_failure
 from ..posterior.diagnostics import diagnose, lines_of_warning
@@ -92,37 +92,34 @@ def _judge_weights(model, sample, points, seed, spread):
     }
     figures |= _counted(sample.chains)
     logps = _alike(sample.stacked("log_densities").ravel(), log_weights, seed, T)
-    figures["outside"] = _looked_outside(model, points[None], logps[None], T, seed)
-    if len(sample.found.modes) > 1:
-        figures["modes_seen"] = sample.mode is None  # by proposals about all of them
-        figures["missed_share"] = missed_share(model, sample.found.modes, points, logps)
+    modes = sample.found.modes if len(sample.found.modes) > 1 else ()
+    figures["missed"] = _missed(model, modes, points[None], logps[None], T, seed)
+    figures["modes_seen"] = modes and sample.mode is None  # by proposals about all of them
     return diagnose(None, figures=figures, failure=sample.chains[0].failure, spread=spread)
 
 
-def _looked_outside(model, draws, logps, n_taken, seed, worth=_WORTH):
-    """The mass `Outside` of draws (chains, T, d), which took n evaluations; None where it is unknown."""
-    if model.concave or model.regular:
-        return Outside()
-    n = min(max(worth * n_taken, min(_WORTH_OF_FEW * n_taken, _FEW)), _MANY)
+def _missed(model, modes, draws, logps, n_taken, seed, worth=_WORTH):
+    """The mass `Missed` by draws (chains, T, d), which took n evaluations; None where it is unknown."""
+    is_smooth = model.concave or model.regular
+    n = 0 if is_smooth else int(min(max(worth * n_taken, min(_WORTH_OF_FEW * n_taken, _FEW)), _MANY))
     rng = np.random.Generator(np.random.Philox([seed, _OUTSIDE]))
     with single_threaded_blas():
-        return mass_outside(model, draws, logps, int(n), rng)
+        missed = missed_mass(model, modes, draws, logps, n, rng)
+    return Missed() if missed is None and is_smooth else missed
 
 
 def _judge_chains(model, sample, names, by_name, seed, spread):
     """Diagnostics of chains, after the search for modes; `by_name` says that there was none before."""
     draws, logps = sample.stacked(), sample.stacked("log_densities")
-    share = missed_share(model, sample.found.modes, draws.reshape(-1, draws.shape[2]), logps.ravel())
     n_taken = sample.statistic("n_gradients").sum()
     worth = _WORTH_OF_FEW if sample.sampler == "slice" else _WORTH  # beyond walls no gradient leads
-    outside = _looked_outside(model, draws, logps, n_taken, seed, worth)
+    missed = _missed(model, sample.found.modes, draws, logps, n_taken, seed, worth)
     figures = _counted(sample.chains) | {
         **_searched(sample.found),
-        "missed_share": share,
-        "modes_seen": by_name and not share,
-        "outside": outside,
+        "missed": missed,
+        "modes_seen": by_name and not (missed and missed.about_mode),
         "k_hat_mode": sample.k_hat,
-        "k_hat_mode_refuted": outside is not None and sample.sampler != "split_hmc",
+        "k_hat_mode_refuted": missed is not None and sample.sampler != "split_hmc",
     }
     return diagnose(
         draws[None],
@@ -142,7 +139,7 @@ def _judge_populations(model, sample, names, seed, spread):
     figures = _counted(sample.chains) | {
         **_searched(sample.found),
         "modes_seen": True,  # by points about all of them
-        "outside": _looked_outside(model, draws, sample.stacked("log_densities"), draws[..., 0].size, seed),
+        "missed": _missed(model, (), draws, sample.stacked("log_densities"), draws[..., 0].size, seed),
         "ancestors": found.ancestors,
         "move_acceptance": found.acceptance,
         "n_temperatures": found.n_steps,
@@ -232,9 +229,9 @@ def _rows_apart(rows_gap, draws, of_shards):
     """Standard deviation of the gap at draws, also with those of shards, which may lie where these do not."""
     evenly = np.linspace(0, of_shards[0, ..., 0].size - 1, max(1, _OF_SHARDS // len(of_shards))).astype(int)
     points = of_shards.reshape(len(of_shards), -1, draws.shape[1])[:, evenly].reshape(-1, draws.shape[1])
-    apart, more = rows_gap(draws), rows_gap(points)
-    every = np.append(apart, more[~np.isnan(more)])  # another shard may forbid what one allows
-    return float(max(apart.std(), every.std())) if np.isfinite(every).all() else np.inf
+    of_draws, of_points = rows_gap(draws), rows_gap(points)
+    gaps = np.append(of_draws, of_points[~np.isnan(of_points)])  # a shard may forbid what another allows
+    return float(max(of_draws.std(), gaps.std())) if np.isfinite(gaps).all() else np.inf
 
 
 def _by_subsets(noise):

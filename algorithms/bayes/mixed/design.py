@@ -60,7 +60,7 @@ class MixedDesign:
         """The targets, counts of a binomial family."""
         return self.y if self.trials is None else np.rint(self.y * self.trials)
 
-    def take(self, rows):
+    def __getitem__(self, rows):
         """The rows of a shard."""
         terms = tuple(
             Term(t.name, t.columns, t.levels, t.Z[rows], t.groups[rows], t.correlated) for t in self.terms
@@ -86,17 +86,3 @@ class MixedDesign:
             if not spread > 1e-12 * abs(centre):
                 raise DataError(f"the column {name} is constant, which says nothing: leave it out")
         return spreads
-
-
-class Rows:
-    """A shard's rows of a design; only these travel to a worker."""
-
-    def __init__(self, design, rows=None):
-        self.design, self.rows = design, rows
-
-    def take(self):
-        """Return them."""
-        return self.design if self.rows is None else self.design.take(self.rows)
-
-    def __reduce__(self):
-        return Rows, (self.take(),)

@@ -48,11 +48,11 @@ class Predictors:
             f += values["intercept"][:, None]
         for number, term in enumerate(design.terms if self.groups else ()):
             groups, Z = term.groups[rows], term.Z[rows]
-            known = groups >= 0
+            in_fit = groups >= 0
             for j, column in enumerate(term.columns):
-                f[:, known] += values[f"{term.name}:{column}"][:, groups[known]] * Z[known, j]
-            triangles: Any = None if known.all() else roots(term, values)
-            for group in np.unique(groups[~known]):
+                f[:, in_fit] += values[f"{term.name}:{column}"][:, groups[in_fit]] * Z[in_fit, j]
+            triangles: Any = None if in_fit.all() else roots(term, values)
+            for group in np.unique(groups[~in_fit]):
                 # By the group's number: the same in every block, and for other rows beside it.
                 rng = np.random.default_rng([seed, number, -int(group)])
                 effects = np.einsum("dij,dj->di", triangles, rng.standard_normal((draws, Z.shape[1])))
@@ -128,11 +128,7 @@ def prior_values(mixed, n, rng):
         draw_prior(layout.priors[name], one, n, rng).reshape(n, -1) for name, one in layout.parameters.items()
     ]
     shared = mixed.on_scale(np.concatenate(theta, axis=1))
-    parts, values, first = [shared], {}, 0
-    for name, shape in mixed.shared.items():
-        size = len(shape) if isinstance(shape, list) else int(np.prod(shape))
-        values[name] = shared[:, first : first + size]
-        first += size
+    parts, values = [shared], mixed.by_name(shared)
     for term in mixed.terms:
         z = rng.standard_normal((n, len(term.levels), len(term.columns)))
         u = np.einsum("dij,dgj->dgi", roots(term, values), z)

@@ -42,7 +42,7 @@ def log_constant(family, design):
     """What the kernels' densities of all rows leave out, which depends on the targets alone."""
     if family in ("poisson", "negative_binomial"):
         return -design.weights @ special.gammaln(design.y + 1)
-    return ways(design).sum() if family == "binomial" else 0.0
+    return 0.0 if design.trials is None else ways(design).sum()
 
 
 def ways(design):

@@ -1,6 +1,5 @@
 """From a `MixedDesign` to a `Model`, whose density is in ``kernels.bayes.densities.mixed``."""
 
-import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -18,7 +17,7 @@ from ..models.groups import text_of
 from ..models.layout import NamedLayout
 from ..models.model import INTERCEPTS, Model, aligned
 from ..models.prior_draws import distribution_of, lkj_density
-from ..posterior.tables import names_of
+from ..posterior.tables import column_names, names_of
 from .design import Term
 from .families import log_constant
 from .priors import OWN, located, stretched
@@ -157,15 +156,18 @@ class MixedLayout:
                 parts.append(part)
         return np.concatenate(parts, axis=1)
 
+    def by_name(self, values):
+        """Values that groups share, columns (K, size) of each name."""
+        sizes = [len(column_names({name: shape})) for name, shape in self.shared.items()]
+        ends = np.cumsum(sizes)
+        return dict(zip(self.shared, np.split(values[:, : ends[-1]], ends[:-1], axis=1), strict=True))
+
     def with_log_prior(self, draws):
         """Values (K, n) that groups share, predictors at the means of columns, and the log of their prior."""
-        parts, log_prior, first = [], np.zeros(len(draws)), 0
+        parts, log_prior = [], np.zeros(len(draws))
         shift = (draws[:, : len(self.columns)] @ self.scaling.centres)[:, None]
-        for name, shape in self.shared.items():
-            size = len(shape) if isinstance(shape, list) else math.prod(shape)
-            part = draws[:, first : first + size]
+        for name, part in self.by_name(draws).items():
             part = part + {"intercept": shift, "cut": -shift}.get(name, 0.0)
-            first += size
             parts.append(part)
             if name == "coef":
                 for column, values in zip(self.columns, part.T, strict=True):
@@ -373,7 +375,7 @@ def mixed_model(family, design, scaling, priors, power=1.0, common=None):
     head[kernel.X_AT] = 1 + len(reals)
     if n_sampled < len(design.terms) and not integrated:
         order = np.argsort(design.terms[-1].groups, kind="stable")
-        design, X = design.take(order), X[order]
+        design, X = design[order], X[order]
     terms, body, integers = (_integrated if integrated else _by_rows)(mixed, head, X, design, common)
     head[0] = kernel.HEAD  # place of the layout's tables
     head[kernel.TERMS_AT] = kernel.HEAD + len(table)
@@ -408,7 +410,7 @@ def _joint(model, design, common, priors):
 
 
 def build_shard(family, rows, scaling, priors, power, common=None):
-    """Make the model of some `Rows`, where it is worked on."""
+    """Make the model of a `Part` of the rows, where it is worked on."""
     with single_threaded_blas():
         return mixed_model(family, rows.take(), scaling, priors, power, common)
 

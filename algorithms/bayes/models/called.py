@@ -165,6 +165,21 @@ def guarded(density, place):
     return whole
 
 
+def call_again(pairs, q, point_of, slopes):
+    """Call functions that are not None from Python, each with the arguments after its point, at q.
+
+    Those that fill derivatives get `slopes` for these; others are differenced.
+    """
+    for function, arguments in pairs:
+        if function is None:
+            continue
+        if len(inspect.signature(function.py_func).parameters) > 1 + len(arguments):
+            function(point_of(q), *arguments, slopes)
+        else:
+            differences(lambda at, f=function, rest=arguments: f(point_of(at), *rest), q)
+            function(point_of(q), *arguments)
+
+
 def differences(function, q):
     """Gradient by central differences."""
     h = STEP * np.maximum(1.0, np.abs(q))

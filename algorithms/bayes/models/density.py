@@ -18,7 +18,7 @@ from ....kernels.bayes.address import floats
 from ....kernels.bayes.callback import callback
 from ....kernels.options import BARE
 from ...inputs.matrices import check_takes
-from .called import CompiledCalls, PythonCalls, differences, guarded
+from .called import CompiledCalls, PythonCalls, call_again, differences, guarded
 from .density_check import STEP, check_density
 from .fingerprint import fingerprint
 
@@ -119,14 +119,7 @@ class CompiledModel(CompiledCalls):
     def again(self, q):
         """See `CompiledCalls`."""
         x = self.data[1:].reshape(self.meta[: self.n_axes])
-        for function, arguments in zip(self.functions, ((x,), ()), strict=True):
-            if function is None:
-                continue
-            if len(inspect.signature(function.py_func).parameters) > 1 + len(arguments):
-                function(q, *arguments, np.zeros(len(q)))
-            else:
-                differences(lambda point, f=function, rest=arguments: f(point, *rest), q)
-                function(q, *arguments)
+        call_again(zip(self.functions, ((x,), ()), strict=True), q, lambda q: q, np.zeros(len(q)))
 
 
 def _compiled_model(log_likelihood, log_prior, data, start, power, names):

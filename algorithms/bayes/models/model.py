@@ -228,9 +228,8 @@ class Prior:
         widths = np.array(np.broadcast_to(self.scale, coefs.shape[1]), dtype=np.float64)
         widths[: self.count_shrunk(len(widths))] = np.inf
         proper = np.isfinite(widths)
-        known = {"student_t": stats.t(self.freedom), "laplace": stats.laplace}
-        z = coefs[:, proper] / widths[proper]
-        total = known.get(self.kind, stats.norm).logpdf(z).sum(axis=1) - np.log(widths[proper]).sum()
+        unit = {"student_t": stats.t(self.freedom), "laplace": stats.laplace}.get(self.kind, stats.norm)
+        total = unit.logpdf(coefs[:, proper] / widths[proper]).sum(axis=1) - np.log(widths[proper]).sum()
         for name, values in scales.items():
             width = {"group_sd": self.group_scale, "global_scale": self.global_scale}.get(
                 name, self.own_scale

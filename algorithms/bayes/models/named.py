@@ -19,7 +19,7 @@ from ....kernels.bayes.callback import callback
 from ....kernels.bayes.densities import parameter_priors
 from ....kernels.options import BARE
 from ...inputs.matrices import check_takes
-from .called import CompiledCalls, PythonCalls, differences, guarded
+from .called import CompiledCalls, PythonCalls, call_again, guarded
 from .density import check_compiles, is_compiled, one_number
 from .density_check import STEP, check_density
 from .fingerprint import fingerprint
@@ -154,17 +154,9 @@ class CompiledNamed(_Named, CompiledCalls):
         """See `CompiledCalls`."""
         log_likelihood, log_prior = self.functions
         rows = None if log_likelihood is None else _unpacked(self.data, self.meta, self.form)
-        for function, arguments in ((log_prior, ()), (log_likelihood, (rows,))):
-            if function is None:
-                continue
-            if len(inspect.signature(function.py_func).parameters) > 1 + len(arguments):
-                function(self._named(q), *arguments, _slots(self.layout))
-            else:
-                differences(lambda at, f=function, rest=arguments: f(self._named(at), *rest), q)
-                function(self._named(q), *arguments)
-
-    def _named(self, q):
-        return self.layout.named(self.layout.values(q[None])[0])
+        pairs = (log_prior, ()), (log_likelihood, (rows,))
+        by_name = lambda q: self.layout.named(self.layout.values(q[None])[0])  # noqa: E731
+        call_again(pairs, q, by_name, _slots(self.layout))
 
     def __reduce__(self):
         own = self.meta[: self.n_own]

@@ -93,15 +93,12 @@ def check_shard(shard, n_shards, family, X, y, names, prior, options):
         )
     try:
         check_scale_identified(family, X, y, prior.own_scale, flat.sum(), **options)
+        if decay > 1 and flat.any():
+            _check_flat(family, X, y, names, flat)
     except DataError as error:
         raise DataError(f"{shard} of {n_shards}: {error}; or take a smaller n_shards") from error
     if decay <= 1:
         _check_heavy(shard, n_shards, family, X, y, names, prior)
-    elif flat.any():
-        try:
-            _check_flat(family, X, y, names, flat)
-        except DataError as error:
-            raise DataError(f"{shard} of {n_shards}: {error}; or take a smaller n_shards") from error
     return decay <= _NO_VARIANCE and not identifies(family, X, y, names)
 
 

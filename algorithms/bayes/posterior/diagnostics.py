@@ -185,22 +185,20 @@ def diagnose(
         complete = figures.get("modes_complete", True)
         words += "" if complete else "; there seem to be more modes, which draws may have missed"
         lines.append(("modes", figures["n_modes"], "1", int(several and not (seen and complete)), words))
-    if figures.get("missed_share", 0) > MOST_MISSED:
-        words = "of the posterior lie about a mode where hardly any draws are, by the normal density there"
-        lines.append(("missed mode", figures["missed_share"], f"< {MOST_MISSED}", 2, words))
-    lines += _outside_lines(figures)
+    lines += _missed_lines(figures)
     return Diagnostics([*lines, *_population_lines(figures), *ends])
 
 
-def _outside_lines(figures):
-    """Judge what draws may have missed about them; see ``chains.outside``."""
-    outside, k_hat = figures.get("outside"), figures.get("k_hat_mode", np.nan)
-    missed = outside is not None and outside.share > 0
+def _missed_lines(figures):
+    """Judge what draws may have missed; see ``chains.outside``."""
+    k_hat = figures.get("k_hat_mode", np.nan)
+    about_mode, missed, spread = figures.get("missed") or (0.0, 0.0, 1.0)
+    if about_mode > MOST_MISSED:
+        words = "of the posterior lie about a mode where hardly any draws are, by the normal density there"
+        yield "missed mode", about_mode, f"< {MOST_MISSED}", 2, words
     if missed:
-        words = (
-            f"of the posterior lie outside of all draws, and make an sd {outside.spread:.2g} times as wide"
-        )
-        yield "missed mass", outside.share, "0", 2, words
+        words = f"of the posterior lie outside of all draws, and make an sd {spread:.2g} times as wide"
+        yield "missed mass", missed, "0", 2, words
     if not np.isnan(k_hat):
         level, words = 0, "of importance sampling about the mode"
         if k_hat >= 0.7 and not missed and figures["k_hat_mode_refuted"]:
@@ -214,18 +212,12 @@ def _population_lines(figures):
     """Judge annealed populations; see ``chains.tempering``."""
     if "log_evidence" not in figures:
         return
-    n = figures["ancestors"]
+    n, share = figures["ancestors"], figures["move_acceptance"]
     level = 0 if n >= _ANCESTORS_GOOD else 1 if n >= _ANCESTORS else 2
     words = "first points that the draws come from: more draws, if few"
     yield "ancestors", n, f"> {_ANCESTORS_GOOD}", level, words
-    n = figures["move_acceptance"]
-    yield (
-        "acceptance",
-        n,
-        f"> {LEAST_MOVED}",
-        0 if n >= LEAST_MOVED else 2,
-        "of moves; frozen below the limit",
-    )
+    level = 0 if share >= LEAST_MOVED else 2
+    yield "acceptance", share, f"> {LEAST_MOVED}", level, "of moves; frozen below the limit"
     yield "temperatures", figures["n_temperatures"], "", 0, "from the reference to the posterior"
     value, error = figures["log_evidence"]
     yield LOG_EVIDENCE, value, "", 0, "logarithm of the integral of the density"
@@ -328,46 +320,26 @@ def _combination_lines(figures):
     """
     k_limit, least = figures.get("k_hat_limit", 0.7), figures.get("importance_ess_limit", 100)
     check_limit = figures.get("check_k_hat_limit", 0.7)
+    gap = "sd of log_likelihood less its sum over shards: no sum over rows, or rounding errors"
+    times = "how many times too wide or too narrow, by the same weights"
+    shift, spread = figures.get("shift_limit", LEAST_SHIFT), figures.get("spread_limit", LEAST_SPREAD)
     judged = (
-        (
-            "rows_apart",
-            "sum over rows",
-            MOST_ROWS_APART,
-            False,
-            "sd of log_likelihood less its sum over shards: no sum over rows, or rounding errors",
-        ),
-        ("half_disagreement", "halves apart", MOST_APART, False, "in sd, of shards' first and second halves"),
-        ("kernel_width", "kernel width", MOST_WIDTH, False, "in sd of the posterior: the smoothing"),
-        ("acceptance", "acceptance", LEAST_ACCEPTANCE, True, "of choices; frozen below the limit"),
-        (
-            "populations_apart",
-            "populations apart",
-            MOST_APART,
-            False,
-            "in sd, of two independent populations",
-        ),
-        ("k_hat", "k-hat", k_limit, False, "of the weights' tail"),
-        ("importance_ess", "importance ESS", least, True, "draws that the weighted ones are worth"),
-        ("mean_ess", "ESS of means", 100, True, "the same for a mean, of the worst parameter"),
-        ("check_k_hat", "k-hat of the check", check_limit, False, "of exact weights of a t about the draws"),
-        ("check_ess", "ESS of the check", 100, True, "draws that those weights are worth"),
-        (
-            "shift",
-            "shift of means",
-            figures.get("shift_limit", LEAST_SHIFT),
-            False,
-            "in sd, by the same weights",
-        ),
-        (
-            "spread",
-            "spread",
-            figures.get("spread_limit", LEAST_SPREAD),
-            False,
-            "how many times too wide or too narrow, by the same weights",
-        ),
+        ("rows_apart", "sum over rows", MOST_ROWS_APART, gap),
+        ("half_disagreement", "halves apart", MOST_APART, "in sd, of shards' first and second halves"),
+        ("kernel_width", "kernel width", MOST_WIDTH, "in sd of the posterior: the smoothing"),
+        ("acceptance", "acceptance", LEAST_ACCEPTANCE, "of choices; frozen below the limit"),
+        ("populations_apart", "populations apart", MOST_APART, "in sd, of two independent populations"),
+        ("k_hat", "k-hat", k_limit, "of the weights' tail"),
+        ("importance_ess", "importance ESS", least, "draws that the weighted ones are worth"),
+        ("mean_ess", "ESS of means", 100, "the same for a mean, of the worst parameter"),
+        ("check_k_hat", "k-hat of the check", check_limit, "of exact weights of a t about the draws"),
+        ("check_ess", "ESS of the check", 100, "draws that those weights are worth"),
+        ("shift", "shift of means", shift, "in sd, by the same weights"),
+        ("spread", "spread", spread, times),
     )
-    for key, name, limit, at_least, words in judged:
+    for key, name, limit, words in judged:
         if key in figures:
+            at_least = key in ("acceptance", "importance_ess", "mean_ess", "check_ess")
             value = figures[key]
             good = figures.get(f"{key}_good", limit)
             fine, surely = (value >= limit, value >= good) if at_least else (value <= limit, value <= good)

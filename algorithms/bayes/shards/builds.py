@@ -14,13 +14,8 @@ from .sources import Source, columns_of
 from .subsets import subsets_of
 
 
-@dataclass(frozen=True, eq=False)
-class RegressionBuild:
-    """A regression of rows: `parts` are a `Part` of X, y and so on by name. For `options`: `regression`."""
-
-    family: str
-    parts: dict[str, Part]
-    options: dict
+class _OfArrays:
+    """Makes a regression of arrays by name; for `options` see `regression`."""
 
     def __call__(self):
         """Make the model."""
@@ -31,12 +26,21 @@ class RegressionBuild:
         arrays = self._arrays()
         return _model(self.family, arrays, self.options), _of_subsets(self.family, arrays, self.options)
 
+
+@dataclass(frozen=True, eq=False)
+class RegressionBuild(_OfArrays):
+    """A regression of rows: `parts` are a `Part` of X, y and so on by name."""
+
+    family: str
+    parts: dict[str, Part]
+    options: dict
+
     def _arrays(self):
         return {name: part.take() for name, part in self.parts.items()}
 
 
 @dataclass(frozen=True, eq=False)
-class SourceBuild:
+class SourceBuild(_OfArrays):
     """A regression of the rows of a source, read by the checks of `blank`, a model that is not fitted.
 
     `scaling` is that of the columns of all shards, `groups` are the labels of their groups, and `classes` the
@@ -51,18 +55,14 @@ class SourceBuild:
     classes: Any = None
 
     @property
+    def family(self):
+        """The likelihood."""
+        return self.blank._family
+
+    @property
     def workers(self):
         """The Dask workers that alone may read the rows; () for any."""
         return self.source.workers
-
-    def __call__(self):
-        """Make the model."""
-        return _model(self.blank._family, self._arrays(), self.options)
-
-    def with_parts(self):
-        """Make the model, and those of subsets of the rows."""
-        family, arrays = self.blank._family, self._arrays()
-        return _model(family, arrays, self.options), _of_subsets(family, arrays, self.options)
 
     def _arrays(self):
         arrays, _ = columns_of(self.source)

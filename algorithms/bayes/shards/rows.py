@@ -52,7 +52,7 @@ def cut_rows(n_rows, n_shards, seed, groups=None):
 
 
 class Part:
-    """Some rows of an array, None for all; only these travel to a worker."""
+    """Some rows of an array or a design, None for all; only these travel to a worker."""
 
     def __init__(self, array, rows=None):
         self.array, self.rows = array, rows

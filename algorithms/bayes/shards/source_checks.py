@@ -8,7 +8,7 @@ import numpy as np
 from ....errors import DataError, PosteriorWarning
 from ...inputs.pieces import checksum
 from ..models.row_sums import NotASum, check_sum, depends
-from .rows import count_rows
+from .rows import count_rows, some_rows, taken_rows
 from .sources import look_at, with_columns
 
 
@@ -40,11 +40,11 @@ def looked(alone, start, source, shard):
     """
     total, rows = checksum(source.read()), source.take()
     alone, n, start = alone(), count_rows(rows), np.asarray(start, float)
-    halves = [partial(_chosen, rows, np.arange(first, n, 2)) for first in (0, 1)]
+    halves = [partial(_rows, rows, np.arange(first, n, 2)) for first in (0, 1)]
     try:
         check_sum(alone, rows, halves, start, "")
     except NotASum as error:
-        none = partial(_chosen, rows, np.arange(0))
+        none = partial(_rows, rows, np.arange(0))
         if depends(alone, none(), start):
             raise DataError(
                 f"{source}: log_likelihood depends on the parameters where there are no rows at all, so that "
@@ -56,7 +56,5 @@ def looked(alone, start, source, shard):
     return total, ""
 
 
-def _chosen(rows, which):
-    if isinstance(rows, tuple):
-        return tuple(_chosen(part, which) for part in rows)
-    return rows[which]
+def _rows(data, rows):
+    return taken_rows(some_rows(data, rows))

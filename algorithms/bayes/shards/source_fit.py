@@ -230,8 +230,8 @@ def _look(blank, source, n_shards, shard):
                 f"their columns, by which these are standardised, would be these rows; give {_LEAST_ROWS} or "
                 "more"
             )
-        own = moments(X, y, options["weights"], options["offsets"])
-        scaling, size = blank._scaling([own])
+        shard_moments = moments(X, y, options["weights"], options["offsets"])
+        scaling, size = blank._scaling([shard_moments])
         reduced, n_features, prior = None, X.shape[1], blank._prior(scaling, size)
         if labels is None and blank._merges():
             X = np.hstack([X, np.ones((len(X), int(blank.fit_intercept)), X.dtype)])
@@ -245,4 +245,6 @@ def _look(blank, source, n_shards, shard):
     except (DataError, TypeError) as error:
         raise DataError(f"{source}: {error}") from error
     classes, counted = getattr(blank, "classes_", None), is_counted(blank._family, options["weights"])
-    return Looked(n_features, X.dtype.name, classes, own, checksum, labels, len(y), counted, reduced)
+    return Looked(
+        n_features, X.dtype.name, classes, shard_moments, checksum, labels, len(y), counted, reduced
+    )

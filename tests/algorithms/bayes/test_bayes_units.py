@@ -155,12 +155,12 @@ def test_priors_of_scales_have_the_line_too():
         model = BayesianPoissonRegression(group_scale=scale, n_samples=500, random_state=0)
         line = model.fit(X, y + 5 * groups, groups=groups).posterior_.diagnostics.row("prior")
         assert line["verdict"] == verdict
-        assert ("group_sd changes" in line["in words"]) == (verdict == "care")
+        assert verdict == "good" or "power group_sd changes" in line["in words"]
     X, y = regression_data(BayesianLinearRegression, 60)
     model = BayesianLinearRegression(noise_scale=0.01, n_samples=500, random_state=0).fit(X, y)
-    assert "power sigma changes" in model.posterior_.diagnostics.row("prior")["in words"]
+    assert " sigma changes" in model.posterior_.diagnostics.row("prior")["in words"]
     model = BayesianLinearRegression(prior="horseshoe", n_samples=300, n_chains=2, random_state=0).fit(X, y)
-    assert "global_scale changes" in model.posterior_.diagnostics.row("prior")["in words"]
+    assert " global_scale changes" in model.posterior_.diagnostics.row("prior")["in words"]
 
 
 @pytest.mark.parametrize("kind", ["normal", "student_t", "laplace", "horseshoe"])
@@ -227,33 +227,24 @@ def test_the_evidence_does_not_know_units():
         assert abs(value + 40 * np.log(of_y) - exact) < 5 * error < 0.3
 
 
-@pytest.mark.parametrize("family", ["normal", "student_t", "gamma"])
+@pytest.mark.parametrize("family", ["normal", "student_t"])
 def test_draws_do_not_know_the_unit_of_y(family):
     """A power of two, so that every bit is the same; effects, their deviations and sigma have units."""
     pytest.importorskip("formulaic")
     rng = np.random.default_rng(0)
     g, x = np.arange(60) % 6, rng.standard_normal(60)
     y = x + rng.normal(0, 0.5, 6)[g] + rng.normal(0, 0.5, 60)
-    y = np.exp(y) if family == "gamma" else y
     options = {"n_samples": 30, "n_warmup": 60, "n_chains": 2, "random_state": 0, "family": family}
+    unit = 2.0**-30
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PosteriorWarning)
         near, far = (
-            sd.BayesianGLM("y ~ x + (1 + x | g)", **options).fit({"x": x, "g": g, "y": unit * y})
-            for unit in (1.0, 2.0**-30)
+            sd.BayesianGLM("y ~ x + (1 + x | g)", **options).fit({"x": x, "g": g, "y": scale * y}).posterior_
+            for scale in (1.0, unit)
         )
-    unit = 1.0 if family == "gamma" else 2.0**-30
-    names = [
-        name
-        for name in near.posterior_.variables
-        if not name.startswith(("cor", "freedom", "shape", "intercept"))
-    ]
-    for name in names:
-        np.testing.assert_allclose(
-            far.posterior_[name], unit * near.posterior_[name], rtol=1e-6, atol=1e-6 * unit
-        )
-    shift = near.posterior_["intercept"] * unit if unit < 1 else near.posterior_["intercept"] - 30 * np.log(2)
-    np.testing.assert_allclose(far.posterior_["intercept"], shift, rtol=1e-6, atol=1e-6 * unit)
+    for name in near.variables:
+        scale = 1.0 if name.startswith(("cor", "freedom")) else unit
+        np.testing.assert_allclose(far[name], scale * near[name], rtol=1e-6, atol=1e-6 * scale)
 
 
 def test_few_groups_leave_their_deviation_to_the_prior():

@@ -13,7 +13,7 @@ from stradask.algorithms.bayes.mixed import model as mixed
 from stradask.algorithms.bayes.mixed.design import MixedDesign, Term
 from stradask.algorithms.bayes.mixed.draws import MixedLikelihoods, prior_values
 from stradask.algorithms.bayes.mixed.model import MixedLayout, look, mixed_model
-from stradask.algorithms.bayes.mixed.priors import chosen_priors, stretched
+from stradask.algorithms.bayes.mixed.priors import chosen_priors, location, stretched
 from stradask.algorithms.bayes.models.layout import NamedLayout
 from stradask.algorithms.bayes.models.named import named_model
 from stradask.algorithms.bayes.models.scaling import Scaling
@@ -226,7 +226,7 @@ def test_shards_multiply_to_all():
     whole = mixed_model("normal", design, scaling, priors)
     groups = design.terms[0].groups
     shards = [
-        mixed_model("normal", design.take(np.flatnonzero(groups % 2 == m)), scaling, priors, power=0.5)
+        mixed_model("normal", design[np.flatnonzero(groups % 2 == m)], scaling, priors, power=0.5)
         for m in (0, 1)
     ]
     Q = whole.start + np.random.default_rng(0).normal(0, 0.5, (4, len(whole.start)))
@@ -399,3 +399,10 @@ def test_the_log_prior_of_draws_is_that_of_scipy(family):
     at = 2 if design.intercept else values.shape[1] - 3
     sign = 1 if design.intercept else -1
     np.testing.assert_allclose(values[:, at], draws[:, at] + sign * shift)
+
+
+def test_the_intercept_of_a_gamma_family_lies_where_its_unit_puts_it():
+    design = make_design("gamma")
+    middle, _ = location("gamma", replace(design, y=1e-9 * design.y))
+    mean = np.log(1e-9 * np.average(design.y, weights=design.weights))
+    assert middle == pytest.approx(mean - np.average(design.offsets, weights=design.weights))

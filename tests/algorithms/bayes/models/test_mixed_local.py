@@ -164,7 +164,7 @@ def test_shards_multiply_to_the_joint_density_without_the_effects(family):
     design = make_design(family)
     scaling, priors = Scaling(design.centres, design.spreads), chosen_priors(None, family, design)
     common, groups = mixed.look(family, design, scaling), design.terms[-1].groups
-    make = lambda rows, power: mixed.mixed_model(family, design.take(rows), scaling, priors, power, common)  # noqa: E731
+    make = lambda rows, power: mixed.mixed_model(family, design[rows], scaling, priors, power, common)  # noqa: E731
     whole = make(np.arange(len(groups)), 1.0)
     shards = [make(np.flatnonzero(groups % 3 == m), 1 / 3) for m in range(3)]
     Q = whole.start + np.random.default_rng(0).normal(0, 0.3, (3, len(whole.start)))
@@ -195,8 +195,7 @@ def test_chains_of_a_shard_sample_all_its_effects_and_keep_what_shards_share():
     scaling, priors = Scaling(design.centres, design.spreads), chosen_priors(None, "poisson", design)
     common, rows = mixed.look("poisson", design, scaling), np.flatnonzero(design.terms[-1].groups % 3 == 1)
     shard, whole = (
-        mixed.mixed_model("poisson", design.take(rows), scaling, priors, power, common)
-        for power in (1 / 3, 1)
+        mixed.mixed_model("poisson", design[rows], scaling, priors, power, common) for power in (1 / 3, 1)
     )
     rng, joint = np.random.default_rng(0), shard.chained
     q = joint.start + rng.normal(0, 0.3, (2, joint.n_params))

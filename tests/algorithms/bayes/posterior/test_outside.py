@@ -9,7 +9,7 @@ import pytest
 from scipy import special, stats
 
 import stradask as sd
-from stradask.algorithms.bayes.chains.outside import Outside, _About, mass_outside
+from stradask.algorithms.bayes.chains.outside import Missed, _About, missed_mass
 from stradask.algorithms.bayes.posterior.diagnostics import diagnose, lines_of_warning
 from stradask.errors import PosteriorWarning
 
@@ -29,7 +29,7 @@ def test_weights_of_the_proposals_sum_to_the_mass_beyond_the_radius(d, width):
 
 
 class Density:
-    """What `mass_outside` asks of a model."""
+    """What `missed_mass` asks of a model."""
 
     def __init__(self, function):
         self.logp_batch = function
@@ -51,18 +51,18 @@ def test_the_part_that_draws_of_a_narrow_component_have_missed(share, width, d):
         return np.logaddexp(math.log(1 - share) - r / 2, wide)
 
     exact = math.sqrt(1 - share + share * width**2)
-    found = mass_outside(Density(log_density), draws, log_density(draws), 1000, rng)
-    assert found.share == pytest.approx(share, rel=0.15)
+    found = missed_mass(Density(log_density), (), draws, log_density(draws), 1000, rng)
+    assert found.outside == pytest.approx(share, rel=0.15)
     assert found.spread == pytest.approx(exact, rel=0.15)
     normal = Density(lambda x: -(x * x).sum(axis=-1) / 2)
-    assert mass_outside(normal, draws, normal.logp_batch(draws), 1000, rng) == Outside()
+    assert missed_mass(normal, (), draws, normal.logp_batch(draws), 1000, rng) == Missed()
 
     def fails(x):
         raise ZeroDivisionError
 
-    assert mass_outside(Density(fails), draws, log_density(draws), 1000, rng) == Outside()
-    assert mass_outside(normal, draws[:, :1], normal.logp_batch(draws[:, :1]), 1000, rng) is None
-    assert mass_outside(normal, 0 * draws, np.zeros((4, 1000)), 1000, rng) is None
+    assert missed_mass(Density(fails), (), draws, log_density(draws), 1000, rng) == Missed()
+    assert missed_mass(normal, (), draws[:, :1], normal.logp_batch(draws[:, :1]), 1000, rng) is None
+    assert missed_mass(normal, (), 0 * draws, np.zeros((4, 1000)), 1000, rng) is None
 
 
 @numba.njit
@@ -158,10 +158,10 @@ def test_the_table_shows_k_hat_and_what_refutes_it():
     ("figures", "level"),
     [
         ({"k_hat_mode": 0.69, "k_hat_mode_refuted": False}, 0),
-        ({"k_hat_mode": 1.2, "k_hat_mode_refuted": True, "outside": Outside()}, 0),
+        ({"k_hat_mode": 1.2, "k_hat_mode_refuted": True, "missed": Missed()}, 0),
         ({"k_hat_mode": 1.2, "k_hat_mode_refuted": False}, 1),  # nothing says that chains do better
         ({"k_hat_mode": np.inf, "k_hat_mode_refuted": False}, 1),
-        ({"k_hat_mode": 0.1, "k_hat_mode_refuted": True, "outside": Outside(0.04, 6.0)}, 2),
+        ({"k_hat_mode": 0.1, "k_hat_mode_refuted": True, "missed": Missed(0.0, 0.04, 6.0)}, 2),
     ],
 )
 def test_k_hat_decides_unless_points_about_the_draws_refute_it(figures, level):
