@@ -62,6 +62,8 @@ SAMPLERS = MappingProxyType(
     }
 )
 
+_WITHOUT_GRADIENTS = ("random_walk", "slice")
+
 
 @dataclass(frozen=True, eq=False)
 class State:
@@ -121,7 +123,8 @@ def stream(seed, shard, chain, draw):
 def init(model, q, sampler="nuts", *, mu=None, A=None, size=None, limit=None, draw=0):
     """Begin a chain at q (d,); for mu, A, step size and limit see `State`.
 
-    Raises a DataError if the log density or its gradient is not finite at q, or if a scale is not above zero.
+    Raises a DataError if the log density is not finite at q, or its gradient, where the sampler takes one, or
+    if a scale is not above zero.
 
     >>> import numpy as np
     >>> from stradask.algorithms.bayes.chains.chain import advance, init
@@ -141,6 +144,8 @@ def init(model, q, sampler="nuts", *, mu=None, A=None, size=None, limit=None, dr
         raise DataError(f"A must have scales above zero, got {scales}")
     model.take_tally()
     logp, gradient = model.logp_grad(q)
+    if sampler in _WITHOUT_GRADIENTS:  # differences beside a wall are infinite
+        gradient = np.where(np.isfinite(gradient), gradient, 0.0)
     if not (np.isfinite(logp) and np.isfinite(gradient).all()):
         tally = model.take_tally()
         found = tally.first or f"{logp} at {np.round(q, 6).tolist()}, its gradient {gradient.tolist()}"

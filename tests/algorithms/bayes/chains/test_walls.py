@@ -8,9 +8,11 @@ import pytest
 from scipy import stats
 
 import stradask as sd
+from stradask.algorithms.bayes.chains.chain import advance, init
 from stradask.algorithms.bayes.chains.laplace import find_mode, laplace_draws
 from stradask.algorithms.bayes.chains.walls import wall_about, wall_near
 from stradask.algorithms.bayes.models.density import user_model
+from stradask.errors import DataError
 
 
 def _normal(mean, wall):
@@ -77,3 +79,14 @@ def test_what_a_density_raises_beyond_its_end_is_a_wall():
     model = _model(log_likelihood)
     assert wall_near(model)
     assert model.take_tally().failed == 0
+
+
+def test_slices_begin_beside_a_wall_whose_differences_are_infinite():
+    """A chain that adapts its metric begins again at its last draw, wherever that lies."""
+    model = user_model(lambda q, x: 0.0 if abs(q[0]) < 1 else -np.inf, None, None, np.zeros(1), check=False)
+    beside = np.array([1 - 1e-9])
+    assert not np.isfinite(model.logp_grad(beside)[1][0])
+    _, made = advance(model, init(model, beside, "slice"), 50, seed=0)
+    assert (np.abs(made.draws) < 1).all()
+    with pytest.raises(DataError, match="where a chain begins"):
+        init(model, beside, "nuts")
