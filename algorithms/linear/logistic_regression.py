@@ -230,8 +230,8 @@ class LogisticRegression(LinearClassifier, SmoothModel):
         y : array-like of shape (n_samples,)
             Labels: numbers or strings, of two classes or more.
         sample_weight : float or array-like of shape (n_samples,), optional
-            Not negative. A class whose rows all weigh zero stays in `classes_`; with an intercept its
-            probability is zero to rounding, as in scikit-learn.
+            Not negative. A row of weight 2 counts as two rows. A class whose rows all weigh zero stays in
+            `classes_`; with an intercept its probability is zero to rounding, as in scikit-learn.
         callback : callable, optional
             ``callback(info)`` after every step; `info` has round, total, objective, seconds, history, and
             ``info.snapshot()``, the model so far as a fitted estimator. Returning True ends the fit.

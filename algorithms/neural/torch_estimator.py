@@ -177,8 +177,8 @@ class TorchEstimator(Estimator):
             Labels of shape (n_samples,), or targets of shape (n_samples,) or (n_samples, n_outputs). Not
             where they are part of `X`.
         sample_weight : float or array-like of shape (n_samples,), optional
-            Not negative; weights of the rows' losses, scaled to mean 1. A row of weight 0 of an `X` in this
-            process is one left out.
+            Not negative. Only ratios count: weights of the rows' losses are scaled to mean 1, and a row of
+            weight 0 is one left out.
         callback : callable, optional
             ``callback(info)`` after every epoch; `info` has round, total, objective, seconds, history, and
             ``info.snapshot()``, the model so far as a fitted estimator. Returning True ends the fit.
@@ -225,12 +225,9 @@ class TorchEstimator(Estimator):
         layers, optimizer = TorchLayers(module, device), self._optimizer()
         vectors = self._start(layers, before, optimizer)
         weights = self._weights_of(check_weights(given.sample_weight, X.shape[0]), targets)
-        if isinstance(X, np.ndarray):
-            rows = with_weight(X, targets, weights)
-        else:
-            rows = (X, targets) if weights is None else (X, targets, weights)
         rows = tuple(
-            part if part.dtype.kind == "i" else part.astype(layers.dtype, copy=False) for part in rows
+            part if part.dtype.kind == "i" else part.astype(layers.dtype, copy=False)
+            for part in with_weight(X, targets, weights)
         )
         _check_output(module, first_rows(rows[0], 2, engine), n_outputs, type(self).__name__)
         own = module, X.shape[1:], n_outputs

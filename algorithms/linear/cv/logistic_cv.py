@@ -153,7 +153,7 @@ class LogisticRegressionCV(LogisticRegression):
         y : array-like of shape (n_samples,)
             Labels: numbers or strings, of two classes or more.
         sample_weight : float or array-like of shape (n_samples,), optional
-            Not negative.
+            Not negative. A row of weight 2 counts as two rows.
         groups : array-like of shape (n_samples,), optional
             Given to the splitter of `cv`, for instance `GroupKFold`.
 

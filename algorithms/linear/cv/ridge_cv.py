@@ -138,7 +138,7 @@ class RidgeCV(MultiOutputMixin, RegressorMixin, Estimator):
         X : ndarray, sparse matrix or DataFrame of shape (n_samples, n_features)
         y : array-like of shape (n_samples,) or (n_samples, n_targets)
         sample_weight : float or array-like of shape (n_samples,), optional
-            Not negative.
+            Not negative. A row of weight 2 counts as two rows.
 
         Returns
         -------

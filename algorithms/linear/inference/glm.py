@@ -72,8 +72,8 @@ class GLM(RegressorMixin, Estimator):
         "auto" is the table's; "estimate" takes Pearson's for "poisson" or "binomial" as well, which are then
         quasi-likelihoods.
     weight_type : {"variance", "frequency"}, default="variance"
-        "variance": a row of weight 2 has half the variance. "frequency": it stands for two equal rows, also
-        in the number of rows.
+        "variance": a row of weight 2 has half the variance. "frequency": it counts as two rows, also in
+        the number of rows. Coefficients are the same.
     alpha : float, default=0.0
         Above 0 a penalty ``alpha |w|^2 / 2`` is added to minus the mean log-likelihood (of dispersion 1), as
         in `PoissonRegressor`; there are no standard errors then.

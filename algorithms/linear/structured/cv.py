@@ -157,7 +157,7 @@ class SparseGLMCV(MetaEstimatorMixin, Estimator):
         Parameters
         ----------
         X, y, sample_weight
-            As in the method `fit` of the estimator.
+            As in the method `fit` of the estimator. Weights are relative, and weigh scores too.
         **given : array-likes of shape (n_samples,)
             Further arguments of that method, one entry a row: offset, exposure, entry, strata.
 

@@ -57,7 +57,7 @@ class StructuredRegressor(MultiOutputMixin, RegressorMixin, StructuredModel):
         y : array-like of shape (n_samples,) or (n_samples, n_targets)
             Several targets share which columns have coefficients.
         sample_weight : float or array-like of shape (n_samples,), optional
-            Not negative. Only ratios count.
+            Not negative. Only ratios count, but for `HuberRegressor`.
         offset : array-like of shape (n_samples,), optional
             Is added to the linear predictor.
         exposure : array-like of shape (n_samples,), optional

@@ -124,6 +124,16 @@ def test_workers_read_every_form(data, one, address):
         assert np.array_equal(model.weights_, one.weights_)
 
 
+@pytest.mark.cluster
+def test_rows_of_weight_zero_are_left_out_in_every_form(data, address):
+    X, y = data
+    weights = np.repeat([0.0, 1.0, 2.0], N // 3)  # none of the first chunk
+    kept = classifier().fit(X[weights > 0], y[weights > 0], weights[weights > 0])
+    for arguments in ((X, y), (Pairs(X, y),), (da.from_array(X, chunks=(N // 3, 5)), y)):
+        model = classifier(engine=address).fit(*arguments, sample_weight=weights)
+        assert np.array_equal(model.weights_, kept.weights_)
+
+
 def test_items_are_read_where_they_are_used(data):
     pairs = Pairs(*data)
     classifier(max_iter=2).fit(pairs)
