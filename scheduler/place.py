@@ -191,7 +191,7 @@ class ClusterPlace:
             session.close()
 
     def memory(self):
-        """List of each worker its memory limit, perhaps infinite, the bytes that it has, and its threads."""
+        """List of each worker a `WorkerMemory`, as the scheduler last heard of it."""
         session = self.session()
         try:
             return list(session.memory().values())
@@ -227,7 +227,7 @@ class ClusterPlace:
         finally:
             workers.close()
         for name, answer in answers.items():
-            limit = memory[name][0]
+            limit = memory[name].limit
             if isinstance(answer, OSError) and limit < _SMALL_LIMIT:
                 raise DataError(
                     f"the worker {name} ended while it imported and compiled what the fit needs: its memory "

@@ -102,7 +102,7 @@ def share_of_parts(engine):
     """How large parts of files may be for the workers' memory, 1/8 to 1 of 32 MB."""
     if engine == "local" or own_threads() is not None:
         return 1.0
-    least = min(limit / (n_threads + _AHEAD) for limit, _, n_threads in open_place(engine).memory())
+    least = min(worker.limit / (worker.n_threads + _AHEAD) for worker in open_place(engine).memory())
     return max(_LEAST_SHARE, min(1.0, _BLOCK * least / _PART))
 
 
@@ -118,7 +118,7 @@ def bytes_to_keep(X, engine, prepare):
     if not all(map(stands_alone, lazy_blocks([X.blocks[(k, 0)] for k in {0, X.numblocks[0] - 1}]))):
         return None
     place = open_place(engine)
-    most = _MOST_MEMORY * sum(limit for limit, *_ in place.memory())
+    most = _MOST_MEMORY * sum(worker.limit for worker in place.memory())
     if 12 * math.prod(X.shape) + 8 * X.shape[0] <= most or (n_bytes := bytes_of(X, engine)) <= most:
         return None
     block = _WORKING * n_bytes / X.shape[0] * max(X.chunks[0])

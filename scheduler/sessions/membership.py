@@ -15,6 +15,7 @@ from dask.utils import parse_timedelta
 
 from ..._version import __version__
 from ...errors import StradaskError, WorkerLost
+from ..allocation import WorkerMemory
 from ..dashboard.reports import Reports
 from ..threads import effective_n_jobs
 from .clients import (
@@ -73,18 +74,19 @@ class Membership:
 
     def memory_limits(self):
         """List the memory limits of all workers, in bytes; infinite for a worker without one."""
-        return [limit for limit, *_ in self.memory().values()]
+        return [worker.limit for worker in self.memory().values()]
 
     def memory(self):
-        """Return of each worker its memory limit, the bytes that its process has, and its threads."""
+        """Return of each worker a `WorkerMemory`, as the scheduler last heard of it."""
         self._connect()
         asked = inspect.signature(self._client.scheduler_info).parameters
         info = self._client.scheduler_info(**({"n_workers": -1} if "n_workers" in asked else {}))
         return {
-            address: (
+            address: WorkerMemory(
                 worker["memory_limit"] or math.inf,
                 worker.get("metrics", {}).get("memory", 0),
                 worker["nthreads"] if self._n_jobs is None else effective_n_jobs(self._n_jobs),
+                bool(worker.get("nanny")),
             )
             for address, worker in info["workers"].items()
         }

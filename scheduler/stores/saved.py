@@ -13,7 +13,7 @@ from ..program import Program, Task
 from .copies import Copies
 from .shared_store import StoredPart, StoredState
 
-_MOST_BYTES = 2**26  # of a shard's state, of which the trial makes three copies
+MOST_TRIED = 2**26  # of a shard's state, of which the trial makes three copies
 _RTOL = 1e-6  # what `publish` gives may be summed in another order than what `sync` was given
 
 
@@ -144,7 +144,7 @@ def check_forgotten(program, session, snapshot, plan, round_):
 
 def can_be_tried(state):
     """Whether a state is small enough to be copied."""
-    return _n_bytes(state) <= _MOST_BYTES
+    return _n_bytes(state) <= MOST_TRIED
 
 
 def differing(program, state, entry, trial):

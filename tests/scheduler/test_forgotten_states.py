@@ -143,7 +143,7 @@ def test_a_shard_is_read_again_once_at_most(one_process, monkeypatch, tmp_path):
     run(smoothing("dict", ("memory",)), StaticSchedule(), max_rounds=4, **options)
     assert tried == {0: 1}
     tried.clear()
-    monkeypatch.setattr("stradask.scheduler.stores.saved._MOST_BYTES", 8)  # of 64: its entry is not sent
+    monkeypatch.setattr("stradask.scheduler.stores.saved.MOST_TRIED", 8)  # of 64: its entry is not sent
     options["checkpoint"] = tmp_path / "other"
     run(smoothing("object"), StaticSchedule(), max_rounds=4, **options)
     assert not tried

@@ -132,6 +132,14 @@ class RotatingModel(OneSampler, Program):
         words = self.words
         return int(4 * self.n_topics * words.n_rows.sum() + self.kind().itemsize * words.n_tokens.sum())
 
+    @property
+    def packed_bytes(self):
+        """Bytes of all blocks as they are packed, at most: two for each count that is not zero."""
+        words = self.words
+        n_tokens = int(words.n_tokens.sum())
+        n_counts = min(int(self.n_topics * words.n_rows.sum()), self.n_tokens - n_tokens)
+        return 2 * max(n_counts, 0) + self.kind().itemsize * n_tokens
+
     def word_counts(self, parts):
         """Topic counts of all words, CSR, from those of the blocks in their order; empties the list."""
         sizes = np.zeros(self.corpus.n_words, np.int64)

@@ -104,6 +104,10 @@ class Documents:
             )
         if memory is not None:
             check_shards_fit(sources, memory)
+        elif self.engine != "local":
+            from ..blocks.worker_memory import check_reading
+
+            check_reading(sources, self.engine)
         if not begins:
             n_features = _columns(model, n_features, sources)
         sources = _held(sources, self.engine)

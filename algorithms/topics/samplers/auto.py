@@ -203,6 +203,11 @@ class RotatingAuto(Program):
         """Bytes of all blocks: the more of the two samplers."""
         return max(part.bytes_of_blocks for part in self.parts)
 
+    @property
+    def packed_bytes(self):
+        """Bytes of all blocks as they are packed: the more of the two samplers."""
+        return max(part.packed_bytes for part in self.parts)
+
     # At the coordinator -------------------------------------------------------------------------------
 
     def publish(self):

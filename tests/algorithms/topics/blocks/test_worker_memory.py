@@ -1,26 +1,33 @@
 """Corpora beyond the memory of workers are refused before tokens are laid out, with the remedies."""
 
 import math
+import os
+import re
+import threading
 
 import numpy as np
+import psutil
 import pytest
 from scipy import sparse
 
 import stradask as sd
 from stradask.algorithms.topics.blocks import worker_memory
-from stradask.algorithms.topics.corpus.shard_input import corpus_of_matrix
+from stradask.algorithms.topics.blocks.out_of_core import FilePlan, plan_for
+from stradask.algorithms.topics.corpus.footprint import footprint
+from stradask.algorithms.topics.corpus.shard_input import corpus_of_matrix, sources_of
 from stradask.algorithms.topics.samplers.choose import program_of
 from stradask.datasets import save_uci_bow
 from stradask.errors import DataError
 from stradask.scheduler.allocation import WorkerMemory
-from stradask.scheduler.place import ClusterPlace
+from stradask.scheduler.place import ClusterPlace, open_place
+from stradask.scheduler.stores.copies import narrowed
 
 NOWHERE = "tcp://127.0.0.1:1"
 
 
-def corpus(n_documents, mean, n_words=100):
+def corpus(n_documents, mean, n_shards=2, n_words=100):
     X = np.random.default_rng(0).poisson(mean / n_words, (n_documents, n_words)).astype(np.int32)
-    return corpus_of_matrix(sparse.csr_array(X), 2)
+    return corpus_of_matrix(sparse.csr_array(X), n_shards)
 
 
 def program(name, n_topics, *sizes):
@@ -33,22 +40,37 @@ def program(name, n_topics, *sizes):
     [("gibbs", 40, (400, 150)), ("gibbs", 40, (50, 900)), ("warp", 40, (400, 150)),
      ("light", 300, (100, 400)), ("both", 40, (400, 150)), ("gibbs", 900, (80_000, 4))],
 )  # fmt: skip
-def test_a_shard_takes_what_is_counted_or_a_little_more(name, n_topics, sizes):
+def test_a_shard_takes_what_is_counted(name, n_topics, sizes):
     made = program(name, n_topics, *sizes)
-    part = made.parts[1] if name == "both" else made
+    part = made.parts[0] if name == "both" else made
     state = part.load(made.shards[0])
+    part.make_ready(state)
     arrays = {
         id(a): a.nbytes for a in [*state.values(), *vars(state["documents"]).values()] if hasattr(a, "nbytes")
     }
-    counted = worker_memory.bytes_of_shards(made)[0]
-    assert counted <= sum(arrays.values()) <= 1.7 * counted + 16 * sizes[0]
+    copied = sum(narrowed(state[name])[0].nbytes for name in part.saved)
+    for counted, taken in zip(
+        worker_memory.bytes_of_shards(made), (sum(arrays.values()), copied), strict=True
+    ):
+        assert taken == pytest.approx(counted[0], rel=0.1)
+
+
+def test_short_texts_are_not_sent_to_disk_for_rows_that_are_not_made():
+    n = 200_000
+    X = sparse.csr_array((np.ones(4 * n, np.int32), (np.repeat(np.arange(n), 4), np.arange(4 * n) % 50)))
+    made = program_of("gibbs")(corpus_of_matrix(X, 1), 200, np.full(200, 0.1), np.full(50, 0.1), 0)
+    documents = made.load(made.shards[0])["documents"]
+    assert documents.slots.nbytes < 2e6  # rows of counts would take 45 MB
+    figures = {"n_tokens": 4 * n, "size": n, "longest": 4, "width": 50}
+    assert plan_for(["gibbs"], [figures], 200, 40_000_000, None) == FilePlan(None, None)
+    assert footprint(X, 200)["cpu"]["gibbs"] < 20e6
 
 
 @pytest.fixture
 def workers(monkeypatch):
     """Workers of a cluster that is not there: their memory, and how often they were asked for it."""
     asked, found = [], []
-    monkeypatch.setattr(ClusterPlace, "memory", lambda self: [(w.limit, w.used, w.n_threads) for w in found])
+    monkeypatch.setattr(ClusterPlace, "memory", lambda self: found)
     monkeypatch.setattr(ClusterPlace, "memory_after", lambda self, prepare: asked.append(prepare) or found)
     return found, asked
 
@@ -56,19 +78,19 @@ def workers(monkeypatch):
 def test_workers_with_too_little_memory_are_refused_with_the_remedies(workers):
     found, asked = workers
     made = program("gibbs", 40, 400, 150)
-    shard = max(worker_memory.bytes_of_shards(made))
-    limit = 3 * shard
+    needed = sum(worker_memory._needs(made, [WorkerMemory(0, 0, 1, True)] * 2)(1))
+    limit = 3 * needed
 
-    def with_memory_for(shards):
-        return WorkerMemory(limit, 0.95 * limit - shards * shard, 1, True)
+    def with_memory_for(share):
+        return WorkerMemory(limit, 0.95 * limit - share * needed, 1, True)
 
     found += [with_memory_for(2), with_memory_for(0.5)]
-    with pytest.raises(
-        DataError, match=r"beyond the workers' memory: of 60,\d+ tokens .* of 1 MB, which leaves"
-    ):
+    message = r"beyond the workers' memory: of 60,\d+ tokens .* of 8 MB, which leaves 1"
+    with pytest.raises(DataError, match=message) as refused:
         worker_memory.check_worker_memory(made, NOWHERE)
+    assert "such workers" not in str(refused.value)  # each must lay out a shard
     assert isinstance(asked[0], worker_memory.WarmUp)
-    found[1] = found[0]
+    found[:] = [with_memory_for(2)] * 2
     worker_memory.check_worker_memory(made, NOWHERE)
     found[1] = with_memory_for(0.1)._replace(enforced=False)  # no nanny ends it
     worker_memory.check_worker_memory(made, NOWHERE)
@@ -76,6 +98,17 @@ def test_workers_with_too_little_memory_are_refused_with_the_remedies(workers):
     many = program("gibbs", 40, 40_000, 15)
     with pytest.raises(DataError, match=r"fewer topics than n_components=40, or fit files on one machine"):
         worker_memory.check_worker_memory(many, NOWHERE)
+
+
+def test_so_many_workers_as_are_advised_are_enough(workers):
+    found, _ = workers
+    made = program("gibbs", 300, 400, 1500, 32)
+    needed = sum(worker_memory._needs(made, [WorkerMemory(0, 0, 1, True)] * 2)(1))
+    found += [WorkerMemory(2 * needed, 1.4 * needed, 1, True)] * 2
+    with pytest.raises(DataError, match=r"take \d+ such workers or more") as refused:
+        worker_memory.check_worker_memory(made, NOWHERE)
+    found[:] = found[:1] * int(re.search(r"take (\d+) such", str(refused.value))[1])
+    worker_memory.check_worker_memory(made, NOWHERE)
 
 
 def test_a_worker_that_would_be_paused_is_refused(workers):
@@ -93,15 +126,62 @@ def test_workers_with_plenty_of_memory_are_not_kept_waiting(workers):
     worker_memory.WarmUp()()
 
 
+def test_files_that_a_worker_cannot_read_are_refused_before_they_are_read(workers, tmp_path, monkeypatch):
+    save_uci_bow(np.ones((40, 40), np.int32), tmp_path / "docword.txt")
+    n_bytes = (tmp_path / "docword.txt").stat().st_size
+    found, _ = workers
+    found += [WorkerMemory(0.9e9, 1e8, 1, True), WorkerMemory(0.1e9, 1e8, 1, False)]
+    monkeypatch.setattr(worker_memory, "_KERNELS", 0.95 * 0.9e9 - 2 * n_bytes)  # reading takes 3
+    with pytest.raises(
+        DataError, match=r"docword.txt, takes about .* limit of 900 MB of a worker: give .* 900 MB"
+    ):
+        worker_memory.check_reading(sources_of(tmp_path / "docword.txt", 1), NOWHERE)
+    worker_memory.check_reading(sources_of(tmp_path / "docword.txt", 4), NOWHERE)
+
+
 @pytest.mark.slow
 def test_a_fit_on_small_workers_ends_before_they_do(start_processes, tmp_path):
     X = np.random.default_rng(0).poisson(0.4, (6_000, 300)).astype(np.int32)
     save_uci_bow(sparse.csr_array(X), tmp_path / "docword.txt")
     with start_processes("330MB") as client:
         before = set(client.scheduler_info()["workers"])
-        with pytest.raises(DataError, match="give workers 3"):
+        with pytest.raises(DataError, match=r"give workers [34]\d\d MB"):
             sd.LatentDirichletAllocation(100, engine="dask", max_iter=3).fit(tmp_path / "docword.txt")
         assert set(client.scheduler_info()["workers"]) == before
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [{"sampler": "gibbs"}, {"sampler": "warp", "n_groups": 2}])
+def test_peaks_of_fits_are_what_is_counted(start_processes, monkeypatch, options):
+    for name in ("_KEEP_SECONDS", "_KEEP_SHARE"):  # a snapshot after every sweep
+        monkeypatch.setattr(f"stradask.scheduler.engine.{name}", 0.0)
+    X = np.random.default_rng(0).poisson(0.5, (8_000, 1_000)).astype(np.int32)
+    counted, needs = [], worker_memory._needs
+
+    def watched(program, workers):
+        counted.append(sum(needs(program, workers)(1)))
+        return needs(program, workers)
+
+    with start_processes("2GB") as client:
+        workers = [psutil.Process(pid) for pid in client.run(os.getpid).values()]
+        used = [worker.used for worker in open_place(client).memory_after(worker_memory.WarmUp())]
+        monkeypatch.setattr(worker_memory, "_needs", watched)
+        peaks, ended = [0, 0], threading.Event()
+
+        def watch():
+            while not ended.wait(0.01):
+                peaks[:] = [
+                    max(pair) for pair in zip(peaks, (w.memory_info().rss for w in workers), strict=True)
+                ]
+
+        thread = threading.Thread(target=watch)
+        thread.start()
+        try:
+            sd.LatentDirichletAllocation(1000, engine="dask", max_iter=3, random_state=0, **options).fit(X)
+        finally:
+            ended.set()
+            thread.join()
+    assert max(peaks) - max(used) == pytest.approx(counted[0], rel=0.2)
 
 
 @pytest.fixture
