@@ -54,7 +54,7 @@ def _needs(program, workers):
     """Return a function of a worker's threads: the bytes that it holds, and those that it has at times."""
     states, saved = bytes_of_shards(program)
     n_threads = sum(worker.n_threads for worker in workers)
-    one = max(_LAYOUT * max(program.shard_weights), _reading(shard["source"] for shard in program.shards))
+    one = _loading(program)
     trial = 2 * one + 3 * max(states) if max(states) <= MOST_TRIED else 0  # see `stores.saved.differing`
     kept = 2 if len(workers) > 1 else 0  # copies of a snapshot on a worker: of its parts and of another's
 
@@ -66,6 +66,11 @@ def _needs(program, workers):
         return stays, max(loading, kept * copied + trial, max(2 * kept, 1) * copied)
 
     return needed_by
+
+
+def _loading(program):
+    """Bytes that reading or laying out the largest shard takes, besides what stays of it."""
+    return max(_LAYOUT * max(program.shard_weights), _reading(shard["source"] for shard in program.shards))
 
 
 def _reading(sources):
@@ -100,7 +105,9 @@ def _refuse(program, worker, stays, passes, free, n_workers, limit):
         n = -(-5 * n // 4)
         if _ADVISED * sum(_needs(program, [worker] * n)(worker.n_threads)) <= free:
             less = f", take {n:,} such workers or more"
-    if free > 0:
+    if 0 < free < 2 * _loading(program):
+        less += f", cut smaller shards (n_groups, more parts of X: there are {len(program.shards):,})"
+    elif free > 0:
         less += f", set fewer topics than n_components={program.n_topics}"
     raise DataError(
         f"X is beyond the workers' memory: of {sum(program.shard_weights):,} tokens with their topics and "

@@ -96,7 +96,9 @@ def test_workers_with_too_little_memory_are_refused_with_the_remedies(workers):
     worker_memory.check_worker_memory(made, NOWHERE)
     found[1] = with_memory_for(2)
     many = program("gibbs", 40, 40_000, 15)
-    with pytest.raises(DataError, match=r"fewer topics than n_components=40, or fit files on one machine"):
+    with pytest.raises(
+        DataError, match=r"cut smaller shards \(n_groups.* there are 2\), or fit files on one machine"
+    ):
         worker_memory.check_worker_memory(many, NOWHERE)
 
 
@@ -105,7 +107,7 @@ def test_so_many_workers_as_are_advised_are_enough(workers):
     made = program("gibbs", 300, 400, 1500, 32)
     needed = sum(worker_memory._needs(made, [WorkerMemory(0, 0, 1, True)] * 2)(1))
     found += [WorkerMemory(2 * needed, 1.4 * needed, 1, True)] * 2
-    with pytest.raises(DataError, match=r"take \d+ such workers or more") as refused:
+    with pytest.raises(DataError, match=r"take \d+ such workers or more, set fewer topics") as refused:
         worker_memory.check_worker_memory(made, NOWHERE)
     found[:] = found[:1] * int(re.search(r"take (\d+) such", str(refused.value))[1])
     worker_memory.check_worker_memory(made, NOWHERE)
