@@ -101,7 +101,8 @@ def _judge_weights(model, sample, points, seed, spread):
 def _missed(model, modes, draws, logps, n_taken, seed, worth=_WORTH):
     """The mass `Missed` by draws (chains, T, d), which took n evaluations; None where it is unknown."""
     is_smooth = model.concave or model.regular
-    n = 0 if is_smooth else int(min(max(worth * n_taken, min(_WORTH_OF_FEW * n_taken, _FEW)), _MANY))
+    n = max(worth * n_taken, min(_WORTH_OF_FEW * n_taken, _FEW), len(draws))  # counts of files may be wrong
+    n = 0 if is_smooth else int(min(n, _MANY))
     rng = np.random.Generator(np.random.Philox([seed, _OUTSIDE]))
     with single_threaded_blas():
         missed = missed_mass(model, modes, draws, logps, n, rng)
