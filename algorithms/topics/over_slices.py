@@ -263,6 +263,7 @@ class TopicsOverSlices(TopicModel):
         fits = fits and totals.shape == (n_topics, n_slices) and bool((totals >= 0).all())
         fits = fits and np.isfinite(totals).all() and 0 < self.drift_ <= 1
         fits = fits and np.ptp(self.topic_word_prior_) == 0 and len(self.chains_) == n_topics
+        fits = fits and self.n_iter_ >= 0 and isinstance(self.history_, dict)
         parts = [[own[name] for name in PARTS] for own in self.chains_]
         for own in self.chains_:
             left = own.get("information", np.ones(len(own["words"]), np.float32))
