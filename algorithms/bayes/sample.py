@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sized
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from numbers import Number
 from typing import Any
@@ -200,11 +200,12 @@ def sample(
     settings = SamplingSettings(**given, verbose=verbose, callback=callback).checked()
     problem = _problem(log_likelihood, log_prior, data, start, names, parameters, priors, autodiff)
     problem.check_ships(engine)
-    kept = None if deterministic is None else problem.deterministic(deterministic)
+    derived = None if deterministic is None else problem.deterministic(deterministic)
     parts = problem.cut(settings)
     with problem.watched():
-        posterior, _ = draw_posterior(problem.densities(parts, settings), settings)
-    return posterior if kept is None else kept.added_to(posterior)
+        densities = replace(problem.densities(parts, settings), derived=derived)
+        posterior, _ = draw_posterior(densities, settings)
+    return posterior
 
 
 def _as_arrays(data):
@@ -360,6 +361,7 @@ class _Inference:
             dealt=self.sources is None,
             rows_gap=rows_gap,
             log_likelihood=self._by_row(),
+            judges_values=self.sites is not None,
         )
 
     def deterministic(self, function):

@@ -184,8 +184,7 @@ class _Stan(Functions):
         made = StanDensity(
             stan, np.array([power]), np.zeros(0, np.int64), names, start, functions=self, rows=rows
         )
-        check_density(made)
-        return made
+        return check_density(made)
 
     def alone(self, function, *arguments):
         """Call a function; no other thread is in the library, where it has one stack for all of them."""

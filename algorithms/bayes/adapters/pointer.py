@@ -174,8 +174,7 @@ class PointerDensity:
             self.function,
             self.errors,
         )
-        check_density(made)
-        return made
+        return check_density(made)
 
 
 _REMEDY = (

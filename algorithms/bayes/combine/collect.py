@@ -38,7 +38,18 @@ _RESAMPLING, _OUTSIDE = 1, 2  # with the seed, names of random streams
 _WORTH, _WORTH_OF_FEW, _FEW, _MANY = 0.1, 0.25, 1000, 20_000
 
 
-def from_sample(model, sample, variables, seed, local=None, names=None, log_likelihood=None):
+def from_sample(
+    model,
+    sample,
+    variables,
+    seed,
+    local=None,
+    *,
+    names=None,
+    log_likelihood=None,
+    derived=None,
+    judges_values=False,
+):
     """Make the posterior of a density that was sampled in one piece; warn if its diagnostics are bad.
 
     `variables` are names and shapes of the columns of ``model.values``. `seed` is that of the resampling of
@@ -49,18 +60,22 @@ def from_sample(model, sample, variables, seed, local=None, names=None, log_like
     n_chains, T, d = draws.shape
     points = _alike(draws.reshape(-1, d), log_weights, seed, n_chains * T)
     values, diagnostics, statistics = model.values(points), None, None
-    spread = _spread(values.reshape(n_chains, T, -1), variables)
+    first = 0 if judges_values else values.shape[1]
+    values, variables = _with_derived(values, variables, derived)
+    in_chains = values.reshape(n_chains, T, -1)
+    spread = _spread(in_chains, variables)
+    watched = _watched(model, in_chains[None], variables, first)
     if log_weights is not None:
         diagnostics, n_chains = _judge_weights(model, sample, points, seed, spread), None
     elif sample.evidence is not None:
-        diagnostics = _judge_populations(model, sample, names, seed, spread)
+        diagnostics = _judge_populations(model, sample, names, seed, spread, watched)
     else:
         columns = [sample.stacked("log_densities"), *map(sample.statistic, STATISTICS)]
         statistics = np.stack(columns, axis=-1).reshape(n_chains * T, -1)
         if T >= _LEAST:
             by_name = not sample.found.n_searches
             sample = look_for_modes(model, sample, seed)
-            diagnostics = _judge_chains(model, sample, names, by_name, seed, spread)
+            diagnostics = _judge_chains(model, sample, names, by_name, seed, spread, watched)
     _warn(diagnostics)
     return Posterior(
         _with_local(values, points, local),
@@ -109,7 +124,7 @@ def _missed(model, modes, draws, logps, n_taken, seed, worth=_WORTH):
     return Missed() if missed is None and is_smooth else missed
 
 
-def _judge_chains(model, sample, names, by_name, seed, spread):
+def _judge_chains(model, sample, names, by_name, seed, spread, watched):
     """Diagnostics of chains, after the search for modes; `by_name` says that there was none before."""
     draws, logps = sample.stacked(), sample.stacked("log_densities")
     n_taken = sample.statistic("n_gradients").sum()
@@ -129,12 +144,12 @@ def _judge_chains(model, sample, names, by_name, seed, spread):
         figures=figures,
         names=names,
         failure=next((chain.failure for chain in sample.chains if chain.failure), ""),
-        watched=_watched(model, draws[None]),
+        watched=watched,
         spread=spread,
     )
 
 
-def _judge_populations(model, sample, names, seed, spread):
+def _judge_populations(model, sample, names, seed, spread, watched):
     """Diagnostics of annealed populations: whether they agree, and of how many ancestors they are."""
     draws, found = sample.stacked(), sample.evidence
     figures = _counted(sample.chains) | {
@@ -152,7 +167,7 @@ def _judge_populations(model, sample, names, seed, spread):
         figures=figures,
         names=names,
         failure=sample.chains[0].failure,
-        watched=_watched(model, draws[None]),
+        watched=watched,
         spread=spread,
     )
 
@@ -172,6 +187,8 @@ def from_shards(
     dealt=False,
     rows_gap=None,
     log_likelihood=None,
+    derived=None,
+    judges_values=False,
 ):
     """Combine the draws of all shards into the posterior; warn if its diagnostics are bad.
 
@@ -196,7 +213,9 @@ def from_shards(
             names=model.names if names is None else names,
         )
     draws_of_all = _alike(whole.draws, whole.log_weights, seed, n_draws)
-    values, diagnostics = model.values(draws_of_all), None
+    own, diagnostics = model.values(draws_of_all), None
+    of_shards = model.values(draws.reshape(-1, draws.shape[3])).reshape((*draws.shape[:3], -1))
+    values, variables = _with_derived(own, variables, derived)
     if draws.shape[2] >= _LEAST:
         divergences = arrays["divergent"].sum(axis=(1, 2)).astype(np.int64)
         figures = whole.figures | {name: int(arrays[name].sum()) for name in COUNTS}
@@ -211,7 +230,7 @@ def from_shards(
             names=model.names if names is None else names,
             dealt=dealt,
             failure=first_failure(arrays["failure"]) or log_density.failure,
-            watched=_watched(model, draws),
+            watched=_watched(model, of_shards, variables, 0 if judges_values else own.shape[1]),
             spread=_spread(values[None], variables),
         )
     _warn(diagnostics, alone=False)
@@ -219,7 +238,7 @@ def from_shards(
         _with_local(values, draws_of_all, local),
         variables,
         n_chains=whole.n_chains,
-        shard_draws=model.values(draws.reshape(-1, draws.shape[3])).reshape((*draws.shape[:3], -1)),
+        shard_draws=of_shards,
         diagnostics=diagnostics,
         method=f"{whole.method} of {len(draws)} shards{_by_subsets(log_density.noise)}",
         log_likelihood=log_likelihood,
@@ -239,13 +258,20 @@ def _by_subsets(noise):
     return f", by subsets of rows with an error of {noise:.1g} of a log density" if noise else ""
 
 
-def _watched(model, draws):
-    """Values that mix several parameters, of draws (M, chains, T, d), and their names."""
-    columns, names = model.watched
-    if not names:
-        return None
-    values = model.values(draws.reshape(-1, draws.shape[3]))[:, columns]
-    return values.reshape((*draws.shape[:3], -1)), names
+def _with_derived(values, variables, derived):
+    """Values of draws and their variables, with those that a user derives from them."""
+    return (values, variables) if derived is None else (derived.added_to(values), variables | derived.shapes)
+
+
+def _watched(model, values, variables, first):
+    """Values (M, chains, T, columns) that mix several parameters, or from the `first` column on; their names.
+
+    Those that move: others say nothing of chains.
+    """
+    moves = (np.ptp(values, axis=(1, 2)) > 0).all(axis=0)
+    moves[:first] &= np.isin(np.arange(first), model.watched)
+    names = column_names(variables)[: len(moves)]
+    return values[..., moves], [name for name, is_moved in zip(names, moves, strict=True) if is_moved]
 
 
 def _counted(chains):

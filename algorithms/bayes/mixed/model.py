@@ -17,7 +17,7 @@ from ..models.groups import text_of
 from ..models.layout import NamedLayout
 from ..models.model import INTERCEPTS, Model, aligned
 from ..models.prior_draws import distribution_of, lkj_density
-from ..posterior.tables import column_names, names_of
+from ..posterior.tables import column_names
 from .design import Term
 from .families import log_constant
 from .priors import OWN, located, stretched
@@ -185,18 +185,14 @@ class MixedLayout:
         Correlations of three effects and more; where effects are parameters coefficients, too.
         """
         columns: list[int] = []
-        names: list[str] = []
         first = 0
         for name, shape in self.shared.items():
             size = len(shape) if isinstance(shape, list) else int(np.prod(shape))
-            if name.startswith("cor_") and size > 1 and isinstance(shape, list):
+            correlations = name.startswith("cor_") and size > 1 and isinstance(shape, list)
+            if correlations or (name in ("coef", "intercept") and self.sampled):
                 columns += range(first, first + size)
-                names += [f"{name}[{label}]" for label in shape]
-            elif name in ("coef", "intercept") and self.sampled:
-                columns += range(first, first + size)
-                names += names_of(name, shape if name == "intercept" else (size,), shape or None)
             first += size
-        return np.array(columns, dtype=np.int64), names
+        return np.array(columns, dtype=np.int64)
 
     def by_column(self, effects):
         """Effects (K, sum of G k), group by group, as columns of `variables`: column by column."""

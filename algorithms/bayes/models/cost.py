@@ -6,7 +6,7 @@ import warnings
 _DRAWS, _GRADIENTS = 8000, 7  # four chains with their warm-up; of a draw of NUTS: trees of three doublings
 _LONG = 300.0  # seconds; "auto" often takes far less than NUTS
 _TIMES = 5
-_DEPTH = 10  # of `sample` in one piece
+DEPTH = 10  # of `sample` in one piece
 
 
 def warn_of_differences(model):
@@ -25,7 +25,7 @@ def warn_of_differences(model):
         f"gradients each, will take some {max(whole / 60, 1):.0f} minutes of a processor. Give derivatives "
         f"{form}, which cost about as much as one evaluation, or write the density for autodiff='jax' or "
         "'torch'; verbose=1 shows the progress",
-        stacklevel=_DEPTH,
+        stacklevel=DEPTH,
     )
 
 

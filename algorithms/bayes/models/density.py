@@ -57,9 +57,7 @@ def user_model(log_likelihood, log_prior, data, start, *, power=1.0, names=None,
         model = PythonModel(
             callback, np.zeros(1), np.zeros(1, np.int64), names, start, False, both, constrain
         )
-    if check:
-        check_density(model)
-    return model
+    return check_density(model) if check else model
 
 
 def checked_start(start):

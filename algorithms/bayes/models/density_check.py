@@ -1,13 +1,16 @@
 """Checks of a user's density before anything is sampled: its gradient, and whether it is proper."""
 
+import warnings
+from dataclasses import replace
+
 import numpy as np
 
 from ....errors import DataError, shortened
 from ....kernels.bayes.streams import uniforms
 from ....scheduler.threads import single_threaded_blas
-from ..chains.chain import STARTING, stream
+from ..chains.chain import STARTING, starting_point, stream
 from ..chains.laplace import hessian
-from .cost import warn_of_differences
+from .cost import DEPTH, warn_of_differences
 from .failures import place_words
 
 STEP = np.finfo(float).eps ** (1 / 3)  # of differences
@@ -22,33 +25,51 @@ _ROUGH = 4e-6  # error of a curvature by differences of differences, in parts of
 _ALONG = (1.0, 1e2, 1e4, 1e6, 1e8)  # beyond, no direction that is found is exact enough
 _EXACT = 1e-6  # of a direction
 _NEWTON = 2  # steps back to the ridge
+_SHELF = 100.0  # log density below that of the start of a constant that stands for a bound
 _TOGETHER = 256  # lines that are looked along in one call: all at once take 8 d^2 numbers
 
 
 def check_density(model):
     """Compare gradients with differences of the log density, at three points about the start.
 
-    Raises a DataError that names the parameter and both numbers.
+    Returns the model, whose chains begin elsewhere if it has no density at its start, with a warning. Raises
+    a DataError that names the parameter and both numbers.
     """
     d = model.n_params
+    model.take_tally()
+    logp, _ = model.logp_grad(model.start)
+    model = model if np.isfinite(logp) else _moved(model, logp, model.take_tally())
     spread = uniforms(stream(0, 0, 0, STARTING), _PLACES * d).reshape(_PLACES, d) - 0.5
     spread[0] = 0
     slopes = np.zeros(d)
     for place, q in enumerate(model.start + spread):
-        model.take_tally()
         logp, gradient = model.logp_grad(q)
-        tally = model.take_tally()
-        if place == 0 and tally.failed:
-            raise DataError(
-                f"the log density fails at the start with {tally.first}: give a start= where it is finite, "
-                "or mend it"
-            ) from tally.error
         if place == 0:
             warn_of_differences(model)
         if place == 0 or np.isfinite(logp):  # beyond the start the density may end
             _check_point(model, q, logp, gradient)
             slopes += np.abs(gradient)
     _check_falls(model, slopes == 0)
+    return model
+
+
+def _moved(model, logp, tally):
+    """Let the chains of a model that has no density at its start begin where it has one, near by."""
+    where = place_words(model.names, model.start)
+    words = f"fails at the start with {tally.first}" if tally.failed else f"is {logp} at {where}"
+    try:
+        q = starting_point(model, seed=0)
+    except DataError:
+        hint = "" if tally.failed else " (NaN among the data makes it NaN everywhere)"
+        raise DataError(
+            f"the log density {words}: give a start= where it is finite, or mend it{hint}"
+        ) from tally.error
+    warnings.warn(
+        f"the log density {words}, which counts as a density of zero: chains begin about "
+        f"{place_words(model.names, q)}. Give a start= where it is finite, or mend it",
+        stacklevel=DEPTH,
+    )
+    return replace(model, start=q)
 
 
 def _check_falls(model, flat):
@@ -92,10 +113,26 @@ def _check_falls(model, flat):
         for j in np.flatnonzero(flat)
         if all((sides == way).all(axis=1).any() for way in (axes[j], -axes[j]))
     ]
+    bounds = (
+        "return -inf there, or declare the bounds, such as parameters={'rate': sd.interval(0, 10)} for a "
+        "function of p.rate"
+    )
     if both:
+        words = "leave it out, or give it a proper prior"
+        if len(both) == model.n_params:
+            words += (
+                f". It is {logp:.6g} at the start and wherever it was looked at: if that stands for a bound, "
+                f"{bounds}, and begin within them"
+            )
         raise DataError(
-            f"the log density does not depend on the parameter {shortened(model.names[both[0]])}: leave it "
-            "out, or give it a proper prior"
+            f"the log density does not depend on the parameter {shortened(model.names[both[0]])}: {words}"
+        )
+    far = model.start + np.outer(_FAR[0], sides[0])
+    shelf, farther = model.logp_batch(far)
+    if shelf == farther < logp - _SHELF:
+        raise DataError(
+            f"the log density is {shelf:.6g} at {place_words(model.names, far[0])} and farther out, a "
+            f"constant in place of a bound: {bounds}"
         )
     pairs = zip(model.names, sides[0], strict=True)
     parts = [f"{part:+.2g} {name}" for name, part in pairs if abs(part) > 0.05]
@@ -163,11 +200,6 @@ def _stay(model, sides, near, far):
 
 def _check_point(model, q, logp, gradient):
     where = f"at {place_words(model.names, q)}"
-    if not np.isfinite(logp):
-        raise DataError(
-            f"the log density is {logp} {where}: give a start= where it is finite, or mend it (NaN among the "
-            "data makes it NaN everywhere)"
-        )
     wrong = np.flatnonzero(~np.isfinite(gradient))
     if len(wrong):
         raise DataError(

@@ -9,7 +9,9 @@ import numpy as np
 
 from ....errors import DataError, in_brief, shortened
 from ...inputs.matrices import check_takes
-from ..posterior.draws import Posterior
+from .failures import is_of_the_domain
+
+_SHIFTS = (0.1, -0.2, 0.0)  # of the start, where a quotient of parameters may have no value
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,14 +27,22 @@ class Deterministic:
 
     @classmethod
     def of(cls, function, layout, start, taken):
-        """Examine the function at the start (d,) of the chains; `taken` are the names of the parameters."""
+        """Examine the function at the start (d,) of the chains, or near by where it has no values there.
+
+        `taken` are the names of the parameters.
+        """
         if not callable(function):
             raise DataError(f"deterministic must be a function, got {shortened(function, 60)}")
         check_takes("deterministic", function, "q" if layout is None else "p")
-        start = np.array(start, dtype=np.float64)
-        values = start if layout is None else layout.values(start[None])[0]
         made = cls(function, layout, {})
-        found = made.values(values, first=True)
+        for shift in _SHIFTS:
+            point = np.array(start, dtype=np.float64) + shift
+            try:
+                found = made.values(point if layout is None else layout.values(point[None])[0], first=True)
+                break
+            except DataError as error:
+                if shift == _SHIFTS[-1] or not is_of_the_domain(error.__cause__ or ArithmeticError()):
+                    raise
         for name in found:
             if name in taken:
                 raise DataError(f"deterministic returns {shortened(name)}, which is a parameter: rename it")
@@ -65,28 +75,17 @@ class Deterministic:
             _check_finite(arrays, point)
         return arrays
 
-    def added_to(self, posterior):
-        """A `Posterior` with these values as more columns."""
-        points = posterior.draws.copy() if self.layout is None else self.layout.all_named(posterior.draws)
-        rows = np.empty((len(posterior.draws), sum(math.prod(shape) for shape in self.shapes.values())))
+    def added_to(self, values):
+        """Values of draws (n, columns), with these as more columns."""
+        points = values.copy() if self.layout is None else self.layout.all_named(values)
+        rows = np.empty((len(values), sum(math.prod(shape) for shape in self.shapes.values())))
         for row, point in zip(rows, points, strict=True):
             found, first = self._at(point), 0
             for name, shape in self.shapes.items():
                 row[first : (first := first + math.prod(shape))] = found[name].reshape(-1)
         for i in np.flatnonzero(~np.isfinite(rows).all(axis=1)):
             _check_finite(self._at(points[i]), points[i])
-        variables = {name: posterior.labels.get(name, shape) for name, shape in posterior.variables.items()}
-        return Posterior(
-            np.hstack([posterior.draws, rows]),
-            variables | self.shapes,
-            log_weights=posterior.log_weights,
-            n_chains=posterior.n_chains,
-            shard_draws=posterior.shard_draws,
-            diagnostics=posterior.diagnostics,
-            method=posterior.method,
-            log_likelihood=posterior._log_likelihood,
-            statistics=posterior.statistics,
-        )
+        return np.hstack([values, rows])
 
 
 def _check_finite(arrays, point):

@@ -13,7 +13,7 @@ from ....errors import DataError, shortened
 from ....kernels.bayes import transforms
 from ....kernels.bayes.densities import parameter_priors as codes
 from ..parameters import NamedParameter
-from ..posterior.tables import by_name, names_of
+from ..posterior.tables import by_name
 from .prior_density import PriorDensity, inverse_root
 
 _FIRST_REAL = 1  # in the data of a model, whose first number is the power of the prior
@@ -146,12 +146,12 @@ class NamedLayout:
 
     @cached_property
     def watched(self):
-        """Columns of values that depend on several entries of q, and their names.
+        """Columns of values that depend on several entries of q.
 
         Chains that agree on each entry of q may still differ on these.
         """
-        columns, names, first = [], [], 0
-        for name, one in self.parameters.items():
+        columns, first = [], 0
+        for one in self.parameters.values():
             entries = np.arange(one.n_values)
             if one.kind == transforms.TRIANGLE:
                 k = one.size
@@ -159,11 +159,9 @@ class NamedLayout:
             elif one.kind == transforms.ORDERED:
                 entries = entries[entries % one.size > 0]
             if one.kind in _MOVED:
-                labels = names_of(name, one.shape)
                 columns += (first + entries).tolist()
-                names += [labels[e] for e in entries]
             first += one.n_values
-        return np.array(columns, dtype=np.int64), names
+        return np.array(columns, dtype=np.int64)
 
 
 def _checked_parameters(parameters):

@@ -175,8 +175,8 @@ class Model:
 
     @property
     def watched(self):
-        """Columns of `values` that mix several parameters, and their names: chains are judged by them too."""
-        return np.zeros(0, dtype=np.int64), []
+        """Columns of `values` that mix several parameters: chains are judged by them too."""
+        return np.zeros(0, dtype=np.int64)
 
     def identity(self):
         """All that the density depends on, for digests."""

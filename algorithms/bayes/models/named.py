@@ -65,9 +65,7 @@ def named_model(log_likelihood, log_prior, data, start, *, layout, power=1.0, ch
         both = NamedFunctions(layout, log_likelihood, log_prior, data, power)
         meta = np.zeros(1, np.int64)
         model = PythonNamed(callback, np.zeros(1), meta, layout.names, start, False, both, layout)
-    if check:
-        check_density(model)
-    return model
+    return check_density(model) if check else model
 
 
 def alone(layout, log_likelihood):

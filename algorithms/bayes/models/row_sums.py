@@ -13,6 +13,7 @@ import numpy as np
 from ....errors import DataError
 from ....kernels.bayes.streams import uniforms
 from ..chains.chain import STARTING, stream
+from .failures import is_of_the_domain
 
 _DISTANCES = np.array([0.0, 1.0, 1.0, 4.0, 4.0, 0.1, 1e-2, 1e-3])  # whole widths, about the start
 _TOLERANCE = 1e-7  # of the log likelihood, in parts of its size
@@ -35,31 +36,33 @@ def check_sum(likelihood, whole, parts, start, remedy, fault=_FAULT):
     the message, where {n} counts the parts, and `remedy` ends it. Rounding errors are allowed for by their
     size, which fourth differences over short steps show: of a smooth function these are zero. Raises NotASum
     with the change of the difference and its place, or the reason why parts cannot be evaluated; a DataError
-    if the likelihood is not finite where chains begin.
+    if the likelihood is finite at none of the points.
     """
     points, fault = _points(start), fault.format(n=len(parts))
     apart, scale = np.full(len(points), np.nan), 0.0
     for i, q in enumerate(points):
-        total, pieces = _values(likelihood, q, whole, parts, must=i == 0)
+        total, pieces = _values(likelihood, q, whole, parts, must=np.isnan(apart).all())
         if np.isnan(total) or np.isnan(pieces) or not (np.isfinite(total) or np.isfinite(pieces)):
-            if i:
-                continue
-            raise DataError(
-                f"the log likelihood is not finite at q = {_shown(q)}, where chains begin: it is {total} for "
-                f"all rows, and {pieces} is the sum over parts of them; give a start "
-                "where it is finite, or mend it"
-            )
+            continue
         if np.isfinite(total) != np.isfinite(pieces):
             raise NotASum(f"{fault} at q = {_shown(q)}: {total:.6g} and {pieces:.6g}; {remedy}")
         apart[i], scale = total - pieces, max(scale, abs(total), abs(pieces))
-    changes = np.abs(np.nan_to_num(apart - apart[0]))
+    if np.isnan(apart).all():
+        total, pieces = _values(likelihood, points[0], whole, parts)
+        raise DataError(
+            f"the log likelihood is not finite at q = {_shown(points[0])} and near by, where chains begin: "
+            f"it is {total} for all rows, and {pieces} is the sum over parts of them; give a start where it "
+            "is finite, or mend it"
+        )
+    first = int(np.isfinite(apart).argmax())
+    changes = np.abs(np.nan_to_num(apart - apart[first]))
     worst = changes.argmax()
     limit = _TOLERANCE * (1 + scale)
     if changes[worst] > limit:
-        noise = max(_noise(likelihood, q, whole, parts) for q in (points[0], points[worst]))
+        noise = max(_noise(likelihood, q, whole, parts) for q in (points[first], points[worst]))
         if changes[worst] > limit + _NOISES * noise:
             raise NotASum(
-                f"{fault} by {apart[0]:.6g} at q = {_shown(points[0])}, and by {apart[worst]:.6g} at "
+                f"{fault} by {apart[first]:.6g} at q = {_shown(points[first])}, and by {apart[worst]:.6g} at "
                 f"q = {_shown(points[worst])}; {remedy}"
             )
 
@@ -121,8 +124,8 @@ def _values(likelihood, q, whole, parts, must=False):
     try:
         with np.errstate(all="ignore"):
             total = likelihood(q, whole)
-    except Exception:  # a density may end where no chain comes
-        if must:
+    except Exception as error:  # a density may end where no chain comes
+        if must and not is_of_the_domain(error):
             raise
         return np.nan, np.nan
     try:

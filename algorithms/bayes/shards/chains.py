@@ -75,7 +75,9 @@ class Densities:
     all share: it returns (K, c), and the numbers of these columns among all such. They become the last
     columns of the posterior. The local engine holds the data of `n_held` shards at a time, by default of all.
     `dealt` says that rows were dealt at random here, not by the files' author. `rows_gap`: `from_shards`.
-    `log_likelihood` is that of observations, for the `Posterior`.
+    `log_likelihood` is that of observations, for the `Posterior`. `derived` is a `Deterministic`, whose
+    values are further columns. `judges_values` says that another library derives some of ``model.values``,
+    so that chains are judged by all of them.
     """
 
     builds: Sequence[Callable]
@@ -86,6 +88,17 @@ class Densities:
     dealt: bool = False
     rows_gap: Callable | None = None
     log_likelihood: Callable | None = None
+    derived: Any = None
+    judges_values: bool = False
+
+    def about_draws(self, model):
+        """What `from_sample` and `from_shards` both take."""
+        return {
+            "names": self.names(model),
+            "log_likelihood": self.log_likelihood,
+            "derived": self.derived,
+            "judges_values": self.judges_values,
+        }
 
 
 def draw_posterior(densities, settings):
@@ -98,10 +111,8 @@ def _draw_whole(densities, settings):
     model = densities.builds[0]()
     sample = _sample_whole(model, densities, settings)
     local = None if densities.local is None else lambda points: _in_place([densities.local(model, points)])
-    variables, names = densities.variables(model), densities.names(model)
-    posterior = from_sample(
-        model, sample, variables, settings.seed, local, names, log_likelihood=densities.log_likelihood
-    )
+    variables = densities.variables(model)
+    posterior = from_sample(model, sample, variables, settings.seed, local, **densities.about_draws(model))
     return posterior, [sample.sampler]
 
 
@@ -148,10 +159,9 @@ def _draw_shards(densities, settings):
             n_proposals=settings.n_proposals,
             seed=settings.seed,
             local=local,
-            names=densities.names(model),
             dealt=densities.dealt,
             rows_gap=densities.rows_gap,
-            log_likelihood=densities.log_likelihood,
+            **densities.about_draws(model),
         )
     return posterior, [str(chains[0].state["sampler"]) for chains in runs.last]
 

@@ -16,6 +16,7 @@ import stradask as sd
 from stradask.algorithms.bayes.chains.chain import advance, init
 from stradask.algorithms.bayes.chains.laplace import find_mode, laplace_draws
 from stradask.algorithms.bayes.models.density import user_model
+from stradask.algorithms.bayes.posterior.named_draws import NamedValues
 from stradask.errors import DataError
 
 X = np.ones(1)
@@ -168,10 +169,65 @@ def test_files_without_counts_are_read(tmp_path):
 def test_a_failure_at_the_start_is_shown_with_its_place(name):
     function, words = FAILING[name]
     with pytest.raises(
-        DataError, match=rf"fails at the start with {words}, at rate = -1: give a start="
+        DataError, match=rf"fails at the start with {words}, at rate = -9: give a start="
     ) as told:
-        sd.sample(function, None, X, [-1.0], names=["rate"])
+        sd.sample(function, None, X, [-9.0], names=["rate"])
     assert type(told.value.__cause__).__name__ == words.split(":")[0]
+
+
+@pytest.mark.parametrize("name", FAILING)
+def test_chains_begin_elsewhere_where_the_start_fails(name):
+    """No density within 2 of -9; of -1 there is."""
+    function, words = FAILING[name]
+    with pytest.warns(
+        UserWarning, match=rf"fails at the start with {words}, at rate = -1, .* begin about rate"
+    ):
+        model = user_model(function, None, X, [-1.0], names=["rate"])
+    assert 0 < model.start[0] < 1
+
+
+@pytest.mark.parametrize(
+    ("function", "x", "words"),
+    [
+        (lambda p, x: -0.5 * (x - 1 / float(p.m)) ** 2, 3.0, "ZeroDivisionError: float division by zero"),
+        (lambda p, x: -0.5 * (x - math.log(float(p.m))) ** 2, 0.1, "ValueError: math domain error"),
+        (lambda p, x: -0.5 * (x - np.log(p.m)) ** 2, 0.1, "is -inf at m = 0"),
+        (lambda p, x: -0.5 * (x - math.exp(1e3 - 2e3 * p.m)) ** 2, 0.0, "OverflowError: math range error"),
+    ],
+)
+def test_zero_may_have_no_density(function, x, words):
+    def total(p, x):
+        return function(p, x).sum()
+
+    given = {"parameters": {"m": sd.real()}, "priors": {"m": sd.priors.normal()}, "sampler": "slice"}
+    with pytest.warns(UserWarning, match=words):
+        found = sd.sample(total, None, np.full(5, x), n_samples=1000, random_state=0, **given)
+    grid = np.linspace(-12, 12, 40_001)[1:-1:2] + 1e-9
+    with np.errstate(all="ignore"):
+        logps = np.array([_value(function, m, x) for m in grid]) * 5 - grid**2 / 2
+    weights = np.exp(logps - logps.max())
+    weights /= weights.sum()
+    mean, square = weights @ grid, weights @ grid**2
+    sd_of_mean = np.sqrt(square - mean**2) / np.sqrt(found.summary()["ess"][0])
+    assert found.mean()["m"] == pytest.approx(mean, abs=4.5 * sd_of_mean)
+
+
+def _value(function, m, x):
+    try:
+        value = float(function(NamedValues(m=m), x))
+    except (ArithmeticError, ValueError):
+        return -np.inf
+    return value if np.isfinite(value) else -np.inf
+
+
+@pytest.mark.filterwarnings("ignore:the log density fails at the start")
+def test_shards_begin_elsewhere_and_their_likelihood_is_still_a_sum():
+    x, given = np.ones(200), {"names": ["rate"], "n_shards": 2, "random_state": 0}
+    found = sd.sample(raising, None, x, [-0.5], **given)
+    truth = stats.gamma(201, scale=1 / 200)
+    assert found.mean()["rate"] == pytest.approx(truth.mean(), abs=0.2 * truth.std())
+    with pytest.raises(DataError, match="no sum over rows"):
+        sd.sample(lambda q, x: raising(q, x) / len(x), None, x, [-0.5], **given)
 
 
 @pytest.mark.parametrize("compiled", [False, True])

@@ -130,3 +130,30 @@ def test_the_choice_of_few_draws_is_not_contradicted_by_their_limit(n):
             line = posterior.diagnostics.row("k-hat")
             assert line["verdict"] == "good", seed
     assert chosen
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_a_constant_beyond_bounds_is_named(named):
+    """A number for minus infinity cannot be normalised: the remedy is a bound, no prior."""
+
+    def boxed(a, b, x):
+        return (
+            -1e10
+            if not (0 < a < 10 and 0 < b < 10)
+            else -len(x) * np.log(b) - 0.5 * (((x - a) / b) ** 2).sum()
+        )
+
+    x = np.array([1.0, 2.0, 3.0])
+    given = {"start": [2.0, 1.0], "names": ["a", "b"]}
+    if named:
+        given = {"start": {"a": 2.0, "b": 1.0}, "parameters": {"a": sd.real(), "b": sd.real()}}
+    function = (lambda p, x: boxed(p.a, p.b, x)) if named else (lambda q, x: boxed(*q, x))
+    with pytest.raises(
+        DataError, match=r"is -1e\+10 at a = 102, b = 1 and farther out, .* return -inf there, or declare"
+    ):
+        sd.sample(function, None, x, **given)
+    given["start"] = {"a": -2.0, "b": 1.0}
+    with pytest.raises(
+        DataError, match=r"It is -1e\+10 at the start and .* return -inf there, .* begin within them"
+    ):
+        sd.sample(function, None, x, **given)

@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 
 import stradask as sd
-from stradask.errors import DataError
+from stradask.algorithms.bayes.posterior.convergence import ess, split_rhat
+from stradask.errors import DataError, PosteriorWarning
 
 X = np.random.default_rng(0).normal(2, 3, 400)
 PARAMETERS = {"mean": sd.real(), "sigma": sd.positive()}
@@ -75,3 +76,65 @@ def test_what_is_refused_before_sampling(function, words):
 
     with pytest.raises(DataError, match=words):
         sd.sample(never, None, X, parameters=PARAMETERS, deterministic=function)
+
+
+# What is said of them --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sampler", ["auto", "nuts", "smc"])
+def test_values_without_a_mean_are_not_trusted(sampler):
+    """The reciprocal of a normal number about zero has no mean."""
+    given = {"parameters": {"m": sd.real()}, "priors": {"m": sd.priors.normal()}, "sampler": sampler}
+
+    def heavy(p):
+        return {"odds": np.exp(40 * p.m), "ratio": 1 / float(p.m)}
+
+    assert sd.sample(None, random_state=0, **given).diagnostics.level == 0
+    with pytest.warns(PosteriorWarning, match="the mean and the sd, which may be infinite"):
+        found = sd.sample(None, random_state=0, deterministic=heavy, **given)
+    assert found.diagnostics.level == 1
+    assert found.diagnostics.row("k-hat of tails")["in words"].endswith(("odds", "ratio"))
+
+
+def test_values_without_a_mean_are_not_trusted_in_shards():
+    given = {"parameters": PARAMETERS, "n_shards": 2, "random_state": 0}
+    with pytest.warns(PosteriorWarning, match="a few draws are most of it"):
+        found = sd.sample(
+            log_likelihood, None, X, deterministic=lambda p: {"ratio": 1 / (p.mean - 1.9)}, **given
+        )
+    assert found.diagnostics.row("error of sd")["in words"].endswith("ratio")
+
+
+@pytest.mark.filterwarnings("ignore::stradask.errors.PosteriorWarning")
+def test_chains_are_judged_by_them():
+    """Two modes of equal distance from zero: the radius mixes, the side does not."""
+
+    @nb.njit
+    def ring(p, g):
+        g.x[0] += 2000 * p.x * (1 - p.x**2)
+        return -500 * (p.x**2 - 1) ** 2
+
+    posterior = sd.sample(
+        None, ring, parameters={"x": sd.real()}, start={"x": 1.0}, sampler="nuts", n_samples=200,
+        deterministic=lambda p: {"radius": abs(p.x), "always": 1.0, "rare": float(abs(p.x) > 1.05)},
+        random_state=0,
+    )  # fmt: skip
+    chains = posterior.draws.reshape(4, 200, 4)
+    expected = max(split_rhat(chains[..., j]) for j in (0, 1, 3) if np.ptp(chains[..., j]) > 0)
+    assert posterior.diagnostics.row("R-hat")["value"] == pytest.approx(expected)
+
+
+def test_a_rare_event_has_an_effective_size():
+    """0.5 % of the draws: both tail quantiles are the largest value or the smallest one."""
+    for share in (0.005, 0.5, 0.995):
+        x = (np.random.default_rng(0).random((4, 1000)) < share).astype(float)
+        assert 2000 < ess(x, "tail") < 8000
+
+
+def test_a_quotient_without_a_value_at_the_start():
+    posterior = sd.sample(
+        None, None, parameters={"a": sd.real()}, priors={"a": sd.priors.normal(5, 0.1)}, random_state=0,
+        deterministic=lambda p: {"inverse": 1 / float(p.a)},
+    )  # fmt: skip
+    np.testing.assert_allclose(posterior["inverse"], 1 / posterior["a"], rtol=1e-15)
+    assert posterior.diagnostics.level == 0
