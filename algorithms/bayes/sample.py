@@ -108,11 +108,11 @@ def sample(
         precision (parameters and data), and return one: that library gives the derivatives.
     deterministic : callable, optional
         ``deterministic(p)``, or ``deterministic(q)``, returns a dict of numbers and arrays that follow from
-        the parameters. They are kept as further variables of the posterior. It is called once a draw, with
-        numpy's arrays, after the sampling.
+        the parameters. They are kept as further variables of the posterior, and judged with them. It is
+        called once a draw, with numpy's arrays, after the sampling.
     sampler : {"auto", "laplace", "nuts", "split_hmc", "hmc", "mala", "random_walk", "slice", "smc"}
         "auto", the default, takes importance sampling about the mode, or all modes, if that is reliable, else
-        "smc" if there are several modes, else slices if the density ends at a hard wall, else split
+        "smc" if there are several modes, else slices if the density ends at a hard wall or jumps, else split
         Hamiltonian Monte Carlo if the density is close to normal, else NUTS. "smc" (annealed sequential Monte
         Carlo) is for several modes and for the evidence: `n_chains` populations of `n_samples` points, some
         80 gradients a point; `Posterior.log_evidence`.
@@ -160,9 +160,9 @@ def sample(
     Raises
     ------
     DataError
-        If the density is not finite at the start, constant in a parameter, or its gradient wrong: names the
-        parameter. If there are several shards and `log_likelihood` is no sum over rows. For numbers of the
-        wrong type or out of range.
+        If the density is not finite at the start nor near by, constant in a parameter, or its gradient wrong:
+        names the parameter. If there are several shards and `log_likelihood` is no sum over rows. For numbers
+        of the wrong type or out of range.
     CombinationRefused
         With several shards, if no combination passes its diagnostics; lists them.
 
@@ -170,6 +170,8 @@ def sample(
     -----
     PosteriorWarning
         If the diagnostics say not to use the draws.
+    UserWarning
+        If the density is not finite at the start, so that chains begin near by.
 
     Examples
     --------
@@ -431,8 +433,9 @@ def _gap_of_rows(model, problem, parts):
     whole = taken_rows(some_rows(problem.data, None))
     taken = [partial(taken_rows, part) for part in parts]
     remedy = (
-        "put priors into log_prior, take sums over rows where there are means, and sample rows that depend "
-        "on each other, such as a time series, in one piece (n_shards=1)"
+        "put priors into log_prior, standardise columns before and not inside, take sums over rows where "
+        "there are means, and sample rows that depend on each other, such as a time series, in one piece "
+        "(n_shards=1)"
     )
     check_sum(alone, whole, taken, model.start, remedy)
     return partial(gaps, alone, whole=whole, parts=taken)

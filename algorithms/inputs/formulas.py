@@ -37,6 +37,16 @@ def evaluated(evaluate, formula, what, remedy):
         ) from error
 
 
+def with_used_levels(frame):
+    """A frame whose categories have no levels but those of its rows: others would be columns of zeros."""
+    kinds = list(getattr(frame, "dtypes", ()))
+    columns = [j for j, kind in enumerate(kinds) if hasattr(kind, "categories") and hasattr(kind, "ordered")]
+    frame = frame.copy(deep=False) if columns else frame
+    for j in columns:
+        frame.isetitem(j, frame.iloc[:, j].cat.remove_unused_categories())
+    return frame
+
+
 @dataclass(frozen=True)
 class GroupTerm:
     """Effects of groups: the columns that vary by group, the columns whose levels are the groups.

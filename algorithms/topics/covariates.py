@@ -8,7 +8,7 @@ import numpy as np
 
 from ...errors import DataError, in_brief, shortened
 from ..inputs.formula_files import check_learned, learned, restored
-from ..inputs.formulas import evaluated, formulaic
+from ..inputs.formulas import evaluated, formulaic, with_used_levels
 
 INTERCEPT = "intercept"
 _MOST_LEVELS, _LARGEST_SHARE, _FEW_ROWS = 1000, 0.5, 50  # of a category, as on the command line
@@ -182,12 +182,13 @@ def _frame(covariates, formula, n_documents):
             f"got {type(covariates).__name__}"
         )
     if not isinstance(covariates, Mapping):
-        return covariates
+        return with_used_levels(covariates)
     import pandas as pd
 
     # Rows are matched by place: the indexes of Series are left out.
     found = _columns_of(covariates, n_documents)
-    return pd.DataFrame({name: getattr(values, "array", values) for name, values in found.items()})
+    columns = {name: getattr(values, "array", values) for name, values in found.items()}
+    return with_used_levels(pd.DataFrame(columns))
 
 
 def check_order(X, covariates):

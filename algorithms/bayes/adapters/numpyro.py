@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ....errors import DataError, shortened
+from ....errors import DataError, in_brief, shortened
 from ...inputs.matrices import check_takes
 from ..models.external import (
     SHIFTS,
@@ -27,6 +27,11 @@ from ..models.external import (
 from .batches import BatchModel
 
 _BATCH = 4  # points of a call
+_STANDARDISED = (
+    "a model that standardises or centres columns by their own mean, or takes other means over rows, would "
+    "take those of its rows in each shard. Standardise the data before, or take the model in one piece "
+    "(data_axis=None)"
+)
 _MOST_OPERATIONS = 1e5  # of a density that is evaluated for all of them on one thread
 
 
@@ -108,9 +113,9 @@ def from_numpyro(model: Any, data: Any, *, data_axis: Any = None, start: Any = N
         functions = _NumPyro(
             model, fixed, tuple(cut), data_axis, shapes, tuple(x[:1] for x in cut.values()), q
         )
-        shown = functions.learn_shown(tuple(cut.values()))
         if data_axis is not None:
-            functions.check_outside(tuple(cut.values()))
+            functions.check_rows(tuple(cut.values()))
+        shown = functions.learn_shown(tuple(cut.values()))
     variables = {name: np.shape(shown[name]) for name in sorted(shown)}
     return ExternalModel(functions, tuple(cut.values()), q, flat_names(shapes), variables)
 
@@ -140,6 +145,13 @@ def _trace(model, data, values=None):
 def _log_density(site):
     logp = site["fn"].log_prob(site["value"]).sum()
     return logp if site["scale"] is None else site["scale"] * logp
+
+
+def _of_first_row(site, dim):
+    """Log density of the first row of a site in the plate, whose rows are along that dimension."""
+    logp = np.asarray(site["fn"].log_prob(site["value"]))
+    logp = np.take(logp, 0, axis=dim) if logp.ndim >= -dim else logp
+    return logp.sum() if site["scale"] is None else site["scale"] * logp.sum()
 
 
 def _is_parameter(site):
@@ -216,24 +228,42 @@ class _NumPyro(Functions):
             total = total + (_log_density(site) if frames else 0.0)
         return total
 
-    def check_outside(self, rows):
-        """Refuse sites outside the plate that depend on the rows: the prior is computed from one row."""
+    def check_rows(self, rows):
+        """Refuse sites outside the plate that depend on the rows, and rows that depend on others.
+
+        The prior is computed from one row, and a shard knows none of the other shards' rows.
+        """
+        outside: set[str] = set()
 
         def changes(data):
-            first, last = (
-                {name: _log_density(site) for name, frames, site in self._sites_at(q, data) if not frames}
-                for q in (self.start + shift for shift in SHIFTS)
-            )
+            first, last = ({}, {})
+            for found, shift in zip((first, last), SHIFTS, strict=True):
+                for name, frames, site in self._sites_at(self.start + shift, data):
+                    found[name] = _of_first_row(site, frames[0].dim) if frames else _log_density(site)
+                    outside.update([] if frames else [name])
             return {name: last[name] - first[name] for name in first}
 
-        of_one = changes(self.row)
-        for name, change in changes(rows).items():
-            if not is_same(of_one[name], change):
+        of_every = changes(rows)
+        try:
+            with np.errstate(all="ignore"):
+                of_one = changes(self.row)
+        except ValueError as error:  # of a parameter that is NaN: the deviation of one row is zero
+            if "got invalid" not in str(error):
+                return  # what does not go with one row is found with the halves
+            raise DataError(f"the model fails with one row, {in_brief(error)}: {_STANDARDISED}") from error
+        for name, change in of_every.items():
+            if is_same(of_one[name], change):
+                continue
+            if name not in outside:
                 raise DataError(
-                    f"the log density of the site {shortened(name)} depends on the rows, but the site is "
-                    f"outside the plate {shortened(self.axis)}: put it inside, one number a row, or take the "
-                    "model in one piece (data_axis=None)"
+                    f"the log density of a row of the site {shortened(name)} depends on the other rows: "
+                    f"{_STANDARDISED}"
                 )
+            raise DataError(
+                f"the log density of the site {shortened(name)} depends on the rows, but the site is "
+                f"outside the plate {shortened(self.axis)}: put it inside, one number a row, or take the "
+                "model in one piece (data_axis=None)"
+            )
 
     def whole(self, data):
         """See `Functions`."""

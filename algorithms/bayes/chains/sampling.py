@@ -8,8 +8,8 @@ definite Hessian, NUTS. Of several modes the proposal is a mixture of the normal
 limits, if no more are expected by how often searches found each; else populations are annealed from Student
 t's about all ("smc"). Shards take NUTS then: chains begin in each of the modes in turn, so that R-hat tells
 whether they change places.
-A density of up to 50 parameters that ends at a hard wall, or that is constant as far as can be seen, is
-sampled by slices.
+A density of up to 50 parameters that ends at a hard wall, that jumps, or that is constant as far as can be
+seen, is sampled by slices.
 """
 
 import time
@@ -45,18 +45,20 @@ from .chain import (
 from .laplace import Mode, find_mode, laplace_draws, mixture_draws
 from .modes import NOTHING_FOUND, FoundModes, find_further, find_modes
 from .tempering import Evidence, run_populations
-from .walls import MOST_PARAMETERS, wall_about, wall_near
+from .walls import MOST_PARAMETERS, jumps, wall_about, wall_near
 
 K_HAT_WEIGHTS, PART_WEIGHTS = 0.5, 0.75  # for importance sampling alone
 K_HAT_SPLIT, ACCEPTANCE_SPLIT = 0.7, 0.6  # for split HMC
 K_HAT_SPLIT_ALONE = 0.3  # the same of a density in one piece that is not known to be concave
+_AROUND = 2.0  # standard deviations about the mode, where jumps are looked for
 _TRIED = 2000  # draws that tell whether the density is wider than at its mode
 _TRIAL = 200  # draws that show the acceptance of split HMC, and whether a step that was found diverges
 CHUNK = 100  # draws of a chain between two looks at the callback
 _DIFFERENT = "searches from scattered points end in different modes"
 _LEVEL = "the log density is constant about the start: gradients do not lead"
 _WALL = "the density ends at a wall, which gradients do not see"
-_PLACES = 4  # that tell whether a density is constant
+_JUMPS = "the density jumps, which gradients do not see"
+_PLACES = 4  # that tell whether a density is constant, or jumps
 _PATIENCE = 0.1  # seconds between two looks at Ctrl-C, where there is no callback
 KNOWN = ("auto", "laplace", "smc", *SAMPLERS)
 OF_MODES = ("laplace", "split_hmc", "smc")  # which search for modes, and move in their coordinates
@@ -265,10 +267,14 @@ def make_plan(
     return SamplingPlan(sampler, metric, mode, target, limit, k_hat, reason, draws, found)
 
 
-def _is_level(model, **numbers):
-    """Whether the gradient is zero wherever chains would begin, as that of a uniform density is."""
+def _blind_to(model, numbers):
+    """What gradients do not see where chains would begin, in words; "" of a density that they describe."""
     points = np.stack([starting_point(model, chain=chain, **numbers) for chain in range(_PLACES)])
-    return not model.logp_grads(points)[1].any()
+    if not model.logp_grads(points)[1].any():  # as of a uniform density
+        return _LEVEL
+    if model.concave or model.regular or model.n_params > MOST_PARAMETERS:
+        return ""
+    return _WALL if wall_near(model) else _JUMPS * jumps(model, points, np.full(model.n_params, model.reach))
 
 
 def _diverges(draws, first=0):
@@ -294,18 +300,18 @@ def check_settings(sampler, n_samples, n_chains, n_warmup):
 
 def _choose(model, mode, n, found, numbers, weighted):
     """Choose for "auto": sampler, mode if it is the only one, draws about it or all, k-hat, the reason."""
-    if mode is None and _is_level(model, **numbers):
-        return "slice", None, None, np.nan, _LEVEL
-    walled = not (model.concave or model.regular) and model.n_params <= MOST_PARAMETERS
-    if mode is None and walled and wall_near(model):
-        return "slice", None, None, np.nan, _WALL
     if mode is None:
-        return "nuts", None, None, np.nan, "no mode with a definite Hessian was found"
+        blind = _blind_to(model, numbers)
+        reason = blind or "no mode with a definite Hessian was found"
+        return "slice" if blind else "nuts", None, None, np.nan, reason
+    walled = not (model.concave or model.regular) and model.n_params <= MOST_PARAMETERS
     several = len(found.modes) > 1
-    if several and not weighted:
-        return "nuts", None, None, np.nan, _DIFFERENT
-    if several and not found.complete:
-        return "smc", None, None, np.nan, f"{_DIFFERENT}; there seem to be more"
+    widths = np.sqrt((mode.A**2).sum(axis=1))
+    if several and not (weighted and found.complete):
+        if walled and jumps(model, mode.q[None], _AROUND * widths):
+            return "slice", None, None, np.nan, _JUMPS
+        more = "; there seem to be more" * weighted
+        return "smc" if weighted else "nuts", None, None, np.nan, f"{_DIFFERENT}{more}"
     make, about = (mixture_draws, found.modes) if several else (laplace_draws, mode)
     draws, k_hat = make(model, about, n, **numbers)
     part = importance_ess(draws.log_weights) / n
@@ -313,6 +319,8 @@ def _choose(model, mode, n, found, numbers, weighted):
     reason = f"importance sampling about {place} has k-hat {k_hat:.2f} and is worth {part:.0%} of its draws"
     if weighted and k_hat < min(K_HAT_WEIGHTS, khat_limit(max(n, 2))) and part > PART_WEIGHTS:
         return "laplace", None if several else mode, draws, k_hat, reason
+    if walled and jumps(model, mode.q[None], _AROUND * widths):
+        return "slice", None, None, k_hat, f"{_JUMPS}; {reason}"
     if several:
         return "smc", None, None, k_hat, f"{_DIFFERENT}; {reason}"
     if walled and wall_about(model, mode, draws):

@@ -84,5 +84,8 @@ class MixedDesign:
         spreads = np.sqrt(np.average((self.X - self.centres) ** 2, axis=0, weights=self.weights))
         for name, spread, centre in zip(self.names, spreads, self.centres, strict=True):
             if not spread > 1e-12 * abs(centre):
-                raise DataError(f"the column {name} is constant, which says nothing: leave it out")
+                remedy = "leave it out"
+                if not centre and "[" in name:
+                    remedy = "no row has this level, or combination of levels: join it with another one"
+                raise DataError(f"the column {name} is constant, which says nothing: {remedy}")
         return spreads

@@ -10,7 +10,7 @@ import numpy as np
 
 from ....errors import DataError, shortened
 from ...inputs.formula_files import check_learned, learned, restored
-from ...inputs.formulas import evaluated, formulaic, split_formula
+from ...inputs.formulas import evaluated, formulaic, split_formula, with_used_levels
 from ..models.groups import check_groups, find_groups
 from .design import MixedDesign, Term
 
@@ -370,7 +370,7 @@ def _frame(data, formula):
         )
     if not len(data):
         raise DataError("data has no rows")
-    return data
+    return with_used_levels(data)
 
 
 def _rows_of(frame, rows):

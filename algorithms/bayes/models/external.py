@@ -21,8 +21,9 @@ SHIFTS = (0.1, -0.2)  # of the start: places at which values are compared withou
 _PLACES = 3  # at which densities are compared
 _DIGITS = 9  # of a density's values, by which it is known
 _REMEDY = (
-    "terms that no single row has belong outside the data's axis, and a model with means over rows, or "
-    "parameters of their own for rows, cannot be cut"
+    "terms that no single row has belong outside the data's axis, and a model that standardises columns by "
+    "their own mean (do it to the data before), takes other means over rows, or has parameters of their own "
+    "for rows, cannot be cut"
 )
 _FAULT = "likelihood and prior do not add up to the model's log density: this differs from their sum"
 _OUTSIDE = (

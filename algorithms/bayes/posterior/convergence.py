@@ -130,8 +130,6 @@ def _tail(x):
     places = np.array(_TAILS) * (ascending.shape[1] - 1)
     low = places.astype(int)
     cuts = ascending[:, low] + (places - low) * (ascending[:, low + 1] - ascending[:, low])
-    # Of many equal draws a cut may be the largest: no draw lies above it, but some below.
-    cuts = np.where(cuts < ascending[:, -1:], cuts, np.nextafter(cuts, -np.inf))
     below = np.concatenate([x <= cut[:, None, None] for cut in cuts.T], dtype=np.float64)
     return np.fmin(*np.split(_geyer(_split(below)), 2))
 

@@ -18,7 +18,7 @@ _ESS_GOOD, _ESS_SHARD = 400, 100  # 400: Vehtari et al. 2021, 100 a chain
 MIXED = 0.1  # part of the draws that chains are worth which mix well: of 4,000 draws the 400
 _MORE = "take more draws"  # said in the table alone
 _RHAT_MOST = 1.05  # where chains are short
-_BFMI_LIMIT = 0.3  # Stan warns below it
+_BFMI_LIMIT, _BFMI_FINE = 0.3, 0.5  # Stan warns below the first; few divergences do no harm above the other
 MOST_DIVERGENT = 0.01  # part of the draws
 # Limits of shift and spread: docs/mcmc.md, "What auto does".
 # Of a combination's means by the posterior itself, in standard deviations; and of its standard deviations to
@@ -161,7 +161,8 @@ def diagnose(
             every, of_every = np.concatenate([chains, watched[0]], axis=3), [*names, *watched[1]]
         lines += _chain_lines(every, of_every, weighed="k_hat" in figures)
         if divergences is not None:
-            line = _divergence_line(np.asarray(divergences), chains.shape[1] * chains.shape[2])
+            n_draws = chains.shape[1] * chains.shape[2]
+            line = _divergence_line(np.asarray(divergences), n_draws, _mixes_well(lines, n_draws, energy))
             # A second round that is good has put right what the shards missed.
             excused = "k_hat" in figures and not any(level for _, _, _, level, _ in ends)
             lines.append((*line[:3], min(line[3], 1) if excused else line[3], line[4]))
@@ -227,7 +228,8 @@ def _population_lines(figures):
 
 def _chain_lines(chains, names, weighed):
     """R-hat and effective sizes of the worst shard; weighed draws only propose, and may be rougher."""
-    rhat, *sizes = (np.stack(part) for part in zip(*map(convergence, chains), strict=True))
+    rhat, bulk, tail = (np.stack(part) for part in zip(*map(convergence, chains), strict=True))
+    sizes = bulk, np.where(np.isnan(tail), bulk, tail)  # NaN of a rare event, which no quantile shows
     by_chance = np.clip(_rhat_by_chance(chains, np.fmin(*sizes)), _RHAT_GOOD, _RHAT_MOST)
     limits = np.full_like(rhat, RHAT_LIMIT) if weighed else by_chance
     where = np.unravel_index(np.where(np.isnan(rhat), np.inf, rhat - limits).argmax(), rhat.shape)
@@ -276,9 +278,21 @@ def lines_of_warning(found, alone=True):
     return [line for line in found.lines if line[3]] if poor else []
 
 
-def _divergence_line(counts, n_draws):
+def _mixes_well(lines, n_draws, energy):
+    """Whether chains of one density are far from any trouble, by R-hat, effective sizes and energies.
+
+    A few steps that are too long diverge in any chain. Near the neck of a funnel chains get stuck as well.
+    """
+    sizes = [value for name, value, *_ in lines if name.endswith("ESS")]
+    mixing = not any(level for _, _, _, level, _ in lines) and min(sizes) >= MIXED * n_draws
+    return mixing and energy is not None and len(energy) == 1 and bool(e_bfmi(energy[0]).min() >= _BFMI_FINE)
+
+
+def _divergence_line(counts, n_draws, mixes_well):
     worst = int(counts.argmax())
     total = int(counts.sum())
+    if mixes_well and 0 < total <= MOST_DIVERGENT * n_draws:
+        return "divergences", total, f"< {MOST_DIVERGENT:.0%}", 0, "few, where chains mix well"
     words = f"most in shard {worst} ({counts[worst]}): a larger target_accept, or another form"
     level = 2 if counts[worst] > MOST_DIVERGENT * n_draws else int(total > 0)
     return "divergences", total, "0", level, words if total else "none"

@@ -417,6 +417,14 @@ def test_new_covariates_that_are_refused(data):
         model.expected_shares(covariates[:3], minus=covariates[:2], level=0.3)
 
 
+def test_levels_of_a_formula_that_no_document_has_make_no_column():
+    pytest.importorskip("formulaic")
+    frame = pd.DataFrame({"x": [1.0, 2, 3], "colour": pd.Categorical(list("rgg"), ["b", "g", "pink", "r"])})
+    known = Covariates.of(frame, "x + C(colour)", 3)
+    assert known.names[1:] == ["x", "C(colour)[T.r]"]
+    np.testing.assert_array_equal(known.design(frame, 3)[:, -1], [1, 0, 0])
+
+
 def test_formulas(data, tmp_path):
     pytest.importorskip("formulaic")
     X, covariates = data

@@ -5,12 +5,12 @@ import warnings
 
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import special, stats
 
 import stradask as sd
 from stradask.algorithms.bayes.chains.chain import advance, init
 from stradask.algorithms.bayes.chains.laplace import find_mode, laplace_draws
-from stradask.algorithms.bayes.chains.walls import wall_about, wall_near
+from stradask.algorithms.bayes.chains.walls import jumps, wall_about, wall_near
 from stradask.algorithms.bayes.models.density import user_model
 from stradask.errors import DataError
 
@@ -90,3 +90,54 @@ def test_slices_begin_beside_a_wall_whose_differences_are_infinite():
     assert (np.abs(made.draws) < 1).all()
     with pytest.raises(DataError, match="where a chain begins"):
         init(model, beside, "nuts")
+
+
+# Jumps ------------------------------------------------------------------------------------------------------
+
+TIMES = np.arange(40)
+COUNTS = np.where(TIMES < 15, [3, 4, 2, 5] * 10, [1, 0, 2, 1] * 10)
+RATES = {"early": sd.priors.gamma(2, 1), "late": sd.priors.gamma(2, 1)}
+
+
+def changing(p, data):
+    """Counts whose rate changes at a time."""
+    times, counts = data
+    rates = np.where(times < p.time, p.early, p.late)
+    return (counts * np.log(rates) - rates).sum()
+
+
+def test_the_time_of_a_change_is_sampled_by_slices():
+    """Rates of Gamma(2, 1) are integrated out: k counts of the sum s have Gamma(2 + s) / (1 + k)^(2 + s)."""
+    parameters = {"time": sd.interval(0, 40), "early": sd.positive(), "late": sd.positive()}
+    found = sd.sample(
+        changing, None, (TIMES, COUNTS), parameters=parameters, priors=RATES, n_warmup=200, random_state=0
+    )
+    assert found.method.startswith("slice: the density jumps")
+    assert found.diagnostics.level == 0
+    before, k = np.cumsum(COUNTS), np.arange(1, 41)
+    logs = sum(
+        special.gammaln(2 + s) - (2 + s) * np.log(1 + n)
+        for s, n in ((before, k), (before[-1] - before, 40 - k))
+    )
+    shares = special.softmax(logs)
+    mean = shares @ (k - 0.5)
+    spread = math.sqrt(shares @ ((k - 0.5 - mean) ** 2 + 1 / 12))
+    size = found.summary()["ess"][0]
+    assert found.mean()["time"] == pytest.approx(mean, abs=4.5 * spread / math.sqrt(size))
+    assert found.sd()["time"] == pytest.approx(spread, rel=0.15)
+
+
+@pytest.mark.parametrize(
+    ("density", "jumping"),
+    [
+        (lambda q, data: -0.5 * (q**2).sum() - 0.2 * np.floor(q[1]), True),
+        (lambda q, data: -0.5 * (q**2).sum() - 1e10 * (q[0] < -1.5), True),
+        (lambda q, data: -0.5 * (q**2).sum() - 1e10 * (q[0] < -7), False),  # where no draw comes
+        (lambda q, data: -0.5 * (q**2).sum() - 1e-3 * np.floor(9 * q[1]), False),
+        (lambda q, data: -np.abs(q).sum(), False),  # a kink
+        (lambda q, data: -0.5 * (q**2).sum() - np.log1p(np.exp(300 * (q[0] - 0.3))), False),  # steep
+        (lambda q, data: -math.inf if q[0] < 0 else -(q.sum() ** 2), False),  # a wall
+    ],
+)
+def test_jumps_along_axes(density, jumping):
+    assert jumps(_model(density), np.zeros((1, 2)), np.full(2, 8.0)) == jumping

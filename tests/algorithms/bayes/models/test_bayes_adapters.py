@@ -427,6 +427,27 @@ def test_numpyro_models_that_cannot_be_cut():
         with numpyro.plate("rows", len(y)):
             numpyro.sample("y", dist.Normal(a, 1), obs=y)
 
+    def standardised(x, y, scaled):
+        z = (x - x.mean()) / (x.std() if scaled else 1.0)
+        a = numpyro.sample("a", dist.Normal(0, 1))
+        with numpyro.plate("rows", len(y)):
+            numpyro.sample("y", dist.Normal(a * z, 1), obs=y)
+
+    def centred(y):
+        a = numpyro.sample("a", dist.Normal(0, 1))
+        with numpyro.plate("rows", len(y)):
+            numpyro.factor("near", -0.5 * (y - y.mean() - a) ** 2)
+
+    remedy = "centres columns by their own mean.* Standardise the data before"
+    for scaled, words in (
+        (True, "fails with one row"),
+        (False, "of a row of the site 'y' depends on the other"),
+    ):
+        with pytest.raises(DataError, match=f"{words}.*{remedy}"):
+            sd.from_numpyro(standardised, {"x": X[:, 0], "y": Y, "scaled": scaled}, data_axis="rows")
+    with pytest.raises(DataError, match=f"of a row of the site 'near' depends on the other.*{remedy}"):
+        sd.from_numpyro(centred, {"y": Y}, data_axis="rows")
+
     for kind, name in (("prior", "a"), ("factor", "again"), ("observed", "again")):
         with pytest.raises(DataError, match=f"site '{name}' depends on the rows.*put it inside"):
             sd.from_numpyro(outside, {"y": Y, "kind": kind}, data_axis="rows")

@@ -70,3 +70,35 @@ def test_a_search_for_modes_whose_first_climb_takes_all_its_evaluations():
     with pytest.warns(UserWarning, match="60 single rows"):
         model.fit(_few())
     assert model.posterior_.draws.shape == (80, 63)
+
+
+def test_levels_that_no_row_has_change_nothing():
+    """pandas keeps them in a category: of a filtered frame, and where rows have weight 0."""
+    pandas = pytest.importorskip("pandas")
+    pytest.importorskip("formulaic")
+    rng = np.random.default_rng(0)
+    kind, g = rng.choice(["u", "v", "w"], 60), rng.choice(["a", "b", "c"], 60)
+    plain = pandas.DataFrame({"y": rng.normal(size=60), "kind": kind, "g": g})
+    kept = plain.assign(
+        kind=pandas.Categorical(kind, ["u", "v", "none", "w"]),
+        g=pandas.Categorical(g, ["none", "a", "b", "c"]),
+    )
+    for formula in (
+        "y ~ kind + (1 | g)",
+        "y ~ 0 + C(kind) + (kind | g)",
+        "y ~ kind * g",
+        "y ~ g + (1 | g:kind)",
+    ):
+        one, other = (FormulaDesign(formula, "normal").learn(frame, None, None) for frame in (plain, kept))
+        assert one.names == other.names
+        np.testing.assert_array_equal(one.X, other.X)
+        for first, second in zip(one.terms, other.terms, strict=True):
+            assert list(first.levels) == list(second.levels)
+            np.testing.assert_array_equal(first.Z, second.Z)
+    known = FormulaDesign("y ~ kind", "normal")
+    known.learn(kept, None, (kind != "w").astype(float))
+    assert known.design(kept[kind == "u"]).names == ("kind[T.v]",)
+    with pytest.raises(DataError, match="not seen"):
+        known.design(kept)
+    with pytest.raises(DataError, match=r"no row has this level, .*: join it with another one"):
+        FormulaDesign("y ~ kind * g", "normal").learn(kept[(kind != "w") | (g != "c")], None, None).spreads  # noqa: B018

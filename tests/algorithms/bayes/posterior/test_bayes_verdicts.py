@@ -4,7 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
-from scipy import special, stats
+from scipy import signal, special, stats
 
 import stradask as sd
 from stradask.algorithms.bayes.chains.sampling import sample_model
@@ -196,6 +196,54 @@ def test_target_accept_shortens_steps():
     assert not np.array_equal(*steps)
     with pytest.raises(ValueError, match="target_accept"):
         sd.BayesianLogisticRegression(target_accept=1.0).fit(X, X[:, 0] > 0)
+
+
+def test_few_divergences_alone_ask_for_no_care():
+    rng = np.random.default_rng(0)
+    draws, energy = rng.normal(size=(1, 4, 1000, 2)), rng.normal(size=(1, 4, 1000))
+    slow = signal.lfilter([1], [1, -0.8], energy, axis=2)  # an E-BFMI about .4
+    sticky = np.repeat(draws[:, :, :50], 20, axis=2)
+    for level, count, chains, energies in (
+        (0, 12, draws, energy), (2, 41, draws, energy), (1, 12, draws, slow), (1, 12, draws, None),
+        (1, 12, sticky, energy),
+    ):  # fmt: skip
+        found = diagnose(chains, energy=energies, divergences=[count])
+        assert found.row("divergences")["verdict"] == ("good", "care", "bad")[level]
+    assert 0.3 < diagnose(draws, energy=slow, divergences=[12]).row("E-BFMI")["value"] < 0.5
+
+
+@pytest.mark.parametrize("seed", [1000, 1008, 1020])
+def test_draws_of_three_groups_are_trusted_and_those_of_slices(seed):
+    pytest.importorskip("formulaic")
+    rng = np.random.default_rng(seed)
+    g = np.repeat(np.arange(3), 12)
+    x, u = rng.normal(size=36), rng.normal(0, 0.5, 3)[g]
+    data = {"y": 0.3 + 0.5 * x + u + rng.normal(size=36), "x": x, "g": g}
+    found, slices = (
+        sd.BayesianGLM("y ~ x + (1 | g)", random_state=0, **given).fit(data).posterior_
+        for given in ({}, {"sampler": "slice", "n_samples": 4000})
+    )
+    assert found.diagnostics.row("divergences")["value"] > 0
+    assert found.diagnostics.level == slices.diagnostics.level == 0
+    for name in ("coef", "intercept", "sd_g", "sigma"):
+        one, other = (np.log(np.abs(posterior[name])) for posterior in (found, slices))
+        assert one.mean() == pytest.approx(other.mean(), abs=0.15 * other.std())
+
+
+@pytest.mark.filterwarnings("ignore::stradask.errors.PosteriorWarning")
+@pytest.mark.parametrize("seed", range(3))
+def test_a_funnel_is_still_told(seed):
+    def funnel(q, x):
+        v, z = q[0], q[1:]
+        e = np.exp(-v)
+        slope = np.append(-v / 9 - len(z) / 2 + e * (z @ z) / 2, -e * z)
+        return -v * v / 18 - len(z) * v / 2 - e * (z @ z) / 2, slope
+
+    found = sd.sample(
+        funnel, None, np.ones(1), np.zeros(2), sampler="nuts", n_samples=500, n_warmup=500, random_state=seed
+    )
+    assert found.diagnostics.row("divergences")["verdict"] != "good"
+    assert found.diagnostics.level > 0
 
 
 def test_divergences_are_excused_by_a_good_second_round():
