@@ -21,7 +21,7 @@ from ...inputs.targets import (
 from ..glm.row_places import sources_and_reader, sources_of
 from ..structured.mean_loss import MeanLoss
 from .families import FAMILIES, family_of
-from .likelihood import maximise
+from .likelihood import maximise, scaled_products
 
 _MOST_COLUMNS = 10_000  # whose products take 0.8 GB
 # Coefficients and overdispersion in turn; Newton steps for the latter.
@@ -189,6 +189,10 @@ def fit_rows(model, passes, n_features, vectors, callback):
     null = solve(family, start) if len(start) < k else None
     theta = np.zeros(k)
     theta[n_features:] = start if null is None else null.theta
+    if offset is not None and not model.fit_intercept:  # near the null model, as far as the columns reach
+        products = passes.run(("newton", family_of("normal").spec, theta, means))[1][k + 1 :].reshape(k, k)
+        scaled, scale = scaled_products(products)
+        theta = np.linalg.lstsq(scaled, loss.start() * sums[:k] / scale)[0] / scale
     if model.warm_start and "coef_" in vars(model):
         warm = np.append(model.coef_, [model.intercept_ + means @ model.coef_] * model.fit_intercept)
     with monitor:

@@ -267,6 +267,7 @@ def maximise(passes, family, theta, means, *, ridges, n_free, least, tol, max_it
         step = -solve(H, g)
         decrement = -float(g @ step)
         unit = 1.0 if family.known_dispersion else max(pearson, 0.0) / max(n_free, 1)
+        unit = min(unit, max(abs(value), 1.0))  # far from the maximum Pearson's sum is beyond all measure
         if decrement <= tol**2 * unit:  # of the order of rounding: the loss cannot tell
             new = at(theta + step)
             if np.isfinite(new[0]):
@@ -294,14 +295,15 @@ def maximise(passes, family, theta, means, *, ridges, n_free, least, tol, max_it
     return out
 
 
-def _scaled(H):
+def scaled_products(H):
+    """Products of columns with a diagonal of ones, and the columns' lengths."""
     scale = np.sqrt(np.where(np.diag(H) > 0, np.diag(H), 1.0))
     return H / np.outer(scale, scale), scale
 
 
 def dependent_columns(H):
     """Numbers of columns that are combinations of others, from their products."""
-    scaled, _ = _scaled(H)
+    scaled, _ = scaled_products(H)
     _, R, order = qr(scaled, pivoting=True)
     small = np.abs(np.diag(R)) <= _DEPENDENT * len(H)
     return np.sort(order[small])
@@ -309,7 +311,7 @@ def dependent_columns(H):
 
 def solve(H, g):
     """``H^-1 g``; where H is singular the smallest solution, of columns of one scale."""
-    scaled, scale = _scaled(H)
+    scaled, scale = scaled_products(H)
     right = (g.T / scale).T
     try:
         factor = cho_factor(scaled, lower=True, check_finite=False)

@@ -95,3 +95,27 @@ def test_offsets_that_no_mean_holds_are_refused():
             model.fit(X, COUNTS, offset=offset)
     with pytest.raises(DataError, match=r"not finite where the fit begins.*fit_intercept=True"):
         sd.GLM("poisson", fit_intercept=False).fit(X, COUNTS, offset=np.full(N, 1e5))
+
+
+@pytest.mark.parametrize("shift", [-700.0, -50.0, 50.0, 700.0])
+@pytest.mark.parametrize("family", ["poisson", "gamma", "tweedie", "negative-binomial", "binomial", "normal"])
+def test_a_constant_in_the_offset_is_made_up_for_by_a_column_of_ones(family, shift):
+    if family == "binomial" and abs(shift) > 50:
+        return  # whose means are all 0 or 1 in floating point
+    y, rows = MODELS[family][1], np.c_[X, np.ones(N)]
+    near = sd.GLM(family).fit(X, y)
+    far = sd.GLM(family, fit_intercept=False).fit(rows, y, offset=np.full(N, shift))
+    np.testing.assert_allclose(
+        np.add(far.coef_, [0, 0, shift]), np.append(near.coef_, near.intercept_), atol=1e-6
+    )
+
+
+@pytest.mark.parametrize("shift", [-50.0, -20.0, 20.0, 50.0])
+@pytest.mark.parametrize("family", ["poisson", "gamma"])
+def test_without_an_intercept_or_ones_the_best_is_found_from_afar(family, shift):
+    """The gradient of the likelihood vanishes: it is convex, so that no other point is better."""
+    y, rows = MODELS[family][1], np.add(X, [0.5, 0.0])
+    model = sd.GLM(family, fit_intercept=False).fit(rows, y, offset=np.full(N, shift))
+    mean = np.exp(rows @ model.coef_ + shift)
+    residual = mean - y if family == "poisson" else 1 - y / mean
+    np.testing.assert_allclose(residual @ rows / (np.abs(residual) @ np.abs(rows)), 0, atol=1e-7)
