@@ -85,7 +85,9 @@ def minimize(
     tol : float, default=1e-6
         Stop when the 2-norm of the gradient (with `l1` of the pseudo-gradient, with `bounds` of its part that
         no bound holds) is at most this part of that at `x0`, and the estimated excess of the objective over
-        its minimum at most this part of the objective; or about 1e-16 where the minimum is 0.
+        its minimum at most this part of the objective; or about 1e-16 where the minimum is 0. The estimate is
+        that of the last steps, and then of products with the Hessian, which differences of gradients make in
+        6 to 200 further passes: to the last steps alone a curved valley looks like a minimum.
     tol_objective : float, default=0.0
         Stop when a step lowers the objective by at most this part of itself; 0 never does.
     n_jobs : int or None, default=None

@@ -88,7 +88,7 @@ def run_whole(fun_and_grad, portions, x0, session, deterministic, each, states, 
         resume = None if states is None else states.load()
         if hessp is not None:
             options = options | {"product": objective.product}
-        result = minimize_lbfgs(objective, x0, callback=after, resume=resume, **options)
+        result = minimize_lbfgs(objective, x0, proves=True, callback=after, resume=resume, **options)
         if states is not None:
             states.finish()
     return _completed(result, objective.n_taken_over, session)
@@ -121,7 +121,9 @@ def run_sharded(fun_and_grad, portions, x0, session, deterministic, each, states
                 if x is None:
                     last = None if states is None else states.load(space)
                     x = space.lay(x0) if last is None else last["x"]
-                result = minimize_lbfgs(space, x, space=space, callback=after, resume=last, **options)
+                result = minimize_lbfgs(
+                    space, x, space=space, proves=True, callback=after, resume=last, **options
+                )
                 if states is not None:
                     states.finish(space)
                 result.x = space.published(result.x)

@@ -85,6 +85,10 @@ class Box(Smooth):
         after = trial.state
         memory.add(after.x - before.x, after.gradient - before.gradient, after.scaled)
 
+    def is_inside(self, x, reach):
+        """See `Smooth.is_inside`."""
+        return (x - self.low > reach) & (self.high - x > reach)
+
     def trusted(self, fell, promised):
         """Not where the step was cut by a bound: the next direction may promise more."""
         return fell <= _TRUST * promised

@@ -14,6 +14,8 @@ their tridiagonal matrix, a Ritz value). A sum is believed with the first of the
 with the second, once that eigenvalue stands still, too.
 """
 
+import math
+
 import numpy as np
 from scipy.linalg import eigvalsh_tridiagonal
 
@@ -23,6 +25,8 @@ from .preconditioner import Factors
 _LEAST_PRODUCTS, _MOST_PRODUCTS = 6, 200  # with the Hessian, of a proof
 _SETTLED = 0.1  # of what is allowed: what the second half of the products may add, and what may be lacking
 _TINY = float(np.finfo(np.float64).tiny)
+_SOLVED = 1e-12  # of the square of the first residual, where nothing is lacking
+_LENGTH = 1e-7  # of a difference, relative to x and to the last steps; and of curvature what it resolves
 _SAME = 0.5  # of the smallest Ritz value of half of the products: no flatter direction has been found since
 
 
@@ -47,7 +51,7 @@ class Excess:
             return 1.0
         if self._by_factor:
             return 0.5 * float(g @ Factors(self._objective).at(x).solve(g)) / allowed
-        return self._by_products(x, g, allowed) / allowed
+        return self.by_products(x, g, allowed) / allowed
 
     def _bound(self, g):
         """``|g|^2 / (2 l2)``; infinite with an intercept that is not at its best."""
@@ -56,7 +60,7 @@ class Excess:
             return np.inf
         return (penalised + free) / (2 * self._objective.l2)
 
-    def _by_products(self, x, g, allowed):
+    def by_products(self, x, g, allowed):
         """Partial sums of conjugate gradients, until they exceed the allowed excess or are complete.
 
         The systems are those of x itself, P P^T turning residuals, so that |r| is that of a gradient.
@@ -65,6 +69,7 @@ class Excess:
         residual = space.scale(-1.0, g)
         turned = P.direct(P.transposed(residual))
         step, square = turned, self._dot(residual, turned)
+        solved = _SOLVED * square
         sums, ritz, lacking = [0.0], Ritz(), np.inf
         for k in range(1, _MOST_PRODUCTS + 1):
             bent = self._objective.hessian_product(x, step)
@@ -77,7 +82,7 @@ class Excess:
             turned = P.direct(P.transposed(residual))
             before, square = square, self._dot(residual, turned)
             lacking = self._bound(residual)
-            if sums[-1] > allowed or sums[-1] + lacking <= allowed or not square > 0:
+            if sums[-1] > allowed or sums[-1] + lacking <= allowed or not square > solved:
                 return sums[-1]
             ritz.add(length, square / before)
             if k >= _LEAST_PRODUCTS and sums[-1] - sums[k // 2] <= _SETTLED * allowed:
@@ -93,6 +98,76 @@ class Excess:
 
     def _dot(self, v, w):
         return float(self._space.dots([(v, w)])[0])
+
+
+class Differences:
+    """An objective known by its gradients, near a point of L-BFGS, for `Excess`.
+
+    A product with the Hessian is a difference of gradients; the pairs of the last steps precondition.
+    Coordinates that bounds or l1 hold are left out.
+    """
+
+    precision = l2 = 0.0
+
+    def __init__(self, steps, memory, point):
+        self._steps, self._memory, self._point = steps, memory, point
+        pairs, m = memory.products, memory.size
+        self._steepest = max((pairs[m + k, m + k] / pairs[k, m + k] for k in memory.order), default=0.0)
+        squares = [self._dot(point.x, point.x), *(pairs[k, k] for k in memory.order)]
+        self._length = _LENGTH * (math.sqrt(max(squares)) or 1.0)
+        self._free = None
+        if isinstance(point.x, np.ndarray):
+            self._free = (point.uphill != 0) & steps.is_inside(point.x, self._length)
+
+    def excess(self, allowed):
+        """The estimated excess over the minimum, complete where it is at most `allowed`."""
+        space = self._steps.space
+        return Excess(self, 0.0, lambda x: self, False, space).by_products(
+            self._point.x, self._within(self._point.uphill), allowed
+        )
+
+    def squared_norms(self, g):
+        """Nothing is known of a penalty."""
+        return 0.0, 0.0
+
+    def hessian_product(self, x, v):
+        """The product; where rounding hides the curvature, f counts as falling for a length of x."""
+        space, norm = self._steps.space, math.sqrt(self._dot(v, v))
+        if self._steps.natural:
+            self._steps.passes += 1
+            return self._within(self._steps.product(x, v))
+        bent = self._difference(x, v, self._length / norm)
+        self._steepest = max(self._steepest, math.sqrt(self._dot(bent, bent)) / norm)
+        curvature = self._dot(bent, v)
+        if curvature < _LENGTH * self._steepest * norm**2:
+            other = self._dot(self._difference(x, v, -self._length / norm), v)
+            if not abs(curvature - other) <= 0.5 * abs(curvature + other):
+                slope = abs(self._dot(self._point.uphill, v)) / norm
+                return space.scale(0.5 * slope * _LENGTH / self._length, v)
+        return bent
+
+    def _difference(self, x, v, t):
+        evaluated = self._steps.evaluate(self._steps.space.axpy(t, v, x))
+        if evaluated is None:
+            return self._steps.space.scale(math.nan, v)
+        change = self._steps.space.axpy(-1.0, self._point.gradient, evaluated[1])
+        return self._within(self._steps.space.scale(1 / t, change))
+
+    def direct(self, v):
+        """The inverse Hessian that the pairs make, times v."""
+        if self._free is None or self._free.all():
+            return self._steps.space.scale(-1.0, self._memory.direction(v))
+        return -self._memory.direction_within(v, self._free)
+
+    def transposed(self, v):
+        """`direct` applies both factors."""
+        return v
+
+    def _within(self, v):
+        return v if self._free is None else np.where(self._free, v, 0.0)
+
+    def _dot(self, v, w):
+        return float(self._steps.space.dots([(v, w)])[0])
 
 
 class Ritz:

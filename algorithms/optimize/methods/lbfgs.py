@@ -19,6 +19,7 @@ from ....scheduler.compiling import CompileClock, compile_clock
 from ....scheduler.parameters import check_count
 from ..space import LocalSpace, checked_start
 from .box import Box
+from .excess import Differences
 from .memory import Memory
 from .owlqn import Orthant
 from .steps import Identity, Point, Smooth
@@ -131,6 +132,7 @@ def minimize_lbfgs(
     tol_objective=0.0,
     precision=1e-12,
     excess=None,
+    proves=False,
     callback=None,
     history=None,
     resume=None,
@@ -156,10 +158,11 @@ def minimize_lbfgs(
     which estimates f(x) - min f, at most `tol_gradient` abs(f) (or rounding); when that estimate
     is at most `tol_decrease` abs(f); or when a step lowers the objective by at
     most `tol_objective` of its size. ``excess(x, f, gradient)``, the excess over the minimum relative to the
-    allowed one, must be at most 1 for the second. `precision` of f, relative: if no lower point is found, the
-    run has converged where the promised decrease is at most this part of abs(f). ``callback(iterate)``: True
-    stops. `history`: a `Trace` to be written into. `resume`: what ``Iterate.state()`` gave; goes on bitwise,
-    without `x0`.
+    allowed one, must be at most 1 for the second. `proves`: whether the first needs an estimate by products
+    with the Hessian, too, which differences of gradients make. `precision` of f, relative: if no lower point
+    is found, the run has converged where the promised decrease is at most this part of abs(f).
+    ``callback(iterate)``: True stops. `history`: a `Trace` to be written into. `resume`: what
+    ``Iterate.state()`` gave; goes on bitwise, without `x0`.
 
     The result has ``x``, ``fun``, ``jac`` (of the smooth part), ``nit``, ``nfev`` (passes), ``success``,
     ``status`` (0: converged; 1: `max_iter`; 2: no lower point was found, or the objective falls without end;
@@ -189,6 +192,7 @@ def minimize_lbfgs(
     run = _Run(
         steps, Memory(space, memory), trace, preconditioner is None and not steps.natural, precision, excess
     )
+    run.proves = proves
     with trace.timed():
         run.begin(x0, resume)
         while run.status is None:
@@ -215,7 +219,11 @@ class _Run:
         self.nit, self.status, self.message = 0, None, ""
         self.first_norm, self.fell = math.nan, math.inf  # how much the last step lowered the objective
         self.bad_steps, self.flat = 0, False  # whether the gradient is small beside that at x0
-        self.excess, self.share = excess, 1.0  # of the tolerance, once the excess was found too large
+        self.proves, self.excess, self.share = (
+            False,
+            excess,
+            1.0,
+        )  # of the tolerance, once the excess was found too large
 
     def begin(self, x0, resume):
         if resume is not None:
@@ -256,8 +264,12 @@ class _Run:
         if not slope < 0 and not fresh:
             return self.memory.clear()
         size = abs(before.value)
-        if self.flat and not (fresh and self.unscaled) and self._is_low(-0.5 * slope, tol_gradient * size):
-            return self._end(*converged)
+        allowed = self._allowed(tol_gradient * size)
+        low = -0.5 * slope <= self.share * allowed and self.fell <= _TRUST * allowed
+        if self.flat and not (fresh and self.unscaled) and low:
+            if self._holds(allowed):
+                return self._end(*converged)
+            d, slope = self.steps.direction(self.memory, before)  # which the memory knows as the last
         if self.nit >= max_iter:
             return self._end(LIMIT, f"max_iter={max_iter} steps were taken")
         small = -0.5 * slope <= self.share * tol_decrease * size
@@ -266,7 +278,7 @@ class _Run:
         first = min(1.0, 1.0 / math.sqrt(-slope)) if fresh and self.unscaled else 1.0
         trial = self.steps.search(before, d, slope, first, fresh) if slope < 0 else None
         if trial is None:
-            return self._without_step(fresh, slope)
+            return self._without_step(fresh, slope, max(tol_gradient, self.precision) * size)
         self.steps.remember(self.memory, before, trial, d)
         self.point, self.nit = trial.state, self.nit + 1
         self.norm = self._norm()
@@ -284,15 +296,22 @@ class _Run:
             part = f"{tol_objective:g} of itself"
             return self._end(CONVERGED, f"a step lowered the objective by at most {part}")
 
-    def _is_low(self, excess, allowed):
-        """Whether the estimated excess is allowed, or rounding of f at x0, or of 1 where that is more.
+    def _allowed(self, excess):
+        """The allowed excess, at least rounding of f at x0, or of 1 where that is more."""
+        return max(excess, _EPSILON * min(1.0, abs(self.trace.columns["objective"][0])))
 
-        A gradient that is small beside that at a far x0 alone is none: that of exp(x) says nothing.
-        """
-        allowed = max(allowed, _EPSILON * min(1.0, abs(self.trace.columns["objective"][0])))
-        return excess <= allowed and self.fell <= _TRUST * allowed
+    def _holds(self, allowed):
+        """Whether products with the Hessian say so, too: the pairs know the steep sides of a valley only."""
+        sharded = not isinstance(self.point.x, np.ndarray)
+        if not self.proves or (
+            sharded and isinstance(self.steps, Orthant)
+        ):  # no space leaves out coordinates
+            return True
+        excess = Differences(self.steps, self.memory, self.point).excess(allowed)
+        self.share /= min(max(excess / allowed, _LESS[0]), _LESS[1])
+        return excess <= allowed
 
-    def _without_step(self, fresh, slope):
+    def _without_step(self, fresh, slope, allowed):
         """Try again without memory; then give up."""
         self.promised = min(self.promised, -0.5 * slope)
         if not fresh:
@@ -300,7 +319,7 @@ class _Run:
         if self.steps.trouble is not None:
             return self._end(NOT_FINITE, f"{self.steps.trouble}; x is the last good point")
         small = self.promised <= self.precision * abs(self.point.value) and self._proved()
-        if small or self.flat:
+        if small or (self.flat and self._holds(self._allowed(allowed))):
             return self._end(CONVERGED, "the objective cannot fall further in floating point")
         why = "the objective is less precise than that, or value and gradient do not agree"
         return self._end(STUCK, f"no lower point was found along the gradient: {why}")
@@ -327,7 +346,7 @@ class _Run:
     def _state(self, whole=True):
         memory = self.memory
         state = {
-            "numbers": np.array([self.point.value, self.first_norm, self.fell]),
+            "numbers": np.array([self.point.value, self.first_norm, self.fell, self.share]),
             "counts": np.array([self.nit, self.steps.passes]),
             **{f"trace/{name}": column for name, column in self.trace.as_dict().items()},
         }
@@ -342,7 +361,8 @@ class _Run:
         return state
 
     def _restore(self, state):
-        value, self.first_norm, self.fell = map(float, state["numbers"])
+        value, self.first_norm, self.fell, *share = map(float, state["numbers"])
+        self.share = min(share, default=1.0)  # which older checkpoints lack
         self.nit, self.steps.passes = map(int, state["counts"])
         if not 0 <= self.nit <= self.steps.passes < _MOST_PASSES:
             raise ValueError(f"{self.nit} steps in {self.steps.passes} passes")
@@ -370,6 +390,7 @@ class _Run:
 
     def result(self):
         """Make scipy's result."""
+        self.trace.columns["passes"][-1] = self.steps.passes  # with those of the last proof
         point = self.point
         result = OptimizeResult()
         result.update(x=point.x, fun=point.value, jac=point.gradient, nit=self.nit, nfev=self.steps.passes)

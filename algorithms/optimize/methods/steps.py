@@ -91,6 +91,10 @@ class Smooth:
         self.endless = trial is not None and trial.t > _ENDLESS * first and trial.slope < CURVATURE * slope
         return None if trial is None else trial._replace(state=self.made(*trial.state))
 
+    def is_inside(self, x, reach):
+        """Which coordinates are further than `reach` from a bound."""
+        return True
+
     def trusted(self, fell, promised):
         """Whether a small promised decrease ends the run, after a step that lowered f by `fell`."""
         return True
