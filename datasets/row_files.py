@@ -131,6 +131,8 @@ class LineRange(NamedTuple):
         text, first = self._text()
         if not text.strip():
             return sparse.csr_array((0, n_features or 0)), np.empty(0)
+        if b"_" in text:  # which Python passes over in numbers
+            self._name_line(text, first)
         try:
             X, y = load_svmlight_file(io.BytesIO(text), n_features=n_features, zero_based=zero_based)
         except (ValueError, OverflowError) as error:

@@ -5,6 +5,7 @@ it fails, or lets a value through that is not finite, the file is gone through o
 for the first line at fault.
 """
 
+import io
 import math
 from numbers import Integral
 from typing import Any
@@ -83,7 +84,7 @@ def read_svmlight(
     from sklearn.datasets import load_svmlight_file
 
     _check_parameters(n_features, dtype, multilabel, zero_based)
-    with Reader(path, verbose=verbose) as reader:
+    with _Rows(path, verbose=verbose) as reader:
         try:
             X, y = load_svmlight_file(
                 reader,
@@ -111,6 +112,20 @@ def read_svmlight(
     if X.shape[0] == 0:
         raise DataError(f"{path}, line {reader.line}: the file ends and holds no sample")
     return X, y
+
+
+class _Rows(Reader):
+    """Lines of which scikit-learn reads no number that holds an underscore."""
+
+    def __iter__(self):
+        for first, block in self.blocks():
+            if b"_" in block:
+                for line, text in enumerate(io.BytesIO(block), first):
+                    if b"_" in text.split(b"#", 1)[0]:
+                        raise self.error(
+                            line, f"{_shown(text.rstrip())} holds an underscore, as no number does"
+                        )
+            yield from io.BytesIO(block)
 
 
 def _check_parameters(n_features, dtype, multilabel, zero_based):
@@ -178,6 +193,8 @@ def _checked_index(index, before, zero_based):
 
 def _parse_number(text, meaning):
     try:
+        if b"_" in text:  # Python would take 1_0 for ten
+            raise ValueError
         number = float(text)
     except ValueError:
         raise ValueError(f"{meaning} must be a number, not {_shown(text)}") from None

@@ -43,7 +43,7 @@ def add_threads(parser):
 
 def _number(text, kind, wanted, accepted):
     try:
-        value = kind(text)
+        value = None if "_" in text else kind(text)  # Python would take 1_0 for ten
     except ValueError:
         value = None
     if value is None or not accepted(value):

@@ -11,6 +11,7 @@ from scipy import sparse
 from sklearn.datasets import dump_svmlight_file, load_svmlight_file
 
 from stradask.datasets import read_svmlight
+from stradask.datasets.row_files import line_parts
 from stradask.errors import DataError
 
 
@@ -161,3 +162,15 @@ def test_an_index_that_the_reader_cannot_take_is_named_with_its_line(tmp_path):
     path.write_text("1 3:1\n1 99999999999:1\n")
     with pytest.raises(DataError, match=r"line 2.*99999999999"):
         read_svmlight(path)
+
+
+@pytest.mark.parametrize("line", ["1 1:1_0", "1_0 1:1", "1 1_0:1"])
+def test_numbers_with_underscores_are_none(tmp_path, line):
+    path = tmp_path / "x.svm"
+    path.write_text(f"1 1:2 # a_comment\n{line}\n")
+    with pytest.raises(DataError, match=r"line 2: .* holds an underscore"):
+        read_svmlight(path)
+    with pytest.raises(DataError, match=r"the line at byte 18: .*_"):
+        line_parts([str(path)])[0].read()
+    path.write_text("1 1:2 # a_comment\n")
+    assert read_svmlight(path)[0].nnz == line_parts([str(path)])[0].read()[0].nnz == 1
