@@ -16,7 +16,7 @@ from .._intervals import check_draws, least_draws
 from ..inputs.dask_arrays import is_dask
 from ..inputs.matrices import check_counts
 from .corpus.blocks_of_documents import lazy_shares, lazy_shares_by_rows
-from .corpus.shard_input import are_files, check_at_hand, check_order_of_files, given_documents, with_rows
+from .corpus.shard_input import check_at_hand, check_order_of_files, given_documents, with_rows
 from .covariates import Covariates, check_order, check_regression, length_of, standards
 from .evaluation import complete
 from .fitting import FittedTopicModel
@@ -230,13 +230,9 @@ class DMRTopicModel(FittedTopicModel):
         ndarray of shape (n_samples, n_components)
             Of files and Dask's data the result is that of `transform`.
         """
-        given = self._arguments(X, y, fit_params)
-        known = given.pop("covariates", None)
-        if is_dask(X) or are_files(X):
-            return self.fit(X, covariates=known, **given).transform(X, covariates=known)
-        check_at_hand(X)
-        shares = self._fit_anew(X, known, averages=True, **given)
-        return self.transform(X, covariates=known) if shares is None else shares
+        return self._averaged_shares(
+            X, y, fit_params, lambda given: given.pop("covariates", None), ["covariates"]
+        )
 
     def _check_given(self, X, given):
         check_order(X, given)

@@ -16,11 +16,12 @@ from ...errors import CheckpointMismatch, DataError
 from ...scheduler.engine import run
 from ...scheduler.parameters import seed_from
 from ...scheduler.stores.store import fingerprint_csr
+from ..inputs.dask_arrays import is_dask
 from ..inputs.matrices import check_prior, check_vocabulary
 from .blocks.draws import ThinnedDraws, sweeps_of_draws
 from .blocks.old_checkpoints import go_on_from_one_process
 from .corpus.documents import Documents, groups_asked_for
-from .corpus.shard_input import check_order_of_files, with_labels
+from .corpus.shard_input import are_files, check_at_hand, check_order_of_files, with_labels
 from .found import (
     MOST_TOPICS,
     check_auto,
@@ -77,6 +78,20 @@ class FittedTopicModel(TopicModel):
             for name in ("_given", "_held"):  # of the fit alone
                 vars(draft).pop(name, None)
         return shares
+
+    def _averaged_shares(self, X, y, fit_params, known=lambda given: None, of_documents=()):
+        """Fit, and return shares averaged over its sweeps; of files and Dask's data those of `transform`.
+
+        `known` takes what `_fit_anew` is given from the arguments of `fit`; `of_documents` names those that
+        `transform` has, too.
+        """
+        given = self._arguments(X, y, fit_params)
+        own = {name: given[name] for name in of_documents if name in given}
+        if is_dask(X) or are_files(X):
+            return self.fit(X, y, **given).transform(X, **own)
+        check_at_hand(X)
+        shares = self._fit_anew(X, known(given), averages=True, **given)
+        return self.transform(X, **own) if shares is None else shares
 
     def _check_given(self, X, given):
         """Check what can be checked before documents are read."""

@@ -8,9 +8,7 @@ from sklearn.utils._param_validation import Interval
 
 from ..._typing import Array, Callback, Engine, FileName, Matrix, RandomState, Vector
 from ...errors import DataError
-from ..inputs.dask_arrays import is_dask
 from ..inputs.matrices import check_prior
-from .corpus.shard_input import are_files, check_at_hand
 from .fitting import _TOPIC_WORD_PRIOR, FittedTopicModel
 
 
@@ -187,12 +185,7 @@ class HDPTopicModel(FittedTopicModel):
         -------
         ndarray of shape (n_samples, n_topics)
         """
-        given = self._arguments(X, y, fit_params)
-        if is_dask(X) or are_files(X):
-            return self.fit(X, y, **given).transform(X)
-        check_at_hand(X)
-        shares = self._fit_anew(X, averages=True, **given)
-        return self.transform(X) if shares is None else shares
+        return self._averaged_shares(X, y, fit_params)
 
     def _priors(self, n_features, as_fitted):
         beta = check_prior("topic_word_prior", self.topic_word_prior, n_features, _TOPIC_WORD_PRIOR)

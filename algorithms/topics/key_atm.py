@@ -10,8 +10,6 @@ from sklearn.utils._param_validation import Interval
 
 from ..._typing import Array, Callback, Engine, FileName, Matrix, RandomState, Vector
 from ...errors import DataError, listed, shortened
-from ..inputs.dask_arrays import is_dask
-from .corpus.shard_input import are_files, check_at_hand
 from .fitting import FittedTopicModel
 from .guidance import check_seed_words
 from .inference import levels_to_user
@@ -212,13 +210,9 @@ class KeyATM(FittedTopicModel):
         -------
         ndarray of shape (n_samples, n_components)
         """
-        given = self._arguments(X, y, fit_params)
-        if is_dask(X) or are_files(X):
-            return self.fit(X, y, **given).transform(X)
-        check_at_hand(X)
-        keywords = given.pop("seed_words", None), given.get("vocabulary")
-        shares = self._fit_anew(X, keywords, averages=True, **given)
-        return self.transform(X) if shares is None else shares
+        return self._averaged_shares(
+            X, y, fit_params, lambda given: (given.pop("seed_words", None), given.get("vocabulary"))
+        )
 
     def _check_given(self, X, given):
         _check_switch(self.switch_prior)

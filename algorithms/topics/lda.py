@@ -7,8 +7,6 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from ..._typing import Array, Callback, Engine, FileName, Matrix, RandomState, Vector
 from ...errors import DataError
-from ..inputs.dask_arrays import is_dask
-from .corpus.shard_input import are_files, check_at_hand
 from .fitting import FittedTopicModel
 
 
@@ -399,13 +397,7 @@ class LatentDirichletAllocation(FittedTopicModel):
         >>> bool(shares[:20].argmax(axis=1).std() == 0)
         True
         """
-        given = self._arguments(X, y, fit_params)
-        known = {name: value for name, value in given.items() if name == "doc_labels"}
-        if is_dask(X) or are_files(X):
-            return self.fit(X, y, **given).transform(X, **known)
-        check_at_hand(X)
-        shares = self._fit_anew(X, averages=True, **given)
-        return self.transform(X, **known) if shares is None else shares
+        return self._averaged_shares(X, y, fit_params, of_documents=["doc_labels"])
 
     def _check_given(self, X, given):
         self._check_sampler()

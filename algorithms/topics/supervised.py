@@ -229,12 +229,7 @@ class SupervisedLDA(FittedTopicModel):
         -------
         ndarray of shape (n_samples, n_components)
         """
-        given = self._arguments(X, y, fit_params)
-        if is_dask(X) or are_files(X):
-            return self.fit(X, y, **given).transform(X)
-        check_at_hand(X)
-        shares = self._fit_anew(X, y, averages=True, **given)
-        return self.transform(X) if shares is None else shares
+        return self._averaged_shares(X, y, fit_params, lambda given: y)
 
     def _check_given(self, X, given):
         if given is None:

@@ -50,6 +50,7 @@ class RotatingModel(OneSampler, Program):
     on_gpu = False
     travels, joins, keeps_copies, unit = True, True, True, "token"
     measure_every = MEASURE_EVERY
+    prior_figures = "word_counts"  # figures with which priors are fitted after a sweep
     barrier: str | int = "step"
 
     def __getstate__(self):
@@ -201,7 +202,7 @@ class RotatingModel(OneSampler, Program):
         if "word_part" in found:
             self._word_part = sum(figures["word_part"] for figures in self._block_figures)
         message = None
-        if "word_counts" in found:
+        if self.prior_figures in found:
             self._fit_priors(tasks[0].round + 1)
             message = self._fitted_priors()
         return Outcome(message, updates=self.n_tokens * self.schedule.repeats)

@@ -129,7 +129,7 @@ class RotatingHierarchical(RotatingGibbs):
     are drawn from the first sweep on, and the chain is that of the posterior throughout.
     """
 
-    prior_kind = HierarchicalPriors
+    prior_kind, prior_figures = HierarchicalPriors, "document_counts"
 
     def __init__(self, corpus, n_topics, alpha, beta, seed, *, concentrations, merges=False, **options):
         self.merging = Merging(n_topics, merges)
@@ -199,14 +199,6 @@ class RotatingHierarchical(RotatingGibbs):
 
     def _fitted_priors(self):
         return {"alpha": self.alpha, "beta": 0.0} | self.merging.message()
-
-    def aggregate(self, tasks, partials):
-        """Keep the figures of shards and blocks after a sweep, and draw the shares."""
-        outcome = super().aggregate(tasks, partials)
-        if any("document_counts" in partial for partial in partials):
-            self._fit_priors(tasks[0].round + 1)
-            return replace(outcome, message=self._fitted_priors())
-        return outcome
 
     def _fit_priors(self, swept):
         if self.merging.names is not None:  # which shards and blocks did before this sweep

@@ -15,7 +15,7 @@ Shards send the counts of their documents' topics, ordered by rows of the design
 References: Mimno, McCallum, UAI 2008; Neal, "MCMC using Hamiltonian dynamics", 2011.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -151,7 +151,7 @@ class RotatingRegression(RotatingGibbs):
     draws : list of ndarray of shape (n_topics, columns)
     """
 
-    prior_kind = RegressionPriors
+    prior_kind, prior_figures = RegressionPriors, "listed"
 
     def __init__(self, corpus, n_topics, alpha, beta, seed, *, prior, burn_in, n_threads=1, **options):
         super().__init__(corpus, n_topics, alpha, beta, seed, **options)
@@ -186,14 +186,6 @@ class RotatingRegression(RotatingGibbs):
 
     def _fitted_priors(self):
         return {"alpha": self.alpha, "beta": 0.0}
-
-    def aggregate(self, tasks, partials):
-        """Keep the figures of shards and blocks after a sweep, and move the coefficients where it is time."""
-        outcome = super().aggregate(tasks, partials)
-        if any("listed" in partial for partial in partials):
-            self._fit_priors(tasks[0].round + 1)
-            return replace(outcome, message=self._fitted_priors())
-        return outcome
 
     def _fit_priors(self, swept):
         listed = [figures.pop("listed") for figures in self._figures]

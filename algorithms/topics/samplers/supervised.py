@@ -169,6 +169,8 @@ class RotatingSupervised(RotatingGibbs):
         Sweeps after which coefficients are averaged.
     """
 
+    prior_figures = "documents"
+
     def __init__(self, corpus, n_topics, alpha, beta, seed, *, response, targets, burn_in, **options):
         self.response = response
         super().__init__(corpus, n_topics, alpha, beta, seed, **options)
@@ -229,14 +231,6 @@ class RotatingSupervised(RotatingGibbs):
     def publish(self):
         """Send the topic totals and the coefficients."""
         return super().publish() | self._fitted_priors()
-
-    def aggregate(self, tasks, partials):
-        """Keep the figures of shards and blocks after a sweep, and fit coefficients where it is time."""
-        outcome = super().aggregate(tasks, partials)
-        if any("documents" in partial for partial in partials):
-            self._fit_priors(tasks[0].round + 1)
-            return replace(outcome, message=self._fitted_priors())
-        return outcome
 
     def _fit_priors(self, swept):
         parts = [opened_counts(figures.pop("documents"), self.n_topics) for figures in self._figures]
