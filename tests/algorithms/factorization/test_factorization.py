@@ -1,8 +1,5 @@
 """Matrix factorization: the same on any number of threads, recommendations, and stopping."""
 
-import os
-import signal
-
 import numpy as np
 import pytest
 from rating_problems import pairs_of
@@ -14,7 +11,7 @@ from sklearn.model_selection import GridSearchCV
 import stradask as sd
 from stradask.algorithms.factorization.matrix_factorization import MatrixFactorization
 from stradask.datasets import make_ratings
-from stradask.errors import DataError, InterruptedFitWarning
+from stradask.errors import DataError
 
 SOLVERS = ("als", "ccd", "sgd")
 ALL = (*SOLVERS, "gibbs")
@@ -343,38 +340,6 @@ def test_a_model_looked_at_does_not_change_any_more(ratings, options, n_componen
         np.testing.assert_array_equal(model.user_factors_, users)
         np.testing.assert_array_equal(model.item_factors_, items)
     assert not np.array_equal(final.user_factors_, looked_at[0][1])
-
-
-def test_control_c_keeps_the_model_so_far(ratings):
-    def press(info):
-        if info.round == 2:
-            os.kill(os.getpid(), signal.SIGINT)
-
-    with pytest.warns(InterruptedFitWarning, match="after 2 of 15 rounds"):
-        model = MatrixFactorization(3, solver="sgd", random_state=0).fit(ratings, callback=press)
-    assert model.n_iter_ == 2
-    assert np.isfinite(model.score(ratings))
-
-
-@pytest.mark.parametrize("text", [True, False])
-def test_a_model_comes_back_from_its_file(ratings, tmp_path, monkeypatch, text):
-    monkeypatch.setitem(sd._PLACES, "MatrixFactorization", ".algorithms.factorization.matrix_factorization")
-    pairs, y = pairs_of(ratings)
-    pairs = pairs.astype(str) if text else pairs
-    model = MatrixFactorization(3, random_state=0, early_stopping=True, max_iter=3).fit(pairs, y)
-    model.save(tmp_path / "mf.npz")
-    again = sd.load(tmp_path / "mf.npz")
-    np.testing.assert_array_equal(model.predict(pairs), again.predict(pairs))
-    for one, other in zip(model.recommend(pairs[:5, 0]), again.recommend(pairs[:5, 0]), strict=True):
-        np.testing.assert_array_equal(one, other)
-    again.confidence_ = np.nan
-    again.save(tmp_path / "mf.npz")
-    with pytest.raises(sd.errors.ModelFileError, match="confidence_ must hold numbers"):
-        sd.load(tmp_path / "mf.npz")
-    model.item_bias_ = model.item_bias_[1:]
-    model.save(tmp_path / "mf.npz")
-    with pytest.raises(sd.errors.ModelFileError, match="cannot be those of 40 items"):
-        sd.load(tmp_path / "mf.npz")
 
 
 def test_it_behaves_as_scikit_learn_expects(ratings):

@@ -339,14 +339,3 @@ def test_score_is_ndcg_of_what_was_held_out(counts):
 def test_mistakes_are_named(counts, call, message):
     with pytest.raises(ValueError, match=message):
         call(counts)
-
-
-def test_slim_on_a_cluster_is_slim_on_threads(counts):
-    from distributed import Client, LocalCluster
-
-    expected = weights(sd.SLIM(1.0, 5.0).fit(counts))
-    with (
-        LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None) as cluster,
-        Client(cluster),
-    ):
-        np.testing.assert_array_equal(weights(sd.SLIM(1.0, 5.0, engine="dask").fit(counts)), expected)

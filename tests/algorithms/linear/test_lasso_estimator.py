@@ -1,7 +1,5 @@
 """Lasso and elastic net against scikit-learn, and against optimality conditions computed in plain numpy."""
 
-import os
-import signal
 import warnings
 
 import numpy as np
@@ -17,7 +15,7 @@ from sklearn.linear_model import LinearRegression, Ridge
 from sklearn.preprocessing import StandardScaler
 
 import stradask as sd
-from stradask.errors import DataError, InterruptedFitWarning
+from stradask.errors import DataError
 
 TIGHT = 1e-12
 
@@ -232,20 +230,6 @@ def test_standardize_without_intercept_takes_the_root_mean_square(form):
     np.testing.assert_allclose(model.coef_ * scale, theirs.coef_, atol=1e-6)
 
 
-@pytest.mark.parametrize("form", ["fortran", "csr"])
-def test_weights_count_rows(form):
-    X, y = problem(40, 20, density=0.5)
-    counts = np.random.default_rng(2).integers(0, 3, 40)
-    weighted = sd.Lasso(0.1, tol=TIGHT).fit(FORMS[form](X), y, counts)
-    repeated = sd.Lasso(0.1, tol=TIGHT).fit(FORMS[form](np.repeat(X, counts, axis=0)), np.repeat(y, counts))
-    scaled = sd.Lasso(0.1, tol=TIGHT).fit(FORMS[form](X), y, counts * 1e200)
-    np.testing.assert_allclose(weighted.coef_, repeated.coef_, atol=1e-7)
-    np.testing.assert_allclose(weighted.coef_, scaled.coef_, atol=1e-7)
-    equal = sd.Lasso(0.1).fit(X, y, np.full(40, 7.0))
-    np.testing.assert_array_equal(equal.coef_, sd.Lasso(0.1).fit(X, y).coef_)
-    np.testing.assert_array_equal(equal.coef_, sd.Lasso(0.1).fit(X, y, 3).coef_)
-
-
 @pytest.mark.parametrize(
     ("form", "fit_intercept"),
     [
@@ -405,16 +389,3 @@ def test_history_falls_to_the_objective():
     assert len({len(column) for column in history.values()}) == 1
     assert history["objective"][-1] == pytest.approx(primal(X, y, model.coef_, alpha=0.05), rel=1e-9)
     assert (history["updates"] > 0).any()
-
-
-def test_control_c_keeps_the_model_so_far():
-    X, y = problem(100, 400)
-
-    def press(info):
-        if info.round == 2:
-            os.kill(os.getpid(), signal.SIGINT)
-
-    with pytest.warns(InterruptedFitWarning, match="Lasso was interrupted after 2 of"):
-        model = sd.Lasso(0.01, tol=1e-12).fit(X, y, callback=press)
-    assert model.coef_.any()
-    assert model.n_iter_ == 2

@@ -100,15 +100,6 @@ def test_int64_indices():
     np.testing.assert_allclose(reference.predict(wide), reference.predict(X), rtol=1e-12)
 
 
-def test_a_model_file_with_other_shapes_is_refused(tmp_path):
-    X, y = problem()
-    model = sd.Lasso(0.1).fit(X, y)
-    model.coef_ = model.coef_[:-1]
-    model.save(tmp_path / "model")
-    with pytest.raises(sd.errors.ModelFileError, match="coef_"):
-        sd.load(tmp_path / "model")
-
-
 def test_sparse_coefficients_are_the_coefficients():
     X, y = problem()
     model = sd.Lasso(0.5).fit(X, np.column_stack([y, -y]))

@@ -217,18 +217,6 @@ def test_the_alpha_at_which_everything_is_zero():
     assert many.set_params(alpha=edge * (1 - 1e-4)).fit(X, y).coef_.any()
 
 
-@pytest.mark.parametrize("n_classes", [2, 3])
-def test_weights_count_rows(n_classes):
-    X, y = problem(60, 10, n_classes)
-    counts = np.random.default_rng(3).integers(0, 3, 60)
-    counts[:n_classes] = 1
-    model = sd.SparseLogisticRegression(0.02, tol=1e-12)
-    weighted = model.fit(X, y, counts).coef_.copy()
-    np.testing.assert_allclose(
-        weighted, model.fit(np.repeat(X, counts, axis=0), np.repeat(y, counts)).coef_, atol=1e-6
-    )
-
-
 def test_class_weights_are_weights_of_rows():
     X, y = problem(60, 10, 3)
     labels = np.array(["ape", "bee", "cat"])[y]

@@ -15,10 +15,9 @@ from sklearn.datasets import load_breast_cancer, load_digits
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import Ridge
 
-import stradask as sd
 from stradask.algorithms.neural.mlp import MLPClassifier, MLPRegressor
 from stradask.algorithms.neural.network import Network
-from stradask.errors import DataError, InterruptedFitWarning, ModelFileError
+from stradask.errors import DataError, InterruptedFitWarning
 
 ACTIVATIONS = ("relu", "tanh", "logistic", "identity")
 
@@ -264,24 +263,6 @@ def test_names_of_columns_are_kept_and_attributes_are_those_of_the_last_fit(digi
 
 
 # Files and bad input -------------------------------------------------------------------------------------
-
-
-def test_a_model_comes_back_from_its_file(digits, tmp_path, monkeypatch):
-    for name in ("MLPClassifier", "MLPRegressor"):
-        monkeypatch.setitem(sd._PLACES, name, ".algorithms.neural.mlp")
-    X, y = digits
-    path = tmp_path / "model.npz"
-    for kind in (MLPClassifier, MLPRegressor):
-        model = kind((7, 5), solver="sandblaster", max_iter=3, tol=0.5, random_state=0).fit(X, y)
-        model.save(path)
-        again = sd.load(path)
-        assert type(again) is kind
-        assert np.array_equal(again.predict(X), model.predict(X))
-        assert again.loss_curve_ == model.loss_curve_
-    model.coefs_[1] = model.coefs_[1][:-1]
-    model.save(path)
-    with pytest.raises(ModelFileError, match="the layers do not fit together"):
-        sd.load(path)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from scipy.special import gammaln, logsumexp, softmax
 import stradask as sd
 from stradask.algorithms.topics.corpus.shard_input import corpus_of_matrix
 from stradask.algorithms.topics.samplers.mixture import MixtureProgram
-from stradask.errors import CheckpointMismatch, DataError, ModelFileError
+from stradask.errors import CheckpointMismatch, DataError
 
 _X = np.array([[2, 1, 0], [0, 1, 1], [1, 0, 0], [0, 0, 3]], np.int32)
 _ALPHA, _BETA = np.array([0.4, 0.9, 0.5]), np.array([0.3, 0.1, 0.7])
@@ -129,19 +129,6 @@ def test_a_killed_fit_goes_on_bitwise(tmp_path):
     np.testing.assert_array_equal(again.log_likelihood_, whole.log_likelihood_)
     with pytest.raises(CheckpointMismatch):
         model(max_iter=37, checkpoint=tmp_path, topic_word_prior=0.2).fit(X)
-
-
-def test_models_are_saved_and_checked(tmp_path):
-    X, _ = short_texts(100)
-    fitted, path = model().fit(X, vocabulary=[f"w{i}" for i in range(60)]), tmp_path / "model.npz"
-    fitted.save(path)
-    again = sd.load(path)
-    np.testing.assert_array_equal(again.transform(X), fitted.transform(X))
-    assert again.topics(n_words=3) == fitted.topics(n_words=3)
-    again.labels_ = again.labels_[::-1] * 0
-    again.save(path)
-    with pytest.raises(ModelFileError, match="labels_"):
-        sd.load(path)
 
 
 def test_a_model_is_read_as_others_are(tmp_path):

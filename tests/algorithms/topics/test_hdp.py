@@ -14,7 +14,7 @@ from stradask.algorithms.topics import priors
 from stradask.algorithms.topics.corpus.shard_input import corpus_of_matrix
 from stradask.algorithms.topics.samplers import merging
 from stradask.algorithms.topics.samplers.hierarchical import Concentrations, RotatingHierarchical, draw_shares
-from stradask.errors import DataError, InterruptedFitWarning, ModelFileError
+from stradask.errors import DataError, InterruptedFitWarning
 from stradask.scheduler.engine import run
 
 _COUNTS = np.array([[5, 1], [0, 3], [2, 2], [9, 0]])
@@ -240,18 +240,6 @@ def test_many_topics_take_lists_of_documents(corpus):
     assert fitted.n_topics_ < 12
     assert fitted.word_topic_counts_.sum() == corpus.sum()
     assert (fitted.doc_topic_counts_.sum(axis=1) == corpus.sum(axis=1)).all()
-
-
-def test_models_are_saved_and_checked(corpus, tmp_path):
-    fitted, path = model().fit(corpus, vocabulary=[f"w{i}" for i in range(24)]), tmp_path / "model.npz"
-    fitted.save(path)
-    again = sd.load(path)
-    np.testing.assert_array_equal(again.transform(corpus[:9]), fitted.transform(corpus[:9]))
-    assert again.topics(n_words=2) == fitted.topics(n_words=2)
-    again.n_topics_ += 1
-    again.save(path)
-    with pytest.raises(ModelFileError, match="n_topics_"):
-        sd.load(path)
 
 
 def test_shares_of_the_fit_are_of_the_topics_that_are_left(corpus):

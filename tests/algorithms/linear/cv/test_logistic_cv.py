@@ -91,14 +91,6 @@ def test_one_warning_says_what_ran():
     assert model.solver_ == "newton"
 
 
-def test_types_and_files(tmp_path):
-    model = sd.LogisticRegressionCV(Cs=3, cv=3).fit(X.astype(np.float32), THREE)
-    assert model.coef_.dtype == np.float32
-    again = sd.load(model.save(tmp_path / "model.npz") and tmp_path / "model.npz")
-    np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
-    assert again.C_ == model.C_
-
-
 @pytest.mark.parametrize(
     ("given", "message"),
     [

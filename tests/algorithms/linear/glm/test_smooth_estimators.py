@@ -1,7 +1,6 @@
 """LogisticRegression, Ridge and PoissonRegressor as estimators, what they refuse, and Downpour."""
 
 import os
-import pickle
 import signal
 
 import dask.array as da
@@ -20,7 +19,7 @@ from stradask.algorithms.linear.logistic_regression import LogisticRegression
 from stradask.algorithms.linear.poisson import PoissonRegressor
 from stradask.algorithms.linear.ridge import Ridge
 from stradask.algorithms.neural.mlp import MLPClassifier
-from stradask.errors import DataError, InterruptedFitWarning, ModelFileError
+from stradask.errors import DataError, InterruptedFitWarning
 
 # --- being an estimator -----------------------------------------------------------------------------
 
@@ -102,24 +101,6 @@ def test_a_bar_and_a_warning(capsys):
     with pytest.warns(ConvergenceWarning, match=r"stopped short of tol=1e-10 after 1 steps.*raise max_iter"):
         LogisticRegression(max_iter=1, tol=1e-10, verbose=1).fit(X, y)
     assert "LogisticRegression: 1/1" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("cls", MODELS)
-def test_save_load_pickle(cls, tmp_path, monkeypatch):
-    monkeypatch.setitem(sd._PLACES, cls.__name__, cls.__module__.replace("stradask", ""))
-    X, *targets = problem()
-    model = cls()
-    model.fit(X, target(model, *targets))
-    model.save(tmp_path / "model")
-    loaded = sd.load(tmp_path / "model")
-    np.testing.assert_array_equal(loaded.predict(X), model.predict(X))
-    assert loaded.get_params() == model.get_params()
-    assert loaded.solver_ == model.solver_
-    np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).predict(X), model.predict(X))
-    model.coef_ = model.coef_[..., 1:]
-    model.save(tmp_path / "model")
-    with pytest.raises(ModelFileError, match="coef_"):
-        sd.load(tmp_path / "model")
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])

@@ -339,17 +339,3 @@ def test_empty_columns_are_left_out_and_come_back(cls):
     np.testing.assert_allclose(found[..., 3:500:90], plain, atol=1e-8)
     assert np.count_nonzero(found) == 6
     assert model.n_features_in_ == found.shape[-1] == 500
-
-
-@pytest.mark.parametrize("cls", MODELS)
-def test_weights_count_rows(cls):
-    X, *targets = problem(80)
-    model = cls(**TIGHT)
-    y = target(model, *targets)
-    counts = np.random.default_rng(3).integers(0, 3, 80)
-    counts[:2] = 1
-    weighted = model.fit(X, y, counts).coef_.copy()
-    repeated = clone(model).fit(np.repeat(X, counts, axis=0), np.repeat(y, counts)).coef_
-    np.testing.assert_allclose(weighted, repeated, atol=1e-7)
-    same = clone(model).fit(X, y, 2.0).coef_
-    np.testing.assert_allclose(same, clone(model).fit(X, y, np.full(80, 2.0)).coef_, atol=1e-12)

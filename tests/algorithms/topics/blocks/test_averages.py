@@ -153,12 +153,6 @@ def test_annealed_sweeps_are_averaged_too(corpus):
     np.testing.assert_allclose(shares, (mean + 0.1) / (lengths + 0.4), rtol=1e-5)
 
 
-def test_pandas_output(corpus):
-    pytest.importorskip("pandas")
-    model = sd.LatentDirichletAllocation(4, max_iter=2, random_state=0).set_output(transform="pandas")
-    assert model.fit_transform(corpus.toarray()[:50]).shape == (50, 4)
-
-
 @pytest.mark.usefixtures("auto_for_little")
 @pytest.mark.parametrize("sampler", ["gibbs", "warp", "auto"])
 def test_shares_are_the_same_bits_on_a_cluster(corpus, sampler, address):
