@@ -325,16 +325,13 @@ class BayesianRegression(SampledEstimator):
         d = model.n_coefs - self.fit_intercept
         names = list(getattr(self, "feature_names_in_", ()))
         columns = names if len(set(names)) == d else (d,)  # scikit-learn before 1.9 lets names repeat
-        variables: dict[str, tuple | list] = {"coef": columns} | (
-            {"intercept": ()} if self.fit_intercept else {}
-        )
+        variables: dict[str, tuple | list] = {"coef": columns}
+        variables |= dict.fromkeys(["intercept"] * self.fit_intercept, ())
         if self.prior == "horseshoe":
-            variables |= {"local_scale": columns, "global_scale": ()}
-        last = model.value_names[-1]
-        grouped = "group_sd" in model.value_names
-        variables |= {"group_sd": ()} if grouped else {}
-        variables |= {last: ()} if last in ("sigma", "overdispersion") else {}
-        return variables | ({"group": text_of(self.groups_)} if grouped else {})
+            variables["local_scale"] = columns
+        names = [name.replace(" ", "_") for name in model.value_names]
+        variables |= {name: () for name in names if name in _SCALES}
+        return variables | ({"group": text_of(self.groups_)} if "group_sd" in names else {})
 
     def _names(self, model):
         """Name the parameters of a model by the columns of the posterior.

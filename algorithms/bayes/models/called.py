@@ -165,6 +165,27 @@ def guarded(density, place):
     return whole
 
 
+def differenced(function, options):
+    """Compile ``f(q, *arguments, g)``, which adds central differences of ``function(q, *arguments)`` to g."""
+    import numba as nb
+
+    step = float(STEP)
+
+    @nb.njit(**options)
+    def with_slopes(q, *rest):
+        arguments, g, point = rest[:-1], rest[-1], q.copy()
+        for i in range(len(q)):
+            h = step * max(1.0, abs(q[i]))
+            point[i] = q[i] + h
+            above = function(point, *arguments)
+            point[i] = q[i] - h
+            g[i] += (above - function(point, *arguments)) / (2.0 * h)
+            point[i] = q[i]
+        return function(q, *arguments)
+
+    return with_slopes
+
+
 def call_again(pairs, q, point_of, slopes):
     """Call functions that are not None from Python, each with the arguments after its point, at q.
 

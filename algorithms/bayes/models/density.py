@@ -18,8 +18,8 @@ from ....kernels.bayes.address import floats
 from ....kernels.bayes.callback import callback
 from ....kernels.options import BARE
 from ...inputs.matrices import check_takes
-from .called import CompiledCalls, PythonCalls, call_again, differences, guarded
-from .density_check import STEP, check_density
+from .called import CompiledCalls, PythonCalls, call_again, differenced, differences, guarded
+from .density_check import check_density
 from .fingerprint import fingerprint
 
 
@@ -177,44 +177,11 @@ def _compile(log_likelihood, log_prior, likelihood_slopes, prior_slopes, n_axes)
 
     options: dict[str, Any] = {"nogil": True, "error_model": "numpy"} | BARE
     inner = options | {"forceinline": True}
-    step = float(STEP)
     at: Any = floats
-
     if log_prior is None:
-        prior_slopes = True
-        log_prior = nb.njit(**options)(lambda q, g: 0.0)
-    if likelihood_slopes:
-        likelihood = log_likelihood
-    else:
-
-        @nb.njit(**options)
-        def likelihood(q, x, g):
-            point = q.copy()
-            for i in range(len(q)):
-                h = step * max(1.0, abs(q[i]))
-                point[i] = q[i] + h
-                above = log_likelihood(point, x)
-                point[i] = q[i] - h
-                g[i] += (above - log_likelihood(point, x)) / (2.0 * h)
-                point[i] = q[i]
-            return log_likelihood(point, x)
-
-    if prior_slopes:
-        prior = log_prior
-    else:
-
-        @nb.njit(**options)
-        def prior(q, g):
-            point = q.copy()
-            for i in range(len(q)):
-                h = step * max(1.0, abs(q[i]))
-                point[i] = q[i] + h
-                above = log_prior(point)
-                point[i] = q[i] - h
-                g[i] += (above - log_prior(point)) / (2.0 * h)
-                point[i] = q[i]
-            return log_prior(point)
-
+        log_prior, prior_slopes = nb.njit(**options)(lambda q, g: 0.0), True
+    likelihood = log_likelihood if likelihood_slopes else differenced(log_likelihood, options)
+    prior = log_prior if prior_slopes else differenced(log_prior, options)
     if n_axes == 1:
 
         @nb.njit(**inner)

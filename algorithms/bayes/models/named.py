@@ -19,9 +19,9 @@ from ....kernels.bayes.callback import callback
 from ....kernels.bayes.densities import parameter_priors
 from ....kernels.options import BARE
 from ...inputs.matrices import check_takes
-from .called import CompiledCalls, PythonCalls, call_again, guarded
+from .called import CompiledCalls, PythonCalls, call_again, differenced, guarded
 from .density import check_compiles, is_compiled, one_number
-from .density_check import STEP, check_density
+from .density_check import check_density
 from .fingerprint import fingerprint
 from .layout import values_type
 from .named_functions import HEAD, NamedFunctions
@@ -269,14 +269,13 @@ def _compile(log_likelihood, log_prior, names, form):
     inner = options | {"forceinline": True}
     called: Any = call
     pointer: Any = floats
-    step = float(STEP)
     n_values = sum(int(np.prod(shape)) for _, shape in names)
     kind = values_type(tuple(name for name, _ in names))
     numbers, slots = _views(names, True), _views(names, False)
     rows = _row_views(form)
     prior_slope, prior_value = _with_and_without(log_prior, 2)
     likelihood_slope, likelihood_value = _with_and_without(log_likelihood, 3)
-    differenced = prior_value is not None or likelihood_value is not None
+    by_differences = prior_value is not None or likelihood_value is not None
     nothing = nb.njit(**options)(lambda *arguments: 0.0)
     prior_value, prior_slope = prior_value or nothing, prior_slope or nothing
     likelihood_value, likelihood_slope = likelihood_value or nothing, likelihood_slope or nothing
@@ -287,17 +286,7 @@ def _compile(log_likelihood, log_prior, names, form):
         p = kind(*numbers(work))
         return data[0] * prior_value(p) + likelihood_value(p, rows(data, meta))
 
-    @nb.njit(**options)
-    def add_rest(q, g, work, data, meta):
-        point = q.copy()
-        for i in range(len(q)):
-            h = step * max(1.0, abs(q[i]))
-            point[i] = q[i] + h
-            above = rest(point, work, data, meta)
-            point[i] = q[i] - h
-            g[i] += (above - rest(point, work, data, meta)) / (2.0 * h)
-            point[i] = q[i]
-        return rest(q, work, data, meta)
+    add_rest = differenced(rest, options)
 
     @nb.njit(**inner)
     def both(q, g, data, meta):
@@ -318,8 +307,8 @@ def _compile(log_likelihood, log_prior, names, form):
         called(meta[len(meta) - 2], q, work, data, meta)
         for i in range(len(g)):
             g[i] = work[4 * n_values + i]
-        if differenced:
-            logp += add_rest(q, g, work, data, meta)
+        if by_differences:
+            logp += add_rest(q, work, data, meta, g)
         return logp
 
     return guarded(both, -5)  # places of priors come after the callbacks
