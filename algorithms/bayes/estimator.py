@@ -347,8 +347,9 @@ class BayesianRegression(SampledEstimator):
         posterior, samplers = draw_posterior(densities, settings)
         d = len(scaling.spreads) + self.fit_intercept
         scales = {name: posterior[name] for name in _SCALES if name in posterior.variables}
+        log_prior = prior.log_density(posterior.draws[:, :d], scales)
+        scales.pop("global_scale", None)  # which may have no mean
         values = np.column_stack([posterior.draws[:, :d], *scales.values()])
-        log_prior = prior.log_density(values[:, :d], scales)
         add_prior_line(posterior, values, [*posterior.names[:d], *scales], log_prior)
         scaling.put_back(posterior.draws)
         if posterior.shard_draws is not None:

@@ -22,6 +22,9 @@ from .walls import densities_or_zero
 
 _FAR = np.log(300.0)  # of the distance of the farthest proposals over that of the farthest draw
 _WIDE = 0.1  # of the distance along a line: deviations across it, which are else those of the draws
+# Parts of the proposals in all directions, near lines, and near these as far as `_WIDE`. Islands beyond walls
+# may be as wide as the draws.
+_SHARES, _SHARES_OF_WALLS = (0.5, 0.25, 0.25), (0.2, 0.7, 0.1)
 _EXPECTED = 20.0  # draws outside, by the mass there, of which there is none
 _MOST_SHARE, _MOST_SHIFT, _MOST_SPREAD = 0.05, 0.15, 1.1  # missed without harm: a part, and what it changes
 _AGAIN = 4  # times the points, to confirm
@@ -41,9 +44,10 @@ class Missed(NamedTuple):
     spread: float = 1.0
 
 
-def missed_mass(model, modes, draws, logps, n, rng):
+def missed_mass(model, modes, draws, logps, n, rng, walled=False):
     """Estimate what draws (chains, T, d) with their log densities have missed, by n or 5 n evaluations.
 
+    `walled` says that the density ends at walls, behind which islands may lie.
     Returns a `Missed`; outside is zero where it would change no mean and standard deviation much, or n is 0.
     None where draws are too few or do not move. An error of the density so far out is a density of zero.
     """
@@ -55,9 +59,10 @@ def missed_mass(model, modes, draws, logps, n, rng):
     if len(fitted) <= d + 1:
         return None
     try:
-        about = _About(fitted.mean(axis=0), np.linalg.cholesky(np.atleast_2d(np.cov(fitted.T))))
+        A = np.linalg.cholesky(np.atleast_2d(np.cov(fitted.T)))
     except np.linalg.LinAlgError:
         return None
+    about = _About(fitted.mean(axis=0), A, _SHARES_OF_WALLS if walled else _SHARES)
     points = np.concatenate([fitted, averaged])
     log_inside = logps[1::2].mean() - about.log_normal(averaged).mean()
     about_mode = _missed_about_modes(model, modes, points, log_inside)
@@ -113,10 +118,11 @@ def _missed_outside(model, about, draws, log_inside, n, rng):
 
 
 class _About(NamedTuple):
-    """Where draws are: their mean (d,), and the triangle A of their covariance ``A A'``."""
+    """Where draws are: their mean (d,), the triangle A of their covariance ``A A'``; parts of proposals."""
 
     mean: np.ndarray
     A: np.ndarray
+    shares: tuple = _SHARES
 
     @property
     def widths(self):
@@ -140,15 +146,15 @@ class _About(NamedTuple):
         return -self.squares(x) / 2 - self.log_volume - len(self.mean) / 2 * np.log(2 * np.pi)
 
     def proposals(self, radius, n, rng):
-        """Draw n points, from the radius on: by turns in any direction, and near a line."""
+        """Draw n points, from the radius on: in any direction, and near a line."""
         z = rng.standard_normal((n, len(self.mean)))
         r = radius * np.exp(_FAR * (rng.permutation(n) + rng.random(n)) / n)[:, None]
         steps = r * (z / np.linalg.norm(z, axis=1)[:, None]) @ self.A.T
         lines = self.lines[rng.integers(len(self.lines), size=n)]
         along = (z * lines).sum(axis=1, keepdims=True)
-        across = (z - along * lines) * np.where(rng.random((n, 1)) < 0.5, 1.0, _WIDE * r)
-        steps[1::2] = ((np.copysign(r, along) * lines + across) * self.widths)[1::2]
-        return self.mean + steps
+        kinds = np.searchsorted(np.cumsum(self.shares), (rng.permutation(n)[:, None] + 0.5) / n)
+        across = (z - along * lines) * np.where(kinds == 1, 1.0, _WIDE * r)
+        return self.mean + np.where(kinds, (np.copysign(r, along) * lines + across) * self.widths, steps)
 
     def log_proposal(self, radius, x):
         """Log density of the proposals at points (n, d); ``inf`` nearer than the radius, where draws are."""
@@ -156,16 +162,18 @@ class _About(NamedTuple):
         r = np.sqrt(self.squares(x))
         farthest = radius * np.exp(_FAR)
         around = np.log(_FAR) + d * np.log(r) + np.log(2) + d / 2 * np.log(np.pi) - special.gammaln(d / 2)
-        around = np.where(r < farthest, -around - self.log_volume, -np.inf)
+        logs = np.log(self.shares)
+        around = np.where(r < farthest, logs[0] - around - self.log_volume, -np.inf)
         t = np.abs(z @ self.lines.T)
         within = (t > radius) & (t < farthest)
         t[~within] = radius
         across = (z**2).sum(axis=1)[:, None] - t**2
         both_widths = [
-            -across / s**2 / 2 - (d - 1) * np.log(np.sqrt(2 * np.pi) * s) for s in (np.ones(1), _WIDE * t)
+            log - across / s**2 / 2 - (d - 1) * np.log(np.sqrt(2 * np.pi) * s)
+            for log, s in zip(logs[1:], (np.ones(1), _WIDE * t), strict=True)
         ]
         along = (
-            np.logaddexp(*both_widths) - np.log(4 * _FAR * len(self.lines) * t) - np.log(self.widths).sum()
+            np.logaddexp(*both_widths) - np.log(2 * _FAR * len(self.lines) * t) - np.log(self.widths).sum()
         )
         along = special.logsumexp(np.where(within, along, -np.inf), axis=1)
-        return np.where(r > radius, np.logaddexp(around, along) - np.log(2), np.inf)
+        return np.where(r > radius, np.logaddexp(around, along), np.inf)

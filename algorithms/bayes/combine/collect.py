@@ -113,14 +113,14 @@ def _judge_weights(model, sample, points, seed, spread):
     return diagnose(None, figures=figures, failure=sample.chains[0].failure, spread=spread)
 
 
-def _missed(model, modes, draws, logps, n_taken, seed, worth=_WORTH):
+def _missed(model, modes, draws, logps, n_taken, seed, walled=False):
     """The mass `Missed` by draws (chains, T, d), which took n evaluations; None where it is unknown."""
-    is_smooth = model.concave or model.regular
+    is_smooth, worth = model.concave or model.regular, _WORTH_OF_FEW if walled else _WORTH
     n = max(worth * n_taken, min(_WORTH_OF_FEW * n_taken, _FEW), len(draws))  # counts of files may be wrong
     n = 0 if is_smooth else int(min(n, _MANY))
     rng = np.random.Generator(np.random.Philox([seed, _OUTSIDE]))
     with single_threaded_blas():
-        missed = missed_mass(model, modes, draws, logps, n, rng)
+        missed = missed_mass(model, modes, draws, logps, n, rng, walled)
     return Missed() if missed is None and is_smooth else missed
 
 
@@ -128,8 +128,8 @@ def _judge_chains(model, sample, names, by_name, seed, spread, watched):
     """Diagnostics of chains, after the search for modes; `by_name` says that there was none before."""
     draws, logps = sample.stacked(), sample.stacked("log_densities")
     n_taken = sample.statistic("n_gradients").sum()
-    worth = _WORTH_OF_FEW if sample.sampler == "slice" else _WORTH  # beyond walls no gradient leads
-    missed = _missed(model, sample.found.modes, draws, logps, n_taken, seed, worth)
+    walled = sample.sampler == "slice"  # beyond walls no gradient leads
+    missed = _missed(model, sample.found.modes, draws, logps, n_taken, seed, walled)
     figures = _counted(sample.chains) | {
         **_searched(sample.found),
         "missed": missed,

@@ -15,16 +15,21 @@ from .subsets import subsets_of
 
 
 class _OfArrays:
-    """Makes a regression of arrays by name; for `options` see `regression`."""
+    """Makes a regression of a family and arrays by name; for `options` see `regression`."""
+
+    options: dict
+
+    def _family_and_arrays(self):
+        raise NotImplementedError
 
     def __call__(self):
         """Make the model."""
-        return _model(self.family, self._arrays(), self.options)
+        return _model(*self._family_and_arrays(), self.options)
 
     def with_parts(self):
         """Make the model, and those of subsets of the rows."""
-        arrays = self._arrays()
-        return _model(self.family, arrays, self.options), _of_subsets(self.family, arrays, self.options)
+        family, arrays = self._family_and_arrays()
+        return _model(family, arrays, self.options), _of_subsets(family, arrays, self.options)
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,8 +40,8 @@ class RegressionBuild(_OfArrays):
     parts: dict[str, Part]
     options: dict
 
-    def _arrays(self):
-        return {name: part.take() for name, part in self.parts.items()}
+    def _family_and_arrays(self):
+        return self.family, {name: part.take() for name, part in self.parts.items()}
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,16 +60,11 @@ class SourceBuild(_OfArrays):
     classes: Any = None
 
     @property
-    def family(self):
-        """The likelihood."""
-        return self.blank._family
-
-    @property
     def workers(self):
         """The Dask workers that alone may read the rows; () for any."""
         return self.source.workers
 
-    def _arrays(self):
+    def _family_and_arrays(self):
         arrays, _ = columns_of(self.source)
         blank = copy(self.blank)  # it keeps what it sees, and others look through it at the same time
         blank._all_classes = self.classes
@@ -72,7 +72,8 @@ class SourceBuild(_OfArrays):
         X, _ = blank._with_intercept(X, self.scaling, rest)
         if self.groups is not None:
             rest["groups"] = find_groups(rest["groups"], self.groups)
-        return {"X": X, "y": y} | {name: value for name, value in rest.items() if value is not None}
+        arrays = {"X": X, "y": y} | {name: value for name, value in rest.items() if value is not None}
+        return blank._family, arrays
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,17 +9,24 @@ import pytest
 from scipy import special, stats
 
 import stradask as sd
-from stradask.algorithms.bayes.chains.outside import Missed, _About, missed_mass
+from stradask.algorithms.bayes.chains.outside import (
+    _SHARES,
+    _SHARES_OF_WALLS,
+    Missed,
+    _About,
+    missed_mass,
+)
 from stradask.algorithms.bayes.posterior.diagnostics import diagnose, lines_of_warning
 from stradask.errors import PosteriorWarning
 
 
+@pytest.mark.parametrize("shares", [_SHARES, _SHARES_OF_WALLS])
 @pytest.mark.parametrize("d", [1, 2, 6])
 @pytest.mark.parametrize("width", [1.0, 3.0, 20.0])
-def test_weights_of_the_proposals_sum_to_the_mass_beyond_the_radius(d, width):
+def test_weights_of_the_proposals_sum_to_the_mass_beyond_the_radius(d, width, shares):
     """Of a normal density some times as wide as the draws: a tail of chi-square."""
     rng = np.random.default_rng(0)
-    about = _About(rng.standard_normal(d), np.tril(rng.standard_normal((d, d))) + 2 * np.eye(d))
+    about = _About(rng.standard_normal(d), np.tril(rng.standard_normal((d, d))) + 2 * np.eye(d), shares)
     radius = 1.5 * np.sqrt(d)
     x = about.proposals(radius, 20_000, rng)
     log_p = stats.multivariate_normal(about.mean, width**2 * about.A @ about.A.T).logpdf(x)
@@ -122,7 +129,7 @@ def cases():
         data, exact = responses(seed)
         yield threshold, data, np.zeros(2), exact
     yield intervals, np.zeros(1), np.array([0.5]), math.sqrt((1 / 3 + (13**3 - 10**3) / 3) / 4 - 8.75**2)
-    for middle in (np.array([8.0, 0, 0, 0]), np.full(4, 5.0)):
+    for middle in (np.array([8.0, 0, 0, 0]), np.array([60.0, 0, 0, 0]), np.full(4, 20.0)):
         yield balls, middle, np.full(4, 0.1), math.sqrt(1 / 6 + middle[0] ** 2 / 4)
 
 
