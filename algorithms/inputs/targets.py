@@ -143,6 +143,8 @@ def label_numbers(y, n_samples, name):
         elif y.dtype.kind == "O":
             for row, label in enumerate(y):
                 _check_present(label, row, name)
+            if len(y) and all(isinstance(label, (Real, np.bool_)) for label in y):
+                y = np.array(y.tolist())  # of objects scikit-learn takes text alone
         if y.dtype.kind in "biuf" and len(y) and (pair := _two_classes(y)) is not None:
             return pair
         check_array(y, dtype=None, ensure_2d=False, ensure_min_samples=0, estimator=name, input_name="y")

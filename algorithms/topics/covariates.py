@@ -210,7 +210,7 @@ def _columns_of(covariates, n_documents):
     if covariates is None:
         return {}
     if hasattr(covariates, "columns"):
-        names = list(covariates.columns)
+        names = list(getattr(covariates, "column_names", covariates.columns))  # those of Arrow's tables
         if len(set(map(str, names))) < len(names):
             raise DataError("covariates have two columns of one name: rename one of them")
         found = {str(name): covariates[name] for name in names}

@@ -23,7 +23,7 @@ from .corpus.shard_input import check_order_of_files, corpus_of_matrix, gathered
 from .fitting import _DOC_TOPIC_PRIOR, _TOPIC_WORD_PRIOR, derived
 from .lda import LatentDirichletAllocation
 from .over_slices import PARTS, TopicsOverSlices
-from .reading.over_time import slice_codes, slices_of
+from .reading.over_time import check_documents, slice_codes, slices_of
 
 _FIRST_SWEEPS = 100  # of the model of all slices together
 _LARGE = 0.3  # of a fitted drift
@@ -86,7 +86,10 @@ class DynamicTopicModel(TopicsOverSlices):
     Attributes
     ----------
     slices_ : ndarray of shape (n_slices,)
-        Labels of the slices, in their order; periods as text.
+        Labels of the slices, in their order; periods as text. Of dates in a unit: the Monday of a week,
+        2004-01, 2004Q1, 2004.
+    slice_unit_ : {"week", "month", "quarter", "year"} or None
+        The unit of time that a slice is, where it was chosen; None where slices are the labels as given.
     doc_slices_ : ndarray of int, shape (n_samples,)
         The place of each document's slice.
     chains_ : list of dict of arrays
@@ -205,11 +208,15 @@ class DynamicTopicModel(TopicsOverSlices):
             Ignored.
         slices : array-like of shape (n_samples,)
             The slice of each document: numbers, dates, text, or periods or categories of pandas. Slices are
-            in the order of their labels, of categories in that of the categories. Each distinct label is a
-            slice, so make years or months of dates (``dates.dt.to_period("M")``). Periods between the first
-            and the last, and categories, are slices with documents or without. None takes the index of a
-            DataFrame `X`, if it is one of times or periods. Documents of files are in the order of the files'
-            names.
+            in the order of their labels, of text by the numbers or dates in it ("1/2004", "Jan 2004",
+            "2004Q1", "2004-01-31"), of ordered categories in that of the categories. Each distinct label is
+            a slice. Where dates are too many for that, slices are the weeks, months, quarters or years in
+            which they lie: the shortest unit of which a slice has 20 documents (median) and there are at
+            most 100, else years; a warning says which, and so does `slice_unit_`. Pass
+            ``dates.dt.to_period("M")`` to choose. Units and periods between the first and the last, and
+            categories, are slices with documents or without. None takes the index of a DataFrame `X`, if it
+            is one of times or periods. Documents of files are in the order of the files' names. Slices of
+            fewer than 5 documents (median) are refused.
         vocabulary : sequence of str or mapping of str to int, optional
             The words of the columns, kept as `vocabulary_`.
         n_features : int, optional
@@ -224,10 +231,10 @@ class DynamicTopicModel(TopicsOverSlices):
         self._validate_params()
         check_order_of_files(X, "slices")
         with self._draft() as draft:
-            counts, labels, codes = draft._documents(X, slices, n_features)
+            counts, labels, codes, unit = draft._documents(X, slices, n_features)
             words = None if vocabulary is None else check_vocabulary(vocabulary, counts.shape[1])
             program = draft._program(counts, codes, len(labels))
-            known = {"labels": labels, "codes": codes, "alpha": program.alpha}
+            known = {"labels": labels, "codes": codes, "unit": unit, "alpha": program.alpha}
             known |= {"beta": np.full(counts.shape[1], program.beta), "words": words}
             done = draft._run(program, draft._fingerprint(counts, codes, program), known, callback)
             draft._read(done.fetched, done.history, **known)
@@ -240,13 +247,15 @@ class DynamicTopicModel(TopicsOverSlices):
         return self
 
     def _documents(self, X, slices, n_features):
-        """Return counts of the documents, the labels of slices and the slice of each document."""
+        """Return counts of the documents, the slice of each one, and the labels and unit of slices."""
         slices = slices_of(X, slices)
         counts = check_counts(self, gathered_counts(X, n_features) if is_sharded(X) else X)
         check_width(counts, n_features)
         if is_frame(X):
             check_names(self, X, None)
-        return counts, *slice_codes(slices, counts.shape[0])
+        labels, codes, unit = slice_codes(slices, counts.shape[0], chooses=True)
+        check_documents(codes, unit)
+        return counts, labels, codes, unit
 
     def _folder(self, part):
         return None if self.checkpoint is None else f"{os.fspath(self.checkpoint)}/{part}"
@@ -309,14 +318,14 @@ class DynamicTopicModel(TopicsOverSlices):
         parts |= {"drift": None if self.drift is None else float(self.drift), "max_iter": int(self.max_iter)}
         return parts | ({"seed": int(self.random_state)} if isinstance(self.random_state, Integral) else {})
 
-    def _read(self, found, history, *, labels, codes, alpha, beta, words):
+    def _read(self, found, history, *, labels, codes, unit, alpha, beta, words):
         """Take the model from what a program gathered."""
         self.__dict__.pop("vocabulary_", None)
         if words is not None:
             self.vocabulary_ = words
         n_words, n_topics = len(beta), len(alpha)
         self.n_features_in_, self.n_batch_iter_, self.n_iter_ = n_words, 1, len(history)
-        self.slices_, self.doc_slices_ = labels, codes
+        self.slices_, self.doc_slices_, self.slice_unit_ = labels, codes, unit
         self.doc_topic_prior_, self.topic_word_prior_ = alpha, beta
         self.chains_ = [
             {name: getattr(chain, name) for name in PARTS} | {"information": left}

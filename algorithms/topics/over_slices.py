@@ -45,14 +45,17 @@ class TopicsOverSlices(TopicModel):
         Parameters
         ----------
         slice : label, optional
-            One of `slices_`; by default the last one.
+            One of `slices_`, or a date in it; by default the last one.
 
         Returns
         -------
         LatentDirichletAllocation
         """
         check_is_fitted(self, "chains_")
-        return self._at(len(self.slices_) - 1 if slice is None else place_of(slice, self.slices_))
+        return self._at(len(self.slices_) - 1 if slice is None else self._place(slice))
+
+    def _place(self, label):
+        return place_of(label, self.slices_, vars(self).get("slice_unit_"))  # older files have no unit
 
     def _at(self, t):
         model = LatentDirichletAllocation(
@@ -102,10 +105,10 @@ class TopicsOverSlices(TopicModel):
         if slices is None:
             return np.full(n_documents, len(self.slices_) - 1)
         check_order(X, slices)
-        labels, codes = slice_codes(slices, n_documents)
+        labels, codes, _ = slice_codes(slices, n_documents, vars(self).get("slice_unit_"))
         used = np.unique(codes)
         places = np.full(len(labels), _NOTHING)
-        places[used] = [place_of(label, self.slices_) for label in labels[used]]
+        places[used] = [self._place(label) for label in labels[used]]
         return places[codes]
 
     def transform(  # type: ignore[override]
@@ -118,7 +121,7 @@ class TopicsOverSlices(TopicModel):
         X : sparse matrix, array or DataFrame of shape (n_samples, n_features)
             Counts.
         slices : array-like of shape (n_samples,), optional
-            Labels as in `fit`, of slices that the model has. By default the last slice, to which new
+            Labels or dates as in `fit`, of slices that the model has. By default the last slice, to which new
             documents are nearest.
         n_sweeps, tol
             As in `LatentDirichletAllocation.transform`.

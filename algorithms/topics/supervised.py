@@ -387,7 +387,8 @@ class SupervisedLDA(FittedTopicModel):
         weights = check_weights(sample_weight, len(predicted))
         if self.response == "class":
             classes, numbers = label_numbers(y, len(predicted), name)
-            if (classes.dtype.kind in "US") != (self.classes_.dtype.kind in "US"):
+            kinds = [isinstance(labels.tolist()[0], str) for labels in (classes, self.classes_)]
+            if kinds[0] != kinds[1]:
                 raise DataError(
                     f"y holds {shortened(classes.tolist()[0])}, and the fit had labels such as "
                     f"{shortened(self.classes_.tolist()[0])}: give labels of one kind"

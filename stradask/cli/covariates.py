@@ -31,10 +31,15 @@ class DescribedCounts(Counts):
 
     def held_out(self, share, seed, option):
         """Divide the documents; refuse, before the fit, held-out ones with a category of their own."""
+        import numpy as np
+
+        from ..algorithms.topics.reading.times import days_of
+
         train, test = super().held_out(share, seed, option)
         for name, values in self.covariates.items():
             alone = set(test.covariates[name]) - set(train.covariates[name])
-            if alone and (self.sliced or isinstance(values[0], str)):
+            binned = self.sliced and days_of(np.array(values))[0] is not None  # into slices, by the fit
+            if alone and not binned and (self.sliced or isinstance(values[0], str)):
                 raise DataError(
                     f"{option}: {shortened(str(min(alone)))} of the column {shortened(name)} is in held-out "
                     "documents only; join rare ones, or take another --random-state"

@@ -9,6 +9,7 @@ from scipy import sparse
 
 from ....errors import DataError, in_brief, shortened
 from ...inputs.matrices import check_text
+from .times import in_order
 from .top_words import best_of_columns, first, largest
 
 
@@ -51,7 +52,7 @@ class TopicPrevalence:
     Attributes
     ----------
     groups : ndarray of shape (n_groups,)
-        The labels, sorted; of categories in their order.
+        The labels in order, those of text by the numbers or dates that it holds; of categories in theirs.
     shares : ndarray of shape (n_groups, n_components)
         Part of the group's tokens that the topic holds. Rows sum to 1; NaN in a group without tokens.
     tokens : ndarray of int, shape (n_groups,)
@@ -110,28 +111,51 @@ def prevalence(doc_topic, groups):
     return TopicPrevalence(labels, shares, tokens.astype(np.int64))
 
 
-def group_codes(groups, n_documents, name="groups"):
-    """Return the labels that occur, in order, and for each document the place of its own."""
-    categorical = getattr(groups, "cat", groups)  # of a pandas Series; a Categorical has them itself
-    if hasattr(categorical, "categories") and hasattr(categorical, "codes"):
-        codes, names = np.asarray(categorical.codes), np.asarray(categorical.categories)
+def group_codes(groups, n_documents, name="groups", *, unused=False):
+    """Return the labels that occur, in order, and for each document the place of its own.
+
+    With `unused` categories that no document has are labels as well.
+    """
+    categorical = _categorical(groups)
+    if categorical is not None:
+        codes, labels = np.asarray(categorical.codes), np.asarray(categorical.categories)
         _check_labels(name, codes < 0, codes.shape, n_documents)
-        used, codes = np.unique(codes, return_inverse=True)
-        return names[used], codes
-    if np.ma.is_masked(groups):
-        raise DataError(f"{name} has masked labels: leave their documents out, or name a group for them")
-    check_text(name, groups)
-    try:
-        labels = np.asarray(groups)
-    except ValueError as error:  # nested to different depths
-        raise DataError(f"{name} must be a vector of one label a document: {in_brief(error)}") from error
-    _check_labels(name, _missing(labels), labels.shape, n_documents)
-    try:
-        return np.unique(labels, return_inverse=True)
-    except TypeError as error:
-        raise DataError(
-            f"{name} cannot be put in order ({error}): make all labels of one kind, for instance str"
-        ) from error
+        if not unused:
+            used, codes = np.unique(codes, return_inverse=True)
+            labels = labels[used]
+    else:
+        if np.ma.is_masked(groups):
+            raise DataError(f"{name} has masked labels: leave their documents out, or name a group for them")
+        check_text(name, groups)
+        try:
+            labels = np.asarray(groups)
+        except ValueError as error:  # nested to different depths
+            raise DataError(f"{name} must be a vector of one label a document: {in_brief(error)}") from error
+        _check_labels(name, _missing(labels), labels.shape, n_documents)
+        try:
+            labels, codes = np.unique(labels, return_inverse=True)
+        except TypeError as error:
+            raise DataError(
+                f"{name} cannot be put in order ({error}): make all labels of one kind, for instance str"
+            ) from error
+    if has_order(groups):
+        return labels, codes
+    order = in_order(labels)
+    return labels[order], np.argsort(order)[codes]
+
+
+def _categorical(groups):
+    categorical = getattr(groups, "cat", groups)  # of a pandas Series; a Categorical has them itself
+    return categorical if hasattr(categorical, "categories") and hasattr(categorical, "codes") else None
+
+
+def has_order(groups):
+    """Whether labels are categories in an order that someone chose, rather than that of text."""
+    categorical = _categorical(groups)
+    if categorical is None:
+        return False
+    names = [str(name) for name in categorical.categories]
+    return bool(categorical.ordered) or names != sorted(names)
 
 
 def _check_labels(name, missing, shape, n_documents):

@@ -1,5 +1,6 @@
 """Slices of time: their labels, and a topic's words from one slice to the next."""
 
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,9 +9,12 @@ from scipy.special import betaincinv
 
 from ....errors import DataError, in_brief, shortened
 from ..covariates import check_order
-from .comparison import group_codes
+from ..inference import levels_to_user
+from .comparison import group_codes, has_order
+from .times import chosen_unit, days_of, names_of, numbers_of, times_of
 
 _MOST_FILLED = 10_000  # periods from the first to the last
+_FEWEST = 5  # documents of a slice in the middle
 _LISTED = 12  # slices of a table
 
 
@@ -29,25 +33,57 @@ def slices_of(X, slices):
     return slices
 
 
-def slice_codes(slices, n_documents):
-    """Return the labels of slices, in their order, and for each document the place of its own.
+def slice_codes(slices, n_documents, unit=None, *, chooses=False):
+    """Return the labels of slices, in their order, the slice of each document, and the unit of dates.
 
     Of pandas categories all are slices, and of periods all from the first to the last, with documents or not.
+    With a `unit` slices are those of dates in it; it may be chosen, by the documents.
     """
-    dtype = getattr(slices, "dtype", None)
-    if hasattr(dtype, "freq"):
-        return _period_codes(slices, n_documents)
-    labels, codes = group_codes(slices, n_documents, "slices")
-    categorical = getattr(slices, "cat", slices)
-    if hasattr(categorical, "categories") and hasattr(categorical, "codes"):
-        codes, labels = np.asarray(categorical.codes), np.asarray(categorical.categories)
-    if labels.dtype.kind == "O" and not all(isinstance(label, str) for label in labels):
+    if hasattr(getattr(slices, "dtype", None), "freq"):
+        return *_period_codes(slices, n_documents), unit
+    labels, codes = group_codes(slices, n_documents, "slices", unused=True)
+    times, codes_of_times = np.unique(times_of(labels), return_inverse=True)
+    if times.dtype.kind == "M":
+        labels, codes = times, codes_of_times[codes]
+    elif labels.dtype.kind == "O":
         labels = np.array([str(label) for label in labels])
     if labels.dtype.kind not in "OUiufMb":
         raise DataError(
             f"slices has labels of {labels.dtype}: pass dates, numbers, text, periods or categories"
         )
-    return labels, codes.astype(np.int64)
+    days, names = (None, None) if has_order(slices) else days_of(labels)
+    if days is None and names is not None and (chooses or unit is not None):
+        raise DataError(
+            f"slices are dates such as {shortened(str(labels[0]))}, but {names}: pass them as 2004-01-31, "
+            "or pandas.to_datetime(slices, dayfirst=True)"
+        )
+    if days is not None and chooses:
+        unit = chosen_unit(days, codes, names)
+    if days is not None and unit is not None:
+        numbers = numbers_of(days, unit)
+        every = np.arange(numbers.min(), numbers.max() + 1)
+        labels, codes = names_of(every, unit), (numbers - every[0])[codes]
+    return labels, codes.astype(np.int64), unit
+
+
+def check_documents(codes, unit):
+    """Refuse slices of which most have few documents; say which unit of time they are."""
+    counts = np.bincount(codes)
+    counts = counts[counts > 0]
+    if len(counts) > 1 and np.median(counts) < _FEWEST:
+        raise DataError(
+            f"slices divides {len(codes)} documents into {len(counts)} slices, with {np.median(counts):g} "
+            f"documents in the median: {_FEWEST} or more are needed. Take longer ones: of numbers such as "
+            "10 * (years // 10), of periods dates.dt.to_period('Y'); dates, such as "
+            "pandas.to_datetime(seconds, unit='s'), are put into slices that have enough"
+        )
+    if unit is not None:
+        warnings.warn(
+            f"slices are dates: each {unit} is a slice, {len(counts)} with documents (median "
+            f"{np.median(counts):g}); for others pass periods, such as dates.dt.to_period('M')",
+            UserWarning,
+            stacklevel=levels_to_user(),
+        )
 
 
 def _period_codes(slices, n_documents):
@@ -69,8 +105,8 @@ def _period_codes(slices, n_documents):
     return np.array([str(period) for period in every]), order - first
 
 
-def place_of(label, labels):
-    """The place of one label among those of a model."""
+def place_of(label, labels, unit=None):
+    """The place of one label among those of a model, or of a date in its unit."""
     if labels.dtype.kind == "M":
         try:
             label = np.datetime64(label).astype(labels.dtype)
@@ -78,6 +114,8 @@ def place_of(label, labels):
             label = np.datetime64("NaT")
     elif labels.dtype.kind in "OU":
         label = str(label)
+        if unit is not None and label not in labels and (days := days_of(np.array([label]))[0]) is not None:
+            (label,) = names_of(numbers_of(days, unit), unit)
     same = labels == label if labels.dtype.kind == "M" else [own == label for own in labels.tolist()]
     found = np.flatnonzero(np.asarray(same, bool))
     if not len(found):

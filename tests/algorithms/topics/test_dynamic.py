@@ -248,6 +248,26 @@ def test_slices_may_be_dates_periods_categories_or_an_index(corpus):
     assert str(ordered.over_time(0, n_words=3)).startswith("topic 0\nz")
 
 
+def test_times_are_put_into_units_and_few_documents_are_refused(corpus):
+    X, slices, _ = corpus
+    times = np.datetime64("2003-12-31T23:00") + 45 * np.arange(240) * np.timedelta64(1, "h") * 24
+    with pytest.warns(UserWarning, match=r"each year is a slice, 31 with documents \(median 8\)"):
+        fitted = model(max_iter=2).fit(X, slices=times)
+    assert fitted.slice_unit_ == "year"
+    assert fitted.slices_.tolist() == [str(year) for year in range(2003, 2034)]
+    np.testing.assert_array_equal(
+        fitted.transform(X[:9], slices=times[:9]), fitted.transform(X[:9], slices=["2003"] + ["2004"] * 8)
+    )
+    assert fitted.at(times[5]).doc_topic_counts_.shape == fitted.at("5 May 2004").doc_topic_counts_.shape
+    months = np.char.add((1 + slices).astype(str), "/2004")
+    assert model(max_iter=2).fit(X, slices=months).slices_[[0, 1, -1]].tolist() == [
+        "1/2004", "2/2004", "10/2004",
+    ]  # fmt: skip
+    for few in (np.arange(240) // 4, times.astype(np.int64)):
+        with pytest.raises(DataError, match=r"documents in the median: 5 or more are needed. Take longer"):
+            model().fit(X, slices=few)
+
+
 def test_one_slice_is_a_topic_model(corpus):
     X, slices, _ = corpus
     alone = model(3).fit(X[slices == 0], slices=np.zeros(24))

@@ -224,3 +224,18 @@ def test_documents_without_words_have_no_topic(tmp_path):
     np.testing.assert_allclose(shares[empty], [prior / prior.sum()] * 4)
     again = sd.load(model.save(f"{tmp_path}/m.npz") and f"{tmp_path}/m.npz")
     np.testing.assert_array_equal(again.labels_, model.labels_)
+
+
+def test_documents_without_words_have_no_topic_from_files_and_dask(tmp_path):
+    array = pytest.importorskip("dask.array")
+    X = np.tile([[3, 2, 0, 0], [0, 0, 0, 0], [0, 0, 2, 3]], (8, 1))
+    names = [f"{tmp_path}/docword.{part}.txt" for part in "ab"]
+    for name, rows in zip(names, (X[:12], X[12:]), strict=True):
+        sd.datasets.save_uci_bow(sparse.csr_array(rows), name)
+    for documents in (names, array.from_array(X, chunks=(7, -1))):
+        model = sd.GSDMM(4, max_iter=20, random_state=0).fit(documents)
+        assert (model.labels_[1::3] == -1).all()
+        assert np.ptp(model.labels_[::3]) == np.ptp(model.labels_[2::3]) == 0
+        assert sorted(model.topic_document_counts_) == [0, 0, 8, 8]
+        assert [len(words) for words in model.topics()].count(0) == 2
+        assert np.isnan(model.coherence(X, n_words=2)).sum() == 2

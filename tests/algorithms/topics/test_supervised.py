@@ -329,3 +329,27 @@ def test_labels_of_another_kind_are_not_scored():
     found = model(response="class", max_iter=4).fit(X, np.where(y > np.median(y), "high", "low"))
     with pytest.raises(DataError, match="labels of one kind"):
         found.score(X, np.arange(40) % 2)
+
+
+CONTAINERS = [
+    np.array,
+    list,
+    tuple,
+    lambda labels: np.array(labels, object),
+    lambda labels: pytest.importorskip("pandas").Series(labels, dtype=object),
+    lambda labels: pytest.importorskip("pandas").Series(labels).astype("category"),
+    lambda labels: pytest.importorskip("pandas").Series(labels).convert_dtypes(),
+    lambda labels: pytest.importorskip("pandas").Index(labels),
+    lambda labels: pytest.importorskip("pyarrow").array(labels),
+]
+
+
+@pytest.mark.parametrize("labels", [["spam", "ham"], [1, 0], [True, False]], ids=["text", "int", "bool"])
+@pytest.mark.parametrize("hold", CONTAINERS)
+def test_classes_are_scored_in_any_container(hold, labels):
+    X, y = np.repeat([[9, 9, 0, 0], [0, 0, 9, 9]], 20, axis=0), labels[:1] * 20 + labels[1:] * 20
+    fitted = sd.SupervisedLDA(2, response="class", max_iter=10, random_state=0).fit(X, hold(y))
+    assert fitted.classes_.tolist() == sorted(labels)
+    assert [fitted.score(X, other(y)) for other in CONTAINERS] == [1.0] * len(CONTAINERS)
+    with pytest.raises(DataError, match="give labels of one kind"):
+        fitted.score(X, ["1"] * 40 if labels[0] != "spam" else [1] * 40)
