@@ -363,7 +363,7 @@ class FittedTopicModel(TopicModel):
         if before is None and "vocabulary_" in self.__dict__:
             del self.vocabulary_  # the words of the last fit's columns
         if before is None:
-            for name in ("n_topics_", "gamma_"):
+            for name in ("n_topics_", "n_topics_interval_", "gamma_"):
                 self.__dict__.pop(name, None)
             if self._finds_number:
                 leave_out_unused(self, gathered)

@@ -12,6 +12,7 @@ from ...errors import DataError, shortened
 from .inference import levels_to_user
 
 MOST_TOPICS = 100  # of n_components="auto"
+_NEARLY_ALL = 0.9  # of the topics that there may be: the limit is reached
 _MEAN = 1.0  # of the priors of alpha and gamma, where they begin
 
 
@@ -57,6 +58,10 @@ def leave_out_unused(model, gathered):
     """Take topics without tokens out of a model; keep which are left, for `shares_of_used`."""
     used = np.flatnonzero(np.asarray(model.word_topic_counts_.sum(axis=0)).ravel())
     model._used, model.n_topics_, model.gamma_ = used, len(used), gathered.gamma
+    if len(gathered.numbers):
+        ends = gathered.numbers[:, :1] + 1.645 * np.sqrt(gathered.numbers[:, 1:]) * [-1, 1]  # of 90 %
+        low, high = np.rint([ends[:, 0].min(), ends[:, 1].max()])
+        model.n_topics_interval_ = np.array([min(low, len(used)), max(high, len(used))], int)
     model.doc_topic_prior_ = model.doc_topic_prior_[used]
     model.word_topic_counts_ = sparse.csr_array(model.word_topic_counts_[:, used])
     if model.doc_topic_counts_ is not None:
@@ -86,20 +91,20 @@ def fingerprint_of_prior(program):
 
 
 def warn_of_number(model, program, more):
-    """Warn where the number was not found."""
-    from .samplers.merging import LAST
+    """Warn where the number was not found: the fit was too short, or the limit is nearly reached."""
+    from .samplers.merging import FIRST_JUDGED
 
-    n_topics, merges = program.n_topics, program.merging.wanted
-    if merges and model.n_iter_ == model.max_iter < LAST:
-        warnings.warn(
-            f"the fit ended after {model.n_iter_} sweeps, before equal topics became one (sweep {LAST}): "
-            f"n_topics_={model.n_topics_} is too many; raise max_iter",
-            UserWarning,
-            stacklevel=levels_to_user(),
+    n_topics, ended = program.n_topics, model.n_iter_ == model.max_iter
+    message = None
+    if program.merging.wanted and ended and model.n_iter_ < FIRST_JUDGED:
+        message = (
+            f"the fit ended after {model.n_iter_} sweeps, before leftovers were told from topics (sweep "
+            f"{FIRST_JUDGED}): n_topics_={model.n_topics_} is too many; raise max_iter"
         )
-    elif model.n_topics_ == n_topics > 1 and model.n_iter_ == model.max_iter:
-        warnings.warn(
-            f"all {n_topics} topics have tokens, so that their number was not found: {more}",
-            UserWarning,
-            stacklevel=levels_to_user(),
+    elif ended and n_topics > 1 and model.n_topics_ > _NEARLY_ALL * n_topics:
+        message = (
+            f"n_topics_={model.n_topics_} is no number that was found: the limit of {n_topics} topics is "
+            f"reached, and the data have use for more; {more}"
         )
+    if message is not None:
+        warnings.warn(message, UserWarning, stacklevel=levels_to_user())

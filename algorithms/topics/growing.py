@@ -108,6 +108,8 @@ def add_topics(model, grow):
     shape = (model.n_features_in_, model._number_of_topics(True) + int(grow))
     if isinstance(model.n_components, str):
         model.n_topics_ = shape[1]
+        if "n_topics_interval_" in vars(model):  # older files have none
+            model.n_topics_interval_ = model.n_topics_interval_ + int(grow)
     else:
         model.n_components = shape[1]
     model.word_topic_counts_ = _resized(model.word_topic_counts_, shape)

@@ -23,13 +23,15 @@ class HDPTopicModel(FittedTopicModel):
     Topics that no document wants lose their share of pi and end without tokens; they are left out of the
     fitted model. Sweeps of Gibbs sampling are those of `LatentDirichletAllocation`. The first 80 are annealed
     as there, with T topics and equal shares. After each later sweep alpha, pi and gamma are drawn given the
-    counts, at a cost that hardly grows with the documents. Up to sweep 150 topics that are parts of one are
-    joined, every ten sweeps, where this makes the whole more likely (up to 1,024 topics). Then the chain is
-    that of the posterior.
+    counts, at a cost that hardly grows with the documents. Every ten sweeps topics join others where this
+    makes the whole more likely (up to 1,024 topics): up to sweep 150 pairs that are parts of one, then
+    leftovers, which single tokens keep alive in a few documents.
 
-    The number of topics is drawn as well: it depends on the seed and on the priors. Large corpora of news
-    have use for as many topics as they are given: where all `n_components` have tokens, a warning says so.
-    For a number that predicts best, hold documents out (`stradask sweep`).
+    So `n_topics_` counts topics that the data are less likely without. It depends on the seed and on the
+    priors; `n_topics_interval_` says how sure the judgement is, given the topics of this chain. Large corpora
+    of news have use for more topics than they are given: where more than nine in ten of `n_components` are
+    left, a warning says that the limit is reached. For a number that predicts best, hold documents out
+    (`stradask sweep`).
 
     Parameters
     ----------
@@ -42,11 +44,12 @@ class HDPTopicModel(FittedTopicModel):
     topic_word_prior : float or array of shape (n_features,), default=None
         beta; None is 0.01.
     max_iter : int, default=300
-        Sweeps over all tokens. A fit of fewer than 150 warns: equal topics are still apart.
+        Sweeps over all tokens. A fit of fewer than 160 warns: leftovers still count as topics.
     exact : bool, default=False
         Keep topic totals live, on one thread: the chain is then exactly that of the posterior of topics,
         alpha, pi and gamma. All tokens begin in one topic, from which others part, no sweep is annealed, and
-        no topics are joined; topics that are parts of one take some hundred sweeps more to become one.
+        no topics are joined; topics that are parts of one take some hundred sweeps more to become one, and
+        `n_topics_` counts all that have tokens.
     n_groups : int, default=None
     engine : str or distributed.Client, default="local"
     n_jobs : int, default=None
@@ -62,7 +65,11 @@ class HDPTopicModel(FittedTopicModel):
     Attributes
     ----------
     n_topics_ : int
-        Topics that have tokens, in which the attributes below are counted.
+        Topics that are left, in which the attributes below are counted.
+    n_topics_interval_ : ndarray of shape (2,)
+        Ends of an interval of 90 % about the number of topics, over all judgements of the fit: each topic
+        counts with its probability against the whole without it. It does not know other chains, which may
+        find other topics. Only where topics were judged, not with ``exact=True`` or below 160 sweeps.
     doc_topic_prior_ : ndarray of shape (n_topics,)
         alpha pi, as last drawn: of these topics.
     gamma_ : float
@@ -96,10 +103,9 @@ class HDPTopicModel(FittedTopicModel):
     >>> topics = np.kron(np.eye(3), np.full(5, 0.2))
     >>> X = np.array([rng.multinomial(30, rng.dirichlet([0.5] * 3) @ topics) for _ in range(100)])
     >>> hdp = sd.HDPTopicModel(20, random_state=0).fit(X)
-    >>> 3 <= hdp.n_topics_ < 20
-    True
-    >>> tokens = hdp.word_topic_counts_.sum(axis=0)
-    >>> bool(np.sort(tokens)[-3:].sum() > 0.95 * tokens.sum())
+    >>> hdp.n_topics_
+    3
+    >>> bool(hdp.n_topics_interval_[0] <= 3 <= hdp.n_topics_interval_[1])
     True
     """
 

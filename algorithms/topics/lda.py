@@ -49,9 +49,9 @@ class LatentDirichletAllocation(FittedTopicModel):
     ----------
     n_components : int or "auto", default=10
         Number of topics K. "auto" finds it, up to 100, with the prior of `HDPTopicModel`, by Gibbs sampling:
-        alpha and the topics' shares are drawn, topics that are one are joined up to sweep 150, and those
-        without tokens are left out; `n_topics_` says how many there are. A corpus of news has use for all
-        100, which a warning says. Later calls of `partial_fit` keep the number.
+        alpha and the topics' shares are drawn, topics that are one are joined, and from sweep 160 on
+        leftovers go to others; `n_topics_` says how many are left. A corpus of news has use for nearly all
+        100: a warning says that the limit is reached. Later calls of `partial_fit` keep the number.
     doc_topic_prior : float or array of shape (n_components,), default=None
         alpha; None is 0.1.
     topic_word_prior : float or array of shape (n_features,), default=None
@@ -167,9 +167,9 @@ class LatentDirichletAllocation(FittedTopicModel):
     sampler_ : list of dict
         What ran: for each sampler its ``name``, its first ``sweep`` (from 1), and ``topics_per_document``,
         the K_d at which it took over (None for the first).
-    n_topics_, gamma_ : int, float
-        With ``n_components="auto"``: how many topics have tokens, in which all is counted, and the
-        concentration of their shares as last drawn.
+    n_topics_, n_topics_interval_, gamma_ : int, ndarray of shape (2,), float
+        With ``n_components="auto"``: how many topics are left, in which all is counted, an interval about
+        that number, and the concentration of their shares as last drawn; see `HDPTopicModel`.
     n_features_in_ : int
     feature_names_in_ : ndarray of str
         Only when `X` had feature names that are all strings.

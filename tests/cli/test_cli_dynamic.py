@@ -39,3 +39,42 @@ def test_topics_over_time_are_fitted_and_reported(table, tmp_path, capsys):
     assert "needs --slices COLUMN" in capsys.readouterr().err
     assert main(["fit", "lda", *data, "--quiet"]) == 2
     assert "fit dynamic" in capsys.readouterr().err
+
+
+@pytest.mark.filterwarnings("default")
+def test_dates_become_slices_and_held_out_ones_lie_in_them(table, capsys):
+    header, *rows = table.read_text().splitlines()
+    days = [f"{1 + i % 28}.{1 + i % 12}.{2003 + i // 20}" for i in range(40)]
+    table.write_text(
+        "\n".join([header, *(f"{row.rpartition(',')[0]},{d}" for row, d in zip(rows, days, strict=True))])
+    )
+    fit = [
+        "fit",
+        "dynamic",
+        f"{table}:text",
+        "--slices",
+        "year",
+        "--n-components",
+        "2",
+        "--param",
+        "max_iter=5",
+    ]
+    assert main([*fit, "--test-size", ".2", "--json", "--quiet"]) == 0
+    printed = capsys.readouterr()
+    assert "note: slices are dates: each year is a slice" in printed.err
+    found = json.loads(printed.out)
+    assert found["slices"] == ["2003", "2004"]
+    assert found["held_out_documents"] == 8
+
+
+@pytest.mark.filterwarnings("default")
+def test_a_number_of_topics_is_reported_with_its_interval(table, capsys):
+    fit = ["fit", "hdp", f"{table}:text", "--n-components", "8", "--quiet"]
+    assert main([*fit, "--json", "--param", "max_iter=170"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    low, high = found["n_topics_interval"]
+    assert 0 < low <= found["n_topics"] == len(found["topics"]) <= high
+    assert main([*fit, "--param", "max_iter=170"]) == 0
+    assert f"topics       {found['n_topics']}  (90 % interval {low} to {high})" in capsys.readouterr().out
+    assert main([*fit, "--json", "--param", "max_iter=5"]) == 0
+    assert "n_topics_interval" not in json.loads(capsys.readouterr().out)

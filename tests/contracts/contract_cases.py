@@ -64,7 +64,6 @@ DATA = {
     "survival": Given(X, SURVIVAL),
     "documents": Given(COUNTS),
     "documents and numbers": Given(COUNTS, SIGNAL),
-    "documents and classes": Given(COUNTS, np.where(SIGNAL > 0, "yes", "no")),
     "documents in slices": Given(COUNTS, None, {"slices": np.repeat([2001, 2002, 2003], N // 3)}),
     "documents with keywords": Given(COUNTS, also={"seed_words": {0: [0, 1], 1: [5]}}),
     "documents and covariates": Given(COUNTS, None, {"covariates": SIGNAL.round(1)}),
@@ -351,12 +350,6 @@ CASES = [
     Case(topics(sd.HDPTopicModel), "documents", scales="counts"),
     Case(topics(sd.KeyATM), "documents with keywords", scales="counts"),
     Case(topics(sd.SupervisedLDA), "documents and numbers", scales="counts"),
-    Case(
-        topics(sd.SupervisedLDA, response="class"),
-        "documents and classes",
-        scales="counts",
-        variant="classes",
-    ),
     Case(topics(sd.GSDMM), "documents", scales="counts"),
     Case(topics(sd.BitermTopicModel), "documents", scales="counts"),
     # Ratings and choices

@@ -13,9 +13,10 @@ over the documents with more than i tokens of it: what they cost does not grow w
 
 Single tokens do not leave a topic for another that is much like it, so that parts of one topic stay apart for
 thousands of sweeps. With `merges`, a fit begins as that of plain LDA with T topics, 80 sweeps annealed and
-shares equal. After that shares are drawn, and every ten sweeps up to the 150th, pairs of topics become one
-where this raises the joint probability of words, topics and tables (`merging`). It is a better start and no
-other model: from sweep 151 on the chain is that of the posterior.
+shares equal. After that shares are drawn, and every ten sweeps topics join others without which words, topics
+and tables are more likely (`merging`): pairs up to sweep 150, leftovers from then on. So the number of topics
+is that of a mode of the posterior. Without merges the chain is that of the posterior, in which topics of a
+few tokens come and go.
 
 References: Teh, Jordan, Beal, Blei, "Hierarchical Dirichlet processes", JASA 2006; Ishwaran, Zarepour, "Exact
 and approximate sum representations for the Dirichlet process", Canadian Journal of Statistics 2002.
@@ -24,6 +25,7 @@ and approximate sum representations for the Dirichlet process", Canadian Journal
 from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy import sparse
 
 from ....kernels.lda import gibbs as kernels
 from ....kernels.lda.tallies import tally_dense
@@ -138,6 +140,7 @@ class RotatingHierarchical(RotatingGibbs):
         super().__init__(corpus, n_topics, first, beta, seed, annealed=annealed, **options)
         self.concentrations, self.concentration = concentrations, float(alpha.sum())
         self.first_draw = annealed + 1  # the sweep after which shares are drawn for the first time
+        self._of_tokens: dict = {}  # of the sweep that runs, by shard and block
 
     # At a shard -----------------------------------------------------------------------------------
 
@@ -150,7 +153,7 @@ class RotatingHierarchical(RotatingGibbs):
     def sync(self, state, message):
         """Take over totals, shares, and what topics are compared or become one."""
         super().sync(state, message)
-        for name in ("overlap", "pairs", "names"):
+        for name in ("overlap", "pairs", "names", "judges"):
             if name in message:
                 state[name] = message[name]
 
@@ -191,6 +194,22 @@ class RotatingHierarchical(RotatingGibbs):
         beta = state["priors"].beta[self.words.ids[self.words.of(block)]]
         return self.merging.of_words(state, self.counts_of_block(block, value), beta)
 
+    def _may_run_steps(self, states):
+        return not states[0]["judges"] and super()._may_run_steps(states)
+
+    def figures_after(self, state, task, place):
+        """Where topics are judged, add what the shard's tokens of the block say of them."""
+        result = super().figures_after(state, task, place)
+        if state["judges"]:
+            block, starts = task.blocks, self._starts(state, task.blocks)
+            tokens = (starts - starts[0], state["docs"][starts[0] :], state["topics"][starts[0] : starts[-1]])
+            counts = sparse.csr_array(sparse.vstack(self.counts_of_block(block, task.value)))
+            beta = state["priors"].beta
+            own = beta[self.words.ids[self.words.of(block)]]
+            priors_ = (state["totals"], state["priors"].alpha, own, float(beta.sum()))
+            result["of_tokens"] = self.merging.of_tokens(*tokens, state["documents"].csr(), counts, *priors_)
+        return result
+
     # At the coordinator ---------------------------------------------------------------------------
 
     def fits_priors_after(self, swept):
@@ -199,6 +218,13 @@ class RotatingHierarchical(RotatingGibbs):
 
     def _fitted_priors(self):
         return {"alpha": self.alpha, "beta": 0.0} | self.merging.message()
+
+    def aggregate(self, tasks, partials):
+        """Keep what tokens say of topics, by shard and block, and the other figures."""
+        for task, partial in zip(tasks, partials, strict=True):
+            if "of_tokens" in partial:
+                self._of_tokens[task.shard, task.blocks] = partial.pop("of_tokens")
+        return super().aggregate(tasks, partials)
 
     def _fit_priors(self, swept):
         if self.merging.names is not None:  # which shards and blocks did before this sweep
@@ -209,10 +235,14 @@ class RotatingHierarchical(RotatingGibbs):
         lengths = tuple(
             np.concatenate(part) for part in zip(*(f["lengths"] for f in self._figures), strict=True)
         )
+        barred = self.merging.gone.copy()  # those of now join others when the next sweep begins
+        of_tokens = [self._of_tokens[key] for key in sorted(self._of_tokens)]
+        self._of_tokens.clear()
         self.merging.decide(
             swept,
             self._figures,
             self._block_figures,
+            of_tokens,
             self.totals,
             self.alpha,
             counts,
@@ -225,13 +255,21 @@ class RotatingHierarchical(RotatingGibbs):
         rng = np.random.default_rng([int(self.seed), _DRAW, swept])
         alpha, gamma = draw_shares(counts, lengths, alpha, self.concentrations, rng)
         self.concentrations = replace(self.concentrations, gamma=float(gamma))
+        alpha[barred] = _LEAST
         self.priors = self.priors.replaced(alpha, 0.0)
 
     def collect(self, ask, documents=True):
-        """Gather the model, and gamma; without `documents` the counts of words alone."""
-        return GatheredHierarchical(
-            **vars(Gathered.of(self, ask, documents)), gamma=self.concentrations.gamma
-        )
+        """Gather the model, and gamma; topics that are to join others have joined in it."""
+        gathered, names = vars(Gathered.of(self, ask, documents)), self.merging.names
+        if names is not None:
+            place = (np.ones(self.n_topics, np.int32), (np.arange(self.n_topics), names))
+            joins = sparse.csr_array(place, shape=(self.n_topics, self.n_topics))
+            for part in ("words", "documents"):
+                if gathered[part] is not None:
+                    gathered[part] = sparse.csr_array(gathered[part] @ joins)
+            gathered["alpha"] = self.merging.added(self.alpha, names, _LEAST)
+        numbers = self.merging.numbers
+        return GatheredHierarchical(**gathered, gamma=self.concentrations.gamma, numbers=numbers)
 
     def arrays(self):
         """Arrays of a checkpoint besides shards and blocks."""
@@ -250,6 +288,7 @@ class RotatingHierarchical(RotatingGibbs):
 
 @dataclass(frozen=True)
 class GatheredHierarchical(Gathered):
-    """A fitted model, and the concentration of its topics' shares."""
+    """A fitted model, the concentration of its topics' shares, and `Merging.numbers`."""
 
     gamma: float
+    numbers: np.ndarray

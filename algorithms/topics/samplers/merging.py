@@ -1,4 +1,4 @@
-r"""Which topics of a hierarchical prior are one: pairs that make the whole more likely when they are joined.
+r"""Which topics of a hierarchical prior the data are more likely without: parts of others, and leftovers.
 
 After sweep 89, 99, ..., 149 (annealing ends with the 80th) the two nearest topics of each are named, by the
 overlap of their words (Hellinger). After the next sweep each pair i, j is judged by the change of the
@@ -14,18 +14,36 @@ is integrated out, given the expected numbers m of tables: two topics have one m
 with :math:`B_w(c) = \Gamma(c + \beta_w)`, B that of the sums, :math:`A_k(n) = \Gamma(n + \alpha_k) /
 \Gamma(\alpha_k)`, :math:`\alpha_{i+j} = \alpha_i + \alpha_j` and :math:`G(m) = \Gamma(m + \gamma / T)`. Pairs
 of which it is above zero become one, the largest first and each topic once, at the beginning of the sweep
-that follows. Shards and blocks do that when they are next worked on: until then all counts are those of
+that follows.
+
+From sweep 160 on, every ten, each topic is also judged by itself, by the change when the others, as counts of
+them are, share its tokens:
+
+.. math:: \Delta = \sum_i \Bigl(\ln \sum_{j \ne k} p_{ij} - H_i\Bigr)
+          - \sum_w \ln\frac{B_w(C_{wk})}{B_w(0)} + \ln\frac{B(C_k)}{B(0)} - \sum_d \ln A_k(n_{dk}),
+          \quad p_{ij} = \frac{(n_{d_i j} + \alpha_j)(C_{w_i j} + \beta_{w_i})}{C_j + B}
+
+over the topic's tokens i; :math:`H_i` is the entropy of the token's topic given those of all other tokens. So
+probabilities are summed over the topics of these tokens, not compared at single draws: a topic of many words,
+whose tokens might as well be of others, has many ways to be there. Where :math:`\Delta` is above zero the
+topic is one of leftovers, such as words that are together in a few documents by chance. It joins the topic to
+which most tokens would go, whence they find their own in the sweeps that follow, and neither it nor a topic
+without tokens is taken up again: from then on topics only become fewer. A topic that another one joins stays
+until the next comparison.
+
+Shards and blocks do that when they are next worked on: until then all counts are those of
 before, so that a model may be read, and a checkpoint written, at any time.
 """
 
 import numpy as np
 from scipy import sparse
-from scipy.special import digamma, gammaln
+from scipy.special import digamma, expit, gammaln
 
+from ....kernels.lda.tallies import add_gains_without
 from ..blocks.restoring import taken, unfit
 from ..rules import ANNEALED_SWEEPS
 
-LAST = 150  # sweep after which topics become one for the last time
+LAST, FIRST_JUDGED = 150, 160  # sweeps after which the last pairs, and the first single topics, are judged
 _EVERY = 10  # sweeps between two comparisons
 _NEAREST = 2  # topics to each that are candidates
 _MOST_TOPICS = 1024  # blocks send T^2 numbers
@@ -45,11 +63,18 @@ class Merging:
         Topics that are compared after the sweep that runs.
     names : int64 array of shape (n_topics,), or None
         The topic that each one is from the sweep on that runs.
+    judges : bool
+        Whether topics are judged by themselves after the sweep that runs.
+    gone : bool array of shape (n_topics,)
+        Topics that are not taken up again.
+    numbers : float64 array of shape (n_judgements, 2)
+        Mean and variance of the number of topics by each judgement.
     """
 
     def __init__(self, n_topics, merges):
         self.n_topics, self.wanted = n_topics, merges and 1 < n_topics <= _MOST_TOPICS
         self.overlap, self.pairs, self.names = False, np.zeros((0, 2), np.int64), None
+        self.judges, self.gone, self.numbers = False, np.zeros(n_topics, bool), np.zeros((0, 2))
 
     @staticmethod
     def added(values, names, left=0):
@@ -72,54 +97,88 @@ class Merging:
 
     def of_words(self, state, counts, beta):
         """The change of the words' part for each pair, or how much topics overlap, if that is asked for."""
+        found = {}
+        if state["judges"]:
+            rows, topics, values = sparse.find(sparse.vstack(counts))
+            own = gammaln(values + beta[rows]) - gammaln(beta[rows])
+            found["word_own"] = np.bincount(topics, own, self.n_topics)
         if len(state["pairs"]):
-            return {"word_gains": gains_of_words(counts, beta, state["pairs"])}
-        return {"word_overlap": sum(map(_overlap, counts))} if state["overlap"] else {}
+            found["word_gains"] = gains_of_words(counts, beta, state["pairs"])
+        return found | ({"word_overlap": sum(map(_overlap, counts))} if state["overlap"] else {})
+
+    def of_tokens(self, starts, docs, topics, documents, counts, totals, alpha, beta, beta_sum):
+        """What tokens gain without their topic, by topic, and to which topics they would go."""
+        gains, moves = np.zeros(self.n_topics), np.zeros((self.n_topics,) * 2, np.int64)
+        parts = [(matrix.indptr, matrix.indices, matrix.data) for matrix in (documents, counts)]
+        inverse, scratch = 1 / (totals + beta_sum), np.empty((3, self.n_topics))
+        add_gains_without(starts, docs, topics, *parts, inverse, alpha, beta, scratch, gains, moves)
+        return gains, np.nonzero(moves), moves[moves > 0]
 
     # At the coordinator ---------------------------------------------------------------------------
 
-    def decide(self, swept, of_documents, of_blocks, totals, alpha, counts, gamma, beta_sum):
+    def decide(self, swept, of_documents, of_blocks, of_tokens, totals, alpha, counts, gamma, beta_sum):
         """Choose pairs to compare, or those that become one, from the figures of shards and blocks.
 
-        `counts` are how often counts of topics occur among the documents.
+        `counts` are how often counts of topics occur among the documents; `of_tokens` are from `of_tokens`.
         """
         pairs, self.pairs, self.names = self.pairs, self.pairs[:0], None
         if self.overlap:
             self.pairs = nearest(sum(figures.pop("word_overlap") for figures in of_blocks), totals)
+        names = np.arange(self.n_topics)
         if len(pairs):
             gains = sum(figures.pop("gains") for figures in of_documents)
             gains = gains + sum(figures.pop("word_gains") for figures in of_blocks)
             i, j = pairs.T
             gains -= _joined(totals.astype(float), beta_sum, i, j)
             gains += gains_of_shares(_expected_tables(counts, alpha), alpha, gamma / self.n_topics, i, j)
-            self.names = _names(pairs, gains, totals)
+            join_pairs(names, pairs, gains, totals)
+        if self.judges:
+            of_words = sum(figures.pop("word_own") for figures in of_blocks)
+            gains, moves = gains_without(totals, alpha, counts, beta_sum, of_words, of_tokens)
+            there = expit(-gains[totals > 0])  # the probability of each topic against the whole without
+            self.numbers = np.vstack([self.numbers, [there.sum(), (there * (1 - there)).sum()]])
+            join_leftovers(names, gains, moves, totals)
+            self.gone |= (totals == 0) | (names != np.arange(self.n_topics))
+        if (names != np.arange(self.n_topics)).any():
+            self.names = names
         self.overlap = self.wanted and is_compared(swept + 2)
+        self.judges = self.wanted and (swept + 1) % _EVERY == 0 and swept + 1 >= FIRST_JUDGED
 
     def message(self):
         """What is sent to shards."""
-        found = {"overlap": self.overlap, "pairs": self.pairs}
+        found = {"overlap": self.overlap, "pairs": self.pairs, "judges": self.judges}
         return found if self.names is None else found | {"names": self.names}
 
     def arrays(self):
         """Arrays of a checkpoint."""
         names = np.arange(self.n_topics) if self.names is None else self.names
-        return {"overlap": np.bool_(self.overlap), "pairs": self.pairs, "names": names}
+        flags = np.array([self.overlap, self.judges])
+        return {
+            "flags": flags,
+            "pairs": self.pairs,
+            "names": names,
+            "gone": self.gone,
+            "numbers": self.numbers,
+        }
 
     def restore(self, arrays):
         """Take those of a checkpoint."""
-        overlap, pairs, names = taken(arrays, "overlap", "pairs", "names")
-        fits = overlap.shape == () and overlap.dtype == np.bool_ and names.shape == (self.n_topics,)
+        flags, pairs, names, gone, numbers = taken(arrays, "flags", "pairs", "names", "gone", "numbers")
+        fits = flags.shape == (2,) and flags.dtype == gone.dtype == np.bool_
+        fits = fits and gone.shape == names.shape == (self.n_topics,)
         fits = fits and pairs.ndim == 2 and pairs.shape[1] == 2
+        fits = fits and numbers.ndim == 2 and numbers.shape[1] == 2 and numbers.dtype == np.float64
         for array in (pairs, names):
             fits = fits and array.dtype == np.int64 and bool(((array >= 0) & (array < self.n_topics)).all())
-        if not fits or (names[names] != names).any():
+        if not fits or (names[names] != names).any() or not np.isfinite(numbers).all():
             raise unfit("pairs", "names")
-        self.overlap, self.pairs = bool(overlap), pairs
+        (self.overlap, self.judges), self.pairs = flags.tolist(), pairs
+        self.gone, self.numbers = gone.copy(), numbers
         self.names = None if (names == np.arange(self.n_topics)).all() else names
 
 
 def is_compared(swept):
-    """Whether topics are compared when so many sweeps are done."""
+    """Whether pairs are compared when so many sweeps are done."""
     return swept % _EVERY == 0 and ANNEALED_SWEEPS < swept <= LAST
 
 
@@ -213,9 +272,20 @@ def _expected_tables(counts, alpha):
     return np.bincount(topics, weights, len(alpha))
 
 
-def _names(pairs, gains, totals):
-    """The topic that each one becomes: of a pair the one of more tokens; None if there is no pair."""
-    names = np.arange(len(totals))
+def gains_without(totals, alpha, counts, beta_sum, of_words, of_tokens):
+    """Change when others share the tokens of a topic, for each one; and how many tokens go to each other."""
+    topics, values, times = counts
+    gains = gammaln(totals + beta_sum) - gammaln(beta_sum) - of_words
+    gains -= np.bincount(topics, times * _rising(values, alpha[topics]), len(totals))
+    moves = np.zeros((len(totals),) * 2, np.int64)
+    for gain, where, number in of_tokens:
+        gains += gain
+        moves[where] += number
+    return gains, moves
+
+
+def join_pairs(names, pairs, gains, totals):
+    """Give topics of a pair the name of the one of more tokens, best pairs first and each topic once."""
     free = np.ones(len(totals), bool)
     for number in np.argsort(-gains, kind="stable"):
         if gains[number] <= 0:
@@ -224,4 +294,19 @@ def _names(pairs, gains, totals):
         if free[i] and free[j]:
             free[i] = free[j] = False
             names[[i, j]] = i if totals[i] >= totals[j] else j
-    return None if free.all() else names
+
+
+def join_leftovers(names, gains, moves, totals):
+    """Give topics that the whole is more likely without the name of another one.
+
+    Those that have joined, or that another one has joined, stay as they are.
+    """
+    numbers = np.arange(len(names))
+    stays = (names != numbers) | (np.bincount(names, minlength=len(names)) > 1)
+    for topic in np.argsort(-gains, kind="stable"):
+        if gains[topic] > 0 and totals[topic] and not stays[topic]:
+            open_to = np.where(names == numbers, moves[topic], 0)
+            lasting = np.where(gains <= 0, open_to, 0)
+            to = int((lasting if lasting.any() else open_to).argmax())
+            if open_to[to]:
+                names[topic], stays[to] = to, True

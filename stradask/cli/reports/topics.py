@@ -30,6 +30,10 @@ def report(estimator, data, test):
         held_out = f"{test.X.shape[0]:,} held-out documents, half of each observed"
         lines.append(f"perplexity   {perplexity:,.1f}  on {held_out}")
         document["held_out_documents"] = test.X.shape[0]
+    if hasattr(estimator, "n_topics_interval_"):
+        low, high = estimator.n_topics_interval_.tolist()
+        document |= {"n_topics": estimator.n_topics_, "n_topics_interval": [low, high]}
+        lines.append(f"topics       {estimator.n_topics_}  (90 % interval {low} to {high})")
     n_words = min(N_WORDS, estimator.n_features_in_)
     topics = estimator.topics(n_words=n_words)
     return document | {"topics": as_documents(topics)}, "\n".join([*lines, "", str(topics)])
