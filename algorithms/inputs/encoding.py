@@ -277,10 +277,11 @@ def _all_of(refused, path):
         options += ["--drop", *map(_quoted, by_option["drop"][:_MOST_NAMED])]
         options += ["..."] * (len(by_option["drop"]) > _MOST_NAMED)
     if by_option[None]:
-        options.append("and correct the cells that are no numbers, or name their columns by --categories")
+        options.append("and" * bool(options))
+        options.append("correct the cells that are no numbers, or name their columns by --categories")
     return DataError(
         f"{path}: {len(refused):,} columns cannot be used as they are: {', '.join(said)}{more}; "
-        f"for instance {' '.join(options)}"
+        f"for instance {' '.join(filter(None, options))}"
     )
 
 

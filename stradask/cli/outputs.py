@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import math
 import os
 import sys
 import tempfile
@@ -27,7 +28,18 @@ def bars(args):
 
 def show(args, document, text):
     """Print a result."""
-    print(json.dumps(document, allow_nan=False, default=str) if args.json else text)
+    print(json.dumps(_plain(document), allow_nan=False, default=str) if args.json else text)
+
+
+def _plain(value):
+    """A value of JSON: numbers of NumPy become Python's, and what is not finite null, which JSON lacks."""
+    if isinstance(value, dict):
+        return {key: _plain(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(inner) for inner in value]
+    if hasattr(value, "tolist"):
+        return _plain(value.tolist())
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 # Tables -------------------------------------------------------------------------------------------
@@ -53,7 +65,8 @@ def put_out(args, table, size):
         show(args, {"out": str(args.out), "shape": shape}, f"{size} in {args.out}")
     elif args.json:
         lists = {name: array.tolist() for name, array in table.arrays.items()}
-        show(args, {f"{table.kind}s": table.names} | lists, "")
+        whole = all(name.isdecimal() and str(int(name)) == name for name in table.names)
+        show(args, {f"{table.kind}s": list(map(int, table.names)) if whole else table.names} | lists, "")
     else:
         _write_csv(sys.stdout, table)
 

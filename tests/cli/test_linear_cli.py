@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from sklearn.model_selection import train_test_split
 import stradask as sd
 from stradask import datasets
 from stradask.cli.arguments import main
+from stradask.cli.outputs import Table, put_out, show
 from stradask.registry import find_model
 
 
@@ -320,3 +322,16 @@ def test_classes_for_a_regression_name_the_remedy(tmp_path, capsys):
     (tmp_path / "churn.csv").write_text("age,churned\n1,yes\n2,no\n")
     assert main(["fit", "ridge", f"{tmp_path / 'churn.csv'}:churned"]) == 2
     assert "'yes' is not a number; of classes take a classifier, such as logistic" in capsys.readouterr().err
+
+
+def test_json_has_numbers_as_numbers_and_null_where_they_are_not_finite(capsys):
+    args = SimpleNamespace(json=True, out=None)
+    show(
+        args,
+        {"a": np.inf, "b": np.int64(3), "c": [np.float32("nan"), (np.float64(2),)], "d": np.arange(2)},
+        "",
+    )
+    assert json.loads(capsys.readouterr().out) == {"a": None, "b": 3, "c": [None, [2.0]], "d": [0, 1]}
+    for names, found in ((["1", "2"], [1, 2]), (["1", "07"], ["1", "07"])):
+        put_out(args, Table("row", names, ["x"], {"x": np.array([0.5, np.nan])}), "")
+        assert json.loads(capsys.readouterr().out) == {"rows": found, "x": [0.5, None]}
