@@ -1,5 +1,6 @@
 """Independent work as plain Dask tasks, which survive the loss of workers."""
 
+import contextlib
 from concurrent.futures import CancelledError
 from typing import Any
 
@@ -9,6 +10,7 @@ import distributed
 from ..errors import WorkerLost
 from .parameters import ATTEMPTS
 from .sessions.clients import scheduler_named
+from .sessions.payloads import not_imported
 from .tasks import Load, Tasks, check_ships
 
 # Reasons that Dask gives for tasks that it cancelled itself: the connection to the scheduler broke, workers
@@ -98,11 +100,13 @@ class ClusterTasks(Tasks):
     def _run(self, function, chains, order, done):
         results: list[dict[int, Any]] = [{} for _ in chains]  # by number in the chain
         self._losses, n_orphaned = 0, self._workers.n_orphaned
-        with scheduler_named(self._client):
+        with scheduler_named(self._client), _imports_named():
             while any(len(there) < len(chain.tasks) for there, chain in zip(results, chains, strict=True)):
                 try:
                     self._attempt(function, chains, order, results, done)
                 except CancelledError as error:
+                    if failed := [made for made in self._inputs if getattr(made, "status", "") == "error"]:
+                        raise failed[0].exception() from error  # which cancelled the tasks
                     orphaned = self._workers.n_orphaned > n_orphaned
                     # What was sent is lost with a worker, also while others are left; a broken connection
                     # may come back. Otherwise another program cancelled the tasks.
@@ -145,3 +149,14 @@ class ClusterTasks(Tasks):
             raise self._deadly() from error
         finally:
             self._workers.cancel(started)
+
+
+@contextlib.contextmanager
+def _imports_named():
+    """Turn Dask's error of a scheduler that cannot unpickle a task into ours."""
+    try:
+        yield
+    except RuntimeError as error:
+        if "deserialization of the task graph" in str(error):
+            raise not_imported(error) from error
+        raise

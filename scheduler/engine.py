@@ -1,57 +1,28 @@
 """The engine: carries out a schedule's rounds in a session, keeps the history and recovers lost workers."""
 
+import copy
 import time
 import warnings
 from concurrent.futures import ThreadPoolExecutor, wait
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from .._typing import Callback, FileName
 from ..errors import DataError, ModelFileError, StradaskError, WorkerLost, in_brief, shortened
-from .history import Activity, History
+from .history import History, Run
 from .loop import any_of, broken_off, check_end, iterate, small_change, time_over
 from .parameters import ATTEMPTS
 from .place import open_session
-from .program import Program, Task, barriers, is_nothing, own_figures
+from .program import Outcome, Program, Task, barriers, is_nothing, own_figures
 from .schedules.schedule import blocks_of, check_plan, events_of, plan_as_json, plan_from_json
 from .stores.copies import Copies, CopiesLost
-from .stores.saved import check_forgotten, check_restores, check_twins, identity_of
+from .stores.saved import check_forgotten, check_restores, check_twins, first_task, identity_of
 from .stores.shared_store import SharedCheckpoint, StoredState, open_checkpoint
+from .stores.trial import check_on_workers, copied
 
 _OWN = ("program/", "schedule/", "draws/")  # arrays of a checkpoint that belong to no shard or block
 _KEEP_SECONDS, _KEEP_SHARE = 5.0, 20.0  # between snapshots: at least these, and this multiple of their cost
-
-
-@dataclass(frozen=True)
-class Run:
-    """The result of `run`.
-
-    Attributes
-    ----------
-    history : History
-        One row a round, those before a checkpoint included.
-    n_rounds : int
-        Rounds done in all.
-    reason : str
-        ``"finished"`` (all rounds), ``"converged"`` or what `Outcome.done` or `stop` said, ``"time"``,
-        ``"callback"``, ``"interrupted"``, or ``"diverged"``: the objective is no finite number any more, or
-        is at its highest after all rounds and rises without slowing.
-    n_recoveries : int
-        How often the session was opened again after workers were lost.
-    fetched : object
-        What `Program.collect` returned.
-    activity : Activity, optional
-        What each worker did in each step of this call; None on threads.
-    """
-
-    history: History
-    n_rounds: int
-    reason: str
-    n_recoveries: int = 0
-    fetched: Any = None
-    activity: Activity | None = None
 
 
 def run(
@@ -72,6 +43,7 @@ def run(
     fingerprint: Any = None,
     label: str | None = None,
     verbose: int = 0,
+    check: bool = True,
 ) -> Run:
     """Run a program: the one loop of all model-parallel algorithms.
 
@@ -120,6 +92,10 @@ def run(
         Before the bar and in warnings; by default the program's class.
     verbose : int, default=0
         1 shows a progress bar.
+    check : bool, default=True
+        Whether a program of your own is tried in its first round: `sync`, `measure` and `update` of the first
+        shard are called some times more, on copies, and must do on a worker what they do on threads. Programs
+        and states above 64 MiB, and what cannot be copied, are not tried.
 
     Returns
     -------
@@ -129,7 +105,8 @@ def run(
     ------
     DataError
         If the schedule was made for other numbers of shards or blocks than the program has; if `saved` is
-        seen to forget a part of a shard's state, at the first checkpoint or snapshot.
+        seen to forget a part of a shard's state, at the first checkpoint or snapshot; if `update`, `sync` or
+        `measure` is seen to write ``self``, or to depend on what the coordinator changes in it (`check`).
     WorkerLost
         If five attempts at one round each lost a worker.
     CheckpointMismatch
@@ -143,7 +120,7 @@ def run(
     schedule = schedule.bound(len(program.shards), int(program.n_blocks))
     if store is not None:
         fingerprint = (fingerprint or {}) | identity_of(program, schedule)
-    machine = Engine(program, schedule, open_session(engine, n_jobs), store, fingerprint, draws)
+    machine = Engine(program, schedule, open_session(engine, n_jobs), store, fingerprint, draws, check)
     enough = any_of(broken_off(program), small_change(tol), stop, time_over(max_seconds))
     try:
         start = machine.open()
@@ -194,7 +171,7 @@ def run(
 class Engine:
     """Runs the rounds of one program in one session, and does them again after a loss."""
 
-    def __init__(self, program, schedule, session, store=None, fingerprint=None, draws=None):
+    def __init__(self, program, schedule, session, store=None, fingerprint=None, draws=None, check=True):
         self.program, self.schedule, self.session = program, schedule, session
         self.store, self.fingerprint, self.draws = store, fingerprint, draws
         # Whether workers write, and read, their shards themselves.
@@ -212,6 +189,9 @@ class Engine:
         self._done: bool | str = False
         self._done_rounds = 0
         self._tried = False  # whether a snapshot was seen to give back a shard
+        self._is_users = not type(program).__module__.startswith("stradask.")
+        self._as_opened: Any = None  # a copy of the program
+        self._checks = self._untried = check and self._is_users
         if program.twins is not None:
             check_twins(program)
         if schedule.lookahead not in (0, 1):
@@ -304,13 +284,17 @@ class Engine:
                     left = [at for at, partial in enumerate(partials) if not is_nothing(partial)]
                     places, partials = [places[at] for at in left], [partials[at] for at in left]
                 tasks = [Task(r, *place) for place in places]
-                outcome = self.program.aggregate(tasks, partials)
+                outcome = self.program.aggregate(tasks, self._apart(partials))
                 if outcome is not None:
                     self._take(outcome, tasks, figures, events)
         finally:  # no plan is being made when the state changes; a round done again has its old plan
             if ahead:
                 wait([ahead])
         self._plan = ahead.result() if ahead else None
+        if self._untried:
+            self._untried, task = False, first_task(plan, r)
+            check_on_workers(self.program, self.session, self._as_opened, self._pending, task)
+            self._as_opened = None
         for blocks, priorities, others in events:
             self.schedule.observe(self._state, r, blocks, priorities)
             if others is not None:
@@ -318,6 +302,10 @@ class Engine:
         if self._measured and (r + 1) % self.program.measure_every == 0:
             figures["objective"] = self.program.objective(self._measure())
         return figures
+
+    def _apart(self, value):
+        """Copy what goes between shards and the coordinator of a user's program on threads, as workers do."""
+        return copy.deepcopy(value) if self._is_users and not self.session.remote else value
 
     def _shown(self, r, figures, seconds):
         """Return what the progress bar shows of the workers."""
@@ -363,8 +351,13 @@ class Engine:
         raise AssertionError("unreachable")
 
     def _take(self, outcome, tasks, figures, events):
+        if not isinstance(outcome, Outcome):
+            raise DataError(
+                f"{type(self.program).__name__}.aggregate must return an Outcome or None, got "
+                f"{shortened(outcome)}"
+            )
         if outcome.message is not None:
-            self._pending.append(outcome.message)
+            self._pending.append(self._apart(outcome.message))
         if not np.isnan(outcome.objective):
             figures["objective"] = outcome.objective
         if not np.isnan(outcome.gap):
@@ -414,6 +407,8 @@ class Engine:
 
     def _open_session(self, shards):
         self.session.open(self.program, shards)
+        if self._untried and not self.session.remote:
+            self._as_opened = copied(self.program)
         message = self.program.publish()
         self._pending = [] if message is None else [message]
 
@@ -438,7 +433,8 @@ class Engine:
             return
         shards = self._kept.shards
         thin = isinstance(shards, Copies) and not self.session.has(shards.workers())
-        if thin or time.monotonic() >= self._kept.due:
+        # A program is not refused or let pass by a clock: the first round's is tried.
+        if thin or time.monotonic() >= self._kept.due or (self._checks and not self._tried):
             self._snapshot(round_, on_workers=True)
 
     def _snapshot(self, round_, on_workers=False):

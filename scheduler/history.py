@@ -3,6 +3,8 @@
 import itertools
 import math
 from collections import deque
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -168,3 +170,33 @@ class History:
         for row in zip(*rows, strict=True):
             history.record(**dict(zip(_COLUMNS, row, strict=True)))
         return history
+
+
+@dataclass(frozen=True)
+class Run:
+    """The result of `run`.
+
+    Attributes
+    ----------
+    history : History
+        One row a round, those before a checkpoint included.
+    n_rounds : int
+        Rounds done in all.
+    reason : str
+        ``"finished"`` (all rounds), ``"converged"`` or what `Outcome.done` or `stop` said, ``"time"``,
+        ``"callback"``, ``"interrupted"``, or ``"diverged"``: the objective is no finite number any more, or
+        is at its highest after all rounds and rises without slowing.
+    n_recoveries : int
+        How often the session was opened again after workers were lost.
+    fetched : object
+        What `Program.collect` returned.
+    activity : Activity, optional
+        What each worker did in each step of this call; None on threads.
+    """
+
+    history: History
+    n_rounds: int
+    reason: str
+    n_recoveries: int = 0
+    fetched: Any = None
+    activity: Activity | None = None

@@ -22,8 +22,8 @@ class Task:
     blocks : int or ndarray of int64
         The block that is here now (rotation), or the set of blocks to update together.
     value : ndarray or None
-        The travelling block itself (or what `Program.unpack` makes of it), to be changed in place; None for
-        a program whose blocks do not travel.
+        The travelling block itself (or what `Program.unpack` makes of it), to be changed in place or
+        replaced by another array; None for a program whose blocks do not travel.
     """
 
     round: int

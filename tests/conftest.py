@@ -3,6 +3,7 @@
 import functools
 import importlib.util
 import multiprocessing
+import os
 import signal
 import threading
 
@@ -76,6 +77,27 @@ def started(monkeypatch):
 
     monkeypatch.setattr(threading.Thread, "start", watched)
     return threads
+
+
+@pytest.fixture
+def killing():
+    """Make a callback that kills processes some time after a round, and no later than after the next but one.
+
+    A timer alone may fire when the fit is over, where the machine is busy.
+    """
+
+    def make(after, *victims, delay=0.02):
+        timer = threading.Timer(delay, lambda: [os.kill(pid, signal.SIGKILL) for pid in victims])
+
+        def callback(info):
+            if info.round == after:
+                timer.start()
+            elif info.round == after + 2:
+                timer.join()
+
+        return callback
+
+    return make
 
 
 def pytest_runtest_setup(item):

@@ -89,6 +89,11 @@ def check_plan(plan, program, schedule):
         if blocks is last:  # one set for all shards
             inside = True
         elif isinstance(blocks, np.ndarray):
+            if program.travels:
+                raise DataError(
+                    f"{type(schedule).__name__} plans sets of blocks, but those of {type(program).__name__} "
+                    "travel one at a time: take RotationSchedule, or leave travels False"
+                )
             inside = not blocks.size or 0 <= blocks.min() <= blocks.max() < n_blocks
         else:
             inside = 0 <= blocks < n_blocks

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..program import Task, is_nothing
+from ..stores.trial import update
 from ..threads import run_tasks
 from .payloads import payload_bytes
 from .routes import Barriers, joined_of
@@ -173,7 +174,7 @@ class CallTasks:
         if self._takes_together:
             partials = program.update_together(states, tasks)
         else:
-            partials = [program.update(states[0], tasks[0])]
+            partials = [update(program, states[0], tasks[0])]
         return partials, [task.value for task in tasks]
 
     def _going_together(self, a, packed):

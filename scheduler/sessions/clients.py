@@ -31,8 +31,8 @@ def connect_timeout():
 
 
 def scheduler_timeout():
-    """Return the seconds to wait for the scheduler: ``stradask.scheduler-timeout``, "10s" by default."""
-    return parse_timedelta(dask.config.get("stradask.scheduler-timeout", "10s"))
+    """Return the seconds to wait for the scheduler: ``stradask.scheduler-timeout``, "9s" by default."""
+    return parse_timedelta(dask.config.get("stradask.scheduler-timeout", "9s"))
 
 
 def open_client(scheduler, timeout=None):

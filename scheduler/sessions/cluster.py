@@ -1,8 +1,6 @@
 """Sessions on Dask: shards are on workers, which are called directly; blocks travel between workers."""
 
 import asyncio
-import contextlib
-import copy
 import logging
 import time
 from typing import Any
@@ -15,6 +13,7 @@ from ..program import barriers as program_barriers
 from ..stores.copies import Copies, other_holders
 from ..stores.saved import check_complete, saved_block, saved_shard, twin_of
 from ..stores.shared_store import StoredState
+from ..stores.trial import copied, without_shards
 from .balancing import Balance, Spread
 from .clients import scheduler_named
 from .keep_alive import end_keep_alives, keep_alive_key, start_keep_alive
@@ -136,6 +135,12 @@ class ClusterSession(Migration):
         """Make the first shard again on its worker, unless Dask would have to compute it."""
         return [] if holds_dask(program.shards[0]) else self._sync(self._differing, program, trial)
 
+    def fault(self, program, as_opened, messages, task):
+        """Try the program on copies where the first shard is, unless it is too large to be sent."""
+        program = copied(without_shards(program))
+        asked = "fault", program, messages, task
+        return "" if program is None else self._sync(self._at_first_shard, *asked)
+
     def probe(self, checkpoint):
         """Check that every worker sees the place of a `SharedCheckpoint`."""
         self._connect()
@@ -155,6 +160,7 @@ class ClusterSession(Migration):
 
     async def _locked(self, function, *args):
         async with self._lock:
+            self._check_scheduler()  # workers go on for some seconds without it
             if not self._whole:
                 raise WorkerLost("shards were lost; the session must be opened again")
             return await function(*args)
@@ -234,7 +240,7 @@ class ClusterSession(Migration):
     # Opening ------------------------------------------------------------------------------------------
 
     def _open(self, program, data, snapshot, keeps_data, at_once):
-        packed, epoch = wired(_bare(program)), self._epoch + 1
+        packed, epoch = wired(without_shards(program)), self._epoch + 1
         if (
             self._opened is not program
         ):  # no worker has any of its shards: Dask computes while worker states are made
@@ -396,14 +402,13 @@ class ClusterSession(Migration):
         return sizes
 
     async def _differing(self, program, trial):
-        worker = self._shard_at[0]
-        (can_be,) = await self._calls("can_be_tried", {worker: (0,)}, None)
-        if not can_be:  # its entry would be as large
-            return []
-        (found,) = await self._calls(
-            "differing", {worker: (0, _bare(program), program.shards[0], trial)}, None
-        )
-        return found
+        can_be = await self._at_first_shard("can_be_tried")  # or its entry would be as large
+        entry = without_shards(program), program.shards[0]
+        return await self._at_first_shard("differing", *entry, trial) if can_be else []
+
+    async def _at_first_shard(self, method, *args):
+        (answer,) = await self._calls(method, {self._shard_at[0]: (0, *args)}, None)
+        return answer
 
     async def _probe(self, checkpoint):
         workers, word = await self._find_workers(), await asyncio.to_thread(checkpoint.leave_word)
@@ -442,11 +447,3 @@ class ClusterSession(Migration):
 
     async def _call(self, worker, method, args, **rest):
         return await self._ask(worker, "call", epoch=self._epoch, method=method, args=wired(args), **rest)
-
-
-def _bare(program):
-    """Return a copy of a program without its shards, for the workers."""
-    bare = copy.copy(program)
-    with contextlib.suppress(AttributeError):  # a property, which holds nothing
-        bare.shards = ()
-    return bare

@@ -13,6 +13,7 @@ from ..stores.saved import (
     laid_over,
     twin_of,
 )
+from ..stores.trial import fault, update
 from ..threads import effective_n_jobs, run_tasks
 from .routes import joined_of
 
@@ -110,8 +111,11 @@ class LocalSession:
         self._ahead = after
 
     def _update(self, round, step, shard, blocks):
-        value = None if self.blocks is None else self.blocks[blocks]
-        return self.program.update(self.states[shard], Task(round, step, shard, blocks, value))
+        task = Task(round, step, shard, blocks, None if self.blocks is None else self.blocks[blocks])
+        partial = update(self.program, self.states[shard], task)
+        if self.blocks is not None:
+            self.blocks[blocks] = task.value
+        return partial
 
     def measure(self, messages, method="measure"):
         """Call a method of the program for each shard."""
@@ -145,6 +149,10 @@ class LocalSession:
     def differing(self, program, trial):
         """Make the first shard again."""
         return differing(program, self.states[0], program.shards[0], trial)
+
+    def fault(self, program, as_opened, messages, task):
+        """Try the program on copies, with the first shard."""
+        return fault(program, as_opened, self.states[0], messages, task)
 
     def n_threads(self):
         """Count the threads that work at once."""

@@ -37,6 +37,7 @@ _WITHOUT = "stradask does not come up there; install it there"
 
 _INSTALLATIONS = 5  # of a plugin, each but the last ended by the loss of a worker
 _PROGRAMS = 200e6  # bytes that the programs of any fit take on a worker, at least
+LOOK = 0.1  # seconds between looks at whether the scheduler is there
 _GRACE = 0.25  # seconds for workers that have just joined to answer, when others have
 
 
@@ -144,6 +145,7 @@ class Membership:
     async def _begin(self, borrowed):
         self._address = borrowed.client.scheduler.address
         self._lock, self._pool = asyncio.Lock(), borrowed.pool
+        self._in_background(self._watch_scheduler(borrowed.client))
         borrowed.listen(
             self._hear
         )  # from now on: a worker may be lost, and replaced, while the plugin is installed
@@ -183,7 +185,10 @@ class Membership:
             task.cancel()
         borrowed.ignore(self._hear)
         await self._reports.end()
-        await self._drop(self._workers)
+        if (
+            borrowed.client.status == "running"
+        ):  # else workers end with the scheduler, or their keep-alives do
+            await self._drop(self._workers)
         end_keep_alives(self._keep_alives)
         if borrowed.ours:
             with contextlib.suppress(TimeoutError):  # connections to a worker that hangs
@@ -285,6 +290,15 @@ class Membership:
                 answer.cancel()
                 take_exception(answer)
 
+    async def _watch_scheduler(self, client):
+        """Note since when the connection to the scheduler is broken."""
+        while True:
+            if client.status == "running":
+                self._without_scheduler = None
+            elif self._without_scheduler is None:
+                self._without_scheduler = time.monotonic()
+            await asyncio.sleep(LOOK)
+
     def _check_scheduler(self):
         """Raise if the scheduler has been gone for longer than a reconnection may take."""
         waited = 0.0 if self._without_scheduler is None else time.monotonic() - self._without_scheduler
@@ -328,20 +342,14 @@ class Membership:
         return [(m, info["memory_limit"]) for m, info in workers if info.get("status") == "paused"]
 
     async def _running(self):
-        scheduler, began = self._client.scheduler, time.monotonic()
-        try:  # none while the connection to the scheduler is broken
-            asking = None if scheduler is None else scheduler.ncores_running()
-            found = (
-                []
-                if asking is None
-                else sorted((await asyncio.wait_for(asking, scheduler_timeout())).items())
-            )
-        except OSError:
-            asking, found = None, []
-        if asking is not None:
-            self._without_scheduler = None
-        elif self._without_scheduler is None:
-            self._without_scheduler = began
+        found = []
+        if self._client.status == "running":  # else an answer is waited for in vain
+            began = time.monotonic()
+            try:
+                asking = self._client.scheduler.ncores_running()
+                found = sorted((await asyncio.wait_for(asking, scheduler_timeout())).items())
+            except OSError:
+                self._without_scheduler = self._without_scheduler or began
         # Shards go by the threads that work on them; of a negative n_jobs the worker alone knows how many.
         asked = effective_n_jobs(self._n_jobs) if (self._n_jobs or 0) > 0 else None
         return [(worker, n_threads if asked is None else asked) for worker, n_threads in found]

@@ -6,13 +6,14 @@ import pickle
 import traceback
 from dataclasses import dataclass
 
+import cloudpickle
 import numpy as np
 from distributed.protocol import to_serialize
 from distributed.protocol.pickle import dumps
 from scipy import sparse
 
 from ..._version import __version__
-from ...errors import StradaskError, WorkerLost
+from ...errors import StradaskError, WorkerLost, in_brief
 from .shards import StaleEpoch
 
 _PLAIN = (type(None), bool, int, float, complex, str, bytes)
@@ -59,15 +60,31 @@ class Frames:
 
     @classmethod
     def of(cls, value):
-        """Pack any object that pickles; classes of ``__main__`` and notebooks go by value."""
+        """Pack any object that pickles.
+
+        Classes of ``__main__``, of notebooks and of modules that cloudpickle has registered go by value.
+        """
         buffers: list[pickle.PickleBuffer] = []
-        head = dumps(value, buffer_callback=buffers.append)
+        pack = cloudpickle.dumps if cloudpickle.list_registry_pickle_by_value() else dumps
+        head = pack(value, protocol=5, buffer_callback=buffers.append)
         return cls([np.frombuffer(frame, np.uint8) for frame in (head, *(b.raw() for b in buffers))])
 
     def open(self):
         """Unpack; buffers that are read-only or misaligned are copied, for the kernels."""
         head, *buffers = self.frames
-        return pickle.loads(head, buffers=[_usable(frame) for frame in buffers])
+        try:
+            return pickle.loads(head, buffers=[_usable(frame) for frame in buffers])
+        except (ImportError, AttributeError) as error:
+            raise not_imported(error) from error
+
+
+def not_imported(error):
+    """Make the error of a process that lacks the module, or the class in it, of what it was sent."""
+    file = getattr(error, "name", None) if isinstance(error, ImportError) else None
+    return StradaskError(
+        f"{in_brief(error)}: what was sent is of a module that the scheduler and workers cannot import. Call "
+        f"client.upload_file({(file or 'my_module') + '.py'!r}) before the fit, or install it there"
+    )
 
 
 def _usable(frame):

@@ -73,5 +73,12 @@ class Session(Protocol):
         """Make the first shard again, where it lies; see `stradask.scheduler.stores.saved.differing`."""
         ...
 
+    def fault(self, program, as_opened, messages, task) -> str:
+        """Try a program where its first shard lies; see `stradask.scheduler.stores.trial.fault`.
+
+        Where there are workers, these have the program as it was opened.
+        """
+        ...
+
     def close(self):
         """Let go of everything."""

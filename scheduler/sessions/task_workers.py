@@ -13,10 +13,8 @@ from distributed import futures_of
 from ...errors import WorkerLost
 from .clients import scheduler_named, take_exception
 from .keep_alive import start_waiting
-from .membership import Membership
+from .membership import LOOK, Membership
 from .worker import NAME
-
-_LOOK = 0.1  # seconds between looks at whether the scheduler is there
 
 
 class TaskWorkers(Membership):
@@ -138,7 +136,7 @@ class TaskWorkers(Membership):
             if self._tasks.status != "running":
                 asked.cancel()
                 raise CancelledError("the connection to the scheduler broke")
-            await asyncio.wait([asked], timeout=_LOOK)
+            await asyncio.wait([asked], timeout=LOOK)
         return asked.result()
 
     async def _begin(self, borrowed):
@@ -152,7 +150,7 @@ class TaskWorkers(Membership):
                 for future in list(self._watched):
                     self._watched.pop(future, None)
                     self._tasks.loop.add_callback(future._state.cancel)
-            await asyncio.sleep(_LOOK)
+            await asyncio.sleep(LOOK)
 
     async def _find(self):
         self._workers = await self._find_workers()
@@ -171,7 +169,7 @@ class TaskWorkers(Membership):
                     f"(dask.config stradask.timeout); there are {sorted(self._names.values())}: start it, or "
                     "leave out what only it may read"
                 )
-            await asyncio.sleep(_LOOK)
+            await asyncio.sleep(LOOK)
 
     def _is_one(self, worker, only):
         return worker in only or self._names.get(worker) in only

@@ -40,6 +40,7 @@ _METHODS = (
     "store",
     "can_be_tried",
     "differing",
+    "fault",
 )
 
 

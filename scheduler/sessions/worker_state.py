@@ -15,6 +15,7 @@ from ...errors import StradaskError, WorkerLost, shortened
 from ..stores.copies import CopiedPart, CopiesLost, narrowed
 from ..stores.saved import can_be_tried, differing, is_saved, laid_over
 from ..stores.shared_store import StoredPart, write_part
+from ..stores.trial import fault
 from ..threads import run_tasks
 from .call_tasks import CallTasks, Packed
 from .payloads import Frames, payload_bytes
@@ -364,6 +365,10 @@ class WorkerState(Shards):
         packed = self.read(packed)["value"] if isinstance(packed, CopiedPart) else packed
         trial = trial._replace(saved=self.read(trial.saved), packed=packed)
         return differing(program, self.states[shard], entry, trial)
+
+    def fault(self, shard, program, messages, task):
+        """Try the coordinator's program, and the one that is here, on copies."""
+        return fault(program, self.program, self.states[shard], messages, task)
 
     def _sync(self, messages):
         self.begin()

@@ -120,6 +120,12 @@ def check_restores(program):
         )
 
 
+def first_task(plan, round_):
+    """Return the first task of the first shard in a plan, or None."""
+    tasks = (Task(round_, n, *pair) for n, step in enumerate(plan) for pair in step)
+    return next((task for task in tasks if task.shard == 0), None)
+
+
 def check_forgotten(program, session, snapshot, plan, round_):
     """Make the first shard again from a snapshot of now; raise DataError if it differs.
 
@@ -128,11 +134,9 @@ def check_forgotten(program, session, snapshot, plan, round_):
     This is done on the shard's worker, where its entry in `shards` is read again. Large states are not tried
     nor, on a cluster, entries that Dask would have to compute.
     """
-    places = ((n, blocks) for n, step in enumerate(plan) for shard, blocks in step if shard == 0)
-    step, blocks = next(places, (0, None))
-    packed = saved_block(snapshot, blocks) if program.travels and blocks is not None else None
+    task = first_task(plan, round_)
+    packed = saved_block(snapshot, task.blocks) if program.travels and task is not None else None
     saved = saved_shard(snapshot, 0, program.saved)
-    task = None if blocks is None else Task(round_, step, 0, blocks)
     differ = session.differing(program, Probe(saved, program.publish(), task, packed))
     if differ:
         raise DataError(
@@ -170,9 +174,9 @@ def differing(program, state, entry, trial):
     differ = sorted(
         name
         for name in own.keys() | other.keys()
-        if name not in own or name not in other or not _alike(own[name], other[name])
+        if name not in own or name not in other or not alike(own[name], other[name])
     )
-    if not differ or _alike(*[_answers(program, one, trial) for one in (there, again)]):
+    if not differ or alike(*[_answers(program, one, trial) for one in (there, again)]):
         return []
     return differ
 
@@ -207,14 +211,16 @@ def _n_bytes(state):
     return sum(getattr(value, "nbytes", 0) for value in _parts(state).values())
 
 
-def _alike(one, other):
+def alike(one, other):
     """Whether two values are equal up to rounding; values that cannot be compared count as equal."""
+    if one is None or other is None:
+        return one is other
     if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(_alike(one[key], other[key]) for key in one)
+        return one.keys() == other.keys() and all(alike(one[key], other[key]) for key in one)
     if isinstance(one, (list, tuple)) and isinstance(other, (list, tuple)):
-        return len(one) == len(other) and all(map(_alike, one, other))
+        return len(one) == len(other) and all(map(alike, one, other))
     if isinstance(one, np.random.Generator) and isinstance(other, np.random.Generator):
-        return _alike(one.bit_generator.state, other.bit_generator.state)
+        return alike(one.bit_generator.state, other.bit_generator.state)
     if isinstance(one, (np.ndarray, np.generic, float)) or isinstance(other, (np.ndarray, np.generic, float)):
         one, other = np.asarray(one), np.asarray(other)
         if one.shape != other.shape:
@@ -223,6 +229,7 @@ def _alike(one, other):
             return one.dtype == object or bool(np.array_equal(one, other))
         scale = np.abs(one).max(initial=0, where=np.isfinite(one)) if one.size else 0
         return bool(np.allclose(one, other, rtol=_RTOL, atol=_RTOL * scale, equal_nan=True))
-    if isinstance(one, (int, str, bytes, type(None))) or isinstance(other, (int, str, bytes, type(None))):
+    plain = (int, str, bytes, set, frozenset)
+    if isinstance(one, plain) or isinstance(other, plain):
         return one == other
     return True

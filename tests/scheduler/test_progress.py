@@ -29,6 +29,9 @@ class Clock:
     def perf_counter(self):
         return self.now
 
+    def pass_by(self, seconds):
+        self.now += seconds
+
 
 @pytest.fixture
 def clock(monkeypatch):
@@ -246,10 +249,8 @@ def test_an_error_in_the_loop_passes(clock, stderr):
 # Compiling --------------------------------------------------------------------------------------------
 
 
-def _compiled(seconds, n=4):
-    """A function that numba compiles for `seconds` at its first call, and that then takes a tenth of one."""
-    import time
-
+def _compiled(compiling=lambda: None):
+    """A function at whose compiling, in its first call, `compiling` is called."""
     import numba as nb
     from numba.extending import overload
 
@@ -258,31 +259,30 @@ def _compiled(seconds, n=4):
 
     @overload(slow)
     def compile_slowly():
-        time.sleep(seconds)
+        compiling()
         return lambda: 1
 
     return nb.njit(lambda: slow())
 
 
 @pytest.mark.parametrize("terminal", [False, True])
-def test_compiling_is_told_and_is_no_part_of_the_rounds(stderr, terminal):
-    import time
-
+def test_compiling_is_told_and_is_no_part_of_the_rounds(stderr, clock, monkeypatch, terminal):
+    from stradask.scheduler import compiling, loop
     from stradask.scheduler.history import History
     from stradask.scheduler.loop import iterate
 
     stream = stderr(Terminal() if terminal else io.StringIO())
-    function, history = _compiled(2.0), History()
+    for module in (compiling, loop):
+        monkeypatch.setattr(module, "time", clock)
+    function, history = _compiled(lambda: clock.pass_by(2.0)), History()
 
     def step(r):
         function()
-        time.sleep(0.05)
+        clock.pass_by(0.05)
         return {"updates": 10}
 
     iterate(step, 5, history=history, label="LDA", unit="token", verbose=1)
-    seconds = np.asarray(history.as_dict()["seconds"])
-    assert (seconds >= 0.045).all()
-    assert seconds[0] < 1.5
+    np.testing.assert_allclose(history.as_dict()["seconds"], 0.05, rtol=1e-9)
     text = stream.getvalue()
     if terminal:
         assert "LDA, compiling: 0/5" in text
@@ -296,7 +296,7 @@ def test_compiling_is_told_and_is_no_part_of_the_rounds(stderr, terminal):
 
 
 def test_code_that_is_there_is_not_said_to_compile(stderr):
-    function = _compiled(0.0)
+    function = _compiled()
     function()
     log = stderr(io.StringIO())
     with Progress(2, label="LDA", unit="token", verbose=1) as bar:

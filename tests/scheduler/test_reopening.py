@@ -21,6 +21,13 @@ from stradask.scheduler.place import open_session
 from stradask.scheduler.sessions.cluster import ClusterSession
 from stradask.scheduler.sessions.placement import place, stays
 
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch):
+    """Work of an epoch that broke is waited for as long as a busy machine takes."""
+    monkeypatch.setattr("stradask.scheduler.sessions.worker._PATIENCE", 60.0)
+
+
 _RNG = np.random.default_rng(0)
 X = _RNG.standard_normal((300, 60))
 Y = X @ np.linspace(-1, 1, 60) + _RNG.standard_normal(300)
@@ -306,10 +313,10 @@ def test_what_still_works_on_a_shard_is_waited_for(one_process, tmp_path, monkey
     kind.renew, kind.update = in_place, slowly
     session, steps = open_session(one_process.scheduler_address), [[(s, s) for s in range(4)]]
     session.open(program)
-    monkeypatch.setattr(session, "_guard", losing)
-    with pytest.raises(WorkerLost):
-        session.run(0, 0, steps, [])
-    monkeypatch.undo()
+    with monkeypatch.context() as patch:
+        patch.setattr(session, "_guard", losing)
+        with pytest.raises(WorkerLost):
+            session.run(0, 0, steps, [])
     session.open(program)
     assert session.run(0, 0, steps, []) == [1, 2, 3, 4]
     assert {len(by) for by in readers(tmp_path).values()} == {1}

@@ -1,5 +1,6 @@
 """Independent tasks: equal results on threads and on a cluster, inputs made when needed, losses."""
 
+import asyncio
 import threading
 import time
 from concurrent.futures import CancelledError
@@ -177,13 +178,18 @@ def test_a_cluster_gives_the_same(start_cluster):
 
 
 def test_an_idle_scheduler_does_not_stop_between_tasks(start_cluster):
-    dask = pytest.importorskip("dask")
-    times = {"distributed.scheduler.idle-timeout": "400ms", "distributed.comm.timeouts.connect": "2s"}
-    with dask.config.set(times), start_cluster(1, processes=False) as cluster:
+    pytest.importorskip("dask")
+    with start_cluster(1, processes=False) as cluster:
         scheduler = cluster.scheduler
 
+        async def look():
+            for _ in range(3):  # idle at all, for so long, and the end
+                scheduler.check_idle()
+                await asyncio.sleep(0)
+
         def wait(number):
-            time.sleep(0.9)
+            scheduler.idle_timeout = 1e-9
+            cluster.sync(look)
             assert scheduler.status.name == "running"
             assert [key.startswith("stradask-keep-alive-") for key in running(scheduler)] == [True]
 
@@ -193,10 +199,10 @@ def test_an_idle_scheduler_does_not_stop_between_tasks(start_cluster):
             assert worker.state.executing_count == 0  # it takes no thread
             waiting = worker.plugins["stradask-sessions"].waiting
             assert len(waiting) == 1
-        end = time.monotonic() + 20
-        while scheduler.status.name != "closed":  # the keep-alive ended with the tasks
+        end = time.monotonic() + 60
+        while scheduler.status.name == "running":  # the keep-alive ended with the tasks
             assert time.monotonic() < end
-            time.sleep(0.05)
+            cluster.sync(look)
         assert not waiting
 
 

@@ -22,8 +22,7 @@ from ....kernels.linear.columns import csc_add, csc_dot
 from ....kernels.linear.glm_losses import LOGISTIC
 from ....kernels.linear.small_smooth import STUCK, newton_step
 from ....kernels.linear.weighted_descent import csc_descent
-from ....scheduler.engine import Run
-from ....scheduler.history import History
+from ....scheduler.history import History, Run
 from ....scheduler.loop import report_rounds
 from ....scheduler.threads import single_threaded_blas
 from .. import rules

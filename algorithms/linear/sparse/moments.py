@@ -21,8 +21,7 @@ from scipy import sparse
 
 from ....kernels.linear.gram_path import solve_path
 from ....kernels.linear.weighted_descent import csc_weighted_gram
-from ....scheduler.engine import Run
-from ....scheduler.history import History
+from ....scheduler.history import History, Run
 from ....scheduler.loop import report_rounds
 from ....scheduler.threads import single_threaded_blas
 from .. import rules

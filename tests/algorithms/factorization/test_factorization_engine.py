@@ -3,8 +3,6 @@
 import itertools
 import logging
 import os
-import signal
-import threading
 import time
 import tracemalloc
 
@@ -141,15 +139,10 @@ def test_early_stopping_looks_at_the_workers(cluster, ratings):
 @pytest.mark.parametrize(
     "name", ["sgd", *(pytest.param(name, marks=pytest.mark.slow) for name in ("als", "ccd", "gibbs", "bpr"))]
 )
-def test_a_killed_worker_changes_no_bit(ratings, name):
+def test_a_killed_worker_changes_no_bit(ratings, killing, name):
     with started(n_workers=2) as cluster, distributed.Client(cluster) as client:
         pids = sorted(client.run(os.getpid).values())
-
-        def kill(info):
-            if info.round == 2:
-                threading.Timer(0.02, os.kill, (pids[0], signal.SIGKILL)).start()
-
-        far = fitted(ratings, name, engine="dask", callback=kill, max_iter=60)
+        far = fitted(ratings, name, engine="dask", callback=killing(2, pids[0]), max_iter=60)
         assert pids[0] not in client.run(os.getpid).values()
         equal(far, fitted(ratings, name, max_iter=60))
 
@@ -157,7 +150,7 @@ def test_a_killed_worker_changes_no_bit(ratings, name):
 @pytest.mark.slow
 @pytest.mark.cluster
 @pytest.mark.parametrize("name", ["sgd", "als", "implicit"])
-def test_a_killed_worker_changes_no_bit_where_workers_keep_the_state(ratings, name, monkeypatch):
+def test_a_killed_worker_changes_no_bit_where_workers_keep_the_state(ratings, killing, name, monkeypatch):
     """The snapshot of before the loss is on two workers of three; the client has none."""
     from stradask.scheduler import engine
     from stradask.scheduler.sessions import cluster as sessions
@@ -171,12 +164,7 @@ def test_a_killed_worker_changes_no_bit_where_workers_keep_the_state(ratings, na
     )
     with started(n_workers=3) as cluster, distributed.Client(cluster) as client:
         pids = sorted(client.run(os.getpid).values())
-
-        def kill(info):
-            if info.round == 30:
-                threading.Timer(0.02, os.kill, (pids[0], signal.SIGKILL)).start()
-
-        far = fitted(ratings, name, engine="dask", callback=kill, max_iter=90)
+        far = fitted(ratings, name, engine="dask", callback=killing(30, pids[0]), max_iter=90)
         assert pids[0] not in client.run(os.getpid).values()
     assert returned
     assert all(isinstance(shards, Copies) for shards in returned)

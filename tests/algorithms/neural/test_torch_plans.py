@@ -1,8 +1,6 @@
 """Torch estimators: the same model by every plan, and as a plain loop of torch trains it."""
 
 import os
-import signal
-import threading
 
 import dask.array as da
 import numpy as np
@@ -100,13 +98,13 @@ def test_dask_arrays_stay_on_the_workers(data, one, address):
     ],
     ids=["pipeline", "data", "split", "pipedream"],
 )
-def test_a_killed_worker_changes_no_bit(data, options):
+def test_a_killed_worker_changes_no_bit(data, killing, options):
     import distributed
 
     net = linear_net if options["plan"] == "split" else small_net
     options = options | {"max_iter": 80}
     want = classifier(net, n_jobs=2, **options).fit(*data)
-    killed = []
+    killed, kill_it = [], []
     with (
         distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
         distributed.Client(cluster) as client,
@@ -115,7 +113,9 @@ def test_a_killed_worker_changes_no_bit(data, options):
         def kill(info):
             if info.round == 10:
                 killed.append(list(client.run(os.getpid).values())[-1])
-                threading.Timer(0.02, os.kill, (killed[0], signal.SIGKILL)).start()
+                kill_it.append(killing(10, killed[0]))
+            if kill_it:
+                kill_it[0](info)
             if info.round == 80:  # it died meanwhile
                 assert killed[0] not in client.run(os.getpid).values()
 

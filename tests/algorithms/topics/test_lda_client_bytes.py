@@ -2,8 +2,6 @@
 
 import logging
 import os
-import signal
-import threading
 
 import numpy as np
 import pytest
@@ -59,7 +57,7 @@ def answered(monkeypatch):
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("n_lost", [1, 2])
 @pytest.mark.parametrize("sampler", ["gibbs", "light", "warp", "auto"])
-def test_losses_cost_no_bit_where_workers_keep_snapshots(files, sampler, n_lost, monkeypatch):
+def test_losses_cost_no_bit_where_workers_keep_snapshots(files, sampler, n_lost, monkeypatch, killing):
     for name in ("_KEEP_SECONDS", "_KEEP_SHARE"):
         monkeypatch.setattr(engine, name, 0.0)
     monkeypatch.setattr(cluster, "_SMALL", 0)
@@ -68,13 +66,8 @@ def test_losses_cost_no_bit_where_workers_keep_snapshots(files, sampler, n_lost,
     quiet = {"dashboard_address": ":0", "silence_logs": logging.CRITICAL}
     with LocalCluster(n_workers=3, threads_per_worker=1, **quiet) as workers, Client(workers) as client:
         before = sorted(client.run(os.getpid).values())
-
-        def kill(info):
-            if info.round == 6:
-                for pid in before[:n_lost]:
-                    threading.Timer(0.01, os.kill, (pid, signal.SIGKILL)).start()
-
-        model = sd.LatentDirichletAllocation(K, engine="dask", **options).fit(files[1_600], callback=kill)
+        model = sd.LatentDirichletAllocation(K, engine="dask", **options)
+        model.fit(files[1_600], callback=killing(6, *before[:n_lost]))
         assert len(set(client.run(os.getpid).values()) & set(before)) == 3 - n_lost
     assert (model.word_topic_counts_ != local.word_topic_counts_).nnz == 0
     assert model.log_likelihood_[-1] == local.log_likelihood_[-1]

@@ -2,7 +2,6 @@
 
 import asyncio
 import itertools
-import os
 import time
 
 import numpy as np
@@ -150,19 +149,19 @@ def test_a_price_that_was_high_is_not_paid_for_little():
 # On a cluster ----------------------------------------------------------------------------------------------
 
 
-def slowed(program, worker, seconds):
-    """Let updates of one worker last longer, which tells its threads by their process."""
+@pytest.fixture
+def paced(monkeypatch):
+    """Let each worker take so many seconds for a shard; a clock would tell of other work, too."""
+    observe, moved = Balance.observe, Balance.moved
 
-    class Slowed(type(program)):
-        shard_weights = (1.0,) * len(program.shards)
+    def pace(seconds, usual):
+        def told(balance, measured, places, workers):
+            observe(balance, {s: seconds.get(places[s], usual) for s in measured}, places, workers)
 
-        def update(self, state, task):
-            if os.getpid() == worker:
-                time.sleep(seconds)
-            return super().update(state, task)
+        monkeypatch.setattr(Balance, "observe", told)
+        monkeypatch.setattr(Balance, "moved", lambda balance, measured: moved(balance, 1.0))
 
-    program.__class__ = Slowed
-    return program
+    return pace
 
 
 def watched(session, places):
@@ -180,16 +179,11 @@ def reference(make_rotation):
 
 
 @pytest.mark.cluster
-def test_shards_leave_a_worker_that_is_far_slower(processes, make_rotation, reference):
-    from distributed import Client
-
-    with Client(processes) as client:
-        pids = client.run(os.getpid)
-    slow, quick = sorted(pids)
+def test_shards_leave_a_worker_that_is_far_slower(processes, make_rotation, reference, paced):
+    slow, quick = sorted(processes.scheduler_info["workers"])
     session, places = open_session(processes.scheduler_address), []
-    program = slowed(
-        make_rotation(8), pids[slow], 0.02
-    )  # the other one sleeps for nothing, on a busy machine too
+    paced({slow: 1.0}, 0.01)
+    program = weighted(make_rotation(8))
     run(program, RotationSchedule(8, 16), max_rounds=10, engine=session, callback=watched(session, places))
     assert places[0].count(slow) == 4
     assert places[-1].count(slow) <= 2
@@ -315,7 +309,7 @@ def wait_until(condition):
 
 
 @pytest.mark.parametrize("how", ["by pace", "by number"])
-def test_a_worker_that_joins_gets_shards(start_cluster, make_rotation, reference, how):
+def test_a_worker_that_joins_gets_shards(start_cluster, make_rotation, reference, paced, how):
     with start_cluster(1, processes=False, client=True) as (cluster, client):
         session, places = open_session(cluster.scheduler_address), []
         look = watched(session, places)
@@ -328,7 +322,8 @@ def test_a_worker_that_joins_gets_shards(start_cluster, make_rotation, reference
             if info.round == 5:
                 wait_until(lambda: session._ready or len(session._workers) == 2)  # its room is made meanwhile
 
-        program = slowed(make_rotation(8), os.getpid(), 0.003)  # workers are threads here
+        paced({}, 1.0)
+        program = weighted(make_rotation(8))
         if how == "by number":
             program.__class__ = type("Spread", (type(program),), {"shard_weights": None, "spreads": True})
         done = run(program, RotationSchedule(8, 16), max_rounds=10, engine=session, callback=join)

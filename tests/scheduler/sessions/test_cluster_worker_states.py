@@ -4,6 +4,7 @@ import random
 import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from stradask.errors import StradaskError, WorkerLost
 from stradask.scheduler import Program
+from stradask.scheduler.sessions import call_tasks
 from stradask.scheduler.sessions.cluster import ClusterSession
 from stradask.scheduler.sessions.local import LocalSession
 from stradask.scheduler.sessions.payloads import Frames, payload_bytes
@@ -242,19 +244,28 @@ def test_what_is_no_block_is_refused_and_harms_nothing(block, stamp, value):
     assert worker.stamps == {0: 0}
 
 
-def test_waiting_is_counted_while_no_thread_works():
+def test_waiting_is_counted_while_no_thread_works(monkeypatch):
     worker = WorkerState(Tracing(1, 2), 2, None)
     worker.load(0, 0, 0, {})
     worker.make_block(0)
     from stradask.scheduler.sessions.routes import Assignment
 
     plan = [Assignment(0, 0, 0, 0, 0), Assignment(1, 1, 0, 1, 7)]
-    late = threading.Timer(0.2, worker.put, (1, 7, np.zeros(2)))
-    late.start()
+    clock = SimpleNamespace(now=0.0, monotonic=lambda: clock.now)
+    monkeypatch.setattr(call_tasks, "time", clock)
+    waits, wait = [], worker.changed.wait
+
+    def comes_while_the_thread_waits():
+        if not waits:
+            clock.now += 5.0
+            threading.Thread(target=worker.put, args=(1, 7, np.zeros(2))).start()
+        waits.append(worker)
+        return wait()
+
+    monkeypatch.setattr(worker.changed, "wait", comes_while_the_thread_waits)
     _, effort, _ = worker.once(1, worker.run, 0, [], plan, None, [])
-    assert 0.05 < effort["waiting"] < 20
-    assert list(effort["working"]) == [0]
-    assert 0 < effort["working"][0] < 20
+    assert effort["waiting"] == 5.0
+    assert effort["working"] == {0: 0.0}
 
 
 def test_payloads_are_counted_by_their_arrays():

@@ -1,8 +1,6 @@
 """Snapshots that workers keep for one another: what they hold, who is lost, and what the coordinator gets."""
 
 import os
-import signal
-import threading
 
 import numpy as np
 import pytest
@@ -101,7 +99,7 @@ def test_small_snapshots_come_to_the_coordinator(fit, one_process, monkeypatch, 
 @pytest.mark.slow
 @pytest.mark.cluster
 @pytest.mark.parametrize("n_lost", [1, 2])
-def test_losses_cost_no_bit(fit, start_cluster, kept_by_workers, n_lost):
+def test_losses_cost_no_bit(fit, start_cluster, kept_by_workers, killing, n_lost):
     """One of three workers is lost; or two, and with them both copies of some parts: it begins anew."""
     opened, open_ = [], ClusterSession.open
 
@@ -113,12 +111,7 @@ def test_losses_cost_no_bit(fit, start_cluster, kept_by_workers, n_lost):
     with start_cluster(3, client=True) as (cluster, client), pytest.MonkeyPatch.context() as patch:
         patch.setattr(ClusterSession, "open", recorded)
         before = sorted(client.run(os.getpid).values())
-
-        def kill(info):
-            if info.round == 4:
-                for pid in before[:n_lost]:
-                    threading.Timer(0.05, os.kill, (pid, signal.SIGKILL)).start()
-
+        kill = killing(4, *before[:n_lost], delay=0.05)
         got, done = fit(cluster.scheduler_address, rounds=8, n_shards=6, seconds=0.02, callback=kill)
         assert len(set(client.run(os.getpid).values()) & set(before)) == 3 - n_lost
     assert got == want

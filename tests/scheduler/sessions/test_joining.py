@@ -1,8 +1,6 @@
 """Joining: who gives what to whom, and rounds of one call beside rounds whose barriers the engine keeps."""
 
 import os
-import signal
-import threading
 import time
 
 import numpy as np
@@ -189,17 +187,13 @@ def test_an_error_at_a_barrier_is_the_callers(one_process):
 
 @pytest.mark.cluster
 @pytest.mark.parametrize("n_workers", [1, 3])
-def test_losses_cost_no_bit(start_cluster, n_workers):
+def test_losses_cost_no_bit(start_cluster, killing, n_workers):
     """A worker process is killed in a round, while others wait for it at a barrier."""
     want = result(joining_program(False, 6))
     with start_cluster(n_workers, client=True) as (cluster_, client):
         before = set(client.run(os.getpid).values())
-
-        def kill(info):
-            if info.round == 2:
-                threading.Timer(0.05, os.kill, (min(before), signal.SIGKILL)).start()
-
         program = joining_program(True, 6, seconds=0.02)
+        kill = killing(2, min(before), delay=0.05)
         assert result(program, engine=cluster_.scheduler_address, callback=kill) == want
         assert set(client.run(os.getpid).values()) != before
 

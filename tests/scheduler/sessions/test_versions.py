@@ -78,18 +78,21 @@ def mixed(start_cluster, another_worker):
 def test_one_of_our_version_that_joins_takes_part(start_cluster):
     from stradask.scheduler.place import open_place
 
-    def slow(number):
-        import time
-
+    def meets(first):
+        """Wait, on the one thread of the first worker, until another one has a task."""
         import distributed
 
-        time.sleep(0.3)
-        return distributed.get_worker().address
+        here = distributed.get_worker().address
+        if here != first:
+            distributed.Event("another").set()
+        distributed.Event("another").wait(60)
+        return here
 
     with start_cluster(1, processes=False, protocol="tcp://", client=True) as (cluster, client):
         workers = open_place("dask").workers()
         workers.open()
-        asked = [workers.submit(slow, number) for number in range(12)]
+        (first,) = workers.where()["workers"]
+        asked = [workers.submit(meets, first) for _ in range(12)]
         cluster.scale(2)
         client.wait_for_workers(2, timeout=60)
         assert len({future.result(60) for future in asked}) == 2
@@ -109,7 +112,7 @@ def test_a_worker_that_joins_at_once_is_heard_of(start_cluster):
             workers.open()
             cluster.scale(2)
             client.wait_for_workers(2, timeout=60)
-            end = time.monotonic() + 10
+            end = time.monotonic() + 60
             while len(workers.where()["workers"]) < 2 and time.monotonic() < end:
                 time.sleep(0.02)
             assert len(workers.where()["workers"]) == 2

@@ -3,8 +3,6 @@
 import logging
 import os
 import re
-import signal
-import threading
 from pathlib import Path
 
 import dask
@@ -334,7 +332,7 @@ def test_one_class_in_all_partitions(problem):
 
 @pytest.mark.cluster
 @pytest.mark.parametrize(("cls", "form"), [(LogisticRegression, "array"), (PoissonRegressor, "dask")])
-def test_a_worker_killed_in_mid_fit_changes_no_bit(problem, cls, form):
+def test_a_worker_killed_in_mid_fit_changes_no_bit(problem, killing, cls, form):
     X, targets, weights = problem
     y = targets[cls]
     if form == "dask":
@@ -348,12 +346,7 @@ def test_a_worker_killed_in_mid_fit_changes_no_bit(problem, cls, form):
         whole = model.fit(X, y, weights).coef_
         objectives = model.history_["objective"]
         victim = min(client.run(os.getpid).values())
-
-        def kill(info):
-            if info.round == 1:
-                threading.Timer(0.0, os.kill, (victim, signal.SIGKILL)).start()
-
-        model.fit(X, y, weights, callback=kill)
+        model.fit(X, y, weights, callback=killing(1, victim, delay=0.0))
         assert victim not in client.run(os.getpid).values()
     np.testing.assert_array_equal(model.coef_, whole)
     np.testing.assert_array_equal(model.history_["objective"], objectives)

@@ -4,8 +4,6 @@ import contextlib
 import logging
 import os
 import re
-import signal
-import threading
 
 import dask
 import numpy as np
@@ -149,17 +147,12 @@ def test_fewer_documents_than_workers(client, X):
 
 
 @pytest.mark.cluster
-def test_a_worker_killed_in_a_sub_epoch_costs_no_bit(X):
+def test_a_worker_killed_in_a_sub_epoch_costs_no_bit(X, killing):
     big = sparse.vstack([X] * 8, format="csr")
     local = lda(300, max_iter=30).fit(big)
     with running(2, processes=True) as client:
         before = set(client.run(os.getpid).values())
-
-        def kill(info):
-            if info.round == 5:
-                threading.Timer(0.02, os.kill, (min(before), signal.SIGKILL)).start()
-
-        distant = lda(300, max_iter=30, engine="dask").fit(big, callback=kill)
+        distant = lda(300, max_iter=30, engine="dask").fit(big, callback=killing(5, min(before)))
         assert set(client.run(os.getpid).values()) != before
     same(local, distant)
 
