@@ -225,7 +225,7 @@ def _read(method, given):
     """Call a method with those of the arguments that it takes; `predict` of ratings takes pairs."""
     parameters = inspect.signature(method).parameters
     X = given.X
-    if method.__name__ == "predict" and hasattr(method.__self__, "item_ids_"):
+    if method.__name__ == "predict" and hasattr(method.__self__, "item_ids_") and sparse.issparse(X):
         X = np.argwhere(X.toarray())
     by_row = {name: value for name, value in given.by_row.items() if name in parameters}
     takes_y = "y" in parameters and given.y is not None

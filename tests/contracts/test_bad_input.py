@@ -46,6 +46,22 @@ BAD_X = {
     "no rows, sparse": lambda X: sparse.csr_array((0, X.shape[1])),
     "no columns, sparse": lambda X: sparse.csr_array((len(X), 0)),
 }
+PAIRS = "tokens as many in each"  # which may be users and items
+TEXT = "the quick brown fox jumps over the lazy dog " * 400
+# What `text_counts` makes counts of; messages do not show all of it.
+TEXTS = {
+    "texts": lambda X: [TEXT] + ["cats and dogs"] * (len(X) - 1),
+    "tokens": lambda X: [TEXT.split()] + [["cats", "dogs"]] * (len(X) - 1),
+    PAIRS: lambda X: [["cats", "dogs"]] * len(X),
+    "an array of texts": lambda X: np.array(["cats", "dogs"] * (len(X) // 2)),
+    "a column of texts": lambda X: np.array([["cats"], ["dogs"]] * (len(X) // 2)),
+    "objects": lambda X: np.array([TEXT] * len(X), dtype=object),
+    "a series of texts": lambda X: pd.Series([TEXT] * len(X)),
+    "a frame of texts": lambda X: pd.DataFrame({"text": [TEXT] * len(X)}),
+    "bytes": lambda X: [TEXT.encode()] * len(X),
+    "a text": lambda X: TEXT,
+    "a short text": lambda X: "cats and dogs",
+}
 MISFITS = {
     "a column less": lambda X: X[:, :-1],
     "a column more, sparse": lambda X: sparse.csr_array(np.hstack([X, X[:, :1]])),
@@ -65,8 +81,10 @@ BAD_WEIGHTS = {
     "a row less": lambda w: w[:-1],
     "text": lambda w: w.astype(str).astype(object) + "a",
 }
+NAMED = {"NaN", "infinity", "NaN, sparse"}
 # By default all fitted documents; and any iterable of texts.
 TAKEN = {("representative_documents", "None"), ("topics_of_tokens", "a generator")}
+OF_TEXTS = {"topics_of_tokens"}
 
 
 @pytest.mark.filterwarnings("ignore:.*feature names")
@@ -74,7 +92,7 @@ TAKEN = {("representative_documents", "None"), ("topics_of_tokens", "a generator
 def test_bad_input_is_refused_and_changes_nothing(case):
     given, model = case.given, case.make()
     before, X = dict(vars(model)), given.X.toarray() if sparse.issparse(given.X) else given.X
-    bad = [(name, given._replace(X=change(X))) for name, change in BAD_X.items()]
+    bad = [(name, given._replace(X=change(X))) for name, change in (BAD_X | TEXTS).items()]
     if case.data == "ratings":
         bad += [("dense", given._replace(X=X)), ("list", given._replace(X=X.tolist()))]
     if given.y is not None and given.y.ndim == 1 and given.y.dtype.names is None:
@@ -85,19 +103,32 @@ def test_bad_input_is_refused_and_changes_nothing(case):
             for name, change in BAD_WEIGHTS.items()
         ]
     for name, wrong in bad:
-        refuse(name, lambda wrong=wrong: model.fit(*wrong.arguments(), **wrong.by_row, **wrong.also))
+        fit = lambda wrong=wrong: model.fit(*wrong.arguments(), **wrong.by_row, **wrong.also)  # noqa: E731
+        refuse(name, fit, words_of(case, name))
         assert vars(model) == before, name
-    for name, change in (BAD_X | MISFITS).items() if case.has_columns else ():
-        wrong = given._replace(X=change(given.X))
+    changes = BAD_X | TEXTS | MISFITS if case.has_columns else TEXTS if case.data == "ratings" else {}
+    for name, change in changes.items():
+        wrong = given._replace(X=change(X))
+        counted = "text_counts" if name in TEXTS and case.has_columns else ""
         for method, read in readers(case.fitted).items():
-            if (method, name) not in TAKEN:
-                refuse(f"{method}, {name}", lambda read=read, wrong=wrong: read(wrong))
+            taken = (method in OF_TEXTS and name in TEXTS) or (case.data == "ratings" and name == PAIRS)
+            if (method, name) not in TAKEN and not taken:
+                refuse(f"{method}, {name}", lambda read=read, wrong=wrong: read(wrong), counted)
 
 
-def refuse(name, call):
+def words_of(case, name):
+    """What a message says: how texts are counted, and where a number is missing."""
+    if name in TEXTS and case.has_columns:
+        return "text_counts"
+    return "row 7, column 1" if name in NAMED and case.scales in ("", "penalty") else ""
+
+
+def refuse(name, call, words=""):
     message = ""
     try:
         call()
     except (ValueError, TypeError) as error:
         message = str(error)
     assert len(message) > 15, f"{name}: {message or 'taken'}"
+    assert len(message) < 500 or name.rpartition(", ")[2] not in TEXTS, f"{name}: {message}"
+    assert words in message, f"{name}: {message}"

@@ -1,37 +1,15 @@
 """Texts, NaN and long values in place of numbers: messages name the fault and a remedy, and stay short."""
 
-import copy
-import functools
-import inspect
-
 import dask.bag
 import numpy as np
 import pandas as pd
 import pytest
-from scipy import sparse
-from sklearn.base import BaseEstimator
 
 import stradask as sd
 from stradask.errors import CheckpointMismatch, DataError, shortened
 
 TEXT = "the quick brown fox jumps over the lazy dog " * 400
 TEXTS = [TEXT, "cats and dogs"]
-FORMS = {
-    "list": TEXTS,
-    "tuple": tuple(TEXTS),
-    "str": TEXT,
-    "short str": "cats and dogs",
-    "tokens": [text.split() for text in TEXTS],
-    "tokens of one length": [["a", "b"], ["c", "d"]],
-    "array": np.array(TEXTS),
-    "column": np.array(TEXTS)[:, None],
-    "objects": np.array(TEXTS, dtype=object),
-    "Series": pd.Series(TEXTS),
-    "DataFrame": pd.DataFrame({"text": TEXTS}),
-    "bytes": [text.encode() for text in TEXTS],
-}
-REGRESSIONS = [sd.Lasso, sd.ElasticNet, sd.Ridge, sd.LassoCV, sd.MLPRegressor, sd.BayesianLinearRegression]
-CLASSIFIERS = [sd.LogisticRegression, sd.SparseLogisticRegression, sd.MLPClassifier]
 
 
 def _refused(call, *args):
@@ -43,12 +21,6 @@ def _refused(call, *args):
     assert message.count("quick") < 5
 
 
-@pytest.mark.parametrize("X", FORMS.values(), ids=FORMS)
-@pytest.mark.parametrize("kind", REGRESSIONS + CLASSIFIERS)
-def test_fits_say_that_X_holds_texts(kind, X):
-    _refused(kind().fit, X, [0, 1])
-
-
 @pytest.fixture(scope="module")
 def fitted():
     X = np.arange(12).reshape(4, 3)
@@ -56,101 +28,8 @@ def fitted():
     return sd.LatentDirichletAllocation(2, max_iter=2).fit(X), sd.Lasso(0.01).fit(X, y)
 
 
-@pytest.mark.parametrize("X", FORMS.values(), ids=FORMS)
-def test_methods_say_that_X_holds_texts(fitted, X):
-    lda, lasso = fitted
-    calls = [lda.fit, lda.partial_fit, lda.transform, lda.score, lda.perplexity, lda.coherence]
-    for call in [*calls, lda.log_probability, lasso.predict]:
-        _refused(call, X)
-
-
-def all_estimators():
-    known = {name: getattr(sd, name) for name in sd.__all__}
-    return [
-        name for name, kind in known.items() if isinstance(kind, type) and issubclass(kind, BaseEstimator)
-    ]
-
-
 NUMBERS = np.random.default_rng(0).poisson(2.0, (30, 3)) + 1
 LABELS = np.arange(30) % 2
-OF_X = (
-    "fit",
-    "partial_fit",
-    "predict",
-    "predict_proba",
-    "predict_log_proba",
-    "decision_function",
-    "transform",
-)
-OF_X += ("fit_transform", "score", "perplexity", "coherence", "log_probability")
-
-
-RATERS = {"MatrixFactorization", "EASE", "SLIM", "ItemKNN", "Popularity"}  # take users and items
-BY_FORMULA = {"BayesianGLM"}  # take frames of any columns, texts for categories
-
-
-def labels_of(name):
-    """Two targets, where a model takes several."""
-    return np.column_stack([LABELS, LABELS]) if name.startswith("MultiTask") else LABELS
-
-
-@functools.cache
-def _fitted(name):
-    if name.startswith("Torch"):
-        torch = pytest.importorskip("torch")
-        return getattr(sd, name)(torch.nn.Linear, max_iter=1).fit(NUMBERS / 10, LABELS)
-    few = {"n_samples": 20, "n_warmup": 20, "n_chains": 1} if name.startswith("Bayesian") else {}
-    if name == "DynamicTopicModel":
-        return sd.DynamicTopicModel(2, max_iter=2).fit(NUMBERS, slices=LABELS)
-    if name == "KeyATM":
-        return sd.KeyATM(2, max_iter=2).fit(NUMBERS, seed_words=np.eye(2, 3))
-    return getattr(sd, name)(**few).fit(NUMBERS, labels_of(name))
-
-
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("form", ["list", "tokens", "objects", "DataFrame"])
-@pytest.mark.parametrize("name", sorted(set(all_estimators()) - RATERS - BY_FORMULA))
-def test_all_methods_of_all_estimators(name, form):
-    model = _fitted(name)
-    methods = [method for method in OF_X if hasattr(model, method)]
-    assert {"fit"} < set(methods)
-    for method in methods:
-        call = getattr(copy.deepcopy(model), method)
-        given = inspect.signature(call).parameters
-        if {"slices", "fit_params"} & set(given) and name == "DynamicTopicModel":
-            call = functools.partial(call, slices=[0, 1])
-        if {"seed_words", "fit_params"} & set(given) and name == "KeyATM":
-            call = functools.partial(call, seed_words=np.eye(2, 3))
-        _refused(call, FORMS[form], *([[0, 1]] if "y" in given else []))
-
-
-@pytest.mark.parametrize("X", FORMS.values(), ids=FORMS)
-@pytest.mark.parametrize("name", sorted(RATERS - {"MatrixFactorization"}))
-def test_item_models_refuse_texts_briefly(name, X):
-    model = getattr(sd, name)().fit(RATED)
-    calls = [model.fit, model.recommend, lambda X: model.fit(X, [1.0])]
-    if X is not FORMS["tokens of one length"]:  # these could be pairs of ids
-        calls += [model.predict, model.score, lambda X: model.score(X, [1.0, 2.0])]
-    for call in calls:
-        with pytest.raises(DataError) as caught:
-            call(X)
-        assert len(str(caught.value)) < 300
-
-
-RATED = sparse.csr_array(np.arange(1, 13).reshape(4, 3) % 5 + 1)
-
-
-@pytest.mark.parametrize("X", FORMS.values(), ids=FORMS)
-def test_matrix_factorization_refuses_texts_briefly(X):
-    model = sd.MatrixFactorization(2, max_iter=1, random_state=0).fit(RATED)
-    calls = [model.fit, model.partial_fit, model.transform, model.recommend, model.similar_items]
-    calls += [lambda X: model.explain(X, [0]), lambda X: sd.MatrixFactorization(2).fit(X, [1.0])]
-    if X is not FORMS["tokens of one length"]:  # these could be pairs of ids
-        calls += [model.predict, model.score, lambda X: model.score(X, [1.0, 2.0])]
-    for call in calls:
-        with pytest.raises(DataError) as caught:
-            call(X)
-        assert len(str(caught.value)) < 300
 
 
 @pytest.mark.parametrize("value", [TEXT, TEXTS, list(range(10_000))], ids=["text", "texts", "numbers"])
