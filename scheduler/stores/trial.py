@@ -9,6 +9,7 @@ import copy
 import random
 from collections import deque
 from types import FunctionType, ModuleType
+from typing import Any
 
 import numpy as np
 
@@ -149,7 +150,7 @@ def _written(tried, new, answers):
 
     with contextlib.suppress(TypeError):  # a class that must not have others below it
 
-        class Noting(type(tried)):
+        class Noting(type(tried)):  # type: ignore[misc]  # the class of a user's program
             """Notes the names of attributes that are set."""
 
             def __setattr__(self, name, value):
@@ -193,14 +194,16 @@ def _equal(one, other):
 def _content(leaf):
     if isinstance(leaf, np.random.Generator):
         return leaf.bit_generator.state
-    if isinstance(leaf, _GENERATORS):
-        return leaf.getstate() if isinstance(leaf, random.Random) else leaf.get_state()
-    return leaf
+    if isinstance(leaf, np.random.RandomState):
+        return leaf.get_state()
+    return leaf.getstate() if isinstance(leaf, random.Random) else leaf
 
 
 def _leaves(value):
     """Return what an attribute holds, in containers and objects, by its path."""
-    leaves, left, seen = {}, [((), value)], set()
+    leaves: dict[tuple, Any] = {}
+    left: list[tuple[tuple, Any]] = [((), value)]
+    seen = set()
     while left:
         path, value = left.pop()
         if isinstance(value, dict):

@@ -236,10 +236,11 @@ class _NumPyro(Functions):
         outside: set[str] = set()
 
         def changes(data):
-            first, last = ({}, {})
-            for found, shift in zip((first, last), SHIFTS, strict=True):
+            first: dict[str, Any] = {}
+            last: dict[str, Any] = {}
+            for densities, shift in zip((first, last), SHIFTS, strict=True):
                 for name, frames, site in self._sites_at(self.start + shift, data):
-                    found[name] = _of_first_row(site, frames[0].dim) if frames else _log_density(site)
+                    densities[name] = _of_first_row(site, frames[0].dim) if frames else _log_density(site)
                     outside.update([] if frames else [name])
             return {name: last[name] - first[name] for name in first}
 

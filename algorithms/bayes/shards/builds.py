@@ -24,7 +24,8 @@ class _OfArrays:
 
     def __call__(self):
         """Make the model."""
-        return _model(*self._family_and_arrays(), self.options)
+        family, arrays = self._family_and_arrays()
+        return _model(family, arrays, self.options)
 
     def with_parts(self):
         """Make the model, and those of subsets of the rows."""

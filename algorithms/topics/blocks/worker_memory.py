@@ -1,6 +1,7 @@
 """Whether a corpus fits into the memory of a cluster's workers, known before tokens are laid out."""
 
 import math
+from typing import Any
 
 import dask
 import numpy as np
@@ -124,7 +125,8 @@ def bytes_of_shards(program):
     firsts = [shard["first_document"] for shard in program.shards]
     n_documents, n_topics = program.corpus.n_documents, program.n_topics
     sizes, n_tokens = np.diff([*firsts, n_documents]), np.asarray(program.shard_weights, float)
-    n_labels, sums = None, 0
+    n_labels: Any = None
+    sums: Any = 0
     if program.labelled:
         n_labels = np.array([shard["labels"].nnz for shard in program.shards])
     if program.averages:
@@ -134,7 +136,8 @@ def bytes_of_shards(program):
     if "entries" in program.saved:
         lists = bytes_of_lists(n_topics, n_tokens, sizes, program.longest)
     topic = 1 if n_topics <= 256 else bytes_of_topic(n_topics)  # snapshots have the fewest bytes
-    states, saved = 0, 0
+    states: Any = 0
+    saved: Any = 0
     for name in ("gibbs", "warp") if program.name == "auto" else (program.name,):
         states = np.maximum(states, sums + bytes_of_state(name, n_topics, *about))
         copied = 2 * topic * n_tokens if name == "warp" else topic * n_tokens + lists

@@ -72,7 +72,7 @@ def _days_of_parts(dates):
     unit = "quarter" if "quarter" in dates[0] else "day" if len(dates[0]) > 2 else "month"
     if "first" in dates[0]:
         numbers = np.array([(int(date["first"]), int(date["second"])) for date in dates])
-        day_first, month_first = (numbers > 12).any(axis=0)
+        day_first, month_first = (bool((column > 12).any()) for column in numbers.T)
         if day_first == month_first and (numbers[:, 0] != numbers[:, 1]).any():
             return None, "which of two numbers is the day and which the month does not follow from them"
         dates = [date | {"month": date["second"], "day": date["first"]} for date in dates]
