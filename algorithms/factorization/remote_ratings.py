@@ -137,8 +137,8 @@ def _of_dask(model, X, y, sample_weight):
         blocks = delayed_blocks(X.rechunk({1: -1}), "X", "ratings")
     else:
         raise DataError(
-            f"X is a {type(X).__name__}; of Dask's collections MatrixFactorization takes frames of users, "
-            "items and ratings, arrays of these three columns, and arrays of two with ratings in y"
+            f"X is a {type(X).__name__}; of Dask's collections {type(model).__name__} takes frames of "
+            "users, items and ratings, arrays of these three columns, and arrays of two with ratings in y"
         )
     more = [
         _beside(vector, name, X, len(blocks)) for name, vector in (("y", y), ("sample_weight", sample_weight))

@@ -9,6 +9,7 @@ import numpy as np
 from ...errors import DataError, in_brief, shortened
 from ..inputs.formula_files import check_learned, learned, restored
 from ..inputs.formulas import evaluated, formulaic, with_used_levels
+from ..inputs.pieces import computed
 
 INTERCEPT = "intercept"
 _MOST_LEVELS, _LARGEST_SHARE, _FEW_ROWS = 1000, 0.5, 50  # of a category, as on the command line
@@ -41,6 +42,7 @@ class Covariates:
     @classmethod
     def of(cls, covariates, formula, n_documents):
         """Learn how covariates are read."""
+        covariates = computed(covariates)
         if formula is not None:
             return cls._of_formula(covariates, formula, n_documents)
         columns = []
@@ -99,6 +101,7 @@ class Covariates:
 
     def design(self, covariates, n_documents):
         """Read covariates of documents: float64, n_documents x columns."""
+        covariates = computed(covariates)
         if self.formula is not None:
             return self._by_formula(covariates, n_documents)
         given = _columns_of(covariates, n_documents)

@@ -15,6 +15,7 @@ from ...scheduler.parameters import seed_from
 from ...scheduler.stores.store import fingerprint_csr
 from ..inputs.dask_arrays import is_dask
 from ..inputs.matrices import check_counts, check_prior, check_vocabulary
+from ..inputs.pieces import computed
 from .blocks.groups import check_frequency
 from .corpus.blocks_of_documents import lazy_shares
 from .corpus.documents import Documents
@@ -227,8 +228,8 @@ class ShortTextModel(TopicModel):
         """
         shares = np.asarray(self.transform(X))
         X = given_documents(self, X)
-        blocks = [block.compute() for block in X.to_delayed().ravel()] if is_dask(X) else [X]
-        counts = [check_counts(self, block, reset=False) for block in blocks]
+        blocks = X.to_delayed() if is_dask(X) else [X]  # a list, also of a frame's
+        counts = [check_counts(self, computed(X), reset=False) for X in getattr(blocks, "flat", blocks)]
         lengths = np.concatenate([block @ ~self.unseen for block in counts])
         return np.where(lengths > 0, shares.argmax(axis=1), -1)
 

@@ -1,15 +1,13 @@
-"""A Dask DataFrame gives the model of the Dask array with its partitions, or an error with the remedy."""
+"""Dask DataFrames of ratings, of portions to add up, and of any density."""
 
 import warnings
 
 import numpy as np
 import pytest
-from scipy import sparse
 
 import stradask as sd
 
 pytest.importorskip("distributed")
-da = pytest.importorskip("dask.array")
 pd = pytest.importorskip("pandas")
 dd = pytest.importorskip("dask.dataframe", exc_type=ImportError)  # needs pyarrow
 
@@ -23,25 +21,6 @@ Y = pd.Series(COUNTS.to_numpy() @ np.array([1.0, -1.0, 0.5, 0.0]) + _RNG.standar
 BRIEF = {"max_iter": 3, "random_state": 0}
 DRAWS = {"n_samples": 100, "n_warmup": 50, "n_chains": 1, "n_shards": 3, "combine": "average"}
 DRAWS |= {"random_state": 0}
-NETWORK = {"hidden_layer_sizes": (2,), "solver": "sandblaster"} | BRIEF
-
-ESTIMATORS = {
-    "topics": (sd.LatentDirichletAllocation, {"n_components": 2} | BRIEF, None, "components_"),
-    "lasso": (sd.Lasso, {"alpha": 0.1}, Y, "coef_"),
-    "elastic net": (sd.ElasticNet, {"alpha": 0.1}, Y, "coef_"),
-    "lasso path": (sd.LassoCV, {"alphas": 3, "cv": 2}, Y, "coef_"),
-    "elastic net path": (sd.ElasticNetCV, {"alphas": 3, "cv": 2}, Y, "coef_"),
-    "sparse logistic": (sd.SparseLogisticRegression, {"alpha": 0.05}, Y > 0, "coef_"),
-    "sparse logistic path": (sd.SparseLogisticRegressionCV, {"alphas": 3, "cv": 2}, Y > 0, "coef_"),
-    "logistic": (sd.LogisticRegression, {}, Y > 0, "coef_"),
-    "ridge": (sd.Ridge, {}, Y, "coef_"),
-    "poisson": (sd.PoissonRegressor, {}, Y.abs().round(), "coef_"),
-    "network": (sd.MLPRegressor, NETWORK, Y, "coefs_"),
-    "network of classes": (sd.MLPClassifier, NETWORK, Y > 0, "coefs_"),
-    "linear draws": (sd.BayesianLinearRegression, DRAWS, Y, "coef_"),
-    "logistic draws": (sd.BayesianLogisticRegression, DRAWS, Y > 0, "coef_"),
-    "counts' draws": (sd.BayesianPoissonRegression, DRAWS, Y.abs().round(), "coef_"),
-}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -51,32 +30,6 @@ def client():
     options = {"threads_per_worker": 1, "processes": False, "dashboard_address": ":0"}
     with LocalCluster(n_workers=2, **options) as cluster, Client(cluster) as client:
         yield client
-
-
-def fitted(name, X, y, engine):
-    cls, options, _, attribute = ESTIMATORS[name]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # few rounds and draws
-        model = cls(**options, engine=engine).fit(*([X] if y is None else [X, y]))
-    value = getattr(model, attribute)
-    return model, np.concatenate([np.ravel(part) for part in (value if isinstance(value, list) else [value])])
-
-
-@pytest.mark.parametrize("name", ESTIMATORS)
-@pytest.mark.parametrize("engine", ["dask", pytest.param("local", marks=pytest.mark.slow)])
-def test_a_frame_is_as_good_as_the_array_of_its_partitions(name, engine):
-    y = ESTIMATORS[name][2]
-    frame = dd.from_pandas(COUNTS, npartitions=3)
-    beside = None if y is None else dd.from_pandas(y, npartitions=3)
-    chunks = frame.to_dask_array(lengths=True).chunks
-    model, found = fitted(name, frame, beside, engine)
-    array = da.from_array(COUNTS.to_numpy(), chunks)
-    _, expected = fitted(name, array, None if y is None else da.from_array(y.to_numpy(), chunks[0]), engine)
-    np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-12)
-    assert model.feature_names_in_.tolist() == NAMES
-    if hasattr(model, "predict"):
-        of_frame, of_rows = np.asarray(model.predict(frame)), np.asarray(model.predict(COUNTS))
-        np.testing.assert_allclose(of_frame.astype(float), of_rows.astype(float), rtol=1e-12)
 
 
 @pytest.mark.parametrize("engine", ["dask", "local"])
@@ -126,15 +79,8 @@ def test_draws_of_any_density_from_a_frame():
             np.testing.assert_array_equal(found, expected)
 
 
-def test_names_and_types_of_columns_are_told():
+@pytest.mark.parametrize("model", [sd.Lasso(), sd.Ridge(), sd.LatentDirichletAllocation(2)], ids=repr)
+def test_columns_of_text_are_refused(model):
     frame = dd.from_pandas(COUNTS.assign(b=list("xy") * (N // 2)), npartitions=3)
-    for name, (_, _, y, _) in ESTIMATORS.items():
-        with pytest.raises((ValueError, TypeError)) as caught:
-            fitted(name, frame, y, "dask")
-        assert len(str(caught.value)) > 15, name
-
-
-def test_ratings_in_wide_frames_are_refused_with_the_remedy():
-    wide = dd.from_pandas(pd.DataFrame(sparse.eye(6).toarray()), npartitions=2)
-    with pytest.raises(ValueError, match="scipy sparse matrix"):
-        sd.MatrixFactorization(2, engine="dask").fit(wide)
+    with pytest.raises((ValueError, TypeError), match=r"text|string|number|'x'|object"):
+        model.set_params(engine="dask").fit(frame, dd.from_pandas(Y, npartitions=3))

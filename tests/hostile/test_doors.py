@@ -1,4 +1,4 @@
-"""Every door takes any values, and chunks of unknown length, or says why not: no value may crash."""
+"""Every door takes any values, or says why not: no value may crash."""
 
 import contextlib
 import warnings
@@ -71,17 +71,6 @@ COUSINS = {
     ),
 }
 ESTIMATORS |= COUSINS
-RATINGS = {"factors", "implicit factors"}
-
-
-def fitted(name, X):
-    make, y, attribute = ESTIMATORS[name]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        model = make().fit(X) if y is None else make().fit(X, y)
-    value = getattr(model, attribute)
-    parts = value if isinstance(value, list) else [value]
-    return np.concatenate([np.asarray(part, np.float64).ravel() for part in parts])
 
 
 # Values that nobody means ----------------------------------------------------------------------------
@@ -152,20 +141,3 @@ def check_problem(name, X, y, is_sparse):
                 assert np.isfinite(part).all()
     np.testing.assert_array_equal(given_X.toarray() if is_sparse else given_X, X)
     np.testing.assert_array_equal(given_y, y)
-
-
-@pytest.mark.parametrize("name", [name for name in ESTIMATORS if name not in RATINGS])  # which are sparse
-def test_chunks_of_unknown_length_are_taken_or_named(name):
-    da = pytest.importorskip("dask.array")
-    X = da.from_array(COUNTS, (15, -1))
-    unknown = X[da.from_array(np.ones(N, bool), 15)]
-    assert np.isnan(unknown.shape[0])
-    said = ""
-    try:
-        found = fitted(name, unknown)
-    except (ValueError, TypeError) as error:
-        said = str(error)
-    if said:
-        assert "chunk" in said
-    else:
-        np.testing.assert_allclose(found, fitted(name, X), atol=1e-6, rtol=1e-6)

@@ -11,6 +11,7 @@ import numpy as np
 from ....errors import DataError, shortened
 from ...inputs.formula_files import check_learned, learned, restored
 from ...inputs.formulas import evaluated, formulaic, split_formula, with_used_levels
+from ...inputs.pieces import is_dask
 from ..models.groups import check_groups, find_groups
 from .design import MixedDesign, Term
 
@@ -363,10 +364,10 @@ def _frame(data, formula):
         if not sizes or any(len(size) != 1 for size in sizes.values()) or len(set(sizes.values())) > 1:
             raise DataError(f"data must be columns of one length, got the shapes {shortened(sizes, 100)}")
         data = pd.DataFrame(columns)
-    if not hasattr(data, "columns") or not hasattr(data, "iloc"):
+    if not hasattr(data, "columns") or not hasattr(data, "iloc") or is_dask(data):
         raise DataError(
-            f"formula={shortened(formula)} needs a pandas DataFrame, or a dict of columns; got a "
-            f"{type(data).__name__}"
+            f"formula={shortened(formula)} needs a pandas DataFrame (of Dask's data.compute()), or a dict of "
+            f"columns; got a {type(data).__name__}"
         )
     if not len(data):
         raise DataError("data has no rows")

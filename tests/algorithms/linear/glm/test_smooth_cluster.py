@@ -9,7 +9,6 @@ import dask
 import dask.array as da
 import distributed
 import numpy as np
-import pandas as pd
 import pytest
 from far_problems import MODELS, N, P, close, make_problem, two_workers
 from scipy import sparse
@@ -57,19 +56,6 @@ def test_objectives_are_those_of_a_local_fit(problem, cls, solver, form):
     assert far.solver_ == near.solver_
     assert (far.history_["bytes_sent"] > 0).all()
     assert not near.history_["bytes_sent"].any()
-
-
-@pytest.mark.parametrize("cls", MODELS)
-def test_frames_with_lazy_vectors(problem, cls):
-    """A Dask input goes to the current client without being told to."""
-    dd = pytest.importorskip("dask.dataframe", exc_type=ImportError)
-    X, targets, weights = problem
-    frame = pd.DataFrame(X, columns=list("abcdef")).assign(y=targets[cls], w=weights)
-    lazy = dd.from_pandas(frame, npartitions=3)
-    far = cls(tol=1e-12).fit(lazy[list("abcdef")], lazy["y"], lazy["w"])
-    close(far, cls(tol=1e-12).fit(frame[list("abcdef")], frame["y"], frame["w"]))
-    assert far.feature_names_in_.tolist() == list("abcdef")
-    assert far.history_["bytes_sent"].any()
 
 
 @pytest.mark.parametrize("p", [P, 700])  # Hessian of a class, and the diagonal

@@ -30,17 +30,6 @@ MODELS = {
 }
 
 
-@pytest.mark.parametrize("name", MODELS)
-def test_a_model_file_predicts_the_same(name, tmp_path):
-    model, y = MODELS[name]
-    model = clone(model).fit(X, y)
-    model.save(tmp_path / "model")
-    again = sd.load(tmp_path / "model")
-    np.testing.assert_array_equal(again.predict(X), model.predict(X))
-    assert again.score(X, y) == model.score(X, y)
-    assert repr(again) == repr(model)
-
-
 def test_a_loss_of_ones_own_is_in_no_file(tmp_path):
     class Own(sd.Loss):
         def value(self, y, f):
@@ -203,12 +192,6 @@ def test_bad_input_is_refused_with_a_remedy(model, given, message):
 def test_quantiles_lie_between_0_and_1(quantile):
     with pytest.raises(ValueError, match="quantile"):
         sd.QuantileRegressor(quantile).fit(X, Y)
-
-
-def test_dask_arrays_are_refused():
-    array = pytest.importorskip("dask.array")
-    with pytest.raises(DataError, match=r"X.compute"):
-        sd.MultiTaskLasso().fit(array.from_array(X), np.column_stack([Y, Y]))
 
 
 def test_quantiles_are_scored_by_their_loss():
