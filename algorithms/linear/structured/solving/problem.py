@@ -72,7 +72,12 @@ def scale_of(solver, penalty):
     """Fit the intercept and free columns alone: the units of gaps and violations."""
     slopes = solver.slopes()[0] if np.all(penalty.free) else None  # without a penalty those of the end vanish
     unit, V = solver.null(penalty)
-    first = float(np.abs(V if slopes is None else slopes).max(initial=0.0))
+    first, loss = float(np.abs(V if slopes is None else slopes).max(initial=0.0)), solver.loss
+    if not solver.fit_intercept and loss.offset is not None:
+        # At a far offset the loss of coefficients of zero may be e^offset, which says nothing of the model's.
+        f = loss.offset + loss.start()
+        if 0 < (constant := loss.objective(f) - loss.least()) < unit:
+            unit, first = constant, float(np.abs(solver.columns.all_slopes(loss.gradient(f))).max())
     return unit or 1e-300, first or 1.0
 
 

@@ -216,3 +216,16 @@ def test_an_unknown_option_of_a_loss_is_named(loss, takes):
     with pytest.raises(DataError) as caught:
         sd.SparseGLM(loss, loss_options={"epsilon": 1}).fit([[1.0], [2.0]], [1.0, 2.0])
     assert str(caught.value) == f"loss_options has 'epsilon': loss='{loss}' {takes}"
+
+
+@pytest.mark.parametrize("offset", [5.0, 20.0, 50.0])
+def test_a_far_offset_without_an_intercept_moves_the_column_of_ones(offset):
+    """The loss of coefficients of zero is e^offset; as the unit of the gap it let any model pass."""
+    rng = np.random.default_rng(0)
+    columns = np.column_stack([np.ones(300), rng.standard_normal((300, 3))])
+    y = rng.poisson(np.exp(0.5 + 0.7 * columns[:, 1])).astype(float)
+    model = sd.SparsePoissonRegressor(alpha=0, fit_intercept=False, tol=1e-8)
+    expected = model.fit(columns, y).coef_.copy()
+    moved = sd.SparsePoissonRegressor(alpha=1e-9, fit_intercept=False, tol=1e-8)
+    found = moved.fit(columns, y, offset=np.full(300, offset)).coef_
+    np.testing.assert_allclose(found, expected - offset * np.eye(4)[0], atol=1e-4)
