@@ -305,7 +305,12 @@ class Engine:
 
     def _apart(self, value):
         """Copy what goes between shards and the coordinator of a user's program on threads, as workers do."""
-        return copy.deepcopy(value) if self._is_users and not self.session.remote else value
+        if self.session.remote or not self._is_users:
+            return value
+        try:
+            return copy.deepcopy(value)
+        except Exception:  # it holds a lock, a file or the like: almost anything may be raised
+            return value
 
     def _shown(self, r, figures, seconds):
         """Return what the progress bar shows of the workers."""

@@ -4,6 +4,10 @@ Parts of a shard that `Program.saved` forgets would be lost with a worker.
 """
 
 import copy
+import sys
+from collections import deque
+from numbers import Real
+from types import FunctionType, ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -148,7 +152,7 @@ def check_forgotten(program, session, snapshot, plan, round_):
 
 def can_be_tried(state):
     """Whether a state is small enough to be copied."""
-    return _n_bytes(state) <= MOST_TRIED
+    return n_bytes(state) <= MOST_TRIED
 
 
 def differing(program, state, entry, trial):
@@ -207,8 +211,24 @@ def _parts(state):
     return found or {f"the {type(state).__name__}": state}
 
 
-def _n_bytes(state):
-    return sum(getattr(value, "nbytes", 0) for value in _parts(state).values())
+def n_bytes(value):
+    """Return the bytes of arrays, tables and all else in a value; above `MOST_TRIED` it counts no further."""
+    total, left, seen = 0, [value], set[int]()
+    while left and total <= MOST_TRIED:
+        value = left.pop()
+        if id(value) in seen or isinstance(value, (type, ModuleType, FunctionType)):
+            continue
+        seen.add(id(value))
+        if callable(usage := getattr(value, "memory_usage", None)):  # of pandas
+            total += int(np.sum(usage()))
+            continue
+        size = getattr(value, "nbytes", None)
+        if isinstance(size, Real):
+            total += size
+            continue
+        total += sys.getsizeof(value)
+        left += value if isinstance(value, (set, frozenset, deque)) else _parts(value).values()
+    return total
 
 
 def alike(one, other):

@@ -15,7 +15,7 @@ import numpy as np
 
 from ...errors import DataError, WorkerLost, in_brief
 from ..program import Task
-from .saved import MOST_TRIED, alike, can_be_tried
+from .saved import MOST_TRIED, alike, can_be_tried, n_bytes
 
 _MOST_VALUES = 10_000  # in a container
 _GENERATORS = (np.random.Generator, np.random.RandomState, random.Random)
@@ -55,8 +55,7 @@ def copied(program):
     """Return a copy of a program with the same shards; None if it is large or cannot be copied."""
     shards = vars(program).get("shards")
     try:
-        leaves = _leaves(_attributes(program)).values()
-        if sum(getattr(leaf, "nbytes", 0) for leaf in leaves) > MOST_TRIED:
+        if n_bytes(_attributes(program)) > MOST_TRIED:
             return None
         return copy.deepcopy(program, {id(shards): shards})
     except Exception:  # it holds a lock, a file or the like: almost anything may be raised
@@ -85,8 +84,14 @@ def fault(program, as_opened, state, messages, task):
     """
     before = program, as_opened and without_shards(as_opened)
     tried, there = copied(program), as_opened and copied(before[1])
-    if tried is None or there is None or not can_be_tried(state):
+    if tried is None or there is None or not all(map(can_be_tried, (state, messages))):
         return ""
+    if task is not None and program.travels:
+        task = copy.copy(task)
+        try:  # workers call it when the run begins
+            task.value = copied(before[1]).block(task.blocks)
+        except Exception:  # a block that is made once only
+            return ""
 
     def answers(program):
         """List what the methods answer and leave; the last is whether they ended."""
@@ -96,7 +101,6 @@ def fault(program, as_opened, state, messages, task):
                 program.sync(own[0], message)
             said.append(program.measure(own[0]))
             if own[2] is not None:
-                own[2].value = program.block(own[2].blocks) if program.travels else None
                 said += [program.update(own[0], own[2]), own[2].value]
             ended = True
         except Exception as error:  # which comes from the rounds, too, if it is no sign of a difference
@@ -146,7 +150,9 @@ def _written(tried, new, answers):
     """
     if not new:
         return new
-    before, contents, noted = {name: _leaves(vars(tried).get(name)) for name in new}, copied(tried), set()
+    before, noted = {name: _leaves(vars(tried).get(name)) for name in new}, set()
+    # A copy of the attribute would be without what it has cached, as an index of pandas is.
+    contents = {name: {k: _noted(leaf) for k, leaf in leaves.items()} for name, leaves in before.items()}
 
     with contextlib.suppress(TypeError):  # a class that must not have others below it
 
@@ -164,7 +170,7 @@ def _written(tried, new, answers):
         value = vars(tried).get(name)
         after = _leaves(value)
         replaced = after.keys() != before[name].keys() or any(after[k] is not before[name][k] for k in after)
-        if name in noted or replaced or not _equal(value, vars(contents).get(name)):
+        if name in noted or replaced or not all(alike(_content(after[k]), contents[name][k]) for k in after):
             return True
         # Perhaps what is written into an array is there already.
         arrays = [leaf for leaf in after.values() if type(leaf) is np.ndarray and leaf.flags.writeable]
@@ -197,6 +203,12 @@ def _content(leaf):
     if isinstance(leaf, np.random.RandomState):
         return leaf.get_state()
     return leaf.getstate() if isinstance(leaf, random.Random) else leaf
+
+
+def _noted(leaf):
+    """Return the content of a leaf as it is now."""
+    content = _content(leaf)
+    return copy.deepcopy(content) if isinstance(content, (np.ndarray, dict, list, tuple, set)) else content
 
 
 def _leaves(value):

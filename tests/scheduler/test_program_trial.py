@@ -5,11 +5,13 @@ import copy
 import random
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import sparse
 
 from stradask.errors import DataError
 from stradask.scheduler import DynamicSchedule, Outcome, Program, RotationSchedule, StaticSchedule, run
+from stradask.scheduler.stores.saved import n_bytes
 
 X = np.random.default_rng(0).standard_normal((24, 6))
 Y = X @ np.arange(6.0)
@@ -262,8 +264,15 @@ class Locked:
         raise TypeError("cannot be copied")
 
 
+def looked_up(self, state, task):
+    self.pairs.get_loc((1, 3))
+    return slope(state, task)
+
+
 RIGHT = {
     "plain": {},
+    "a cache of pandas": {
+        "update": looked_up, "start": {"pairs": pd.MultiIndex.from_product([[1, 2], [3, 4]])}},
     "caches": {"update": cached, "start": {"_gram": None, "_columns": {}}},
     "cache in arrays": {"update": filled, "start": {"_roots": np.zeros(6), "_has": np.zeros(6, bool)}},
     "cache of a round": {"update": refilled, "start": {"_cache": (-1, None)}},
@@ -298,6 +307,41 @@ def test_the_copies_of_a_trial_leave_the_run_as_it_is():
     for program, check in ((tried, True), (untried, False)):
         run(program, DynamicSchedule(size=2, random_state=0), max_rounds=9, check=check)
     np.testing.assert_array_equal(tried.coef, untried.coef)
+
+
+@pytest.mark.parametrize(
+    "large", [sparse.eye_array(300, format="csr"), pd.DataFrame({"x": np.ones(300)}), [{"x": np.ones(300)}]]
+)
+def test_sizes_of_states_count_matrices_tables_and_containers(large):
+    assert 2400 <= n_bytes({"large": large}) < 9000
+
+
+def test_large_states_are_not_tried(monkeypatch):
+    monkeypatch.setattr("stradask.scheduler.stores.saved.MOST_TRIED", 2000)
+    calls = collections.Counter()
+
+    def update(self, state, task):
+        calls[task.shard] += 1
+        return slope(state, task)
+
+    def load(self, data):
+        return {"X": data[0], "residual": data[1].copy(), "table": pd.DataFrame({"x": np.ones(300)})}
+
+    run(least_squares(update=update, load=load), StaticSchedule(size=2), max_rounds=3)
+    assert calls == {0: 3, 1: 3}
+
+
+def test_what_cannot_be_copied_goes_to_the_coordinator_as_it_is():
+    def update(self, state, task):
+        return Locked(), slope(state, task)
+
+    def aggregate(self, tasks, partials):
+        return type(self).__mro__[1].aggregate(self, tasks, [partial for _, partial in partials])
+
+    program, plain = least_squares(update=update, aggregate=aggregate), least_squares()
+    for each in program, plain:
+        run(each, StaticSchedule(size=2), max_rounds=3)
+    np.testing.assert_array_equal(program.coef, plain.coef)
 
 
 def test_a_trial_is_made_once_and_is_cheap():
@@ -350,6 +394,14 @@ def test_a_value_may_be_replaced(engine):
     run(program, RotationSchedule(2, 4), max_rounds=3, engine=engine)
     run(in_place, RotationSchedule(2, 4), max_rounds=3)
     assert program.total == in_place.total
+
+
+def test_blocks_may_be_drawn_by_the_program_and_depend_on_what_changes_later():
+    def block(self, block):
+        self.n_made = getattr(self, "n_made", 0) + 1
+        return self.total + self.rng.normal(size=3)
+
+    run(rotating(block=block, rng=np.random.default_rng(0)), RotationSchedule(2, 4), max_rounds=3)
 
 
 @pytest.mark.parametrize(
