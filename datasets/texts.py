@@ -239,7 +239,8 @@ def checked(texts):
         raise DataError("texts is a table: give its column of texts, for instance frame['text']")
     if not isinstance(texts, Iterable):
         raise DataError(f"texts is {shortened(texts)}: give a list of texts")
-    texts = list(texts)
+    # Parquet files and Arrow have lists of words as arrays.
+    texts = [text.tolist() if isinstance(text, np.ndarray) and text.ndim == 1 else text for text in texts]
     missing, of_words = 0, any(isinstance(text, (list, tuple)) for text in texts)
     for row, text in enumerate(texts):
         if text is None or (isinstance(text, float) and text != text) or type(text).__name__ == "NAType":
@@ -308,11 +309,11 @@ def _of_vocabulary(texts, names, words, prepare, cut):
     entries = (np.ones(known.sum(), np.int32), (np.flatnonzero(known), at[known]))
     counts = sparse.csr_matrix(X @ sparse.csr_matrix(entries, shape=(len(found), len(words)), dtype=np.int32))
     counts.sort_indices()
-    reasons = (
-        {} if cut is list else _no_words(found) | {"on the English stop list": np.isin(found, _english())}
-    )
+    reasons = {}
     if cut is not list:
         check_cut(found, sums, known)
+        reasons = _no_words(found)
+        reasons["on the English stop list"] = np.isin(found, _english()) & ~reasons["of one letter"]
     unknown = ~np.logical_or.reduce([known, *reasons.values()])
     reasons = {why: gone & ~known for why, gone in reasons.items()} | {"not in the vocabulary": unknown}
     return TextCounts(counts, np.array(words), names, _sizes(reasons, sums))
@@ -321,7 +322,7 @@ def _of_vocabulary(texts, names, words, prepare, cut):
 def _english():
     from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
-    return sorted(word for word in ENGLISH_STOP_WORDS.union(_PIECES.split()) if len(word) > 1)
+    return sorted(ENGLISH_STOP_WORDS.union(_PIECES.split()))
 
 
 def _lower(text):

@@ -228,6 +228,21 @@ def test_lists_of_words_are_counted_as_they_are():
     assert text_counts(texts[:2], vocabulary=["x", "c++"]).X.toarray().tolist() == [[1, 1], [2, 0]]
 
 
+def test_stop_words_of_one_letter_are_left_out_of_lists():
+    counts = text_counts([["i", "have", "a", "cat"], ["x", "cat"]], stop_words="english")
+    assert counts.vocabulary.tolist() == ["cat", "x"]
+    assert counts.left_out["on the English stop list"] == (3, 3)
+    known = text_counts(["I have a cat"], vocabulary=["cat"]).left_out
+    assert known["of one letter"] == (2, 2)
+    assert known["on the English stop list"] == (1, 1)
+
+
+def test_arrays_of_words_are_lists():
+    texts = [["aa", "bb"], ["bb"]]
+    arrays = [np.array(text) for text in texts]
+    np.testing.assert_array_equal(text_counts(arrays).X.toarray(), text_counts(texts).X.toarray())
+
+
 def test_a_list_of_stop_words_means_these_words():
     texts = ["the hotel was not English, but the hotel doesn't say so"]
     assert set(text_counts(texts, stop_words=["hotel", "ENGLISH"]).vocabulary) == {

@@ -320,6 +320,28 @@ def test_texts_and_counts_together(of_stems, tmp_path):
         model.explore(given, tmp_path / "t.html", X=X[1:])
 
 
+def test_texts_of_the_fit_are_shown_where_its_limits_left_most_words_out(tmp_path):
+    rng = np.random.default_rng(3)
+    given = [" ".join([*rng.choice([HOTEL, FOOD][i % 2], 9), *["und"] * 9, "oder"]) for i in range(40)]
+    X, words = sd.text_counts(given, stop_words=["und", "oder"])
+    model = sd.LatentDirichletAllocation(2, max_iter=20, random_state=0).fit(X, vocabulary=words)
+    model.explore(given, tmp_path / "t.html")
+    with pytest.raises(DataError, match="does not know"):
+        model.explore(given[1:], tmp_path / "t.html")
+
+
+def test_counts_of_lemmas_that_mostly_are_not_in_the_texts_are_shown(tmp_path):
+    rng = np.random.default_rng(3)
+    lemma = {word: word if k % 3 == 0 else word[::-1] for k, word in enumerate([*HOTEL, *FOOD])}
+    given = [list(rng.choice([HOTEL, FOOD][i % 2], 3)) for i in range(40)]
+    X, words = sd.text_counts([[lemma[word] for word in text] for text in given], stop_words=None)
+    model = sd.LatentDirichletAllocation(2, max_iter=20, random_state=0).fit(X, vocabulary=words)
+    given = [" ".join(text) for text in given]
+    model.explore(given, tmp_path / "t.html", X=X)
+    with pytest.raises(DataError, match="give texts and rows of X in the same order"):
+        model.explore([given[i] for i in rng.permutation(40)], tmp_path / "t.html", X=X)
+
+
 def test_words_that_are_never_cut_from_texts_are_refused_without_counts(tmp_path):
     X = np.repeat([[5, 5, 0, 0], [0, 0, 5, 5]], 20, axis=0)
     words = ["New York", "city", "soup", "bread"]
