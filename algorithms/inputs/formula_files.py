@@ -33,6 +33,7 @@ _NODES = (
     ast.Expression, ast.BinOp, ast.UnaryOp, ast.Compare, ast.Call, ast.keyword, ast.Name, ast.Attribute,
     ast.List, ast.Tuple, ast.Constant, ast.operator, ast.unaryop, ast.cmpop, ast.Load,
 )  # fmt: skip
+_CONSTANTS = {"np.pi", "np.e"}
 _OPERATORS = (
     ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod, ast.Pow, ast.BitAnd, ast.BitOr, ast.BitXor,
 )  # fmt: skip
@@ -221,7 +222,7 @@ def _fault(node):
     if isinstance(node, ast.Call):
         return _fault_of_call(node)
     if isinstance(node, ast.Attribute):
-        return None if _is_known(node) else f"reads {ast.unparse(node)}"
+        return None if _is_known(node) or ast.unparse(node) in _CONSTANTS else f"reads {ast.unparse(node)}"
     if isinstance(node, ast.BinOp):
         if not isinstance(node.op, _OPERATORS):
             return f"has a {type(node.op).__name__}"

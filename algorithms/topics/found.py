@@ -99,12 +99,12 @@ def warn_of_number(model, program, more):
     if program.merging.wanted and ended and model.n_iter_ < FIRST_JUDGED:
         message = (
             f"the fit ended after {model.n_iter_} sweeps, before leftovers were told from topics (sweep "
-            f"{FIRST_JUDGED}): n_topics_={model.n_topics_} is too many; raise max_iter"
+            f"{FIRST_JUDGED}): n_topics_={model.n_topics_} may be too many; raise max_iter"
         )
     elif ended and n_topics > 1 and model.n_topics_ > _NEARLY_ALL * n_topics:
         message = (
             f"n_topics_={model.n_topics_} is no number that was found: the limit of {n_topics} topics is "
-            f"reached, and the data have use for more; {more}"
+            f"reached, and the data may have use for more; {more}"
         )
     if message is not None:
         warnings.warn(message, UserWarning, stacklevel=levels_to_user())

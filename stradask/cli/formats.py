@@ -45,8 +45,13 @@ def read_npz_matrix(path):
         with open_file(path) as file:
             matrix = sparse.load_npz(file)
         if too_empty(max(matrix.shape), matrix.nnz):
-            raise ValueError(f"its shape is {matrix.shape}, with {matrix.nnz} entries in all")
+            raise DataError(
+                f"{path}: the matrix has the shape {matrix.shape}, with {matrix.nnz:,} entries in all; leave "
+                "out rows and columns without entries"
+            )
         return matrix
+    except DataError:
+        raise
     except Exception as error:  # damage can surface as almost anything
         raise DataError(
             f"{path}: not a sparse matrix as scipy.sparse.save_npz writes it ({error}); save it so"

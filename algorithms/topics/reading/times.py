@@ -10,7 +10,9 @@ from ...._numbers import is_number
 _MONTHS_OF = {"month": 1, "quarter": 3, "year": 12}
 UNITS = ("week", *_MONTHS_OF)  # of slices
 ENOUGH, MOST_SLICES = 20, 100  # documents of a typical slice, and slices, where the unit is chosen
-_NAMES = "jan feb mar apr may jun jul aug sep oct nov dec".split()  # noqa: SIM905
+_MONTHS = (
+    "january february march april may june july august september october november december".split()  # noqa: SIM905
+)
 _YEAR, _DAY, _NAME = r"(?P<year>\d{4})", r"(?P<day>\d\d?)", r"(?P<month>[a-z]{3,9}\.?)"
 _MONTH = r"(?P<month>\d\d?|[a-z]{3,9}\.?)"
 _FORMS = [
@@ -35,10 +37,19 @@ def in_order(labels):
         return np.arange(len(values))
     if all(map(is_number, values)):
         return np.argsort([float(label) for label in values], kind="stable")
+    months = list(map(_month_of, values))
+    if all(months):
+        return np.argsort(months, kind="stable")
     keys = [re.split(r"(\d+)", label) for label in values]
     natural = sorted(range(len(values)), key=lambda i: [int(k) if k.isdigit() else k for k in keys[i]])
     days = days_of(labels)[0]
     return np.array(natural if days is None else sorted(natural, key=lambda i: days[i]))
+
+
+def _month_of(name):
+    """The number of a month's English name, whole or its first three letters; 0 if it is none."""
+    name = name.strip().rstrip(".").lower()
+    return next((k for k, month in enumerate(_MONTHS, 1) if name in (month, month[:3], month[:4])), 0)
 
 
 def times_of(labels):
@@ -82,7 +93,7 @@ def _days_of_parts(dates):
     for date in dates:
         month = date.get("month") or str(3 * int(date["quarter"]) - 2)
         if not month.isdigit():
-            month = _NAMES.index(month[:3].lower()) + 1 if month[:3].lower() in _NAMES else 0
+            month = _month_of(month)
         try:
             days.append(datetime.date(int(date["year"]), int(month), int(date.get("day", 1))))
         except ValueError:  # the thirteenth month

@@ -32,6 +32,7 @@ def _rows(n=90):
         "y ~ 0 + kind + C(size, contr.sum) + poly(x, 2) + (0 + x | g:h)",
         "np.log1p(x) ~ scale(x) + center(x):kind + cr(x, df=3) + {x**2 > 1} + (1 | h/g)",
         "y ~ I(center(x) ** 2) + np.log(scale(x) ** 2) + center(bs(x, df=4)) + (1 | g)",
+        "y ~ np.sin(2 * np.pi * x / 365) + np.cos(2 * np.pi * x / 365) + (1 | g)",
         "y ~ np.where(kind == 'a', x, 1 / x**-1) + C(kind, contr.treatment('b')) + (1 | g)",
     ],
 )

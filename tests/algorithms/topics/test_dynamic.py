@@ -251,7 +251,7 @@ def test_slices_may_be_dates_periods_categories_or_an_index(corpus):
 def test_times_are_put_into_units_and_few_documents_are_refused(corpus):
     X, slices, _ = corpus
     times = np.datetime64("2003-12-31T23:00") + 45 * np.arange(240) * np.timedelta64(1, "h") * 24
-    with pytest.warns(UserWarning, match=r"each year is a slice, 31 with documents \(median 8\)"):
+    with pytest.warns(UserWarning, match=r"each year is a slice, 31 in all, 31 with documents \(median 8\)"):
         fitted = model(max_iter=2).fit(X, slices=times)
     assert fitted.slice_unit_ == "year"
     assert fitted.slices_.tolist() == [str(year) for year in range(2003, 2034)]

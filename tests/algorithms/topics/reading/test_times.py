@@ -35,6 +35,8 @@ YEAR = np.datetime64("2003-11-20") + np.arange(366)
         ["9", "10", "100"],
         ["1984-85", "1985-86", "1999-00"],
         ["13/2004", "99/2003"],  # no months
+        ["Jan", "Feb", "Sept.", "December"],
+        ["Marble 2003", "Oak 2003"],  # no month
         ["early", "late"],
     ],
 )
