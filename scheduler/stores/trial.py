@@ -131,10 +131,15 @@ def fault(program, as_opened, state, messages, task):
         setattr(tried, name, getattr(copied(program), name))
         return alike(right, answers(tried))
 
+    read = set(filter(suffices, differ)) or differ
+    if read == {"shards"}:
+        return (
+            "its update, sync or measure reads self.shards, which workers have not: let load put what they "
+            "need into the state"
+        )
     return (
-        f"its update, sync or measure depends on {_named(set(filter(suffices, differ)) or differ)}, which "
-        "workers have as it was when the run began, and without shards. Send what shards need as "
-        "Outcome.message, and let sync keep it in their states"
+        f"its update, sync or measure depends on {_named(read)}, which workers have as it was when the run "
+        "began. Send what shards need as Outcome.message, and let sync keep it in their states"
     )
 
 

@@ -80,7 +80,8 @@ def check_documents(codes, unit):
     if unit is not None:
         warnings.warn(
             f"slices are dates: each {unit} is a slice, {codes.max() + 1} in all, {len(counts)} with "
-            f"documents (median {np.median(counts):g}); for others pass periods, such as dates.dt.to_period('M')",
+            f"documents (median {np.median(counts):g}); for others pass periods, such as "
+            "dates.dt.to_period('M')",
             UserWarning,
             stacklevel=levels_to_user(),
         )
