@@ -4,16 +4,15 @@ from typing import Self
 
 import numpy as np
 from scipy import special
-from sklearn.base import ClassifierMixin
 
 from ..._typing import Array, ArrayLike, Callback, Engine, FileName, Matrix, RandomState, Vector
 from ...errors import DataError
-from ..inputs.targets import check_labels, check_length, label_numbers
+from ..inputs.targets import AccuracyMixin, check_labels, check_length, label_numbers
 from .estimator import BayesianRegression
 from .models.groups import normal_nodes
 
 
-class BayesianLogisticRegression(ClassifierMixin, BayesianRegression):
+class BayesianLogisticRegression(AccuracyMixin, BayesianRegression):
     r"""Bayesian logistic regression for two classes.
 
     .. math:: p(b, c \mid X, y) \propto p(b)\, p(c) \prod_i \left(1 + e^{-y_i (x_i b + c + o_i)}\right)^{-w_i}

@@ -143,7 +143,12 @@ class _Words(TfidfVectorizer):
 
     def fit_transform(self, raw_documents, y=None):
         """Learn the words; refuse clauses of scripts without spaces."""
-        X = super().fit_transform(raw_documents, y)
+        try:
+            X = super().fit_transform(raw_documents, y)
+        except ValueError as error:
+            raise DataError(
+                "a column of texts holds no word of two letters or digits: name it in drop, not in texts"
+            ) from error
         check_cut(self.get_feature_names_out(), np.bincount(X.indices, minlength=X.shape[1]))
         return X
 

@@ -4,10 +4,12 @@ from numbers import Real
 
 import numpy as np
 from scipy import sparse
+from sklearn.base import ClassifierMixin
 from sklearn.utils import check_array
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d, validate_data
 
+from ..._typing import Matrix, Vector
 from ...errors import DataError, shortened
 from .matrices import _as_data_errors, check_plain, check_text, named
 from .texts import reworded
@@ -124,6 +126,36 @@ def check_class_names(classes, name):
         )
 
 
+def plain_labels(y):
+    """Make an array of numbers of labels that are numbers as objects; scikit-learn takes objects for text."""
+    is_array = isinstance(y, np.ndarray) or type(y).__module__.startswith("pandas.")
+    if is_array and y.dtype == object and len(y) and all(isinstance(v, (Real, np.bool_)) for v in y):
+        return np.array([*y])
+    return y
+
+
+class AccuracyMixin(ClassifierMixin):
+    """scikit-learn's `score` of classifiers, for labels in all containers that `fit` takes."""
+
+    def score(self, X: Matrix, y: Vector, sample_weight: Vector | None = None) -> float:
+        """Compute the share of rows whose label is predicted.
+
+        Parameters
+        ----------
+        X : as in `predict`
+        y : array-like of shape (n_samples,)
+            Labels.
+        sample_weight : array-like of shape (n_samples,), optional
+            How much each row counts.
+
+        Returns
+        -------
+        float
+            Between 0 and 1.
+        """
+        return float(super().score(X, plain_labels(y), sample_weight))
+
+
 def label_numbers(y, n_samples, name):
     """As `check_labels`, but a single class is allowed."""
     if np.ma.is_masked(y):
@@ -143,8 +175,7 @@ def label_numbers(y, n_samples, name):
         elif y.dtype.kind == "O":
             for row, label in enumerate(y):
                 _check_present(label, row, name)
-            if len(y) and all(isinstance(label, (Real, np.bool_)) for label in y):
-                y = np.array(y.tolist())  # of objects scikit-learn takes text alone
+            y = plain_labels(y)
         if y.dtype.kind in "biuf" and len(y) and (pair := _two_classes(y)) is not None:
             return pair
         check_array(y, dtype=None, ensure_2d=False, ensure_min_samples=0, estimator=name, input_name="y")

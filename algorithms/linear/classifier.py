@@ -5,7 +5,6 @@ from typing import Any, Self
 import numpy as np
 from scipy import sparse
 from scipy.special import expit, log_expit, log_softmax, softmax
-from sklearn.base import ClassifierMixin
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_is_fitted
 
@@ -14,10 +13,11 @@ from .._base import Estimator, check_classes
 from ..inputs.dask_arrays import is_dask, lazily
 from ..inputs.matrices import check_rows
 from ..inputs.tables import ScoresFiles, given_rows
+from ..inputs.targets import AccuracyMixin
 from .sparse.fitting import check_shapes
 
 
-class ScoringClassifier(ClassifierMixin, Estimator):
+class ScoringClassifier(AccuracyMixin, Estimator):
     """Labels from scores, a column a class or a single one of two; and the forms of `coef_`."""
 
     classes_: np.ndarray

@@ -3,13 +3,13 @@
 from typing import Self
 
 import numpy as np
-from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.base import RegressorMixin
 from sklearn.utils.metaestimators import available_if
 
 from ..._typing import Array, Matrix, Vector
 from ...errors import DataError
 from .._base import check_classes, documented
-from ..inputs.targets import check_labels, check_targets, labels_of_call
+from ..inputs.targets import AccuracyMixin, check_labels, check_targets, labels_of_call
 from .perceptron import Perceptron
 from .scheduled import learns_in_passes
 from .scores import accuracy, determination
@@ -122,7 +122,7 @@ _SHARED_DOCS = {
 
 
 @documented(_SHARED_DOCS)
-class MLPClassifier(ClassifierMixin, Perceptron):
+class MLPClassifier(AccuracyMixin, Perceptron):
     r"""A classifier: a network of dense layers.
 
     Minimises

@@ -344,3 +344,14 @@ def test_nothing_here_is_a_test_of_scikit_learn():
     """The reference itself agrees with what is asked of ours on plain data."""
     ours = sd.Lasso(0.05, tol=1e-12).fit(X, Y)
     np.testing.assert_allclose(ours.coef_, TheirLasso(0.05, tol=1e-12).fit(X, Y).coef_, atol=1e-8)
+
+
+@pytest.mark.parametrize("values", [[0, 1], [False, True], [1.0, 2.0, 4.0]])
+def test_numbers_as_objects_are_labels_in_fit_and_in_score(values):
+    rng = np.random.default_rng(0)
+    y = np.array(values)[rng.permutation(60) % len(values)]
+    X = np.c_[y, rng.standard_normal(60)]
+    plain = sd.LogisticRegression().fit(X, y)
+    model = sd.LogisticRegression().fit(X, y.astype(object))
+    assert model.score(X, y.astype(object)) == plain.score(X, y) > 0.9
+    assert model.classes_.tolist() == plain.classes_.tolist()

@@ -157,6 +157,9 @@ def test_texts_are_cut_into_words_as_by_text_counts():
     pipeline = sd.table_pipeline(sd.LogisticRegression(), texts=["note"]).fit(frame, [0, 1, 0, 1])
     words = pipeline["table"].get_feature_names_out().tolist()
     assert words == [f"note: {word}" for word in ("2nd", "3.14", "covid19", "हिन्दी")]
+    frame["note"] = ["a", "b", "7", ""]
+    with pytest.raises(DataError, match="holds no word of two letters or digits: name it in drop"):
+        sd.table_pipeline(sd.LogisticRegression(), texts=["note"]).fit(frame, [0, 1, 0, 1])
     frame["note"] = ["我爱北京天安门", "天安门上太阳升"] * 2
     with pytest.raises(DataError, match="clauses of a script without spaces"):
         sd.table_pipeline(sd.LogisticRegression(), texts=["note"]).fit(frame, [0, 1, 0, 1])
