@@ -84,7 +84,7 @@ def read_svmlight(
     from sklearn.datasets import load_svmlight_file
 
     _check_parameters(n_features, dtype, multilabel, zero_based)
-    with _Rows(path, verbose=verbose) as reader:
+    with _LinesOfNumbers(path, verbose=verbose) as reader:
         try:
             X, y = load_svmlight_file(
                 reader,
@@ -114,7 +114,7 @@ def read_svmlight(
     return X, y
 
 
-class _Rows(Reader):
+class _LinesOfNumbers(Reader):
     """Lines of which scikit-learn reads no number that holds an underscore."""
 
     def __iter__(self):
