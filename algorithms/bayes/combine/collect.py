@@ -159,7 +159,7 @@ def _judge_populations(model, sample, names, seed, spread, watched):
         "ancestors": found.ancestors,
         "move_acceptance": found.acceptance,
         "n_temperatures": found.n_steps,
-        "log_evidence": (found.log_evidence + model.log_constant, found.error),
+        "log_evidence": (float(found.log_evidence + model.log_constant), float(found.error)),
     }
     T = draws.shape[1]
     return diagnose(

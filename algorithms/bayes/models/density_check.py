@@ -37,8 +37,10 @@ def check_density(model):
     """
     d = model.n_params
     model.take_tally()
-    logp, _ = model.logp_grad(model.start)
-    model = model if np.isfinite(logp) else _moved(model, logp, model.take_tally())
+    logp, gradient = model.logp_grad(model.start)
+    tally = model.take_tally()
+    on_edge = np.isfinite(logp) and not np.isfinite(gradient).all() and model.is_differenced
+    model = _moved(model, logp, tally) if on_edge or not np.isfinite(logp) else model
     spread = uniforms(stream(0, 0, 0, STARTING), _PLACES * d).reshape(_PLACES, d) - 0.5
     spread[0] = 0
     slopes = np.zeros(d)
@@ -56,16 +58,20 @@ def check_density(model):
 def _moved(model, logp, tally):
     """Let the chains of a model that has no density at its start begin where it has one, near by."""
     where = place_words(model.names, model.start)
-    words = f"fails at the start with {tally.first}" if tally.failed else f"is {logp} at {where}"
+    words, counts = f"is {logp} at {where}", ", which counts as a density of zero"
+    if np.isfinite(logp):
+        words, counts = f"ends beside {where}, so that it has no gradient there", ""
+    elif tally.failed:
+        words = f"fails at the start with {tally.first}"
     try:
         q = starting_point(model, seed=0)
     except DataError:
-        hint = "" if tally.failed else " (NaN among the data makes it NaN everywhere)"
+        hint = "" if tally.failed or np.isfinite(logp) else " (NaN among the data makes it NaN everywhere)"
         raise DataError(
             f"the log density {words}: give a start= where it is finite, or mend it{hint}"
         ) from tally.error
     warnings.warn(
-        f"the log density {words}, which counts as a density of zero: chains begin about "
+        f"the log density {words}{counts}: chains begin about "
         f"{place_words(model.names, q)}. Give a start= where it is finite, or mend it",
         stacklevel=DEPTH,
     )

@@ -19,6 +19,7 @@ from ...inputs.streamed import StreamedBlock, matrix_of, renewed
 from .families import family_of
 
 _BLOCK = 1 << 20  # entries of a block of rows
+_OUTSIDE, _ROUNDING = 1e-3, 1e-6  # slopes outside of a singular Hessian: part of all, and of the loss's root
 _DEPENDENT = 1e-12  # a squared pivot below this share of its diagonal: columns depend on each other
 _HALVINGS, _EIGHTHS = 10, 20  # of a Newton step, and then its eighths: 1e-21 of it is none
 _LEFT = 1e-10  # of the loss: a step that gains less is rounding
@@ -249,12 +250,15 @@ def maximise(passes, family, theta, means, *, ridges, n_free, least, tol, max_it
 
     out = Maximum()
     value, pearson, g, H = at(theta)
-    if not np.isfinite(value):
+    out.dependent = dependent_columns(H) if k and np.isfinite(value) else ()
+    wrong = (
+        "not finite" if not np.isfinite(value) else "flat" * (len(out.dependent) and _vanishes(H, g, value))
+    )
+    if wrong:
         raise DataError(
-            "the likelihood is not finite where the fit begins, since offset or y is too large for the "
+            f"the likelihood is {wrong} where the fit begins, since offset or y is too large for the "
             f"{family.link} link: take fit_intercept=True, or subtract a constant from offset"
         )
-    out.dependent = dependent_columns(H) if k else ()
     if warm is not None:
         found = at(warm)
         if found[0] < value:
@@ -293,6 +297,17 @@ def maximise(passes, family, theta, means, *, ridges, n_free, least, tol, max_it
         _, moved = passes.run(("reach", step, means))
         out.separated = max(moved) > 0.1 or len(dependent_columns(H)) > 0
     return out
+
+
+def _vanishes(H, g, value):
+    """Whether slopes g lie outside of a singular H: rows lost their weight. Of dependent columns none do."""
+    scaled, scale = scaled_products(H)
+    with np.errstate(over="ignore"):
+        slopes = g / scale
+    if not np.isfinite(slopes).all():
+        return True
+    rest = np.abs(slopes - scaled @ np.linalg.lstsq(scaled, slopes)[0]).max()
+    return bool(rest > max(_OUTSIDE * np.abs(slopes).max(), _ROUNDING * np.sqrt(max(abs(value), 1.0))))
 
 
 def scaled_products(H):

@@ -219,11 +219,8 @@ class _Run:
         self.nit, self.status, self.message = 0, None, ""
         self.first_norm, self.fell = math.nan, math.inf  # how much the last step lowered the objective
         self.bad_steps, self.flat = 0, False  # whether the gradient is small beside that at x0
-        self.proves, self.excess, self.share = (
-            False,
-            excess,
-            1.0,
-        )  # of the tolerance, once the excess was found too large
+        self.proves, self.excess = False, excess
+        self.share = 1.0  # of the tolerance, once the excess was found too large
 
     def begin(self, x0, resume):
         if resume is not None:
@@ -303,9 +300,7 @@ class _Run:
     def _holds(self, allowed):
         """Whether products with the Hessian say so, too: the pairs know the steep sides of a valley only."""
         sharded = not isinstance(self.point.x, np.ndarray)
-        if not self.proves or (
-            sharded and isinstance(self.steps, Orthant)
-        ):  # no space leaves out coordinates
+        if not self.proves or (sharded and isinstance(self.steps, Orthant)):  # whose zeros are not left out
             return True
         excess = Differences(self.steps, self.memory, self.point).excess(allowed)
         self.share /= min(max(excess / allowed, _LESS[0]), _LESS[1])

@@ -220,6 +220,25 @@ def _value(function, m, x):
     return value if np.isfinite(value) else -np.inf
 
 
+@pytest.mark.parametrize("compiled", [False, True])
+def test_chains_begin_beside_a_start_on_the_edge_of_a_differenced_density(compiled):
+    """It was told to mend a gradient that nobody gave."""
+
+    def edged(q, x):
+        return -np.inf if q[0] < 0 else -q[0] * x[0]
+
+    function = nb.njit(edged) if compiled else edged
+    with pytest.warns(UserWarning, match=r"ends beside rate = 0, so that it has no gradient there: chains"):
+        model = user_model(function, None, X, [0.0], names=["rate"])
+    assert model.start[0] > 0
+
+    def sloped(q, x):
+        return edged(q, x), np.array([np.inf])
+
+    with pytest.raises(DataError, match="mend the gradient, or leave it out"):
+        user_model(sloped, None, X, [0.0], names=["rate"])
+
+
 @pytest.mark.filterwarnings("ignore:the log density fails at the start")
 def test_shards_begin_elsewhere_and_their_likelihood_is_still_a_sum():
     x, given = np.ones(200), {"names": ["rate"], "n_shards": 2, "random_state": 0}

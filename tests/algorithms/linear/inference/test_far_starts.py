@@ -97,6 +97,16 @@ def test_offsets_that_no_mean_holds_are_refused():
         sd.GLM("poisson", fit_intercept=False).fit(X, COUNTS, offset=np.full(N, 1e5))
 
 
+@pytest.mark.parametrize("offset", [1e4, 1e5])
+@pytest.mark.parametrize("family", ["gamma", "binomial"])
+def test_rows_without_weight_where_the_fit_begins_are_not_called_dependent_columns(family, offset):
+    y = MODELS[family][1]
+    with pytest.raises(DataError, match=r"flat where the fit begins.*subtract a constant from offset"):
+        sd.GLM(family, fit_intercept=False).fit(X, y, offset=np.full(N, offset))
+    with pytest.warns(UserWarning, match="columns depend on each other"):  # which are, are said to be
+        sd.GLM(family, fit_intercept=False).fit(np.c_[X, X[:, 0]], y, offset=np.full(N, 1.0))
+
+
 @pytest.mark.parametrize("shift", [-700.0, -50.0, 50.0, 700.0])
 @pytest.mark.parametrize("family", ["poisson", "gamma", "tweedie", "negative-binomial", "binomial", "normal"])
 def test_a_constant_in_the_offset_is_made_up_for_by_a_column_of_ones(family, shift):
