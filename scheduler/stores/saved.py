@@ -224,7 +224,7 @@ def n_bytes(value):
             continue
         size = getattr(value, "nbytes", None)
         if isinstance(size, Real):
-            total += size
+            total += int(size)
             continue
         total += sys.getsizeof(value)
         left += value if isinstance(value, (set, frozenset, deque)) else _parts(value).values()
