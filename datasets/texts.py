@@ -129,12 +129,12 @@ def text_counts(
     >>> lda.transform(new).shape
     (1, 2)
     """
-    given, prepare, cut = _given(texts, lowercase)
-    names = texts.names if isinstance(texts, Texts) else np.arange(len(given)).astype(str)
+    documents, prepare, cut = _choose_cutting(texts, lowercase)
+    names = texts.names if isinstance(texts, Texts) else np.arange(len(documents)).astype(str)
     if vocabulary is not None:
-        return _of_vocabulary(given, names, [str(word) for word in vocabulary], prepare, cut)
-    lowest, highest = _limits(min_df, max_df, len(given))
-    X, words = _count(given, cut)
+        return _of_vocabulary(documents, names, [str(word) for word in vocabulary], prepare, cut)
+    lowest, highest = _limits(min_df, max_df, len(documents))
+    X, words = _count(documents, cut)
     df = np.bincount(X.indices, minlength=X.shape[1])
     sums = np.asarray(X.sum(axis=0), dtype=np.int64).ravel()
     reasons = {}
@@ -167,11 +167,11 @@ def said_of(left_out, n_kept):
 
 def words_in_order(texts, vocabulary):
     """Words of texts in their order, as `text_counts` makes them, stop words too: a list for each text."""
-    given, prepare, cut = _given(texts)
+    documents, prepare, cut = _choose_cutting(texts)
     if cut is list:
-        return given
+        return documents
     _warn_of_never_cut(vocabulary, prepare)
-    also, pieces = {*vocabulary}, [cut(text) for text in given]
+    also, pieces = {*vocabulary}, [cut(text) for text in documents]
     sums = Counter(itertools.chain.from_iterable(pieces))
     words = np.array([*sums], dtype=str)
     check_cut(words, np.fromiter(sums.values(), np.int64, len(sums)), np.isin(words, [*also]))
@@ -217,13 +217,13 @@ def check_cut(words, sums, known=None):
 # Counting -----------------------------------------------------------------------------------------------
 
 
-def _given(texts, lowercase=True):
+def _choose_cutting(texts, lowercase=True):
     """Texts, and how a word is prepared and a text is cut: by `list` where texts are lists of words."""
-    given = checked(texts)
-    if any(isinstance(text, (list, tuple)) for text in given):
-        return given, str, list
+    documents = checked(texts)
+    if any(isinstance(text, (list, tuple)) for text in documents):
+        return documents, str, list
     prepare = _lower if lowercase else _normal
-    return given, prepare, lambda text: _WORD.findall(prepare(text))
+    return documents, prepare, lambda text: _WORD.findall(prepare(text))
 
 
 def checked(texts):

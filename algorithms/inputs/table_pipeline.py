@@ -185,13 +185,13 @@ class _AsText(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             for name, known, column in zip(self.feature_names_in_, self.values_, texts.T, strict=True)
         ]
         if any(values for _, values in unknown):
-            told = (
+            unseen = (
                 f"{shortened(name, 30)} ({len(v):,}, such as {shortened(v[0], 30)})"
                 for name, v in unknown
                 if v
             )
             warnings.warn(
-                f"X: rows with values that fit did not see count as no category: {_joined(told)}",
+                f"X: rows with values that fit did not see count as no category: {_joined(unseen)}",
                 stacklevel=2,
             )
         return texts

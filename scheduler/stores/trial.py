@@ -119,8 +119,8 @@ def fault(program, as_opened, state, messages, task):
         draws = any(isinstance(vars(program).get(name), _GENERATORS) for name in written)
         remedy = "Draw random numbers from task.rng(seed)" if draws else "Return it from update to aggregate"
         return (
-            f"its update, sync or measure writes {_named(written)}. On a cluster they run on copies of the "
-            f"program, where that is lost, and on threads several at once. {remedy}, or keep it in the state"
+            f"its update, sync or measure writes {_list_attributes(written)}. On a cluster they run on copies "
+            f"of the program, where that is lost, and on threads several at once. {remedy}, or keep it in the state"
         )
     if alike(right, on_workers) or not alike(right, answers(copied(program))):  # or random by itself
         return ""
@@ -138,8 +138,8 @@ def fault(program, as_opened, state, messages, task):
             "need into the state"
         )
     return (
-        f"its update, sync or measure depends on {_named(read)}, which workers have as it was when the run "
-        "began. Send what shards need as Outcome.message, and let sync keep it in their states"
+        f"its update, sync or measure depends on {_list_attributes(read)}, which workers have as it was when "
+        "the run began. Send what shards need as Outcome.message, and let sync keep it in their states"
     )
 
 
@@ -189,7 +189,7 @@ def _written(tried, new, answers):
     return set(filter(again, new))
 
 
-def _named(names):
+def _list_attributes(names):
     return ", ".join(f"self.{name}" for name in sorted(names))
 
 

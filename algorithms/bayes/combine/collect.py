@@ -213,9 +213,9 @@ def from_shards(
             names=model.names if names is None else names,
         )
     draws_of_all = _alike(whole.draws, whole.log_weights, seed, n_draws)
-    own, diagnostics = model.values(draws_of_all), None
+    values_drawn, diagnostics = model.values(draws_of_all), None
     of_shards = model.values(draws.reshape(-1, draws.shape[3])).reshape((*draws.shape[:3], -1))
-    values, variables = _with_derived(own, variables, derived)
+    values, variables = _with_derived(values_drawn, variables, derived)
     if draws.shape[2] >= _LEAST:
         divergences = arrays["divergent"].sum(axis=(1, 2)).astype(np.int64)
         figures = whole.figures | {name: int(arrays[name].sum()) for name in COUNTS}
@@ -230,7 +230,7 @@ def from_shards(
             names=model.names if names is None else names,
             dealt=dealt,
             failure=first_failure(arrays["failure"]) or log_density.failure,
-            watched=_watched(model, of_shards, variables, 0 if judges_values else own.shape[1]),
+            watched=_watched(model, of_shards, variables, 0 if judges_values else values_drawn.shape[1]),
             spread=_spread(values[None], variables),
         )
     _warn(diagnostics, alone=False)

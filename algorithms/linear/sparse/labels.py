@@ -90,41 +90,19 @@ def solve_classes(estimator, problem, penalty, before, callback, read, *, exact_
     design = problem.design
     check_goes_on(before, problem.classes, design.n_features)
     start = design.allowed(_start(before, design.positive))
+    options = {"tol": estimator.tol, "max_iter": estimator.max_iter, "n_jobs": estimator.n_jobs}
+    options |= {"verbose": estimator.verbose, "label": type(estimator).__name__}
+    options |= {"start": start, "callback": callback, "read": read}
     if design.owned:
         from ..structured.losses import Logistic
         from ..structured.solving.owned_fit import mean_loss, solve_single_columns
 
-        fit, done = solve_single_columns(
-            design,
-            mean_loss(design, Logistic(), problem.numbers, problem.offset),
-            estimator.alpha,
-            estimator.l1_ratio,
-            tol=estimator.tol,
-            max_iter=estimator.max_iter,
-            start=start,
-            n_jobs=estimator.n_jobs,
-            verbose=estimator.verbose,
-            callback=callback,
-            read=read,
-            label=type(estimator).__name__,
-        )
+        loss = mean_loss(design, Logistic(), problem.numbers, problem.offset)
+        fit, done = solve_single_columns(design, loss, estimator.alpha, estimator.l1_ratio, **options)
     elif lean := _lean(estimator, problem, penalty, start, callback, read, unit):
         fit, done = lean
     else:
-        (fit, *_), done = solve(
-            design,
-            problem.subproblem(),
-            [penalty],
-            tol=estimator.tol,
-            max_iter=estimator.max_iter,
-            start=start,
-            n_jobs=estimator.n_jobs,
-            verbose=estimator.verbose,
-            callback=callback,
-            read=read,
-            label=type(estimator).__name__,
-            unit=unit,
-        )
+        (fit, *_), done = solve(design, problem.subproblem(), [penalty], unit=unit, **options)
     if exact_gap and not design.owned:  # where workers own columns, it is measured there
         fit = rounded(design, problem.subproblem, penalty, fit, n_jobs=estimator.n_jobs)
     if fit.reason in SHORT:

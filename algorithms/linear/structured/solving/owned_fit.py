@@ -222,25 +222,12 @@ def solve_owned(
     return program, program.solution(None if program.reason else "stopped"), done
 
 
-def solve_single_columns(
-    design,
-    loss,
-    alpha,
-    ratio,
-    *,
-    tol,
-    max_iter,
-    label,
-    start=None,
-    n_jobs=None,
-    verbose=0,
-    callback=None,
-    read=None,
-):
+def solve_single_columns(design, loss, alpha, ratio, *, max_iter, start=None, read=None, **options):
     """Solve with an elastic net of the columns of a `Design` that workers own: a `Solution`, and the `Run`.
 
     `loss`: `mean_loss.MeanLoss`. `alpha`, `ratio`: strength of the penalty, and the share of its l1 part.
     `start`: features and their coefficients. ``read(solution, history)`` makes the model of a snapshot.
+    `options`: of `solve_owned`.
     """
     n, p = design.X.shape
     factors = np.ones(p) if design.l1_factors is None else design.l1_factors
@@ -279,17 +266,13 @@ def solve_single_columns(
         loss,
         single_columns(p),
         terms,
-        tol=tol,
         max_iter=max_iter or DEFAULT_ROUNDS,
         fit_intercept=design.fit_intercept,
-        label=label,
         start=start,
-        n_jobs=n_jobs,
-        verbose=verbose,
-        callback=callback,
         read=read and (lambda program, fit, history: read(solution(program, fit), history)),
         standardize=design.standardize,
         dtype=design.X.dtype,
+        **options,
     )
     return solution(program, fit), done
 

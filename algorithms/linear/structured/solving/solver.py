@@ -337,30 +337,30 @@ class Solver:
         if by_rows and not (self.columns.is_sparse or (self.loss.quadratic and visited is not None)):
             new, dc = self._by_row_sweeps(penalty, part, damping, g, g0, b, blocks, starts, tol, most)
         else:
-            ridge, new_damping = None, 0.0 if self.loss.flat else damping
-            model: Any
-            if by_rows:
-                self.products = None
-                h = self.loss.curvature(self.f, damping if self.loss.flat else 0.0)
-                model = RowModel(part, h, True if self.fit_intercept else None)
-            else:
-                model = MatrixModel(*self._model(damping, part, on))
-            if not self.fit_intercept:
-                model.ones = None
             if penalty.ridge is not None:
-                ridge = penalty.ridge[self.places][on]
-                g = g + ridge[:, None] * b
-            if new_damping:
-                damped = new_damping * model.diagonal()
-                ridge = damped if ridge is None else damped + (1 + new_damping) * ridge
-            if ridge is not None:
-                model = model.with_ridge(ridge, new_damping)
-            new, dc = minimise_model(
-                model, g, g0, b, blocks, starts, free, penalty, tol, most,
-            )  # fmt: skip
+                g = g + penalty.ridge[self.places][on, None] * b
+            model = self._second_order(penalty, part, on, damping, by_rows)
+            new, dc = minimise_model(model, g, g0, b, blocks, starts, free, penalty, tol, most)
         step = np.zeros((len(self.places), self.K))
         step[on] = new - b
         return step, dc
+
+    def _second_order(self, penalty, part, on, damping, by_rows):
+        """The model of the loss and the ridge on the columns of `part`, which are at `on`, damped."""
+        model: Any
+        if by_rows:
+            self.products = None
+            h = self.loss.curvature(self.f, damping if self.loss.flat else 0.0)
+            model = RowModel(part, h, True if self.fit_intercept else None)
+        else:
+            model = MatrixModel(*self._model(damping, part, on))
+        if not self.fit_intercept:
+            model.ones = None
+        damping = 0.0 if self.loss.flat else damping  # of flat losses it is in the curvature
+        if penalty.ridge is None and not damping:
+            return model
+        ridge = 0.0 if penalty.ridge is None else penalty.ridge[self.places][on]
+        return model.with_ridge(damping * model.diagonal() + (1 + damping) * ridge, damping)
 
     def _take_rows(self, penalty, free, part, damping):
         """Whether the model is solved by the rows of the columns, not by their products."""
