@@ -213,7 +213,8 @@ def _parts(state):
 
 def n_bytes(value):
     """Return the bytes of arrays, tables and all else in a value; above `MOST_TRIED` it counts no further."""
-    total, left, seen = 0, [value], set[int]()
+    total: Any = 0
+    left, seen = [value], set[int]()
     while left and total <= MOST_TRIED:
         value = left.pop()
         if id(value) in seen or isinstance(value, (type, ModuleType, FunctionType)):
@@ -224,7 +225,7 @@ def n_bytes(value):
             continue
         size = getattr(value, "nbytes", None)
         if isinstance(size, Real):
-            total += int(size)
+            total += size
             continue
         total += sys.getsizeof(value)
         left += value if isinstance(value, (set, frozenset, deque)) else _parts(value).values()

@@ -119,8 +119,9 @@ def fault(program, as_opened, state, messages, task):
         draws = any(isinstance(vars(program).get(name), _GENERATORS) for name in written)
         remedy = "Draw random numbers from task.rng(seed)" if draws else "Return it from update to aggregate"
         return (
-            f"its update, sync or measure writes {_list_attributes(written)}. On a cluster they run on copies "
-            f"of the program, where that is lost, and on threads several at once. {remedy}, or keep it in the state"
+            f"its update, sync or measure writes {_list_attributes(written)}. On a cluster they run on "
+            "copies of the program, where that is lost, and on threads several at once. "
+            f"{remedy}, or keep it in the state"
         )
     if alike(right, on_workers) or not alike(right, answers(copied(program))):  # or random by itself
         return ""
