@@ -23,6 +23,7 @@ from ...datasets.texts import check_cut, words_of
 from ...errors import DataError, listed, shortened
 from .encoding import DATE, LARGEST_SHARE, LONGEST, MOST_VALUES
 from .matrices import _as_data_errors
+from .table_columns import TableColumns, with_table_columns
 
 _OPTIONS = "drop", "texts", "categories"
 _MOST_SAID = 6  # columns of which an error gives the reason
@@ -115,23 +116,34 @@ def table_pipeline(
 
 
 class _NamedColumns(ColumnTransformer):
-    """scikit-learn's, which names the columns that it makes of a frame of pandas where they are dense."""
+    """scikit-learn's, whose matrix knows its columns: by names where it is dense, of a frame of pandas."""
 
     def fit_transform(self, X, y=None, **given):
-        """Fit, and return the matrix, with names if it can have them."""
+        """Fit, and return the matrix, with names if it can have them, and a record of its columns."""
         return self._named(X, super().fit_transform(X, y, **given))
 
     def transform(self, X, **given):
-        """Return the matrix, with names if it can have them; raise DataError of other columns."""
+        """Return the matrix as in the fit; raise DataError of other columns."""
         with _as_data_errors():
             return self._named(X, super().transform(X, **given))
 
+    def _table_columns(self):
+        names, categories = self.get_feature_names_out().tolist(), []
+        sources = np.empty(len(names), dtype=object)
+        for part, transformer, columns in self.transformers_:
+            of_part = sources[self.output_indices_[part]]  # a view
+            if part == "categories" and len(columns):
+                of_part[:] = np.repeat(columns, [len(values) for values in transformer[-1].categories_])
+                categories = columns
+            elif len(of_part):
+                of_part[:] = columns
+        return TableColumns(tuple(names), tuple(sources.tolist()), frozenset(categories))
+
     def _named(self, X, matrix):
-        if not (isinstance(matrix, np.ndarray) and hasattr(X, "iloc")):
-            return matrix
-        names = self.get_feature_names_out()
-        frame = sys.modules["pandas"].DataFrame
-        return frame(matrix, index=X.index, columns=names) if len(set(names)) == len(names) else matrix
+        columns = self._table_columns()
+        if isinstance(matrix, np.ndarray) and hasattr(X, "iloc") and len({*columns.names}) == matrix.shape[1]:
+            matrix = sys.modules["pandas"].DataFrame(matrix, index=X.index, columns=[*columns.names])
+        return with_table_columns(matrix, columns)
 
 
 class _Words(TfidfVectorizer):

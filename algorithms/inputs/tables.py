@@ -31,6 +31,7 @@ from .encoding import Column, Encoding
 from .pieces import gathered, is_dask, is_frame
 from .reduced import reduced
 from .streamed import share_of_parts
+from .table_columns import TableColumns, with_table_columns
 
 _FILES = 16  # whose footers a task reads
 
@@ -62,7 +63,8 @@ def fitted_table(estimator, X, y, sample_weight=None):
     found = FoundTable(table, engine_of(estimator), y=y, sample_weight=sample_weight)
     encoding = found.encoding()
     kept["table_encoding_"] = encoding.as_dict()  # also of the models that callbacks get
-    yield found.rows(encoding), found.vector(y), found.vector(sample_weight)
+    rows = with_table_columns(found.rows(encoding), TableColumns.of_encoding(encoding))
+    yield rows, found.vector(y), found.vector(sample_weight)
     kept.pop("vocabulary_", None)
     if not any(column.buckets for column in encoding.columns):
         estimator.vocabulary_ = np.array(encoding.names, dtype=str)

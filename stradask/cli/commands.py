@@ -55,7 +55,8 @@ def fit(args):
             interrupted = scales.fit_standardized(estimator, read, run_fit)
         else:
             scales.say_scales(args, estimator, read)
-            interrupted = run_fit(estimator, read.arguments, keywords)
+            named = getattr(read, "named_arguments", None) if hasattr(estimator, "groups") else None
+            interrupted = run_fit(estimator, named or read.arguments, keywords)
         if model.data == "ratings":
             read.name_rows(estimator, args.titles)
         if read.vocabulary is not None:

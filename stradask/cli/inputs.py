@@ -135,6 +135,18 @@ class Labelled:
         """What `fit` is given."""
         return self.X, self.y
 
+    @property
+    def named_arguments(self):
+        """The same, with a record of the table's columns, by which `groups` may name them."""
+        from ..algorithms.inputs.table_columns import TableColumns, with_table_columns
+
+        columns = None
+        if self.encoding is not None:
+            columns = TableColumns.of_encoding(self.encoding)
+        elif self.vocabulary is not None:
+            columns = TableColumns.of_names([str(name) for name in self.vocabulary])
+        return with_table_columns(self.X, columns), self.y
+
 
 @dataclass(frozen=True)
 class Files(ReadLater):

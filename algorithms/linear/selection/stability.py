@@ -151,10 +151,14 @@ class StabilitySelection(Selector):
         self
         """
         self._validate_params()
-        base = self._base()
+        base = clone(self._base())
         self._check_path(base)
         with self._draft() as draft:
+            names = X
             rows, y, given = draft._read(X, y, given)
+            if isinstance(base, StructuredModel):
+                check_names(base, names, y)
+                base.groups = base._name_groups(names)  # halves have no names
             halves = draft._halves(rows.shape[0])
             work = [(0, clone(base), draft.n_selected, half) for half in halves]
             bar = {"label": type(draft).__name__, "unit": "fit", "verbose": draft.verbose}

@@ -25,6 +25,7 @@ from ...inputs.matrices import (
     check_vector,
 )
 from ...inputs.pieces import computed
+from ...inputs.table_columns import TableColumns, table_columns_of, with_table_columns
 from ...inputs.tables import engine_of, fitted_table
 from ...inputs.targets import (
     check_exposure,
@@ -36,6 +37,7 @@ from ...inputs.targets import (
 )
 from ..sparse.fitting import SparseCoefficients
 from .losses import Loss
+from .named_groups import groups_by_name
 from .penalties import BlockPenalty, GivenPenalty, Penalty
 from .solving.blocks import check_groups
 from .solving.columns import Columns
@@ -66,6 +68,8 @@ class StructuredModel(ColumnsOnWorkers, Reweighting, SparseCoefficients, Estimat
     intercept_: Any
     fit_intercept: bool
     alpha: float
+    groups: Any = None
+    _groups_are_categories = False  # where `groups` is None and X has categories
 
     def _make_loss(self) -> Loss:
         raise NotImplementedError
@@ -83,7 +87,7 @@ class StructuredModel(ColumnsOnWorkers, Reweighting, SparseCoefficients, Estimat
             return
         with fitted_table(self, X, y, sample_weight) as (rows, y, sample_weight):
             if rows is not X and (engine_of(self) == "local" or own_threads() is not None):
-                rows = computed(rows)
+                rows = with_table_columns(computed(rows), table_columns_of(rows))
             yield rows, y, sample_weight
 
     def _columns(self, X, y):
@@ -98,7 +102,25 @@ class StructuredModel(ColumnsOnWorkers, Reweighting, SparseCoefficients, Estimat
         else:
             columns = check_columns(self, X)
         check_names(self, X, y)
+        self._name_groups(X)
         return columns
+
+    def _name_groups(self, X):
+        """Set `groups_` where groups are given by names; return the groups as numbers of columns."""
+        self.__dict__.pop("groups_", None)
+        table = table_columns_of(X)
+        if table is None and "feature_names_in_" in vars(self):
+            table = TableColumns.of_names(self.feature_names_in_.tolist())
+        named = groups_by_name(
+            self.groups, self.n_features_in_, table, by_category=self._groups_are_categories
+        )
+        if named is not None:
+            self.groups_ = named
+        return self._numbered_groups()
+
+    def _numbered_groups(self):
+        """Groups as `check_groups` takes them: of names the columns that they came to in the fit."""
+        return list(self.groups_.values()) if "groups_" in vars(self) else self.groups
 
     def _pose(self, X, y, sample_weight=None, offset=None, exposure=None):
         """Check the input; set the number and names of the columns."""

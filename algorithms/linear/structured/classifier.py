@@ -37,9 +37,8 @@ class GroupLogisticRegression(ScoresFiles, StructuredModel, ScoringClassifier):
 
     Parameters
     ----------
-    groups : int, array-like or None, default=None
-        The size of consecutive groups, a label for each column, or a list of lists of columns. None takes
-        every column alone.
+    %(groups)s
+        None takes "category" where X has categories, else every column alone.
     alpha : float, default=0.01
         Strength of the penalty.
     l1_ratio : float, default=0.0
@@ -62,6 +61,8 @@ class GroupLogisticRegression(ScoresFiles, StructuredModel, ScoringClassifier):
     %(attributes)s
     schedule_ : str
         "working-set"; "columns" where workers own them; "rows" where each pass reads blocks of rows there.
+    groups_ : dict of str to list of int
+        The columns of each group, where groups are given by names, or as categories.
 
     See Also
     --------
@@ -127,6 +128,8 @@ class GroupLogisticRegression(ScoresFiles, StructuredModel, ScoringClassifier):
         self.verbose = verbose
         self.engine = engine
         self.n_jobs = n_jobs
+
+    _groups_are_categories = True
 
     def _terms(self):
         return group_terms(self)

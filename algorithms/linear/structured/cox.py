@@ -55,7 +55,7 @@ class CoxRegression(StructuredModel):
         the l1 norm, the rest is the norm of the groups.
     ties : {"efron", "breslow"}, default="efron"
         How events at the same time are taken. Efron's is the more exact, and the default of R.
-    groups : int, array-like or None, default=None
+    groups : int, array-like, dict, "category" or None, default=None
         As in `GroupLasso`.
     penalty_factor : array-like, default=None
         One number for each column, or group; 0 never penalises, infinity excludes.
@@ -170,13 +170,13 @@ class CoxRegression(StructuredModel):
     def _terms(self):
         penalty = self.penalty
         if isinstance(penalty, str) and penalty == "auto":
-            penalty = "elastic-net" if self.groups is None else "sparse-group"
+            penalty = "elastic-net" if self._numbered_groups() is None else "sparse-group"
         return named_terms(
             penalty,
             self.penalty_options,
             gamma=self.gamma,
             l1_ratio=self.l1_ratio,
-            groups=self.groups,
+            groups=self._numbered_groups(),
             factors=self.penalty_factor,
         )
 

@@ -179,7 +179,8 @@ class SparseGLMCV(MetaEstimatorMixin, Estimator):
             best = draft._choose(np.array(paths), losses, masses)
             coefs = bases[best]._fit_path(problems[best], paths[best])
             draft.coef_path_ = _coefficients(problems[best], coefs)
-            draft.best_estimator_ = clone(bases[best]).set_params(alpha=draft.alpha_)
+            chosen = {**draft._grid()[best], "alpha": draft.alpha_}
+            draft.best_estimator_ = clone(draft._base()).set_params(**chosen)
             draft.best_estimator_.fit(X, y, sample_weight, **given)
             draft._take_names()
         return self
@@ -206,6 +207,9 @@ class SparseGLMCV(MetaEstimatorMixin, Estimator):
         if is_classifier(bases[0]):
             for base in bases:  # a fold need not have all of them
                 base._all_classes = whole[0].classes_
+        for base, model in zip(bases, whole, strict=True):
+            if "groups_" in vars(model):  # folds have no names
+                base.groups = model._numbered_groups()
         paths = [
             path_of(model, problem, self.alphas, self.eps)
             for model, problem in zip(whole, problems, strict=True)
@@ -227,7 +231,7 @@ class SparseGLMCV(MetaEstimatorMixin, Estimator):
 
     def _take_names(self):
         """Have what the best estimator learned of columns and classes."""
-        for name in ("n_features_in_", "feature_names_in_", "classes_"):
+        for name in ("n_features_in_", "feature_names_in_", "classes_", "groups_"):
             self.__dict__.pop(name, None)
             if hasattr(self.best_estimator_, name):
                 setattr(self, name, getattr(self.best_estimator_, name))
@@ -288,6 +292,8 @@ class SparseGLMCV(MetaEstimatorMixin, Estimator):
     def plot(self, *, axes: Any = None) -> Array:
         """Draw the coefficient paths of all rows, and below the cross-validation curve; needs matplotlib.
 
+        Where groups have names, lines are the norms of their coefficients.
+
         Parameters
         ----------
         axes : sequence of two matplotlib Axes, optional
@@ -306,16 +312,23 @@ class SparseGLMCV(MetaEstimatorMixin, Estimator):
         alphas, mean, error = (
             np.atleast_2d(a)[at] for a in (self.alphas_, self.losses_mean_, self.losses_se_)
         )
+        paths, names = self.coef_path_, getattr(self, "feature_names_in_", None)
+        if "groups_" in vars(self):
+            members, names = list(self.groups_.values()), list(self.groups_)
+            rows = np.repeat(np.arange(len(members)), [len(columns) for columns in members])
+            ones = np.ones(len(rows)), (rows, np.concatenate(members))
+            in_group = sparse.csr_array(ones, shape=(len(members), paths.shape[0]))
+            paths = sparse.csc_array(in_group @ paths.multiply(paths)).sqrt()
         return plot_path(
             alphas,
-            self.coef_path_,
+            paths,
             -mean,
             error,
             alpha=self.alpha_,
             alpha_min=self.alpha_min_,
             alpha_1se=self.alpha_1se_,
             scoring="neg_mean loss",
-            names=getattr(self, "feature_names_in_", None),
+            names=names,
             axes=axes,
         )
 

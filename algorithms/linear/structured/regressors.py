@@ -35,9 +35,8 @@ class GroupLasso(StructuredRegressor):
 
     Parameters
     ----------
-    groups : int, array-like or None, default=None
-        The size of consecutive groups, a label for each column, or a list of lists of columns. None takes
-        every column alone.
+    %(groups)s
+        None takes "category" where X has categories, else every column alone.
     alpha : float, default=1.0
         Strength of the penalty. From `alpha_max` on all penalised coefficients are zero.
     l1_ratio : float, default=0.0
@@ -59,6 +58,8 @@ class GroupLasso(StructuredRegressor):
     %(attributes)s
     schedule_ : str
         "working-set"; "columns" where workers own them; "rows" where each pass reads blocks of rows there.
+    groups_ : dict of str to list of int
+        The columns of each group, where groups are given by names, or as categories.
     group_coef_ : ndarray
         With `overlap`: the coefficients of the copies, one group after the other.
 
@@ -126,6 +127,8 @@ class GroupLasso(StructuredRegressor):
         self.engine = engine
         self.n_jobs = n_jobs
 
+    _groups_are_categories = True
+
     def _make_loss(self):
         return LOSSES[self.loss]()
 
@@ -137,7 +140,13 @@ def group_terms(model):
     """The penalty of a model with groups."""
     low = 0.0 if model.positive else -np.inf
     return Terms(
-        "norm", model.l1_ratio, model.groups, model.overlap, model.penalty_factor, low, sparse_groups=True
+        "norm",
+        model.l1_ratio,
+        model._numbered_groups(),
+        model.overlap,
+        model.penalty_factor,
+        low,
+        sparse_groups=True,
     )
 
 

@@ -27,6 +27,13 @@ SHARED = {
         Begin from the coefficients of the last fit.
     verbose : int, default=0
         1 shows a progress bar.""",
+    "groups": """
+    groups : int, array-like, dict, "category" or None, default=None
+        The size of consecutive groups, a label for each column, or a list of lists of columns. By names: a
+        dict of the name of each group to its columns, or a list of names and of lists of them; the name of a
+        column of categories, before `table_pipeline`, a Parquet file or the command line made columns of
+        its values, stands for all of these. Columns that are not named are a group for each category, and
+        for each other column; so are all with "category".""",
     "engine": """
     engine : str or distributed.Client, default="local"
         ``"local"``: this process; ``"dask"``: the current Dask client; a client; or a scheduler's address.
@@ -71,7 +78,10 @@ CONSTRAINTS: dict = {
 ALPHA: dict = {"alpha": [Interval(Real, 0, np.inf, closed="left")]}
 RATIO: dict = {"l1_ratio": [Interval(Real, 0, 1, closed="both")]}
 ENGINE: dict = {"engine": ENGINES, "n_jobs": [None, Integral]}
-GROUPS: dict = {"groups": ["array-like", Integral, None], "overlap": ["boolean"]}
+GROUPS: dict = {
+    "groups": ["array-like", Integral, dict, StrOptions({"category"}), None],
+    "overlap": ["boolean"],
+}
 FACTOR: dict = {"penalty_factor": ["array-like", None]}
 
 
@@ -114,8 +124,8 @@ class SparseGLM(StructuredRegressor):
         Strength of the penalty. From `alpha_max` on all penalised coefficients are zero.
     l1_ratio : float, default=0.5
         rho, of "elastic-net" and "sparse-group".
-    groups : int, array-like or None, default=None
-        The size of consecutive groups, a label for each column, or a list of lists of columns.
+    %(groups)s
+        None takes every column alone.
     overlap : bool, default=False
         Allow lists of columns that overlap: each group has a copy of its columns, and the coefficients of a
         column are summed.
@@ -142,6 +152,8 @@ class SparseGLM(StructuredRegressor):
     %(attributes)s
     schedule_ : str
         "working-set"; "columns" where workers own them; "rows" where each pass reads blocks of rows there.
+    groups_ : dict of str to list of int
+        The columns of each group, where groups are given by names, or as categories.
     group_coef_ : ndarray
         With `overlap`: the coefficients of the copies, one group after the other.
 
@@ -266,7 +278,7 @@ class SparseGLM(StructuredRegressor):
             self.penalty_options,
             gamma=self.gamma,
             l1_ratio=self.l1_ratio,
-            groups=self.groups,
+            groups=self._numbered_groups(),
             overlap=self.overlap,
             factors=self.penalty_factor,
             bounds=self.bounds,

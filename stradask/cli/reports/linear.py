@@ -1,5 +1,6 @@
 """The report of a fitted linear model."""
 
+from ...errors import in_brief
 from ...registry import model_of
 
 N_COEFFICIENTS = 10
@@ -25,6 +26,11 @@ def report(estimator, data, test):
         lines.append(f"solver       {estimator.solver_}, {rounds} steps")
     document |= {"nonzeros": int(np.count_nonzero(coef)), "coefficients": coef.size}
     lines.append(f"non-zeros    {document['nonzeros']:,} of {coef.size:,} coefficients")
+    if hasattr(estimator, "groups_"):
+        chosen = [name for name, columns in estimator.groups_.items() if coef[:, columns].any()]
+        document["groups"] = {"chosen": chosen, "of": len(estimator.groups_)}
+        names = f": {in_brief(', '.join(chosen), 200)}" * bool(chosen)
+        lines.append(f"groups       {len(chosen):,} of {len(estimator.groups_):,}{names}")
     add_scores(document, lines, estimator, data, test)
     largest = _largest(estimator, coef)
     return document | {"largest": largest}, "\n".join([*lines, *_as_lines(largest)])
