@@ -67,6 +67,13 @@ def check_targets(y, n_samples, name, classes="fit classes with SparseLogisticRe
     return y if y.flags.writeable else y.copy(order="K")
 
 
+def target_vector(y):
+    """Return y as a vector; a matrix of one column with scikit-learn's warning."""
+    with _as_data_errors():
+        check_plain("y", y)
+        return y if type(y) is np.ndarray and y.ndim == 1 else column_or_1d(y, warn=True)
+
+
 def check_not_negative(y, name):
     """Refuse targets below zero."""
     wrong = np.flatnonzero(y < 0)

@@ -11,16 +11,15 @@ from typing import Any
 
 import numpy as np
 from scipy.special import xlogy
-from sklearn.utils.validation import column_or_1d
 
 from ...errors import DataError
-from ..inputs.matrices import _as_data_errors, check_plain
 from ..inputs.targets import (
     check_class_weights,
     check_labels,
     check_not_negative,
     check_targets,
     check_weights,
+    target_vector,
     total_weight,
 )
 
@@ -119,11 +118,7 @@ class _PoissonLoss(EstimatorLoss):
 
     def target(self, name, y, sample_weight, n_samples):
         """Check counts."""
-        with _as_data_errors():
-            check_plain("y", y)
-            if type(y) is not np.ndarray or y.ndim != 1:
-                y = column_or_1d(y, warn=True)
-        y = check_targets(y, n_samples, name)
+        y = check_targets(target_vector(y), n_samples, name)
         check_not_negative(y, name)
         weights = check_weights(sample_weight, n_samples)
         start = self.start(float(np.average(y, weights=weights)))

@@ -1,12 +1,11 @@
 """Passes over the portions of a sum, on the threads of this process."""
 
-import math
 import threading
-import time
-from collections import deque
+
+import numpy as np
 
 from ..threads import run_tasks
-from .portions import Answered, Begin, Lost, Portions, TreeSum, Work
+from .portions import TreeSum
 from .summed import Trouble, raise_trouble
 
 
@@ -18,44 +17,27 @@ class LocalPasses:
     def __init__(self, session, program):
         self.session, self.program = session, program
         session.open(program)
-        n = len(program.shards)
-        self.machine = Portions(n, backup=math.inf, ahead=False)
-        self.workers = {str(k): (1, range(n)) for k in range(session.n_jobs)}
 
     def run(self, x):
         """Return the sums of value and gradient at x; raises NonFiniteObjective."""
-        machine, lock = self.machine, threading.Lock()
-        total = TreeSum(machine.n)
-        waiting: dict[str, deque] = {name: deque() for name in self.workers}
-        troubles: list[Trouble] = []
+        states, portion, troubles = self.session.states, self.program.portion, list[Trouble]()
+        if len(states) == 1:
+            answer = portion(0, states[0], x)
+            if isinstance(answer, Trouble):
+                raise_trouble(answer)
+            value, vector = answer
+            return value, vector if type(vector) is list else np.array(vector, np.float64)
+        total, lock = TreeSum(len(states)), threading.Lock()
 
-        def take(instructions):
-            for order in (i.order for i in instructions if isinstance(i, Work)):
-                waiting[order.worker].append(order)
-
-        def work(name):
-            while waiting[name] and not troubles:
-                order = waiting[name].popleft()
-                began = time.perf_counter()
-                found = self.program.partial(
-                    self.session.states, x, order.first, order.last, lambda: not troubles
-                )
-                ended = time.perf_counter()
-                if isinstance(found, Trouble):
-                    troubles.append(found)
-                if found is None or troubles:
-                    return
+        def work(number):
+            answer = None if troubles else portion(number, states[number], x)
+            if isinstance(answer, Trouble):
+                troubles.append(answer)
+            elif answer is not None:
                 with lock:
-                    total.add(order.first, order.size, *found, owned=True)
-                    take(machine.handle(Answered(ended, order.number, ended - began)))
+                    total.add(number, 1, *answer)
 
-        take(machine.handle(Begin(time.perf_counter(), self.workers)))
-        try:
-            run_tasks([(work, (name,)) for name in waiting], self.session.n_jobs)
-        finally:
-            if not machine.finished:  # broken off: there are orders that no worker will answer
-                for name in waiting:
-                    machine.handle(Lost(0.0, name))
+        run_tasks([(work, (number,)) for number in range(len(states))], self.session.n_jobs)
         if troubles:
             raise_trouble(min(troubles))
         return total.value, total.vector

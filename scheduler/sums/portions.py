@@ -377,7 +377,7 @@ class TreeSum:
 
     It has the same bits in whatever order and in whatever nodes the portions come; with ``ordered=False``
     they are added to one vector as they come, with less memory. Instead of vectors there may be lists, which
-    are joined.
+    are joined in the order of the portions.
 
     Examples
     --------
@@ -407,7 +407,10 @@ class TreeSum:
             if sibling < self.n:
                 if (sibling, size) not in self.nodes:
                     break
-                value, vector = _add(self.nodes.pop((sibling, size)), value, vector)
+                node = self.nodes.pop((sibling, size))
+                if type(vector) is list and first < sibling:
+                    node[1], vector = vector, node[1]  # lists are joined in the order of their portions
+                value, vector = _add(node, value, vector)
                 owned = True
             first, size = min(first, sibling), 2 * size
         owned = owned or type(vector) is list

@@ -24,19 +24,19 @@ _MOST_PORTIONS, _LEAST_ENTRIES = 64, 60_000  # portions, and entries that are wo
 _SPARSE, _USED = 8, 0.7  # entries a column, and share of columns in use, below which empty ones are left out
 
 
-def check_rows_and_targets(estimator, X, y, sample_weight, *, stays_up_to=0):
+def check_rows_and_targets(estimator, X, y, sample_weight, *, stays_up_to=0, keeps_order=False):
     """Check X for the place where it is read, and compute the vectors that do not stay there.
 
     Dask targets stay on the cluster for up to `stays_up_to` columns, see `opened_with_targets`. Returns rows
-    (ndarray in C order, csr_array, or a Dask array that workers check), y and sample_weight (Dask arrays in
-    the chunks of the rows where they stay), and the engine.
+    (ndarray in C order, with `keeps_order` perhaps in Fortran order, csr_array, or a Dask array that workers
+    check), y and sample_weight (Dask arrays in the chunks of the rows where they stay), and the engine.
     """
     if is_dask(X):
         blocks = check_blocks(X, type(estimator).__name__)
         engine = engine_for(blocks, estimator.engine)
         rows = check_row_matrix(estimator, computed_here(blocks)[0]) if engine == "local" else blocks
     else:
-        rows, engine = check_row_matrix(estimator, X), estimator.engine
+        rows, engine = check_row_matrix(estimator, X, keeps_order=keeps_order), estimator.engine
     stays = is_dask(rows) and rows.shape[1] <= stays_up_to
     y = _chunked_as(rows, y, X) if stays else y
     if stays and is_dask(y):

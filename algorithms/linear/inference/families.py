@@ -10,6 +10,8 @@ from scipy.special import betaln, gammaln, log_wright_bessel, logit
 
 from ..structured.losses import Gamma, Logistic, NegativeBinomial, Poisson, Squared, Tweedie
 
+_NEAR = 1e-3  # of the targets: losses less far above their least are computed without differences
+
 
 class Family:
     """A distribution of targets with its usual link.
@@ -22,6 +24,8 @@ class Family:
         Whether the dispersion is 1; else it is estimated.
     counts : bool
         Whether targets should be whole numbers.
+    canonical : bool
+        Whether the curvature of the loss does not depend on the target: it is its own expectation.
     bounded : bool
         Whether the likelihood may rise without end along a direction, because predictors can leave for
         infinity.
@@ -32,6 +36,7 @@ class Family:
     spec: tuple[str, float, float]
     known_dispersion = True
     counts = False
+    canonical = False
     bounded = False
 
     def variance(self, mean):
@@ -53,13 +58,22 @@ class Family:
             each = self.slope(mean) ** 2 / self.variance(mean)
         return np.where(mean > 0, each, 0.0)
 
+    def terms(self, y, f, log_y):
+        """Half the deviance of each row, and slope and curvature of the loss; `log_y` of targets above 0."""
+        return self.loss.excess(y, f), self.loss.gradient(y, f), self.loss.curvature(y, f)
+
+    def pearson(self, y, f):
+        """The squared residual of each row over its variance."""
+        mean = self.loss.mean(f)
+        return np.where(y == mean, 0.0, (y - mean) ** 2 / self.variance(mean))  # 0 / 0 of a perfect fit
+
     def log_likelihood(self, y, f, weights, dispersion):
         """The log-likelihood of each row, of positive weight."""
         raise NotImplementedError
 
 
 class _Normal(Family):
-    link, loss, known_dispersion, bounded = "identity", Squared(), False, True
+    link, loss, known_dispersion, canonical, bounded = "identity", Squared(), False, True, True
 
     def variance(self, mean):
         return np.ones(len(mean))
@@ -72,7 +86,7 @@ class _Normal(Family):
 
 
 class _Binomial(Family):
-    link, loss = "logit", Logistic()
+    link, loss, canonical = "logit", Logistic(), True
 
     def variance(self, mean):
         return mean * (1 - mean)
@@ -80,18 +94,43 @@ class _Binomial(Family):
     def information(self, f):
         return self.loss.curvature(None, f)
 
+    def terms(self, y, f, log_y):
+        e = np.exp(-np.abs(f))
+        q = 1 / (1 + e)
+        slope, curvature = np.where(f >= 0, q, e * q) - y, e * q * q
+        excess = np.maximum(f, 0.0) + np.log1p(e) - y * f
+        if ((y > 0) & (y < 1)).any():
+            excess -= self.loss.least(y)
+        return excess, slope, curvature
+
     def log_likelihood(self, y, f, weights, dispersion):
         return -weights * self.loss.value(y, f)
 
 
 class _Poisson(Family):
-    loss, counts = Poisson(), True
+    loss, counts, canonical = Poisson(), True, True
 
     def variance(self, mean):
         return mean
 
+    def terms(self, y, f, log_y):
+        mean = np.exp(f)
+        error = mean - y
+        excess = error - y * (f - log_y)
+        if excess.sum() < _NEAR * y.sum():  # differences of large numbers
+            excess = self.loss.excess(y, f)
+        return excess, error, mean
+
     def log_likelihood(self, y, f, weights, dispersion):
-        return -weights * (self.loss.value(y, f) + gammaln(y + 1))
+        return -weights * (self.loss.value(y, f) + _log_factorials(y))
+
+
+def _log_factorials(y):
+    """Logarithms of y!; of counts from a table."""
+    counts = y.astype(np.int64)
+    if (counts != y).any() or counts.max() > len(y):
+        return gammaln(y + 1)
+    return gammaln(np.arange(1.0, counts.max() + 2))[counts]
 
 
 class _Gamma(Family):
@@ -102,6 +141,17 @@ class _Gamma(Family):
 
     def information(self, f):
         return np.ones(len(f))
+
+    def terms(self, y, f, log_y):
+        ratio = np.exp(log_y - f)
+        error = ratio - 1
+        excess = error - (log_y - f)
+        if excess.sum() < _NEAR * len(y):  # differences of large numbers
+            excess = self.loss.excess(y, f)
+        return excess, -error, ratio
+
+    def pearson(self, y, f):
+        return (y * np.exp(-f) - 1) ** 2
 
     def log_likelihood(self, y, f, weights, dispersion):
         shape = weights / dispersion

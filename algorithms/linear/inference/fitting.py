@@ -4,11 +4,10 @@ import warnings
 from numbers import Real
 
 import numpy as np
-from sklearn.utils.validation import column_or_1d
 
 from ....errors import DataError, shortened
 from ....scheduler.loop import Monitor
-from ...inputs.matrices import _as_data_errors, check_plain, check_vector
+from ...inputs.matrices import check_vector
 from ...inputs.targets import (
     check_exposure,
     check_offset,
@@ -17,6 +16,7 @@ from ...inputs.targets import (
     check_some_weight,
     check_span,
     check_targets,
+    target_vector,
 )
 from ..glm.row_places import sources_and_reader, sources_of
 from ..structured.mean_loss import MeanLoss
@@ -87,10 +87,7 @@ def check_vectors(model, shape, y, sample_weight, offset, exposure, clusters):
     family = family_of(
         model.family, model.power, 1.0 if model.overdispersion == "estimate" else model.overdispersion
     )
-    with _as_data_errors():
-        check_plain("y", y)
-        y = column_or_1d(y, warn=True)
-    y = check_targets(y, n_samples, name)
+    y = check_targets(target_vector(y), n_samples, name)
     if sample_weight is None or isinstance(sample_weight, Real):
         sample_weight = np.full(n_samples, 1.0 if sample_weight is None else sample_weight)
     weights = check_row_weights(sample_weight, n_samples)
@@ -102,14 +99,16 @@ def check_vectors(model, shape, y, sample_weight, offset, exposure, clusters):
             "weight_type='variance' for others"
         )
     there = weights > 0
-    family.loss.check(y[there], name)
-    if model.family == "binomial" and y[there].max() == y[there].min() in (0, 1):
+    weighed = y if there.all() else y[there]
+    family.loss.check(weighed, name)
+    if model.family == "binomial" and weighed.max() == weighed.min() in (0, 1):
         raise DataError(
-            f"y is {y[there][0]:g} in every row of positive weight: the binomial family needs rows of both "
+            f"y is {weighed[0]:g} in every row of positive weight: the binomial family needs rows of both "
             "kinds"
         )
-    broken = np.flatnonzero(there & (y % 1 != 0) & family.counts)
-    if len(broken) and model.covariance == "nonrobust" and model.dispersion == "auto":
+    by_counts = family.counts and model.covariance == "nonrobust" and model.dispersion == "auto"
+    broken = np.flatnonzero(there & (y != np.floor(y)) & by_counts)
+    if len(broken):
         warnings.warn(
             f"y holds {y[broken[0]]:g} in row {broken[0]}, which is no count: standard errors take the "
             "variance of counts; give counts with exposure=, or covariance='HC1'",
@@ -166,8 +165,13 @@ def fit_rows(model, passes, n_features, vectors, callback):
     family = family_of(model.family, model.power, 1.0 if model.overdispersion == "estimate" else
                        model.overdispersion)  # fmt: skip
     shares, offset = weights[there] / weights[there].sum(), None if offset is None else offset[there, None]
-    loss = MeanLoss(family.loss, y[there, None], shares, offset)
-    start = loss.start() if model.fit_intercept else np.zeros(0)
+
+    def null_intercept(family):
+        """The intercept of the model without columns."""
+        if offset is None:
+            return family.predictor(shares @ y[there])
+        return MeanLoss(family.loss, y[there, None], shares, offset).start()
+
     rounding = _ROUNDING * float(weights @ y**2) + 1e-290  # squares vanish where the fit is perfect
     ridges = np.full(k, model.alpha * float(weights.sum()))
     ridges[n_features:] = 0.0
@@ -179,31 +183,29 @@ def fit_rows(model, passes, n_features, vectors, callback):
         return bool(monitor.record({"objective": value / weights.sum()}))
 
     def solve(family, theta, report=None):
-        null = len(theta) < k
-        n_free = n_rows - len(theta)
-        options = {"n_free": n_free, "least": rounding, "tol": model.tol, "max_iter": model.max_iter}
-        options |= {"report": report, "warm": None if null else warm}
-        return maximise(passes, family, theta, means, ridges=0 * start if null else ridges, **options)
+        options = {"n_free": n_rows - k, "least": rounding, "tol": model.tol, "max_iter": model.max_iter}
+        options |= {"report": report, "warm": warm}
+        return maximise(passes, family, theta, means, ridges=ridges, **options)
 
-    warm = None
-    null = solve(family, start) if len(start) < k else None
-    theta = np.zeros(k)
-    theta[n_features:] = start if null is None else null.theta
-    if offset is not None and not model.fit_intercept:  # near the null model, as far as the columns reach
+    warm, theta = None, np.zeros(k)
+    if model.fit_intercept:
+        theta[-1:] = null_intercept(family)
+    elif offset is not None:  # near the null model, as far as the columns reach
         products = passes.run(("newton", family_of("normal").spec, theta, means))[1][k + 1 :].reshape(k, k)
         scaled, scale = scaled_products(products)
-        theta = np.linalg.lstsq(scaled, loss.start() * sums[:k] / scale)[0] / scale
+        theta = np.linalg.lstsq(scaled, null_intercept(family) * sums[:k] / scale)[0] / scale
     if model.warm_start and "coef_" in vars(model):
         warm = np.append(model.coef_, [model.intercept_ + means @ model.coef_] * model.fit_intercept)
     with monitor:
         if model.family == "negative-binomial" and model.overdispersion == "estimate":
             family, found = _with_overdispersion(model, passes, theta, means, solve, report)
-            null = None if null is None else solve(family, null.theta)
         else:
             found = solve(family, theta, report)
-    null = found if null is None else null
+    null = np.ravel(null_intercept(family)) if model.fit_intercept else np.zeros(0)
     model.deviance_ = 2 * found.value - float(ridges @ found.theta**2)
-    model.null_deviance_ = 2 * null.value
+    model.null_deviance_ = 2 * passes.run(("newton", family.spec, null, means))[0]
+    if family.known_dispersion:
+        found.pearson = passes.run(("pearson", family.spec, found.theta, means))[0]
     model.pearson_chi2_, model.df_residual_ = found.pearson, n_rows - k
     if model.family == "negative-binomial":
         model.overdispersion_ = family.loss.overdispersion

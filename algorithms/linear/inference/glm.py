@@ -270,7 +270,10 @@ class GLM(RegressorMixin, Estimator):
                 "covariance='cluster' needs the labels of clusters in fit, the others take none"
             )
         with self._draft() as draft, fitted_table(draft, X, y, sample_weight) as (X, y, sample_weight):
-            rows, y, sample_weight, engine = check_rows_and_targets(draft, X, y, sample_weight)
+            here = draft.engine == "local"
+            rows, y, sample_weight, engine = check_rows_and_targets(
+                draft, X, y, sample_weight, keeps_order=here
+            )
             fitting.check_columns(rows.shape[1])
             vectors = fitting.check_vectors(draft, rows.shape, y, sample_weight, offset, exposure, clusters)
             shards, read = fitting.shards_of(draft, rows, engine, vectors)
@@ -294,6 +297,7 @@ class GLM(RegressorMixin, Estimator):
         law = law if law > 0 else np.nan
         request = ("figures", family.spec, theta, means, law, frequencies)
         self.log_likelihood_, information = passes.run(request)
+        information = found.hessian if family.canonical else information
         if family.known_dispersion and self.dispersion_ != 1:
             self.log_likelihood_ = np.nan
         counted = k + (self.family == "negative-binomial" and self.overdispersion == "estimate")

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 from scipy import sparse
-from scipy.linalg import LinAlgError, cho_factor, cho_solve, qr
+from scipy.linalg import qr
+from scipy.linalg.lapack import dposv, dpstrf
 from scipy.special import digamma, polygamma
 
 from ....errors import DataError
@@ -19,8 +20,11 @@ from ...inputs.streamed import StreamedBlock, matrix_of, renewed
 from .families import family_of
 
 _BLOCK = 1 << 20  # entries of a block of rows
+_ROWS = 8192  # of a dense block: numbers of so many rows stay in the cache
+_KEPT = 1 << 18  # entries of a portion whose columns are kept for the next pass
 _OUTSIDE, _ROUNDING = 1e-3, 1e-6  # slopes outside of a singular Hessian: part of all, and of the loss's root
 _DEPENDENT = 1e-12  # a squared pivot below this share of its diagonal: columns depend on each other
+_INDEPENDENT = 1e-6  # above this share pivots need no second look
 _HALVINGS, _EIGHTHS = 10, 20  # of a Newton step, and then its eighths: 1e-21 of it is none
 _LEFT = 1e-10  # of the loss: a step that gains less is rounding
 
@@ -67,7 +71,7 @@ class Likelihood(Summed):
         d = self.n_features
         out = np.zeros(2 * d + 1)
         for rows in state.blocks():
-            X, weights = state.X[rows], state.weights[rows]
+            X, weights = state.X[rows], state.vectors[1][rows]
             out[:d] += weights @ X.astype(np.float64)
             out[d] += weights.sum()
             if isinstance(X, np.ndarray):
@@ -77,32 +81,40 @@ class Likelihood(Summed):
         return 0.0, out
 
     def newton(self, state, family, theta, means):
-        """Half the deviance; and in one vector Pearson's sum, the gradient, and the Hessian."""
+        """Half the deviance; and in one vector Pearson's sum, the gradient, and the Hessian.
+
+        Pearson's sum is 0 where the dispersion is known: steps do not depend on it.
+        """
         k = len(theta)
-        value, pearson, g, H = 0.0, 0.0, np.zeros(k), np.zeros((k, k))
-        for A, y, weights, f, _ in self._design(state, theta, means):
-            value += float(weights @ family.loss.excess(y, f))
-            mean = family.loss.mean(f)
-            each = (y - mean) ** 2 / family.variance(mean)  # 0 / 0 where a fit is perfect
-            pearson += float(weights @ np.where(y == mean, 0.0, each))
-            g += A.T @ (weights * family.loss.gradient(y, f))
-            H += _products(A, weights * family.loss.curvature(y, f))
-        return value, np.concatenate([[pearson], g, H.ravel()])
+        value, chi, g, H = 0.0, 0.0, np.zeros(k), np.zeros((k, k))
+        for A, y, weights, f, log_y, _ in self._design(state, theta, means):
+            excess, slope, curvature = family.terms(y, f, log_y)
+            value += float(weights @ excess)
+            chi += 0.0 if family.known_dispersion else float(weights @ family.pearson(y, f))
+            g += A.T @ (weights * slope)
+            H += _products(A, weights * curvature)
+        return value, np.concatenate([[chi], g, H.ravel()])
+
+    def pearson(self, state, family, theta, means):
+        """Pearson's sum, and no array."""
+        each = (weights @ family.pearson(y, f) for _, y, weights, f, *_ in self._design(state, theta, means))
+        return float(sum(each)), np.empty(0)
 
     def figures(self, state, family, theta, means, dispersion, frequencies):
-        """The log-likelihood; and the expected information."""
-        value, E = 0.0, np.zeros((len(theta),) * 2)
-        for A, y, weights, f, _ in self._design(state, theta, means):
+        """The log-likelihood; and the expected information, unless it is the observed one."""
+        value, E = 0.0, np.zeros((0 if family.canonical else len(theta),) * 2)
+        for A, y, weights, f, *_ in self._design(state, theta, means):
             one = np.ones(len(y))
             each = family.log_likelihood(y, f, one if frequencies else weights, dispersion)
             value += float((weights if frequencies else one) @ each)
-            E += _products(A, weights * family.information(f))
+            if not family.canonical:
+                E += _products(A, weights * family.information(f))
         return value, E
 
     def meat(self, state, family, theta, means, inverse, power, frequencies):
         """Products of the scores of rows, over ``(1 - h)^power`` with h the leverage, twice."""
         out = np.zeros((len(theta),) * 2)
-        for A, y, weights, f, _ in self._design(state, theta, means):
+        for A, y, weights, f, *_ in self._design(state, theta, means):
             slopes = family.loss.gradient(y, f)
             squares = weights * slopes**2 if frequencies else (weights * slopes) ** 2
             if power:
@@ -115,7 +127,7 @@ class Likelihood(Summed):
     def clusters(self, state, family, theta, means):
         """The scores of each cluster: a list of numbers of clusters and their sums."""
         found = []
-        for A, y, weights, f, numbers in self._design(state, theta, means):
+        for A, y, weights, f, _, numbers in self._design(state, theta, means):
             there, place = np.unique(numbers, return_inverse=True)
             slopes = weights * family.loss.gradient(y, f)
             sums = sparse.csr_array((slopes, (place, np.arange(len(y)))), shape=(len(there), len(y))) @ A
@@ -131,7 +143,7 @@ class Likelihood(Summed):
         """First and second derivative of the log-likelihood by the overdispersion of counts."""
         out = np.zeros(2)
         a = family.loss.overdispersion
-        for _, y, weights, f, _ in self._design(state, theta, means):
+        for _, y, weights, f, *_ in self._design(state, theta, means):
             mean, size = family.loss.mean(f), 1 / a
             log, whole = np.log1p(a * mean), 1 + a * mean
             # By the size 1 / a, and from there by a.
@@ -144,65 +156,79 @@ class Likelihood(Summed):
     def excess(self, state, family, theta, means):
         """How much more counts vary than Poisson's, and the squares of their means, in sum."""
         total, squares = 0.0, 0.0
-        for _, y, weights, f, _ in self._design(state, theta, means):
+        for _, y, weights, f, *_ in self._design(state, theta, means):
             mean = family.loss.mean(f)
             total += float(weights @ ((y - mean) ** 2 - y))
             squares += float(weights @ mean**2)
         return total, np.array([squares])
 
     def _design(self, state, theta, means):
-        """Yield blocks of rows that have weight: columns of theta, targets, weights, predictors, clusters.
+        """Yield blocks of rows that have weight: columns of theta, targets, weights, predictors,
+        logarithms of the targets, clusters.
 
         `theta` of one entry, where there are more columns, is the intercept alone; of none no column at all.
         """
         without = len(theta) < self.n_features + self.fit_intercept
-        for rows in state.blocks():
-            there = state.weights[rows] > 0
-            X = state.X[rows]
-            X = X[:, :0] if without else X
-            A = _columns(X if there.all() else X[there], None if without else means, self.fit_intercept)
-            f = np.asarray(A @ theta, np.float64).reshape(A.shape[0])
-            if state.offset is not None:
-                f = f + state.offset[rows][there]
-            numbers = None if state.numbers is None else state.numbers[rows][there]
-            yield A, state.y[rows][there], state.weights[rows][there], f, numbers
+        keeps = state.kept is None and isinstance(state.X, np.ndarray) and state.X.size <= _KEPT
+        blocks = state.kept or (self._columns(state, rows, means) for rows in state.blocks())
+        if keeps and not without:
+            blocks = state.kept = list(blocks)
+        for A, y, weights, offset, log_y, numbers in blocks:
+            A = np.ones((len(y), len(theta))) if without else A
+            f = np.asarray(A @ theta, np.float64).reshape(len(y))
+            yield A, y, weights, f if offset is None else f + offset, log_y, numbers
+
+    def _columns(self, state, rows, means):
+        """Columns, targets, weights, offsets, logarithms and clusters of a block's rows that have weight."""
+        vectors = [None if v is None else v[rows] for v in state.vectors]
+        X, weighed = state.X[rows], state.vectors[1][rows] > 0
+        if not weighed.all():
+            X, vectors = X[weighed], [None if v is None else v[weighed] for v in vectors]
+        y: Any
+        y, weights, offset, numbers = vectors
+        A = _columns(X, means, self.fit_intercept)
+        return A, y, weights, offset, np.log(np.where(y > 0, y, 1.0)), numbers
 
 
 class _Portion:
-    def __init__(self, X, y, weights, offset, numbers):
-        self.X, self.y, self.weights, self.offset, self.numbers = X, y, weights, offset, numbers
+    """Rows, and y, weights, offset and clusters of them; `kept` are the blocks of a small one."""
+
+    def __init__(self, X, *vectors):
+        self.X, self.vectors = X, vectors
+        self.kept: Any = None
 
     def here(self):
         """The portion with its rows, which may be read for every pass."""
-        if not isinstance(self.X, StreamedBlock):
-            return self
-        return _Portion(matrix_of(self.X), self.y, self.weights, self.offset, self.numbers)
+        return _Portion(matrix_of(self.X), *self.vectors) if isinstance(self.X, StreamedBlock) else self
 
     def blocks(self):
         """Slices of rows."""
         n, d = self.X.shape
         size = max(64, _BLOCK // max(d, 1))
+        size = min(size, _ROWS) if isinstance(self.X, np.ndarray) else size
         return [slice(start, min(n, start + size)) for start in range(0, n, size)]
 
 
 def _columns(X, means, intercept):
-    """Rows in float64, stored entries less the means of the columns, and a column of ones."""
+    """Rows in float64, stored entries less the means of the columns, and a column of ones.
+
+    Dense ones in Fortran order, in which few columns are multiplied sooner.
+    """
     if isinstance(X, np.ndarray):
-        A = np.ones((X.shape[0], X.shape[1] + intercept))
-        A[:, : X.shape[1]] = X
-        if intercept and means is not None:
-            A[:, : X.shape[1]] -= means
-        return A
+        A = np.ones((X.shape[1] + intercept, X.shape[0]))
+        np.subtract(X.T, means[:, None] if intercept else 0.0, out=A[: X.shape[1]])
+        return A.T
     X = X.astype(np.float64)
-    if intercept and means is not None and means.any():  # of columns that store all their entries
+    if intercept and means.any():  # of columns that store all their entries
         X = sparse.csr_array((X.data - means[X.indices], X.indices, X.indptr), shape=X.shape)
     return sparse.hstack([X, np.ones((X.shape[0], 1))], format="csr") if intercept else X
 
 
 def _products(A, h):
-    """``A^T diag(h) A``, dense."""
+    """``A^T diag(h) A``, dense; h is not negative."""
     if isinstance(A, np.ndarray):
-        return A.T @ (A * h[:, None])
+        B = A.T * np.sqrt(h)
+        return B @ B.T
     return (A.T @ A.multiply(h[:, None]).tocsr()).toarray()
 
 
@@ -215,7 +241,8 @@ class Maximum:
     """Where the likelihood is largest: coefficients, and what the last pass brought.
 
     Attributes: `theta`: of columns less `means`, the intercept last. `value`: half the deviance, and the
-    penalty. `pearson`: Pearson's sum. `hessian`: the observed information. `dependent`: columns that depend
+    penalty. `pearson`: Pearson's sum, 0 where the
+    dispersion is known. `hessian`: the observed information. `dependent`: columns that depend
     on others. `separated`: whether the likelihood rises without end. `reason`: "converged", "max_iter",
     "stalled" or what ended it.
     """
@@ -312,26 +339,26 @@ def _vanishes(H, g, value):
 
 def scaled_products(H):
     """Products of columns with a diagonal of ones, and the columns' lengths."""
-    scale = np.sqrt(np.where(np.diag(H) > 0, np.diag(H), 1.0))
-    return H / np.outer(scale, scale), scale
+    squares = H.diagonal()
+    scale = np.sqrt(np.where(squares > 0, squares, 1.0))
+    return H / scale / scale[:, None], scale
 
 
 def dependent_columns(H):
     """Numbers of columns that are combinations of others, from their products."""
     scaled, _ = scaled_products(H)
+    pivots = dpstrf(scaled, lower=1)[0].diagonal()
+    if (pivots**2 > _INDEPENDENT).all():
+        return np.empty(0, np.intp)
     _, R, order = qr(scaled, pivoting=True)
-    small = np.abs(np.diag(R)) <= _DEPENDENT * len(H)
-    return np.sort(order[small])
+    return np.sort(order[np.abs(R.diagonal()) <= _DEPENDENT * len(H)])
 
 
 def solve(H, g):
     """``H^-1 g``; where H is singular the smallest solution, of columns of one scale."""
     scaled, scale = scaled_products(H)
     right = (g.T / scale).T
-    try:
-        factor = cho_factor(scaled, lower=True, check_finite=False)
-        if (np.diag(factor[0]) ** 2 > _DEPENDENT).all():
-            return (cho_solve(factor, right, check_finite=False).T / scale).T
-    except LinAlgError:
-        pass  # singular: below
-    return (np.linalg.lstsq(scaled, right, rcond=1e-12)[0].T / scale).T
+    factor, x, info = dposv(scaled, right, lower=1)
+    if info or not (factor.diagonal() ** 2 > _DEPENDENT).all():
+        x = np.linalg.lstsq(scaled, right, rcond=1e-12)[0]
+    return (x.T / scale).T
