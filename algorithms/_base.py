@@ -19,6 +19,7 @@ from ..errors import DataError, shortened
 from ..scheduler.coordinator import client_of, fit_there
 from ..scheduler.loop import unmasked_interrupt
 from ..scheduler.place import address_of, is_client, one_client
+from ._old_names import accept_old_names, rename_parameters
 from .inputs.pieces import is_lazy
 
 _MOST = 2**63  # scikit-learn keeps numbers in 64 bits
@@ -107,6 +108,7 @@ class Estimator(BaseEstimator):
             known = method is None or isinstance(method, _Fit)
             if not known and "engine" in inspect.signature(cls).parameters:
                 setattr(cls, name, _Fit(method))
+        accept_old_names(cls)
         super().__init_subclass__(**given)
 
     # A Dask client as `engine` is held by reference; pickled and shown, it is its address.
@@ -131,6 +133,10 @@ class Estimator(BaseEstimator):
         if is_client(parameters.get("engine")) and sys._getframe(1).f_code.co_name in _PRINTERS:
             parameters["engine"] = address_of(self.engine)
         return parameters
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters by name, those of nested estimators as ``name__parameter``."""
+        return super().set_params(**rename_parameters(type(self), params))
 
     def __sklearn_tags__(self):
         """Sparse input is accepted."""
@@ -268,6 +274,11 @@ def _in_short(error):
 def _plain(kind):
     """A constraint if it is a word or type, None if it is an object."""
     return kind if isinstance(kind, (str, type)) else None
+
+
+def keep_parameters(estimator, given):
+    """Set the parameters that a constructor was given; `given` is its ``locals()``."""
+    vars(estimator).update({name: given[name] for name in given.keys() - {"self", "__class__"}})
 
 
 def documented(sections):

@@ -13,6 +13,7 @@ from .._typing import FileName
 from .._version import __version__
 from ..errors import DataError, ModelFileError, shortened
 from ..scheduler.stores.store import read_npz, write_npz
+from ._old_names import rename_attributes, rename_parameters
 
 _FORMAT = "stradask model"
 POSTERIOR_FORMAT = "stradask posterior"  # which its class writes
@@ -161,7 +162,8 @@ def _made(reader, header):
         )
     parameters = reader.decode_all(header.get("parameters"))
     attributes = reader.decode_all(header.get("attributes"))
-    parameters = cls._read_parameters(parameters, attributes)
+    attributes = rename_attributes(cls, attributes)
+    parameters = cls._read_parameters(rename_parameters(cls, parameters, warn=False), attributes)
     known = cls._get_param_names()
     for name in parameters:
         if name not in known:

@@ -278,7 +278,7 @@ def test_survival_times_and_events(table, tmp_path, capsys):
 @pytest.mark.parametrize("model", ["multi-task-lasso", "multi-task-lasso-cv", "multi-task-elastic-net-cv"])
 def test_several_targets(model, table, tmp_path, capsys):
     saved = tmp_path / "tasks.npz"
-    given = ["alpha=0.05"] if not model.endswith("cv") else ["alphas=5", "cv=3"]
+    given = ["alpha=0.05"] if not model.endswith("cv") else ["alphas=5", "eps=0.01", "cv=3"]
     options = ["--drop", "time", "event", "--save", saved, "--param", *given]
     assert fit(model, f"{table}:y1,y2", *options) == 0
     out = capsys.readouterr().out

@@ -1,21 +1,48 @@
 """Sparse linear models whose penalty is chosen by cross-validation of a whole path."""
 
-from numbers import Real
 from typing import Any, ClassVar, Self
 
-from sklearn.utils._param_validation import Interval
+import numpy as np
 from sklearn.utils.validation import column_or_1d
 
 from ...._typing import Engine, Matrix, RandomState, Vector
+from ..._base import documented, keep_parameters
 from ...inputs.matrices import _as_data_errors
-from ...inputs.targets import check_targets
+from ...inputs.targets import check_labels, check_offset, check_targets
 from ..elastic_net import ElasticNet
-from .path_cv import CV_CONSTRAINTS, PathCV
-from .sparse_logistic_cv import SparseLogisticRegressionCV
+from ..losses import loss_of
+from ..sparse_logistic import SparseLogisticRegression
+from .path_cv import CV_CONSTRAINTS, CV_DOCS, SHARES, PathCV
 
 __all__ = ["ElasticNetCV", "LassoCV", "SparseLogisticRegressionCV"]
 
+_DOCS = CV_DOCS | {
+    "scoring": """
+    scoring : str or callable, default="mse"
+        The score that chooses, the greater the better: "mse" is minus the mean squared error, "deviance" the
+        same; or the name of any scorer of scikit-learn ("r2", "neg_mean_absolute_error", ...), or
+        ``scoring(estimator, X, y)``. With sample weights scores are weighted.""",
+    "raises": """
+    Raises
+    ------
+    DataError
+        For data as the model of one penalty refuses them; for a fold that lacks rows or a class.
 
+    Warns
+    -----
+    ConvergenceWarning
+        Once, if fits did not reach `tol`: how many, and the largest gap.""",
+}
+
+
+def _constraints(cls, *without):
+    """The constraints of a search, from those of its model."""
+    model = cls._parameter_constraints
+    without = "alpha", "l1_ratio", "warm_start", "schedule", *without
+    return {name: kinds for name, kinds in model.items() if name not in without} | CV_CONSTRAINTS
+
+
+@documented(_DOCS)
 class ElasticNetCV(PathCV, ElasticNet):
     r"""Elastic net whose penalty, and share of the l1 penalty, are chosen by cross-validation.
 
@@ -36,73 +63,28 @@ class ElasticNetCV(PathCV, ElasticNet):
     ----------
     l1_ratio : float or list of float, default=0.5
         Share of the l1 penalty; of a list the value with the best mean score is chosen, the first of equals.
-    eps : float, default=1e-3
-        The smallest alpha of a grid that is made, as a part of the largest.
     n_alphas : int, optional
         The same as an integer `alphas`, by which it is replaced in newer versions of scikit-learn.
-    alphas : int or array-like, default=100
-        How many alphas, in geometric steps from the smallest at which every coefficient is zero down to `eps`
-        times that; or the alphas themselves.
+    %(search)s
+    %(scoring)s
     fit_intercept, precompute, max_iter, tol, copy_X, positive, random_state, selection
         See `ElasticNet`.
-    cv : int, splitter, iterable of (train, test) or None, default=None
-        As in scikit-learn; None is 5 folds of neighbouring rows (`KFold`).
-    verbose : int, default=0
-        1 shows a progress bar over the fits of the folds.
-    engine : str or distributed.Client, default="local"
-        ``"local"``: threads of this process; ``"dask"``: the current Dask client; a client; or a scheduler's
-        address. On Dask a fold (and a value of `l1_ratio`) is a task, and each worker that has one must have
-        room for `X`, which may be a Dask array; the results are those of ``"local"``.
-    n_jobs : int or None, default=None
-        Threads: one takes a fold (and a value of `l1_ratio`) at a time.
-    scoring : str or callable, default="mse"
-        The score that chooses, the greater the better: "mse" is minus the mean squared error, "deviance" the
-        same; or the name of any scorer of scikit-learn ("r2", "neg_mean_absolute_error", ...), or
-        ``scoring(estimator, X, y)``. With sample weights scores are weighted.
-    rule : {"min", "1se"}, default="min"
-        Which penalty the model has: that of the best mean score, or the largest whose mean score is within
-        one standard error of the best (fewer columns for nearly the same score).
     penalty_factor, standardize
         See `ElasticNet`. The standard deviations of a fold are those of its training rows.
 
     Attributes
     ----------
-    alpha_ : float
-        The penalty of the model: by `rule` one of the next two.
-    alpha_min_, alpha_1se_ : float
-        The penalty of the best mean score; the largest one within one standard error of it.
-    l1_ratio_ : float
-        The share of the l1 penalty with the best mean score.
-    coef_ : ndarray of shape (n_features,)
-    sparse_coef_ : CSR array of shape (1, n_features)
-    intercept_ : float
-    alphas_ : ndarray of shape (n_alphas,) or (n_l1_ratio, n_alphas)
-        Falling.
-    mse_path_ : ndarray of shape (n_alphas, n_folds) or (n_l1_ratio, n_alphas, n_folds)
+    %(choice)s
+    mse_path_ : ndarray of the shape of `scores_`
         Mean squared error on the test rows of each fold, whatever `scoring` is.
-    scores_ : ndarray of the same shape
-        By `scoring`.
-    scores_mean_, scores_se_ : ndarray of shape (n_alphas,) or (n_l1_ratio, n_alphas)
-        Mean over the folds, and its standard error.
-    coef_path_ : CSC array of shape (n_features, n_alphas)
-        Coefficients on all rows for each alpha, with ``l1_ratio_``.
-    intercept_path_ : ndarray of shape (n_alphas,)
+    coef_, sparse_coef_, intercept_, n_features_in_, feature_names_in_
+        See `ElasticNet`.
     dual_gap_ : float
         Of the model, in the scale of the objective.
     n_iter_ : int
         Rounds for the model, from the one before it on the path.
-    n_features_in_, feature_names_in_
-        As in scikit-learn.
 
-    Raises
-    ------
-    DataError
-        For data as `ElasticNet` refuses them; for a fold without training or test rows.
-
-    Warns
-    -----
-    ConvergenceWarning
-        Once, if fits did not reach `tol`: how many, and the largest gap.
+    %(raises)s
 
     See Also
     --------
@@ -126,15 +108,8 @@ class ElasticNetCV(PathCV, ElasticNet):
     True
     """
 
-    _parameter_constraints: ClassVar[dict] = {
-        **{
-            name: allowed
-            for name, allowed in ElasticNet._parameter_constraints.items()
-            if name not in ("alpha", "warm_start", "schedule")
-        },
-        "l1_ratio": [Interval(Real, 0, 1, closed="both"), "array-like"],
-        **CV_CONSTRAINTS,
-    }
+    _parameter_constraints: ClassVar[dict] = {**_constraints(ElasticNet), "l1_ratio": SHARES}
+    _ratios_name = "l1_ratio"
 
     def __init__(
         self,
@@ -160,29 +135,16 @@ class ElasticNetCV(PathCV, ElasticNet):
         penalty_factor: Vector | None = None,
         standardize: bool = False,
     ) -> None:
-        self.l1_ratio = l1_ratio
-        self.eps = eps
-        self.n_alphas = n_alphas
-        self.alphas = alphas
-        self.fit_intercept = fit_intercept
-        self.precompute = precompute
-        self.max_iter = max_iter
-        self.tol = tol
-        self.cv = cv
-        self.copy_X = copy_X
-        self.verbose = verbose
-        self.n_jobs = n_jobs
-        self.positive = positive
-        self.random_state = random_state
-        self.selection = selection
-        self.engine = engine
-        self.scoring = scoring
-        self.rule = rule
-        self.penalty_factor = penalty_factor
-        self.standardize = standardize
+        keep_parameters(self, locals())
 
     def fit(  # type: ignore[override]
-        self, X: Matrix, y: Vector, sample_weight: Vector | None = None, *, groups: Vector | None = None
+        self,
+        X: Matrix,
+        y: Vector,
+        sample_weight: Vector | None = None,
+        *,
+        offset: Vector | None = None,
+        groups: Vector | None = None,
     ) -> Self:
         """Search the path on the folds, and fit the model to all rows.
 
@@ -193,6 +155,8 @@ class ElasticNetCV(PathCV, ElasticNet):
         sample_weight : float or array-like of shape (n_samples,), optional
             Not negative. Only ratios count, in fits and in scores; as in scikit-learn all folds count the
             same in the mean score.
+        offset : array-like of shape (n_samples,), optional
+            Added to the linear predictor of each row, in fits and in scores.
         groups : array-like of shape (n_samples,), optional
             Given to the splitter of `cv`, for instance `GroupKFold`.
 
@@ -202,15 +166,18 @@ class ElasticNetCV(PathCV, ElasticNet):
         """
         self._validate_params()
         with self._draft() as draft:
-            X, _, model, (errors,) = draft._fit_path(X, y, sample_weight, groups, losses=("mse",))
+            X, problem = draft._read_problem(X, y, sample_weight, offset=offset)
+            model, (errors,) = draft._search(X, problem, groups, losses=("mse",))
             draft.mse_path_ = draft._squeezed(-errors)
             draft.coef_ = model.dense(X.shape[1], X.dtype)
             draft.intercept_ = float(model.intercept) if draft.fit_intercept else 0.0
+            draft.dual_gap_, draft.n_iter_ = float(model.gap_absolute), model.rounds
         return self
 
-    def _checked_target(self, y, n_samples, offset):
+    def _checked_target(self, y, n_samples, offset=None):
         with _as_data_errors():
-            return {"y": column_or_1d(check_targets(y, n_samples, type(self).__name__), warn=True)}
+            y = column_or_1d(check_targets(y, n_samples, type(self).__name__), warn=True)
+        return {"y": y, "offset": check_offset(offset, n_samples, 1)}
 
     def __sklearn_tags__(self):
         """Declare a single target to scikit-learn."""
@@ -232,16 +199,10 @@ class LassoCV(ElasticNetCV):
 
     Parameters
     ----------
-    eps : float, default=1e-3
-        The smallest alpha of a grid that is made, as a part of the largest.
-    n_alphas : int, optional
-        The same as an integer `alphas`, by which it is replaced in newer versions of scikit-learn.
-    alphas : int or array-like, default=100
-        How many alphas, in geometric steps from the smallest at which every coefficient is zero down to `eps`
-        times that; or the alphas themselves.
-    fit_intercept, precompute, max_iter, tol, copy_X, cv, verbose, n_jobs, positive, random_state, selection
+    alphas, eps, n_alphas, cv, scoring, rule, engine, n_jobs, verbose
         See `ElasticNetCV`.
-    engine, scoring, rule, penalty_factor, standardize
+    fit_intercept, precompute, max_iter, tol, copy_X, positive, random_state, selection, penalty_factor, \
+standardize
         See `ElasticNetCV`.
 
     Attributes
@@ -268,9 +229,7 @@ class LassoCV(ElasticNetCV):
     (True, True)
     """
 
-    _parameter_constraints: ClassVar[dict] = {
-        name: allowed for name, allowed in ElasticNetCV._parameter_constraints.items() if name != "l1_ratio"
-    }
+    _parameter_constraints: ClassVar[dict] = _constraints(ElasticNet)
     l1_ratio = 1.0
 
     def __init__(
@@ -296,22 +255,126 @@ class LassoCV(ElasticNetCV):
         penalty_factor: Vector | None = None,
         standardize: bool = False,
     ) -> None:
-        self.eps = eps
-        self.n_alphas = n_alphas
-        self.alphas = alphas
-        self.fit_intercept = fit_intercept
-        self.precompute = precompute
-        self.max_iter = max_iter
-        self.tol = tol
-        self.copy_X = copy_X
-        self.cv = cv
-        self.verbose = verbose
-        self.n_jobs = n_jobs
-        self.positive = positive
-        self.random_state = random_state
-        self.selection = selection
-        self.engine = engine
-        self.scoring = scoring
-        self.rule = rule
-        self.penalty_factor = penalty_factor
-        self.standardize = standardize
+        keep_parameters(self, locals())
+
+
+@documented(_DOCS)
+class SparseLogisticRegressionCV(PathCV, SparseLogisticRegression):
+    r"""Sparse logistic regression whose penalty is chosen by cross-validation.
+
+    As `ElasticNetCV`, with the objective, the solver and the input rules of `SparseLogisticRegression`: the
+    whole path is fitted on every fold for each of `l1_ratios`, the mean score chooses, and the model is the
+    one at ``alpha_`` of the path on all rows.
+
+    Seeds and threads: *bitwise* the same for any `n_jobs`.
+
+    The penalty weighs coefficients, so predictions change with the units of the columns: scale columns of
+    different units, or pass ``standardize=True``.
+
+    Parameters
+    ----------
+    l1_ratios : float or list of float, default=1.0
+        Share of the l1 penalty; of a list the value with the best mean score is chosen, the first of equals.
+    n_alphas : int, optional
+        The same as an integer `alphas`.
+    %(search)s
+    scoring : str or callable, default="deviance"
+        The score that chooses, the greater the better: "deviance" is minus the mean deviance, twice the log
+        loss; or the name of any scorer of scikit-learn ("roc_auc", "accuracy", "neg_log_loss", ...), or
+        ``scoring(estimator, X, y)``. With sample weights scores are weighted; class weights do not enter.
+    fit_intercept, class_weight, positive, penalty_factor, standardize, max_iter, tol
+        See `SparseLogisticRegression`. "balanced" class weights, and standard deviations, of a fold are
+        those of its training rows.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+    coef_ : ndarray of shape (1, n_features) or (n_classes, n_features)
+    intercept_ : ndarray of shape (1,) or (n_classes,)
+    %(choice)s
+    sparse_coef_, dual_gap_, n_iter_, n_features_in_, feature_names_in_
+        See `SparseLogisticRegression`; `n_iter_` counts rounds from the model before on the path.
+
+    %(raises)s
+
+    See Also
+    --------
+    SparseLogisticRegression : For one penalty.
+    sklearn.linear_model.LogisticRegressionCV : Chooses ``C = 1 / (alpha * sum(w))`` from a grid.
+
+    Examples
+    --------
+    >>> import stradask as sd
+    >>> make = sd.datasets.make_sparse_classification
+    >>> X, y, _ = make(200, 500, n_informative=5, density=0.2, random_state=0)
+    >>> model = sd.SparseLogisticRegressionCV(alphas=15, eps=0.05, cv=3, scoring="roc_auc").fit(X, y)
+    >>> bool(model.scores_mean_.max() > 0.8), model.coef_.shape
+    (True, (1, 500))
+    """
+
+    _parameter_constraints: ClassVar[dict] = {**_constraints(SparseLogisticRegression), "l1_ratios": SHARES}
+
+    def __init__(
+        self,
+        *,
+        l1_ratios: Any = 1.0,
+        eps: float = 1e-3,
+        n_alphas: int | None = None,
+        alphas: Any = 100,
+        fit_intercept: bool = True,
+        class_weight: Any = None,
+        positive: bool = False,
+        penalty_factor: Vector | None = None,
+        standardize: bool = False,
+        max_iter: int | None = 1000,
+        tol: float = 1e-4,
+        cv: Any = None,
+        scoring: Any = "deviance",
+        rule: str = "min",
+        engine: Engine = "local",
+        n_jobs: int | None = None,
+        verbose: int = 0,
+    ) -> None:
+        keep_parameters(self, locals())
+
+    def fit(  # type: ignore[override]
+        self,
+        X: Matrix,
+        y: Vector,
+        sample_weight: Vector | None = None,
+        *,
+        offset: Vector | None = None,
+        groups: Vector | None = None,
+    ) -> Self:
+        """Search the path on the folds, and fit the model to all rows.
+
+        Parameters
+        ----------
+        X : ndarray, sparse matrix or DataFrame of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+            Labels: numbers or strings, of two classes or more.
+        sample_weight : float or array-like of shape (n_samples,), optional
+            Not negative. Only ratios count, in fits and in scores.
+        offset : array-like of shape (n_samples,) or (n_samples, n_classes), optional
+            Added to the linear predictor of each row, in fits and in scores.
+        groups : array-like of shape (n_samples,), optional
+            Given to the splitter of `cv`, for instance `GroupKFold`.
+
+        Returns
+        -------
+        self
+        """
+        self._validate_params()
+        with self._draft() as draft:
+            X, problem = draft._read_problem(X, y, sample_weight, offset=offset)
+            model, _ = draft._search(X, problem, groups)
+            draft.classes_ = problem.classes
+            draft.coef_ = np.atleast_2d(model.dense(X.shape[1], X.dtype))
+            draft.intercept_ = np.atleast_1d(model.intercept).astype(X.dtype)
+            draft.dual_gap_, draft.n_iter_ = float(model.gap_absolute), model.rounds
+        return self
+
+    def _checked_target(self, y, n_samples, offset=None):
+        classes, numbers = check_labels(y, n_samples, type(self).__name__)
+        offset = check_offset(offset, n_samples, loss_of(classes).n_outputs)
+        return {"y": numbers, "classes": classes, "class_weight": self.class_weight, "offset": offset}

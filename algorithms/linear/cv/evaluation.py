@@ -64,15 +64,16 @@ def score_path(scorer, X, y, rows, coefs, intercepts, *, weights=None, offset=No
 # Scores --------------------------------------------------------------------------------------------
 
 
-def path_scorer(scoring, classes=None):
+def path_scorer(scoring, classes=None, quick=None):
     """Return a function that scores many models on the same rows.
 
     `scoring`: the name of a scorer of scikit-learn, "mse" or "deviance" (minus the mean deviance: of squared
     loss the mean squared error, of logistic loss twice the log loss), or ``scoring(estimator, X, y)``. With
-    `classes` targets are numbers of classes. The result is ``scorer(X, y, rows, decision, weights)``, with
-    `decision` of shape (n_rows, n_models, n_outputs), and returns an array (n_models,).
+    `classes` targets are numbers of classes. `quick`: functions by name, in place of these. The result is
+    ``scorer(X, y, rows, decision, weights)``, with `decision` of shape (n_rows, n_models, n_outputs), and
+    returns an array (n_models,).
     """
-    quick = _quick_scores(classes)
+    quick = _quick_scores(classes) if quick is None else quick
     if isinstance(scoring, str) and scoring in quick:
         score = quick[scoring]
         return lambda X, y, rows, decision, weights: score(y, decision, weights)
@@ -173,7 +174,9 @@ class _OneByOne:
             raise DataError(f"scoring={shortened(self.name)} cannot judge this model: {error}") from error
 
     def _model(self, decision):
-        return _Predicted(decision[:, 0]) if self.classes is None else _Classified(decision, self.classes)
+        if self.classes is None:
+            return _Predicted(decision[:, 0] if decision.shape[1] == 1 else decision)
+        return _Classified(decision, self.classes)
 
 
 class _Predicted(RegressorMixin, BaseEstimator):
@@ -214,18 +217,19 @@ class _Classified(ClassifierMixin, BaseEstimator):
 # The choice ----------------------------------------------------------------------------------------
 
 
-def mean_and_error(scores):
-    """Return the mean over folds, and its standard error.
+def mean_and_error(scores, masses=None):
+    """Return the mean over folds, by their masses if there are any, and its standard error.
 
     `scores`: array (..., n_folds). Returns `mean`, `error`: array (...); the standard error is the sample
     standard deviation of the folds over the root of their number; it is 0 for a single fold, of which nothing
     is known.
     """
     n_folds = scores.shape[-1]
-    mean = scores.mean(axis=-1)
+    mean = scores.mean(axis=-1) if masses is None else scores @ (masses / masses.sum())
     if n_folds == 1:
         return mean, np.zeros_like(mean)
-    return mean, scores.std(axis=-1, ddof=1) / np.sqrt(n_folds)
+    with np.errstate(invalid="ignore"):  # of losses that overflow
+        return mean, scores.std(axis=-1, ddof=1) / np.sqrt(n_folds)
 
 
 def choose(mean, error):

@@ -7,7 +7,7 @@ is the one of the training rows alone.
 
 from dataclasses import dataclass, replace
 from numbers import Integral
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.model_selection import check_cv
@@ -37,11 +37,12 @@ class Fold:
     test: np.ndarray
 
 
-def folds_of(cv, n_samples, y, groups=None, weights=None, classes=None):
+def folds_of(cv, n_samples, y, groups=None, weights=None, classes=None, *, all_classes=True):
     """Divide the rows: a list of `Fold`.
 
     `cv` is as in scikit-learn; with `classes` (labels) rows are stratified by `y` where `cv` leaves it open.
-    A DataError names a part of a fold that is empty or has no weight, or a class that training rows lack.
+    A DataError names a part of a fold that is empty or has no weight, or, with `all_classes`, a class that
+    training rows lack.
     """
     name = f"cv={shortened(cv)}"
     try:
@@ -65,7 +66,7 @@ def folds_of(cv, n_samples, y, groups=None, weights=None, classes=None):
                     f"fold {number} of {name} has no weight in its {part} rows; shuffle the rows or use "
                     "fewer folds"
                 )
-        if classes is not None:
+        if classes is not None and all_classes:
             _check_classes(fold, f"fold {number} of {name}", y, weights, classes)
         folds.append(fold)
     return folds
@@ -140,6 +141,7 @@ class PathProblem:
     positive: bool
     tol: float
     max_iter: Any
+    needs_classes: ClassVar[bool] = True  # training rows must have them all
     classes: Any = None
     class_weight: Any = None
     offset: Any = None
@@ -150,9 +152,26 @@ class PathProblem:
         return squared if self.classes is None else loss_of(self.classes)
 
     @property
+    def numbers(self):
+        """What folds are stratified by."""
+        return self.y
+
+    @property
+    def target(self):
+        """What is fitted: of least squares the targets less their offsets."""
+        return self.y if self.classes is not None or self.offset is None else self.y - self.offset
+
+    @property
     def n_outputs(self):
         """Linear predictors of a model: the number of classes if they are more than two."""
         return self.kind.n_outputs
+
+    def scorer(self, scoring):
+        """Return the function that scores a path; see `path_scorer`."""
+        return path_scorer(scoring, self.classes)
+
+    def masses(self, folds):
+        """Weights of the folds in the mean score: as in scikit-learn all count the same."""
 
     def design(self, X, weights):
         """Bring the matrix and the weights of the rows together."""
@@ -170,12 +189,16 @@ class PathProblem:
 
     def loss(self, design):
         """Return the loss with an empty working set."""
-        return self.kind.subproblem(design, self.y, self.offset)
+        return self.kind.subproblem(design, self.target, self.offset)
+
+    def alpha_max(self, X, l1_ratio):
+        """Find the least alpha for all rows at which every penalised coefficient is zero."""
+        design = self.design(X, self.weights)
+        return design.alpha_max(self.loss(design), l1_ratio)
 
     def grid(self, X, l1_ratio, eps, n_alphas):
         """Return the falling alphas for all rows; see `alpha_grid`."""
-        design = self.design(X, self.weights)
-        return alpha_grid(lambda: design.alpha_max(self.loss(design), l1_ratio), l1_ratio, eps, n_alphas)
+        return alpha_grid(lambda: self.alpha_max(X, l1_ratio), l1_ratio, eps, n_alphas)
 
     def path(self, X, l1_ratio, alphas, weights, n_jobs=None):
         """Solve for falling alphas; Ctrl-C raises KeyboardInterrupt, as a part of a path cannot be judged."""
@@ -193,8 +216,8 @@ class PathProblem:
             raise KeyboardInterrupt
         return path_of(fits, X.shape[1], self.n_outputs)
 
-    def model(self, path, at):
-        """Take the `Solution` at one place of a path."""
+    def model(self, tasks, X, path, at, l1_ratio, alpha):
+        """Take the `Solution` at one place of a path, rounded to the type of X."""
         chosen = slice(at * self.n_outputs, (at + 1) * self.n_outputs)
         coefs, intercept = path.coefs[:, chosen], path.intercepts[chosen]
         features = np.unique(coefs.indices).astype(np.int64)
@@ -202,7 +225,10 @@ class PathProblem:
         if self.n_outputs == 1:
             coef, intercept = coef[:, 0], float(intercept[0])
         figures = np.nan, np.nan, path.gaps[at], int(path.rounds[at]), 0, "gap"
-        return Solution(np.nan, features, coef, intercept, *figures)
+        fit = Solution(np.nan, features, coef, intercept, *figures)
+        if X.dtype == np.float64:
+            return fit
+        return tasks.map(self.rounded, [(0, fit, l1_ratio, alpha, self.weights, tasks.n_jobs)])[0]
 
     def rounded(self, X, fit, l1_ratio, alpha, weights, n_jobs=None):
         """Round a model to the type of X; see `rounded`."""
@@ -223,7 +249,7 @@ class PathProblem:
         """Score a path on the test rows of a fold: list of array (n_alphas,)."""
         return [
             score_path(
-                path_scorer(scoring, self.classes),
+                self.scorer(scoring),
                 X,
                 self.y,
                 fold.test,
@@ -242,11 +268,11 @@ class PathProblem:
         """Return the `Shift` of moments; None where they are not the cheaper way."""
         if self.classes is not None or not affords(X, self.factors, n_alphas):
             return None
-        return shift_of(X, self.y[:, None], self.fit_intercept)
+        return shift_of(X, self.target[:, None], self.fit_intercept)
 
     def moments(self, X, shift, weights, rows=None):
         """Return the moments of some rows."""
-        return moments_of(X, self.y[:, None], weights, shift, rows)
+        return moments_of(X, self.target[:, None], weights, shift, rows)
 
     def constant(self, X, weights, columns):
         """Say which of some columns are constant in the rows that have weight."""

@@ -14,7 +14,7 @@ from ....scheduler.place import open_place
 from ....scheduler.threads import single_threaded_blas
 from ..path import alpha_grid
 from ..sparse.moments import MomentProblem, QuadraticTerms
-from .folds import Path
+from .folds import Path, PathProblem
 
 _SQUARED = {"mse", "deviance", "neg_mean_squared_error"}  # scores that are minus the squared error
 
@@ -53,7 +53,7 @@ class MomentSearch:
     @classmethod
     def begin(cls, tasks, problem, folds, n_alphas):
         """Read the moments; None where they are not the cheaper way, or say too little of all rows."""
-        if problem.classes is not None:
+        if not isinstance(problem, PathProblem) or problem.classes is not None:
             return None
         (shift,) = tasks.map(problem.shift, [(0, n_alphas)])
         if shift is None:

@@ -13,9 +13,10 @@ from sklearn.utils.validation import check_is_fitted
 from ...._typing import Engine, Matrix, Vector
 from ....errors import DataError, in_brief, shortened
 from ....scheduler.threads import single_threaded_blas
+from ..._base import ENGINES
 from ...inputs.matrices import check_matrix, check_vector
 from ...inputs.targets import check_alphas, check_names, check_penalty_factor, check_weights
-from .evaluation import choose, mean_and_error, path_scorer
+from .evaluation import choose, mean_and_error
 from .folds import PathProblem, folds_of, score_folds, tasks_over
 from .moment_search import MomentSearch
 
@@ -28,11 +29,13 @@ class PathCV:
         f"check_sample_weight_equivalence_on_{kind}_data": "equal to 1e-7 with tol=1e-12, not with 1e-4"
         for kind in ("dense", "sparse")
     }
+    _ratios_name = "l1_ratios"  # the parameter that has the shares of the l1 penalty
 
     # What the estimators' constructors set, and what more than one of their bases declares.
     l1_ratio: Any
+    l1_ratios: Any = None
     eps: float
-    n_alphas: Any
+    n_alphas: Any = None
     alphas: Any
     cv: Any
     scoring: Any
@@ -49,18 +52,23 @@ class PathCV:
     dual_gap_: Any
     n_iter_: Any
     _validate_params: Any
-    _checked_target: Any  # ``(y, n_samples, offset)`` returns `y`, and perhaps more of a `PathProblem`
+    _checked_target: Any  # ``(y, n_samples, offset=None)`` returns `y`, and perhaps more of a `PathProblem`
 
-    def _l1_ratios(self):
+    def _shares(self):
+        """The shares of the l1 penalty to search; None is the one that the estimator has."""
+        name = self._ratios_name
+        given = getattr(self, name)
+        if given is None:
+            return [None]
         try:
-            ratios = np.atleast_1d(np.array(self.l1_ratio, dtype=np.float64))
+            ratios = np.atleast_1d(np.array(given, dtype=np.float64))
         except (TypeError, ValueError) as error:
-            raise DataError(f"l1_ratio must be a number or a vector of numbers: {in_brief(error)}") from error
+            raise DataError(f"{name} must be a number or a vector of numbers: {in_brief(error)}") from error
         if ratios.ndim != 1 or not len(ratios):
-            raise DataError(f"l1_ratio must be a number or a vector, got the shape {ratios.shape}")
+            raise DataError(f"{name} must be a number or a vector, got the shape {ratios.shape}")
         wrong = ratios[~((ratios >= 0) & (ratios <= 1))]
         if len(wrong):
-            raise DataError(f"l1_ratio must lie between 0 and 1, got {wrong[0]:g}")
+            raise DataError(f"{name} must lie between 0 and 1, got {wrong[0]:g}")
         return ratios.tolist()
 
     def _n_alphas(self):
@@ -68,14 +76,14 @@ class PathCV:
         alphas = self.alphas if self.n_alphas is None else self.n_alphas
         return alphas if isinstance(alphas, Integral) else None
 
-    def _fit_path(self, X, y, sample_weight, groups, losses=(), offset=None):
-        """Check the input and search the path; return X, the classes, and what `_search` returns."""
+    def _read_problem(self, X, y, sample_weight, **more):
+        """Check the input: X in columns, and all else of a path."""
         names, X = X, check_matrix(self, X)
         n_samples, n_features = X.shape
         y, sample_weight = check_vector(y, n_samples), check_vector(sample_weight, n_samples)
         check_names(self, names, y)
-        target = self._checked_target(y, n_samples, offset)
-        problem = PathProblem(
+        target = self._checked_target(y, n_samples, **more)
+        return X, PathProblem(
             weights=check_weights(sample_weight, n_samples),
             factors=check_penalty_factor(self.penalty_factor, n_features),
             standardize=self.standardize,
@@ -85,21 +93,20 @@ class PathCV:
             max_iter=self.max_iter,
             **target,
         )
-        return X, problem.classes, *self._search(X, problem, groups, losses)
 
     def _search(self, X, problem, groups, losses=()):
         """Score all paths on all folds, choose a penalty, and fit the path to all rows.
 
-        `X`: ndarray or CSC array (n_samples, n_features). `losses`: tuple of str; scores to compute besides
-        `scoring`. Returns `model`: Fit; of all rows, at the place on their path that `rule` chooses.
-        `scores`: list of ndarray; of `losses`.
+        `X`: what the tasks of `problem` read. `losses`: tuple of str; scores to compute besides `scoring`.
+        Returns `model`: what `problem` makes of the place on the path that `rule` chooses. `scores`: list of
+        ndarray; of `losses`.
         """
-        classes = problem.classes
-        path_scorer(self.scoring, classes)  # refuses before the work
-        folds = folds_of(self.cv, len(problem.y), problem.y, groups, problem.weights, classes)
+        problem.scorer(self.scoring)  # refuses before the work
+        ratios, n_alphas = self._shares(), self._n_alphas()
+        given = np.empty(0) if n_alphas else check_alphas(self.alphas)
+        labels = problem.numbers, groups, problem.weights, problem.classes
+        folds = folds_of(self.cv, len(problem.y), *labels, all_classes=problem.needs_classes)
         with tasks_over(X, self.engine, self.n_jobs) as tasks:
-            n_alphas, ratios = self._n_alphas(), self._l1_ratios()
-            given = np.empty(0) if n_alphas else check_alphas(self.alphas)
             search = MomentSearch.begin(tasks, problem, folds, n_alphas or len(given))
             if not n_alphas:
                 grids = [(ratio, given) for ratio in ratios]
@@ -119,56 +126,56 @@ class PathCV:
                 label=type(self).__name__,
                 verbose=self.verbose,
             )
-            self._check_scores(scores, classes)
-            mean, error = mean_and_error(scores)
+            self._check_scores(scores, problem.classes)
+            mean, error = mean_and_error(scores, problem.masses(folds))
             chosen = int(np.unravel_index(np.argmax(mean), mean.shape)[0])  # of equals the first
             l1_ratio, alphas = grids[chosen]
+            best, spare = choose(mean[chosen], error[chosen])
+            at = spare if self.rule == "1se" else best
             path = search and search.path(l1_ratio, alphas)
             if not path:
                 (path,) = tasks.map(problem.path, [(0, l1_ratio, alphas, problem.weights, tasks.n_jobs)])
-            best, spare = choose(mean[chosen], error[chosen])
-            at = spare if self.rule == "1se" else best
-            model = problem.model(path, at)
-            if X.dtype != np.float64:
-                task = (0, model, l1_ratio, alphas[at], problem.weights, tasks.n_jobs)
-                (model,) = tasks.map(problem.rounded, [task])
-        self._warn_unsolved([*unsolved, *path.unsolved], (len(grids) * len(folds) + 1) * len(alphas))
+            model = problem.model(tasks, X, path, at, l1_ratio, alphas[at])
+        self._warn_unsolved(
+            problem.tol, [*unsolved, *path.unsolved], (len(grids) * len(folds) + 1) * len(alphas)
+        )
         several = n_alphas is not None and len(grids) > 1
         self.alphas_ = np.array([grid for _, grid in grids]) if several else alphas
         self.scores_, self.scores_mean_, self.scores_se_ = map(self._squeezed, (scores, mean, error))
         self.alpha_, self.alpha_min_, self.alpha_1se_ = (float(alphas[k]) for k in (at, best, spare))
-        self.l1_ratio_ = l1_ratio
         self.coef_path_, self.intercept_path_ = path.coefs, path.intercepts
-        self.dual_gap_, self.n_iter_ = float(model.gap_absolute), model.rounds
+        self.__dict__.pop("l1_ratio_", None)
+        if l1_ratio is not None:
+            self.l1_ratio_ = l1_ratio
         return model, others
 
     def alpha_max(self, X: Matrix, y: Vector, sample_weight: Vector | None = None, **more: Any) -> Any:
-        """Find the smallest `alpha` at which all penalised coefficients are zero, for each `l1_ratio`.
+        """Find the smallest `alpha` at which all penalised coefficients are zero, for each share of l1.
 
         Parameters
         ----------
         X, y, sample_weight
-            As in `fit`; likewise `offset` of logistic models.
+            As in `fit`.
         **more
+            Further arguments of `fit`, one entry a row, such as `offset`.
 
         Returns
         -------
-        float, or ndarray of shape (n_l1_ratio,) where `l1_ratio` is a list
+        float, or ndarray of shape (n_l1_ratios,) where there is a list of them
             Infinite for 0.
         """
         self._validate_params()
-        found = []
-        for ratio in self._l1_ratios():
-            single = copy.copy(self)
-            single.l1_ratio = ratio
-            found.append(super(PathCV, single).alpha_max(X, y, sample_weight, **more))  # type: ignore[misc]
-        return found[0] if np.ndim(self.l1_ratio) == 0 else np.array(found)
+        X, problem = copy.copy(self)._read_problem(X, y, sample_weight, **more)
+        with tasks_over(X, self.engine, self.n_jobs) as tasks:
+            found = tasks.map(problem.alpha_max, [(0, ratio) for ratio in self._shares()])
+        return found[0] if np.ndim(getattr(self, self._ratios_name)) == 0 else np.array(found)
 
     def _squeezed(self, table):
         return table[0] if len(table) == 1 else table
 
     def _check_scores(self, scores, classes):
-        lost = np.argwhere(~np.isfinite(scores))
+        overflows = (scores == -np.inf) & (self.scoring == "loss")  # of a strength that is not chosen then
+        lost = np.argwhere(~(np.isfinite(scores) | overflows))
         if len(lost):
             remedy = "use fewer folds, or another scoring"
             if classes is not None:
@@ -178,10 +185,10 @@ class PathCV:
                 f"fold {lost[0][2]}; {remedy}"
             )
 
-    def _warn_unsolved(self, gaps, n_fits):
+    def _warn_unsolved(self, tol, gaps, n_fits):
         if gaps:
             warnings.warn(
-                f"{type(self).__name__}: {len(gaps)} of {n_fits} fits did not reach tol={self.tol:g}; the "
+                f"{type(self).__name__}: {len(gaps)} of {n_fits} fits did not reach tol={tol:g}; the "
                 f"largest relative duality gap is {max(gaps):.1e}: raise max_iter or eps, or accept a "
                 "larger tol",
                 ConvergenceWarning,
@@ -192,9 +199,13 @@ class PathCV:
         """Return the alphas of the chosen share of the l1 penalty, their mean scores and standard errors."""
         if self.scores_mean_.ndim == 1:
             return self.alphas_, self.scores_mean_, self.scores_se_
-        at = self._l1_ratios().index(self.l1_ratio_)
+        at = self._shares().index(self.l1_ratio_)
         alphas = self.alphas_ if self.alphas_.ndim == 1 else self.alphas_[at]
         return alphas, self.scores_mean_[at], self.scores_se_[at]
+
+    def _lines(self):
+        """Return the coefficients that are drawn along the path, and the names of the lines."""
+        return self.coef_path_, getattr(self, "feature_names_in_", getattr(self, "vocabulary_", None))
 
     def plot(self, axes: Any = None, *, n_named: int = 6) -> Any:
         r"""Draw the coefficient paths and, below them, the cross-validation curve.
@@ -202,7 +213,8 @@ class PathCV:
         Both are drawn over :math:`-\log_{10}` alpha, so that models grow to the right; the numbers above
         count the columns in the model. The solid line marks ``alpha_min_``, the dashed one
         ``alpha_1se_``. Of several values of `l1_ratio` the chosen one is drawn. Of a multinomial model a
-        path is the Euclidean norm of a feature's coefficients over the classes.
+        path is the Euclidean norm of a feature's coefficients over the classes; so is that of a group with a
+        name over its columns.
 
         Parameters
         ----------
@@ -224,10 +236,10 @@ class PathCV:
 
         check_is_fitted(self)
         alphas, mean, error = self._curve()
-        names = getattr(self, "feature_names_in_", getattr(self, "vocabulary_", None))
+        paths, names = self._lines()
         return plot_path(
             alphas,
-            self.coef_path_,
+            paths,
             mean,
             error,
             alpha=self.alpha_,
@@ -248,4 +260,45 @@ CV_CONSTRAINTS: dict = {
     "cv": ["cv_object"],
     "scoring": [str, callable],
     "rule": [StrOptions({"min", "1se"})],
+    "verbose": ["verbose"],
+    "engine": ENGINES,
+    "n_jobs": [None, Integral],
+}
+SHARES: list = [Interval(Real, 0, 1, closed="both"), "array-like"]  # constraints of a list of `l1_ratio`
+CV_DOCS = {
+    "search": """
+    alphas : int or array-like, default=100
+        How many alphas, in geometric steps from the smallest at which every coefficient is zero down to
+        `eps` times that; or the alphas themselves.
+    eps : float, default=1e-3
+        The smallest alpha of a grid that is made, as a part of the largest.
+    cv : int, splitter, iterable of (train, test) or None, default=None
+        As in scikit-learn; None is 5 folds of neighbouring rows (`KFold`), of classes stratified.
+    rule : {"min", "1se"}, default="min"
+        Which penalty the model has: that of the best mean score, or the largest whose mean score is within
+        one standard error of the best (fewer columns for nearly the same score).
+    engine : str or distributed.Client, default="local"
+        ``"local"``: threads of this process; ``"dask"``: the current Dask client; a client; or a scheduler's
+        address. On Dask a fold (and a share of the l1 penalty) is a task, and each worker that has one must
+        have room for `X`; the results are those of ``"local"``.
+    n_jobs : int or None, default=None
+        Threads: one takes a fold (and a share of the l1 penalty) at a time. None is 1, -1 all cores.
+    verbose : int, default=0
+        1 shows a progress bar over the fits of the folds.""",
+    "choice": """
+    alpha_ : float
+        The penalty of the model: by `rule` one of the next two.
+    alpha_min_, alpha_1se_ : float
+        The penalty of the best mean score; the largest one within one standard error of it.
+    l1_ratio_ : float
+        The share of the l1 penalty with the best mean score.
+    alphas_ : ndarray of shape (n_alphas,) or (n_l1_ratios, n_alphas)
+        Falling.
+    scores_ : ndarray of shape (n_alphas, n_folds) or (n_l1_ratios, n_alphas, n_folds)
+        By `scoring`, on the test rows of each fold.
+    scores_mean_, scores_se_ : ndarray of shape (n_alphas,) or (n_l1_ratios, n_alphas)
+        Mean over the folds, and its standard error.
+    coef_path_ : CSC array of shape (n_features, n_alphas) or (n_features, n_alphas * n_outputs)
+        Coefficients on all rows for each alpha, with ``l1_ratio_``; the outputs of an alpha stand together.
+    intercept_path_ : ndarray of shape (n_alphas,) or (n_alphas * n_outputs,)""",
 }

@@ -11,6 +11,7 @@ _QUIET, _BEST, _SPARE = "#666666", "#333333", "#D55E00"
 _SCORES = {
     "mse": "mean squared error",
     "deviance": "deviance",
+    "loss": "mean loss",
     "r2": "R²",
     "roc_auc": "area under the ROC curve",
 }
@@ -138,10 +139,8 @@ def _label(scoring):
         return getattr(scoring, "__name__", "score"), 1
     name = scoring.removeprefix("neg_")
     name = "mse" if name == "mean_squared_error" else name
-    return _SCORES.get(name, name.replace("_", " ")), -1 if scoring != name or name in (
-        "mse",
-        "deviance",
-    ) else 1
+    is_loss = scoring != name or name in ("mse", "deviance", "loss")
+    return _SCORES.get(name, name.replace("_", " ")), -1 if is_loss else 1
 
 
 def _count(ax, x, counts):

@@ -70,6 +70,7 @@ class StructuredModel(ColumnsOnWorkers, Reweighting, SparseCoefficients, Estimat
     alpha: float
     groups: Any = None
     _groups_are_categories = False  # where `groups` is None and X has categories
+    _counts_weights = False  # whether a row of weight 2 counts as two rows
 
     def _make_loss(self) -> Loss:
         raise NotImplementedError
@@ -328,7 +329,7 @@ class StructuredModel(ColumnsOnWorkers, Reweighting, SparseCoefficients, Estimat
     def _fit_path(self, problem, alphas, short=None):
         """Solve for falling strengths, each from the one before; yields fits.
 
-        Warns of those that miss the tolerance, or appends what would be said to the list `short`.
+        Warns of those that miss the tolerance, or appends their relative gaps to the list `short`.
         """
         with single_threaded_blas(), problem.columns.opened():
             solver = self._solver(problem)
@@ -339,8 +340,8 @@ class StructuredModel(ColumnsOnWorkers, Reweighting, SparseCoefficients, Estimat
                 fit = smoothed(solver, penalty, unit, first, wide=True, **options)
                 if short is None:
                     self._warn(fit, unit, first)
-                elif message := self._shortfall(fit, unit, first):
-                    short.append(message)
+                elif self._shortfall(fit, unit, first):
+                    short.append(float(fit.gap / unit if np.isfinite(fit.gap) else fit.violation / first))
                 yield fit
 
     def _whole_path(self, problem, alphas, eps, *, single=True):

@@ -1,42 +1,153 @@
 """Cross-validation of the strength of any model of the generic solver."""
 
 import copy
-import warnings
-from numbers import Integral, Real
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from scipy import sparse
 from sklearn.base import MetaEstimatorMixin, clone, is_classifier
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.model_selection import check_cv
 from sklearn.utils import get_tags
-from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
+from sklearn.utils._param_validation import HasMethods
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from ...._typing import Array, Engine, Matrix, Vector
 from ....errors import DataError, shortened
-from ....scheduler.place import open_place
-from ....scheduler.threads import single_threaded_blas
-from ..._base import ENGINES, Estimator
-from ...inputs.targets import _numbers, check_weights
+from ..._base import Estimator, documented, keep_parameters
+from ...inputs.matrices import check_vector
+from ...inputs.targets import check_weights
+from ..cv.evaluation import path_scorer
+from ..cv.folds import Path
+from ..cv.path_cv import CV_CONSTRAINTS, CV_DOCS, PathCV
 from .base import StructuredModel
 from .mean_loss import MeanLoss
+from .regressor_base import StructuredRegressor
 from .solving.problem import path_of
 from .sparse_glm import SparseGLM
+
+_LOSSES = ("deviance", "loss")  # scores that are minus the loss of the model
+
+
+@dataclass(frozen=True)
+class ModelPath:
+    """The path of a model of the generic solver, as `cv.folds.PathProblem`; the tasks' X is in rows.
+
+    `numbers`: of the classes of y, else y. `weights`: (n_samples,), as they were given. `more`: further
+    arguments of `fit`, one entry a row.
+    """
+
+    estimator: Any
+    y: np.ndarray
+    numbers: np.ndarray
+    weights: np.ndarray
+    more: dict
+    classes: Any = None
+    needs_classes: ClassVar[bool] = False
+
+    @property
+    def tol(self):
+        """Relative tolerance of each fit."""
+        return self.estimator.tol
+
+    def scorer(self, scoring):
+        """Return the function that scores predictions; it is not called for the loss of the model."""
+        return path_scorer(scoring, self.classes, dict.fromkeys(_LOSSES))
+
+    def masses(self, folds):
+        """Weights of the folds in the mean score: those of their test rows."""
+        return np.array([self.weights[fold.test].sum() for fold in folds])
+
+    def pose(self, X, l1_ratio, weights, rows=None):
+        """Return the estimator with a share of the l1 penalty, and its problem on some rows."""
+        model = copy.copy(self.estimator)
+        if l1_ratio is not None:
+            model.set_params(l1_ratio=l1_ratio)
+        y, more = self.y, {name: value for name, value in self.more.items() if value is not None}
+        if rows is not None:
+            X, y, weights = X[rows], y[rows], weights[rows]
+            more = {name: np.asarray(value)[rows] for name, value in more.items()}
+        return model, model._pose(X, y, weights, **more)
+
+    def alpha_max(self, X, l1_ratio):
+        """Find the least alpha for all rows at which every penalised coefficient is zero."""
+        model, problem = self.pose(X, l1_ratio, self.weights)
+        return model._largest_alpha(problem)
+
+    def grid(self, X, l1_ratio, eps, n_alphas):
+        """Return the falling alphas for all rows."""
+        model, problem = self.pose(X, l1_ratio, self.weights)
+        return path_of(model, problem, n_alphas, eps)
+
+    def path(self, X, l1_ratio, alphas, weights, n_jobs=None):
+        """Solve for falling alphas on all rows."""
+        model, problem = self.pose(X, l1_ratio, weights)
+        unsolved: list[float] = []
+        fits = list(model._fit_path(problem, alphas, unsolved))
+        coefs = [sparse.csc_array(problem.blocks.summed(fit.B, X.shape[1])) for fit in fits]
+        return Path(
+            sparse.hstack(coefs, format="csc"),
+            np.concatenate([np.ravel(fit.intercept) for fit in fits]),
+            np.array([fit.gap for fit in fits]),
+            np.array([fit.rounds for fit in fits]),
+            unsolved,
+        )
+
+    def model(self, tasks, X, path, at, l1_ratio, alpha):
+        """None: the model is fitted anew."""
+
+    def scores(self, X, fold, l1_ratio, alphas, scorings):
+        """Solve a path on the training rows of a fold and score it; as `PathProblem.scores`."""
+        rows = np.flatnonzero(fold.weights)
+        model, problem = self.pose(X, l1_ratio, fold.weights, rows)
+        unsolved: list[float] = []
+        fits = list(model._fit_path(problem, alphas, unsolved))
+        return [self._score(model, problem, fits, X, rows, fold, name) for name in scorings], unsolved
+
+    def _score(self, model, problem, fits, X, train, fold, scoring):
+        """Scores of fits to the rows `train`, (n_alphas,)."""
+        test = fold.test
+        if not isinstance(scoring, str) or scoring not in _LOSSES:
+            _, judge = self.pose(X, None, self.weights, test)
+            decision = np.array([_predictor(judge, fit) for fit in fits]).swapaxes(0, 1)
+            if isinstance(model, StructuredRegressor):
+                shape = decision.shape
+                decision = model._make_loss().mean(decision.reshape(-1, shape[2])).reshape(shape)
+            return self.scorer(scoring)(X, self.numbers[test], test, decision, self.weights[test])
+        if isinstance(problem.loss, MeanLoss):
+            _, judge = self.pose(X, None, self.weights, test)
+            losses = np.array([_loss_at(judge, fit) for fit in fits])
+        else:  # the partial likelihood is no sum over rows
+            rows = np.union1d(train, test)
+            _, judge = self.pose(X, None, self.weights, rows)
+            share = self.weights[train].sum() / self.weights[rows].sum()
+            losses = np.array([_loss_at(judge, fit) - share * _loss_at(problem, fit) for fit in fits])
+            losses /= 1 - share
+        return -losses if scoring == "loss" else -2 * (losses - judge.loss.least())
+
+
+def _predictor(problem, fit):
+    """Linear predictors of rows with the coefficients of a fit."""
+    f = problem.columns.X @ problem.blocks.summed(fit.B, problem.columns.n_features) + fit.intercept
+    return f if problem.loss.offset is None else f + problem.loss.offset
+
+
+def _loss_at(problem, fit):
+    """Mean loss of rows with the coefficients of a fit."""
+    return problem.loss.objective(_predictor(problem, fit))
 
 
 def _has(name):
     return available_if(lambda self: hasattr(self._base(), name))
 
 
-class SparseGLMCV(MetaEstimatorMixin, Estimator):
+@documented(CV_DOCS)
+class SparseGLMCV(PathCV, MetaEstimatorMixin, Estimator):
     """Choose `alpha` of `SparseGLM`, or of a model like it, by cross-validation.
 
-    For each fold a path of falling strengths is fitted to the other rows; the loss of the fold's rows,
-    without penalty, is averaged over the folds. Of `CoxRegression` that loss is the partial likelihood of
-    all rows less that of the rows of the fit (Verweij, van Houwelingen).
+    For each fold a path of falling strengths is fitted to the other rows and scored on its own; the scores
+    are averaged over the folds, by the weight of their rows. Of `CoxRegression` the loss of a fold is the
+    partial likelihood of all rows less that of the rows of the fit (Verweij, van Houwelingen).
 
     The penalty weighs coefficients, so predictions change with the units of the columns: scale columns of
     different units.
@@ -45,46 +156,22 @@ class SparseGLMCV(MetaEstimatorMixin, Estimator):
     ----------
     estimator : SparseGLM or a named model over it, default=None
         Its `alpha` is ignored. None is ``SparseGLM()``.
-    alphas : int or array-like, default=50
-        The strengths, or how many, from the least that holds all coefficients at zero to `eps` times that.
-    eps : float, default=0.01
-        Ratio of the last strength to the first.
-    cv : int, splitter or iterable, default=None
-        As in scikit-learn; None is 5 folds of consecutive rows, of classes stratified.
-    l1_ratios : array-like, default=None
+    l1_ratios : float or array-like, default=None
         Values of the estimator's `l1_ratio` to try, each with a path of its own. None keeps the estimator's.
-    rule : {"min", "1se"}, default="min"
-        "min" takes the strength of the least mean loss, "1se" the largest whose mean loss is within one
-        standard error of that.
-    verbose : int, default=0
-        1 shows a progress bar of the folds.
-    engine : str or distributed.Client, default="local"
-        Where folds are fitted: ``"local"``, on threads of this process; ``"dask"``, as tasks of the current
-        Dask client; a client; or the address of a Dask scheduler. The result has the same bits.
-    n_jobs : int or None, default=None
-        Threads; None is 1, -1 all cores.
+    %(search)s
+    scoring : str or callable, default="loss"
+        The score that chooses, the greater the better: "loss" is minus the mean loss of the model,
+        "deviance" minus twice what it is above the least loss; or the name of any scorer of scikit-learn, or
+        ``scoring(estimator, X, y)`` with an estimator that predicts. Scores are weighted.
 
     Attributes
     ----------
-    alpha_ : float
-        The strength that was chosen: `alpha_min_` or `alpha_1se_`.
-    alpha_min_, alpha_1se_ : float
-    l1_ratio_ : float
-        With `l1_ratios`: the one that was chosen.
-    alphas_ : ndarray of shape (n_alphas,), or (n_l1_ratios, n_alphas) with `l1_ratios`
-        Falling.
-    losses_ : ndarray of shape (n_alphas, n_folds), or (n_l1_ratios, n_alphas, n_folds)
-        Mean losses of the rows of each fold.
-    losses_mean_, losses_se_ : ndarray of the shape of `alphas_`
-        Their means over the folds, by the weight of their rows, and standard errors.
-    coef_path_ : CSC array of shape (n_features, n_alphas * n_outputs)
-        Coefficients of all rows along `alphas_` (those of `l1_ratio_`).
+    %(choice)s
     best_estimator_ : estimator
         Fitted with `alpha_` to all rows. Its `coef_`, `intercept_`, `dual_gap_` and `n_iter_` are those of
         this object.
-    n_features_in_ : int
-    feature_names_in_ : ndarray of str
-        Only when `X` had feature names that are all strings.
+    n_features_in_, feature_names_in_
+        As in scikit-learn.
 
     See Also
     --------
@@ -104,38 +191,25 @@ class SparseGLMCV(MetaEstimatorMixin, Estimator):
 
     _parameter_constraints: ClassVar[dict] = {
         "estimator": [HasMethods(["fit", "predict"]), None],
-        "alphas": [Interval(Integral, 1, None, closed="left"), "array-like"],
-        "eps": [Interval(Real, 0, 1, closed="neither")],
-        "cv": ["cv_object"],
         "l1_ratios": ["array-like", None],
-        "rule": [StrOptions({"min", "1se"})],
-        "verbose": ["verbose"],
-        "engine": ENGINES,
-        "n_jobs": [None, Integral],
+        **{name: kinds for name, kinds in CV_CONSTRAINTS.items() if name != "n_alphas"},
     }
 
     def __init__(
         self,
         estimator: Any = None,
         *,
-        alphas: Any = 50,
-        eps: float = 0.01,
+        alphas: Any = 100,
+        eps: float = 1e-3,
         cv: Any = None,
         l1_ratios: Any = None,
+        scoring: Any = "loss",
         rule: str = "min",
         verbose: int = 0,
         engine: Engine = "local",
         n_jobs: int | None = None,
     ) -> None:
-        self.estimator = estimator
-        self.l1_ratios = l1_ratios
-        self.alphas = alphas
-        self.eps = eps
-        self.cv = cv
-        self.rule = rule
-        self.verbose = verbose
-        self.engine = engine
-        self.n_jobs = n_jobs
+        keep_parameters(self, locals())
 
     def _base(self):
         return SparseGLM() if self.estimator is None else self.estimator
@@ -143,21 +217,20 @@ class SparseGLMCV(MetaEstimatorMixin, Estimator):
     def __sklearn_tags__(self):
         """Tell scikit-learn what the estimator takes."""
         own, base = super().__sklearn_tags__(), get_tags(self._base())
-        own.estimator_type, own.target_tags, own.input_tags = (
-            base.estimator_type,
-            base.target_tags,
-            base.input_tags,
-        )
-        own.classifier_tags, own.regressor_tags = base.classifier_tags, base.regressor_tags
-        return own
+        names = "estimator_type", "target_tags", "input_tags", "classifier_tags", "regressor_tags"
+        return replace(own, **{name: getattr(base, name) for name in names})
 
-    def fit(self, X: Matrix, y: Vector, sample_weight: Vector | None = None, **given: Any) -> Self:
+    def fit(
+        self, X: Matrix, y: Vector, sample_weight: Vector | None = None, *, groups: Any = None, **given: Any
+    ) -> Self:
         """Choose the strength, and fit all rows with it.
 
         Parameters
         ----------
         X, y, sample_weight
             As in the method `fit` of the estimator. Weights are relative, and weigh scores too.
+        groups : array-like of shape (n_samples,), optional
+            Given to the splitter of `cv`, for instance `GroupKFold`.
         **given : array-likes of shape (n_samples,)
             Further arguments of that method, one entry a row: offset, exposure, entry, strata.
 
@@ -166,171 +239,66 @@ class SparseGLMCV(MetaEstimatorMixin, Estimator):
         self
         """
         self._validate_params()
-        bases = self._bases()
         with self._draft() as draft:
-            problems, paths = draft._posed(bases, X, y, sample_weight, given)
-            columns = problems[0].columns
-            weights = check_weights(sample_weight, columns.n_samples)
-            weights = np.ones(columns.n_samples) if weights is None else weights
-            folds = draft._folds(y, weights, is_classifier(bases[0]))
-            rows = columns.X.tocsr() if columns.is_sparse else columns.X
-            losses = draft._losses((rows, np.asarray(y), weights, given), bases, paths, folds)
-            masses = np.array([weights[test].sum() for _, test in folds])
-            best = draft._choose(np.array(paths), losses, masses)
-            coefs = bases[best]._fit_path(problems[best], paths[best])
-            draft.coef_path_ = _coefficients(problems[best], coefs)
-            chosen = {**draft._grid()[best], "alpha": draft.alpha_}
-            draft.best_estimator_ = clone(draft._base()).set_params(**chosen)
-            draft.best_estimator_.fit(X, y, sample_weight, **given)
-            draft._take_names()
+            draft._search(*draft._read_problem(X, y, sample_weight, **given), groups)
+            ratio = {name[:-1]: draft.l1_ratio_ for name in vars(draft) if name == "l1_ratio_"}
+            best = clone(draft._base()).set_params(alpha=draft.alpha_, **ratio)
+            draft.best_estimator_ = best.fit(X, y, sample_weight, **given)
+            for name in ("n_features_in_", "feature_names_in_", "classes_", "groups_"):
+                draft.__dict__.pop(name, None)
+                if hasattr(best, name):
+                    setattr(draft, name, getattr(best, name))
         return self
 
-    def _bases(self):
-        """The estimator with the parameters of each path."""
-        base = self._base()
+    def _read_problem(self, X, y, sample_weight, **more):
+        base = clone(self._base())
         if not isinstance(base, StructuredModel):
             raise DataError(
                 f"estimator is a {type(base).__name__}; SparseGLMCV takes SparseGLM, GroupLasso, "
-                "CoxRegression and the "
-                "like, see also LassoCV, ElasticNetCV and SparseLogisticRegressionCV"
+                "CoxRegression and the like, see also LassoCV, ElasticNetCV and SparseLogisticRegressionCV"
             )
-        bases = [clone(base).set_params(**some) for some in self._grid()]
-        for base in bases:
-            base._validate_params()
-        return bases
+        self._check_shares(base)
+        base._validate_params()
+        posed = copy.copy(base)
+        problem = posed._pose(X, y, sample_weight, **more)
+        posed._check_local(problem)
+        columns, y, classes = problem.columns, np.asarray(y), getattr(posed, "classes_", None)
+        weights = check_vector(sample_weight, columns.n_samples)
+        if not base._counts_weights:
+            weights = check_weights(weights, columns.n_samples)
+        weights = np.broadcast_to(np.asarray(1.0 if weights is None else weights, float), columns.n_samples)
+        if is_classifier(base):
+            base._all_classes = classes  # a test fold need not have all of them
+        if "groups_" in vars(posed):
+            base.groups = posed._numbered_groups()  # folds have no names
+        numbers = y if classes is None else np.searchsorted(classes, y)
+        rows = columns.X.tocsr() if columns.is_sparse else columns.X
+        return rows, ModelPath(base, y, numbers, weights, more, classes)
 
-    def _posed(self, bases, X, y, sample_weight, given):
-        """The problem of each path on all rows, and its strengths."""
-        whole = [copy.copy(base) for base in bases]
-        problems = [model._pose(X, y, sample_weight, **given) for model in whole]
-        whole[0]._check_local(problems[0])
-        if is_classifier(bases[0]):
-            for base in bases:  # a fold need not have all of them
-                base._all_classes = whole[0].classes_
-        for base, model in zip(bases, whole, strict=True):
-            if "groups_" in vars(model):  # folds have no names
-                base.groups = model._numbered_groups()
-        paths = [
-            path_of(model, problem, self.alphas, self.eps)
-            for model, problem in zip(whole, problems, strict=True)
-        ]
-        return problems, paths
-
-    def _folds(self, y, weights, classifies):
-        """Rows of each fold that has weight in both parts."""
-        labels = np.asarray(y) if classifies else None
-        splitter = check_cv(self.cv, labels, classifier=classifies)
-        folds = [
-            (train, test)
-            for train, test in splitter.split(np.zeros(len(weights)), labels)
-            if weights[test].any() and weights[train].any()
-        ]
-        if not folds:
-            raise DataError("cv gives no fold with weight in both parts: use fewer folds, or other weights")
-        return folds
-
-    def _take_names(self):
-        """Have what the best estimator learned of columns and classes."""
-        for name in ("n_features_in_", "feature_names_in_", "classes_", "groups_"):
-            self.__dict__.pop(name, None)
-            if hasattr(self.best_estimator_, name):
-                setattr(self, name, getattr(self.best_estimator_, name))
-
-    def _grid(self):
-        """Parameters of each path."""
-        if self.l1_ratios is None:
-            return [{}]
-        ratios = _numbers("l1_ratios", self.l1_ratios).ravel().tolist()
-        params = self._base().get_params(deep=False)
+    def _check_shares(self, base):
+        """Refuse shares of the l1 penalty where the penalty has none."""
+        if self._shares() == [None]:
+            return
+        params = base.get_params(deep=False)
         if "l1_ratio" not in params:
-            raise DataError(f"l1_ratios: {type(self._base()).__name__} has no l1_ratio; leave it out")
+            raise DataError(f"l1_ratios: {type(base).__name__} has no l1_ratio; leave it out")
         penalty = params.get("penalty", "elastic-net")
         if not isinstance(penalty, str) or penalty not in ("elastic-net", "sparse-group"):
             raise DataError(
                 f"l1_ratios: penalty={shortened(penalty)} has no l1_ratio; take penalty='elastic-net' or "
                 "'sparse-group', or leave l1_ratios out"
             )
-        return [{"l1_ratio": ratio} for ratio in ratios]
 
-    def _losses(self, data, bases, paths, folds):
-        """Losses of the folds' rows, (n_paths, n_alphas, n_folds): a task for each path and fold."""
-        pairs = zip(bases, paths, strict=True)
-        work = [(0, *pair, *fold) for pair in pairs for fold in folds]
-        place = open_place(self.engine, self.n_jobs)
-        with place.tasks([data], name="X") as tasks, single_threaded_blas():
-            label = type(self).__name__
-            done = tasks.map(_of_fold, work, label=label, unit="fold", verbose=self.verbose)
-        short = [message for _, messages in done for message in messages]
-        if short:
-            warnings.warn(
-                f"{len(short)} of {len(work) * len(paths[0])} fits of folds fell short. {short[0]}",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
-        losses = np.array([losses for losses, _ in done])
-        return losses.reshape(len(bases), len(folds), -1).swapaxes(1, 2)
-
-    def _choose(self, alphas, losses, masses):
-        """Choose a strength from losses (n_paths, n_alphas, n_folds); return the number of its path."""
-        means = losses @ (masses / masses.sum())
-        if np.isnan(means).all():
-            raise DataError("the losses of all strengths are NaN: check the targets of the folds")
-        path, best = np.unravel_index(int(np.nanargmin(means)), means.shape)
-        n = losses.shape[-1]
-        errors = losses.std(axis=-1, ddof=1) / np.sqrt(n) if n > 1 else np.zeros(means.shape)
-        within = int(np.flatnonzero(means[path] <= means[path, best] + errors[path, best])[0])
-        single = self.l1_ratios is None
-        found = [part[0] if single else part for part in (alphas, losses, means, errors)]
-        self.alphas_, self.losses_, self.losses_mean_, self.losses_se_ = found
-        self.__dict__.pop("l1_ratio_", None)
-        if not single:
-            self.l1_ratio_ = self._grid()[path]["l1_ratio"]
-        self.alpha_min_, self.alpha_1se_ = float(alphas[path, best]), float(alphas[path, within])
-        self.alpha_ = self.alpha_min_ if self.rule == "min" else self.alpha_1se_
-        return int(path)
-
-    def plot(self, *, axes: Any = None) -> Array:
-        """Draw the coefficient paths of all rows, and below the cross-validation curve; needs matplotlib.
-
-        Where groups have names, lines are the norms of their coefficients.
-
-        Parameters
-        ----------
-        axes : sequence of two matplotlib Axes, optional
-            Where to draw; by default in a new figure.
-
-        Returns
-        -------
-        ndarray of two Axes
-        """
-        check_is_fitted(self, "best_estimator_")
-        from ..cv.plotting import plot_path
-
-        at = (
-            0 if self.l1_ratios is None else [some["l1_ratio"] for some in self._grid()].index(self.l1_ratio_)
-        )
-        alphas, mean, error = (
-            np.atleast_2d(a)[at] for a in (self.alphas_, self.losses_mean_, self.losses_se_)
-        )
-        paths, names = self.coef_path_, getattr(self, "feature_names_in_", None)
-        if "groups_" in vars(self):
-            members, names = list(self.groups_.values()), list(self.groups_)
-            rows = np.repeat(np.arange(len(members)), [len(columns) for columns in members])
-            ones = np.ones(len(rows)), (rows, np.concatenate(members))
-            in_group = sparse.csr_array(ones, shape=(len(members), paths.shape[0]))
-            paths = sparse.csc_array(in_group @ paths.multiply(paths)).sqrt()
-        return plot_path(
-            alphas,
-            paths,
-            -mean,
-            error,
-            alpha=self.alpha_,
-            alpha_min=self.alpha_min_,
-            alpha_1se=self.alpha_1se_,
-            scoring="neg_mean loss",
-            names=names,
-            axes=axes,
-        )
+    def _lines(self):
+        """Where groups have names, lines are the norms of their coefficients."""
+        paths, names = super()._lines()
+        if "groups_" not in vars(self):
+            return paths, names
+        members = list(self.groups_.values())
+        rows = np.repeat(np.arange(len(members)), [len(columns) for columns in members])
+        ones = np.ones(len(rows)), (rows, np.concatenate(members))
+        in_group = sparse.csr_array(ones, shape=(len(members), paths.shape[0]))
+        return sparse.csc_array(in_group @ paths.multiply(paths)).sqrt(), list(self.groups_)
 
     @property
     def coef_(self) -> Array:
@@ -417,40 +385,3 @@ class SparseGLMCV(MetaEstimatorMixin, Estimator):
         """
         check_is_fitted(self, "best_estimator_")
         return self.best_estimator_.score(X, y, sample_weight)
-
-
-def _of_fold(data, base, alphas, train, test):
-    """Losses of the rows of a fold, of each strength, and the warnings of fits that fell short."""
-    X, y, weights, given = data
-
-    def part(rows):
-        some = {name: None if value is None else np.asarray(value)[rows] for name, value in given.items()}
-        return copy.copy(base)._pose(X[rows], y[rows], weights[rows], **some)
-
-    learnt = part(train)
-    if not isinstance(learnt.loss, MeanLoss):  # the partial likelihood is no sum over rows
-        rows = np.sort(np.concatenate([train, test]))
-        judge, share = part(rows), weights[train].sum() / weights[rows].sum()
-    else:
-        judge, share = part(test), None
-    losses: list[float] = []
-    short: list[str] = []
-    for fit in base._fit_path(learnt, alphas, short):
-        loss = _loss_at(judge, fit)
-        if share is not None:
-            loss = (loss - share * _loss_at(learnt, fit)) / (1 - share)
-        losses.append(loss)
-    return losses, short
-
-
-def _coefficients(problem, fits):
-    """Coefficients of columns along a path, sparse: those of all outputs for each strength."""
-    p = problem.columns.n_features
-    return sparse.hstack([sparse.csc_array(problem.blocks.summed(fit.B, p)) for fit in fits], format="csc")
-
-
-def _loss_at(problem, fit):
-    """Mean loss of rows with the coefficients of a fit."""
-    f = problem.columns.X @ problem.blocks.summed(fit.B, problem.columns.n_features) + fit.intercept
-    offset = problem.loss.offset
-    return problem.loss.objective(f if offset is None else f + offset)

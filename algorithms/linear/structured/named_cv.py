@@ -1,42 +1,24 @@
 """Cross-validated models by name: `SparseGLMCV` over one estimator, with its parameters."""
 
-from numbers import Real
 from typing import Any, ClassVar
 
-import numpy as np
-from sklearn.utils._param_validation import Interval
-
 from ...._typing import Array, Engine, Vector
-from ..._base import documented
+from ..._base import documented, keep_parameters
+from ..cv.path_cv import CV_DOCS, SHARES
 from .cv import SparseGLMCV
 from .regressors import GroupLasso, MultiTaskElasticNet, MultiTaskLasso
 
-_SHARED = {
-    "cv": """
-    alphas : int or array-like, default=50
-        The strengths, or how many, from the least that holds all coefficients at zero to `eps` times that.
-    eps : float, default=0.01
-        Ratio of the last strength to the first.
-    cv : int, splitter or iterable, default=None
+_SHARED = CV_DOCS | {
+    "scoring": """
+    scoring : str or callable, default="loss"
         As in `SparseGLMCV`.
-    rule : {"min", "1se"}, default="min"
-        "min" takes the strength of the least mean loss, "1se" the largest whose mean loss is within one
-        standard error of that.
     fit_intercept, max_iter, tol
-        As in the model without CV.
-    verbose : int, default=0
-        1 shows a progress bar of the folds.
-    engine, n_jobs
-        As in `SparseGLMCV`.""",
-    "attributes": """
-    alpha_, alpha_min_, alpha_1se_ : float
-        The strength that was chosen, and those of the two rules.
-    alphas_, losses_, losses_mean_, losses_se_, coef_path_, best_estimator_
-        See `SparseGLMCV`, as for methods.
-    mse_path_ : ndarray
-        Mean squared errors of the squared loss, also over the targets.
-    coef_, intercept_, dual_gap_, n_iter_
-        Of `best_estimator_`.""",
+        As in the model without CV.""",
+    "model": """
+    mse_path_ : ndarray of the shape of `scores_`
+        With ``scoring="loss"``: mean squared errors of the squared loss, also over the targets.
+    best_estimator_, coef_, intercept_, dual_gap_, n_iter_
+        See `SparseGLMCV`, as for methods.""",
 }
 
 
@@ -44,19 +26,14 @@ class _NamedCV(SparseGLMCV):
     """`SparseGLMCV` whose estimator is made of its own parameters."""
 
     _kind: ClassVar[Any]
-    _own: ClassVar[tuple[str, ...]]
-    _tries_ratios: ClassVar[bool] = False
-    l1_ratios: Any = None
+    _own: ClassVar[tuple[str, ...]] = "penalty_factor", "fit_intercept", "max_iter", "tol"
 
     def __init_subclass__(cls, **options):
         super().__init_subclass__(**options)
-        kind = cls._kind._parameter_constraints
-        shared = {
-            n: SparseGLMCV._parameter_constraints[n]
-            for n in ("alphas", "eps", "cv", "rule", "verbose", "engine", "n_jobs")
-        }
-        given = {"l1_ratio": [Interval(Real, 0, 1, closed="both"), "array-like"]} if cls._tries_ratios else {}
-        cls._parameter_constraints = {**{name: kind[name] for name in cls._own}, **given, **shared}
+        kind, search = cls._kind._parameter_constraints, SparseGLMCV._parameter_constraints
+        names = cls._get_param_names()
+        constraints = {name: kind[name] for name in cls._own} | {cls._ratios_name: SHARES}
+        cls._parameter_constraints = {name: (search | constraints)[name] for name in names}
 
     def _base(self):
         return self._kind(**{name: getattr(self, name) for name in self._own})
@@ -65,9 +42,9 @@ class _NamedCV(SparseGLMCV):
     def mse_path_(self) -> Array:
         """Mean squared errors of the folds, as in scikit-learn."""
         self._fitted()
-        if getattr(self, "loss", "squared") != "squared":
-            raise AttributeError("mse_path_ is of the squared loss; see losses_")
-        return 2 * self.losses_ / (1 if self.coef_.ndim == 1 else len(self.coef_))
+        if getattr(self, "loss", "squared") != "squared" or self.scoring != "loss":
+            raise AttributeError('mse_path_ is of the squared loss with scoring="loss"; see scores_')
+        return -2 * self.scores_ / (1 if self.coef_.ndim == 1 else len(self.coef_))
 
 
 @documented(_SHARED)
@@ -79,13 +56,17 @@ class GroupLassoCV(_NamedCV):
 
     Parameters
     ----------
-    groups, l1_ratio, loss, penalty_factor, overlap, positive
+    groups, loss, penalty_factor, overlap, positive
         As in `GroupLasso`.
-    %(cv)s
+    l1_ratios : float or array-like, default=0.0
+        The share of the l1 norm; several are tried, and `l1_ratio_` is the one that was chosen.
+    %(search)s
+    %(scoring)s
 
     Attributes
     ----------
-    %(attributes)s
+    %(choice)s
+    %(model)s
 
     Examples
     --------
@@ -100,46 +81,31 @@ class GroupLassoCV(_NamedCV):
 
     _kind = GroupLasso
     _own = (
-        "groups", "l1_ratio", "loss", "penalty_factor", "overlap", "positive", "fit_intercept", "max_iter",
-        "tol",
+        "groups", "loss", "penalty_factor", "overlap", "positive", "fit_intercept", "max_iter", "tol"
     )  # fmt: skip
 
     def __init__(
         self,
         groups: Any = None,
         *,
-        l1_ratio: float = 0.0,
+        l1_ratios: Any = 0.0,
         loss: str = "squared",
         penalty_factor: Vector | None = None,
         overlap: bool = False,
         positive: bool = False,
-        alphas: Any = 50,
-        eps: float = 0.01,
+        alphas: Any = 100,
+        eps: float = 1e-3,
         cv: Any = None,
+        scoring: Any = "loss",
         rule: str = "min",
         fit_intercept: bool = True,
-        max_iter: int = 100,
+        max_iter: int = 1000,
         tol: float = 1e-4,
         verbose: int = 0,
         engine: Engine = "local",
         n_jobs: int | None = None,
     ) -> None:
-        self.groups = groups
-        self.l1_ratio = l1_ratio
-        self.loss = loss
-        self.penalty_factor = penalty_factor
-        self.overlap = overlap
-        self.positive = positive
-        self.alphas = alphas
-        self.eps = eps
-        self.cv = cv
-        self.rule = rule
-        self.fit_intercept = fit_intercept
-        self.max_iter = max_iter
-        self.tol = tol
-        self.verbose = verbose
-        self.engine = engine
-        self.n_jobs = n_jobs
+        keep_parameters(self, locals())
 
 
 @documented(_SHARED)
@@ -155,12 +121,13 @@ class MultiTaskElasticNetCV(_NamedCV):
         The share of the norm; several are tried, and `l1_ratio_` is the one that was chosen.
     penalty_factor : array-like of shape (n_features,), default=None
         As in `MultiTaskElasticNet`.
-    %(cv)s
+    %(search)s
+    %(scoring)s
 
     Attributes
     ----------
-    l1_ratio_ : float
-    %(attributes)s
+    %(choice)s
+    %(model)s
 
     Examples
     --------
@@ -172,42 +139,26 @@ class MultiTaskElasticNetCV(_NamedCV):
     (1.0, [0, 1])
     """
 
-    _kind, _tries_ratios = MultiTaskElasticNet, True
-    _own = ("penalty_factor", "fit_intercept", "max_iter", "tol")
+    _kind, _ratios_name = MultiTaskElasticNet, "l1_ratio"
 
     def __init__(
         self,
         *,
         l1_ratio: Any = 0.5,
         penalty_factor: Vector | None = None,
-        alphas: Any = 50,
-        eps: float = 0.01,
+        alphas: Any = 100,
+        eps: float = 1e-3,
         cv: Any = None,
+        scoring: Any = "loss",
         rule: str = "min",
         fit_intercept: bool = True,
-        max_iter: int = 100,
+        max_iter: int = 1000,
         tol: float = 1e-4,
         verbose: int = 0,
         engine: Engine = "local",
         n_jobs: int | None = None,
     ) -> None:
-        self.l1_ratio = l1_ratio
-        self.penalty_factor = penalty_factor
-        self.alphas = alphas
-        self.eps = eps
-        self.cv = cv
-        self.rule = rule
-        self.fit_intercept = fit_intercept
-        self.max_iter = max_iter
-        self.tol = tol
-        self.verbose = verbose
-        self.engine = engine
-        self.n_jobs = n_jobs
-
-    @property
-    def l1_ratios(self) -> Any:
-        """The shares that are tried."""
-        return np.atleast_1d(self.l1_ratio)
+        keep_parameters(self, locals())
 
 
 @documented(_SHARED)
@@ -221,11 +172,13 @@ class MultiTaskLassoCV(_NamedCV):
     ----------
     penalty_factor : array-like of shape (n_features,), default=None
         As in `MultiTaskLasso`.
-    %(cv)s
+    %(search)s
+    %(scoring)s
 
     Attributes
     ----------
-    %(attributes)s
+    %(choice)s
+    %(model)s
 
     Examples
     --------
@@ -238,31 +191,21 @@ class MultiTaskLassoCV(_NamedCV):
     """
 
     _kind = MultiTaskLasso
-    _own = ("penalty_factor", "fit_intercept", "max_iter", "tol")
 
     def __init__(
         self,
         *,
         penalty_factor: Vector | None = None,
-        alphas: Any = 50,
-        eps: float = 0.01,
+        alphas: Any = 100,
+        eps: float = 1e-3,
         cv: Any = None,
+        scoring: Any = "loss",
         rule: str = "min",
         fit_intercept: bool = True,
-        max_iter: int = 100,
+        max_iter: int = 1000,
         tol: float = 1e-4,
         verbose: int = 0,
         engine: Engine = "local",
         n_jobs: int | None = None,
     ) -> None:
-        self.penalty_factor = penalty_factor
-        self.alphas = alphas
-        self.eps = eps
-        self.cv = cv
-        self.rule = rule
-        self.fit_intercept = fit_intercept
-        self.max_iter = max_iter
-        self.tol = tol
-        self.verbose = verbose
-        self.engine = engine
-        self.n_jobs = n_jobs
+        keep_parameters(self, locals())

@@ -449,6 +449,7 @@ class HuberRegressor(_L1Regressor):
     """
 
     _parameter_constraints: ClassVar[dict] = {"epsilon": [Interval(Real, 1, np.inf, closed="left")], **_L1}
+    _counts_weights = True
 
     def __init__(
         self,

@@ -98,10 +98,9 @@ def _choice(estimator):
     names = [name for name in ("alpha_", "alpha_min_", "alpha_1se_", "l1_ratio_") if hasattr(estimator, name)]
     chosen = {name.rstrip("_"): float(getattr(estimator, name)) for name in names}
     ratio = f", l1_ratio {chosen['l1_ratio']:g}" if "l1_ratio" in chosen else ""
-    by_fold = estimator.scores_ if hasattr(estimator, "scores_") else estimator.losses_
     text = (
         f"alpha {chosen['alpha']:.4g}{ratio}; {estimator.alphas_.size} tried in "
-        f"{by_fold.shape[-1]} folds: best mean score at {chosen['alpha_min']:.4g}, one standard "
+        f"{estimator.scores_.shape[-1]} folds: best mean score at {chosen['alpha_min']:.4g}, one standard "
         f"error from it at {chosen['alpha_1se']:.4g}"
     )
     return chosen, text

@@ -453,7 +453,7 @@ def test_alpha_max_is_that_of_each_l1_ratio(form):
     expected = [sd.ElasticNet(l1_ratio=ratio).alpha_max(form(A), b) for ratio in ratios]
     np.testing.assert_array_equal(found, expected)
     np.testing.assert_allclose(sd.ElasticNetCV(l1_ratio=ratios, cv=3).fit(form(A), b).alphas_[:, 0], found)
-    classes = sd.SparseLogisticRegressionCV(l1_ratio=ratios).alpha_max(form(A), b > 0, offset=np.ones(60))
+    classes = sd.SparseLogisticRegressionCV(l1_ratios=ratios).alpha_max(form(A), b > 0, offset=np.ones(60))
     single = sd.SparseLogisticRegression(l1_ratio=0.5).alpha_max(form(A), b > 0, offset=np.ones(60))
     assert classes[1] == single
     assert isinstance(sd.ElasticNetCV(l1_ratio=0.5).alpha_max(A, b), float)

@@ -55,7 +55,9 @@ def fold_scores(model, y, scorer, *, weights=None, offset=None, form=np.asarray,
 )
 def test_a_fold_is_the_fit_of_its_rows(K, form, options):
     y = LABELS[K]
-    model = sd.SparseLogisticRegressionCV(alphas=ALPHAS, tol=1e-12, **options)
+    ratio = options.get("l1_ratio", 1.0)
+    search = {name: value for name, value in options.items() if name != "l1_ratio"}
+    model = sd.SparseLogisticRegressionCV(alphas=ALPHAS, l1_ratios=ratio, tol=1e-12, **search)
     model.fit(form(X), y, sample_weight=WEIGHTS)
 
     def scorer(alone, test):
@@ -126,7 +128,7 @@ def test_folds_are_stratified_and_groups_reach_the_splitter():
 
 @pytest.mark.parametrize("K", [2, 3])
 def test_the_same_bits_on_any_number_of_threads(K):
-    options = {"alphas": 6, "l1_ratio": [0.5, 1.0]}
+    options = {"alphas": 6, "l1_ratios": [0.5, 1.0]}
     models = [sd.SparseLogisticRegressionCV(n_jobs=n, **options).fit(X, LABELS[K]) for n in (1, 3)]
     for name in ("scores_", "coef_", "intercept_", "alphas_"):
         np.testing.assert_array_equal(*(getattr(model, name) for model in models))

@@ -42,10 +42,10 @@ def test_a_group_lasso_search_is_that_of_its_parts_and_is_drawn():
     np.testing.assert_allclose(model.coef_path_[:, [at]].toarray()[:, 0], model.coef_, atol=1e-2)
     upper, lower = model.plot()
     assert lower.get_ylabel() == "mean loss"
-    np.testing.assert_allclose(lower.lines[0].get_ydata(), model.losses_mean_)
+    np.testing.assert_allclose(lower.lines[0].get_ydata(), -model.scores_mean_)
     assert upper.get_xlim() == lower.get_xlim()
     with pytest.raises(AttributeError, match="squared loss"):
-        _ = sd.GroupLassoCV(loss="huber", alphas=3, cv=2).fit(X, Y[:, 0]).mse_path_
+        _ = sd.GroupLassoCV(loss="huber", alphas=3, eps=0.01, cv=2).fit(X, Y[:, 0]).mse_path_
     with pytest.raises(DataError, match="has no l1_ratio"):
         sd.SparseGLMCV(sd.MultiTaskLasso(), l1_ratios=[0.5]).fit(X, Y)
     with pytest.raises(DataError, match="penalty='l1' has no l1_ratio"):

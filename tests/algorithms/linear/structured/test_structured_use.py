@@ -112,7 +112,7 @@ def test_cross_validation_is_a_loop_over_folds():
             fold = sd.SparsePoissonRegressor(alpha, tol=1e-9).fit(X[train], COUNTS[train])
             mean = fold.predict(X[test])
             losses[a, k] = np.mean(mean - COUNTS[test] * np.log(mean))
-    np.testing.assert_allclose(model.losses_, losses, atol=1e-6)
+    np.testing.assert_allclose(-model.scores_, losses, atol=1e-6)
     means = losses.mean(axis=1)
     best = means.argmin()
     assert model.alpha_min_ == model.alphas_[best]
@@ -136,7 +136,7 @@ def test_cross_validation_of_cox_is_by_the_likelihood_of_all_less_that_of_the_fi
     for k, (train, test) in enumerate(KFold(3).split(X)):
         coef = sd.CoxRegression(0.03, tol=1e-10).fit(X[train], times[train]).coef_
         rest = likelihood(coef, np.arange(N)) - likelihood(coef, train)
-        assert model.losses_[1, k] == pytest.approx(rest / len(test), abs=1e-6)
+        assert model.scores_[1, k] == pytest.approx(-rest / len(test), abs=1e-6)
 
 
 def test_cross_validation_of_classes_predicts_labels():
