@@ -99,14 +99,14 @@ class ElasticNet(ScoresFiles, SparseCoefficients, MultiOutputMixin, RegressorMix
     schedule : {"auto", "working-set", "dynamic"}, default="auto"
         "auto" is the working set, or "dynamic" for a Dask array that is cut by columns and would fill more
         than half of the workers' memory. "dynamic" orders updates by priority and dependency, as STRADS does.
-        Where `X` is cut by columns on a cluster, each worker owns columns and their coefficients, and updates
-        those that violate optimality most; the workers exchange the residual and no columns, and `X` may be
-        larger than their memory. Elsewhere "dynamic" draws single coefficients by how much they changed, and
-        thins them by correlation; this is slower on one machine.
+        On a cluster each worker then owns columns and their coefficients, and updates those that violate
+        optimality most; the workers exchange the residual and no columns, and `X` may be larger than their
+        memory. In this process "dynamic" draws single coefficients by how much they changed, and thins them
+        by correlation; this is slower than the working set.
     engine : str or distributed.Client, default="local"
         ``"local"``: threads of this process; ``"dask"``: the current Dask client; a client; or a scheduler's
         address. A Dask array keeps its chunks, of rows or of columns; an `X` of this process is cut by
-        columns if there are more columns than rows, else by rows.
+        columns if there are more columns than rows or ``schedule="dynamic"``, else by rows.
     n_jobs : int or None, default=None
         Threads of the passes over `X`. None is 1, -1 all cores.
     verbose : int, default=0
@@ -349,10 +349,10 @@ class ElasticNet(ScoresFiles, SparseCoefficients, MultiOutputMixin, RegressorMix
             loss = mean_loss(design, Squared(), target)
             fit, done = solve_single_columns(design, loss, self.alpha, self.l1_ratio, **options)
             return [fit], done
-        from .sparse.scheduling.dynamic import solve_scheduled
+        from .sparse.drawn_rounds import solve_drawn
 
         penalty = design.penalty(self.alpha, self.l1_ratio)
-        fits, done = solve_scheduled(design, target, penalty, random_state=self.random_state, **options)
+        fits, done = solve_drawn(design, target, penalty, random_state=self.random_state, **options)
         fit = rounded(
             design, lambda: squared.subproblem(design, target), penalty, fits[0], n_jobs=self.n_jobs
         )

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...errors import DataError
+from ...errors import DataError, ModelFileError
 from ...scheduler import Outcome, Program
 from ..gaps import norms_gap
 
@@ -88,7 +88,10 @@ class GroupBlocks(Program):
 
     def restore(self, arrays):
         """See `Program.restore`."""
-        self.coef = arrays["coef"]
+        coef = arrays.get("coef", self.primal)
+        if np.shape(coef) != self.coef.shape or np.asarray(coef).dtype != np.float64:
+            raise ModelFileError(f"the checkpoint must hold coef, float64 of shape {self.coef.shape}")
+        self.coef = coef
 
 
 @dataclass(frozen=True)
@@ -107,8 +110,8 @@ class GroupProblem:
     scale: float
     limit: float
 
-    def program(self, size, n_shards):
-        """Return the program; `size`, the groups of a round, is the schedule's."""
+    def program(self, n_shards):
+        """Return the program."""
         return GroupBlocks(self.X, self.y, self.strength, self.size, n_shards=n_shards)
 
     def conflicts(self, rho):

@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from ...algorithms.linear.sparse.scheduling.scheduled import Correlated, ScheduledElasticNet
 from ...errors import DataError
 from ...scheduler import DynamicSchedule, StaticSchedule, run
 from ..engines import engines_of
@@ -24,7 +23,7 @@ from ..pages.strads import LEAST, POLICIES, RHO, TARGETS
 from ..pages.strads import page as page  # as every family has both
 from ..pages.strads import table as table
 from ..run import about_run
-from .group_blocks import least_seconds, make_groups
+from .group_blocks import GroupBlocks, least_seconds, make_groups
 
 SIZES = (1, 8, 32, 128)
 N_SHARDS = 2  # everywhere, so that sums are taken in one order
@@ -54,13 +53,14 @@ class Lasso:
     scale: float
     limit: float
 
-    def program(self, size, n_shards):
-        """Return the program for sets of a size."""
-        return Watched(self.X, self.y, self.strength, size=size, fit_intercept=False, n_shards=n_shards)
+    def program(self, n_shards):
+        """Return the program: coefficients are groups of one."""
+        return GroupBlocks(self.X, self.y, self.strength, 1, n_shards=n_shards)
 
     def conflicts(self, rho):
-        """Return which columns correlate by rho or more."""
-        return Correlated(self.X, rho, centred=False)
+        """Return a function of two lists of columns: which correlate by rho or more."""
+        columns = self.X.T / np.sqrt(len(self.y))
+        return lambda left, right: np.abs(columns[left] @ columns[right].T) >= rho
 
     def own_solvers(self):
         """Return the estimator by its working set and by compiled rounds: functions of the tolerance."""
@@ -119,19 +119,6 @@ def own_seconds(problem):
     return own
 
 
-class Watched(ScheduledElasticNet):
-    """The program with the objective alone measured: that costs little, so that seconds are of updates."""
-
-    def measure(self, state):
-        """A shard's part of the squares."""
-        return state["weights"] @ state["residual"] ** 2
-
-    def objective(self, parts):
-        """Objective alone."""
-        self.primal = 0.5 * sum(parts) + self.l1 @ np.abs(self.coef)
-        return self.primal
-
-
 def make_schedule(policy, problem, size, n_blocks, seed):
     """Make a schedule by its name in `POLICIES`."""
     if policy in ("cyclic", "random"):
@@ -151,7 +138,7 @@ def measure(problem, policy, size, *, engine="local", max_updates, max_seconds, 
     the objective over its minimum relative to that at zero) and ``reached``, updates and seconds to each
     target or None. Seconds are CPU seconds of this process for ``engine="local"`` and wall seconds otherwise.
     """
-    program = problem.program(size, N_SHARDS)
+    program = problem.program(N_SHARDS)
     program.measure_every = max(1, program.n_blocks // (5 * size))
     clock = time.process_time if engine == "local" else time.perf_counter
     curve: dict[str, list] = {

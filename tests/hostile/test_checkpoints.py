@@ -15,10 +15,10 @@ from unsound import other_files, some
 
 import stradask as sd
 from stradask.algorithms.bayes.combine.combiners import CombinationRefused
-from stradask.algorithms.linear.sparse.scheduling.scheduled import scheduled_elastic_net
 from stradask.algorithms.optimize.downpour import minimize_downpour
+from stradask.benchmarks.scheduling.group_blocks import GroupBlocks
 from stradask.errors import CheckpointMismatch, DataError, ModelFileError
-from stradask.scheduler import run
+from stradask.scheduler import DynamicSchedule, run
 from stradask.scheduler.stores import store
 
 N, D = 30, 5
@@ -62,11 +62,16 @@ def downpour(folder, rounds, seed):
 
 
 def lasso(folder, rounds, seed, **options):
-    program, schedule = scheduled_elastic_net(
-        np.asfortranarray(X), Y, l1=0.5, size=2, rho=0.9, tol=1e-12, random_state=seed, **options
+    program = GroupBlocks(X, Y, 0.5, 1, n_shards=1)
+    schedule = DynamicSchedule(size=2, random_state=seed, **options)
+    run(
+        program,
+        schedule,
+        max_rounds=rounds,
+        checkpoint=folder,
+        checkpoint_every=1,
+        fingerprint={"seed": seed},
     )
-    kept = {"checkpoint": folder, "checkpoint_every": 1, "fingerprint": {"seed": seed}}
-    run(program, schedule, stop=program.stop, max_rounds=rounds, **kept)
     return program.coef
 
 

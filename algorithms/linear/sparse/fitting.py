@@ -75,8 +75,14 @@ class Design:
 
             engine = engine_for(X, engine)
             if is_dask(X) or (engine != "local" and own_threads() is None):
+                allow_rows = allow_rows and (is_dask(X) or own != "always")
                 cut = None if own == "always" else distributed.streamed(X, engine, allow_rows=allow_rows)
                 cut = cut or distributed.lay_out(X, engine, allow_rows=allow_rows)
+                if own == "always" and cut.by_rows:
+                    raise DataError(
+                        "schedule='dynamic' takes a Dask array that is cut by columns, but X is cut by rows: "
+                        "call X.rechunk({0: -1, 1: 'auto'}), or take schedule='auto'"
+                    )
                 large = own != "never" and distributed.exceeds_memory(cut, engine)
                 owned = not cut.by_rows and (own == "always" or large)
                 again = (standardize or X.dtype != np.float64) and not owned  # see `rounded`

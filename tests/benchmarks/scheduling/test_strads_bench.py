@@ -100,7 +100,7 @@ def test_groups_come_to_the_minimum_of_proximal_gradient_steps():
 
 def test_the_reported_objective_of_groups_is_that_of_their_coefficients():
     problem = make_groups("groups", **SMALL_GROUPS, seed=2)
-    program = problem.program(3, 2)
+    program = problem.program(2)
     run(program, strads.make_schedule("priority + dependency", problem, 3, 15, 0), max_rounds=200)
     residual = problem.y - problem.X @ program.coef.ravel()
     norms = np.linalg.norm(program.coef, axis=1).sum()
@@ -127,6 +127,26 @@ def test_groups_depend_by_their_rv_coefficient():
     rv = products / np.sqrt(np.outer(np.diag(products), np.diag(products)))
     assert np.array_equal(problem.conflicts(0.5), rv >= 0.25)
     assert 15 < problem.conflicts(0.5).sum() < 15**2
+
+
+def test_many_updates_of_correlated_columns_diverge_unless_dependent_ones_are_kept_apart():
+    problem = strads.make_lasso("correlated", n=100, p=400, n_groups=10, seed=0)
+    limits = {"max_updates": 40_000, "max_seconds": 60}
+    reasons = {policy: strads.measure(problem, policy, 32, **limits)["reason"] for policy in strads.POLICIES}
+    kept_apart = reasons.pop("priority + dependency")
+    assert kept_apart == "reached"
+    assert set(reasons.values()) == {"diverged"}
+
+
+@pytest.mark.parametrize("size", [8, 32])
+def test_on_independent_columns_random_order_does_as_well(size):
+    problem = strads.make_lasso("independent", n=400, p=400, n_groups=10, seed=0)
+    limits = {"max_updates": 40_000, "max_seconds": 60}
+    blind, scheduled = (
+        strads.measure(problem, policy, size, **limits) for policy in ("random", "priority + dependency")
+    )
+    assert blind["reason"] == scheduled["reason"] == "reached"
+    assert blind["updates"] < 2 * scheduled["updates"]
 
 
 @pytest.mark.cluster

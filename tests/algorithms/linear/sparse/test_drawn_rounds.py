@@ -6,7 +6,7 @@ from scipy import sparse
 from sklearn import linear_model
 
 import stradask as sd
-from stradask.algorithms.linear.sparse.scheduling.drawn_rounds import DrawnRounds
+from stradask.algorithms.linear.sparse.drawn_rounds import DrawnRounds
 from stradask.kernels import scheduling
 from stradask.kernels.linear import scheduled_rounds
 from stradask.scheduler import StaticSchedule, run

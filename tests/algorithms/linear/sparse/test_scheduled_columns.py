@@ -288,6 +288,16 @@ def test_a_killed_worker_costs_its_columns(tmp_path, monkeypatch, again):
 
 
 @pytest.mark.cluster
+def test_a_matrix_of_this_process_is_cut_by_columns_whatever_its_shape(client):
+    X, y = problem()
+    X = X[:, :20]
+    model = sd.Lasso(0.1, tol=1e-9, schedule="dynamic", engine=client).fit(X, y)
+    assert model.schedule_ == "columns"
+    peer = linear_model.Lasso(0.1, tol=1e-12, max_iter=100_000).fit(X, y)
+    np.testing.assert_allclose(model.coef_, peer.coef_, atol=1e-4)
+
+
+@pytest.mark.cluster
 def test_what_cannot_be_used_is_named(client, monkeypatch):
     X, y = problem()
     lasso = sd.Lasso(alpha=0.1, schedule="dynamic")

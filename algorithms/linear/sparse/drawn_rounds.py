@@ -21,19 +21,79 @@ from typing import Any
 
 import numpy as np
 
-from .....errors import DataError
-from .....kernels import scheduling
-from .....kernels.linear import column_moments, scheduled_rounds
-from .....scheduler.parameters import seed_from
-from .....scheduler.program import Outcome, Program
-from ..column_store import Images
-from ..columns import CONSTANT, columns_from, columns_of
-from ..duality import column_gap
+from ....errors import DataError
+from ....kernels import scheduling
+from ....kernels.linear import column_moments, scheduled_rounds
+from ....scheduler.engine import run
+from ....scheduler.parameters import seed_from
+from ....scheduler.program import Outcome, Program
+from ....scheduler.schedules.static import StaticSchedule
+from .column_store import Images
+from .columns import CONSTANT, columns_from, columns_of
+from .duality import column_gap
+from .fitting import DEFAULT_ROUNDS, LEAST_TOL
+from .working_set import Solution
 
 _ENTRIES = 64  # of an image
 _FEW = 1 << 21  # entries of columns that are copied at a time: 16 MB
 _SHARE = 0.5  # of draws that do not look at priorities: columns that are small may matter later
 _OVERSAMPLE = 4  # draws for each coefficient that is wanted
+
+
+def solve_drawn(
+    design, y, penalty, *, tol, max_iter, random_state, start=None, n_jobs=None, read=None, **options
+):
+    """Solve for one penalty on columns of this process; returns as `fitting.solve`.
+
+    A pass is as many rounds as it takes to visit every coefficient once. `options`: of `run`.
+    """
+    n_samples, n_features = design.X.shape
+    allowed, X = np.arange(n_features), design.columns
+    if design.l1_factors is not None and np.isinf(design.l1_factors).any():
+        allowed = np.flatnonzero(np.isfinite(design.l1_factors))
+        if not len(allowed):
+            raise DataError(
+                "penalty_factor is inf for every column, and schedule='dynamic' needs one to draw: take "
+                "schedule='auto' for the model of the intercept alone"
+            )
+        X = X[:, allowed]
+    coef = None
+    if start is not None:
+        coef = np.zeros(n_features)
+        coef[start[0]] = start[1]
+        coef = coef[allowed]
+    # Weights of sum 1: then all figures are those of the estimators.
+    program = DrawnRounds(
+        X,
+        y,
+        penalty.thresholds(allowed) / n_samples,
+        penalty.ridges(allowed) / n_samples,
+        (np.ones(n_samples) if design.weights is None else design.weights) / n_samples,
+        fit_intercept=design.fit_intercept,
+        positive=design.positive,
+        tol=max(tol, LEAST_TOL),
+        coef=coef,
+        random_state=random_state,
+    )
+
+    def solution(n_rounds, reason):
+        features = np.flatnonzero(program.coef)
+        relative = program.gap / program.scale if program.scale > 0 else 0.0
+        model = penalty.strength, allowed[features], program.coef[features], program.intercept
+        return Solution(*model, program.primal, relative, program.gap, n_rounds, n_rounds, reason)
+
+    done = run(
+        program,
+        StaticSchedule(1),
+        n_jobs=n_jobs,
+        max_rounds=max_iter or DEFAULT_ROUNDS,
+        snapshot=read and (lambda history: read(solution(len(history), ""), history)),
+        **options,
+    )
+    if done.reason != "gap":
+        program.measure_now()
+    reason = {"finished": "max_rounds", "gap": "gap"}.get(done.reason, "stopped")
+    return [solution(done.n_rounds, reason)], done
 
 
 class DrawnRounds(Program):

@@ -1,1 +1,0 @@
-"""Sparse models whose columns are scheduled: drawn at random, by correlation, or owned by workers."""
