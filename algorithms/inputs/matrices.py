@@ -73,7 +73,7 @@ def check_matrix(estimator, X, *, order="F"):
         return check_columns(estimator, X, order=order)
     from .dask_arrays import check_blocks
 
-    return check_blocks(X, type(estimator).__name__)
+    return check_blocks(X, estimator if isinstance(estimator, str) else type(estimator).__name__)
 
 
 def check_vector(value, n_samples):

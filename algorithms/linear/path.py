@@ -9,7 +9,7 @@ from scipy import sparse
 
 from ..._typing import Engine, Matrix, RandomState, Vector
 from ...errors import DataError, shortened
-from ..inputs.matrices import check_columns
+from ..inputs.matrices import check_matrix, check_vector
 from ..inputs.targets import check_alphas, check_penalty_factor, check_start, check_targets, check_weights
 from .losses import squared
 from .sparse.fitting import SHORT, Design, warn_short
@@ -27,7 +27,7 @@ def lasso_path(
 
     Parameters
     ----------
-    X : ndarray or sparse matrix of shape (n_samples, n_features)
+    X : ndarray, sparse matrix or Dask array of shape (n_samples, n_features)
     y : array-like of shape (n_samples,)
     eps : float, default=1e-3
         Smallest over largest alpha.
@@ -103,7 +103,7 @@ def enet_path(
 
     Parameters
     ----------
-    X : ndarray or sparse matrix of shape (n_samples, n_features)
+    X : ndarray, sparse matrix or Dask array of shape (n_samples, n_features)
         Never changed; copied once if it is neither Fortran-ordered nor CSC.
     y : array-like of shape (n_samples,)
         One target. (For several, scikit-learn's functions solve the multi-task problem, which is another
@@ -192,9 +192,9 @@ def enet_path(
         if not 0 <= value <= most:
             raise DataError(f"{parameter} must lie between 0 and {most}")
     name = "lasso_path" if l1_ratio == 1 else "enet_path"
-    columns = check_columns(name, X)
+    columns = check_matrix(name, X)
     n_samples, n_features = columns.shape
-    y = check_targets(y, n_samples, name)
+    y = check_targets(check_vector(y, n_samples), n_samples, name)
     if y.ndim == 2:
         raise DataError(
             f"y has the shape {y.shape}, and {name} takes one target: call it for each column of y "
@@ -202,7 +202,7 @@ def enet_path(
         )
     design = Design.make(
         columns,
-        check_weights(sample_weight, n_samples),
+        check_weights(check_vector(sample_weight, n_samples), n_samples),
         check_penalty_factor(penalty_factor, n_features),
         standardize=standardize,
         fit_intercept=fit_intercept,

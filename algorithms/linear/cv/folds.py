@@ -5,6 +5,7 @@ folds share it. Centring, scaling of columns and the meaning of alpha follow the
 is the one of the training rows alone.
 """
 
+import contextlib
 from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import Any, ClassVar
@@ -218,6 +219,13 @@ class PathProblem:
 
     def model(self, tasks, X, path, at, l1_ratio, alpha):
         """Take the `Solution` at one place of a path, rounded to the type of X."""
+        fit = self.solution(path, at)
+        if X.dtype == np.float64:
+            return fit
+        return tasks.map(self.rounded, [(0, fit, l1_ratio, alpha, self.weights, tasks.n_jobs)])[0]
+
+    def solution(self, path, at):
+        """Take the `Solution` at one place of a path."""
         chosen = slice(at * self.n_outputs, (at + 1) * self.n_outputs)
         coefs, intercept = path.coefs[:, chosen], path.intercepts[chosen]
         features = np.unique(coefs.indices).astype(np.int64)
@@ -225,10 +233,7 @@ class PathProblem:
         if self.n_outputs == 1:
             coef, intercept = coef[:, 0], float(intercept[0])
         figures = np.nan, np.nan, path.gaps[at], int(path.rounds[at]), 0, "gap"
-        fit = Solution(np.nan, features, coef, intercept, *figures)
-        if X.dtype == np.float64:
-            return fit
-        return tasks.map(self.rounded, [(0, fit, l1_ratio, alpha, self.weights, tasks.n_jobs)])[0]
+        return Solution(np.nan, features, coef, intercept, *figures)
 
     def rounded(self, X, fit, l1_ratio, alpha, weights, n_jobs=None):
         """Round a model to the type of X; see `rounded`."""
@@ -296,13 +301,33 @@ def path_of(fits, n_features, n_outputs=1):
 
 
 def tasks_over(X, engine, n_jobs):
-    """Return the tasks of a search, whose one input is X; of a Dask array the whole, laid by columns."""
+    """Return the tasks of a search, whose one input is X; of a Dask array the whole, laid by columns.
+
+    A Dask array is computed when there is a task.
+    """
     from ...inputs.dask_arrays import engine_for, is_dask
     from ..sparse.distributed import by_columns
 
     if own_threads() is None:  # a Dask array goes to the current client if there is one
         engine = engine_for(X, engine)
-    return open_place(engine, n_jobs).tasks([Load(by_columns, (X,)) if is_dask(X) else X], name="X")
+    place = open_place(engine, n_jobs)
+    if is_dask(X):
+        return _TasksOnDemand(lambda: place.tasks([Load(by_columns, (X,))], name="X"), n_jobs)
+    return place.tasks([X], name="X")
+
+
+class _TasksOnDemand(contextlib.ExitStack):
+    """Tasks whose input is made when the first of them is asked for."""
+
+    def __init__(self, make, n_jobs):
+        super().__init__()
+        self._make, self._tasks, self.n_jobs = make, None, n_jobs
+
+    def map(self, *args, **options):
+        """See `Tasks.map`."""
+        if self._tasks is None:
+            self._tasks = self.enter_context(self._make())
+        return self._tasks.map(*args, **options)
 
 
 def score_folds(tasks, problem, grids, folds, scorings, *, search=None, label, verbose):

@@ -5,6 +5,8 @@ divide the rows, those of training rows what is left; paths and squared errors n
 `sparse.moments`).
 """
 
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,11 +14,34 @@ from scipy import sparse
 
 from ....scheduler.place import open_place
 from ....scheduler.threads import single_threaded_blas
+from ...inputs.dask_arrays import engine_for, is_dask
 from ..path import alpha_grid
 from ..sparse.moments import MomentProblem, QuadraticTerms
+from ..sparse.row_moments import about, affords_blocks, opened_blocks
 from .folds import Path, PathProblem
 
 _SQUARED = {"mse", "deviance", "neg_mean_squared_error"}  # scores that are minus the squared error
+
+
+class _InTasks:
+    """Moments of an X that tasks have whole; see `row_moments.BlockMoments`."""
+
+    def __init__(self, tasks, problem):
+        self.tasks, self.problem = tasks, problem
+
+    def shift(self, n_alphas):
+        """The `Shift`; None where moments are not the cheaper way."""
+        return self.tasks.map(self.problem.shift, [(0, n_alphas)])[0]
+
+    def moments(self, shift, pairs):
+        """Moments for each of pairs of weights and rows (None: all)."""
+        return self.tasks.map(self.problem.moments, [(0, shift, *pair) for pair in pairs])
+
+    def constant(self, weights, columns):
+        """Which of some columns are constant in the rows that have weight."""
+        if not len(columns):
+            return np.ones(0, bool)
+        return self.tasks.map(self.problem.constant, [(0, weights, columns)])[0]
 
 
 class MomentSearch:
@@ -26,21 +51,19 @@ class MomentSearch:
     problem of all rows.
     """
 
-    def __init__(self, tasks, problem, folds, shift):
-        self.tasks, self.problem, self.folds, self.shift = tasks, problem, folds, shift
+    def __init__(self, tasks, source, problem, folds, shift):
+        self.tasks, self.source, self.problem, self.folds, self.shift = tasks, source, problem, folds, shift
         weights = problem.weights
+        counts = np.bincount(np.concatenate([fold.test for fold in folds]), minlength=len(problem.y))
+        divided = (counts == 1).all()
+        apart = [number for number, fold in enumerate(folds) if not self._is_rest(fold)]
+        work = [(weights, fold.test) for fold in folds] + [(weights, None)] * (not divided)
         with single_threaded_blas():
-            work = [(0, shift, weights, fold.test) for fold in folds]
-            self.tests = tasks.map(problem.moments, work)
-            counts = np.bincount(np.concatenate([fold.test for fold in folds]), minlength=len(problem.y))
-            if (counts == 1).all():
-                total = np.sum(self.tests, axis=0)
-            else:
-                (total,) = tasks.map(problem.moments, [(0, shift, weights, None)])
-            apart = [number for number, fold in enumerate(folds) if not self._is_rest(fold)]
-            moments = dict.fromkeys(range(len(folds)))
-            work = [(0, shift, folds[number].weights, None) for number in apart]
-            moments.update(zip(apart, tasks.map(problem.moments, work), strict=True) if apart else ())
+            found = source.moments(shift, work + [(folds[number].weights, None) for number in apart])
+        self.tests = found[: len(folds)]
+        total = np.sum(self.tests, axis=0) if divided else found[len(folds)]
+        moments = dict.fromkeys(range(len(folds)))
+        moments.update(zip(apart, found[len(work) :], strict=True))
         self.whole = self._problem(total, weights)
         raw = np.diagonal(total)
         self.trains = [
@@ -55,10 +78,23 @@ class MomentSearch:
         """Read the moments; None where they are not the cheaper way, or say too little of all rows."""
         if not isinstance(problem, PathProblem) or problem.classes is not None:
             return None
-        (shift,) = tasks.map(problem.shift, [(0, n_alphas)])
+        source = _InTasks(tasks, problem)
+        shift = source.shift(n_alphas)
         if shift is None:
             return None
-        search = cls(tasks, problem, folds, shift)
+        search = cls(tasks, source, problem, folds, shift)
+        return search if search.whole.sound else None
+
+    @classmethod
+    def of_blocks(cls, tasks, estimator, X, problem, folds):
+        """Read the moments of a Dask array by one pass over its blocks of rows; None as of `begin`."""
+        if not (is_dask(X) and isinstance(problem, PathProblem) and problem.classes is None):
+            return None
+        if X.numblocks[1] > 1 or not affords_blocks(X, problem.factors, len(folds)):
+            return None
+        engine = engine_for(X, estimator.engine)
+        with opened_blocks(estimator, X, engine, problem.y, problem.fit_intercept) as source:
+            search = about(partial(cls, tasks, source, problem, folds), source.shift())
         return search if search.whole.sound else None
 
     def _is_rest(self, fold):
@@ -70,11 +106,7 @@ class MomentSearch:
     def _problem(self, moments, weights, raw=None):
         problem = self.problem
 
-        def constant(columns):
-            if not len(columns):
-                return np.ones(0, bool)
-            return self.tasks.map(problem.constant, [(0, weights, columns)])[0]
-
+        constant = partial(self.source.constant, weights)
         terms = QuadraticTerms(
             problem.factors, problem.factors, problem.fit_intercept, problem.positive, problem.standardize
         )
@@ -117,6 +149,19 @@ class MomentSearch:
         for (row, k), (found,) in zip(missing, judged, strict=True):
             row[k] = found
         return results
+
+    def model(self, tasks, X, path, at, l1_ratio, alpha):
+        """See `PathProblem.model`; the gap of the rounded model is found from moments."""
+        fit, whole = self.problem.solution(path, at), self.whole
+        if X.dtype == np.float64:
+            return fit
+        coefs = fit.dense(whole.n_columns, np.float64)[None]
+        alphas = np.array([alpha])
+        coefs, figures = whole.round_to(coefs, np.zeros((1, 4)), alphas, l1_ratio, X.dtype)
+        features = np.flatnonzero(coefs[0])
+        model = {"features": features, "coef": coefs[0, features]}
+        model |= {"intercept": float(whole.intercepts(coefs)[0])}
+        return replace(fit, **model, gap_absolute=float(figures[0, 1]))
 
     def _errors(self, number, path):
         """Mean squared errors on the test rows of a fold; None where moments do not resolve them."""

@@ -218,7 +218,8 @@ def compiled():
 
 def reader(estimator, rows):
     """Make the function that checks a block of these rows on its worker, and stores it by rows."""
-    return functools.partial(_read, type(estimator).__name__, rows.shape[1], rows.dtype)
+    name = estimator if isinstance(estimator, str) else type(estimator).__name__
+    return functools.partial(_read, name, rows.shape[1], rows.dtype)
 
 
 def _spans(rows):

@@ -338,6 +338,10 @@ def constant_in(X, weights, intercept):
 def problem_of(design, y, n_alphas=1):
     """Return the `MomentProblem` of a design and a target, where it is the cheaper way; else None."""
     X, Y = design.X, y.reshape(len(y), 1)
+    if design.cut is not None and n_alphas >= rules.PATH:
+        from .row_moments import problem_of_blocks
+
+        return problem_of_blocks(design, y)
     if design.cut is not None or design.engine != "local" or not affords(X, design.l1_factors, n_alphas):
         return None
     shift = shift_of(X, Y, design.fit_intercept)

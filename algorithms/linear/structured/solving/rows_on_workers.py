@@ -20,6 +20,7 @@ from .....scheduler.place import open_place
 from .....scheduler.sums.summed import Summed
 from ....inputs.streamed import RowStream, StreamedBlock, matrix_of, renewed
 from ...glm.row_places import sources_and_reader
+from ...sparse.moments import Shift, moments_of
 from .accelerated import largest_eigenvalue
 from .columns import Columns
 
@@ -36,7 +37,7 @@ class RowsOnWorkers(Columns):
         self._weights = weights if centre and not self.is_sparse else None
         edges = [*(first for first, *_ in sources), X.shape[0]]
         self._program = _RowBlocks([source for *_, source in sources], read, edges, X.shape[1])
-        self._place = open_place(engine, estimator.n_jobs)
+        self._place = open_place(engine, getattr(estimator, "n_jobs", None))
         self._passes: Any = None
 
     @property
@@ -85,6 +86,19 @@ class RowsOnWorkers(Columns):
         trace = float(self._passes.run(("squares", h))[1].sum())
         return largest_eigenvalue(lambda v: self._passes.run(("products", h, v))[1], self.n_features, trace)
 
+    def first_means(self):
+        """Means of the columns in the first block, which alone is read."""
+        return self._passes.run(("first_means",))[1]
+
+    def moments(self, Y, weights, shift, parts):
+        """Second moments of parts of the rows (None: all), see `sparse.moments.moments_of`, by one pass."""
+        return self._passes.run(("moments", Y, weights, (shift.columns, shift.targets), parts))[1]
+
+    def ranges(self, weights, features):
+        """The least and the largest value of columns in the rows that have weight."""
+        least, most = zip(*self._passes.run(("ranges", weights, features))[1], strict=True)
+        return np.min(least, axis=0), np.max(most, axis=0)
+
 
 class _RowBlocks(Summed):
     """What blocks of rows are asked for, (what, arguments); `edges` are their first rows, and the end."""
@@ -109,6 +123,8 @@ class _RowBlocks(Summed):
     def portion(self, number, state, request):
         """Answer a request for a block."""
         what, *args = request
+        if what == "first_means" and number:
+            return 0.0, np.zeros(self.n_features)
         block = Columns(matrix_of(state), None, centre=False)
         return getattr(self, f"_{what}")(block, slice(*self.edges[number : number + 2]), *args)
 
@@ -118,10 +134,13 @@ class _RowBlocks(Summed):
 
     def answer_bytes(self, request):
         """Bytes of an answer."""
-        what, first = request[:2]
+        what, *args = request
         if what == "columns":
-            return 8 * len(first) * self.edges[-1] // (len(self.edges) - 1)
-        return 8 * self.n_features * (first.shape[1] if first.ndim > 1 else 1)
+            return 8 * len(args[0]) * self.edges[-1] // (len(self.edges) - 1)
+        if what == "moments":
+            return 8 * len(args[-1]) * self.n_features**2
+        vectors = args[0].shape[1] if what == "slopes" and args[0].ndim > 1 else 1
+        return 8 * self.n_features * vectors
 
     def _slopes(self, block, rows, U):
         return 0.0, block.all_slopes(np.ascontiguousarray(U[rows]))
@@ -131,6 +150,22 @@ class _RowBlocks(Summed):
 
     def _squares(self, block, rows, h):
         return 0.0, block.curvatures(h[rows])
+
+    def _first_means(self, block, rows):
+        return 0.0, block.X.mean(axis=0, dtype=np.float64)
+
+    def _moments(self, block, rows, Y, weights, shift, parts):
+        X, Y, first, last = block.X, Y[rows], rows.start, rows.stop
+        weights = None if weights is None else weights[rows]
+        X = sparse.csc_array(X) if block.is_sparse else X
+        inside = [None if part is None else part[(part >= first) & (part < last)] - first for part in parts]
+        return 0.0, np.array([moments_of(X, Y, weights, Shift(*shift), part) for part in inside])
+
+    def _ranges(self, block, rows, weights, features):
+        values = block.raw(features)
+        values = values.toarray() if block.is_sparse else values
+        values = values if weights is None else values[weights[rows] > 0]
+        return 0.0, [(values.min(axis=0, initial=np.inf), values.max(axis=0, initial=-np.inf))]
 
     def _products(self, block, rows, h, v):
         return 0.0, block.all_slopes(h[rows] * (block.X @ v))
