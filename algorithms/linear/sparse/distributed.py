@@ -59,10 +59,11 @@ class CutMatrix:
     def program(self, working_set):
         """Make the program of this cut and its schedule."""
         made: Any
+        rows = self.sources or self.pieces, np.diff(self.edges).tolist(), self.stream or by_columns
         if self.sends_columns:
-            made = RowsOfColumns(working_set, self)
+            made = RowColumns(working_set, *rows, self.is_sparse)
         elif self.by_rows:
-            made = RowBlocks(working_set, self, np.diff(self.edges))
+            made = RowProgram(working_set, *rows)
         else:
             made = ColumnBlocks(working_set, list(zip(self.edges[:-1], self.pieces, strict=True)))
         return made, self.schedule
@@ -206,36 +207,6 @@ class ColumnBlocks(SparseLinearProgram):
         """Check a block, store it by columns, and see `SparseLinearProgram.load`."""
         first, block = data
         return super().load((first, _laid(block, first)))
-
-
-class _ReadRows(RowProgram):
-    """Shards of rows of a Dask array; `stream` reads them for each round, None keeps them in memory."""
-
-    stream: RowStream | None
-
-    def read(self, source):
-        """Check a block and store it by columns, or leave it to be read for each round."""
-        return by_columns(source) if self.stream is None else self.stream(source)
-
-    def renew(self, state):
-        """See `RowProgram`; blocks that are read in every round go on with this program's memory."""
-        return super().renew(state) | {"X": renewed(state["X"], self.stream)}
-
-
-class RowBlocks(_ReadRows):
-    """The working-set solver over shards of rows on workers."""
-
-    def __init__(self, working_set, cut_matrix, lengths):
-        super().__init__(working_set, cut_matrix.sources or cut_matrix.pieces, lengths)
-        self.stream = cut_matrix.stream
-
-
-class RowsOfColumns(_ReadRows, RowColumns):
-    """The working-set solver by columns, over rows that are read for each round."""
-
-    def __init__(self, working_set, cut_matrix):
-        super().__init__(working_set, cut_matrix.sources, cut_matrix.edges, cut_matrix.is_sparse)
-        self.stream = cut_matrix.stream
 
 
 def _compiled():

@@ -12,6 +12,7 @@ and each of the working set down, and for m new columns and w of the working set
 up. No n-vector travels but y and the weights, once.
 """
 
+import itertools
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -19,7 +20,7 @@ from scipy import linalg
 
 from ....errors import DataError
 from ....scheduler.program import Outcome, Program
-from ...inputs.streamed import StreamedBlock, matrix_of
+from ...inputs.streamed import matrix_of, renewed
 from ..subproblems.gram import GramProblem
 from .columns import CONSTANT
 from .duality import column_gap
@@ -97,12 +98,12 @@ class GramSquared:
         self.norms, self.members = np.append(self.norms, norms), np.append(self.members, first + varies)
         l1, l2, _ = self._terms(penalty)
         self.free = (l1 == 0) & (l2 == 0)
-        self._settle()
+        self._optimise_free_columns()
 
     def start(self, coef):
         """See `Subproblem.start`."""
         self.coefs = coef / self.scale
-        self._settle()
+        self._optimise_free_columns()
 
     def intercept_of(self, coef, intercept, dtype):
         """See `Subproblem.intercept_of`: the best one, in float64."""
@@ -124,7 +125,7 @@ class GramSquared:
             )
             self.coefs[members] = b
             self.updates += visits
-            self._settle()
+            self._optimise_free_columns()
             gap = self.gap(penalty, 0.0)[1]
             if gap <= eps or gap > 0.9 * lowest:
                 break
@@ -144,16 +145,16 @@ class GramSquared:
             l1 = np.where(l2 > 0, l1, np.maximum(l1, trace))
         return l1, l2, penalty.positive
 
-    def _settle(self):
+    def _optimise_free_columns(self):
         """Recompute the slopes; solve for free features, whose slopes must vanish at a dual point."""
-        self._renew()
+        self._compute_slopes()
         free = np.flatnonzero(self.free[self.members])
         if len(free):
             change, *_ = linalg.lstsq(self.problem.G[np.ix_(free, free)], self.slopes[self.members[free]])
             self.coefs[self.members[free]] += change
-            self._renew()
+            self._compute_slopes()
 
-    def _renew(self):
+    def _compute_slopes(self):
         """Slopes of columns that do not vary stay 0."""
         members = self.members
         self.slopes = np.zeros(len(self.features))
@@ -179,20 +180,21 @@ class GramSquared:
 class RowProgram(Program):
     """The working-set solver, over a `GramSquared`, on shards of rows.
 
-    `sources`: for each shard the argument of `read`. `lengths`: rows of each shard.
+    `sources`: for each shard the argument of ``read(source)``, which returns its rows, by columns, or a
+    `StreamedBlock` that reads them in each round. `lengths`: rows of each shard.
     """
 
     n_blocks = 1
     measure_every = 0
     unit = "coordinate"
 
-    def __init__(self, working_set, sources, lengths):
-        self.working_set = working_set
+    def __init__(self, working_set, sources, lengths, read):
+        self.working_set, self.read = working_set, read
         self.n_features = working_set.n_features
-        sub, ends = working_set.sub, np.cumsum([0, *lengths])
+        edges = np.cumsum([0, *lengths])
         self.shards = [
-            (source, sub.residual[a:b], sub.weights[a:b])
-            for source, a, b in zip(sources, ends[:-1], ends[1:], strict=True)
+            (source, b - a, self._vectors_of(a, b))
+            for source, (a, b) in zip(sources, itertools.pairwise(edges.tolist()), strict=True)
         ]
         self.candidates = None  # found, and waiting for their products
         self.bound = 0.0  # largest score outside the working set
@@ -201,95 +203,103 @@ class RowProgram(Program):
         """Pickle without the coordinator's state."""
         return {**self.__dict__, "working_set": None, "candidates": None, "shards": ()}
 
-    def read(self, source):
-        """Return the rows of a shard (ndarray, or sparse) from its entry."""
-        return source
+    def _vectors_of(self, first, last):
+        """What a shard has of a fit besides its rows: its part of y, and its weights."""
+        return self.working_set.sub.residual[first:last], self.working_set.sub.weights[first:last]
 
     # On the worker of a shard ---------------------------------------------------------------------------
 
     def load(self, data):
-        """State of a shard: its rows, by columns, its part of y, and its weights."""
-        source, y, weights = data
-        return {"X": self.checked(source, len(y)), "y": y, "weights": weights}
-
-    def checked(self, source, n_rows):
-        """Read the rows of a shard, by columns, or leave them to be read for each round."""
-        X = self.read(source)
-        if X.shape != (n_rows, self.n_features):
+        """State of a shard: its rows, and its vectors."""
+        source, n_rows, vectors = data
+        X, shape = self.read(source), (n_rows, self.n_features)
+        if X.shape != shape:
             raise DataError(
-                f"a shard of X has the shape {X.shape}, but {n_rows} rows of {self.n_features} columns were "
+                f"a shard of X has the shape {X.shape}, but {shape[0]} rows of {shape[1]} columns were "
                 "announced: let the chunks of X say what they hold"
             )
-        if isinstance(X, StreamedBlock):
-            return X
-        return np.asfortranarray(X) if isinstance(X, np.ndarray) else X.tocsc()
+        return {"X": X, "vectors": vectors}
 
     def renew(self, state):
-        """Forget what was asked."""
-        return {name: state[name] for name in ("X", "y", "weights")}
+        """Forget what was asked; blocks that are read in every round go on with this program's memory."""
+        return {"X": renewed(state["X"], self.read), "vectors": state["vectors"]}
 
     def sync(self, state, message):
         """Take the coordinator's next request."""
         state["request"] = message
 
     def update(self, state, task):
-        """Slopes of all columns, or products of the columns that are asked for."""
-        X, weights, request = matrix_of(state["X"]), state["weights"], state["request"]
-        if "coef" in request:
-            fit = X[:, request["features"]] @ request["coef"] + request["shift"]
-            return (np.asarray(X.T @ (weights * (state["y"] - fit))).ravel(),)
+        """Slopes of all columns, or what is sent of the columns that are asked for."""
+        X, request = matrix_of(state["X"]), state["request"]
+        if "new" in request:
+            return self._products(X, state["vectors"], request)
+        return self._slopes(X, state["vectors"], request)
+
+    def _slopes(self, X, vectors, request):
+        y, weights = vectors
+        fit = X[:, request["features"]] @ request["coef"] + request["shift"]
+        return np.asarray(X.T @ (weights * (y - fit))).ravel()
+
+    def _products(self, X, vectors, request):
+        y, weights = vectors
         new = X[:, request["new"]]
         weighed = (
             new * weights[:, None] if isinstance(new, np.ndarray) else new.multiply(weights[:, None]).tocsc()
         )
         old, own = weighed.T @ X[:, request["old"]], weighed.T @ new
-        return _dense(old), _dense(own), weighed.T @ state["y"], weighed.T @ np.ones(len(weights))
+        return _dense(old), _dense(own), weighed.T @ y, weighed.T @ np.ones(len(weights))
 
     # At the coordinator -----------------------------------------------------------------------------
 
     def publish(self):
-        """Send the present request."""
-        request, sub = self.working_set.request, self.working_set.sub
-        if self.candidates is not None or len(request["wanted"]):
-            new = request["wanted"] if self.candidates is None else self.candidates[1]
-            return {"new": new, "old": sub.features}
+        """Send the present request: for the products of columns, or for the slopes of all."""
+        wanted = self.working_set.request["wanted"] if self.candidates is None else self.candidates[1]
+        if self.candidates is not None or len(wanted):
+            return {"new": wanted} | self._model(True)
+        return self._model(False)
+
+    def _model(self, with_products):
+        """What shards need of the present model for products of columns, or for slopes."""
+        sub = self.working_set.sub
+        if with_products:
+            return {"old": sub.features}
         used = np.flatnonzero(sub.coefs)
         shift = -float(sub.means @ sub.coefs) if sub.fit_intercept else 0.0
         return {"features": sub.features[used], "coef": sub.coefs[used], "shift": shift}
 
     def aggregate(self, tasks, partials):
         """Request the products of violators; with these, advance the working set."""
-        if len(partials[0]) == 1:
-            self.candidates = self._candidates(sum(partial[0] for partial in partials))
+        if isinstance(partials[0], np.ndarray):
+            self.candidates = self._candidates(sum(partials))
             self.bound = self.candidates[0]
             if len(self.candidates[1]):
                 return Outcome(self.publish())
-            block = GramBlock(*(np.empty((0, 0)),) * 2, *(np.empty(0),) * 2)
-        else:
-            block = self._centred([sum(parts) for parts in zip(*partials, strict=True)])
-        wanted = self.working_set.request["wanted"]
+            partials = []
+        block, wanted = self._joined(partials), self.working_set.request["wanted"]
         bound, ids, scores = self.candidates or (0.0, wanted, np.full(len(wanted), np.inf))
         self.candidates = None
         report = self.working_set.advance(Candidates(bound, ids, scores, block, np.arange(len(ids))))
         return replace(self.working_set.published(report), message=self.publish())
 
     def _candidates(self, slopes):
-        """Bound, ids and scores outside the working set."""
+        """Bound, ids and scores outside the working set; `slopes` of one vector or several."""
         working_set = self.working_set
-        scores = np.maximum(slopes, 0.0) if working_set.positive else np.abs(slopes)
+        sizes = np.maximum(slopes, 0.0) if working_set.positive else np.abs(slopes)
         outside = np.setdiff1d(np.arange(self.n_features), working_set.request["working"], assume_unique=True)
         if working_set.factors is not None:
             outside = outside[np.isfinite(working_set.factors[outside])]
-        scores = scores[outside]
+        scores = np.atleast_2d(sizes).max(axis=0)[outside]
         if working_set.factors is not None:
             scores /= working_set.factors[outside]
         request = working_set.request
         best = largest(scores, request["threshold"], request["count"])
         return float(scores.max(initial=0.0)), outside[best], scores[best]
 
-    def _centred(self, sums):
-        """Turn sums over the shards into a `GramBlock`."""
-        old, own, target, means = sums
+    def _joined(self, partials):
+        """Add what the shards sent up to a `GramBlock`, centred."""
+        if not partials:
+            return GramBlock(*(np.empty((0, 0)),) * 2, *(np.empty(0),) * 2)
+        old, own, target, means = (sum(parts) for parts in zip(*partials, strict=True))
         sub = self.working_set.sub
         if not sub.fit_intercept:
             return GramBlock(old, own, target, np.zeros(len(target)))
