@@ -10,6 +10,7 @@ from functools import partial
 
 import numpy as np
 
+from ...inputs.dask_arrays import is_dask
 from .moments import MomentProblem, QuadraticTerms, Shift
 
 _MOST_COLUMNS, _MOST_PRODUCTS = 4000, 1 << 25  # of columns in all parts of the rows: 256 MiB
@@ -75,9 +76,9 @@ class _Whole:
 
 def problem_of_blocks(design, y):
     """The `MomentProblem` of a design whose rows are elsewhere, by a pass over them; None if not afforded."""
-    if not (design.cut.by_rows and affords_blocks(design.X, design.l1_factors)):
+    if not (is_dask(design.X) and design.cut.by_rows and affords_blocks(design.X, design.l1_factors)):
         return None
-    with opened_blocks("X", design.X, design.engine, y, design.fit_intercept) as source:
+    with opened_blocks("X", design.X.rechunk({1: -1}), design.engine, y, design.fit_intercept) as source:
         return about(partial(_Whole, design, source), source.shift()).whole
 
 
