@@ -73,12 +73,12 @@ def _within(products, slopes, t):
     return end - t
 
 
-def least_in_span(loss, f, charge, B, moves, images, *, intercept):
+def least_in_span(loss, f, penalty, B, moves, images, *, intercept):
     """Minimise loss plus penalty over ``B + span(moves)``: Newton steps where the penalty is smooth.
 
-    `charge`: `Charge`. `B`: float64 (m, K). `moves`: float64 (r, m, K); `images` (r, n, K): how far each
-    takes f. Returns the step of B, its image, the intercepts' change, and how many of the rows it is made of,
-    whatever their signs: errors of their images are so often in its own.
+    `penalty`: `PenaltyOfBlocks`. `B`: float64 (m, K). `moves`: float64 (r, m, K); `images` (r, n, K): how
+    far each takes f. Returns the step of B, its image, the intercepts' change, and how many of the rows it is
+    made of, whatever their signs: errors of their images are so often in its own.
     """
     sizes = np.sqrt(np.einsum("rnk,rnk->r", images, images))
     images, moves = images / sizes[:, None, None], moves / sizes[:, None, None]
@@ -88,8 +88,8 @@ def least_in_span(loss, f, charge, B, moves, images, *, intercept):
         u, h = loss.gradient(at), loss.curvature(at)
         r = len(images)
         flat = images.reshape(r, -1)
-        products = (images * h[:, None]).reshape(r, -1) @ flat.T + charge.curvature(here, moves)
-        slopes = flat @ u.ravel() + moves.reshape(r, -1) @ charge.slope(here).ravel()
+        products = (images * h[:, None]).reshape(r, -1) @ flat.T + penalty.curvature(here, moves)
+        slopes = flat @ u.ravel() + moves.reshape(r, -1) @ penalty.slope(here).ravel()
         if intercept:
             total, u0 = float(h.sum()) or 1.0, u.sum(axis=0)
             cross = np.einsum("rnk,n->rk", images, h)
@@ -101,7 +101,7 @@ def least_in_span(loss, f, charge, B, moves, images, *, intercept):
             break
         change, d = np.tensordot(shares, moves, 1), np.tensordot(shares, images, 1)
         dc = -(u0 + cross.T @ shares) / total if intercept else np.zeros_like(c)
-        length = _falling(loss, at, d + dc, charge, here, change)
+        length = _falling(loss, at, d + dc, penalty, here, change)
         if not length:
             break
         step, image, c = step + length * change, image + length * d, c + length * dc
@@ -109,11 +109,11 @@ def least_in_span(loss, f, charge, B, moves, images, *, intercept):
     return step, image, c, n_rows
 
 
-def _falling(loss, f, image, charge, B, step):
+def _falling(loss, f, image, penalty, B, step):
     """The length of a step, halved until the objective falls, and on as long as it falls further; or 0."""
 
     def rise(t):
-        return loss.rise(f, t * image) + charge.rise(B, t * step)
+        return loss.rise(f, t * image) + penalty.rise(B, t * step)
 
     length, least = 1.0, rise(1.0)
     for _ in range(8):
@@ -124,7 +124,7 @@ def _falling(loss, f, image, charge, B, step):
     return length if least < 0 else 0.0
 
 
-class Charge:
+class PenaltyOfBlocks:
     """Penalties of some blocks: ``lam |B_g| + l1 |B_g|_1 + ridge |B_g|^2 / 2``.
 
     `firsts`: where each block begins among the places. `lam`: float64 (n_blocks,); `l1`, `ridge`: (m,).

@@ -60,7 +60,7 @@ from ...sparse.columns import columns_of
 from ...sparse.working_set import INNER, LEAST_GROWTH, LEAST_INNER, STAGE, STRIDE
 from ..mean_loss import balanced
 from .blocks import Blocks
-from .joint import Charge, best_shares, least_in_span
+from .joint import PenaltyOfBlocks, best_shares, least_in_span
 from .shard import BlockTerms, GroupShard, OwnedGroups
 from .solver import Fit
 
@@ -132,7 +132,7 @@ class OwnedBlocks(Program):
         self.c = loss.start() if fit_intercept else np.zeros(K)  # of the centred columns
         self.reason, self._rounded = "", self.dtype == np.float64
         self._take_model([])
-        self._anchor([])
+        self._rebuild_predictor([])
         self.excess = max(loss.objective(self.f) - loss.least(), 0.0) or 1e-300
         self.spread = float(np.sqrt(self.loss.weights @ (self.f**2).sum(axis=1))) or 1.0
         self.images: Any = (np.empty(0, np.int64), None, None)
@@ -162,7 +162,7 @@ class OwnedBlocks(Program):
     def __getstate__(self):
         """Pickle without the coordinator's state."""
         own = (
-            "places", "coef", "terms", "charge", "f", "blocks", "images", "request", "positive", "negative",
+            "places", "coef", "terms", "f", "blocks", "images", "request", "positive", "negative",
             "_offset", "_trail",
         )  # fmt: skip
         return {**self.__dict__, "shards": (), **dict.fromkeys(own)}
@@ -256,7 +256,7 @@ class OwnedBlocks(Program):
     def _fitted(self, partials):
         """Take up coefficients that no round of updates led to."""
         self._take_model(partials)
-        self._anchor([partial[0] for partial in partials])
+        self._rebuild_predictor([partial[0] for partial in partials])
         self._ask_scores()
         return 0, None, None
 
@@ -282,20 +282,20 @@ class OwnedBlocks(Program):
         self.firsts = np.flatnonzero(np.diff(owner, prepend=-1))
         self.signed = self.positive[owner], self.negative[owner]
 
-    def _charge(self, strength):
+    def _scaled_penalty(self, strength):
         lam, l1, ridge, _ = self.terms
-        return Charge(self.firsts, strength * lam[self.firsts], strength * l1, ridge)
+        return PenaltyOfBlocks(self.firsts, strength * lam[self.firsts], strength * l1, ridge)
 
-    def _anchor(self, fits):
+    def _rebuild_predictor(self, predictor_parts):
         """Make the predictor anew of the shards' parts of it; they are empty where W is."""
         f = self._offset + self.c
-        for fit in fits:
-            if len(fit):
-                f = f + fit
+        for predictor_part in predictor_parts:
+            if len(predictor_part):
+                f = f + predictor_part
         self.f = f
-        self._settle()
+        self._optimise_intercept()
 
-    def _settle(self):
+    def _optimise_intercept(self):
         """Bring the intercept to its best value."""
         if not self.fit_intercept or not self._free:
             return
@@ -317,12 +317,12 @@ class OwnedBlocks(Program):
 
     def minimised(self):
         """The objective, at the target."""
-        return self.loss.objective(self.f) + self._charge(1.0).value(self.coef)
+        return self.loss.objective(self.f) + self._scaled_penalty(1.0).value(self.coef)
 
     def _scored(self, partials):
         """Duality gap of the whole problem; the next strength, and proposals for it."""
         dual = self._dual([partial[:2] for partial in partials])  # at the f that shards were given
-        self._anchor([partial[5] for partial in partials])
+        self._rebuild_predictor([partial[5] for partial in partials])
         gap = max(self.minimised() - dual, 0.0)
         self.gap = gap / self.excess
         if self.reason:  # of the rounded coefficients
@@ -358,16 +358,16 @@ class OwnedBlocks(Program):
 
     def _solved(self, partials):
         """Take the shards' changes, each in the share that is best; decide whether W is solved."""
-        at_start = self.loss.objective(self.f) + self._charge(self.strength).value(self.coef)
+        at_start = self.loss.objective(self.f) + self._scaled_penalty(self.strength).value(self.coef)
         at_start -= self._dual([partial[4:6] for partial in partials])
         old_places, old, old_f = self.places, self.coef, self.f
         self._take_model(partials)
-        found, charge = self.coef, self._charge(self.strength)
-        self.coef = np.zeros_like(found)
+        solved, penalty = self.coef, self._scaled_penalty(self.strength)
+        self.coef = np.zeros_like(solved)
         self.coef[np.searchsorted(self.places, old_places)] = old
-        steps, cuts = found - self.coef, np.searchsorted(self.places, self.first)
+        steps, cuts = solved - self.coef, np.searchsorted(self.places, self.first)
         of_shard = np.searchsorted(self.first, self.places[self.firsts], side="right") - 1
-        costs = np.bincount(of_shard, charge.rises(self.coef, steps), self.n_shards)
+        costs = np.bincount(of_shard, penalty.rises(self.coef, steps), self.n_shards)
         working = [k for k, partial in enumerate(partials) if len(partial[0])]
         changes = np.array([partials[k][0] for k in working]).reshape(len(working), *self.f.shape)
         options = {"intercept": self.fit_intercept}
@@ -377,17 +377,17 @@ class OwnedBlocks(Program):
         shares = np.ones(self.n_shards)
         if whole:
             self.f = self.f + together
-            self._settle()
+            self._optimise_intercept()
         else:
             shares[working], dc = best_shares(self.loss, self.f, changes, costs[working], **options)
             self.f = self.f + np.tensordot(shares[working], changes, 1) + dc
             self.c = self.c + dc
         all_taken = bool((shares == 1).all())
         taken = np.repeat(shares, np.diff(cuts))[:, None] * steps
-        self.coef = found if all_taken else self.coef + taken
+        self.coef = solved if all_taken else self.coef + taken
         further = False
         if not whole:
-            further = self._go_along(working, changes, steps, cuts, charge)
+            further = self._search_span_of_steps(working, changes, steps, cuts, penalty)
         self.rounds += 1
         self._moves = bool(np.any(self.f != old_f))
         if self._is_solved(at_start):
@@ -406,7 +406,7 @@ class OwnedBlocks(Program):
         patience = _PATIENCE if self.strength == 1 else 3
         return self.rounds - self._lowered >= patience
 
-    def _go_along(self, working, changes, steps, cuts, charge):
+    def _search_span_of_steps(self, working, changes, steps, cuts, penalty):
         """Minimise the objective over the span of the shards' last steps; return whether it fell."""
         for change, k in zip(changes, working, strict=True):
             if np.sqrt(self.loss.weights @ (change**2).sum(axis=1)) > _ROUNDED * self.spread:
@@ -419,8 +419,8 @@ class OwnedBlocks(Program):
         moves = np.zeros((len(self._trail), *self.coef.shape))
         for row, (places, step, _) in zip(moves, self._trail, strict=True):
             row[np.searchsorted(self.places, places)] = step
-        given = self.loss, self.f, charge, self.coef, moves, images
-        step, image, dc, n_steps = least_in_span(*given, intercept=self.fit_intercept)
+        arguments = self.loss, self.f, penalty, self.coef, moves, images
+        step, image, dc, n_steps = least_in_span(*arguments, intercept=self.fit_intercept)
         after, (positive, negative) = self.coef + step, self.signed
         if (after[positive] < 0).any() or (after[negative] > 0).any():
             return False
@@ -428,7 +428,7 @@ class OwnedBlocks(Program):
         # images, which would lower the objective of a predictor that is not that of the coefficients.
         u = np.abs(self.loss.gradient(self.f)).sum()
         error = _IMAGE_ERROR * n_steps * u
-        if self.loss.rise(self.f, image + dc) + charge.rise(self.coef, step) >= -error:
+        if self.loss.rise(self.f, image + dc) + penalty.rise(self.coef, step) >= -error:
             return False
         self.coef, self.f, self.c = after, self.f + image + dc, self.c + dc
         return True
@@ -455,7 +455,9 @@ class OwnedBlocks(Program):
         self.rounds, self._lowest, self._lowered = 0, np.inf, 0
         if self.strength > 1:
             at = (
-                self.loss.objective(self.f) - self.loss.least() + self._charge(self.strength).value(self.coef)
+                self.loss.objective(self.f)
+                - self.loss.least()
+                + self._scaled_penalty(self.strength).value(self.coef)
             )
             self.eps = STAGE * at
         else:

@@ -17,7 +17,7 @@ from stradask.algorithms.linear.sparse import distributed as sparse_distributed
 from stradask.algorithms.linear.structured.mean_loss import MeanLoss
 from stradask.algorithms.linear.structured.named import LOSSES
 from stradask.algorithms.linear.structured.solving import owned_fit
-from stradask.algorithms.linear.structured.solving.joint import Charge, best_shares, least_in_span
+from stradask.algorithms.linear.structured.solving.joint import PenaltyOfBlocks, best_shares, least_in_span
 from stradask.algorithms.linear.structured.solving.owned_blocks import OwnedBlocks
 from stradask.errors import DataError
 
@@ -285,16 +285,18 @@ def test_the_least_in_a_span_is_that_of_a_general_minimiser():
     A, B = rng.standard_normal((40, 6)), rng.standard_normal((6, 1))
     y = (rng.random(40) < expit(A @ B)[:, 0]) * 1.0
     rows = MeanLoss(LOSSES["logistic"](), y[:, None], np.full(40, 1 / 40))
-    charge = Charge(np.array([0, 2, 4]), np.array([0.05, 0.02, 0.1]), np.full(6, 0.01), np.full(6, 0.02))
+    penalty = PenaltyOfBlocks(
+        np.array([0, 2, 4]), np.array([0.05, 0.02, 0.1]), np.full(6, 0.01), np.full(6, 0.02)
+    )
     moves = 0.1 * rng.standard_normal((2, 6, 1))
     images = np.einsum("nm,rmk->rnk", A, moves)
 
     def objective(x):
         step = np.tensordot(x[:2], moves, 1)
-        return rows.rise(A @ B, A @ step + x[2]) + charge.rise(B, step)
+        return rows.rise(A @ B, A @ step + x[2]) + penalty.rise(B, step)
 
-    step, image, c, n_rows = least_in_span(rows, A @ B, charge, B, moves, images, intercept=True)
-    found = rows.rise(A @ B, image + c) + charge.rise(B, step)
+    step, image, c, n_rows = least_in_span(rows, A @ B, penalty, B, moves, images, intercept=True)
+    found = rows.rise(A @ B, image + c) + penalty.rise(B, step)
     best = optimize.minimize(
         objective, np.zeros(3), method="Nelder-Mead", options={"xatol": 1e-9, "fatol": 1e-13}
     )
@@ -305,19 +307,19 @@ def test_the_least_in_a_span_is_that_of_a_general_minimiser():
 
 def test_rises_of_penalties_are_differences():
     rng = np.random.default_rng(0)
-    charge = Charge(np.array([0, 3]), np.array([0.5, 2.0]), rng.random(5), rng.random(5))
+    penalty = PenaltyOfBlocks(np.array([0, 3]), np.array([0.5, 2.0]), rng.random(5), rng.random(5))
     B, step = rng.standard_normal((2, 5, 2))
     B[3:] = 0
     step[0] = -B[0]
-    assert charge.rise(B, step) == pytest.approx(charge.value(B + step) - charge.value(B))
+    assert penalty.rise(B, step) == pytest.approx(penalty.value(B + step) - penalty.value(B))
     moves = rng.standard_normal((2, 5, 2))
     B += 0.1
-    slope = [(charge.value(B + 1e-6 * m) - charge.value(B - 1e-6 * m)) / 2e-6 for m in moves]
-    np.testing.assert_allclose(moves.reshape(2, -1) @ charge.slope(B).ravel(), slope, rtol=1e-6)
+    slope = [(penalty.value(B + 1e-6 * m) - penalty.value(B - 1e-6 * m)) / 2e-6 for m in moves]
+    np.testing.assert_allclose(moves.reshape(2, -1) @ penalty.slope(B).ravel(), slope, rtol=1e-6)
     second = [
-        [(charge.slope(B + 1e-6 * m) * k).sum() - (charge.slope(B) * k).sum() for m in moves] for k in moves
+        [(penalty.slope(B + 1e-6 * m) * k).sum() - (penalty.slope(B) * k).sum() for m in moves] for k in moves
     ]
-    np.testing.assert_allclose(charge.curvature(B, moves), np.array(second) / 1e-6, rtol=1e-3)
+    np.testing.assert_allclose(penalty.curvature(B, moves), np.array(second) / 1e-6, rtol=1e-3)
 
 
 # On a cluster -----------------------------------------------------------------------------------------
