@@ -120,7 +120,9 @@ class _NamedColumns(ColumnTransformer):
 
     def fit_transform(self, X, y=None, **given):
         """Fit, and return the matrix, with names if it can have them, and a record of its columns."""
-        return self._named(X, super().fit_transform(X, y, **given))
+        matrix = super().fit_transform(X, y, **given)
+        self.table_columns_ = self._table_columns()
+        return self._named(X, matrix)
 
     def transform(self, X, **given):
         """Return the matrix as in the fit; raise DataError of other columns."""
@@ -128,19 +130,21 @@ class _NamedColumns(ColumnTransformer):
             return self._named(X, super().transform(X, **given))
 
     def _table_columns(self):
-        names, categories = self.get_feature_names_out().tolist(), []
-        sources = np.empty(len(names), dtype=object)
+        """Names and sources of the columns; those of a step that was changed have themselves as sources."""
+        sources, categories = self.get_feature_names_out().astype(object), frozenset()
+        names = tuple(sources.tolist())
         for part, transformer, columns in self.transformers_:
             of_part = sources[self.output_indices_[part]]  # a view
-            if part == "categories" and len(columns):
-                of_part[:] = np.repeat(columns, [len(values) for values in transformer[-1].categories_])
-                categories = columns
-            elif len(of_part):
+            if part.startswith("words"):
                 of_part[:] = columns
-        return TableColumns(tuple(names), tuple(sources.tolist()), frozenset(categories))
+            if part == "categories" and len(columns):
+                widths = [len(values) for values in transformer[-1].categories_]
+                if sum(widths) == len(of_part):
+                    of_part[:], categories = np.repeat(columns, widths), frozenset(columns)
+        return TableColumns(names, tuple(sources.tolist()), categories)
 
     def _named(self, X, matrix):
-        columns = self._table_columns()
+        columns = vars(self).get("table_columns_") or self._table_columns()
         if isinstance(matrix, np.ndarray) and hasattr(X, "iloc") and len({*columns.names}) == matrix.shape[1]:
             matrix = sys.modules["pandas"].DataFrame(matrix, index=X.index, columns=[*columns.names])
         return with_table_columns(matrix, columns)

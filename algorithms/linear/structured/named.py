@@ -85,7 +85,10 @@ def named_terms(
         if not (np.isin(low, (0, -np.inf)).all() and np.isin(high, (0, np.inf)).all()):
             raise DataError(f"bounds other than 0 and infinity are for convex penalties, not for {kind!r}")
     elif penalty in ("group", "sparse-group") and groups is None:
-        raise DataError(f"penalty={penalty!r} needs groups: the size of groups, labels or lists of columns")
+        raise DataError(
+            f"penalty={penalty!r} needs groups: the size of groups, labels or lists of columns, a dict of "
+            "names, or 'category'"
+        )
     elif penalty == "sparse-group":
         sparse_groups, ratio = True, l1_ratio
     elif penalty == "elastic-net":

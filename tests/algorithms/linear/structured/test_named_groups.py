@@ -121,6 +121,15 @@ def test_names_that_are_wrong(table, groups, said):
         sd.table_pipeline(sd.GroupLasso(groups)).fit(frame, y)
 
 
+def test_steps_of_the_table_may_be_changed(table):
+    frame, y = table
+    pipeline = sd.table_pipeline(sd.GroupLasso(alpha=0.1))
+    pipeline.set_params(table__categories__one_hot__drop="first")
+    model = pipeline.fit(frame, y)["model"]
+    assert model.coef_.shape == (5,)
+    assert not hasattr(model, "groups_")  # the columns of a category are not known
+
+
 def test_names_of_an_array(table):
     X = np.eye(4)
     assert sd.GroupLasso({"a": [0, 2]}, alpha=0.1).fit(X, X[0]).groups_ == {"a": [0, 2], "1": [1], "3": [3]}
