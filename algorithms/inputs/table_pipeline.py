@@ -131,7 +131,8 @@ class _NamedColumns(ColumnTransformer):
 
     def _table_columns(self):
         """Names and sources of the columns; those of a step that was changed have themselves as sources."""
-        sources, categories = self.get_feature_names_out().astype(object), frozenset()
+        categories: frozenset = frozenset()
+        sources = self.get_feature_names_out().astype(object)
         names = tuple(sources.tolist())
         for part, transformer, columns in self.transformers_:
             of_part = sources[self.output_indices_[part]]  # a view

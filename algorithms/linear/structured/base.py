@@ -110,7 +110,7 @@ class StructuredModel(ColumnsOnWorkers, Reweighting, SparseCoefficients, Estimat
         """Set `groups_` where groups are given by names; return the groups as numbers of columns."""
         self.__dict__.pop("groups_", None)
         table = table_columns_of(X)
-        if table is None and "feature_names_in_" in vars(self):
+        if table is None and self.groups is not None and "feature_names_in_" in vars(self):
             table = TableColumns.of_names(self.feature_names_in_.tolist())
         named = groups_by_name(
             self.groups, self.n_features_in_, table, by_category=self._groups_are_categories
