@@ -20,6 +20,6 @@ Newton's method
 ``subproblems.free_columns``        unpenalised columns of a smooth loss
 ``glm.row_newton``                  space of the rows, one predictor: also L-BFGS, and line search by slope
 ``glm.row_space``                   space of the rows, K classes: L-BFGS on vectors of n K numbers
-``glm.dual_ridge``                  space of the rows, squared loss: one system as large as the rows
+``glm.ridge_system``                ridge: one system as large as columns or rows, or short iterations
 ==================================  =====================================================================
 """

@@ -17,7 +17,8 @@ from .._base import ENGINES
 from ..inputs.remote_targets import FarTargets, target_sums
 from ..inputs.tables import ScoresFiles, fitted_table
 from .glm.objective import LAST_PLACES
-from .glm.small_ridge import applies, solve_ridge
+from .glm.ridge_system import applies, solve_ridge
+from .glm.rows import in_rows
 from .glm.smooth import SOLVERS, SmoothModel, linear_predictor
 from .losses import squared
 from .sparse.moments import one_thread
@@ -117,6 +118,7 @@ class Ridge(ScoresFiles, MultiOutputMixin, RegressorMixin, SmoothModel):
     ([0.5], 1.5)
     """
 
+    _keeps_order = True
     _parameter_constraints: ClassVar[dict] = {
         "alpha": [Interval(Real, 0, None, closed="left"), "array-like"],
         "fit_intercept": ["boolean"],
@@ -200,19 +202,20 @@ class Ridge(ScoresFiles, MultiOutputMixin, RegressorMixin, SmoothModel):
     def _solve(self, data, dtype, target, layout, callback):
         """Solve the normal equations of few columns; else as `SmoothModel`."""
         goes_on = self.warm_start and "coef_" in vars(self)
-        if goes_on or self._method not in ("auto", "newton") or not applies(data[0], len(target.vectors)):
-            return super()._solve(data, dtype, target, layout, callback)
+        quick = self._method == "auto" and callback is None and not self.verbose
+        asked = not goes_on and self._method in ("auto", "newton")
+        if not (asked and applies(data[0], len(target.vectors), quick)):
+            return super()._solve([in_rows(rows) for rows in data], dtype, target, layout, callback)
         began, scales = time.perf_counter(), [self._scales(target, k) for k in range(len(target.vectors))]
         tol = max(self.tol, LAST_PLACES * float(np.finfo(dtype).eps))
         Y = np.array(target.vectors).T
-        options = {"fit_intercept": self.fit_intercept, "tol": tol, "max_iter": self.max_iter}
+        options = {"fit_intercept": self.fit_intercept, "tol": tol, "max_iter": self.max_iter, "quick": quick}
         with one_thread(data[0]):
             found = solve_ridge(data[0], Y, target.weights, [l2 for _, l2 in scales], **options)
         if found is None:
-            return super()._solve(data, dtype, target, layout, callback)
-        coefs, intercepts, objectives, n_iter = found
+            return super()._solve([in_rows(rows) for rows in data], dtype, target, layout, callback)
+        coefs, intercepts, objectives, n_iter, self.solver_ = found
         seconds = (time.perf_counter() - began) / n_iter[-1]
-        self.solver_ = "newton"
         ends = intercepts[:, None] if self.fit_intercept else np.empty((len(coefs), 0))
         history, models = History(), [layout.read(x) for x in np.hstack([coefs, ends])]
 

@@ -38,7 +38,7 @@ SMALL_SMOOTH = Sizes(100, 5e6)  # Newton's method with compiled steps (`glm.smal
 SMALL_SPARSE_LOGISTIC = Sizes(
     2000, 0.0, 4e5
 )  # steps on all columns (`sparse.lean_logistic`); stored: entries
-SMALL_RIDGE = Sizes(200, 2.5e7)  # normal equations (`glm.small_ridge`); columns and targets in the products
+SMALL_RIDGE = Sizes(200, 2.5e7)  # normal equations (`glm.ridge_system`); columns and targets in the products
 SMALL_SPARSE_RIDGE = Sizes(500, 0.0, 1e6)  # the same of sparse rows
 MOMENTS = Sizes(200, 1e9)  # second moments for one penalty (`sparse.moments`)...
 SPARSE_MOMENTS = Sizes(500, 0.0, 1.2e6)  # ...the same of sparse columns...
@@ -46,4 +46,27 @@ MOMENTS_OF_A_PATH = Sizes(500, 1e10, 2e7)  # ...and for a path
 PATH = 10  # penalties that make a path
 # Products of moments from which on it pays to limit BLAS to one thread: others would only wait.
 FEW_PRODUCTS = 1e6
-DUAL_ROWS = 2000  # of the dual of ridge (`glm.dual_ridge`): beyond, matrix and factor take too much memory
+DUAL_ROWS = 2000  # of the dual of ridge (`glm.ridge_system`): beyond, matrix and factor take too much memory
+
+
+class Costs(NamedTuple):
+    """Nanoseconds of the parts of a ridge regression, about: only ratios matter.
+
+    Attributes
+    ----------
+    call : float
+        Around a step of conjugate gradients.
+    entry, sparse_entry : float
+        An entry of X in a product with a vector.
+    product, sparse_product : float
+        One product of two entries in a product of matrices, or in a factor.
+    """
+
+    call: float
+    entry: float
+    sparse_entry: float
+    product: float
+    sparse_product: float
+
+
+RIDGE_COSTS = Costs(call=3e4, entry=0.4, sparse_entry=1.3, product=0.05, sparse_product=3.0)

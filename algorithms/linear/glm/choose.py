@@ -15,7 +15,7 @@ the data and Hessians:
   than the columns, begin with Newton's method or L-BFGS in the space of the rows (`row_newton`).
 
 L-BFGS with the diagonal, and that of multinomial models, is believed to have converged where `excess` proves
-it. The squared loss with a penalty and fewer rows than columns is left to `dual_ridge`.
+it. `Ridge` asks `ridge_system` first.
 
 What a row costs in a pass and in a Hessian was measured; only ratios matter, which vary little between
 machines: a pass waits for memory (dense) or for scattered entries (sparse), a Hessian is a product of dense
@@ -27,7 +27,6 @@ import functools
 from typing import Any
 
 import numpy as np
-from scipy.linalg import LinAlgError
 
 from ...optimize.methods.excess import Excess
 from ...optimize.methods.lbfgs import minimize_lbfgs
@@ -44,7 +43,6 @@ from ...optimize.methods.preconditioner import (
 )
 from ...optimize.methods.quadratic import minimize_quadratic
 from ...optimize.stages import LBFGS_SHARE, Stages
-from .dual_ridge import DualFactor, applies, minimize_dual
 from .row_newton import applies as row_newton_applies
 from .row_newton import minimize_by_row_newton
 from .row_space import applies as row_space_applies
@@ -123,11 +121,8 @@ def minimise_square(objective, x0, *, solver="auto", factor=None, max_iter=1000,
     """Minimise a `LinearObjective` of the squared loss; return a result and ``(name, factor)``.
 
     Its Hessian is the same everywhere and for all targets: L-BFGS in the variables of its Cholesky factor
-    takes the Newton step, and then corrects what rounding left. `factor`: from an earlier call; of the
-    Hessian, or of `dual_ridge` for fewer rows than columns.
+    takes the Newton step, and then corrects what rounding left. `factor`: from an earlier call.
     """
-    if solver in ("auto", "newton") and applies(objective):
-        return _by_rows(objective, x0, factor, max_iter=max_iter, tol=tol, callback=callback)
     by_hessian = solver == "newton" and objective.n_parameters <= NEWTON_MOST
     if not by_hessian and (solver != "auto" or method_for(objective) != "newton"):
         result, name = minimise(objective, x0, solver=solver, max_iter=max_iter, tol=tol, callback=callback)
@@ -153,19 +148,6 @@ class SquareMinimiser:
         )
         self._l2 = objective.l2
         return result, name
-
-
-def _by_rows(objective, x0, factor, *, max_iter, tol, callback):
-    """Solve the dual; where rounding errors remain, continue with conjugate gradients."""
-    stages = Stages(objective, x0, max_iter, callback)
-    try:
-        factor = factor or DualFactor(objective)
-        stages.run(minimize_dual, factor=factor, tol_decrease=tol)
-    except LinAlgError:
-        factor = None
-    if not stages.over:
-        stages.run(_newton_cg, tol_decrease=tol)
-    return stages.result(), ("newton", factor)
 
 
 def minimise_multinomial(objective, x0, *, solver="auto", max_iter=1000, tol=1e-6, callback=None):

@@ -5,7 +5,7 @@ its sums have the same bits. Vectors of sums are of length d + 1, matrices (d + 
 the intercept's.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -89,7 +89,8 @@ class _AnyRows:
 class DenseRows(_AnyRows):
     """Rows of a dense matrix.
 
-    `X`: float32 or float64 (n, d), C-ordered. `y`: array (n,); targets in the type of `X` (signs 1 and -1 of
+    `X`: float32 or float64 (n, d), C-ordered for all but `ridge_system`. `y`: array (n,); targets in the type
+    of `X` (signs 1 and -1 of
     a logistic loss), or int64 numbers of classes. `weights`: array (n,) or (0,), in the type of `X`; empty
     for weights of 1.
     """
@@ -395,6 +396,11 @@ def make_rows(X, y, weights=None):
     if isinstance(X, np.ndarray):
         return DenseRows(X, y, weights)
     return SparseRows(X.data, X.indices, X.indptr, X.shape[1], y, weights)
+
+
+def in_rows(rows):
+    """The same rows, dense ones in C order, which the kernels take."""
+    return replace(rows, X=np.ascontiguousarray(rows.X)) if type(rows) is DenseRows else rows
 
 
 def cut(rows, width=1):

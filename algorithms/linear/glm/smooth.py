@@ -43,6 +43,7 @@ class SmoothModel(Estimator):
     penalty of that mean.
     """
 
+    _keeps_order = False  # whether `_solve` takes dense rows in Fortran order
     fit_intercept: bool
     n_jobs: Any
     solver: str
@@ -58,9 +59,8 @@ class SmoothModel(Estimator):
     def _fit_rows(self, X, y, sample_weight, callback, stays_up_to=np.inf):
         """Minimise over the rows on their machines, and take the model; None where `_takes` refuses."""
         name = type(self).__name__
-        rows, y, sample_weight, engine = check_rows_and_targets(
-            self, X, y, sample_weight, stays_up_to=stays_up_to
-        )
+        options = {"stays_up_to": stays_up_to, "keeps_order": self._keeps_order and self.engine == "local"}
+        rows, y, sample_weight, engine = check_rows_and_targets(self, X, y, sample_weight, **options)
         if is_dask(y):
             opened = self._opened_with_targets(rows, self._remote_checks(name), y, sample_weight, engine)
             with opened as (answers, made):

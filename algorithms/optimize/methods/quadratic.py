@@ -8,6 +8,7 @@ have lowered the objective by little.
 
 from scipy.optimize import OptimizeResult
 
+from .conjugate_gradients import conjugate_gradient_steps
 from .excess import Ritz
 from .newton import MESSAGES, ROUNDING
 
@@ -24,9 +25,7 @@ def minimize_quadratic(objective, x0, *, scaling, max_iter=1000, tol_decrease=1e
     first, g = objective.value_and_gradient(x0)
     rounding = ROUNDING * abs(objective.constant) + ROUNDING**2 * abs(first)
     tol = max(tol_decrease, objective.precision)
-    x, residual, sums, ritz, status = x0.copy(), -g, [0.0], Ritz(), 1
-    turned = scaling.direct(scaling.transposed(residual))
-    step, square, k = turned, float(residual @ turned), 0
+    sums, ritz, status, k = [0.0], Ritz(), 2, 0
 
     def lacking(r, square, allowed):
         penalised, free = objective.squared_norms(r)
@@ -37,32 +36,28 @@ def minimize_quadratic(objective, x0, *, scaling, max_iter=1000, tol_decrease=1e
         least = ritz.least(k)
         return square <= 2 * least * allowed and least >= _SAME * ritz.least(k // 2)
 
-    while True:
-        value = first - sums[-1]
-        allowed = max(tol * abs(value), rounding)
-        if lacking(residual, square, allowed):
+    def product(v):
+        return objective.hessian_product(x0, v)  # the same everywhere
+
+    def scaled(v):
+        return scaling.direct(scaling.transposed(v))
+
+    for k, state in enumerate(conjugate_gradient_steps(product, -g, scaled)):
+        x, value = x0 + state.x, first - state.fell
+        if k:
+            sums.append(state.fell)
+            ritz.add(state.length, state.ratio)
+            if callback is not None and callback(_result(x, value, -state.residual, k, 1)) is True:
+                status = 3
+                break
+        if lacking(state.residual, state.square, max(tol * abs(value), rounding)):
             status = 0
             break
         if k == max_iter:
-            break
-        bent = objective.hessian_product(x0, step)  # the same everywhere
-        curvature = float(step @ bent)
-        if not curvature > 0:
-            status = 2
-            break
-        length = square / curvature
-        x, residual, k = x + length * step, residual - length * bent, k + 1
-        sums.append(sums[-1] + 0.5 * length * square)
-        turned = scaling.direct(scaling.transposed(residual))
-        before, square = square, float(residual @ turned)
-        ritz.add(length, square / before)
-        step = turned + (square / before) * step
-        if callback is not None and callback(_result(x, first - sums[-1], -residual, k, 1)) is True:
-            status = 3
+            status = 1
             break
     value, g = objective.value_and_gradient(x) if k else (first, g)
-    turned = scaling.direct(scaling.transposed(g))
-    if status == 0 and k and not lacking(g, float(g @ turned), max(tol * abs(value), rounding)):
+    if status == 0 and k and not lacking(g, float(g @ scaled(g)), max(tol * abs(value), rounding)):
         status = 2  # what was added up has drifted from the gradient
     return _result(x, value, g, k, status)
 
