@@ -56,7 +56,7 @@ class CoxRegression(StructuredModel):
     ties : {"efron", "breslow"}, default="efron"
         How events at the same time are taken. Efron's is the more exact, and the default of R.
     groups : int, array-like, dict, "category" or None, default=None
-        As in `GroupLasso`.
+        As in `GroupLasso`; None takes every column alone.
     penalty_factor : array-like, default=None
         One number for each column, or group; 0 never penalises, infinity excludes.
     gamma : float, default=None
