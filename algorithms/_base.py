@@ -24,6 +24,7 @@ from .inputs.pieces import is_lazy
 
 _MOST = 2**63  # scikit-learn keeps numbers in 64 bits
 _MOST_TEXT = 280  # characters of a message, about
+_PLAIN = {int, float, str, bool, type(None)}  # types of values that stay what they are
 _PRINTERS = {"_changed_params", "_safe_repr", "_pprint_estimator", "_get_params_html"}  # of scikit-learn
 
 
@@ -101,6 +102,7 @@ class Estimator(BaseEstimator):
     # Parameters that take any text and name no place: neither an address nor a file.
     _harmless_text: ClassVar[frozenset[str]] = frozenset({"memory_limit", "scoring"})
     _state_attributes: tuple[str, ...] = ()
+    _last_checked: ClassVar[list] = []
 
     def __init_subclass__(cls, **given):
         for name in ("fit", "partial_fit"):
@@ -179,7 +181,14 @@ class Estimator(BaseEstimator):
         return parameters
 
     def _validate_params(self):
-        """Check the parameters as scikit-learn does; refuse True as a number, and beyond 64 bits."""
+        """Check the parameters as scikit-learn does; refuse True as a number, and beyond 64 bits.
+
+        Plain values that were the last to pass in this class are not checked again.
+        """
+        values = [getattr(self, name, None) for name in self._get_param_names()]
+        checked = [(type(value), value) for value in values]
+        if checked == vars(type(self)).get("_last_checked"):
+            return
         try:
             super()._validate_params()
         except InvalidParameterError as error:
@@ -192,6 +201,8 @@ class Estimator(BaseEstimator):
                 )
             if not flags and isinstance(value, (bool, np.bool_)):
                 raise DataError(f"{name}={shortened(value)} of {type(self).__name__} must be no truth value")
+        if all(kind in _PLAIN for kind, _ in checked):
+            type(self)._last_checked = checked
 
     @classmethod
     @functools.cache

@@ -179,3 +179,12 @@ def test_conjugate_gradients_end_at_the_tolerance(intercept, tol):
     assert seen[-1] == pytest.approx(objective(watched), rel=1e-6)
     ended = sd.Ridge(0.1, fit_intercept=intercept).fit(X, y, callback=lambda info: info.round == 3)
     assert ended.n_iter_ == 3
+
+
+def test_parameters_that_changed_are_checked_again():
+    X, y, _ = data(10)
+    sd.Ridge(1).fit(X, y)
+    for wrong in (True, -1, "1"):
+        with pytest.raises(ValueError, match="alpha"):
+            sd.Ridge(wrong).fit(X, y)
+    assert sd.Ridge(1).fit(X, y).n_iter_ >= 1
