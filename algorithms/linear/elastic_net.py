@@ -17,7 +17,14 @@ from .._base import ENGINES, Estimator
 from ..inputs.dask_arrays import is_dask, lazily
 from ..inputs.matrices import check_matrix, check_rows, check_vector
 from ..inputs.tables import ScoresFiles, fitted_table, given_rows
-from ..inputs.targets import check_names, check_penalty_factor, check_start, check_targets, check_weights
+from ..inputs.targets import (
+    check_names,
+    check_offset,
+    check_penalty_factor,
+    check_start,
+    check_targets,
+    check_weights,
+)
 from .losses import squared
 from .path import enet_path
 from .sparse.fitting import (
@@ -237,7 +244,13 @@ class ElasticNet(ScoresFiles, SparseCoefficients, MultiOutputMixin, RegressorMix
     # Fitting ------------------------------------------------------------------------------------
 
     def fit(
-        self, X: Matrix, y: Vector, sample_weight: Vector | None = None, *, callback: Callback | None = None
+        self,
+        X: Matrix,
+        y: Vector,
+        sample_weight: Vector | None = None,
+        *,
+        offset: Vector | None = None,
+        callback: Callback | None = None,
     ) -> Self:
         """Fit coefficients and intercept.
 
@@ -253,6 +266,8 @@ class ElasticNet(ScoresFiles, SparseCoefficients, MultiOutputMixin, RegressorMix
             Each target is a problem of its own.
         sample_weight : float or array-like of shape (n_samples,), optional
             Not negative. Only ratios count.
+        offset : array-like of shape (n_samples,) or (n_samples, n_targets), optional
+            Added to the linear predictor of each row: a known part of y.
         callback : callable, optional
             ``callback(info)`` after every round; `info` has round, total, objective, seconds, updates,
             history, and ``info.snapshot()``, the model so far as a fitted estimator. Returning True ends the
@@ -270,18 +285,20 @@ class ElasticNet(ScoresFiles, SparseCoefficients, MultiOutputMixin, RegressorMix
             )
         with self._draft() as draft, fitted_table(draft, X, y, sample_weight) as (X, y, sample_weight):
             before = vars(draft).get("coef_") if draft.warm_start else None
-            design, y = draft._problem(X, y, sample_weight, own=ownership(draft))
+            design, y = draft._problem(X, y, sample_weight, offset, own=ownership(draft))
             draft._check_goes_on(before, y, design.n_features)
             draft._fit_targets(design, y, before, callback)
         return self
 
-    def _problem(self, X, y, sample_weight, own="never"):
+    def _problem(self, X, y, sample_weight, offset=None, own="never"):
         """Check the input; set the number and names of the columns."""
         columns = check_matrix(self, X, order=order_for_moments(X))
         n_samples, n_features = columns.shape
         y, sample_weight = check_vector(y, n_samples), check_vector(sample_weight, n_samples)
         check_names(self, X, y)
         y = check_targets(y, n_samples, type(self).__name__)
+        offset = check_offset(offset, n_samples, y.size // n_samples)
+        y = y if offset is None else y - offset.reshape(y.shape)
         design = Design.make(
             columns,
             check_weights(sample_weight, n_samples),
@@ -390,12 +407,14 @@ class ElasticNet(ScoresFiles, SparseCoefficients, MultiOutputMixin, RegressorMix
 
     # Using --------------------------------------------------------------------------------------
 
-    def predict(self, X: Matrix) -> Array:
-        """Compute ``X @ coef_ + intercept_``.
+    def predict(self, X: Matrix, *, offset: Vector | None = None) -> Array:
+        """Compute ``X @ coef_ + intercept_ + offset``.
 
         Parameters
         ----------
         X : ndarray, sparse matrix or DataFrame of shape (n_samples, n_features)
+        offset : array-like of shape (n_samples,) or (n_samples, n_targets), optional
+            As in `fit`.
 
         Returns
         -------
@@ -404,19 +423,29 @@ class ElasticNet(ScoresFiles, SparseCoefficients, MultiOutputMixin, RegressorMix
         check_is_fitted(self)
         X = given_rows(self, X)
         if is_dask(X):
+            if offset is not None:
+                raise DataError("offset is not taken with a Dask array: add it to the predictions")
             n_outputs = None if self.coef_.ndim == 1 else len(self.coef_)
             return lazily(self.predict, X, n_outputs, self.coef_.dtype)
         intercept = np.asarray(self.intercept_, self.coef_.dtype)
-        return check_rows(self, X) @ self.coef_.T + intercept
+        predicted = check_rows(self, X) @ self.coef_.T + intercept
+        offset = check_offset(offset, len(predicted), predicted.size // max(len(predicted), 1))
+        return (
+            predicted
+            if offset is None
+            else predicted + offset.reshape(predicted.shape).astype(intercept.dtype)
+        )
 
-    def alpha_max(self, X: Matrix, y: Vector, sample_weight: Vector | None = None) -> Any:
+    def alpha_max(
+        self, X: Matrix, y: Vector, sample_weight: Vector | None = None, *, offset: Vector | None = None
+    ) -> Any:
         """Find the smallest `alpha` at which all penalised coefficients are zero, given the other parameters.
 
         Useful values of `alpha` are parts of it: a half, a tenth, a hundredth.
 
         Parameters
         ----------
-        X, y, sample_weight
+        X, y, sample_weight, offset
             As in `fit`.
 
         Returns
@@ -431,7 +460,7 @@ class ElasticNet(ScoresFiles, SparseCoefficients, MultiOutputMixin, RegressorMix
         2.0
         """
         self._validate_params()
-        design, y = copy.copy(self)._problem(X, y, sample_weight)
+        design, y = copy.copy(self)._problem(X, y, sample_weight, offset)
         alphas = [
             design.alpha_max(squared.subproblem(design, target), self.l1_ratio)
             for target in np.atleast_2d(y.T)

@@ -10,7 +10,14 @@ from scipy import sparse
 from ..._typing import Engine, Matrix, RandomState, Vector
 from ...errors import DataError, shortened
 from ..inputs.matrices import check_matrix, check_vector
-from ..inputs.targets import check_alphas, check_penalty_factor, check_start, check_targets, check_weights
+from ..inputs.targets import (
+    check_alphas,
+    check_offset,
+    check_penalty_factor,
+    check_start,
+    check_targets,
+    check_weights,
+)
 from .losses import squared
 from .sparse.fitting import SHORT, Design, warn_short
 from .sparse.moments import problem_of, solve_squared
@@ -84,6 +91,7 @@ def enet_path(
     random_state: RandomState | None = None,
     selection: str = "cyclic",
     sample_weight: Vector | None = None,
+    offset: Vector | None = None,
     fit_intercept: bool = False,
     penalty_factor: Vector | None = None,
     standardize: bool = False,
@@ -131,7 +139,8 @@ def enet_path(
         Bound of the duality gap of each model, relative to the objective of the zero model.
     max_iter : int, default=1000
         Most passes over `X` for each alpha.
-    sample_weight : array-like of shape (n_samples,), default=None
+    sample_weight, offset : array-like of shape (n_samples,), default=None
+        As in `ElasticNet.fit`.
     fit_intercept : bool, default=False
         True fits an intercept to each alpha and returns them.
     penalty_factor : array-like of shape (n_features,), default=None
@@ -200,6 +209,8 @@ def enet_path(
             f"y has the shape {y.shape}, and {name} takes one target: call it for each column of y "
             "(scikit-learn's solves the multi-task problem here, which is another one)"
         )
+    offset = check_offset(offset, n_samples, 1)
+    y = y if offset is None else y - offset
     design = Design.make(
         columns,
         check_weights(check_vector(sample_weight, n_samples), n_samples),

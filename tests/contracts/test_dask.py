@@ -85,8 +85,7 @@ FORMS = {
 
 REMEDY = r"compute|in this process|of this process|takes frames"
 IN_THIS_PROCESS = """
-    HuberRegressor QuantileRegressor SparsePoissonRegressor MultiTaskLasso MultiTaskElasticNet SparseGLMCV
-    GroupLassoCV MultiTaskLassoCV MultiTaskElasticNetCV CoxRegression StabilitySelection KnockoffSelection
+    SparseGLMCV GroupLassoCV MultiTaskLassoCV MultiTaskElasticNetCV StabilitySelection KnockoffSelection
     BayesianGLM
 """.split()  # noqa: SIM905
 

@@ -79,7 +79,7 @@ class GLM(RegressorMixin, Estimator):
         in `PoissonRegressor`; there are no standard errors then.
     fit_intercept : bool, default=True
         False takes c = 0.
-    max_iter : int, default=100
+    max_iter : int, default=1000
         Most Newton steps.
     tol : float, default=1e-8
         The fit ends after a Newton step of at most `tol` standard errors.
@@ -197,7 +197,7 @@ class GLM(RegressorMixin, Estimator):
         weight_type: str = "variance",
         alpha: float = 0.0,
         fit_intercept: bool = True,
-        max_iter: int = 100,
+        max_iter: int = 1000,
         tol: float = 1e-8,
         warm_start: bool = False,
         engine: Engine = "local",

@@ -15,10 +15,8 @@ from ....errors import DataError
 from ....scheduler.loop import Monitor
 from ....scheduler.threads import own_threads, single_threaded_blas
 from ..._base import Estimator
-from ...inputs.dask_arrays import is_dask
 from ...inputs.matrices import (
     _as_data_errors,
-    check_columns,
     check_matrix,
     check_plain,
     check_rows,
@@ -40,7 +38,7 @@ from .losses import Loss
 from .named_groups import groups_by_name
 from .penalties import BlockPenalty, GivenPenalty, Penalty
 from .solving.blocks import check_groups
-from .solving.columns import Columns
+from .solving.columns import Columns, ScaledColumns, scales_of
 from .solving.kinks import KinkedRows, resume
 from .solving.owned_fit import ColumnsOnWorkers, CutColumns, owns
 from .solving.problem import (
@@ -68,6 +66,14 @@ class StructuredModel(ColumnsOnWorkers, Reweighting, SparseCoefficients, Estimat
     intercept_: Any
     fit_intercept: bool
     alpha: float
+    l1_ratio: float
+    penalty_factor: Any
+    positive: bool
+    standardize: bool
+    max_iter: int
+    tol: float
+    warm_start: bool
+    verbose: int
     groups: Any = None
     _groups_are_categories = False  # where `groups` is None and X has categories
     _counts_weights = False  # whether a row of weight 2 counts as two rows
@@ -83,25 +89,13 @@ class StructuredModel(ColumnsOnWorkers, Reweighting, SparseCoefficients, Estimat
     @contextmanager
     def _read(self, X, y, sample_weight):
         """Yield X, y and sample_weight of a fit; of files X is in this process, or there is a Dask client."""
-        if not self._takes_engine:
-            yield X, y, sample_weight
-            return
         with fitted_table(self, X, y, sample_weight) as (rows, y, sample_weight):
             if rows is not X and (engine_of(self) == "local" or own_threads() is not None):
                 rows = with_table_columns(computed(rows), table_columns_of(rows))
             yield rows, y, sample_weight
 
     def _columns(self, X, y):
-        if self._takes_engine:
-            columns = check_matrix(self, X)
-        elif is_dask(X):
-            raise DataError(
-                f"{type(self).__name__} takes X in this process, not a Dask collection: pass X.compute(), or "
-                "take SparseGLM, GroupLasso, GroupLogisticRegression, Lasso, ElasticNet or "
-                "SparseLogisticRegression, which compute on a cluster"
-            )
-        else:
-            columns = check_columns(self, X)
+        columns = check_matrix(self, X)
         check_names(self, X, y)
         self._name_groups(X)
         return columns
@@ -167,12 +161,14 @@ class StructuredModel(ColumnsOnWorkers, Reweighting, SparseCoefficients, Estimat
         grouped, factors = terms.groups is not None, factors_of(terms, blocks)
         curvature: Any = 0.0
         centre = self.fit_intercept if centre is None else centre
-        if self._takes_engine and owns(X, self.engine):
+        if owns(X, self.engine):
             columns: Any = self._columns_on_workers(X, loss, weights, blocks, factors, centre)
         else:
             columns = Columns(X, weights, centre=centre)
         if isinstance(columns, CutColumns):
             return StructuredProblem(columns, loss, blocks, factors, curvature)
+        scales = scales_of(columns, weights, centre) if self.standardize else None
+        columns = columns if scales is None else ScaledColumns(columns, scales)
         if isinstance(terms.kind, Penalty):
             if grouped or loss.n_outputs > 1:
                 raise DataError("a penalty of your own takes single columns and one target: leave out groups")
@@ -188,7 +184,7 @@ class StructuredModel(ColumnsOnWorkers, Reweighting, SparseCoefficients, Estimat
             with columns.opened():
                 squares = blocks.spread(columns.curvatures(h))
             curvature = np.add.reduceat(squares, blocks.starts[:-1])  # a bound of the eigenvalues
-        return StructuredProblem(columns, loss, blocks, factors, curvature)
+        return StructuredProblem(columns, loss, blocks, factors, curvature, scales)
 
     def _penalty(self, problem, alpha, *, convex=False):
         """The penalty at a strength; with `convex` its convex form, the norm."""
@@ -200,6 +196,8 @@ class StructuredModel(ColumnsOnWorkers, Reweighting, SparseCoefficients, Estimat
             return GivenPenalty(own, strengths, problem.curvature)
         rho, n = terms.l1_ratio, len(factors)
         low, high = spread_bounds(terms.low, terms.high, n, blocks, problem.loss.n_outputs)
+        if problem.scales is not None and n == len(problem.scales):  # groups have bounds of 0 and infinity
+            low, high = low * problem.scales, high * problem.scales
         kind = "norm" if convex else terms.kind
         lam, l1, ridge = strengths, np.zeros(n), np.zeros(n)
         if terms.sparse_groups:
@@ -239,7 +237,7 @@ class StructuredModel(ColumnsOnWorkers, Reweighting, SparseCoefficients, Estimat
 
         def report(round_, objective, figure):
             def snapshot():
-                fit = so_far(solver, objective, figure, round_)
+                fit = problem.in_units(so_far(solver, objective, figure, round_))
                 return copy.copy(self)._take(problem, fit, monitor.history)
 
             return bool(monitor.record({"objective": objective}, gap=figure, snapshot=snapshot))
@@ -254,7 +252,7 @@ class StructuredModel(ColumnsOnWorkers, Reweighting, SparseCoefficients, Estimat
         if start is not None and fit.rounds == 1 and fit.reason in ("gap", "kkt"):
             fit.rounds = 0  # the pass found nothing to do
         self._warn(fit, unit, first)
-        return fit, monitor.history
+        return problem.in_units(fit), monitor.history
 
     def _solver(self, problem):
         self._check_local(problem)
@@ -280,7 +278,7 @@ class StructuredModel(ColumnsOnWorkers, Reweighting, SparseCoefficients, Estimat
 
     def _take(self, problem, fit, history):
         p = problem.columns.n_features
-        coef = problem.blocks.summed(fit.B, p).T
+        coef = problem.blocks.summed(fit.B, p).T.astype(problem.columns.dtype)
         intercept = np.asarray(fit.intercept, np.float64)
         single = self._single(coef)
         self.coef_ = coef[0].copy() if single else np.ascontiguousarray(coef)
@@ -294,8 +292,7 @@ class StructuredModel(ColumnsOnWorkers, Reweighting, SparseCoefficients, Estimat
         self.history_ = history.as_dict()
         if self.warm_start and isinstance(problem.loss, KinkedRows):
             self._smoothing = problem.loss.smoothing_now()
-        if self._takes_engine:
-            self.schedule_ = problem.columns.schedule
+        self.schedule_ = problem.columns.schedule
         if problem.blocks.plain is False and len(fit.B) > p:
             self.group_coef_ = fit.B[:, 0].copy() if single else fit.B.copy()
         return self
@@ -318,6 +315,8 @@ class StructuredModel(ColumnsOnWorkers, Reweighting, SparseCoefficients, Estimat
                 "warm_start=True goes on from a model of other columns, groups or targets: fit a new "
                 "estimator, or set warm_start=False"
             )
+        B = B.astype(np.float64)
+        B = B if problem.scales is None else B * problem.blocks.spread(problem.scales)[:, None]
         return B, np.atleast_1d(np.asarray(self.intercept_, np.float64))
 
     def _largest_alpha(self, problem):
@@ -342,7 +341,7 @@ class StructuredModel(ColumnsOnWorkers, Reweighting, SparseCoefficients, Estimat
                     self._warn(fit, unit, first)
                 elif self._shortfall(fit, unit, first):
                     short.append(float(fit.gap / unit if np.isfinite(fit.gap) else fit.violation / first))
-                yield fit
+                yield problem.in_units(fit)
 
     def _whole_path(self, problem, alphas, eps, *, single=True):
         """Strengths, coefficients, intercepts and gaps; of one output without its axis if `single`."""

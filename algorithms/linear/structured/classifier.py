@@ -8,7 +8,7 @@ from sklearn.utils._param_validation import StrOptions
 
 from ...._typing import Array, Callback, Engine, Matrix, Vector
 from ....errors import DataError
-from ..._base import documented
+from ..._base import documented, keep_parameters
 from ...inputs.dask_arrays import is_dask, lazily
 from ...inputs.matrices import check_vector
 from ...inputs.tables import ScoresFiles, given_rows
@@ -18,7 +18,7 @@ from .base import StructuredModel
 from .losses import Logistic, Multinomial
 from .mean_loss import MeanLoss
 from .regressors import group_terms
-from .sparse_glm import ALPHA, CONSTRAINTS, ENGINE, FACTOR, GROUPS, RATIO, SHARED
+from .sparse_glm import ALPHA, CONSTRAINTS, FACTOR, GROUPS, RATIO, SHARED
 
 
 @documented(SHARED)
@@ -33,7 +33,7 @@ class GroupLogisticRegression(ScoresFiles, StructuredModel, ScoringClassifier):
     coefficients, and `b_g` are those of the columns of a group for all classes.
 
     The penalty weighs coefficients, so predictions change with the units of the columns: scale columns of
-    different units.
+    different units, or pass ``standardize=True``.
 
     Parameters
     ----------
@@ -53,14 +53,11 @@ class GroupLogisticRegression(ScoresFiles, StructuredModel, ScoringClassifier):
     positive : bool, default=False
         Only coefficients of 0 and above.
     %(fit_parameters)s
-    %(engine)s
 
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
     %(attributes)s
-    schedule_ : str
-        "working-set"; "columns" where workers own them; "rows" where each pass reads blocks of rows there.
     groups_ : dict of str to list of int
         The columns of each group, where groups are given by names, or as categories.
 
@@ -93,7 +90,6 @@ class GroupLogisticRegression(ScoresFiles, StructuredModel, ScoringClassifier):
         **FACTOR,
         "positive": ["boolean"],
         **CONSTRAINTS,
-        **ENGINE,
     }
 
     def __init__(
@@ -107,27 +103,15 @@ class GroupLogisticRegression(ScoresFiles, StructuredModel, ScoringClassifier):
         overlap: bool = False,
         positive: bool = False,
         fit_intercept: bool = True,
-        max_iter: int = 100,
+        standardize: bool = False,
+        max_iter: int = 1000,
         tol: float = 1e-4,
         warm_start: bool = False,
         verbose: int = 0,
         engine: Engine = "local",
         n_jobs: int | None = None,
     ) -> None:
-        self.groups = groups
-        self.alpha = alpha
-        self.l1_ratio = l1_ratio
-        self.class_weight = class_weight
-        self.penalty_factor = penalty_factor
-        self.overlap = overlap
-        self.positive = positive
-        self.fit_intercept = fit_intercept
-        self.max_iter = max_iter
-        self.tol = tol
-        self.warm_start = warm_start
-        self.verbose = verbose
-        self.engine = engine
-        self.n_jobs = n_jobs
+        keep_parameters(self, locals())
 
     _groups_are_categories = True
 
@@ -220,7 +204,7 @@ class GroupLogisticRegression(ScoresFiles, StructuredModel, ScoringClassifier):
         sample_weight: Vector | None = None,
         *,
         alphas: Vector | int = 100,
-        eps: float = 1e-2,
+        eps: float = 1e-3,
         offset: Vector | None = None,
     ) -> tuple[Array, Array, Array, Array]:
         """Fit a falling sequence of `alpha`, each from the solution before.
@@ -231,7 +215,7 @@ class GroupLogisticRegression(ScoresFiles, StructuredModel, ScoringClassifier):
             As in `fit`.
         alphas : int or array-like, default=100
             The strengths, or how many, from `alpha_max` to `eps` times that.
-        eps : float, default=1e-2
+        eps : float, default=1e-3
             Ratio of the last strength to the first.
 
         Returns

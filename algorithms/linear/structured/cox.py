@@ -9,9 +9,10 @@ from scipy.stats import norm
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from ...._typing import Array, Callback, Matrix, Names, Vector
+from ...._typing import Array, Callback, Engine, Matrix, Names, Vector
 from ....errors import DataError, shortened
-from ..._base import documented
+from ..._base import documented, keep_parameters
+from ...inputs.matrices import check_vector
 from ...inputs.targets import (
     _numbers,
     check_offset,
@@ -41,7 +42,7 @@ class CoxRegression(StructuredModel):
     likelihood over the sum of the weights, plus any penalty of `SparseGLM`.
 
     The penalty weighs coefficients, so predictions change with the units of the columns: scale columns of
-    different units.
+    different units, or pass ``standardize=True``.
 
     Parameters
     ----------
@@ -63,7 +64,9 @@ class CoxRegression(StructuredModel):
         Shape of "mcp", "scad", "log" and "lq", as in `SparseGLM`.
     penalty_options : dict, default=None
         Of "slope": ``weights``, falling, or ``q``.
-    max_iter : int, default=100
+    standardize, engine, n_jobs
+        As in `SparseGLM`.
+    max_iter : int, default=1000
         Most passes over `X`.
     tol : float, default=1e-6
         The fit ends when the duality gap is at most `tol` times what the model without columns loses; where
@@ -142,23 +145,15 @@ class CoxRegression(StructuredModel):
         penalty_factor: Vector | None = None,
         gamma: float | None = None,
         penalty_options: dict | None = None,
-        max_iter: int = 100,
+        standardize: bool = False,
+        max_iter: int = 1000,
         tol: float = 1e-6,
         warm_start: bool = False,
         verbose: int = 0,
+        engine: Engine = "local",
+        n_jobs: int | None = None,
     ) -> None:
-        self.alpha = alpha
-        self.penalty = penalty
-        self.l1_ratio = l1_ratio
-        self.ties = ties
-        self.groups = groups
-        self.penalty_factor = penalty_factor
-        self.gamma = gamma
-        self.penalty_options = penalty_options
-        self.max_iter = max_iter
-        self.tol = tol
-        self.warm_start = warm_start
-        self.verbose = verbose
+        keep_parameters(self, locals())
 
     def __sklearn_tags__(self):
         """Tell scikit-learn that times are needed, and not negative."""
@@ -184,7 +179,7 @@ class CoxRegression(StructuredModel):
         X = self._columns(X, y)
         n_samples = X.shape[0]
         time, event = check_times(y, n_samples, type(self).__name__)
-        weights = check_weights(sample_weight, n_samples)
+        weights = check_weights(check_vector(sample_weight, n_samples), n_samples)
         weights = np.ones(n_samples) if weights is None else weights
         if entry is not None:
             entry = _numbers("entry", entry)
@@ -221,7 +216,7 @@ class CoxRegression(StructuredModel):
         Parameters
         ----------
         X : ndarray, sparse matrix or DataFrame of shape (n_samples, n_features)
-        y : structured array of shape (n_samples,), or array-like
+        y : structured array of shape (n_samples,), DataFrame or array-like
             A field of booleans, whether there was an event, and one of times, as scikit-survival has it; or
             two columns, times and events; or times alone, all of events.
         sample_weight : array-like of shape (n_samples,), optional
@@ -247,12 +242,18 @@ class CoxRegression(StructuredModel):
             loss = problem.loss
             for name in ("covariance_", "standard_errors_"):
                 draft.__dict__.pop(name, None)
+            coef = np.asarray(draft.coef_, np.float64)
+            scales = np.ones(len(coef)) if problem.scales is None else problem.scales
             unpenalised = draft.alpha == 0 and np.isfinite(problem.factors).all() and problem.blocks.plain
             if unpenalised and problem.columns.n_features <= _MOST_COLUMNS:
                 total = total_weight(sample_weight, loss.n)
-                draft.coef_, draft.covariance_ = inference(problem, draft.coef_, total, type(draft).__name__)
+                with problem.columns.opened():
+                    coef, covariance = inference(problem, coef * scales, total, type(draft).__name__)
+                coef, draft.covariance_ = coef / scales, covariance / np.multiply.outer(scales, scales)
                 draft.standard_errors_ = np.sqrt(np.diag(draft.covariance_))
-            f = problem.columns.X @ draft.coef_
+                draft.coef_ = coef.astype(problem.columns.dtype)
+            with problem.columns.opened():
+                f = problem.predictor(coef[:, None])[:, 0]
             hazard = loss.hazard((f if offset is None else f + loss.offset[:, 0])[:, None])
             draft.event_times_, draft.event_strata_ = loss.times, labels[loss.of_stratum]
             edges = zip(loss.edges[:-1], loss.edges[1:], strict=True)
@@ -437,7 +438,7 @@ class CoxRegression(StructuredModel):
         sample_weight: Vector | None = None,
         *,
         alphas: Vector | int = 100,
-        eps: float = 1e-2,
+        eps: float = 1e-3,
         entry: Vector | None = None,
         strata: Vector | None = None,
         offset: Vector | None = None,
@@ -450,7 +451,7 @@ class CoxRegression(StructuredModel):
             As in `fit`.
         alphas : int or array-like, default=100
             The strengths, or how many, from `alpha_max` to `eps` times that.
-        eps : float, default=1e-2
+        eps : float, default=1e-3
 
         Returns
         -------

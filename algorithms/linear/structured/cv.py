@@ -128,7 +128,7 @@ class ModelPath:
 
 def _predictor(problem, fit):
     """Linear predictors of rows with the coefficients of a fit."""
-    f = problem.columns.X @ problem.blocks.summed(fit.B, problem.columns.n_features) + fit.intercept
+    f = problem.predictor(problem.blocks.summed(fit.B, problem.columns.n_features)) + fit.intercept
     return f if problem.loss.offset is None else f + problem.loss.offset
 
 
@@ -150,7 +150,7 @@ class SparseGLMCV(PathCV, MetaEstimatorMixin, Estimator):
     partial likelihood of all rows less that of the rows of the fit (Verweij, van Houwelingen).
 
     The penalty weighs coefficients, so predictions change with the units of the columns: scale columns of
-    different units.
+    different units, or pass an estimator with ``standardize=True``.
 
     Parameters
     ----------
@@ -259,7 +259,7 @@ class SparseGLMCV(PathCV, MetaEstimatorMixin, Estimator):
             )
         self._check_shares(base)
         base._validate_params()
-        posed = copy.copy(base)
+        posed = copy.copy(base).set_params(standardize=False)
         problem = posed._pose(X, y, sample_weight, **more)
         posed._check_local(problem)
         columns, y, classes = problem.columns, np.asarray(y), getattr(posed, "classes_", None)

@@ -12,7 +12,7 @@ _SHARED = CV_DOCS | {
     "scoring": """
     scoring : str or callable, default="loss"
         As in `SparseGLMCV`.
-    fit_intercept, max_iter, tol
+    fit_intercept, standardize, max_iter, tol
         As in the model without CV.""",
     "model": """
     mse_path_ : ndarray of the shape of `scores_`
@@ -26,7 +26,7 @@ class _NamedCV(SparseGLMCV):
     """`SparseGLMCV` whose estimator is made of its own parameters."""
 
     _kind: ClassVar[Any]
-    _own: ClassVar[tuple[str, ...]] = "penalty_factor", "fit_intercept", "max_iter", "tol"
+    _own: ClassVar[tuple[str, ...]] = "penalty_factor", "fit_intercept", "standardize", "max_iter", "tol"
 
     def __init_subclass__(cls, **options):
         super().__init_subclass__(**options)
@@ -52,7 +52,7 @@ class GroupLassoCV(_NamedCV):
     """`GroupLasso` with its strength chosen by cross-validation.
 
     The penalty weighs coefficients, so predictions change with the units of the columns: scale columns of
-    different units.
+    different units, or pass ``standardize=True``.
 
     Parameters
     ----------
@@ -81,7 +81,8 @@ class GroupLassoCV(_NamedCV):
 
     _kind = GroupLasso
     _own = (
-        "groups", "loss", "penalty_factor", "overlap", "positive", "fit_intercept", "max_iter", "tol"
+        "groups", "loss", "penalty_factor", "overlap", "positive", "fit_intercept", "standardize",
+        "max_iter", "tol",
     )  # fmt: skip
 
     def __init__(
@@ -99,6 +100,7 @@ class GroupLassoCV(_NamedCV):
         scoring: Any = "loss",
         rule: str = "min",
         fit_intercept: bool = True,
+        standardize: bool = False,
         max_iter: int = 1000,
         tol: float = 1e-4,
         verbose: int = 0,
@@ -113,7 +115,7 @@ class MultiTaskElasticNetCV(_NamedCV):
     """`MultiTaskElasticNet` with its strength, and perhaps `l1_ratio`, chosen by cross-validation.
 
     The penalty weighs coefficients, so predictions change with the units of the columns and of y: scale
-    columns of different units.
+    columns of different units, or pass ``standardize=True``.
 
     Parameters
     ----------
@@ -152,6 +154,7 @@ class MultiTaskElasticNetCV(_NamedCV):
         scoring: Any = "loss",
         rule: str = "min",
         fit_intercept: bool = True,
+        standardize: bool = False,
         max_iter: int = 1000,
         tol: float = 1e-4,
         verbose: int = 0,
@@ -166,7 +169,7 @@ class MultiTaskLassoCV(_NamedCV):
     """`MultiTaskLasso` with its strength chosen by cross-validation.
 
     The penalty weighs coefficients, so predictions change with the units of the columns: scale columns of
-    different units.
+    different units, or pass ``standardize=True``.
 
     Parameters
     ----------
@@ -202,6 +205,7 @@ class MultiTaskLassoCV(_NamedCV):
         scoring: Any = "loss",
         rule: str = "min",
         fit_intercept: bool = True,
+        standardize: bool = False,
         max_iter: int = 1000,
         tol: float = 1e-4,
         verbose: int = 0,

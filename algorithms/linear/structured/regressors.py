@@ -8,7 +8,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from ...._typing import Engine, Vector
 from ....errors import DataError
-from ..._base import documented
+from ..._base import documented, keep_parameters
 from ...inputs.matrices import check_vector
 from .losses import Poisson, Squared
 from .named import LOSSES
@@ -16,7 +16,7 @@ from .regressor_base import StructuredRegressor
 from .scaled_huber import ScaledHuber
 from .solving.kinks import Pinball
 from .solving.problem import Terms
-from .sparse_glm import ALPHA, CONSTRAINTS, ENGINE, FACTOR, GROUPS, RATIO, SHARED
+from .sparse_glm import ALPHA, CONSTRAINTS, FACTOR, GROUPS, RATIO, SHARED
 
 
 @documented(SHARED)
@@ -31,7 +31,7 @@ class GroupLasso(StructuredRegressor):
     within groups.
 
     The penalty weighs coefficients, so predictions change with the units of the columns and of y: scale
-    columns of different units.
+    columns of different units, or pass ``standardize=True``.
 
     Parameters
     ----------
@@ -51,13 +51,10 @@ class GroupLasso(StructuredRegressor):
     positive : bool, default=False
         Only coefficients of 0 and above.
     %(fit_parameters)s
-    %(engine)s
 
     Attributes
     ----------
     %(attributes)s
-    schedule_ : str
-        "working-set"; "columns" where workers own them; "rows" where each pass reads blocks of rows there.
     groups_ : dict of str to list of int
         The columns of each group, where groups are given by names, or as categories.
     group_coef_ : ndarray
@@ -91,7 +88,6 @@ class GroupLasso(StructuredRegressor):
         **FACTOR,
         "positive": ["boolean"],
         **CONSTRAINTS,
-        **ENGINE,
     }
 
     def __init__(
@@ -105,27 +101,15 @@ class GroupLasso(StructuredRegressor):
         overlap: bool = False,
         positive: bool = False,
         fit_intercept: bool = True,
-        max_iter: int = 100,
+        standardize: bool = False,
+        max_iter: int = 1000,
         tol: float = 1e-4,
         warm_start: bool = False,
         verbose: int = 0,
         engine: Engine = "local",
         n_jobs: int | None = None,
     ) -> None:
-        self.groups = groups
-        self.alpha = alpha
-        self.l1_ratio = l1_ratio
-        self.loss = loss
-        self.penalty_factor = penalty_factor
-        self.overlap = overlap
-        self.positive = positive
-        self.fit_intercept = fit_intercept
-        self.max_iter = max_iter
-        self.tol = tol
-        self.warm_start = warm_start
-        self.verbose = verbose
-        self.engine = engine
-        self.n_jobs = n_jobs
+        keep_parameters(self, locals())
 
     _groups_are_categories = True
 
@@ -163,7 +147,7 @@ class MultiTaskElasticNet(StructuredRegressor):
     scikit-learn's objective.
 
     The penalty weighs coefficients, so predictions change with the units of the columns and of y: scale
-    columns of different units.
+    columns of different units, or pass ``standardize=True``.
 
     Parameters
     ----------
@@ -207,19 +191,15 @@ class MultiTaskElasticNet(StructuredRegressor):
         l1_ratio: float = 0.5,
         penalty_factor: Vector | None = None,
         fit_intercept: bool = True,
-        max_iter: int = 100,
+        standardize: bool = False,
+        max_iter: int = 1000,
         tol: float = 1e-4,
         warm_start: bool = False,
         verbose: int = 0,
+        engine: Engine = "local",
+        n_jobs: int | None = None,
     ) -> None:
-        self.alpha = alpha
-        self.l1_ratio = l1_ratio
-        self.penalty_factor = penalty_factor
-        self.fit_intercept = fit_intercept
-        self.max_iter = max_iter
-        self.tol = tol
-        self.warm_start = warm_start
-        self.verbose = verbose
+        keep_parameters(self, locals())
 
     def _many_targets(self):
         return True
@@ -251,7 +231,7 @@ class MultiTaskLasso(MultiTaskElasticNet):
     Minimises the objective of `MultiTaskElasticNet` with ``l1_ratio=1``: scikit-learn's `MultiTaskLasso`.
 
     The penalty weighs coefficients, so predictions change with the units of the columns and of y: scale
-    columns of different units.
+    columns of different units, or pass ``standardize=True``.
 
     Parameters
     ----------
@@ -286,18 +266,15 @@ class MultiTaskLasso(MultiTaskElasticNet):
         *,
         penalty_factor: Vector | None = None,
         fit_intercept: bool = True,
-        max_iter: int = 100,
+        standardize: bool = False,
+        max_iter: int = 1000,
         tol: float = 1e-4,
         warm_start: bool = False,
         verbose: int = 0,
+        engine: Engine = "local",
+        n_jobs: int | None = None,
     ) -> None:
-        self.alpha = alpha
-        self.penalty_factor = penalty_factor
-        self.fit_intercept = fit_intercept
-        self.max_iter = max_iter
-        self.tol = tol
-        self.warm_start = warm_start
-        self.verbose = verbose
+        keep_parameters(self, locals())
 
     def _terms(self):
         return Terms("norm", 1.0, factors=self.penalty_factor)
@@ -339,7 +316,7 @@ class SparsePoissonRegressor(_L1Regressor):
     weights.
 
     The penalty weighs coefficients, so predictions change with the units of the columns and of y: scale
-    columns of different units.
+    columns of different units, or pass ``standardize=True``.
 
     Parameters
     ----------
@@ -375,26 +352,24 @@ class SparsePoissonRegressor(_L1Regressor):
         penalty_factor: Vector | None = None,
         positive: bool = False,
         fit_intercept: bool = True,
-        max_iter: int = 100,
+        standardize: bool = False,
+        max_iter: int = 1000,
         tol: float = 1e-4,
         warm_start: bool = False,
         verbose: int = 0,
+        engine: Engine = "local",
+        n_jobs: int | None = None,
     ) -> None:
-        self.alpha = alpha
-        self.l1_ratio = l1_ratio
-        self.penalty_factor = penalty_factor
-        self.positive = positive
-        self.fit_intercept = fit_intercept
-        self.max_iter = max_iter
-        self.tol = tol
-        self.warm_start = warm_start
-        self.verbose = verbose
+        keep_parameters(self, locals())
 
     def _make_loss(self):
         return Poisson()
 
 
-@documented(SHARED)
+_OF_HUBER = {"fit_parameters": SHARED["fit_parameters"].replace("default=1000", "default=100")}
+
+
+@documented(SHARED | _OF_HUBER)
 class HuberRegressor(_L1Regressor):
     r"""Regression that outliers do not pull, with the scale of the noise estimated: scikit-learn's objective.
 
@@ -407,7 +382,7 @@ class HuberRegressor(_L1Regressor):
     of a fixed width take ``SparseGLM("huber", loss_options={"delta": 1.35})``.
 
     The penalty weighs coefficients, so predictions change with the units of the columns and of y: scale
-    columns of different units.
+    columns of different units, or pass ``standardize=True``.
 
     Parameters
     ----------
@@ -463,18 +438,12 @@ class HuberRegressor(_L1Regressor):
         l1_ratio: float = 0.0,
         penalty_factor: Vector | None = None,
         positive: bool = False,
+        standardize: bool = False,
         verbose: int = 0,
+        engine: Engine = "local",
+        n_jobs: int | None = None,
     ) -> None:
-        self.epsilon = epsilon
-        self.max_iter = max_iter
-        self.alpha = alpha
-        self.warm_start = warm_start
-        self.fit_intercept = fit_intercept
-        self.tol = tol
-        self.l1_ratio = l1_ratio
-        self.penalty_factor = penalty_factor
-        self.positive = positive
-        self.verbose = verbose
+        keep_parameters(self, locals())
 
     def _make_loss(self):
         return ScaledHuber(self.epsilon)
@@ -487,7 +456,8 @@ class HuberRegressor(_L1Regressor):
         return problem
 
     def _penalty(self, problem, alpha, **options):
-        return super()._penalty(problem, 2 * alpha / problem.loss.total, **options)  # of the mean over rows
+        total = getattr(problem.loss, "total", 1.0)  # of which the kind of columns does not depend
+        return super()._penalty(problem, 2 * alpha / total, **options)  # of the mean over rows
 
     def _take(self, problem, fit, history):
         super()._take(problem, fit, history)
@@ -504,7 +474,7 @@ class QuantileRegressor(_L1Regressor):
     point method; `objective_` and `dual_gap_` are those of the exact problem.
 
     The penalty weighs coefficients, so predictions change with the units of the columns: scale columns of
-    different units.
+    different units, or pass ``standardize=True``.
 
     Parameters
     ----------
@@ -546,21 +516,15 @@ class QuantileRegressor(_L1Regressor):
         penalty_factor: Vector | None = None,
         positive: bool = False,
         fit_intercept: bool = True,
-        max_iter: int = 300,
+        standardize: bool = False,
+        max_iter: int = 1000,
         tol: float = 1e-4,
         warm_start: bool = False,
         verbose: int = 0,
+        engine: Engine = "local",
+        n_jobs: int | None = None,
     ) -> None:
-        self.quantile = quantile
-        self.alpha = alpha
-        self.l1_ratio = l1_ratio
-        self.penalty_factor = penalty_factor
-        self.positive = positive
-        self.fit_intercept = fit_intercept
-        self.max_iter = max_iter
-        self.tol = tol
-        self.warm_start = warm_start
-        self.verbose = verbose
+        keep_parameters(self, locals())
 
     def _make_loss(self):
         return Pinball(self.quantile)

@@ -7,7 +7,7 @@ import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from ...._typing import Engine, Vector
-from ..._base import ENGINES, documented
+from ..._base import ENGINES, documented, keep_parameters
 from .losses import Loss
 from .named import LOSSES, PENALTIES, make, named_terms
 from .penalties import Penalty
@@ -17,7 +17,11 @@ SHARED = {
     "fit_parameters": """
     fit_intercept : bool, default=True
         False takes an intercept of 0.
-    max_iter : int, default=100
+    standardize : bool, default=False
+        Penalise ``s_j b_j`` instead of b_j, with s_j the (weighted) standard deviation of column j, or its
+        root mean square without an intercept: as a fit to columns divided by s_j, without a copy, and with
+        coefficients for the columns as they are.
+    max_iter : int, default=1000
         Most passes over `X`; ten are usual. A pass is followed by work on the columns that matter.
     tol : float, default=1e-4
         The fit ends when the duality gap is at most `tol` times the loss of the model without columns, above
@@ -26,15 +30,7 @@ SHARED = {
     warm_start : bool, default=False
         Begin from the coefficients of the last fit.
     verbose : int, default=0
-        1 shows a progress bar.""",
-    "groups": """
-    groups : int, array-like, dict, "category" or None, default=None
-        The size of consecutive groups, a label for each column, or a list of lists of columns. By names: a
-        dict of the name of each group to its columns, or a list of names and of lists of them; the name of a
-        column of categories, before `table_pipeline`, a Parquet file or the command line made columns of
-        its values, stands for all of these. Columns that are not named are a group for each category, and
-        for each other column; so are all with "category".""",
-    "engine": """
+        1 shows a progress bar.
     engine : str or distributed.Client, default="local"
         ``"local"``: this process; ``"dask"``: the current Dask client; a client; or a scheduler's address.
         Workers then own groups of columns and their coefficients, and exchange the predictor. So it is, on
@@ -44,9 +40,16 @@ SHARED = {
         memory, workers read rows in each pass, and this process holds the columns that are chosen.
     n_jobs : int or None, default=None
         Threads of a fit of a Dask array in this process. None is 1, -1 all cores.""",
+    "groups": """
+    groups : int, array-like, dict, "category" or None, default=None
+        The size of consecutive groups, a label for each column, or a list of lists of columns. By names: a
+        dict of the name of each group to its columns, or a list of names and of lists of them; the name of a
+        column of categories, before `table_pipeline`, a Parquet file or the command line made columns of
+        its values, stands for all of these. Columns that are not named are a group for each category, and
+        for each other column; so are all with "category".""",
     "attributes": """
     coef_ : ndarray of shape (n_features,) or (n_targets, n_features)
-        Coefficients, in float64.
+        Coefficients, in the type of `X`; figures are those before they were rounded to float32.
     sparse_coef_ : CSR array
         The same; made at each access.
     intercept_ : float or ndarray of shape (n_targets,)
@@ -58,6 +61,8 @@ SHARED = {
     dual_gap_ : float
         Duality gap in the units of the objective; NaN where none is known: penalties that are not convex,
         losses without a conjugate.
+    schedule_ : str
+        "working-set"; "columns" where workers own them; "rows" where each pass reads blocks of rows there.
     kkt_violation_ : float
         The largest distance of a block of slopes from the subdifferential of its penalty.
     n_iter_ : int
@@ -74,10 +79,12 @@ CONSTRAINTS: dict = {
     "tol": [Interval(Real, 0, np.inf, closed="left")],
     "warm_start": ["boolean"],
     "verbose": ["verbose"],
+    "standardize": ["boolean"],
+    "engine": ENGINES,
+    "n_jobs": [None, Integral],
 }
 ALPHA: dict = {"alpha": [Interval(Real, 0, np.inf, closed="left")]}
 RATIO: dict = {"l1_ratio": [Interval(Real, 0, 1, closed="both")]}
-ENGINE: dict = {"engine": ENGINES, "n_jobs": [None, Integral]}
 GROUPS: dict = {
     "groups": ["array-like", Integral, dict, StrOptions({"category"}), None],
     "overlap": ["boolean"],
@@ -100,7 +107,7 @@ class SparseGLM(StructuredRegressor):
     bytes a pair of them.
 
     The penalty weighs coefficients, so predictions change with the units of the columns and of y: scale
-    columns of different units.
+    columns of different units, or pass ``standardize=True``.
 
     Parameters
     ----------
@@ -145,13 +152,10 @@ class SparseGLM(StructuredRegressor):
     penalty_options : dict, default=None
         Of "slope": ``weights``, falling, or ``q``.
     %(fit_parameters)s
-    %(engine)s
 
     Attributes
     ----------
     %(attributes)s
-    schedule_ : str
-        "working-set"; "columns" where workers own them; "rows" where each pass reads blocks of rows there.
     groups_ : dict of str to list of int
         The columns of each group, where groups are given by names, or as categories.
     group_coef_ : ndarray
@@ -213,7 +217,6 @@ class SparseGLM(StructuredRegressor):
         "loss_options": [dict, None],
         "penalty_options": [dict, None],
         **CONSTRAINTS,
-        **ENGINE,
     }
 
     def __init__(
@@ -232,32 +235,15 @@ class SparseGLM(StructuredRegressor):
         loss_options: dict | None = None,
         penalty_options: dict | None = None,
         fit_intercept: bool = True,
-        max_iter: int = 100,
+        standardize: bool = False,
+        max_iter: int = 1000,
         tol: float = 1e-4,
         warm_start: bool = False,
         verbose: int = 0,
         engine: Engine = "local",
         n_jobs: int | None = None,
     ) -> None:
-        self.loss = loss
-        self.penalty = penalty
-        self.alpha = alpha
-        self.l1_ratio = l1_ratio
-        self.groups = groups
-        self.overlap = overlap
-        self.penalty_factor = penalty_factor
-        self.positive = positive
-        self.bounds = bounds
-        self.gamma = gamma
-        self.loss_options = loss_options
-        self.penalty_options = penalty_options
-        self.fit_intercept = fit_intercept
-        self.max_iter = max_iter
-        self.tol = tol
-        self.warm_start = warm_start
-        self.verbose = verbose
-        self.engine = engine
-        self.n_jobs = n_jobs
+        keep_parameters(self, locals())
 
     def _many_targets(self):
         several = self._only_many() or (isinstance(self.loss, str) and self.loss == "squared")

@@ -6,6 +6,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from ....errors import DataError, shortened
+from ...inputs.matrices import check_vector
 from ...inputs.targets import check_length, check_targets
 from ..inference.likelihood import dependent_columns, solve
 
@@ -22,6 +23,9 @@ def check_times(y, n_samples, name):
     >>> check_times([[2.0, 1], [3.0, 0]], 2, "CoxRegression")
     (array([2., 3.]), array([ True, False]))
     """
+    y = check_vector(y, n_samples)
+    if hasattr(y, "to_records") and "b" in {kind.kind for kind in y.dtypes}:
+        y = y.to_records(index=False)  # a frame of an event and a time
     fields = getattr(getattr(y, "dtype", None), "names", None)
     if fields is not None:
         flags = [field for field in fields if y.dtype[field].kind == "b"]

@@ -5,6 +5,7 @@ import contextlib
 import numpy as np
 from scipy import sparse
 
+from ...sparse.fitting import column_scales
 from .accelerated import largest_eigenvalue
 
 _BLOCK = 1 << 22  # entries of a float32 matrix that are turned into float64 at a time
@@ -17,7 +18,7 @@ class Columns:
 
     def __init__(self, X, weights, *, centre):
         self.X, self.is_sparse = X, not isinstance(X, np.ndarray)
-        self.n_samples, self.n_features = X.shape
+        (self.n_samples, self.n_features), self.dtype = X.shape, X.dtype
         self._weights = weights if centre and not self.is_sparse else None
 
     def opened(self):
@@ -84,22 +85,86 @@ class Columns:
             return h[0] * (part.T @ more)
         return part.T @ (more * h[:, None])
 
-    def curvatures(self, h):
-        """The diagonal of ``X.T @ diag(h) @ X``, with an intercept less what that takes up."""
+    def squares(self, h):
+        """The diagonal of ``X.T @ diag(h) @ X``."""
         if self.is_sparse:
             return np.asarray(self.X.multiply(self.X).T @ h)
-        own = np.einsum("ij,ij,i->j", self.X, self.X, h, dtype=np.float64)
+        return np.einsum("ij,ij,i->j", self.X, self.X, h, dtype=np.float64)
+
+    def curvatures(self, h):
+        """The diagonal of ``X.T @ diag(h) @ X``, with an intercept less what that takes up."""
+        own = self.squares(h)
         if self._weights is None:
             return own
         return np.maximum(own - self.all_slopes(h) ** 2 / h.sum(), 0.0)
 
+    def products(self, h, v):
+        """``X.T @ (h * (X @ v))``."""
+        return self.all_slopes(h * (self.X @ v))
+
     def largest_curvature(self, h):
         """The largest eigenvalue of ``X.T @ diag(h) @ X``, not negative h, and 1 % more."""
-        if self.is_sparse:
-            trace = float((self.X.multiply(self.X).T @ h).sum())
-        else:
-            trace = float(np.einsum("ij,ij,i->", self.X, self.X, h, dtype=np.float64))
-        return largest_eigenvalue(lambda v: self.all_slopes(h * (self.X @ v)), self.n_features, trace)
+        trace = float(self.squares(h).sum())
+        return largest_eigenvalue(lambda v: self.products(h, v), self.n_features, trace)
+
+
+class ScaledColumns(Columns):
+    """Columns over their scales, wherever X is: what is taken or summed is divided, and X stays as it is."""
+
+    def __init__(self, columns, scales):
+        self.columns, self.scales = columns, scales
+        self.is_sparse, self.schedule, self.dtype = columns.is_sparse, columns.schedule, columns.dtype
+        self.n_samples, self.n_features = columns.n_samples, columns.n_features
+
+    def opened(self):
+        """See `Columns`."""
+        return self.columns.opened()
+
+    @property
+    def size(self):
+        """See `Columns`."""
+        return self.columns.size
+
+    def take(self, features):
+        """See `Columns`."""
+        part, shift = self.columns.take(features)
+        return self._divided(part, features), shift / self.scales[features]
+
+    def raw(self, features):
+        """See `Columns`."""
+        return self._divided(self.columns.raw(features), features)
+
+    def _divided(self, part, features):
+        inverse = 1 / self.scales[features]
+        return part @ sparse.diags_array(inverse, format="csc") if self.is_sparse else part * inverse
+
+    def all_slopes(self, U):
+        """See `Columns`."""
+        return (self.columns.all_slopes(U).T / self.scales).T
+
+    def squares(self, h):
+        """See `Columns`."""
+        return self.columns.squares(h) / self.scales**2
+
+    def curvatures(self, h):
+        """See `Columns`."""
+        return self.columns.curvatures(h) / self.scales**2
+
+    def products(self, h, v):
+        """See `Columns`."""
+        return self.columns.products(h, v / self.scales) / self.scales
+
+
+def scales_of(columns, weights, centre):
+    """Standard deviations of columns, or root mean squares; 1 where that is 0. `weights`: of sum 1."""
+    if hasattr(columns, "X"):
+        return column_scales(columns.X, weights * len(weights), centre=centre)
+    with columns.opened():
+        squares = columns.squares(weights)
+        if centre:
+            squares = np.maximum(squares - columns.all_slopes(weights) ** 2, 0.0)
+    scales = np.sqrt(squares)
+    return np.where(scales > 0, scales, 1.0)
 
 
 class _Dense:

@@ -4,7 +4,7 @@ import contextlib
 import copy
 import itertools
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -44,6 +44,11 @@ class CutColumns:
         """Number of rows."""
         return self.cut.shape[0]
 
+    @property
+    def dtype(self):
+        """The type of X."""
+        return self.cut.dtype
+
 
 def owns(X, engine):
     """Whether workers own the columns of a fit of X: of Dask arrays, and with an engine of workers."""
@@ -69,19 +74,14 @@ def cut_columns(X, blocks, engine):
 
 
 class ColumnsOnWorkers:
-    """Methods of the structured models, of which some have the parameters `engine` and `n_jobs`."""
+    """Methods of the structured models for Dask arrays and workers."""
 
     engine: Engine
     n_jobs: Any
     coef_: Any
-    _parameter_constraints: ClassVar[dict]
     _penalty: Any
     _take: Any
     _warn: Any
-
-    @property
-    def _takes_engine(self):
-        return "engine" in self._parameter_constraints
 
     def _check_local(self, problem):
         """Refuse columns of workers for what is done in this process alone."""
@@ -107,6 +107,8 @@ class ColumnsOnWorkers:
     def _solve_owned(self: Any, problem, callback, start, label):
         """Solve on columns that workers own."""
         terms = terms_of(self._penalty(problem, self.alpha), problem.loss, label)
+        if self.standardize and (problem.blocks.sizes > 1).any():
+            raise DataError(f"standardize=True of {label} on columns of workers is not for groups: scale X")
         program, fit, done = solve_owned(
             problem.columns,
             problem.loss,
@@ -115,6 +117,7 @@ class ColumnsOnWorkers:
             tol=self.tol,
             max_iter=self.max_iter,
             fit_intercept=self.fit_intercept,
+            standardize=self.standardize,
             label=label,
             start=None if start is None else start[0],
             n_jobs=self.n_jobs,

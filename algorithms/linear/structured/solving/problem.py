@@ -1,6 +1,6 @@
 """Parts of a fit of the generic solver: data, penalty without strength, strengths of a path."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import Any
 
@@ -22,6 +22,19 @@ class StructuredProblem:
     blocks: Blocks
     factors: np.ndarray  # of blocks
     curvature: Any  # of the loss: the largest, for penalties on vectors; for "lq" that along each block
+    scales: Any = None  # of columns, with `standardize`: the solver has coefficients times these
+
+    def in_units(self, fit):
+        """The fit with coefficients of the columns as they are."""
+        if self.scales is None:
+            return fit
+        return replace(fit, B=fit.B / self.blocks.spread(self.scales)[:, None])
+
+    def predictor(self, B):
+        """Linear predictors of the rows, without intercept and offset; `B`: of columns as they are."""
+        used = np.flatnonzero(B.any(axis=1))
+        scales = 1.0 if self.scales is None else self.scales[used, None]
+        return self.columns.times(self.columns.raw(used), B[used] * scales)
 
 
 @dataclass

@@ -21,7 +21,6 @@ from .....scheduler.sums.summed import Summed
 from ....inputs.streamed import RowStream, StreamedBlock, matrix_of, renewed
 from ...glm.row_places import sources_and_reader
 from ...sparse.moments import Shift, moments_of
-from .accelerated import largest_eigenvalue
 from .columns import Columns
 
 
@@ -32,7 +31,7 @@ class RowsOnWorkers(Columns):
 
     def __init__(self, estimator, X, engine, weights, *, centre):
         sources, read = sources_and_reader(estimator, X, engine)
-        self.n_samples, self.n_features = X.shape
+        (self.n_samples, self.n_features), self.dtype = X.shape, X.dtype
         self.is_sparse, self.streams = sparse.issparse(X._meta), isinstance(read, RowStream)
         self._weights = weights if centre and not self.is_sparse else None
         edges = [*(first for first, *_ in sources), X.shape[0]]
@@ -74,17 +73,13 @@ class RowsOnWorkers(Columns):
         """See `Columns`."""
         return self._passes.run(("slopes", U))[1]
 
-    def curvatures(self, h):
+    def squares(self, h):
         """See `Columns`."""
-        own = self._passes.run(("squares", h))[1]
-        if self._weights is None:
-            return own
-        return np.maximum(own - self.all_slopes(h) ** 2 / h.sum(), 0.0)
+        return self._passes.run(("squares", h))[1]
 
-    def largest_curvature(self, h):
-        """See `Columns`; some tens of passes."""
-        trace = float(self._passes.run(("squares", h))[1].sum())
-        return largest_eigenvalue(lambda v: self._passes.run(("products", h, v))[1], self.n_features, trace)
+    def products(self, h, v):
+        """See `Columns`."""
+        return self._passes.run(("products", h, v))[1]
 
     def first_means(self):
         """Means of the columns in the first block, which alone is read."""
@@ -149,7 +144,7 @@ class _RowBlocks(Summed):
         return 0.0, [(rows.start, block.raw(features))]
 
     def _squares(self, block, rows, h):
-        return 0.0, block.curvatures(h[rows])
+        return 0.0, block.squares(h[rows])
 
     def _first_means(self, block, rows):
         return 0.0, block.X.mean(axis=0, dtype=np.float64)
@@ -168,4 +163,4 @@ class _RowBlocks(Summed):
         return 0.0, [(values.min(axis=0, initial=np.inf), values.max(axis=0, initial=-np.inf))]
 
     def _products(self, block, rows, h, v):
-        return 0.0, block.all_slopes(h[rows] * (block.X @ v))
+        return 0.0, block.products(h[rows], v)
