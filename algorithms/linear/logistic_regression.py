@@ -278,6 +278,11 @@ class LogisticRegression(LinearClassifier, SmoothModel):
                 "choose another solver"
             )
 
+    @property
+    def _keeps_order(self):
+        """Whether rows may stay in Fortran order: replicas take them in C order."""
+        return self.solver != "downpour"
+
     # Over rows --------------------------------------------------------------------------------------
 
     def _target(self, name, y, sample_weight, n_samples):

@@ -18,7 +18,6 @@ from ..inputs.remote_targets import FarTargets, target_sums
 from ..inputs.tables import ScoresFiles, fitted_table
 from .glm.objective import LAST_PLACES
 from .glm.ridge_system import applies, solve_ridge
-from .glm.rows import in_rows
 from .glm.smooth import SOLVERS, SmoothModel, linear_predictor
 from .losses import squared
 from .sparse.moments import one_thread
@@ -205,7 +204,7 @@ class Ridge(ScoresFiles, MultiOutputMixin, RegressorMixin, SmoothModel):
         quick = self._method == "auto" and callback is None and not self.verbose
         asked = not goes_on and self._method in ("auto", "newton")
         if not (asked and applies(data[0], len(target.vectors), quick)):
-            return super()._solve([in_rows(rows) for rows in data], dtype, target, layout, callback)
+            return super()._solve(data, dtype, target, layout, callback)
         began, scales = time.perf_counter(), [self._scales(target, k) for k in range(len(target.vectors))]
         tol = max(self.tol, LAST_PLACES * float(np.finfo(dtype).eps))
         Y = np.array(target.vectors).T
@@ -213,7 +212,7 @@ class Ridge(ScoresFiles, MultiOutputMixin, RegressorMixin, SmoothModel):
         with one_thread(data[0]):
             found = solve_ridge(data[0], Y, target.weights, [l2 for _, l2 in scales], **options)
         if found is None:
-            return super()._solve([in_rows(rows) for rows in data], dtype, target, layout, callback)
+            return super()._solve(data, dtype, target, layout, callback)
         coefs, intercepts, objectives, n_iter, self.solver_ = found
         seconds = (time.perf_counter() - began) / n_iter[-1]
         ends = intercepts[:, None] if self.fit_intercept else np.empty((len(coefs), 0))

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from ....scheduler.threads import run_tasks
-from .rows import LANES, cut
+from .rows import LANES, cut, in_rows
 
 _WORTH_THREADS = 1 << 15  # entries; below, handing work over takes longer than a pass
 _PRECISION = 1e-12  # relative, of a sum in float64
@@ -137,9 +137,8 @@ class LinearObjective(_Penalised):
     """
 
     def __init__(self, rows, loss, *, scale=1.0, l2=0.0, constant=0.0, fit_intercept=True, n_jobs=None):
-        super().__init__(
-            rows, scale=scale, l2=l2, constant=constant, fit_intercept=fit_intercept, n_jobs=n_jobs, width=1
-        )
+        options = {"scale": scale, "l2": l2, "constant": constant, "n_jobs": n_jobs}
+        super().__init__(in_rows(rows), fit_intercept=fit_intercept, width=1, **options)
         self.loss = loss
         self._curvature: Any = None  # of the rows at the last point, if they were asked for
 

@@ -89,10 +89,9 @@ class _AnyRows:
 class DenseRows(_AnyRows):
     """Rows of a dense matrix.
 
-    `X`: float32 or float64 (n, d), C-ordered for all but `ridge_system`. `y`: array (n,); targets in the type
-    of `X` (signs 1 and -1 of
-    a logistic loss), or int64 numbers of classes. `weights`: array (n,) or (0,), in the type of `X`; empty
-    for weights of 1.
+    `X`: float32 or float64 (n, d), C-ordered but for `ridge_system` and several classes. `y`: array (n,);
+    targets in the type of `X` (signs 1 and -1 of a logistic loss), or int64 numbers of classes. `weights`:
+    array (n,) or (0,), in the type of `X`; empty for weights of 1.
     """
 
     X: np.ndarray
@@ -167,7 +166,7 @@ class DenseRows(_AnyRows):
             for block in _less(self, curvature, means):
                 out += np.einsum("ij,ij->j", block, block)
             return out
-        glm_dense.dense_diagonal(self._X, curvature, out)
+        glm_dense.dense_diagonal(in_rows(self)._X, curvature, out)
         return out
 
     def add_hessian(self, curvature, out, means=None):
@@ -181,7 +180,11 @@ class DenseRows(_AnyRows):
 
     def scaled(self, curvature, out):
         """Fill ``sqrt(curvature) [X, 1]``."""
-        glm_dense.dense_scaled(self._X, curvature, out)
+        if self.X.flags.c_contiguous:
+            glm_dense.dense_scaled(self._X, curvature, out)
+            return
+        out[:, -1] = np.sqrt(curvature)
+        np.multiply(self.X, out[:, -1:], out=out[:, :-1])
 
     def multinomial(self, W, n_classes):
         """Return the multinomial loss and its gradient, as `kernels.multinomial` lays them out."""

@@ -43,7 +43,7 @@ class SmoothModel(Estimator):
     penalty of that mean.
     """
 
-    _keeps_order = False  # whether `_solve` takes dense rows in Fortran order
+    _keeps_order: Any = False  # whether `_solve` takes dense rows in Fortran order
     fit_intercept: bool
     n_jobs: Any
     solver: str
