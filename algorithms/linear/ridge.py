@@ -54,7 +54,8 @@ class Ridge(ScoresFiles, MultiOutputMixin, RegressorMixin, SmoothModel):
         corrected by further steps; else conjugate gradients. For at most 2,000 rows, fewer than columns, it
         and "auto" factor a matrix as large as the rows. "sandblaster": L-BFGS, preconditioned by the
         diagonal of the Hessian. "auto" takes, by the shape of the data, the one or the other, or L-BFGS
-        preconditioned by the Hessian of a sample of the rows. `solver_` tells which, and can be given. Of
+        preconditioned by the Hessian of a sample of the rows; and conjugate gradients first where their steps
+        cost little against a factor, unless they are watched. `solver_` tells which, and can be given. Of
         scikit-learn's names "cholesky" is "newton", "sparse_cg" is "newton-cg", "lbfgs" is "sandblaster";
         with "svd", "lsqr", "sag" and "saga" "auto" runs, and a warning says what that took.
     max_iter : int, default=1000
