@@ -3,6 +3,7 @@
 from typing import Any, ClassVar
 
 from ..._typing import Engine, RandomState, Vector
+from .._base import keep_parameters
 from .elastic_net import ElasticNet
 from .path import lasso_path
 
@@ -101,6 +102,7 @@ class Lasso(ElasticNet):
         name: kinds for name, kinds in ElasticNet._parameter_constraints.items() if name != "l1_ratio"
     }
 
+    l1_ratio = 1.0
     path = staticmethod(lasso_path)
 
     def __init__(
@@ -123,22 +125,4 @@ class Lasso(ElasticNet):
         n_jobs: int | None = None,
         verbose: int = 0,
     ) -> None:
-        super().__init__(
-            alpha,
-            l1_ratio=1.0,
-            fit_intercept=fit_intercept,
-            precompute=precompute,
-            copy_X=copy_X,
-            max_iter=max_iter,
-            tol=tol,
-            warm_start=warm_start,
-            positive=positive,
-            random_state=random_state,
-            selection=selection,
-            penalty_factor=penalty_factor,
-            standardize=standardize,
-            schedule=schedule,
-            engine=engine,
-            n_jobs=n_jobs,
-            verbose=verbose,
-        )
+        keep_parameters(self, locals())
