@@ -136,7 +136,8 @@ class MultiTaskElasticNetCV(_NamedCV):
     >>> import numpy as np
     >>> import stradask as sd
     >>> X = np.random.default_rng(0).standard_normal((60, 8))
-    >>> model = sd.MultiTaskElasticNetCV(l1_ratio=[0.5, 1.0], cv=3).fit(X, X[:, :2] @ [[1.0, 2], [0, 1]])
+    >>> search = sd.MultiTaskElasticNetCV(l1_ratio=[0.5, 1.0], eps=0.01, alphas=50, cv=3)
+    >>> model = search.fit(X, X[:, :2] @ [[1.0, 2], [0, 1]])
     >>> model.l1_ratio_, np.flatnonzero(model.coef_.any(axis=0)).tolist()
     (1.0, [0, 1])
     """
