@@ -1,5 +1,6 @@
 """The base of the Bayesian regressions: priors, sampling in one piece or in shards, averaged predictions."""
 
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from numbers import Real
 from typing import Any, ClassVar
@@ -44,8 +45,15 @@ _POSITIVE = Interval(Real, 0, np.inf, closed="neither")
 SCALE = Interval(Real, 1e-100, np.inf, closed="both")  # inf is a flat prior; squares may not underflow
 
 
+@dataclass(eq=False, repr=False)
 class BayesianRegression(SampledEstimator):
     """Base of the three regressions: priors, sampling, shards, the posterior."""
+
+    _: KW_ONLY
+    intercept_scale: float = 10.0
+    prior_freedom: float = 4.0
+    group_scale: float | str = 2.5
+    fit_intercept: bool = True
 
     # For check_estimator(model, expected_failed_checks=model._expected_failed_checks).
     _expected_failed_checks: ClassVar[dict] = {

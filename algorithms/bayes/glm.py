@@ -3,14 +3,14 @@
 import functools
 import warnings
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.utils._param_validation import StrOptions
 
-from ..._typing import Array, Callback, Engine, FileName, RandomState
+from ..._typing import Array, Callback, RandomState
 from ...errors import DataError, shortened
 from .combine.combination import CombinationRefused
 from .mixed import families
@@ -31,6 +31,7 @@ from .shards.mixed_rows import mixed_rows
 from .shards.rows import Part
 
 
+@dataclass(eq=False, repr=False)
 class BayesianGLM(ReadableMixedModel):
     r"""Bayesian generalised linear models and mixed models, by formula.
 
@@ -147,42 +148,10 @@ class BayesianGLM(ReadableMixedModel):
         **CONSTRAINTS,
     }
 
-    def __init__(
-        self,
-        formula: str | None = None,
-        family: str = "normal",
-        *,
-        priors: Mapping[str, PriorDensity] | None = None,
-        n_samples: int = 1000,
-        n_chains: int = 4,
-        n_warmup: int = 1000,
-        sampler: str = "auto",
-        target_accept: float = 0.8,
-        n_shards: int | str = 1,
-        combine: str = "auto",
-        n_proposals: int = 4000,
-        engine: Engine = "local",
-        checkpoint: FileName | None = None,
-        n_jobs: int | None = None,
-        random_state: RandomState | None = None,
-        verbose: int = 0,
-    ) -> None:
-        self.formula = formula
-        self.family = family
-        self.priors = priors
-        self.n_samples = n_samples
-        self.n_chains = n_chains
-        self.n_warmup = n_warmup
-        self.sampler = sampler
-        self.target_accept = target_accept
-        self.n_shards = n_shards
-        self.combine = combine
-        self.n_proposals = n_proposals
-        self.engine = engine
-        self.checkpoint = checkpoint
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
+    formula: str | None = None
+    family: str = "normal"
+    _: KW_ONLY
+    priors: Mapping[str, PriorDensity] | None = None
 
     @classmethod
     @functools.cache

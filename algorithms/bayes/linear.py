@@ -1,5 +1,6 @@
 """Bayesian linear regression."""
 
+from dataclasses import KW_ONLY, dataclass
 from numbers import Real
 from typing import ClassVar
 
@@ -7,11 +8,12 @@ import numpy as np
 from scipy import stats
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from ..._typing import ArrayLike, Engine, FileName, RandomState
+from ..._typing import ArrayLike
 from .estimator import SCALE
 from .regressor import BayesianRegressor
 
 
+@dataclass(eq=False, repr=False)
 class BayesianLinearRegression(BayesianRegressor):
     r"""Bayesian linear regression with normal or Student-t noise.
 
@@ -73,54 +75,14 @@ class BayesianLinearRegression(BayesianRegressor):
     (array([210.,  70.]), array([50., 50.]))
     """
 
-    def __init__(
-        self,
-        noise: str = "normal",
-        prior: str = "normal",
-        prior_scale: ArrayLike = "auto",
-        *,
-        intercept_scale: float = np.inf,
-        noise_scale: float | str = "auto",
-        noise_freedom: float = 4.0,
-        prior_freedom: float = 4.0,
-        group_scale: float | str = "auto",
-        fit_intercept: bool = True,
-        n_samples: int = 1000,
-        n_chains: int = 4,
-        n_warmup: int = 1000,
-        target_accept: float = 0.8,
-        sampler: str = "auto",
-        n_shards: int | str = 1,
-        combine: str = "auto",
-        n_proposals: int = 4000,
-        engine: Engine = "local",
-        checkpoint: FileName | None = None,
-        n_jobs: int | None = None,
-        random_state: RandomState | None = None,
-        verbose: int = 0,
-    ) -> None:
-        self.noise = noise
-        self.prior = prior
-        self.prior_scale = prior_scale
-        self.intercept_scale = intercept_scale
-        self.noise_scale = noise_scale
-        self.noise_freedom = noise_freedom
-        self.prior_freedom = prior_freedom
-        self.group_scale = group_scale
-        self.fit_intercept = fit_intercept
-        self.n_samples = n_samples
-        self.n_chains = n_chains
-        self.n_warmup = n_warmup
-        self.target_accept = target_accept
-        self.sampler = sampler
-        self.n_shards = n_shards
-        self.combine = combine
-        self.n_proposals = n_proposals
-        self.engine = engine
-        self.checkpoint = checkpoint
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
+    noise: str = "normal"
+    prior: str = "normal"
+    prior_scale: ArrayLike = "auto"
+    _: KW_ONLY
+    intercept_scale: float = np.inf
+    noise_scale: float | str = "auto"
+    noise_freedom: float = 4.0
+    group_scale: float | str = "auto"
 
     _expected_failed_checks: ClassVar[dict] = {
         **BayesianRegressor._expected_failed_checks,

@@ -1,17 +1,19 @@
 """Bayesian logistic regression."""
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Self
 
 import numpy as np
 from scipy import special
 
-from ..._typing import Array, ArrayLike, Callback, Engine, FileName, Matrix, RandomState, Vector
+from ..._typing import Array, ArrayLike, Callback, Matrix, Vector
 from ...errors import DataError
 from ..inputs.targets import AccuracyMixin, check_labels, check_length, label_numbers
 from .estimator import BayesianRegression
 from .models.groups import normal_nodes
 
 
+@dataclass(eq=False, repr=False)
 class BayesianLogisticRegression(AccuracyMixin, BayesianRegression):
     r"""Bayesian logistic regression for two classes.
 
@@ -145,48 +147,10 @@ class BayesianLogisticRegression(AccuracyMixin, BayesianRegression):
            [1. , 0. ]]))
     """
 
-    def __init__(
-        self,
-        prior: str = "normal",
-        prior_scale: ArrayLike = "auto",
-        *,
-        intercept_scale: float = 10.0,
-        prior_freedom: float = 4.0,
-        group_scale: float = 2.5,
-        fit_intercept: bool = True,
-        n_samples: int = 1000,
-        n_chains: int = 4,
-        n_warmup: int = 1000,
-        target_accept: float = 0.8,
-        sampler: str = "auto",
-        n_shards: int | str = 1,
-        combine: str = "auto",
-        n_proposals: int = 4000,
-        engine: Engine = "local",
-        checkpoint: FileName | None = None,
-        n_jobs: int | None = None,
-        random_state: RandomState | None = None,
-        verbose: int = 0,
-    ) -> None:
-        self.prior = prior
-        self.prior_scale = prior_scale
-        self.intercept_scale = intercept_scale
-        self.prior_freedom = prior_freedom
-        self.group_scale = group_scale
-        self.fit_intercept = fit_intercept
-        self.n_samples = n_samples
-        self.n_chains = n_chains
-        self.n_warmup = n_warmup
-        self.target_accept = target_accept
-        self.sampler = sampler
-        self.n_shards = n_shards
-        self.combine = combine
-        self.n_proposals = n_proposals
-        self.engine = engine
-        self.checkpoint = checkpoint
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
+    prior: str = "normal"
+    prior_scale: ArrayLike = "auto"
+    _: KW_ONLY
+    group_scale: float = 2.5
 
     def __sklearn_tags__(self):
         """Tell scikit-learn that there are two classes."""

@@ -11,9 +11,9 @@ from numbers import Integral, Real
 
 import numpy as np
 
-from ...errors import DataError, in_brief, shortened
+from ...errors import DataError, shortened
 from ...kernels.bayes import transforms
-from .posterior.tables import names_of
+from .posterior.tables import as_floats, names_of
 
 _NEAR = 1e-6  # of sums and lengths that are 1, in a start
 _NONE: tuple[int, ...] = ()
@@ -98,10 +98,7 @@ class NamedParameter:
 
     def free(self, name: str, value: object) -> np.ndarray:
         """Turn values into unconstrained numbers; raises a DataError if they are outside of the support."""
-        try:
-            x = np.array(value, dtype=np.float64)
-        except (TypeError, ValueError, OverflowError) as error:
-            raise DataError(f"start[{name!r}] must be numbers: {in_brief(error)}") from error
+        x = as_floats(f"start[{name!r}] must be numbers", value)
         if x.shape != self.shape:
             raise DataError(
                 f"start[{name!r}] has the shape {x.shape}, but {name} is {self.words}, of the shape "

@@ -1,17 +1,19 @@
 """Bayesian regression of counts."""
 
+from dataclasses import KW_ONLY, dataclass
 from typing import ClassVar
 
 import numpy as np
 from scipy import special
 from sklearn.utils._param_validation import StrOptions
 
-from ..._typing import ArrayLike, Engine, FileName, RandomState
+from ..._typing import ArrayLike
 from ...errors import DataError
 from .estimator import SCALE
 from .regressor import BayesianRegressor
 
 
+@dataclass(eq=False, repr=False)
 class BayesianPoissonRegression(BayesianRegressor):
     r"""Bayesian regression of counts, Poisson or negative binomial.
 
@@ -65,52 +67,12 @@ class BayesianPoissonRegression(BayesianRegressor):
     (array([ 0.4, -0.5]), 1.0)
     """
 
-    def __init__(
-        self,
-        family: str = "poisson",
-        prior: str = "normal",
-        prior_scale: ArrayLike = "auto",
-        *,
-        intercept_scale: float = 10.0,
-        overdispersion_scale: float = 1.0,
-        prior_freedom: float = 4.0,
-        group_scale: float = 2.5,
-        fit_intercept: bool = True,
-        n_samples: int = 1000,
-        n_chains: int = 4,
-        n_warmup: int = 1000,
-        target_accept: float = 0.8,
-        sampler: str = "auto",
-        n_shards: int | str = 1,
-        combine: str = "auto",
-        n_proposals: int = 4000,
-        engine: Engine = "local",
-        checkpoint: FileName | None = None,
-        n_jobs: int | None = None,
-        random_state: RandomState | None = None,
-        verbose: int = 0,
-    ) -> None:
-        self.family = family
-        self.prior = prior
-        self.prior_scale = prior_scale
-        self.intercept_scale = intercept_scale
-        self.overdispersion_scale = overdispersion_scale
-        self.prior_freedom = prior_freedom
-        self.group_scale = group_scale
-        self.fit_intercept = fit_intercept
-        self.n_samples = n_samples
-        self.n_chains = n_chains
-        self.n_warmup = n_warmup
-        self.target_accept = target_accept
-        self.sampler = sampler
-        self.n_shards = n_shards
-        self.combine = combine
-        self.n_proposals = n_proposals
-        self.engine = engine
-        self.checkpoint = checkpoint
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
+    family: str = "poisson"
+    prior: str = "normal"
+    prior_scale: ArrayLike = "auto"
+    _: KW_ONLY
+    overdispersion_scale: float = 1.0
+    group_scale: float = 2.5
 
     _parameter_constraints: ClassVar[dict] = {
         **BayesianRegressor._parameter_constraints,

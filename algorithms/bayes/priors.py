@@ -12,9 +12,10 @@ import numpy as np
 from scipy import special
 
 from ..._typing import ArrayLike
-from ...errors import DataError, in_brief, shortened
+from ...errors import DataError, shortened
 from ...kernels.bayes.densities import parameter_priors as codes
 from .models.prior_density import PriorDensity, inverse_root
+from .posterior.tables import as_floats
 
 __all__ = [
     "beta", "cauchy", "dirichlet", "exponential", "gamma", "half_cauchy", "half_normal", "inverse_gamma",
@@ -473,12 +474,8 @@ def _number(name, what, value, names=True):
     """Return (what, value): a name, or an array of finite numbers."""
     if names and isinstance(value, str):
         return what, value
-    try:
-        array = np.array(value, dtype=np.float64)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise DataError(
-            f"priors.{name}: {what} must be numbers{' or the name of a parameter' * names}: {in_brief(error)}"
-        ) from error
+    words = f"priors.{name}: {what} must be numbers{' or the name of a parameter' * names}"
+    array = as_floats(words, value).copy()
     if isinstance(value, bool) or not array.size or not np.isfinite(array).all():
         raise DataError(f"priors.{name}: {what} must be finite numbers, got {shortened(value)}")
     return what, array

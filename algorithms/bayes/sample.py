@@ -16,16 +16,15 @@ from ...scheduler.tasks import check_ships
 from ...scheduler.threads import effective_n_jobs
 from .adapters.pointer import PointerDensity
 from .models.autodiff import differentiated
-from .models.density import checked_names, user_model
+from .models.density import VectorLayout, checked_names, checked_start
 from .models.deterministic import Deterministic
 from .models.external import ExternalModel
 from .models.layout import NamedLayout
 from .models.mixture import GaussianMixtureDensity
-from .models.named import alone as named_alone
-from .models.named import named_model
+from .models.named import alone, named_model
 from .models.pointwise import RowLikelihoods, SiteLikelihoods
 from .models.prior_density import PriorDensity
-from .models.row_sums import check_sum, gaps, likelihood_alone
+from .models.row_sums import check_sum, gaps
 from .parameters import NamedParameter
 from .posterior.draws import Posterior
 from .settings import SamplingSettings
@@ -247,7 +246,9 @@ def _problem(log_likelihood, log_prior, data, start, names, parameters, priors, 
         start = _origin(names)
     elif isinstance(start, Mapping):
         start, names = _by_name(start, names)
-    return _Inference(log_likelihood, log_prior, data, start, names, find_sources(data))
+    start = checked_start(start)
+    layout = VectorLayout(len(start), names)
+    return _Inference(log_likelihood, log_prior, data, start, find_sources(data), layout=layout)
 
 
 def _named(log_likelihood, log_prior, data, start, names, layout):
@@ -259,7 +260,7 @@ def _named(log_likelihood, log_prior, data, start, names, layout):
             "log_likelihood is None, so that data are of no use: leave them out, to draw from the prior"
         )
     start = layout.start(start)
-    return _Inference(log_likelihood, log_prior, data, start, sources=find_sources(data), layout=layout)
+    return _Inference(log_likelihood, log_prior, data, start, find_sources(data), layout=layout)
 
 
 def _external(model):
@@ -299,13 +300,12 @@ class _Inference:
     log_prior: Any
     data: Any
     start: Any
-    names: Any = None
     sources: list[Source] | None = None  # of shards that workers read
     make: Any = None  # of the model of some rows, where another library has its functions
     sites: SiteLikelihoods | None = None  # of observations, where another library knows them
     variables: dict | None = None  # names and shapes; given with what has been examined already
     mixture: Any = None
-    layout: Any = None  # of named parameters
+    layout: Any = None  # of the parameters of a user's functions
 
     def check_ships(self, engine):
         """Refuse functions that cannot be sent to workers."""
@@ -352,7 +352,7 @@ class _Inference:
 
     def densities(self, parts, settings):
         """Return the densities of the parts, each with its share of the prior."""
-        builds, variables = self._builds(parts), self._variables()
+        builds, variables = self._builds(parts), self.variables or self.layout.variables
         rows_gap = None
         if len(parts) > 1 and self._is_dealt:
             rows_gap = _gap_of_rows(builds[0](), self, parts)
@@ -373,14 +373,12 @@ class _Inference:
                 "deterministic is for functions of yours: a model of another library has deterministic sites "
                 "of its own, a GaussianMixtureDensity has none"
             )
-        return Deterministic.of(function, self.layout, self.start, self._variables())
+        return Deterministic.of(function, self.layout, self.start)
 
     @property
     def alone(self):
         """Makes ``likelihood(q, data)``, where it is called."""
-        if self.layout is not None:
-            return partial(named_alone, self.layout, self.log_likelihood)
-        return partial(likelihood_alone, self.log_likelihood, self.log_prior)
+        return partial(alone, self.layout, self.log_likelihood, self.log_prior)
 
     def _by_row(self):
         """Log-likelihoods of observations, where the rows are here and the user's function is known."""
@@ -395,9 +393,7 @@ class _Inference:
         power = 1 / len(parts)
         if self.mixture is not None:
             return [partial(_mixture_model, self.mixture, power, part) for part in parts]
-        make = self.make or partial(user_model, names=self.names)
-        if self.layout is not None:
-            make = partial(named_model, layout=self.layout)
+        make = self.make or partial(named_model, layout=self.layout)
         functions, is_sum = (self.log_likelihood, self.log_prior), self._is_dealt and len(parts) > 1
         return [UserBuild(make, *functions, part, self.start, power, is_sum) for part in parts]
 
@@ -405,17 +401,6 @@ class _Inference:
     def _is_dealt(self):
         """Whether rows are here, and the likelihood is checked to be a sum over them."""
         return self.sources is None and self.variables is None
-
-    def _variables(self):
-        """Names and shapes of the posterior's columns."""
-        if self.variables is not None:
-            return self.variables
-        if self.layout is not None:
-            return self.layout.variables
-        size = np.size(self.start)
-        return (
-            {"theta": (size,)} if self.names is None else dict.fromkeys(checked_names(self.names, size), ())
-        )
 
 
 def _listed(sources, n_shards):

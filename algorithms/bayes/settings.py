@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from ..._typing import Engine
+from ..._typing import Engine, FileName, RandomState
 from ...errors import DataError, shortened
 from ...scheduler.parameters import check_count, random_source
 from ...scheduler.place import check_engine
@@ -37,23 +37,29 @@ CONSTRAINTS: dict[str, list] = {
 }
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class SamplingSettings:
-    """How a posterior is sampled; see `sample` for the fields."""
+@dataclass(kw_only=True, eq=False, repr=False)
+class SamplerParameters:
+    """How a posterior is sampled, for `sample` and for estimators; see `BayesianLogisticRegression`."""
 
-    sampler: str
-    n_samples: int
-    n_chains: int
-    n_warmup: int
-    target_accept: float
-    n_shards: int | str
-    combine: str
-    n_proposals: int
-    engine: Engine
-    checkpoint: Any
-    n_jobs: int | None
-    random_state: Any
-    verbose: int
+    n_samples: int = 1000
+    n_chains: int = 4
+    n_warmup: int = 1000
+    target_accept: float = 0.8
+    sampler: str = "auto"
+    n_shards: int | str = 1
+    combine: str = "auto"
+    n_proposals: int = 4000
+    engine: Engine = "local"
+    checkpoint: FileName | None = None
+    n_jobs: int | None = None
+    random_state: RandomState | None = None
+    verbose: int = 0
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class SamplingSettings(SamplerParameters):
+    """The parameters of one run, checked; see `sample`."""
+
     callback: Any = None
     metric: str = "auto"
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from ....kernels.bayes.callback import callback_together
 from ..models.called import CALLBACK, address_in_c
-from ..models.density import PythonModel
+from ..models.named import PythonModel
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,7 +13,7 @@ from ...._typing import ArrayLike, Names
 from ....errors import DataError, shortened
 from ....kernels.bayes.callback import pointer
 from ..models.called import CalledModel, address_in_c, counter_of_nan
-from ..models.density import checked_names, checked_start
+from ..models.density import VectorLayout, checked_start
 from ..models.density_check import check_density
 from ..models.deterministic import Deterministic
 from ..models.failures import Failures
@@ -68,8 +68,8 @@ def from_pointer(function: Any, start: ArrayLike, *, names: Names | None = None)
     array([1., 1.])
     """
     point: np.ndarray = checked_start(start)
-    known = None if names is None else checked_names(names, len(point))
-    return PointerDensity(function, _address(function), point, known)
+    layout = VectorLayout(len(point), names)
+    return PointerDensity(function, _address(function), point, layout)
 
 
 def _address(function):
@@ -122,7 +122,7 @@ class PointerDensity:
     function: Any
     address: int
     start: np.ndarray
-    names: Any = None
+    layout: VectorLayout
     errors: "DroppedErrors" = field(default_factory=lambda: DroppedErrors())
 
     def __reduce__(self):
@@ -144,8 +144,7 @@ class PointerDensity:
 
     def deterministic(self, function):
         """Examine a user's function of the parameters."""
-        taken = ("theta",) if self.names is None else self.names
-        return Deterministic.of(function, None, self.start, taken)
+        return Deterministic.of(function, self.layout, self.start)
 
     def cut(self, settings):
         """Return the one part."""
@@ -157,18 +156,15 @@ class PointerDensity:
 
     def densities(self, parts, settings):
         """Return the density of all."""
-        size = len(self.start)
-        shapes = {"theta": (size,)} if self.names is None else dict.fromkeys(self.names, ())
-        return Densities([self.model], lambda model: shapes)
+        return Densities([self.model], lambda model: self.layout.variables)
 
     def model(self):
         """Make the model, and compare its gradient with differences."""
-        names = tuple(f"q[{j}]" for j in range(len(self.start))) if self.names is None else self.names
         made = PointerModel(
             pointer,
             np.zeros(1),
             np.array([self.address, 0, 0]),
-            names,
+            self.layout.names,
             self.start,
             False,
             self.function,

@@ -12,7 +12,7 @@ import numpy as np
 from scipy import special
 from sklearn.utils import check_random_state
 
-from ....errors import DataError, in_brief, shortened
+from ....errors import DataError, shortened
 from ..posterior.convergence import split_rhat
 from ..posterior.diagnostics import (
     LEAST_ACCEPTANCE,
@@ -24,6 +24,7 @@ from ..posterior.diagnostics import (
     MOST_WIDTH,
     RHAT_LIMIT,
 )
+from ..posterior.tables import as_floats
 from .auto import combine_auto
 from .combination import Combination, CombinationRefused, CombinationWarning, Subposteriors, taken
 from .exact import FREEDOM, LEAST_ESS, WIDER, gaussian_proposals, passed, weighed
@@ -310,12 +311,7 @@ def _values_of(value_and_grad):
 
 
 def _finite(name, values):
-    try:
-        array = np.ascontiguousarray(values, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise DataError(
-            f"{name} must be numbers of the shape (M, T, d), as many of each shard: {in_brief(error)}"
-        ) from error
+    array = as_floats(f"{name} must be numbers of the shape (M, T, d), as many of each shard", values)
     if array.ndim not in (3, 4):
         raise DataError(f"{name} must have the shape (M, T, d) or (M, chains, T, d), got {array.shape}")
     wrong = np.argwhere(~np.isfinite(array))

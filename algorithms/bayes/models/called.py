@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from ....errors import DataError, in_brief
 from ....kernels.bayes.callback import call_function
 from ....kernels.options import BARE
 from .density_check import STEP
@@ -80,7 +81,7 @@ class CompiledCalls(CalledModel):
     def is_differenced(self):
         """See `Model`."""
         return any(
-            function is not None and len(inspect.signature(function.py_func).parameters) < most
+            function is not None and count_arguments(function) < most
             for function, most in zip(self.functions, (3, 2), strict=False)  # other libraries' have none
         )
 
@@ -194,7 +195,7 @@ def call_again(pairs, q, point_of, slopes):
     for function, arguments in pairs:
         if function is None:
             continue
-        if len(inspect.signature(function.py_func).parameters) > 1 + len(arguments):
+        if count_arguments(function) > 1 + len(arguments):
             function(point_of(q), *arguments, slopes)
         else:
             differences(lambda at, f=function, rest=arguments: f(point_of(at), *rest), q)
@@ -210,3 +211,55 @@ def differences(function, q):
         step[i] = h[i]
         gradient[i] = (function(q + step) - function(q - step)) / (2 * h[i])
     return gradient
+
+
+# A user's functions ---------------------------------------------------------------------------------------
+
+
+def is_compiled(function):
+    """Whether a function is compiled by numba."""
+    return hasattr(function, "py_func")
+
+
+def count_arguments(function):
+    """How many arguments a compiled function takes."""
+    return len(inspect.signature(function.py_func).parameters)
+
+
+def value_at(function, p, data, slots):
+    """The log likelihood of data at p, by a function of any form; `slots` take derivatives."""
+    if is_compiled(function):
+        return float(function(p, data, slots) if count_arguments(function) == 3 else function(p, data))
+    made = function(p, data)
+    return one_number(made[0] if isinstance(made, tuple) else made, "log_likelihood")
+
+
+def one_number(made, what):
+    """Return the number that a function made, or raise a DataError."""
+    try:
+        value = np.asarray(made, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise DataError(
+            f"{what} must return one number, got a {type(made).__name__}: {in_brief(error)}"
+        ) from error
+    if made is None:  # of which NumPy makes NaN
+        raise DataError(f"{what} must return one number, got None: does it end without a return?")
+    if value.size != 1:
+        raise DataError(f"{what} must return one number, got the shape {value.shape}: sum over observations")
+    return float(value.reshape(()))
+
+
+def check_compiles(name, function, arrays):
+    """Refuse a function that numba cannot compile for arguments of these types, or that returns no number."""
+    import numba as nb
+
+    if function is None:
+        return
+    try:
+        function.compile(arrays)
+        kind = function.overloads[arrays].signature.return_type
+    except Exception as error:
+        kinds = ", ".join(map(str, arrays))
+        raise DataError(f"{name} does not compile for arguments ({kinds}): {error}") from error
+    if not isinstance(kind, (nb.types.Float, nb.types.Integer, nb.types.Boolean, nb.types.Optional)):
+        raise DataError(f"{name} must return one number, got {kind}: sum over observations, return a float")

@@ -16,41 +16,31 @@ _SHIFTS = (0.1, -0.2, 0.0)  # of the start, where a quotient of parameters may h
 
 @dataclass(frozen=True, eq=False)
 class Deterministic:
-    """A user's function of the parameters, and the shapes of what it returns.
-
-    `layout` is that of named parameters, None for a vector.
-    """
+    """A user's function of the parameters of a layout, and the shapes of what it returns."""
 
     function: Any
     layout: Any
     shapes: dict[str, tuple]
 
     @classmethod
-    def of(cls, function, layout, start, taken):
-        """Examine the function at the start (d,) of the chains, or near by where it has no values there.
-
-        `taken` are the names of the parameters.
-        """
+    def of(cls, function, layout, start):
+        """Examine the function at the start (d,) of the chains, or near by where it has no values there."""
         if not callable(function):
             raise DataError(f"deterministic must be a function, got {shortened(function, 60)}")
-        check_takes("deterministic", function, "q" if layout is None else "p")
+        check_takes("deterministic", function, layout.letter)
         made = cls(function, layout, {})
         for shift in _SHIFTS:
             point = np.array(start, dtype=np.float64) + shift
             try:
-                found = made.values(point if layout is None else layout.values(point[None])[0], first=True)
+                found = made._at(layout.at(point), first=True)
                 break
             except DataError as error:
                 if shift == _SHIFTS[-1] or not is_of_the_domain(error.__cause__ or ArithmeticError()):
                     raise
         for name in found:
-            if name in taken:
+            if name in layout.variables:
                 raise DataError(f"deterministic returns {shortened(name)}, which is a parameter: rename it")
         return cls(function, layout, {name: value.shape for name, value in found.items()})
-
-    def values(self, values, first=False):
-        """What the function returns for values of the parameters, checked."""
-        return self._at(values.copy() if self.layout is None else self.layout.named(values.copy()), first)
 
     def _at(self, point, first=False):
         try:
@@ -77,7 +67,7 @@ class Deterministic:
 
     def added_to(self, values):
         """Values of draws (n, columns), with these as more columns."""
-        points = values.copy() if self.layout is None else self.layout.all_named(values)
+        points = self.layout.all_named(values)
         rows = np.empty((len(values), sum(math.prod(shape) for shape in self.shapes.values())))
         for row, point in zip(rows, points, strict=True):
             found, first = self._at(point), 0

@@ -13,7 +13,7 @@ from ....errors import DataError, shortened
 from ....kernels.bayes import transforms
 from ....kernels.bayes.densities import parameter_priors as codes
 from ..parameters import NamedParameter
-from ..posterior.tables import by_name
+from ..posterior.tables import as_floats, by_name
 from .prior_density import PriorDensity, inverse_root
 
 _FIRST_REAL = 1  # in the data of a model, whose first number is the power of the prior
@@ -37,6 +37,8 @@ class NamedLayout:
     def __init__(self, parameters, priors=None):
         self.parameters = _checked_parameters(parameters)
         self.priors = _checked_priors(priors, self.parameters)
+
+    letter, needed = "p", ()  # of functions: their first argument, and those that may not be None
 
     @property
     def variables(self):
@@ -69,12 +71,45 @@ class NamedLayout:
         kind = values_type(tuple(split))
         return kind(*(float(v) if v.ndim == 0 else np.ascontiguousarray(v) for v in split.values()))
 
+    def at(self, q):
+        """Return the values at q (d,), as functions get them."""
+        return self.named(self.values(q[None])[0])
+
+    def flat(self, gradient, what):
+        """Return derivatives in the values, which a function gave by name, one after the other; checked."""
+        variables = self.variables
+        if not isinstance(gradient, (Mapping, tuple, list)) or len(gradient) != len(variables):
+            raise DataError(
+                f"{what} must be a dict with an array for each of {', '.join(variables)}, got "
+                f"{shortened(gradient, 60)}"
+            )
+        parts = []
+        for i, (name, shape) in enumerate(variables.items()):
+            if isinstance(gradient, Mapping) and name not in gradient:
+                raise DataError(f"{what} lacks {name!r}: give zeros, or no gradient")
+            part = np.asarray(gradient[name if isinstance(gradient, Mapping) else i], dtype=np.float64)
+            if part.shape != shape:
+                raise DataError(f"{what} for {name!r} has the shape {part.shape}, the parameter {shape}")
+            parts.append(part.ravel())
+        return np.concatenate(parts)
+
     def all_named(self, draws):
         """Return values (K, n_values) as a list of K tuples as `named`; the arrays are copies."""
         split = by_name(self.variables, draws)
         kind = values_type(tuple(split))
         columns = [v.tolist() if v.ndim == 1 else list(np.array(v, order="C")) for v in split.values()]
         return [kind(*point) for point in zip(*columns, strict=True)]
+
+    def slots(self):
+        """Zeros for the derivatives in the values: arrays by name, of one entry for a number."""
+        kind = values_type(tuple(self.variables))
+        return kind(*(np.zeros(shape or 1) for shape in self.variables.values()))
+
+    def rows(self, data):
+        """Return data as compiled functions get them: arrays of floats or integers, or a tuple of these."""
+        if isinstance(data, tuple):
+            return tuple(_as_array(part, f"data[{i}]") for i, part in enumerate(data))
+        return _as_array(data, "data")
 
     def start(self, given=None):
         """Return the point q (d,) of values by name; other parameters begin at zero in q."""
@@ -260,3 +295,15 @@ def _check_order(priors):
             raise DataError(f"priors of {', '.join(left)} depend on each other in a circle")
         done.update(ready)
         left = {name: others for name, others in left.items() if name not in done}
+
+
+def _as_array(part, what):
+    array = np.asarray(part)
+    whole = array.dtype.kind in "biu"
+    if array.ndim < 1:
+        raise DataError(f"{what} must be an array, got {shortened(part)}: let the function refer to a number")
+    if whole and array.dtype == np.uint64 and array.size and array.max() >= 2**63:
+        raise DataError(f"{what} holds {array.max()}, beyond 64-bit integers: give floats")
+    if whole:
+        return np.ascontiguousarray(array, dtype=np.int64)
+    return as_floats(f"{what} of a compiled log_likelihood must be an array of numbers", array)

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from ....errors import DataError, in_brief, shortened
+from ....errors import DataError, shortened
 from ....kernels.bayes.densities import mixture as bayes_mixture
+from ..posterior.tables import as_floats
 from .model import Model
 
 
@@ -114,10 +115,7 @@ class GaussianMixtureDensity:
             raise DataError("data of a mixture hold complex numbers: give real ones")
         if isinstance(data, np.ma.MaskedArray) and np.ma.is_masked(data):
             raise DataError("data of a mixture hold masked values: drop their rows")
-        try:
-            x = np.array(data, dtype=np.float64)
-        except (TypeError, ValueError) as error:
-            raise DataError(f"data of a mixture must be an array of numbers: {in_brief(error)}") from error
+        x = as_floats("data of a mixture must be an array of numbers", data)
         if x.ndim not in (1, 2) or not x.size:
             raise DataError(f"data of a mixture must have the shape (n,) or (n, p), got {x.shape}")
         flat, x = x.ndim == 1, x.reshape(len(x), -1)

@@ -1,26 +1,36 @@
-"""A user's density of named parameters: ``log_likelihood(p, data)`` with p.beta, p.sigma and so on.
+"""Models of a user's functions: ``log_likelihood(p, data)`` of named parameters, or of a vector.
 
+A layout says what functions get of the unconstrained numbers q: see `NamedLayout` and `VectorLayout`.
 Transforms, Jacobians and priors by name are compiled once, and their derivatives are exact. Derivatives of
 the user's functions are those in the values, if the functions give any. Without, the functions are
 differenced in q, at 2 d evaluations a gradient, and never outside of the support.
 """
 
-import inspect
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from ....errors import DataError, in_brief, shortened
+from ....errors import DataError, shortened
 from ....kernels.bayes.address import SIGNATURE, address_of, call, floats, integers
 from ....kernels.bayes.callback import callback
 from ....kernels.bayes.densities import parameter_priors
 from ....kernels.options import BARE
 from ...inputs.matrices import check_takes
-from .called import CompiledCalls, PythonCalls, call_again, differenced, guarded
-from .density import check_compiles, is_compiled, one_number
+from .called import (
+    CalledModel,
+    CompiledCalls,
+    PythonCalls,
+    call_again,
+    check_compiles,
+    count_arguments,
+    differenced,
+    guarded,
+    is_compiled,
+    value_at,
+)
 from .density_check import check_density
 from .fingerprint import fingerprint
 from .layout import values_type
@@ -30,10 +40,11 @@ _PLACES = (parameter_priors.begin, parameter_priors.end, parameter_priors.place)
 
 
 def named_model(log_likelihood, log_prior, data, start, *, layout, power=1.0, check=True):
-    """Make a model of named parameters; for the functions see `sample`.
+    """Make a model of a user's functions; for these see `sample`.
 
-    `layout` has the parameters and their priors, `start` (d,) is in unconstrained numbers. log_likelihood and
-    log_prior may be None. With `check` density and gradient are examined first, at three points.
+    `layout` has the parameters and their priors, `start` (d,) is in unconstrained numbers, `power` is that of
+    the prior, 1/M in a subposterior. log_prior may be None, and of named parameters log_likelihood. With
+    `check` density and gradient are examined first, at three points.
 
     >>> import numpy as np
     >>> from stradask.algorithms.bayes.models.layout import NamedLayout
@@ -45,47 +56,56 @@ def named_model(log_likelihood, log_prior, data, start, *, layout, power=1.0, ch
     >>> model.names, model.logp_grad([0.0])  # -x + log x at x = 1
     (('log rate',), (-1.0, array([0.])))
     """
-    given = {"log_likelihood": log_likelihood, "log_prior": log_prior}
-    for name, function in given.items():
-        if function is not None and not callable(function):
+    p, start = layout.letter, np.array(start, dtype=np.float64)
+    functions = {"log_likelihood": log_likelihood, "log_prior": log_prior}
+    for name, function in functions.items():
+        if not callable(function) and (function is not None or name in layout.needed):
             remedy = ": densities by name are given as priors={...}" if isinstance(function, Mapping) else ""
             raise DataError(f"{name} must be a function, got {shortened(function, 60)}{remedy}")
-    if log_likelihood is not None and data is None:
+    if log_likelihood is not None and data is None and p == "p":
         raise DataError(
             "data is missing: log_likelihood(p, data) needs them; a density without data is a log_prior(p)"
         )
-    start = np.array(start, dtype=np.float64)
-    there = [function for function in given.values() if function is not None]
-    if all(map(is_compiled, there)):
+    taken = {"log_likelihood": (p, "data"), "log_prior": (p,)}
+    taken = {name: taken[name] for name, function in functions.items() if function is not None}
+    if all(is_compiled(functions[name]) for name in taken):
+        for name, arguments in taken.items():
+            _check_arguments(name, functions[name], arguments)
         model = _compiled(log_likelihood, log_prior, data, start, power, layout)
     else:
-        for (name, function), others in zip(given.items(), (("p", "data"), ("p",)), strict=True):
-            if function is not None:
-                check_takes(name, function, *others)
+        for name, arguments in taken.items():
+            if is_compiled(functions[name]) and count_arguments(functions[name]) > len(arguments):
+                raise DataError(
+                    f"{name}({', '.join(arguments)}, g) is compiled and the other function is not: decorate "
+                    "both with numba.njit, or return (value, gradient) from both"
+                )
+            check_takes(name, functions[name], *arguments)
         both = NamedFunctions(layout, log_likelihood, log_prior, data, power)
         meta = np.zeros(1, np.int64)
-        model = PythonNamed(callback, np.zeros(1), meta, layout.names, start, False, both, layout)
+        model = PythonModel(callback, np.zeros(1), meta, layout.names, start, False, both, layout)
     return check_density(model) if check else model
 
 
-def alone(layout, log_likelihood):
+def _check_arguments(name, function, arguments):
+    """Refuse a compiled function that takes neither these arguments nor derivatives after them."""
+    n, words = count_arguments(function), ", ".join(arguments)
+    if n not in (len(arguments), len(arguments) + 1):
+        raise DataError(f"{name} must take ({words}) or ({words}, g), it takes {n} arguments")
+
+
+def alone(layout, log_likelihood, log_prior):
     """Make ``likelihood(q, data)``, for whether it is a sum over rows."""
-    compiled = is_compiled(log_likelihood)
-    fills = compiled and len(inspect.signature(log_likelihood.py_func).parameters) == 3
+    compiled = all(is_compiled(one) for one in (log_likelihood, log_prior) if one is not None)
 
     def likelihood(q, data):
-        p = layout.named(layout.values(np.array(q, dtype=np.float64)[None])[0])
-        if not compiled:
-            made = log_likelihood(p, data)
-            return one_number(made[0] if isinstance(made, tuple) else made, "log_likelihood")
-        rows = as_rows(data)
-        return float(log_likelihood(p, rows, _slots(layout)) if fills else log_likelihood(p, rows))
+        p, rows = layout.at(np.array(q, dtype=np.float64)), layout.rows(data) if compiled else data
+        return value_at(log_likelihood, p, rows, layout.slots())
 
     return likelihood
 
 
 @dataclass(frozen=True, eq=False)
-class NamedWithoutDensity:
+class WithoutDensity:
     """Names and values of a model, without its density."""
 
     layout: Any
@@ -105,8 +125,8 @@ class NamedWithoutDensity:
         return self.layout.values(np.require(Q, np.float64, ["C", "W"]))
 
 
-class _Named:
-    """What compiled and Python models have in common."""
+class _LaidOut(CalledModel):
+    """Values of a layout: what compiled and Python models have in common."""
 
     layout: Any
 
@@ -116,19 +136,15 @@ class _Named:
         return self.layout.watched
 
     def values(self, Q):
-        """Values of named parameters, one after the other."""
-        return self.layout.values(np.require(Q, np.float64, ["C", "W"]))
-
-    def without_data(self):
-        """Return names and values alone."""
-        return NamedWithoutDensity(self.layout)
+        """Values of the parameters, one after the other."""
+        return self.layout.values(self._points(Q))
 
 
 # Compiled functions -----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
-class CompiledNamed(_Named, CompiledCalls):
+class CompiledModel(_LaidOut, CompiledCalls):
     """A model of compiled functions.
 
     ``data`` are the power of the prior, the reals of the layout and the rows, integers by their bits. Of
@@ -145,16 +161,20 @@ class CompiledNamed(_Named, CompiledCalls):
 
     def __post_init__(self):
         super().__post_init__()
-        places = [address_of(function, SIGNATURE) for function in _PLACES]
-        self.__dict__.update(meta=np.append(self.meta, places))
+        if self.layout.form is not None:
+            places = [address_of(function, SIGNATURE) for function in _PLACES]
+            self.__dict__.update(meta=np.append(self.meta, places))
 
     def again(self, q):
         """See `CompiledCalls`."""
         log_likelihood, log_prior = self.functions
         rows = None if log_likelihood is None else _unpacked(self.data, self.meta, self.form)
         pairs = (log_prior, ()), (log_likelihood, (rows,))
-        by_name = lambda q: self.layout.named(self.layout.values(q[None])[0])  # noqa: E731
-        call_again(pairs, q, by_name, _slots(self.layout))
+        call_again(pairs, q, self.layout.at, self.layout.slots())
+
+    def without_data(self):
+        """Return names and values alone."""
+        return WithoutDensity(self.layout)
 
     def __reduce__(self):
         own = self.meta[: self.n_own]
@@ -163,77 +183,36 @@ class CompiledNamed(_Named, CompiledCalls):
 
 def _made(functions, layout, form, data, meta, start):
     density = _compile(*functions, layout.form, form)
-    return CompiledNamed(density, data, meta, layout.names, start, False, functions, layout, form)
+    return CompiledModel(density, data, meta, layout.names, start, False, functions, layout, form)
 
 
 def _compiled(log_likelihood, log_prior, data, start, power, layout):
     functions = (log_likelihood, log_prior)
-    for name, function, takes in zip(
-        ("log_likelihood", "log_prior"),
-        functions,
-        ("(p, data) or (p, data, g)", "(p) or (p, g)"),
-        strict=True,
-    ):
-        n = 0 if function is None else len(inspect.signature(function.py_func).parameters)
-        if function is not None and n not in ((2, 3) if name == "log_likelihood" else (1, 2)):
-            raise DataError(f"{name} must take {takes}, it takes {n} arguments")
     table, reals = layout.tables
     head = np.concatenate([[power], reals])
-    form, meta, floats_of_rows = _packed(data if log_likelihood is not None else (), len(head))
+    rows = () if log_likelihood is None else layout.rows(data)
+    form, meta, floats_of_rows = _packed(rows, len(head))
     numbers = np.concatenate([head, *floats_of_rows])
     try:
         meta = np.concatenate([[HEAD + len(meta), layout.n_values], meta, table])
         return _made(functions, layout, form, numbers, meta, start)
     except Exception:  # numba's errors are of many kinds
-        _check_both_compile(functions, layout, data)
+        import numba as nb
+
+        p = layout.at(np.zeros(len(layout.names)))
+        for name, function, taken in zip(
+            ("log_likelihood", "log_prior"),
+            functions,
+            ((p, rows, layout.slots()), (p, layout.slots())),
+            strict=True,
+        ):
+            if function is not None:
+                check_compiles(name, function, tuple(map(nb.typeof, taken[: count_arguments(function)])))
         raise
 
 
-def _check_both_compile(functions, layout, data):
-    import numba as nb
-
-    p = layout.named(layout.values(np.zeros((1, layout.n_free)))[0])
-    for name, function, rows in (
-        ("log_likelihood", functions[0], () if functions[0] is None else (as_rows(data),)),
-        ("log_prior", functions[1], ()),
-    ):
-        if function is not None:
-            n = len(inspect.signature(function.py_func).parameters)
-            arguments = (p, *rows, _slots(layout))[:n]
-            check_compiles(name, function, tuple(map(nb.typeof, arguments)))
-
-
-def _slots(layout):
-    """Zeros for the derivatives in the values: arrays by name, of one entry for a number."""
-    kind = values_type(tuple(layout.variables))
-    return kind(*(np.zeros(shape or 1) for shape in layout.variables.values()))
-
-
-def as_rows(data):
-    """Return data as compiled functions get them: arrays of floats, or of integers, or a tuple of these."""
-    if isinstance(data, tuple):
-        return tuple(_as_array(part, f"data[{i}]") for i, part in enumerate(data))
-    return _as_array(data, "data")
-
-
-def _as_array(part, what):
-    array = np.asarray(part)
-    whole = array.dtype.kind in "biu"
-    if array.ndim < 1:
-        raise DataError(f"{what} must be an array, got {shortened(part)}: let the function refer to a number")
-    if whole and array.dtype == np.uint64 and array.size and array.max() >= 2**63:
-        raise DataError(f"{what} holds {array.max()}, beyond 64-bit integers: give floats")
-    try:
-        return np.ascontiguousarray(array, dtype=np.int64 if whole else np.float64)
-    except (TypeError, ValueError) as error:
-        raise DataError(
-            f"{what} of a compiled log_likelihood must be an array of numbers: {in_brief(error)}"
-        ) from error
-
-
-def _packed(data, first):
+def _packed(rows, first):
     """Form, places and shapes, and floats of the rows; integers keep their bits."""
-    rows = as_rows(data)
     parts = rows if isinstance(rows, tuple) else (rows,)
     meta: list[int] = []
     for part in parts:
@@ -262,9 +241,10 @@ def _compile(log_likelihood, log_prior, names, form):
     """Put transforms, priors and functions together; functions without derivatives are differenced."""
     import numba as nb
 
+    if names is None:
+        return _compile_vector(log_likelihood, log_prior, form)
     if log_likelihood is None and log_prior is None:
         return parameter_priors.prior_alone
-
     options: dict[str, Any] = {"nogil": True, "error_model": "numpy"} | BARE
     inner = options | {"forceinline": True}
     called: Any = call
@@ -314,12 +294,35 @@ def _compile(log_likelihood, log_prior, names, form):
     return guarded(both, -5)  # places of priors come after the callbacks
 
 
+def _compile_vector(log_likelihood, log_prior, form):
+    """Put functions of q itself together, each differenced if it has no derivatives."""
+    import numba as nb
+
+    options: dict[str, Any] = {"nogil": True, "error_model": "numpy"} | BARE
+    rows = _row_views(form)
+    nothing = nb.njit(**options)(lambda q, g: 0.0)
+    prior, differenced_prior = _with_and_without(log_prior, 2)
+    prior = prior or (differenced(differenced_prior, options) if differenced_prior else nothing)
+    likelihood, differenced_likelihood = _with_and_without(log_likelihood, 3)
+    likelihood = likelihood or differenced(differenced_likelihood, options)
+
+    @nb.njit(**options | {"forceinline": True})
+    def both(q, g, data, meta):
+        for i in range(len(g)):
+            g[i] = 0.0
+        logp = data[0] * prior(q, g)
+        for i in range(len(g)):
+            g[i] *= data[0]
+        return logp + likelihood(q, rows(data, meta), g)
+
+    return guarded(both, -2)
+
+
 def _with_and_without(function, n):
     """A function with derivatives, which takes n arguments, and one without; None for the other."""
     if function is None:
         return None, None
-    fills = len(inspect.signature(function.py_func).parameters) == n
-    return (function, None) if fills else (None, function)
+    return (function, None) if count_arguments(function) == n else (None, function)
 
 
 def _views(names, numbers):
@@ -389,13 +392,17 @@ def _next_side(nb, before, at):
 
 
 @dataclass(frozen=True, eq=False)
-class PythonNamed(_Named, PythonCalls):
-    """A model of Python functions of named values."""
+class PythonModel(_LaidOut, PythonCalls):
+    """A model of Python functions."""
 
     layout: Any = None
+
+    def without_data(self):
+        """Return the model without its function, which holds the data."""
+        return replace(self, function=None)
 
     def identity(self):
         """All that the density depends on, for digests."""
         both = self.function
         functions = fingerprint((both.log_likelihood, both.log_prior))
-        return functions, both.data, both.power, *self.layout.tables, self.layout.form, self.start
+        return functions, both.data, both.power, *self.layout.tables, self.layout.form, self.names, self.start

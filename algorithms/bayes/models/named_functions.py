@@ -1,15 +1,14 @@
-"""Log density and gradient of a user's Python functions of named parameters."""
+"""Log density and gradient of a user's Python functions of named parameters, or of a vector."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from ....errors import DataError, shortened
+from ....errors import DataError
 from ....kernels.bayes.densities import parameter_priors
-from .called import differences
-from .density import one_number
+from .called import differences, one_number
 
 HEAD = 2  # numbers of meta before the rows: place of the layout, number of values
 
@@ -26,7 +25,7 @@ def _called(function, p, arguments):
 
 @dataclass(frozen=True, eq=False)
 class NamedFunctions:
-    """Log density and gradient in q of Python functions of named values."""
+    """Log density and gradient in q of Python functions of the values of a layout."""
 
     layout: Any
     log_likelihood: Any
@@ -36,11 +35,20 @@ class NamedFunctions:
 
     def __call__(self, q):
         """Log density and gradient at q (d,)."""
+        if self.layout.form is None:
+            gradient = np.zeros(len(q))
+            return self._add_functions(0.0, q, q, gradient, gradient), gradient
         n, (table, reals) = self.layout.n_values, self.layout.tables
         numbers, places = np.append(self.power, reals), np.concatenate([[HEAD, n], table])
         work = np.zeros(4 * n + len(q))
         logp = parameter_priors.begin(q, work, numbers, places)
         p, slope, gradient = self.layout.named(work[:n]), work[2 * n : 3 * n], work[4 * n :]
+        logp = self._add_functions(logp, p, q, slope, gradient)
+        parameter_priors.end(q, work, numbers, places)
+        return logp, gradient
+
+    def _add_functions(self, logp, p, q, slope, gradient):
+        """Add the functions at p to logp, which is returned, and derivatives in the values or in q."""
         for what, function, arguments, weight in (
             ("log_prior", self.log_prior, (), self.power),
             ("log_likelihood", self.log_likelihood, (self.data,), 1.0),
@@ -53,43 +61,17 @@ class NamedFunctions:
                     raise DataError(
                         f"{what} must return a number or (value, gradient), got a tuple of {len(made)}"
                     )
-                slope += weight * self._slope(made[1], what)
+                slope += weight * self.layout.flat(made[1], f"the gradient of {what}")
                 made = made[0]
             else:
-                value = self._value_at(function, arguments, what)
-                gradient += weight * differences(value, q)
+                gradient += weight * differences(partial(self._value, function, arguments, what), q)
             logp += weight * one_number(made, what)
-        parameter_priors.end(q, work, numbers, places)
-        return logp, gradient
+        return logp
+
+    def _value(self, function, arguments, what, q):
+        return one_number(function(self.layout.at(q), *arguments), what)
 
     def made_at(self, q):
         """What the functions return at q."""
-        p = self.layout.named(self.layout.values(q[None])[0])
         given = ((self.log_prior, ()), (self.log_likelihood, (self.data,)))
-        return [function(p, *arguments) for function, arguments in given if function is not None]
-
-    def _value_at(self, function, arguments, what):
-        def value(q):
-            return one_number(function(self.layout.named(self.layout.values(q[None])[0]), *arguments), what)
-
-        return value
-
-    def _slope(self, gradient, what):
-        """Derivatives in the values, one after the other."""
-        variables = self.layout.variables
-        if not isinstance(gradient, (Mapping, tuple, list)) or len(gradient) != len(variables):
-            raise DataError(
-                f"the gradient of {what} must be a dict with an array for each of {', '.join(variables)}, "
-                f"got {shortened(gradient, 60)}"
-            )
-        parts = []
-        for i, (name, shape) in enumerate(variables.items()):
-            if isinstance(gradient, Mapping) and name not in gradient:
-                raise DataError(f"the gradient of {what} lacks {name!r}: give zeros, or no gradient")
-            part = np.asarray(gradient[name if isinstance(gradient, Mapping) else i], dtype=np.float64)
-            if part.shape != shape:
-                raise DataError(
-                    f"the gradient of {what} for {name!r} has the shape {part.shape}, the parameter {shape}"
-                )
-            parts.append(part.ravel())
-        return np.concatenate(parts)
+        return [function(self.layout.at(q), *rest) for function, rest in given if function is not None]

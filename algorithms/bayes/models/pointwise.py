@@ -1,15 +1,12 @@
 """The log-likelihood of each observation under each draw, from a user's log likelihood of all."""
 
-import inspect
-
 import numpy as np
 
 from ....errors import DataError, shortened
 from ..posterior.kept import NotKept
 from ..shards.rows import count_rows
 from .autodiff import Autodiff
-from .density import is_compiled, one_number
-from .named import as_rows
+from .called import count_arguments, is_compiled, value_at
 from .row_sums import NotASum
 
 _TOLERANCE = 1e-6  # of the log likelihood, in parts of its size
@@ -54,7 +51,7 @@ class RowLikelihoods(NotKept):
     """``(values) -> (draws, observations)`` for a dict of draws by name, as `Posterior` takes it.
 
     A row is given to the function alone, as data of length one. That the function is a sum over rows, up to a
-    constant, is checked at every draw. `layout` is that of named parameters, None for a vector.
+    constant, is checked at every draw. `layout` is that of the parameters.
 
     A function need not be one that pickle takes.
     """
@@ -67,9 +64,8 @@ class RowLikelihoods(NotKept):
     def __call__(self, values):
         """Log-likelihoods (draws, observations)."""
         flat = np.concatenate([v.reshape(len(v), -1) for v in values.values()], axis=1)
-        points = [q.copy() if self.layout is None else self.layout.named(q.copy()) for q in flat]
-        compiled = is_compiled(self.function)
-        data = self._as_data(compiled)
+        points, compiled = self.layout.all_named(flat), is_compiled(self.function)
+        data = self.layout.rows(self.data) if compiled else _as_arrays(self.data)
         _check_lengths(data)
         n, each = count_rows(data), self._by_row(data, compiled)
         out, totals = np.empty((len(points), n)), np.empty(len(points))
@@ -80,29 +76,14 @@ class RowLikelihoods(NotKept):
         self._check(totals, out)
         return out
 
-    def _as_data(self, compiled):
-        if self.layout is not None and compiled:
-            return as_rows(self.data)
-        if compiled:
-            return np.ascontiguousarray(self.data, dtype=np.float64)
-        if isinstance(self.data, tuple):
-            return tuple(map(np.asarray, self.data))
-        return np.asarray(self.data)
-
     def _value(self, p, data):
-        if is_compiled(self.function):
-            n = len(inspect.signature(self.function.py_func).parameters)
-            if n == 3:
-                return float(self.function(p, data, _zeros_like(p)))
-            return float(self.function(p, data))
-        made = (self.tensors or self.function)(p, data)
-        return one_number(made[0] if isinstance(made, tuple) else made, "log_likelihood")
+        return value_at(self.tensors or self.function, p, data, self.layout.slots())
 
     def _by_row(self, data, compiled):
         """A function that fills the log-likelihoods of all rows at p."""
         if compiled:
             loop = _loop_over(self.function, len(data) if isinstance(data, tuple) else 0)
-            return lambda p, out: loop(p, data, _zeros_like(p), out)
+            return lambda p, out: loop(p, data, self.layout.slots(), out)
         rows = [_row(data, i) for i in range(count_rows(data))]
 
         def each(p, out):
@@ -141,10 +122,8 @@ def _row(data, i):
     return tuple(part[i : i + 1] for part in data) if isinstance(data, tuple) else data[i : i + 1]
 
 
-def _zeros_like(p):
-    if isinstance(p, tuple):
-        return type(p)(*(np.zeros(np.shape(part) or 1) for part in p))
-    return np.zeros(len(p))
+def _as_arrays(data):
+    return tuple(map(np.asarray, data)) if isinstance(data, tuple) else np.asarray(data)
 
 
 def _loop_over(function, n_parts):
@@ -157,7 +136,7 @@ def _loop_over(function, n_parts):
             one = _next_part(nb, one, j)
     else:
         one = nb.njit(lambda data, i: data[i : i + 1])
-    if len(inspect.signature(function.py_func).parameters) == 3:
+    if count_arguments(function) == 3:
         value = function
     else:
         value = nb.njit(lambda p, row, g: function(p, row))

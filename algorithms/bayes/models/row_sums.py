@@ -5,7 +5,6 @@ A prior inside the likelihood, a mean over rows, or terms between neighbouring r
 :math:`e^{-c(q)}`, so that c has to be constant. It is compared at a few points before anything is sampled.
 """
 
-import inspect
 import warnings
 
 import numpy as np
@@ -74,26 +73,6 @@ def gaps(likelihood, points, whole, parts):
     """
     with np.errstate(invalid="ignore"):
         return np.array([np.subtract(*_values(likelihood, q, whole, parts)) for q in points])
-
-
-def likelihood_alone(log_likelihood, log_prior):
-    """Make ``likelihood(q, data)``, of a user's function; data are floats where both are compiled."""
-    if not all(
-        hasattr(function, "py_func") for function in (log_likelihood, log_prior) if function is not None
-    ):
-
-        def likelihood(q, data):
-            value = log_likelihood(q, data)
-            return np.asarray(value[0] if isinstance(value, tuple) else value, dtype=np.float64).item()
-
-        return likelihood
-    fills = len(inspect.signature(log_likelihood.py_func).parameters) == 3
-
-    def compiled(q, data):
-        x = np.ascontiguousarray(data, dtype=np.float64)
-        return float(log_likelihood(q, x, np.zeros(len(q))) if fills else log_likelihood(q, x))
-
-    return compiled
 
 
 def depends(likelihood, data, start):

@@ -7,12 +7,17 @@ import numpy as np
 from ....errors import DataError, in_brief, shortened
 
 
+def as_floats(words, values):
+    """Return an array of float64, or raise a DataError that begins with the words."""
+    try:
+        return np.asarray(values, dtype=np.float64, order="C")
+    except (TypeError, ValueError, OverflowError) as error:
+        raise DataError(f"{words}: {in_brief(error)}") from error
+
+
 def finite(name, values, ndim):
     """Check an array of finite numbers with so many axes, none of length 0."""
-    try:
-        array = np.ascontiguousarray(values, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise DataError(f"{name} must be an array of numbers: {in_brief(error)}") from error
+    array = as_floats(f"{name} must be an array of numbers", values)
     if array.ndim != ndim or not array.size:
         raise DataError(f"{name} must have {ndim} dimensions, none of length 0, got the shape {array.shape}")
     if not np.isfinite(array).all():
@@ -94,10 +99,7 @@ def normalised(log_weights, n):
 
 def quantile_levels(name, values):
     """Check a quantile's level, or a vector of them."""
-    try:
-        levels = np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise DataError(f"{name} must be a number or a vector of numbers: {in_brief(error)}") from error
+    levels = as_floats(f"{name} must be a number or a vector of numbers", values)
     if levels.ndim > 1 or not ((levels >= 0) & (levels <= 1)).all():
         raise DataError(
             f"{name} must be a number or a vector of numbers between 0 and 1, got {shortened(values)}"
@@ -107,12 +109,7 @@ def quantile_levels(name, values):
 
 def of_draws(log_likelihood, n_draws):
     """Check log-likelihoods of observations, a row a draw."""
-    try:
-        values = np.asarray(log_likelihood, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise DataError(
-            f"log_likelihood must be True, False or an array of numbers: {in_brief(error)}"
-        ) from error
+    values = as_floats("log_likelihood must be True, False or an array of numbers", log_likelihood)
     if values.ndim != 2 or len(values) != n_draws:
         raise DataError(
             f"log_likelihood must have a row for each of {n_draws} draws, and a column for each observation, "

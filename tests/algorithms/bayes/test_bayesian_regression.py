@@ -342,3 +342,17 @@ def test_badregression_data():
         BayesianLinearRegression().fit(X, np.ones(30), offset=np.ones(29))
     with pytest.raises(AttributeError, match="not fitted"):
         _ = BayesianLinearRegression().posterior_
+
+
+def test_dask_tells_fits_apart():
+    """Dask knows a data class by its fields: a task on another fit would get the result of this one."""
+    from dask.base import tokenize
+
+    model, (X, y) = (
+        BayesianLinearRegression(n_samples=10, random_state=0),
+        regression_data(BayesianLinearRegression, 60),
+    )
+    blank, first = tokenize(model), tokenize(model.fit(X, y))
+    again, other = tokenize(model.fit(X, y)), tokenize(model.fit(X, 2 * y))
+    assert first == again
+    assert len({blank, first, other}) == 3
