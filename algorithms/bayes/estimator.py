@@ -3,13 +3,14 @@
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from numbers import Real
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from scipy import sparse
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
+from ..._typing import Array, Callback, Matrix, Vector
 from ...errors import DataError, in_brief
 from ...scheduler.threads import effective_n_jobs, single_threaded_blas
 from ..inputs.matrices import check_columns, check_rows
@@ -32,9 +33,9 @@ from .posterior.tables import column_names
 from .sampled import SampledEstimator
 from .settings import CONSTRAINTS, SamplingSettings
 from .shards.builds import RegressionBuild, SourceBuild
-from .shards.chains import Densities, draw_posterior
+from .shards.chains import Densities, draw_local, draw_posterior
 from .shards.rows import Part, cut_rows, number_of_shards
-from .shards.source_fit import joined, look, moments, sources_of_fit
+from .shards.source_fit import inspect_shards, joined, moments, sources_of_fit
 from .shards.sources import ROW_VECTORS, check_alone, columns_of
 
 _HORSESHOE_TARGET = 0.95  # acceptance: its funnels want short steps
@@ -92,8 +93,44 @@ class BayesianRegression(SampledEstimator):
 
     # Fitting ------------------------------------------------------------------------------------------
 
-    def _fit(self, X, y, sample_weight, offset, groups, callback):
-        """Check, cut into shards, draw, store."""
+    def fit(
+        self,
+        X: Matrix,
+        y: Vector | None = None,
+        sample_weight: Vector | None = None,
+        *,
+        offset: Vector | None = None,
+        groups: Vector | None = None,
+        callback: Callback | None = None,
+    ) -> Self:
+        """Draw from the posterior.
+
+        Ctrl-C stops a run in one piece after the running hundred draws, and keeps those, with a warning.
+
+        Parameters
+        ----------
+        X : ndarray or DataFrame of shape (n_samples, n_features), Dask array, or list of shards
+            float32 and float64 are kept. Blocks of rows of a Dask array (not persisted), and entries of a
+            list, are shards. Workers read them, and read them again if a worker is lost. Entries are paths of
+            npz files with X and y, and perhaps sample_weight, offset and groups; paths of svmlight files;
+            pairs of npy files; Delayed of (X, y) or of a dict of these names.
+        y : array-like of shape (n_samples,), or Dask array
+            Numbers, or for classes labels of two, numbers or strings. None with a list, whose entries hold y.
+        sample_weight : float or array-like of shape (n_samples,), optional
+            A row of weight 2 counts as two rows.
+        offset : array-like of shape (n_samples,), optional
+            Added to the linear predictor of each row; the logarithm of an exposure, for counts.
+        groups : array-like of shape (n_samples,), optional
+            The label of each row's group, a number, text or time: each group gets an intercept of its own,
+            normal about the common one, with a standard deviation ``group_sd`` that is found with the rest.
+        callback : callable, optional
+            ``callback(info)`` after the warm-up and every hundred draws of all chains, or after every shard;
+            True ends the run. Not where importance sampling suffices.
+
+        Returns
+        -------
+        self
+        """
         self._validate_params()
         settings = self._settings(callback)
         frame = X if is_frame(X) else None
@@ -167,7 +204,7 @@ class BayesianRegression(SampledEstimator):
         if not self._merges():
             self._check_sharded(settings)
         blank = type(self)(**self.get_params(deep=False))
-        summary = look(blank, sources, engine=self.engine, n_jobs=self.n_jobs)
+        summary = inspect_shards(blank, sources, engine=self.engine, n_jobs=self.n_jobs)
         self.n_shards_ = len(summary.sources)
         check_names(self, np.empty((1, summary.n_features)) if frame is None else frame, np.zeros(1))
         if summary.classes is not None:
@@ -200,7 +237,7 @@ class BayesianRegression(SampledEstimator):
 
     def _options(self, prior, groups, seed, n_jobs):
         """Options of the shards' models, and a function that draws the intercepts of groups, or None."""
-        local = None if groups is None else partial(_intercepts, seed, n_jobs)
+        local = None if groups is None else partial(draw_local, seed, n_jobs)
         return self._model_options(prior), local
 
     def _merged(self, summary, prior, scaling):
@@ -307,7 +344,7 @@ class BayesianRegression(SampledEstimator):
 
     def _group_scale(self, size):
         """Scale of the half-normal prior of the groups' standard deviation."""
-        return self.group_scale
+        return 2.5 * size if isinstance(self.group_scale, str) else self.group_scale
 
     def _count_shards(self, X, y, groups):
         if self.n_shards == "auto" and (self._family == "normal" or self.prior == "horseshoe"):
@@ -369,10 +406,36 @@ class BayesianRegression(SampledEstimator):
         if "group" in mean:
             self.group_intercepts_ = mean["group"]
 
-    def _shaped(self, values):
-        return values
-
     # Using --------------------------------------------------------------------------------------------
+
+    def log_likelihood(
+        self, X: Matrix, y: Vector, *, offset: Vector | None = None, groups: Vector | None = None
+    ) -> Array:
+        """Compute the log-likelihood of each observation under each draw, as ArviZ takes it for `loo`.
+
+        Parameters
+        ----------
+        X, offset, groups
+            As in `predict`.
+        y : array-like of shape (n_samples,)
+            Numbers, or labels among `classes_`.
+
+        Returns
+        -------
+        ndarray of shape (n_draws, n_samples)
+        """
+        check_is_fitted(self)
+        X, offset, numbers = self._rows(X, offset, groups)
+        y = self._targets_of_fit(y, len(X))[:, None]
+        return self._log_density(self._predictors(X, offset, numbers), y, self._is_new(numbers)).T
+
+    def _targets_of_fit(self, y, n_samples):
+        """Check targets of new rows, as the fit had them."""
+        raise NotImplementedError
+
+    def _log_density(self, f, y, new):
+        """Log density of targets (rows, 1) given predictors (rows, draws); `new` marks rows of new groups."""
+        raise NotImplementedError
 
     def _average(self, X, offset, groups, function, n_outputs):
         """Means over draws of ``function(predictors, posterior)``, (n_outputs, rows), by blocks of rows."""
@@ -440,11 +503,6 @@ class BayesianRegression(SampledEstimator):
         scales = shapes.pop("local_scale", (self.n_features_in_,))
         if scales != (self.n_features_in_,) or any(shape != () for shape in shapes.values()):
             raise DataError(f"the posterior's variables {shapes} are not those of a regression")
-
-
-def _intercepts(seed, n_jobs, model, points):
-    """Draw the intercepts of a shard's groups; and the groups' numbers."""
-    return model.draw_intercepts(points, seed=seed, n_jobs=n_jobs), model.groups
 
 
 def _dense(X, name):

@@ -17,17 +17,16 @@ from .mixed import families
 from .mixed.draws import MixedLikelihoods, Predictors, prior_values
 from .mixed.formula_design import FormulaDesign
 from .mixed.identified import check_identified
-from .mixed.model import MixedLayout, build_shard, is_integrated, look, shard_effects
+from .mixed.model import MixedLayout, build_shard, inspect_design, is_integrated
 from .mixed.priors import chosen_priors, location
 from .mixed.reading import ReadableMixedModel, seed_of
-from .mixed.shards import not_in_shards, with_local_last
 from .models.prior_density import PriorDensity
 from .models.scaling import Scaling
 from .posterior.draws import Posterior
 from .posterior.prior_weight import add_prior_line
 from .settings import CONSTRAINTS, SamplingSettings
-from .shards.chains import Densities, draw_posterior
-from .shards.mixed_rows import mixed_rows
+from .shards.chains import Densities, draw_local, draw_posterior
+from .shards.mixed_rows import mixed_rows, not_in_shards, with_local_last
 from .shards.rows import Part
 
 
@@ -269,7 +268,7 @@ class BayesianGLM(ReadableMixedModel):
         self.n_shards_ = len(parts)
         common, n_sampled = None, 0
         if design.terms and not closed:
-            common = None if joint else look(self.family, scaled, scaling)
+            common = None if joint else inspect_design(self.family, scaled, scaling)
             n_sampled = len(design.terms) - (not joint)
             if not joint and len(parts) == 1:  # integrals are over rows side by side
                 parts = [np.argsort(design.terms[-1].groups, kind="stable")]
@@ -279,7 +278,7 @@ class BayesianGLM(ReadableMixedModel):
         ]
         layout = MixedLayout(self.family, design, scaling, priors, n_sampled)
         likelihoods = MixedLikelihoods(self.family, design)
-        local = partial(shard_effects, settings.seed) if n_sampled < len(design.terms) else None
+        local = partial(draw_local, settings.seed, 1) if n_sampled < len(design.terms) else None
         densities = Densities(
             builds, lambda _: layout.variables, lambda _: list(layout.names), local, dealt=True,
             log_likelihood=likelihoods,

@@ -5,11 +5,11 @@ from numbers import Real
 from typing import ClassVar
 
 import numpy as np
-from scipy import stats
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from ..._typing import ArrayLike
 from .estimator import SCALE
+from .mixed.families import log_density
 from .regressor import BayesianRegressor
 
 
@@ -114,25 +114,12 @@ class BayesianLinearRegression(BayesianRegressor):
     def _own_scale(self, size):
         return self.noise_scale if not isinstance(self.noise_scale, str) else 2.5 * size
 
-    def _group_scale(self, size):
-        return self.group_scale if not isinstance(self.group_scale, str) else 2.5 * size
-
-    def _mean(self, f):
-        return f
-
-    def _variance(self, mean, posterior):
-        """Of the noise; infinite for a Student t of two degrees of freedom or less."""
-        if self.noise == "student_t":
-            factor = self.noise_freedom / (self.noise_freedom - 2) if self.noise_freedom > 2 else np.inf
-        else:
-            factor = 1.0
-        return np.broadcast_to(factor * posterior["sigma"] ** 2, mean.shape)
+    def _family_parameters(self, posterior):
+        return {"sigma": posterior["sigma"], "freedom": self.noise_freedom}
 
     def _log_density(self, f, y, new):
         """See the base class; the intercepts of new groups add their variance to the noise's."""
-        scale = self.posterior_["sigma"]
-        if self.noise == "student_t":
-            return stats.t.logpdf(y, self.noise_freedom, f, scale)
+        own = self._family_parameters(self.posterior_)
         if new.any():
-            scale = np.hypot(scale, np.where(new[:, None], self.posterior_["group_sd"], 0.0))
-        return stats.norm.logpdf(y, f, scale)
+            own["sigma"] = np.hypot(own["sigma"], np.where(new[:, None], self.posterior_["group_sd"], 0.0))
+        return log_density(self.noise, f, y, own)

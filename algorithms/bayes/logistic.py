@@ -1,12 +1,11 @@
 """Bayesian logistic regression."""
 
 from dataclasses import KW_ONLY, dataclass
-from typing import Self
 
 import numpy as np
 from scipy import special
 
-from ..._typing import Array, ArrayLike, Callback, Matrix, Vector
+from ..._typing import Array, ArrayLike, Matrix, Vector
 from ...errors import DataError
 from ..inputs.targets import AccuracyMixin, check_labels, check_length, label_numbers
 from .estimator import BayesianRegression
@@ -158,46 +157,6 @@ class BayesianLogisticRegression(AccuracyMixin, BayesianRegression):
         tags.classifier_tags.multi_class = False
         return tags
 
-    def fit(
-        self,
-        X: Matrix,
-        y: Vector | None = None,
-        sample_weight: Vector | None = None,
-        *,
-        offset: Vector | None = None,
-        groups: Vector | None = None,
-        callback: Callback | None = None,
-    ) -> Self:
-        """Draw from the posterior.
-
-        Ctrl-C stops a run in one piece after the running hundred draws, and keeps those, with a warning.
-
-        Parameters
-        ----------
-        X : ndarray or DataFrame of shape (n_samples, n_features), Dask array, or list of shards
-            float32 and float64 are kept. Blocks of rows of a Dask array (not persisted), and entries of a
-            list, are shards. Workers read them, and read them again if a worker is lost. Entries are paths of
-            npz files with X and y, and perhaps sample_weight, offset and groups; paths of svmlight files;
-            pairs of npy files; Delayed of (X, y) or of a dict of these names.
-        y : array-like of shape (n_samples,), or Dask array
-            Labels of two classes: numbers or strings. None with a list, whose entries hold y.
-        sample_weight : float or array-like of shape (n_samples,), optional
-            A row of weight 2 counts as two rows.
-        offset : array-like of shape (n_samples,), optional
-            Added to the linear predictor of each row.
-        groups : array-like of shape (n_samples,), optional
-            The label of each row's group, a number, text or time: each group gets an intercept of its own,
-            normal about the common one, with a standard deviation ``group_sd`` that is found with the rest.
-        callback : callable, optional
-            ``callback(info)`` after the warm-up and every hundred draws of all chains, or after every shard;
-            True ends the run. Not where importance sampling suffices.
-
-        Returns
-        -------
-        self
-        """
-        return self._fit(X, y, sample_weight, offset, groups, callback)
-
     _all_classes = None  # those of all shards, where X and y are one of them; () while they are not known
 
     @property
@@ -276,38 +235,24 @@ class BayesianLogisticRegression(AccuracyMixin, BayesianRegression):
         with np.errstate(divide="ignore"):
             return np.log(both.T)
 
-    def log_likelihood(
-        self, X: Matrix, y: Vector, *, offset: Vector | None = None, groups: Vector | None = None
-    ) -> Array:
-        """Compute the log-likelihood of each observation under each draw, as ArviZ takes it for `loo`.
-
-        Parameters
-        ----------
-        X, offset, groups
-            As in `predict_proba`.
-        y : array-like of shape (n_samples,)
-            Labels among `classes_`.
-
-        Returns
-        -------
-        ndarray of shape (n_draws, n_samples)
-        """
+    def _targets_of_fit(self, y, n_samples):
         y = np.asarray(y)
         unknown = ~np.isin(y, self.classes_)
         if y.ndim != 1 or unknown.any():
             raise DataError(
                 f"y must be a vector of labels among {self.classes_.tolist()}, got {y[unknown][:1]}"
             )
-        signs = np.where(y == self.classes_[1], 1.0, -1.0)[:, None]
-        X, offset, numbers = self._rows(X, offset, groups)
-        check_length("y", y, len(X))
-        f = self._predictors(X, offset, numbers)
-        found, new = special.log_expit(signs * f), self._is_new(numbers)
+        check_length("y", y, n_samples)
+        return np.where(y == self.classes_[1], 1.0, -1.0)
+
+    def _log_density(self, f, y, new):
+        """See the base class; over the intercepts of new groups it is a sum."""
+        found = special.log_expit(y * f)
         if new.any():
-            sd, signs = self.posterior_["group_sd"], signs[new]
+            sd, signs = self.posterior_["group_sd"], y[new]
             total = np.full(f[new].shape, -np.inf)
             for node, weight in zip(*normal_nodes(sd), strict=True):
                 part = special.log_expit(signs * (f[new] + node * sd))
                 total = np.logaddexp(total, np.log(weight) + part)
             found[new] = total
-        return found.T
+        return found

@@ -4,7 +4,6 @@ from dataclasses import KW_ONLY, dataclass
 from typing import ClassVar
 
 import numpy as np
-from scipy import special
 from sklearn.utils._param_validation import StrOptions
 
 from ..._typing import ArrayLike
@@ -102,8 +101,9 @@ class BayesianPoissonRegression(BayesianRegressor):
     def _own_scale(self, size):
         return self.overdispersion_scale
 
-    def _mean(self, f):
-        return np.exp(f)
+    def _family_parameters(self, posterior):
+        names = ["overdispersion"] * (self.family == "negative_binomial")
+        return {name: posterior[name] for name in names}
 
     def _over_groups(self, function, f, posterior):
         """Moments over the intercepts of new groups: powers of the mean are log-normal."""
@@ -112,11 +112,6 @@ class BayesianPoissonRegression(BayesianRegressor):
         own = posterior["overdispersion"] * squares if self.family == "negative_binomial" else 0.0
         return np.stack([mean, squares, mean + own])
 
-    def _variance(self, mean, posterior):
-        if self.family == "poisson":
-            return mean
-        return mean + posterior["overdispersion"] * mean**2
-
     def _log_density(self, f, y, new):
         """See the base class."""
         if new.any():
@@ -124,12 +119,5 @@ class BayesianPoissonRegression(BayesianRegressor):
                 f"row {np.flatnonzero(new)[0]} has no group, or one that the fit did not see: log_likelihood "
                 "of counts is for the groups of the fit"
             )
-        if self.family == "poisson":
-            with np.errstate(over="ignore"):
-                return y * f - np.exp(f) - special.gammaln(y + 1)
-        r = 1 / self.posterior_["overdispersion"]
-        f = f - np.log(r)
-        share = np.logaddexp(0, f)  # log(1 + mu / r)
-        # The logarithm of a binomial coefficient, whose gamma functions would cancel.
-        ways = -special.betaln(r, y + 1) - np.log(r + y)
-        return ways - r * share + y * (f - share)
+        with np.errstate(over="ignore"):
+            return super()._log_density(f, y, new)

@@ -22,6 +22,10 @@ __all__ = [
     "laplace", "lkj", "lognormal", "multivariate_normal", "normal", "student_t", "uniform",
 ]  # fmt: skip
 
+_HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
+_AT_ZERO = (("", np.zeros(())),)  # a location that is no argument
+_FIXED = ("gamma", "inverse_gamma", "beta", "dirichlet", "lkj")  # whose arguments are numbers
+
 
 def normal(mean: ArrayLike | str = 0.0, sd: ArrayLike | str = 1.0) -> PriorDensity:
     """Make a normal prior.
@@ -45,8 +49,7 @@ def normal(mean: ArrayLike | str = 0.0, sd: ArrayLike | str = 1.0) -> PriorDensi
     >>> sd.priors.normal(0, 2.5), sd.priors.normal("mean", "spread")
     (normal(mean=0.0, sd=2.5), normal(mean='mean', sd='spread'))
     """
-    arguments = (_number("normal", "mean", mean), _positive("normal", "sd", sd))
-    return PriorDensity("normal", codes.NORMAL, arguments, constant=-0.5 * math.log(2 * math.pi))
+    return _prior("normal", codes.NORMAL, constant=-_HALF_LOG_2PI, mean=mean, sd=sd)
 
 
 def student_t(
@@ -104,13 +107,13 @@ def cauchy(location: ArrayLike | str = 0.0, scale: ArrayLike | str = 1.0) -> Pri
 
 
 def _student(name, freedom, location, scale):
-    pair = _fixed(name, "freedom", freedom)
-    if pair[1].ndim:
-        raise DataError(f"priors.{name}: freedom must be one number, got the shape {pair[1].shape}")
-    half = 0.5 * float(pair[1])
-    const = special.gammaln(half + 0.5) - special.gammaln(half) - 0.5 * math.log(2 * half * math.pi)
-    arguments = (_number(name, "location", location), _positive(name, "scale", scale), pair)
-    return PriorDensity(name, codes.STUDENT_T, arguments, constant=const)
+    _check_single(name, "freedom", freedom)
+
+    def constant(location, scale, freedom):
+        half = 0.5 * float(freedom)
+        return special.gammaln(half + 0.5) - special.gammaln(half) - 0.5 * math.log(2 * half * math.pi)
+
+    return _prior(name, codes.STUDENT_T, "any", constant, location=location, scale=scale, freedom=freedom)
 
 
 def laplace(location: ArrayLike | str = 0.0, scale: ArrayLike | str = 1.0) -> PriorDensity:
@@ -135,8 +138,7 @@ def laplace(location: ArrayLike | str = 0.0, scale: ArrayLike | str = 1.0) -> Pr
     >>> sd.priors.laplace(0, 1).name
     'laplace'
     """
-    arguments = (_number("laplace", "location", location), _positive("laplace", "scale", scale))
-    return PriorDensity("laplace", codes.LAPLACE, arguments, constant=-math.log(2))
+    return _prior("laplace", codes.LAPLACE, constant=-math.log(2), location=location, scale=scale)
 
 
 def lognormal(mean: ArrayLike | str = 0.0, sd: ArrayLike | str = 1.0) -> PriorDensity:
@@ -162,9 +164,7 @@ def lognormal(mean: ArrayLike | str = 0.0, sd: ArrayLike | str = 1.0) -> PriorDe
     >>> sd.priors.lognormal(0, 0.5).support
     'positive'
     """
-    arguments = (_number("lognormal", "mean", mean), _positive("lognormal", "sd", sd))
-    const = -0.5 * math.log(2 * math.pi)
-    return PriorDensity("lognormal", codes.LOGNORMAL, arguments, "positive", const)
+    return _prior("lognormal", codes.LOGNORMAL, "positive", -_HALF_LOG_2PI, mean=mean, sd=sd)
 
 
 def half_normal(scale: ArrayLike | str = 1.0) -> PriorDensity:
@@ -190,9 +190,8 @@ def half_normal(scale: ArrayLike | str = 1.0) -> PriorDensity:
     >>> sd.priors.half_normal(5).support
     'not negative'
     """
-    arguments = (("", np.zeros(())), _positive("half_normal", "scale", scale))
-    const = 0.5 * math.log(2 / math.pi)
-    return PriorDensity("half_normal", codes.NORMAL, arguments, "not negative", const)
+    constant = 0.5 * math.log(2 / math.pi)
+    return _prior("half_normal", codes.NORMAL, "not negative", constant, first=_AT_ZERO, scale=scale)
 
 
 def half_cauchy(scale: ArrayLike | str = 1.0) -> PriorDensity:
@@ -218,9 +217,7 @@ def half_cauchy(scale: ArrayLike | str = 1.0) -> PriorDensity:
     >>> sd.priors.half_cauchy(2.5)
     half_cauchy(scale=2.5)
     """
-    arguments = (_positive("half_cauchy", "scale", scale),)
-    const = math.log(2 / math.pi)
-    return PriorDensity("half_cauchy", codes.HALF_CAUCHY, arguments, "positive", const)
+    return _prior("half_cauchy", codes.HALF_CAUCHY, "positive", math.log(2 / math.pi), scale=scale)
 
 
 def exponential(rate: ArrayLike | str = 1.0) -> PriorDensity:
@@ -246,8 +243,7 @@ def exponential(rate: ArrayLike | str = 1.0) -> PriorDensity:
     >>> sd.priors.exponential(0.1).name
     'exponential'
     """
-    arguments = (("", np.zeros(())), _positive("exponential", "rate", rate))
-    return PriorDensity("exponential", codes.EXPONENTIAL, arguments, "not negative", 0.0)
+    return _prior("exponential", codes.EXPONENTIAL, "not negative", first=_AT_ZERO, rate=rate)
 
 
 def gamma(shape: ArrayLike, rate: ArrayLike) -> PriorDensity:
@@ -272,9 +268,7 @@ def gamma(shape: ArrayLike, rate: ArrayLike) -> PriorDensity:
     >>> sd.priors.gamma(2, 0.5)
     gamma(shape=2.0, rate=0.5)
     """
-    (_, a), (_, b) = arguments = (_fixed("gamma", "shape", shape), _fixed("gamma", "rate", rate))
-    const = a * np.log(b) - special.gammaln(a)
-    return PriorDensity("gamma", codes.GAMMA, arguments, "positive", const)
+    return _prior("gamma", codes.GAMMA, "positive", _of_gamma, shape=shape, rate=rate)
 
 
 def inverse_gamma(shape: ArrayLike, scale: ArrayLike) -> PriorDensity:
@@ -299,10 +293,7 @@ def inverse_gamma(shape: ArrayLike, scale: ArrayLike) -> PriorDensity:
     >>> sd.priors.inverse_gamma(3, 2).name
     'inverse_gamma'
     """
-    name = "inverse_gamma"
-    (_, a), (_, b) = arguments = (_fixed(name, "shape", shape), _fixed(name, "scale", scale))
-    const = a * np.log(b) - special.gammaln(a)
-    return PriorDensity(name, codes.INVERSE_GAMMA, arguments, "positive", const)
+    return _prior("inverse_gamma", codes.INVERSE_GAMMA, "positive", _of_gamma, shape=shape, scale=scale)
 
 
 def beta(a: ArrayLike, b: ArrayLike) -> PriorDensity:
@@ -327,8 +318,7 @@ def beta(a: ArrayLike, b: ArrayLike) -> PriorDensity:
     >>> sd.priors.beta(5, 5)
     beta(a=5.0, b=5.0)
     """
-    (_, one), (_, other) = arguments = (_fixed("beta", "a", a), _fixed("beta", "b", b))
-    return PriorDensity("beta", codes.BETA, arguments, "unit", -special.betaln(one, other))
+    return _prior("beta", codes.BETA, "unit", lambda *counts: -special.betaln(*counts), a=a, b=b)
 
 
 def uniform(low: float, high: float) -> PriorDensity:
@@ -389,8 +379,7 @@ def dirichlet(concentration: ArrayLike) -> PriorDensity:
     >>> sd.priors.dirichlet([2, 2, 4]).support
     'simplex'
     """
-    pair = _fixed("dirichlet", "concentration", concentration)
-    return PriorDensity("dirichlet", codes.POWERS, (pair,), "simplex")
+    return _prior("dirichlet", codes.POWERS, "simplex", concentration=concentration)
 
 
 def lkj(concentration: float = 1.0) -> PriorDensity:
@@ -416,10 +405,8 @@ def lkj(concentration: float = 1.0) -> PriorDensity:
     >>> sd.priors.lkj(2)
     lkj(concentration=2.0)
     """
-    pair = _fixed("lkj", "concentration", concentration)
-    if pair[1].ndim:
-        raise DataError(f"priors.lkj: concentration must be one number, got the shape {pair[1].shape}")
-    return PriorDensity("lkj", codes.POWERS, (pair,), "cholesky")
+    _check_single("lkj", "concentration", concentration)
+    return _prior("lkj", codes.POWERS, "cholesky", concentration=concentration)
 
 
 def multivariate_normal(mean: ArrayLike, covariance: ArrayLike) -> PriorDensity:
@@ -481,12 +468,27 @@ def _number(name, what, value, names=True):
     return what, array
 
 
-def _positive(name, what, value, names=True):
-    pair = _number(name, what, value, names)
-    if not isinstance(pair[1], str) and not (pair[1] > 0).all():
+def _argument(name, what, value):
+    """Check an argument: all but locations are above zero, and some may not name a parameter."""
+    pair = _number(name, what, value, names=name not in _FIXED and what != "freedom")
+    if what not in ("mean", "location") and not isinstance(pair[1], str) and not (pair[1] > 0).all():
         raise DataError(f"priors.{name}: {what} must be above zero, got {shortened(value)}")
     return pair
 
 
-def _fixed(name, what, value):
-    return _positive(name, what, value, names=False)
+def _check_single(name, what, value):
+    _, array = _argument(name, what, value)
+    if array.ndim:
+        raise DataError(f"priors.{name}: {what} must be one number, got the shape {array.shape}")
+
+
+def _of_gamma(shape, rate):
+    return shape * np.log(rate) - special.gammaln(shape)
+
+
+def _prior(name, code, support="any", constant=0.0, first=(), **arguments):
+    """Make a density of checked arguments, behind `first`; `constant` may be a function of them."""
+    pairs = tuple(_argument(name, what, value) for what, value in arguments.items())
+    if callable(constant):
+        constant = constant(*(value for _, value in pairs))
+    return PriorDensity(name, code, (*first, *pairs), support, constant)

@@ -31,7 +31,7 @@ from .settings import SamplingSettings
 from .shards.builds import UserBuild
 from .shards.chains import Densities, draw_posterior
 from .shards.rows import count_rows, cut_rows, number_of_shards, some_rows, taken_rows
-from .shards.source_checks import examined, looked, unlooked
+from .shards.source_checks import check_shards, inspect_shard, only_checksum
 from .shards.sources import Source, find_sources
 
 
@@ -222,8 +222,8 @@ def _as_arrays(data):
     return array if array.dtype.kind in "biuf" else data
 
 
-def _is_numbers(part):
-    return isinstance(part, Number) or (isinstance(part, (list, tuple)) and all(map(_is_numbers, part)))
+def _is_numbers(value):
+    return isinstance(value, Number) or (isinstance(value, (list, tuple)) and all(map(_is_numbers, value)))
 
 
 def _problem(log_likelihood, log_prior, data, start, names, parameters, priors, autodiff):
@@ -319,13 +319,17 @@ class _Inference:
 
     def cut(self, settings):
         """Return the observations of each shard, which are taken or read where they are needed."""
-        parts = self._dealt(settings) if self.sources is None else _listed(self.sources, settings.n_shards)
+        parts = (
+            self._deal_rows(settings)
+            if self.sources is None
+            else _checked_sources(self.sources, settings.n_shards)
+        )
         if len(parts) == 1:
             return parts
         settings.check_combines()
-        return parts if self.sources is None else self._looked_at(parts, settings)
+        return parts if self.sources is None else self._inspect_shards(parts, settings)
 
-    def _dealt(self, settings):
+    def _deal_rows(self, settings):
         """Deal the rows out at random."""
         n_shards = settings.n_shards
         if isinstance(self.data, tuple) and not self.data:
@@ -343,18 +347,18 @@ class _Inference:
             some_rows(self.data, rows) for rows in cut_rows(count_rows(self.data), n_shards, settings.seed)
         ]
 
-    def _looked_at(self, sources, settings):
+    def _inspect_shards(self, sources, settings):
         """Read every shard once on its worker, for its checksum and whether its likelihood is a sum."""
-        look = unlooked
+        inspect = only_checksum
         if self.variables is None:
-            look = partial(looked, self.alone, self.start)
-        return examined(sources, look, engine=settings.engine, n_jobs=settings.n_jobs)
+            inspect = partial(inspect_shard, self.alone, self.start)
+        return check_shards(sources, inspect, engine=settings.engine, n_jobs=settings.n_jobs)
 
     def densities(self, parts, settings):
         """Return the densities of the parts, each with its share of the prior."""
         builds, variables = self._builds(parts), self.variables or self.layout.variables
         rows_gap = None
-        if len(parts) > 1 and self._is_dealt:
+        if len(parts) > 1 and self._deals_rows:
             rows_gap = _gap_of_rows(builds[0](), self, parts)
         return Densities(
             builds,
@@ -392,18 +396,18 @@ class _Inference:
     def _builds(self, parts):
         power = 1 / len(parts)
         if self.mixture is not None:
-            return [partial(_mixture_model, self.mixture, power, part) for part in parts]
+            return [partial(_mixture_model, self.mixture, power, rows) for rows in parts]
         make = self.make or partial(named_model, layout=self.layout)
-        functions, is_sum = (self.log_likelihood, self.log_prior), self._is_dealt and len(parts) > 1
-        return [UserBuild(make, *functions, part, self.start, power, is_sum) for part in parts]
+        functions, is_sum = (self.log_likelihood, self.log_prior), self._deals_rows and len(parts) > 1
+        return [UserBuild(make, *functions, rows, self.start, power, is_sum) for rows in parts]
 
     @property
-    def _is_dealt(self):
+    def _deals_rows(self):
         """Whether rows are here, and the likelihood is checked to be a sum over them."""
         return self.sources is None and self.variables is None
 
 
-def _listed(sources, n_shards):
+def _checked_sources(sources, n_shards):
     """Return the sources, if the user gave no other number of shards."""
     if n_shards not in ("auto", len(sources)):
         raise DataError(
@@ -416,7 +420,7 @@ def _gap_of_rows(model, problem, parts):
     """Check that the likelihood is a sum over rows; return a function of points that measures the gap."""
     alone = problem.alone()
     whole = taken_rows(some_rows(problem.data, None))
-    taken = [partial(taken_rows, part) for part in parts]
+    taken = [partial(taken_rows, rows) for rows in parts]
     remedy = (
         "put priors into log_prior, standardise columns before and not inside, take sums over rows where "
         "there are means, and sample rows that depend on each other, such as a time series, in one piece "

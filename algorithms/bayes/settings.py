@@ -15,7 +15,7 @@ from ...scheduler.parameters import check_count, random_source
 from ...scheduler.place import check_engine
 from ...scheduler.threads import effective_n_jobs
 from .._base import ENGINES
-from .chains.sampling import CAREFUL, KNOWN, OF_MODES, check_metric, check_settings
+from .chains.sampling import SAMPLER_NAMES, SEARCH_MODES, TUNED_BY_ACCEPTANCE, check_metric, check_settings
 from .combine.combiners import COMBINERS
 
 _COUNT = Interval(Integral, 1, None, closed="left")
@@ -25,7 +25,7 @@ CONSTRAINTS: dict[str, list] = {
     "n_chains": [_COUNT],
     "n_warmup": [_COUNT],
     "target_accept": [Interval(Real, 0, 1, closed="neither")],
-    "sampler": [StrOptions(set(KNOWN))],
+    "sampler": [StrOptions(set(SAMPLER_NAMES))],
     "n_shards": [StrOptions({"auto"}), _COUNT],
     "combine": [StrOptions(COMBINERS.keys())],  # a view: entries may be added
     "n_proposals": [_COUNT],
@@ -74,7 +74,7 @@ class SamplingSettings(SamplerParameters):
             raise DataError(f"n_shards must be 'auto' or an integer, got {shortened(self.n_shards)}")
         check_settings(self.sampler, **self.counts)
         check_metric(self.metric)
-        if self.metric != "auto" and self.sampler in OF_MODES:
+        if self.metric != "auto" and self.sampler in SEARCH_MODES:
             raise DataError(
                 f"metric={shortened(self.metric)} has no effect on sampler={shortened(self.sampler)}, whose "
                 "coordinates are those of the modes: take sampler='nuts', or leave metric='auto'"
@@ -110,7 +110,7 @@ class SamplingSettings(SamplerParameters):
     @property
     def target(self):
         """The acceptance that step sizes are adapted to; None leaves it to the sampler."""
-        return self.target_accept if self.sampler in ("auto", "smc", *CAREFUL) else None
+        return self.target_accept if self.sampler in ("auto", "smc", *TUNED_BY_ACCEPTANCE) else None
 
 
 def _check_checkpoint(checkpoint, random_state):

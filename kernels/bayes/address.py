@@ -65,34 +65,22 @@ def _borrowed(context, builder, kind, value):
     return array._getvalue()
 
 
-@intrinsic
-def floats(typingctx, address):
-    """A pointer to the float64 at an address, for ``numba.carray``."""
+def _pointer_to(kind, item):
+    """Make an intrinsic that turns an address into a pointer, for ``numba.carray``."""
 
-    def codegen(context, builder, signature, args):
-        return builder.inttoptr(args[0], ir.DoubleType().as_pointer())
+    @intrinsic
+    def pointer(typingctx, address):
+        def codegen(context, builder, signature, args):
+            return builder.inttoptr(args[0], item)
 
-    return types.CPointer(types.float64)(types.int64), codegen
+        return kind(types.int64), codegen
 
-
-@intrinsic
-def integers(typingctx, address):
-    """A pointer to the int64 at an address, for ``numba.carray``."""
-
-    def codegen(context, builder, signature, args):
-        return builder.inttoptr(args[0], ir.IntType(64).as_pointer())
-
-    return types.CPointer(types.int64)(types.int64), codegen
+    return pointer
 
 
-@intrinsic
-def anything(typingctx, address):
-    """A pointer to what is at an address, for ``numba.carray`` with a dtype."""
-
-    def codegen(context, builder, signature, args):
-        return builder.inttoptr(args[0], cgutils.voidptr_t)
-
-    return types.voidptr(types.int64), codegen
+floats = _pointer_to(types.CPointer(types.float64), ir.DoubleType().as_pointer())
+integers = _pointer_to(types.CPointer(types.int64), ir.IntType(64).as_pointer())
+anything = _pointer_to(types.voidptr, cgutils.voidptr_t)  # for ``numba.carray`` with a dtype
 
 
 def caller_of(function, first, second):

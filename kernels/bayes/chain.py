@@ -49,25 +49,12 @@ def keep(z, gz, logp, mu, A, draw, gradient, statistic):
 _RESULT = types.Tuple((MATRIX, MATRIX, MATRIX, VECTOR, VECTOR, nb.float64))
 
 
+# z, gz, logp, mu, A, tuning, averaging, adapt
+_CHAIN = (VECTOR, VECTOR, nb.float64, VECTOR, MATRIX, VECTOR, VECTOR, nb.boolean)
+
+
 @one_form.njit(
-    _RESULT(
-        ADDRESS,
-        ADDRESS,
-        VECTOR,
-        VECTOR,
-        nb.float64,
-        VECTOR,
-        MATRIX,
-        VECTOR,
-        VECTOR,
-        nb.boolean,
-        nb.uint32[::1],
-        nb.int64,
-        nb.int64,
-        VECTOR,
-        INTEGERS,
-    ),
-    **OPTIONS,
+    _RESULT(ADDRESS, ADDRESS, *_CHAIN, nb.uint32[::1], nb.int64, nb.int64, VECTOR, INTEGERS), **OPTIONS
 )
 def run(density, step, z, gz, logp, mu, A, tuning, averaging, adapt, name, n, rows, data, meta):
     """Make n transitions; returns draws, gradients (n, d) in q, statistics (n, 7), and the last z, gz, logp.

@@ -20,9 +20,10 @@ import math
 import numba as nb
 import numpy as np
 
-from .densities.glm import linear
-from .densities.priors import CONSTANT, HEAD, N_COEFS, OWN_SCALE, POWER, START, WEIGHT
+from .densities.glm import add_squares, linear
+from .densities.priors import HEAD, N_COEFS, OWN_SCALE, POWER, START, WEIGHT
 from .streams import CALLED, OPTIONS, fill_normal, uniform
+from .triangles import factor, solve_lower, solve_upper
 
 
 @nb.njit(**OPTIONS)
@@ -51,27 +52,17 @@ def _coefficients(stream, precision, center, squares, ridge, b):
         for j in range(i + 1):
             L[i, j] = precision * squares[i, j]
         L[i, i] += ridge[i]
-    for j in range(d):  # Cholesky, in place
-        for k in range(j):
-            for i in range(j, d):
-                L[i, j] -= L[i, k] * L[j, k]
-        pivot = math.sqrt(L[j, j])
-        for i in range(j, d):
-            L[i, j] /= pivot
+    factor(L)
     noise, half = np.empty(d), np.empty(d)
     fill_normal(stream, noise)
     for i in range(d):  # L half = t R'R b0
-        total = 0.0
+        half[i] = 0.0
         for j in range(d):
-            total += precision * squares[i, j] * center[j]
-        for j in range(i):
-            total -= L[i, j] * half[j]
-        half[i] = total / L[i, i]
-    for i in range(d - 1, -1, -1):  # L' b = half + noise
-        total = half[i] + noise[i]
-        for j in range(i + 1, d):
-            total -= L[j, i] * b[j]
-        b[i] = total / L[i, i]
+            half[i] += precision * squares[i, j] * center[j]
+    solve_lower(L, half)
+    for i in range(d):  # L' b = half + noise
+        b[i] = half[i] + noise[i]
+    solve_upper(L, b)
 
 
 @nb.njit(**CALLED)
@@ -91,7 +82,7 @@ def run(q, name, n, data, meta):
     d, at = meta[N_COEFS], meta[START]
     center = data[at : at + d]
     R = data[at + d : at + d + d * d].reshape(d, d)
-    squares, ridge = np.zeros((d, d)), np.empty(d)
+    squares, ridge, unused = np.zeros((d, d)), np.empty(d), np.empty(d)
     for i in range(d):
         ridge[i] = data[POWER] * data[HEAD + i] ** 2
         for j in range(d):
@@ -103,12 +94,7 @@ def run(q, name, n, data, meta):
         stream[0], stream[1] = np.uint32(0), np.uint32(name[1] + t)
         precision = math.exp(-2.0 * q[d])
         _coefficients(stream, precision, center, squares, ridge, q[:d])
-        residual = data[CONSTANT]
-        for i in range(d):
-            total = 0.0
-            for j in range(i, d):
-                total += R[i, j] * (q[j] - center[j])
-            residual += total * total
+        residual = add_squares(q[:d], center, R, 0.0, unused, data)
         q[d] = -0.5 * math.log(_noise(stream, precision, residual, data))
         logp = linear(q, gradients[t], data, meta)
         draws[t] = q

@@ -1,8 +1,8 @@
 """Moves of points by a density between a reference q and the density p: ``q^(1 - t) p^t``.
 
 The reference is a mixture of K Student t's. Its arrays are logarithms of shares with the constants of the
-components (K,), degrees of freedom (K,), middles (K, d), lower triangles A_k (K, d, d) with the scale matrix
-``A_k A_k'``, and their inverses.
+components (K,), and without (K,), degrees of freedom (K,), middles (K, d), lower triangles A_k (K, d, d) with
+the scale matrix ``A_k A_k'``, and their inverses.
 
 A trajectory of Hamiltonian Monte Carlo takes the metric of a component that is drawn by its responsibility
 ``r_k(x)`` for the point; accepting by ``r_k(new) / r_k(old)`` as well makes this a step of Gibbs sampling of
@@ -23,7 +23,9 @@ from .address import ADDRESS, INTEGERS, MATRIX, VECTOR, call
 from .hmc import MAX_ERROR, copy, dot
 from .streams import INNER, OPTIONS, fill_normal, uniform
 
-CUBE = nb.float64[:, :, ::1]
+_CUBE, _STREAM = nb.float64[:, :, ::1], nb.uint32[::1]
+POINTS = nb.types.Tuple((MATRIX, VECTOR, VECTOR, MATRIX))
+REFERENCE = nb.types.Tuple((VECTOR, VECTOR, VECTOR, MATRIX, _CUBE, _CUBE))
 _MOST_FREEDOM = 16  # a whole number of squares is added up
 
 
@@ -101,55 +103,19 @@ def _finite(log_p):
 
 
 @one_form.njit(
-    nb.int64(
-        ADDRESS,
-        nb.float64,
-        MATRIX,
-        VECTOR,
-        VECTOR,
-        MATRIX,
-        VECTOR,
-        nb.int64,
-        nb.uint32[::1],
-        VECTOR,
-        VECTOR,
-        VECTOR,
-        MATRIX,
-        CUBE,
-        CUBE,
-        MATRIX,
-        VECTOR,
-        INTEGERS,
-    ),
+    nb.int64(ADDRESS, nb.float64, POINTS, VECTOR, nb.int64, _STREAM, REFERENCE, MATRIX, VECTOR, INTEGERS),
     **OPTIONS,
 )
-def move(
-    density,
-    t,
-    X,
-    log_p,
-    log_q,
-    G,
-    sizes,
-    limit,
-    name,
-    logs,
-    logs_of_shares,
-    freedom,
-    middles,
-    roots,
-    inverses,
-    tally,
-    data,
-    meta,
-):
-    """Move every point of X (n, d) once by each of the two steps, in place; returns the evaluations.
+def move(density, t, points, sizes, limit, name, about, tally, data, meta):
+    """Move every point once by each of the two steps, in place; returns the evaluations.
 
-    `log_p` and `log_q` (n,) are the log densities at X, and G (n, d) gradients of log p. `sizes` (K,) are
-    step sizes in the coordinates of the components, `limit` the most leapfrog steps. `name` is the stream of
-    the first point. `tally` (K, 2) adds up the acceptance and the number of the
-    trajectories of each component.
+    `points` are X (n, d), log p and log q (n,) there, and gradients G (n, d) of log p; `about` are the arrays
+    of the reference. `sizes` (K,) are step sizes in the coordinates of the components, `limit` the most
+    leapfrog steps. `name` is the stream of the first point. `tally` (K, 2) adds up the acceptance and the
+    number of the trajectories of each component.
     """
+    X, log_p, log_q, G = points
+    logs, logs_of_shares, freedom, middles, roots, inverses = about
     n, d = X.shape
     stream, heights, there = name.copy(), np.empty(len(sizes)), np.empty(len(sizes))
     x, g, gq, slope, p, z = np.empty(d), np.empty(d), np.empty(d), np.empty(d), np.empty(d), np.empty(d)
@@ -203,12 +169,10 @@ def move(
     return n_evaluations
 
 
-@one_form.njit(
-    nb.void(MATRIX, VECTOR, VECTOR, VECTOR, MATRIX, CUBE),
-    **OPTIONS,
-)
-def reference_all(X, out, logs, freedom, middles, inverses):
+@one_form.njit(nb.void(MATRIX, VECTOR, REFERENCE), **OPTIONS)
+def reference_all(X, out, about):
     """Fill log densities (n,) of the reference at points X (n, d)."""
+    logs, _, freedom, middles, _, inverses = about
     heights, g = np.empty(len(logs)), np.empty(X.shape[1])
     for i in range(len(X)):
         out[i] = reference(X[i], heights, logs, freedom, middles, inverses, g)

@@ -19,25 +19,13 @@ from .streams import OPTIONS
 _CUBE = nb.float64[:, :, ::1]
 
 
+_RESULT = types.Tuple((_CUBE, _CUBE, _CUBE, MATRIX, MATRIX, VECTOR))
+_PAIR = types.UniTuple(ADDRESS, 2)  # of addresses, or of numbers
+_CHAINS = (MATRIX, MATRIX, VECTOR, MATRIX, _CUBE, MATRIX, MATRIX, nb.boolean)  # Z, GZ ... adapt
+
+
 @one_form.njit(
-    types.Tuple((_CUBE, _CUBE, _CUBE, MATRIX, MATRIX, VECTOR))(
-        ADDRESS,
-        types.UniTuple(ADDRESS, 2),
-        MATRIX,
-        MATRIX,
-        VECTOR,
-        MATRIX,
-        _CUBE,
-        MATRIX,
-        MATRIX,
-        nb.boolean,
-        nb.uint32[:, ::1],
-        nb.int64,
-        types.UniTuple(nb.int64, 2),
-        VECTOR,
-        INTEGERS,
-    ),
-    **OPTIONS,
+    _RESULT(ADDRESS, _PAIR, *_CHAINS, nb.uint32[:, ::1], nb.int64, _PAIR, VECTOR, INTEGERS), **OPTIONS
 )
 def run(density, sampler, Z, GZ, logps, MU, A, tuning, averaging, adapt, names, n, scratch, data, meta):
     """Make `n` transitions of each chain; arguments and results of ``chain.run``, one row a chain.

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ....kernels.bayes.callback import callback_together
-from ..models.called import CALLBACK, address_in_c
+from ..models.called import CALLBACK, address_in_c, vector_at
 from ..models.named import PythonModel
 
 
@@ -20,6 +20,7 @@ class BatchModel(PythonModel):
     """
 
     batch: Any = None
+    in_one_group = True
 
     def __post_init__(self):
         super().__post_init__()
@@ -27,8 +28,8 @@ class BatchModel(PythonModel):
 
         def call(places, _, n):
             of_Q, of_G, of_logps = (ctypes.c_int64 * 3).from_address(ctypes.addressof(places.contents))
-            Q, G = (_floats(place, n * d).reshape(n, d) for place in (of_Q, of_G))
-            logps = _floats(of_logps, n)
+            Q, G = (vector_at(place, n * d).reshape(n, d) for place in (of_Q, of_G))
+            logps = vector_at(of_logps, n)
             if failures.has_ended():
                 logps[:] = np.nan
                 return 0.0
@@ -50,15 +51,6 @@ class BatchModel(PythonModel):
         """See `Model`."""
         return callback_together
 
-    @property
-    def in_one_group(self):
-        """See `Model`."""
-        return True
-
     def without_data(self):
         """Return the model without its functions, which hold the data."""
         return replace(self, function=None, batch=None)
-
-
-def _floats(address, n):
-    return np.frombuffer((ctypes.c_double * n).from_address(address))

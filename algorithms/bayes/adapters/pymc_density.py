@@ -12,7 +12,7 @@ import numpy as np
 from ....kernels.bayes.address import VECTOR, anything, caller_of
 from ....kernels.bayes.callback import callback
 from ....kernels.options import BARE
-from ..models.called import CompiledCalls, guarded
+from ..models.called import OPTIONS, CompiledCalls, guarded
 from ..models.fingerprint import fingerprint
 from ..models.named import shape_at
 
@@ -75,14 +75,13 @@ def compiled_density(likelihood, prior, of_likelihood, of_prior):
     """
     import numba as nb
 
-    options: dict[str, Any] = {"nogil": True, "error_model": "numpy"} | BARE
     first = sum(1 + n for _, n in of_likelihood)
     last = first + sum(1 + n for _, n in of_prior)
     rows, fixed = _arrays_of(of_likelihood, 0), _arrays_of(of_prior, first)
     likelihood = _called(likelihood, of_likelihood)
     prior = None if prior is None else _called(prior, of_prior)
 
-    @nb.njit(**options)
+    @nb.njit(**OPTIONS)
     def of_rows(q, g, meta):
         value, slope = likelihood(q, rows(meta))
         for i in range(len(g)):
@@ -90,9 +89,9 @@ def compiled_density(likelihood, prior, of_likelihood, of_prior):
         return value.item()
 
     if prior is None:
-        return guarded(nb.njit(**options)(lambda q, g, data, meta: of_rows(q, g, meta)), last)
+        return guarded(nb.njit(**OPTIONS)(lambda q, g, data, meta: of_rows(q, g, meta)), last)
 
-    @nb.njit(**options)
+    @nb.njit(**OPTIONS)
     def both(q, g, data, meta):
         total, power = of_rows(q, g, meta), data[0]
         value, slope = prior(q, fixed(meta))

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ....kernels.bayes import stan
-from ..models.called import CALLBACK, CalledModel, address_in_c, counter_of_nan
+from ..models.called import CALLBACK, CalledModel, address_in_c, counter_of_nan, vector_at
 from ..models.failures import Failures
 from ..models.fingerprint import fingerprint
 
@@ -76,7 +76,7 @@ class StanDensity(CalledModel):
         failures = Failures(self.names)
 
         def failed(q, message, d):
-            point, words = np.ctypeslib.as_array(q, (d,)).copy(), ""
+            point, words = vector_at(q, d).copy(), ""
             if message:
                 words = ctypes.string_at(message).decode(errors="replace")
                 library.bs_free_error_msg(ctypes.cast(message, ctypes.c_char_p))

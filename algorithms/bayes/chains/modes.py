@@ -21,7 +21,7 @@ from ....kernels.bayes.streams import normals
 from ....scheduler.threads import single_threaded_blas
 from .chain import PROPOSING, starting_point, stream
 from .laplace import Budget, Mode, find_mode
-from .rays import ELLIPTICAL, cosines, points_of_a_ray, turned
+from .rays import ELLIPTICAL, cosines, points_of_a_ray, points_on_rays
 
 _FAR = 3.0  # times twice the standard deviation
 _TIMES = (1, 5, 25)  # the distance from the start at which chains begin
@@ -167,7 +167,7 @@ def find_modes(model, mode, n_pairs, *, seed, shard=0):
     with single_threaded_blas():
         climbs = _Climbs(model, mode)
         if not model.regular:
-            climbs.climb(turned(model, mode, _RAYS * n_pairs, seed=seed, shard=shard)[0], _PATIENCE)
+            climbs.climb(points_on_rays(model, mode, _RAYS * n_pairs, seed=seed, shard=shard)[0], _PATIENCE)
         climbs.climb(scattered(model, mode, n_pairs, seed, shard))
         n += climbs.go_on(n_pairs, seed, shard)
     return climbs.found(n)
@@ -180,7 +180,7 @@ def find_further(model, found, n, n_pairs, *, seed, shard=0):
     mode, n_rays = found.modes[0], max(1, n // (4 * points_of_a_ray()))
     with single_threaded_blas():
         climbs = _Climbs(model, mode, Budget(n / 2))
-        climbs.climb(turned(model, mode, n_rays, seed=seed, shard=shard, number=1)[0])
+        climbs.climb(points_on_rays(model, mode, n_rays, seed=seed, shard=shard, number=1)[0])
         n_further = climbs.go_on(n_pairs, seed, shard)
     return climbs.found(found.n_searches + 2 * n_rays + n_further)
 
@@ -262,7 +262,7 @@ def _starts(model, known, n_pairs, seed, budget):
     left = max(0.0, budget.left)  # the climb from there may take more than all
     most = int(_WORTH_OF_RAYS * left) // (2 * points_of_a_ray())
     n_rays = 0 if model.regular else min(most, _RAYS * n_pairs)
-    far, n = turned(model, known, n_rays, seed=seed, shard=_ELSEWHERE)
+    far, n = points_on_rays(model, known, n_rays, seed=seed, shard=_ELSEWHERE)
     budget.left -= n
     near = scattered(model, known, n_pairs, seed, _ELSEWHERE)
     for points in itertools.zip_longest(far, _until_an_error(near)):

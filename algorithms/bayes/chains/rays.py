@@ -27,7 +27,7 @@ def points_of_a_ray():
     return len(_radii(_NEAREST, _FARTHEST))
 
 
-def turned(model, mode, n_pairs, *, seed, shard=0, number=0):
+def points_on_rays(model, mode, n_pairs, *, seed, shard=0, number=0):
     """Return points (m, d) where climbs may find another mode, the most promising first, and the evaluations.
 
     `n_pairs` pairs of opposite rays begin at the mode, two thirds of them in its coordinates, the others in

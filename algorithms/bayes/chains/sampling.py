@@ -60,14 +60,10 @@ _WALL = "the density ends at a wall, which gradients do not see"
 _JUMPS = "the density jumps, which gradients do not see"
 _PLACES = 4  # that tell whether a density is constant, or jumps
 _PATIENCE = 0.1  # seconds between two looks at Ctrl-C, where there is no callback
-KNOWN = ("auto", "laplace", "smc", *SAMPLERS)
-OF_MODES = ("laplace", "split_hmc", "smc")  # which search for modes, and move in their coordinates
-CAREFUL = ("nuts", "hmc")  # whose steps an acceptance shortens where draws diverge
+SAMPLER_NAMES = ("auto", "laplace", "smc", *SAMPLERS)
+SEARCH_MODES = ("laplace", "split_hmc", "smc")  # which search for modes, and move in their coordinates
+TUNED_BY_ACCEPTANCE = ("nuts", "hmc")  # whose steps an acceptance shortens where draws diverge
 _SHORT_STEPS = 0.95  # that acceptance
-_HELPS = {
-    bayes_logistic.logistic64: bayes_logistic.logistic64_help,
-    bayes_logistic.logistic32: bayes_logistic.logistic32_help,
-}
 _CLOSED = -1  # a round that never comes: helpers end
 _LEAST_BLOCKS = 3  # a thread, or it would wait too long for the last
 
@@ -110,7 +106,7 @@ class SamplingPlan:
         ]
         settings = {"metric": self.metric, "mode": self.mode, "limit": self.limit, "n": n_warmup, **numbers}
         made = warm_up_all(model, points, self.sampler, target=self.target, chains=chains, **settings)
-        if self.sampler not in CAREFUL or (self.target or 0) >= _SHORT_STEPS:
+        if self.sampler not in TUNED_BY_ACCEPTANCE or (self.target or 0) >= _SHORT_STEPS:
             return made
         again = []
         for i, (state, draws) in enumerate(made):
@@ -198,13 +194,11 @@ def sample_model(
     check_settings(sampler, n_samples, n_chains, n_warmup)
     numbers = {"seed": seed, "shard": shard}
     plan = make_plan(model, sampler, n=n_samples * n_chains, n_starts=n_chains, **numbers, **choice)
-    watch = {"n_jobs": n_jobs, "verbose": verbose, "callback": callback}
-    made = plan.sample_at_once(model, n_samples, n_chains, seed=seed, **watch)
+    watch = {"verbose": verbose, "callback": callback}
+    made = plan.sample_at_once(model, n_samples, n_chains, seed=seed, n_jobs=n_jobs, **watch)
     if made is not None:
         return made
-    chains, states, history, end = _run(
-        model, plan, n_warmup, n_samples, n_chains, numbers, n_jobs, verbose, callback
-    )
+    chains, states, history, end = _run(model, plan, n_warmup, n_samples, n_chains, numbers, n_jobs, watch)
     return plan.sample(chains, states, history, "" if end == "finished" else f"; stopped: {end}")
 
 
@@ -235,7 +229,7 @@ def make_plan(
     numbers = {"seed": seed, "shard": shard}
     mode, draws, k_hat, reason = None, None, np.nan, "asked for"
     found, chosen = NOTHING_FOUND, sampler == "auto"
-    searched = sampler in ("auto", *OF_MODES)
+    searched = sampler in ("auto", *SEARCH_MODES)
     if searched or metric == "laplace" or (metric == "auto" and model.regular):
         mode = find_mode(model)
     if mode is None and (sampler in ("laplace", "split_hmc") or metric == "laplace"):
@@ -290,8 +284,8 @@ def check_metric(metric):
 
 def check_settings(sampler, n_samples, n_chains, n_warmup):
     """Refuse a sampler that is unknown, and counts that are no integers of at least 1."""
-    if not isinstance(sampler, str) or sampler not in KNOWN:
-        raise DataError(f"sampler must be one of {', '.join(KNOWN)}, got {shortened(sampler)}")
+    if not isinstance(sampler, str) or sampler not in SAMPLER_NAMES:
+        raise DataError(f"sampler must be one of {', '.join(SAMPLER_NAMES)}, got {shortened(sampler)}")
     for name, value in (("n_samples", n_samples), ("n_chains", n_chains), ("n_warmup", n_warmup)):
         check_count(name, value)
         if value >= 2**63:
@@ -335,7 +329,7 @@ def _choose(model, mode, n, found, numbers, weighted):
     return sampler, mode, None, k_hat, f"{reason}; split HMC accepts {accepted:.2f}"
 
 
-def _run(model, plan, n_warmup, n_samples, n_chains, numbers, n_jobs, verbose, callback):
+def _run(model, plan, n_warmup, n_samples, n_chains, numbers, n_jobs, watch):
     """Warm up all chains in the first round, then draw in rounds of a chunk.
 
     Without a callback or a progress bar, a chunk is as long as Ctrl-C may wait, by the time that the warm-up
@@ -350,7 +344,7 @@ def _run(model, plan, n_warmup, n_samples, n_chains, numbers, n_jobs, verbose, c
     groups = [group.tolist() for group in np.array_split(np.arange(n_chains), n_groups)]
     states: list = [None] * n_chains
     parts: list[list[Draws]] = [[] for _ in range(n_chains)]
-    length, began, watched = CHUNK, time.perf_counter(), callback is not None or verbose
+    length, began, watched = CHUNK, time.perf_counter(), watch["callback"] is not None or watch["verbose"]
 
     def begin(group):
         return plan.begin_all(model, n_warmup, chains=group, **numbers)
@@ -385,17 +379,8 @@ def _run(model, plan, n_warmup, n_samples, n_chains, numbers, n_jobs, verbose, c
         kept = "these are kept" if made else "nothing is kept"
         return f"{made} of {n_samples} draws of each of {n_chains} chains; {kept}"
 
-    n_rounds = 1 + -(-n_samples // CHUNK)
-    _, end = iterate(
-        step,
-        n_rounds,
-        history=history,
-        label=plan.sampler,
-        unit="draw",
-        verbose=verbose,
-        callback=callback,
-        came_to=came_to,
-    )
+    shown = {"label": plan.sampler, "unit": "draw", "came_to": came_to, **watch}
+    _, end = iterate(step, 1 + -(-n_samples // CHUNK), history=history, **shown)
     if not parts[0]:
         kind = StradaskError if end == "callback" else KeyboardInterrupt
         raise kind("stopped before the first draw")
@@ -422,7 +407,7 @@ class Team:
         self.model = replace(model, meta=np.append(model.meta, places))
         vars(self.model)["_team"] = self._control, self._floats  # which it has the addresses of
         self._n_threads = n_threads
-        self._help = _HELPS[model.density]
+        self._help = bayes_logistic.VARIANTS[model.density][2]
         self._help.compile((ADDRESS, VECTOR, INTEGERS))  # here, and not on several threads at a time
 
     def run(self, work):
@@ -442,9 +427,9 @@ class Team:
 
 def team_for(model, n_threads):
     """Return a `Team`, or None where threads do better on their own."""
-    if n_threads < 2 or model.density not in _HELPS or _sizes(model, 1)[0] < _LEAST_BLOCKS * n_threads:
+    if n_threads < 2 or model.density not in bayes_logistic.VARIANTS:
         return None
-    return Team(model, n_threads)
+    return None if _sizes(model, 1)[0] < _LEAST_BLOCKS * n_threads else Team(model, n_threads)
 
 
 def _sizes(model, n_threads):

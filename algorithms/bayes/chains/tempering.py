@@ -145,8 +145,7 @@ class Populations:
         log_p, gradients = model.logp_grads(x)
         self._failures.append(model.take_tally())
         log_q = np.empty(len(x))
-        logs, _, freedom, middles, _, inverses = self._arrays
-        reference_all(x, log_q, logs, freedom, middles, inverses)
+        reference_all(x, log_q, self._arrays)
         good = np.isfinite(log_p) & np.isfinite(gradients).all(axis=1)
         if not good.any():
             raise DataError(
@@ -195,9 +194,9 @@ class Populations:
         name, tally = name.copy(), np.zeros_like(self._tally)
         name[2] += np.uint32(first)
         self._model.take_tally()
-        parts = (columns[key][own] for key in ("x", "log_p", "log_q", "gradients"))
-        settings = self._sizes, _STEPS, name, *self._arrays, tally
-        n = move(self._model.address, t, *parts, *settings, self._model.data, self._model.meta)
+        points = tuple(columns[key][own] for key in ("x", "log_p", "log_q", "gradients"))
+        settings = self._sizes, _STEPS, name, self._arrays, tally
+        n = move(self._model.address, t, points, *settings, self._model.data, self._model.meta)
         return n, tally, self._model.take_tally()
 
     @property

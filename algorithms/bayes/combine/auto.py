@@ -24,20 +24,9 @@ from scipy.special import logsumexp
 
 from ..chains.annealing import largest_power
 from ..posterior.diagnostics import MOST_APART
+from . import exact
 from .climbs import one_mode, one_mode_by_values, starts
 from .combination import Combination, CombinationRefused, taken
-from .exact import (
-    FREEDOM,
-    WIDER,
-    Proposals,
-    evaluated,
-    gaussian_proposals,
-    kernel_proposals,
-    passed,
-    scored,
-    weighed,
-    with_draws,
-)
 from .fit_transport import bent, fit_gaussian, lower_bound
 from .gaussian import (
     Gaussian,
@@ -86,7 +75,7 @@ def combine_auto(shards, n, rng):
         found = _climbed(shards, n, rng, seen)
     d = shards.draws.shape[2]
     if found is None and d <= 2:
-        proposals = kernel_proposals(pair_tree(shards.draws, n, rng), n, rng)
+        proposals = exact.kernel_proposals(pair_tree(shards.draws, n, rng), n, rng)
         found = _round("tree of pairs", proposals, shards, rng, seen)[0]
     if found is None and d <= MOST_PARAMETERS:
         if _is_costly(shards):
@@ -110,7 +99,7 @@ def _pieces(shards):
 def _has_one_mode(shards):
     """Whether climbs end at one mode, where no gradients of shards show their pieces."""
     return one_mode_by_values(
-        from_moments(shards.draws), partial(evaluated, shards.log_density), shards.draws
+        from_moments(shards.draws), partial(exact.evaluated, shards.log_density), shards.draws
     )
 
 
@@ -120,7 +109,7 @@ def _gaussian_rounds(shards, n, rng, seen):
     for name, spd, freedom in (
         ("Gaussian", False, None),
         ("definite Gaussian", True, None),
-        ("t", True, FREEDOM),
+        ("t", True, exact.FREEDOM),
     ):
         try:
             product = _product(shards, spd)
@@ -128,14 +117,14 @@ def _gaussian_rounds(shards, n, rng, seen):
             seen.append(f"{name}: the product is not positive definite")
             continue
         if freedom:
-            product = Gaussian(product.mean, WIDER * product.covariance)
-        proposals = gaussian_proposals(product, n, rng, freedom)
+            product = Gaussian(product.mean, exact.WIDER * product.covariance)
+        proposals = exact.gaussian_proposals(product, n, rng, freedom)
         found, tried = _round(name, proposals, shards, rng, seen)
         best = _worthier(best, found)
         if _is_good(best, shards, n):
             return best
         if nearest is None and shards.value_and_grad is not None:
-            product = fit_gaussian(product, partial(scored, shards.value_and_grad), n, rng)
+            product = fit_gaussian(product, partial(exact.scored, shards.value_and_grad), n, rng)
             best = _transported(best, product, shards, n, rng, seen)
             if best is not None:
                 return best
@@ -165,7 +154,7 @@ def _climbed(shards, n, rng, seen):
         product = _product(shards, spd=True)
     except NotDefinite:
         return None
-    value_and_grad = partial(scored, shards.value_and_grad)
+    value_and_grad = partial(exact.scored, shards.value_and_grad)
     gaussian = fit_gaussian(product, value_and_grad, n, rng)
     if not one_mode(gaussian, value_and_grad, starts(shards.draws)):
         seen.append("climbs from the shards' draws do not all end at one mode")
@@ -183,8 +172,10 @@ def _transported(best, gaussian, shards, n, rng, seen):
         seen.append(f"transports of {d} parameters need n_draws of at least {_A_PARAMETER * d}, got {n}")
         return best
     if _is_costly(shards):  # one round, where transports take several
-        wide = Gaussian(gaussian.mean, WIDER * gaussian.covariance)
-        proposals = with_draws(gaussian_proposals(wide, n, rng, FREEDOM), shards.draws.reshape(-1, d), rng)
+        wide = Gaussian(gaussian.mean, exact.WIDER * gaussian.covariance)
+        proposals = exact.with_draws(
+            exact.gaussian_proposals(wide, n, rng, exact.FREEDOM), shards.draws.reshape(-1, d), rng
+        )
         best = _worthier(best, _round("t and shards' draws", proposals, shards, rng, seen)[0])
         if _is_good(best, shards, n):
             return best
@@ -194,9 +185,9 @@ def _transported(best, gaussian, shards, n, rng, seen):
         z = rng.standard_normal((n, d))
         points, log_q = transport.forward(z)
         if np.isfinite(points).all():
-            heights, scores = scored(shards.value_and_grad, points)
+            heights, scores = exact.scored(shards.value_and_grad, points)
             name = f"transport of {len(transport.stages)} stages"
-            proposals = Proposals(points, log_q, transport.density)
+            proposals = exact.Proposals(points, log_q, transport.density)
             found, tried = _round(name, proposals, shards, rng, seen, heights)
             best = _worthier(best, found)
             in_vain = 0 if _worth(tried) > _GAIN * most else in_vain + 1
@@ -228,9 +219,9 @@ def _moved_rounds(best, product, tried, shards, n, rng, seen):
         mean, covariance = weights @ tried.draws, product.covariance
         if power == 1:
             centred = tried.draws - mean
-            covariance = WIDER * (centred * weights[:, None]).T @ centred
+            covariance = exact.WIDER * (centred * weights[:, None]).T @ centred
         product = Gaussian(mean, covariance)
-        proposals = gaussian_proposals(product, n, rng, FREEDOM)
+        proposals = exact.gaussian_proposals(product, n, rng, exact.FREEDOM)
         before = _worth(best)
         found, tried = _round(f"t, moved {number} times", proposals, shards, rng, seen)
         best = _worthier(best, found)
@@ -255,11 +246,11 @@ def _product(shards, spd):
 
 def _round(name, proposals, shards, rng, seen, heights=None):
     """Do a second round, with `heights` if they are known; return it or None if it fails, and it anyhow."""
-    log_weights, heights, figures = weighed(proposals, shards.log_density, heights)
+    log_weights, heights, figures = exact.weighed(proposals, shards.log_density, heights)
     tried = Combination(proposals.points, f"{name}, second round", log_weights, figures, tuple(seen))
     worth = f"{figures['importance_ess']:.0f} of {len(heights)} draws, {figures['mean_ess']:.0f} for means"
     words = f"{name}: k-hat {figures['k_hat']:.2f}, worth {worth}"
-    if passed(figures):
+    if exact.passed(figures):
         if not _missed_region(proposals, np.exp(log_weights), heights, shards, rng):
             return tried, tried
         words += ", but draws of a shard lie as high as these where no proposals are"
@@ -274,7 +265,7 @@ def _missed_region(proposals, weights, heights, shards, rng):
     """
     flat = shards.draws.reshape(-1, shards.draws.shape[2])
     points = flat[rng.permutation(len(flat))[:_TRIED]]
-    there = evaluated(shards.log_density, points)
+    there = exact.evaluated(shards.log_density, points)
     counted = weights > 0  # elsewhere heights may be -inf
     weights, heights = weights[counted], heights[counted]
     usual = weights @ heights
@@ -309,7 +300,7 @@ def _has_peak(draws, shards, rng):
     n, d = draws.shape
     flat = shards.draws.reshape(-1, d)
     tried = np.concatenate([draws, flat[rng.permutation(len(flat))[:_TRIED]]])
-    heights = evaluated(shards.log_density, tried)
+    heights = exact.evaluated(shards.log_density, tried)
     return bool(heights.max() > np.median(heights[:n]) + d + _PEAK)
 
 

@@ -38,29 +38,18 @@ _RESAMPLING, _OUTSIDE = 1, 2  # with the seed, names of random streams
 _WORTH, _WORTH_OF_FEW, _FEW, _MANY = 0.1, 0.25, 1000, 20_000
 
 
-def from_sample(
-    model,
-    sample,
-    variables,
-    seed,
-    local=None,
-    *,
-    names=None,
-    log_likelihood=None,
-    derived=None,
-    judges_values=False,
-):
+def from_sample(model, sample, densities, seed, local=None):
     """Make the posterior of a density that was sampled in one piece; warn if its diagnostics are bad.
 
-    `variables` are names and shapes of the columns of ``model.values``. `seed` is that of the resampling of
-    weighted draws. For the rest see `Densities`; `names` is here a list.
+    `densities` say how it is shown, see `Densities`. `seed` is that of the resampling of weighted draws.
+    ``local(points)`` are columns that belong to the density alone.
     """
-    names = model.names if names is None else names
+    names, variables, derived = densities.names(model), densities.variables(model), densities.derived
     draws, log_weights = sample.stacked(), sample.chains[0].log_weights
     n_chains, T, d = draws.shape
     points = _alike(draws.reshape(-1, d), log_weights, seed, n_chains * T)
     values, diagnostics, statistics = model.values(points), None, None
-    first = 0 if judges_values else values.shape[1]
+    first = 0 if densities.judges_values else values.shape[1]
     values, variables = _with_derived(values, variables, derived)
     in_chains = values.reshape(n_chains, T, -1)
     spread = _spread(in_chains, variables)
@@ -84,7 +73,7 @@ def from_sample(
         statistics=statistics,
         diagnostics=diagnostics,
         method=f"{sample.sampler}: {sample.reason}",
-        log_likelihood=log_likelihood,
+        log_likelihood=densities.log_likelihood,
     )
 
 
@@ -172,34 +161,18 @@ def _judge_populations(model, sample, names, seed, spread, watched):
     )
 
 
-def from_shards(
-    model,
-    arrays,
-    log_density,
-    variables,
-    *,
-    method,
-    n_draws,
-    n_proposals=0,
-    seed,
-    local=None,
-    names=None,
-    dealt=False,
-    rows_gap=None,
-    log_likelihood=None,
-    derived=None,
-    judges_values=False,
-):
+def from_shards(model, arrays, log_density, densities, settings, local=None):
     """Combine the draws of all shards into the posterior; warn if its diagnostics are bad.
 
     `model` is that of any shard. `arrays` (M, chains, T, ...) are ``draws``, ``gradients``, ``divergent``,
     ``undefined``, ``failed`` and ``failure``. ``log_density(points)`` is the sum over shards, (K,), and its
     ``value_and_grad(points)`` that and the gradients (K, d); its ``failed`` and ``failure`` count the
     evaluations that raised an error, and describe the first; `noise` is the standard error of log densities
-    that were found from some of the rows. A second round has `n_proposals` points, and
-    never fewer than draws. ``rows_gap(points)`` is the log density of all rows less the sum over shards,
-    (K,), which should be constant. For the rest see `from_sample`, `Densities`.
+    that were found from some of the rows. A second round has `n_proposals` points, and never fewer than
+    draws. For the rest see `from_sample`, `Densities` and `SamplingSettings`.
     """
+    names, variables, derived = densities.names(model), densities.variables(model), densities.derived
+    method, seed, n_draws = settings.combine, settings.seed, settings.n_samples * settings.n_chains
     draws, gradients = arrays["draws"], arrays["gradients"]
     with single_threaded_blas():
         whole = combine(
@@ -208,29 +181,30 @@ def from_shards(
             log_density=log_density,
             value_and_grad=log_density.value_and_grad,
             method=method,
-            n_draws=max(n_draws, n_proposals) if method in _WEIGHING else n_draws,
+            n_draws=max(n_draws, settings.n_proposals) if method in _WEIGHING else n_draws,
             random_state=seed % 2**32,
-            names=model.names if names is None else names,
+            names=names,
         )
     draws_of_all = _alike(whole.draws, whole.log_weights, seed, n_draws)
     values_drawn, diagnostics = model.values(draws_of_all), None
+    first = 0 if densities.judges_values else values_drawn.shape[1]
     of_shards = model.values(draws.reshape(-1, draws.shape[3])).reshape((*draws.shape[:3], -1))
     values, variables = _with_derived(values_drawn, variables, derived)
     if draws.shape[2] >= _LEAST:
         divergences = arrays["divergent"].sum(axis=(1, 2)).astype(np.int64)
         figures = whole.figures | {name: int(arrays[name].sum()) for name in COUNTS}
         figures["failed"] += log_density.failed
-        if rows_gap is not None:
-            figures["rows_apart"] = _rows_apart(rows_gap, draws_of_all[:_COMPARED], draws)
+        if densities.rows_gap is not None:
+            figures["rows_apart"] = _rows_apart(densities.rows_gap, draws_of_all[:_COMPARED], draws)
         diagnostics = diagnose(
             draws,
             gradients=gradients,
             divergences=divergences,
             figures=figures,
-            names=model.names if names is None else names,
-            dealt=dealt,
+            names=names,
+            dealt=densities.dealt,
             failure=first_failure(arrays["failure"]) or log_density.failure,
-            watched=_watched(model, of_shards, variables, 0 if judges_values else values_drawn.shape[1]),
+            watched=_watched(model, of_shards, variables, first),
             spread=_spread(values[None], variables),
         )
     _warn(diagnostics, alone=False)
@@ -241,7 +215,7 @@ def from_shards(
         shard_draws=of_shards,
         diagnostics=diagnostics,
         method=f"{whole.method} of {len(draws)} shards{_by_subsets(log_density.noise)}",
-        log_likelihood=log_likelihood,
+        log_likelihood=densities.log_likelihood,
     )
 
 

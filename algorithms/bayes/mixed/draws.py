@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 
 from ..models.prior_draws import draw_prior
-from ..posterior.kept import NotKept
+from ..posterior.draws import NotKept
 from . import families
-from .priors import OWN
+from .priors import AUXILIARY
 
 _CELLS = 4_000_000  # of predictors, draws times rows, at a time
 
@@ -22,7 +22,7 @@ class Predictors:
         self.family, self.design, self.groups = family, design, groups
 
     def blocks(self, values, seed):
-        """Yield blocks of rows, their predictors (draws, rows) and the family's own parameters (draws, 1).
+        """Yield blocks of rows, their predictors (draws, rows) and the auxiliary parameters (draws, 1).
 
         Effects of a group that the fit did not see are drawn from the groups' distribution, one for each
         draw: all rows of the group share it.
@@ -32,11 +32,11 @@ class Predictors:
         height = max(1, _CELLS // draws)
         for first in range(0, n, height):
             rows = slice(first, min(first + height, n))
-            yield rows, self._block(values, rows, seed), self.own(values)
+            yield rows, self._block(values, rows, seed), self.aux(values)
 
-    def own(self, values):
-        """The family's own parameters, as arrays that broadcast with (draws, rows)."""
-        return {name: values[name][:, None] for name in OWN.get(self.family, ())}
+    def aux(self, values):
+        """The family's auxiliary parameters, as arrays that broadcast with (draws, rows)."""
+        return {name: values[name][:, None] for name in AUXILIARY.get(self.family, ())}
 
     def _block(self, values, rows, seed):
         design = self.design
@@ -61,16 +61,16 @@ class Predictors:
 
     def means(self, values, seed):
         """Yield means of observations (draws, rows) of blocks of rows; of levels on a last axis, too."""
-        for rows, f, own in self.blocks(values, seed):
-            made = families.mean(self.family, f, own)
+        for rows, f, aux in self.blocks(values, seed):
+            made = families.mean(self.family, f, aux)
             yield made if self.design.trials is None else made * self.design.trials[rows]
 
     def observations(self, values, seed):
         """New observations (draws, rows)."""
         rng, trials = np.random.default_rng([seed, 1]), self.design.trials
         made = [
-            families.new_observations(self.family, f, own, rng, 1 if trials is None else trials[rows])
-            for rows, f, own in self.blocks(values, seed)
+            families.new_observations(self.family, f, aux, rng, 1 if trials is None else trials[rows])
+            for rows, f, aux in self.blocks(values, seed)
         ]
         return np.concatenate(made, axis=1)
 
@@ -105,17 +105,17 @@ class MixedLikelihoods(NotKept):
     def __call__(self, values):
         """Log densities of the targets, times the weights of their rows."""
         parts = []
-        for rows, f, own in Predictors(self.family, self.design).blocks(values, 0):
+        for rows, f, aux in Predictors(self.family, self.design).blocks(values, 0):
             y, weights = self.design.y[rows], self.design.weights[rows]
             if self.family == "ordered":
                 made = np.stack(
                     [
-                        families.log_density("ordered", f[k], y, {"cut": own["cut"][k, 0]})
+                        families.log_density("ordered", f[k], y, {"cut": aux["cut"][k, 0]})
                         for k in range(len(f))
                     ]
                 )
             else:
-                made = families.log_density(self.family, f, y, own)
+                made = families.log_density(self.family, f, y, aux)
             parts.append(weights * made)
         found = np.concatenate(parts, axis=1)
         return found if self.design.trials is None else found + families.ways(self.design)

@@ -47,7 +47,7 @@ class FormulaDesign:
         if (weights == 0).any():
             kept = np.flatnonzero(weights > 0)
             offsets = _vector("offset", offset, frame, np.zeros(n))[kept]
-            return self.learn(_rows_of(frame, kept), offsets, weights[kept])
+            return self.learn(frame.iloc[kept], offsets, weights[kept])
         self.expression_specs = {}
         y = self._learn_target(frame)
         matrix = self._matrix(self.fixed, frame)
@@ -372,10 +372,6 @@ def _frame(data, formula):
     if not len(data):
         raise DataError("data has no rows")
     return with_used_levels(data)
-
-
-def _rows_of(frame, rows):
-    return frame.iloc[rows]
 
 
 def _parts(frame, term, n):

@@ -20,7 +20,7 @@ from ..models.prior_draws import distribution_of, lkj_density
 from ..posterior.tables import column_names
 from .design import Term
 from .families import log_constant
-from .priors import OWN, located, stretched
+from .priors import AUXILIARY, located, stretched
 from .start import first_looks, pooled
 
 _CODES = {
@@ -53,7 +53,7 @@ def layout_of(family, design, scaling, priors):
     supports = {"cut": kinds.ordered(max(design.n_levels - 1, 2))}
     if design.n_levels == 2:
         raise DataError("the target has two levels: take family='logistic'")
-    for name in OWN.get(family, ()):
+    for name in AUXILIARY.get(family, ()):
         parameters[name] = supports.get(name, kinds.positive())
         chosen[name] = stretched(priors[name], 1 / scaling.size) if name == "sigma" else priors[name]
     return NamedLayout(parameters, chosen)
@@ -116,7 +116,7 @@ class MixedLayout:
             found[f"sd_{term.name}"] = list(term.columns)
             if term.has_correlations:
                 found[f"cor_{term.name}"] = [f"{a}~{b}" for _, a, _, b in term.pairs]
-        for name in OWN.get(self.family, ()):
+        for name in AUXILIARY.get(self.family, ()):
             found[name] = (self.n_levels - 1,) if name == "cut" else ()
         return found
 
@@ -140,20 +140,20 @@ class MixedLayout:
         parts = [coefs]
         for name, one in self.layout.parameters.items():
             first = self.places[name]
-            part = theta[:, first : first + one.n_values]
+            values = theta[:, first : first + one.n_values]
             if name in ("intercept", "sigma") or name.startswith("sd"):
-                part = part * self.scaling.size
+                values = values * self.scaling.size
             if name == "intercept":
-                part = part - shift[:, None]
+                values = values - shift[:, None]
             elif name == "cut":
-                part = part + shift[:, None]
+                values = values + shift[:, None]
             elif name.startswith("cor"):
                 k = one.size
-                L = part.reshape(-1, k, k)
+                L = values.reshape(-1, k, k)
                 R = L @ L.transpose(0, 2, 1)
-                part = np.stack([R[:, i, j] for i in range(k) for j in range(i)], axis=1)
+                values = np.stack([R[:, i, j] for i in range(k) for j in range(i)], axis=1)
             if first >= d:
-                parts.append(part)
+                parts.append(values)
         return np.concatenate(parts, axis=1)
 
     def by_name(self, values):
@@ -166,16 +166,16 @@ class MixedLayout:
         """Values (K, n) that groups share, predictors at the means of columns, and the log of their prior."""
         parts, log_prior = [], np.zeros(len(draws))
         shift = (draws[:, : len(self.columns)] @ self.scaling.centres)[:, None]
-        for name, part in self.by_name(draws).items():
-            part = part + {"intercept": shift, "cut": -shift}.get(name, 0.0)
-            parts.append(part)
+        for name, values in self.by_name(draws).items():
+            values = values + {"intercept": shift, "cut": -shift}.get(name, 0.0)
+            parts.append(values)
             if name == "coef":
-                for column, values in zip(self.columns, part.T, strict=True):
-                    log_prior += distribution_of(self.priors[f"coef[{column}]"]).logpdf(values)
+                for column, coefs in zip(self.columns, values.T, strict=True):
+                    log_prior += distribution_of(self.priors[f"coef[{column}]"]).logpdf(coefs)
             elif name.startswith("cor_"):
-                log_prior += lkj_density(self.priors[name], part)
+                log_prior += lkj_density(self.priors[name], values)
             else:
-                log_prior += distribution_of(self.priors[name]).logpdf(part).sum(axis=1)
+                log_prior += distribution_of(self.priors[name]).logpdf(values).sum(axis=1)
         return np.concatenate(parts, axis=1), log_prior
 
     @property
@@ -211,6 +211,7 @@ class MixedModel(Model):
 
     mixed: Any = None
     joint: Any = None
+    reach = 1.0  # chains begin near a fit without groups
 
     @property
     def regular(self):
@@ -221,11 +222,6 @@ class MixedModel(Model):
     def is_costly(self):
         """With integrals by quadrature."""
         return self.density is mixed_local.mixed_local and self.mixed.family != "normal"
-
-    @property
-    def reach(self):
-        """Chains begin near a fit without groups."""
-        return 1.0
 
     @property
     def watched(self):
@@ -280,7 +276,7 @@ class MixedModel(Model):
             meta[place + kernel.A_AT], at = at, at + size
         return replace(self, data=np.concatenate(parts), meta=meta, joint=None)
 
-    def draw_effects(self, Q, *, seed):
+    def draw_local(self, Q, *, seed, n_jobs=1):
         """Draw the integrated effects of the groups of this model, given points Q (K, d) of the others.
 
         Returns them (K, G k), and the numbers of their columns among those of all groups.
@@ -305,26 +301,26 @@ class MixedModel(Model):
 class FirstLook:
     """What all shards of a model must have in common: where chains begin, and coordinates of the effects.
 
-    A fit without groups (`coefs`, `own`), the size of the effects of each term, the bits of its centred
+    A fit without groups (`coefs`, `aux`), the size of the effects of each term, the bits of its centred
     columns, and the least squares of its columns on those of the formula.
     """
 
     coefs: np.ndarray
-    own: dict
+    aux: dict
     spreads: list
     centred: list
     projections: list
 
 
-def look(family, design, scaling):
+def inspect_design(family, design, scaling):
     """The `FirstLook` at a design."""
     X = _columns(design, scaling)
-    coefs, own = pooled(family, X, design)
+    coefs, aux = pooled(family, X, design)
     f = X @ coefs + design.offsets
-    looks = first_looks(family, f, design, own)
+    looks = first_looks(family, f, design, aux)
     spreads, centred = [spread for spread, _ in looks], [bits for _, bits in looks]
     projections = [np.linalg.lstsq(X, term.Z, rcond=None)[0] for term in design.terms]
-    return FirstLook(coefs, own, spreads, centred, projections)
+    return FirstLook(coefs, aux, spreads, centred, projections)
 
 
 def _columns(design, scaling):
@@ -356,7 +352,7 @@ def mixed_model(family, design, scaling, priors, power=1.0, common=None):
     integrated = common is None and is_integrated(family, design.terms)
     n_sampled = 0 if integrated else len(design.terms) - (common is not None)
     mixed = MixedLayout(family, design, scaling, priors, n_sampled)
-    common = look(family, design, scaling) if common is None else common
+    common = inspect_design(family, design, scaling) if common is None else common
     X = _columns(design, scaling)
     start = _start(mixed, common)
     table, reals = mixed.layout.tables
@@ -364,9 +360,9 @@ def mixed_model(family, design, scaling, priors, power=1.0, common=None):
     data = [np.array([power]), reals]
     head[1], head[kernel.N_FREE], head[kernel.N_COEFS] = mixed.layout.n_values, mixed.n_free, X.shape[1]
     head[kernel.FAMILY], head[kernel.N_ROWS] = _CODES[family], len(X)
-    own_names = OWN.get(family, ())
-    if own_names:
-        head[kernel.OWN] = mixed.places[own_names[0]]
+    aux_names = AUXILIARY.get(family, ())
+    if aux_names:
+        head[kernel.OWN] = mixed.places[aux_names[0]]
         head[kernel.N_OWN] = mixed.layout.n_values - head[kernel.OWN]
     head[kernel.X_AT] = 1 + len(reals)
     if n_sampled < len(design.terms) and not integrated:
@@ -394,8 +390,8 @@ def _joint(model, design, common, priors):
     """The model of the same data with the integrated effects of its groups among the parameters."""
     term, meta = design.terms[-1], model.meta.copy()
     numbers, groups = np.unique(term.groups, return_inverse=True)
-    own = replace(term, levels=term.levels[numbers])
-    design = replace(design, terms=(*design.terms[:-1], own))
+    of_shard = replace(term, levels=term.levels[numbers])
+    design = replace(design, terms=(*design.terms[:-1], of_shard))
     mixed = MixedLayout(model.mixed.family, design, model.mixed.scaling, priors, len(design.terms))
     place = meta[kernel.TERMS_AT] + meta[kernel.N_TERMS] * kernel.TERM
     meta[place + kernel.ROWS_AT] = len(meta)
@@ -409,11 +405,6 @@ def build_shard(family, rows, scaling, priors, power, common=None):
     """Make the model of a `Part` of the rows, where it is worked on."""
     with single_threaded_blas():
         return mixed_model(family, rows.take(), scaling, priors, power, common)
-
-
-def shard_effects(seed, model, points):
-    """Draw the effects of a shard's groups; and the places of their columns."""
-    return model.draw_effects(points, seed=seed)
 
 
 def is_integrated(family, terms):
@@ -496,6 +487,6 @@ def _start(mixed, common):
     start: dict[str, Any] = {f"b{j}": value for j, value in enumerate(common.coefs[: len(mixed.columns)])}
     if mixed.intercept:
         start["intercept"] = common.coefs[-1]
-    start |= {f"sd{t}": spread for t, spread in enumerate(common.spreads)} | common.own
+    start |= {f"sd{t}": spread for t, spread in enumerate(common.spreads)} | common.aux
     n_effects = sum(len(t.levels) * len(t.columns) for t in mixed.sampled)
     return np.concatenate([mixed.layout.start(start), np.zeros(n_effects)])

@@ -10,7 +10,7 @@ from ....kernels.bayes.densities import parameter_priors as codes
 from .. import priors as densities
 from ..models.prior_density import PriorDensity
 
-OWN = {
+AUXILIARY = {
     "normal": ("sigma",),
     "student_t": ("sigma", "freedom"),
     "negative_binomial": ("overdispersion",),
@@ -36,14 +36,14 @@ def default_priors(family, design):
             raise DataError(f"the column {term.columns[int(sizes.argmin())]} of ({term.name}) is zero")
         priors[f"sd_{term.name}"] = densities.half_normal(_WIDE * width / sizes)
         priors[f"cor_{term.name}"] = densities.lkj(1)
-    own = {
+    aux = {
         "sigma": densities.exponential(1 / width),
         "freedom": densities.gamma(2, 0.1),
         "overdispersion": densities.half_cauchy(1),
         "shape": densities.lognormal(1, 2),
         "cut": densities.student_t(3, centre if family == "ordered" else 0, _WIDE),
     }
-    return priors | {name: own[name] for name in OWN.get(family, ())}
+    return priors | {name: aux[name] for name in AUXILIARY.get(family, ())}
 
 
 def location(family, design):

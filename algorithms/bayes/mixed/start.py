@@ -14,21 +14,21 @@ _LEAST_SPREAD = 0.05  # of effects, where the first look sees none: in units of 
 
 def pooled(family, X, design):
     """Coefficients of a fit without groups, by least squares or Newton steps, and the own parameters."""
-    coefs, own = np.zeros(X.shape[1]), {}
+    coefs, aux = np.zeros(X.shape[1]), {}
     if family in ("normal", "student_t"):
         target, root = design.y - design.offsets, np.sqrt(design.weights)
         coefs = np.linalg.lstsq(X * root[:, None], target * root, rcond=None)[0]
         size = np.sqrt(np.average((target - X @ coefs) ** 2, weights=design.weights))
-        own["sigma"] = max(size, 1e-3 * target.std(), 1e-150)
-        return coefs, own | ({"freedom": 5.0} if family == "student_t" else {})
+        aux["sigma"] = max(size, 1e-3 * target.std(), 1e-150)
+        return coefs, aux | ({"freedom": 5.0} if family == "student_t" else {})
     if family == "ordered":
         shares = np.cumsum(np.bincount(design.y.astype(int), design.weights, design.n_levels) + 0.5)
-        own["cut"] = special.logit(shares[:-1] / shares[-1])
-    own |= {"negative_binomial": {"overdispersion": 0.5}, "gamma": {"shape": 1.0}}.get(family, {})
+        aux["cut"] = special.logit(shares[:-1] / shares[-1])
+    aux |= {"negative_binomial": {"overdispersion": 0.5}, "gamma": {"shape": 1.0}}.get(family, {})
     if design.intercept:
         coefs[-1], _ = location(family, design)
     for _ in range(_NEWTON_STEPS):
-        slope, curve = families.slopes(family, X @ coefs + design.offsets, design.y, own)
+        slope, curve = families.slopes(family, X @ coefs + design.offsets, design.y, aux)
         gradient = X.T @ (design.weights * slope) - 1e-2 * coefs
         hessian = (X * (design.weights * np.maximum(curve, _FEW))[:, None]).T @ X + 1e-2 * np.eye(len(coefs))
         step = np.linalg.solve(hessian, gradient)
@@ -36,10 +36,10 @@ def pooled(family, X, design):
         coefs = coefs + step
         if np.abs(step).max(initial=0.0) < 1e-6:
             break
-    return coefs, own
+    return coefs, aux
 
 
-def first_looks(family, f, design, own):
+def first_looks(family, f, design, aux):
     """Standard deviations (k,) of the effects of each term, by moments, and a bit for each column to centre.
 
     With the slope s and the information J (k, k) of a group's log likelihood ``J^-1 s`` is a Newton step to
@@ -49,7 +49,7 @@ def first_looks(family, f, design, own):
     the inner ones, which vary about it; this is rough, so that much more is asked for.
     """
     terms = design.terms
-    looks = [_steps(family, f, design, term, own) for term in terms]
+    looks = [_steps(family, f, design, term, aux) for term in terms]
     raw = [_moment(*pair) for pair in looks]
     inside = [_inner(terms, t) for t in range(len(terms))]
     found: dict[int, tuple] = {}
@@ -106,9 +106,9 @@ def _inner(terms, t):
     return found
 
 
-def _steps(family, f, design, term, own):
+def _steps(family, f, design, term, aux):
     """Newton steps to the effects, and their variances (G, k)."""
-    slope, curve = families.slopes(family, f, design.y, own)
+    slope, curve = families.slopes(family, f, design.y, aux)
     (G, k), Z = (len(term.levels), len(term.columns)), term.Z
     scores, J = np.empty((G, k)), np.empty((G, k, k))
     for i in range(k):

@@ -6,8 +6,9 @@ from ....errors import DataError, shortened
 from ..._intervals import interval_of_draws
 from ..._table import Table
 from ..models.groups import text_of
+from . import families
 from .draws import Predictors
-from .priors import OWN
+from .priors import AUXILIARY
 
 _LINES = 5  # values of a second column of numbers up to which each has a line of its own
 _GRID = 50  # places of a column of numbers
@@ -53,10 +54,10 @@ def variances(posterior, family, columns, level):
             rows += [f"cor_{term}[{pair}]" for pair in posterior.labels[f"cor_{term}"]]
         if "Intercept" in names:
             squares[term] = sds[:, names.index("Intercept")] ** 2
-    own = {name: posterior[name] for name in OWN.get(family, ()) if name != "cut"}
-    parts += [values[:, None] for values in own.values()]
-    rows += list(own)
-    noise = _predictor_noise(family, own)
+    aux = {name: posterior[name] for name in AUXILIARY.get(family, ()) if name != "cut"}
+    parts += [values[:, None] for values in aux.values()]
+    rows += list(aux)
+    noise = _predictor_variance(family, aux)
     if noise is not None and squares:
         whole = sum(squares.values()) + noise
         parts += [(one / whole)[:, None] for one in squares.values()]
@@ -66,32 +67,16 @@ def variances(posterior, family, columns, level):
     return Table(rows, interval(np.concatenate(parts, axis=1), level), _note(level))
 
 
-def _predictor_noise(family, own):
+def _predictor_variance(family, aux):
     """Variance of a row about its predictor, on the scale of this; None where there is none."""
     if family in ("logistic", "binomial", "ordered"):
         return _NOISE
-    return _noise(family, 0.0, own) if family in ("normal", "student_t") else None
-
-
-def _noise(family, mean, own, trials=1.0):
-    """Variance of observations of a mean; arrays broadcast."""
-    if family == "normal":
-        return own["sigma"] ** 2
-    if family == "student_t":
-        freedom = own["freedom"]
-        with np.errstate(divide="ignore"):
-            heavy = np.where(freedom > 2, freedom / np.abs(freedom - 2), np.inf)
-        return own["sigma"] ** 2 * heavy
-    if family in ("logistic", "binomial"):
-        return mean * (1 - mean / trials)
-    if family == "poisson":
-        return mean
-    return mean + own["overdispersion"] * mean**2 if family == "negative_binomial" else mean**2 / own["shape"]
+    return families.variance(family, 0.0, aux) if family in ("normal", "student_t") else None
 
 
 def r_squared(family, design, values, level):
     """See `ReadableMixedModel.r2`."""
-    own = Predictors(family, design).own(values)
+    aux = Predictors(family, design).aux(values)
     n, trials, variance, noise = len(design.y), design.trials, {}, 0.0
     for groups in (True, False):
         total, square, first = 0.0, 0.0, 0
@@ -103,7 +88,7 @@ def r_squared(family, design, values, level):
             centre = mean.mean(axis=1, keepdims=True) if centre is None else centre
             total, square = total + (mean - centre).sum(axis=1), square + ((mean - centre) ** 2).sum(axis=1)
             if groups:
-                rest = _noise(family, mean, own, 1.0 if trials is None else trials[here])
+                rest = families.variance(family, mean, aux, 1.0 if trials is None else trials[here])
                 noise = noise + np.broadcast_to(rest, mean.shape).sum(axis=1) / n
         variance[groups] = square / n - (total / n) ** 2
     whole = variance[True] + noise

@@ -21,6 +21,7 @@ from .failures import Failures
 from .fingerprint import fingerprint
 from .model import Model
 
+OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"} | BARE  # of what a user's functions are in
 _POINTER = ctypes.POINTER(ctypes.c_double)
 CALLBACK = ctypes.CFUNCTYPE(ctypes.c_double, _POINTER, _POINTER, ctypes.c_int64)
 
@@ -65,8 +66,8 @@ class CompiledCalls(CalledModel):
         failures = Failures(self.names)
 
         def failed(q, g, d):
-            point = np.ctypeslib.as_array(q, (d,)).copy()
-            np.ctypeslib.as_array(g, (d,))[:] = np.nan
+            point = vector_at(q, d).copy()
+            vector_at(g, d)[:] = np.nan
             try:
                 self.again(point)
             except BaseException as error:
@@ -109,7 +110,7 @@ class PythonCalls(CalledModel):
         def call(q, g, d):
             if failures.has_ended():
                 return np.nan
-            point, slope = np.ctypeslib.as_array(q, (d,)).copy(), np.ctypeslib.as_array(g, (d,))
+            point, slope = vector_at(q, d).copy(), vector_at(g, d)
             try:
                 with np.errstate(all="ignore"):  # NaN is counted, and a long leapfrog step overflows
                     value, gradient = self.function(point)
@@ -124,6 +125,12 @@ class PythonCalls(CalledModel):
         own = self.meta[1:] if len(self.meta) else self.meta
         meta = np.concatenate([[address_in_c(pointer)], own]).astype(np.int64)
         self.__dict__.update(meta=meta, _failures=failures, _pointer=pointer)
+
+
+def vector_at(place, n):
+    """The n numbers at an address, or at a pointer of ctypes, for which ``as_array`` takes longer."""
+    address = place if isinstance(place, int) else ctypes.addressof(place.contents)
+    return np.frombuffer((ctypes.c_double * n).from_address(address))
 
 
 def address_in_c(pointer):
@@ -148,11 +155,10 @@ def guarded(density, place):
     """
     import numba as nb
 
-    options: dict[str, Any] = {"nogil": True, "error_model": "numpy"} | BARE
     by_python: Any = call_function
     of_failed, of_nan = place, place + 1
 
-    @nb.njit(**options)
+    @nb.njit(**OPTIONS)
     def whole(q, g, data, meta):
         logp = 0.0
         try:

@@ -85,8 +85,8 @@ class VectorLayout:
         gradient = np.asarray(gradient, dtype=np.float64)
         if gradient.shape != (self.n_values,):
             raise DataError(
-                f"{what} has the shape {gradient.shape}, its argument {(self.n_values,)}: return one number "
-                "a parameter, or no gradient to have it differenced"
+                f"the gradient of {what} has the shape {gradient.shape}, its argument {(self.n_values,)}: "
+                "return one number a parameter, or no gradient to have it differenced"
             )
         return gradient
 

@@ -1,5 +1,6 @@
 """Checks of a user's density before anything is sampled: its gradient, and whether it is proper."""
 
+import time
 import warnings
 from dataclasses import replace
 
@@ -10,7 +11,6 @@ from ....kernels.bayes.streams import uniforms
 from ....scheduler.threads import single_threaded_blas
 from ..chains.chain import STARTING, starting_point, stream
 from ..chains.laplace import hessian
-from .cost import DEPTH, warn_of_differences
 from .failures import place_words
 
 STEP = np.finfo(float).eps ** (1 / 3)  # of differences
@@ -27,6 +27,12 @@ _EXACT = 1e-6  # of a direction
 _NEWTON = 2  # steps back to the ridge
 _SHELF = 100.0  # log density below that of the start of a constant that stands for a bound
 _TOGETHER = 256  # lines that are looked along in one call: all at once take 8 d^2 numbers
+
+# Of the warning before a density without derivatives is sampled.
+_DRAWS, _GRADIENTS = 8000, 7  # four chains with their warm-up; of a draw of NUTS: trees of three doublings
+_LONG = 300.0  # seconds; "auto" often takes far less than NUTS
+_TIMES = 5
+_DEPTH = 10  # of `sample` in one piece
 
 
 def check_density(model):
@@ -47,7 +53,7 @@ def check_density(model):
     for place, q in enumerate(model.start + spread):
         logp, gradient = model.logp_grad(q)
         if place == 0:
-            warn_of_differences(model)
+            _warn_of_differences(model)
         if place == 0 or np.isfinite(logp):  # beyond the start the density may end
             _check_point(model, q, logp, gradient)
             slopes += np.abs(gradient)
@@ -73,7 +79,7 @@ def _moved(model, logp, tally):
     warnings.warn(
         f"the log density {words}{counts}: chains begin about "
         f"{place_words(model.names, q)}. Give a start= where it is finite, or mend it",
-        stacklevel=DEPTH,
+        stacklevel=_DEPTH,
     )
     return replace(model, start=q)
 
@@ -233,3 +239,29 @@ def _check_point(model, q, logp, gradient):
             f"differences of the log density give {expected[j]:.6g}: mend the gradient, or leave it out to "
             "have it differenced"
         )
+
+
+def _warn_of_differences(model):
+    """Warn if a density without derivatives will take NUTS more than five minutes, by a gradient's time."""
+    seconds = _seconds_of_gradient(model)
+    if seconds * _DRAWS * _GRADIENTS > _LONG:  # the first call may have compiled, or been in a busy moment
+        seconds = min(_seconds_of_gradient(model) for _ in range(_TIMES))
+    whole = seconds * _DRAWS * _GRADIENTS
+    if whole < _LONG or not model.is_differenced:
+        return
+    evaluations = 2 * model.n_params + 1
+    form = "in the last argument g" if hasattr(model, "functions") else "as (value, gradient)"  # compiled
+    warnings.warn(
+        f"the density has no derivatives, so that a gradient takes {evaluations} evaluations of "
+        f"{1e6 * seconds / evaluations:.0f} microseconds: {_DRAWS} draws of NUTS, of about {_GRADIENTS} "
+        f"gradients each, will take some {max(whole / 60, 1):.0f} minutes of a processor. Give derivatives "
+        f"{form}, which cost about as much as one evaluation, or write the density for autodiff='jax' or "
+        "'torch'; verbose=1 shows the progress",
+        stacklevel=_DEPTH,
+    )
+
+
+def _seconds_of_gradient(model):
+    began = time.thread_time()  # other processes do not count
+    model.logp_grad(model.start)
+    return time.thread_time() - began

@@ -10,15 +10,7 @@ from ...inputs.matrices import check_text
 
 LEAST_GROUPS = 20  # of a shard, if "auto" chooses how many: fewer say little of their spread
 _STEP, _STEPS, _REACH = 0.6, 2000, 7.0  # of sums over new groups: standard deviations
-_KINDS = {
-    "b": "numbers",
-    "i": "numbers",
-    "u": "numbers",
-    "f": "numbers",
-    "U": "text",
-    "O": "text",
-    "M": "times",
-}
+_KINDS = dict.fromkeys("biuf", "numbers") | dict.fromkeys("UO", "text") | {"M": "times"}
 
 
 def check_groups(groups, n_samples):

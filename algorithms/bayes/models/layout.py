@@ -76,20 +76,22 @@ class NamedLayout:
         return self.named(self.values(q[None])[0])
 
     def flat(self, gradient, what):
-        """Return derivatives in the values, which a function gave by name, one after the other; checked."""
+        """Return derivatives that a function (`what`) gave by name, one after the other; checked."""
         variables = self.variables
         if not isinstance(gradient, (Mapping, tuple, list)) or len(gradient) != len(variables):
             raise DataError(
-                f"{what} must be a dict with an array for each of {', '.join(variables)}, got "
-                f"{shortened(gradient, 60)}"
+                f"the gradient of {what} must be a dict with an array for each of {', '.join(variables)}, "
+                f"got {shortened(gradient, 60)}"
             )
         parts = []
         for i, (name, shape) in enumerate(variables.items()):
             if isinstance(gradient, Mapping) and name not in gradient:
-                raise DataError(f"{what} lacks {name!r}: give zeros, or no gradient")
+                raise DataError(f"the gradient of {what} lacks {name!r}: give zeros, or no gradient")
             part = np.asarray(gradient[name if isinstance(gradient, Mapping) else i], dtype=np.float64)
             if part.shape != shape:
-                raise DataError(f"{what} for {name!r} has the shape {part.shape}, the parameter {shape}")
+                raise DataError(
+                    f"the gradient of {what} for {name!r} has the shape {part.shape}, the parameter {shape}"
+                )
             parts.append(part.ravel())
         return np.concatenate(parts)
 

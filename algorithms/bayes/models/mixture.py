@@ -19,11 +19,7 @@ class MixtureModel(Model):
 
     location: Any = 0.0
     unit: Any = 1.0
-
-    @property
-    def reach(self):
-        """Nearer than elsewhere: in units of the data 2 is far, and there are minor modes."""
-        return 0.5
+    reach = 0.5  # in units of the data 2 is far, and there are minor modes
 
     def values(self, Q):
         """Means, scales and weights, one after the other."""

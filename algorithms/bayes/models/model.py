@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy import special, stats
@@ -16,6 +16,7 @@ from ....kernels.bayes.densities import groups as bayes_groups
 from ....kernels.bayes.densities import logistic as bayes_logistic
 from ....kernels.bayes.densities import priors as bayes_priors
 from ....kernels.bayes.densities import tiles as bayes_tiles
+from ....kernels.bayes.densities.logistic import VARIANTS
 from ....scheduler.threads import run_tasks
 from ..chains.chain import stream
 from .failures import Tally
@@ -26,16 +27,8 @@ PRIORS = {
     "laplace": bayes_priors.LAPLACE,
     "horseshoe": bayes_priors.HORSESHOE,
 }
-_BATCHES = {
-    bayes_logistic.logistic64: bayes_logistic.logistic64_batch,
-    bayes_logistic.logistic32: bayes_logistic.logistic32_batch,
-}
 INTERCEPTS = 2**32 - 1  # the number of a chain that is none: random numbers of groups' intercepts
 _BLOCK = 100  # draws of intercepts that are a task
-_TOGETHER = {
-    bayes_logistic.logistic64: bayes_logistic.logistic64_together,
-    bayes_logistic.logistic32: bayes_logistic.logistic32_together,
-}
 _SCALES = {"normal": "sigma", "student_t": "sigma", "negative_binomial": "overdispersion"}
 _FAMILIES = {
     "bernoulli": bayes_glm.BERNOULLI,
@@ -75,6 +68,9 @@ class Model:
     start: np.ndarray
     concave: bool = False
     log_constant: float = field(default=0.0, kw_only=True)
+    reach: ClassVar[float] = 2.0  # how far from `start` chains begin, in every parameter
+    # Whether all chains go together whatever the number of threads: `together` has bits of its own.
+    in_one_group: ClassVar[bool] = False
 
     def __post_init__(self):
         self.density.compile(SIGNATURE)  # or read from disk: a model compiles what it needs and no more
@@ -114,9 +110,10 @@ class Model:
 
     def logp_batch(self, Q):
         """Compute log densities (K,) at points (K, d), without gradients where that is faster."""
-        Q, batch = self._points(Q), _BATCHES.get(self.density)
-        if batch is None:
+        Q = self._points(Q)
+        if self.density not in VARIANTS:
             return self.logp_grads(Q)[0]
+        batch, _, _ = VARIANTS[self.density]
         out = np.empty(len(Q))
         batch(Q, out, self.data, self.meta)
         return out
@@ -127,12 +124,7 @@ class Model:
 
         It gives the same bits as `density`; see ``kernels.bayes.address``.
         """
-        return _TOGETHER.get(self.density)
-
-    @property
-    def in_one_group(self):
-        """Whether all chains go together whatever the number of threads: `together` has bits of its own."""
-        return False
+        return VARIANTS[self.density][1] if self.density in VARIANTS else None
 
     @property
     def chained(self):
@@ -160,11 +152,6 @@ class Model:
         return False
 
     @property
-    def reach(self):
-        """How far from `start` chains begin, in every parameter."""
-        return 2.0
-
-    @property
     def value_names(self):
         """Names of the columns of `values`."""
         return self.names
@@ -181,10 +168,7 @@ class Model:
     def identity(self):
         """All that the density depends on, for digests."""
         function = self.density.py_func
-        # Files of draws that 0.1 wrote know the densities of this package by flat names.
-        module = function.__module__.replace("bayes.densities.", "bayes.")
-        module = module.replace("stradask.kernels.bayes.", "stradask.kernels.bayes_")
-        name = (module, function.__qualname__)
+        name = (function.__module__, function.__qualname__)
         return name, self.data, self.meta, self.names, self.start
 
     def without_data(self):
@@ -289,8 +273,8 @@ class GroupedRegression(Regression):
 
     groups: Any = None
 
-    def draw_intercepts(self, Q, *, seed, n_jobs=1):
-        """Draw the groups' intercepts (K, G) exactly, given parameters q (K, d)."""
+    def draw_local(self, Q, *, seed, n_jobs=1):
+        """Draw the groups' intercepts (K, G) exactly, given parameters q (K, d); also the groups' numbers."""
         linear = self.density is bayes_groups.linear_groups
         draw = bayes_groups.draw_linear_intercepts if linear else bayes_groups.draw_intercepts
         Q, name = self._points(Q), stream(seed, int(self.groups[0]), INTERCEPTS, 0)
@@ -301,7 +285,7 @@ class GroupedRegression(Regression):
             return draw(Q[first : first + _BLOCK], own, self.data, self.meta)
 
         blocks = run_tasks([(block, (first,)) for first in range(0, len(Q), _BLOCK)], n_jobs)
-        return np.concatenate(blocks)
+        return np.concatenate(blocks), self.groups
 
 
 def regression(

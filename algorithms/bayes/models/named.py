@@ -20,6 +20,7 @@ from ....kernels.bayes.densities import parameter_priors
 from ....kernels.options import BARE
 from ...inputs.matrices import check_takes
 from .called import (
+    OPTIONS,
     CalledModel,
     CompiledCalls,
     PythonCalls,
@@ -245,8 +246,6 @@ def _compile(log_likelihood, log_prior, names, form):
         return _compile_vector(log_likelihood, log_prior, form)
     if log_likelihood is None and log_prior is None:
         return parameter_priors.prior_alone
-    options: dict[str, Any] = {"nogil": True, "error_model": "numpy"} | BARE
-    inner = options | {"forceinline": True}
     called: Any = call
     pointer: Any = floats
     n_values = sum(int(np.prod(shape)) for _, shape in names)
@@ -256,19 +255,19 @@ def _compile(log_likelihood, log_prior, names, form):
     prior_slope, prior_value = _with_and_without(log_prior, 2)
     likelihood_slope, likelihood_value = _with_and_without(log_likelihood, 3)
     by_differences = prior_value is not None or likelihood_value is not None
-    nothing = nb.njit(**options)(lambda *arguments: 0.0)
+    nothing = nb.njit(**OPTIONS)(lambda *arguments: 0.0)
     prior_value, prior_slope = prior_value or nothing, prior_slope or nothing
     likelihood_value, likelihood_slope = likelihood_value or nothing, likelihood_slope or nothing
 
-    @nb.njit(**options)
+    @nb.njit(**OPTIONS)
     def rest(q, work, data, meta):
         called(meta[len(meta) - 1], q, work, data, meta)
         p = kind(*numbers(work))
         return data[0] * prior_value(p) + likelihood_value(p, rows(data, meta))
 
-    add_rest = differenced(rest, options)
+    add_rest = differenced(rest, OPTIONS)
 
-    @nb.njit(**inner)
+    @nb.njit(**OPTIONS, forceinline=True)
     def both(q, g, data, meta):
         work = np.empty(4 * n_values + len(q))  # in use until the end, for views of it
         logp: Any = called(meta[len(meta) - 3], q, work, data, meta)
@@ -298,15 +297,14 @@ def _compile_vector(log_likelihood, log_prior, form):
     """Put functions of q itself together, each differenced if it has no derivatives."""
     import numba as nb
 
-    options: dict[str, Any] = {"nogil": True, "error_model": "numpy"} | BARE
     rows = _row_views(form)
-    nothing = nb.njit(**options)(lambda q, g: 0.0)
+    nothing = nb.njit(**OPTIONS)(lambda q, g: 0.0)
     prior, differenced_prior = _with_and_without(log_prior, 2)
-    prior = prior or (differenced(differenced_prior, options) if differenced_prior else nothing)
+    prior = prior or (differenced(differenced_prior, OPTIONS) if differenced_prior else nothing)
     likelihood, differenced_likelihood = _with_and_without(log_likelihood, 3)
-    likelihood = likelihood or differenced(differenced_likelihood, options)
+    likelihood = likelihood or differenced(differenced_likelihood, OPTIONS)
 
-    @nb.njit(**options | {"forceinline": True})
+    @nb.njit(**OPTIONS, forceinline=True)
     def both(q, g, data, meta):
         for i in range(len(g)):
             g[i] = 0.0

@@ -1,7 +1,7 @@
 """Log density and gradient of a user's Python functions of named parameters, or of a vector."""
 
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -11,16 +11,6 @@ from ....kernels.bayes.densities import parameter_priors
 from .called import differences, one_number
 
 HEAD = 2  # numbers of meta before the rows: place of the layout, number of values
-
-
-def _called(function, p, arguments):
-    """Call a density of the caller's."""
-    try:
-        return function(p, *arguments)
-    except TypeError as error:
-        if "tuple indices" in str(error):
-            error.add_note(f"parameters are attributes of the first argument: p.{p._fields[0]}")
-        raise
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,20 +39,20 @@ class NamedFunctions:
 
     def _add_functions(self, logp, p, q, slope, gradient):
         """Add the functions at p to logp, which is returned, and derivatives in the values or in q."""
-        for what, function, arguments, weight in (
-            ("log_prior", self.log_prior, (), self.power),
-            ("log_likelihood", self.log_likelihood, (self.data,), 1.0),
-        ):
-            if function is None:
-                continue
-            made = _called(function, p, arguments)
+        for what, function, arguments, weight in self._weighed:
+            try:
+                made = function(p, *arguments)
+            except TypeError as error:
+                if "tuple indices" in str(error):
+                    error.add_note(f"parameters are attributes of the first argument: p.{p._fields[0]}")
+                raise
             if isinstance(made, tuple):
                 if len(made) != 2:
                     raise DataError(
                         f"{what} must return a number or (value, gradient), got a tuple of {len(made)}"
                     )
-                slope += weight * self.layout.flat(made[1], f"the gradient of {what}")
-                made = made[0]
+                made, part = made[0], self.layout.flat(made[1], what)
+                slope += part if weight == 1.0 else weight * part
             else:
                 gradient += weight * differences(partial(self._value, function, arguments, what), q)
             logp += weight * one_number(made, what)
@@ -73,5 +63,13 @@ class NamedFunctions:
 
     def made_at(self, q):
         """What the functions return at q."""
-        given = ((self.log_prior, ()), (self.log_likelihood, (self.data,)))
-        return [function(self.layout.at(q), *rest) for function, rest in given if function is not None]
+        return [function(self.layout.at(q), *rest) for _, function, rest, _ in self._weighed]
+
+    @cached_property
+    def _weighed(self):
+        """Names of the functions that there are, these, their further arguments, and their powers."""
+        both = (
+            ("log_prior", self.log_prior, (), self.power),
+            ("log_likelihood", self.log_likelihood, (self.data,), 1.0),
+        )
+        return [one for one in both if one[1] is not None]

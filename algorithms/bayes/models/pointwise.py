@@ -3,7 +3,7 @@
 import numpy as np
 
 from ....errors import DataError, shortened
-from ..posterior.kept import NotKept
+from ..posterior.draws import NotKept
 from ..shards.rows import count_rows
 from .autodiff import Autodiff
 from .called import count_arguments, is_compiled, value_at

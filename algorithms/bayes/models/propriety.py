@@ -74,7 +74,7 @@ def warn_of_tails(which, n_shards, freedom):
         "take long trajectories, often for minutes, and may not converge: take a smaller n_shards, or "
         "prior='normal'",
         PosteriorWarning,
-        stacklevel=6,
+        stacklevel=5,
     )
 
 

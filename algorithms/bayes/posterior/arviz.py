@@ -7,8 +7,7 @@ from sklearn.utils import check_random_state
 
 from ...._version import __version__
 from ....errors import DataError, StradaskError
-from .draws import STATISTICS
-from .named_draws import NamedValues
+from .draws import STATISTICS, NamedValues
 from .tables import by_name, in_chains, of_draws
 
 _KINDS = (float, float, int, int, bool, float, float)  # of the statistics

@@ -187,12 +187,6 @@ def _as_given(draws, values):
     return float(values[0]) if np.ndim(draws) == 2 else values
 
 
-def mcse_mean(draws):
-    """Standard error of the mean of chains: standard deviation over the root of the effective size."""
-    x = _chains(draws)
-    return _as_given(draws, x.std(axis=(1, 2), ddof=1) / np.sqrt(ess(draws, "mean")))
-
-
 def e_bfmi(energy):
     """Measure how well momenta explore the energy: ``mean((E_t - E_{t-1})^2) / var(E)`` of every chain.
 

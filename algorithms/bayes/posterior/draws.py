@@ -1,6 +1,6 @@
 """The `Posterior`: draws by name, their summaries, and whether to trust them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -11,10 +11,9 @@ from ...._version import __version__
 from ....errors import DataError, ModelFileError, StradaskError, shortened
 from ....scheduler.stores.store import read_npz, write_npz
 from ..._persistence import POSTERIOR_FORMAT
-from ..._table import Table
+from ..._table import Table, pandas
 from .convergence import ess, split_rhat
 from .diagnostics import EVIDENCE_ERROR, LOG_EVIDENCE, Diagnostics, checked_line
-from .named_draws import NamedDraws, NamedValues
 from .psis import importance_ess, resample
 from .tables import (
     by_name,
@@ -32,7 +31,29 @@ _VERSION = 1  # of files; grows when older code could not read them
 STATISTICS = ("lp", "acceptance_rate", "n_steps", "tree_depth", "diverging", "energy", "step_size")
 
 
-class Posterior(NamedDraws):
+class NotKept:
+    """What a `Posterior` knows for as long as it lives; pickled it is None, as data may be large."""
+
+    def __reduce__(self):
+        return type(None), ()
+
+    def __copy__(self):
+        return self
+
+    def __deepcopy__(self, memo):
+        return self
+
+
+class NamedValues(dict[str, Array]):
+    """Values by name, which are attributes as well: ``values["sigma"]`` is ``values.sigma``."""
+
+    def __getattr__(self, name: str) -> Array:
+        if name in self:
+            return self[name]
+        raise AttributeError(f"there is no variable {name!r}; there are {', '.join(self)}")
+
+
+class Posterior:
     """Draws of a posterior distribution.
 
     It iterates over the names of its variables; ``dict(posterior)`` has their draws.
@@ -140,6 +161,46 @@ class Posterior(NamedDraws):
         return (
             f"Posterior of {', '.join(self.variables)}: {len(self)} {kind}{made}. {self.diagnostics.verdict}"
         )
+
+    def keys(self) -> list[str]:
+        """Names of the variables, so that ``dict(posterior)`` has their draws."""
+        return list(self.variables)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.variables)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.variables or name in self.names
+
+    def to_pandas(self) -> Any:
+        """Return the draws as a DataFrame: a row a draw, a column for each entry of `names`.
+
+        Returns
+        -------
+        pandas.DataFrame
+            Indexed by chain and draw, or, of independent draws, by draw. Draws with weights have a last
+            column ``"log_weight"``.
+
+        Raises
+        ------
+        StradaskError
+            If pandas is not installed.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from stradask.algorithms.bayes.posterior.draws import Posterior
+        >>> posterior = Posterior(np.arange(6.0).reshape(3, 2), {"scale": (), "mean": ()})
+        >>> posterior.to_pandas()["mean"].tolist()
+        [1.0, 3.0, 5.0]
+        """
+        pd, n = pandas(), len(self.draws)
+        index: Any = pd.RangeIndex(n, name="draw")
+        if self.n_chains is not None:
+            levels = [range(self.n_chains), range(n // self.n_chains)]
+            index = pd.MultiIndex.from_product(levels, names=["chain", "draw"])
+        frame = pd.DataFrame(self.draws, index=index, columns=self.names)
+        return frame if self.log_weights is None else frame.assign(log_weight=self.log_weights)
 
     def __getitem__(self, name):
         """Draws of a variable, ``(n, *shape)``, or of one column by its name in `names`, ``(n,)``.

@@ -28,9 +28,15 @@ class _OfArrays:
         return _model(family, arrays, self.options)
 
     def with_parts(self):
-        """Make the model, and those of subsets of the rows."""
+        """Make the model, and those of subsets of the rows; none where rows cost nothing or are no sum."""
         family, arrays = self._family_and_arrays()
-        return _model(family, arrays, self.options), _of_subsets(family, arrays, self.options)
+
+        def of_subset(rows, share):
+            some = {name: value[rows] for name, value in arrays.items()}
+            return _model(family, some, self.options | {"power": self.options["power"] * share})
+
+        n = 0 if family == "normal" or "groups" in arrays else len(arrays["y"])
+        return _model(family, arrays, self.options), _of_subsets(n, of_subset)
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,12 +112,11 @@ class UserBuild:
         if not self.is_sum:
             return self(), []
         rows = taken_rows(self.data)
-        n, made = count_rows(rows), []
-        for chosen in subsets_of(n):
-            share = len(chosen) / n
-            some = taken_rows(some_rows(rows, chosen))
-            made.append((self._of(some, power=self.power * share, check=False), 1 / share))
-        return self._of(rows), made
+
+        def of_subset(chosen, share):
+            return self._of(taken_rows(some_rows(rows, chosen)), power=self.power * share, check=False)
+
+        return self._of(rows), _of_subsets(count_rows(rows), of_subset)
 
     def _of(self, rows, **given):
         functions = own_data(self.log_likelihood), own_data(self.log_prior)
@@ -127,14 +132,7 @@ def _model(family, arrays, options):
         return regression(family, **arrays, **options)
 
 
-def _of_subsets(family, arrays, options):
-    """Models of subsets, and factors of their log densities; none where rows cost nothing or are no sum."""
-    n = len(arrays["y"])
-    if family == "normal" or "groups" in arrays:
-        return []
-    made = []
-    for rows in subsets_of(n):
-        share = len(rows) / n
-        some = {name: value[rows] for name, value in arrays.items()}
-        made.append((_model(family, some, options | {"power": options["power"] * share}), 1 / share))
-    return made
+def _of_subsets(n, make):
+    """Models of subsets of n rows by ``make(rows, share)``, and factors of their log densities."""
+    shares = [(rows, len(rows) / n) for rows in subsets_of(n)]
+    return [(make(rows, share), 1 / share) for rows, share in shares]

@@ -27,7 +27,6 @@ from .subsets import estimates, summed
 from .tasks import ShardPool
 
 _N_CHOICE = 2000  # draws of importance sampling by which "auto" chooses; not those asked for, which may grow
-_LATER = {"failed": "f8", "failure": "U1"}  # arrays that files of version 0.1 lack: nothing was raised there
 _NEAR = 1e-4  # relative difference of a density from that in a file: sums are rounded in several orders
 
 
@@ -74,7 +73,8 @@ class Densities:
     ``local(model, points)`` draws what belongs to one shard alone, given draws (K, d) of the parameters that
     all share: it returns (K, c), and the numbers of these columns among all such. They become the last
     columns of the posterior. The local engine holds the data of `n_held` shards at a time, by default of all.
-    `dealt` says that rows were dealt at random here, not by the files' author. `rows_gap`: `from_shards`.
+    `dealt` says that rows were dealt at random here, not by the files' author. ``rows_gap(points)`` is
+    the log density of all rows less the sum over shards, (K,), which should be constant.
     `log_likelihood` is that of observations, for the `Posterior`. `derived` is a `Deterministic`, whose
     values are further columns. `judges_values` says that another library derives some of ``model.values``,
     so that chains are judged by all of them.
@@ -91,14 +91,10 @@ class Densities:
     derived: Any = None
     judges_values: bool = False
 
-    def about_draws(self, model):
-        """What `from_sample` and `from_shards` both take."""
-        return {
-            "names": self.names(model),
-            "log_likelihood": self.log_likelihood,
-            "derived": self.derived,
-            "judges_values": self.judges_values,
-        }
+
+def draw_local(seed, n_jobs, model, points):
+    """Draw what belongs to a shard's groups alone; and the places of its columns."""
+    return model.draw_local(points, seed=seed, n_jobs=n_jobs)
 
 
 def draw_posterior(densities, settings):
@@ -111,25 +107,19 @@ def _draw_whole(densities, settings):
     model = densities.builds[0]()
     sample = _sample_whole(model, densities, settings)
     local = None if densities.local is None else lambda points: _in_place([densities.local(model, points)])
-    variables = densities.variables(model)
-    posterior = from_sample(model, sample, variables, settings.seed, local, **densities.about_draws(model))
-    return posterior, [sample.sampler]
+    return from_sample(model, sample, densities, settings.seed, local), [sample.sampler]
 
 
 def _sample_whole(model, densities, settings):
     """Sample on threads; with another engine or a checkpoint, in chunks."""
     choice = {"metric": settings.metric, "target": settings.target, "seed": settings.seed}
+    watch = {"n_jobs": settings.n_jobs, "verbose": settings.verbose, "callback": settings.callback}
     if settings.engine == "local" and settings.checkpoint is None:
-        shown = {"verbose": settings.verbose, "callback": settings.callback}
-        return sample_model(
-            model, settings.sampler, **settings.counts, **choice, n_jobs=settings.n_jobs, **shown
-        )
+        return sample_model(model, settings.sampler, **settings.counts, **choice, **watch)
     n, n_chains = settings.n_samples * settings.n_chains, settings.n_chains
     with single_threaded_blas():
         plan = make_plan(model, settings.sampler, n=n, n_starts=n_chains, **choice)
-    shown = {"verbose": settings.verbose, "callback": settings.callback}
-    options = {"seed": settings.seed, "n_jobs": settings.n_jobs, **shown}
-    made = plan.sample_at_once(model, settings.n_samples, n_chains, **options)
+    made = plan.sample_at_once(model, settings.n_samples, n_chains, seed=settings.seed, **watch)
     if made is not None:  # here and now, as without engine and checkpoint
         return made
     with _pool([_Load(densities.builds[0], {}, plan)], densities, settings) as pool:
@@ -149,20 +139,8 @@ def _draw_shards(densities, settings):
         if densities.local is not None:
             local = lambda points: _in_place(pool.values(partial(_local, densities.local), points))  # noqa: E731
         second = _SecondRound(pool, all(has_subsets), any(are_costly))
-        posterior = from_shards(
-            model,
-            {name: array[:, :, : settings.n_samples] for name, array in runs.arrays.items()},
-            second,
-            densities.variables(model),
-            method=settings.combine,
-            n_draws=settings.n_samples * settings.n_chains,
-            n_proposals=settings.n_proposals,
-            seed=settings.seed,
-            local=local,
-            dealt=densities.dealt,
-            rows_gap=densities.rows_gap,
-            **densities.about_draws(model),
-        )
+        arrays = {name: array[:, :, : settings.n_samples] for name, array in runs.arrays.items()}
+        posterior = from_shards(model, arrays, second, densities, settings, local)
     return posterior, [str(chains[0].state["sampler"]) for chains in runs.last]
 
 
@@ -188,7 +166,6 @@ def _run(pool, settings, plan):
         seed=settings.seed,
         identity=identity | {"n_warmup": settings.n_warmup, "target": settings.target},
         fits=partial(_fits, length),
-        optional=_LATER,
         verbose=settings.verbose,
         on_chunk=on_chunk,
     )
@@ -236,7 +213,6 @@ def _fits(length, shard, state, arrays, key):
     rows: dict[str, list[tuple]] = {"draws": [(n, n_kept)], "gradients": [(n, n_kept)]} if n else {}
     if n:
         rows |= {name: [(n,)] for name in ("log_densities", *STATISTICS, *COUNTS)}
-        arrays = {name: np.zeros(n, kind) for name, kind in _LATER.items()} | arrays
     failure = arrays.get("failure", np.zeros(n, "U1"))
     arrays = {name: array for name, array in arrays.items() if name != "failure"}
     return (

@@ -12,10 +12,10 @@ from .rows import count_rows, some_rows, taken_rows
 from .sources import look_at, with_columns
 
 
-def examined(sources, look, **places):
+def check_shards(sources, inspect, **places):
     """Read every shard once on its worker; return the sources with checksums, and warn of doubts."""
     sources = with_columns(sources, **places)
-    results = look_at([partial(look, source) for source in sources], sources, **places)
+    results = look_at([partial(inspect, source) for source in sources], sources, **places)
     doubts = [words for _, words in results if words]
     if doubts:
         warnings.warn(
@@ -27,12 +27,12 @@ def examined(sources, look, **places):
     return [source.known(checksum=total) for source, (total, _) in zip(sources, results, strict=True)]
 
 
-def unlooked(source, shard):
+def only_checksum(source, shard):
     """Return the checksum of a shard alone."""
     return checksum(source.read()), ""
 
 
-def looked(alone, start, source, shard):
+def inspect_shard(alone, start, source, shard):
     """Return the checksum of a shard, and doubts whether its likelihood is a sum over its rows.
 
     A shard may hold whole groups of rows, whose likelihood is no sum over single rows. But without any rows

@@ -76,7 +76,7 @@ class Found:
     rows: Any
 
 
-def look(blank, sources, **places):
+def inspect_shards(blank, sources, **places):
     """Read and check every shard on its worker, by the checks of `blank`, a model that is not fitted.
 
     A shard whose rows all have the weight 0 is left out, as such rows are: the others look as if it were not
@@ -84,12 +84,12 @@ def look(blank, sources, **places):
     has any weight.
     """
     sources = with_columns(sources, **places)
-    seen = look_at([partial(_look, blank, source, len(sources)) for source in sources], sources, **places)
+    seen = look_at([partial(_inspect, blank, source, len(sources)) for source in sources], sources, **places)
     counting = [source for one, source in zip(seen, sources, strict=True) if one is not None]
     if not counting:
         raise DataError("sample_weight is zero in every row of all shards: nothing is left to fit to")
     if len(counting) < len(sources):
-        return look(blank, counting, **places)  # whose number their priors go by
+        return inspect_shards(blank, counting, **places)  # whose number their priors go by
     widths = [one.n_features for one in seen]
     n_features = max(widths)
     for one, source in zip(seen, sources, strict=True):
@@ -211,7 +211,7 @@ def _weighs_nothing(X, sample_weight=None, **rest):
     return weights.dtype.kind in "biuf" and weights.shape == np.shape(X)[:1] and not weights.any()
 
 
-def _look(blank, source, n_shards, shard):
+def _inspect(blank, source, n_shards, shard):
     """Read one shard; None if all its weights are zero."""
     arrays, checksum = columns_of(source)
     if _weighs_nothing(**arrays):

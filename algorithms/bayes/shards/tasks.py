@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ....errors import DataError, in_brief, shortened
+from ....scheduler.parameters import check_count
 from ....scheduler.place import check_engine, open_place
 from ....scheduler.tasks import Chain, Load
 from ....scheduler.threads import own_threads
@@ -74,7 +75,7 @@ class ShardPool:
     def __init__(
         self, load, n_shards, *, engine="local", n_jobs=None, checkpoint=None, n_held=None, workers=None
     ):
-        _check_positive("n_shards", n_shards)
+        check_count("n_shards", n_shards)
         if "://" in str(checkpoint or ""):
             raise DataError(
                 f"checkpoint={shortened(str(checkpoint), 200)} is a URL; give a folder that all workers see"
@@ -117,7 +118,6 @@ class ShardPool:
         seed=0,
         identity=None,
         fits=None,
-        optional=None,
         after=None,
         verbose=0,
         on_chunk=None,
@@ -139,8 +139,6 @@ class ShardPool:
         fits : callable, optional
             ``fits(data, state, arrays, key)`` says whether a file's content can be a result of `step`; if
             not, the chunk is made anew.
-        optional : dict of str to dtype, optional
-            Arrays of one number or text a draw that a file may lack, which are zeros or "" then.
         after : ShardRuns, optional
             A finished run with the same arguments but fewer chunks, to go on from.
         on_chunk : callable, optional
@@ -153,8 +151,8 @@ class ShardPool:
         WorkerLost
             If one chunk's workers died again and again: it may need more memory than they have.
         """
-        _check_positive("n_chunks", n_chunks)
-        _check_positive("n_chains", n_chains)
+        check_count("n_chunks", n_chunks)
+        check_count("n_chains", n_chains)
         if self.checkpoint is not None and identity is None:
             raise DataError("with a checkpoint, identity must say what the chunks depend on, got None")
         self._check_after(after, n_chains, n_chunks)
@@ -180,7 +178,7 @@ class ShardPool:
             results = self._tasks.chains(run_chunk, chains, done, **bar)
         except KeyboardInterrupt as error:
             raise KeyboardInterrupt(self._kept(n_done, len(chains) * len(numbers))) from error
-        return _joined(results, after, n_chains, n_chunks, optional or {})
+        return _joined(results, after, n_chains, n_chunks)
 
     def _kept(self, n_done, total):
         """Return what Ctrl-C leaves, for its message."""
@@ -233,11 +231,6 @@ def _check_unbound(workers):
             )
 
 
-def _check_positive(name, value):
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
-        raise DataError(f"{name} must be a positive integer, got {shortened(value)}")
-
-
 def _as_json(identity):
     try:
         return json.dumps(identity, sort_keys=True)
@@ -245,7 +238,7 @@ def _as_json(identity):
         raise DataError(f"identity must be what JSON can hold: {in_brief(error)}") from error
 
 
-def _joined(chains, after, n_chains, n_chunks, optional):
+def _joined(chains, after, n_chains, n_chunks):
     """Put the chunks of all chains, in the order of shards and chains, into one array a name."""
     old = [] if after is None else [chunk for row in after.last for chunk in row]
     last = [chunks[-1] if chunks else old[i] for i, chunks in enumerate(chains)]
@@ -255,14 +248,9 @@ def _joined(chains, after, n_chains, n_chunks, optional):
         before = [{name: array[i] for name, array in flat.items()} for i in range(len(old))]
         drawn = [[first, *parts] for first, parts in zip(before, drawn, strict=True)]
     arrays = {}
-
-    def of_part(part, name):
-        lacks = name in optional and name not in part
-        return np.zeros(len(next(iter(part.values()))), optional[name]) if lacks else part[name]
-
-    for name in dict.fromkeys([*drawn[0][0], *optional]):
+    for name in drawn[0][0]:
         try:
-            whole = np.stack([np.concatenate([of_part(part, name) for part in parts]) for parts in drawn])
+            whole = np.stack([np.concatenate([part[name] for part in parts]) for parts in drawn])
         except (KeyError, ValueError) as error:
             raise DataError(
                 f"chunks returned {shortened(name)} in shapes that do not fit together: {error}"

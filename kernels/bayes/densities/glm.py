@@ -16,22 +16,8 @@ import math
 import numba as nb
 import numpy as np
 
-from ..streams import CALLED, OPTIONS
-from .priors import (
-    CONSTANT,
-    FAMILY,
-    N_COEFS,
-    N_ROWS,
-    N_VALUES,
-    NOISE_FREEDOM,
-    OWN_SCALE,
-    POWER,
-    START,
-    WEIGHT,
-    add_prior,
-    coefficients,
-    half_cauchy,
-)
+from ..streams import CALLED, INNER, OPTIONS
+from . import priors
 
 STUDENT_NOISE, POISSON, NEGATIVE_BINOMIAL, BERNOULLI = range(4)
 _FAST = {**CALLED, "fastmath": {"nsz", "arcp", "contract", "reassoc"}}
@@ -120,51 +106,45 @@ def count_values(counts, weights, scale):
 @nb.njit(**CALLED)
 def add_own_scale(log_scale, slope, g, data):
     """Add the prior of the scale to its gradient; returns its log density."""
-    value, prior_slope = half_cauchy(log_scale, data[OWN_SCALE])
-    g[len(g) - 1] = slope + data[POWER] * prior_slope
-    return data[POWER] * value
+    value, prior_slope = priors.half_cauchy(log_scale, data[priors.OWN_SCALE])
+    g[len(g) - 1] = slope + data[priors.POWER] * prior_slope
+    return data[priors.POWER] * value
 
 
 @nb.njit(**CALLED)
 def glm(q, g, data, meta):
     """Log posterior density of any family, row by row."""
-    n, d, family, at = meta[N_ROWS], meta[N_COEFS], meta[FAMILY], meta[START]
+    n, d, family, at = meta[priors.N_ROWS], meta[priors.N_COEFS], meta[priors.FAMILY], meta[priors.START]
     X = data[at : at + n * d].reshape(n, d)
     at += n * d
     y, weights, offsets = data[at : at + n], data[at + n : at + 2 * n], data[at + 2 * n : at + 3 * n]
     b, gb = np.empty(d), np.zeros(d)
-    coefficients(q, b, data, meta)
+    priors.coefficients(q, b, data, meta)
     scaled = family in (STUDENT_NOISE, NEGATIVE_BINOMIAL)
     log_scale = q[len(q) - 1] if scaled else 0.0
     scale = math.exp(log_scale)
     logp, slope_scale = 0.0, 0.0
     for i in range(n):
         f = predictor(X, i, b) + offsets[i]
-        value, slope, by_scale = row_likelihood(family, f, y[i], log_scale, scale, data[NOISE_FREEDOM])
+        value, slope, by_scale = row_likelihood(family, f, y[i], log_scale, scale, data[priors.NOISE_FREEDOM])
         logp += weights[i] * value
         slope_scale += weights[i] * by_scale
         add_row(X, i, weights[i] * slope, gb)
     if family == NEGATIVE_BINOMIAL:
-        at, v = at + 3 * n, meta[N_VALUES]
+        at, v = at + 3 * n, meta[priors.N_VALUES]
         value, by_scale = count_values(data[at : at + v], data[at + v : at + 2 * v], scale)
         logp += value
         slope_scale += by_scale
-    logp += add_prior(q, b, gb, g, data, meta)
+    logp += priors.add_prior(q, b, gb, g, data, meta)
     if scaled:
         logp += add_own_scale(log_scale, slope_scale, g, data)
     return logp
 
 
-@nb.njit(**CALLED)
-def linear(q, g, data, meta):
-    """Log posterior density with normal noise, from sufficient statistics: no cost by row."""
-    d, at = meta[N_COEFS], meta[START]
-    center, R = data[at : at + d], data[at + d : at + d + d * d].reshape(d, d)
-    b, gb = np.empty(d), np.zeros(d)
-    coefficients(q, b, data, meta)
-    log_scale = q[len(q) - 1]
-    precision = math.exp(-2.0 * log_scale)
-    squares = data[CONSTANT]
+@nb.njit(**INNER)
+def add_squares(b, center, R, precision, gb, data):
+    """Sum of squares of normal noise, from sufficient statistics; adds its slopes to gb."""
+    d, squares = len(b), data[priors.CONSTANT]
     for i in range(d):
         total = 0.0
         for j in range(i, d):
@@ -172,6 +152,19 @@ def linear(q, g, data, meta):
         squares += total * total
         for j in range(i, d):
             gb[j] -= precision * total * R[i, j]
-    logp = -data[WEIGHT] * log_scale - 0.5 * precision * squares
-    logp += add_prior(q, b, gb, g, data, meta)
-    return logp + add_own_scale(log_scale, precision * squares - data[WEIGHT], g, data)
+    return squares
+
+
+@nb.njit(**CALLED)
+def linear(q, g, data, meta):
+    """Log posterior density with normal noise, from sufficient statistics: no cost by row."""
+    d, at = meta[priors.N_COEFS], meta[priors.START]
+    center, R = data[at : at + d], data[at + d : at + d + d * d].reshape(d, d)
+    b, gb = np.empty(d), np.zeros(d)
+    priors.coefficients(q, b, data, meta)
+    log_scale = q[len(q) - 1]
+    precision = math.exp(-2.0 * log_scale)
+    squares = add_squares(b, center, R, precision, gb, data)
+    logp = -data[priors.WEIGHT] * log_scale - 0.5 * precision * squares
+    logp += priors.add_prior(q, b, gb, g, data, meta)
+    return logp + add_own_scale(log_scale, precision * squares - data[priors.WEIGHT], g, data)

@@ -32,31 +32,9 @@ import numpy as np
 
 from ... import one_form
 from ..streams import CALLED, OPTIONS, fill_normal, uniform
-from .glm import (
-    BERNOULLI,
-    NEGATIVE_BINOMIAL,
-    POISSON,
-    add_own_scale,
-    add_row,
-    count_values,
-    predictor,
-    row_likelihood,
-)
-from .priors import (
-    CONSTANT,
-    FAMILY,
-    HEAD,
-    N_COEFS,
-    N_ROWS,
-    N_VALUES,
-    POWER,
-    START,
-    WEIGHT,
-    add_prior,
-    coefficients,
-)
+from . import glm, priors
 
-N_GROUPS, FIRST_ROWS = HEAD, HEAD + 1  # of meta
+N_GROUPS, FIRST_ROWS = priors.HEAD, priors.HEAD + 1  # of meta
 _FAST = {**CALLED, "fastmath": {"nsz", "arcp", "contract", "reassoc"}}
 _STEP, _NODES = 0.7, 10  # standard deviations at the mode, and nodes to a side: to begin with
 _ENOUGH = 2e-4  # see above
@@ -68,23 +46,16 @@ _NEAR, _EXACT = 0.1, 1e-9  # of a standard deviation: how well the mode must be 
 
 
 @nb.njit(**CALLED)
-def _half_normal(log_scale, inverse):
-    """Log density of the logarithm of a half-normal scale with its Jacobian, and its derivative."""
-    ratio = math.exp(log_scale) * inverse
-    return log_scale - 0.5 * ratio * ratio, 1.0 - ratio * ratio
-
-
-@nb.njit(**CALLED)
 def _slope(family, f, y, log_scale, scale):
     """First and minus second derivative of a row's log likelihood in f."""
-    if family == POISSON:
+    if family == glm.POISSON:
         mean = math.exp(f)
         return y - mean, mean
-    gap = f + log_scale if family == NEGATIVE_BINOMIAL else y * f
+    gap = f + log_scale if family == glm.NEGATIVE_BINOMIAL else y * f
     e = math.exp(-abs(gap))
     less = e / (1.0 + e)
     share = 1.0 - less if gap >= 0.0 else less
-    if family == NEGATIVE_BINOMIAL:
+    if family == glm.NEGATIVE_BINOMIAL:
         total = y + 1.0 / scale
         return y - total * share, total * share * (1.0 - share)
     return y * (less if gap >= 0.0 else 1.0 - less), share * (1.0 - share)
@@ -106,7 +77,7 @@ def _height(z, family, f, y, weights, t, log_scale, scale):
     """Logarithm of a group's integrand at z, without the constant of the normal density."""
     height = -0.5 * z * z
     for i in range(len(f)):
-        height += weights[i] * row_likelihood(family, f[i] + t * z, y[i], log_scale, scale, 0.0)[0]
+        height += weights[i] * glm.row_likelihood(family, f[i] + t * z, y[i], log_scale, scale, 0.0)[0]
     return height
 
 
@@ -155,11 +126,11 @@ def _heights(nodes, powers, family, f, y, weights, t, log_scale, scale, heights,
     filled = 0.0
     for i in range(len(f)):
         size = abs(f[i]) + widest
-        if family == POISSON and size < _LARGE:
+        if family == glm.POISSON and size < _LARGE:
             level, up = weights[i] * math.exp(f[i]), weights[i] * y[i]
             for k in range(K):
                 heights[k] += up * (f[i] + t * nodes[k]) - level * powers[0, k]
-        elif family == BERNOULLI and weights[i] == 1.0 and size < _LARGE:
+        elif family == glm.BERNOULLI and weights[i] == 1.0 and size < _LARGE:
             if filled + size > _LARGE:
                 _flush(heights, products)
                 filled = 0.0
@@ -169,7 +140,7 @@ def _heights(nodes, powers, family, f, y, weights, t, log_scale, scale, heights,
                 products[k] *= 1.0 + level * row[k]
         else:
             for k in range(K):
-                value = row_likelihood(family, f[i] + t * nodes[k], y[i], log_scale, scale, 0.0)[0]
+                value = glm.row_likelihood(family, f[i] + t * nodes[k], y[i], log_scale, scale, 0.0)[0]
                 heights[k] += weights[i] * value
     _flush(heights, products)
 
@@ -200,7 +171,7 @@ def _mean_slopes(nodes, powers, parts, family, f, y, weights, t, log_scale, scal
         mean_z += parts[k] * nodes[k]
     for i in range(len(f)):
         size = abs(f[i]) + widest
-        if family == POISSON and size < _LARGE:
+        if family == glm.POISSON and size < _LARGE:
             level = math.exp(f[i])
             mean, with_z = 0.0, 0.0
             for k in range(K):
@@ -209,7 +180,7 @@ def _mean_slopes(nodes, powers, parts, family, f, y, weights, t, log_scale, scal
                 with_z += value * nodes[k]
             slopes[i] = y[i] - mean
             by_t += weights[i] * t * (y[i] * mean_z - with_z)
-        elif family == BERNOULLI and size < _LARGE:
+        elif family == glm.BERNOULLI and size < _LARGE:
             row = powers[1] if y[i] > 0.0 else powers[0]
             mean, with_z = _moments(math.exp(-y[i] * f[i]), row, nodes, parts)
             slopes[i] = y[i] * mean
@@ -217,7 +188,7 @@ def _mean_slopes(nodes, powers, parts, family, f, y, weights, t, log_scale, scal
         else:
             mean = 0.0
             for k in range(K):
-                _, slope, own = row_likelihood(family, f[i] + t * nodes[k], y[i], log_scale, scale, 0.0)
+                _, slope, own = glm.row_likelihood(family, f[i] + t * nodes[k], y[i], log_scale, scale, 0.0)
                 mean += parts[k] * slope
                 by_t += parts[k] * weights[i] * t * slope * nodes[k]
                 by_scale += parts[k] * weights[i] * own
@@ -269,7 +240,7 @@ def _integral(family, f, y, weights, t, log_scale, scale, near, work):
 @nb.njit(**CALLED)
 def _rows(data, meta):
     """Rows of the data: X, y, weights, offsets, and where what follows them begins."""
-    n, d, at = meta[N_ROWS], meta[N_COEFS], meta[START] + 1
+    n, d, at = meta[priors.N_ROWS], meta[priors.N_COEFS], meta[priors.START] + 1
     X = data[at : at + n * d].reshape(n, d)
     at += n * d
     return X, data[at : at + n], data[at + n : at + 2 * n], data[at + 2 * n : at + 3 * n], at + 3 * n
@@ -286,20 +257,20 @@ def _longest(meta):
 
 @nb.njit(**CALLED)
 def _group_prior(log_t, slope, at, g, data, meta):
-    """Add the prior of the groups' standard deviation to its gradient; returns its log density."""
-    value, prior_slope = _half_normal(log_t, data[meta[START]])
-    g[at] = slope + data[POWER] * prior_slope
-    return data[POWER] * value
+    """Add the half-normal prior of the groups' standard deviation to its gradient; returns its value."""
+    ratio = math.exp(log_t) * data[meta[priors.START]]
+    g[at] = slope + data[priors.POWER] * (1.0 - ratio * ratio)
+    return data[priors.POWER] * (log_t - 0.5 * ratio * ratio)
 
 
 @nb.njit(**CALLED)
 def glm_groups(q, g, data, meta):
     """Log posterior density of a family with a concave log likelihood, groups integrated out."""
-    d, family = meta[N_COEFS], meta[FAMILY]
+    d, family = meta[priors.N_COEFS], meta[priors.FAMILY]
     X, y, weights, offsets, at = _rows(data, meta)
     b, gb = np.empty(d), np.zeros(d)
-    coefficients(q, b, data, meta)
-    scaled = family == NEGATIVE_BINOMIAL
+    priors.coefficients(q, b, data, meta)
+    scaled = family == glm.NEGATIVE_BINOMIAL
     log_scale = q[len(q) - 1] if scaled else 0.0
     place = len(q) - 2 if scaled else len(q) - 1
     scale, t = math.exp(log_scale), math.exp(q[place])
@@ -311,33 +282,33 @@ def glm_groups(q, g, data, meta):
         n = end - first
         f, y_here, w_here = predictors[:n], y[first:end], weights[first:end]
         for i in range(n):
-            f[i] = predictor(X, first + i, b) + offsets[first + i]
+            f[i] = glm.predictor(X, first + i, b) + offsets[first + i]
         value, K, _, _ = _integral(family, f, y_here, w_here, t, log_scale, scale, _NEAR, work)
         logp += value
         group_t, group_scale = _mean_slopes(
             work[0, :K], work[3:5, :K], work[1, :K], family, f, y_here, w_here, t, log_scale, scale, slopes
         )
         for i in range(n):
-            add_row(X, first + i, w_here[i] * slopes[i], gb)
+            glm.add_row(X, first + i, w_here[i] * slopes[i], gb)
         by_t += group_t
         by_scale += group_scale
     if scaled:
-        v = meta[N_VALUES]
-        value, slope = count_values(data[at : at + v], data[at + v : at + 2 * v], scale)
+        v = meta[priors.N_VALUES]
+        value, slope = glm.count_values(data[at : at + v], data[at + v : at + 2 * v], scale)
         logp += value
         by_scale += slope
-    logp += add_prior(q, b, gb, g, data, meta)
+    logp += priors.add_prior(q, b, gb, g, data, meta)
     logp += _group_prior(q[place], by_t, place, g, data, meta)
     if scaled:
-        logp += add_own_scale(log_scale, by_scale, g, data)
+        logp += glm.add_own_scale(log_scale, by_scale, g, data)
     return logp
 
 
 @nb.njit(**CALLED)
 def _means(data, meta):
     """Of `linear_groups`: group means of X and y, and groups' weights."""
-    d, G = meta[N_COEFS], meta[N_GROUPS]
-    at = meta[START] + 1 + d + d * d
+    d, G = meta[priors.N_COEFS], meta[N_GROUPS]
+    at = meta[priors.START] + 1 + d + d * d
     X = data[at : at + G * d].reshape(G, d)
     at += G * d
     return X, data[at : at + G], data[at + G : at + 2 * G]
@@ -346,35 +317,28 @@ def _means(data, meta):
 @nb.njit(**CALLED)
 def linear_groups(q, g, data, meta):
     """Log posterior density with normal noise: no cost by row."""
-    d, at = meta[N_COEFS], meta[START] + 1
+    d, at = meta[priors.N_COEFS], meta[priors.START] + 1
     center, R = data[at : at + d], data[at + d : at + d + d * d].reshape(d, d)
     X, y, weights = _means(data, meta)
     b, gb = np.empty(d), np.zeros(d)
-    coefficients(q, b, data, meta)
+    priors.coefficients(q, b, data, meta)
     log_t, log_scale = q[len(q) - 2], q[len(q) - 1]
     precision, variance = math.exp(-2.0 * log_scale), math.exp(2.0 * log_t)
-    squares = data[CONSTANT]
-    for i in range(d):
-        total = 0.0
-        for j in range(i, d):
-            total += R[i, j] * (b[j] - center[j])
-        squares += total * total
-        for j in range(i, d):
-            gb[j] -= precision * total * R[i, j]
-    logp = -data[WEIGHT] * log_scale - 0.5 * precision * squares
-    by_t, by_scale = 0.0, precision * squares - data[WEIGHT]
+    squares = glm.add_squares(b, center, R, precision, gb, data)
+    logp = -data[priors.WEIGHT] * log_scale - 0.5 * precision * squares
+    by_t, by_scale = 0.0, precision * squares - data[priors.WEIGHT]
     for k in range(meta[N_GROUPS]):
-        rest, ratio = y[k] - predictor(X, k, b), variance * weights[k] * precision
+        rest, ratio = y[k] - glm.predictor(X, k, b), variance * weights[k] * precision
         # 1 + ratio and what it divides would overflow one after the other: shares of 1 do not.
         own, shared = 1.0 / (1.0 + ratio), ratio / (1.0 + ratio)
         square = precision * weights[k] * rest * rest * own
         logp -= 0.5 * (math.log1p(ratio) + square)
         by_t += square * shared - shared
         by_scale += shared + square * own
-        add_row(X, k, precision * weights[k] * rest * own, gb)
-    logp += add_prior(q, b, gb, g, data, meta)
+        glm.add_row(X, k, precision * weights[k] * rest * own, gb)
+    logp += priors.add_prior(q, b, gb, g, data, meta)
     logp += _group_prior(log_t, by_t, len(q) - 2, g, data, meta)
-    return logp + add_own_scale(log_scale, by_scale, g, data)
+    return logp + glm.add_own_scale(log_scale, by_scale, g, data)
 
 
 # Intercepts, given the parameters -------------------------------------------------------------------------
@@ -411,15 +375,15 @@ def draw_intercepts(Q, name, data, meta):
 
     Random numbers: draw k has the stream `name` with its draw number raised by k.
     """
-    d, family = meta[N_COEFS], meta[FAMILY]
+    d, family = meta[priors.N_COEFS], meta[priors.FAMILY]
     X, y, weights, offsets, _ = _rows(data, meta)
     b, most, stream = np.empty(d), _longest(meta), name.copy()
     predictors, work = np.empty(most), np.empty((5, _MOST_NODES))
     out = np.empty((len(Q), meta[N_GROUPS]))
     for k in range(len(Q)):
         q = Q[k]
-        coefficients(q, b, data, meta)
-        scaled = family == NEGATIVE_BINOMIAL
+        priors.coefficients(q, b, data, meta)
+        scaled = family == glm.NEGATIVE_BINOMIAL
         log_scale = q[len(q) - 1] if scaled else 0.0
         t = math.exp(q[len(q) - 2] if scaled else q[len(q) - 1])
         stream[0], stream[1] = np.uint32(0), np.uint32(name[1] + k)
@@ -427,7 +391,7 @@ def draw_intercepts(Q, name, data, meta):
             first, end = meta[FIRST_ROWS + j], meta[FIRST_ROWS + j + 1]
             f = predictors[: end - first]
             for i in range(end - first):
-                f[i] = predictor(X, first + i, b) + offsets[first + i]
+                f[i] = glm.predictor(X, first + i, b) + offsets[first + i]
             scale = math.exp(log_scale)
             z = _draw(family, f, y[first:end], weights[first:end], t, log_scale, scale, stream, work)
             out[k, j] = t * z
@@ -440,16 +404,16 @@ def draw_intercepts(Q, name, data, meta):
 def draw_linear_intercepts(Q, name, data, meta):
     """The same with normal noise, where the intercepts are normal."""
     X, y, weights = _means(data, meta)
-    b, stream = np.empty(meta[N_COEFS]), name.copy()
+    b, stream = np.empty(meta[priors.N_COEFS]), name.copy()
     out = np.empty((len(Q), meta[N_GROUPS]))
     for k in range(len(Q)):
         q = Q[k]
-        coefficients(q, b, data, meta)
+        priors.coefficients(q, b, data, meta)
         precision, t = math.exp(-2.0 * q[len(q) - 1]), math.exp(q[len(q) - 2])
         stream[0], stream[1] = np.uint32(0), np.uint32(name[1] + k)
         fill_normal(stream, out[k])
         for j in range(meta[N_GROUPS]):
             own = 1.0 + t * t * weights[j] * precision
-            mean = t * weights[j] * precision * (y[j] - predictor(X, j, b)) / own
+            mean = t * weights[j] * precision * (y[j] - glm.predictor(X, j, b)) / own
             out[k, j] = t * (mean + out[k, j] / math.sqrt(own))
     return out

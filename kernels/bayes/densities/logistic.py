@@ -314,3 +314,10 @@ def logistic64_help(who, data, meta):
 def logistic32_help(who, data, meta):
     """The same on tiles in single precision."""
     _help(who, _SINGLE, data, meta)
+
+
+# Of each density: for many points, for several that chains share, and for the helpers of a team.
+VARIANTS = {
+    logistic64: (logistic64_batch, logistic64_together, logistic64_help),
+    logistic32: (logistic32_batch, logistic32_together, logistic32_help),
+}

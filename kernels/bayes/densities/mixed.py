@@ -34,6 +34,7 @@ import numpy as np
 from ... import one_form
 from ..address import INTEGERS, MATRIX, VECTOR
 from ..streams import CALLED, OPTIONS
+from ..transforms import log_logistic
 from .glm import digamma, predictor
 from .parameter_priors import begin, end, place
 
@@ -49,11 +50,6 @@ HEAD = 13
 # row, and whether other shards have these groups, so that the density of the effects has the prior's power.
 WIDTH, N_GROUPS, SD_AT, L_AT, Z_AT, A_AT, ROWS_AT, Q_AT, CENTRED, SHARED = range(10)
 TERM = 10
-
-
-@nb.njit(**CALLED)
-def _log_logistic(x):
-    return min(x, 0.0) - math.log1p(math.exp(-abs(x)))
 
 
 @nb.njit(**CALLED)
@@ -141,16 +137,16 @@ def row(family, f, y, own, weight, slope):
     if k == 0:
         high = own[0] - f
         slope[0] += weight * logistic(-high)
-        return _log_logistic(high), -logistic(-high)
+        return log_logistic(high), -logistic(-high)
     low = own[k - 1] - f
     if k == len(own):
         slope[k - 1] -= weight * logistic(low)
-        return _log_logistic(-low), logistic(low)
+        return log_logistic(-low), logistic(low)
     high, gap = own[k] - f, own[k] - own[k - 1]
     part = 1.0 / math.expm1(gap)
     slope[k] += weight * (logistic(-high) + part)
     slope[k - 1] -= weight * (logistic(low) + part)
-    value = _log_logistic(high) + _log_logistic(-low) + math.log(-math.expm1(-gap))
+    value = log_logistic(high) + log_logistic(-low) + math.log(-math.expm1(-gap))
     return value, logistic(low) - logistic(-high)
 
 
@@ -334,6 +330,13 @@ def end_rows(q, qg, g, slopes, work, data, meta):
 
 
 @nb.njit(**CALLED)
+def targets(data, meta):
+    """Targets of the rows, and their weights."""
+    n, at = meta[N_ROWS], meta[Y_AT]
+    return data[at : at + n], data[at + n : at + 2 * n]
+
+
+@nb.njit(**CALLED)
 def mixed(q, g, data, meta):
     """Log posterior density of all parameters and effects, and its gradient."""
     n_values, n, family = meta[1], meta[N_ROWS], meta[FAMILY]
@@ -341,7 +344,7 @@ def mixed(q, g, data, meta):
     slopes, qg, logp = begin_rows(q, work, U, data, meta)
     own = work[meta[OWN] : meta[OWN] + meta[N_OWN]]
     by_own = work[2 * n_values + meta[OWN] : 2 * n_values + meta[OWN] + meta[N_OWN]]
-    y, weights = data[meta[Y_AT] : meta[Y_AT] + n], data[meta[Y_AT] + n : meta[Y_AT] + 2 * n]
+    y, weights = targets(data, meta)
     total = 0.0
     for i in range(n):
         value, by_f = row(family, slopes[i], y[i], own, weights[i], by_own)

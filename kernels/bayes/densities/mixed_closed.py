@@ -9,6 +9,7 @@ import numba as nb
 import numpy as np
 
 from ..streams import CALLED, fill_normal
+from ..triangles import factor, solve_lower, solve_upper
 
 
 @nb.njit(**CALLED)
@@ -36,23 +37,10 @@ def _normal_posterior(f, y, weights, sigma, A, mode, C):
             total = 1.0 if a == b else 0.0
             for i in range(n):
                 total += precision * weights[i] * A[a, i] * A[b, i]
-            for m in range(b):
-                total -= C[a, m] * C[b, m]
-            C[a, b] = math.sqrt(total) if a == b else total / C[b, b]
-    for a in range(k):
-        for b in range(a):
-            mode[a] -= C[a, b] * mode[b]
-        mode[a] /= C[a, a]
-    _solve_transposed(C, mode)
-
-
-@nb.njit(**CALLED)
-def _solve_transposed(C, z):
-    """Replace z by C^-T z."""
-    for a in range(len(z) - 1, -1, -1):
-        for b in range(a + 1, len(z)):
-            z[a] -= C[b, a] * z[b]
-        z[a] /= C[a, a]
+            C[a, b] = total
+    factor(C)
+    solve_lower(C, mode)
+    solve_upper(C, mode)
 
 
 @nb.njit(**CALLED)
@@ -69,7 +57,7 @@ def normal_integral(f, y, weights, sigma, Z, T, by_f, by_own, by_T):
                 inverse[a, b] -= C[a, m] * inverse[m, b]
             inverse[a, b] /= C[a, a]
     for b in range(k):
-        _solve_transposed(C, inverse[:, b])
+        solve_upper(C, inverse[:, b])
         trace += inverse[b, b]
         value -= math.log(C[b, b]) + 0.5 * mode[b] * mode[b]
     for i in range(n):
@@ -97,7 +85,7 @@ def draw_normal(f, y, weights, sigma, Z, T, stream, u):
     mode, z, C = np.empty(k), np.empty(k), np.zeros((k, k))
     _normal_posterior(f, y, weights, sigma, columns_of(Z, T), mode, C)
     fill_normal(stream, z)
-    _solve_transposed(C, z)
+    solve_upper(C, z)
     for a in range(k):
         u[a] = 0.0
         for b in range(a + 1):

@@ -32,6 +32,7 @@ import numba as nb
 import numpy as np
 
 from ..streams import CALLED, OPTIONS, uniform
+from ..triangles import factor, solve_lower, solve_upper
 from .mixed import BERNOULLI, GAMMA, NEGATIVE_BINOMIAL, NORMAL, POISSON, STUDENT_T, logistic
 from .mixed_closed import columns_of, draw_normal, normal_integral
 from .mixed_points import POINTS, prepare, rows_at
@@ -109,12 +110,7 @@ def _curvature(z, family, f, y, weights, own, A, C):
         for a in range(k):
             for b in range(a + 1):
                 C[a, b] += part * A[a, i] * A[b, i]
-    for a in range(k):
-        for b in range(a + 1):
-            total = C[a, b]
-            for m in range(b):
-                total -= C[a, m] * C[b, m]
-            C[a, b] = math.sqrt(total) if a == b else total / C[b, b]
+    factor(C)
 
 
 @nb.njit(**CALLED)
@@ -133,16 +129,13 @@ def _mode(family, f, y, weights, own, A, z, C, table, work, slopes, heights, by_
             total = -z[a]
             for i in range(len(f)):
                 total += slopes[i] * A[a, i]
-            for b in range(a):
-                total -= C[a, b] * step[b]
-            step[a] = total / C[a, a]
+            step[a] = total
+        solve_lower(C, step)
+        for a in range(k):
             size += step[a] * step[a]
         if not size > _NEAR:  # in squared standard deviations; false for NaN as well
             break
-        for a in range(k - 1, -1, -1):
-            for b in range(a + 1, k):
-                step[a] -= C[b, a] * step[b]
-            step[a] /= C[a, a]
+        solve_upper(C, step)
         part = 1.0
         for _ in range(_HALVINGS):
             for a in range(k):
@@ -183,13 +176,10 @@ def _coordinates(index, k, c):
 @nb.njit(**CALLED)
 def _point(c, step, mode, C, z):
     """z = mode + C^-T (step c)."""
-    k = len(c)
-    for a in range(k - 1, -1, -1):
+    for a in range(len(c)):
         z[a] = step * c[a]
-        for b in range(a + 1, k):
-            z[a] -= C[b, a] * z[b]
-        z[a] /= C[a, a]
-    for a in range(k):
+    solve_upper(C, z)
+    for a in range(len(c)):
         z[a] += mode[a]
 
 

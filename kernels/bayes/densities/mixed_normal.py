@@ -20,6 +20,7 @@ import numpy as np
 from ... import one_form
 from ..address import INTEGERS, MATRIX, VECTOR
 from ..streams import CALLED, OPTIONS, fill_normal
+from ..triangles import factor, solve_lower, solve_upper
 from .mixed import L_AT, N_COEFS, N_FREE, N_GROUPS, OWN, SD_AT, TERMS_AT, WIDTH, X_AT, pull_root, root
 from .parameter_priors import begin, end
 
@@ -47,37 +48,6 @@ def _times_root(R, T, B):
             for m in range(j, k):
                 total += R[i, m] * T[m, j]
             B[i, j] = total
-
-
-@nb.njit(**CALLED)
-def _factor(V):
-    """Cholesky factor in place, in the lower triangle; returns the log of the determinant."""
-    log_det = 0.0
-    for i in range(len(V)):
-        for j in range(i + 1):
-            total = V[i, j]
-            for m in range(j):
-                total -= V[i, m] * V[j, m]
-            if i == j:
-                V[i, i] = math.sqrt(total)
-                log_det += 2.0 * math.log(V[i, i])
-            else:
-                V[i, j] = total / V[j, j]
-    return log_det
-
-
-@nb.njit(**CALLED)
-def _solve(L, x):
-    """Solve ``L L' x = x`` in place."""
-    k = len(x)
-    for i in range(k):
-        for j in range(i):
-            x[i] -= L[i, j] * x[j]
-        x[i] /= L[i, i]
-    for i in range(k - 1, -1, -1):
-        for j in range(i + 1, k):
-            x[i] -= L[j, i] * x[j]
-        x[i] /= L[i, i]
 
 
 @nb.njit(**CALLED)
@@ -118,16 +88,18 @@ def mixed_normal(q, g, data, meta):
             for j in range(d):
                 total -= X[n, i, j] * b[j]
             e[i] = total
-        log_det = _factor(V)
+        factor(V)
+        log_det = 0.0
         for i in range(k):
+            log_det += 2.0 * math.log(V[i, i])
             w[i] = e[i]
-            for j in range(k):
-                inverse[j, i] = 1.0 if i == j else 0.0
-        _solve(V, w)  # V^-1 e
+        solve_lower(V, w)  # V^-1 e
+        solve_upper(V, w)
         for i in range(k):
             for j in range(k):
                 inverse[i, j] = 1.0 if i == j else 0.0
-            _solve(V, inverse[i])  # symmetric, so that rows are columns
+            solve_lower(V, inverse[i])  # symmetric, so that rows are columns
+            solve_upper(V, inverse[i])
         logp -= 0.5 * (log_det + k * math.log(2.0 * math.pi))
         for i in range(k):
             logp -= 0.5 * e[i] * w[i]
@@ -182,13 +154,11 @@ def draw_effects(values, name, data, meta):
                 for j in range(k):
                     for m in range(k):
                         P[i, j] += B[m, i] * B[m, j] * precision
-            _factor(P)
-            _solve(P, mean)
+            factor(P)
+            solve_lower(P, mean)
+            solve_upper(P, mean)
             u = out[r, n * k : (n + 1) * k]
-            for i in range(k - 1, -1, -1):  # L' x = z has the covariance P^-1
-                for j in range(i + 1, k):
-                    u[i] -= P[j, i] * u[j]
-                u[i] /= P[i, i]
+            solve_upper(P, u)  # L' x = z has the covariance P^-1
             for i in range(k):
                 mean[i] += u[i]
             for i in range(k):

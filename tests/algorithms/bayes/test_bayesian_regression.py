@@ -349,7 +349,7 @@ def test_dask_tells_fits_apart():
     from dask.base import tokenize
 
     model, (X, y) = (
-        BayesianLinearRegression(n_samples=10, random_state=0),
+        BayesianLinearRegression(random_state=0),
         regression_data(BayesianLinearRegression, 60),
     )
     blank, first = tokenize(model), tokenize(model.fit(X, y))

@@ -68,7 +68,7 @@ def test_groups_are_the_reference():
     sample = sample_model(model, "nuts", n_samples=1000, seed=3)
     q = sample.stacked()
     flat = q.reshape(-1, q.shape[2])
-    values, intercepts = model.values(flat), model.draw_intercepts(flat, seed=3)
+    values, intercepts = model.values(flat), model.draw_local(flat, seed=3)[0]
     x = np.column_stack([values, values[:, :1] + intercepts])
     _check("radon_groups", x.reshape(*q.shape[:2], -1))
 

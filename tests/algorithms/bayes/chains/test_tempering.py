@@ -57,14 +57,15 @@ def _reference():
 
 def test_the_reference_is_a_mixture_of_student_ts():
     reference = _reference()
-    logs, _, freedom, middles, roots, inverses = reference.arrays()
+    arrays = reference.arrays()
+    logs, _, freedom, middles, roots, inverses = arrays
     points = 5 * np.random.default_rng(1).standard_normal((10, 3))
     parts = [
         stats.multivariate_t(middle, root @ root.T, nu).pdf(points)
         for middle, root, nu in zip(middles, roots, freedom, strict=True)
     ]
     found, heights, g = np.empty(10), np.empty(2), np.empty(3)
-    kernels.reference_all(points, found, logs, freedom, middles, inverses)
+    kernels.reference_all(points, found, arrays)
     np.testing.assert_allclose(np.exp(found), reference.shares @ parts, rtol=1e-12)
     for q in points:
         log_density = partial(kernels.reference.py_func, logs=logs, freedom=freedom, middles=middles)
@@ -89,7 +90,7 @@ def test_moves_keep_the_density_of_their_temperature(t):
     grid = np.linspace(-80, 80, 400_001)[:, None]
     log_q = np.empty(len(grid))
     arrays = reference.arrays()
-    kernels.reference_all(grid, log_q, arrays[0], arrays[2], arrays[3], arrays[5])
+    kernels.reference_all(grid, log_q, arrays)
     log_p = model.logp_batch(grid)
     heights = (1 - t) * log_q + (t * log_p if t else 0.0)
     p = np.exp(heights - heights.max())
@@ -99,7 +100,7 @@ def test_moves_keep_the_density_of_their_temperature(t):
     populations = Populations(model, reference, 20_000, 1, seed=1)
     columns = {"x": x.copy(), "log_p": model.logp_batch(x), "log_q": np.empty(len(x))}
     columns["gradients"] = model.logp_grads(x)[1]
-    kernels.reference_all(x, columns["log_q"], arrays[0], arrays[2], arrays[3], arrays[5])
+    kernels.reference_all(x, columns["log_q"], arrays)
     for _ in range(8):
         populations._sweep(columns, t)
     moved = columns["x"]

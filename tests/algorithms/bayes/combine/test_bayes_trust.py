@@ -13,6 +13,7 @@ import stradask as sd
 from stradask.algorithms.bayes.chains.sampling import sample_model
 from stradask.algorithms.bayes.combine.collect import from_sample
 from stradask.algorithms.bayes.models.density import user_model
+from stradask.algorithms.bayes.shards.chains import Densities
 from stradask.errors import DataError, PosteriorWarning
 
 X = np.random.default_rng(0).normal(3, 1, 60)
@@ -203,7 +204,7 @@ def test_the_search_for_modes_is_short_and_may_fail_far_out():
     n_plain = len(points)
     points.clear()
     end[0] = 20.0
-    found = from_sample(model, plain, {"theta": (1,)}, 1)
+    found = from_sample(model, plain, Densities([], lambda _: {"theta": (1,)}), 1)
     assert max(map(abs, points)) > 20
     assert len(points) < 0.1 * n_plain
     np.testing.assert_array_equal(found.draws, plain.stacked().reshape(-1, 1))

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from stradask.algorithms.bayes.chains.sampling import sample_model
-from stradask.algorithms.bayes.models import cost
+from stradask.algorithms.bayes.models import density_check
 from stradask.algorithms.bayes.models.called import CompiledCalls
 from stradask.algorithms.bayes.models.density import user_model
 from stradask.algorithms.bayes.posterior.convergence import ess
@@ -344,7 +344,7 @@ def test_lists_in_a_tuple_are_arrays():
 
 
 def test_a_warning_of_long_differences_comes_before_the_checks(monkeypatch):
-    monkeypatch.setattr(cost, "_time", lambda model: 0.03)
+    monkeypatch.setattr(density_check, "_seconds_of_gradient", lambda model: 0.03)
 
     def value(q, x):
         return -0.5 * ((x - q) ** 2).sum()

@@ -16,7 +16,7 @@ import stradask as sd
 from stradask.algorithms.bayes.chains.chain import advance, init
 from stradask.algorithms.bayes.chains.laplace import find_mode, laplace_draws
 from stradask.algorithms.bayes.models.density import user_model
-from stradask.algorithms.bayes.posterior.named_draws import NamedValues
+from stradask.algorithms.bayes.posterior.draws import NamedValues
 from stradask.errors import DataError
 
 X = np.ones(1)
@@ -136,30 +136,6 @@ def test_shards_and_their_second_round(name, engine, tmp_path):
     assert f"the first: {words}, at rate = -" in line["in words"]
     assert str(again.diagnostics) == str(found.diagnostics)  # the chains' from files
     assert (found["rate"] > 0).all()
-
-
-@pytest.mark.filterwarnings("ignore:.* ESS::")  # of few draws, as the table says
-def test_files_without_counts_are_read(tmp_path):
-    """Files of version 0.1 count no errors."""
-    from stradask.scheduler.stores.store import read_npz, write_npz
-
-    options = SHORT | {"sampler": "nuts", "checkpoint": tmp_path}
-
-    def normal(q, x):
-        return -0.5 * q[0] ** 2
-
-    first = sd.sample(normal, None, X, [0.0], **options)
-    files = list(tmp_path.iterdir())
-    for path in files:
-        arrays, header = read_npz(path)
-        kept = {name: array for name, array in arrays.items() if "fail" not in name}
-        assert len(kept) == len(arrays) - 2 * ("arrays/draws" in arrays)
-        write_npz(path, kept, header)
-    before = [path.stat().st_mtime_ns for path in files]
-    again = sd.sample(normal, None, X, [0.0], **options)
-    np.testing.assert_array_equal(again.draws, first.draws)
-    assert [path.stat().st_mtime_ns for path in files] == before
-    assert "failed" not in again.diagnostics.rows
 
 
 # Where nothing can be sampled ------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from stradask.algorithms.bayes.mixed import families
 from stradask.algorithms.bayes.mixed import model as mixed
 from stradask.algorithms.bayes.mixed.design import MixedDesign, Term
 from stradask.algorithms.bayes.mixed.draws import MixedLikelihoods, prior_values
-from stradask.algorithms.bayes.mixed.model import MixedLayout, look, mixed_model
+from stradask.algorithms.bayes.mixed.model import MixedLayout, inspect_design, mixed_model
 from stradask.algorithms.bayes.mixed.priors import chosen_priors, location, stretched
 from stradask.algorithms.bayes.models.layout import NamedLayout
 from stradask.algorithms.bayes.models.named import named_model
@@ -117,7 +117,7 @@ def test_the_joint_density_is_prior_times_effects_times_likelihood(family, bits)
             U = np.stack([values[f"{term.name}:{column}"] for column in term.columns], axis=1)
             total += stats.multivariate_normal.logpdf(U, np.zeros(len(U[0])), covariance(values, term)).sum()
             f += (term.Z * U[term.groups]).sum(axis=1)
-        own = {name: values[name] for name in mixed.OWN.get(family, ())}
+        own = {name: values[name] for name in mixed.AUXILIARY.get(family, ())}
         total += design.weights @ families.log_density(family, f, design.y, own)
         # Centred columns are v itself, but for the first row; the others z = T^-1 v, with a factor T_jj each.
         for t, term in enumerate(design.terms):
@@ -186,7 +186,7 @@ def test_effects_are_drawn_from_their_conditional_distribution():
     model = make_model("normal", design)
     q = model.start + 0.2
     values, (term,) = by_name(model, q), design.terms
-    made, columns = model.draw_effects(np.tile(q, (20_000, 1)), seed=3)
+    made, columns = model.draw_local(np.tile(q, (20_000, 1)), seed=3)
     assert sorted(columns) == list(range(10))
     S = np.linalg.inv(covariance(values, term))
     rest = design.y - design.offsets - design.X @ values["coef"] - values["intercept"]
@@ -232,7 +232,7 @@ def test_shards_multiply_to_all():
     Q = whole.start + np.random.default_rng(0).normal(0, 0.5, (4, len(whole.start)))
     gaps = whole.logp_batch(Q) - sum(shard.logp_batch(Q) for shard in shards)
     np.testing.assert_allclose(gaps, gaps[0], atol=1e-8)
-    columns = np.concatenate([shard.draw_effects(Q, seed=0)[1] for shard in shards])
+    columns = np.concatenate([shard.draw_local(Q, seed=0)[1] for shard in shards])
     assert sorted(columns) == list(range(10))
     again = pickle.loads(pickle.dumps(shards[0]))
     np.testing.assert_array_equal(again.logp_batch(Q), shards[0].logp_batch(Q))
@@ -350,7 +350,7 @@ def test_effects_of_nested_groups_are_told_apart_at_first_sight():
         f = rng.normal(0, sds[0], 120)[outer] + rng.normal(0, sds[1], 600)[inner]
         y = f + rng.normal(0, 0.7, 3600)
         design = MixedDesign((), np.zeros((3600, 0)), y, np.ones(3600), np.zeros(3600), terms)
-        found = look("normal", design, Scaling(design.centres, design.spreads)).spreads
+        found = inspect_design("normal", design, Scaling(design.centres, design.spreads)).spreads
         np.testing.assert_allclose(np.concatenate(found), sds, rtol=0.35)
 
 

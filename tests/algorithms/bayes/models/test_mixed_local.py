@@ -11,8 +11,8 @@ from stradask.algorithms.bayes.mixed import families
 from stradask.algorithms.bayes.mixed import model as mixed
 from stradask.algorithms.bayes.mixed.design import MixedDesign, Term
 from stradask.algorithms.bayes.mixed.priors import chosen_priors
-from stradask.algorithms.bayes.mixed.shards import with_local_last
 from stradask.algorithms.bayes.models.scaling import Scaling
+from stradask.algorithms.bayes.shards.mixed_rows import with_local_last
 from stradask.errors import StradaskError
 from stradask.kernels.bayes.densities.mixed_lattice import MOST_NODES, draw_group, integral, table_size
 
@@ -42,7 +42,7 @@ def by_name(family):
     own = np.array(OWN[family])
     if family == "ordered":
         return {"cut": own}
-    return dict(zip(mixed.OWN.get(family, ()), own, strict=True))
+    return dict(zip(mixed.AUXILIARY.get(family, ()), own, strict=True))
 
 
 def integrand(family, z, f, y, weights, Z, T, constant=True):
@@ -163,7 +163,7 @@ def test_shards_multiply_to_the_joint_density_without_the_effects(family):
     """Gradients by differences; shards add up to the whole, and this to the density with all effects."""
     design = make_design(family)
     scaling, priors = Scaling(design.centres, design.spreads), chosen_priors(None, family, design)
-    common, groups = mixed.look(family, design, scaling), design.terms[-1].groups
+    common, groups = mixed.inspect_design(family, design, scaling), design.terms[-1].groups
     make = lambda rows, power: mixed.mixed_model(family, design[rows], scaling, priors, power, common)  # noqa: E731
     whole = make(np.arange(len(groups)), 1.0)
     shards = [make(np.flatnonzero(groups % 3 == m), 1 / 3) for m in range(3)]
@@ -183,7 +183,7 @@ def test_shards_multiply_to_the_joint_density_without_the_effects(family):
         )
         priors = chosen_priors(None, family, alone)
         closed = mixed.mixed_model(family, alone, scaling, priors)
-        common = mixed.look(family, alone, scaling)
+        common = mixed.inspect_design(family, alone, scaling)
         by_nodes = mixed.mixed_model(family, alone, scaling, priors, common=common)
         q = closed.start + 0.1
         assert closed.logp_grad(q)[0] == pytest.approx(by_nodes.logp_grad(q)[0], abs=1e-6)
@@ -193,7 +193,10 @@ def test_shards_multiply_to_the_joint_density_without_the_effects(family):
 def test_chains_of_a_shard_sample_all_its_effects_and_keep_what_shards_share():
     design = make_design("poisson")
     scaling, priors = Scaling(design.centres, design.spreads), chosen_priors(None, "poisson", design)
-    common, rows = mixed.look("poisson", design, scaling), np.flatnonzero(design.terms[-1].groups % 3 == 1)
+    common, rows = (
+        mixed.inspect_design("poisson", design, scaling),
+        np.flatnonzero(design.terms[-1].groups % 3 == 1),
+    )
     shard, whole = (
         mixed.mixed_model("poisson", design[rows], scaling, priors, power, common) for power in (1 / 3, 1)
     )
@@ -255,7 +258,7 @@ def test_places_without_an_integral_are_left_out_and_no_draw_may_have_one():
     design = make_design("logistic")
     scaling, priors = Scaling(design.centres, design.spreads), chosen_priors(None, "logistic", design)
     model = mixed.mixed_model(
-        "logistic", design, scaling, priors, common=mixed.look("logistic", design, scaling)
+        "logistic", design, scaling, priors, common=mixed.inspect_design("logistic", design, scaling)
     )
     q, draw = model.start.copy(), model.chained.start[None].copy()
     place = model.names.index("log sd_g[x]")

@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from stradask.algorithms.bayes.posterior import convergence as figures
-from stradask.algorithms.bayes.posterior.convergence import convergence, e_bfmi, ess, mcse_mean, split_rhat
+from stradask.algorithms.bayes.posterior.convergence import convergence, e_bfmi, ess, split_rhat
 from stradask.algorithms.bayes.posterior.diagnostics import (
     Diagnostics,
     cochran_q,
@@ -65,8 +65,8 @@ ARVIZ = {
 @pytest.mark.parametrize("arguments", ARVIZ)
 def test_figures_of_arviz(arguments):
     x = chains(*arguments)
-    found = (split_rhat(x), ess(x), ess(x, "tail"), ess(x, "mean"), mcse_mean(x))
-    np.testing.assert_allclose(found, ARVIZ[arguments], rtol=1e-8)
+    found = (split_rhat(x), ess(x), ess(x, "tail"), ess(x, "mean"))
+    np.testing.assert_allclose(found, ARVIZ[arguments][:4], rtol=1e-8)
 
 
 def test_energy_figures_of_arviz():
@@ -94,7 +94,7 @@ def test_agrees_with_arviz_where_installed():
 
 def test_all_parameters_at_once_are_each_alone():
     x = np.stack([chains(3, 200, rho) for rho in (0.0, 0.7, -0.5)], axis=2)
-    for measure in (split_rhat, ess, mcse_mean, lambda x: ess(x, "tail"), lambda x: ess(x, "mean")):
+    for measure in (split_rhat, ess, lambda x: ess(x, "tail"), lambda x: ess(x, "mean")):
         np.testing.assert_allclose(measure(x), [measure(x[:, :, j]) for j in range(3)], rtol=1e-12)
 
 

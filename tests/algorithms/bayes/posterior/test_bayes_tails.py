@@ -10,6 +10,7 @@ from stradask.algorithms.bayes.chains.sampling import sample_model
 from stradask.algorithms.bayes.combine.collect import from_sample
 from stradask.algorithms.bayes.models.density import user_model
 from stradask.algorithms.bayes.posterior.tails import errors_of_sd, heaviest_tail, spread_lines
+from stradask.algorithms.bayes.shards.chains import Densities
 from stradask.errors import PosteriorWarning
 
 
@@ -75,7 +76,7 @@ def test_values_are_judged_on_the_scale_of_the_user(width, aloud):
     drawn = sample_model(model, "auto", n_samples=1000, seed=0)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        found = from_sample(model, drawn, {"scale": ()}, 0)
+        found = from_sample(model, drawn, Densities([], lambda _: {"scale": ()}), 0)
     assert bool(found.diagnostics.level) == aloud
     assert aloud == any("draws do not determine the sd" in str(one.message) for one in caught)
     exact = np.sqrt(np.expm1(width**2) * np.exp(width**2))

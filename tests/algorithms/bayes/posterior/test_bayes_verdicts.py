@@ -13,6 +13,7 @@ from stradask.algorithms.bayes.combine.combiners import CombinationWarning, comb
 from stradask.algorithms.bayes.models.model import Prior, regression
 from stradask.algorithms.bayes.posterior.diagnostics import diagnose, lines_of_warning
 from stradask.algorithms.bayes.posterior.draws import Posterior
+from stradask.algorithms.bayes.shards.chains import Densities
 from stradask.errors import DataError, PosteriorWarning, StradaskError
 
 SEPARATED = np.array([[-2.0], [-1.0], [1.0], [2.0]]), np.array([0, 0, 1, 1])
@@ -400,6 +401,7 @@ def test_weighted_draws_of_one_seed_are_the_same():
     X = np.random.default_rng(0).standard_normal((60, 2))
     model = regression("bernoulli", X, np.where(X[:, 0] > 0.3, 1.0, -1.0), prior=Prior(scale=1.0))
     sample = sample_model(model, "laplace", n_samples=200, seed=0)
-    one, two, other = (from_sample(model, sample, {"coef": (2,)}, seed).draws for seed in (0, 0, 1))
+    shown = Densities([], lambda _: {"coef": (2,)})
+    one, two, other = (from_sample(model, sample, shown, seed).draws for seed in (0, 0, 1))
     np.testing.assert_array_equal(one, two)
     assert not np.array_equal(one, other)

@@ -234,13 +234,13 @@ def test_chunks_that_do_not_fit_together():
 @pytest.mark.parametrize(
     ("pool", "run", "words"),
     [
-        ({"n_shards": 0}, {}, "n_shards must be a positive integer, got 0"),
-        ({"n_shards": 2.5}, {}, "n_shards must be a positive integer"),
+        ({"n_shards": 0}, {}, "n_shards must be at least 1, got 0"),
+        ({"n_shards": 2.5}, {}, "n_shards must be an integer"),
         ({"engine": "spark"}, {}, "engine='spark' is unknown"),
         ({"engine": 5}, {}, "engine=5 is unknown"),
         ({"checkpoint": "s3://bucket/x"}, {}, "is a URL"),
-        ({}, {"n_chunks": 0}, "n_chunks must be a positive integer"),
-        ({}, {"n_chains": True}, "n_chains must be a positive integer"),
+        ({}, {"n_chunks": 0}, "n_chunks must be at least 1"),
+        ({}, {"n_chains": True}, "n_chains must be an integer"),
         ({"checkpoint": "/nowhere"}, {}, "identity must say"),
         ({}, {"identity": {"f": print}}, "identity must be what JSON can hold"),
     ],

@@ -12,8 +12,8 @@ import stradask as sd
 from stradask.algorithms.bayes.models.groups import cut_groups
 from stradask.algorithms.bayes.models.model import Prior, regression
 from stradask.algorithms.bayes.shards.rows import cut_rows
-from stradask.algorithms.bayes.shards.source_checks import examined, unlooked
-from stradask.algorithms.bayes.shards.source_fit import joined, look, reduced_rows
+from stradask.algorithms.bayes.shards.source_checks import check_shards, only_checksum
+from stradask.algorithms.bayes.shards.source_fit import inspect_shards, joined, reduced_rows
 from stradask.algorithms.bayes.shards.sources import Source, find_sources
 from stradask.algorithms.inputs.pieces import checksum
 from stradask.errors import DataError
@@ -91,7 +91,9 @@ def test_svmlight_files_may_lack_the_first_and_the_last_columns(tmp_path, zero_b
     memory = sd.BayesianLogisticRegression(prior_scale=[1.0, 2.0, 3.0], n_shards=3, **OPTIONS).fit(X, y)
     far = sd.BayesianLogisticRegression(prior_scale=[1.0, 2.0, 3.0], n_shards=3, **OPTIONS).fit(paths)
     np.testing.assert_array_equal(far.posterior_.draws, memory.posterior_.draws)
-    seen = [source.take() for source in examined(find_sources(paths), unlooked, engine="local", n_jobs=1)]
+    seen = [
+        source.take() for source in check_shards(find_sources(paths), only_checksum, engine="local", n_jobs=1)
+    ]
     for (there, labels), rows in zip(seen, parts, strict=True):
         np.testing.assert_array_equal(there.toarray(), X[rows])
         np.testing.assert_array_equal(labels, y[rows])
@@ -103,7 +105,7 @@ def test_columns_that_a_file_lacks_are_columns_all_the_same(tmp_path):
     X[parts[1], 2] = 0.0
     paths = svmlight_files(tmp_path, X, y + X[:, 1], parts)
     linear = sd.BayesianLinearRegression(n_shards=2, **OPTIONS)
-    found = look(linear, find_sources(paths), engine="local", n_jobs=1)
+    found = inspect_shards(linear, find_sources(paths), engine="local", n_jobs=1)
     np.testing.assert_allclose(joined(found.moments)[1][:3], X.std(axis=0))
     with pytest.raises(DataError, match=r"shard 1 .*x0, x1, x2 depend on each other, whose prior is flat"):
         sd.BayesianLogisticRegression(prior_scale=np.inf, n_shards=2, **OPTIONS).fit(
