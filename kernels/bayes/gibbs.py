@@ -20,8 +20,8 @@ import math
 import numba as nb
 import numpy as np
 
-from .densities.glm import add_squares, linear
-from .densities.priors import HEAD, N_COEFS, OWN_SCALE, POWER, START, WEIGHT
+from .densities.glm import linear
+from .densities.priors import CONSTANT, HEAD, N_COEFS, OWN_SCALE, POWER, START, WEIGHT
 from .streams import CALLED, OPTIONS, fill_normal, uniform
 from .triangles import factor, solve_lower, solve_upper
 
@@ -82,7 +82,7 @@ def run(q, name, n, data, meta):
     d, at = meta[N_COEFS], meta[START]
     center = data[at : at + d]
     R = data[at + d : at + d + d * d].reshape(d, d)
-    squares, ridge, unused = np.zeros((d, d)), np.empty(d), np.empty(d)
+    squares, ridge = np.zeros((d, d)), np.empty(d)
     for i in range(d):
         ridge[i] = data[POWER] * data[HEAD + i] ** 2
         for j in range(d):
@@ -94,7 +94,12 @@ def run(q, name, n, data, meta):
         stream[0], stream[1] = np.uint32(0), np.uint32(name[1] + t)
         precision = math.exp(-2.0 * q[d])
         _coefficients(stream, precision, center, squares, ridge, q[:d])
-        residual = add_squares(q[:d], center, R, 0.0, unused, data)
+        residual = data[CONSTANT]
+        for i in range(d):
+            total = 0.0
+            for j in range(i, d):
+                total += R[i, j] * (q[j] - center[j])
+            residual += total * total
         q[d] = -0.5 * math.log(_noise(stream, precision, residual, data))
         logp = linear(q, gradients[t], data, meta)
         draws[t] = q
