@@ -39,6 +39,7 @@ from .named_groups import groups_by_name
 from .penalties import BlockPenalty, GivenPenalty, Penalty
 from .solving.blocks import check_groups
 from .solving.columns import Columns, ScaledColumns, scales_of
+from .solving.interior import InteriorSolver
 from .solving.kinks import KinkedRows, resume
 from .solving.owned_fit import ColumnsOnWorkers, CutColumns, owns
 from .solving.problem import (
@@ -256,7 +257,8 @@ class StructuredModel(ColumnsOnWorkers, Reweighting, SparseCoefficients, Estimat
 
     def _solver(self, problem):
         self._check_local(problem)
-        return Solver(problem.columns, problem.loss, problem.blocks, fit_intercept=self.fit_intercept)
+        kind = InteriorSolver if isinstance(problem.loss, KinkedRows) else Solver
+        return kind(problem.columns, problem.loss, problem.blocks, fit_intercept=self.fit_intercept)
 
     def _warn(self, fit, unit, first):
         if message := self._shortfall(fit, unit, first):

@@ -470,8 +470,8 @@ class QuantileRegressor(_L1Regressor):
     r"""A quantile of the target by few columns.
 
     Minimises the mean of ``q max(r, 0) + (1 - q) max(-r, 0)``, r = y - X b - c, plus penalties:
-    scikit-learn's objective with ``l1_ratio=1``. The kink is smoothed and made sharp again by the proximal
-    point method; `objective_` and `dual_gap_` are those of the exact problem.
+    scikit-learn's objective with ``l1_ratio=1``. Solved by a primal-dual interior point on the columns that
+    matter; `objective_` and `dual_gap_` are those of the exact problem.
 
     The penalty weighs coefficients, so predictions change with the units of the columns: scale columns of
     different units, or pass ``standardize=True``.
@@ -493,8 +493,8 @@ class QuantileRegressor(_L1Regressor):
 
     References
     ----------
-    Koenker, Bassett, "Regression quantiles", Econometrica 1978. Tan, Wang, Zhou, "High-dimensional quantile
-    regression: convolution smoothing and concave regularization", JRSS B 2022.
+    Koenker, Bassett, "Regression quantiles", Econometrica 1978. Portnoy, Koenker, "The Gaussian hare and the
+    Laplacian tortoise", Statistical Science 1997.
 
     Examples
     --------

@@ -7,7 +7,8 @@ is replaced by
 
 which is smooth, with a curvature of at most ``1 / w``. Where the smooth problem is solved, its slopes v are
 the next centre (`sharpened`): the slopes of the rows on the kink are found although w does not vanish.
-`objective` and `conjugate` are of the loss itself, so that the duality gap is that of the exact problem.
+`objective` and `conjugate` are of the loss itself, so that the duality gap is that of the exact problem. Where
+that is a linear or quadratic program, `interior` solves it, and smoothing only what that leaves.
 
 Rockafellar, "Augmented Lagrangians and applications of the proximal point algorithm in convex programming",
 Mathematics of Operations Research 1976.
@@ -67,6 +68,8 @@ def resume(solver, penalty, smoothing):
 class KinkedRows(MeanLoss):
     """The mean over rows of a loss with a kink; `loss` has its width and centre."""
 
+    linear = True  # the loss itself is linear beside its kink
+
     def smoothing_now(self):
         """Width and centre: see `resume`."""
         return self.loss.width, self.loss.centre
@@ -86,6 +89,8 @@ class KinkedRows(MeanLoss):
 
     def smoothing(self, f):
         """The gap that an exact solution of the smooth problem has, and how much more is precise enough."""
+        if self.loss.width == np.inf:  # slopes of an interior point
+            return 0.0, 0.0
         moved = self.slopes_of_rows(f) - self.loss.centre
         proximity = 0.5 * self.loss.width * float(np.sum(self.weights[:, None] * moved**2))
         return self.hidden(f), _SHARE * proximity
@@ -233,7 +238,7 @@ class RootOfRows(KinkedRows):
     The Hessian is ``W / (t width)``, less ``u u^T / (t width)`` with ``u = W v`` where ``|z| > 1``.
     """
 
-    by_rows = False
+    by_rows = linear = False
 
     def __init__(self, loss, y, weights, offset=None):
         super().__init__(loss, y, weights, offset)

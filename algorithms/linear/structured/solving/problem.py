@@ -12,6 +12,8 @@ from .blocks import Blocks
 from .kinks import KinkedRows, sharpened
 from .solver import Fit
 
+_MOST_INTERIOR = 20  # passes with interior points: what they do not reach by then, they never do
+
 
 @dataclass
 class StructuredProblem:
@@ -72,13 +74,26 @@ def path_of(estimator, problem, alphas, eps):
 
 
 def smoothed(solver, penalty, unit, first, *, wide=False, **options):
-    """Solve; for a loss with a kink until the exact gap is small enough, with `wide` from its first width."""
-    if isinstance(solver.loss, KinkedRows):
-        if wide:
-            solver.loss.loss.width = solver.loss.loss.first_width
-            solver.forget_slopes()
-        return sharpened(solver, penalty, unit, first, **options)
-    return solver.solve(penalty, unit, first, **options)
+    """Solve; for a loss with a kink until the exact gap is small enough, with `wide` from its first width.
+
+    Where the interior point of a linear program does not come near enough, smoothing goes on from there.
+    """
+    if not isinstance(solver.loss, KinkedRows):
+        return solver.solve(penalty, unit, first, **options)
+    rounds, loss, most = 0, solver.loss.loss, options["max_rounds"]
+    if solver.takes(penalty):
+        fit = solver.solve(penalty, unit, first, **options | {"max_rounds": min(most, _MOST_INTERIOR)})
+        rounds = fit.rounds
+        if fit.reason not in ("stalled", "max_rounds") or rounds == most:
+            return fit
+        solver.smooths, loss.width = True, loss.first_width
+        solver.forget_slopes()
+    elif wide:
+        loss.width = loss.first_width
+        solver.forget_slopes()
+    fit = sharpened(solver, penalty, unit, first, **options | {"max_rounds": most - rounds})
+    fit.rounds, solver.smooths = fit.rounds + rounds, False
+    return fit
 
 
 def scale_of(solver, penalty):
