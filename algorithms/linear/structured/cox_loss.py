@@ -1,5 +1,7 @@
 """The partial likelihood of Cox's model: risk sets, ties, strata and left truncation."""
 
+import functools
+
 import numpy as np
 from scipy import sparse
 from scipy.special import xlogy
@@ -31,6 +33,7 @@ class PartialLikelihood:
                 "y has no event in a row with weight: all rows are censored, and no risk can be compared"
             )
         self.offset, self.n, self.w, self.event = offset, n, weights, event
+        self._last = None  # risks of the last predictor
         strata = np.zeros(n, np.int64) if strata is None else strata
         self.strata = strata
         stops, begins = np.zeros(n, np.int64), np.zeros(n, np.int64)
@@ -47,18 +50,9 @@ class PartialLikelihood:
         self.times, self.stops, self.begins = np.concatenate(times), stops, begins
         self.of_stratum = np.repeat(np.arange(len(times)), np.diff(self.edges))
         T = len(self.times)
-        self.first = first = np.asarray(self.edges)[strata]
-        ends, starts = np.flatnonzero(stops > first), np.flatnonzero(begins > first)
-        self.bins = sparse.csr_array(
-            (
-                np.concatenate([np.ones(len(ends)), -np.ones(len(starts))]),
-                (np.concatenate([stops[ends] - 1, begins[starts] - 1]), np.concatenate([ends, starts])),
-            ),
-            shape=(T, n),
-        )
+        self.first = np.asarray(self.edges)[strata]
         self.dead = np.flatnonzero(event)
         self.at = stops[self.dead] - 1
-        self.deaths = sparse.csr_array((np.ones(len(self.dead)), (self.at, self.dead)), shape=(T, n))
         counts = np.bincount(self.at, minlength=T)
         self.mass = np.bincount(self.at, weights[self.dead], T)
         if ties == "breslow":
@@ -79,21 +73,25 @@ class PartialLikelihood:
         """The value when those who die have all the risk."""
         return float(self.m @ np.log(self.mass[self.term] * (1 - self.c)))
 
-    def _at_risk(self, values):
-        """Sums over those at risk at each time, of values that are in `bins` already."""
-        out = np.empty_like(values)
-        for a, b in zip(self.edges[:-1], self.edges[1:], strict=True):
-            out[a:b] = np.cumsum(values[a:b][::-1], axis=0)[::-1]
+    def _sums(self, rows, v, c, scale, out):
+        """Fill `out`, by terms, with sums over those at risk, less c times those over who die."""
+        at = self.stops, self.begins, self.first, self.dead, self.at
+        risk_sums(rows, v, *at, np.asarray(self.edges), self.term, c, scale, out)
         return out
+
+    def _of_terms(self, values, v, c):
+        """The same of the values of rows, times v."""
+        return self._sums(values[None], v, c, np.ones(len(self.term)), np.empty((1, len(self.term))))[0]
 
     def _risks(self, f):
         """Risks over the largest of their stratum, its logarithm, and the sum of each term."""
-        f = f[:, 0]
-        tops = np.full(len(self.edges) - 1, -np.inf)
-        np.maximum.at(tops, self.strata, f)
-        v = self.w * np.exp(f - tops[self.strata])
-        sums = self._at_risk(self.bins @ v)[self.term] - self.c * (self.deaths @ v)[self.term]
-        return v, tops, np.maximum(sums, 1e-300)
+        if self._last is None or self._last[0] is not f:
+            tops = np.full(len(self.edges) - 1, -np.inf)
+            np.maximum.at(tops, self.strata, f[:, 0])
+            v = self.w * np.exp(f[:, 0] - tops[self.strata])
+            sums = self._of_terms(np.ones(self.n), v, self.c)
+            self._last = f, v, tops, np.maximum(sums, 1e-300)
+        return self._last[1:]
 
     def value(self, f):
         """See `mean_loss.MeanLoss`."""
@@ -132,23 +130,34 @@ class PartialLikelihood:
         H = columns.gram(part, self.steepness(f))
         scale = np.sqrt(self.m) / sums
         if not columns.is_sparse:
-            means = np.empty((part.shape[1], len(self.term)))
-            rows = self.stops, self.begins, self.first, self.dead, self.at
-            risk_sums(part.T, v, *rows, np.asarray(self.edges), self.term, self.c, scale, means)
+            means = self._sums(part.T, v, self.c, scale, np.empty((part.shape[1], len(self.term))))
             return H - means @ means.T, None, 0.0
         weighted = part.multiply(v[:, None]).tocsr()
-        sets, deaths = (self.bins @ weighted).toarray(), (self.deaths @ weighted).toarray()
-        means = (self._at_risk(sets)[self.term] - self.c[:, None] * deaths[self.term]) * scale[:, None]
+        bins, deaths = self._incidence
+        sets, deaths = (bins @ weighted).toarray(), (deaths @ weighted).toarray()
+        for a, b in zip(self.edges[:-1], self.edges[1:], strict=True):
+            sets[a:b] = np.cumsum(sets[a:b][::-1], axis=0)[::-1]
+        means = (sets[self.term] - self.c[:, None] * deaths[self.term]) * scale[:, None]
         return H - means.T @ means, None, 0.0
+
+    @functools.cached_property
+    def _incidence(self):
+        """Matrices of times and rows: where rows come and go, backwards in time, and where they die."""
+        ends, starts = np.flatnonzero(self.stops > self.first), np.flatnonzero(self.begins > self.first)
+        values = np.concatenate([np.ones(len(ends)), -np.ones(len(starts))])
+        at = np.concatenate([self.stops[ends] - 1, self.begins[starts] - 1]), np.concatenate([ends, starts])
+        shape = len(self.times), self.n
+        deaths = sparse.csr_array((np.ones(len(self.dead)), (self.at, self.dead)), shape=shape)
+        return sparse.csr_array((values, at), shape=shape), deaths
 
     def conjugate(self, u, scale, f):
         """Conjugate at a share of the slopes, from the entropies of risks mixed with those of the dead."""
         v, tops, sums = self._risks(f)
         f = f[:, 0]
         s, f0 = scale, f - tops[self.strata]
-        in_term = (self.deaths @ v)[self.term]
+        in_term = np.bincount(self.at, v[self.dead], len(self.times))[self.term]
         others = 1 - (1 - self.c) * in_term / sums
-        moments = (self._at_risk(self.bins @ (v * f0)) - self.deaths @ (v * f0))[self.term]
+        moments = self._of_terms(f0, v, np.ones(len(self.term)))
         total = s * moments / sums + others * (xlogy(s, s) - s * np.log(sums))
         # Pairs of a term and a death at its time.
         counts = np.bincount(self.at, minlength=len(self.times))

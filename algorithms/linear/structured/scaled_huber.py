@@ -46,7 +46,7 @@ class HuberOfRows(MeanLoss):
 
     def __init__(self, loss, y, weights, offset=None):
         super().__init__(loss, y, weights, offset)
-        self.has_conjugate, self.last = False, None
+        self.has_conjugate, self.last, self._state_of = False, None, None
 
     def _scale(self, r):
         """The best scale of residuals."""
@@ -62,9 +62,11 @@ class HuberOfRows(MeanLoss):
 
     def _state(self, f):
         """Residuals, their scale, and which are within."""
-        r = (self.y - f)[:, 0]
-        s = self._scale(r)
-        return r, s, np.abs(r) <= self.loss.epsilon * s
+        if self._state_of is None or self._state_of[0] is not f:
+            r = (self.y - f)[:, 0]
+            s = self._scale(r)
+            self._state_of = f, (r, s, np.abs(r) <= self.loss.epsilon * s)
+        return self._state_of[1]
 
     def value(self, f):
         """See `MeanLoss`."""
