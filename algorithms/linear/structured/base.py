@@ -37,10 +37,11 @@ from ..sparse.fitting import SparseCoefficients
 from .losses import Loss
 from .named_groups import groups_by_name
 from .penalties import BlockPenalty, GivenPenalty, Penalty
+from .scaled_huber import HuberOfRows, HuberSolver
 from .solving.blocks import check_groups
 from .solving.columns import Columns, ScaledColumns, scales_of
 from .solving.interior import InteriorSolver
-from .solving.kinks import KinkedRows, resume
+from .solving.kinks import KinkedRows, RootOfRows, resume
 from .solving.owned_fit import ColumnsOnWorkers, CutColumns, owns
 from .solving.problem import (
     StructuredProblem,
@@ -57,6 +58,7 @@ from .solving.reweighting import Reweighting, factors_of
 from .solving.solver import Solver
 from .solving.starts import lowest
 
+_SOLVERS = {KinkedRows: InteriorSolver, RootOfRows: InteriorSolver, HuberOfRows: HuberSolver}
 _DEFAULT_GAMMA = {"mcp": 3.0, "scad": 3.7, "log": 1.0, "lq": 0.5}
 
 
@@ -257,7 +259,7 @@ class StructuredModel(ColumnsOnWorkers, Reweighting, SparseCoefficients, Estimat
 
     def _solver(self, problem):
         self._check_local(problem)
-        kind = InteriorSolver if isinstance(problem.loss, KinkedRows) else Solver
+        kind = _SOLVERS.get(type(problem.loss), Solver)
         return kind(problem.columns, problem.loss, problem.blocks, fit_intercept=self.fit_intercept)
 
     def _warn(self, fit, unit, first):

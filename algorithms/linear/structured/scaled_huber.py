@@ -12,7 +12,9 @@ import numpy as np
 from ....errors import DataError
 from .losses import Loss
 from .mean_loss import MeanLoss
+from .solving.solver import Solver
 
+_STEPS, _HALVINGS = 50, 30  # of Newton's method, and of a step
 _LEAST_SCALE = 1e-6  # of the mean distance of y from its mean: half of the rows may fit perfectly
 
 
@@ -60,7 +62,7 @@ class HuberOfRows(MeanLoss):
         k = len(sizes) - 1 if not rises.any() else max(int(np.argmax(rises)) - 1, 0)
         return max(float(np.sqrt(squares[k] / left[k])) if left[k] > 0 else 0.0, self.loss.least_scale)
 
-    def _state(self, f):
+    def state(self, f):
         """Residuals, their scale, and which are within."""
         if self._state_of is None or self._state_of[0] is not f:
             r = (self.y - f)[:, 0]
@@ -70,7 +72,7 @@ class HuberOfRows(MeanLoss):
 
     def value(self, f):
         """See `MeanLoss`."""
-        r, s, within = self._state(f)
+        r, s, within = self.state(f)
         e = self.loss.epsilon
         with np.errstate(over="ignore", invalid="ignore"):
             total = s + float(self.weights @ np.where(within, r * r / s, 2 * e * np.abs(r) - e * e * s))
@@ -87,27 +89,27 @@ class HuberOfRows(MeanLoss):
 
     def at_last(self):
         """The scale where the objective was asked for last, and which rows are beyond epsilon of it."""
-        _, s, within = self._state(self.last)
+        _, s, within = self.state(self.last)
         return s, ~within
 
     def gradient(self, f):
         """See `MeanLoss`."""
-        r, s, _ = self._state(f)
+        r, s, _ = self.state(f)
         e = self.loss.epsilon
         return (-2 * self.weights * np.clip(r / s, -e, e))[:, None]
 
     def curvature(self, f, floor=0.0):
         """See `MeanLoss`: a bound, of the scale as it is."""
-        _, s, within = self._state(f)
+        _, s, within = self.state(f)
         return self.weights * np.maximum(within, floor) * (2 / s)
 
     def steepness(self, f):
         """See `MeanLoss`."""
-        return self.weights * (2 / self._state(f)[1])
+        return self.weights * (2 / self.state(f)[1])
 
     def gram(self, f, columns, part, intercept, floor=0.0):
         """See `MeanLoss`."""
-        r, s, within = self._state(f)
+        r, s, within = self.state(f)
         h = self.curvature(f, floor)
         u = self.weights * r * within
         square = float(u @ r)
@@ -122,3 +124,44 @@ class HuberOfRows(MeanLoss):
     def least(self):
         """See `MeanLoss`."""
         return 0.0
+
+
+class HuberSolver(Solver):
+    """A `Solver` that takes Newton's steps of the scaled loss at once, where no column has a kink."""
+
+    def _newton(self, penalty, tol, *, few=False):
+        """See `Solver`."""
+        loss, m = self.loss, len(self.places)
+        if self.columns.is_sparse or m + self.fit_intercept == 0 or not penalty.free[self.inside].all():
+            return super()._newton(penalty, tol, few=few)
+        A = np.hstack([self.part, np.ones((len(self.f), 1))]) if self.fit_intercept else self.part
+        b, f, e = np.append(self.B[self.places, 0], self.c[: self.fit_intercept]), self.f, loss.loss.epsilon
+        ridge = np.zeros(len(b))
+        if penalty.ridge is not None:
+            ridge[:m] = penalty.ridge[self.places]
+        value, floor, resting = loss.value(f) + 0.5 * ridge @ b**2, 1e-2, 0
+        for _ in range(_STEPS):
+            r, s, within = loss.state(f)
+            u = loss.weights * np.clip(r / s, -e, e)
+            g = ridge * b - 2 * (A.T @ u)
+            if np.abs(g).max() <= tol or resting > 8:
+                break
+            h = loss.weights * np.maximum(within, floor) * (2 / s)
+            H = (A * h[:, None]).T @ A + np.diag(ridge)
+            inside = u * s * within
+            if (square := float(inside @ r)) > 0 and s > loss.loss.least_scale:
+                slopes = A.T @ inside
+                H -= np.outer(slopes, slopes) * (2 / (s * square))
+            step = np.linalg.lstsq(H, -g, rcond=1e-14)[0]
+            moved, t = A @ step, 1.0
+            for _ in range(_HALVINGS):
+                after = loss.value(f + t * moved[:, None]) + 0.5 * ridge @ (b + t * step) ** 2
+                if after <= value + 1e-14 * abs(value):
+                    break
+                t /= 2
+            b, f = b + t * step, f + t * moved[:, None]
+            floor = max(floor / 4, 1e-9) if t == 1 else min(10 * floor, 1.0)
+            resting, value = resting + 1 if after >= value else 0, min(after, value)
+        self.B[self.places, 0], self.f = b[:m], f
+        self.c = b[m:] if self.fit_intercept else self.c
+        return True

@@ -7,8 +7,8 @@ is replaced by
 
 which is smooth, with a curvature of at most ``1 / w``. Where the smooth problem is solved, its slopes v are
 the next centre (`sharpened`): the slopes of the rows on the kink are found although w does not vanish.
-`objective` and `conjugate` are of the loss itself, so that the duality gap is that of the exact problem. Where
-that is a linear or quadratic program, `interior` solves it, and smoothing only what that leaves.
+`objective` and `conjugate` are of the loss itself, so that the duality gap is that of the exact problem.
+Where that is a linear or quadratic program, `interior` solves it, and smoothing only what that leaves.
 
 Rockafellar, "Augmented Lagrangians and applications of the proximal point algorithm in convex programming",
 Mathematics of Operations Research 1976.
