@@ -30,6 +30,7 @@ _FAR = 1e300  # in place of an infinite bound
 _ALONE = 1e-4  # of the curvature of a column: with a larger D of its own it is eliminated by rows
 _DEPENDENT = 1e-13, 1e-11, 1e-9, 1e-6, 1.0  # added to pivots, as shares: columns may depend on each other
 _CHEAP = 3e7  # multiplications of a step for which all columns join at once
+_MOST_SPARSE = 300  # columns of sparse X, whose products fill a matrix in each step
 _SHARE = 0.3  # of the gap that is asked for
 _NULL = 1e-11  # the gap of the model without columns, as a share of the objective
 
@@ -43,6 +44,8 @@ class InteriorSolver(Solver):
     def takes(self, penalty):
         """Whether the problem is a quadratic program: no norms of blocks, bounds of 0 and infinity alone."""
         if self.smooths or not (self.loss.linear and isinstance(penalty, BlockPenalty)):
+            return False
+        if self.columns.is_sparse and np.count_nonzero(penalty.allowed) > _MOST_SPARSE:
             return False
         if penalty.kind != KINDS["norm"]:
             return False
