@@ -1,6 +1,7 @@
 """The partial likelihood of Cox's model: risk sets, ties, strata and left truncation."""
 
 import functools
+from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -33,7 +34,7 @@ class PartialLikelihood:
                 "y has no event in a row with weight: all rows are censored, and no risk can be compared"
             )
         self.offset, self.n, self.w, self.event = offset, n, weights, event
-        self._last = None  # risks of the last predictor
+        self._last: Any = None  # risks of the last predictor
         strata = np.zeros(n, np.int64) if strata is None else strata
         self.strata = strata
         stops, begins = np.zeros(n, np.int64), np.zeros(n, np.int64)

@@ -7,6 +7,8 @@ being the weight of the others. The slopes of L are those at that scale, and its
 less a matrix of rank one: how the scale follows the residuals.
 """
 
+from typing import Any
+
 import numpy as np
 
 from ....errors import DataError
@@ -48,7 +50,8 @@ class HuberOfRows(MeanLoss):
 
     def __init__(self, loss, y, weights, offset=None):
         super().__init__(loss, y, weights, offset)
-        self.has_conjugate, self.last, self._state_of = False, None, None
+        self.has_conjugate, self.last = False, None
+        self._state_of: Any = None
 
     def _scale(self, r):
         """The best scale of residuals."""

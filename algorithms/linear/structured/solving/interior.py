@@ -123,7 +123,7 @@ def interior_point(X, kink, rows, penalty, b, aim):
     n, (below, above, ridge) = len(kink), penalty
     on = np.flatnonzero(above > below)
     l, h = np.concatenate([rows[0], below[on]]), np.concatenate([rows[1], above[on]])  # noqa: E741
-    k, together, best = np.concatenate([kink, np.zeros(len(on))]), bool(ridge.any()), (np.inf,)
+    k, together = np.concatenate([kink, np.zeros(len(on))]), bool(ridge.any())
     lower, upper = l > -_FAR, h < _FAR
     a = np.zeros(len(l))
     if (both := (l >= 0) | (h <= 0)).any():
@@ -133,6 +133,7 @@ def interior_point(X, kink, rows, penalty, b, aim):
     z = np.where(lower, np.maximum(-r, 0) + mu / s, 0)
     y = np.where(upper, np.maximum(r, 0) + mu / t, 0)
     D, missing, first, second, g = np.empty((5, len(a)))
+    best = (np.inf, b, a.copy())
     for _ in range(_MOST_STEPS):
         gap, cost = kernels.prepare(r, a, z, y, s, t, D, missing)
         excess = X.T @ a[:n] + ridge * b
