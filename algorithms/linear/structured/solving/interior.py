@@ -26,12 +26,13 @@ from ..penalties import KINDS, BlockPenalty
 from .solver import Solver
 
 _MOST_STEPS = 100  # a cap; ten to twenty are usual
+_WORSE = 3  # of them in sequence that do not halve what is missing end it
 _FAR = 1e300  # in place of an infinite bound
 _ALONE = 1e-4  # of the curvature of a column: with a larger D of its own it is eliminated by rows
 _DEPENDENT = 1e-13, 1e-11, 1e-9, 1e-6, 1.0  # added to pivots, as shares: columns may depend on each other
 _CHEAP = 3e7  # multiplications of a step for which all columns join at once
 _MOST_SPARSE = 300  # columns of sparse X, whose products fill a matrix in each step
-_SHARE = 0.3  # of the gap that is asked for
+_SHARE, _SHARP = 0.3, 1e-10  # of the gap that is asked for; near a corner each step gains several digits
 _NULL = 1e-11  # the gap of the model without columns, as a share of the objective
 
 
@@ -55,7 +56,7 @@ class InteriorSolver(Solver):
     def solve(self, penalty, unit, first, *, tol, **options):
         """See `Solver`."""
         if self.takes(penalty):
-            self._gap, self._size = _SHARE * tol * unit, -1
+            self._gap, self._size = min(_SHARE * tol, _SHARP) * unit, -1
             n, m = self.columns.n_samples, np.count_nonzero(penalty.allowed)
             if not self.columns.is_sparse and n * m * min(n, m) <= _CHEAP:
                 self.grow(np.flatnonzero(penalty.allowed))
@@ -133,13 +134,14 @@ def interior_point(X, kink, rows, penalty, b, aim):
     z = np.where(lower, np.maximum(-r, 0) + mu / s, 0)
     y = np.where(upper, np.maximum(r, 0) + mu / t, 0)
     D, missing, first, second, g = np.empty((5, len(a)))
-    best = (np.inf, b, a.copy())
+    best, worse = (np.inf, b, a.copy()), 0
     for _ in range(_MOST_STEPS):
         gap, cost = kernels.prepare(r, a, z, y, s, t, D, missing)
         excess = X.T @ a[:n] + ridge * b
         excess[on] += a[n:]
         cost += gap + float(np.abs(excess) @ np.abs(b))
-        if not cost <= 1e3 * best[0]:  # rounding has the better of it, or there is a NaN
+        worse = 0 if cost < 0.5 * best[0] else worse + 1
+        if worse > _WORSE or not cost <= 1e3 * best[0]:  # rounding has the better of it, or there is a NaN
             break
         best = (cost, b, a.copy()) if cost < best[0] else best
         if cost <= aim or gap <= 1e-3 * aim:
