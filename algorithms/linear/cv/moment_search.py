@@ -93,7 +93,7 @@ class MomentSearch:
         if X.numblocks[1] > 1 or not affords_blocks(X, problem.factors, len(folds)):
             return None
         engine = engine_for(X, estimator.engine)
-        with opened_blocks(estimator, X, engine, problem.y, problem.fit_intercept) as source:
+        with opened_blocks(estimator, X, engine, problem.target, problem.fit_intercept) as source:
             search = about(partial(cls, tasks, source, problem, folds), source.shift())
         return search if search.whole.sound else None
 

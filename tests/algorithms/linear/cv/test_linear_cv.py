@@ -460,3 +460,15 @@ def test_alpha_max_is_that_of_each_l1_ratio(form):
     assert sd.LassoCV().alpha_max(A, b) == pytest.approx(expected[2])
     with pytest.raises(ValueError, match="l1_ratio must lie between 0 and 1, got 2"):
         sd.ElasticNetCV(l1_ratio=[0.5, 2]).alpha_max(A, b)
+
+
+def test_an_offset_is_a_known_part_of_the_target():
+    """In fits and scores: of arrays and of rows of a Dask array, by moments and by passes over columns."""
+    offset = rng.standard_normal(N)
+    for options in ({}, {"penalty_factor": ONE_FREE}, {"scoring": "neg_mean_absolute_error"}):
+        plain = sd.LassoCV(alphas=4, cv=3, **options).fit(X, Y - offset)
+        for form in (np.asarray, lambda X: pytest.importorskip("dask.array").from_array(X, chunks=(35, -1))):
+            model = sd.LassoCV(alphas=4, cv=3, **options).fit(form(X), Y, offset=offset)
+            np.testing.assert_allclose(model.scores_, plain.scores_, rtol=1e-9)
+            np.testing.assert_allclose(model.coef_, plain.coef_, atol=1e-9)
+    np.testing.assert_allclose(model.predict(X, offset=offset), plain.predict(X) + offset, atol=1e-9)
