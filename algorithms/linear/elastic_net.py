@@ -360,7 +360,8 @@ class ElasticNet(ScoresFiles, SparseCoefficients, MultiOutputMixin, RegressorMix
         self.schedule_ = "columns" if design.owned else "dynamic"
         if design.owned:
             from .structured.losses import Squared
-            from .structured.solving.owned_fit import mean_loss, solve_single_columns
+            from .structured.mean_loss import mean_loss
+            from .structured.solving.owned_fit import solve_single_columns
 
             options["start"] = design.allowed(options["start"])
             loss = mean_loss(design, Squared(), target)

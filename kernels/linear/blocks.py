@@ -15,6 +15,7 @@ from ..indexing import at, span
 from ..options import INNER, KERNEL
 from .columns import FAST
 
+_DEPENDENT = 1e-12  # ratio of squared pivots of columns that depend on each other
 _OF_ROWS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": FAST}
 
 
@@ -280,6 +281,152 @@ def sweeps(H, G, B, starts, steps, bases, spectra, lam, lam1, low, high, gamma, 
     return most
 
 
+@nb.njit(**KERNEL, **INNER)
+def _bend_of_phi(size, lam, gamma, kind):
+    """Second derivative of `phi` at a norm above zero."""
+    if kind == 1:
+        return -1 / gamma if size < gamma * lam else 0.0
+    if kind == 2:
+        return -1 / (gamma - 1) if lam < size < gamma * lam else 0.0
+    if kind == 3:
+        return -lam * gamma / (size + gamma) ** 2
+    return -lam * gamma * (1 - gamma) * size ** (gamma - 2) if kind == 4 else 0.0
+
+
+@nb.njit(**KERNEL, **INNER)
+def _cost(b, lam, lam1, gamma, kind):
+    return phi(abs(b), lam, gamma, kind) + lam1 * abs(b)
+
+
+@nb.njit(**{**KERNEL, "fastmath": FAST}, **INNER)
+def _add_row(G, row, d):
+    for j in range(len(G)):
+        G[j] += row[j] * d
+
+
+@nb.njit(**{**KERNEL, "fastmath": FAST}, **INNER)
+def _product(x, y, m):
+    total = 0.0
+    for k in range(m):
+        total += x[k] * y[k]
+    return total
+
+
+@nb.njit(**KERNEL)
+def step_of_columns(H, G, b, lam, lam1, low, high, gamma, kind, support, M, work):
+    """Take a Newton step on the coefficients that are not zero, if the objective falls.
+
+    The penalty is smooth there. `support`: int64 (k,). `M` (k, k), `work` (4, m): work space. Returns whether
+    the step was a whole one.
+    """
+    k, m = len(support), len(b)
+    slope, d, new, image = work[0], work[1], work[2], work[3]
+    before, most = 0.0, 0.0
+    for i in range(k):  # Cholesky factor of the curvatures, by rows, and the forward solution
+        j, row = support[i], M[i]
+        size = abs(b[j])
+        before += _cost(b[j], lam[j], lam1[j], gamma, kind)
+        slope[i] = (slope_of_phi(size, lam[j], gamma, kind) + lam1[j]) * np.sign(b[j])
+        for e in range(i + 1):
+            row[e] = H[j, support[e]]
+        row[i] += _bend_of_phi(size, lam[j], gamma, kind)
+        for e in range(i):
+            row[e] = (row[e] - _product(row, M[e], e)) / M[e, e]
+        pivot = row[i] - _product(row, row, i)
+        most = max(most, pivot)
+        if not pivot > _DEPENDENT * most:  # columns that depend on each other, or no minimum is near
+            return False
+        row[i] = np.sqrt(pivot)
+        d[i] = (-(G[j] + slope[i]) - _product(row, d, i)) / row[i]
+    for i in range(k - 1, -1, -1):
+        d[i] /= M[i, i]
+        for e in range(i):
+            d[e] -= d[i] * M[i, e]
+    for t in (1.0, 0.3):
+        whole, after = t == 1.0, 0.0
+        for j in range(m):
+            image[j] = 0.0
+        for i in range(k):
+            j = support[i]
+            value = b[j] + t * d[i]
+            if value * b[j] < 0.0:
+                value = 0.0
+            new[i] = min(max(value, low[j]), high[j])
+            whole = whole and new[i] != 0.0
+            after += _cost(new[i], lam[j], lam1[j], gamma, kind)
+            if new[i] != b[j]:
+                _add_row(image, H[j], new[i] - b[j])
+        for i in range(k):
+            after += (new[i] - b[support[i]]) * (G[support[i]] + 0.5 * image[support[i]])
+        if after < before:
+            for i in range(k):
+                b[support[i]] = new[i]
+            for j in range(m):
+                G[j] += image[j]
+            return whole
+    return False
+
+
+@nb.njit(**KERNEL)
+def minimise_columns(H, G, b, steps, lam, lam1, low, high, gamma, kind, tol, most, largest_step):
+    """Minimise the model plus the penalty of single columns; change b and the slopes G at it.
+
+    Sweeps over all columns, and between two of them over those that are not zero, or a Newton step on these.
+    `H`: float64 (m, m). `steps`: float64 (m,), 1 / diagonal of H; 0 leaves a coefficient as it is. `most`:
+    sweeps. `largest_step`: coefficients that such a step may have; where there are more, the call returns.
+    Returns the largest change in a whole sweep, in units of the slope: at most `tol` ends the descent.
+    """
+    m = len(b)
+    support, work = np.empty(m, np.int64), np.empty((4, m))
+    M, change, wait, due, sweep, n_support = np.empty((0, 0)), np.inf, 1, 1, 0, 0
+    while sweep < most:
+        since, before = 0, change
+        while True:  # one sweep over all, then some over the support
+            moved, k, count = 0.0, 0, m if since == 0 else n_support
+            for e in range(count):
+                j = e if since == 0 else support[e]
+                step = steps[j]
+                if step == 0.0:
+                    continue
+                value = single(b[j], G[j], step, lam[j], lam1[j], low[j], high[j], gamma, kind)
+                d = value - b[j]
+                if value != 0.0 and since == 0:
+                    support[k] = j
+                    k += 1
+                if d != 0.0:
+                    b[j] = value
+                    _add_row(G, H[j], d)
+                    moved = max(moved, abs(d) / step)
+            since += 1
+            if since == 1:
+                change, n_support = moved, k
+            if change <= tol:
+                return change
+            if since > 3 or moved <= 0.3 * tol:
+                break
+        sweep += since
+        due -= 1
+        # A step costs as much as some sweeps over the support, which may be enough.
+        need = since * np.log(change / tol) / np.log(max(before / change, 1.0 + 1e-9))
+        if due > 0 or need < n_support * n_support / (3.0 * m):
+            continue
+        k = 0
+        for j in range(m):
+            if low[j] < b[j] < high[j] and b[j] != 0.0:
+                support[k] = j
+                k += 1
+        if k > largest_step:
+            return change
+        if k > 0:
+            if len(M) < k:
+                M = np.empty((min(2 * k, m), min(2 * k, m)))
+            whole = step_of_columns(H, G, b, lam, lam1, low, high, gamma, kind, support[:k], M, work)
+            wait = 1 if whole else min(2 * wait, 16)
+            change = np.inf
+        due = wait
+    return change
+
+
 def column_sum(A, j, q):
     """Return the sum of column j times q, less what the eliminated columns take up."""
 
@@ -539,3 +686,58 @@ def _rest(V, first, last, K, threshold, low, high):
             if rest > 0:
                 total += rest * rest
     return np.sqrt(total)
+
+
+@nb.njit(**KERNEL)
+def judge(B, V, starts, P, gamma, kind, has_dual):
+    """What the penalty of all blocks, of a kind below 4, says of B where ``V = -slope`` of the loss.
+
+    `P`: float64 (5, n_blocks), lam, l1, ridge, low and high. Returns the `distances` from the
+    subdifferentials, 0 of excluded blocks; the penalty; the share of the slopes that is dual feasible; the
+    conjugate of the penalty there; and ``|V B|`` of blocks without penalty, whose slopes vanish but for
+    rounding.
+    """
+    lam, l1, ridge, low, high = P[0], P[1], P[2], P[3], P[4]
+    K, pulled, bound = B.shape[1], np.empty(B.shape), np.empty(len(lam))
+    value = rest = dual = 0.0
+    for g in range(len(lam)):
+        square = size = slack = 0.0
+        for i in range(starts[g], starts[g + 1]):
+            for k in range(K):
+                pulled[i, k] = V[i, k] - ridge[g] * B[i, k]
+                square += B[i, k] * B[i, k]
+                size += abs(B[i, k])
+                slack += abs(V[i, k] * B[i, k])
+        if square > 0.0:
+            value += phi(np.sqrt(square), lam[g], gamma, kind) + l1[g] * size + 0.5 * ridge[g] * square
+        costless = lam[g] == 0.0 and l1[g] == 0.0
+        bound[g] = np.inf if costless and ridge[g] > 0.0 else lam[g]  # a ridge alone takes any slopes
+        if costless and ridge[g] == 0.0 and low[g] == -np.inf and high[g] == np.inf:
+            rest += slack
+    out = distances(B, pulled, starts, lam, l1, low, high, gamma, kind)
+    for g in range(len(lam)):
+        if not (lam[g] < np.inf and l1[g] < np.inf and low[g] < high[g]):
+            out[g] = 0.0
+    if not has_dual:
+        return out, value, np.nan, np.nan, rest
+    scale = 1.0 / gauge(pulled, starts, bound, l1, low, high)
+    for g in range(len(lam)):
+        bounded = low[g] > -np.inf or high[g] < np.inf
+        if not ((ridge[g] > 0.0 or bounded) and lam[g] < np.inf and l1[g] < np.inf and low[g] < high[g]):
+            continue  # the conjugate is the indicator of its domain
+        square = last = 0.0
+        for i in range(starts[g], starts[g + 1]):
+            for k in range(K):
+                v = scale * V[i, k]
+                if (low[g] == 0.0 and v < 0.0) or (high[g] == 0.0 and v > 0.0):
+                    continue
+                last = np.sign(v) * max(abs(v) - l1[g], 0.0)
+                square += last * last
+        excess = np.sqrt(square) - lam[g]
+        if excess > 0.0:
+            size = excess / ridge[g] if ridge[g] > 0.0 else np.inf
+            if bounded:  # of single columns
+                size = min(size, high[g] if last > 0.0 else -low[g])
+            if size < np.inf:
+                dual += excess * size - 0.5 * ridge[g] * size * size
+    return out, value, scale, dual, rest

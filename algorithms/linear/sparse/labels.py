@@ -16,8 +16,11 @@ from ...inputs.targets import (
     check_weights,
 )
 from ..losses import loss_of
+from ..structured.losses import Logistic
+from ..structured.mean_loss import mean_loss
 from .fitting import DEFAULT_ROUNDS, LEAST_TOL, SHORT, Design, moved_from, rounded, solve, warn_short
 from .lean_logistic import applies, solve_lean
+from .small import is_small, solve_small
 
 
 @dataclass(frozen=True)
@@ -93,11 +96,17 @@ def solve_classes(estimator, problem, penalty, before, callback, read, *, exact_
     options = {"tol": estimator.tol, "max_iter": estimator.max_iter, "n_jobs": estimator.n_jobs}
     options |= {"verbose": estimator.verbose, "label": type(estimator).__name__}
     options |= {"start": start, "callback": callback, "read": read}
-    if design.owned:
-        from ..structured.losses import Logistic
-        from ..structured.solving.owned_fit import mean_loss, solve_single_columns
-
+    loss = fits = None
+    if len(problem.classes) == 2:
         loss = mean_loss(design, Logistic(), problem.numbers, problem.offset)
+        if is_small(design, [penalty], problem.offset):
+            fits, done = solve_small(design, loss, [penalty], unit=unit, **options)
+            options["start"] = start if fits else done
+    if fits:
+        fit = fits[0]
+    elif design.owned:
+        from ..structured.solving.owned_fit import solve_single_columns
+
         fit, done = solve_single_columns(design, loss, estimator.alpha, estimator.l1_ratio, **options)
     elif lean := _lean(estimator, problem, penalty, start, callback, read, unit):
         fit, done = lean

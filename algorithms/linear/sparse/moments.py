@@ -26,7 +26,10 @@ from ....scheduler.loop import report_rounds
 from ....scheduler.threads import single_threaded_blas
 from .. import rules
 from ..losses import squared
+from ..structured.losses import Squared
+from ..structured.mean_loss import mean_loss
 from .fitting import rounded, solve
+from .small import is_small, solve_small
 from .working_set import Solution
 
 _NARROW = 64  # columns, below which the loops over them are short
@@ -370,6 +373,12 @@ def solve_squared(design, y, alphas, l1_ratio, *, problem=None, tol, start=None,
         ended = report_rounds(history, rounds, **shown)
         return fits, Run(history, 1, "callback" if ended else "gap")
     penalties = [design.penalty(alpha, l1_ratio) for alpha in alphas]
+    if is_small(design, penalties):
+        loss, start = mean_loss(design, Squared(), y), design.allowed(start)
+        fits, done = solve_small(design, loss, penalties, tol=tol, start=start, **options)
+        if fits:
+            return fits, done
+        start = done if len(penalties) == 1 else start
     fits, done = solve(design, squared.subproblem(design, y), penalties, tol=tol, start=start, **options)
     n_jobs = options.get("n_jobs")
     return [

@@ -12,7 +12,7 @@ from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from ....errors import DataError
-from ....scheduler.loop import Monitor
+from ....scheduler.loop import Monitor, listeners
 from ....scheduler.threads import own_threads, single_threaded_blas
 from ..._base import Estimator
 from ...inputs.matrices import (
@@ -55,6 +55,7 @@ from .solving.problem import (
     times,
 )
 from .solving.reweighting import Reweighting, factors_of
+from .solving.small import SmallSolver, is_small
 from .solving.solver import Solver
 from .solving.starts import lowest
 
@@ -223,9 +224,10 @@ class StructuredModel(ColumnsOnWorkers, Reweighting, SparseCoefficients, Estimat
         label = type(self).__name__
         if isinstance(problem.columns, CutColumns):
             return self._solve_owned(problem, callback, start, label)
-        solver = self._solver(problem)
         penalty = self._penalty(problem, self.alpha)
-        unit, first = scale_of(solver, self._penalty(problem, self.alpha))
+        watched = bool(callback is not None or self.verbose or listeners())
+        solver = self._solver(problem, penalty, is_watched=watched)
+        unit, first = scale_of(solver, penalty)
         if start is not None:
             solver.begin(*start)
             resume(solver, penalty, vars(self).get("_smoothing"))
@@ -249,6 +251,10 @@ class StructuredModel(ColumnsOnWorkers, Reweighting, SparseCoefficients, Estimat
         with monitor:
             if penalty.convex or start is not None:
                 fit = smoothed(solver, penalty, unit, first, max_rounds=self.max_iter, **options)
+                if self._is_left(solver, fit):
+                    solver = self._solver(problem)
+                    solver.begin(fit.B, fit.intercept)
+                    fit = smoothed(solver, penalty, unit, first, max_rounds=self.max_iter, **options)
             else:
                 penalties = partial(self._penalty, problem)
                 fit = lowest(solver, penalties, penalty, self.alpha, unit, first, self.max_iter, **options)
@@ -257,10 +263,17 @@ class StructuredModel(ColumnsOnWorkers, Reweighting, SparseCoefficients, Estimat
         self._warn(fit, unit, first)
         return problem.in_units(fit), monitor.history
 
-    def _solver(self, problem):
+    def _solver(self, problem, penalty=None, **options):
         self._check_local(problem)
+        parts = problem.columns, problem.loss, problem.blocks
         kind = _SOLVERS.get(type(problem.loss), Solver)
-        return kind(problem.columns, problem.loss, problem.blocks, fit_intercept=self.fit_intercept)
+        if kind is Solver and penalty is not None and is_small(problem, penalty, self.fit_intercept):
+            return SmallSolver(*parts, fit_intercept=self.fit_intercept, **options)
+        return kind(*parts, fit_intercept=self.fit_intercept)
+
+    def _is_left(self, solver, fit):
+        """Whether a small problem turned out to be large, or too precise, for its solver."""
+        return isinstance(solver, SmallSolver) and fit.reason in ("large", "stalled")
 
     def _warn(self, fit, unit, first):
         if message := self._shortfall(fit, unit, first):
@@ -335,12 +348,17 @@ class StructuredModel(ColumnsOnWorkers, Reweighting, SparseCoefficients, Estimat
         Warns of those that miss the tolerance, or appends their relative gaps to the list `short`.
         """
         with single_threaded_blas(), problem.columns.opened():
-            solver = self._solver(problem)
-            unit, first = scale_of(solver, self._penalty(problem, alphas[0]))
+            penalty = self._penalty(problem, alphas[0])
+            solver = self._solver(problem, penalty)
+            unit, first = scale_of(solver, penalty)
             for alpha in alphas:
                 penalty = self._penalty(problem, alpha)
                 options = {"tol": max(self.tol, 1e-30), "max_rounds": self.max_iter}
                 fit = smoothed(solver, penalty, unit, first, wide=True, **options)
+                if self._is_left(solver, fit):
+                    solver = self._solver(problem)
+                    solver.begin(fit.B, fit.intercept)
+                    fit = solver.solve(penalty, unit, first, **options)
                 if short is None:
                     self._warn(fit, unit, first)
                 elif self._shortfall(fit, unit, first):

@@ -107,6 +107,8 @@ class Loss:
 class Squared(Loss):
     """``(y - f)^2 / 2``; also of several targets."""
 
+    code = 0  # as `kernels.linear.newton` knows it
+
     quadratic = True
 
     def value(self, y, f):
@@ -132,6 +134,8 @@ class Squared(Loss):
 
 class Logistic(Loss):
     """``log(1 + exp(f)) - y f`` of y from 0 to 1."""
+
+    code = 1  # as `kernels.linear.newton` knows it
 
     def check(self, y, name):
         """See `Loss`."""
@@ -272,6 +276,8 @@ class Multinomial(Loss):
 class Poisson(_Log):
     """``exp(f) - y f`` of counts, or other numbers that are not negative."""
 
+    code = 2  # as `kernels.linear.newton` knows it
+
     def value(self, y, f):
         """See `Loss`."""
         return np.exp(f) - y * f
@@ -301,6 +307,8 @@ class Poisson(_Log):
 
 class Gamma(_Log):
     """``y exp(-f) + f`` of targets above 0: half the gamma deviance, but for a constant."""
+
+    code = 3  # as `kernels.linear.newton` knows it
 
     allows_zero = False
 
@@ -423,6 +431,8 @@ class NegativeBinomial(_Log):
 
 class Huber(Loss):
     """Half the square of a residual up to `delta`, linear beyond: outliers count less."""
+
+    code = 4  # as `kernels.linear.newton` knows it
 
     flat = 1.0
 

@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from ....kernels.linear import newton as kernels
+
 _NULL_STEPS, _NULL_CHANGE = 200, 1e-12  # of the intercept of the model without columns: a cap; relative
 
 
@@ -18,9 +20,23 @@ class MeanLoss:
         self.quadratic, self.convex, self.n_outputs = loss.quadratic, loss.convex, y.shape[1]
         self.flat = bool(loss.flat)
         self.has_conjugate = loss.convex and loss.conjugate is not None
+        # Its number in the kernels: of the class itself, since another may change what it inherits.
+        coded = type(self) is MeanLoss and y.shape[1] == 1
+        self.code = vars(type(loss)).get("code") if coded else None
+        self.delta, self._last = float(getattr(loss, "delta", 0.0)), None
+
+    def _rows(self, f):
+        """Loss, slopes and curvatures at a predictor, kept as long as it is the same array."""
+        if self._last is None or self._last[0] is not f:
+            u, h = np.empty((len(f), 1)), np.empty(len(f))
+            arrays = self.y[:, 0], self.weights, np.ascontiguousarray(f[:, 0]), u[:, 0], h
+            self._last = f, kernels.row_losses(self.code, self.delta, *arrays), u, h
+        return self._last
 
     def value(self, f):
         """The mean loss; infinite where it overflows."""
+        if self.code is not None:
+            return value if np.isfinite(value := self._rows(f)[1]) else np.inf
         with np.errstate(over="ignore", invalid="ignore"):
             total = float(self.weights @ self.loss.value(self.y, f).sum(axis=1))
         return total if np.isfinite(total) else np.inf
@@ -41,6 +57,8 @@ class MeanLoss:
 
     def gradient(self, f):
         """Its derivative by f."""
+        if self.code is not None:
+            return self._rows(f)[2]
         return self.loss.gradient(self.y, f) * self.weights[:, None]
 
     def curvature(self, f, floor=0.0):
@@ -48,6 +66,9 @@ class MeanLoss:
 
         `floor`: the least curvature of a row, as a share of the largest.
         """
+        if self.code is not None:
+            h = self._rows(f)[3]
+            return np.maximum(h, floor * self.loss.flat * self.weights) if floor else h
         curvature = self.loss.curvature(self.y, f)
         curvature = curvature if curvature.ndim == 1 else curvature[:, 0]
         if floor:
@@ -72,6 +93,10 @@ class MeanLoss:
 
     def conjugate(self, u, scale, f):
         """Conjugate of the mean loss at a share of its slopes u, those at f."""
+        if self.code is not None:
+            u = np.ascontiguousarray(u[:, 0])
+            total = kernels.conjugate(self.code, self.delta, self.y[:, 0], self.weights, u, scale)
+            return total if self.offset is None else total - scale * float(u @ self.offset[:, 0])
         u = scale * u
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             there = self.weights > 0
@@ -129,3 +154,11 @@ def balanced(u):
         elif below > above:
             column[column < 0] *= above / below
     return out
+
+
+def mean_loss(design, loss, y, offset=None):
+    """The mean of a loss over the rows of a `Design`, of one output."""
+    n = design.X.shape[0]
+    weights = (np.ones(n) if design.weights is None else design.weights) / n
+    offset = None if offset is None else np.reshape(offset, (n, 1))
+    return MeanLoss(loss, y.reshape(n, 1).astype(np.float64), weights, offset)

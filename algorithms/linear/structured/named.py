@@ -42,13 +42,15 @@ def make(name, given, known, options):
         if options:
             raise DataError(f"{name}_options is for a {name} given by name: set them on the object")
         return given
+    if not options:
+        return known[given]()
     takes = list(inspect.signature(known[given]).parameters)
-    unknown = next((key for key in options or {} if key not in takes), None)
+    unknown = next((key for key in options if key not in takes), None)
     if unknown is not None:
         those = f"takes {', '.join(takes)}" if takes else "takes no options"
         raise DataError(f"{name}_options has {shortened(unknown)}: {name}={given!r} {those}")
     try:
-        return known[given](**(options or {}))
+        return known[given](**options)
     except TypeError as error:
         raise DataError(
             f"{name}_options={shortened(options)} does not suit {name}={given!r}: {error}"

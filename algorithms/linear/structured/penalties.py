@@ -134,7 +134,7 @@ class GivenPenalty:
     penalty: Penalty
     alpha: np.ndarray
     curvature: float  # the largest of the loss
-    by_rows = False  # the model of a working set must be a matrix
+    by_rows, kind = False, None  # the model of a working set must be a matrix
 
     def __post_init__(self):
         self.convex, self.allowed = self.penalty.convex, np.isfinite(self.alpha)
@@ -183,15 +183,14 @@ class GivenPenalty:
             most=most,
         )
 
-    def scale(self, B, V):
-        """The share of the slopes that is dual feasible."""
+    def judge(self, B, V, has_dual):
+        """See `kernels.linear.blocks.judge`: the dual of a norm is the indicator of its domain."""
         on = self._penalised()
+        scores, rest = np.where(self.allowed, self.distances(B, V), 0.0), np.abs(V * B)[self.free].sum()
+        if not has_dual:
+            return scores, self.value(B), np.nan, np.nan, rest
         norm = self.penalty.dual_norm(V[on, 0], self.alpha_of(on)) if on.any() else 0.0
-        return 1 / max(norm, 1.0)
-
-    def conjugate(self, V):
-        """Of feasible slopes."""
-        return 0.0
+        return scores, self.value(B), 1 / max(norm, 1.0), 0.0, rest
 
 
 class BlockPenalty:
@@ -216,16 +215,12 @@ class BlockPenalty:
         # Slopes within a cone are never feasible but for rounding, and no scale makes them so.
         cone = ~unbounded & ((low == -np.inf) | (high == np.inf))
         self.has_dual = self.convex and not (costless & cone & (ridge == 0)).any()
-        self._bound = np.where(costless & (ridge > 0), np.inf, lam)  # a ridge alone takes any slopes
         self._curvatures = curvatures
-        self._is_unbounded = bool(unbounded.all())
+        self.table = np.array([lam, l1, ridge, low, high])
 
     @functools.cached_property
     def _block(self):
         return self.blocks.block_of()
-
-    def _norms(self, V):
-        return np.sqrt(np.bincount(self._block, (V**2).sum(axis=1), len(self.lam)))
 
     def value(self, B):
         """The penalty at all coefficients."""
@@ -240,6 +235,13 @@ class BlockPenalty:
         if self.ridge is not None:
             total += 0.5 * float(self.ridge[places] @ (b**2).sum(axis=1))
         return total
+
+    def judge(self, B, V, has_dual):
+        """See `kernels.judge`."""
+        if self.kind == KINDS["lq"]:
+            scores = np.where(self.allowed, self.distances(B, V), 0.0)
+            return scores, self.value(B), np.nan, np.nan, 0.0
+        return kernels.judge(B, V, self.blocks.starts, self.table, self.gamma, self.kind, has_dual)
 
     def distances(self, B, V):
         """Distance of the slopes of each block (without those of the ridge) from the subdifferential."""
@@ -275,41 +277,6 @@ class BlockPenalty:
 
     # Duality ------------------------------------------------------------------------------------
 
-    def _bounded(self, V):
-        """Slopes of which bounds at zero leave nothing."""
-        low, high = self.low[self._block, None], self.high[self._block, None]
-        return np.where(((low == 0) & (V < 0)) | ((high == 0) & (V > 0)), 0.0, V)
-
-    def scale(self, B, V):
-        """The share of the slopes that is dual feasible, those of the ridge apart."""
-        if self.ridge is not None:
-            V = V - self.ridge[:, None] * B
-        values = self._bound, self.l1, self.low, self.high
-        return 1 / kernels.gauge(V, self.blocks.starts, *values)
-
     def gauges(self, V):
         """For each block without coefficients, how many times stronger its penalty must be to keep it so."""
         return kernels.gauges(V, self.blocks.starts, self.lam, self.l1, self.low, self.high)
-
-    def conjugate(self, V):
-        """Conjugate of the penalty at slopes, within its domain but for rounding."""
-        if self.ridge is None and self._is_unbounded:  # the indicator of the domain
-            return 0.0
-        V = self._bounded(V)
-        l1 = np.where(self.allowed, self.l1, 0)[self._block, None]
-        rest = np.sign(V) * np.maximum(np.abs(V) - l1, 0)
-        excess = np.maximum(self._norms(rest) - np.where(self.allowed, self.lam, np.inf), 0)
-        excess[self.slack] = 0  # whose slopes vanish
-        some = np.flatnonzero(excess > 0)
-        total = 0.0
-        for g in some.tolist():
-            ridge = 0.0 if self.ridge is None else self.ridge[self.blocks.starts[g]]
-            bound = np.inf
-            if self.low[g] > -np.inf or self.high[g] < np.inf:  # of single columns
-                v = rest[self.blocks.starts[g], 0]
-                bound = self.high[g] if v > 0 else -self.low[g]
-            best = excess[g] / ridge if ridge > 0 else np.inf
-            best = min(best, bound)
-            if np.isfinite(best):
-                total += excess[g] * best - ridge * best**2 / 2
-        return float(total)

@@ -16,7 +16,7 @@ _MOST_SWEEPS = 20_000  # a cap; the tolerance ends it
 _BETWEEN = 3  # sweeps between Newton steps, or kept iterates
 _FIRST = 2e5  # multiplications that cost as little as one such step on a small problem
 _KEPT = 5  # iterates of an extrapolation
-_MOST_DIRECT = 800  # coefficients of a Newton step
+_FEW_DIRECT, _MOST_DIRECT = 150, 800  # coefficients of a compiled Newton step; of any
 _MOST_BASIS = 100  # columns of a block whose eigenvectors are taken
 _DEPENDENT = 1e-6  # ratio of the pivots of columns that depend on each other
 _SWEEPS = 15  # that are expected, for the choice between rows and products
@@ -64,7 +64,14 @@ class MatrixProducts:
 
     def sweeps(self, B, starts, *penalty, n_sweeps, tol):
         """Visit the blocks some times: see `kernels.sweeps`."""
+        if self.of_columns(B):
+            state, b, steps = self.state[:, 0], B[:, 0], self.spectrum.steps
+            return kernels.minimise_columns(self.H, state, b, steps, *penalty, tol, n_sweeps, _FEW_DIRECT)
         return kernels.sweeps(self.H, self.state, B, starts, *self.spectrum, *penalty, n_sweeps, tol)
+
+    def of_columns(self, B):
+        """Whether blocks are single columns of one output."""
+        return B.shape[1] == 1 and len(self.spectrum.steps) == len(B)
 
     def value(self, B, state):
         """How much the model has changed since the start."""
@@ -228,6 +235,9 @@ def block_descent(model, G, B, starts, penalty, tol, *, convex, most=_MOST_SWEEP
     model.start(G, B)
     kept, wait, due = [(B.copy(), model.state.copy())], 1, 1
     first = _BETWEEN
+    single = model.direct and model.of_columns(B)
+    if single and model.sweeps(B, starts, *penalty, n_sweeps=most, tol=tol) <= tol:
+        return
     if model.direct and convex:  # else Newton steps come early: many sweeps may lead to a worse point
         first = max(first, min(most, int(_FIRST // (B.size * len(B)))))
     for turn in range(1, max(most // _BETWEEN, 1) + 1):

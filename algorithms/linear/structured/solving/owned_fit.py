@@ -18,7 +18,6 @@ from ...sparse.distributed import CutMatrix, exceeds_memory, lay_out
 from ...sparse.fitting import DEFAULT_ROUNDS, LEAST_TOL
 from ...sparse.program import MOST_ROUNDS
 from ...sparse.working_set import Solution
-from ..mean_loss import MeanLoss
 from ..penalties import BlockPenalty
 from .blocks import Blocks, single_columns
 from .owned_blocks import OwnedBlocks
@@ -278,11 +277,3 @@ def solve_single_columns(design, loss, alpha, ratio, *, max_iter, start=None, re
         **options,
     )
     return solution(program, fit), done
-
-
-def mean_loss(design, loss, y, offset=None):
-    """The mean of a loss over the rows of a `Design`, of one output."""
-    n = design.X.shape[0]
-    weights = (np.ones(n) if design.weights is None else design.weights) / n
-    offset = None if offset is None else np.reshape(offset, (n, 1))
-    return MeanLoss(loss, y.reshape(n, 1).astype(np.float64), weights, offset)

@@ -10,6 +10,7 @@ from .....errors import DataError
 from ....inputs.targets import check_alphas
 from .blocks import Blocks
 from .kinks import KinkedRows, sharpened
+from .small import SmallSolver
 from .solver import Fit
 
 _MOST_INTERIOR = 20  # passes with interior points: what they do not reach by then, they never do
@@ -98,6 +99,8 @@ def smoothed(solver, penalty, unit, first, *, wide=False, **options):
 
 def scale_of(solver, penalty):
     """Fit the intercept and free columns alone: the units of gaps and violations."""
+    if isinstance(solver, SmallSolver):
+        return solver.null(penalty)
     slopes = solver.slopes()[0] if np.all(penalty.free) else None  # without a penalty those of the end vanish
     unit, V = solver.null(penalty)
     first, loss = float(np.abs(V if slopes is None else slopes).max(initial=0.0)), solver.loss

@@ -152,9 +152,9 @@ class OwnedGroups:
             self.store.candidates = raw
         if self.solver.shift.any():  # columns far from zero lose digits where they are not centred
             V[self.solver.places] = -self.solver.columns.slopes(self.solver.part, u.T)
-        scale = penalty.scale(self.solver.B, V)
+        _, _, scale, conjugate, _ = penalty.judge(self.solver.B, V, True)
         images = self.store.images_of(self.images, self.blocks.places(ids)[0])
-        return 1 / scale, penalty.conjugate(scale * V), ids, gauges, images, self.fit()
+        return 1 / scale, conjugate, ids, gauges, images, self.fit()
 
     def _joined(self, raw, ids, best, columns, first):
         """Raw columns of the candidates so far, of which some are in `raw`, the others in `columns`."""
@@ -185,9 +185,8 @@ class OwnedGroups:
         V[solver.places] = -solver.columns.slopes(solver.part, self._slopes_of(f).T)
         inside, places, strength = self.inside, self.places, request["strength"]
         own = self.terms.of(inside).penalty(_blocks(self.blocks.places(inside)[1]), strength)
-        scale = own.scale(solver.B[places], V[places])
-        conjugate = own.conjugate(scale * V[places])
-        violation = own.distances(solver.B[places], V[places]).max()
+        distances, _, scale, conjugate, _ = own.judge(solver.B[places], V[places], True)
+        violation = distances.max()
         before = solver.B[solver.places]
         least = float(np.min((own.lam + own.l1)[own.allowed], initial=np.inf))
         solver.f, solver.c = f, np.zeros(solver.K)

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from .....kernels.linear import newton as kernels
 from .block_descent import RowProducts, rows_are_cheaper, sparse_rows_are_cheaper
 from .second_order import MatrixModel, RowModel, minimise_model
 
@@ -19,9 +20,13 @@ _FEW = 10  # blocks that join at least
 _PASS = 4  # columns of X, for each pair of columns of the working set, whose slopes cost as much
 _ALMOST = 0.1  # of the blocks with coefficients: so few that join do not change much
 _LEAN = 30  # columns of X, for each pair of the working set, that cost more than a further step on that
+_ROUND = 4e6  # multiplications in products of columns that cost as much as the Python of a round
 _SMALL = 2e5  # multiplications that cost less than the Python of a round
 _FALL = 1e-12  # of an objective: what falls less is rounding
 _MOST_FREE = 32  # columns without penalty, beside which the others go by rows
+_MOST_COMPILED = 500  # columns of a working set whose Newton steps are one call
+_COMPILED = (0, 1, 2, 3)  # penalties that those steps know: see `kernels.linear.blocks`
+_NO_PRODUCTS = np.empty((0, 0))
 _LEAST = 1e-14  # violations below this, in units of the first slopes, are rounding
 
 
@@ -143,15 +148,14 @@ class Solver:
 
     def gap(self, penalty, V, u, objective):
         """Duality gap, NaN where none is known."""
-        if not (self.loss.has_conjugate and penalty.has_dual):
+        has_dual = self.loss.has_conjugate and penalty.has_dual
+        return self._gap_of(u, objective, *penalty.judge(self.B, V, has_dual)[2:])
+
+    def _gap_of(self, u, objective, scale, conjugate, rest):
+        """The gap, from what a penalty says of the slopes: see `kernels.linear.blocks.judge`."""
+        if np.isnan(scale):
             return np.nan
-        scale = penalty.scale(self.B, V)
-        dual = -self.loss.conjugate(u, scale, self.f) - penalty.conjugate(scale * V)
-        rest = 0.0
-        if penalty.slack.any():
-            free = self.blocks.places(np.flatnonzero(penalty.slack))[0]
-            rest = float(np.sum(np.abs(V[free] * self.B[free])))  # of slopes that vanish but for rounding
-        return max(objective - dual, 0.0) + rest
+        return max(objective + self.loss.conjugate(u, scale, self.f) + conjugate, 0.0) + rest
 
     def null(self, penalty):
         """Fit the intercept and the free columns alone; return the excess of the loss, and the slopes."""
@@ -167,22 +171,23 @@ class Solver:
 
         ``report(solver, round, objective, gap, violation)`` returns whether to end.
         """
-        allowed = penalty.allowed
         if len(self.inside) > 200 + 2 * np.count_nonzero(self._there()):
             self.begin(self.B.copy(), self.intercept())
         self.grow(np.flatnonzero(penalty.free))
         convex, smooth = self.loss.has_conjugate and penalty.has_dual, getattr(self.loss, "smoothing", None)
         # Products of so many columns with each other cost about what a pass over X does.
-        least = max(_FEW, int(np.sqrt(_PASS * allowed.size / np.diff(self.blocks.starts).mean())))
+        least = max(_FEW, int(np.sqrt(_PASS * len(self.blocks.sizes) ** 2 / max(len(self.B), 1))))
+        if self._is_compiled(penalty):  # or what the Python of a round does
+            least = max(least, int(np.sqrt(_ROUND / self.columns.n_samples)))
         reason, aim, rounds, last, stuck, before = "max_rounds", np.inf, 0, np.inf, 0, np.inf
         candidates = np.empty(0, np.intp)
         self.by_rows, self.expected = False, 0
         for rounds in range(1, max_rounds + 1):
             V, u = self.slopes()
-            scores = np.where(allowed, penalty.distances(self.B, V), 0.0)
+            scores, cost, *dual = penalty.judge(self.B, V, convex)
             violation = max(float(scores.max(initial=0.0)), self._free_slope(self._gradient()))
-            objective = self.objective(penalty)
-            gap = self.gap(penalty, V, u, objective)
+            objective = self.loss.objective(self.f) + cost
+            gap = self._gap_of(u, objective, *dual)
             figure, bar = (gap, tol * unit) if convex else (violation, tol * first)
             done = figure <= bar
             if convex and smooth is not None:  # a part of the gap is that of the smoothing
@@ -270,6 +275,8 @@ class Solver:
 
         The model of a loss of constant curvature is the loss itself: it takes one step.
         """
+        if self._is_compiled(penalty):
+            return self._newton_of_columns(penalty, tol, few)
         damping, value, last = self.floor, None, np.inf
         for _ in range(1 if self.loss.quadratic else _NEWTON_STEPS):
             u = self._gradient()
@@ -310,6 +317,24 @@ class Solver:
             if not moved:
                 return True
         return False
+
+    def _is_compiled(self, penalty):
+        """Whether `kernels.newton` takes the loss, the penalty and the columns of the working set."""
+        m = len(self.places)
+        coded = getattr(self.loss, "code", None) is not None and penalty.kind in _COMPILED
+        return coded and m == len(self.inside) and not self.columns.is_sparse and m <= _MOST_COMPILED
+
+    def _newton_of_columns(self, penalty, tol, few):
+        """See `_newton`: of single columns, in one call."""
+        loss, quadratic = self.loss, self.loss.quadratic
+        H = self._model(0.0, self.part, slice(None))[0] if quadratic else _NO_PRODUCTS
+        b, f, c = self.B[self.places, 0], self.f[:, 0].copy(), self.c.copy()
+        rows = self.part.T, H, loss.code, loss.delta, loss.y[:, 0], loss.weights, f, b, c
+        terms = penalty.table.take(self.inside, axis=1), penalty.gamma, penalty.kind
+        floor = kernels.minimise(*rows, *terms, self.fit_intercept, few, tol, self.floor)
+        self.floor = floor if loss.flat else 0.0
+        self.B[self.places, 0], self.f, self.c = b, f[:, None], c
+        return True
 
     def _slopes_inside(self, u):
         """Slopes of the loss at the working set; those of all columns may be known."""
