@@ -138,9 +138,9 @@ class LineRange(NamedTuple):
         except (ValueError, OverflowError) as error:
             self._name_line(text, first)
             raise DataError(f"{in_brief(self.path)}, bytes {first:,} on: {in_brief(error)}") from None
-        if not np.isfinite(y).all():
+        if not (np.isfinite(y).all() and np.isfinite(X.data).all()):
             self._name_line(text, first)
-            raise DataError(f"{in_brief(self.path)}, bytes {first:,} on: a label is not finite")
+            raise DataError(f"{in_brief(self.path)}, bytes {first:,} on: a label or value is not finite")
         return sparse.csr_array(X), y
 
     def _name_line(self, text, first):

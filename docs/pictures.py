@@ -244,7 +244,9 @@ def topic_responses(max_iter=300):
     test = np.arange(len(package)) % 4 == 0
     slda = sd.SupervisedLDA(12, response="class", max_iter=max_iter, random_state=0)
     slda.fit(X[~test], package[~test], vocabulary=corpus.vocabulary)
-    print(slda.topics(n_words=6), slda.score(X[test], package[test]), slda.coef_.round(1), sep="\n")
+    seen = np.asarray(X[~test].sum(axis=0)).ravel() > 0  # other words say nothing, with a warning
+    score = slda.score(X[test].multiply(seen).tocsr(), package[test])
+    print(slda.topics(n_words=6), score, slda.coef_.round(1), sep="\n")
     figure = Figure(figsize=(7, 3.8), layout="constrained")
     axes = figure.subplots()
     order = np.argsort(slda.coef_[2] - slda.coef_[0])

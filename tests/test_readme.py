@@ -97,6 +97,7 @@ def test_every_line_of_the_command_line(corpus, address, capsys, monkeypatch):
     from stradask.benchmarks import ceilings, recipes
     from stradask.benchmarks.scheduling import ssp
 
+    (corpus / "notes.txt").write_text("the array holds values\nreturn the matrix of all values\n" * 20)
     monkeypatch.setattr(recipes, "QUICK", ("ssp --param cluster=False threads=False",))
     monkeypatch.setattr(sd.datasets, "download", lambda name, **_: [corpus / f"docword.{name}.txt.gz"])
     monkeypatch.setattr(ssp, "QUICK", {"n": 200, "p": 4, "clocks": 20})
@@ -104,7 +105,7 @@ def test_every_line_of_the_command_line(corpus, address, capsys, monkeypatch):
     monkeypatch.setattr(ceilings, "rounds", lambda: {"task_ms": 1.0, "round_ms": 2.0})
     lines = [line.partition("#")[0] for line in cheaper(COMMANDS[0], address).splitlines()]
     commands = [command.split() for line in lines for command in line.split(";")]
-    assert len(commands) == 15
+    assert len(commands) == 21
     for words in commands:
         assert words[0] == "stradask"
         assert main(words[1:]) == 0, " ".join(words)

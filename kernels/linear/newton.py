@@ -137,9 +137,9 @@ def judge_columns(b, V, P, gamma, kind, has_dual, scores):
         if costless and not bounded:
             rest += abs(V[j] * b[j]) if ridge == 0.0 else 0.0
         elif not (excluded or (costless and ridge > 0.0) or (low > -np.inf and high < np.inf)):
-            if not ((low == 0.0 and pulled < 0.0) or (high == 0.0 and pulled > 0.0)):
-                if abs(pulled) > largest * (lam + l1):
-                    largest = np.inf if costless else abs(pulled) / (lam + l1)
+            outward = (low == 0.0 and pulled < 0.0) or (high == 0.0 and pulled > 0.0)
+            if not outward and abs(pulled) > largest * (lam + l1):
+                largest = np.inf if costless else abs(pulled) / (lam + l1)
     scale = 1.0 / largest
     for j in range(len(b) if has_dual else 0):
         lam, l1, ridge, low, high = P[0, j], P[1, j], P[2, j], P[3, j], P[4, j]
@@ -272,7 +272,7 @@ def minimise(A, H, loss, delta, y, weights, f, b, c, P, gamma, kind, fit_interce
             new[p], slopes[p] = b[j], g[j] - share * g0
             for q in range(5):
                 chosen[q, p] = P[q, j]
-        inner = 0.5 * tol if quadratic else max(0.1 * violation, 0.3 * tol)
+        inner = 0.05 * tol if quadratic else max(0.1 * violation, 0.3 * tol)
         most = _MOST_SWEEPS if quadratic else _MOST_SWEEPS_OF_A_MODEL
         minimise_columns(
             model, slopes, new, steps, chosen[0], chosen[1], chosen[3], chosen[4], gamma, kind, inner, most, k
@@ -302,7 +302,7 @@ def minimise(A, H, loss, delta, y, weights, f, b, c, P, gamma, kind, fit_interce
                 b[rows[p]] = old_b[rows[p]] + t * (new[p] - old_b[rows[p]])
             c[0] = old_c + t * dc
             if quadratic:
-                moved, ends = True, not few or not some
+                moved, ends = True, not some
                 break
             now = row_losses(loss, delta, y, weights, f, u, h) + _objective(b, P, gamma, kind)
             if now < value:

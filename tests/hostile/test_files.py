@@ -175,6 +175,14 @@ def test_a_damaged_npz_of_a_matrix_is_read_or_named(tmp_path, compressed, damage
     outcome(read_npz_matrix, path)
 
 
+@pytest.mark.parametrize("word", ["nan", "-nan", "inf", "1e999"])
+@pytest.mark.parametrize("name", ["svmlight", "rows"])
+def test_a_value_that_is_not_finite_is_named_with_its_line(tmp_path, name, word):
+    (tmp_path / "file").write_text(f"1 1:0.5\n2 3:{word}\n")
+    said = outcome(READERS[name][0], tmp_path / "file")
+    assert f"the value of index 3 is '{word}'" in said
+
+
 @pytest.mark.parametrize("packed", PACKED)
 @pytest.mark.parametrize("name", READERS)
 def test_a_file_cut_anywhere_is_read_or_named(tmp_path, name, packed):

@@ -5,6 +5,7 @@ import numpy as np
 from ....scheduler.history import Run
 from ....scheduler.loop import Monitor, listeners
 from ....scheduler.threads import single_threaded_blas
+from ..structured.mean_loss import null_intercept
 from ..structured.penalties import BlockPenalty
 from ..structured.solving.blocks import single_columns
 from ..structured.solving.columns import Columns
@@ -52,7 +53,11 @@ def solve_small(
     if start is not None:
         B = np.zeros((p, 1))
         B[start[0], 0] = start[1]
-        solver.begin(B, solver.intercept())
+        f, c = design.X[:, start[0]] @ B[start[0]], solver.intercept()
+        if design.fit_intercept:  # that is best for the coefficients
+            f = f if loss.offset is None else f + loss.offset
+            c[0] = null_intercept(loss.gradient, loss.curvature, f, c[0])
+        solver.begin(B, c)
 
     def solution(penalty, fit, reason):
         features = np.flatnonzero(fit.B[:, 0])

@@ -23,20 +23,18 @@ class MeanLoss:
         # Its number in the kernels: of the class itself, since another may change what it inherits.
         coded = type(self) is MeanLoss and y.shape[1] == 1
         self.code = vars(type(loss)).get("code") if coded else None
-        self.delta, self._last = float(getattr(loss, "delta", 0.0)), None
+        self.delta = float(getattr(loss, "delta", 0.0))
 
     def _rows(self, f):
-        """Loss, slopes and curvatures at a predictor, kept as long as it is the same array."""
-        if self._last is None or self._last[0] is not f:
-            u, h = np.empty((len(f), 1)), np.empty(len(f))
-            arrays = self.y[:, 0], self.weights, np.ascontiguousarray(f[:, 0]), u[:, 0], h
-            self._last = f, kernels.row_losses(self.code, self.delta, *arrays), u, h
-        return self._last
+        """Loss, slopes and curvatures at a predictor."""
+        u, h = np.empty((len(f), 1)), np.empty(len(f))
+        arrays = self.y[:, 0], self.weights, np.ascontiguousarray(f[:, 0]), u[:, 0], h
+        return kernels.row_losses(self.code, self.delta, *arrays), u, h
 
     def value(self, f):
         """The mean loss; infinite where it overflows."""
         if self.code is not None:
-            return value if np.isfinite(value := self._rows(f)[1]) else np.inf
+            return value if np.isfinite(value := self._rows(f)[0]) else np.inf
         with np.errstate(over="ignore", invalid="ignore"):
             total = float(self.weights @ self.loss.value(self.y, f).sum(axis=1))
         return total if np.isfinite(total) else np.inf
@@ -58,7 +56,7 @@ class MeanLoss:
     def gradient(self, f):
         """Its derivative by f."""
         if self.code is not None:
-            return self._rows(f)[2]
+            return self._rows(f)[1]
         return self.loss.gradient(self.y, f) * self.weights[:, None]
 
     def curvature(self, f, floor=0.0):
@@ -67,7 +65,7 @@ class MeanLoss:
         `floor`: the least curvature of a row, as a share of the largest.
         """
         if self.code is not None:
-            h = self._rows(f)[3]
+            h = self._rows(f)[2]
             return np.maximum(h, floor * self.loss.flat * self.weights) if floor else h
         curvature = self.loss.curvature(self.y, f)
         curvature = curvature if curvature.ndim == 1 else curvature[:, 0]

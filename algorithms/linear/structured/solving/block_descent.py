@@ -236,7 +236,7 @@ def block_descent(model, G, B, starts, penalty, tol, *, convex, most=_MOST_SWEEP
     kept, wait, due = [(B.copy(), model.state.copy())], 1, 1
     first = _BETWEEN
     single = model.direct and model.of_columns(B)
-    if single and model.sweeps(B, starts, *penalty, n_sweeps=most, tol=tol) <= tol:
+    if single and model.sweeps(B, starts, *penalty, n_sweeps=most, tol=0.1 * tol) <= tol:
         return
     if model.direct and convex:  # else Newton steps come early: many sweeps may lead to a worse point
         first = max(first, min(most, int(_FIRST // (B.size * len(B)))))

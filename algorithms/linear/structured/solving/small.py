@@ -91,7 +91,8 @@ class SmallSolver:
         begun, max_rounds = (self.B.copy(), self.c.copy(), self._state), max(max_rounds, 2)
         figures, reason = self._call(penalty, convex, tol, scales, memory, max_rounds)
         if reason in (kernels.LARGE, kernels.STALLED):
-            return self.fit(*figures[-1, :2], len(figures), figures[-1, 2], _REASONS[reason])
+            objective, gap, violation = figures[-1].tolist()
+            return self.fit(objective, gap, len(figures), violation, _REASONS[reason])
         if self.is_watched:  # the same again, round by round
             (self.B, self.c, self._state), memory, reason = begun, self._memory(), kernels.RUNS
         rounds = 0

@@ -55,10 +55,10 @@ def test_subgradients_contain_zero(form, intercept, ratio):
         b = b[finite]
         slopes = (X.T @ v)[finite] - alpha * (1 - ratio) * factors[finite] * b
         apart = np.where(b != 0, np.abs(slopes - held * np.sign(b)), np.maximum(np.abs(slopes) - held, 0))
-        assert apart.max() < 1e-6
+        assert apart.max() < 2e-6
         assert model.coef_[0][3] == 0
         if intercept:
-            assert abs(v.sum()) < 1e-7
+            assert abs(v.sum()) < 1e-6
         else:
             assert model.intercept_[0] == 0
 
