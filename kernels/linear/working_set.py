@@ -19,6 +19,7 @@ from .newton import HUBER, SQUARED, conjugate, judge_columns, minimise, products
 RUNS, GAP, CONDITIONS, STALLED, LARGE = 0, 1, 2, 3, 4  # why a call ended
 
 _VECTOR, _MATRIX = types.float64[::1], types.float64[:, ::1]
+_STATE = types.Tuple((_MATRIX, _MATRIX, types.int64[::1], _VECTOR, _VECTOR))
 _SUMS: dict[str, Any] = {**KERNEL, **INNER, "fastmath": FAST}
 _FEW = 10  # columns that join at least
 _PASS = 4  # columns of X, for each pair of columns of the working set, whose slopes cost as much
@@ -77,7 +78,7 @@ def _centre(x, weights, centre, a):
 @nb.njit(**KERNEL, **INNER)
 def _join(XT, weights, centre, new, squared, state):
     """Let columns join the working set; arrays have room for more than there are."""
-    A, H, ids, shift = state
+    A, H, ids, shift, f = state
     m, more, n = len(ids), len(new), XT.shape[1]
     if m + more > len(A):
         room = min(m + more + (m + more) // 2, max(m + more, XT.shape[0]))
@@ -101,7 +102,7 @@ def _join(XT, weights, centre, new, squared, state):
         for k in range(m + more):
             for i in range(more):
                 H[k, m + i] = H[m + i, k] = sides[k, i]
-    return A, H, all_ids, all_shift
+    return A, H, all_ids, all_shift, f
 
 
 @nb.njit(**KERNEL, **INNER)
@@ -159,11 +160,10 @@ def _balance(u):
 
 
 @one_form.njit(
-    types.Tuple((types.Tuple((_MATRIX, _MATRIX, types.int64[::1], _VECTOR)), types.int64, types.int64))(
+    types.Tuple((_STATE, types.int64, types.int64))(
         _MATRIX, _VECTOR, _VECTOR, _VECTOR, types.int64, types.float64, _MATRIX, types.float64, types.int64,
         types.boolean, types.boolean, types.float64, _VECTOR, _VECTOR, _VECTOR,
-        types.Tuple((_MATRIX, _MATRIX, types.int64[::1], _VECTOR)), _VECTOR, types.int64, types.boolean,
-        _MATRIX,
+        _STATE, _VECTOR, types.int64, types.boolean, _MATRIX,
     ),
     **KERNEL,
 )  # fmt: skip
@@ -188,7 +188,7 @@ def solve(
     B, c : float64 ndarray (p,), (1,)
         Coefficients; intercept of centred columns. Changed.
     state : tuple
-        Columns, products, numbers and shifts of the working set.
+        Columns, products, numbers and shifts of the working set; predictors, NaN where they are to be made.
     memory : float64 ndarray (6,)
         Of the rounds before: aim, least gap, objective, rounds without progress, damping, columns that
         joined.
@@ -200,7 +200,7 @@ def solve(
         Filled with objective, gap and violation of each round.
     """
     p, n, squared = XT.shape[0], XT.shape[1], loss == SQUARED
-    f, u, h, V, scores = np.empty(n), np.empty(n), np.empty(n), np.empty(p), np.empty(p)
+    f, u, h, V, scores = state[4], np.empty(n), np.empty(n), np.empty(p), np.empty(p)
     inside, wanted = np.zeros(p, np.bool_), np.zeros(p)
     for j in state[2]:
         inside[j] = True
@@ -209,13 +209,14 @@ def solve(
         if not inside[j] and (free or B[j] != 0.0):
             wanted[j], inside[j] = 1.0, True
     state = _join(XT, weights, fit_intercept, _joining(wanted, p), squared, state)
-    for i in range(n):
-        f[i] = c[0] + (offset[i] if len(offset) > 0 else 0.0)
-    for k in range(len(state[2])):
-        d, a = B[state[2][k]], state[0][k]
-        if d != 0.0:
-            for i in range(n):
-                f[i] += d * a[i]
+    if np.isnan(f[0]):
+        for i in range(n):
+            f[i] = c[0] + (offset[i] if len(offset) > 0 else 0.0)
+        for k in range(len(state[2])):
+            d, a = B[state[2][k]], state[0][k]
+            if d != 0.0:
+                for i in range(n):
+                    f[i] += d * a[i]
     least = max(_FEW, int(np.sqrt(_PASS * float(p))), int(np.sqrt(_ROUND / n)))
     reason, done, starting, goal = RUNS, 0, np.isnan(scales[0]), 0.0
     while True:

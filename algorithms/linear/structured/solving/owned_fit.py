@@ -93,13 +93,15 @@ class ColumnsOnWorkers:
     def _columns_on_workers(self: Any, X, loss, weights, blocks, factors, centre):
         """Columns that workers own; `RowsOnWorkers` of rows that are large, or of other penalties."""
         engine = engine_for(X, self.engine)
+        own = CutColumns(None, engine, X.shape[1])
+        penalty = self._penalty(StructuredProblem(own, loss, blocks, factors, 0.0), self.alpha)
+        if not is_dask(X) and not_owned(penalty, loss) and own_threads() is None:
+            X = _cut_rows(X, engine)
         if is_dask(X) and X.numblocks[1] == 1 and engine != "local" and own_threads() is None:
             from .rows_on_workers import RowsOnWorkers
 
             rows = RowsOnWorkers(self, X, engine, weights, centre=centre)
-            own = CutColumns(None, engine, X.shape[1])
-            posed = StructuredProblem(own, loss, blocks, factors, 0.0)
-            if rows.streams or not_owned(self._penalty(posed, self.alpha), loss):
+            if rows.streams or not_owned(penalty, loss):
                 return rows
         return cut_columns(X, blocks, self.engine)
 
@@ -134,6 +136,15 @@ class ColumnsOnWorkers:
         if n_outputs is None and self.coef_.ndim == 2 and self.coef_.shape[0] > 1:
             n_outputs = self.coef_.shape[0]
         return lazily(method, X, n_outputs, dtype)
+
+
+def _cut_rows(X, engine):
+    """Cut X of this process into a block of rows for each worker."""
+    import dask.array as da
+
+    n_blocks = max(1, min(open_place(engine).size()[0], X.shape[0]))
+    rows = X if isinstance(X, np.ndarray) else X.tocsr()
+    return da.from_array(rows, chunks=(-(-X.shape[0] // n_blocks), X.shape[1]), asarray=False)
 
 
 def not_owned(penalty, loss):

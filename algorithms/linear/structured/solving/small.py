@@ -59,7 +59,13 @@ class SmallSolver:
         """Start from coefficients and an intercept."""
         n = len(self.loss.weights)
         self.B, self.c = np.array(B, np.float64, order="C"), np.array(intercept, np.float64)
-        self._state = np.empty((0, n)), np.empty((0, 0)), np.empty(0, np.int64), np.empty(0)
+        self._state = (
+            np.empty((0, n)),
+            np.empty((0, 0)),
+            np.empty(0, np.int64),
+            np.empty(0),
+            np.full(n, np.nan),
+        )
         if self.fit_intercept and B.any():  # that of centred columns
             self.c += self.loss.weights @ (self._XT.T @ B) + self._means @ B
 
@@ -88,7 +94,7 @@ class SmallSolver:
         """See `Solver.solve`; the reason "large" asks another solver to go on, and nothing was reported."""
         convex = self.loss.has_conjugate and penalty.has_dual
         scales, memory = np.array([unit, first, 0.0]), self._memory()
-        begun, max_rounds = (self.B.copy(), self.c.copy(), self._state), max(max_rounds, 2)
+        begun, max_rounds = (self.B.copy(), self.c.copy(), self._copied()), max(max_rounds, 2)
         figures, reason = self._call(penalty, convex, tol, scales, memory, max_rounds)
         if reason in (kernels.LARGE, kernels.STALLED):
             objective, gap, violation = figures[-1].tolist()
@@ -107,6 +113,11 @@ class SmallSolver:
             if reason != kernels.RUNS:
                 break
         return self.fit(objective, gap, rounds, violation, _REASONS[reason])
+
+    def _copied(self):
+        """The state, whose predictors a call changes."""
+        *rest, f = self._state
+        return *rest, f.copy()
 
     def fit(self, objective, gap, rounds, violation=np.nan, reason="running"):
         """The solution as it is now."""
