@@ -97,7 +97,9 @@ def test_every_line_of_the_command_line(corpus, address, capsys, monkeypatch):
     from stradask.benchmarks import ceilings, recipes
     from stradask.benchmarks.scheduling import ssp
 
-    (corpus / "notes.txt").write_text("the array holds values\nreturn the matrix of all values\n" * 20)
+    counts, vocabulary = sd.datasets.load_docstrings()
+    notes = (" ".join(vocabulary[j] for j in counts[[row]].indices) for row in range(100))
+    (corpus / "notes.txt").write_text("\n".join(notes))
     monkeypatch.setattr(recipes, "QUICK", ("ssp --param cluster=False threads=False",))
     monkeypatch.setattr(sd.datasets, "download", lambda name, **_: [corpus / f"docword.{name}.txt.gz"])
     monkeypatch.setattr(ssp, "QUICK", {"n": 200, "p": 4, "clocks": 20})
