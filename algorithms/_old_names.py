@@ -67,12 +67,12 @@ def _with_new_names(constructor, cls):
 
 
 def _old_attribute(old, new, convert):
-    def read(estimator):
+    def read(estimator: Any) -> Any:
         value = getattr(estimator, new)
         _warn(old, new, type(estimator), 3)
         return convert(value)
 
-    def write(estimator, value):
+    def write(estimator: Any, value: Any) -> None:
         _warn(old, new, type(estimator), 3)
         setattr(estimator, new, convert(value))
 

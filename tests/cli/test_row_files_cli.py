@@ -141,7 +141,6 @@ def test_mistakes_are_named_before_anything_is_fitted(folder, capsys):
         (("lasso", f"{data}:spent", "--impute"), "--impute"),
         (("lasso", f"{data}:spent", "--test-size", "0.5"), "--test-size"),
         (("ridge", f"{data}:spent", "--standardize"), "--standardize"),
-        (("huber", f"{data}:spent"), "X names a file"),
         (("lasso", f"{folder}/X*.npy"), "--target: say which npy file"),
         (("lasso", f"{folder}/X*.npy", "--target", "spent"), "is no npy file"),
         (("lasso", f"{folder}/*.svm", "--target", "spent"), "hold their labels"),

@@ -155,7 +155,8 @@ def test_shards_of_members_that_are_left_are_not_read_again(one_process, reads, 
     expected = fit(address)
     reads.clear()
     left = lose(after)
-    np.testing.assert_array_equal(fit(address), expected)
+    # Columns that workers own are cut anew: sums in another order.
+    np.testing.assert_allclose(fit(address), expected, rtol=1e-10 if name == "dynamic" else 0)
     if name == "minimize":  # plain sums go to each member for itself, see `test_cluster_passes`
         return
     assert left[0] <= 0 or name in ("survey", "scales")  # which are over before

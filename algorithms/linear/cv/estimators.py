@@ -201,8 +201,9 @@ class LassoCV(ElasticNetCV):
     ----------
     alphas, eps, n_alphas, cv, scoring, rule, engine, n_jobs, verbose
         See `ElasticNetCV`.
-    fit_intercept, precompute, max_iter, tol, copy_X, positive, random_state, selection, penalty_factor, \
-standardize
+    fit_intercept, precompute, max_iter, tol, copy_X, positive, random_state, selection
+        See `ElasticNetCV`.
+    penalty_factor, standardize
         See `ElasticNetCV`.
 
     Attributes

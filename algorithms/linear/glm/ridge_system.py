@@ -49,7 +49,7 @@ def solve_ridge(rows, Y, weights, l2s, *, fit_intercept, tol, max_iter, quick=Tr
     of mean 1. `l2s`: float, one a target. `quick`: try conjugate gradients where steps are cheap. Returns
     coefficients (n_targets, p), intercepts, objectives, the steps of each, and the method's name.
     """
-    centred = _Centred(rows, Y, weights, fit_intercept)
+    centred = _CentredRows(rows, Y, weights, fit_intercept)
     if quick and min(l2s) > 0 and (most := min(_steps_for(rows, len(l2s)), max_iter)) >= _SOONEST:
         solutions = [_iterate(centred, k, l2, tol, most) for k, l2 in enumerate(l2s)]
         if None not in solutions:
@@ -96,7 +96,7 @@ def _steps_for(rows, n_targets):
     return int(min(factor, _SHORT) / n_targets / (cost.call + 2 * a_pass))
 
 
-class _Centred:
+class _CentredRows:
     """Rows less their mean, and the targets less theirs; `shares` are the weights, of sum 1."""
 
     def __init__(self, rows, Y, weights, fit_intercept):

@@ -77,6 +77,8 @@ class Design:
             if is_dask(X) or (engine != "local" and own_threads() is None):
                 allow_rows = allow_rows and (is_dask(X) or own != "always")
                 cut = None if own == "always" else distributed.streamed(X, engine, allow_rows=allow_rows)
+                if isinstance(X, np.ndarray):
+                    X = np.asfortranarray(X)
                 cut = cut or distributed.lay_out(X, engine, allow_rows=allow_rows)
                 if own == "always" and cut.by_rows:
                     raise DataError(

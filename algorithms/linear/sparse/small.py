@@ -13,6 +13,8 @@ from ..structured.solving.small import MOST_ENTRIES, SmallSolver
 from .fitting import DEFAULT_ROUNDS, LEAST_TOL
 from .working_set import Solution
 
+_RANGE = 1e-200, 1e200  # of the loss without columns: beyond, squares under- or overflow
+
 
 def is_small(design, penalties, offset=None):
     """Whether a design is dense, in float64 and in this process, and each of its columns penalised."""
@@ -50,6 +52,8 @@ def solve_small(
         )
 
     scale = solver.null(blocked(penalties[0]))
+    if not _RANGE[0] < scale[0] < _RANGE[1]:
+        return None, start
     if start is not None:
         B = np.zeros((p, 1))
         B[start[0], 0] = start[1]

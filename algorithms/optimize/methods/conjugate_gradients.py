@@ -3,7 +3,7 @@
 from typing import Any, NamedTuple
 
 
-class Step(NamedTuple):
+class ConjugateStep(NamedTuple):
     """Where the solution is: ``x``, ``residual = right - A x``, and how it came there.
 
     `square`: ``residual M residual`` with the preconditioner M. `fell`: what ``x A x / 2 - right x`` has
@@ -24,7 +24,7 @@ def conjugate_gradient_steps(product, right, preconditioner=None):
     x, residual = 0.0 * right, right
     step = right if at_once else preconditioner(right)
     square, fell = float(right @ step), 0.0
-    yield Step(x, residual, square)
+    yield ConjugateStep(x, residual, square)
     while True:
         bent = product(step)
         curvature = float(step @ bent)
@@ -35,7 +35,7 @@ def conjugate_gradient_steps(product, right, preconditioner=None):
         turned = residual if at_once else preconditioner(residual)
         fell += 0.5 * length * square
         before, square = square, float(residual @ turned)
-        yield Step(x, residual, square, fell, length, square / before)
+        yield ConjugateStep(x, residual, square, fell, length, square / before)
         step = turned + (square / before) * step
 
 

@@ -86,8 +86,8 @@ def test_intercepts_have_their_conditional_distribution(family):
     y = np.where(groups == 0, 1.0, y)  # one group far to a side: skewed
     model = regression(family, X, y, groups=groups, prior=Prior())
     q = np.array([0.8, -0.2, np.log(1.5), np.log(0.6)])[: model.n_params]
-    found = model.draw_intercepts(np.tile(q, (4000, 1)), seed=5)
-    np.testing.assert_array_equal(found, model.draw_intercepts(np.tile(q, (4000, 1)), seed=5, n_jobs=3))
+    found = model.draw_local(np.tile(q, (4000, 1)), seed=5)[0]
+    np.testing.assert_array_equal(found, model.draw_local(np.tile(q, (4000, 1)), seed=5, n_jobs=3)[0])
     u, own = np.linspace(-12, 12, 20_001), 0.6
     for k in range(3):
         i = groups == k
@@ -201,7 +201,7 @@ def _calibrated(family, n_sets, seed, n=36, G=6):
         sample = sample_model(model, "nuts", n_samples=495, n_chains=1, n_warmup=300, seed=seed + k)
         q = sample.stacked()[0, ::5]
         truth = np.append(np.append(b, np.log([t, own]))[: model.n_params], u[0])
-        ranks.append((np.column_stack([q, model.draw_intercepts(q, seed=k)[:, 0]]) < truth).sum(axis=0))
+        ranks.append((np.column_stack([q, model.draw_local(q, seed=k)[0][:, 0]]) < truth).sum(axis=0))
     for column in np.array(ranks).T:
         counts = np.bincount(column // 10, minlength=10)
         assert stats.chisquare(counts).pvalue > 1e-5, counts

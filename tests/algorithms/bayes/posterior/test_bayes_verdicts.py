@@ -213,7 +213,7 @@ def test_few_divergences_alone_ask_for_no_care():
     assert 0.3 < diagnose(draws, energy=slow, divergences=[12]).row("E-BFMI")["value"] < 0.5
 
 
-@pytest.mark.parametrize("seed", [1000, 1008, 1020])
+@pytest.mark.parametrize("seed", [1000, 1008])
 def test_draws_of_three_groups_are_trusted_and_those_of_slices(seed):
     pytest.importorskip("formulaic")
     rng = np.random.default_rng(seed)
