@@ -155,7 +155,7 @@ def test_shards_of_members_that_are_left_are_not_read_again(one_process, reads, 
     expected = fit(address)
     reads.clear()
     left = lose(after)
-    # Columns that workers own are cut anew: sums in another order.
+    # Of columns that workers own a lost shard costs the same bits, not the tolerance: see `owned_blocks`.
     np.testing.assert_allclose(fit(address), expected, rtol=1e-10 if name == "dynamic" else 0)
     if name == "minimize":  # plain sums go to each member for itself, see `test_cluster_passes`
         return

@@ -51,7 +51,8 @@ def solve_small(
             blocks, penalty.thresholds(every) / n, np.zeros(p), ridge, low, np.full(p, np.inf)
         )
 
-    scale = solver.null(blocked(penalties[0]))
+    with single_threaded_blas():
+        scale = solver.null(blocked(penalties[0]))
     if not _RANGE[0] < scale[0] < _RANGE[1]:
         return None, start
     if start is not None:
