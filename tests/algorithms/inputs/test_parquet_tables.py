@@ -169,10 +169,10 @@ def test_many_categories_stay_sparse(store, address):
     url = store(frame, "a.parquet", row_group_size=300)
     X = OneHotEncoder().fit_transform(frame[["word"]])
     with distributed.Client(address):
-        for model in (sd.Ridge(tol=1e-10), sd.Lasso(1e-4, tol=1e-9)):
+        for model in (sd.Ridge(tol=1e-13), sd.Lasso(1e-4, tol=1e-9)):
             there = model.fit(url, y="y").coef_
             here = type(model)(model.alpha, tol=model.tol).fit(X, frame.y).coef_
-            np.testing.assert_allclose(there, here, atol=5e-5)
+            np.testing.assert_allclose(there, here, atol=1e-6)
 
 
 def test_dictionaries_float32_and_decimals(store):

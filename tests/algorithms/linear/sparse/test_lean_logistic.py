@@ -44,9 +44,10 @@ def test_subgradients_contain_zero(form, intercept, ratio):
     X, y, weights = data(form)
     factors = np.ones(40)
     factors[3], factors[5] = np.inf, 2.0
+    tol = 1e-13 if form is None else 1e-10
     for alpha in (0.1, 0.01, 0.0005):
         model = sd.SparseLogisticRegression(
-            alpha, l1_ratio=ratio, fit_intercept=intercept, penalty_factor=factors, tol=1e-10
+            alpha, l1_ratio=ratio, fit_intercept=intercept, penalty_factor=factors, tol=tol
         ).fit(X, y, weights)
         signs, b = np.where(y == "yes", 1.0, -1.0), model.coef_[0]
         v = weights * signs / (1 + np.exp(signs * (X @ b + model.intercept_[0]))) / weights.sum()
@@ -55,10 +56,10 @@ def test_subgradients_contain_zero(form, intercept, ratio):
         b = b[finite]
         slopes = (X.T @ v)[finite] - alpha * (1 - ratio) * factors[finite] * b
         apart = np.where(b != 0, np.abs(slopes - held * np.sign(b)), np.maximum(np.abs(slopes) - held, 0))
-        assert apart.max() < 2e-6
+        assert apart.max() < 1e-6
         assert model.coef_[0][3] == 0
         if intercept:
-            assert abs(v.sum()) < 1e-6
+            assert abs(v.sum()) < 1e-7
         else:
             assert model.intercept_[0] == 0
 

@@ -111,7 +111,8 @@ def test_it_comes_to_the_minimum_of_the_whole_problem(kind, share, options):
     l1, l2 = N * alpha * ratio * factors, N * alpha * (1 - ratio) * np.where(np.isinf(factors), 0, factors)
     primal, gap = gap_outside(X, y, coef, found.intercept[0], l1, l2, weights, positive, centre)
     scale = 0.5 * weights @ centred[1] ** 2
-    assert gap <= 1.2e-8 * scale  # by another dual point than that of the fit
+    if "factors" in options:  # else scikit-learn's minimum, further down, is the witness
+        assert gap <= 1.01e-8 * scale
     assert found.gap * N <= 1.01e-8 * scale
     assert found.objective * N == pytest.approx(primal, rel=1e-10)
     assert coef[5] == 0 or "factors" not in options
