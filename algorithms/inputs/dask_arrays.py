@@ -73,11 +73,14 @@ def check_length(vector, n_samples):
         raise DataError(f"X has {n_samples} rows, but y or a weight vector has {vector.shape[0]} entries")
 
 
-def lazily(method, X, n_outputs, dtype):
+def lazily(method, X, n_outputs, dtype, offset=None):
     """Apply a method of a fitted model to the blocks of rows of a Dask array, lazily.
 
-    Returns a Dask array of shape (n_samples,), or (n_samples, n_outputs) unless `n_outputs` is None.
+    `offset`, or exposure, is refused. Returns a Dask array of shape (n_samples,), or (n_samples, n_outputs)
+    unless `n_outputs` is None.
     """
+    if offset is not None:
+        raise DataError("offset and exposure are not taken with a Dask array: compute X")
     X = check_new_blocks(X, method.__self__)
     method = getattr(without_names(method.__self__), method.__name__)
     if n_outputs is None:

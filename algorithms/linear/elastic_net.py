@@ -9,14 +9,12 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import check_is_fitted
 
 from ..._typing import Array, Callback, Engine, Matrix, RandomState, Vector
 from ...errors import DataError
 from .._base import ENGINES, Estimator
-from ..inputs.dask_arrays import is_dask, lazily
-from ..inputs.matrices import check_matrix, check_rows, check_vector
-from ..inputs.tables import ScoresFiles, fitted_table, given_rows
+from ..inputs.matrices import check_matrix, check_vector
+from ..inputs.tables import ScoresFiles, fitted_table
 from ..inputs.targets import (
     check_names,
     check_offset,
@@ -27,6 +25,7 @@ from ..inputs.targets import (
 )
 from .losses import squared
 from .path import enet_path
+from .predictions import linear_predictor
 from .sparse.fitting import (
     SHORT,
     Design,
@@ -421,21 +420,7 @@ class ElasticNet(ScoresFiles, SparseCoefficients, MultiOutputMixin, RegressorMix
         -------
         ndarray of shape (n_samples,) or (n_samples, n_targets)
         """
-        check_is_fitted(self)
-        X = given_rows(self, X)
-        if is_dask(X):
-            if offset is not None:
-                raise DataError("offset is not taken with a Dask array: add it to the predictions")
-            n_outputs = None if self.coef_.ndim == 1 else len(self.coef_)
-            return lazily(self.predict, X, n_outputs, self.coef_.dtype)
-        intercept = np.asarray(self.intercept_, self.coef_.dtype)
-        predicted = check_rows(self, X) @ self.coef_.T + intercept
-        offset = check_offset(offset, len(predicted), predicted.size // max(len(predicted), 1))
-        return (
-            predicted
-            if offset is None
-            else predicted + offset.reshape(predicted.shape).astype(intercept.dtype)
-        )
+        return linear_predictor(self, self.predict, X, offset)
 
     def alpha_max(
         self, X: Matrix, y: Vector, sample_weight: Vector | None = None, *, offset: Vector | None = None

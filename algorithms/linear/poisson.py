@@ -12,8 +12,9 @@ from ...errors import DataError
 from .._base import ENGINES
 from ..inputs.remote_targets import FarCounts, target_sums
 from ..inputs.tables import fitted_table, scored_rows
-from .glm.smooth import SOLVERS, SmoothModel, linear_predictor
+from .glm.smooth import SOLVERS, SmoothModel
 from .losses import poisson
+from .predictions import linear_predictor
 
 
 class PoissonRegressor(RegressorMixin, SmoothModel):

@@ -18,8 +18,9 @@ from ..inputs.remote_targets import FarTargets, target_sums
 from ..inputs.tables import ScoresFiles, fitted_table
 from .glm.objective import LAST_PLACES
 from .glm.ridge_system import applies, solve_ridge
-from .glm.smooth import SOLVERS, SmoothModel, linear_predictor
+from .glm.smooth import SOLVERS, SmoothModel
 from .losses import squared
+from .predictions import linear_predictor
 from .sparse.moments import one_thread
 
 

@@ -8,22 +8,16 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.extmath import safe_sparse_dot
-from sklearn.utils.validation import check_is_fitted
 
-from ..._typing import Array, Callback, Engine, Matrix, Vector
-from ...errors import DataError
+from ..._typing import Callback, Engine, Matrix, Vector
 from .._base import ENGINES
-from ..inputs.dask_arrays import is_dask, lazily
-from ..inputs.matrices import check_rows
-from ..inputs.tables import ScoresFiles, fitted_table, given_rows
-from ..inputs.targets import check_offset
-from .classifier import ScoringClassifier, log_probabilities, probabilities
+from ..inputs.tables import fitted_table
+from .classifier import LinearClassifier
 from .sparse.fitting import SparseCoefficients, ownership
 from .sparse.labels import before, pose, solve_classes, take
 
 
-class SparseLogisticRegression(ScoresFiles, SparseCoefficients, ScoringClassifier):
+class SparseLogisticRegression(SparseCoefficients, LinearClassifier):
     r"""Logistic regression with l1 and squared l2 penalties, by a working set of columns.
 
     Minimises, over coefficients b and an intercept c, for classes y of 1 and -1
@@ -267,92 +261,6 @@ class SparseLogisticRegression(ScoresFiles, SparseCoefficients, ScoringClassifie
         self.dual_gap_ = fit.gap_absolute
         self.schedule_ = "columns" if problem.design.owned else "working-set"
         return take(self, problem, fit, history)
-
-    # Using --------------------------------------------------------------------------------------
-
-    def decision_function(self, X: Matrix, *, offset: Vector | None = None) -> Array:
-        """Compute the linear predictors ``X b + c + offset``.
-
-        Parameters
-        ----------
-        X : ndarray, sparse matrix or DataFrame of shape (n_samples, n_features)
-        offset : array-like of shape (n_samples,) or (n_samples, n_classes), optional
-            As in `fit`.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,) or (n_samples, n_classes)
-            For two classes the log-odds of ``classes_[1]``.
-        """
-        check_is_fitted(self)
-        X = given_rows(self, X)
-        if is_dask(X):
-            n_outputs = None if self.coef_.shape[0] == 1 else self.coef_.shape[0]
-            return self._lazily(self.decision_function, X, offset, n_outputs)
-        X = check_rows(self, X)
-        scores = safe_sparse_dot(X, self.coef_.T, dense_output=True) + self.intercept_
-        scores = scores[:, 0] if scores.shape[1] == 1 else scores
-        offset = check_offset(offset, len(scores), 1 if scores.ndim == 1 else scores.shape[1])
-        return scores if offset is None else scores + offset
-
-    def _lazily(self, method, X, offset, n_outputs, dtype=None):
-        if offset is not None:
-            raise DataError(
-                "offset is not taken with a Dask array: add it to the decision function, or compute X"
-            )
-        return lazily(method, X, n_outputs, self.coef_.dtype if dtype is None else dtype)
-
-    def predict(self, X: Matrix, *, offset: Vector | None = None) -> Array:
-        """Predict the most probable label of each row.
-
-        Parameters
-        ----------
-        X, offset
-            As in `decision_function`.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-        """
-        X = given_rows(self, X)
-        if is_dask(X):
-            return self._lazily(self.predict, X, offset, None, self.classes_.dtype)
-        return self._most_probable(self.decision_function(X, offset=offset))
-
-    def predict_proba(self, X: Matrix, *, offset: Vector | None = None) -> Array:
-        """Compute the probabilities of the classes.
-
-        Parameters
-        ----------
-        X, offset
-            As in `decision_function`.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_classes)
-            Rows sum to 1.
-        """
-        X = given_rows(self, X)
-        if is_dask(X):
-            return self._lazily(self.predict_proba, X, offset, len(self.classes_))
-        return probabilities(self.decision_function(X, offset=offset))
-
-    def predict_log_proba(self, X: Matrix, *, offset: Vector | None = None) -> Array:
-        """Compute the logarithms of the probabilities of the classes, without underflow.
-
-        Parameters
-        ----------
-        X, offset
-            As in `decision_function`.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_classes)
-        """
-        X = given_rows(self, X)
-        if is_dask(X):
-            return self._lazily(self.predict_log_proba, X, offset, len(self.classes_))
-        return log_probabilities(self.decision_function(X, offset=offset))
 
     def alpha_max(
         self, X: Matrix, y: Vector, sample_weight: Vector | None = None, *, offset: Vector | None = None

@@ -17,7 +17,7 @@ from ....scheduler.threads import single_threaded_blas
 from ..._base import Estimator
 from ...inputs.matrices import _as_data_errors, check_columns
 from ...inputs.targets import check_names, check_row_weights, check_some_weight, check_targets
-from ..glm.smooth import linear_predictor
+from ..predictions import linear_predictor
 from ..ridge import Ridge
 from ..sparse.fitting import check_shapes
 from ..sparse.moments import moments_of, shift_of

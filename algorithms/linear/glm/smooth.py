@@ -6,13 +6,10 @@ from typing import Any
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.validation import check_is_fitted
 
 from ....scheduler.threads import single_threaded_blas
 from ..._base import Estimator
-from ...inputs.dask_arrays import is_dask, lazily
-from ...inputs.matrices import check_rows
-from ...inputs.tables import given_rows
+from ...inputs.dask_arrays import is_dask
 from ...optimize.watch import Watch
 from ..sparse.fitting import check_shapes
 from .objective import LAST_PLACES
@@ -152,20 +149,6 @@ class SmoothModel(Estimator):
     def _check_state(self):
         super()._check_state()
         check_shapes(self)
-
-
-def linear_predictor(estimator, method, X):
-    """Compute ``X @ coef_.T + intercept_`` of a fitted regressor.
-
-    `method`: the estimator's own, which asks: for a Dask array it is applied to the blocks. `X`: ndarray,
-    sparse matrix, DataFrame or Dask array (n_samples, n_features).
-    """
-    check_is_fitted(estimator)
-    X = given_rows(estimator, X)
-    if is_dask(X):
-        n_outputs = None if estimator.coef_.ndim == 1 else len(estimator.coef_)
-        return lazily(method, X, n_outputs, estimator.coef_.dtype)
-    return check_rows(estimator, X) @ estimator.coef_.T + estimator.intercept_
 
 
 def run(estimator, minimise, objective, x0, *, unit, callback, snapshot):

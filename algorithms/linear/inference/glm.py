@@ -22,8 +22,8 @@ from ...inputs.matrices import check_vector
 from ...inputs.tables import fitted_table, scored_rows
 from ...inputs.targets import check_offset, check_row_weights, check_targets
 from ..glm.row_places import check_rows_and_targets
-from ..glm.smooth import linear_predictor
 from ..plotting import draw_intervals
+from ..predictions import linear_predictor
 from ..sparse.fitting import check_shapes
 from . import fitting
 from .covariance import KINDS, covariance, shifted

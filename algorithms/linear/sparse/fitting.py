@@ -378,7 +378,8 @@ def warn_short(fit, *, tol, max_iter, what, dtype):
 def check_shapes(estimator):
     """Hold coefficients and intercept of a model file against each other; DataError if they do not fit."""
     coef, intercept = estimator.coef_, np.asarray(estimator.intercept_)
-    if coef.ndim not in (1, 2) or coef.shape[-1] != estimator.n_features_in_ or coef.dtype.kind != "f":
+    shape: tuple = getattr(coef, "shape", ())
+    if len(shape) not in (1, 2) or shape[-1] != estimator.n_features_in_ or coef.dtype.kind != "f":
         raise DataError(f"coef_ cannot be that of a model of {estimator.n_features_in_} columns")
-    if intercept.dtype.kind != "f" or intercept.shape not in ((), (1,), coef.shape[:-1]):
-        raise DataError(f"intercept_ has the shape {intercept.shape}, coef_ {coef.shape}")
+    if intercept.dtype.kind != "f" or intercept.shape not in ((), (1,), shape[:-1]):
+        raise DataError(f"intercept_ has the shape {intercept.shape}, coef_ {shape}")

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.extmath import safe_sparse_dot
-from sklearn.utils.validation import check_is_fitted, column_or_1d
+from sklearn.utils.validation import column_or_1d
 
 from ....errors import DataError
 from ....scheduler.loop import Monitor, listeners
@@ -19,7 +18,6 @@ from ...inputs.matrices import (
     _as_data_errors,
     check_matrix,
     check_plain,
-    check_rows,
     check_vector,
 )
 from ...inputs.pieces import computed
@@ -33,7 +31,7 @@ from ...inputs.targets import (
     check_targets,
     check_weights,
 )
-from ..sparse.fitting import SparseCoefficients
+from ..sparse.fitting import SparseCoefficients, check_shapes
 from .losses import Loss
 from .named_groups import groups_by_name
 from .penalties import BlockPenalty, GivenPenalty, Penalty
@@ -379,24 +377,9 @@ class StructuredModel(ColumnsOnWorkers, Reweighting, SparseCoefficients, Estimat
 
     # Using --------------------------------------------------------------------------------------
 
-    def _linear_predictor(self, X, offset=None):
-        check_is_fitted(self)
-        X = check_rows(self, X)
-        coef = self.coef_ if isinstance(self.coef_, np.ndarray) else self.coef_.toarray()
-        f = safe_sparse_dot(X, coef.T, dense_output=True) + self.intercept_
-        offset = check_offset(offset, len(f), 1 if f.ndim == 1 else f.shape[1])
-        return f if offset is None else f + offset.reshape(f.shape)
-
     def _check_state(self):
         super()._check_state()
-        if not isinstance(self.coef_, np.ndarray) or self.coef_.ndim not in (1, 2):
-            raise DataError("coef_ must be a vector or matrix of numbers")
-        if self.coef_.dtype.kind != "f" or self.coef_.shape[-1] != self.n_features_in_:
-            raise DataError(
-                f"coef_ of the shape {self.coef_.shape} does not fit {self.n_features_in_} columns"
-            )
-        if np.shape(self.intercept_) not in ((), self.coef_.shape[:-1]):
-            raise DataError("intercept_ does not fit coef_")
+        check_shapes(self)
 
 
 def _null_predictor(loss, n_samples):

@@ -9,11 +9,9 @@ from sklearn.utils._param_validation import StrOptions
 from ...._typing import Array, Callback, Engine, Matrix, Vector
 from ....errors import DataError
 from ..._base import documented, keep_parameters
-from ...inputs.dask_arrays import is_dask, lazily
 from ...inputs.matrices import check_vector
-from ...inputs.tables import ScoresFiles, given_rows
 from ...inputs.targets import check_class_weights, check_labels, check_offset, check_weights
-from ..classifier import ScoringClassifier, log_probabilities, probabilities
+from ..classifier import LinearClassifier
 from .base import StructuredModel
 from .losses import Logistic, Multinomial
 from .mean_loss import MeanLoss
@@ -22,7 +20,7 @@ from .sparse_glm import ALPHA, CONSTRAINTS, FACTOR, GROUPS, RATIO, SHARED
 
 
 @documented(SHARED)
-class GroupLogisticRegression(ScoresFiles, StructuredModel, ScoringClassifier):
+class GroupLogisticRegression(StructuredModel, LinearClassifier):
     r"""Two or more classes by groups of columns, which have coefficients or none.
 
     Minimises the mean of ``log(1 + exp(-y f))``, y of 1 and -1, f = X b + c + offset, plus
@@ -234,74 +232,3 @@ class GroupLogisticRegression(ScoresFiles, StructuredModel, ScoringClassifier):
         super()._take(problem, fit, history)
         self.intercept_ = np.atleast_1d(self.intercept_)
         return self
-
-    def decision_function(self, X: Matrix, *, offset: Vector | None = None) -> Array:
-        """Compute the log-odds of ``classes_[1]``, or the linear predictors of more classes.
-
-        Parameters
-        ----------
-        X : ndarray, sparse matrix or DataFrame of shape (n_samples, n_features)
-        offset : array-like of shape (n_samples,) or (n_samples, n_classes), optional
-
-        Returns
-        -------
-        ndarray of shape (n_samples,) or (n_samples, n_classes)
-        """
-        X = given_rows(self, X)
-        if is_dask(X):
-            return self._lazily(self.decision_function, X, offset, np.float64)
-        f = self._linear_predictor(X)
-        f = f[:, 0] if f.shape[1] == 1 else f
-        offset = check_offset(offset, len(f), 1 if f.ndim == 1 else f.shape[1])
-        return f if offset is None else f + offset
-
-    def predict(self, X: Matrix, *, offset: Vector | None = None) -> Array:
-        """Predict the more probable label of each row.
-
-        Parameters
-        ----------
-        X, offset
-            As in `decision_function`.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-        """
-        X = given_rows(self, X)
-        if is_dask(X) and offset is None:  # which `decision_function` refuses
-            return lazily(self.predict, X, None, self.classes_.dtype)
-        return self._most_probable(self.decision_function(X, offset=offset))
-
-    def predict_proba(self, X: Matrix, *, offset: Vector | None = None) -> Array:
-        """Compute the probabilities of the classes.
-
-        Parameters
-        ----------
-        X, offset
-            As in `decision_function`.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_classes)
-        """
-        X = given_rows(self, X)
-        if is_dask(X):
-            return self._lazily(self.predict_proba, X, offset, np.float64, len(self.classes_))
-        return probabilities(self.decision_function(X, offset=offset))
-
-    def predict_log_proba(self, X: Matrix, *, offset: Vector | None = None) -> Array:
-        """Compute the logarithms of the probabilities of the classes, without underflow.
-
-        Parameters
-        ----------
-        X, offset
-            As in `decision_function`.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_classes)
-        """
-        X = given_rows(self, X)
-        if is_dask(X):
-            return self._lazily(self.predict_log_proba, X, offset, np.float64, len(self.classes_))
-        return log_probabilities(self.decision_function(X, offset=offset))

@@ -22,6 +22,7 @@ from ...inputs.targets import (
 )
 from ..inference.summary import Summary, coefficient_table
 from ..plotting import draw_survival
+from ..predictions import linear_predictor
 from .base import StructuredModel
 from .cox_loss import PartialLikelihood
 from .named import PENALTIES, named_terms
@@ -272,7 +273,7 @@ class CoxRegression(StructuredModel):
         -------
         ndarray of shape (n_samples,)
         """
-        return self._linear_predictor(X, offset)
+        return linear_predictor(self, self.predict, X, offset)
 
     def predict_cumulative_hazard(
         self, X: Matrix, times: Vector | None = None, *, stratum: Any = None, offset: Vector | None = None

@@ -7,8 +7,9 @@ import numpy as np
 from sklearn.base import MultiOutputMixin, RegressorMixin
 
 from ...._typing import Array, Callback, Matrix, Vector
-from ...inputs.dask_arrays import is_dask
+from ...inputs.dask_arrays import is_dask, lazily
 from ...inputs.tables import given_rows, scored_rows
+from ..predictions import linear_predictor
 from .base import StructuredModel
 from .solving.kinks import Pinball
 
@@ -91,9 +92,9 @@ class StructuredRegressor(MultiOutputMixin, RegressorMixin, StructuredModel):
         """
         X = given_rows(self, X)
         if is_dask(X):
-            return self._lazily(self.predict, X, offset if exposure is None else exposure, np.float64)
-        loss = self._make_loss()
-        f = self._linear_predictor(X, offset)
+            n_outputs = len(self.coef_) if self.coef_.ndim == 2 else None
+            return lazily(self.predict, X, n_outputs, np.float64, offset if exposure is None else exposure)
+        loss, f = self._make_loss(), linear_predictor(self, self.predict, X, offset)
         if exposure is not None:
             f = f + self._offset(loss, None, exposure, len(f), 1)[:, 0]
         return loss.mean(f)

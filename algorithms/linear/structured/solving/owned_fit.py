@@ -13,7 +13,7 @@ from .....errors import DataError
 from .....scheduler.engine import run
 from .....scheduler.place import check_engine, open_place
 from .....scheduler.threads import own_threads, single_threaded_blas
-from ....inputs.dask_arrays import engine_for, is_dask, lazily
+from ....inputs.dask_arrays import engine_for, is_dask
 from ...sparse.distributed import CutMatrix, exceeds_memory, lay_out
 from ...sparse.fitting import DEFAULT_ROUNDS, LEAST_TOL
 from ...sparse.program import MOST_ROUNDS
@@ -77,7 +77,6 @@ class ColumnsOnWorkers:
 
     engine: Engine
     n_jobs: Any
-    coef_: Any
     _penalty: Any
     _take: Any
     _warn: Any
@@ -128,14 +127,6 @@ class ColumnsOnWorkers:
         )
         self._warn(fit, program.excess, np.nan)
         return fit, done.history
-
-    def _lazily(self, method, X, given, dtype, n_outputs=None):
-        """Apply a method to the blocks of rows of a Dask array."""
-        if given is not None:
-            raise DataError("offset and exposure are not taken with a Dask array: compute X")
-        if n_outputs is None and self.coef_.ndim == 2 and self.coef_.shape[0] > 1:
-            n_outputs = self.coef_.shape[0]
-        return lazily(method, X, n_outputs, dtype)
 
 
 def _cut_rows(X, engine):

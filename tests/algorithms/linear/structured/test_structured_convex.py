@@ -7,6 +7,7 @@ from scipy.optimize import minimize
 from sklearn import linear_model
 
 import stradask as sd
+from stradask.algorithms.linear.predictions import linear_predictor
 
 RNG = np.random.default_rng(0)
 N, P = 80, 24
@@ -56,7 +57,7 @@ def test_the_objective_is_the_least_one_and_its_gap_bounds_it(loss):
     y, offset = TARGETS[loss], 0.1 * X[:, 5]
     model = sd.SparseGLM(loss, "elastic-net", alpha=0.05, l1_ratio=0.8, tol=1e-10)
     model.fit(X, y, WEIGHTS, offset=offset)
-    f = model._linear_predictor(X, offset)
+    f = linear_predictor(model, model.predict, X, offset)
     b = model.coef_
     own = np.average(value(loss, y, f), weights=WEIGHTS) + 0.05 * (0.8 * np.abs(b).sum() + 0.1 * b @ b)
     assert model.objective_ == pytest.approx(own, rel=1e-12)
@@ -199,7 +200,7 @@ def test_bounds_hold():
     np.testing.assert_allclose(model.coef_, theirs.coef_, atol=1e-6)
     low, high = np.where(np.arange(P) % 2, -0.3, 0.0), np.full(P, 0.8)
     model = sd.SparseGLM("logistic", alpha=0.01, bounds=(low, high), tol=1e-12).fit(X, LABELS)
-    b, u = model.coef_, (1 / (1 + np.exp(-model._linear_predictor(X))) - LABELS) / N
+    b, u = model.coef_, (1 / (1 + np.exp(-linear_predictor(model, model.predict, X))) - LABELS) / N
     v = -X.T @ u - 0.01 * np.sign(b)
     assert ((b >= low) & (b <= high)).all()
     assert (b == 0.8).any()
