@@ -25,6 +25,7 @@ from .inputs.pieces import is_lazy
 _MOST = 2**63  # scikit-learn keeps numbers in 64 bits
 _MOST_TEXT = 280  # characters of a message, about
 _PLAIN = {int, float, str, bool, type(None)}  # types of values that stay what they are
+_NO_PARAMETERS = {"self", "__class__"}  # of the locals of a constructor
 _PRINTERS = {"_changed_params", "_safe_repr", "_pprint_estimator", "_get_params_html"}  # of scikit-learn
 
 
@@ -289,7 +290,7 @@ def _plain(kind):
 
 def keep_parameters(estimator, given):
     """Set the parameters that a constructor was given; `given` is its ``locals()``."""
-    vars(estimator).update({name: given[name] for name in given.keys() - {"self", "__class__"}})
+    vars(estimator).update((name, value) for name, value in given.items() if name not in _NO_PARAMETERS)
 
 
 def documented(sections):

@@ -14,7 +14,7 @@ from ..._typing import Callback, DTypeLike, Engine, FileName, Matrix, RandomStat
 from ...errors import DataError, shortened
 from ...scheduler.engine import run
 from ...scheduler.wire import FORMATS
-from .._base import ENGINES
+from .._base import ENGINES, keep_parameters
 from .choose import check_combination, chosen_solver, penalties, penalty_factor, settings_of
 from .early_stopping import compare_fit_with_biases, hold_out, watched
 from .features import mapped
@@ -285,33 +285,7 @@ class MatrixFactorization(FactorModel):
         random_state: RandomState | None = None,
         verbose: int = 0,
     ) -> None:
-        self.n_components = n_components
-        self.reg = reg
-        self.feature_reg = feature_reg
-        self.bias_reg = bias_reg
-        self.reg_offset = reg_offset
-        self.implicit = implicit
-        self.alpha = alpha
-        self.loss = loss
-        self.solver = solver
-        self.non_negative = non_negative
-        self.reg_exponent = reg_exponent
-        self.bias = bias
-        self.max_iter = max_iter
-        self.tol = tol
-        self.learning_rate = learning_rate
-        self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.n_iter_no_change = n_iter_no_change
-        self.n_draws = n_draws
-        self.n_blocks = n_blocks
-        self.wire = wire
-        self.dtype = dtype
-        self.engine = engine
-        self.checkpoint = checkpoint
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
+        keep_parameters(self, locals())
 
     # Fitting ------------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from ..._typing import Array, Callback, Engine, Matrix, RandomState, Vector
 from ...errors import DataError
-from .._base import ENGINES, Estimator
+from .._base import ENGINES, Estimator, keep_parameters
 from ..inputs.matrices import check_matrix, check_vector
 from ..inputs.tables import ScoresFiles, fitted_table
 from ..inputs.targets import (
@@ -222,23 +222,7 @@ class ElasticNet(ScoresFiles, SparseCoefficients, MultiOutputMixin, RegressorMix
         n_jobs: int | None = None,
         verbose: int = 0,
     ) -> None:
-        self.alpha = alpha
-        self.l1_ratio = l1_ratio
-        self.fit_intercept = fit_intercept
-        self.precompute = precompute
-        self.max_iter = max_iter
-        self.copy_X = copy_X
-        self.tol = tol
-        self.warm_start = warm_start
-        self.positive = positive
-        self.random_state = random_state
-        self.selection = selection
-        self.penalty_factor = penalty_factor
-        self.standardize = standardize
-        self.schedule = schedule
-        self.engine = engine
-        self.n_jobs = n_jobs
-        self.verbose = verbose
+        keep_parameters(self, locals())
 
     # Fitting ------------------------------------------------------------------------------------
 

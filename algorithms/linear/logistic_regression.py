@@ -12,7 +12,7 @@ from sklearn.utils._param_validation import Interval, Options, StrOptions
 
 from ..._typing import Callback, Engine, Matrix, RandomState, Vector
 from ...errors import DataError
-from .._base import ENGINES
+from .._base import ENGINES, keep_parameters
 from ..inputs.dask_arrays import is_dask
 from ..inputs.remote_targets import FarLabels, label_sums
 from ..inputs.tables import fitted_table
@@ -194,21 +194,7 @@ class LogisticRegression(LinearClassifier, SmoothModel):
         random_state: RandomState | None = None,
         verbose: int = 0,
     ) -> None:
-        self.C = C
-        self.penalty = penalty
-        self.l1_ratio = l1_ratio
-        self.tol = tol
-        self.fit_intercept = fit_intercept
-        self.class_weight = class_weight
-        self.solver = solver
-        self.max_iter = max_iter
-        self.warm_start = warm_start
-        self.engine = engine
-        self.n_jobs = n_jobs
-        self.n_replicas = n_replicas
-        self.staleness = staleness
-        self.random_state = random_state
-        self.verbose = verbose
+        keep_parameters(self, locals())
 
     # Fitting ------------------------------------------------------------------------------------
 

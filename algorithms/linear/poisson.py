@@ -9,7 +9,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from ..._typing import Array, Callback, Engine, Matrix, Vector
 from ...errors import DataError
-from .._base import ENGINES
+from .._base import ENGINES, keep_parameters
 from ..inputs.remote_targets import FarCounts, target_sums
 from ..inputs.tables import fitted_table, scored_rows
 from .glm.smooth import SOLVERS, SmoothModel
@@ -131,15 +131,7 @@ class PoissonRegressor(RegressorMixin, SmoothModel):
         n_jobs: int | None = None,
         verbose: int = 0,
     ) -> None:
-        self.alpha = alpha
-        self.fit_intercept = fit_intercept
-        self.tol = tol
-        self.solver = solver
-        self.max_iter = max_iter
-        self.warm_start = warm_start
-        self.engine = engine
-        self.n_jobs = n_jobs
-        self.verbose = verbose
+        keep_parameters(self, locals())
 
     def __sklearn_tags__(self):
         """Tell scikit-learn that targets are not negative."""

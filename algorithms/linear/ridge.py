@@ -13,7 +13,7 @@ from ..._typing import Array, ArrayLike, Callback, Engine, Matrix, Vector
 from ...errors import DataError, shortened
 from ...scheduler.history import History
 from ...scheduler.loop import report_rounds
-from .._base import ENGINES
+from .._base import ENGINES, keep_parameters
 from ..inputs.remote_targets import FarTargets, target_sums
 from ..inputs.tables import ScoresFiles, fitted_table
 from .glm.objective import LAST_PLACES
@@ -145,15 +145,7 @@ class Ridge(ScoresFiles, MultiOutputMixin, RegressorMixin, SmoothModel):
         n_jobs: int | None = None,
         verbose: int = 0,
     ) -> None:
-        self.alpha = alpha
-        self.fit_intercept = fit_intercept
-        self.tol = tol
-        self.solver = solver
-        self.max_iter = max_iter
-        self.warm_start = warm_start
-        self.engine = engine
-        self.n_jobs = n_jobs
-        self.verbose = verbose
+        keep_parameters(self, locals())
 
     def fit(
         self, X: Matrix, y: Vector, sample_weight: Vector | None = None, *, callback: Callback | None = None

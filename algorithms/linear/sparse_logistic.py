@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from ..._typing import Callback, Engine, Matrix, Vector
-from .._base import ENGINES
+from .._base import ENGINES, keep_parameters
 from ..inputs.tables import fitted_table
 from .classifier import LinearClassifier
 from .sparse.fitting import SparseCoefficients, ownership
@@ -180,20 +180,7 @@ class SparseLogisticRegression(SparseCoefficients, LinearClassifier):
         n_jobs: int | None = None,
         verbose: int = 0,
     ) -> None:
-        self.alpha = alpha
-        self.l1_ratio = l1_ratio
-        self.fit_intercept = fit_intercept
-        self.class_weight = class_weight
-        self.positive = positive
-        self.penalty_factor = penalty_factor
-        self.standardize = standardize
-        self.max_iter = max_iter
-        self.tol = tol
-        self.warm_start = warm_start
-        self.schedule = schedule
-        self.engine = engine
-        self.n_jobs = n_jobs
-        self.verbose = verbose
+        keep_parameters(self, locals())
 
     # Fitting ------------------------------------------------------------------------------------
 

@@ -19,7 +19,7 @@ from ...errors import DataError, shortened
 from ...kernels.cuda.device import cuda_device, device_for, why_no_device
 from ...scheduler.parameters import seed_from
 from ...scheduler.threads import single_threaded_blas
-from .._base import ENGINES, Estimator
+from .._base import ENGINES, Estimator, keep_parameters
 from ..inputs.matrices import check_rows, real
 from ..inputs.targets import check_names, check_weights, with_weight
 from ..optimize.downpour import watched
@@ -120,33 +120,7 @@ class Perceptron(Estimator):
         n_jobs: int | None = None,
         verbose: int = 0,
     ) -> None:
-        self.hidden_layer_sizes = hidden_layer_sizes
-        self.activation = activation
-        self.solver = solver
-        self.alpha = alpha
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.learning_rate_init = learning_rate_init
-        self.power_t = power_t
-        self.momentum = momentum
-        self.nesterovs_momentum = nesterovs_momentum
-        self.plan = plan
-        self.max_iter = max_iter
-        self.tol = tol
-        self.n_iter_no_change = n_iter_no_change
-        self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.beta_1 = beta_1
-        self.beta_2 = beta_2
-        self.epsilon = epsilon
-        self.warm_start = warm_start
-        self.n_replicas = n_replicas
-        self.staleness = staleness
-        self.random_state = random_state
-        self.engine = engine
-        self.device = device
-        self.n_jobs = n_jobs
-        self.verbose = verbose
+        keep_parameters(self, locals())
 
     # Fitting ------------------------------------------------------------------------------------
 

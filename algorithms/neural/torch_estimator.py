@@ -17,7 +17,7 @@ from ...scheduler.place import open_place
 from ...scheduler.schedules.pipeline import ORDERS
 from ...scheduler.threads import run_tasks
 from ...scheduler.wire import WIDE_FORMATS
-from .._base import ENGINES, Estimator
+from .._base import ENGINES, Estimator, keep_parameters
 from ..inputs.dask_arrays import engine_for
 from ..inputs.pieces import checksum, first_rows, gathered, is_lazy
 from ..inputs.targets import check_names, check_weights, with_weight
@@ -101,29 +101,7 @@ class TorchEstimator(Estimator):
         random_state: RandomState | None = None,
         verbose: int = 0,
     ) -> None:
-        self.module = module
-        self.loss = loss
-        self.optimizer = optimizer
-        self.learning_rate = learning_rate
-        self.momentum = momentum
-        self.weight_decay = weight_decay
-        self.batch_size = batch_size
-        self.micro_batches = micro_batches
-        self.max_iter = max_iter
-        self.plan = plan
-        self.order = order
-        self.recompute = recompute
-        self.wire = wire
-        self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.n_iter_no_change = n_iter_no_change
-        self.warm_start = warm_start
-        self.engine = engine
-        self.device = device
-        self.n_jobs = n_jobs
-        self.checkpoint = checkpoint
-        self.random_state = random_state
-        self.verbose = verbose
+        keep_parameters(self, locals())
 
     # For check_estimator(model, expected_failed_checks=model._expected_failed_checks).
     _expected_failed_checks: ClassVar[dict] = {

@@ -12,6 +12,7 @@ from ..._typing import Array, Callback, Engine, FileName, Matrix, RandomState, V
 from ...datasets.split import split_tokens
 from ...errors import DataError
 from ...scheduler.threads import effective_n_jobs
+from .._base import keep_parameters
 from .._intervals import check_draws, least_draws
 from ..inputs.dask_arrays import is_dask
 from ..inputs.matrices import check_counts
@@ -162,21 +163,7 @@ class DMRTopicModel(FittedTopicModel):
         random_state: RandomState | None = None,
         verbose: int = 0,
     ) -> None:
-        self.n_components = n_components
-        self.formula = formula
-        self.doc_topic_prior = doc_topic_prior
-        self.prior_scale = prior_scale
-        self.intercept_scale = intercept_scale
-        self.topic_word_prior = topic_word_prior
-        self.max_iter = max_iter
-        self.exact = exact
-        self.n_groups = n_groups
-        self.engine = engine
-        self.n_jobs = n_jobs
-        self.checkpoint = checkpoint
-        self.memmap_folder = memmap_folder
-        self.random_state = random_state
-        self.verbose = verbose
+        keep_parameters(self, locals())
 
     # Fitting ------------------------------------------------------------------------------------
 

@@ -16,6 +16,7 @@ from ...scheduler.parameters import seed_from
 from ...scheduler.schedules.static import StaticSchedule
 from ...scheduler.stores.store import fingerprint_csr
 from ...scheduler.threads import effective_n_jobs
+from .._base import keep_parameters
 from ..inputs.dask_arrays import is_frame
 from ..inputs.matrices import check_counts, check_prior, check_vocabulary, check_width
 from ..inputs.targets import check_names
@@ -172,16 +173,7 @@ class DynamicTopicModel(TopicsOverSlices):
         random_state: RandomState | None = None,
         verbose: int = 0,
     ) -> None:
-        self.n_components = n_components
-        self.drift = drift
-        self.doc_topic_prior = doc_topic_prior
-        self.topic_word_prior = topic_word_prior
-        self.max_iter = max_iter
-        self.engine = engine
-        self.n_jobs = n_jobs
-        self.checkpoint = checkpoint
-        self.random_state = random_state
-        self.verbose = verbose
+        keep_parameters(self, locals())
 
     def fit(
         self,

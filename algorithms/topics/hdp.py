@@ -8,6 +8,7 @@ from sklearn.utils._param_validation import Interval
 
 from ..._typing import Array, Callback, Engine, FileName, Matrix, RandomState, Vector
 from ...errors import DataError
+from .._base import keep_parameters
 from ..inputs.matrices import check_prior
 from .fitting import _TOPIC_WORD_PRIOR, FittedTopicModel
 
@@ -135,19 +136,7 @@ class HDPTopicModel(FittedTopicModel):
         random_state: RandomState | None = None,
         verbose: int = 0,
     ) -> None:
-        self.n_components = n_components
-        self.alpha = alpha
-        self.gamma = gamma
-        self.topic_word_prior = topic_word_prior
-        self.max_iter = max_iter
-        self.exact = exact
-        self.n_groups = n_groups
-        self.engine = engine
-        self.n_jobs = n_jobs
-        self.checkpoint = checkpoint
-        self.memmap_folder = memmap_folder
-        self.random_state = random_state
-        self.verbose = verbose
+        keep_parameters(self, locals())
 
     def fit(
         self,

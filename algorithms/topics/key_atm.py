@@ -10,6 +10,7 @@ from sklearn.utils._param_validation import Interval
 
 from ..._typing import Array, Callback, Engine, FileName, Matrix, RandomState, Vector
 from ...errors import DataError, listed, shortened
+from .._base import keep_parameters
 from .fitting import FittedTopicModel
 from .guidance import check_seed_words
 from .inference import levels_to_user
@@ -147,21 +148,7 @@ class KeyATM(FittedTopicModel):
         random_state: RandomState | None = None,
         verbose: int = 0,
     ) -> None:
-        self.n_components = n_components
-        self.keyword_prior = keyword_prior
-        self.switch_prior = switch_prior
-        self.doc_topic_prior = doc_topic_prior
-        self.topic_word_prior = topic_word_prior
-        self.n_draws = n_draws
-        self.max_iter = max_iter
-        self.exact = exact
-        self.n_groups = n_groups
-        self.engine = engine
-        self.n_jobs = n_jobs
-        self.checkpoint = checkpoint
-        self.memmap_folder = memmap_folder
-        self.random_state = random_state
-        self.verbose = verbose
+        keep_parameters(self, locals())
 
     def fit(
         self,

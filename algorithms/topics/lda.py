@@ -7,6 +7,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from ..._typing import Array, Callback, Engine, FileName, Matrix, RandomState, Vector
 from ...errors import DataError
+from .._base import keep_parameters
 from .fitting import FittedTopicModel
 
 
@@ -245,25 +246,7 @@ class LatentDirichletAllocation(FittedTopicModel):
         random_state: RandomState | None = None,
         verbose: int = 0,
     ) -> None:
-        self.n_components = n_components
-        self.doc_topic_prior = doc_topic_prior
-        self.topic_word_prior = topic_word_prior
-        self.max_iter = max_iter
-        self.sampler = sampler
-        self.device = device
-        self.exact = exact
-        self.optimize_priors = optimize_priors
-        self.tol = tol
-        self.n_draws = n_draws
-        self.n_groups = n_groups
-        self.engine = engine
-        self.n_jobs = n_jobs
-        self.checkpoint = checkpoint
-        self.memmap_folder = memmap_folder
-        self.memory_limit = memory_limit
-        self.warm_start = warm_start
-        self.random_state = random_state
-        self.verbose = verbose
+        keep_parameters(self, locals())
 
     # Fitting ------------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from ...errors import DataError
 from ...scheduler.engine import run
 from ...scheduler.parameters import seed_from
 from ...scheduler.stores.store import fingerprint_csr
+from .._base import keep_parameters
 from ..inputs.dask_arrays import is_dask
 from ..inputs.matrices import check_counts, check_prior, check_vocabulary
 from ..inputs.pieces import computed
@@ -64,17 +65,7 @@ class ShortTextModel(TopicModel):
         random_state: RandomState | None = None,
         verbose: int = 0,
     ) -> None:
-        self.n_components = n_components
-        self.doc_topic_prior = doc_topic_prior
-        self.topic_word_prior = topic_word_prior
-        self.max_iter = max_iter
-        self.exact = exact
-        self.n_groups = n_groups
-        self.engine = engine
-        self.n_jobs = n_jobs
-        self.checkpoint = checkpoint
-        self.random_state = random_state
-        self.verbose = verbose
+        keep_parameters(self, locals())
 
     def fit(
         self,

@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from ..._typing import Array, Callback, Engine, FileName, Matrix, RandomState, Vector
 from ...errors import DataError, shortened
 from ...kernels.lda.models import responses as kernels
+from .._base import keep_parameters
 from ..inputs.dask_arrays import check_new_blocks, is_dask
 from ..inputs.matrices import check_counts
 from ..inputs.targets import check_labels, check_not_negative, check_targets, check_weights, label_numbers
@@ -166,21 +167,7 @@ class SupervisedLDA(FittedTopicModel):
         random_state: RandomState | None = None,
         verbose: int = 0,
     ) -> None:
-        self.n_components = n_components
-        self.response = response
-        self.doc_topic_prior = doc_topic_prior
-        self.topic_word_prior = topic_word_prior
-        self.prior_scale = prior_scale
-        self.n_draws = n_draws
-        self.max_iter = max_iter
-        self.exact = exact
-        self.n_groups = n_groups
-        self.engine = engine
-        self.n_jobs = n_jobs
-        self.checkpoint = checkpoint
-        self.memmap_folder = memmap_folder
-        self.random_state = random_state
-        self.verbose = verbose
+        keep_parameters(self, locals())
 
     # Fitting ------------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ from sklearn.utils._param_validation import Interval
 from ....errors import DataError
 from ....kernels.factorization.item_products import fill_dense_products
 from ....scheduler.threads import effective_n_jobs, run_tasks
-from ..._base import documented
+from ..._base import documented, keep_parameters
 from ...inputs.memory import refuse_beyond
 from .base import ATTRIBUTES, PARAMETERS, ItemModel, ranges, tables_of
 from .knn import weights_of
@@ -89,11 +89,7 @@ class EASE(ItemModel):
         binary: bool = True,
         n_jobs: int | None = None,
     ) -> None:
-        self.reg = reg
-        self.n_neighbors = n_neighbors
-        self.memory_limit = memory_limit
-        self.binary = binary
-        self.n_jobs = n_jobs
+        keep_parameters(self, locals())
 
     def _learn(self, X):
         n_items = X.shape[1]

@@ -9,7 +9,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from ....kernels.factorization.item_products import nearest_items
 from ....scheduler.threads import effective_n_jobs, run_tasks
-from ..._base import documented
+from ..._base import documented, keep_parameters
 from .base import ATTRIBUTES, PARAMETERS, ItemModel, ranges, tables_of
 
 _PARTS = 8  # tasks a thread, for balance
@@ -94,13 +94,7 @@ class ItemKNN(ItemModel):
         binary: bool = True,
         n_jobs: int | None = None,
     ) -> None:
-        self.n_neighbors = n_neighbors
-        self.similarity = similarity
-        self.shrinkage = shrinkage
-        self.k1 = k1
-        self.b = b
-        self.binary = binary
-        self.n_jobs = n_jobs
+        keep_parameters(self, locals())
 
     def _learn(self, X):
         W = self._weighted(X.astype(np.float64))

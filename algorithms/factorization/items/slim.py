@@ -19,7 +19,7 @@ from ....kernels.factorization.item_products import (
 from ....kernels.linear.gram_path import solve_path
 from ....scheduler.place import open_place
 from ....scheduler.threads import effective_n_jobs, run_tasks
-from ..._base import ENGINES, documented
+from ..._base import ENGINES, documented, keep_parameters
 from ...inputs.memory import refuse_beyond
 from .base import ATTRIBUTES, PARAMETERS, ItemModel, ranges, tables_of
 
@@ -124,15 +124,7 @@ class SLIM(ItemModel):
         n_jobs: int | None = None,
         verbose: int = 0,
     ) -> None:
-        self.l1_reg = l1_reg
-        self.l2_reg = l2_reg
-        self.n_neighbors = n_neighbors
-        self.tol = tol
-        self.memory_limit = memory_limit
-        self.binary = binary
-        self.engine = engine
-        self.n_jobs = n_jobs
-        self.verbose = verbose
+        keep_parameters(self, locals())
 
     def _learn(self, X):
         n_items = X.shape[1]

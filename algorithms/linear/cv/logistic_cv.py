@@ -10,6 +10,7 @@ from sklearn.utils._param_validation import Interval
 from ...._typing import Matrix, RandomState, Vector
 from ....errors import DataError, shortened
 from ....scheduler.place import open_place
+from ..._base import keep_parameters
 from ...inputs.row_order import check_row_matrix
 from ...inputs.targets import (
     check_labels,
@@ -127,20 +128,7 @@ class LogisticRegressionCV(LogisticRegression):
         refit: bool = True,
         random_state: RandomState | None = None,
     ) -> None:
-        self.Cs = Cs
-        self.l1_ratios = l1_ratios
-        self.fit_intercept = fit_intercept
-        self.cv = cv
-        self.penalty = penalty
-        self.scoring = scoring
-        self.solver = solver
-        self.tol = tol
-        self.max_iter = max_iter
-        self.class_weight = class_weight
-        self.n_jobs = n_jobs
-        self.verbose = verbose
-        self.refit = refit
-        self.random_state = random_state
+        keep_parameters(self, locals())
 
     def fit(  # type: ignore[override]
         self, X: Matrix, y: Vector, sample_weight: Vector | None = None, *, groups: Vector | None = None

@@ -10,10 +10,10 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from ...._typing import Engine, Matrix, Vector
+from ...._typing import Matrix, Vector
 from ....errors import DataError, in_brief, shortened
 from ....scheduler.threads import single_threaded_blas
-from ..._base import ENGINES
+from ..._base import ENGINES, Estimator
 from ...inputs.matrices import check_matrix, check_vector
 from ...inputs.targets import check_alphas, check_names, check_penalty_factor, check_weights
 from .evaluation import choose, mean_and_error
@@ -21,7 +21,7 @@ from .folds import PathProblem, folds_of, score_folds, tasks_over
 from .moment_search import MomentSearch
 
 
-class PathCV:
+class PathCV(Estimator):
     """Base of the estimators that cross-validate a path: grid, folds, scores, choice, picture."""
 
     # For check_estimator(model, expected_failed_checks=model._expected_failed_checks).
@@ -30,28 +30,8 @@ class PathCV:
         for kind in ("dense", "sparse")
     }
     _ratios_name = "l1_ratios"  # the parameter that has the shares of the l1 penalty
-
-    # What the estimators' constructors set, and what more than one of their bases declares.
-    l1_ratio: Any
     l1_ratios: Any = None
-    eps: float
     n_alphas: Any = None
-    alphas: Any
-    cv: Any
-    scoring: Any
-    rule: str
-    tol: float
-    engine: Engine
-    n_jobs: Any
-    verbose: int
-    penalty_factor: Any
-    standardize: bool
-    fit_intercept: bool
-    positive: bool
-    max_iter: Any
-    dual_gap_: Any
-    n_iter_: Any
-    _validate_params: Any
     _checked_target: Any  # ``(y, n_samples, offset=None)`` returns `y`, and perhaps more of a `PathProblem`
 
     def _shares(self):

@@ -14,7 +14,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from ...._typing import Array, Matrix, Vector
 from ....errors import DataError, shortened
 from ....scheduler.threads import single_threaded_blas
-from ..._base import Estimator
+from ..._base import Estimator, keep_parameters
 from ...inputs.matrices import _as_data_errors, check_columns
 from ...inputs.targets import check_names, check_row_weights, check_some_weight, check_targets
 from ..predictions import linear_predictor
@@ -122,13 +122,7 @@ class RidgeCV(MultiOutputMixin, RegressorMixin, Estimator):
         store_cv_results: bool = False,
         alpha_per_target: bool = False,
     ) -> None:
-        self.alphas = alphas
-        self.fit_intercept = fit_intercept
-        self.scoring = scoring
-        self.cv = cv
-        self.gcv_mode = gcv_mode
-        self.store_cv_results = store_cv_results
-        self.alpha_per_target = alpha_per_target
+        keep_parameters(self, locals())
 
     def fit(self, X: Matrix, y: Vector, sample_weight: Vector | None = None) -> Self:
         """Choose the penalty, and fit to all rows.

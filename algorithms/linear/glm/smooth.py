@@ -41,17 +41,7 @@ class SmoothModel(Estimator):
     """
 
     _keeps_order: Any = False  # whether `_solve` takes dense rows in Fortran order
-    fit_intercept: bool
-    n_jobs: Any
-    solver: str
-    warm_start: bool
-    coef_: Any
     intercept_: Any
-    _target: Any
-    _remote_checks: Any
-    _remote_target: Any
-    _scales: Any
-    _check_goes_on: Any
 
     def _fit_rows(self, X, y, sample_weight, callback, stays_up_to=np.inf):
         """Minimise over the rows on their machines, and take the model; None where `_takes` refuses."""

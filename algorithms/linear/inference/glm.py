@@ -16,7 +16,7 @@ from ...._typing import Array, Callback, Engine, Matrix, Vector
 from ....errors import DataError, shortened
 from ....scheduler.place import open_place
 from ....scheduler.threads import single_threaded_blas
-from ..._base import ENGINES, Estimator
+from ..._base import ENGINES, Estimator, keep_parameters
 from ...inputs.dask_arrays import is_dask
 from ...inputs.matrices import check_vector
 from ...inputs.tables import fitted_table, scored_rows
@@ -204,20 +204,7 @@ class GLM(RegressorMixin, Estimator):
         n_jobs: int | None = None,
         verbose: int = 0,
     ) -> None:
-        self.family = family
-        self.covariance = covariance
-        self.power = power
-        self.overdispersion = overdispersion
-        self.dispersion = dispersion
-        self.weight_type = weight_type
-        self.alpha = alpha
-        self.fit_intercept = fit_intercept
-        self.max_iter = max_iter
-        self.tol = tol
-        self.warm_start = warm_start
-        self.engine = engine
-        self.n_jobs = n_jobs
-        self.verbose = verbose
+        keep_parameters(self, locals())
 
     def __sklearn_tags__(self):
         """Tell scikit-learn which targets are taken."""

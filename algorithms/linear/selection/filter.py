@@ -11,6 +11,7 @@ from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 
 from ...._typing import Matrix, RandomState, Vector
 from ....errors import DataError
+from ..._base import keep_parameters
 from ...inputs.dask_arrays import is_dask
 from ...inputs.matrices import check_columns, check_plain
 from ...inputs.targets import check_length, check_names, check_targets
@@ -113,14 +114,7 @@ class KnockoffSelection(Selector):
         offset: int = 1,
         random_state: RandomState | None = None,
     ) -> None:
-        self.estimator = estimator
-        self.kind = kind
-        self.fdr = fdr
-        self.method = method
-        self.mean = mean
-        self.covariance = covariance
-        self.offset = offset
-        self.random_state = random_state
+        keep_parameters(self, locals())
 
     def _base(self):
         return LassoCV() if self.estimator is None else self.estimator

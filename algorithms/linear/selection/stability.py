@@ -14,7 +14,7 @@ from sklearn.utils._param_validation import HasMethods, Interval
 from ...._typing import Engine, Matrix, RandomState, Vector
 from ....errors import DataError
 from ....scheduler.place import open_place
-from ..._base import ENGINES
+from ..._base import ENGINES, keep_parameters
 from ...inputs.dask_arrays import is_dask
 from ...inputs.matrices import check_columns, check_plain
 from ...inputs.targets import check_length, check_names
@@ -117,14 +117,7 @@ class StabilitySelection(Selector):
         n_jobs: int | None = None,
         verbose: int = 0,
     ) -> None:
-        self.estimator = estimator
-        self.n_selected = n_selected
-        self.threshold = threshold
-        self.n_pairs = n_pairs
-        self.random_state = random_state
-        self.engine = engine
-        self.n_jobs = n_jobs
-        self.verbose = verbose
+        keep_parameters(self, locals())
 
     def _base(self):
         return Lasso() if self.estimator is None else self.estimator

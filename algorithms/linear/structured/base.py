@@ -64,18 +64,6 @@ _DEFAULT_GAMMA = {"mcp": 3.0, "scad": 3.7, "log": 1.0, "lq": 0.5}
 class StructuredModel(ColumnsOnWorkers, Reweighting, SparseCoefficients, Estimator):
     """Fits, paths and predictions. A subclass has `_make_loss` and `_terms`."""
 
-    coef_: Any
-    intercept_: Any
-    fit_intercept: bool
-    alpha: float
-    l1_ratio: float
-    penalty_factor: Any
-    positive: bool
-    standardize: bool
-    max_iter: int
-    tol: float
-    warm_start: bool
-    verbose: int
     groups: Any = None
     _groups_are_categories = False  # where `groups` is None and X has categories
     _counts_weights = False  # whether a row of weight 2 counts as two rows

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ...._typing import Array, Engine, Matrix, Vector
 from ....errors import DataError, shortened
-from ..._base import Estimator, documented, keep_parameters
+from ..._base import documented, keep_parameters
 from ...inputs.matrices import check_vector
 from ...inputs.targets import check_weights
 from ..cv.evaluation import path_scorer
@@ -142,7 +142,7 @@ def _has(name):
 
 
 @documented(CV_DOCS)
-class SparseGLMCV(PathCV, MetaEstimatorMixin, Estimator):
+class SparseGLMCV(MetaEstimatorMixin, PathCV):
     """Choose `alpha` of `SparseGLM`, or of a model like it, by cross-validation.
 
     For each fold a path of falling strengths is fitted to the other rows and scored on its own; the scores

@@ -283,10 +283,6 @@ class MultiTaskLasso(MultiTaskElasticNet):
 class _L1Regressor(StructuredRegressor):
     """A loss with l1 and squared penalties on single columns."""
 
-    l1_ratio: float
-    penalty_factor: Any
-    positive: bool
-
     def _terms(self):
         low = 0.0 if self.positive else -np.inf
         return Terms("norm", self.l1_ratio, factors=self.penalty_factor, low=low)

@@ -13,6 +13,7 @@ from .....errors import DataError
 from .....scheduler.engine import run
 from .....scheduler.place import check_engine, open_place
 from .....scheduler.threads import own_threads, single_threaded_blas
+from ...._base import Estimator
 from ....inputs.dask_arrays import engine_for, is_dask
 from ...sparse.distributed import CutMatrix, exceeds_memory, lay_out
 from ...sparse.fitting import DEFAULT_ROUNDS, LEAST_TOL
@@ -72,14 +73,8 @@ def cut_columns(X, blocks, engine):
     return CutColumns(cut, engine, n_features)
 
 
-class ColumnsOnWorkers:
+class ColumnsOnWorkers(Estimator):
     """Methods of the structured models for Dask arrays and workers."""
-
-    engine: Engine
-    n_jobs: Any
-    _penalty: Any
-    _take: Any
-    _warn: Any
 
     def _check_local(self, problem):
         """Refuse columns of workers for what is done in this process alone."""
@@ -89,7 +84,7 @@ class ColumnsOnWorkers:
                 "searches pass X as an array of this process, with engine='local'"
             )
 
-    def _columns_on_workers(self: Any, X, loss, weights, blocks, factors, centre):
+    def _columns_on_workers(self, X, loss, weights, blocks, factors, centre):
         """Columns that workers own; `RowsOnWorkers` of rows that are large, or of other penalties."""
         engine = engine_for(X, self.engine)
         own = CutColumns(None, engine, X.shape[1])
@@ -104,7 +99,7 @@ class ColumnsOnWorkers:
                 return rows
         return cut_columns(X, blocks, self.engine)
 
-    def _solve_owned(self: Any, problem, callback, start, label):
+    def _solve_owned(self, problem, callback, start, label):
         """Solve on columns that workers own."""
         terms = terms_of(self._penalty(problem, self.alpha), problem.loss, label)
         if self.standardize and (problem.blocks.sizes > 1).any():

@@ -1,23 +1,19 @@
 """Second fits by the coefficients of a first one: relaxed, adaptive and reweighted penalties."""
 
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from .....errors import DataError
+from ...._base import Estimator
 from ....inputs.targets import check_penalty_factor
 from .blocks import check_groups
 
 
-class Reweighting:
+class Reweighting(Estimator):
     """Methods of a fitted model that return the estimator of a second fit."""
-
-    get_params: Any
-    _terms: Any
-    n_features_in_: int
-    coef_: Any
 
     def relaxed(self) -> Self:
         """Make an estimator that refits the chosen columns without penalty, and excludes the others.
