@@ -14,8 +14,9 @@ import numba as nb
 import numpy as np
 
 from .. import one_form
+from ..indexing import copy
 from .address import ADDRESS, INTEGERS, MATRIX, VECTOR, call
-from .hmc import copy, dot
+from .hmc import dot
 from .streams import CALLED, OPTIONS
 
 _RISE, _SLOPE = 1e-4, 0.9  # Nocedal and Wright 2006, for quasi-Newton directions

@@ -20,6 +20,7 @@ import math
 import numba as nb
 import numpy as np
 
+from ..indexing import copy
 from .densities.glm import linear
 from .densities.priors import CONSTANT, HEAD, N_COEFS, OWN_SCALE, POWER, START, WEIGHT
 from .streams import CALLED, OPTIONS, fill_normal, uniform
@@ -102,7 +103,7 @@ def run(q, name, n, data, meta):
             residual += total * total
         q[d] = -0.5 * math.log(_noise(stream, precision, residual, data))
         logp = linear(q, gradients[t], data, meta)
-        draws[t] = q
+        copy(q, draws[t])
         statistics[t, 0], statistics[t, 1], statistics[t, 2], statistics[t, 5] = logp, 1.0, 1.0, -logp
         statistics[t, 6] = 1.0
     return draws, gradients, statistics, q, gradients[n - 1].copy(), logp

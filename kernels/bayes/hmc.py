@@ -27,6 +27,7 @@ import math
 import numba as nb
 import numpy as np
 
+from ..indexing import copy
 from .address import call
 from .streams import CALLED, OPTIONS, fill_normal, uniform
 
@@ -40,13 +41,6 @@ def dot(a, b):
     for i in range(len(a)):
         total += a[i] * b[i]
     return total
-
-
-@nb.njit(**CALLED)
-def copy(source, target):
-    """Copy a vector; a slice assignment compiles into ten times the code."""
-    for i in range(len(source)):
-        target[i] = source[i]
 
 
 @nb.njit(**CALLED)

@@ -12,7 +12,8 @@ import math
 
 import numba as nb
 
-from .hmc import copy, evaluate
+from ..indexing import copy
+from .hmc import evaluate
 from .streams import CALLED, uniform
 
 _MOST_SHRINKS = 200  # the interval is then 1e-60 of its width: the density has no slice there

@@ -19,8 +19,9 @@ import numba as nb
 import numpy as np
 
 from .. import one_form
+from ..indexing import copy
 from .address import ADDRESS, INTEGERS, MATRIX, VECTOR, call
-from .hmc import MAX_ERROR, copy, dot
+from .hmc import MAX_ERROR, dot
 from .streams import INNER, OPTIONS, fill_normal, uniform
 
 _CUBE, _STREAM = nb.float64[:, :, ::1], nb.uint32[::1]

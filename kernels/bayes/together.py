@@ -10,9 +10,9 @@ import numpy as np
 from numba import types
 
 from .. import one_form
+from ..indexing import copy
 from .address import ADDRESS, INTEGERS, MATRIX, VECTOR, call_begin, call_go_on, call_together
 from .chain import N_STATISTICS, adapt_size, keep
-from .hmc import copy
 from .nuts import LOGP
 from .streams import OPTIONS
 

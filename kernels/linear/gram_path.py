@@ -21,6 +21,7 @@ import numpy as np
 from numba import types
 
 from .. import one_form
+from ..indexing import copy
 from ..options import INNER, KERNEL
 from .columns import FAST
 
@@ -156,7 +157,7 @@ def solve_path(
     Gs, H = np.empty((p, p)), np.empty((p, p))
     bs, cs, qs, l1s, l2s, z = np.empty(p), np.empty(p), np.empty(p), np.empty(p), np.empty(p), np.empty(p)
     support = np.empty(p, np.int64)
-    slopes[:] = c
+    copy(c, slopes)
     for j in range(p):
         if b[j] != 0.0:
             subtract(slopes, b[j], G[j], p)
@@ -220,10 +221,10 @@ def solve_path(
                 last = inner
             for i in range(m):
                 b[members[i]] = bs[i]
-            slopes[:] = c
+            copy(c, slopes)
             for j in range(p):
                 if b[j] != 0.0:
                     subtract(slopes, b[j], G[j], p)
-        coefs[a] = b
+        copy(b, coefs[a])
         figures[a, 0], figures[a, 1], figures[a, 2], figures[a, 3] = objective, gap, rounds, visits
     return len(strengths)

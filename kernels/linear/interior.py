@@ -7,6 +7,7 @@ changes of A b by rows, then by columns.
 
 import numba as nb
 
+from ..indexing import copy
 from ..options import KERNEL
 
 _BACK = 0.9995  # of the way to the nearest bound
@@ -80,7 +81,7 @@ def correct(Xd, d, a, z, y, s, t, D, g, first, second, together):
 def best_constant(order, k, low, high, v):
     """Minimise the sum of ``max(low (c - k), high (c - k))`` over c; fill slopes v, of sum 0; return c."""
     total, c = low.sum(), 0.0
-    v[:] = low
+    copy(low, v)
     for i in order:
         c, v[i] = k[i], min(high[i], low[i] - total)
         total += v[i] - low[i]

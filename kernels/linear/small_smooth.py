@@ -16,6 +16,7 @@ import numpy as np
 from numba import types
 
 from .. import one_form
+from ..indexing import copy
 from ..options import INNER, KERNEL
 from .columns import FAST
 from .glm_losses import tile_losses
@@ -71,7 +72,7 @@ def _penalty(b, l1, l2):
 def _minimise_model(H, g, x, l1, zeros, b, slopes, c, support, L, z):
     """Minimise ``g (b - x) + (b - x) H (b - x) / 2 + sum_j l1_j |b_j|``; False where it is singular."""
     m = len(b)
-    b[:] = x
+    copy(x, b)
     penalised = False
     for j in range(m):
         slopes[j] = -g[j]
@@ -150,7 +151,7 @@ def newton_step(loss, XT, y, weights, l1, l2, constant, tol, x, L, H, columns, r
         there = tile_losses(loss, trial, y, weights, n, values, slopes, curvatures) / n
         there += _penalty(b, l1, l2) + constant
         if there <= F + ARMIJO * t * promised + SLACK * abs(F):
-            x[:] = b
+            copy(b, x)
             figures[0], figures[2] = there, t
             return CONVERGED if near else GOES_ON
         t *= 0.5

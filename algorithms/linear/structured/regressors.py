@@ -1,5 +1,6 @@
 """Named regressions over the generic solver."""
 
+import warnings
 from numbers import Real
 from typing import Any, ClassVar
 
@@ -10,7 +11,7 @@ from ...._typing import Engine, Vector
 from ....errors import DataError
 from ..._base import documented, keep_parameters
 from ...inputs.matrices import check_vector
-from .losses import Poisson, Squared
+from .losses import Huber, Poisson, Squared
 from .named import LOSSES
 from .regressor_base import StructuredRegressor
 from .scaled_huber import ScaledHuber
@@ -394,6 +395,9 @@ class HuberRegressor(_L1Regressor):
     positive : bool, default=False
         Only coefficients of 0 and above.
     %(fit_parameters)s
+    delta : float, default=None
+        Until 0.4 the objective of 0.2, with a FutureWarning: that of ``SparseGLM("huber", alpha=alpha,
+        l1_ratio=l1_ratio, penalty="elastic-net", loss_options={"delta": delta})``.
 
     Attributes
     ----------
@@ -419,7 +423,11 @@ class HuberRegressor(_L1Regressor):
     (array([1.]), array([2, 3]))
     """
 
-    _parameter_constraints: ClassVar[dict] = {"epsilon": [Interval(Real, 1, np.inf, closed="left")], **_L1}
+    _parameter_constraints: ClassVar[dict] = {
+        "epsilon": [Interval(Real, 1, np.inf, closed="left")],
+        "delta": [Interval(Real, 0, np.inf, closed="neither"), None],
+        **_L1,
+    }
     _counts_weights = True
 
     def __init__(
@@ -438,26 +446,39 @@ class HuberRegressor(_L1Regressor):
         verbose: int = 0,
         engine: Engine = "local",
         n_jobs: int | None = None,
+        delta: float | None = None,
     ) -> None:
         keep_parameters(self, locals())
 
     def _make_loss(self):
-        return ScaledHuber(self.epsilon)
+        return ScaledHuber(self.epsilon) if self.delta is None else Huber(self.delta)
 
     def _pose(self, X, y, sample_weight=None, offset=None, exposure=None):
         problem = super()._pose(X, y, sample_weight, offset, exposure)
+        if self.delta is not None:
+            warnings.warn(
+                "delta of HuberRegressor ends with version 0.4: take SparseGLM('huber', "
+                "penalty='elastic-net', alpha=..., l1_ratio=..., loss_options={'delta': ...}), or epsilon, "
+                "in units of an estimated scale; alpha and l1_ratio have scikit-learn's defaults now",
+                FutureWarning,
+                stacklevel=3,
+            )
+            return problem
         weights, n_samples = check_vector(sample_weight, len(problem.loss.y)), len(problem.loss.y)
         weights = 1.0 if weights is None else np.asarray(weights, np.float64)
         problem.loss.total = float(np.sum(np.broadcast_to(weights, n_samples)))
         return problem
 
     def _penalty(self, problem, alpha, **options):
+        if self.delta is not None:
+            return super()._penalty(problem, alpha, **options)
         total = getattr(problem.loss, "total", 1.0)  # of which the kind of columns does not depend
         return super()._penalty(problem, 2 * alpha / total, **options)  # of the mean over rows
 
     def _take(self, problem, fit, history):
         super()._take(problem, fit, history)
-        self.scale_, self.outliers_ = problem.loss.at_last()
+        if self.delta is None:
+            self.scale_, self.outliers_ = problem.loss.at_last()
         return self
 
 

@@ -83,3 +83,23 @@ def test_rows_that_fit_perfectly_leave_a_scale():
     assert model.coef_[0] == pytest.approx(2, abs=1e-4)
     assert model.outliers_.nonzero()[0].tolist() == [3]
     assert 0 < model.scale_ < 1e-4
+
+
+@pytest.mark.parametrize(("alpha", "l1_ratio"), [(0.1, 1.0), (0.1, 0.5), (0.2, 0.0)])
+def test_delta_is_the_objective_of_version_two_for_now(alpha, l1_ratio):
+    rng = np.random.default_rng(0)
+    X, w = rng.standard_normal((200, 12)), rng.uniform(0, 2, 200)
+    y = 2 * X[:, 0] + rng.standard_t(2, 200)
+    with pytest.warns(FutureWarning, match="version 0.4: take SparseGLM"):
+        old = sd.HuberRegressor(delta=0.7, alpha=alpha, l1_ratio=l1_ratio, tol=1e-9).fit(X, y, w)
+
+    def slopes(b):  # of the mean over the weights
+        return (
+            -X.T @ (w * np.clip(y - X @ b - old.intercept_, -0.7, 0.7)) / w.sum() + alpha * (1 - l1_ratio) * b
+        )
+
+    v = slopes(old.coef_)
+    limit = alpha * l1_ratio
+    assert np.abs(v[old.coef_ == 0]).max(initial=0) <= limit + 1e-5
+    chosen = old.coef_ != 0
+    np.testing.assert_allclose(v[chosen], -limit * np.sign(old.coef_[chosen]), atol=1e-4)
