@@ -146,7 +146,7 @@ def _dense_pass(dtype):
         X = np.random.default_rng(0).standard_normal((400_000 // parts, 64), dtype=np.float32).astype(dtype)
         y, none = np.sign(X[:, 0]), np.empty(0, dtype)
         coef, gradient = np.zeros(64, dtype), np.zeros(65)
-        arguments = (LOGISTIC, X, y, none, coef, 0.0, gradient, np.empty(0))
+        arguments = (LOGISTIC, X, y, none, coef, 0.0, np.empty(0), gradient, np.empty(0))
         return _repeated(lambda: dense_gradient(*arguments), X.size)
 
     return make
@@ -161,7 +161,8 @@ def _sparse_pass(parts):
 
     X = datasets.make_sparse_regression(100_000 // parts, N_COLUMNS, density=1e-3, random_state=0)[0].tocsr()
     y, coef, gradient = np.ones(X.shape[0]), np.zeros(N_COLUMNS), np.zeros(N_COLUMNS + 1)
-    arguments = (X.data, X.indices, X.indptr, y, np.empty(0), coef, 0.0, gradient, np.empty(0))
+    none = np.empty(0)
+    arguments = (X.data, X.indices, X.indptr, y, none, coef, 0.0, none, gradient, none)
     return _repeated(lambda: csr_gradient(LOGISTIC, *arguments), X.nnz)
 
 

@@ -1,12 +1,16 @@
 """Independent work: folds, shards and chains as plain tasks over inputs that they share."""
 
+import math
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from ..errors import DataError
+from ..errors import DataError, StradaskError
+from .history import History
+from .loop import Round
 from .progress import Progress
 from .threads import effective_n_jobs, run_tasks
 
@@ -61,25 +65,38 @@ class Tasks:
         chains = [Chain(number, [args]) for number, *args in tasks]
         return [result for (result,) in self.chains(partial(_apart, function), chains, report, **bar)]
 
-    def chains(self, function, chains, report=None, *, label="", unit="task", verbose=0):
+    def chains(self, function, chains, report=None, *, label="", unit="task", verbose=0, callback=None):
         """Carry out `Chain` after `Chain`; return the results of each, a list of lists.
 
         ``report(number of the chain)`` is called after each task, one at a time, as results arrive; what it
         raises ends the work. The first failure of a task ends it too. `label`, `unit` and `verbose` are of
-        the progress bar.
+        the progress bar. ``callback(info)``, the user's, gets a `Round` after each task.
 
         Raises
         ------
+        StradaskError
+            If `callback` returns True.
         WorkerLost
             If inputs were lost, or tasks died with their workers, again and again.
         """
         n_tasks, self.unit = sum(len(chain.tasks) for chain in chains), unit
+        history, last = History(), time.perf_counter()
         with Progress(n_tasks, label=label, unit=unit, verbose=verbose) as progress:
 
             def done(number):
+                nonlocal last
                 progress.advance(updates=1)
                 if report is not None:
                     report(number)
+                if callback is None:
+                    return
+                n_done, seconds, last = len(history) + 1, time.perf_counter() - last, time.perf_counter()
+                history.record(round=n_done, seconds=seconds, updates=1)
+                if callback(Round(n_done, n_tasks, math.nan, seconds, 1, history)) is True:
+                    raise StradaskError(
+                        f"the callback ended {label} after {n_done} of {n_tasks} {unit}s, before there was a "
+                        "choice: the estimator is as it was"
+                    )
 
             return self._run(function, chains, self._order(chains), done)
 

@@ -73,14 +73,11 @@ def check_length(vector, n_samples):
         raise DataError(f"X has {n_samples} rows, but y or a weight vector has {vector.shape[0]} entries")
 
 
-def lazily(method, X, n_outputs, dtype, offset=None):
+def lazily(method, X, n_outputs, dtype):
     """Apply a method of a fitted model to the blocks of rows of a Dask array, lazily.
 
-    `offset`, or exposure, is refused. Returns a Dask array of shape (n_samples,), or (n_samples, n_outputs)
-    unless `n_outputs` is None.
+    Returns a Dask array of shape (n_samples,), or (n_samples, n_outputs) unless `n_outputs` is None.
     """
-    if offset is not None:
-        raise DataError("offset and exposure are not taken with a Dask array: compute X")
     X = check_new_blocks(X, method.__self__)
     method = getattr(without_names(method.__self__), method.__name__)
     if n_outputs is None:

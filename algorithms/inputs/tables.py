@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 from scipy import sparse
+from sklearn.base import is_classifier
 
 from ...datasets.parquet import ParquetTable, is_parquet, parts_of, read_footer, read_part, with_folders
 from ...datasets.row_files import row_format
@@ -32,6 +33,7 @@ from .pieces import gathered, is_dask, is_frame
 from .reduced import reduced
 from .streamed import share_of_parts
 from .table_columns import TableColumns, with_table_columns
+from .targets import plain_labels
 
 _FILES = 16  # whose footers a task reads
 
@@ -400,23 +402,31 @@ def scored_rows(model, X, y, sample_weight=None):
 class ScoresFiles:
     """For models that fit to files of rows: `score` takes them, too."""
 
-    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+    predict: Any
+
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None, *, offset: Any = None) -> float:
         """Score predictions: the accuracy of a classifier, R^2 of a regression.
 
         Parameters
         ----------
         X, y, sample_weight
             As in `fit`: arrays, or names of files and of columns.
+        offset : array-like of shape (n_samples,) or (n_samples, n_outputs), optional
+            As in `fit`.
 
         Returns
         -------
         float
         """
-        base: Any = super()
+        from sklearn.metrics import accuracy_score, r2_score
+
         X, y, sample_weight = scored_rows(self, X, y, sample_weight)
         if y is None:
             raise DataError("score needs y, the targets of X")
-        return base.score(X, y, sample_weight)
+        predicted = self.predict(X, offset=offset)
+        if is_classifier(self):
+            return float(accuracy_score(plain_labels(y), predicted, sample_weight=sample_weight))
+        return float(r2_score(y, predicted, sample_weight=sample_weight))
 
 
 def _warned(model, X, unknown):

@@ -279,6 +279,16 @@ def check_row_weights(sample_weight, n_samples):
     return _vector("sample_weight", sample_weight, n_samples, "row")
 
 
+def all_weights(sample_weight, n_samples):
+    """Check the weights of rows, as they are given: a float64 for each row, 1 if there are none."""
+    if sample_weight is None:
+        return np.ones(n_samples)
+    alike = isinstance(sample_weight, Real)
+    weights = check_row_weights([sample_weight] * n_samples if alike else sample_weight, n_samples)
+    check_some_weight(weights.max())
+    return weights
+
+
 def total_weight(sample_weight, n_samples):
     """Sum of the checked weights of the rows; 1 each if there are none."""
     if sample_weight is None:

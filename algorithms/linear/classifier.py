@@ -1,5 +1,6 @@
 """Predictions of fitted linear classifiers."""
 
+import functools
 from typing import Any, Self
 
 import numpy as np
@@ -9,10 +10,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..._typing import Array, Matrix, Vector
 from .._base import Estimator, check_classes
-from ..inputs.dask_arrays import is_dask, lazily
-from ..inputs.tables import ScoresFiles, given_rows
+from ..inputs.tables import ScoresFiles
 from ..inputs.targets import AccuracyMixin
-from .predictions import linear_predictor
+from .predictions import applied, linear_predictor
 from .sparse.fitting import check_shapes
 
 
@@ -55,8 +55,7 @@ class LinearClassifier(ScoresFiles, AccuracyMixin, Estimator):
         X : ndarray, sparse matrix or DataFrame of shape (n_samples, n_features)
             Or a Dask array, and then the result is one.
         offset : array-like of shape (n_samples,) or (n_samples, n_classes), optional
-            Added to the linear predictor of each row; the second shape is for more than two classes. Not with
-            a Dask array.
+            Added to the linear predictor of each row; the second shape is for more than two classes.
 
         Returns
         -------
@@ -77,7 +76,8 @@ class LinearClassifier(ScoresFiles, AccuracyMixin, Estimator):
         -------
         ndarray of shape (n_samples,)
         """
-        return self._of_scores(self.predict, self._most_probable, X, offset)
+        scores = self.decision_function(X, offset=offset)
+        return applied(functools.partial(_most_probable, self.classes_), scores, self.classes_.dtype)
 
     def predict_proba(self, X: Matrix, *, offset: Vector | None = None) -> Array:
         """Compute the probabilities of the classes.
@@ -92,7 +92,8 @@ class LinearClassifier(ScoresFiles, AccuracyMixin, Estimator):
         ndarray of shape (n_samples, n_classes)
             Rows sum to 1.
         """
-        return self._of_scores(self.predict_proba, probabilities, X, offset)
+        scores = self.decision_function(X, offset=offset)
+        return applied(probabilities, scores, self.coef_.dtype, len(self.classes_))
 
     def predict_log_proba(self, X: Matrix, *, offset: Vector | None = None) -> Array:
         """Compute the logarithms of the probabilities of the classes, without underflow.
@@ -106,25 +107,17 @@ class LinearClassifier(ScoresFiles, AccuracyMixin, Estimator):
         -------
         ndarray of shape (n_samples, n_classes)
         """
-        return self._of_scores(self.predict_log_proba, log_probabilities, X, offset)
-
-    def _of_scores(self, method, function, X, offset):
-        """Apply a function to the linear predictors; to a Dask array the method, block by block."""
-        check_is_fitted(self)
-        X = given_rows(self, X)
-        if not is_dask(X):
-            return function(self.decision_function(X, offset=offset))
-        if function == self._most_probable:
-            return lazily(method, X, None, self.classes_.dtype, offset)
-        return lazily(method, X, len(self.classes_), self.coef_.dtype, offset)
-
-    def _most_probable(self, scores):
-        return self.classes_[(scores > 0).astype(np.intp) if scores.ndim == 1 else scores.argmax(axis=1)]
+        scores = self.decision_function(X, offset=offset)
+        return applied(log_probabilities, scores, self.coef_.dtype, len(self.classes_))
 
     def _check_state(self):
         super()._check_state()
         check_shapes(self)
         check_classes(self.classes_, self.coef_.shape[0] if self.coef_.ndim == 2 else 0)
+
+
+def _most_probable(classes, scores):
+    return classes[(scores > 0).astype(np.intp) if scores.ndim == 1 else scores.argmax(axis=1)]
 
 
 def probabilities(scores):

@@ -12,7 +12,7 @@ from sklearn.utils._param_validation import Interval, Options, StrOptions
 
 from ..._typing import Callback, Engine, Matrix, RandomState, Vector
 from ...errors import DataError
-from .._base import ENGINES, keep_parameters
+from .._base import documented, keep_parameters
 from ..inputs.dask_arrays import is_dask
 from ..inputs.remote_targets import FarLabels, label_sums
 from ..inputs.tables import fitted_table
@@ -20,7 +20,7 @@ from .classifier import LinearClassifier
 from .glm.choose import NEWTON_MOST, by_columns, minimise_sparse
 from .glm.replicas import RowLoss, portions_of, remote_portions_of, run_replicas_of
 from .glm.row_places import opened_with_targets
-from .glm.smooth import SOLVERS, SmoothModel
+from .glm.smooth import SMOOTH_CONSTRAINTS, SMOOTH_DOCS, SOLVERS, SmoothModel
 from .losses import class_target, class_total, remote_class_target
 from .sparse.labels import before, check_goes_on, dense_coef, pose, solve_classes, take
 from .sparse.penalties import ENDLESS
@@ -29,17 +29,18 @@ _SOLVERS = SOLVERS | {"downpour", "proximal-newton", "working-set"}
 _SOLVERS |= {"newton-cholesky", "liblinear", "sag", "saga"}  # scikit-learn's
 
 
+@documented(SMOOTH_DOCS)
 class LogisticRegression(LinearClassifier, SmoothModel):
     r"""Logistic regression by second-order methods over portions of the rows.
 
     Minimises, over coefficients w and an intercept c, for classes y of 1 and -1
 
-    .. math:: C \sum_i s_i \log(1 + e^{-y_i (x_i w + c)})
+    .. math:: C \sum_i s_i \log(1 + e^{-y_i (x_i w + c + o_i)})
               + \frac{1 - \rho}{2} |w|^2 + \rho |w|_1
 
-    with rho = `l1_ratio` and the weights s (`sample_weight` times `class_weight`): scikit-learn's objective,
-    so that coefficients agree. The intercept is not penalised. For K > 2 classes the loss is the multinomial
-    ``-log softmax(x_i W + c)[y_i]``, and each class has coefficients.
+    with rho = `l1_ratio`, the weights s (`sample_weight` times `class_weight`) and `offset` o: scikit-learn's
+    objective, so that coefficients agree. The intercept is not penalised. For K > 2 classes the loss is the
+    multinomial ``-log softmax(x_i W + c + o_i)[y_i]``, and each class has coefficients.
 
     A fit ends when the estimated excess of the objective over its minimum (the Newton decrement) is at most
     `tol` times the objective, which does not depend on the scales of the columns; these are met by Hessians,
@@ -49,8 +50,7 @@ class LogisticRegression(LinearClassifier, SmoothModel):
     also if some are lost in the midst of the fit. On a cluster sums are grouped otherwise than here:
     objectives agree to rounding.
 
-    The penalty weighs coefficients, so predictions change with the units of the columns: scale columns of
-    different units.
+    %(units)s
 
     Parameters
     ----------
@@ -83,27 +83,20 @@ class LogisticRegression(LinearClassifier, SmoothModel):
         rows of its own, take minibatches of 100 over one table of parameters; a step is a pass of the first
         replica, and the fit ends when ten in a row have not lowered the mean loss over its minibatches by
         `tol`. It comes near the minimum, to a percent or so of the objective, in few passes; it takes no l1
-        penalty, and on a cluster no callback.
+        penalty, no offset, no `standardize`, and on a cluster no callback.
     max_iter : int, default=1000
         Most steps.
     warm_start : bool, default=False
         Begin from the coefficients of the last fit.
-    engine : str or distributed.Client, default="local"
-        Where the rows are read. ``"local"``: threads of this process; ``"dask"``: the current Dask client; a
-        client; or the address of a Dask scheduler. On a cluster an array is cut into portions that are sent
-        once, and the blocks of a Dask array or DataFrame are not moved; a Dask `X` goes to the current
-        client, if there is one. This process holds the parameters, and vectors that are not Dask's.
-    n_jobs : int or None, default=None
-        Threads, on a cluster of each worker. None is 1, on a cluster as many as a worker has; -1 all cores.
+    %(places)s
     n_replicas : int, default=2
         Replicas of Downpour's. Their number is part of the method: it changes the result.
     staleness : int or float("inf"), default=0
         How many minibatches the replicas may be apart. Above 0 a result depends on who was faster.
     random_state : int, RandomState or None, default=None
         Draws Downpour's minibatches; nothing else is random.
-    verbose : int, default=0
-        1 shows a progress bar: the steps done, of `max_iter` at most (most fits end long before), and the
-        objective.
+    %(standardize)s
+    %(verbose)s
 
     Attributes
     ----------
@@ -161,18 +154,12 @@ class LogisticRegression(LinearClassifier, SmoothModel):
         "C": [Interval(Real, 0, None, closed="right")],
         "penalty": [StrOptions({"auto", "l1", "l2", "elasticnet"}), None],
         "l1_ratio": [Interval(Real, 0, 1, closed="both")],
-        "tol": [Interval(Real, 0, None, closed="left")],
-        "fit_intercept": ["boolean"],
+        **SMOOTH_CONSTRAINTS,
         "class_weight": [None, dict, StrOptions({"balanced"})],
         "solver": [StrOptions(_SOLVERS)],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
-        "warm_start": ["boolean"],
-        "engine": ENGINES,
-        "n_jobs": [None, Integral],
         "n_replicas": [Interval(Integral, 1, None, closed="left")],
         "staleness": [Interval(Integral, 0, None, closed="left"), Options(Real, {np.inf})],
         "random_state": ["random_state"],
-        "verbose": ["verbose"],
     }
 
     def __init__(
@@ -193,13 +180,20 @@ class LogisticRegression(LinearClassifier, SmoothModel):
         staleness: float = 0,
         random_state: RandomState | None = None,
         verbose: int = 0,
+        standardize: bool = False,
     ) -> None:
         keep_parameters(self, locals())
 
     # Fitting ------------------------------------------------------------------------------------
 
     def fit(
-        self, X: Matrix, y: Vector, sample_weight: Vector | None = None, *, callback: Callback | None = None
+        self,
+        X: Matrix,
+        y: Vector,
+        sample_weight: Vector | None = None,
+        *,
+        offset: Vector | None = None,
+        callback: Callback | None = None,
     ) -> Self:
         """Fit coefficients and intercept.
 
@@ -218,6 +212,9 @@ class LogisticRegression(LinearClassifier, SmoothModel):
         sample_weight : float or array-like of shape (n_samples,), optional
             Not negative. A row of weight 2 counts as two rows. A class whose rows all weigh zero stays in
             `classes_`; with an intercept its probability is zero to rounding, as in scikit-learn.
+        offset : array-like of shape (n_samples,) or (n_samples, n_classes), optional
+            Added to the linear predictor of each row: a known part of the log-odds. The second shape is for
+            more than two classes. A Dask y comes to this process then.
         callback : callable, optional
             ``callback(info)`` after every step; `info` has round, total, objective, seconds, history, and
             ``info.snapshot()``, the model so far as a fitted estimator. Returning True ends the fit.
@@ -228,13 +225,11 @@ class LogisticRegression(LinearClassifier, SmoothModel):
         """
         self._validate_params()
         with self._draft() as draft, fitted_table(draft, X, y, sample_weight) as (X, y, sample_weight):
-            draft._check_penalty()
-            if draft._is_for_columns(X):
-                draft._fit_columns(X, y, sample_weight, callback)
-            else:
-                most = NEWTON_MOST - 1 if draft._l1 > 0 else np.inf
-                if draft._fit_rows(X, y, sample_weight, callback, stays_up_to=most) is None:
-                    draft._fit_columns(X, y, sample_weight, callback)
+            draft._check_penalty(offset)
+            arguments = X, y, sample_weight, offset, callback
+            most = NEWTON_MOST - 1 if draft._l1 > 0 else np.inf
+            if draft._is_for_columns(X) or draft._fit_rows(*arguments, stays_up_to=most) is None:
+                draft._fit_columns(*arguments)
             draft._warn_of_method()
         return self
 
@@ -249,8 +244,8 @@ class LogisticRegression(LinearClassifier, SmoothModel):
         ratio = {"l1": 1.0, "l2": 0.0}.get(str(self.penalty), self.l1_ratio)
         return 0.0 if np.isinf(self._C) else ratio
 
-    def _check_penalty(self):
-        """Refuse l1 with Downpour; warn of a parameter that `penalty` overrules."""
+    def _check_penalty(self, offset):
+        """Refuse what Downpour does not take; warn of a parameter that `penalty` overrules."""
         if self.penalty is None and self.C not in (1.0, np.inf):
             warnings.warn(f"penalty=None penalises nothing: C={self.C:g} is not used", stacklevel=3)
         elif self.penalty in ("l1", "l2") and self.l1_ratio not in (0.0, self._l1):
@@ -258,10 +253,12 @@ class LogisticRegression(LinearClassifier, SmoothModel):
                 f"penalty={self.penalty!r}: l1_ratio={self.l1_ratio:g} is not used; 'elasticnet' takes it",
                 stacklevel=3,
             )
-        if self.solver == "downpour" and self._l1 > 0:
+        refused = {f"l1_ratio={self._l1:g}": self._l1 > 0, "standardize=True": self.standardize}
+        refused["an offset"] = offset is not None
+        if self.solver == "downpour" and any(refused.values()):
+            names = " and ".join(name for name, has in refused.items() if has)
             raise DataError(
-                f"solver='downpour' takes the squared penalty alone, but l1_ratio is {self._l1:g}: "
-                "choose another solver"
+                f"solver='downpour' takes the squared penalty alone, and not {names}: choose another solver"
             )
 
     @property
@@ -358,9 +355,9 @@ class LogisticRegression(LinearClassifier, SmoothModel):
             return False
         return self.solver == "working-set" or by_columns(shape, self.engine == "local")
 
-    def _fit_columns(self, X, y, sample_weight, callback):
+    def _fit_columns(self, X, y, sample_weight, offset, callback):
         """Leave an l1 penalty over many columns or classes to the working set."""
-        problem = pose(self, X, y, sample_weight)
+        problem = pose(self, X, y, sample_weight, offset, standardize=self.standardize)
         total = class_total(problem.sample_weight, self.class_weight, problem.classes, problem.numbers)
         unit = max(self._C * total, 1 / ENDLESS)
         penalty = problem.design.penalty(1 / unit, self._l1)

@@ -6,17 +6,20 @@
 """
 
 import functools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from scipy.special import xlogy
 
 from ...errors import DataError
+from ..inputs.matrices import check_vector
 from ..inputs.targets import (
     check_class_weights,
     check_labels,
     check_not_negative,
+    check_offset,
+    check_span,
     check_targets,
     check_weights,
     target_vector,
@@ -32,7 +35,8 @@ class Target:
 
     `starts`: float64 (n_targets, n_outputs), intercepts of the models without columns. `total`: sum of the
     rows' weights, times those of their classes. `vectors`: one a target; none on a cluster, where `coding` is
-    for the workers. `weights`: None, or of mean 1. `mass`: the weight of each class.
+    for the workers. `weights`: None, or of mean 1. `mass`: the weight of each class. `offset`: None or
+    float64 (n_samples,), of several classes (n_samples, n_outputs), to add to the predictors.
     """
 
     loss: Any
@@ -45,6 +49,15 @@ class Target:
     mass: Any = None
     constant: float = 0.0
     single: bool = True
+    offset: Any = None
+
+    def moved_by(self, offset):
+        """The same targets with an offset, checked here, of the linear predictors."""
+        n_samples = len(self.vectors[0])
+        offset = check_offset(
+            check_vector(offset, n_samples), n_samples, max(self.loss.n_outputs, len(self.vectors))
+        )
+        return self if offset is None else self.loss.moved(self, offset)
 
 
 class EstimatorLoss:
@@ -56,6 +69,11 @@ class EstimatorLoss:
     def start(self, mean):
         """Intercepts of the best model without columns, from the weighted mean of the targets."""
         return mean
+
+    def moved(self, target, offset):
+        """A `Target` with an offset of the predictors, and a start that makes up for its mean."""
+        starts = target.starts - np.average(offset, axis=0, weights=target.weights)
+        return replace(target, offset=offset, starts=starts)
 
     def objective(self, rows, **options):
         """The penalised mean of the loss over rows, local or remote."""
@@ -77,6 +95,12 @@ class EstimatorLoss:
 
 class _SquaredLoss(EstimatorLoss):
     code = 0  # as in kernels.linear.glm_losses
+
+    def moved(self, target, offset):
+        offsets = offset.reshape(len(offset), -1).T
+        means = np.average(offsets, axis=1, weights=target.weights)
+        vectors = [y - own for y, own in zip(target.vectors, offsets, strict=True)]
+        return replace(target, vectors=vectors, starts=target.starts - means[:, None])
 
     def minimiser(self, solver):
         from .glm.choose import SquareMinimiser
@@ -107,6 +131,11 @@ class _SquaredLoss(EstimatorLoss):
 
 class _PoissonLoss(EstimatorLoss):
     code = 2
+
+    def moved(self, target, offset):
+        top = check_span(offset).max()
+        mean = top + np.log(np.average(np.exp(offset - top), weights=target.weights))
+        return replace(target, offset=offset, starts=target.starts - mean)
 
     def start(self, mean):
         if mean == 0:

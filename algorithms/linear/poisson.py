@@ -1,6 +1,6 @@
 """Poisson regression of counts with a squared penalty."""
 
-from numbers import Integral, Real
+from numbers import Real
 from typing import ClassVar, Self
 
 import numpy as np
@@ -9,31 +9,32 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from ..._typing import Array, Callback, Engine, Matrix, Vector
 from ...errors import DataError
-from .._base import ENGINES, keep_parameters
+from .._base import documented, keep_parameters
 from ..inputs.remote_targets import FarCounts, target_sums
 from ..inputs.tables import fitted_table, scored_rows
-from .glm.smooth import SOLVERS, SmoothModel
+from .glm.smooth import SMOOTH_CONSTRAINTS, SMOOTH_DOCS, SOLVERS, SmoothModel
 from .losses import poisson
 from .predictions import linear_predictor
 
 
+@documented(SMOOTH_DOCS)
 class PoissonRegressor(RegressorMixin, SmoothModel):
     r"""Poisson regression with the log link, by second-order methods over portions of the rows.
 
     Minimises, over coefficients w and an intercept c that is not penalised, with means ``mu_i = exp(x_i w +
-    c)``,
+    c + o_i)``,
 
     .. math:: \frac{1}{\sum_i s_i} \sum_i s_i \left(y_i \log\frac{y_i}{\mu_i} - y_i + \mu_i\right)
               + \frac{\alpha}{2} |w|^2
 
-    with s = `sample_weight`: half the mean deviance, scikit-learn's objective.
+    with s = `sample_weight` and o = `offset`: half the mean deviance, scikit-learn's objective.
 
     Seeds and threads: the result is *bitwise* the same for any `n_jobs`, and on a cluster for any workers,
     also if some are lost in the midst of the fit. On a cluster sums are grouped otherwise than here:
     objectives agree to rounding.
 
     The penalty weighs coefficients, so predictions change with the units of the columns and of y: scale
-    columns of different units.
+    columns of different units, or pass ``standardize=True``.
 
     Parameters
     ----------
@@ -51,16 +52,9 @@ class PoissonRegressor(RegressorMixin, SmoothModel):
         Most steps.
     warm_start : bool, default=False
         Begin from the coefficients of the last fit.
-    engine : str or distributed.Client, default="local"
-        Where the rows are read. ``"local"``: threads of this process; ``"dask"``: the current Dask client; a
-        client; or the address of a Dask scheduler. On a cluster an array is cut into portions that are sent
-        once, and the blocks of a Dask array or DataFrame are not moved; a Dask `X` goes to the current
-        client, if there is one. This process holds the parameters, and vectors that are not Dask's.
-    n_jobs : int or None, default=None
-        Threads, on a cluster of each worker. None is 1, on a cluster as many as a worker has; -1 all cores.
-    verbose : int, default=0
-        1 shows a progress bar: the steps done, of `max_iter` at most (most fits end long before), and the
-        objective.
+    %(places)s
+    %(standardize)s
+    %(verbose)s
 
     Attributes
     ----------
@@ -108,14 +102,8 @@ class PoissonRegressor(RegressorMixin, SmoothModel):
     _score_name = "D2"
     _parameter_constraints: ClassVar[dict] = {
         "alpha": [Interval(Real, 0, None, closed="left")],
-        "fit_intercept": ["boolean"],
-        "tol": [Interval(Real, 0, None, closed="left")],
         "solver": [StrOptions(SOLVERS | {"newton-cholesky"})],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
-        "warm_start": ["boolean"],
-        "engine": ENGINES,
-        "n_jobs": [None, Integral],
-        "verbose": ["verbose"],
+        **SMOOTH_CONSTRAINTS,
     }
 
     def __init__(
@@ -130,6 +118,7 @@ class PoissonRegressor(RegressorMixin, SmoothModel):
         engine: Engine = "local",
         n_jobs: int | None = None,
         verbose: int = 0,
+        standardize: bool = False,
     ) -> None:
         keep_parameters(self, locals())
 
@@ -140,7 +129,13 @@ class PoissonRegressor(RegressorMixin, SmoothModel):
         return tags
 
     def fit(
-        self, X: Matrix, y: Vector, sample_weight: Vector | None = None, *, callback: Callback | None = None
+        self,
+        X: Matrix,
+        y: Vector,
+        sample_weight: Vector | None = None,
+        *,
+        offset: Vector | None = None,
+        callback: Callback | None = None,
     ) -> Self:
         """Fit coefficients and intercept.
 
@@ -157,6 +152,9 @@ class PoissonRegressor(RegressorMixin, SmoothModel):
             Counts, or other numbers that are not negative, such as rates with their exposures as weights.
         sample_weight : float or array-like of shape (n_samples,), optional
             Not negative. Only ratios count.
+        offset : array-like of shape (n_samples,), optional
+            Added to the linear predictor of each row, such as the logarithm of an exposure. A Dask y comes to
+            this process then.
         callback : callable, optional
             ``callback(info)`` after every step; `info` has round, total, objective, seconds, history, and
             ``info.snapshot()``, the model so far as a fitted estimator. Returning True ends the fit.
@@ -167,7 +165,7 @@ class PoissonRegressor(RegressorMixin, SmoothModel):
         """
         self._validate_params()
         with self._draft() as draft, fitted_table(draft, X, y, sample_weight) as (X, y, sample_weight):
-            draft._fit_rows(X, y, sample_weight, callback)
+            draft._fit_rows(X, y, sample_weight, offset, callback)
             draft._warn_of_method()
         return self
 
@@ -191,31 +189,35 @@ class PoissonRegressor(RegressorMixin, SmoothModel):
                 "fit a new estimator, or set warm_start=False"
             )
 
-    def predict(self, X: Matrix) -> Array:
-        """Compute the means ``exp(X @ coef_ + intercept_)``.
+    def predict(self, X: Matrix, *, offset: Vector | None = None) -> Array:
+        """Compute the means ``exp(X @ coef_ + intercept_ + offset)``.
 
         Parameters
         ----------
         X : ndarray, sparse matrix or DataFrame of shape (n_samples, n_features)
             Or a Dask array, and then the result is one.
+        offset : array-like of shape (n_samples,), optional
+            As in `fit`.
 
         Returns
         -------
         ndarray of shape (n_samples,)
         """
-        return np.exp(self._predictor(X))
+        return np.exp(self._predictor(X, offset))
 
-    def _predictor(self, X):
-        return linear_predictor(self, self._predictor, X)
+    def _predictor(self, X, offset=None):
+        return linear_predictor(self, self._predictor, X, offset)
 
-    def score(self, X: Matrix, y: Vector, sample_weight: Vector | None = None) -> float:
+    def score(
+        self, X: Matrix, y: Vector, sample_weight: Vector | None = None, *, offset: Vector | None = None
+    ) -> float:
         """Compute D^2, the share of the deviance that is explained.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
         y : array-like of shape (n_samples,)
-        sample_weight : array-like of shape (n_samples,), optional
+        sample_weight, offset : array-like of shape (n_samples,), optional
 
         Returns
         -------
@@ -225,4 +227,5 @@ class PoissonRegressor(RegressorMixin, SmoothModel):
         from sklearn.metrics import d2_tweedie_score
 
         X, y, sample_weight = scored_rows(self, X, y, sample_weight)
-        return d2_tweedie_score(y, self.predict(X), sample_weight=sample_weight, power=1)
+        predicted = self.predict(X, offset=offset)
+        return d2_tweedie_score(y, predicted, sample_weight=sample_weight, power=1)

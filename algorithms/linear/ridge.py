@@ -2,7 +2,7 @@
 
 import copy
 import time
-from numbers import Integral, Real
+from numbers import Real
 from typing import ClassVar, Self
 
 import numpy as np
@@ -13,32 +13,33 @@ from ..._typing import Array, ArrayLike, Callback, Engine, Matrix, Vector
 from ...errors import DataError, shortened
 from ...scheduler.history import History
 from ...scheduler.loop import report_rounds
-from .._base import ENGINES, keep_parameters
+from .._base import documented, keep_parameters
 from ..inputs.remote_targets import FarTargets, target_sums
 from ..inputs.tables import ScoresFiles, fitted_table
 from .glm.objective import LAST_PLACES
 from .glm.ridge_system import applies, solve_ridge
-from .glm.smooth import SOLVERS, SmoothModel
+from .glm.smooth import SMOOTH_CONSTRAINTS, SMOOTH_DOCS, SOLVERS, SmoothModel
 from .losses import squared
 from .predictions import linear_predictor
 from .sparse.moments import one_thread
 
 
+@documented(SMOOTH_DOCS)
 class Ridge(ScoresFiles, MultiOutputMixin, RegressorMixin, SmoothModel):
     r"""Linear regression with a squared penalty, by second-order methods over portions of the rows.
 
     Minimises, over coefficients w and an intercept c that is not penalised,
 
-    .. math:: \sum_i s_i (y_i - x_i w - c)^2 + \alpha |w|^2
+    .. math:: \sum_i s_i (y_i - x_i w - c - o_i)^2 + \alpha |w|^2
 
-    with s = `sample_weight`: scikit-learn's objective. `X` is never centred or copied with a column of ones.
+    with s = `sample_weight` and o = `offset`: scikit-learn's objective. `X` is never centred or copied
+    with a column of ones.
 
     Seeds and threads: the result is *bitwise* the same for any `n_jobs`, and on a cluster for any workers,
     also if some are lost in the midst of the fit. On a cluster sums are grouped otherwise than here:
     objectives agree to rounding.
 
-    The penalty weighs coefficients, so predictions change with the units of the columns: scale columns of
-    different units.
+    %(units)s
 
     Parameters
     ----------
@@ -63,16 +64,9 @@ class Ridge(ScoresFiles, MultiOutputMixin, RegressorMixin, SmoothModel):
         Most steps, for each target.
     warm_start : bool, default=False
         Begin from the coefficients of the last fit.
-    engine : str or distributed.Client, default="local"
-        Where the rows are read. ``"local"``: threads of this process; ``"dask"``: the current Dask client; a
-        client; or the address of a Dask scheduler. On a cluster an array is cut into portions that are sent
-        once, and the blocks of a Dask array or DataFrame are not moved; a Dask `X` goes to the current
-        client, if there is one. This process holds the parameters, and vectors that are not Dask's.
-    n_jobs : int or None, default=None
-        Threads, on a cluster of each worker. None is 1, on a cluster as many as a worker has; -1 all cores.
-    verbose : int, default=0
-        1 shows a progress bar: the steps done, of `max_iter` at most (most fits end long before), and the
-        objective.
+    %(places)s
+    %(standardize)s
+    %(verbose)s
 
     Attributes
     ----------
@@ -122,14 +116,8 @@ class Ridge(ScoresFiles, MultiOutputMixin, RegressorMixin, SmoothModel):
     _keeps_order = True
     _parameter_constraints: ClassVar[dict] = {
         "alpha": [Interval(Real, 0, None, closed="left"), "array-like"],
-        "fit_intercept": ["boolean"],
-        "tol": [Interval(Real, 0, None, closed="left")],
         "solver": [StrOptions(SOLVERS | {"cholesky", "sparse_cg", "lsqr", "svd", "sag", "saga"})],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
-        "warm_start": ["boolean"],
-        "engine": ENGINES,
-        "n_jobs": [None, Integral],
-        "verbose": ["verbose"],
+        **SMOOTH_CONSTRAINTS,
     }
 
     def __init__(
@@ -144,11 +132,18 @@ class Ridge(ScoresFiles, MultiOutputMixin, RegressorMixin, SmoothModel):
         engine: Engine = "local",
         n_jobs: int | None = None,
         verbose: int = 0,
+        standardize: bool = False,
     ) -> None:
         keep_parameters(self, locals())
 
     def fit(
-        self, X: Matrix, y: Vector, sample_weight: Vector | None = None, *, callback: Callback | None = None
+        self,
+        X: Matrix,
+        y: Vector,
+        sample_weight: Vector | None = None,
+        *,
+        offset: Vector | None = None,
+        callback: Callback | None = None,
     ) -> Self:
         """Fit coefficients and intercept.
 
@@ -166,6 +161,8 @@ class Ridge(ScoresFiles, MultiOutputMixin, RegressorMixin, SmoothModel):
             Each target is a problem of its own.
         sample_weight : float or array-like of shape (n_samples,), optional
             Not negative. A row of weight 2 counts as two rows.
+        offset : array-like of shape (n_samples,) or (n_samples, n_targets), optional
+            Added to the linear predictor of each row: a known part of y. A Dask y comes to this process then.
         callback : callable, optional
             ``callback(info)`` after every step; `info` has round, total, objective, seconds, history, and
             ``info.snapshot()``, the model so far as a fitted estimator. Returning True ends the fit.
@@ -176,7 +173,7 @@ class Ridge(ScoresFiles, MultiOutputMixin, RegressorMixin, SmoothModel):
         """
         self._validate_params()
         with self._draft() as draft, fitted_table(draft, X, y, sample_weight) as (X, y, sample_weight):
-            draft._fit_rows(X, y, sample_weight, callback)
+            draft._fit_rows(X, y, sample_weight, offset, callback)
             draft._warn_of_method()
         return self
 
@@ -203,6 +200,7 @@ class Ridge(ScoresFiles, MultiOutputMixin, RegressorMixin, SmoothModel):
         tol = max(self.tol, LAST_PLACES * float(np.finfo(dtype).eps))
         Y = np.array(target.vectors).T
         options = {"fit_intercept": self.fit_intercept, "tol": tol, "max_iter": self.max_iter, "quick": quick}
+        options["scales"] = self._column_scales(data[0])
         with one_thread(data[0]):
             found = solve_ridge(data[0], Y, target.weights, [l2 for _, l2 in scales], **options)
         if found is None:
@@ -251,16 +249,18 @@ class Ridge(ScoresFiles, MultiOutputMixin, RegressorMixin, SmoothModel):
                 "warm_start=False"
             )
 
-    def predict(self, X: Matrix) -> Array:
-        """Compute ``X @ coef_.T + intercept_``.
+    def predict(self, X: Matrix, *, offset: Vector | None = None) -> Array:
+        """Compute ``X @ coef_.T + intercept_ + offset``.
 
         Parameters
         ----------
         X : ndarray, sparse matrix or DataFrame of shape (n_samples, n_features)
             Or a Dask array, and then the result is one.
+        offset : array-like of shape (n_samples,) or (n_samples, n_targets), optional
+            As in `fit`.
 
         Returns
         -------
         ndarray of shape (n_samples,) or (n_samples, n_targets)
         """
-        return linear_predictor(self, self.predict, X)
+        return linear_predictor(self, self.predict, X, offset)

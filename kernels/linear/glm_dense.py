@@ -134,6 +134,12 @@ def _flush(sums, out):
 
 
 @nb.njit(**_INNER)
+def _add(r, n, z):
+    for i in range(n):
+        z[i] += r[i]
+
+
+@nb.njit(**_INNER)
 def _add_up(r, n):
     total = 0.0
     for i in range(n):
@@ -159,13 +165,13 @@ def _scatter(tile, apart, start, m, out):
 
 
 @nb.njit(**_SUMS)
-def dense_gradient(loss, X, y, weights, coef, intercept, gradient, curvature):
+def dense_gradient(loss, X, y, weights, coef, intercept, offset, gradient, curvature):
     """Add the gradient of these rows; return their loss.
 
     `X`: float32 or float64 array (n, d), C-ordered. `y`: array (n,) of the type of X. `weights`: array (n,)
-    or (0,) of the type of X; empty for weights of 1. `coef`: array (d,) of the type of X. `gradient`: float64
-    array (d + 1,); added to. `curvature`: float64 array (n,) or (0,); filled with ``s l''``, unless it is
-    empty.
+    or (0,) of the type of X; empty for weights of 1. `coef`: array (d,) of the type of X. `offset`: float64
+    array (n,) or (0,); added to the predictors. `gradient`: float64 array (d + 1,); added to. `curvature`:
+    float64 array (n,) or (0,); filled with ``s l''``, unless it is empty.
     """
     n, d = X.shape
     apart = n // _STREAMS
@@ -185,6 +191,9 @@ def dense_gradient(loss, X, y, weights, coef, intercept, gradient, curvature):
             _touch_both(rows, coef, intercept, z, before, slopes, sums)
         else:
             _touch_first(rows, coef, intercept, z)
+        if len(offset) > 0:
+            _gather(offset, apart, start, m, values)
+            _add(values, _STREAMS * m, z)
         _gather(y, apart, start, m, targets)
         if len(weights) > 0:
             _gather(weights, apart, start, m, counts)
@@ -201,6 +210,8 @@ def dense_gradient(loss, X, y, weights, coef, intercept, gradient, curvature):
         _touch_again(before, 0, slopes, sums)
     rest = _STREAMS * apart
     _predict(X[rest:], coef, intercept, z)
+    if len(offset) > 0:
+        _add(offset[rest:], n - rest, z)
     curves = curvature[rest:] if len(curvature) > 0 else curves
     total += tile_losses(loss, z, y[rest:], weights[rest:], n - rest, values, slopes, curves)
     _add_rows(X[rest:], slopes, sums)

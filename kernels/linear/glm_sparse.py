@@ -45,13 +45,13 @@ def _add_rows(data, indices, indptr, start, n, r, out):
 
 
 @nb.njit(**_SUMS)
-def csr_gradient(loss, data, indices, indptr, y, weights, coef, intercept, gradient, curvature):
+def csr_gradient(loss, data, indices, indptr, y, weights, coef, intercept, offset, gradient, curvature):
     """Add the gradient of these rows; return their loss.
 
     `data`, `indices`, `indptr`: arrays of CSR; `data` float32 or float64. `y`: array (n,) of the type of
     data. `weights`: array (n,) or (0,) of the type of data; empty for weights of 1. `coef`: float64 array
-    (d,). `gradient`: float64 array (d + 1,); added to. `curvature`: float64 array (n,) or (0,); filled with
-    ``s l''``, unless it is empty.
+    (d,). `offset`: float64 array (n,) or (0,); added to the predictors. `gradient`: float64 array (d + 1,);
+    added to. `curvature`: float64 array (n,) or (0,); filled with ``s l''``, unless it is empty.
     """
     n = len(y)
     z, values, slopes, curves = np.empty(_BLOCK), np.empty(_BLOCK), np.empty(_BLOCK), np.empty(_BLOCK)
@@ -59,6 +59,8 @@ def csr_gradient(loss, data, indices, indptr, y, weights, coef, intercept, gradi
     for start in range(0, n, _BLOCK):
         stop = min(n, start + _BLOCK)
         _predict(data, indices, indptr, start, stop - start, coef, intercept, z)
+        for i in range(start, min(stop, len(offset))):
+            z[i - start] += offset[i]
         total += tile_losses(
             loss, z, y[start:stop], weights[start:stop], stop - start, values, slopes, curves
         )

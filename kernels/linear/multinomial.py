@@ -52,12 +52,13 @@ def _residual(z, label, weight, n_classes):
 
 
 @nb.njit(**_SUMS)
-def csr_multinomial(data, indices, indptr, labels, weights, W, n_classes, gradient):
+def csr_multinomial(data, indices, indptr, labels, weights, offset, W, n_classes, gradient):
     """Add the gradient of these rows; return their loss.
 
     `data`, `indices`, `indptr`: arrays of CSR; as in `glm_sparse`. `labels`: int64 array (n,). `weights`:
-    array (n,) or (0,) of the type of data; empty for weights of 1. `W`: array (d + 1, Q) of the type of data.
-    `gradient`: float64 array (d + 1, Q); added to.
+    array (n,) or (0,) of the type of data; empty for weights of 1. `offset`: float64 array (n, K) or (0, 0);
+    added to the predictors. `W`: array (d + 1, Q) of the type of data. `gradient`: float64 array (d + 1, Q);
+    added to.
     """
     last, width = W.shape[0] - 1, W.shape[1]
     z, slopes = np.empty(width, W.dtype), np.empty(width)
@@ -69,6 +70,9 @@ def csr_multinomial(data, indices, indptr, labels, weights, W, n_classes, gradie
             value, line = data[e], W[at(indices[e])]
             for k in range(width):
                 z[k] += value * line[k]
+        if len(offset) > 0:
+            for k in range(n_classes):
+                z[k] += offset[i, k]
         total += _residual(z, labels[i], 1.0 if len(weights) == 0 else np.float64(weights[i]), n_classes)
         for k in range(width):
             slopes[k] = z[k]
@@ -109,11 +113,11 @@ def _bend(z, v, weight, n_classes):
 
 
 @nb.njit(**_SUMS)
-def csr_multinomial_product(data, indices, indptr, weights, W, V, n_classes, out):
+def csr_multinomial_product(data, indices, indptr, weights, offset, W, V, n_classes, out):
     """Add the Hessian of these rows at W times V.
 
-    `data`, `indices`, `indptr`, `weights`, `W`, `n_classes`: see `csr_multinomial`. `V`: array (d + 1, Q) of
-    the type of data. `out`: float64 array (d + 1, Q); added to.
+    `data`, `indices`, `indptr`, `weights`, `offset`, `W`, `n_classes`: see `csr_multinomial`. `V`: array
+    (d + 1, Q) of the type of data. `out`: float64 array (d + 1, Q); added to.
     """
     last, width = W.shape[0] - 1, W.shape[1]
     z, v = np.empty(width, W.dtype), np.empty(width)
@@ -125,6 +129,9 @@ def csr_multinomial_product(data, indices, indptr, weights, W, V, n_classes, out
             for k in range(width):
                 z[k] += value * here[k]
                 v[k] += value * along[k]
+        if len(offset) > 0:
+            for k in range(n_classes):
+                z[k] += offset[i, k]
         _bend(z, v, 1.0 if len(weights) == 0 else np.float64(weights[i]), n_classes)
         for k in range(width):
             out[last, k] += v[k]
@@ -146,11 +153,11 @@ def _curve(z, weight, n_classes):
 
 
 @nb.njit(**_SUMS)
-def csr_multinomial_diagonal(data, indices, indptr, weights, W, n_classes, out):
+def csr_multinomial_diagonal(data, indices, indptr, weights, offset, W, n_classes, out):
     """Add the diagonal of the Hessian of these rows at W, laid out as W.
 
-    `data`, `indices`, `indptr`, `weights`, `W`, `n_classes`: see `csr_multinomial`. `out`: float64 array (d +
-    1, Q); added to.
+    `data`, `indices`, `indptr`, `weights`, `offset`, `W`, `n_classes`: see `csr_multinomial`. `out`: float64
+    array (d + 1, Q); added to.
     """
     last, width = W.shape[0] - 1, W.shape[1]
     z = np.empty(width)
@@ -161,6 +168,9 @@ def csr_multinomial_diagonal(data, indices, indptr, weights, W, n_classes, out):
             value, line = np.float64(data[e]), W[at(indices[e])]
             for k in range(width):
                 z[k] += value * line[k]
+        if len(offset) > 0:
+            for k in range(n_classes):
+                z[k] += offset[i, k]
         _curve(z, 1.0 if len(weights) == 0 else np.float64(weights[i]), n_classes)
         for k in range(width):
             out[last, k] += z[k]

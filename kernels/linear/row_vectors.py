@@ -20,12 +20,12 @@ _SUMS: dict[str, Any] = {
 
 
 @nb.njit(**_SUMS)
-def go(loss, vector, t, d, y, weights, scale, l2, there, slopes, curvatures):
+def go(loss, vector, t, d, y, weights, offset, scale, l2, there, slopes, curvatures):
     """Fill ``there = vector + t d``, and the slopes and curvatures of the rows there, times `scale`.
 
-    `y`, `weights`: arrays (n,) of one type; `weights` may be (0,). `slopes`, `curvatures`: float64 arrays
-    (n,). Returns `value`, `slope`: float64; of ``scale loss + l2 / 2 <there, there>``, and its derivative by
-    t.
+    `y`, `weights`: arrays (n,) of one type; `weights` may be (0,). `offset`: float64 array (n,) or (0,).
+    `slopes`, `curvatures`: float64 arrays (n,). Returns `value`, `slope`: float64; of ``scale loss + l2 / 2
+    <there, there>``, and its derivative by t.
     """
     n, with_free = len(y), vector.shape[1] > len(y)
     for half in range(2):
@@ -35,6 +35,8 @@ def go(loss, vector, t, d, y, weights, scale, l2, there, slopes, curvatures):
     z, values = np.empty(n), np.empty(n)
     for i in range(n):
         z[i] = there[1, i] + free
+    for i in range(len(offset)):
+        z[i] += offset[i]
     total = tile_losses(loss, z, y, weights, n, values, slopes, curvatures)
     square, slope, total_slope = 0.0, 0.0, 0.0
     for i in range(n):

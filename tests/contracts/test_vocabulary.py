@@ -44,11 +44,6 @@ DEFAULTS = {
 }
 FIRST = {"alpha", "estimator", "family", "groups", "loss", "penalty"}  # may be given by place
 ON_ALL = {"engine", "n_jobs", "verbose"}
-WITHOUT = {
-    "RidgeCV": {"engine", "n_jobs", "verbose"},  # one decomposition in this process
-    "LogisticRegressionCV": {"engine"},  # scikit-learn's search
-}
-OVER_ROWS = "Ridge RidgeCV LogisticRegression LogisticRegressionCV PoissonRegressor".split()  # noqa: SIM905
 
 
 def linear(case):
@@ -68,9 +63,8 @@ def test_constructors_speak_one_vocabulary(case):
     ours, other = parameters(cls), getattr(linear_model, cls.__name__, None)
     theirs = parameters(other) if other else {}
     assert ours.keys() - theirs.keys() <= set(WORDS)
-    assert ON_ALL - ours.keys() == WITHOUT.get(cls.__name__, set())
-    # Of models over rows `standardize` and offsets wait.
-    assert ("standardize" in ours or "estimator" in ours) == (cls.__name__ not in ("GLM", *OVER_ROWS))
+    assert ours.keys() >= ON_ALL
+    assert "standardize" in ours or "estimator" in ours or cls.__name__ == "GLM"
     for name, parameter in ours.items():
         if name not in theirs:
             assert parameter.kind is parameter.KEYWORD_ONLY or name in FIRST, name
@@ -83,12 +77,11 @@ def test_fits_speak_one_vocabulary(case):
     fit = parameters(cls.fit)
     assert list(fit)[:3] == ["X", "y", "sample_weight"]
     assert fit.keys() <= FIT
-    assert bool(fit.keys() & {"offset", "given"}) == (cls.__name__ not in OVER_ROWS)
+    assert fit.keys() & {"offset", "given"}
+    assert "callback" in fit
     if cls.__name__.endswith("CV"):
         assert {"cv", "scoring"} <= parameters(cls).keys()
-        assert cls.__name__ == "RidgeCV" or "groups" in fit or "given" in fit
-    else:
-        assert "callback" in fit
+        assert "groups" in fit
     if "offset" in fit and hasattr(cls, "alpha_max"):
         assert parameters(cls.alpha_max).keys() & {"offset", "more"}
 

@@ -5,7 +5,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from sklearn.utils.validation import column_or_1d
 
-from ...._typing import Engine, Matrix, RandomState, Vector
+from ...._typing import Callback, Engine, Matrix, RandomState, Vector
 from ..._base import documented, keep_parameters
 from ...inputs.matrices import _as_data_errors
 from ...inputs.targets import check_labels, check_offset, check_targets
@@ -137,7 +137,7 @@ class ElasticNetCV(PathCV, ElasticNet):
     ) -> None:
         keep_parameters(self, locals())
 
-    def fit(  # type: ignore[override]
+    def fit(
         self,
         X: Matrix,
         y: Vector,
@@ -145,6 +145,7 @@ class ElasticNetCV(PathCV, ElasticNet):
         *,
         offset: Vector | None = None,
         groups: Vector | None = None,
+        callback: Callback | None = None,
     ) -> Self:
         """Search the path on the folds, and fit the model to all rows.
 
@@ -159,6 +160,9 @@ class ElasticNetCV(PathCV, ElasticNet):
             Added to the linear predictor of each row, in fits and in scores.
         groups : array-like of shape (n_samples,), optional
             Given to the splitter of `cv`, for instance `GroupKFold`.
+        callback : callable, optional
+            ``callback(info)`` after each fold (and share of the l1 penalty); `info` has round, total, seconds
+            and history. Returning True ends the search with an error; the estimator stays as it was.
 
         Returns
         -------
@@ -167,7 +171,7 @@ class ElasticNetCV(PathCV, ElasticNet):
         self._validate_params()
         with self._draft() as draft:
             X, problem = draft._read_problem(X, y, sample_weight, offset=offset)
-            model, (errors,) = draft._search(X, problem, groups, losses=("mse",))
+            model, (errors,) = draft._search(X, problem, groups, callback, losses=("mse",))
             draft.mse_path_ = draft._squeezed(-errors)
             draft.coef_ = model.dense(X.shape[1], X.dtype)
             draft.intercept_ = float(model.intercept) if draft.fit_intercept else 0.0
@@ -338,7 +342,7 @@ class SparseLogisticRegressionCV(PathCV, SparseLogisticRegression):
     ) -> None:
         keep_parameters(self, locals())
 
-    def fit(  # type: ignore[override]
+    def fit(
         self,
         X: Matrix,
         y: Vector,
@@ -346,6 +350,7 @@ class SparseLogisticRegressionCV(PathCV, SparseLogisticRegression):
         *,
         offset: Vector | None = None,
         groups: Vector | None = None,
+        callback: Callback | None = None,
     ) -> Self:
         """Search the path on the folds, and fit the model to all rows.
 
@@ -360,6 +365,9 @@ class SparseLogisticRegressionCV(PathCV, SparseLogisticRegression):
             Added to the linear predictor of each row, in fits and in scores.
         groups : array-like of shape (n_samples,), optional
             Given to the splitter of `cv`, for instance `GroupKFold`.
+        callback : callable, optional
+            ``callback(info)`` after each fold (and share of the l1 penalty); `info` has round, total, seconds
+            and history. Returning True ends the search with an error; the estimator stays as it was.
 
         Returns
         -------
@@ -368,7 +376,7 @@ class SparseLogisticRegressionCV(PathCV, SparseLogisticRegression):
         self._validate_params()
         with self._draft() as draft:
             X, problem = draft._read_problem(X, y, sample_weight, offset=offset)
-            model, _ = draft._search(X, problem, groups)
+            model, _ = draft._search(X, problem, groups, callback)
             draft.classes_ = problem.classes
             draft.coef_ = np.atleast_2d(model.dense(X.shape[1], X.dtype))
             draft.intercept_ = np.atleast_1d(model.intercept).astype(X.dtype)

@@ -83,7 +83,8 @@ def path_scorer(scoring, classes=None, quick=None):
         guess = f" (did you mean {' or '.join(map(repr, dict.fromkeys(near)))}?)" if near else ""
         raise DataError(
             f"scoring={shortened(scoring)} is not a score of {kind}{guess}; there are "
-            f"{', '.join(sorted(quick))} and the others of sklearn.metrics.get_scorer_names()"
+            f"{', '.join(sorted(quick)) + ' and the others' if quick else 'those'} of "
+            "sklearn.metrics.get_scorer_names()"
         )
     return _OneByOne(scoring, classes)
 

@@ -300,6 +300,14 @@ def path_of(fits, n_features, n_outputs=1):
     )
 
 
+def fits_to_fold(X, fold, model, name, values, y, offset):
+    """Fit a model to a fold for each value of a parameter; yield it, and its predictors of the test rows."""
+    own = None if offset is None else offset[fold.test]
+    for value in values:
+        model.set_params(**{name: float(value)}).fit(X, y, fold.weights, offset=offset)
+        yield model, getattr(model, "decision_function", model.predict)(X[fold.test], offset=own)
+
+
 def tasks_over(X, engine, n_jobs):
     """Return the tasks of a search, whose one input is X; of a Dask array the whole, laid by columns.
 
@@ -330,21 +338,21 @@ class _TasksOnDemand(contextlib.ExitStack):
         return self._tasks.map(*args, **options)
 
 
-def score_folds(tasks, problem, grids, folds, scorings, *, search=None, label, verbose):
+def score_folds(tasks, problem, grids, folds, scorings, *, search=None, **bar):
     """Fit every path on every fold and score it, one task for each pair; by a `MomentSearch` what it can.
 
-    `grids`: shares of the l1 penalty with their alphas. Returns scores (n_scorings, n_grids, n_alphas,
-    n_folds), and the relative gaps of fits that did not reach the tolerance.
+    `grids`: shares of the l1 penalty with their alphas. `bar`: label, verbose and callback. Returns scores
+    (n_scorings, n_grids, n_alphas, n_folds), and the relative gaps of fits that did not reach the tolerance.
     """
     pairs = [(number, *grid) for grid in grids for number in range(len(folds))]
     results: list[Any] = [None] * len(pairs)
     if search:
-        results = search.scores(pairs, scorings, label=label, verbose=verbose)
+        results = search.scores(pairs, scorings, **bar)
     left = [k for k, result in enumerate(results) if result is None]
     if left:
         work = [(0, folds[number], *grid, scorings) for number, *grid in (pairs[k] for k in left)]
         with single_threaded_blas():  # in this process; its threads would compete with those of the folds
-            done = tasks.map(problem.scores, work, label=label, unit="fold", verbose=verbose)
+            done = tasks.map(problem.scores, work, unit="fold", **bar)
         for k, result in zip(left, done, strict=True):
             results[k] = result
     table = np.array([scores for scores, _ in results])  # tasks, scorings, alphas

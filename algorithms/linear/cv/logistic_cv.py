@@ -1,26 +1,23 @@
 """Logistic regression whose penalty is chosen by cross-validation, with scikit-learn's names."""
 
+from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.metrics import check_scoring, get_scorer_names
+from sklearn.base import clone
 from sklearn.utils._param_validation import Interval
 
-from ...._typing import Matrix, RandomState, Vector
+from ...._typing import Callback, Engine, Matrix, RandomState, Vector
 from ....errors import DataError, shortened
-from ....scheduler.place import open_place
 from ..._base import keep_parameters
+from ...inputs.matrices import check_vector
 from ...inputs.row_order import check_row_matrix
-from ...inputs.targets import (
-    check_labels,
-    check_names,
-    check_row_weights,
-    check_some_weight,
-    weights_of_classes,
-)
+from ...inputs.targets import all_weights, check_labels, check_names, check_offset, weights_of_classes
 from ..logistic_regression import LogisticRegression
-from .folds import folds_of
+from ..losses import loss_of
+from .evaluation import path_scorer
+from .folds import fits_to_fold, folds_of, tasks_over
 
 
 class LogisticRegressionCV(LogisticRegression):
@@ -34,7 +31,7 @@ class LogisticRegressionCV(LogisticRegression):
     Seeds and threads: *bitwise* the same for any `n_jobs`.
 
     The penalty weighs coefficients, so predictions change with the units of the columns: scale columns of
-    different units.
+    different units, or pass ``standardize=True``.
 
     Parameters
     ----------
@@ -42,16 +39,22 @@ class LogisticRegressionCV(LogisticRegression):
         The values of `C`; or how many, from 1e-4 to 1e4 in geometric steps.
     l1_ratios : float, array-like or None, default=None
         Shares of the l1 penalty; None is 0, the squared penalty.
-    fit_intercept, class_weight, solver, tol, max_iter, random_state, verbose
-        See `LogisticRegression`. "balanced" weights are those of all rows.
+    fit_intercept, class_weight, solver, tol, max_iter, random_state, standardize
+        See `LogisticRegression`. "balanced" weights are those of all rows, standard deviations of a fold
+        those of its training rows.
     cv : int, splitter, iterable of (train, test) or None, default=None
         As in scikit-learn; None is 5 stratified folds.
     penalty : {"auto", "l1", "l2", "elasticnet", None}, default="auto"
         As in `LogisticRegression`, for `l1_ratios`.
     scoring : str, callable or None, default=None
         As in scikit-learn; None is the accuracy. With `sample_weight` scores are weighted.
+    engine : str or distributed.Client, default="local"
+        Where folds are fitted: ``"local"``, ``"dask"`` (the current client), a client, or the address of a
+        Dask scheduler. Each worker that has a fold must have room for `X`.
     n_jobs : int or None, default=None
         Threads: one takes a fold and a share of the l1 penalty at a time.
+    verbose : int, default=0
+        1 shows a progress bar over the folds.
     refit : bool, default=True
         False takes the mean of the folds' best coefficients, `C` and l1 ratios in place of a fit to all rows.
 
@@ -94,7 +97,7 @@ class LogisticRegressionCV(LogisticRegression):
         **{
             name: allowed
             for name, allowed in LogisticRegression._parameter_constraints.items()
-            if name not in ("C", "l1_ratio", "warm_start", "engine", "n_replicas", "staleness")
+            if name not in ("C", "l1_ratio", "warm_start", "n_replicas", "staleness")
         },
         "Cs": [Interval(Integral, 1, None, closed="left"), "array-like"],
         "l1_ratios": [Interval(Real, 0, 1, closed="both"), "array-like", None],
@@ -108,7 +111,7 @@ class LogisticRegressionCV(LogisticRegression):
         "coefficients of several classes less than 1e-7"
         for kind in ("dense", "sparse")
     }
-    C, l1_ratio, warm_start, engine, n_replicas, staleness = 1.0, 0.0, False, "local", 2, 0
+    C, l1_ratio, warm_start, n_replicas, staleness = 1.0, 0.0, False, 2, 0
 
     def __init__(
         self,
@@ -127,11 +130,20 @@ class LogisticRegressionCV(LogisticRegression):
         verbose: int = 0,
         refit: bool = True,
         random_state: RandomState | None = None,
+        engine: Engine = "local",
+        standardize: bool = False,
     ) -> None:
         keep_parameters(self, locals())
 
-    def fit(  # type: ignore[override]
-        self, X: Matrix, y: Vector, sample_weight: Vector | None = None, *, groups: Vector | None = None
+    def fit(
+        self,
+        X: Matrix,
+        y: Vector,
+        sample_weight: Vector | None = None,
+        *,
+        offset: Vector | None = None,
+        groups: Vector | None = None,
+        callback: Callback | None = None,
     ) -> Self:
         """Search on the folds, and fit the model to all rows.
 
@@ -142,40 +154,46 @@ class LogisticRegressionCV(LogisticRegression):
             Labels: numbers or strings, of two classes or more.
         sample_weight : float or array-like of shape (n_samples,), optional
             Not negative. A row of weight 2 counts as two rows.
+        offset : array-like of shape (n_samples,) or (n_samples, n_classes), optional
+            Added to the linear predictor of each row, in fits and in scores.
         groups : array-like of shape (n_samples,), optional
             Given to the splitter of `cv`, for instance `GroupKFold`.
+        callback : callable, optional
+            As in `LassoCV.fit`.
 
         Returns
         -------
         self
         """
         self._validate_params()
-        self._check_scoring()
         with self._draft() as draft:
             draft.Cs_, draft.l1_ratios_ = draft._grid()
             rows = check_row_matrix(draft, X)
             check_names(draft, X, y)
             draft.classes_, numbers = check_labels(y, rows.shape[0], type(draft).__name__)
-            labels, weights = draft.classes_[numbers], draft._weights(sample_weight, rows.shape[0])
+            weights = all_weights(sample_weight, len(numbers))
+            n_outputs = loss_of(draft.classes_).n_outputs
+            offset = check_offset(check_vector(offset, len(numbers)), len(numbers), n_outputs)
             model = draft._model(numbers, weights)
-            folds = folds_of(draft.cv, len(labels), numbers, groups, weights, draft.classes_)
-            draft._fit_folds(rows, labels, None if sample_weight is None else weights, folds, model)
-            draft._choose(rows, labels, weights, model)
+            folds = folds_of(draft.cv, len(numbers), numbers, groups, weights, draft.classes_)
+            data = numbers, None if sample_weight is None else weights, offset, model
+            draft._fit_folds(rows, folds, data, callback)
+            draft._choose(rows, draft.classes_[numbers], weights, offset, model)
         return self
 
-    def _check_scoring(self):
-        if isinstance(self.scoring, str) and self.scoring not in get_scorer_names():
-            raise DataError(
-                f"scoring={shortened(self.scoring)}: take one of sklearn.metrics.get_scorer_names()"
-            )
-
-    def _fit_folds(self, rows, labels, weights, folds, model):
+    def _fit_folds(self, rows, folds, data, callback):
         """Fit and score all C and shares of the l1 norm on all folds."""
-        data = self.Cs_, labels, weights, model
+        scorer = path_scorer("accuracy" if self.scoring is None else self.scoring, self.classes_)
+        search = _Search(self.Cs_, self.classes_, scorer, self.fit_intercept)
         work = [(0, fold, ratio, *data) for fold in folds for ratio in self.l1_ratios_]
-        with open_place("local", self.n_jobs).tasks([rows]) as tasks:
-            bar = {"label": type(self).__name__, "unit": "fold", "verbose": self.verbose}
-            results = tasks.map(self._path, work, **bar)
+        with tasks_over(rows, self.engine, self.n_jobs) as tasks:
+            bar = {
+                "label": type(self).__name__,
+                "unit": "fold",
+                "verbose": self.verbose,
+                "callback": callback,
+            }
+            results = tasks.map(search.path, work, **bar)
         scores, paths, steps = (np.array(values) for values in zip(*results, strict=True))
         shape = len(folds), len(self.l1_ratios_), len(self.Cs_)
         self.scores_, self.n_iter_ = scores.reshape(shape), steps.reshape(shape)
@@ -188,7 +206,7 @@ class LogisticRegressionCV(LogisticRegression):
         return LogisticRegression(
             fit_intercept=self.fit_intercept, solver=self._method, tol=self.tol, max_iter=self.max_iter,
             class_weight=dict(zip(self.classes_.tolist(), of_class.tolist(), strict=True)),
-            random_state=self.random_state, warm_start=True, n_jobs=1,
+            random_state=self.random_state, warm_start=True, n_jobs=1, standardize=self.standardize,
         )  # fmt: skip
 
     def _grid(self):
@@ -213,34 +231,7 @@ class LogisticRegressionCV(LogisticRegression):
             raise DataError("penalty=None leaves no C to choose: fit LogisticRegression(penalty=None)")
         return np.sort(Cs), ratios
 
-    def _weights(self, sample_weight, n_samples):
-        if sample_weight is None:
-            return np.ones(n_samples)
-        alike = isinstance(sample_weight, Real)
-        weights = check_row_weights([sample_weight] * n_samples if alike else sample_weight, n_samples)
-        check_some_weight(weights.max())
-        return weights
-
-    def _path(self, X, fold, ratio, Cs, labels, weights, model):
-        """Fit and score all C on a fold: scores, coefficients with intercepts, steps."""
-        model = type(model)(**model.get_params()).set_params(l1_ratio=float(ratio))
-        scorer = check_scoring(model, scoring=self.scoring)
-        options = {} if weights is None else {"sample_weight": weights[fold.test]}
-        scores, coefs, steps = [], [], []
-        for C in Cs:
-            model.set_params(C=float(C)).fit(X, labels, fold.weights)
-            try:
-                scores.append(float(scorer(model, X[fold.test], labels[fold.test], **options)))
-            except (ValueError, TypeError) as error:
-                raise DataError(
-                    f"scoring={shortened(self.scoring)} cannot judge this model: {error}"
-                ) from error
-            ends = [model.intercept_[:, None]] if self.fit_intercept else []
-            coefs.append(np.hstack([model.coef_, *ends]))
-            steps.append(model.n_iter_)
-        return scores, coefs, steps
-
-    def _choose(self, X, labels, weights, model):
+    def _choose(self, X, labels, weights, offset, model):
         """Take the best mean score and fit to all rows; or the mean of the folds' best."""
         by_C = self.scores_.transpose(0, 2, 1)  # of equals the smallest C, then the first share
         if not np.isfinite(by_C).all():
@@ -252,7 +243,8 @@ class LogisticRegressionCV(LogisticRegression):
         at_C, at_ratio = np.unravel_index(flat, means.shape)
         self.C_, self.l1_ratio_ = float(self.Cs_[at_C].mean()), float(self.l1_ratios_[at_ratio].mean())
         if self.refit:
-            model.set_params(C=self.C_, l1_ratio=self.l1_ratio_).fit(X, labels, weights)
+            model.set_params(C=self.C_, l1_ratio=self.l1_ratio_)
+            model.fit(X, labels, weights, offset=offset)
             for name in ("coef_", "intercept_", "solver_", "history_"):
                 setattr(self, name, getattr(model, name))
             self._warn_of_method()
@@ -261,3 +253,26 @@ class LogisticRegressionCV(LogisticRegression):
         n_features = X.shape[1]
         self.coef_ = np.ascontiguousarray(chosen[:, :n_features])
         self.intercept_ = chosen[:, n_features] if self.fit_intercept else np.zeros(len(chosen), X.dtype)
+
+
+@dataclass(frozen=True)
+class _Search:
+    """What a task needs of a search, beside its data."""
+
+    Cs: np.ndarray
+    classes: np.ndarray
+    scorer: Any
+    fit_intercept: bool
+
+    def path(self, X, fold, ratio, numbers, weights, offset, model):
+        """Fit and score all C on a fold: scores, coefficients with intercepts, steps."""
+        model = clone(model).set_params(l1_ratio=float(ratio))
+        decisions, coefs, steps = [], [], []
+        for _, decision in fits_to_fold(X, fold, model, "C", self.Cs, self.classes[numbers], offset):
+            decisions.append(decision.reshape(len(fold.test), -1))
+            ends = [model.intercept_[:, None]] if self.fit_intercept else []
+            coefs.append(np.hstack([model.coef_, *ends]))
+            steps.append(model.n_iter_)
+        test = fold.test
+        weights = None if weights is None else weights[test]
+        return self.scorer(X, numbers[test], test, np.stack(decisions, axis=1), weights), coefs, steps

@@ -74,12 +74,12 @@ class PathCV(Estimator):
             **target,
         )
 
-    def _search(self, X, problem, groups, losses=()):
+    def _search(self, X, problem, groups, callback=None, losses=()):
         """Score all paths on all folds, choose a penalty, and fit the path to all rows.
 
-        `X`: what the tasks of `problem` read. `losses`: tuple of str; scores to compute besides `scoring`.
-        Returns `model`: what `problem` makes of the place on the path that `rule` chooses. `scores`: list of
-        ndarray; of `losses`.
+        `X`: what the tasks of `problem` read. `callback`: is called after each fold. `losses`: tuple of
+        str; scores to compute besides `scoring`. Returns `model`: what `problem` makes of the place on the
+        path that `rule` chooses. `scores`: list of ndarray; of `losses`.
         """
         problem.scorer(self.scoring)  # refuses before the work
         ratios, n_alphas = self._shares(), self._n_alphas()
@@ -107,6 +107,7 @@ class PathCV(Estimator):
                 search=search,
                 label=type(self).__name__,
                 verbose=self.verbose,
+                callback=callback,
             )
             self._check_scores(scores, problem.classes)
             mean, error = mean_and_error(scores, problem.masses(folds))

@@ -6,28 +6,33 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from scipy import sparse
 from scipy.linalg import eigh, svd
-from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
-from sklearn.metrics import get_scorer, get_scorer_names
-from sklearn.model_selection import GridSearchCV
+from sklearn.base import MultiOutputMixin, RegressorMixin, clone
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from ...._typing import Array, Matrix, Vector
+from ...._typing import Array, Callback, Engine, Matrix, Vector
 from ....errors import DataError, shortened
 from ....scheduler.threads import single_threaded_blas
-from ..._base import Estimator, keep_parameters
-from ...inputs.matrices import _as_data_errors, check_columns
-from ...inputs.targets import check_names, check_row_weights, check_some_weight, check_targets
+from ..._base import Estimator, documented, keep_parameters
+from ...inputs.matrices import check_columns, check_vector
+from ...inputs.row_order import check_row_matrix
+from ...inputs.tables import ScoresFiles
+from ...inputs.targets import all_weights, check_names, check_offset, check_targets
+from ..glm.smooth import SMOOTH_CONSTRAINTS, SMOOTH_DOCS
 from ..predictions import linear_predictor
 from ..ridge import Ridge
+from ..scales import column_scales
 from ..sparse.fitting import check_shapes
 from ..sparse.moments import moments_of, shift_of
+from .evaluation import path_scorer
+from .folds import fits_to_fold, folds_of, tasks_over
 
 _MOST = 5000  # rows or columns of a matrix that is decomposed
 _BLOCK = 1 << 18  # entries of the products of a block of rows
 _FINE = 1e-9  # a penalty below this part of the largest eigenvalue asks for singular values
 
 
-class RidgeCV(MultiOutputMixin, RegressorMixin, Estimator):
+@documented(SMOOTH_DOCS)
+class RidgeCV(ScoresFiles, MultiOutputMixin, RegressorMixin, Estimator):
     r"""Ridge regression whose penalty is chosen by cross-validation, by default of single rows.
 
     For each alpha the error that a fit without row i makes at row i is computed exactly from one
@@ -39,7 +44,7 @@ class RidgeCV(MultiOutputMixin, RegressorMixin, Estimator):
     sparse `X` is never made dense; the smaller of its numbers of rows and columns must be at most 5,000.
 
     The penalty weighs coefficients, so predictions change with the units of the columns: scale columns of
-    different units.
+    different units, or pass ``standardize=True``.
 
     Parameters
     ----------
@@ -58,6 +63,14 @@ class RidgeCV(MultiOutputMixin, RegressorMixin, Estimator):
         Keep `cv_results_`; needs ``cv=None``.
     alpha_per_target : bool, default=False
         Choose a penalty for each target; needs ``cv=None``.
+    %(standardize)s With ``cv=None`` they are those of all rows, with `cv` those of the training rows.
+    engine : str or distributed.Client, default="local"
+        Where folds are fitted, with `cv`: ``"local"``, ``"dask"`` (the current client), a client, or the
+        address of a Dask scheduler. Each worker that has a fold must have room for `X`.
+    n_jobs : int or None, default=None
+        Threads: one takes a fold at a time. None is 1, -1 all cores.
+    verbose : int, default=0
+        1 shows a progress bar over the folds.
 
     Attributes
     ----------
@@ -107,6 +120,7 @@ class RidgeCV(MultiOutputMixin, RegressorMixin, Estimator):
         "gcv_mode": [StrOptions({"auto", "svd", "eigen"}), None],
         "store_cv_results": ["boolean"],
         "alpha_per_target": ["boolean"],
+        **{name: SMOOTH_CONSTRAINTS[name] for name in ("standardize", "engine", "n_jobs", "verbose")},
     }
     coef_: Any
     intercept_: Any
@@ -121,10 +135,23 @@ class RidgeCV(MultiOutputMixin, RegressorMixin, Estimator):
         gcv_mode: str | None = None,
         store_cv_results: bool = False,
         alpha_per_target: bool = False,
+        standardize: bool = False,
+        engine: Engine = "local",
+        n_jobs: int | None = None,
+        verbose: int = 0,
     ) -> None:
         keep_parameters(self, locals())
 
-    def fit(self, X: Matrix, y: Vector, sample_weight: Vector | None = None) -> Self:
+    def fit(
+        self,
+        X: Matrix,
+        y: Vector,
+        sample_weight: Vector | None = None,
+        *,
+        offset: Vector | None = None,
+        groups: Vector | None = None,
+        callback: Callback | None = None,
+    ) -> Self:
         """Choose the penalty, and fit to all rows.
 
         Parameters
@@ -133,6 +160,12 @@ class RidgeCV(MultiOutputMixin, RegressorMixin, Estimator):
         y : array-like of shape (n_samples,) or (n_samples, n_targets)
         sample_weight : float or array-like of shape (n_samples,), optional
             Not negative. A row of weight 2 counts as two rows.
+        offset : array-like of shape (n_samples,) or (n_samples, n_targets), optional
+            Added to the linear predictor of each row, in fits and in scores.
+        groups : array-like of shape (n_samples,), optional
+            Given to the splitter of `cv`, for instance `GroupKFold`.
+        callback : callable, optional
+            As in `LassoCV.fit`; with ``cv=None`` it is not called.
 
         Returns
         -------
@@ -140,25 +173,28 @@ class RidgeCV(MultiOutputMixin, RegressorMixin, Estimator):
         """
         self._validate_params()
         with self._draft() as draft:
-            alphas = draft._checked_alphas()
-            if draft.cv is not None:
-                draft._fit_folds(X, y, sample_weight, alphas)
-                return self
-            columns = check_columns(draft, X)
+            alphas = draft._checked_alphas(groups)
+            columns = check_columns(draft, X) if draft.cv is None else check_row_matrix(draft, X)
             n_samples = columns.shape[0]
             check_names(draft, X, y)
             y = check_targets(y, n_samples, type(draft).__name__)
-            weights = draft._checked_weights(sample_weight, n_samples)
+            weights, n_targets = all_weights(sample_weight, n_samples), y.size // n_samples
+            offset = check_offset(check_vector(offset, n_samples), n_samples, n_targets)
+            if draft.cv is not None:
+                weighted = sample_weight is not None
+                draft._fit_folds(columns, y, weights, offset, groups, alphas, weighted, callback)
+                return self
+            _check_two(weights)
             if min(columns.shape) > _MOST:
                 raise DataError(
                     f"X has the shape {columns.shape}: with cv=None RidgeCV decomposes a matrix as large as "
                     f"the smaller number, which may be {_MOST}; give cv, for instance 5"
                 )
             with single_threaded_blas():
-                draft._choose(columns, y, weights, alphas, sample_weight is not None)
+                draft._choose(columns, y, weights, offset, alphas, sample_weight is not None)
         return self
 
-    def _checked_alphas(self):
+    def _checked_alphas(self, groups):
         try:
             alphas = np.atleast_1d(np.asarray(self.alphas, dtype=np.float64))
         except (TypeError, ValueError) as error:
@@ -170,31 +206,22 @@ class RidgeCV(MultiOutputMixin, RegressorMixin, Estimator):
         for name in ("store_cv_results", "alpha_per_target"):
             if self.cv is not None and getattr(self, name):
                 raise DataError(f"{name}=True is for cv=None, where each row is left out once: leave out cv")
-        if isinstance(self.scoring, str) and self.scoring not in get_scorer_names():
+        if self.cv is None and (groups is not None or self.engine != "local"):
+            name = "groups" if groups is not None else f"engine={shortened(self.engine)}"
             raise DataError(
-                f"scoring={shortened(self.scoring)}: take one of sklearn.metrics.get_scorer_names()"
+                f"RidgeCV with cv=None decomposes X in this process, and {name} is for folds: give cv, for "
+                "instance 5, or leave it out"
             )
         return alphas
 
-    def _checked_weights(self, sample_weight, n_samples):
-        weights = np.ones(n_samples)
-        if sample_weight is not None:
-            alike = isinstance(sample_weight, Real)
-            weights = check_row_weights([sample_weight] * n_samples if alike else sample_weight, n_samples)
-            check_some_weight(weights.max())
-        counted = np.count_nonzero(weights)
-        if counted < 2:
-            raise DataError(
-                f"{counted} sample has weight: RidgeCV with cv=None leaves out one row and needs two"
-            )
-        return weights
-
     # Single rows ---------------------------------------------------------------------------------------
 
-    def _choose(self, X, y, weights, alphas, weighted):
+    def _choose(self, X, y, weights, offset, alphas, weighted):
         """Compute the errors of rows that are left out, judge them, and take the best coefficients."""
         Y = y.reshape(len(y), -1)
-        fits = LeftOut(X, Y, weights, self.fit_intercept, alphas)
+        own = Y if offset is None else Y - offset.reshape(Y.shape)
+        scales = column_scales(X, weights, centre=self.fit_intercept) if self.standardize else None
+        fits = LeftOut(X, own, weights, self.fit_intercept, alphas, scales)
         errors = fits.errors  # rows, targets, alphas
         if self.scoring is None:
             results = weights[:, None, None] * errors**2
@@ -203,7 +230,7 @@ class RidgeCV(MultiOutputMixin, RegressorMixin, Estimator):
                 scores = scores.mean(axis=0, keepdims=True)
         else:
             results = Y[:, :, None] - errors
-            scores = self._scores(results, y, Y, {"sample_weight": weights} if weighted else {})
+            scores = self._scores(X, np.moveaxis(results, 1, 2), y, weights if weighted else None)
         scores = np.where(np.isfinite(scores), scores, -np.inf)
         best = scores.argmax(axis=1)
         if not np.isfinite(scores.max(axis=1)).all():
@@ -222,73 +249,67 @@ class RidgeCV(MultiOutputMixin, RegressorMixin, Estimator):
         if self.fit_intercept:
             self.intercept_ = intercept.astype(X.dtype) if y.ndim == 2 else float(intercept[0])
 
-    def _scores(self, predictions, y, Y, options):
-        scorer, model = get_scorer(self.scoring), _Same()
-        nothing = np.empty((len(y), 1))
-
-        def score(predicted, target):
-            try:
-                return float(scorer(model.of(predicted), nothing, target, **options))
-            except (ValueError, TypeError, AttributeError) as error:
-                raise DataError(f"scoring={shortened(self.scoring)} cannot judge: {error}") from error
-
-        if self.alpha_per_target and Y.shape[1] > 1:
-            pairs = zip(np.moveaxis(predictions, 1, 0), Y.T, strict=True)
-            return np.array([[score(one, target) for one in rows.T] for rows, target in pairs])
-        shaped = predictions if y.ndim == 2 else predictions[:, 0]
-        return np.array([[score(shaped[..., k], y) for k in range(predictions.shape[2])]])
+    def _scores(self, X, predictions, y, weights):
+        """Score predictions (rows, alphas, targets), of all targets together or of each."""
+        scorer, rows = path_scorer(self.scoring, quick={}), np.arange(len(y))
+        if self.alpha_per_target and predictions.shape[2] > 1:
+            targets = range(predictions.shape[2])
+            return np.array([scorer(X, y[:, k], rows, predictions[:, :, k, None], weights) for k in targets])
+        return scorer(X, y, rows, predictions, weights)[None]
 
     # Folds -----------------------------------------------------------------------------------------------
 
-    def _fit_folds(self, X, y, sample_weight, alphas):
-        """Fit `Ridge` to folds, as scikit-learn's search does."""
-        search = GridSearchCV(
-            Ridge(fit_intercept=self.fit_intercept),
-            {"alpha": alphas.tolist()},
-            cv=self.cv,
-            scoring=self.scoring,
-        )
-        with _as_data_errors():
-            search.fit(X, y, **({} if sample_weight is None else {"sample_weight": sample_weight}))
-        model = search.best_estimator_
-        self.alpha_, self.best_score_ = float(search.best_params_["alpha"]), float(search.best_score_)
+    def _fit_folds(self, X, y, weights, offset, groups, alphas, weighted, callback):
+        """Fit `Ridge` to folds, as scikit-learn's search does; with sample weights scores are weighted."""
+        model = Ridge(fit_intercept=self.fit_intercept, standardize=self.standardize, n_jobs=1)
+        scorer = path_scorer("r2" if self.scoring is None else self.scoring, quick={})
+        folds = folds_of(self.cv, len(y), y, groups, weights)
+        bar = {"label": type(self).__name__, "unit": "fold", "verbose": self.verbose, "callback": callback}
+        with tasks_over(X, self.engine, self.n_jobs) as tasks:
+            judged = weights if weighted else None
+            work = [(0, fold, model, alphas, y, offset, scorer, judged) for fold in folds]
+            scores = np.array(tasks.map(_scores_of_fold, work, **bar)).mean(axis=0)
+        if not np.isfinite(scores).all():
+            raise DataError(
+                f"scoring={shortened(self.scoring)} is no finite number on some fold: use fewer folds, or "
+                "another scoring"
+            )
+        self.alpha_, self.best_score_ = float(alphas[scores.argmax()]), float(scores.max())
+        model.set_params(alpha=self.alpha_).fit(X, y, weights, offset=offset)
         self.coef_, self.intercept_ = model.coef_, model.intercept_
-        for name in ("n_features_in_", "feature_names_in_"):
-            if name in vars(self):
-                delattr(self, name)
-            if hasattr(model, name):
-                setattr(self, name, getattr(model, name))
-        return self
 
-    def predict(self, X: Matrix) -> Array:
-        """Compute ``X @ coef_.T + intercept_``.
+    def predict(self, X: Matrix, *, offset: Vector | None = None) -> Array:
+        """Compute ``X @ coef_.T + intercept_ + offset``.
 
         Parameters
         ----------
         X : ndarray, sparse matrix or DataFrame of shape (n_samples, n_features)
+        offset : array-like of shape (n_samples,) or (n_samples, n_targets), optional
+            As in `fit`.
 
         Returns
         -------
         ndarray of shape (n_samples,) or (n_samples, n_targets)
         """
-        return linear_predictor(self, self.predict, X)
+        return linear_predictor(self, self.predict, X, offset)
 
     def _check_state(self):
         super()._check_state()
         check_shapes(self)
 
 
-class _Same(RegressorMixin, BaseEstimator):
-    """A regressor that has predicted already."""
+def _check_two(weights):
+    counted = np.count_nonzero(weights)
+    if counted < 2:
+        raise DataError(f"{counted} sample has weight: RidgeCV with cv=None leaves out one row and needs two")
 
-    def of(self, predictions):
-        """Take predictions."""
-        self.predictions_ = predictions
-        return self
 
-    def predict(self, X):
-        """Return them."""
-        return self.predictions_
+def _scores_of_fold(X, fold, model, alphas, y, offset, scorer, weights):
+    """Fit a model for each alpha to a fold, and score it."""
+    fits = fits_to_fold(X, fold, clone(model), "alpha", alphas, y, offset)
+    decisions = [predicted.reshape(len(fold.test), -1) for _, predicted in fits]
+    weights = None if weights is None else weights[fold.test]
+    return scorer(X, y[fold.test], fold.test, np.stack(decisions, axis=1), weights)
 
 
 class LeftOut:
@@ -296,10 +317,14 @@ class LeftOut:
 
     With A the centred rows times the roots of their weights, from the eigenvalues of ``A^T A`` where there
     are fewer columns than rows, else from those of ``A A^T``. `Y`: float64 (n, n_targets). `weights`:
-    float64 (n,). Attributes: `errors`: float64 (n, n_targets, n_alphas).
+    float64 (n,). `scales`: None, or what to divide columns by. Attributes: `errors`: float64 (n, n_targets,
+    n_alphas).
     """
 
-    def __init__(self, X, Y, weights, fit_intercept, alphas):
+    def __init__(self, X, Y, weights, fit_intercept, alphas, scales=None):
+        self.scales = np.ones(X.shape[1]) if scales is None else scales
+        if scales is not None:
+            X = X / scales if isinstance(X, np.ndarray) else X @ sparse.diags_array(1 / scales)
         self.X, self.Y, self.weights, self.alphas = X, Y, weights, alphas
         mass = weights.sum()
         shift = shift_of(X, Y, fit_intercept)
@@ -319,7 +344,7 @@ class LeftOut:
     def model(self, chosen):
         """Coefficients (n_targets, p) and intercepts, each target's at its own place among alphas."""
         coef = np.array([self._coef(k, at) for k, at in enumerate(chosen)])
-        return coef, self.y_mean - coef @ self.x_mean
+        return coef / self.scales, self.y_mean - coef @ self.x_mean
 
     def _by_columns(self, shift):
         """Fill errors from ``A^T A``."""

@@ -196,15 +196,15 @@ def by_columns(shape, here):
 
 
 def minimise_sparse(objective, x0, *, l1, max_iter=1000, tol=1e-6, callback=None):
-    """Minimise a `LinearObjective` plus ``l1 |w|_1``, the intercept left out; returns as `minimise`.
+    """Minimise a `LinearObjective` plus ``l1 sum_j d_j |w_j|``, the intercept left out; as `minimise`.
 
     For up to a few thousand parameters.
     """
-    weights = np.full(objective.n_parameters, l1)
-    weights[objective.n_penalised :] = 0.0
+    weights = np.zeros(objective.n_parameters)
+    weights[: objective.n_penalised] = l1 * objective.scales
     slow = functools.partial(minimize_proximal_newton, l1=weights)
     if small_applies(objective):
-        result = _small(objective, x0, max_iter, callback, slow, l1=l1, tol_decrease=tol)
+        result = _small(objective, x0, max_iter, callback, slow, l1=weights, tol_decrease=tol)
     else:
         result = slow(objective, x0, max_iter=max_iter, tol_decrease=tol, callback=callback)
     return result, "proximal-newton"

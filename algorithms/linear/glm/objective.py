@@ -2,10 +2,11 @@
 
 ::
 
-    F(w, c) = scale * sum_i s_i l(y_i, x_i w + c) + l2 / 2 |w|^2 + constant
+    F(w, c) = scale * sum_i s_i l(y_i, x_i w + c) + l2 / 2 sum_j (d_j w_j)^2 + constant
 
-The intercept c is not penalised, and no column of ones is made for it. The parameters are one float64 vector:
-w, and then c if there is one; for K classes each entry is K numbers.
+with d the scales of the columns, 1 by default. The intercept c is not penalised, and no column of ones is
+made for it. The parameters are one float64 vector: w, and then c if there is one; for K classes each entry
+is K numbers.
 
 Portions are evaluated by threads, and their sums are added along a tree that depends on the number of
 portions alone: values have the same bits on any number of threads.
@@ -48,15 +49,17 @@ def tree_sum(parts):
 class _Penalised:
     """Base of the objectives: portions, threads, the squared penalty.
 
-    `width`: numbers that an entry of the parameters has.
+    `width`: numbers that an entry of the parameters has. `scales`: d, float64 (n_columns,), or 1.
     """
 
-    def __init__(self, rows, *, scale, l2, fit_intercept, n_jobs, width, constant=0.0):
+    def __init__(self, rows, *, scale, l2, fit_intercept, n_jobs, width, constant=0.0, scales=1.0):
         self.rows, self.scale, self.l2, self.constant = rows, scale, l2, constant
         self.fit_intercept, self.n_jobs = fit_intercept, n_jobs
         self.n_rows, self.n_columns = rows.shape
         self.n_penalised = self.n_columns * width
         self.n_parameters = self.n_penalised + width * fit_intercept
+        self.scales = np.repeat(scales, width) if np.ndim(scales) else scales  # of the penalised parameters
+        self.l2_weights = l2 * self.scales**2
         self.portions = self._cut(rows, width)
         self.n_passes = 0
         ends = np.cumsum([0, *(portion.shape[0] for portion in self.portions)])
@@ -79,8 +82,8 @@ class _Penalised:
         return 0.0 if self.rows.dtype == np.float64 else _HIDDEN * float(np.finfo(self.rows.dtype).eps)
 
     def squared_norms(self, g):
-        """Of the part of a gradient that is penalised, and of the intercepts'."""
-        penalised, free = g[: self.n_penalised], g[self.n_penalised :]
+        """Of the part of a gradient that is penalised, for columns of scale 1, and of the intercepts'."""
+        penalised, free = g[: self.n_penalised] / self.scales, g[self.n_penalised :]
         return float(penalised @ penalised), float(free @ free)
 
     @property
@@ -96,6 +99,10 @@ class _Penalised:
     def bytes_sent(self):
         """Bytes sent over the network so far."""
         return 0
+
+    def of_columns(self, numbers):
+        """One number a column, of those of the penalised parameters."""
+        return np.broadcast_to(numbers, self.n_penalised).reshape(self.n_columns, -1)[:, 0]
 
     def _cut(self, rows, width):
         return cut(rows, width)
@@ -114,7 +121,7 @@ class _Penalised:
         values, gradients = zip(*parts, strict=True)
         value = float(self.scale * tree_sum(values) + self._penalty(w))
         gradient = self._scaled(gradients)
-        gradient[: self.n_penalised] += self.l2 * w[: self.n_penalised]
+        gradient[: self.n_penalised] += self.l2_weights * w[: self.n_penalised]
         self._known = w.copy(), value, gradient
         return value, gradient
 
@@ -126,7 +133,7 @@ class _Penalised:
 
     def _penalty(self, w):
         w = w[: self.n_penalised]
-        return 0.5 * self.l2 * (w @ w) + self.constant
+        return 0.5 * (w @ (self.l2_weights * w)) + self.constant
 
 
 class LinearObjective(_Penalised):
@@ -136,8 +143,10 @@ class LinearObjective(_Penalised):
     ``POISSON``. `n_jobs`: threads.
     """
 
-    def __init__(self, rows, loss, *, scale=1.0, l2=0.0, constant=0.0, fit_intercept=True, n_jobs=None):
-        options = {"scale": scale, "l2": l2, "constant": constant, "n_jobs": n_jobs}
+    def __init__(
+        self, rows, loss, *, scale=1.0, l2=0.0, scales=1.0, constant=0.0, fit_intercept=True, n_jobs=None
+    ):
+        options = {"scale": scale, "l2": l2, "scales": scales, "constant": constant, "n_jobs": n_jobs}
         super().__init__(in_rows(rows), fit_intercept=fit_intercept, width=1, **options)
         self.loss = loss
         self._curvature: Any = None  # of the rows at the last point, if they were asked for
@@ -172,13 +181,13 @@ class LinearObjective(_Penalised):
         `means`: see `hessian`.
         """
         diagonal = self._second_order(w, "diagonal", *(() if means is None else (means,)))
-        diagonal[: self.n_columns] += self.l2
+        diagonal[: self.n_columns] += self.l2_weights
         return diagonal
 
     def hessian_product(self, w, v):
         """Compute the Hessian at w times a vector, a float64 ndarray of shape (n_parameters,)."""
         product = self._second_order(w, "product", *self._split(v))
-        product[: self.n_columns] += self.l2 * v[: self.n_columns]
+        product[: self.n_columns] += self.l2_weights * v[: self.n_columns]
         return product
 
     def transposed(self, r):
@@ -198,7 +207,7 @@ class LinearObjective(_Penalised):
         the penalty being as before: columns far from zero keep their digits.
         """
         total = self.scale * tree_sum(self._hessian_parts(w, means))[: self.n_parameters, : self.n_parameters]
-        total.flat[: self.n_columns * (self.n_parameters + 1) : self.n_parameters + 1] += self.l2
+        total.flat[: self.n_columns * (self.n_parameters + 1) : self.n_parameters + 1] += self.l2_weights
         return total
 
     def _second_order(self, w, method, *args):
@@ -248,6 +257,7 @@ class LinearObjective(_Penalised):
             self.loss,
             scale=self.scale * factor,
             l2=self.l2,
+            scales=self.scales,
             constant=self.constant,
             fit_intercept=self.fit_intercept,
             n_jobs=self.sample_threads,
@@ -282,14 +292,13 @@ class MultinomialObjective(_Penalised):
 
     The parameters are an array (d, K), or (d + 1, K) with intercepts in the last row, as one vector.
 
-    `rows`: DenseRows or SparseRows; with numbers of classes as targets. `scale`, `l2`, `fit_intercept`,
-    `n_jobs`: see `LinearObjective`.
+    `rows`: DenseRows or SparseRows; with numbers of classes as targets. `scale`, `l2`, `scales`,
+    `fit_intercept`, `n_jobs`: see `LinearObjective`.
     """
 
-    def __init__(self, rows, n_classes, *, scale=1.0, l2=0.0, fit_intercept=True, n_jobs=None):
-        super().__init__(
-            rows, scale=scale, l2=l2, fit_intercept=fit_intercept, n_jobs=n_jobs, width=n_classes
-        )
+    def __init__(self, rows, n_classes, *, scale=1.0, l2=0.0, scales=1.0, fit_intercept=True, n_jobs=None):
+        options = {"scale": scale, "l2": l2, "scales": scales, "n_jobs": n_jobs}
+        super().__init__(rows, fit_intercept=fit_intercept, width=n_classes, **options)
         self.n_classes = n_classes
 
     def evaluate(self, portion, w):
@@ -306,7 +315,7 @@ class MultinomialObjective(_Penalised):
     def hessian_product(self, w, v):
         """Compute the Hessian at w times a vector in one pass, a float64 ndarray of shape (n_parameters,)."""
         product = self._scaled(self._product_parts(self._padded(w), self._padded(v)))
-        product[: self.n_penalised] += self.l2 * v[: self.n_penalised]
+        product[: self.n_penalised] += self.l2_weights * v[: self.n_penalised]
         return product
 
     def hessian_diagonal(self, w=None):
@@ -319,7 +328,7 @@ class MultinomialObjective(_Penalised):
             diagonal = np.repeat(self._gram("diagonal"), self.n_classes)[: self.n_parameters]
         else:
             diagonal = self._scaled(self._diagonal_parts(self._padded(w)))
-        diagonal[: self.n_penalised] += self.l2
+        diagonal[: self.n_penalised] += self.l2_weights
         return diagonal
 
     def class_hessian(self):
@@ -330,7 +339,7 @@ class MultinomialObjective(_Penalised):
         """
         n = self.n_columns + self.fit_intercept
         H = self._gram("hessian")[:n, :n]
-        H.flat[: self.n_columns * (n + 1) : n + 1] += self.l2
+        H.flat[: self.n_columns * (n + 1) : n + 1] += self.of_columns(self.l2_weights)
         return H
 
     def _evaluate(self, portion, W):

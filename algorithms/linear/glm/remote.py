@@ -18,6 +18,7 @@ from scipy import sparse
 from ....scheduler.sums.summed import Summed
 from ....scheduler.threads import effective_n_jobs
 from ...inputs.streamed import StreamedBlock, renewed
+from ..scales import merged_scales
 from .objective import LinearObjective, MultinomialObjective
 from .rows import make_rows, rare_columns
 
@@ -39,10 +40,10 @@ class RemotePortions(Summed):
 
     def load(self, data):
         """Read a portion; one set of rows for each target, sharing X."""
-        source, targets, weights = data
+        source, targets, weights, *offset = data
         X = self.read(source)
         if self.targets is None:
-            return _RowPortion(X, vectors=[(y, weights) for y in targets])
+            return _RowPortion(X, vectors=[(y, weights, *offset) for y in targets])
         return _RowPortion(X, raw_targets=self.targets.load(source, targets, weights))
 
     def renew(self, state):
@@ -75,7 +76,7 @@ class RemotePortions(Summed):
         survey = () if state.raw_targets is None else self.targets.survey(state.raw_targets)
         sums = None
         if state.vectors is not None:
-            _, weights = state.vectors[0]
+            weights = state.vectors[0][1]
             own = np.empty(0) if weights is None else weights.astype(state.X.dtype).astype(np.float64)
             n = state.X.shape[0]
             sums = (float(own.sum()), float(own @ own)) if len(own) else (float(n), float(n))
@@ -89,12 +90,16 @@ class RemotePortions(Summed):
         """The largest and the mean squared norm of rows."""
         return 0.0, [(number, *self._rows(state, target).longest)]
 
+    def column_moments(self, number, state, target):
+        """The weight of the rows, and means and variances of the columns."""
+        return 0.0, [(number, *self._rows(state, target).column_moments())]
+
     def take(self, number, state, target, wanted, edges):
         """Copy rows, of rising numbers in the whole matrix, in which portions begin and end at the edges."""
         first, last = edges[number : number + 2]
         here = slice(*np.searchsorted(wanted, (first, last)))
         part = self._rows(state, target).take(wanted[here] - first)
-        return 0.0, [(number, part.X, part.y, part.weights)]
+        return 0.0, [(number, part.X, part.y, part.weights, part.offset)]
 
     def furthest(self, number, state, target, d, d_intercept):
         """The largest magnitude of a row's product with d."""
@@ -210,6 +215,10 @@ class RemoteRows:
         largest, means = map(np.array, self._pieces("longest"))
         return float(largest.max()), float(np.array(self._n_rows) @ means / self.shape[0])
 
+    def column_scales(self, centre):
+        """See `DenseRows`; a pass."""
+        return merged_scales(*self._pieces("column_moments"), centre=centre)
+
     def request(self, what, *args):
         """Make a pass; return the sums of the numbers and of the arrays."""
         return self.passes.run((what, self.target, args))
@@ -218,15 +227,15 @@ class RemoteRows:
         """A copy of some rows in this process, as `DenseRows` or `SparseRows`."""
         order = np.argsort(rows, kind="stable")
         if self._expected is not None and np.array_equal(rows, self._expected[0]):
-            X, y, weights = _columns(self._expected[1].result())
+            X, y, *others = _columns(self._expected[1].result())
         else:
-            X, y, weights = self._pieces("take", rows[order], self._edges)
+            X, y, *others = self._pieces("take", rows[order], self._edges)
         self._expected = None
         dense = all(isinstance(part, np.ndarray) for part in X)
         sample = make_rows(
             np.concatenate(X) if dense else sparse.csr_array(sparse.vstack(X, format="csr")),
             np.concatenate(y),
-            np.concatenate(weights) if any(map(len, weights)) else None,
+            *(np.concatenate(parts) if any(map(len, parts)) else None for parts in others),
         )
         return sample if (np.diff(order) > 0).all() else sample.take(np.argsort(order))
 

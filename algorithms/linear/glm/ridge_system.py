@@ -42,14 +42,15 @@ def applies(rows, n_targets, quick):
     return _by_columns(rows, n_targets) or (quick and _steps_for(rows, n_targets) >= _SOONEST)
 
 
-def solve_ridge(rows, Y, weights, l2s, *, fit_intercept, tol, max_iter, quick=True):
-    """Minimise ``mean_i w_i (y_i - x_i b - c)^2 / 2 + l2 |b|^2 / 2`` for each target; None where it fails.
+def solve_ridge(rows, Y, weights, l2s, *, fit_intercept, tol, max_iter, quick=True, scales=1.0):
+    """Minimise ``mean_i w_i (y_i - x_i b - c)^2 / 2 + l2 |d b|^2 / 2`` for each target; None where it fails.
 
     `rows`: DenseRows or SparseRows. `Y`: float64 (n_rows, n_targets). `weights`: None or float64 (n_rows,),
-    of mean 1. `l2s`: float, one a target. `quick`: try conjugate gradients where steps are cheap. Returns
-    coefficients (n_targets, p), intercepts, objectives, the steps of each, and the method's name.
+    of mean 1. `l2s`: float, one a target. `quick`: try conjugate gradients where steps are cheap. `scales`:
+    d, 1 or float64 (p,). Returns coefficients (n_targets, p), intercepts, objectives, the steps of each, and
+    the method's name.
     """
-    centred = _CentredRows(rows, Y, weights, fit_intercept)
+    centred = _CentredRows(rows, Y, weights, fit_intercept, scales)
     if quick and min(l2s) > 0 and (most := min(_steps_for(rows, len(l2s)), max_iter)) >= _SOONEST:
         solutions = [_iterate(centred, k, l2, tol, most) for k, l2 in enumerate(l2s)]
         if None not in solutions:
@@ -97,10 +98,11 @@ def _steps_for(rows, n_targets):
 
 
 class _CentredRows:
-    """Rows less their mean, and the targets less theirs; `shares` are the weights, of sum 1."""
+    """Rows less their mean, over `scales`, and targets less theirs; `shares` are the weights, of sum 1."""
 
-    def __init__(self, rows, Y, weights, fit_intercept):
+    def __init__(self, rows, Y, weights, fit_intercept, scales):
         (n, p), self.rows = rows.shape, rows
+        self.scales = np.broadcast_to(scales, p)
         self.shares = np.full(n, 1 / n) if weights is None else weights / n
         self.x_mean, self.y_means = np.zeros(p), np.zeros(Y.shape[1])
         self.far = fit_intercept
@@ -111,15 +113,16 @@ class _CentredRows:
 
     def transposed(self, r):
         """``X^T r``."""
-        return r @ self.rows.X if type(self.rows) is DenseRows else self.rows.transposed(r)[:-1]
+        out = r @ self.rows.X if type(self.rows) is DenseRows else self.rows.transposed(r)[:-1]
+        return out / self.scales
 
     def images(self, b):
         """``Z b``."""
         if type(self.rows) is DenseRows:
-            out = self.rows.X @ b
+            out = self.rows.X @ (b / self.scales)
         else:
             out = np.empty(len(self.Y))
-            self.rows.images(b, out)
+            self.rows.images(b / self.scales, out)
         return out - self.x_mean @ b if self.far else out
 
     def pull(self, r):
@@ -137,7 +140,7 @@ class _CentredRows:
         """Coefficients, intercepts, objectives and steps."""
         b, objectives, steps = zip(*solutions, strict=True)
         coefs = np.array(b)
-        return coefs, self.y_means - coefs @ self.x_mean, objectives, list(steps)
+        return coefs / self.scales, self.y_means - coefs @ self.x_mean, objectives, list(steps)
 
 
 def _iterate(centred, k, l2, tol, most):
@@ -180,18 +183,20 @@ class _ColumnSystem:
 
     def __init__(self, centred, Y, weights, fit_intercept):
         self._centred = centred
-        rows, (n, p) = centred.rows, centred.rows.shape
+        rows, (n, p), mean = centred.rows, centred.rows.shape, centred.x_mean * centred.scales
         if type(rows) is DenseRows:
             shift = shift_of(rows.X, Y, fit_intercept)
             total = moments_of(rows.X, Y, weights, shift) / n
-            gap = centred.x_mean - shift.columns
-            self.gram = total[:p, :p] - np.outer(gap, gap) if fit_intercept else total[:p, :p]
-            self._products = total[:p, p:-1] - np.outer(gap, centred.y_means - shift.targets) * fit_intercept
+            gap = mean - shift.columns
+            gram = total[:p, :p] - np.outer(gap, gap) if fit_intercept else total[:p, :p]
+            products = total[:p, p:-1] - np.outer(gap, centred.y_means - shift.targets) * fit_intercept
+            self._products = products / centred.scales[:, None]
         else:
             total = np.zeros((p + 1, p + 1))
             rows.add_hessian(centred.shares, total)
-            self.gram = total[:p, :p] - np.outer(centred.x_mean, centred.x_mean)
+            gram = total[:p, :p] - np.outer(mean, mean)
             self._products = np.column_stack([centred.pull(centred.shares * y) for y in centred.Y.T])
+        self.gram = gram / np.outer(centred.scales, centred.scales)
 
     def solutions(self, factor, k, l2):
         """Yield coefficients, the objective, and what it may still fall by: ever less."""
@@ -213,12 +218,14 @@ class _RowSystem:
         rows, mean, n = centred.rows, centred.x_mean, len(centred.Y)
         if type(rows) is SparseRows:
             X = rows.X.astype(np.float64)
+            X.data /= centred.scales[X.indices]
             K, across = (X @ X.T).toarray(), X @ mean
             K += mean @ mean - across - across[:, None]
         else:
             K, step = np.zeros((n, n)), max(256, _BLOCK // n)
             for j in range(0, len(mean), step):  # differences first: columns far from zero keep their digits
-                Z = rows.X[:, j : j + step] - mean[j : j + step]
+                part = slice(j, j + step)
+                Z = (rows.X[:, part] - (mean * centred.scales)[part]) / centred.scales[part]
                 K += Z @ Z.T
         self.gram = K * self._roots * self._roots[:, None]
 

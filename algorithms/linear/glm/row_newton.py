@@ -53,7 +53,7 @@ def applies(objective, x0):
         or x0[: objective.n_penalised].any()
     ):
         return False
-    return of_one_scale(objective.rows)
+    return of_one_scale(objective)
 
 
 def minimize_by_row_newton(objective, x0, *, max_iter=1000, tol_decrease=1e-6, callback=None):
@@ -145,11 +145,12 @@ class _Problem:
     def __init__(self, objective):
         self._objective, self._n, self._l2 = objective, objective.n_rows, objective.l2
         self._free = bool(objective.fit_intercept)
+        self._squares = objective.of_columns(objective.scales**2)
 
     def of_columns(self, vector):
         """The coefficients of the columns and the intercept, as one vector."""
         coef = self._objective.transposed(vector[0, : self._n])
-        return np.append(coef, vector[0, self._n :])
+        return np.append(coef / self._squares, vector[0, self._n :])
 
     def dot(self, v, w):
         """Scalar product."""
@@ -174,7 +175,7 @@ class _Problem:
         """The function phi of a line search, no pass."""
 
         objective, rows = self._objective, self._objective.rows
-        common = d, rows.y, rows.weights, objective.scale, self._l2
+        common = d, rows.y, rows.weights, rows.offset, objective.scale, self._l2
 
         def phi(t):
             state = np.empty_like(vector), np.empty(self._n), np.empty(self._n)
@@ -216,5 +217,5 @@ class _Problem:
         return out
 
     def _gram(self, r):
-        """``X X^T r``: the pass over the data."""
-        return self._objective.images(self._objective.transposed(r))
+        """``X d^(-2) X^T r``: the pass over the data."""
+        return self._objective.images(self._objective.transposed(r) / self._squares)

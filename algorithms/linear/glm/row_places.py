@@ -118,20 +118,20 @@ def columns_in_use(rows, n_outputs, fit_intercept):
 
 
 @contextlib.contextmanager
-def opened_rows(estimator, rows, targets, weights, engine):
+def opened_rows(estimator, rows, targets, weights, engine, offset=None):
     """Load rows for the passes of a fit; yield one `DenseRows`, `SparseRows` or `RemoteRows` for each target.
 
     `engine`: from `check_rows_and_targets`. On a cluster X is sent once for all targets, or read in place.
     """
     if engine == "local":
-        yield [make_rows(rows, y, weights) for y in targets]
+        yield [make_rows(rows, y, weights, offset) for y in targets]
         return
     vectors = [y if y.dtype.kind in "iu" else y.astype(rows.dtype, copy=False) for y in targets]
     weights = None if weights is None else weights.astype(rows.dtype, copy=False)
     sources, read = sources_and_reader(estimator, rows, engine)
     shards = [
-        (source, [y[first:last] for y in vectors], None if weights is None else weights[first:last])
-        for first, last, source in sources
+        (source, [y[a:b] for y in vectors], *(None if v is None else v[a:b] for v in (weights, offset)))
+        for a, b, source in sources
     ]
     program = RemotePortions(shards, read, rows.shape[1])
     with _opened(estimator, program, engine) as passes:

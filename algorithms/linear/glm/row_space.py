@@ -109,12 +109,13 @@ def applies(objective, x0):
         or x0[: objective.n_penalised].any()
     ):
         return False
-    return of_one_scale(objective.rows)
+    return of_one_scale(objective)
 
 
-def of_one_scale(rows):
+def of_one_scale(objective):
     """Whether no column is far larger than the others: the row space cannot scale columns."""
-    squares = rows.diagonal(rows.row_weights())[:-1]
+    rows = objective.rows
+    squares = rows.diagonal(rows.row_weights())[:-1] / objective.of_columns(objective.scales**2)
     largest = squares.max(initial=0.0)
     if 0 < largest <= _SPREAD * squares.min():  # no median is smaller
         return True
@@ -177,7 +178,11 @@ class _RowProblem:
         self._scale, self._constant, self._threads = objective.scale, objective.constant, objective._threads
         self._labels, self._n_classes, self._intercept = rows.y, objective.n_classes, objective.fit_intercept
         self._weights = rows.weights.astype(np.float64)
+        self._offset = rows.offset if len(rows.offset) else 0.0
         self._X = sparse.csr_array((rows.data, rows.indices, rows.indptr), shape=rows.shape).tocsc()
+        self._scales = objective.of_columns(objective.scales)
+        if np.ndim(objective.scales):
+            self._X.data /= np.repeat(self._scales, np.diff(self._X.indptr))
         self._shape = rows.shape[0], self._n_classes
         n_pieces = max(1, min(_PIECES, self._X.nnz // (_ENTRIES_A_SUM * rows.shape[0])))
         self._columns = equal_shares(self._X.indptr, n_pieces)
@@ -193,11 +198,11 @@ class _RowProblem:
     def of_columns(self, vector):
         """The coefficients of the columns and the intercepts, as one vector."""
         A, intercept = self._halves(vector.coef)
-        return np.append((self._X.T @ A).ravel(), intercept)
+        return np.append((self._X.T @ A / self._scales[:, None]).ravel(), intercept)
 
     def value_and_gradient(self, x):
         """F and its gradient, whose image is computed on access."""
-        residuals = self._predictors(x.image)
+        residuals = self._predictors(x.image, self._offset)
         losses = self._by_pieces(
             self._rows,
             lambda a, b: multinomial_residuals(
@@ -213,7 +218,7 @@ class _RowProblem:
     def hessian_product(self, x, v):
         """The Hessian at x times v."""
         bent = self._predictors(v.image)
-        multinomial_bends(self._predictors(x.image), bent, self._weights, self._n_classes)
+        multinomial_bends(self._predictors(x.image, self._offset), bent, self._weights, self._n_classes)
         bent *= self._scale
         return self._assembled(bent, v)
 
@@ -226,10 +231,10 @@ class _RowProblem:
         end = self._shape[0] * self._n_classes
         return half[:end].reshape(self._shape), half[end:]
 
-    def _predictors(self, image):
+    def _predictors(self, image, offset=0.0):
         """A copy of the predictors, intercepts included."""
         Z, intercept = self._halves(image)
-        return Z + intercept if self._intercept else Z.copy()
+        return Z + intercept + offset if self._intercept else Z + offset
 
     def _assembled(self, R, x):
         """``X^T R + l2 W``, and the sums over R for the intercepts."""

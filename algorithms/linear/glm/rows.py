@@ -5,7 +5,7 @@ its sums have the same bits. Vectors of sums are of length d + 1, matrices (d + 
 the intercept's.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,10 +13,11 @@ import numpy as np
 from scipy import sparse
 
 from ....kernels.linear import glm_dense, glm_sparse, multinomial
+from ..scales import column_moments, column_scales
 
 SQUARED, LOGISTIC, POISSON = 0, 1, 2  # as in kernels.glm_losses
 LANES = 8  # of a vector of the widest kind, in float64
-_NONE = np.empty(0)
+_NONE, _NONE_OF_CLASSES = np.empty(0), np.empty((0, 0))
 _MOST_PORTIONS, _LEAST_ENTRIES = 16, 60_000  # portions, and entries that are worth a thread
 _BLOCK = 1 << 20  # entries of a block of rows that a Hessian takes at once
 _MANY = 10_000  # rows from which on every 16th is looked at
@@ -30,6 +31,7 @@ class _AnyRows:
 
     y: np.ndarray
     weights: np.ndarray
+    offset: np.ndarray
     shape: Any
     dtype: Any
     X: Any
@@ -70,6 +72,14 @@ class _AnyRows:
             most = max(most, float(moved[sure].max(initial=0.0)))
         return most
 
+    def column_scales(self, centre):
+        """Standard deviations of the columns; see `scales.column_scales`."""
+        return column_scales(self.X, self.row_weights(), centre=centre)
+
+    def column_moments(self):
+        """The weight of the rows, and means and variances of the columns."""
+        return column_moments(self.X, self.row_weights())
+
     @property
     def weight_sums(self):
         """The sum of the weights of the rows, and of their squares."""
@@ -91,12 +101,14 @@ class DenseRows(_AnyRows):
 
     `X`: float32 or float64 (n, d), C-ordered but for `ridge_system` and several classes. `y`: array (n,);
     targets in the type of `X` (signs 1 and -1 of a logistic loss), or int64 numbers of classes. `weights`:
-    array (n,) or (0,), in the type of `X`; empty for weights of 1.
+    array (n,) or (0,), in the type of `X`; empty for weights of 1. `offset`: float64 array, (n,) or of
+    several classes (n, K), added to the predictors; or (0,).
     """
 
     X: np.ndarray
     y: np.ndarray
     weights: np.ndarray
+    offset: np.ndarray = field(default_factory=lambda: _NONE)
 
     @property
     def shape(self):
@@ -126,13 +138,11 @@ class DenseRows(_AnyRows):
 
     def part(self, start, stop):
         """Rows `start` to `stop`, which share memory with these."""
-        return DenseRows(self.X[start:stop], self.y[start:stop], self.weights[start:stop])
+        return DenseRows(self.X[start:stop], *_vectors(self, slice(start, stop)))
 
     def take(self, rows):
         """A copy of some rows."""
-        return DenseRows(
-            self.X[rows], self.y[rows], self.weights[rows] if len(self.weights) else self.weights
-        )
+        return DenseRows(self.X[rows], *_vectors(self, rows))
 
     def column_counts(self):
         """Count the stored entries of the columns."""
@@ -144,13 +154,14 @@ class DenseRows(_AnyRows):
 
     def squared(self):
         """Rows of the squares of the entries."""
-        return DenseRows(self.X**2, self.y, self.weights)
+        return replace(self, X=self.X**2)
 
     def gradient(self, loss, coef, intercept, curvature=_NONE):
         """Return the loss and its gradient, (d + 1,); fill the curvatures of the rows, if asked for."""
         out = np.zeros(self.X.shape[1] + 1)
         coef = coef.astype(self.dtype)
-        value = glm_dense.dense_gradient(loss, self._X, self.y, self.weights, coef, intercept, out, curvature)
+        vectors = self.y, self.weights, coef, intercept, self.offset
+        value = glm_dense.dense_gradient(loss, self._X, *vectors, out, curvature)
         return value, out
 
     def product(self, curvature, v, v_intercept):
@@ -190,7 +201,7 @@ class DenseRows(_AnyRows):
         """Return the multinomial loss and its gradient, as `kernels.multinomial` lays them out."""
         out, total = np.zeros(W.shape), 0.0
         for part in self._blocks(W):
-            Z = part.X @ W[:-1] + W[-1]
+            Z = part._predictors(W)
             total += multinomial.multinomial_residuals(Z, part.y, part.weights, n_classes)
             part._add_transposed(Z, out)
         return total, out
@@ -200,7 +211,7 @@ class DenseRows(_AnyRows):
         out = np.zeros(W.shape)
         for part in self._blocks(W):
             bent = part.X @ V[:-1] + V[-1]
-            multinomial.multinomial_bends(part.X @ W[:-1] + W[-1], bent, part.weights, n_classes)
+            multinomial.multinomial_bends(part._predictors(W), bent, part.weights, n_classes)
             part._add_transposed(bent, out)
         return out
 
@@ -208,7 +219,7 @@ class DenseRows(_AnyRows):
         """Return the diagonal of the Hessian of the multinomial loss at W, laid out as W."""
         out = np.zeros(W.shape)
         for part in self._blocks(W):
-            curves = part.X @ W[:-1] + W[-1]
+            curves = part._predictors(W)
             multinomial.multinomial_curves(curves, part.weights, n_classes)
             part.squared()._add_transposed(curves, out)
         return out
@@ -217,6 +228,12 @@ class DenseRows(_AnyRows):
         """Parts whose predictors stay in the cache."""
         size = max(64, _BLOCK // 8 // max(self.X.shape[1], W.shape[1]))
         return (self.part(start, start + size) for start in range(0, len(self.y), size))
+
+    def _predictors(self, W):
+        Z = self.X @ W[:-1] + W[-1]
+        if len(self.offset):
+            Z[:, : self.offset.shape[1]] += self.offset
+        return Z
 
     def _add_transposed(self, Z, out):
         out[:-1] += self.X.T @ Z
@@ -228,7 +245,7 @@ class SparseRows(_AnyRows):
     """Rows of a CSR matrix; columns rise within a row.
 
     `data`, `indices`: ndarrays; of the whole matrix, or at least of these rows. `indptr`: array (n + 1,);
-    where rows begin in `data`. `y`, `weights`: ndarrays; see `DenseRows`.
+    where rows begin in `data`. `y`, `weights`, `offset`: ndarrays; see `DenseRows`.
     """
 
     data: np.ndarray
@@ -237,6 +254,7 @@ class SparseRows(_AnyRows):
     n_columns: int
     y: np.ndarray
     weights: np.ndarray
+    offset: np.ndarray = field(default_factory=lambda: _NONE)
 
     @property
     def shape(self):
@@ -262,16 +280,19 @@ class SparseRows(_AnyRows):
     def _arrays(self):
         return self.data, self.indices, self.indptr
 
+    @property
+    def _vectors(self):
+        return self.weights, self.offset if self.offset.ndim == 2 else _NONE_OF_CLASSES
+
     def part(self, start, stop):
         """Rows `start` to `stop`, which share memory with these."""
-        indptr, y, weights = self.indptr[start : stop + 1], self.y[start:stop], self.weights[start:stop]
-        return SparseRows(self.data, self.indices, indptr, self.n_columns, y, weights)
+        indptr, vectors = self.indptr[start : stop + 1], _vectors(self, slice(start, stop))
+        return SparseRows(self.data, self.indices, indptr, self.n_columns, *vectors)
 
     def take(self, rows):
         """A copy of some rows."""
         X = self.X[rows]
-        weights = self.weights[rows] if len(self.weights) else self.weights
-        return SparseRows(X.data, X.indices, X.indptr, self.n_columns, self.y[rows], weights)
+        return SparseRows(X.data, X.indices, X.indptr, self.n_columns, *_vectors(self, rows))
 
     def rows_of_rare_columns(self, below, most):
         """Numbers of the rows with an entry in a rare column; see `rare_columns`."""
@@ -291,13 +312,13 @@ class SparseRows(_AnyRows):
 
     def squared(self):
         """Rows of the squares of the entries."""
-        return SparseRows(self.data**2, self.indices, self.indptr, self.n_columns, self.y, self.weights)
+        return replace(self, data=self.data**2)
 
     def gradient(self, loss, coef, intercept, curvature=_NONE):
         """Return the loss and its gradient, (d + 1,); fill the curvatures of the rows, if asked for."""
         out = np.zeros(self.n_columns + 1)
         value = glm_sparse.csr_gradient(
-            loss, *self._arrays, self.y, self.weights, coef, intercept, out, curvature
+            loss, *self._arrays, self.y, self.weights, coef, intercept, self.offset, out, curvature
         )
         return value, out
 
@@ -352,20 +373,26 @@ class SparseRows(_AnyRows):
     def multinomial_product(self, W, V, n_classes):
         """Return the Hessian of the multinomial loss at W times V, both laid out as the gradient."""
         out = np.zeros(W.shape)
-        multinomial.csr_multinomial_product(*self._arrays, self.weights, W, V, n_classes, out)
+        multinomial.csr_multinomial_product(*self._arrays, *self._vectors, W, V, n_classes, out)
         return out
 
     def multinomial_diagonal(self, W, n_classes):
         """Return the diagonal of the Hessian of the multinomial loss at W, laid out as W."""
         out = np.zeros(W.shape)
-        multinomial.csr_multinomial_diagonal(*self._arrays, self.weights, W, n_classes, out)
+        multinomial.csr_multinomial_diagonal(*self._arrays, *self._vectors, W, n_classes, out)
         return out
 
     def multinomial(self, W, n_classes):
         """Return the multinomial loss and its gradient, as `kernels.multinomial` lays them out."""
         out = np.zeros(W.shape)
-        value = multinomial.csr_multinomial(*self._arrays, self.y, self.weights, W, n_classes, out)
+        value = multinomial.csr_multinomial(*self._arrays, self.y, *self._vectors, W, n_classes, out)
         return value, out
+
+
+def _vectors(rows, which):
+    """Targets, weights and offset of some rows."""
+    vectors = rows.y, rows.weights, rows.offset
+    return [vector[which] if len(vector) else vector for vector in vectors]
 
 
 def row_costs(rows):
@@ -386,7 +413,7 @@ def rare_columns(counts, below, most):
     return rare
 
 
-def make_rows(X, y, weights=None):
+def make_rows(X, y, weights=None, offset=None):
     """Wrap checked data, sharing memory, as `DenseRows` or `SparseRows`.
 
     A CSR matrix without a single zero is read as a dense one. Integer targets are numbers of classes and stay
@@ -394,11 +421,12 @@ def make_rows(X, y, weights=None):
     """
     y = y.astype(np.int64 if y.dtype.kind in "iu" else X.dtype, copy=False)
     weights = np.empty(0, X.dtype) if weights is None else weights.astype(X.dtype)
+    offset = _NONE if offset is None else offset
     if not isinstance(X, np.ndarray) and X.nnz == X.shape[0] * X.shape[1]:
         X = X.data.reshape(X.shape)
     if isinstance(X, np.ndarray):
-        return DenseRows(X, y, weights)
-    return SparseRows(X.data, X.indices, X.indptr, X.shape[1], y, weights)
+        return DenseRows(X, y, weights, offset)
+    return SparseRows(X.data, X.indices, X.indptr, X.shape[1], y, weights, offset)
 
 
 def in_rows(rows):

@@ -14,15 +14,15 @@ from .rows import SQUARED, DenseRows
 
 
 def applies(objective):
-    """Whether an objective is small, of dense rows of this process, and not the squared loss."""
+    """Whether an objective is small, of dense rows here without offset, and not the squared loss."""
     if not isinstance(objective, LinearObjective) or type(objective.rows) is not DenseRows:
         return False
     small = rules.SMALL_SMOOTH.hold(objective.n_rows, objective.n_parameters)
-    return small and objective.loss != SQUARED
+    return small and objective.loss != SQUARED and not len(objective.rows.offset)
 
 
-def minimize_small(objective, x0, *, l1=0.0, max_iter=100, tol_decrease=1e-6, callback=None):
-    """Minimise ``F(x) + l1 |x|_1``, the intercept left out of both penalties; see `minimize_newton`.
+def minimize_small(objective, x0, *, l1=None, max_iter=100, tol_decrease=1e-6, callback=None):
+    """Minimise ``F(x) + sum_j l1_j |x_j|``, the intercept without penalty; see `minimize_newton`.
 
     Where the quadratic model has no single minimum to working precision, or nothing is gained along its
     step, it ends with status 2, at the best point so far: the caller goes on in another way.
@@ -33,9 +33,9 @@ def minimize_small(objective, x0, *, l1=0.0, max_iter=100, tol_decrease=1e-6, ca
     XT = np.ones((p, len(X)))
     np.subtract(X.T, means[:, None], out=XT[: X.shape[1]])
     factor = objective.scale * len(X)  # the kernel takes means of the rows
-    penalties = [np.zeros(p) for _ in range(2)]
-    for penalty, strength in zip(penalties, (l1, objective.l2), strict=True):
-        penalty[: X.shape[1]] = strength / factor
+    penalties = np.zeros((2, p))
+    penalties[0] = 0.0 if l1 is None else l1 / factor
+    penalties[1, : X.shape[1]] = objective.l2_weights / factor
     constant = objective.constant / factor
     y, weights = (np.ascontiguousarray(part, np.float64) for part in (rows.y, rows.weights))
     x = _shifted(x0, means, intercept)

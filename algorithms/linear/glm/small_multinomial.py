@@ -79,8 +79,9 @@ class _Centred:
         self.X = np.hstack([X - self.means, np.ones((n, 1))]) if self.intercept else X
         self.weights = self.scale * (rows.weights.astype(np.float64) if len(rows.weights) else np.ones(n))
         self.y, self.every = rows.y, np.arange(n)
-        self.penalty = np.full((self.X.shape[1], 1), self.l2)
-        self.penalty[self.d :] = 0.0
+        self.offset = rows.offset if len(rows.offset) else 0.0
+        self.penalty = np.zeros((self.X.shape[1], 1))
+        self.penalty[: self.d, 0] = objective.of_columns(objective.l2_weights)
 
     def shifted(self, B, sign=1.0):
         """B for columns less their means; or back, with ``sign=-1``."""
@@ -91,7 +92,7 @@ class _Centred:
 
     def value(self, B):
         """F, and the probabilities of the classes."""
-        F = self.X @ B
+        F = self.X @ B + self.offset
         F -= F.max(axis=1, keepdims=True)
         own = F[self.every, self.y]
         P = np.exp(F)

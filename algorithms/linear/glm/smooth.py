@@ -2,13 +2,15 @@
 
 import copy
 import warnings
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils._param_validation import Interval
 
 from ....scheduler.threads import single_threaded_blas
-from ..._base import Estimator
+from ..._base import ENGINES, Estimator
 from ...inputs.dask_arrays import is_dask
 from ...optimize.watch import Watch
 from ..sparse.fitting import check_shapes
@@ -16,6 +18,39 @@ from .objective import LAST_PLACES
 from .row_places import check_rows_and_targets, columns_in_use, opened_rows, opened_with_targets
 from .separation import separated
 
+SMOOTH_DOCS = {
+    "standardize": """
+    standardize : bool, default=False
+        Penalise ``s_j w_j`` instead of w_j, with s_j the (weighted) standard deviation of column j, or its
+        root mean square without an intercept: as a fit to columns divided by s_j, without a copy, and with
+        coefficients for the columns as they are.""",
+    "places": """
+    engine : str or distributed.Client, default="local"
+        Where the rows are read. ``"local"``: threads of this process; ``"dask"``: the current Dask client; a
+        client; or the address of a Dask scheduler. On a cluster an array is cut into portions that are sent
+        once, and the blocks of a Dask array or DataFrame are not moved; a Dask `X` goes to the current
+        client, if there is one. This process holds the parameters, and vectors that are not Dask's.
+    n_jobs : int or None, default=None
+        Threads, on a cluster of each worker. None is 1, on a cluster as many as a worker has; -1 all
+        cores.""",
+    "verbose": """
+    verbose : int, default=0
+        1 shows a progress bar: the steps done, of `max_iter` at most (most fits end long before), and the
+        objective.""",
+    "units": """
+    The penalty weighs coefficients, so predictions change with the units of the columns: scale columns of
+    different units, or pass ``standardize=True``.""",
+}
+SMOOTH_CONSTRAINTS: dict = {
+    "fit_intercept": ["boolean"],
+    "tol": [Interval(Real, 0, None, closed="left")],
+    "max_iter": [Interval(Integral, 1, None, closed="left")],
+    "warm_start": ["boolean"],
+    "standardize": ["boolean"],
+    "engine": ENGINES,
+    "n_jobs": [None, Integral],
+    "verbose": ["verbose"],
+}
 # What a solver's name runs, here and in scikit-learn; the names of methods that are not here run "auto".
 _RUNS = {
     "newton-cholesky": "newton",
@@ -43,9 +78,13 @@ class SmoothModel(Estimator):
     _keeps_order: Any = False  # whether `_solve` takes dense rows in Fortran order
     intercept_: Any
 
-    def _fit_rows(self, X, y, sample_weight, callback, stays_up_to=np.inf):
-        """Minimise over the rows on their machines, and take the model; None where `_takes` refuses."""
+    def _fit_rows(self, X, y, sample_weight, offset, callback, stays_up_to=np.inf):
+        """Minimise over the rows on their machines, and take the model; None where `_takes` refuses.
+
+        With an offset Dask targets come to this process.
+        """
         name = type(self).__name__
+        stays_up_to = stays_up_to if offset is None else 0
         options = {"stays_up_to": stays_up_to, "keeps_order": self._keeps_order and self.engine == "local"}
         rows, y, sample_weight, engine = check_rows_and_targets(self, X, y, sample_weight, **options)
         if is_dask(y):
@@ -56,7 +95,7 @@ class SmoothModel(Estimator):
                     return None
                 _, layout = columns_in_use(rows, target.loss.n_outputs, self.fit_intercept)
                 return self._solve([made(target.coding)], rows.dtype, target, layout, callback)
-        target = self._target(name, y, sample_weight, rows.shape[0])
+        target = self._target(name, y, sample_weight, rows.shape[0]).moved_by(offset)
         if not self._takes(target, X, rows.shape):
             return None
         rows, layout = columns_in_use(rows, target.loss.n_outputs, self.fit_intercept)
@@ -68,7 +107,7 @@ class SmoothModel(Estimator):
         return True
 
     def _opened_rows(self, rows, target, engine):
-        return opened_rows(self, rows, target.vectors, target.weights, engine)
+        return opened_rows(self, rows, target.vectors, target.weights, engine, target.offset)
 
     def _opened_with_targets(self, rows, checks, y, sample_weight, engine):
         return opened_with_targets(self, rows, checks, y, sample_weight, engine)
@@ -76,10 +115,11 @@ class SmoothModel(Estimator):
     def _solve(self, data, dtype, target, layout, callback):
         """Solve for one target after the other, from the coefficients of the last fit or from none."""
         models, n_iter = self._starts(target, layout), list[int]()
-        minimiser = self._minimiser(target)
+        minimiser, scales = self._minimiser(target), self._column_scales(data[0])
         for k, rows in enumerate(data):
             unit, l2 = self._scales(target, k)
             options = {"l2": l2, "constant": target.constant, "fit_intercept": self.fit_intercept}
+            options["scales"] = scales
             objective = target.loss.objective(rows, n_jobs=self.n_jobs, **options)
 
             def read(x, history, k=k):
@@ -94,6 +134,10 @@ class SmoothModel(Estimator):
             if watch.ended:
                 break
         return self._read(models, n_iter, dtype, target, watch.history)
+
+    def _column_scales(self, rows):
+        """What the penalty measures the coefficients of the columns in."""
+        return rows.column_scales(self.fit_intercept) if self.standardize else 1.0
 
     def _minimiser(self, target):
         return target.loss.minimiser(self._method)

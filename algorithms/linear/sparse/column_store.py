@@ -11,9 +11,9 @@ import numpy as np
 from scipy import sparse
 
 from ...inputs.pieces import located, read_block
+from ..scales import column_scales
 from .columns import columns_from, columns_of
 from .distributed import by_columns
-from .fitting import column_scales
 
 MOST_ENTRIES = 256  # of the image of a column in which correlations are estimated
 _SEED = 20  # of the sample that estimates correlations; any will do

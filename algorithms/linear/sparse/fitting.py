@@ -11,18 +11,17 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.sparsefuncs import mean_variance_axis
 
 from ...._typing import Engine
 from ....errors import DataError
 from ....scheduler.place import check_engine
 from ....scheduler.threads import effective_n_jobs, own_threads, single_threaded_blas
 from ...inputs.dask_arrays import engine_for, is_dask
+from ..scales import column_scales
 from .penalties import ENDLESS, L1L2
 from .working_set import Solution, WorkingSet
 
 SHORT = ("max_rounds", "stalled")  # reasons of solutions that did not reach `tol`
-_BLOCK = 1 << 21  # entries of X whose squares are summed at a time: 16 MiB
 DEFAULT_ROUNDS = 1000  # of the working set, where max_iter is 0
 LEAST_TOL = 1e-30  # far below rounding; with 0 itself no amount of work would be enough
 
@@ -329,32 +328,6 @@ def _whole(done):
     """Raise KeyboardInterrupt if Ctrl-C ended a preparatory run."""
     if done.reason == "interrupted":
         raise KeyboardInterrupt
-
-
-def column_scales(X, weights, *, centre):
-    """Compute the standard deviation of each column, or its root mean square; 1 for columns where it is 0.
-
-    `X`: ndarray in Fortran order or csc_array, shape (n_samples, n_features). `weights`: None or array
-    (n_samples,). `centre`: True: standard deviation. Returns float64 (n_features,).
-    """
-    if isinstance(X, np.ndarray):
-        step = max(1, _BLOCK // X.shape[0])
-        parts = [X[:, first : first + step] for first in range(0, X.shape[1], step)]
-        squares = np.concatenate([_mean_squares(part, weights, centre) for part in parts])
-    else:
-        weights = None if weights is None else weights.astype(X.dtype)
-        means, variances = mean_variance_axis(X, axis=0, weights=weights)
-        squares = variances if centre else variances + means.astype(np.float64) ** 2
-    scales = np.sqrt(squares.astype(np.float64))
-    scales[scales == 0] = 1
-    return scales
-
-
-def _mean_squares(X, weights, centre):
-    X = X.astype(np.float64)
-    if centre:
-        X -= np.average(X, axis=0, weights=weights)
-    return np.average(np.square(X, out=X), axis=0, weights=weights)
 
 
 def warn_short(fit, *, tol, max_iter, what, dtype):

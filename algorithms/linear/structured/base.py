@@ -363,8 +363,6 @@ class StructuredModel(ColumnsOnWorkers, Reweighting, SparseCoefficients, Estimat
             return alphas, coefs[0], intercepts[0], gaps
         return alphas, coefs, intercepts, gaps
 
-    # Using --------------------------------------------------------------------------------------
-
     def _check_state(self):
         super()._check_state()
         check_shapes(self)

@@ -387,7 +387,9 @@ class CoxRegression(StructuredModel):
             times = self.event_times_[own]
         return draw_survival(_numbers("times", times), curves, labels, ax)
 
-    def score(self, X: Matrix, y: Vector, sample_weight: Vector | None = None) -> float:
+    def score(
+        self, X: Matrix, y: Vector, sample_weight: Vector | None = None, *, offset: Vector | None = None
+    ) -> float:
         """Compute Harrell's concordance: how often the row with the larger hazard has the event first.
 
         Parameters
@@ -396,6 +398,7 @@ class CoxRegression(StructuredModel):
         y : as in `fit`
         sample_weight : None
             Weights are not taken.
+        offset : array-like of shape (n_samples,), optional
 
         Returns
         -------
@@ -404,7 +407,7 @@ class CoxRegression(StructuredModel):
         """
         if sample_weight is not None:
             raise DataError("sample_weight is not taken by the concordance: leave it out")
-        f = self.predict(X)
+        f = self.predict(X, offset=offset)
         time, event = check_times(y, len(f), type(self).__name__)
         return concordance(time, event, f)
 

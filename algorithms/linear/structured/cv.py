@@ -12,7 +12,7 @@ from sklearn.utils._param_validation import HasMethods
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from ...._typing import Array, Engine, Matrix, Vector
+from ...._typing import Array, Callback, Engine, Matrix, Vector
 from ....errors import DataError, shortened
 from ..._base import documented, keep_parameters
 from ...inputs.matrices import check_vector
@@ -221,7 +221,14 @@ class SparseGLMCV(MetaEstimatorMixin, PathCV):
         return replace(own, **{name: getattr(base, name) for name in names})
 
     def fit(
-        self, X: Matrix, y: Vector, sample_weight: Vector | None = None, *, groups: Any = None, **given: Any
+        self,
+        X: Matrix,
+        y: Vector,
+        sample_weight: Vector | None = None,
+        *,
+        groups: Any = None,
+        callback: Callback | None = None,
+        **given: Any,
     ) -> Self:
         """Choose the strength, and fit all rows with it.
 
@@ -231,6 +238,8 @@ class SparseGLMCV(MetaEstimatorMixin, PathCV):
             As in the method `fit` of the estimator. Weights are relative, and weigh scores too.
         groups : array-like of shape (n_samples,), optional
             Given to the splitter of `cv`, for instance `GroupKFold`.
+        callback : callable, optional
+            As in `LassoCV.fit`.
         **given : array-likes of shape (n_samples,)
             Further arguments of that method, one entry a row: offset, exposure, entry, strata.
 
@@ -240,7 +249,7 @@ class SparseGLMCV(MetaEstimatorMixin, PathCV):
         """
         self._validate_params()
         with self._draft() as draft:
-            draft._search(*draft._read_problem(X, y, sample_weight, **given), groups)
+            draft._search(*draft._read_problem(X, y, sample_weight, **given), groups, callback)
             ratio = {name[:-1]: draft.l1_ratio_ for name in vars(draft) if name == "l1_ratio_"}
             best = clone(draft._base()).set_params(alpha=draft.alpha_, **ratio)
             draft.best_estimator_ = best.fit(X, y, sample_weight, **given)
@@ -342,41 +351,59 @@ class SparseGLMCV(MetaEstimatorMixin, PathCV):
         return self.best_estimator_.predict(X, **given)
 
     @_has("predict_proba")
-    def predict_proba(self, X: Matrix) -> Array:
+    def predict_proba(self, X: Matrix, **given: Any) -> Array:
         """Compute probabilities of classes by `best_estimator_`.
 
         Parameters
         ----------
-        X : ndarray, sparse matrix or DataFrame of shape (n_samples, n_features)
+        X, **given
+            As in `predict`.
 
         Returns
         -------
-        ndarray of shape (n_samples, 2)
+        ndarray of shape (n_samples, n_classes)
         """
         check_is_fitted(self, "best_estimator_")
-        return self.best_estimator_.predict_proba(X)
+        return self.best_estimator_.predict_proba(X, **given)
+
+    @_has("predict_log_proba")
+    def predict_log_proba(self, X: Matrix, **given: Any) -> Array:
+        """Compute logarithms of probabilities of classes by `best_estimator_`.
+
+        Parameters
+        ----------
+        X, **given
+            As in `predict`.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+        """
+        check_is_fitted(self, "best_estimator_")
+        return self.best_estimator_.predict_log_proba(X, **given)
 
     @_has("decision_function")
-    def decision_function(self, X: Matrix) -> Array:
+    def decision_function(self, X: Matrix, **given: Any) -> Array:
         """Compute log-odds by `best_estimator_`.
 
         Parameters
         ----------
-        X : ndarray, sparse matrix or DataFrame of shape (n_samples, n_features)
+        X, **given
+            As in `predict`.
 
         Returns
         -------
-        ndarray of shape (n_samples,)
+        ndarray of shape (n_samples,) or (n_samples, n_classes)
         """
         check_is_fitted(self, "best_estimator_")
-        return self.best_estimator_.decision_function(X)
+        return self.best_estimator_.decision_function(X, **given)
 
-    def score(self, X: Matrix, y: Vector, sample_weight: Vector | None = None) -> float:
+    def score(self, X: Matrix, y: Vector, sample_weight: Vector | None = None, **given: Any) -> float:
         """Compute the score of `best_estimator_`.
 
         Parameters
         ----------
-        X, y, sample_weight
+        X, y, sample_weight, **given
             As in its method `score`.
 
         Returns
@@ -384,4 +411,4 @@ class SparseGLMCV(MetaEstimatorMixin, PathCV):
         float
         """
         check_is_fitted(self, "best_estimator_")
-        return self.best_estimator_.score(X, y, sample_weight)
+        return self.best_estimator_.score(X, y, sample_weight, **given)

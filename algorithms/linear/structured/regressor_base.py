@@ -3,13 +3,12 @@
 import copy
 from typing import Self
 
-import numpy as np
 from sklearn.base import MultiOutputMixin, RegressorMixin
 
 from ...._typing import Array, Callback, Matrix, Vector
-from ...inputs.dask_arrays import is_dask, lazily
-from ...inputs.tables import given_rows, scored_rows
-from ..predictions import linear_predictor
+from ...inputs.matrices import check_vector
+from ...inputs.tables import scored_rows
+from ..predictions import applied, linear_predictor
 from .base import StructuredModel
 from .solving.kinks import Pinball
 
@@ -90,23 +89,34 @@ class StructuredRegressor(MultiOutputMixin, RegressorMixin, StructuredModel):
         -------
         ndarray of shape (n_samples,) or (n_samples, n_targets)
         """
-        X = given_rows(self, X)
-        if is_dask(X):
-            n_outputs = len(self.coef_) if self.coef_.ndim == 2 else None
-            return lazily(self.predict, X, n_outputs, np.float64, offset if exposure is None else exposure)
-        loss, f = self._make_loss(), linear_predictor(self, self.predict, X, offset)
+        loss = self._make_loss()
         if exposure is not None:
-            f = f + self._offset(loss, None, exposure, len(f), 1)[:, 0]
-        return loss.mean(f)
+            n_samples = len(exposure)
+            offset = self._offset(
+                loss, check_vector(offset, n_samples), check_vector(exposure, n_samples), n_samples, 1
+            )
+        f = self._predictor(X, offset)
+        return applied(loss.mean, f, f.dtype, None if f.ndim == 1 else f.shape[1])
 
-    def score(self, X: Matrix, y: Vector, sample_weight: Vector | None = None) -> float:
+    def _predictor(self, X, offset=None):
+        return linear_predictor(self, self._predictor, X, offset)
+
+    def score(
+        self,
+        X: Matrix,
+        y: Vector,
+        sample_weight: Vector | None = None,
+        *,
+        offset: Vector | None = None,
+        exposure: Vector | None = None,
+    ) -> float:
         """Compute R^2; with a logarithmic link, and of quantiles, D^2, the share of the loss explained.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
         y : array-like of shape (n_samples,) or (n_samples, n_targets)
-        sample_weight : array-like of shape (n_samples,), optional
+        sample_weight, offset, exposure : array-like of shape (n_samples,), optional
 
         Returns
         -------
@@ -116,7 +126,8 @@ class StructuredRegressor(MultiOutputMixin, RegressorMixin, StructuredModel):
         from sklearn.metrics import d2_pinball_score, d2_tweedie_score, r2_score
 
         X, y, sample_weight = scored_rows(self, X, y, sample_weight)
-        power, predicted, loss = self._power_of_loss, self.predict(X), self._make_loss()
+        predicted = self.predict(X, offset=offset, exposure=exposure)
+        power, loss = self._power_of_loss, self._make_loss()
         if isinstance(loss, Pinball):
             return float(d2_pinball_score(y, predicted, sample_weight=sample_weight, alpha=loss.quantile))
         if power is None:

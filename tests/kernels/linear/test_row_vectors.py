@@ -68,7 +68,7 @@ def test_a_trial_point_has_value_slopes_and_derivative(weighted, free, dtype):
         return 0.25 * losses.sum() + 0.5 * 0.1 * u[0, :N] @ u[1, :N]
 
     there, slopes, curvatures = np.empty_like(v), np.empty(N), np.empty(N)
-    found, slope = go(LOGISTIC, v, 0.6, d, y, weights, 0.25, 0.1, there, slopes, curvatures)
+    found, slope = go(LOGISTIC, v, 0.6, d, y, weights, np.empty(0), 0.25, 0.1, there, slopes, curvatures)
     assert found == pytest.approx(value(0.6), rel=1e-12)
     assert slope == pytest.approx((value(0.6 + 1e-6) - value(0.6 - 1e-6)) / 2e-6, rel=1e-6)
     np.testing.assert_allclose(there, v + 0.6 * d)

@@ -5,7 +5,7 @@ import contextlib
 import numpy as np
 from scipy import sparse
 
-from ...sparse.fitting import column_scales
+from ...scales import column_scales
 from .accelerated import largest_eigenvalue
 
 _BLOCK = 1 << 22  # entries of a float32 matrix that are turned into float64 at a time

@@ -298,7 +298,7 @@ def test_downpour_is_repeatable_goes_on_and_warns():
 @pytest.mark.parametrize(
     ("model", "options", "word"),
     [
-        (LogisticRegression(solver="downpour", l1_ratio=0.5), {}, "l1_ratio is 0.5: choose another solver"),
+        (LogisticRegression(solver="downpour", l1_ratio=0.5), {}, "not l1_ratio=0.5: choose another solver"),
         (
             LogisticRegression(solver="downpour", engine="tcp://a:1"),
             {"callback": print},
