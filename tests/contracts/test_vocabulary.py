@@ -23,9 +23,9 @@ FIT = {
 # Parameters of the constructors; those that scikit-learn's class of the name has are taken besides.
 WORDS = """
     alpha alphas l1_ratio l1_ratios eps n_alphas fit_intercept positive penalty_factor standardize
-    class_weight groups overlap loss loss_options penalty penalty_options bounds gamma delta epsilon quantile ties
-    schedule cv scoring rule max_iter tol warm_start random_state engine n_jobs verbose estimator solver
-    n_replicas staleness family covariance power overdispersion dispersion weight_type
+    class_weight groups overlap loss loss_options penalty penalty_options bounds gamma delta epsilon
+    quantile ties schedule cv scoring rule max_iter tol warm_start random_state engine n_jobs verbose
+    estimator solver n_replicas staleness family covariance power overdispersion dispersion weight_type
 """.split()  # noqa: SIM905
 DEFAULTS = {
     "alphas": 100,

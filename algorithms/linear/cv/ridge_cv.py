@@ -65,8 +65,9 @@ class RidgeCV(ScoresFiles, MultiOutputMixin, RegressorMixin, Estimator):
         Choose a penalty for each target; needs ``cv=None``.
     %(standardize)s With ``cv=None`` they are those of all rows, with `cv` those of the training rows.
     engine : str or distributed.Client, default="local"
-        Where folds are fitted, with `cv`: ``"local"``, ``"dask"`` (the current client), a client, or the
-        address of a Dask scheduler. Each worker that has a fold must have room for `X`.
+        Where folds are fitted, or with ``cv=None`` the one decomposition: ``"local"``, ``"dask"`` (the
+        current client), a client, or the address of a Dask scheduler. Each worker that has one must have room
+        for `X`.
     n_jobs : int or None, default=None
         Threads: one takes a fold at a time. None is 1, -1 all cores.
     verbose : int, default=0
@@ -165,7 +166,7 @@ class RidgeCV(ScoresFiles, MultiOutputMixin, RegressorMixin, Estimator):
         groups : array-like of shape (n_samples,), optional
             Given to the splitter of `cv`, for instance `GroupKFold`.
         callback : callable, optional
-            As in `LassoCV.fit`; with ``cv=None`` it is not called.
+            As in `LassoCV.fit`; with ``cv=None`` after the one decomposition.
 
         Returns
         -------
@@ -190,8 +191,9 @@ class RidgeCV(ScoresFiles, MultiOutputMixin, RegressorMixin, Estimator):
                     f"X has the shape {columns.shape}: with cv=None RidgeCV decomposes a matrix as large as "
                     f"the smaller number, which may be {_MOST}; give cv, for instance 5"
                 )
-            with single_threaded_blas():
-                draft._choose(columns, y, weights, offset, alphas, sample_weight is not None)
+            work = (0, draft, y, weights, offset, alphas, sample_weight is not None)
+            with tasks_over(columns, draft.engine, draft.n_jobs) as tasks:
+                vars(draft).update(*tasks.map(_chosen, [work], **draft._bar(callback)))
         return self
 
     def _checked_alphas(self, groups):
@@ -206,13 +208,12 @@ class RidgeCV(ScoresFiles, MultiOutputMixin, RegressorMixin, Estimator):
         for name in ("store_cv_results", "alpha_per_target"):
             if self.cv is not None and getattr(self, name):
                 raise DataError(f"{name}=True is for cv=None, where each row is left out once: leave out cv")
-        if self.cv is None and (groups is not None or self.engine != "local"):
-            name = "groups" if groups is not None else f"engine={shortened(self.engine)}"
-            raise DataError(
-                f"RidgeCV with cv=None decomposes X in this process, and {name} is for folds: give cv, for "
-                "instance 5, or leave it out"
-            )
+        if self.cv is None and groups is not None:
+            raise DataError("groups is for folds, and cv is None: give cv, for instance GroupKFold()")
         return alphas
+
+    def _bar(self, callback):
+        return {"label": type(self).__name__, "unit": "fold", "verbose": self.verbose, "callback": callback}
 
     # Single rows ---------------------------------------------------------------------------------------
 
@@ -264,11 +265,10 @@ class RidgeCV(ScoresFiles, MultiOutputMixin, RegressorMixin, Estimator):
         model = Ridge(fit_intercept=self.fit_intercept, standardize=self.standardize, n_jobs=1)
         scorer = path_scorer("r2" if self.scoring is None else self.scoring, quick={})
         folds = folds_of(self.cv, len(y), y, groups, weights)
-        bar = {"label": type(self).__name__, "unit": "fold", "verbose": self.verbose, "callback": callback}
         with tasks_over(X, self.engine, self.n_jobs) as tasks:
             judged = weights if weighted else None
             work = [(0, fold, model, alphas, y, offset, scorer, judged) for fold in folds]
-            scores = np.array(tasks.map(_scores_of_fold, work, **bar)).mean(axis=0)
+            scores = np.array(tasks.map(_scores_of_fold, work, **self._bar(callback))).mean(axis=0)
         if not np.isfinite(scores).all():
             raise DataError(
                 f"scoring={shortened(self.scoring)} is no finite number on some fold: use fewer folds, or "
@@ -296,6 +296,14 @@ class RidgeCV(ScoresFiles, MultiOutputMixin, RegressorMixin, Estimator):
     def _check_state(self):
         super()._check_state()
         check_shapes(self)
+
+
+def _chosen(X, model, *data):
+    """What `_choose` sets, as a dict."""
+    model = clone(model)
+    with single_threaded_blas():
+        model._choose(X, *data)
+    return {name: value for name, value in vars(model).items() if name.endswith("_")}
 
 
 def _check_two(weights):
