@@ -179,8 +179,8 @@ class StructuredModel(ColumnsOnWorkers, Reweighting, SparseCoefficients, Estimat
     def _penalty(self, problem, alpha, *, convex=False):
         """The penalty at a strength; with `convex` its convex form, the norm."""
         terms, factors, blocks = self._terms(), problem.factors, problem.blocks
-        with np.errstate(invalid="ignore"):
-            strengths = np.where(factors == np.inf, np.inf, alpha * np.where(factors == np.inf, 1, factors))
+        excluded = factors == np.inf
+        strengths = np.where(excluded, np.inf, alpha * np.where(excluded, 1, factors))
         if isinstance(terms.kind, Penalty):
             own = terms.kind.of_width(problem.columns.n_features)
             return GivenPenalty(own, strengths, problem.curvature)
@@ -189,13 +189,12 @@ class StructuredModel(ColumnsOnWorkers, Reweighting, SparseCoefficients, Estimat
         if problem.scales is not None and n == len(problem.scales):  # groups have bounds of 0 and infinity
             low, high = low * problem.scales, high * problem.scales
         kind = "norm" if convex else terms.kind
-        lam, l1, ridge = strengths, np.zeros(n), np.zeros(n)
+        l1 = ridge = 0.0
         if terms.sparse_groups:
             whole = np.where(factors == np.inf, np.inf, np.where(factors == 0, 0.0, alpha))
             lam, l1 = times(1 - rho, strengths), times(rho, whole)
         else:
             lam, ridge = times(rho, strengths), times(1 - rho, strengths)
-        excluded = factors == np.inf
         lam[excluded] = np.inf
         gamma = _DEFAULT_GAMMA.get(terms.kind, 3.0) if terms.gamma is None else terms.gamma
         return BlockPenalty(blocks, lam, l1, ridge, low, high, kind, gamma, problem.curvature)

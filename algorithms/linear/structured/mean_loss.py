@@ -24,12 +24,15 @@ class MeanLoss:
         coded = type(self) is MeanLoss and y.shape[1] == 1
         self.code = vars(type(loss)).get("code") if coded else None
         self.delta = float(getattr(loss, "delta", 0.0))
+        self._last: tuple = (None, None)
 
     def _rows(self, f):
-        """Loss, slopes and curvatures at a predictor."""
-        u, h = np.empty((len(f), 1)), np.empty(len(f))
-        arrays = self.y[:, 0], self.weights, np.ascontiguousarray(f[:, 0]), u[:, 0], h
-        return kernels.row_losses(self.code, self.delta, *arrays), u, h
+        """Loss, slopes and curvatures at a predictor; those of the last one are kept."""
+        if self._last[0] is not f:
+            u, h = np.empty((len(f), 1)), np.empty(len(f))
+            arrays = self.y[:, 0], self.weights, np.ascontiguousarray(f[:, 0]), u[:, 0], h
+            self._last = f, (kernels.row_losses(self.code, self.delta, *arrays), u, h)
+        return self._last[1]
 
     def value(self, f):
         """The mean loss; infinite where it overflows."""
@@ -144,14 +147,10 @@ def null_intercept(gradient, curvature, offset, start):
 
 def balanced(u):
     """Slopes of sum zero, dual feasible with an intercept. They only shrink, and stay in the domain."""
-    out = u.copy()
-    for column in out.T:
-        above, below = column[column > 0].sum(), -column[column < 0].sum()
-        if above > below:
-            column[column > 0] *= below / above
-        elif below > above:
-            column[column < 0] *= above / below
-    return out
+    above, below = np.maximum(u, 0.0).sum(axis=0), -np.minimum(u, 0.0).sum(axis=0)
+    least = np.minimum(above, below)
+    scale = [np.divide(least, size, out=np.ones(len(size)), where=size > least) for size in (above, below)]
+    return u * np.where(u > 0, *scale)
 
 
 def mean_loss(design, loss, y, offset=None):

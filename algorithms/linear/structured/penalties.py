@@ -15,6 +15,7 @@ from scipy.special import ndtri
 from ...._typing import Array
 from ....errors import DataError
 from ....kernels.linear import blocks as kernels
+from ....kernels.linear.newton import judge_columns
 from .solving.accelerated import proximal_gradients
 from .solving.block_descent import block_descent
 
@@ -196,27 +197,31 @@ class GivenPenalty:
 class BlockPenalty:
     """``phi(|B_g|) + l1 |B_g|_1 + ridge |B_g|^2 / 2`` of each block, perhaps within bounds.
 
-    `lam`, `l1`, `ridge`, `low`, `high`: float64 (n_blocks,). A block without lam, l1 and bounds is free; one
-    with an infinite lam or l1 is excluded. `curvatures`: of the loss along each block, for "lq" alone.
+    `lam`: float64 (n_blocks,). `l1`, `ridge`, `low`, `high`: alike, or a number. A block without lam, l1 and
+    bounds is free; one with an infinite lam or l1 is excluded. `curvatures`: of the loss along each block,
+    for "lq" alone.
     """
 
     by_rows = True
 
     def __init__(self, blocks, lam, l1, ridge, low, high, kind="norm", gamma=3.0, curvatures=None):
+        self.table = np.empty((5, len(lam)))
+        for row, values in zip(self.table, (lam, l1, ridge, low, high), strict=True):
+            row[:] = values
+        lam, l1, ridge, low, high = self.table
         self.blocks, self.lam, self.l1, self.low, self.high = blocks, lam, l1, low, high
         self.gamma, self.kind, self.convex = float(gamma), KINDS[kind], kind == "norm"
         self.allowed = np.isfinite(lam) & np.isfinite(l1) & (low < high)
         unbounded = (low == -np.inf) & (high == np.inf)
-        self.free = (lam == 0) & (l1 == 0) & unbounded
-        ridge = np.where(self.allowed, ridge, 0.0)
+        costless = (lam == 0) & (l1 == 0)
+        self.free, costless = costless & unbounded, costless & self.allowed
+        ridge[~self.allowed] = 0.0
         self.ridge = np.repeat(ridge, blocks.sizes) if ridge.any() else None
-        costless = (lam == 0) & (l1 == 0) & self.allowed
         self.slack = self.free & (ridge == 0)
         # Slopes within a cone are never feasible but for rounding, and no scale makes them so.
         cone = ~unbounded & ((low == -np.inf) | (high == np.inf))
         self.has_dual = self.convex and not (costless & cone & (ridge == 0)).any()
         self._curvatures = curvatures
-        self.table = np.array([lam, l1, ridge, low, high])
 
     @functools.cached_property
     def _block(self):
@@ -241,6 +246,10 @@ class BlockPenalty:
         if self.kind == KINDS["lq"]:
             scores = np.where(self.allowed, self.distances(B, V), 0.0)
             return scores, self.value(B), np.nan, np.nan, 0.0
+        if B.shape[1] == 1 and len(B) == len(self.lam):
+            scores, b, v = np.empty(len(B)), np.ascontiguousarray(B[:, 0]), np.ascontiguousarray(V[:, 0])
+            value, scale, *dual = judge_columns(b, v, self.table, self.gamma, self.kind, has_dual, scores)
+            return scores, value, scale if has_dual else np.nan, *dual
         return kernels.judge(B, V, self.blocks.starts, self.table, self.gamma, self.kind, has_dual)
 
     def distances(self, B, V):

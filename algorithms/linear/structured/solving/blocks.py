@@ -1,5 +1,6 @@
 """Blocks of columns that are penalised together: the checks of `groups`, and their order in the solver."""
 
+import functools
 from dataclasses import dataclass
 from numbers import Integral
 
@@ -20,7 +21,7 @@ class Blocks:
     starts: np.ndarray
     plain: bool  # places are columns
 
-    @property
+    @functools.cached_property
     def sizes(self):
         """Number of places of each block."""
         return np.diff(self.starts)

@@ -1,10 +1,12 @@
 """Products with the columns of X, whole or a part: dense or CSC, never made dense."""
 
 import contextlib
+from typing import Any
 
 import numpy as np
 from scipy import sparse
 
+from .....kernels.linear import sparse_newton
 from ...scales import column_scales
 from .accelerated import largest_eigenvalue
 
@@ -15,9 +17,12 @@ class Columns:
     """Columns of X. Dense ones are copied less their mean, `shift`, which the intercept takes up again."""
 
     schedule = "working-set"
+    csc: Any = None  # data, indices and indptr of a CSC matrix in this process, whose columns need no copy
 
     def __init__(self, X, weights, *, centre):
         self.X, self.is_sparse = X, not isinstance(X, np.ndarray)
+        if self.is_sparse:
+            self.csc = X.data, X.indices, X.indptr.astype(np.int64)
         (self.n_samples, self.n_features), self.dtype = X.shape, X.dtype
         self._weights = weights if centre and not self.is_sparse else None
 
@@ -45,12 +50,23 @@ class Columns:
             return self.X[:, features].astype(np.float64)
         return self.X.T[features].T.astype(np.float64, copy=False)
 
+    def entries(self, features):
+        """Stored entries of columns."""
+        if self.csc is None:
+            return self.size * len(features) / max(self.n_features, 1)
+        return int((self.csc[2][features + 1] - self.csc[2][features]).sum())
+
     def stack(self):
         """Columns to which others are added."""
         return _Sparse() if self.is_sparse else _Dense(self.n_samples)
 
     def all_slopes(self, U):
         """``X.T @ U``."""
+        if self.csc is not None and U.ndim == 2:
+            out = np.empty((U.shape[1], self.n_features))
+            for u, slopes in zip(np.ascontiguousarray(U.T), out, strict=True):
+                sparse_newton.slopes(self.csc, u, slopes)
+            return out.T
         if self.is_sparse or self.X.dtype == np.float64:
             return self.X.T @ U
         step = max(1, _BLOCK // self.n_samples)

@@ -144,15 +144,16 @@ def so_far(solver, objective, figure, round_):
 
 def times(share, strengths):
     """A share of strengths, some of which are infinite."""
-    return np.where(
-        np.isfinite(strengths), share * np.where(np.isfinite(strengths), strengths, 0), np.inf if share else 0
-    )
+    if share in (0, 1):
+        return strengths if share else np.zeros(len(strengths))
+    finite = np.isfinite(strengths)
+    return np.where(finite, share * np.where(finite, strengths, 0), np.inf)
 
 
 def spread_bounds(low, high, n_blocks, blocks, n_outputs):
-    """Check bounds of coefficients; return one of each kind for every block."""
+    """Check bounds of coefficients; return numbers, or one of each kind for every block."""
     if np.ndim(low) == np.ndim(high) == 0 and (low, high) == (-np.inf, np.inf):
-        return np.full(n_blocks, -np.inf), np.full(n_blocks, np.inf)
+        return low, high
     given = []
     for name, value in (("low", low), ("high", high)):
         value = np.asarray(value, np.float64)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from .....kernels.linear import newton as kernels
+from .....kernels.linear import sparse_newton
 from .block_descent import RowProducts, rows_are_cheaper, sparse_rows_are_cheaper
 from .second_order import MatrixModel, RowModel, minimise_model
 
@@ -27,6 +28,7 @@ _MOST_FREE = 32  # columns without penalty, beside which the others go by rows
 _MOST_COMPILED = 500  # columns of a working set whose Newton steps are one call
 _COMPILED = (0, 1, 2, 3)  # penalties that those steps know: see `kernels.linear.blocks`
 _NO_PRODUCTS = np.empty((0, 0))
+_SHARE = 0.2  # of the columns, which join a working set of sparse ones where models change
 _LEAST = 1e-14  # violations below this, in units of the first slopes, are rounding
 
 
@@ -56,6 +58,7 @@ class Solver:
         self.c = loss.start() if fit_intercept else np.zeros(self.K)  # of the shifted columns
         self.floor = 1e-2 if loss.flat else 0.0  # of curvatures, where they may vanish
         self.by_rows, self.expected = False, 0  # how models are solved, and columns that are expected
+        self.is_slow = False  # descent by the entries of sparse columns
         self.known = self.last = None  # a predictor and slopes: of all columns, and its own
         self._forget()
         self.f = self._predictor()
@@ -66,14 +69,23 @@ class Solver:
         self.inside = np.empty(0, np.int64)  # blocks of the working set
         self._within = np.zeros(len(self.blocks.sizes), bool)
         self.places, self.starts = np.empty(0, np.int64), np.zeros(1, np.int64)
-        self.stack = self.columns.stack()
-        more, self.shift = self.columns.take(self.places)
-        self.part = self.stack.add(more)
+        self.stack, self.shift = self.columns.stack(), np.zeros(0)
+        self._part, self._to_come = None, [self.places]  # features that were not copied yet
         self.products = self.rows = None  # of a loss of constant curvature
         self.model = None  # of other losses: products, and their places in the working set
 
+    @property
+    def part(self):
+        """Columns of the working set. Sparse ones are copied when they are asked for: see `sparse_newton`."""
+        if self._to_come:
+            self._part = self.stack.add(self.columns.take(np.concatenate(self._to_come))[0])
+            self._to_come = []
+        return self._part
+
     def _predictor(self):
-        f = self.columns.times(self.part, self.B[self.places]) + self.c
+        b = self.B[self.places]
+        f = self.columns.times(self.part, b) if b.any() else np.zeros((self.columns.n_samples, self.K))
+        f = f + self.c
         return f if self.loss.offset is None else f + self.loss.offset
 
     def state(self):
@@ -105,14 +117,19 @@ class Solver:
         if not len(blocks):
             return
         places, starts = self.blocks.places(blocks)
-        more, shift = self.columns.take(self.blocks.order[places])
+        features = self.blocks.order[places]
+        if self.columns.csc is None:
+            self._part, (more, shift) = self.part, self.columns.take(features)
+            self._part = self.stack.add(more)
+        else:
+            self._to_come.append(features)
+            shift = np.zeros(len(features))
         if self.products is not None:
-            h = self.loss.curvature(self.f)
-            cross = self.columns.cross(self.part, more, h)
-            H, ones, total = self.products
+            h, (H, ones, total), known = self.loss.curvature(self.f), self.products, len(self.places)
+            part, more = self.part[:, :known], self.part[:, known:]
+            cross = self.columns.cross(part, more, h)
             H = np.block([[H, cross], [cross.T, self.columns.gram(more, h)]])
             self.products = H, np.concatenate([ones, self.columns.slopes(more, h)]), total
-        self.part = self.stack.add(more)
         self._within[blocks] = True
         self.inside = np.concatenate([self.inside, blocks])
         self.starts = np.concatenate([self.starts, self.starts[-1] + starts[1:]])
@@ -177,11 +194,15 @@ class Solver:
         convex, smooth = self.loss.has_conjugate and penalty.has_dual, getattr(self.loss, "smoothing", None)
         # Products of so many columns with each other cost about what a pass over X does.
         least = max(_FEW, int(np.sqrt(_PASS * len(self.blocks.sizes) ** 2 / max(len(self.B), 1))))
+        by_entries = False
         if self._is_compiled(penalty):  # or what the Python of a round does
+            by_entries = self.columns.is_sparse
             least = max(least, int(np.sqrt(_ROUND / self.columns.n_samples)))
+            if by_entries and not self.loss.quadratic:
+                least = max(least, int(_SHARE * len(self.B)))
         reason, aim, rounds, last, stuck, before = "max_rounds", np.inf, 0, np.inf, 0, np.inf
         candidates = np.empty(0, np.intp)
-        self.by_rows, self.expected = False, 0
+        self.by_rows, self.expected, self.is_slow = False, 0, False
         for rounds in range(1, max_rounds + 1):
             V, u = self.slopes()
             scores, cost, *dual = penalty.judge(self.B, V, convex)
@@ -225,7 +246,7 @@ class Solver:
             goal = aim
             # Where the working set is all but complete, it is solved to the end at once.
             nearly = len(candidates) <= _ALMOST * np.count_nonzero(self._there())
-            nearly &= len(self.places) ** 2 <= _LEAN * self.columns.n_features
+            nearly &= by_entries or len(self.places) ** 2 <= _LEAN * self.columns.n_features
             last_step = nearly or not (len(candidates) or self.loss.quadratic)
             if convex and figure > 0 and (last_step or self._is_cheap()):
                 # The gap falls as the violation, later as its square.
@@ -234,7 +255,7 @@ class Solver:
         return Fit(
             self.B.copy(),
             self.intercept(),
-            self.objective(penalty),
+            self.objective(penalty) if reason == "max_rounds" else objective,
             gap,
             violation,
             rounds,
@@ -245,7 +266,8 @@ class Solver:
         """Whether sweeps over the working set cost less than a pass over X."""
         if not self.loss.quadratic or self.by_rows:
             return False
-        work = self.part.nnz if self.columns.is_sparse and self.products is None else len(self.places) ** 2
+        csc = self.columns.is_sparse and self.products is None
+        work = self.columns.entries(self.blocks.order[self.places]) if csc else len(self.places) ** 2
         return 40 * self.K * work < max(self.columns.size, _SMALL)
 
     def _there(self):
@@ -321,17 +343,29 @@ class Solver:
     def _is_compiled(self, penalty):
         """Whether `kernels.newton` takes the loss, the penalty and the columns of the working set."""
         m = len(self.places)
-        coded = getattr(self.loss, "code", None) is not None and penalty.kind in _COMPILED
-        return coded and m == len(self.inside) and not self.columns.is_sparse and m <= _MOST_COMPILED
+        if getattr(self.loss, "code", None) is None or penalty.kind not in _COMPILED or m > len(self.inside):
+            return False
+        if self.columns.is_sparse:
+            return penalty.convex and not self.is_slow
+        return m <= _MOST_COMPILED
 
     def _newton_of_columns(self, penalty, tol, few):
         """See `_newton`: of single columns, in one call."""
         loss, quadratic = self.loss, self.loss.quadratic
-        H = self._model(0.0, self.part, slice(None))[0] if quadratic else _NO_PRODUCTS
         b, f, c = self.B[self.places, 0], self.f[:, 0].copy(), self.c.copy()
-        rows = self.part.T, H, loss.code, loss.delta, loss.y[:, 0], loss.weights, f, b, c
-        terms = penalty.table.take(self.inside, axis=1), penalty.gamma, penalty.kind
-        floor = kernels.minimise(*rows, *terms, self.fit_intercept, few, tol, self.floor)
+        rows = loss.code, loss.delta, loss.y[:, 0], loss.weights, f, b, c
+        P = penalty.table.take(self.inside, axis=1)
+        if self.columns.is_sparse:
+            X, ids = self.columns.csc, self.blocks.order[self.places]
+            if X is None:
+                X = self.part.data, self.part.indices, self.part.indptr.astype(np.int64)
+                ids = np.arange(len(b))
+            floor, fast = sparse_newton.minimise(X, ids, *rows, P, self.fit_intercept, tol, self.floor)
+            self.is_slow = not fast
+        else:
+            H = self._model(0.0, self.part, slice(None))[0] if quadratic else _NO_PRODUCTS
+            terms = P, penalty.gamma, penalty.kind, self.fit_intercept, few, tol, self.floor
+            floor = kernels.minimise(self.part.T, H, *rows, *terms)
         self.floor = floor if loss.flat else 0.0
         self.B[self.places, 0], self.f, self.c = b, f[:, None], c
         return True

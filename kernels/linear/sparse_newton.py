@@ -1,0 +1,308 @@
+"""Newton's method of `newton` on columns of a CSC matrix, without copies or products of columns.
+
+The second-order model of the loss at coefficients b, with curvatures h of the rows and the intercept
+eliminated, is minimised over the change d by coordinate descent, which keeps ``A d``. Where that takes more
+than a few sweeps, conjugate gradients on the coefficients that are not zero do the rest.
+"""
+
+from typing import Any
+
+import numba as nb
+import numpy as np
+
+from ..indexing import at, span
+from ..options import INNER, KERNEL
+from .blocks import single
+from .columns import FAST
+from .newton import HUBER, SQUARED, _objective, _total, row_losses, violation_of
+
+_SUMS: dict[str, Any] = {**KERNEL, "fastmath": FAST}
+_STEPS = 50  # models of a loss on one working set; the tolerance ends them
+_NEAR = 0.9  # columns at zero take part in a model from this part of their threshold on
+_MOST_SWEEPS, _SUPPORT_SWEEPS = 30, 8  # over all columns of a model; after each of them
+_SMALL = 0.2  # part of the last full sweep's largest change at which sweeps over the support end
+_FEW_SWEEPS = 1.0  # that are still needed: beyond, conjugate gradients are faster
+_CONJUGATE_STEPS, _CONJUGATE_TOL = 40, 0.1
+_LEAST_CURVATURE = 1e-9  # directions of less, relative to that of their coordinates, are not followed
+_SLOW = 4  # models of a call that descent did not solve: other methods are faster
+_HALVINGS = 12
+_ROUNDING = 1e-14  # of an objective
+
+
+@nb.njit(**KERNEL, **INNER)
+def _clear(v):
+    for i in range(len(v)):
+        v[i] = 0.0
+
+
+@nb.njit(**_SUMS, **INNER)
+def _dot(data, indices, entries, v):
+    total = 0.0
+    for e in entries:
+        total += data[e] * v[at(indices[e])]
+    return total
+
+
+@nb.njit(**_SUMS)
+def slopes(X, v, out):
+    """Fill `out` (p,) with the products of all columns of X, see `minimise`, with v (n,)."""
+    data, indices, indptr = X
+    for j in range(len(out)):
+        out[j] = _dot(data, indices, span(indptr, j), v)
+
+
+@nb.njit(**_SUMS, **INNER)
+def _add(data, indices, entries, d, v):
+    for e in entries:
+        v[at(indices[e])] += d * data[e]
+
+
+@nb.njit(**_SUMS, **INNER)
+def _add_weighted(data, indices, entries, d, h, q):
+    for e in entries:
+        row = at(indices[e])
+        q[row] += h[row] * (d * data[e])
+
+
+@nb.njit(**_SUMS, **INNER)
+def _moments(data, indices, entries, h):
+    """Product of a column with h, and of its square."""
+    total = square = 0.0
+    for e in entries:
+        weighted = h[at(indices[e])] * data[e]
+        total += weighted
+        square += weighted * data[e]
+    return total, square
+
+
+@nb.njit(**KERNEL, **INNER)
+def _near_columns(b, v, wrong, P):
+    """Columns of a model: those with coefficients or without penalty, and those near their threshold."""
+    rows, k = np.empty(len(b), np.int64), 0
+    for j in range(len(b)):
+        bar = P[0, j] + P[1, j]
+        near = wrong[j] > 0.0 or (abs(v[j]) >= _NEAR * bar and P[3, j] < 0.0 < P[4, j])
+        if b[j] != 0.0 or bar == 0.0 or near:
+            rows[k] = j
+            k += 1
+    return rows[:k]
+
+
+@nb.njit(**KERNEL)
+def _sweep(X, ids, g, h, model, P, d, b, q, rows):
+    """Visit columns of a model; return the largest change, in units of slopes, and those not at zero."""
+    data, indices, indptr = X
+    ones, share, step, extra = model[0], model[1], model[2], model[3]
+    support, k, largest, n = np.empty(len(rows), np.int64), 0, 0.0, len(h)
+    for j in rows:
+        if step[j] == 0.0:
+            continue
+        entries = span(indptr, ids[j])
+        slope = g[j] + _dot(data, indices, entries, q) - share[j] * q[n] + extra[j] * d[j]
+        old = b[j]
+        new = single(old, slope, step[j], P[0, j], P[1, j], P[3, j], P[4, j], 0.0, 0)
+        if new != 0.0:
+            support[k] = j
+            k += 1
+        if new != old:
+            change = new - old
+            b[j] = new
+            d[j] += change
+            _add_weighted(data, indices, entries, change, h, q)
+            q[n] += ones[j] * change
+            largest = max(largest, abs(change) / step[j])
+    return largest, support[:k]
+
+
+@nb.njit(**KERNEL)
+def _conjugate_gradients(X, ids, g, h, model, P, d, b, q, support):
+    """Minimise a model, about, over coefficients that are not zero, with their signs; return if it moved."""
+    data, indices, indptr = X
+    ones, share, step, extra = model[0], model[1], model[2], model[3]
+    k, n = len(support), len(h)
+    rest, z, p, image, w = np.empty(k), np.zeros(k), np.empty(k), np.empty(k), np.empty(n + 1)
+    size = first = 0.0
+    for i in range(k):
+        j = support[i]
+        slope = g[j] + _dot(data, indices, span(indptr, ids[j]), q) - share[j] * q[n] + extra[j] * d[j]
+        rest[i] = -slope - np.sign(b[j]) * (P[0, j] + P[1, j])
+        p[i] = rest[i] * step[j]
+        first += rest[i] * p[i]
+    size = first
+    right = rest.copy()
+    for _ in range(_CONJUGATE_STEPS):
+        if size <= _CONJUGATE_TOL**2 * first:
+            break
+        _clear(w)
+        for i in range(k):
+            _add_weighted(data, indices, span(indptr, ids[support[i]]), p[i], h, w)
+            w[n] += ones[support[i]] * p[i]
+        curvature = own = 0.0
+        for i in range(k):
+            j = support[i]
+            image[i] = _dot(data, indices, span(indptr, ids[j]), w) - share[j] * w[n] + extra[j] * p[i]
+            curvature += p[i] * image[i]
+            own += p[i] * p[i] / step[j]
+        if not curvature > _LEAST_CURVATURE * own:
+            break
+        length, old, size = size / curvature, size, 0.0
+        for i in range(k):
+            z[i] += length * p[i]
+            rest[i] -= length * image[i]
+            size += rest[i] * rest[i] * step[support[i]]
+        for i in range(k):
+            p[i] = rest[i] * step[support[i]] + (size / old) * p[i]
+    cut, gain, curvature = False, 0.0, 0.0
+    for i in range(k):
+        j = support[i]
+        new = b[j] + z[i]
+        if new * b[j] < 0.0 and P[0, j] + P[1, j] > 0.0:
+            new = 0.0
+        new = min(max(new, P[3, j]), P[4, j])
+        cut = cut or new != b[j] + z[i]
+        z[i] = new - b[j]
+    _clear(w)
+    for i in range(k):
+        _add_weighted(data, indices, span(indptr, ids[support[i]]), z[i], h, w)
+        w[n] += ones[support[i]] * z[i]
+        gain += right[i] * z[i]
+    length = 1.0
+    if cut:
+        for i in range(k):
+            j = support[i]
+            image[i] = _dot(data, indices, span(indptr, ids[j]), w) - share[j] * w[n] + extra[j] * z[i]
+            curvature += z[i] * image[i]
+        length = min(1.0, gain / curvature) if curvature > 0.0 else 0.0
+    if not length > 0.0:
+        return False
+    for i in range(k):
+        b[support[i]] += length * z[i]
+        d[support[i]] += length * z[i]
+    for i in range(n + 1):
+        q[i] += length * w[i]
+    return True
+
+
+@nb.njit(**KERNEL)
+def _descend(X, ids, g, h, model, P, d, b, q, rows, tol):
+    """Minimise a model until a sweep changes slopes by at most `tol`; return whether it came to that."""
+    before = np.inf
+    for _ in range(_MOST_SWEEPS):
+        largest, support = _sweep(X, ids, g, h, model, P, d, b, q, rows)
+        if largest <= tol:
+            return True
+        need = np.log(largest / tol) / np.log(max(before / largest, 1.0 + 1e-9))
+        before = largest
+        if need > _FEW_SWEEPS:
+            _conjugate_gradients(X, ids, g, h, model, P, d, b, q, support)
+            before = np.inf
+            continue
+        for _inner in range(_SUPPORT_SWEEPS):
+            moved, _ = _sweep(X, ids, g, h, model, P, d, b, q, support)
+            if moved <= max(_SMALL * largest, 0.3 * tol):
+                break
+    return False
+
+
+@nb.njit(**KERNEL)
+def minimise(X, ids, loss, delta, y, weights, f, b, c, P, fit_intercept, tol, damping):
+    """Minimise until the conditions are broken by at most `tol`.
+
+    Parameters
+    ----------
+    X : tuple of ndarrays
+        Data, indices and indptr of a CSC matrix of n rows.
+    ids : int64 ndarray (m,)
+        Its columns in the working set.
+    loss, delta, y, weights, f, b, c, P, fit_intercept, tol, damping
+        See `newton.minimise`; the penalty is convex.
+
+    Returns
+    -------
+    float
+        The damping of the next call.
+    bool
+        Whether descent was fast enough. If not, other methods are to go on.
+    """
+    data, indices, indptr = X
+    m, n, quadratic, flat = len(b), len(f), loss == SQUARED, loss == HUBER
+    u, h, df, old_f, q = np.empty(n), np.empty(n), np.empty(n), np.empty(n), np.empty(n + 1)
+    g, v, wrong, model, value, slow = np.empty(m), np.empty(m), np.empty(m), np.zeros((4, m)), np.nan, 0
+    smooth, fresh = 0.0, False
+    for _ in range(_STEPS):
+        if not fresh:
+            smooth = row_losses(loss, delta, y, weights, f, u, h)
+        g0 = _total(u) if fit_intercept else 0.0
+        violation = abs(g0)
+        for j in range(m):
+            g[j] = _dot(data, indices, span(indptr, ids[j]), u) + P[2, j] * b[j]
+            v[j] = -g[j]
+            wrong[j] = violation_of(b[j], v[j], P[0, j], P[1, j], P[3, j], P[4, j], 0.0, 0)
+            violation = max(violation, wrong[j])
+        if violation <= tol:
+            break
+        rows = _near_columns(b, v, wrong, P)
+        if flat:
+            for i in range(n):
+                h[i] = max(h[i], damping * weights[i])
+        total = _total(h) * (1.0 if flat else 1.0 + damping) if fit_intercept else 0.0
+        for j in rows:
+            s, square = _moments(data, indices, span(indptr, ids[j]), h)
+            share = s / total if total > 0.0 else 0.0
+            own = square - share * s
+            own = own if own > 1e-14 * square else 0.0
+            extra = P[2, j] + (0.0 if flat else damping * (own + P[2, j]))
+            model[0, j], model[1, j], model[3, j] = s, share, extra
+            model[2, j] = 1.0 / (own + extra) if own + extra > 0.0 else 0.0
+            g[j] -= share * g0
+        new, d = b.copy(), np.zeros(m)
+        _clear(q)
+        inner = 0.3 * tol if quadratic else max(0.1 * violation, 0.3 * tol)
+        if not _descend(X, ids, g, h, model, P, d, new, q, rows, inner):
+            slow += 1
+        dc = -(g0 + q[n]) / total if total > 0.0 else 0.0
+        some = dc != 0.0
+        for i in range(n):
+            df[i], old_f[i] = dc, f[i]
+        for j in rows:
+            d[j] = new[j] - b[j]
+            if d[j] != 0.0:
+                some = True
+                _add(data, indices, span(indptr, ids[j]), d[j], df)
+        if np.isnan(value):
+            value = smooth + _objective(b, P, 0.0, 0)
+        t, moved, ends, old_b, old_c, fresh = 1.0, False, False, b.copy(), c[0], not quadratic
+        for _halving in range(_HALVINGS):
+            for i in range(n):
+                f[i] = old_f[i] + t * df[i]
+            for j in rows:
+                b[j] = new[j] if t == 1.0 else old_b[j] + t * d[j]
+            c[0] = old_c + t * dc
+            if quadratic:
+                moved, ends = True, not some
+                break
+            now = row_losses(loss, delta, y, weights, f, u, h) + _objective(b, P, 0.0, 0)
+            if now < value:
+                moved, value = True, now
+                if t == 1.0:
+                    damping = 0.25 * damping if damping > 1e-4 or flat else 0.0
+                elif t < 0.1:
+                    damping = max(4.0 * damping, 1e-3)
+                break
+            if now <= value + _ROUNDING * abs(value) and t == 1.0:  # the step may still bring slopes down
+                moved, ends, value = True, not some, min(now, value)
+                break
+            t *= 0.5
+        if not moved:
+            for i in range(n):
+                f[i] = old_f[i]
+            for j in range(m):
+                b[j] = old_b[j]
+            c[0], fresh = old_c, False
+            ends = not damping < (1.0 if flat else 1e6)
+            damping = max(10.0 * damping, 1e-2)
+        if flat:
+            damping = min(max(damping, 1e-9), 1.0)
+        if ends or slow == _SLOW:
+            break
+    return damping, slow < _SLOW
