@@ -243,7 +243,7 @@ def enet_path(
         label=name,
     )
     alphas = alphas[: len(fits)]
-    _warn(name, alphas, fits, tol, max_iter, columns.dtype)
+    warn_of_path(name, alphas, fits, tol, max_iter, columns.dtype)
     results = [alphas, stacked(fits, n_features, columns.dtype), np.array([fit.gap_absolute for fit in fits])]
     if not sparse_coefs:
         results[1] = results[1].toarray()
@@ -304,7 +304,7 @@ def stacked(fits, n_features, dtype):
     return sparse.csc_array((coefs, features, ends), shape=(n_features, len(fits)))
 
 
-def _warn(name, alphas, fits, tol, max_iter, dtype):
+def warn_of_path(name, alphas, fits, tol, max_iter, dtype):
     """Warn, once, of the penalties that fell short."""
     if (alphas == 0).any():
         warnings.warn("alpha=0 penalises nothing: least squares is better solved as such", stacklevel=3)

@@ -9,11 +9,13 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from ..._typing import Callback, Engine, Matrix, Vector
+from ..._typing import Array, Callback, Engine, Matrix, Vector
 from .._base import ENGINES, keep_parameters
 from ..inputs.tables import fitted_table
+from ..inputs.targets import check_alphas
 from .classifier import LinearClassifier
-from .sparse.fitting import SparseCoefficients, ownership
+from .path import alpha_grid, warn_of_path
+from .sparse.fitting import SparseCoefficients, ownership, solve
 from .sparse.labels import before, pose, solve_classes, take
 
 
@@ -248,6 +250,50 @@ class SparseLogisticRegression(SparseCoefficients, LinearClassifier):
         self.dual_gap_ = fit.gap_absolute
         self.schedule_ = "columns" if problem.design.owned else "working-set"
         return take(self, problem, fit, history)
+
+    def path(
+        self,
+        X: Matrix,
+        y: Vector,
+        sample_weight: Vector | None = None,
+        *,
+        alphas: Vector | int = 100,
+        eps: float = 1e-3,
+        offset: Vector | None = None,
+    ) -> tuple[Array, Array, Array, Array]:
+        """Fit a falling sequence of `alpha`, on one working set that grows along it.
+
+        Parameters
+        ----------
+        X, y, sample_weight, offset
+            As in `fit`.
+        alphas : int or array-like, default=100
+            The strengths, or how many, from `alpha_max` to `eps` times that.
+        eps : float, default=1e-3
+            Ratio of the last strength to the first.
+
+        Returns
+        -------
+        alphas : ndarray of shape (n_alphas,)
+            Falling.
+        coefs : ndarray of shape (n_features, n_alphas), or (n_classes, n_features, n_alphas) of more than two
+        intercepts : ndarray of shape (n_alphas,) or (n_classes, n_alphas)
+        dual_gaps : ndarray of shape (n_alphas,)
+        """
+        self._validate_params()
+        problem, name = copy.copy(self)._pose(X, y, sample_weight, offset), type(self).__name__
+        design, ratio = problem.design, self.l1_ratio
+        if isinstance(alphas, Integral):
+            alphas = alpha_grid(lambda: design.alpha_max(problem.subproblem(), ratio), ratio, eps, alphas)
+        alphas = check_alphas(alphas)
+        penalties = [design.penalty(alpha, ratio) for alpha in alphas]
+        options = {"tol": self.tol, "max_iter": self.max_iter, "n_jobs": self.n_jobs, "verbose": self.verbose}
+        fits, _ = solve(design, problem.subproblem(), penalties, label=name, **options)
+        alphas, dtype = alphas[: len(fits)], design.X.dtype
+        warn_of_path(name, alphas, fits, self.tol, self.max_iter, dtype)
+        coefs = np.stack([fit.dense(design.n_features, dtype) for fit in fits], axis=-1)
+        intercepts = np.stack([fit.intercept for fit in fits], axis=-1)
+        return alphas, coefs, intercepts, np.array([fit.gap_absolute for fit in fits])
 
     def alpha_max(
         self, X: Matrix, y: Vector, sample_weight: Vector | None = None, *, offset: Vector | None = None

@@ -64,7 +64,7 @@ def test_constructors_speak_one_vocabulary(case):
     theirs = parameters(other) if other else {}
     assert ours.keys() - theirs.keys() <= set(WORDS)
     assert ours.keys() >= ON_ALL
-    assert "standardize" in ours or "estimator" in ours or cls.__name__ == "GLM"
+    assert "standardize" in ours or "estimator" in ours
     for name, parameter in ours.items():
         if name not in theirs:
             assert parameter.kind is parameter.KEYWORD_ONLY or name in FIRST, name

@@ -318,6 +318,7 @@ class SparseLogisticRegressionCV(PathCV, SparseLogisticRegression):
     """
 
     _parameter_constraints: ClassVar[dict] = {**_constraints(SparseLogisticRegression), "l1_ratios": SHARES}
+    path: Any = None  # that of the chosen share is `coef_path_`
 
     def __init__(
         self,

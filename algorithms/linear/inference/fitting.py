@@ -19,6 +19,7 @@ from ...inputs.targets import (
     target_vector,
 )
 from ..glm.row_places import sources_and_reader, sources_of
+from ..scales import merged_scales
 from ..structured.mean_loss import MeanLoss
 from .families import FAMILIES, family_of
 from .likelihood import maximise, scaled_products
@@ -175,6 +176,8 @@ def fit_rows(model, passes, n_features, vectors, callback):
     rounding = _ROUNDING * float(weights @ y**2) + 1e-290  # squares vanish where the fit is perfect
     ridges = np.full(k, model.alpha * float(weights.sum()))
     ridges[n_features:] = 0.0
+    if model.standardize and model.alpha > 0:
+        ridges[:n_features] *= _variances(passes, sums, means, k)
     monitor: Monitor = Monitor(
         model.max_iter, label=type(model).__name__, unit="step", verbose=model.verbose, callback=callback
     )
@@ -211,6 +214,16 @@ def fit_rows(model, passes, n_features, vectors, callback):
         model.overdispersion_ = family.loss.overdispersion
     model.n_iter_, model.history_ = len(monitor.history), monitor.history.as_dict()
     return found, family, means, n_rows, frequencies
+
+
+def _variances(passes, sums, means, k):
+    """Variances of the columns, or mean squares if there is no intercept; 1 where they are 0."""
+    n_features = len(means)
+    products = passes.run(("newton", family_of("normal").spec, np.zeros(k), means))[1][k + 1 :].reshape(k, k)
+    squares, weight = np.diagonal(products)[:n_features], sums[n_features]
+    of_columns = sums[:n_features] / weight if k > n_features else np.zeros(n_features)
+    variances = squares / weight - (of_columns - means) ** 2  # `means` are taken off full columns alone
+    return merged_scales([1.0], [of_columns], [variances], centre=True) ** 2
 
 
 def _with_overdispersion(model, passes, theta, means, solve, report):

@@ -16,23 +16,22 @@ from ...._typing import Array, Callback, Engine, Matrix, Vector
 from ....errors import DataError, shortened
 from ....scheduler.place import open_place
 from ....scheduler.threads import single_threaded_blas
-from ..._base import ENGINES, Estimator, keep_parameters
+from ..._base import ENGINES, keep_parameters
 from ...inputs.dask_arrays import is_dask
 from ...inputs.matrices import check_vector
 from ...inputs.tables import fitted_table, scored_rows
 from ...inputs.targets import check_offset, check_row_weights, check_targets
 from ..glm.row_places import check_rows_and_targets
-from ..plotting import draw_intervals
 from ..predictions import linear_predictor
 from ..sparse.fitting import check_shapes
 from . import fitting
 from .covariance import KINDS, covariance, shifted
 from .families import FAMILIES
 from .likelihood import Likelihood
-from .summary import Summary, coefficient_table
+from .summary import SummarisedModel, Summary, coefficient_table
 
 
-class GLM(RegressorMixin, Estimator):
+class GLM(RegressorMixin, SummarisedModel):
     r"""Generalised linear model by maximum likelihood, with standard errors, intervals and p-values.
 
     Maximises the likelihood of targets with means :math:`\mu_i = g^{-1}(x_i w + c + o_i)` and variances
@@ -77,6 +76,9 @@ class GLM(RegressorMixin, Estimator):
     alpha : float, default=0.0
         Above 0 a penalty ``alpha |w|^2 / 2`` is added to minus the mean log-likelihood (of dispersion 1), as
         in `PoissonRegressor`; there are no standard errors then.
+    standardize : bool, default=False
+        With `alpha`: penalise ``s_j w_j`` instead of w_j, with s_j the (weighted) standard deviation of
+        column j, or its root mean square without an intercept.
     fit_intercept : bool, default=True
         False takes c = 0.
     max_iter : int, default=1000
@@ -177,6 +179,7 @@ class GLM(RegressorMixin, Estimator):
         "dispersion": [Interval(Real, 0, np.inf, closed="neither"), StrOptions({"auto", "estimate"})],
         "weight_type": [StrOptions({"variance", "frequency"})],
         "alpha": [Interval(Real, 0, np.inf, closed="left")],
+        "standardize": ["boolean"],
         "fit_intercept": ["boolean"],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "tol": [Interval(Real, 0, np.inf, closed="neither")],
@@ -203,6 +206,7 @@ class GLM(RegressorMixin, Estimator):
         engine: Engine = "local",
         n_jobs: int | None = None,
         verbose: int = 0,
+        standardize: bool = False,
     ) -> None:
         keep_parameters(self, locals())
 
@@ -391,37 +395,6 @@ class GLM(RegressorMixin, Estimator):
             figures["overdispersion"] = f"{self.overdispersion_:.6g}"
         link = fitting.family_of_model(self).link
         return Summary(f"GLM, {self.family} family, {link} link", figures, table)
-
-    def confidence_interval(self, level: float = 0.95) -> Array:
-        """Compute intervals of the coefficients, as in `summary`.
-
-        Parameters
-        ----------
-        level : float, default=0.95
-
-        Returns
-        -------
-        ndarray of shape (k, 2)
-            In the order of `standard_errors_`: the intercept is last.
-        """
-        table = self.summary(level).table
-        ends = np.column_stack([table[name] for name in list(table.columns)[-2:]])
-        return np.roll(ends, -int(self.fit_intercept), axis=0)
-
-    def plot(self, level: float = 0.95, *, ax: Any = None) -> Any:
-        """Draw the coefficients and their intervals; needs matplotlib.
-
-        Parameters
-        ----------
-        level : float, default=0.95
-        ax : matplotlib axes, optional
-            By default of a new figure.
-
-        Returns
-        -------
-        matplotlib axes
-        """
-        return draw_intervals(self.summary(level).table, ax)
 
     def predict(self, X: Matrix, *, offset: Vector | None = None, exposure: Vector | None = None) -> Array:
         """Compute the means.

@@ -1,9 +1,14 @@
 """The summary of a fitted generalised linear model, as text, for notebooks and for pandas."""
 
+from typing import Any
+
 import numpy as np
 
 from ...._html import table as html_table
+from ...._typing import Array
+from ..._base import Estimator
 from ..._table import Table
+from ..plotting import draw_intervals
 
 
 class Summary:
@@ -46,3 +51,38 @@ def coefficient_table(names, coef, errors, distribution, level):
     low, high = (f"{100 * share:g}%" for share in ((1 - level) / 2, (1 + level) / 2))
     columns = {"coef": coef, "std err": errors, name: statistic, f"P>|{name}|": 2 * law.sf(np.abs(statistic))}
     return Table(names, columns | {low: coef - reach, high: coef + reach})
+
+
+class SummarisedModel(Estimator):
+    """Intervals and a picture of a model that has a `summary`."""
+
+    def confidence_interval(self, level: float = 0.95) -> Array:
+        """Compute intervals of the coefficients, as in `summary`.
+
+        Parameters
+        ----------
+        level : float, default=0.95
+
+        Returns
+        -------
+        ndarray of shape (k, 2)
+            In the order of `standard_errors_`: an intercept is last.
+        """
+        table = self.summary(level).table
+        ends = np.column_stack([table[name] for name in list(table.columns)[-2:]])
+        return np.roll(ends, -int(self.fit_intercept), axis=0)
+
+    def plot(self, level: float = 0.95, *, ax: Any = None) -> Any:
+        """Draw the coefficients and their intervals; needs matplotlib.
+
+        Parameters
+        ----------
+        level : float, default=0.95
+        ax : matplotlib axes, optional
+            By default of a new figure.
+
+        Returns
+        -------
+        matplotlib axes
+        """
+        return draw_intervals(self.summary(level).table, ax)

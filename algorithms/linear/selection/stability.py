@@ -11,7 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state, get_tags
 from sklearn.utils._param_validation import HasMethods, Interval
 
-from ...._typing import Engine, Matrix, RandomState, Vector
+from ...._typing import Callback, Engine, Matrix, RandomState, Vector
 from ....errors import DataError
 from ....scheduler.place import open_place
 from ..._base import ENGINES, keep_parameters
@@ -129,13 +129,15 @@ class StabilitySelection(Selector):
         tags.target_tags.required = True
         return tags
 
-    def fit(self, X: Matrix, y: Vector, **given: Any) -> Self:
+    def fit(self, X: Matrix, y: Vector, *, callback: Callback | None = None, **given: Any) -> Self:
         """Fit halves of the rows.
 
         Parameters
         ----------
         X : ndarray, sparse matrix or DataFrame of shape (n_samples, n_features)
         y : array-like of shape (n_samples,) or as the estimator takes it
+        callback : callable, optional
+            ``callback(info)`` after each fit to half of the rows, as in `LassoCV.fit`.
         **given : array-likes of shape (n_samples,)
             Further arguments of the estimator's `fit`, one entry a row: sample_weight, offset, strata.
 
@@ -154,9 +156,9 @@ class StabilitySelection(Selector):
                 base.groups = base._name_groups(names)  # halves have no names
             halves = draft._halves(rows.shape[0])
             work = [(0, clone(base), draft.n_selected, half) for half in halves]
-            bar = {"label": type(draft).__name__, "unit": "fit", "verbose": draft.verbose}
+            bar = {"label": type(draft).__name__, "verbose": draft.verbose, "callback": callback}
             with open_place(draft.engine, draft.n_jobs).tasks([(rows, y, given)]) as tasks:
-                counts = np.sum(tasks.map(_chosen, work, **bar), axis=0)
+                counts = np.sum(tasks.map(_chosen, work, unit="fit", **bar), axis=0)
             draft._store(counts, len(halves))
             if draft.q_ == rows.shape[1] > 1 and draft.n_selected is None:
                 warnings.warn(

@@ -20,7 +20,7 @@ from ...inputs.targets import (
     check_weights,
     total_weight,
 )
-from ..inference.summary import Summary, coefficient_table
+from ..inference.summary import SummarisedModel, Summary, coefficient_table
 from ..plotting import draw_survival
 from ..predictions import linear_predictor
 from .base import StructuredModel
@@ -36,7 +36,7 @@ _MOST_TIMES = 1_000_000_000  # entries of a table of survival curves
 
 
 @documented(SHARED)
-class CoxRegression(StructuredModel):
+class CoxRegression(SummarisedModel, StructuredModel):
     r"""Hazards of rows that are observed until an event, or censored, by few columns.
 
     The hazard at a time t is :math:`h_0(t) \exp(x_i b)`. Minimises minus the logarithm of the partial

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import optimize, sparse
 from scipy.special import logsumexp, softmax, xlogy
+from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
@@ -385,3 +386,27 @@ def test_sparse_columns_far_from_zero_that_lack_a_few_rows_have_the_dense_models
     dense = sd.SparseLogisticRegression(0.01, tol=1e-9).fit(X, y)
     model = sd.SparseLogisticRegression(0.01, tol=1e-9).fit(sparse.csc_array(X), y)
     np.testing.assert_allclose(model.predict_proba(X), dense.predict_proba(X), atol=1e-6)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_a_path_is_the_fits_to_its_alphas(n_classes):
+    rng = np.random.default_rng(3)
+    X = rng.standard_normal((90, 30))
+    signal = X[:, :3] @ rng.standard_normal((3, n_classes)) + rng.gumbel(size=(90, n_classes))
+    y, offset = signal.argmax(axis=1), rng.standard_normal((90, 3) if n_classes == 3 else 90)
+    model = sd.SparseLogisticRegression(l1_ratio=0.8, standardize=True, tol=1e-10)
+    alphas, coefs, intercepts, gaps = model.path(X, y, alphas=5, eps=0.05, offset=offset)
+    assert alphas[0] == model.alpha_max(X, y, offset=offset)
+    assert not coefs[..., 0].any()
+    np.testing.assert_allclose(alphas, np.geomspace(alphas[0], 0.05 * alphas[0], 5))
+    for k, alpha in enumerate(alphas):
+        fit = clone(model).set_params(alpha=alpha).fit(X, y, offset=offset)
+        assert gaps[k] <= 1e-10
+        own = coefs[..., k] if n_classes == 3 else coefs[:, k][None]
+        np.testing.assert_allclose(own, fit.coef_, atol=2e-4)
+        np.testing.assert_allclose(np.atleast_1d(intercepts[..., k]), fit.intercept_, atol=2e-4)
+    given = model.path(X.astype(np.float32), y, alphas=[0.01, 0.1], offset=offset)
+    assert given[0].tolist() == [0.1, 0.01]
+    assert given[1].dtype == np.float32
+    with pytest.raises(DataError, match="eps must be above 0"):
+        model.path(X, y, eps=0.0)

@@ -172,6 +172,19 @@ def test_a_penalty_gives_the_coefficients_of_poisson_regression_and_no_errors():
     assert without.standard_errors_.shape == (4,)
 
 
+@pytest.mark.parametrize("form", [np.asarray, sparse.csr_array])
+@pytest.mark.parametrize("with_intercept", [True, False])
+def test_a_penalty_of_scaled_columns(form, with_intercept):
+    Z = np.where(np.abs(X - 1) > 0.5, X, 0) if form is sparse.csr_array else X
+    options = {"alpha": 0.3, "fit_intercept": with_intercept}
+    model = sd.GLM("poisson", standardize=True, **options).fit(form(Z), COUNTS, WEIGHTS, offset=OFFSET)
+    means = np.average(Z, axis=0, weights=WEIGHTS) if with_intercept else 0.0
+    units = np.sqrt(np.average((Z - means) ** 2, axis=0, weights=WEIGHTS))
+    other = sd.GLM("poisson", **options).fit(Z / units, COUNTS, WEIGHTS, offset=OFFSET)
+    np.testing.assert_allclose(model.coef_ * units, other.coef_, rtol=1e-7)
+    assert model.intercept_ == pytest.approx(other.intercept_)
+
+
 def test_the_same_bits_on_any_number_of_threads_and_the_same_model_on_a_cluster(monkeypatch):
     monkeypatch.setattr(row_places, "_LEAST_ENTRIES", 200)
     options = {"covariance": "cluster"}

@@ -189,6 +189,10 @@ def test_the_published_standard_errors_of_6_mp(ties, coef, error):
     table = np.column_stack([PLACEBO + TREATED, np.concatenate([np.ones(21), 1 - np.array(LOST)])])
     model = sd.CoxRegression(0, ties=ties).fit(group, table)
     row = model.summary().table.row("x0")
+    reach = 1.959964 * model.standard_errors_
+    ends = np.column_stack([model.coef_ - reach, model.coef_ + reach])
+    np.testing.assert_allclose(model.confidence_interval(), ends, rtol=1e-5)
+    assert len(model.plot().get_yticks()) == len(model.coef_)
     assert row["coef"] == pytest.approx(coef, abs=1e-5)
     assert row["std err"] == pytest.approx(error, abs=1e-5)
     assert row["exp(coef)"] == pytest.approx(np.exp(row["coef"]))
@@ -325,3 +329,8 @@ def test_a_penalty_of_ones_own_on_a_partial_likelihood():
     np.testing.assert_allclose(own.coef_, ours.coef_, atol=1e-6)
     with pytest.raises(sd.errors.DataError, match="penalty='group' needs groups"):
         sd.CoxRegression(penalty="group").fit(X, y)
+
+
+def test_the_concordance_takes_an_offset():
+    model, offset = sd.CoxRegression(0.0).fit(X, Y), np.linspace(-3, 3, N)
+    assert model.score(X, Y, offset=offset) == concordance(TIME, EVENT, X @ model.coef_ + offset)
