@@ -95,6 +95,8 @@ class LogisticRegression(LinearClassifier, SmoothModel):
         How many minibatches the replicas may be apart. Above 0 a result depends on who was faster.
     random_state : int, RandomState or None, default=None
         Draws Downpour's minibatches; nothing else is random.
+    dual, intercept_scaling : bool, default=False; float, default=1
+        Accepted for scikit-learn's sake and without effect: they are of "liblinear".
     %(standardize)s
     %(verbose)s
 
@@ -160,6 +162,8 @@ class LogisticRegression(LinearClassifier, SmoothModel):
         "n_replicas": [Interval(Integral, 1, None, closed="left")],
         "staleness": [Interval(Integral, 0, None, closed="left"), Options(Real, {np.inf})],
         "random_state": ["random_state"],
+        "dual": ["boolean"],
+        "intercept_scaling": [Interval(Real, 0, None, closed="neither")],
     }
 
     def __init__(
@@ -181,6 +185,8 @@ class LogisticRegression(LinearClassifier, SmoothModel):
         random_state: RandomState | None = None,
         verbose: int = 0,
         standardize: bool = False,
+        dual: bool = False,
+        intercept_scaling: float = 1,
     ) -> None:
         keep_parameters(self, locals())
 

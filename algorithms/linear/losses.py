@@ -53,11 +53,10 @@ class Target:
 
     def moved_by(self, offset):
         """The same targets with an offset, checked here, of the linear predictors."""
-        n_samples = len(self.vectors[0])
-        offset = check_offset(
-            check_vector(offset, n_samples), n_samples, max(self.loss.n_outputs, len(self.vectors))
-        )
-        return self if offset is None else self.loss.moved(self, offset)
+        if offset is None:
+            return self
+        n_samples, n_outputs = len(self.vectors[0]), max(self.loss.n_outputs, len(self.vectors))
+        return self.loss.moved(self, check_offset(check_vector(offset, n_samples), n_samples, n_outputs))
 
 
 class EstimatorLoss:

@@ -9,13 +9,15 @@ import numpy as np
 from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from ..._typing import Array, ArrayLike, Callback, Engine, Matrix, Vector
+from ..._typing import Array, ArrayLike, Callback, Engine, Matrix, RandomState, Vector
 from ...errors import DataError, shortened
 from ...scheduler.history import History
 from ...scheduler.loop import report_rounds
 from .._base import documented, keep_parameters
+from ..inputs.matrices import check_vector
 from ..inputs.remote_targets import FarTargets, target_sums
 from ..inputs.tables import ScoresFiles, fitted_table
+from ..inputs.targets import total_weight
 from .glm.objective import LAST_PLACES
 from .glm.ridge_system import applies, solve_ridge
 from .glm.smooth import SMOOTH_CONSTRAINTS, SMOOTH_DOCS, SOLVERS, SmoothModel
@@ -64,6 +66,11 @@ class Ridge(ScoresFiles, MultiOutputMixin, RegressorMixin, SmoothModel):
         Most steps, for each target.
     warm_start : bool, default=False
         Begin from the coefficients of the last fit.
+    positive : bool, default=False
+        Only coefficients of 0 and above, by the working set of `ElasticNet`: `solver_` is "working-set", and
+        `tol` bounds its duality gap. For one `alpha`.
+    copy_X, random_state : bool, default=True; int, RandomState or None, default=None
+        Accepted for scikit-learn's sake and without effect: `X` is never changed, and nothing is drawn.
     %(places)s
     %(standardize)s
     %(verbose)s
@@ -77,7 +84,7 @@ class Ridge(ScoresFiles, MultiOutputMixin, RegressorMixin, SmoothModel):
     n_iter_ : int or list of int
         Steps, one number a target.
     solver_ : str
-        "newton", "newton-cg", "sketch" or "lbfgs".
+        "newton", "newton-cg", "sketch", "lbfgs" or "working-set".
     history_ : dict of arrays
         One entry a step: round, seconds, objective, updates, bytes_sent, waiting, staleness; with several
         targets that of the last one.
@@ -118,6 +125,9 @@ class Ridge(ScoresFiles, MultiOutputMixin, RegressorMixin, SmoothModel):
         "alpha": [Interval(Real, 0, None, closed="left"), "array-like"],
         "solver": [StrOptions(SOLVERS | {"cholesky", "sparse_cg", "lsqr", "svd", "sag", "saga"})],
         **SMOOTH_CONSTRAINTS,
+        "positive": ["boolean"],
+        "copy_X": ["boolean"],
+        "random_state": ["random_state"],
     }
 
     def __init__(
@@ -133,6 +143,9 @@ class Ridge(ScoresFiles, MultiOutputMixin, RegressorMixin, SmoothModel):
         n_jobs: int | None = None,
         verbose: int = 0,
         standardize: bool = False,
+        positive: bool = False,
+        copy_X: bool = True,
+        random_state: RandomState | None = None,
     ) -> None:
         keep_parameters(self, locals())
 
@@ -173,9 +186,28 @@ class Ridge(ScoresFiles, MultiOutputMixin, RegressorMixin, SmoothModel):
         """
         self._validate_params()
         with self._draft() as draft, fitted_table(draft, X, y, sample_weight) as (X, y, sample_weight):
-            draft._fit_rows(X, y, sample_weight, offset, callback)
+            fit = draft._fit_columns if draft.positive else draft._fit_rows
+            fit(X, y, sample_weight, offset, callback)
             draft._warn_of_method()
         return self
+
+    def _fit_columns(self, X, y, sample_weight, offset, callback):
+        """Leave coefficients with a bound to the working set, whose objective is the mean over the rows."""
+        from .elastic_net import ElasticNet
+
+        if np.ndim(self.alpha):
+            raise DataError("positive=True takes one alpha for all targets: give a number")
+        shared = "fit_intercept", "standardize", "tol", "max_iter", "positive", "engine", "n_jobs", "verbose"
+        n_samples = X.shape[0] if hasattr(X, "shape") else len(X)
+        total = total_weight(check_vector(sample_weight, n_samples), n_samples)
+        model = ElasticNet(self._alphas(1)[0] / max(total, 1e-300), l1_ratio=0.0)
+        model.set_params(**{name: getattr(self, name) for name in shared}, warm_start=self.warm_start)
+        if self.warm_start and "coef_" in vars(self):
+            model.coef_, model.intercept_ = self.coef_, self.intercept_
+        model.fit(X, y, sample_weight, offset=offset, callback=callback)
+        names = "coef_", "intercept_", "n_iter_", "history_", "n_features_in_", "feature_names_in_"
+        self.__dict__.update({name: vars(model)[name] for name in names if name in vars(model)})
+        self.solver_ = "working-set"
 
     def _target(self, name, y, sample_weight, n_samples):
         target = squared.target(name, y, sample_weight, n_samples)

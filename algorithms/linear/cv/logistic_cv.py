@@ -5,8 +5,10 @@ from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from scipy import sparse
 from sklearn.base import clone
 from sklearn.utils._param_validation import Interval
+from sklearn.utils.validation import check_is_fitted
 
 from ...._typing import Callback, Engine, Matrix, RandomState, Vector
 from ....errors import DataError, shortened
@@ -16,7 +18,7 @@ from ...inputs.row_order import check_row_matrix
 from ...inputs.targets import all_weights, check_labels, check_names, check_offset, weights_of_classes
 from ..logistic_regression import LogisticRegression
 from ..losses import loss_of
-from .evaluation import path_scorer
+from .evaluation import choose, mean_and_error, path_scorer
 from .folds import fits_to_fold, folds_of, tasks_over
 
 
@@ -39,7 +41,7 @@ class LogisticRegressionCV(LogisticRegression):
         The values of `C`; or how many, from 1e-4 to 1e4 in geometric steps.
     l1_ratios : float, array-like or None, default=None
         Shares of the l1 penalty; None is 0, the squared penalty.
-    fit_intercept, class_weight, solver, tol, max_iter, random_state, standardize
+    fit_intercept, class_weight, solver, tol, max_iter, random_state, standardize, dual, intercept_scaling
         See `LogisticRegression`. "balanced" weights are those of all rows, standard deviations of a fold
         those of its training rows.
     cv : int, splitter, iterable of (train, test) or None, default=None
@@ -132,6 +134,8 @@ class LogisticRegressionCV(LogisticRegression):
         random_state: RandomState | None = None,
         engine: Engine = "local",
         standardize: bool = False,
+        dual: bool = False,
+        intercept_scaling: float = 1,
     ) -> None:
         keep_parameters(self, locals())
 
@@ -253,6 +257,37 @@ class LogisticRegressionCV(LogisticRegression):
         n_features = X.shape[1]
         self.coef_ = np.ascontiguousarray(chosen[:, :n_features])
         self.intercept_ = chosen[:, n_features] if self.fit_intercept else np.zeros(len(chosen), X.dtype)
+
+    def plot(self, axes: Any = None, *, n_named: int = 6) -> Any:
+        """Draw mean coefficients of the folds and, below them, mean scores, over ``alpha = 1 / C``.
+
+        Of the share of the l1 penalty with the best mean score; see `LassoCV.plot`.
+
+        Parameters
+        ----------
+        axes : sequence of two matplotlib axes, optional
+            For the coefficients and for the scores; by default a new figure of pyplot.
+        n_named : int, default=6
+            How many of the largest coefficients are coloured and named.
+
+        Returns
+        -------
+        ndarray of two matplotlib axes
+        """
+        from .plotting import plot_path
+
+        check_is_fitted(self)
+        means, errors = mean_and_error(np.moveaxis(self.scores_, 0, -1))
+        at = int(means.max(axis=1).argmax())
+        best, spare = choose(means[at], errors[at])
+        coefs = self.coefs_paths_[:, at, :, :, : self.n_features_in_].mean(axis=0)
+        paths = sparse.csc_array(coefs.reshape(-1, self.n_features_in_).T)
+        alphas = 1 / self.Cs_
+        return plot_path(
+            alphas, paths, means[at], errors[at], alpha=alphas[best], alpha_min=alphas[best],
+            alpha_1se=alphas[spare], scoring=self.scoring or "accuracy",
+            names=getattr(self, "feature_names_in_", None), axes=axes, n_named=n_named,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)

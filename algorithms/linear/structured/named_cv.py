@@ -2,13 +2,15 @@
 
 from typing import Any, ClassVar
 
-from ...._typing import Array, Engine, Vector
+from ...._typing import Array, Engine, RandomState, Vector
 from ..._base import documented, keep_parameters
 from ..cv.path_cv import CV_DOCS, SHARES
 from .cv import SparseGLMCV
 from .regressors import GroupLasso, MultiTaskElasticNet, MultiTaskLasso
+from .sparse_glm import IGNORED, SHARED
 
 _SHARED = CV_DOCS | {
+    "ignored": SHARED["ignored"],
     "scoring": """
     scoring : str or callable, default="loss"
         As in `SparseGLMCV`.
@@ -32,7 +34,7 @@ class _NamedCV(SparseGLMCV):
         super().__init_subclass__(**options)
         kind, search = cls._kind._parameter_constraints, SparseGLMCV._parameter_constraints
         names = cls._get_param_names()
-        constraints = {name: kind[name] for name in cls._own} | {cls._ratios_name: SHARES}
+        constraints = {name: kind[name] for name in cls._own} | {cls._ratios_name: SHARES} | IGNORED
         cls._parameter_constraints = {name: (search | constraints)[name] for name in names}
 
     def _base(self):
@@ -125,6 +127,7 @@ class MultiTaskElasticNetCV(_NamedCV):
         As in `MultiTaskElasticNet`.
     %(search)s
     %(scoring)s
+    %(ignored)s
 
     Attributes
     ----------
@@ -161,6 +164,9 @@ class MultiTaskElasticNetCV(_NamedCV):
         verbose: int = 0,
         engine: Engine = "local",
         n_jobs: int | None = None,
+        copy_X: bool = True,
+        random_state: RandomState | None = None,
+        selection: str = "cyclic",
     ) -> None:
         keep_parameters(self, locals())
 
@@ -178,6 +184,7 @@ class MultiTaskLassoCV(_NamedCV):
         As in `MultiTaskLasso`.
     %(search)s
     %(scoring)s
+    %(ignored)s
 
     Attributes
     ----------
@@ -212,5 +219,8 @@ class MultiTaskLassoCV(_NamedCV):
         verbose: int = 0,
         engine: Engine = "local",
         n_jobs: int | None = None,
+        copy_X: bool = True,
+        random_state: RandomState | None = None,
+        selection: str = "cyclic",
     ) -> None:
         keep_parameters(self, locals())

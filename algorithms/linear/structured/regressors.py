@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from ...._typing import Engine, Vector
+from ...._typing import Engine, RandomState, Vector
 from ....errors import DataError
 from ..._base import documented, keep_parameters
 from ...inputs.matrices import check_vector
@@ -17,7 +17,7 @@ from .regressor_base import StructuredRegressor
 from .scaled_huber import ScaledHuber
 from .solving.kinks import Pinball
 from .solving.problem import Terms
-from .sparse_glm import ALPHA, CONSTRAINTS, FACTOR, GROUPS, RATIO, SHARED
+from .sparse_glm import ALPHA, CONSTRAINTS, FACTOR, GROUPS, IGNORED, RATIO, SHARED
 
 
 @documented(SHARED)
@@ -159,6 +159,7 @@ class MultiTaskElasticNet(StructuredRegressor):
     penalty_factor : array-like of shape (n_features,), default=None
         f; 0 never penalises a column, infinity excludes it.
     %(fit_parameters)s
+    %(ignored)s
 
     Attributes
     ----------
@@ -183,7 +184,7 @@ class MultiTaskElasticNet(StructuredRegressor):
            [0.456, 0.456]])
     """
 
-    _parameter_constraints: ClassVar[dict] = {**ALPHA, **RATIO, **FACTOR, **CONSTRAINTS}
+    _parameter_constraints: ClassVar[dict] = {**ALPHA, **RATIO, **FACTOR, **CONSTRAINTS, **IGNORED}
 
     def __init__(
         self,
@@ -199,6 +200,9 @@ class MultiTaskElasticNet(StructuredRegressor):
         verbose: int = 0,
         engine: Engine = "local",
         n_jobs: int | None = None,
+        copy_X: bool = True,
+        random_state: RandomState | None = None,
+        selection: str = "cyclic",
     ) -> None:
         keep_parameters(self, locals())
 
@@ -241,6 +245,7 @@ class MultiTaskLasso(MultiTaskElasticNet):
     penalty_factor : array-like of shape (n_features,), default=None
         0 never penalises a column, infinity excludes it.
     %(fit_parameters)s
+    %(ignored)s
 
     Attributes
     ----------
@@ -259,7 +264,7 @@ class MultiTaskLasso(MultiTaskElasticNet):
            [1.866]])
     """
 
-    _parameter_constraints: ClassVar[dict] = {**ALPHA, **FACTOR, **CONSTRAINTS}
+    _parameter_constraints: ClassVar[dict] = {**ALPHA, **FACTOR, **CONSTRAINTS, **IGNORED}
 
     def __init__(
         self,
@@ -274,6 +279,9 @@ class MultiTaskLasso(MultiTaskElasticNet):
         verbose: int = 0,
         engine: Engine = "local",
         n_jobs: int | None = None,
+        copy_X: bool = True,
+        random_state: RandomState | None = None,
+        selection: str = "cyclic",
     ) -> None:
         keep_parameters(self, locals())
 
@@ -499,6 +507,9 @@ class QuantileRegressor(_L1Regressor):
         q, between 0 and 1.
     %(l1)s
     %(fit_parameters)s
+    solver : str, default="highs"
+    solver_options : dict, default=None
+        Accepted for scikit-learn's sake and without effect: there is one solver.
 
     Attributes
     ----------
@@ -522,7 +533,12 @@ class QuantileRegressor(_L1Regressor):
     array([3.])
     """
 
-    _parameter_constraints: ClassVar[dict] = {"quantile": [Interval(Real, 0, 1, closed="neither")], **_L1}
+    _parameter_constraints: ClassVar[dict] = {
+        "quantile": [Interval(Real, 0, 1, closed="neither")],
+        "solver": [str],
+        "solver_options": [dict, None],
+        **_L1,
+    }
 
     def __init__(
         self,
@@ -540,6 +556,8 @@ class QuantileRegressor(_L1Regressor):
         verbose: int = 0,
         engine: Engine = "local",
         n_jobs: int | None = None,
+        solver: str = "highs",
+        solver_options: dict | None = None,
     ) -> None:
         keep_parameters(self, locals())
 

@@ -40,6 +40,11 @@ SHARED = {
         memory, workers read rows in each pass, and this process holds the columns that are chosen.
     n_jobs : int or None, default=None
         Threads of a fit of a Dask array in this process. None is 1, -1 all cores.""",
+    "ignored": """
+    copy_X : bool, default=True
+    random_state : int, RandomState or None, default=None
+    selection : {"cyclic", "random"}, default="cyclic"
+        Accepted for scikit-learn's sake and without effect: `X` is never changed, and nothing is drawn.""",
     "groups": """
     groups : int, array-like, dict, "category" or None, default=None
         The size of consecutive groups, a label for each column, or a list of lists of columns. By names: a
@@ -90,6 +95,11 @@ GROUPS: dict = {
     "overlap": ["boolean"],
 }
 FACTOR: dict = {"penalty_factor": ["array-like", None]}
+IGNORED: dict = {
+    "copy_X": ["boolean"],
+    "random_state": ["random_state"],
+    "selection": [StrOptions({"cyclic", "random"})],
+}
 
 
 @documented(SHARED)

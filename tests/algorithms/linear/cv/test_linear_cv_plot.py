@@ -65,3 +65,21 @@ def test_plot_without_matplotlib_says_so(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
     with pytest.raises(StradaskError, match=r"pip install 'stradask\[plot\]'"):
         model.plot()
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("refit", [True, False])
+def test_plot_of_a_search_over_c(n_classes, refit):
+    y = np.digitize(Y, np.quantile(Y, np.arange(1, n_classes) / n_classes))
+    model = sd.LogisticRegressionCV(Cs=4, cv=3, l1_ratios=[0.0, 0.5], scoring="neg_log_loss", refit=refit)
+    upper, lower = model.fit(X, y).plot()
+    means = model.scores_.mean(axis=0)
+    at = means.max(axis=1).argmax()
+    np.testing.assert_allclose(lower.lines[0].get_xdata(), np.log10(model.Cs_))
+    np.testing.assert_allclose(lower.lines[0].get_ydata(), -means[at])
+    coefs = model.coefs_paths_[:, at, :, :, :P].mean(axis=0)
+    sizes = coefs[:, 0] if n_classes == 2 else np.linalg.norm(coefs, axis=1)
+    drawn = [line.get_ydata() for line in upper.lines if len(line.get_xdata()) == 4]
+    assert drawn
+    assert all((np.abs(sizes.T - line).max(axis=1) < 1e-12).any() for line in drawn)
+    plt.close("all")

@@ -225,3 +225,24 @@ def test_downpour_takes_neither():
         model.fit(X, y, offset=offset)
     with pytest.raises(DataError, match="standardize=True"):
         model.set_params(standardize=True).fit(X, y)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("with_intercept", [True, False])
+def test_ridge_with_a_bound_of_zero(form, with_intercept):
+    """Slopes vanish where a coefficient is above 0, and are not negative elsewhere."""
+    X, y, offset, weights = problem("ridge", 80, 12, dense=form != "sparse")
+    y = y if with_intercept else np.abs(y)
+    model = sd.Ridge(0.7, positive=True, standardize=True, fit_intercept=with_intercept, tol=1e-12)
+    model.fit(FORMS[form](X), y, weights, offset=offset)
+    left, first = slopes("ridge", model, X, y, offset, weights, deviations(X, weights, with_intercept))
+    chosen, most = model.coef_ > 0, np.abs(first).max()
+    assert 0 < chosen.sum() < 12
+    assert (model.coef_ >= 0).all()
+    assert np.abs(left[:12][chosen]).max() <= 1e-5 * most
+    assert left[:12][~chosen].min() >= -1e-5 * most
+    plain = sd.Ridge(3.0, positive=True, tol=1e-12).fit(X, np.c_[y, -y], weights)
+    expected = linear_model.Ridge(3.0, positive=True, tol=1e-12).fit(X, np.c_[y, -y], weights)
+    np.testing.assert_allclose(plain.coef_, expected.coef_, atol=1e-5)
+    with pytest.raises(DataError, match="positive=True takes one alpha"):
+        sd.Ridge([1.0, 2.0], positive=True).fit(X, np.c_[y, y])
