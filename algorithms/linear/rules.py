@@ -35,9 +35,6 @@ class Sizes(NamedTuple):
 
 
 SMALL_SMOOTH = Sizes(100, 5e6)  # Newton's method with compiled steps (`glm.small`); parameters
-SMALL_SPARSE_LOGISTIC = Sizes(
-    2000, 0.0, 4e5
-)  # steps on all columns (`sparse.lean_logistic`); stored: entries
 SMALL_RIDGE = Sizes(200, 2.5e7)  # normal equations (`glm.ridge_system`); columns and targets in the products
 SMALL_SPARSE_RIDGE = Sizes(500, 0.0, 1e6)  # the same of sparse rows
 MOMENTS = Sizes(200, 1e9)  # second moments for one penalty (`sparse.moments`)...

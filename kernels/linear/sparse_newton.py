@@ -205,7 +205,7 @@ def _descend(X, ids, g, h, model, P, d, b, q, rows, tol):
 
 
 @nb.njit(**KERNEL)
-def minimise(X, ids, loss, delta, y, weights, f, b, c, P, fit_intercept, tol, damping):
+def minimise(X, ids, loss, delta, y, weights, f, b, c, P, fit_intercept, tol, damping, smooth, u, h):
     """Minimise until the conditions are broken by at most `tol`.
 
     Parameters
@@ -216,6 +216,8 @@ def minimise(X, ids, loss, delta, y, weights, f, b, c, P, fit_intercept, tol, da
         Its columns in the working set.
     loss, delta, y, weights, f, b, c, P, fit_intercept, tol, damping
         See `newton.minimise`; the penalty is convex.
+    smooth, u, h : float, float64 ndarray (n,), (n,)
+        Loss, slopes and curvatures at f: see `row_losses`. Changed.
 
     Returns
     -------
@@ -226,9 +228,9 @@ def minimise(X, ids, loss, delta, y, weights, f, b, c, P, fit_intercept, tol, da
     """
     data, indices, indptr = X
     m, n, quadratic, flat = len(b), len(f), loss == SQUARED, loss == HUBER
-    u, h, df, old_f, q = np.empty(n), np.empty(n), np.empty(n), np.empty(n), np.empty(n + 1)
+    df, old_f, q = np.empty(n), np.empty(n), np.empty(n + 1)
     g, v, wrong, model, value, slow = np.empty(m), np.empty(m), np.empty(m), np.zeros((4, m)), np.nan, 0
-    smooth, fresh = 0.0, False
+    fresh = True
     for _ in range(_STEPS):
         if not fresh:
             smooth = row_losses(loss, delta, y, weights, f, u, h)

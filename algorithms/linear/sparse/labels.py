@@ -18,8 +18,8 @@ from ...inputs.targets import (
 from ..losses import loss_of
 from ..structured.losses import Logistic
 from ..structured.mean_loss import mean_loss
-from .fitting import DEFAULT_ROUNDS, LEAST_TOL, SHORT, Design, moved_from, rounded, solve, warn_short
-from .lean_logistic import applies, solve_lean
+from .fitting import SHORT, Design, moved_from, rounded, solve, warn_short
+from .local import applies, solve_local
 from .small import is_small, solve_small
 
 
@@ -108,8 +108,8 @@ def solve_classes(estimator, problem, penalty, before, callback, read, *, exact_
         from ..structured.solving.owned_fit import solve_single_columns
 
         fit, done = solve_single_columns(design, loss, estimator.alpha, estimator.l1_ratio, **options)
-    elif lean := _lean(estimator, problem, penalty, start, callback, read, unit):
-        fit, done = lean
+    elif loss is not None and applies(design, penalty, loss):
+        fit, done = solve_local(design, loss, penalty, unit=unit, **options)
     else:
         (fit, *_), done = solve(design, problem.subproblem(), [penalty], unit=unit, **options)
     if exact_gap and not design.owned:  # where workers own columns, it is measured there
@@ -118,16 +118,6 @@ def solve_classes(estimator, problem, penalty, before, callback, read, *, exact_
         what, dtype = type(estimator).__name__, design.X.dtype
         warn_short(fit, tol=estimator.tol, max_iter=estimator.max_iter, what=what, dtype=dtype)
     return moved_from(start, fit), done.history
-
-
-def _lean(estimator, problem, penalty, start, callback, read, unit):
-    """Solve a small problem without a working set; None where it is not one."""
-    design = problem.design
-    if not applies(design, penalty, len(problem.classes), problem.offset, start):
-        return None
-    options = {"tol": max(estimator.tol, LEAST_TOL), "max_iter": estimator.max_iter or DEFAULT_ROUNDS}
-    options |= {"callback": callback, "verbose": estimator.verbose, "label": type(estimator).__name__}
-    return solve_lean(design, problem.numbers, penalty, unit=unit, read=read, **options)
 
 
 def take(estimator, problem, fit, history):

@@ -34,6 +34,11 @@ class MeanLoss:
             self._last = f, (kernels.row_losses(self.code, self.delta, *arrays), u, h)
         return self._last[1]
 
+    def at(self, f):
+        """Loss, slopes (n_samples,) and curvatures at a predictor, which the caller may change."""
+        value, u, h = self._rows(f)
+        return value, u[:, 0].copy(), h.copy()
+
     def value(self, f):
         """The mean loss; infinite where it overflows."""
         if self.code is not None:
@@ -147,7 +152,8 @@ def null_intercept(gradient, curvature, offset, start):
 
 def balanced(u):
     """Slopes of sum zero, dual feasible with an intercept. They only shrink, and stay in the domain."""
-    above, below = np.maximum(u, 0.0).sum(axis=0), -np.minimum(u, 0.0).sum(axis=0)
+    total, size = u.sum(axis=0), np.abs(u).sum(axis=0)
+    above, below = 0.5 * (size + total), 0.5 * (size - total)
     least = np.minimum(above, below)
     scale = [np.divide(least, size, out=np.ones(len(size)), where=size > least) for size in (above, below)]
     return u * np.where(u > 0, *scale)

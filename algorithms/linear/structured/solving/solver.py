@@ -203,6 +203,7 @@ class Solver:
         reason, aim, rounds, last, stuck, before = "max_rounds", np.inf, 0, np.inf, 0, np.inf
         candidates = np.empty(0, np.intp)
         self.by_rows, self.expected, self.is_slow = False, 0, False
+        max_rounds = max(max_rounds, 2)
         for rounds in range(1, max_rounds + 1):
             V, u = self.slopes()
             scores, cost, *dual = penalty.judge(self.B, V, convex)
@@ -229,6 +230,8 @@ class Solver:
             if violation <= _LEAST * first or stuck > 5:
                 reason = "stalled"
                 break
+            if rounds == max_rounds:  # the last one only measures
+                break
             outside = scores.copy()
             outside[self.inside] = 0
             n_new = max(least, 2 * int(np.count_nonzero(self._there())))
@@ -246,7 +249,10 @@ class Solver:
             goal = aim
             # Where the working set is all but complete, it is solved to the end at once.
             nearly = len(candidates) <= _ALMOST * np.count_nonzero(self._there())
-            nearly &= by_entries or len(self.places) ** 2 <= _LEAN * self.columns.n_features
+            if by_entries:
+                nearly &= 16 * self._entries() <= self.columns.size + 4e5
+            else:
+                nearly &= len(self.places) ** 2 <= _LEAN * self.columns.n_features
             last_step = nearly or not (len(candidates) or self.loss.quadratic)
             if convex and figure > 0 and (last_step or self._is_cheap()):
                 # The gap falls as the violation, later as its square.
@@ -255,7 +261,7 @@ class Solver:
         return Fit(
             self.B.copy(),
             self.intercept(),
-            self.objective(penalty) if reason == "max_rounds" else objective,
+            objective,
             gap,
             violation,
             rounds,
@@ -267,8 +273,12 @@ class Solver:
         if not self.loss.quadratic or self.by_rows:
             return False
         csc = self.columns.is_sparse and self.products is None
-        work = self.columns.entries(self.blocks.order[self.places]) if csc else len(self.places) ** 2
+        work = self._entries() if csc else len(self.places) ** 2
         return 40 * self.K * work < max(self.columns.size, _SMALL)
+
+    def _entries(self):
+        """Stored entries of the working set of sparse columns."""
+        return self.columns.entries(self.blocks.order[self.places])
 
     def _there(self):
         """Blocks of the working set that have coefficients."""
@@ -360,7 +370,8 @@ class Solver:
             if X is None:
                 X = self.part.data, self.part.indices, self.part.indptr.astype(np.int64)
                 ids = np.arange(len(b))
-            floor, fast = sparse_newton.minimise(X, ids, *rows, P, self.fit_intercept, tol, self.floor)
+            terms = P, self.fit_intercept, tol, self.floor, *loss.at(self.f)
+            floor, fast = sparse_newton.minimise(X, ids, *rows, *terms)
             self.is_slow = not fast
         else:
             H = self._model(0.0, self.part, slice(None))[0] if quadratic else _NO_PRODUCTS

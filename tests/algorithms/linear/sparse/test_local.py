@@ -1,11 +1,11 @@
-"""Steps over all columns of small l1 problems: optimality conditions from the data, and gaps."""
+"""l1 problems of two classes in this process: optimality conditions from the data, and gaps."""
 
 import numpy as np
 import pytest
 from scipy import sparse
 
 import stradask as sd
-from stradask.algorithms.linear.sparse import fitting, labels, lean_logistic
+from stradask.algorithms.linear.sparse import labels
 
 
 def data(form, seed=0, n=300, p=40):
@@ -17,8 +17,8 @@ def data(form, seed=0, n=300, p=40):
 
 
 @pytest.fixture
-def only_lean(monkeypatch):
-    """Fail where the working set is asked."""
+def only_the_solver(monkeypatch):
+    """Fail where another machine is asked."""
 
     def refuse(*args, **options):
         raise AssertionError("the working set was asked")
@@ -36,7 +36,7 @@ def objective(model, X, y, weights, alpha, ratio, factors, coef=None, intercept=
     return float(weights @ np.logaddexp(0, -f)) / weights.sum() + alpha * penalty
 
 
-@pytest.mark.usefixtures("only_lean")
+@pytest.mark.usefixtures("only_the_solver")
 @pytest.mark.parametrize("form", [sparse.csr_array, sparse.csc_matrix, None])
 @pytest.mark.parametrize("intercept", [True, False])
 @pytest.mark.parametrize("ratio", [1.0, 0.3])
@@ -44,7 +44,7 @@ def test_subgradients_contain_zero(form, intercept, ratio):
     X, y, weights = data(form)
     factors = np.ones(40)
     factors[3], factors[5] = np.inf, 2.0
-    tol = 1e-13 if form is None else 1e-10
+    tol = 1e-13
     for alpha in (0.1, 0.01, 0.0005):
         model = sd.SparseLogisticRegression(
             alpha, l1_ratio=ratio, fit_intercept=intercept, penalty_factor=factors, tol=tol
@@ -64,7 +64,7 @@ def test_subgradients_contain_zero(form, intercept, ratio):
             assert model.intercept_[0] == 0
 
 
-@pytest.mark.usefixtures("only_lean")
+@pytest.mark.usefixtures("only_the_solver")
 @pytest.mark.parametrize("form", [sparse.csc_array, None])
 def test_the_gap_bounds_the_excess_and_meets_the_tolerance(form):
     X, y, weights = data(form, seed=1)
@@ -105,25 +105,18 @@ def test_models_are_those_of_the_working_set(monkeypatch, make, dtype):
     assert model.history_["objective"][-1] == pytest.approx(other.history_["objective"][-1], rel=1e-6)
 
 
-def test_rows_of_one_class_that_weigh_and_columns_that_repeat_each_other_are_left_to_the_working_set(
-    monkeypatch,
-):
-    asked = []
-    monkeypatch.setattr(
-        labels, "solve", lambda *args, **options: asked.append(1) or fitting.solve(*args, **options)
-    )
-    X, y, _ = data(sparse.csc_array)
-    sd.SparseLogisticRegression(0.01).fit(X, y, (y == "yes").astype(float))
-    assert asked == [1]
+def test_columns_that_repeat_each_other():
     rng = np.random.default_rng(0)
     factor = sparse.random_array((300, 1), density=0.5, rng=rng, format="csc")
     noise = 1e-3 * rng.standard_normal((factor.nnz, 60))
     alike = sparse.csc_array(sparse.hstack([_changed(factor, noise[:, k]) for k in range(60)]))
-    model = sd.SparseLogisticRegression(1e-4, tol=1e-6).fit(
-        alike, (factor @ [1.0] > 0.25) ^ (rng.random(300) < 0.2)
-    )
-    assert asked == [1, 1]
-    assert model.dual_gap_ <= 1e-6
+    y = (factor @ [1.0] > 0.25) ^ (rng.random(300) < 0.2)
+    fits = [sd.SparseLogisticRegression(1e-4, tol=tol).fit(alike, y) for tol in (1e-6, 1e-10)]
+    values = [
+        objective(model, alike, np.where(y, "yes", "no"), np.ones(300), 1e-4, 1.0, np.ones(60))
+        for model in fits
+    ]
+    assert values[0] - values[1] <= fits[0].dual_gap_ <= 1e-6
 
 
 def _changed(column, noise):
@@ -147,14 +140,36 @@ def test_a_callback_sees_each_step_and_ends_the_fit_there():
     assert not np.array_equal(*(coef for _, coef in seen))
 
 
-def test_what_is_not_small_is_left_to_the_working_set(monkeypatch):
-    monkeypatch.setattr(labels, "solve_lean", lambda *args, **options: pytest.fail("it was asked"))
+def test_the_other_problems_are_left_to_the_working_set(monkeypatch):
+    monkeypatch.setattr(labels, "solve_local", lambda *args, **options: pytest.fail("it was asked"))
     X, y, _ = data(sparse.csc_array)
-    model = sd.SparseLogisticRegression()
-    sd.SparseLogisticRegression(positive=True).fit(X, y)
-    sd.SparseLogisticRegression(penalty_factor=np.arange(40.0)).fit(X, y)
-    model.fit(X, y, offset=np.ones(300))
-    model.fit(X, np.arange(300) % 3)
-    model.set_params(warm_start=True).fit(X, np.arange(300) % 3)
-    monkeypatch.setattr(lean_logistic.rules, "SMALL_SPARSE_LOGISTIC", lean_logistic.rules.Sizes(10, 0.0, 1e5))
-    sd.SparseLogisticRegression().fit(X, y)
+    sd.SparseLogisticRegression(positive=True, penalty_factor=np.arange(40.0)).fit(X, y)
+    sd.SparseLogisticRegression(0.01).fit(X, y, (y == "yes").astype(float))  # one class that weighs
+    sd.SparseLogisticRegression().fit(X, np.arange(300) % 3)
+    full = sparse.csc_array(X.toarray() + 1e6)
+    sd.SparseLogisticRegression().fit(full, y)
+
+
+@pytest.mark.usefixtures("only_the_solver")
+@pytest.mark.parametrize("intercept", [True, False])
+def test_offsets_free_columns_positive_coefficients_and_warm_starts(intercept):
+    X, y, weights = data(sparse.csc_array, seed=3)
+    offset, factors = np.random.default_rng(0).standard_normal(300), np.ones(40)
+    signs = np.where(y == "yes", 1.0, -1.0)
+    for positive in (False, True):
+        factors[:2] = 1.0 if positive else 0.0, np.inf
+        options = {"fit_intercept": intercept, "penalty_factor": factors, "positive": positive, "tol": 1e-13}
+        model = sd.SparseLogisticRegression(0.01, warm_start=True, **options)
+        model.fit(X, y, weights, offset=offset)
+        b = model.coef_[0]
+        v = weights * signs / (1 + np.exp(signs * (X @ b + model.intercept_[0] + offset))) / weights.sum()
+        slopes, held = X.T @ v, 0.01 * np.where(np.isfinite(factors), factors, 0)
+        rest = np.maximum((slopes if positive else np.abs(slopes)) - held, 0)
+        apart = np.where(b != 0, np.abs(slopes - held * np.sign(b)), rest)[np.isfinite(factors)]
+        assert apart.max() < 1e-6
+        assert b[1] == 0
+        assert not positive or b.min() == 0
+        assert abs(v.sum()) < 1e-7 or not intercept
+        model.fit(X, y, weights, offset=offset)
+        assert model.n_iter_ == 0
+        np.testing.assert_allclose(model.coef_[0], b, atol=1e-7)
