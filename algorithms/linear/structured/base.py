@@ -234,19 +234,29 @@ class StructuredModel(ColumnsOnWorkers, Reweighting, SparseCoefficients, Estimat
 
         options = {"tol": max(self.tol, 1e-30), "report": report}
         with monitor:
-            if penalty.convex or start is not None:
-                fit = smoothed(solver, penalty, unit, first, max_rounds=self.max_iter, **options)
-                if self._is_left(solver, fit):
-                    solver = self._solver(problem)
-                    solver.begin(fit.B, fit.intercept)
-                    fit = smoothed(solver, penalty, unit, first, max_rounds=self.max_iter, **options)
+            goes_on, rounds = penalty.convex or start is not None, 0
+            if not goes_on:
+                fit = self._lowest(problem, solver, penalty, unit, first, options)
+                if fit.reason == "large":
+                    solver, rounds = self._solver(problem), fit.rounds
+                    scale_of(solver, penalty)
+                    fit = self._lowest(problem, solver, penalty, unit, first, options)
             else:
-                penalties = partial(self._penalty, problem)
-                fit = lowest(solver, penalties, penalty, self.alpha, unit, first, self.max_iter, **options)
+                fit = smoothed(solver, penalty, unit, first, max_rounds=self.max_iter, **options)
+            if self._is_left(solver, fit):
+                rounds = 0 if goes_on else fit.rounds  # of which nothing was reported
+                solver = self._solver(problem)
+                solver.begin(fit.B, fit.intercept)
+                fit = smoothed(solver, penalty, unit, first, max_rounds=self.max_iter, **options)
+            fit.rounds += rounds
         if start is not None and fit.rounds == 1 and fit.reason in ("gap", "kkt"):
             fit.rounds = 0  # the pass found nothing to do
         self._warn(fit, unit, first)
         return problem.in_units(fit), monitor.history
+
+    def _lowest(self, problem, solver, penalty, unit, first, options):
+        penalties = partial(self._penalty, problem)
+        return lowest(solver, penalties, penalty, self.alpha, unit, first, self.max_iter, **options)
 
     def _solver(self, problem, penalty=None, **options):
         self._check_local(problem)

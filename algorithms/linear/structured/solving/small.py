@@ -6,6 +6,7 @@ the questions of `solver.Solver`.
 
 import numpy as np
 
+from .....kernels.linear import newton
 from .....kernels.linear import working_set as kernels
 from .columns import Columns
 from .solver import Fit
@@ -28,9 +29,7 @@ def is_small(problem, penalty, fit_intercept):
     columns, blocks = problem.columns, problem.blocks
     dense = type(columns) is Columns and not columns.is_sparse and columns.X.size <= MOST_ENTRIES
     coded = getattr(problem.loss, "code", None) is not None and penalty.kind in (0, 1, 2, 3)
-    return (
-        dense and coded and penalty.convex and blocks.plain and len(blocks.starts) == columns.n_features + 1
-    )
+    return dense and coded and blocks.plain and len(blocks.starts) == columns.n_features + 1
 
 
 class SmallSolver:
@@ -52,6 +51,7 @@ class SmallSolver:
             near = np.abs(self._XT[:, :_ROWS] - means[:, None]).max(axis=1, initial=0.0)
             if (np.abs(means) > _FAR * near).any():
                 self._XT, self._means = self._XT - means[:, None], means
+        self.floor = 1e-2 if loss.flat else 0.0  # of curvatures, where they may vanish
         self._offset = np.empty(0) if loss.offset is None else loss.offset[:, 0].copy()
         self.begin(np.zeros((len(self._XT), 1)), loss.start() if fit_intercept else np.zeros(1))
 
@@ -73,6 +73,54 @@ class SmallSolver:
         """Intercept of X as it is."""
         return self.c - self._state[3] @ self.B[self._state[2]] - self._means @ self.B
 
+    # Of the working set: see `Solver`
+
+    @property
+    def places(self):
+        """Columns of the working set."""
+        return self._state[2]
+
+    @property
+    def part(self):
+        """These columns, less the means; shape (n, m)."""
+        return self._state[0][: len(self.places)].T
+
+    @property
+    def products(self):
+        """Products of the columns, of columns and the intercept, and of the intercept: of a squared loss."""
+        m = len(self.places)
+        return self._state[1][:m, :m], self.part.T @ self.loss.weights, 1.0
+
+    @property
+    def f(self):
+        """Predictors."""
+        return self._state[4][:, None]
+
+    @f.setter
+    def f(self, f):
+        self._state = *self._state[:4], f[:, 0].copy()
+
+    def state(self):
+        """What `restore` takes: coefficients, intercept and predictors."""
+        return self.B.copy(), self.c.copy(), self.f.copy()
+
+    def restore(self, state):
+        """Go back to a state; the working set stays."""
+        B, c, self.f = state
+        self.B, self.c = B.copy(), c.copy()
+
+    def objective(self, penalty):
+        """Loss plus penalty."""
+        return self.loss.objective(self.f) + penalty.value(self.B)
+
+    def descend(self, penalty, tol, *, few=False):
+        """Minimise on the working set: see `Solver.descend`."""
+        A, H, ids, _, f = self._state
+        rows = A[: len(ids)], H, self.loss.code, self.loss.delta, self.loss.y[:, 0].copy(), self.loss.weights
+        b, terms = self.B[ids, 0], (penalty.table[:, ids], penalty.gamma, penalty.kind)
+        newton.minimise(*rows, f, b, self.c, *terms, self.fit_intercept, few, tol, self.floor)
+        self.B[ids, 0] = b
+
     def null(self, penalty):
         """Fit the intercept and the free columns alone; return the units of gaps and of violations."""
         scales = np.array([np.nan, np.nan, self.loss.least()])
@@ -80,7 +128,7 @@ class SmallSolver:
         return scales[0], scales[1]
 
     def _memory(self):
-        return np.array([np.inf, np.inf, np.inf, 0.0, 1e-2 if self.loss.flat else 0.0, 0.0])
+        return np.array([np.inf, np.inf, np.inf, 0.0, self.floor, 0.0])
 
     def _call(self, penalty, convex, tol, scales, memory, n_rounds, ends=True):
         loss, figures = self.loss, np.empty((n_rounds, 3))

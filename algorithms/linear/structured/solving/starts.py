@@ -41,7 +41,7 @@ def lowest(solver, penalties, penalty, alpha, unit, first, max_iter, *, tol, rep
             settle(few=True)
         fit = solver.solve(stage, unit, first, tol=rough, max_rounds=most, report=report)
         rounds += fit.rounds
-        if fit.reason == "stopped":
+        if fit.reason in ("stopped", "large"):
             fit.objective, fit.rounds = solver.objective(penalty), rounds
             return fit
     settle()
