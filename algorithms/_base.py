@@ -294,14 +294,19 @@ def keep_parameters(estimator, given):
 
 
 def documented(sections):
-    """Decorate a class: put sections that several docstrings share in place of ``%(name)s``."""
+    """Decorate a class: put sections that several docstrings share in place of ``%(name)s``.
+
+    Those of its methods, too.
+    """
 
     def decorate(cls):
-        if cls.__doc__:  # which python -OO takes away
-            text = inspect.cleandoc(cls.__doc__)
-            for name, section in sections.items():
-                text = text.replace(f"%({name})s", inspect.cleandoc(section))
-            cls.__doc__ = text
+        methods = [member for name, member in vars(cls).items() if callable(member) or name == "fit"]
+        for member in [cls, *methods, *map(inspect.unwrap, methods)]:
+            text = inspect.cleandoc(member.__doc__ or "")  # which python -OO takes away
+            if member is cls or "%(" in text:
+                for name, section in sections.items():
+                    text = text.replace(f"%({name})s", inspect.cleandoc(section))
+                member.__doc__ = text
         return cls
 
     return decorate

@@ -405,7 +405,7 @@ class ScoresFiles:
     predict: Any
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None, *, offset: Any = None) -> float:
-        """Score predictions: the accuracy of a classifier, R^2 of a regression.
+        """Score predictions: the accuracy of a classifier, R^2 of a regression, of counts D^2.
 
         Parameters
         ----------
@@ -418,15 +418,17 @@ class ScoresFiles:
         -------
         float
         """
-        from sklearn.metrics import accuracy_score, r2_score
-
         X, y, sample_weight = scored_rows(self, X, y, sample_weight)
         if y is None:
             raise DataError("score needs y, the targets of X")
-        predicted = self.predict(X, offset=offset)
+        return float(self._scored(y, self.predict(X, offset=offset), sample_weight))
+
+    def _scored(self, y, predicted, sample_weight):
+        from sklearn.metrics import accuracy_score, r2_score
+
         if is_classifier(self):
-            return float(accuracy_score(plain_labels(y), predicted, sample_weight=sample_weight))
-        return float(r2_score(y, predicted, sample_weight=sample_weight))
+            return accuracy_score(plain_labels(y), predicted, sample_weight=sample_weight)
+        return r2_score(y, predicted, sample_weight=sample_weight)
 
 
 def _warned(model, X, unknown):

@@ -11,7 +11,6 @@ from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from ..._typing import Array, Callback, Engine, Matrix, RandomState, Vector
-from ...errors import DataError
 from .._base import ENGINES, Estimator, keep_parameters
 from ..inputs.matrices import check_matrix, check_vector
 from ..inputs.tables import ScoresFiles, fitted_table
@@ -30,6 +29,7 @@ from .sparse.fitting import (
     SHORT,
     Design,
     SparseCoefficients,
+    check_goes_on,
     check_shapes,
     moved_from,
     ownership,
@@ -269,7 +269,8 @@ class ElasticNet(ScoresFiles, SparseCoefficients, MultiOutputMixin, RegressorMix
         with self._draft() as draft, fitted_table(draft, X, y, sample_weight) as (X, y, sample_weight):
             before = vars(draft).get("coef_") if draft.warm_start else None
             design, y = draft._problem(X, y, sample_weight, offset, own=ownership(draft))
-            draft._check_goes_on(before, y, design.n_features)
+            if before is not None:
+                check_goes_on(before, 1 if y.ndim == 1 else y.shape[1], design.n_features)
             draft._fit_targets(design, y, before, callback)
         return self
 
@@ -295,17 +296,6 @@ class ElasticNet(ScoresFiles, SparseCoefficients, MultiOutputMixin, RegressorMix
             own=own,
         )
         return design, y
-
-    def _check_goes_on(self, before, y, n_features):
-        if before is None:
-            return
-        there = np.atleast_2d(before).shape
-        here = (1 if y.ndim == 1 else y.shape[1], n_features)
-        if there != here:
-            raise DataError(
-                f"warm_start=True goes on from a model of {there[1]} columns and {there[0]} targets, but X "
-                f"has {here[1]} and y {here[0]}: fit a new estimator, or set warm_start=False"
-            )
 
     def _start(self, before, target):
         return check_start("coef_", np.atleast_2d(before)[target], before.shape[-1], self.positive)

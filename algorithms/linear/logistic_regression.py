@@ -46,9 +46,7 @@ class LogisticRegression(LinearClassifier, SmoothModel):
     `tol` times the objective, which does not depend on the scales of the columns; these are met by Hessians,
     or parts of them, so that badly scaled columns cost little.
 
-    Seeds and threads: the result is *bitwise* the same for any `n_jobs`, and on a cluster for any workers,
-    also if some are lost in the midst of the fit. On a cluster sums are grouped otherwise than here:
-    objectives agree to rounding.
+    %(seeds)s
 
     %(units)s
 
@@ -113,9 +111,7 @@ class LogisticRegression(LinearClassifier, SmoothModel):
         "newton", "newton-cg", "sketch", "lbfgs", "proximal-newton", "working-set" or "downpour".
     history_ : dict of arrays
         One entry a step: round, seconds, objective, updates, bytes_sent, waiting, staleness.
-    n_features_in_ : int
-    feature_names_in_ : ndarray of str
-        Only when `X` had feature names that are all strings.
+    %(names)s
 
     Raises
     ------
@@ -207,12 +203,8 @@ class LogisticRegression(LinearClassifier, SmoothModel):
 
         Parameters
         ----------
-        X : ndarray, sparse matrix or DataFrame of shape (n_samples, n_features)
-            float32 and float64 are kept. Best in C order or CSR: then nothing is copied. Or a Dask array or
-            DataFrame; then the vectors below may be Dask's, too, and stay with the rows, unless an l1
-            penalty meets 2,000 columns or more, or more than two classes.
-            Or names of Parquet files, or a `stradask.datasets.ParquetTable`: `y` and `sample_weight` are then
-            names of columns.
+        %(X)s Vectors of Dask come to this process where an l1 penalty meets 2,000 columns or more, or more
+            than two classes.
         y : array-like of shape (n_samples,)
             Labels: numbers or strings, of two classes or more.
         sample_weight : float or array-like of shape (n_samples,), optional
@@ -221,9 +213,7 @@ class LogisticRegression(LinearClassifier, SmoothModel):
         offset : array-like of shape (n_samples,) or (n_samples, n_classes), optional
             Added to the linear predictor of each row: a known part of the log-odds. The second shape is for
             more than two classes. A Dask y comes to this process then.
-        callback : callable, optional
-            ``callback(info)`` after every step; `info` has round, total, objective, seconds, history, and
-            ``info.snapshot()``, the model so far as a fitted estimator. Returning True ends the fit.
+        %(callback)s
 
         Returns
         -------

@@ -8,17 +8,16 @@ from sklearn.base import RegressorMixin
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from ..._typing import Array, Callback, Engine, Matrix, Vector
-from ...errors import DataError
 from .._base import documented, keep_parameters
 from ..inputs.remote_targets import FarCounts, target_sums
-from ..inputs.tables import fitted_table, scored_rows
+from ..inputs.tables import ScoresFiles, fitted_table
 from .glm.smooth import SMOOTH_CONSTRAINTS, SMOOTH_DOCS, SOLVERS, SmoothModel
 from .losses import poisson
 from .predictions import linear_predictor
 
 
 @documented(SMOOTH_DOCS)
-class PoissonRegressor(RegressorMixin, SmoothModel):
+class PoissonRegressor(ScoresFiles, RegressorMixin, SmoothModel):
     r"""Poisson regression with the log link, by second-order methods over portions of the rows.
 
     Minimises, over coefficients w and an intercept c that is not penalised, with means ``mu_i = exp(x_i w +
@@ -29,9 +28,7 @@ class PoissonRegressor(RegressorMixin, SmoothModel):
 
     with s = `sample_weight` and o = `offset`: half the mean deviance, scikit-learn's objective.
 
-    Seeds and threads: the result is *bitwise* the same for any `n_jobs`, and on a cluster for any workers,
-    also if some are lost in the midst of the fit. On a cluster sums are grouped otherwise than here:
-    objectives agree to rounding.
+    %(seeds)s
 
     The penalty weighs coefficients, so predictions change with the units of the columns and of y: scale
     columns of different units, or pass ``standardize=True``.
@@ -68,9 +65,7 @@ class PoissonRegressor(RegressorMixin, SmoothModel):
         "newton", "newton-cg", "sketch" or "lbfgs".
     history_ : dict of arrays
         One entry a step: round, seconds, objective, updates, bytes_sent, waiting, staleness.
-    n_features_in_ : int
-    feature_names_in_ : ndarray of str
-        Only when `X` had feature names that are all strings.
+    %(names)s
 
     Raises
     ------
@@ -143,11 +138,7 @@ class PoissonRegressor(RegressorMixin, SmoothModel):
 
         Parameters
         ----------
-        X : ndarray, sparse matrix or DataFrame of shape (n_samples, n_features)
-            float32 and float64 are kept. Best in C order or CSR: then nothing is copied. Or a Dask array or
-            DataFrame; then the vectors below may be Dask's, too, and stay with the rows.
-            Or names of Parquet files, or a `stradask.datasets.ParquetTable`: `y` and `sample_weight` are then
-            names of columns.
+        %(X)s
         y : array-like of shape (n_samples,)
             Counts, or other numbers that are not negative, such as rates with their exposures as weights.
         sample_weight : float or array-like of shape (n_samples,), optional
@@ -155,9 +146,7 @@ class PoissonRegressor(RegressorMixin, SmoothModel):
         offset : array-like of shape (n_samples,), optional
             Added to the linear predictor of each row, such as the logarithm of an exposure. A Dask y comes to
             this process then.
-        callback : callable, optional
-            ``callback(info)`` after every step; `info` has round, total, objective, seconds, history, and
-            ``info.snapshot()``, the model so far as a fitted estimator. Returning True ends the fit.
+        %(callback)s
 
         Returns
         -------
@@ -182,13 +171,6 @@ class PoissonRegressor(RegressorMixin, SmoothModel):
         """The objective is a mean."""
         return 1.0, self.alpha
 
-    def _check_goes_on(self, target, n_features):
-        if self.coef_.shape != (n_features,):
-            raise DataError(
-                f"warm_start=True goes on from a model of {len(self.coef_)} columns, but X has {n_features}: "
-                "fit a new estimator, or set warm_start=False"
-            )
-
     def predict(self, X: Matrix, *, offset: Vector | None = None) -> Array:
         """Compute the means ``exp(X @ coef_ + intercept_ + offset)``.
 
@@ -208,24 +190,8 @@ class PoissonRegressor(RegressorMixin, SmoothModel):
     def _predictor(self, X, offset=None):
         return linear_predictor(self, self._predictor, X, offset)
 
-    def score(
-        self, X: Matrix, y: Vector, sample_weight: Vector | None = None, *, offset: Vector | None = None
-    ) -> float:
-        """Compute D^2, the share of the deviance that is explained.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-        y : array-like of shape (n_samples,)
-        sample_weight, offset : array-like of shape (n_samples,), optional
-
-        Returns
-        -------
-        float
-            1 is perfect; 0 is no better than the mean.
-        """
+    def _scored(self, y, predicted, sample_weight):
+        """D^2, the share of the deviance that is explained."""
         from sklearn.metrics import d2_tweedie_score
 
-        X, y, sample_weight = scored_rows(self, X, y, sample_weight)
-        predicted = self.predict(X, offset=offset)
         return d2_tweedie_score(y, predicted, sample_weight=sample_weight, power=1)

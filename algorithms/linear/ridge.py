@@ -37,9 +37,7 @@ class Ridge(ScoresFiles, MultiOutputMixin, RegressorMixin, SmoothModel):
     with s = `sample_weight` and o = `offset`: scikit-learn's objective. `X` is never centred or copied
     with a column of ones.
 
-    Seeds and threads: the result is *bitwise* the same for any `n_jobs`, and on a cluster for any workers,
-    also if some are lost in the midst of the fit. On a cluster sums are grouped otherwise than here:
-    objectives agree to rounding.
+    %(seeds)s
 
     %(units)s
 
@@ -88,9 +86,7 @@ class Ridge(ScoresFiles, MultiOutputMixin, RegressorMixin, SmoothModel):
     history_ : dict of arrays
         One entry a step: round, seconds, objective, updates, bytes_sent, waiting, staleness; with several
         targets that of the last one.
-    n_features_in_ : int
-    feature_names_in_ : ndarray of str
-        Only when `X` had feature names that are all strings.
+    %(names)s
 
     Raises
     ------
@@ -165,20 +161,14 @@ class Ridge(ScoresFiles, MultiOutputMixin, RegressorMixin, SmoothModel):
 
         Parameters
         ----------
-        X : ndarray, sparse matrix or DataFrame of shape (n_samples, n_features)
-            float32 and float64 are kept. Best in C order or CSR: then nothing is copied. Or a Dask array or
-            DataFrame; then the vectors below may be Dask's, too: a single target stays with the rows.
-            Or names of Parquet files, or a `stradask.datasets.ParquetTable`: `y` and `sample_weight` are then
-            names of columns.
+        %(X)s Several targets of Dask come to this process.
         y : array-like of shape (n_samples,) or (n_samples, n_targets)
             Each target is a problem of its own.
         sample_weight : float or array-like of shape (n_samples,), optional
             Not negative. A row of weight 2 counts as two rows.
         offset : array-like of shape (n_samples,) or (n_samples, n_targets), optional
             Added to the linear predictor of each row: a known part of y. A Dask y comes to this process then.
-        callback : callable, optional
-            ``callback(info)`` after every step; `info` has round, total, objective, seconds, history, and
-            ``info.snapshot()``, the model so far as a fitted estimator. Returning True ends the fit.
+        %(callback)s
 
         Returns
         -------
@@ -271,15 +261,6 @@ class Ridge(ScoresFiles, MultiOutputMixin, RegressorMixin, SmoothModel):
         if not (np.isfinite(alphas).all() and (alphas >= 0).all()):
             raise DataError(f"alpha must be finite numbers of 0 or more, got {shortened(self.alpha)}")
         return np.broadcast_to(alphas, n_targets).tolist()
-
-    def _check_goes_on(self, target, n_features):
-        there, n_targets = np.atleast_2d(self.coef_).shape, len(target.starts)
-        if there != (n_targets, n_features):
-            raise DataError(
-                f"warm_start=True goes on from a model of {there[1]} columns and {there[0]} "
-                f"targets, but X has {n_features} and y {n_targets}: fit a new estimator, or set "
-                "warm_start=False"
-            )
 
     def predict(self, X: Matrix, *, offset: Vector | None = None) -> Array:
         """Compute ``X @ coef_.T + intercept_ + offset``.

@@ -1,6 +1,5 @@
 """Logistic regression whose penalty is chosen by cross-validation, with scikit-learn's names."""
 
-from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
@@ -188,16 +187,10 @@ class LogisticRegressionCV(LogisticRegression):
     def _fit_folds(self, rows, folds, data, callback):
         """Fit and score all C and shares of the l1 norm on all folds."""
         scorer = path_scorer("accuracy" if self.scoring is None else self.scoring, self.classes_)
-        search = _Search(self.Cs_, self.classes_, scorer, self.fit_intercept)
-        work = [(0, fold, ratio, *data) for fold in folds for ratio in self.l1_ratios_]
+        work = [(0, fold, ratio, scorer, *data) for fold in folds for ratio in self.l1_ratios_]
+        bar = {"label": type(self).__name__, "verbose": self.verbose, "callback": callback}
         with tasks_over(rows, self.engine, self.n_jobs) as tasks:
-            bar = {
-                "label": type(self).__name__,
-                "unit": "fold",
-                "verbose": self.verbose,
-                "callback": callback,
-            }
-            results = tasks.map(search.path, work, **bar)
+            results = tasks.map(self._path, work, unit="fold", **bar)
         scores, paths, steps = (np.array(values) for values in zip(*results, strict=True))
         shape = len(folds), len(self.l1_ratios_), len(self.Cs_)
         self.scores_, self.n_iter_ = scores.reshape(shape), steps.reshape(shape)
@@ -234,6 +227,18 @@ class LogisticRegressionCV(LogisticRegression):
         elif self.penalty is None:
             raise DataError("penalty=None leaves no C to choose: fit LogisticRegression(penalty=None)")
         return np.sort(Cs), ratios
+
+    def _path(self, X, fold, ratio, scorer, numbers, weights, offset, model):
+        """Fit and score all C on a fold: scores, coefficients with intercepts, steps."""
+        model, test = clone(model).set_params(l1_ratio=float(ratio)), fold.test
+        decisions, coefs, steps = [], [], []
+        for _, decision in fits_to_fold(X, fold, model, "C", self.Cs_, self.classes_[numbers], offset):
+            decisions.append(decision.reshape(len(test), -1))
+            ends = [model.intercept_[:, None]] if self.fit_intercept else []
+            coefs.append(np.hstack([model.coef_, *ends]))
+            steps.append(model.n_iter_)
+        weights = None if weights is None else weights[test]
+        return scorer(X, numbers[test], test, np.stack(decisions, axis=1), weights), coefs, steps
 
     def _choose(self, X, labels, weights, offset, model):
         """Take the best mean score and fit to all rows; or the mean of the folds' best."""
@@ -288,26 +293,3 @@ class LogisticRegressionCV(LogisticRegression):
             alpha_1se=alphas[spare], scoring=self.scoring or "accuracy",
             names=getattr(self, "feature_names_in_", None), axes=axes, n_named=n_named,
         )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class _Search:
-    """What a task needs of a search, beside its data."""
-
-    Cs: np.ndarray
-    classes: np.ndarray
-    scorer: Any
-    fit_intercept: bool
-
-    def path(self, X, fold, ratio, numbers, weights, offset, model):
-        """Fit and score all C on a fold: scores, coefficients with intercepts, steps."""
-        model = clone(model).set_params(l1_ratio=float(ratio))
-        decisions, coefs, steps = [], [], []
-        for _, decision in fits_to_fold(X, fold, model, "C", self.Cs, self.classes[numbers], offset):
-            decisions.append(decision.reshape(len(fold.test), -1))
-            ends = [model.intercept_[:, None]] if self.fit_intercept else []
-            coefs.append(np.hstack([model.coef_, *ends]))
-            steps.append(model.n_iter_)
-        test = fold.test
-        weights = None if weights is None else weights[test]
-        return self.scorer(X, numbers[test], test, np.stack(decisions, axis=1), weights), coefs, steps

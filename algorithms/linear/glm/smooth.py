@@ -13,12 +13,30 @@ from ....scheduler.threads import single_threaded_blas
 from ..._base import ENGINES, Estimator
 from ...inputs.dask_arrays import is_dask
 from ...optimize.watch import Watch
-from ..sparse.fitting import check_shapes
+from ..sparse.fitting import check_goes_on, check_shapes
 from .objective import LAST_PLACES
 from .row_places import check_rows_and_targets, columns_in_use, opened_rows, opened_with_targets
 from .separation import separated
 
 SMOOTH_DOCS = {
+    "seeds": """
+    Seeds and threads: the result is *bitwise* the same for any `n_jobs`, and on a cluster for any workers,
+    also if some are lost in the midst of the fit. On a cluster sums are grouped otherwise than here:
+    objectives agree to rounding.""",
+    "X": """
+    X : ndarray, sparse matrix or DataFrame of shape (n_samples, n_features)
+        float32 and float64 are kept. Best in C order or CSR: then nothing is copied. Or a Dask array or
+        DataFrame; then the vectors below may be Dask's, too, and stay with the rows.
+        Or names of Parquet files, or a `stradask.datasets.ParquetTable`: `y` and `sample_weight` are then
+        names of columns.""",
+    "callback": """
+    callback : callable, optional
+        ``callback(info)`` after every step; `info` has round, total, objective, seconds, history, and
+        ``info.snapshot()``, the model so far as a fitted estimator. Returning True ends the fit.""",
+    "names": """
+    n_features_in_ : int
+    feature_names_in_ : ndarray of str
+        Only when `X` had feature names that are all strings.""",
     "standardize": """
     standardize : bool, default=False
         Penalise ``s_j w_j`` instead of w_j, with s_j the (weighted) standard deviation of column j, or its
@@ -163,7 +181,7 @@ class SmoothModel(Estimator):
         """Coefficients (n_features, n_outputs) and intercepts (n_outputs,) to begin with, for each target."""
         if not (self.warm_start and "coef_" in vars(self)):
             return [(np.zeros((layout.n_features, layout.n_outputs)), start) for start in target.starts]
-        self._check_goes_on(target, layout.n_features)
+        check_goes_on(self.coef_, len(target.starts), layout.n_features)
         coef = np.atleast_2d(self.coef_)
         intercepts = np.zeros(len(coef)) + self.intercept_
         return [(coef[k][:, None], intercepts[k : k + 1]) for k in range(len(coef))]

@@ -20,6 +20,7 @@ from ...inputs.targets import (
 )
 from ..glm.row_places import sources_and_reader, sources_of
 from ..scales import merged_scales
+from ..sparse.fitting import check_goes_on
 from ..structured.mean_loss import MeanLoss
 from .families import FAMILIES, family_of
 from .likelihood import maximise, scaled_products
@@ -79,11 +80,8 @@ def check_parameters_of_fit(model):
 def check_vectors(model, shape, y, sample_weight, offset, exposure, clusters):
     """Check what has an entry a row: targets, weights, offsets, numbers of clusters."""
     n_samples, n_features = shape
-    if model.warm_start and "coef_" in vars(model) and len(model.coef_) != n_features:
-        raise DataError(
-            f"warm_start=True goes on from a model of {len(model.coef_)} columns, but X has {n_features}: "
-            "fit a new estimator, or set warm_start=False"
-        )
+    if model.warm_start and "coef_" in vars(model):
+        check_goes_on(model.coef_, 1, n_features)
     name = type(model).__name__
     family = family_of(
         model.family, model.power, 1.0 if model.overdispersion == "estimate" else model.overdispersion

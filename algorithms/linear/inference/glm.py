@@ -10,7 +10,6 @@ from scipy import stats
 from sklearn.base import RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import check_is_fitted
 
 from ...._typing import Array, Callback, Engine, Matrix, Vector
 from ....errors import DataError, shortened
@@ -308,7 +307,7 @@ class GLM(RegressorMixin, SummarisedModel):
         """Return why there are no standard errors, or ""."""
         name, k = type(self).__name__, len(found.theta)
         if len(found.dependent):
-            names = [[*self._names(), "the intercept"][j] for j in found.dependent]
+            names = [[*self._column_names(), "the intercept"][j] for j in found.dependent]
             why = f"columns depend on each other; without {shortened(', '.join(names))} they do not"
             if self.alpha == 0:
                 warnings.warn(f"{name}: {why}. There are no standard errors", stacklevel=4)
@@ -338,11 +337,6 @@ class GLM(RegressorMixin, SummarisedModel):
 
     # Using --------------------------------------------------------------------------------------
 
-    def _names(self):
-        return [
-            str(name) for name in getattr(self, "feature_names_in_", getattr(self, "vocabulary_", ()))
-        ] or [f"x{j}" for j in range(self.n_features_in_)]
-
     def summary(self, level: float = 0.95) -> Summary:
         """Describe the fit: figures, and estimate, standard error, p-value and interval of each coefficient.
 
@@ -360,9 +354,7 @@ class GLM(RegressorMixin, SummarisedModel):
             Prints as text, and as HTML in notebooks; ``.table["std err"]``, ``.table.row("x0")``,
             ``.to_pandas()``.
         """
-        if not 0 < level < 1:
-            raise DataError(f"level={level} must lie between 0 and 1")
-        check_is_fitted(self)
+        names = ["intercept"] * self.fit_intercept + self._checked_names(level)
         fitting.check_as_fitted(self)
         if np.isnan(self.standard_errors_).all():
             why = getattr(self, "_no_errors", "") or "the fit has none to trust"
@@ -378,7 +370,6 @@ class GLM(RegressorMixin, SummarisedModel):
         elif self.covariance == "nonrobust" and not free:
             law = stats.t(self.df_residual_), "t"
         order = np.roll(np.arange(len(self.standard_errors_)), int(self.fit_intercept))
-        names = ["intercept"] * self.fit_intercept + self._names()
         values = np.append(self.coef_, [self.intercept_] * self.fit_intercept)[order]
         table = coefficient_table(names, values, self.standard_errors_[order], law, level)
         figures = {
@@ -410,16 +401,15 @@ class GLM(RegressorMixin, SummarisedModel):
         -------
         ndarray of shape (n_samples,)
         """
-        f, family = self._predictor(X), fitting.family_of_model(self)
-        if offset is not None or exposure is not None:
-            n_samples = len(f)
+        family = fitting.family_of_model(self)
+        if exposure is not None:
+            n_samples = len(exposure)
             offset = check_offset(check_vector(offset, n_samples), n_samples, 1)
-            exposure = check_vector(exposure, n_samples)
-            f = f + fitting.with_exposure(family, offset, exposure, n_samples).reshape(-1)
-        return family.loss.mean(f)
+            offset = fitting.with_exposure(family, offset, check_vector(exposure, n_samples), n_samples)
+        return family.loss.mean(self._predictor(X, offset))
 
-    def _predictor(self, X):
-        return linear_predictor(self, self._predictor, X)
+    def _predictor(self, X, offset=None):
+        return linear_predictor(self, self._predictor, X, offset)
 
     @property
     def _score_name(self):

@@ -3,9 +3,11 @@
 from typing import Any
 
 import numpy as np
+from sklearn.utils.validation import check_is_fitted
 
 from ...._html import table as html_table
 from ...._typing import Array
+from ....errors import DataError
 from ..._base import Estimator
 from ..._table import Table
 from ..plotting import draw_intervals
@@ -55,6 +57,17 @@ def coefficient_table(names, coef, errors, distribution, level):
 
 class SummarisedModel(Estimator):
     """Intervals and a picture of a model that has a `summary`."""
+
+    def _checked_names(self, level):
+        """Names of the columns, for a summary of a fitted model."""
+        if not 0 < level < 1:
+            raise DataError(f"level={level} must lie between 0 and 1")
+        check_is_fitted(self)
+        return self._column_names()
+
+    def _column_names(self):
+        names = getattr(self, "feature_names_in_", getattr(self, "vocabulary_", ()))
+        return [str(name) for name in names] or [f"x{j}" for j in range(self.n_features_in_)]
 
     def confidence_interval(self, level: float = 0.95) -> Array:
         """Compute intervals of the coefficients, as in `summary`.

@@ -348,6 +348,17 @@ def warn_short(fit, *, tol, max_iter, what, dtype):
     )
 
 
+def check_goes_on(coef, n_targets, n_features):
+    """Refuse to go on from the coefficients of other columns or targets."""
+    before = coef.shape if coef.ndim == 2 else (1, len(coef))
+    if before != (n_targets, n_features):
+        targets = "" if before[0] == n_targets else f", and of {before[0]} targets, not {n_targets}"
+        raise DataError(
+            f"warm_start=True goes on from a model of {before[1]} columns, but X has {n_features}{targets}: "
+            "fit a new estimator, or set warm_start=False"
+        )
+
+
 def check_shapes(estimator):
     """Hold coefficients and intercept of a model file against each other; DataError if they do not fit."""
     coef, intercept = estimator.coef_, np.asarray(estimator.intercept_)

@@ -18,6 +18,7 @@ from ...inputs.targets import (
 from ..losses import loss_of
 from ..structured.losses import Logistic
 from ..structured.mean_loss import mean_loss
+from . import fitting
 from .fitting import SHORT, Design, moved_from, rounded, solve, warn_short
 from .local import applies, solve_local
 from .small import is_small, solve_small
@@ -142,11 +143,7 @@ def check_goes_on(before, classes, n_features):
     """Refuse to go on from a model of other columns or classes."""
     if not before:
         return
-    if before["coef_"].shape[1] != n_features:
-        raise DataError(
-            f"warm_start=True goes on from a model of {before['coef_'].shape[1]} columns, but X has "
-            f"{n_features}: fit a new estimator, or set warm_start=False"
-        )
+    fitting.check_goes_on(before["coef_"], before["coef_"].shape[0], n_features)
     if not np.array_equal(before["classes_"], classes):
         raise DataError(
             f"warm_start=True goes on from a model of the classes {before['classes_'].tolist()}, but y "

@@ -340,17 +340,13 @@ class CoxRegression(SummarisedModel, StructuredModel):
         Summary
             As of `GLM.summary`.
         """
-        check_is_fitted(self)
-        if not 0 < level < 1:
-            raise DataError(f"level={level} must lie between 0 and 1")
+        names = self._checked_names(level)
         errors = vars(self).get("standard_errors_")
         if errors is None or np.isnan(errors).any():
             raise DataError(
                 "there are no standard errors: they are those of a fit with alpha=0, of columns that do not "
                 "depend on each other, and of a likelihood with a maximum"
             )
-        names = [str(name) for name in getattr(self, "feature_names_in_", ())]
-        names = names or [f"x{j}" for j in range(self.n_features_in_)]
         table = coefficient_table(names, self.coef_, errors, (norm(), "z"), level)
         table.columns = {"coef": table["coef"], "exp(coef)": np.exp(self.coef_), **table.columns}
         figures = {"ties": self.ties, "times of events": f"{len(self.event_times_)}"}

@@ -137,8 +137,27 @@ def _loss_at(problem, fit):
     return problem.loss.objective(_predictor(problem, fit))
 
 
-def _has(name):
-    return available_if(lambda self: hasattr(self._base(), name))
+def _of_best(name, what):
+    """Make a method that calls that of `best_estimator_`; it is there where the estimator has it."""
+
+    def method(self, X: Matrix, **given: Any) -> Array:
+        check_is_fitted(self, "best_estimator_")
+        return getattr(self.best_estimator_, name)(X, **given)
+
+    method.__name__, method.__qualname__ = name, f"SparseGLMCV.{name}"
+    method.__doc__ = f"""{what} by `best_estimator_`.
+
+        Parameters
+        ----------
+        X : ndarray, sparse matrix or DataFrame of shape (n_samples, n_features)
+        **given
+            Further arguments of its method, one entry a row, such as `offset`.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, n_outputs)
+        """
+    return available_if(lambda self: hasattr(self._base(), name))(method)
 
 
 @documented(CV_DOCS)
@@ -334,69 +353,10 @@ class SparseGLMCV(MetaEstimatorMixin, PathCV):
             raise AttributeError(f"this {type(self).__name__} is not fitted yet")
         return self.best_estimator_
 
-    def predict(self, X: Matrix, **given: Any) -> Array:
-        """Predict by `best_estimator_`.
-
-        Parameters
-        ----------
-        X : ndarray, sparse matrix or DataFrame of shape (n_samples, n_features)
-        **given
-            Further arguments of its method.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-        """
-        check_is_fitted(self, "best_estimator_")
-        return self.best_estimator_.predict(X, **given)
-
-    @_has("predict_proba")
-    def predict_proba(self, X: Matrix, **given: Any) -> Array:
-        """Compute probabilities of classes by `best_estimator_`.
-
-        Parameters
-        ----------
-        X, **given
-            As in `predict`.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_classes)
-        """
-        check_is_fitted(self, "best_estimator_")
-        return self.best_estimator_.predict_proba(X, **given)
-
-    @_has("predict_log_proba")
-    def predict_log_proba(self, X: Matrix, **given: Any) -> Array:
-        """Compute logarithms of probabilities of classes by `best_estimator_`.
-
-        Parameters
-        ----------
-        X, **given
-            As in `predict`.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_classes)
-        """
-        check_is_fitted(self, "best_estimator_")
-        return self.best_estimator_.predict_log_proba(X, **given)
-
-    @_has("decision_function")
-    def decision_function(self, X: Matrix, **given: Any) -> Array:
-        """Compute log-odds by `best_estimator_`.
-
-        Parameters
-        ----------
-        X, **given
-            As in `predict`.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,) or (n_samples, n_classes)
-        """
-        check_is_fitted(self, "best_estimator_")
-        return self.best_estimator_.decision_function(X, **given)
+    predict = _of_best("predict", "Predict")
+    predict_proba = _of_best("predict_proba", "Compute the probabilities of the classes")
+    predict_log_proba = _of_best("predict_log_proba", "Compute logarithms of the probabilities of classes")
+    decision_function = _of_best("decision_function", "Compute log-odds, or predictors of more classes,")
 
     def score(self, X: Matrix, y: Vector, sample_weight: Vector | None = None, **given: Any) -> float:
         """Compute the score of `best_estimator_`.
