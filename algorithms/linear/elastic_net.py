@@ -11,7 +11,7 @@ from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from ..._typing import Array, Callback, Engine, Matrix, RandomState, Vector
-from .._base import ENGINES, Estimator, keep_parameters
+from .._base import ENGINES, Estimator, documented, keep_parameters
 from ..inputs.matrices import check_matrix, check_vector
 from ..inputs.tables import ScoresFiles, fitted_table
 from ..inputs.targets import (
@@ -23,7 +23,7 @@ from ..inputs.targets import (
     check_weights,
 )
 from .losses import squared
-from .path import enet_path
+from .path import FIT_DOCS, enet_path
 from .predictions import linear_predictor
 from .sparse.fitting import (
     SHORT,
@@ -39,6 +39,7 @@ from .sparse.fitting import (
 from .sparse.moments import order_for_moments, solve_squared
 
 
+@documented(FIT_DOCS)
 class ElasticNet(ScoresFiles, SparseCoefficients, MultiOutputMixin, RegressorMixin, Estimator):
     r"""Linear regression with l1 and squared l2 penalties, by a working set of columns.
 
@@ -241,20 +242,15 @@ class ElasticNet(ScoresFiles, SparseCoefficients, MultiOutputMixin, RegressorMix
 
         Parameters
         ----------
-        X : ndarray, sparse matrix or DataFrame of shape (n_samples, n_features)
-            float32 and float64 are kept. Best in Fortran order or CSC: then nothing is copied.
-            Or names of Parquet files, or a `stradask.datasets.ParquetTable`: `y` and `sample_weight` are then
-            names of columns.
+        %(X)s
         y : array-like of shape (n_samples,) or (n_samples, n_targets)
             Each target is a problem of its own.
         sample_weight : float or array-like of shape (n_samples,), optional
             Not negative. Only ratios count.
         offset : array-like of shape (n_samples,) or (n_samples, n_targets), optional
             Added to the linear predictor of each row: a known part of y.
-        callback : callable, optional
-            ``callback(info)`` after every round; `info` has round, total, objective, seconds, updates,
-            history, and ``info.snapshot()``, the model so far as a fitted estimator. Returning True ends the
-            fit; targets that were not reached keep zero coefficients, and a gap of NaN.
+        %(callback)s Targets
+            that were not reached keep zero coefficients then, and a gap of NaN.
 
         Returns
         -------

@@ -10,15 +10,16 @@ import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from ..._typing import Array, Callback, Engine, Matrix, Vector
-from .._base import ENGINES, keep_parameters
+from .._base import ENGINES, documented, keep_parameters
 from ..inputs.tables import fitted_table
 from ..inputs.targets import check_alphas
 from .classifier import LinearClassifier
-from .path import alpha_grid, warn_of_path
+from .path import FIT_DOCS, PATH_DOCS, alpha_grid, warn_of_path
 from .sparse.fitting import SparseCoefficients, ownership, solve
 from .sparse.labels import before, pose, solve_classes, take
 
 
+@documented(FIT_DOCS | PATH_DOCS)
 class SparseLogisticRegression(SparseCoefficients, LinearClassifier):
     r"""Logistic regression with l1 and squared l2 penalties, by a working set of columns.
 
@@ -201,10 +202,7 @@ class SparseLogisticRegression(SparseCoefficients, LinearClassifier):
 
         Parameters
         ----------
-        X : ndarray, sparse matrix or DataFrame of shape (n_samples, n_features)
-            float32 and float64 are kept. Best in Fortran order or CSC: then nothing is copied.
-            Or names of Parquet files, or a `stradask.datasets.ParquetTable`: `y` and `sample_weight` are then
-            names of columns.
+        %(X)s
         y : array-like of shape (n_samples,)
             Labels: numbers or strings, of two classes or more.
         sample_weight : float or array-like of shape (n_samples,), optional
@@ -213,10 +211,7 @@ class SparseLogisticRegression(SparseCoefficients, LinearClassifier):
         offset : array-like of shape (n_samples,) or (n_samples, n_classes), optional
             Added to the linear predictor of each row: a known part of the log-odds. The second shape is for
             more than two classes.
-        callback : callable, optional
-            ``callback(info)`` after every round; `info` has round, total, objective, seconds, updates,
-            history, and ``info.snapshot()``, the model so far as a fitted estimator. Returning True ends the
-            fit.
+        %(callback)s
 
         Returns
         -------
@@ -267,18 +262,7 @@ class SparseLogisticRegression(SparseCoefficients, LinearClassifier):
         ----------
         X, y, sample_weight, offset
             As in `fit`.
-        alphas : int or array-like, default=100
-            The strengths, or how many, from `alpha_max` to `eps` times that.
-        eps : float, default=1e-3
-            Ratio of the last strength to the first.
-
-        Returns
-        -------
-        alphas : ndarray of shape (n_alphas,)
-            Falling.
-        coefs : ndarray of shape (n_features, n_alphas), or (n_classes, n_features, n_alphas) of more than two
-        intercepts : ndarray of shape (n_alphas,) or (n_classes, n_alphas)
-        dual_gaps : ndarray of shape (n_alphas,)
+        %(path)s
         """
         self._validate_params()
         problem, name = copy.copy(self)._pose(X, y, sample_weight, offset), type(self).__name__

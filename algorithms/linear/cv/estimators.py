@@ -158,11 +158,7 @@ class ElasticNetCV(PathCV, ElasticNet):
             same in the mean score.
         offset : array-like of shape (n_samples,), optional
             Added to the linear predictor of each row, in fits and in scores.
-        groups : array-like of shape (n_samples,), optional
-            Given to the splitter of `cv`, for instance `GroupKFold`.
-        callback : callable, optional
-            ``callback(info)`` after each fold (and share of the l1 penalty); `info` has round, total, seconds
-            and history. Returning True ends the search with an error; the estimator stays as it was.
+        %(folds)s
 
         Returns
         -------
@@ -364,11 +360,7 @@ class SparseLogisticRegressionCV(PathCV, SparseLogisticRegression):
             Not negative. Only ratios count, in fits and in scores.
         offset : array-like of shape (n_samples,) or (n_samples, n_classes), optional
             Added to the linear predictor of each row, in fits and in scores.
-        groups : array-like of shape (n_samples,), optional
-            Given to the splitter of `cv`, for instance `GroupKFold`.
-        callback : callable, optional
-            ``callback(info)`` after each fold (and share of the l1 penalty); `info` has round, total, seconds
-            and history. Returning True ends the search with an error; the estimator stays as it was.
+        %(folds)s
 
         Returns
         -------

@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ...._typing import Callback, Engine, Matrix, RandomState, Vector
 from ....errors import DataError, shortened
-from ..._base import keep_parameters
+from ..._base import documented, keep_parameters
 from ...inputs.matrices import check_vector
 from ...inputs.row_order import check_row_matrix
 from ...inputs.targets import all_weights, check_labels, check_names, check_offset, weights_of_classes
@@ -19,8 +19,10 @@ from ..logistic_regression import LogisticRegression
 from ..losses import loss_of
 from .evaluation import choose, mean_and_error, path_scorer
 from .folds import fits_to_fold, folds_of, tasks_over
+from .path_cv import CV_DOCS
 
 
+@documented(CV_DOCS)
 class LogisticRegressionCV(LogisticRegression):
     r"""Logistic regression whose `C` and share of the l1 penalty are chosen by cross-validation.
 
@@ -159,10 +161,7 @@ class LogisticRegressionCV(LogisticRegression):
             Not negative. A row of weight 2 counts as two rows.
         offset : array-like of shape (n_samples,) or (n_samples, n_classes), optional
             Added to the linear predictor of each row, in fits and in scores.
-        groups : array-like of shape (n_samples,), optional
-            Given to the splitter of `cv`, for instance `GroupKFold`.
-        callback : callable, optional
-            As in `LassoCV.fit`.
+        %(folds)s
 
         Returns
         -------

@@ -250,6 +250,12 @@ CV_CONSTRAINTS: dict = {
 }
 SHARES: list = [Interval(Real, 0, 1, closed="both"), "array-like"]  # constraints of a list of `l1_ratio`
 CV_DOCS = {
+    "folds": """
+    groups : array-like of shape (n_samples,), optional
+        Given to the splitter of `cv`, for instance `GroupKFold`.
+    callback : callable, optional
+        ``callback(info)`` after each fold (and share of the l1 penalty); `info` has round, total, seconds
+        and history. Returning True ends the search with an error; the estimator stays as it was.""",
     "search": """
     alphas : int or array-like, default=100
         How many alphas, in geometric steps from the smallest at which every coefficient is zero down to

@@ -25,13 +25,14 @@ from ..sparse.fitting import check_shapes
 from ..sparse.moments import moments_of, shift_of
 from .evaluation import path_scorer
 from .folds import fits_to_fold, folds_of, tasks_over
+from .path_cv import CV_DOCS
 
 _MOST = 5000  # rows or columns of a matrix that is decomposed
 _BLOCK = 1 << 18  # entries of the products of a block of rows
 _FINE = 1e-9  # a penalty below this part of the largest eigenvalue asks for singular values
 
 
-@documented(SMOOTH_DOCS)
+@documented(SMOOTH_DOCS | CV_DOCS)
 class RidgeCV(ScoresFiles, MultiOutputMixin, RegressorMixin, Estimator):
     r"""Ridge regression whose penalty is chosen by cross-validation, by default of single rows.
 
@@ -163,10 +164,8 @@ class RidgeCV(ScoresFiles, MultiOutputMixin, RegressorMixin, Estimator):
             Not negative. A row of weight 2 counts as two rows.
         offset : array-like of shape (n_samples,) or (n_samples, n_targets), optional
             Added to the linear predictor of each row, in fits and in scores.
-        groups : array-like of shape (n_samples,), optional
-            Given to the splitter of `cv`, for instance `GroupKFold`.
-        callback : callable, optional
-            As in `LassoCV.fit`; with ``cv=None`` after the one decomposition.
+        %(folds)s With
+            ``cv=None`` it is called once.
 
         Returns
         -------

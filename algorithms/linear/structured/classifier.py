@@ -12,6 +12,7 @@ from ..._base import documented, keep_parameters
 from ...inputs.matrices import check_vector
 from ...inputs.targets import check_class_weights, check_labels, check_offset, check_weights
 from ..classifier import LinearClassifier
+from ..path import PATH_DOCS
 from .base import StructuredModel
 from .losses import Logistic, Multinomial
 from .mean_loss import MeanLoss
@@ -19,7 +20,7 @@ from .regressors import group_terms
 from .sparse_glm import ALPHA, CONSTRAINTS, FACTOR, GROUPS, RATIO, SHARED
 
 
-@documented(SHARED)
+@documented(SHARED | PATH_DOCS)
 class GroupLogisticRegression(StructuredModel, LinearClassifier):
     r"""Two or more classes by groups of columns, which have coefficients or none.
 
@@ -211,18 +212,7 @@ class GroupLogisticRegression(StructuredModel, LinearClassifier):
         ----------
         X, y, sample_weight, offset
             As in `fit`.
-        alphas : int or array-like, default=100
-            The strengths, or how many, from `alpha_max` to `eps` times that.
-        eps : float, default=1e-3
-            Ratio of the last strength to the first.
-
-        Returns
-        -------
-        alphas : ndarray of shape (n_alphas,)
-            Falling.
-        coefs : ndarray of shape (n_features, n_alphas), or (n_classes, n_features, n_alphas) of more than two
-        intercepts : ndarray of shape (n_alphas,) or (n_classes, n_alphas)
-        dual_gaps : ndarray of shape (n_alphas,)
+        %(path)s
         """
         self._validate_params()
         problem = copy.copy(self)._pose(X, y, sample_weight, offset)

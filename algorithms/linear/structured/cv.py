@@ -255,10 +255,7 @@ class SparseGLMCV(MetaEstimatorMixin, PathCV):
         ----------
         X, y, sample_weight
             As in the method `fit` of the estimator. Weights are relative, and weigh scores too.
-        groups : array-like of shape (n_samples,), optional
-            Given to the splitter of `cv`, for instance `GroupKFold`.
-        callback : callable, optional
-            As in `LassoCV.fit`.
+        %(folds)s
         **given : array-likes of shape (n_samples,)
             Further arguments of that method, one entry a row: offset, exposure, entry, strata.
 

@@ -6,13 +6,16 @@ from typing import Self
 from sklearn.base import MultiOutputMixin, RegressorMixin
 
 from ...._typing import Array, Callback, Matrix, Vector
+from ..._base import documented
 from ...inputs.matrices import check_vector
 from ...inputs.tables import scored_rows
+from ..path import PATH_DOCS
 from ..predictions import applied, linear_predictor
 from .base import StructuredModel
 from .solving.kinks import Pinball
 
 
+@documented(PATH_DOCS)
 class StructuredRegressor(MultiOutputMixin, RegressorMixin, StructuredModel):
     """Fits of targets by a mean of the linear predictor."""
 
@@ -186,19 +189,7 @@ class StructuredRegressor(MultiOutputMixin, RegressorMixin, StructuredModel):
         ----------
         X, y, sample_weight, offset, exposure
             As in `fit`.
-        alphas : int or array-like, default=100
-            The strengths, or how many, from `alpha_max` to `eps` times that.
-        eps : float, default=1e-3
-            Ratio of the last strength to the first.
-
-        Returns
-        -------
-        alphas : ndarray of shape (n_alphas,)
-            Falling.
-        coefs : ndarray of shape (n_features, n_alphas) or (n_targets, n_features, n_alphas)
-        intercepts : ndarray of shape (n_alphas,) or (n_targets, n_alphas)
-        dual_gaps : ndarray of shape (n_alphas,)
-            NaN where no gap is known.
+        %(path)s
         """
         self._validate_params()
         problem = copy.copy(self)._pose(X, y, sample_weight, offset, exposure)
