@@ -3,15 +3,14 @@
 import copy
 import functools
 import warnings
-from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import MultiOutputMixin, RegressorMixin
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import StrOptions
 
 from ..._typing import Array, Callback, Engine, Matrix, RandomState, Vector
-from .._base import ENGINES, Estimator, documented, keep_parameters
+from .._base import Estimator, documented, keep_parameters
 from ..inputs.matrices import check_matrix, check_vector
 from ..inputs.tables import ScoresFiles, fitted_table
 from ..inputs.targets import (
@@ -23,7 +22,7 @@ from ..inputs.targets import (
     check_weights,
 )
 from .losses import squared
-from .path import FIT_DOCS, enet_path
+from .path import enet_path
 from .predictions import linear_predictor
 from .sparse.fitting import (
     SHORT,
@@ -37,6 +36,7 @@ from .sparse.fitting import (
     warn_short,
 )
 from .sparse.moments import order_for_moments, solve_squared
+from .vocabulary import COLUMNS, FIT_DOCS, IGNORED
 
 
 @documented(FIT_DOCS)
@@ -99,10 +99,7 @@ class ElasticNet(ScoresFiles, SparseCoefficients, MultiOutputMixin, RegressorMix
         f, 0 and above: with 0 a column is never penalised, with 2 twice as much, with ``np.inf`` it is
         excluded: its coefficient is 0 whatever `alpha` is. If all are, the model is the intercept alone.
         Unlike glmnet's they are not rescaled.
-    standardize : bool, default=False
-        Penalise ``s_j b_j`` instead of b_j, with s_j the (weighted) standard deviation of column j, or its
-        root mean square if there is no intercept: the same as fitting to columns divided by s_j, but without
-        a copy and with coefficients for the columns as they are.
+    %(standardize)s
     schedule : {"auto", "working-set", "dynamic"}, default="auto"
         "auto" is the working set, or "dynamic" for a Dask array that is cut by columns and would fill more
         than half of the workers' memory. "dynamic" orders updates by priority and dependency, as STRADS does.
@@ -181,23 +178,9 @@ class ElasticNet(ScoresFiles, SparseCoefficients, MultiOutputMixin, RegressorMix
     """
 
     _parameter_constraints: ClassVar[dict] = {
-        "alpha": [Interval(Real, 0, np.inf, closed="left")],
-        "l1_ratio": [Interval(Real, 0, 1, closed="both")],
-        "fit_intercept": ["boolean"],
+        **COLUMNS,
+        **IGNORED,
         "precompute": ["boolean", StrOptions({"auto"}), "array-like"],
-        "max_iter": [Interval(Integral, 1, None, closed="left"), None],
-        "copy_X": ["boolean"],
-        "tol": [Interval(Real, 0, np.inf, closed="left")],
-        "warm_start": ["boolean"],
-        "positive": ["boolean"],
-        "random_state": ["random_state"],
-        "selection": [StrOptions({"cyclic", "random"})],
-        "penalty_factor": ["array-like", None],
-        "standardize": ["boolean"],
-        "schedule": [StrOptions({"auto", "working-set", "dynamic"})],
-        "engine": ENGINES,
-        "n_jobs": [None, Integral],
-        "verbose": ["verbose"],
     }
 
     path = staticmethod(enet_path)

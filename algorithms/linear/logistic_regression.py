@@ -20,10 +20,11 @@ from .classifier import LinearClassifier
 from .glm.choose import NEWTON_MOST, by_columns, minimise_sparse
 from .glm.replicas import RowLoss, portions_of, remote_portions_of, run_replicas_of
 from .glm.row_places import opened_with_targets
-from .glm.smooth import SMOOTH_CONSTRAINTS, SMOOTH_DOCS, SOLVERS, SmoothModel
+from .glm.smooth import SMOOTH_DOCS, SOLVERS, SmoothModel
 from .losses import class_target, class_total, remote_class_target
 from .sparse.labels import before, check_goes_on, dense_coef, pose, solve_classes, take
 from .sparse.penalties import ENDLESS
+from .vocabulary import CONSTRAINTS
 
 _SOLVERS = SOLVERS | {"downpour", "proximal-newton", "working-set"}
 _SOLVERS |= {"newton-cholesky", "liblinear", "sag", "saga"}  # scikit-learn's
@@ -152,7 +153,7 @@ class LogisticRegression(LinearClassifier, SmoothModel):
         "C": [Interval(Real, 0, None, closed="right")],
         "penalty": [StrOptions({"auto", "l1", "l2", "elasticnet"}), None],
         "l1_ratio": [Interval(Real, 0, 1, closed="both")],
-        **SMOOTH_CONSTRAINTS,
+        **CONSTRAINTS,
         "class_weight": [None, dict, StrOptions({"balanced"})],
         "solver": [StrOptions(_SOLVERS)],
         "n_replicas": [Interval(Integral, 1, None, closed="left")],

@@ -22,34 +22,6 @@ from .losses import squared
 from .sparse.fitting import SHORT, Design, warn_short
 from .sparse.moments import problem_of, solve_squared
 
-FIT_DOCS = {  # of models by columns
-    "X": """
-    X : ndarray, sparse matrix or DataFrame of shape (n_samples, n_features)
-        float32 and float64 are kept. Best in Fortran order or CSC: then nothing is copied.
-        Or names of Parquet files, or a `stradask.datasets.ParquetTable`: `y` and `sample_weight` are then
-        names of columns.""",
-    "callback": """
-    callback : callable, optional
-        ``callback(info)`` after every round; `info` has round, total, objective, seconds, updates,
-        history, and ``info.snapshot()``, the model so far as a fitted estimator. Returning True ends the
-        fit.""",
-}
-PATH_DOCS = {
-    "path": """
-    alphas : int or array-like, default=100
-        The strengths, or how many, from `alpha_max` to `eps` times that.
-    eps : float, default=1e-3
-        Ratio of the last strength to the first.
-
-    Returns
-    -------
-    alphas : ndarray of shape (n_alphas,)
-        Falling.
-    coefs : ndarray of shape (n_features, n_alphas), or (n_outputs, n_features, n_alphas) of several
-    intercepts : ndarray of shape (n_alphas,) or (n_outputs, n_alphas)
-    dual_gaps : ndarray of shape (n_alphas,)
-        NaN where no gap is known.""",
-}
 _MOST_ALPHAS = 1_000_000  # a slip of the keyboard, not a path
 
 

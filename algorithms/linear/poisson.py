@@ -11,9 +11,10 @@ from ..._typing import Array, Callback, Engine, Matrix, Vector
 from .._base import documented, keep_parameters
 from ..inputs.remote_targets import FarCounts, target_sums
 from ..inputs.tables import ScoresFiles, fitted_table
-from .glm.smooth import SMOOTH_CONSTRAINTS, SMOOTH_DOCS, SOLVERS, SmoothModel
+from .glm.smooth import SMOOTH_DOCS, SOLVERS, SmoothModel
 from .losses import poisson
 from .predictions import linear_predictor
+from .vocabulary import CONSTRAINTS
 
 
 @documented(SMOOTH_DOCS)
@@ -98,7 +99,7 @@ class PoissonRegressor(ScoresFiles, RegressorMixin, SmoothModel):
     _parameter_constraints: ClassVar[dict] = {
         "alpha": [Interval(Real, 0, None, closed="left")],
         "solver": [StrOptions(SOLVERS | {"newton-cholesky"})],
-        **SMOOTH_CONSTRAINTS,
+        **CONSTRAINTS,
     }
 
     def __init__(

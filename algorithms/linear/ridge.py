@@ -20,10 +20,11 @@ from ..inputs.tables import ScoresFiles, fitted_table
 from ..inputs.targets import total_weight
 from .glm.objective import LAST_PLACES
 from .glm.ridge_system import applies, solve_ridge
-from .glm.smooth import SMOOTH_CONSTRAINTS, SMOOTH_DOCS, SOLVERS, SmoothModel
+from .glm.smooth import SMOOTH_DOCS, SOLVERS, SmoothModel
 from .losses import squared
 from .predictions import linear_predictor
 from .sparse.moments import one_thread
+from .vocabulary import CONSTRAINTS
 
 
 @documented(SMOOTH_DOCS)
@@ -120,7 +121,7 @@ class Ridge(ScoresFiles, MultiOutputMixin, RegressorMixin, SmoothModel):
     _parameter_constraints: ClassVar[dict] = {
         "alpha": [Interval(Real, 0, None, closed="left"), "array-like"],
         "solver": [StrOptions(SOLVERS | {"cholesky", "sparse_cg", "lsqr", "svd", "sag", "saga"})],
-        **SMOOTH_CONSTRAINTS,
+        **CONSTRAINTS,
         "positive": ["boolean"],
         "copy_X": ["boolean"],
         "random_state": ["random_state"],

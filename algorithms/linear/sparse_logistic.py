@@ -3,20 +3,21 @@
 import copy
 import functools
 import warnings
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import StrOptions
 
 from ..._typing import Array, Callback, Engine, Matrix, Vector
-from .._base import ENGINES, documented, keep_parameters
+from .._base import documented, keep_parameters
 from ..inputs.tables import fitted_table
 from ..inputs.targets import check_alphas
 from .classifier import LinearClassifier
-from .path import FIT_DOCS, PATH_DOCS, alpha_grid, warn_of_path
+from .path import alpha_grid, warn_of_path
 from .sparse.fitting import SparseCoefficients, ownership, solve
 from .sparse.labels import before, pose, solve_classes, take
+from .vocabulary import COLUMNS, FIT_DOCS, PATH_DOCS
 
 
 @documented(FIT_DOCS | PATH_DOCS)
@@ -63,9 +64,7 @@ class SparseLogisticRegression(SparseCoefficients, LinearClassifier):
     penalty_factor : array-like of shape (n_features,), default=None
         f, 0 and above: with 0 a column is never penalised, with 2 twice as much, with ``np.inf`` it is
         excluded: its coefficients are 0.
-    standardize : bool, default=False
-        Penalise ``s_j b_j`` instead of b_j, with s_j the (weighted) standard deviation of column j, or its
-        root mean square if there is no intercept; coefficients are those of the columns as they are.
+    %(standardize)s
     max_iter : int or None, default=1000
         Most passes over `X`, at least 2; tens are usual. None is 1000.
     tol : float, default=1e-4
@@ -143,20 +142,8 @@ class SparseLogisticRegression(SparseCoefficients, LinearClassifier):
     """
 
     _parameter_constraints: ClassVar[dict] = {
-        "alpha": [Interval(Real, 0, np.inf, closed="left")],
-        "l1_ratio": [Interval(Real, 0, 1, closed="both")],
-        "fit_intercept": ["boolean"],
+        **COLUMNS,
         "class_weight": [None, dict, StrOptions({"balanced"})],
-        "positive": ["boolean"],
-        "penalty_factor": ["array-like", None],
-        "standardize": ["boolean"],
-        "schedule": [StrOptions({"auto", "working-set", "dynamic"})],
-        "max_iter": [Interval(Integral, 1, None, closed="left"), None],
-        "tol": [Interval(Real, 0, np.inf, closed="left")],
-        "warm_start": ["boolean"],
-        "engine": ENGINES,
-        "n_jobs": [None, Integral],
-        "verbose": ["verbose"],
     }
 
     # For check_estimator(model, expected_failed_checks=model._expected_failed_checks).

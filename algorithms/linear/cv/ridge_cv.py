@@ -17,12 +17,13 @@ from ...inputs.matrices import check_columns, check_vector
 from ...inputs.row_order import check_row_matrix
 from ...inputs.tables import ScoresFiles
 from ...inputs.targets import all_weights, check_names, check_offset, check_targets
-from ..glm.smooth import SMOOTH_CONSTRAINTS, SMOOTH_DOCS
+from ..glm.smooth import SMOOTH_DOCS
 from ..predictions import linear_predictor
 from ..ridge import Ridge
 from ..scales import column_scales
 from ..sparse.fitting import check_shapes
 from ..sparse.moments import moments_of, shift_of
+from ..vocabulary import CONSTRAINTS
 from .evaluation import path_scorer
 from .folds import fits_to_fold, folds_of, tasks_over
 from .path_cv import CV_DOCS
@@ -122,7 +123,7 @@ class RidgeCV(ScoresFiles, MultiOutputMixin, RegressorMixin, Estimator):
         "gcv_mode": [StrOptions({"auto", "svd", "eigen"}), None],
         "store_cv_results": ["boolean"],
         "alpha_per_target": ["boolean"],
-        **{name: SMOOTH_CONSTRAINTS[name] for name in ("standardize", "engine", "n_jobs", "verbose")},
+        **{name: CONSTRAINTS[name] for name in ("standardize", "engine", "n_jobs", "verbose")},
     }
     coef_: Any
     intercept_: Any

@@ -2,18 +2,17 @@
 
 import copy
 import warnings
-from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils._param_validation import Interval
 
 from ....scheduler.threads import single_threaded_blas
-from ..._base import ENGINES, Estimator
+from ..._base import Estimator
 from ...inputs.dask_arrays import is_dask
 from ...optimize.watch import Watch
 from ..sparse.fitting import check_goes_on, check_shapes
+from ..vocabulary import FIT_DOCS
 from .objective import LAST_PLACES
 from .row_places import check_rows_and_targets, columns_in_use, opened_rows, opened_with_targets
 from .separation import separated
@@ -37,11 +36,7 @@ SMOOTH_DOCS = {
     n_features_in_ : int
     feature_names_in_ : ndarray of str
         Only when `X` had feature names that are all strings.""",
-    "standardize": """
-    standardize : bool, default=False
-        Penalise ``s_j w_j`` instead of w_j, with s_j the (weighted) standard deviation of column j, or its
-        root mean square without an intercept: as a fit to columns divided by s_j, without a copy, and with
-        coefficients for the columns as they are.""",
+    "standardize": FIT_DOCS["standardize"],
     "places": """
     engine : str or distributed.Client, default="local"
         Where the rows are read. ``"local"``: threads of this process; ``"dask"``: the current Dask client; a
@@ -58,16 +53,6 @@ SMOOTH_DOCS = {
     "units": """
     The penalty weighs coefficients, so predictions change with the units of the columns: scale columns of
     different units, or pass ``standardize=True``.""",
-}
-SMOOTH_CONSTRAINTS: dict = {
-    "fit_intercept": ["boolean"],
-    "tol": [Interval(Real, 0, None, closed="left")],
-    "max_iter": [Interval(Integral, 1, None, closed="left")],
-    "warm_start": ["boolean"],
-    "standardize": ["boolean"],
-    "engine": ENGINES,
-    "n_jobs": [None, Integral],
-    "verbose": ["verbose"],
 }
 # What a solver's name runs, here and in scikit-learn; the names of methods that are not here run "auto".
 _RUNS = {

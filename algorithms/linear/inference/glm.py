@@ -2,7 +2,7 @@
 
 import contextlib
 import warnings
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -15,7 +15,7 @@ from ...._typing import Array, Callback, Engine, Matrix, Vector
 from ....errors import DataError, shortened
 from ....scheduler.place import open_place
 from ....scheduler.threads import single_threaded_blas
-from ..._base import ENGINES, keep_parameters
+from ..._base import keep_parameters
 from ...inputs.dask_arrays import is_dask
 from ...inputs.matrices import check_vector
 from ...inputs.tables import fitted_table, scored_rows
@@ -23,6 +23,7 @@ from ...inputs.targets import check_offset, check_row_weights, check_targets
 from ..glm.row_places import check_rows_and_targets
 from ..predictions import linear_predictor
 from ..sparse.fitting import check_shapes
+from ..vocabulary import ALPHA, CONSTRAINTS
 from . import fitting
 from .covariance import KINDS, covariance, shifted
 from .families import FAMILIES
@@ -177,15 +178,9 @@ class GLM(RegressorMixin, SummarisedModel):
         "overdispersion": [Interval(Real, 0, np.inf, closed="neither"), StrOptions({"estimate"})],
         "dispersion": [Interval(Real, 0, np.inf, closed="neither"), StrOptions({"auto", "estimate"})],
         "weight_type": [StrOptions({"variance", "frequency"})],
-        "alpha": [Interval(Real, 0, np.inf, closed="left")],
-        "standardize": ["boolean"],
-        "fit_intercept": ["boolean"],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        **ALPHA,
+        **CONSTRAINTS,
         "tol": [Interval(Real, 0, np.inf, closed="neither")],
-        "warm_start": ["boolean"],
-        "engine": ENGINES,
-        "n_jobs": [None, Integral],
-        "verbose": ["verbose"],
     }
 
     def __init__(

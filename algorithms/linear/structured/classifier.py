@@ -12,12 +12,12 @@ from ..._base import documented, keep_parameters
 from ...inputs.matrices import check_vector
 from ...inputs.targets import check_class_weights, check_labels, check_offset, check_weights
 from ..classifier import LinearClassifier
-from ..path import PATH_DOCS
+from ..vocabulary import ALPHA, CONSTRAINTS, FACTOR, PATH_DOCS, RATIO
 from .base import StructuredModel
 from .losses import Logistic, Multinomial
 from .mean_loss import MeanLoss
 from .regressors import group_terms
-from .sparse_glm import ALPHA, CONSTRAINTS, FACTOR, GROUPS, RATIO, SHARED
+from .sparse_glm import GROUPS, SHARED
 
 
 @documented(SHARED | PATH_DOCS)

@@ -23,12 +23,13 @@ from ...inputs.targets import (
 from ..inference.summary import SummarisedModel, Summary, coefficient_table
 from ..plotting import draw_survival
 from ..predictions import linear_predictor
+from ..vocabulary import ALPHA, CONSTRAINTS, FACTOR, RATIO
 from .base import StructuredModel
 from .cox_loss import PartialLikelihood
 from .named import PENALTIES, named_terms
 from .penalties import Penalty
 from .solving.problem import path_of
-from .sparse_glm import ALPHA, CONSTRAINTS, FACTOR, GROUPS, RATIO, SHARED
+from .sparse_glm import GROUPS, SHARED
 from .survival import check_times, concordance, inference
 
 _MOST_COLUMNS = 10_000  # for standard errors

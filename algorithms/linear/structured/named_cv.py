@@ -5,9 +5,10 @@ from typing import Any, ClassVar
 from ...._typing import Array, Engine, RandomState, Vector
 from ..._base import documented, keep_parameters
 from ..cv.path_cv import CV_DOCS, SHARES
+from ..vocabulary import IGNORED
 from .cv import SparseGLMCV
 from .regressors import GroupLasso, MultiTaskElasticNet, MultiTaskLasso
-from .sparse_glm import IGNORED, SHARED
+from .sparse_glm import SHARED
 
 _SHARED = CV_DOCS | {
     "ignored": SHARED["ignored"],

@@ -9,8 +9,8 @@ from ...._typing import Array, Callback, Matrix, Vector
 from ..._base import documented
 from ...inputs.matrices import check_vector
 from ...inputs.tables import scored_rows
-from ..path import PATH_DOCS
 from ..predictions import applied, linear_predictor
+from ..vocabulary import PATH_DOCS
 from .base import StructuredModel
 from .solving.kinks import Pinball
 

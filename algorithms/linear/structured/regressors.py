@@ -11,13 +11,14 @@ from ...._typing import Engine, RandomState, Vector
 from ....errors import DataError
 from ..._base import documented, keep_parameters
 from ...inputs.matrices import check_vector
+from ..vocabulary import ALPHA, CONSTRAINTS, FACTOR, IGNORED, RATIO
 from .losses import Huber, Poisson, Squared
 from .named import LOSSES
 from .regressor_base import StructuredRegressor
 from .scaled_huber import ScaledHuber
 from .solving.kinks import Pinball
 from .solving.problem import Terms
-from .sparse_glm import ALPHA, CONSTRAINTS, FACTOR, GROUPS, IGNORED, RATIO, SHARED
+from .sparse_glm import GROUPS, SHARED
 
 
 @documented(SHARED)

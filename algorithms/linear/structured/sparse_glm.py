@@ -7,20 +7,18 @@ import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from ...._typing import Engine, Vector
-from ..._base import ENGINES, documented, keep_parameters
+from ..._base import documented, keep_parameters
+from ..vocabulary import ALPHA, CONSTRAINTS, FACTOR, FIT_DOCS, RATIO
 from .losses import Loss
 from .named import LOSSES, PENALTIES, make, named_terms
 from .penalties import Penalty
 from .regressor_base import StructuredRegressor
 
-SHARED = {
+SHARED = {  # `standardize` comes last, as it is a part of another
     "fit_parameters": """
     fit_intercept : bool, default=True
         False takes an intercept of 0.
-    standardize : bool, default=False
-        Penalise ``s_j b_j`` instead of b_j, with s_j the (weighted) standard deviation of column j, or its
-        root mean square without an intercept: as a fit to columns divided by s_j, without a copy, and with
-        coefficients for the columns as they are.
+    %(standardize)s
     max_iter : int, default=1000
         Most passes over `X`; ten are usual. A pass is followed by work on the columns that matter.
     tol : float, default=1e-4
@@ -77,28 +75,11 @@ SHARED = {
     n_features_in_ : int
     feature_names_in_ : ndarray of str
         Only when `X` had feature names that are all strings.""",
+    "standardize": FIT_DOCS["standardize"],
 }
-CONSTRAINTS: dict = {
-    "fit_intercept": ["boolean"],
-    "max_iter": [Interval(Integral, 1, None, closed="left")],
-    "tol": [Interval(Real, 0, np.inf, closed="left")],
-    "warm_start": ["boolean"],
-    "verbose": ["verbose"],
-    "standardize": ["boolean"],
-    "engine": ENGINES,
-    "n_jobs": [None, Integral],
-}
-ALPHA: dict = {"alpha": [Interval(Real, 0, np.inf, closed="left")]}
-RATIO: dict = {"l1_ratio": [Interval(Real, 0, 1, closed="both")]}
 GROUPS: dict = {
     "groups": ["array-like", Integral, dict, StrOptions({"category"}), None],
     "overlap": ["boolean"],
-}
-FACTOR: dict = {"penalty_factor": ["array-like", None]}
-IGNORED: dict = {
-    "copy_X": ["boolean"],
-    "random_state": ["random_state"],
-    "selection": [StrOptions({"cyclic", "random"})],
 }
 
 
