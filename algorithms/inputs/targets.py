@@ -110,6 +110,30 @@ def _check_present(value, row, name):
         raise DataError(f"y contains {what} in row {row}: {name} needs a value for every row; drop the row")
 
 
+def check_same_shape(shape, now):
+    """Refuse to go on from a model of other columns or targets: (n_targets, n_features) of it and of the data."""
+    (n_targets, n_features), (targets_now, features_now) = shape, now
+    if n_targets != targets_now:
+        raise _other_model(
+            f"{n_features} columns and {n_targets} targets", f"X has {features_now} and y {targets_now}"
+        )
+    if n_features != features_now:
+        raise _other_model(f"{n_features} columns", f"X has {features_now}")
+
+
+def check_same_classes(classes, now):
+    """Refuse to go on from a model of other classes."""
+    if not np.array_equal(classes, now):
+        raise _other_model(f"the classes {classes.tolist()}", f"y has {now.tolist()}")
+
+
+def _other_model(of, has):
+    return DataError(
+        f"warm_start=True goes on from a model of {of}, but {has}: fit a new estimator, or set "
+        "warm_start=False"
+    )
+
+
 def check_labels(y, n_samples, name):
     """Check the labels of a classification; return the sorted classes and each row's class number (int64).
 

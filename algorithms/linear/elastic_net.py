@@ -17,6 +17,7 @@ from ..inputs.targets import (
     check_names,
     check_offset,
     check_penalty_factor,
+    check_same_shape,
     check_start,
     check_targets,
     check_weights,

@@ -7,9 +7,8 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.metaestimators import available_if
 
 from ..._typing import Array, Matrix, Vector
-from ...errors import DataError
 from .._base import check_classes, documented
-from ..inputs.targets import AccuracyMixin, check_labels, check_targets, labels_of_call
+from ..inputs.targets import AccuracyMixin, check_labels, check_same_classes, check_targets, labels_of_call
 from .perceptron import Perceptron
 from .scheduled import learns_in_passes
 from .scores import accuracy, determination
@@ -178,11 +177,8 @@ class MLPClassifier(AccuracyMixin, Perceptron):
     def _targets(self, y, X):
         before = vars(self).get("classes_") if self.warm_start else None
         self.classes_, numbers = check_labels(y, X.shape[0], type(self).__name__)
-        if before is not None and not np.array_equal(before, self.classes_):
-            raise DataError(
-                f"warm_start=True goes on from a model of the classes {before.tolist()}, but y has "
-                f"{self.classes_.tolist()}: fit a new estimator, or set warm_start=False"
-            )
+        if before is not None:
+            check_same_classes(before, self.classes_)
         return numbers, *self._outputs()
 
     def _outputs(self):

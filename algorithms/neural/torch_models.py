@@ -11,9 +11,15 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..._typing import Array, Engine, FileName, Matrix, RandomState, Vector
 from ...errors import DataError
-from .._base import documented
+from .._base import documented, keep_parameters
 from ..inputs.pieces import is_lazy
-from ..inputs.targets import check_class_weights, check_labels, check_targets, labels_of_call
+from ..inputs.targets import (
+    check_class_weights,
+    check_labels,
+    check_same_classes,
+    check_targets,
+    labels_of_call,
+)
 from .torch_docs import SHARED_DOCS
 from .torch_estimator import TorchEstimator
 from .torch_rows import lazily
@@ -112,32 +118,7 @@ class TorchClassifier(ClassifierMixin, TorchEstimator):
         random_state: RandomState | None = None,
         verbose: int = 0,
     ) -> None:
-        super().__init__(
-            module,
-            loss=loss,
-            optimizer=optimizer,
-            learning_rate=learning_rate,
-            momentum=momentum,
-            weight_decay=weight_decay,
-            batch_size=batch_size,
-            micro_batches=micro_batches,
-            max_iter=max_iter,
-            plan=plan,
-            order=order,
-            recompute=recompute,
-            wire=wire,
-            early_stopping=early_stopping,
-            validation_fraction=validation_fraction,
-            n_iter_no_change=n_iter_no_change,
-            warm_start=warm_start,
-            engine=engine,
-            device=device,
-            n_jobs=n_jobs,
-            checkpoint=checkpoint,
-            random_state=random_state,
-            verbose=verbose,
-        )
-        self.class_weight = class_weight
+        keep_parameters(self, locals())
 
     def _weights_of(self, weights, targets):
         return check_class_weights(self.class_weight, self.classes_, targets, weights)
@@ -145,11 +126,8 @@ class TorchClassifier(ClassifierMixin, TorchEstimator):
     def _targets(self, y, n_rows, before):
         known = vars(self)["classes_"] if before is not None else None
         self.classes_, numbers = check_labels(y, n_rows, type(self).__name__)
-        if known is not None and not np.array_equal(known, self.classes_):
-            raise DataError(
-                f"warm_start=True goes on from a model of the classes {known.tolist()}, but y has "
-                f"{self.classes_.tolist()}: fit a new estimator, or set warm_start=False"
-            )
+        if known is not None:
+            check_same_classes(known, self.classes_)
         return numbers, len(self.classes_)
 
     def partial_fit(

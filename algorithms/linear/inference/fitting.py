@@ -13,6 +13,7 @@ from ...inputs.targets import (
     check_offset,
     check_row_labels,
     check_row_weights,
+    check_same_shape,
     check_some_weight,
     check_span,
     check_targets,

@@ -13,6 +13,8 @@ from ...inputs.targets import (
     check_names,
     check_offset,
     check_penalty_factor,
+    check_same_classes,
+    check_same_shape,
     check_weights,
 )
 from ..losses import loss_of
@@ -92,7 +94,10 @@ def solve_classes(estimator, problem, penalty, before, callback, read, *, exact_
     objective is `unit` times the mean over the rows. Returns a `Solution` and the history.
     """
     design = problem.design
-    check_goes_on(before, problem.classes, design.n_features)
+    if before:
+        shape = before["coef_"].shape
+        check_same_shape(shape, (shape[0], design.n_features))
+        check_same_classes(before["classes_"], problem.classes)
     start = design.allowed(_start(before, design.positive))
     options = {"tol": estimator.tol, "max_iter": estimator.max_iter, "n_jobs": estimator.n_jobs}
     options |= {"verbose": estimator.verbose, "label": type(estimator).__name__}
