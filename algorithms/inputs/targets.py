@@ -111,7 +111,7 @@ def _check_present(value, row, name):
 
 
 def check_same_shape(shape, now):
-    """Refuse to go on from a model of other columns or targets: (n_targets, n_features) of it and of the data."""
+    """Refuse to go on from a model of other columns or targets; shapes are (n_targets, n_features)."""
     (n_targets, n_features), (targets_now, features_now) = shape, now
     if n_targets != targets_now:
         raise _other_model(

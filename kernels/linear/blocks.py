@@ -14,6 +14,7 @@ from numba.extending import overload
 from ..indexing import at, span
 from ..options import INNER, KERNEL
 from .columns import FAST
+from .descent import dot, subtract
 
 _DEPENDENT = 1e-12  # ratio of squared pivots of columns that depend on each other
 _OF_ROWS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": FAST}
@@ -47,6 +48,18 @@ def slope_of_phi(size, lam, gamma, kind):
     return lam * gamma / (size + gamma) if kind == 3 else lam
 
 
+@nb.njit(**KERNEL, **INNER)
+def _bend_of_phi(size, lam, gamma, kind):
+    """Second derivative of `phi` at a norm above zero."""
+    if kind == 1:
+        return -1 / gamma if size < gamma * lam else 0.0
+    if kind == 2:
+        return -1 / (gamma - 1) if lam < size < gamma * lam else 0.0
+    if kind == 3:
+        return -lam * gamma / (size + gamma) ** 2
+    return -lam * gamma * (1 - gamma) * size ** (gamma - 2) if kind == 4 else 0.0
+
+
 @nb.njit(**KERNEL)
 def terms(sizes, lam, gamma, kind):
     """Penalties of norms, and their first and second derivatives; of a norm of zero they are zero."""
@@ -56,14 +69,7 @@ def terms(sizes, lam, gamma, kind):
         if size == 0.0:
             continue
         out[0, g], out[1, g] = phi(size, lam[g], gamma, kind), slope_of_phi(size, lam[g], gamma, kind)
-        if kind == 1 and size < gamma * lam[g]:
-            out[2, g] = -1 / gamma
-        elif kind == 2 and lam[g] < size < gamma * lam[g]:
-            out[2, g] = -1 / (gamma - 1)
-        elif kind == 3:
-            out[2, g] = -lam[g] * gamma / (size + gamma) ** 2
-        elif kind == 4:
-            out[2, g] = -lam[g] * gamma * (1 - gamma) * size ** (gamma - 2)
+        out[2, g] = _bend_of_phi(size, lam[g], gamma, kind)
     return out
 
 
@@ -282,34 +288,8 @@ def sweeps(H, G, B, starts, steps, bases, spectra, lam, lam1, low, high, gamma, 
 
 
 @nb.njit(**KERNEL, **INNER)
-def _bend_of_phi(size, lam, gamma, kind):
-    """Second derivative of `phi` at a norm above zero."""
-    if kind == 1:
-        return -1 / gamma if size < gamma * lam else 0.0
-    if kind == 2:
-        return -1 / (gamma - 1) if lam < size < gamma * lam else 0.0
-    if kind == 3:
-        return -lam * gamma / (size + gamma) ** 2
-    return -lam * gamma * (1 - gamma) * size ** (gamma - 2) if kind == 4 else 0.0
-
-
-@nb.njit(**KERNEL, **INNER)
 def _cost(b, lam, lam1, gamma, kind):
     return phi(abs(b), lam, gamma, kind) + lam1 * abs(b)
-
-
-@nb.njit(**{**KERNEL, "fastmath": FAST}, **INNER)
-def _add_row(G, row, d):
-    for j in range(len(G)):
-        G[j] += row[j] * d
-
-
-@nb.njit(**{**KERNEL, "fastmath": FAST}, **INNER)
-def _product(x, y, m):
-    total = 0.0
-    for k in range(m):
-        total += x[k] * y[k]
-    return total
 
 
 @nb.njit(**KERNEL)
@@ -331,13 +311,13 @@ def step_of_columns(H, G, b, lam, lam1, low, high, gamma, kind, support, M, work
             row[e] = H[j, support[e]]
         row[i] += _bend_of_phi(size, lam[j], gamma, kind)
         for e in range(i):
-            row[e] = (row[e] - _product(row, M[e], e)) / M[e, e]
-        pivot = row[i] - _product(row, row, i)
+            row[e] = (row[e] - dot(row, M[e], e)) / M[e, e]
+        pivot = row[i] - dot(row, row, i)
         most = max(most, pivot)
         if not pivot > _DEPENDENT * most:  # columns that depend on each other, or no minimum is near
             return False
         row[i] = np.sqrt(pivot)
-        d[i] = (-(G[j] + slope[i]) - _product(row, d, i)) / row[i]
+        d[i] = (-(G[j] + slope[i]) - dot(row, d, i)) / row[i]
     for i in range(k - 1, -1, -1):
         d[i] /= M[i, i]
         for e in range(i):
@@ -355,7 +335,7 @@ def step_of_columns(H, G, b, lam, lam1, low, high, gamma, kind, support, M, work
             whole = whole and new[i] != 0.0
             after += _cost(new[i], lam[j], lam1[j], gamma, kind)
             if new[i] != b[j]:
-                _add_row(image, H[j], new[i] - b[j])
+                subtract(image, b[j] - new[i], H[j], m)
         for i in range(k):
             after += (new[i] - b[support[i]]) * (G[support[i]] + 0.5 * image[support[i]])
         if after < before:
@@ -395,7 +375,7 @@ def minimise_columns(H, G, b, steps, lam, lam1, low, high, gamma, kind, tol, mos
                     k += 1
                 if d != 0.0:
                     b[j] = value
-                    _add_row(G, H[j], d)
+                    subtract(G, -d, H[j], m)
                     moved = max(moved, abs(d) / step)
             since += 1
             if since == 1:

@@ -19,6 +19,22 @@ _SUMS: dict[str, Any] = {**KERNEL, "fastmath": FAST}
 _INLINE: dict[str, Any] = {**KERNEL, "inline": "always"}
 
 
+@nb.njit(**_SUMS, **INNER)
+def subtract(slopes, step, row, m):
+    """Subtract ``step * row`` from the first m slopes."""
+    for k in range(m):
+        slopes[k] -= step * row[k]
+
+
+@nb.njit(**_SUMS, **INNER)
+def dot(x, y, m):
+    """Multiply the first m entries of two vectors."""
+    total = 0.0
+    for k in range(m):
+        total += x[k] * y[k]
+    return total
+
+
 @nb.njit(**_INLINE, **INNER)
 def _best(slope, norm, l1, l2, positive):
     """Minimiser of norm b^2 / 2 - slope b + l1 |b| + l2 b^2 / 2."""

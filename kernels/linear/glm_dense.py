@@ -18,7 +18,7 @@ import numpy as np
 
 from ..options import INNER, KERNEL
 from .columns import FAST
-from .glm_losses import tile_losses
+from .glm_losses import sum_of, tile_losses
 
 _SUMS: dict[str, Any] = {**KERNEL, "fastmath": FAST - {"afn"}}
 _INNER: dict[str, Any] = {**_SUMS, **INNER}
@@ -140,14 +140,6 @@ def _add(r, n, z):
 
 
 @nb.njit(**_INNER)
-def _add_up(r, n):
-    total = 0.0
-    for i in range(n):
-        total += r[i]
-    return total
-
-
-@nb.njit(**_INNER)
 def _gather(source, apart, start, m, out):
     """Numbers of the m rows of each stream, in the order of their predictors."""
     for stream in range(_STREAMS):
@@ -202,7 +194,7 @@ def dense_gradient(loss, X, y, weights, coef, intercept, offset, gradient, curva
             _scatter(curves, apart, start, m, curvature)
         if not late:
             _touch_again(rows, 0, slopes, sums)
-        total_slope += _add_up(slopes, _STREAMS * m)
+        total_slope += sum_of(slopes, _STREAMS * m)
         before = rows
         if (tile + 1) % tiles == 0:
             _flush(sums, gradient)
@@ -216,7 +208,7 @@ def dense_gradient(loss, X, y, weights, coef, intercept, offset, gradient, curva
     total += tile_losses(loss, z, y[rest:], weights[rest:], n - rest, values, slopes, curves)
     _add_rows(X[rest:], slopes, sums)
     _flush(sums, gradient)
-    gradient[d] += total_slope + _add_up(slopes, n - rest)
+    gradient[d] += total_slope + sum_of(slopes, n - rest)
     return total
 
 
@@ -249,7 +241,7 @@ def dense_product(X, curvature, v, v_intercept, out):
                 r[stream * m + i] = z[stream * m + i] * curvature[a + i]
         if not late:
             _touch_again(rows, 0, r, sums)
-        total += _add_up(r, _STREAMS * m)
+        total += sum_of(r, _STREAMS * m)
         before = rows
         if (tile + 1) % tiles == 0:
             _flush(sums, out)
@@ -261,7 +253,7 @@ def dense_product(X, curvature, v, v_intercept, out):
         r[i] = z[i] * curvature[rest + i]
     _add_rows(X[rest:], r, sums)
     _flush(sums, out)
-    out[d] += total + _add_up(r, n - rest)
+    out[d] += total + sum_of(r, n - rest)
 
 
 @nb.njit(**_SUMS)
@@ -277,7 +269,7 @@ def dense_diagonal(X, curvature, out):
         if i % 64 == 63:
             _flush(sums, out)
     _flush(sums, out)
-    out[d] += _add_up(curvature, n)
+    out[d] += sum_of(curvature, n)
 
 
 @nb.njit(**_SUMS)

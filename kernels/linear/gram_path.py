@@ -14,8 +14,6 @@ Tibshirani et al., "Strong rules for discarding predictors in lasso-type problem
 Lee, Battle, Raina, Ng, "Efficient sparse coding algorithms", NIPS 2006 (steps on present signs).
 """
 
-from typing import Any
-
 import numba as nb
 import numpy as np
 from numba import types
@@ -23,31 +21,14 @@ from numba import types
 from .. import one_form
 from ..indexing import copy
 from ..options import INNER, KERNEL
-from .columns import FAST
+from .descent import _best, dot, subtract
 
 _VECTOR, _MATRIX = types.float64[::1], types.float64[:, ::1]
-_SUMS: dict[str, Any] = {**KERNEL, "fastmath": FAST}
 _INNER = 0.5  # the problem on some columns is solved to this part of what is asked of all
 _MOST_SWEEPS = 500  # a round
 _FLAT = 1e-12  # a pivot below this part of its diagonal: the columns are dependent
 _HELD = 1e-6  # of the diagonal, where columns are dependent
 _STUCK = 4  # rounds without progress after which it gives up
-
-
-@nb.njit(**_SUMS)
-def subtract(slopes, step, row, m):
-    """Subtract ``step * row`` from the first m slopes."""
-    for k in range(m):
-        slopes[k] -= step * row[k]
-
-
-@nb.njit(**_SUMS)
-def dot(x, y, m):
-    """Multiply the first m entries of two vectors."""
-    total = 0.0
-    for k in range(m):
-        total += x[k] * y[k]
-    return total
 
 
 @nb.njit(**KERNEL, **INNER)
@@ -79,11 +60,7 @@ def sweep(G, slopes, b, l1, l2, positive, m):
     """Visit m coordinates once, keeping their slopes."""
     for j in range(m):
         norm, old = G[j, j], b[j]
-        z, new = slopes[j] + norm * old, 0.0
-        if z > l1[j]:
-            new = (z - l1[j]) / (norm + l2[j])
-        elif z < -l1[j] and not positive:
-            new = (z + l1[j]) / (norm + l2[j])
+        new = _best(slopes[j] + norm * old, norm, l1[j], l2[j], positive)
         if new != old:
             b[j] = new
             subtract(slopes, new - old, G[j], m)

@@ -19,8 +19,9 @@ from .. import one_form
 from ..indexing import copy
 from ..options import INNER, KERNEL
 from .columns import FAST
+from .descent import dot
 from .glm_losses import tile_losses
-from .gram_path import dot, step_on_signs, sweep
+from .gram_path import step_on_signs, sweep
 
 _VECTOR, _MATRIX = types.float64[::1], types.float64[:, ::1]
 _SUMS: dict[str, Any] = {**KERNEL, "fastmath": FAST}
