@@ -29,11 +29,14 @@ Li, Sun, Toh, "A highly efficient semismooth Newton augmented Lagrangian method 
 SIAM Journal on Optimization 28(1), 2018.
 """
 
+import itertools
+
 import numpy as np
 from scipy.linalg.blas import dsymv, strsv
 from scipy.linalg.lapack import dposv, spotrf
 
 from ....kernels.linear import descent as linear_descent
+from ...optimize.methods.conjugate_gradients import conjugate_gradient_steps
 from ..sparse.duality import column_gap
 
 MOST_COLUMNS = 5000  # whose products take 200 MB
@@ -416,19 +419,10 @@ class KeptFactor:
             out[new] = v[new] / own[new]
             return out
 
-        z, residual = np.zeros(len(S)), right.copy()
-        step = preconditioned(residual)
-        rho = residual @ step
-        for _ in range(most):
-            product = dsymv(1.0, H, step, lower=1)
-            length = rho / (step @ product)
-            z += length * step
-            residual -= length * product
-            if residual @ residual <= (_TOLERANCE * scale) ** 2:
-                return z
-            fresh = preconditioned(residual)
-            before, rho = rho, residual @ fresh
-            if not rho > 0:
+        steps = conjugate_gradient_steps(lambda v: dsymv(1.0, H, v, lower=1), right, preconditioned)
+        for state in itertools.islice(steps, most + 1):
+            if state.residual @ state.residual <= (_TOLERANCE * scale) ** 2:
+                return state.x
+            if not state.square > 0:
                 return None
-            step = fresh + (rho / before) * step
         return None
