@@ -11,7 +11,7 @@ from sklearn.utils.validation import column_or_1d, validate_data
 
 from ..._typing import Matrix, Vector
 from ...errors import DataError, shortened
-from .matrices import _as_data_errors, check_plain, check_text, named
+from .matrices import _as_data_errors, check_matrix, check_plain, check_text, check_vector, named
 from .texts import reworded
 
 _WIDEST_SPAN = 300.0  # of an offset: means that differ by 130 digits
@@ -108,6 +108,17 @@ def _check_present(value, row, name):
         what = str(value) if value is None or type(value).__name__ == "NAType" else ""  # that of pandas
     if what:
         raise DataError(f"y contains {what} in row {row}: {name} needs a value for every row; drop the row")
+
+
+def check_columns_and_vectors(estimator, X, y, sample_weight, **options):
+    """Check X by columns, and that y and weights are vectors of its rows; keep the names of the columns.
+
+    `options`: of `check_matrix`. Returns the matrix, y and weights.
+    """
+    columns = check_matrix(estimator, X, **options)
+    y, sample_weight = (check_vector(vector, columns.shape[0]) for vector in (y, sample_weight))
+    check_names(estimator, X, y)
+    return columns, y, sample_weight
 
 
 def check_same_shape(shape, now):

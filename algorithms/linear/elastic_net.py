@@ -14,7 +14,7 @@ from .._base import Estimator, documented, keep_parameters
 from ..inputs.matrices import check_matrix, check_vector
 from ..inputs.tables import ScoresFiles, fitted_table
 from ..inputs.targets import (
-    check_names,
+    check_columns_and_vectors,
     check_offset,
     check_penalty_factor,
     check_same_shape,
@@ -26,6 +26,7 @@ from .losses import squared
 from .path import enet_path
 from .predictions import linear_predictor
 from .sparse.fitting import (
+    CONSTRAINTS,
     SHORT,
     Design,
     SparseCoefficients,
@@ -256,10 +257,9 @@ class ElasticNet(ScoresFiles, SparseCoefficients, MultiOutputMixin, RegressorMix
 
     def _problem(self, X, y, sample_weight, offset=None, own="never"):
         """Check the input; set the number and names of the columns."""
-        columns = check_matrix(self, X, order=order_for_moments(X))
+        order = order_for_moments(X)
+        columns, y, sample_weight = check_columns_and_vectors(self, X, y, sample_weight, order=order)
         n_samples, n_features = columns.shape
-        y, sample_weight = check_vector(y, n_samples), check_vector(sample_weight, n_samples)
-        check_names(self, X, y)
         y = check_targets(y, n_samples, type(self).__name__)
         offset = check_offset(offset, n_samples, y.size // n_samples)
         y = y if offset is None else y - offset.reshape(y.shape)

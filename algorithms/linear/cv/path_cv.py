@@ -14,8 +14,7 @@ from ...._typing import Matrix, Vector
 from ....errors import DataError, in_brief, shortened
 from ....scheduler.threads import single_threaded_blas
 from ..._base import ENGINES, Estimator
-from ...inputs.matrices import check_matrix, check_vector
-from ...inputs.targets import check_alphas, check_names, check_penalty_factor, check_weights
+from ...inputs.targets import check_alphas, check_columns_and_vectors, check_penalty_factor, check_weights
 from .evaluation import choose, mean_and_error
 from .folds import PathProblem, folds_of, score_folds, tasks_over
 from .moment_search import MomentSearch
@@ -58,10 +57,8 @@ class PathCV(Estimator):
 
     def _read_problem(self, X, y, sample_weight, **more):
         """Check the input: X in columns, and all else of a path."""
-        names, X = X, check_matrix(self, X)
+        X, y, sample_weight = check_columns_and_vectors(self, X, y, sample_weight)
         n_samples, n_features = X.shape
-        y, sample_weight = check_vector(y, n_samples), check_vector(sample_weight, n_samples)
-        check_names(self, names, y)
         target = self._checked_target(y, n_samples, **more)
         return X, PathProblem(
             weights=check_weights(sample_weight, n_samples),

@@ -6,16 +6,19 @@ Row weights have mean 1 here, so that the unscaled problem of the solver is n_sa
 import functools
 import warnings
 from dataclasses import dataclass, replace
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils._param_validation import Interval, StrOptions
 
 from ...._typing import Engine
 from ....errors import DataError
 from ....scheduler.place import check_engine
 from ....scheduler.threads import effective_n_jobs, own_threads, single_threaded_blas
+from ..._base import ENGINES
 from ...inputs.dask_arrays import engine_for, is_dask
 from ..scales import column_scales
 from .penalties import ENDLESS, L1L2
@@ -137,6 +140,24 @@ class Design:
         return Solution(np.nan, np.empty(0, np.int64), np.empty(0), mean, np.nan, np.nan, np.nan, 0, 0, "")
 
 
+# Of the parameters that the sparse estimators share.
+CONSTRAINTS: dict = {
+    "alpha": [Interval(Real, 0, np.inf, closed="left")],
+    "l1_ratio": [Interval(Real, 0, 1, closed="both")],
+    "fit_intercept": ["boolean"],
+    "positive": ["boolean"],
+    "penalty_factor": ["array-like", None],
+    "standardize": ["boolean"],
+    "schedule": [StrOptions({"auto", "working-set", "dynamic"})],
+    "max_iter": [Interval(Integral, 1, None, closed="left"), None],
+    "tol": [Interval(Real, 0, np.inf, closed="left")],
+    "warm_start": ["boolean"],
+    "engine": ENGINES,
+    "n_jobs": [None, Integral],
+    "verbose": ["verbose"],
+}
+
+
 class SparseCoefficients:
     """Lets an estimator show its coefficients as a CSR array."""
 
@@ -162,25 +183,13 @@ def ownership(estimator):
 
 
 def solve(
-    design,
-    subproblem,
-    penalties,
-    *,
-    tol,
-    max_iter,
-    start=None,
-    n_jobs=None,
-    verbose=0,
-    callback=None,
-    read=None,
-    label,
-    unit=1.0,
+    design, subproblem, penalties, *, tol, max_iter, start=None, n_jobs=None, read=None, unit=1.0, **options
 ):
     """Solve for a sequence of penalties through the engine: a list of `Solution`, and the `Run`.
 
     `max_iter`: most passes over X for a penalty. `start`: features (rising) and coefficients.
-    ``read(solution, history)`` makes the model of ``info.snapshot()``. A run that was ended has fewer
-    solutions, the last of them being the model so far.
+    ``read(solution, history)`` makes the model of ``info.snapshot()``. `options`: of `run`. A run that was
+    ended has fewer solutions, the last of them being the model so far.
     """
     from ....scheduler import run
 
@@ -196,10 +205,8 @@ def solve(
             engine=design.engine,
             n_jobs=n_jobs,
             max_rounds=(2 if by_rows else 1) * (rounds + 2) * len(penalties),
-            callback=callback,
             snapshot=read and (lambda history: read(_mean(working_set.so_far(), n_samples), history)),
-            verbose=verbose,
-            label=label,
+            **options,
         )
     working_set.finish()
     return [_mean(solution, n_samples) for solution in working_set.solutions], done

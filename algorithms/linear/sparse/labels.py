@@ -6,11 +6,10 @@ from typing import Any
 import numpy as np
 
 from ....errors import DataError
-from ...inputs.matrices import check_matrix, check_vector
 from ...inputs.targets import (
     check_class_weights,
+    check_columns_and_vectors,
     check_labels,
-    check_names,
     check_offset,
     check_penalty_factor,
     check_same_classes,
@@ -57,10 +56,8 @@ def pose(
 
     `own`: see `Design.make`; of two classes.
     """
-    columns = check_matrix(estimator, X)
+    columns, y, sample_weight = check_columns_and_vectors(estimator, X, y, sample_weight)
     n_samples, n_features = columns.shape
-    y, sample_weight = check_vector(y, n_samples), check_vector(sample_weight, n_samples)
-    check_names(estimator, X, y)
     classes, numbers = check_labels(y, n_samples, type(estimator).__name__)
     weights = check_weights(sample_weight, n_samples)
     if len(classes) > 2 and own == "always":

@@ -16,16 +16,14 @@ from ....scheduler.threads import own_threads, single_threaded_blas
 from ..._base import Estimator
 from ...inputs.matrices import (
     _as_data_errors,
-    check_matrix,
     check_plain,
-    check_vector,
 )
 from ...inputs.pieces import computed
 from ...inputs.table_columns import TableColumns, table_columns_of, with_table_columns
 from ...inputs.tables import engine_of, fitted_table
 from ...inputs.targets import (
+    check_columns_and_vectors,
     check_exposure,
-    check_names,
     check_offset,
     check_span,
     check_targets,
@@ -84,11 +82,10 @@ class StructuredModel(ColumnsOnWorkers, Reweighting, SparseCoefficients, Estimat
                 rows = with_table_columns(computed(rows), table_columns_of(rows))
             yield rows, y, sample_weight
 
-    def _columns(self, X, y):
-        columns = check_matrix(self, X)
-        check_names(self, X, y)
+    def _columns(self, X, y, sample_weight):
+        checked = check_columns_and_vectors(self, X, y, sample_weight)
         self._name_groups(X)
-        return columns
+        return checked
 
     def _name_groups(self, X):
         """Set `groups_` where groups are given by names; return the groups as numbers of columns."""
@@ -110,9 +107,8 @@ class StructuredModel(ColumnsOnWorkers, Reweighting, SparseCoefficients, Estimat
     def _pose(self, X, y, sample_weight=None, offset=None, exposure=None):
         """Check the input; set the number and names of the columns."""
         loss, name = self._make_loss(), type(self).__name__
-        X = self._columns(X, y)
+        X, y, sample_weight = self._columns(X, y, sample_weight)
         n_samples = X.shape[0]
-        y, sample_weight = check_vector(y, n_samples), check_vector(sample_weight, n_samples)
         if not self.__sklearn_tags__().target_tags.multi_output:
             with _as_data_errors():
                 check_plain("y", y)

@@ -9,7 +9,6 @@ from sklearn.utils._param_validation import StrOptions
 from ...._typing import Array, Callback, Engine, Matrix, Vector
 from ....errors import DataError
 from ..._base import documented, keep_parameters
-from ...inputs.matrices import check_vector
 from ...inputs.targets import check_class_weights, check_labels, check_offset, check_weights
 from ..classifier import LinearClassifier
 from ..vocabulary import ALPHA, CONSTRAINTS, FACTOR, PATH_DOCS, RATIO
@@ -123,9 +122,8 @@ class GroupLogisticRegression(StructuredModel, LinearClassifier):
     def _pose(self, X, y, sample_weight=None, offset=None, exposure=None):
         if exposure is not None:
             raise DataError("exposure is not for classes: pass offset instead")
-        X = self._columns(X, y)
+        X, y, sample_weight = self._columns(X, y, sample_weight)
         n_samples = X.shape[0]
-        y, sample_weight = check_vector(y, n_samples), check_vector(sample_weight, n_samples)
         classes, numbers = self._coded(y, n_samples)
         weights = check_class_weights(
             self.class_weight, classes, numbers, check_weights(sample_weight, n_samples)

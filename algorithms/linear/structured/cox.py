@@ -12,7 +12,6 @@ from sklearn.utils.validation import check_is_fitted
 from ...._typing import Array, Callback, Engine, Matrix, Names, Vector
 from ....errors import DataError, shortened
 from ..._base import documented, keep_parameters
-from ...inputs.matrices import check_vector
 from ...inputs.targets import (
     _numbers,
     check_offset,
@@ -178,10 +177,10 @@ class CoxRegression(SummarisedModel, StructuredModel):
         )
 
     def _pose(self, X, y, sample_weight=None, offset=None, entry=None, strata=None):
-        X = self._columns(X, y)
+        X, y, sample_weight = self._columns(X, y, sample_weight)
         n_samples = X.shape[0]
         time, event = check_times(y, n_samples, type(self).__name__)
-        weights = check_weights(check_vector(sample_weight, n_samples), n_samples)
+        weights = check_weights(sample_weight, n_samples)
         weights = np.ones(n_samples) if weights is None else weights
         if entry is not None:
             entry = _numbers("entry", entry)

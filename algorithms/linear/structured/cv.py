@@ -325,25 +325,10 @@ class SparseGLMCV(MetaEstimatorMixin, PathCV):
         in_group = sparse.csr_array(ones, shape=(len(members), paths.shape[0]))
         return sparse.csc_array(in_group @ paths.multiply(paths)).sqrt(), list(self.groups_)
 
-    @property
-    def coef_(self) -> Array:
-        """Coefficients of `best_estimator_`."""
-        return self._fitted().coef_
-
-    @property
-    def intercept_(self) -> Any:
-        """Intercept of `best_estimator_`."""
-        return self._fitted().intercept_
-
-    @property
-    def n_iter_(self) -> int:
-        """Passes of `best_estimator_`."""
-        return self._fitted().n_iter_
-
-    @property
-    def dual_gap_(self) -> float:
-        """Duality gap of `best_estimator_`."""
-        return self._fitted().dual_gap_
+    coef_ = _of_best("coef_")
+    intercept_ = _of_best("intercept_")
+    n_iter_ = _of_best("n_iter_")
+    dual_gap_ = _of_best("dual_gap_")
 
     def _fitted(self):
         if "best_estimator_" not in vars(self):

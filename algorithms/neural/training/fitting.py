@@ -339,25 +339,19 @@ def train(
     n_steps,
     n_epochs,
     seed,
-    engine,
-    n_jobs,
     first_epoch=0,
     first_update=0,
     counts_decay=False,
     falling=None,
     wire=None,
     watch=None,
-    stop=None,
     callback=None,
     snapshot=None,
-    checkpoint=None,
-    fingerprint=None,
-    label=None,
-    verbose=0,
+    **options,
 ):
     """Train a network; return a `Trained`. ``snapshot(vectors, history)`` makes the model of a callback.
 
-    With `vectors` None each place draws the initial parameters of its stage.
+    With `vectors` None each place draws the initial parameters of its stage. `options`: of `run`.
     """
     layout = layout_of(plan, n_steps)
     stages = [
@@ -395,16 +389,10 @@ def train(
             program,
             PipelineSchedule(layout),
             max_rounds=n_epochs,
-            engine=engine,
-            n_jobs=n_jobs,
-            stop=stop,
             callback=each if callback is not None or watch is not None else None,
             snapshot=lambda history: snapshot(joined(), history),
-            checkpoint=checkpoint,
             checkpoint_every=_CHECKPOINT_EVERY,
-            fingerprint=fingerprint,
-            label=label,
-            verbose=verbose,
+            **options,
         )
     found = joined() if watch is None or watch.best is None else watch.best
     if not np.isfinite(found.trained).all():  # no forward pass came after the last step
