@@ -7,6 +7,9 @@ import numpy as np
 from .._typing import Names
 from ..errors import DataError, StradaskError, shortened
 
+# Okabe and Ito's palette without its yellow, which is too light for lines on white.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+QUIET = "#666666"
 _X = {"seconds": "seconds", "round": "rounds", "updates": "updates"}
 
 
@@ -19,6 +22,18 @@ def pyplot() -> Any:
             "plots need matplotlib, which is not installed: pip install 'stradask[plot]'"
         ) from error
     return plt
+
+
+def axes_of(ax: Any, size: Any = (6.4, 4.0)) -> Any:
+    """Return the axes, or those of a new figure."""
+    return pyplot().subplots(figsize=size, layout="constrained")[1] if ax is None else ax
+
+
+def tidy(ax: Any) -> Any:
+    """Take away frames and add a grid; return the axes."""
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.grid(alpha=0.25)
+    return ax
 
 
 def plot_history(
@@ -71,7 +86,7 @@ def plot_history(
     if excess and any(fall) != all(fall):
         raise DataError("excess=True needs objectives that all fall or all rise; draw the models apart")
     best = (min if all(fall) else max)(y.min() if all(fall) else y.max() for _, y in curves)
-    ax = pyplot().subplots(figsize=(6.4, 4.0), layout="constrained")[1] if ax is None else ax
+    ax = axes_of(ax)
     for (at, y), label in zip(curves, labels, strict=True):
         y = np.abs(y - best) if excess else y
         kept = y > 0 if excess else np.ones(len(y), bool)
@@ -80,8 +95,7 @@ def plot_history(
         ax.set_yscale("log")
     ax.set_xlabel(_X[x])
     ax.set_ylabel("distance from the best objective" if excess else "objective")
-    ax.spines[["top", "right"]].set_visible(False)
-    ax.grid(alpha=0.25)
+    tidy(ax)
     if len(models) > 1:
         ax.legend(frameon=False)
     return ax

@@ -6,20 +6,8 @@ import numpy as np
 
 from ..._typing import Array, Names
 from ...errors import DataError
-from ..plotting import pyplot
-from .cv.plotting import _COLOURS, _QUIET, _draw_paths, _places
-
-
-def _axes(ax):
-    if ax is not None:
-        return ax
-    return pyplot().subplots(figsize=(6.4, 4.0), layout="constrained")[1]
-
-
-def _tidy(ax):
-    ax.spines[["top", "right"]].set_visible(False)
-    ax.grid(alpha=0.25)
-    return ax
+from ..plotting import COLOURS, QUIET, axes_of, tidy
+from .cv.plotting import _draw_paths, _places
 
 
 def plot_path(
@@ -61,7 +49,7 @@ def plot_path(
         )
     if names is not None and len(names) != len(coefs):
         raise DataError(f"names has {len(names)} entries for {len(coefs)} columns: give one for each")
-    ax = _axes(ax)
+    ax = axes_of(ax)
     used = np.flatnonzero(coefs.any(axis=1))
     values = coefs[used]
     last = int(np.argmin(alphas))
@@ -70,20 +58,20 @@ def plot_path(
     _draw_paths(ax, _places(alphas), values, named, labels)
     ax.set_xlabel("$-\\log_{10}$ alpha")
     ax.set_ylabel("norm of the coefficients" if several else "coefficient")
-    return _tidy(ax)
+    return tidy(ax)
 
 
 def draw_intervals(table, ax=None):
     """Draw estimates and intervals of a table of coefficients, the first on top."""
-    ax = _axes(ax)
+    ax = axes_of(ax)
     low, high = (table[name] for name in list(table.columns)[-2:])
     at = np.arange(len(table))[::-1]
-    ax.axvline(0, color=_QUIET, linewidth=0.8)
-    ax.hlines(at, low, high, color=_COLOURS[0], linewidth=1.8)
-    ax.plot(table["coef"], at, "o", color=_COLOURS[0], markersize=5)
+    ax.axvline(0, color=QUIET, linewidth=0.8)
+    ax.hlines(at, low, high, color=COLOURS[0], linewidth=1.8)
+    ax.plot(table["coef"], at, "o", color=COLOURS[0], markersize=5)
     ax.set_yticks(at, table.rows)
     ax.set_xlabel("coefficient, with " + " to ".join(list(table.columns)[-2:]))
-    return _tidy(ax)
+    return tidy(ax)
 
 
 def draw_survival(times, curves, labels=None, ax=None):
@@ -91,15 +79,15 @@ def draw_survival(times, curves, labels=None, ax=None):
     labels = [str(row) for row in range(len(curves))] if labels is None else [str(label) for label in labels]
     if len(labels) != len(curves):
         raise DataError(f"labels has {len(labels)} names for {len(curves)} rows: give one for each")
-    ax = _axes(ax)
+    ax = axes_of(ax)
     order = np.argsort(times, kind="stable")
     x = np.concatenate([[min(0.0, times.min(initial=0.0))], times[order]])
     for k, (curve, label) in enumerate(zip(curves, labels, strict=True)):
         y = np.concatenate([[1.0], curve[order]])
-        ax.step(x, y, where="post", color=_COLOURS[k % len(_COLOURS)], linewidth=1.5, label=label)
+        ax.step(x, y, where="post", color=COLOURS[k % len(COLOURS)], linewidth=1.5, label=label)
     ax.set_ylim(0, 1.02)
     ax.set_xlabel("time")
     ax.set_ylabel("probability of no event")
-    if 1 < len(curves) <= len(_COLOURS):
+    if 1 < len(curves) <= len(COLOURS):
         ax.legend(frameon=False)
-    return _tidy(ax)
+    return tidy(ax)

@@ -5,10 +5,9 @@ from scipy import stats
 
 from ....errors import DataError, shortened
 from ..._intervals import interval_of_draws
-from ...plotting import pyplot
+from ...plotting import COLOURS, axes_of, pyplot
 
 _BLUE, _QUIET = "#0072B2", "#888888"
-_CHAINS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 _MOST = 12  # panels
 _BINS = 20  # of ranks
 _GRID = 200  # points of a density curve
@@ -88,7 +87,7 @@ def _chains_of(posterior, j):
 def _trace(posterior, j, ax):
     chains, labels = _chains_of(posterior, j)
     for i, (chain, label) in enumerate(zip(chains, labels, strict=True)):
-        ax.plot(chain, color=_CHAINS[i % len(_CHAINS)], linewidth=0.5, label=label)
+        ax.plot(chain, color=COLOURS[i % len(COLOURS)], linewidth=0.5, label=label)
     ax.set_xlabel("draw", fontsize=8)
 
 
@@ -104,7 +103,7 @@ def _ranks(posterior, j, ax):
         ranks = stats.rankdata(group).reshape(group.shape)
         for i, chain in enumerate(ranks):
             counts = np.histogram(chain, edges)[0] / (groups.shape[2] / _BINS)
-            ax.stairs(counts, edges / total, color=_CHAINS[i % len(_CHAINS)], linewidth=0.8)
+            ax.stairs(counts, edges / total, color=COLOURS[i % len(COLOURS)], linewidth=0.8)
     ax.axhline(1, color=_QUIET, linewidth=0.6, linestyle="--")
     ax.set_ylim(bottom=0)
     ax.set_xlabel("rank", fontsize=8)
@@ -112,7 +111,7 @@ def _ranks(posterior, j, ax):
 
 def plot_predictive(observed, made, what, ax=None):
     """Distribution of observed targets (n,) over those of new ones, a row of `made` (sets, n) each."""
-    ax = pyplot().subplots(figsize=(5, 3), layout="constrained")[1] if ax is None else ax
+    ax = axes_of(ax, (5, 3))
     every = np.concatenate([observed, made.ravel()])
     low, high = np.quantile(every, [0.005, 0.995])
     low, high = min(low, observed.min()), max(high, observed.max())
@@ -135,11 +134,11 @@ def plot_effect(places, lines, means, level, names, ax=None):
 
     `names` are those of the column, of the one that the labels are of, and of the vertical axis.
     """
-    ax = pyplot().subplots(figsize=(5, 3.4), layout="constrained")[1] if ax is None else ax
+    ax = axes_of(ax, (5, 3.4))
     column, by, what = names
     is_line = np.asarray(places).dtype.kind in "iuf"
     for i, (label, rows) in enumerate(lines):
-        color, made = _CHAINS[i % len(_CHAINS)], means[:, rows]
+        color, made = COLOURS[i % len(COLOURS)], means[:, rows]
         centre, (low, high) = made.mean(axis=0), interval_of_draws(made, level)
         if is_line:
             ax.fill_between(places[rows], low, high, color=color, alpha=0.2, linewidth=0)

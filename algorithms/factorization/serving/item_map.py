@@ -9,7 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ...._typing import Array
 from ....errors import DataError
-from ...plotting import pyplot
+from ...plotting import axes_of
 from .recommend import check_n
 
 _POINT, _TEXT = "#0072B2", "#333333"
@@ -30,8 +30,7 @@ def draw(places, sizes, titles, *, n_items, n_titles, ax=None):
     """Draw the items with most ratings (`sizes`), and titles that do not overlap; return the axes."""
     if len(titles) != len(places):
         raise DataError(f"titles has {len(titles)} entries, but the model has {len(places)} items")
-    if ax is None:
-        ax = _new_axes()
+    ax = axes_of(ax, (7.2, 5.4))
     shown = np.argsort(-sizes, kind="stable")[:n_items]
     area = 4 + 60 * sizes[shown] / max(sizes.max(), 1)
     ax.scatter(*places[shown].T, s=area, color=_POINT, alpha=0.45, linewidths=0)
@@ -57,10 +56,6 @@ def _apart(places, n):
         if all((abs(place - scaled[other]) > 1).any() for other in chosen):
             chosen.append(at)
     return chosen
-
-
-def _new_axes():
-    return pyplot().subplots(figsize=(7.2, 5.4), layout="constrained")[1]
 
 
 class ItemMap:

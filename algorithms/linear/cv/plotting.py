@@ -3,11 +3,9 @@
 import numpy as np
 from scipy import sparse
 
-from ...plotting import pyplot
+from ...plotting import COLOURS, QUIET, pyplot, tidy
 
-# Okabe and Ito's palette without its yellow, which is too light for lines on white.
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-_QUIET, _BEST, _SPARE = "#666666", "#333333", "#D55E00"
+_BEST, _SPARE = "#333333", "#D55E00"
 _SCORES = {
     "mse": "mean squared error",
     "deviance": "deviance",
@@ -47,8 +45,7 @@ def plot_path(
     lower.legend(loc="upper right", fontsize=8, frameon=False, title="alpha", title_fontsize=8)
     lower.set_xlabel("$-\\log_{10}$ alpha")
     for ax in (upper, lower):
-        ax.spines[["top", "right"]].set_visible(False)
-        ax.grid(alpha=0.25)
+        tidy(ax)
     _count(upper, x, np.diff(paths.indptr))
     return np.array([upper, lower], dtype=object)
 
@@ -79,10 +76,10 @@ def _draw_paths(ax, x, values, named, labels):
     quiet = np.delete(values, named, axis=0)
     lines = [np.column_stack([x, line]) for line in quiet]
     ax.add_collection(LineCollection(lines, colors="#999999", linewidths=0.6, alpha=0.5))
-    colours = [_COLOURS[i % len(_COLOURS)] for i in range(len(named))]
+    colours = [COLOURS[i % len(COLOURS)] for i in range(len(named))]
     for colour, i in zip(colours, named, strict=True):
         ax.plot(x, values[i], color=colour, linewidth=1.8)
-    ax.axhline(0, color=_QUIET, linewidth=0.8)
+    ax.axhline(0, color=QUIET, linewidth=0.8)
     ax.margins(x=0.02)
     ax.autoscale_view()
     _name(ax, values[named, -1], labels, colours)
@@ -119,7 +116,7 @@ def _draw_scores(ax, x, mean, error, scoring):
         x,
         sign * mean,
         yerr=error,
-        color=_COLOURS[0],
+        color=COLOURS[0],
         ecolor="#a6c8e0",
         marker="o",
         markersize=3,

@@ -1,7 +1,6 @@
 """The fit of a generalised linear model: vectors of the rows checked, and passes until the maximum."""
 
 import warnings
-from numbers import Real
 
 import numpy as np
 
@@ -9,12 +8,11 @@ from ....errors import DataError, shortened
 from ....scheduler.loop import Monitor
 from ...inputs.matrices import check_vector
 from ...inputs.targets import (
+    all_weights,
     check_exposure,
     check_offset,
     check_row_labels,
-    check_row_weights,
     check_same_shape,
-    check_some_weight,
     check_span,
     check_targets,
     target_vector,
@@ -88,10 +86,7 @@ def check_vectors(model, shape, y, sample_weight, offset, exposure, clusters):
         model.family, model.power, 1.0 if model.overdispersion == "estimate" else model.overdispersion
     )
     y = check_targets(target_vector(y), n_samples, name)
-    if sample_weight is None or isinstance(sample_weight, Real):
-        sample_weight = np.full(n_samples, 1.0 if sample_weight is None else sample_weight)
-    weights = check_row_weights(sample_weight, n_samples)
-    check_some_weight(weights.max())
+    weights = all_weights(sample_weight, n_samples)
     if model.weight_type == "frequency" and (weights % 1).any():
         row = int(np.flatnonzero(weights % 1)[0])
         raise DataError(

@@ -12,8 +12,7 @@ from ....errors import DataError
 from ...inputs.dask_arrays import is_dask
 from ...inputs.matrices import check_vector
 from ...inputs.targets import check_row_weights, check_targets
-from ...plotting import pyplot
-from ..cv.plotting import _COLOURS, _QUIET
+from ...plotting import COLOURS, QUIET, pyplot, tidy
 from . import fitting
 from .glm import GLM
 
@@ -139,9 +138,9 @@ def plot_residuals(
     if axes is None:
         axes = pyplot().subplots(1, 2, figsize=(9, 4), layout="constrained")[1]
     left, right = np.asarray(axes).ravel()
-    left.axhline(0, color=_QUIET, linewidth=0.8)
-    left.plot(means, values, ".", color=_COLOURS[0], markersize=4, alpha=min(1.0, 30 / len(values) ** 0.5))
-    left.plot(*_averages(means, values), color=_COLOURS[1], linewidth=1.8)
+    left.axhline(0, color=QUIET, linewidth=0.8)
+    left.plot(means, values, ".", color=COLOURS[0], markersize=4, alpha=min(1.0, 30 / len(values) ** 0.5))
+    left.plot(*_averages(means, values), color=COLOURS[1], linewidth=1.8)
     left.set(xlabel="predicted mean", ylabel=f"{kind} residual")
     ordered, n = np.sort(values), len(values)
     quantiles = stats.norm.ppf((np.arange(n) + 0.5) / n)
@@ -149,13 +148,12 @@ def plot_residuals(
         orders = np.arange(1, n + 1)
         tails = (1 - _BAND) / 2
         low, high = (stats.norm.ppf(stats.beta.ppf(q, orders, n + 1 - orders)) for q in (tails, 1 - tails))
-        right.fill_between(quantiles, low, high, color=_QUIET, alpha=0.25, linewidth=0)
-        right.plot(quantiles[[0, -1]], quantiles[[0, -1]], color=_QUIET, linewidth=0.8)
-    right.plot(quantiles, ordered, ".", color=_COLOURS[0], markersize=4)
+        right.fill_between(quantiles, low, high, color=QUIET, alpha=0.25, linewidth=0)
+        right.plot(quantiles[[0, -1]], quantiles[[0, -1]], color=QUIET, linewidth=0.8)
+    right.plot(quantiles, ordered, ".", color=COLOURS[0], markersize=4)
     right.set(xlabel="normal quantile", ylabel=f"ordered {kind} residuals")
     for ax in (left, right):
-        ax.spines[["top", "right"]].set_visible(False)
-        ax.grid(alpha=0.25)
+        tidy(ax)
     return np.array([left, right])
 
 

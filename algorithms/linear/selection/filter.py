@@ -184,9 +184,7 @@ class KnockoffSelection(Selector):
         """How much larger the coefficients of columns are than those of their copies."""
         mean, covariance = self._moments(X)
         copies = gaussian_knockoffs(X, mean, covariance, rng, self.method)
-        swapped = rng.random_sample(X.shape[1]) < 0.5  # so that nothing depends on which comes first
-        scale = np.sqrt(np.diag(covariance))
-        both = np.hstack([np.where(swapped, copies, X), np.where(swapped, X, copies)]) / np.tile(scale, 2)
+        both, swapped = _beside(X, copies, np.sqrt(np.diag(covariance)), rng)
         base = clone(self._base())
         if not is_classifier(base):
             y = np.asarray(y)
@@ -223,12 +221,17 @@ class KnockoffSelection(Selector):
             )
         X = X - X.mean(axis=0)
         copies = fixed_knockoffs(X, rng, self.method)
-        scale = np.linalg.norm(X, axis=0)
-        swapped = rng.random_sample(p) < 0.5
-        both = np.hstack([np.where(swapped, copies, X), np.where(swapped, X, copies)]) / np.tile(scale, 2)
+        both, swapped = _beside(X, copies, np.linalg.norm(X, axis=0), rng)
         alphas, coefs, _ = lasso_path(both, y - y.mean(), n_alphas=_ALPHAS, eps=_EPS, tol=1e-8)
         there = coefs != 0
         entry = np.where(there.any(axis=1), alphas[np.argmax(there, axis=1)], 0.0)
         first, second = np.split(entry, 2)
         W = np.maximum(first, second) * np.sign(first - second)
         return np.where(swapped, -W, W)
+
+
+def _beside(X, copies, scale, rng):
+    """Columns beside copies, over their scales, at random which is first; and where copies are."""
+    swapped = rng.random_sample(X.shape[1]) < 0.5
+    both = np.hstack([np.where(swapped, copies, X), np.where(swapped, X, copies)])
+    return both / np.tile(scale, 2), swapped

@@ -6,11 +6,8 @@ import numpy as np
 from scipy.cluster.hierarchy import dendrogram, linkage
 from scipy.spatial.distance import squareform
 
-from ...plotting import pyplot
+from ...plotting import COLOURS, QUIET, axes_of, tidy
 
-# Okabe and Ito's palette without its yellow, which is too light for lines on white.
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-_QUIET = "#666666"
 _LARGEST = 1200  # points², the circle of the largest topic
 
 
@@ -34,9 +31,9 @@ def classical_scaling(distances):
 
 def plot_map(distances, shares, names, ax=None):
     """Draw topics as circles whose areas are their shares; see `TopicModel.plot_topics`."""
-    ax = _axes(ax, (6.4, 6.4))
+    ax = axes_of(ax, (6.4, 6.4))
     places = classical_scaling(distances)
-    ax.scatter(*places.T, s=_LARGEST * shares / shares.max(), color=_COLOURS[0], alpha=0.35, linewidths=0)
+    ax.scatter(*places.T, s=_LARGEST * shares / shares.max(), color=COLOURS[0], alpha=0.35, linewidths=0)
     for place, name in zip(places, names, strict=True):
         ax.annotate(name, place, ha="center", va="center", fontsize=8)
     # Equal units: a distance means the same in every direction.
@@ -45,18 +42,16 @@ def plot_map(distances, shares, names, ax=None):
     ax.set_xticks([])
     ax.set_yticks([])
     ax.spines[:].set_visible(False)
-    ax.axhline(0, color=_QUIET, linewidth=0.4, zorder=0)
-    ax.axvline(0, color=_QUIET, linewidth=0.4, zorder=0)
+    ax.axhline(0, color=QUIET, linewidth=0.4, zorder=0)
+    ax.axvline(0, color=QUIET, linewidth=0.4, zorder=0)
     return ax
 
 
 def plot_tree(distances, names, ax=None):
     """Draw the tree of topics by average linkage; see `TopicModel.plot_topics`."""
-    ax = _axes(ax, (6.4, max(2.4, 0.22 * len(names))))
+    ax = axes_of(ax, (6.4, max(2.4, 0.22 * len(names))))
     tree = linkage(squareform(distances, checks=False), method="average", optimal_ordering=len(names) < 500)
-    dendrogram(
-        tree, labels=names, orientation="right", ax=ax, color_threshold=0, above_threshold_color=_QUIET
-    )
+    dendrogram(tree, labels=names, orientation="right", ax=ax, color_threshold=0, above_threshold_color=QUIET)
     ax.set_xlabel("distance")
     ax.tick_params(axis="y", labelsize=8)
     ax.spines[["top", "left", "right"]].set_visible(False)
@@ -65,12 +60,12 @@ def plot_tree(distances, names, ax=None):
 
 def plot_prevalence(prevalence, topics, names, ax=None):
     """Draw shares over groups; see `TopicPrevalence.plot`."""
-    ax = _axes(ax, (6.4, 4.0))
+    ax = axes_of(ax, (6.4, 4.0))
     times = _are_times(prevalence.groups)
     ordered = times or prevalence.groups.dtype.kind in "iuf"
     x = prevalence.groups if ordered else np.arange(len(prevalence.groups))
     for i, k in enumerate(topics):
-        colour = _COLOURS[i % len(_COLOURS)]
+        colour = COLOURS[i % len(COLOURS)]
         if prevalence.low is not None:
             ends = prevalence.low[:, k], prevalence.high[:, k]
             if ordered:
@@ -82,7 +77,7 @@ def plot_prevalence(prevalence, topics, names, ax=None):
             prevalence.shares[:, k],
             color=colour,
             # A second round of colours must differ from the first.
-            marker="os^D"[i // len(_COLOURS) % 4],
+            marker="os^D"[i // len(COLOURS) % 4],
             markersize=4,
             linestyle="-" if ordered else "none",
             linewidth=1.5,
@@ -102,9 +97,7 @@ def plot_prevalence(prevalence, topics, names, ax=None):
     ax.legend(
         title="topic", fontsize=8, title_fontsize=8, frameon=False, loc="upper left", bbox_to_anchor=(1, 1)
     )
-    ax.spines[["top", "right"]].set_visible(False)
-    ax.grid(alpha=0.25)
-    return ax
+    return tidy(ax)
 
 
 def _ticks_at_whole_numbers(ax, labels):
@@ -121,21 +114,15 @@ def _are_times(labels):
     return labels.dtype.kind == "M"
 
 
-def _axes(ax, size):
-    if ax is not None:
-        return ax
-    return pyplot().subplots(figsize=size, layout="constrained")[1]
-
-
 def plot_effects(mean, low, high, names, covariate, ax=None):
     """Draw effects as points with intervals, one below the other."""
-    ax = _axes(ax, (6.4, max(2.4, 0.26 * len(names))))
+    ax = axes_of(ax, (6.4, max(2.4, 0.26 * len(names))))
     places = np.arange(len(names))
     apart = (low > 0) | (high < 0)
-    for chosen, colour in ((apart, _COLOURS[0]), (~apart, _QUIET)):
+    for chosen, colour in ((apart, COLOURS[0]), (~apart, QUIET)):
         ax.hlines(places[chosen], low[chosen], high[chosen], color=colour, linewidth=1.4)
         ax.plot(mean[chosen], places[chosen], "o", color=colour, markersize=4)
-    ax.axvline(0, color=_QUIET, linewidth=0.6, zorder=0)
+    ax.axvline(0, color=QUIET, linewidth=0.6, zorder=0)
     ax.set_yticks(places, names)
     ax.set_xlabel(f"change of the share with {covariate}")
     ax.spines[["top", "right"]].set_visible(False)
@@ -144,9 +131,9 @@ def plot_effects(mean, low, high, names, covariate, ax=None):
 
 def plot_bands(x, shares, topics, names, ax=None):
     """Draw shares of topics as lines with bands."""
-    ax = _axes(ax, (6.4, 4.0))
+    ax = axes_of(ax, (6.4, 4.0))
     for place, k in enumerate(topics):
-        colour = _COLOURS[place % len(_COLOURS)]
+        colour = COLOURS[place % len(COLOURS)]
         ax.plot(x, shares.mean[:, k], color=colour, label=names[k])
         ax.fill_between(x, shares.low[:, k], shares.high[:, k], color=colour, alpha=0.2, linewidth=0)
     ax.set_ylabel("expected share")
@@ -157,17 +144,17 @@ def plot_bands(x, shares, topics, names, ax=None):
 
 def plot_alignment(distances, names, near, ax=None):
     """Draw distances of matched topics, a row a topic, those that come back on top."""
-    ax = _axes(ax, (6.4, max(2.4, 0.26 * len(names))))
+    ax = axes_of(ax, (6.4, max(2.4, 0.26 * len(names))))
     order = np.argsort(-np.nan_to_num(distances, nan=1.0).mean(axis=0), kind="stable")
     for place, k in enumerate(order):
         own = distances[:, k]
         own = own[~np.isnan(own)]
         if len(own):
-            ax.hlines(place, own.min(), own.max(), color=_QUIET, linewidth=1)
+            ax.hlines(place, own.min(), own.max(), color=QUIET, linewidth=1)
             near_ones = own < near
-            for chosen, colour in ((near_ones, _COLOURS[0]), (~near_ones, _COLOURS[1])):
+            for chosen, colour in ((near_ones, COLOURS[0]), (~near_ones, COLOURS[1])):
                 ax.plot(own[chosen], np.full(chosen.sum(), place), "o", color=colour, markersize=4)
-    ax.axvline(near, color=_QUIET, linewidth=0.6, zorder=0)
+    ax.axvline(near, color=QUIET, linewidth=0.6, zorder=0)
     ax.set_yticks(range(len(order)), [names[k] for k in order])
     ax.set_xlim(0, 1)
     ax.set_xlabel("Hellinger distance from the topic of another seed")
@@ -177,12 +164,12 @@ def plot_alignment(distances, names, near, ax=None):
 
 def plot_words_over_time(found, ax=None):
     """Draw a line a word over slices."""
-    ax = _axes(ax, (6.4, 4.0))
+    ax = axes_of(ax, (6.4, 4.0))
     ordered = found.slices.dtype.kind in "iufM"
     x = found.slices if ordered else np.arange(len(found.slices))
     for i, word in enumerate(found.words):
-        style = ("-", "--", ":", "-.")[i // len(_COLOURS) % 4]
-        colour = _COLOURS[i % len(_COLOURS)]
+        style = ("-", "--", ":", "-.")[i // len(COLOURS) % 4]
+        colour = COLOURS[i % len(COLOURS)]
         ax.plot(x, found.probabilities[:, i], style, color=colour, label=word)
         ax.fill_between(x, found.low[:, i], found.high[:, i], color=colour, alpha=0.15, linewidth=0)
     _ticks_at_whole_numbers(ax, found.slices)
@@ -191,7 +178,6 @@ def plot_words_over_time(found, ax=None):
         ax.set_xticks(x[::every], [str(label) for label in found.slices[::every]], rotation=30, ha="right")
     ax.set_ylim(bottom=0)
     ax.set_ylabel(f"probability in topic {found.topic}")
-    ax.spines[["top", "right"]].set_visible(False)
-    ax.grid(alpha=0.25)
+    tidy(ax)
     ax.legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))
     return ax
