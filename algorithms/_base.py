@@ -293,6 +293,11 @@ def keep_parameters(estimator, given):
     vars(estimator).update((name, value) for name, value in given.items() if name not in _NO_PARAMETERS)
 
 
+def weights_differ(reason):
+    """The checks of scikit-learn by which a row of weight 2 is two rows, as failing for a reason."""
+    return {f"check_sample_weight_equivalence_on_{kind}_data": reason for kind in ("dense", "sparse")}
+
+
 def documented(sections):
     """Decorate a class: put sections that several docstrings share in place of ``%(name)s``.
 

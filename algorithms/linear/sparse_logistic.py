@@ -147,10 +147,7 @@ class SparseLogisticRegression(SparseCoefficients, LinearClassifier):
     }
 
     # For check_estimator(model, expected_failed_checks=model._expected_failed_checks).
-    _expected_failed_checks: ClassVar[dict] = {
-        f"check_sample_weight_equivalence_on_{kind}_data": "equal to 1e-7 with tol=1e-12, not with 1e-4"
-        for kind in ("dense", "sparse")
-    }
+    _expected_failed_checks: ClassVar[dict] = weights_differ("equal to 1e-7 with tol=1e-12, not with 1e-4")
 
     def __init__(
         self,

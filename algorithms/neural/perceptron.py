@@ -19,7 +19,7 @@ from ...errors import DataError, shortened
 from ...kernels.cuda.device import cuda_device, device_for, why_no_device
 from ...scheduler.parameters import seed_from
 from ...scheduler.threads import single_threaded_blas
-from .._base import ENGINES, Estimator, keep_parameters
+from .._base import ENGINES, Estimator, keep_parameters, weights_differ
 from ..inputs.matrices import check_rows, real
 from ..inputs.targets import check_names, check_weights, with_weight
 from ..optimize.downpour import watched
@@ -55,10 +55,7 @@ class Perceptron(Estimator):
     """Base of `MLPClassifier` and `MLPRegressor`, which define targets and scores."""
 
     # For check_estimator(model, expected_failed_checks=model._expected_failed_checks).
-    _expected_failed_checks: ClassVar[dict] = {
-        f"check_sample_weight_equivalence_on_{kind}_data": "in minibatches a repeated row is several"
-        for kind in ("dense", "sparse")
-    }
+    _expected_failed_checks: ClassVar[dict] = weights_differ("in minibatches a repeated row is several")
     _parameter_constraints: ClassVar[dict] = {
         "hidden_layer_sizes": ["array-like", Interval(Integral, 1, None, closed="left")],
         "activation": [StrOptions({"relu", "tanh", "logistic", "identity"})],

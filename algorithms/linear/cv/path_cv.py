@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from ...._typing import Matrix, Vector
 from ....errors import DataError, in_brief, shortened
 from ....scheduler.threads import single_threaded_blas
-from ..._base import ENGINES, Estimator
+from ..._base import ENGINES, Estimator, weights_differ
 from ...inputs.targets import check_alphas, check_columns_and_vectors, check_penalty_factor, check_weights
 from .evaluation import choose, mean_and_error
 from .folds import PathProblem, folds_of, score_folds, tasks_over
@@ -24,10 +24,7 @@ class PathCV(Estimator):
     """Base of the estimators that cross-validate a path: grid, folds, scores, choice, picture."""
 
     # For check_estimator(model, expected_failed_checks=model._expected_failed_checks).
-    _expected_failed_checks: ClassVar[dict] = {
-        f"check_sample_weight_equivalence_on_{kind}_data": "equal to 1e-7 with tol=1e-12, not with 1e-4"
-        for kind in ("dense", "sparse")
-    }
+    _expected_failed_checks: ClassVar[dict] = weights_differ("equal to 1e-7 with tol=1e-12, not with 1e-4")
     _ratios_name = "l1_ratios"  # the parameter that has the shares of the l1 penalty
     l1_ratios: Any = None
     n_alphas: Any = None

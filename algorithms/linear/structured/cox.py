@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ...._typing import Array, Callback, Engine, Matrix, Names, Vector
 from ....errors import DataError, shortened
-from ..._base import documented, keep_parameters
+from ..._base import documented, keep_parameters, weights_differ
 from ...inputs.targets import (
     _numbers,
     check_offset,
@@ -129,11 +129,9 @@ class CoxRegression(SummarisedModel, StructuredModel):
     }
     fit_intercept = False
     # For check_estimator(model, expected_failed_checks=model._expected_failed_checks).
-    _expected_failed_checks: ClassVar[dict] = {
-        f"check_sample_weight_equivalence_on_{kind}_data": "by Efron a row of weight 2 is not two rows: "
-        "they tie"
-        for kind in ("dense", "sparse")
-    }
+    _expected_failed_checks: ClassVar[dict] = weights_differ(
+        "by Efron a row of weight 2 is not two rows: they tie"
+    )
 
     def __init__(
         self,
