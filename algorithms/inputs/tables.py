@@ -347,7 +347,7 @@ def given_rows(model, X):
 
         return new_rows(model, X)
     if is_parquet(X):
-        return _new_files(model, X, _encoding_of(model, X))
+        return _new_files(X, _encoding_of(model, X))
     if kept is None or not (hasattr(X, "columns") or hasattr(X, "column_names")):
         return X
     encoding = Encoding.of_dict(kept, model.n_features_in_)
@@ -442,7 +442,7 @@ def _warned(model, X, unknown):
     return X
 
 
-def _new_files(model, X, encoding):
+def _new_files(X, encoding):
     names = [column.name for column in encoding.columns]
     table = X if isinstance(X, ParquetTable) else ParquetTable(X, columns=names)
     footers = with_folders([read_footer(path, names) for path in table.files()])

@@ -60,7 +60,7 @@ class _Penalised:
         self.n_parameters = self.n_penalised + width * fit_intercept
         self.scales = np.repeat(scales, width) if np.ndim(scales) else scales  # of the penalised parameters
         self.l2_weights = l2 * self.scales**2
-        self.portions = self._cut(rows, width)
+        self.portions = self._cut(rows)
         self.n_passes = 0
         ends = np.cumsum([0, *(portion.shape[0] for portion in self.portions)])
         self._slices = [slice(a, b) for a, b in itertools.pairwise(ends)]
@@ -104,8 +104,8 @@ class _Penalised:
         """One number a column, of those of the penalised parameters."""
         return np.broadcast_to(numbers, self.n_penalised).reshape(self.n_columns, -1)[:, 0]
 
-    def _cut(self, rows, width):
-        return cut(rows, width)
+    def _cut(self, rows):
+        return cut(rows)
 
     def _run(self, work):
         """Call ``work(portion, its rows)`` for all portions; return the list of results."""

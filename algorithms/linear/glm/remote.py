@@ -294,7 +294,7 @@ class _Remote:
         """Bytes sent over the network so far."""
         return self.rows.passes.session.bytes_sent
 
-    def _cut(self, rows, width):
+    def _cut(self, rows):
         return []
 
     def _request(self, what, *args):

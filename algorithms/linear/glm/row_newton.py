@@ -20,12 +20,11 @@ steps come first there, and Newton's where they promise less than is allowed, or
 import math
 
 import numpy as np
-from scipy.optimize import OptimizeResult
 
 from ....kernels.linear.row_vectors import advance, assemble, bend, go, keep_pair, product, turn
 from ...optimize.methods.line_search import Trial, strong_wolfe
 from ...optimize.methods.memory import CURVED
-from ...optimize.methods.newton import MESSAGES
+from ...optimize.methods.newton import result_of
 from ...optimize.stages import LBFGS_SHARE
 from .row_space import Step, of_one_scale
 from .rows import LOGISTIC, SQUARED, SparseRows
@@ -91,11 +90,8 @@ def minimize_by_row_newton(objective, x0, *, max_iter=1000, tol_decrease=1e-6, c
             break
         before, point = point, problem.point(value, *trial.state)
         directions.learn(trial.t * d, point.gradient - before.gradient)
-    result = OptimizeResult()
-    result.update(x=problem.of_columns(vector), fun=value, nit=nit, nfev=nit + 1 + products)
-    result.update(success=status == 0, status=status, message=MESSAGES[status])
-    result.update(method="lbfgs" if by_lbfgs else "newton-cg")
-    return result
+    figures = {"x": problem.of_columns(vector), "fun": value, "nit": nit, "nfev": nit + 1 + products}
+    return result_of(status, method="lbfgs" if by_lbfgs else "newton-cg", **figures)
 
 
 class _Directions:

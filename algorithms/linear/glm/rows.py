@@ -434,11 +434,10 @@ def in_rows(rows):
     return replace(rows, X=np.ascontiguousarray(rows.X)) if type(rows) is DenseRows else rows
 
 
-def cut(rows, width=1):
+def cut(rows):
     """Cut rows into portions, by the shape of the data alone.
 
-    `width`: parameters a column has. At most 16 portions, each of at least 60,000 entries, and of 8 an entry
-    of the vector of sums that it makes.
+    At most 16 portions, each of at least 60,000 entries, and of 8 a column, for which it makes a sum.
     """
     n, d = rows.shape
     size = rows.n_entries

@@ -4,10 +4,9 @@ What surrounds a step elsewhere (portions, threads, factors, extrapolations) tak
 """
 
 import numpy as np
-from scipy.optimize import OptimizeResult
 
 from ....kernels.linear.small_smooth import CONVERGED, GOES_ON, STUCK, newton_step
-from ...optimize.methods.newton import MESSAGES, ROUNDING, STALLED
+from ...optimize.methods.newton import ROUNDING, STALLED, result_of
 from .. import rules
 from .objective import LinearObjective
 from .rows import SQUARED, DenseRows
@@ -38,7 +37,7 @@ def minimize_small(objective, x0, *, l1=None, max_iter=100, tol_decrease=1e-6, c
     penalties[1, : X.shape[1]] = objective.l2_weights / factor
     constant = objective.constant / factor
     y, weights = (np.ascontiguousarray(part, np.float64) for part in (rows.y, rows.weights))
-    x = _shifted(x0, means, intercept)
+    x = shifted(x0, means, intercept)
     work = [
         np.empty((p, p)),
         np.empty((p, p)),
@@ -69,8 +68,8 @@ def minimize_small(objective, x0, *, l1=None, max_iter=100, tol_decrease=1e-6, c
     return _result(x, figures, nit, code, factor, means, intercept)
 
 
-def _shifted(x, means, intercept, sign=1.0):
-    """Coefficients with the intercept of columns less their means; or back, with ``sign=-1``."""
+def shifted(x, means, intercept, sign=1.0):
+    """Coefficients, intercepts last, with those of columns less their means; or back, with ``sign=-1``."""
     x = np.array(x, np.float64)
     if intercept:
         x[-1] += sign * (means @ x[:-1])
@@ -79,8 +78,6 @@ def _shifted(x, means, intercept, sign=1.0):
 
 def _result(x, figures, nit, status, factor, means, intercept):
     """Make scipy's result."""
-    value, decrement = factor * figures[:2]
-    result = OptimizeResult(x=_shifted(x, means, intercept, -1.0), fun=float(value))
-    result.update(nit=nit, decrement=float(decrement), success=status == 0, status=status)
-    result.update(message=MESSAGES[status], nfev=nit, jac=None)
-    return result
+    value, decrement = map(float, factor * figures[:2])
+    x = shifted(x, means, intercept, -1.0)
+    return result_of(status, x=x, fun=value, jac=None, nit=nit, nfev=nit, decrement=decrement)

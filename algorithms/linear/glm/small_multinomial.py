@@ -11,13 +11,13 @@ these sums are added gives the same step.
 
 import numpy as np
 from scipy.linalg.lapack import dposv
-from scipy.optimize import OptimizeResult
 
 from ....kernels.linear.small_smooth import ARMIJO, HALVINGS, SLACK
-from ...optimize.methods.newton import MESSAGES, ROUNDING, STALLED
+from ...optimize.methods.newton import ROUNDING, STALLED, result_of
 from .. import rules
 from .objective import MultinomialObjective
 from .rows import DenseRows
+from .small import shifted
 
 
 def applies(objective):
@@ -34,7 +34,7 @@ def minimize_small_multinomial(objective, x0, *, max_iter=100, tol_decrease=1e-6
     status 2, at the best point so far: the caller goes on in another way.
     """
     problem = _Centred(objective)
-    B = problem.shifted(np.array(x0, np.float64).reshape(-1, objective.n_classes))
+    B = shifted(x0.reshape(-1, objective.n_classes), problem.means, problem.intercept)
     value, P = problem.value(B)
     stalled, status, decrement, nit = 0, 1, np.inf, 0
     for nit in range(1, max_iter + 1):
@@ -83,13 +83,6 @@ class _Centred:
         self.penalty = np.zeros((self.X.shape[1], 1))
         self.penalty[: self.d, 0] = objective.of_columns(objective.l2_weights)
 
-    def shifted(self, B, sign=1.0):
-        """B for columns less their means; or back, with ``sign=-1``."""
-        B = B.copy()
-        if self.intercept:
-            B[-1] += sign * (self.means @ B[:-1])
-        return B
-
     def value(self, B):
         """F, and the probabilities of the classes."""
         F = self.X @ B + self.offset
@@ -119,7 +112,5 @@ class _Centred:
 
     def result(self, B, value, nit, status, decrement):
         """Make scipy's result."""
-        result = OptimizeResult(x=self.shifted(B, -1.0).ravel(), fun=value)
-        result.update(nit=nit, nfev=nit + 1, decrement=decrement, success=status == 0, status=status)
-        result.update(message=MESSAGES[status], jac=None)
-        return result
+        x = shifted(B, self.means, self.intercept, -1.0).ravel()
+        return result_of(status, x=x, fun=value, jac=None, nit=nit, nfev=nit + 1, decrement=decrement)

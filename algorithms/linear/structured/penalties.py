@@ -139,7 +139,7 @@ class GivenPenalty:
 
     def __post_init__(self):
         self.convex, self.allowed = self.penalty.convex, np.isfinite(self.alpha)
-        self.free = self.slack = self.alpha == 0
+        self.free = self.alpha == 0
         self.ridge = None
         self.has_dual = self.convex and self.penalty.dual_norm is not None
         self._step = 1 / max(self.curvature, 1e-300)
@@ -217,7 +217,6 @@ class BlockPenalty:
         self.free, costless = costless & unbounded, costless & self.allowed
         ridge[~self.allowed] = 0.0
         self.ridge = np.repeat(ridge, blocks.sizes) if ridge.any() else None
-        self.slack = self.free & (ridge == 0)
         # Slopes within a cone are never feasible but for rounding, and no scale makes them so.
         cone = ~unbounded & ((low == -np.inf) | (high == np.inf))
         self.has_dual = self.convex and not (costless & cone & (ridge == 0)).any()

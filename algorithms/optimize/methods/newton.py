@@ -162,12 +162,15 @@ class _State:
 
     def result(self, status):
         """Make scipy's result."""
-        result = OptimizeResult()
-        result.update(vars(self), success=status == 0, status=status, message=MESSAGES[status])
-        return result
+        return result_of(status, **vars(self))
 
 
-MESSAGES = (
+def result_of(status, **figures):
+    """Make scipy's result of figures and of a status: see `minimize_newton`."""
+    return OptimizeResult(figures, success=status == 0, status=status, message=_MESSAGES[status])
+
+
+_MESSAGES = (
     "the estimated excess of the objective is small enough",
     "max_iter steps were taken",
     "rounding errors allow no further decrease",

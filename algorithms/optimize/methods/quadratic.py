@@ -6,11 +6,9 @@ most ``|r|^2 / (2 l2)`` with the residual r, and ``r^T P P^T r / (2 smallest eig
 have lowered the objective by little.
 """
 
-from scipy.optimize import OptimizeResult
-
 from .conjugate_gradients import conjugate_gradient_steps
 from .excess import Ritz
-from .newton import MESSAGES, ROUNDING
+from .newton import ROUNDING, result_of
 
 _LAST, _SETTLED = 5, 0.3  # steps that may lower the objective by this share of what is allowed
 _SAME = 0.5  # of the smallest eigenvalue of half of the steps: no flatter direction has been found since
@@ -47,7 +45,8 @@ def minimize_quadratic(objective, x0, *, scaling, max_iter=1000, tol_decrease=1e
         if k:
             sums.append(state.fell)
             ritz.add(state.length, state.ratio)
-            if callback is not None and callback(_result(x, value, -state.residual, k, 1)) is True:
+            now = result_of(1, x=x, fun=value, jac=-state.residual, nit=k, nfev=2)
+            if callback is not None and callback(now) is True:
                 status = 3
                 break
         if lacking(state.residual, state.square, max(tol * abs(value), rounding)):
@@ -59,11 +58,4 @@ def minimize_quadratic(objective, x0, *, scaling, max_iter=1000, tol_decrease=1e
     value, g = objective.value_and_gradient(x) if k else (first, g)
     if status == 0 and k and not lacking(g, float(g @ scaled(g)), max(tol * abs(value), rounding)):
         status = 2  # what was added up has drifted from the gradient
-    return _result(x, value, g, k, status)
-
-
-def _result(x, fun, jac, nit, status):
-    result = OptimizeResult()
-    result.update(x=x, fun=fun, jac=jac, nit=nit, nfev=2, status=status, success=status == 0)
-    result.update(message=MESSAGES[status])
-    return result
+    return result_of(status, x=x, fun=value, jac=g, nit=k, nfev=2)
