@@ -121,28 +121,13 @@ def check_columns_and_vectors(estimator, X, y, sample_weight, **options):
     return columns, y, sample_weight
 
 
-def check_same_shape(shape, now):
-    """Refuse to go on from a model of other columns or targets; shapes are (n_targets, n_features)."""
-    (n_targets, n_features), (targets_now, features_now) = shape, now
-    if n_targets != targets_now:
-        raise _other_model(
-            f"{n_features} columns and {n_targets} targets", f"X has {features_now} and y {targets_now}"
-        )
-    if n_features != features_now:
-        raise _other_model(f"{n_features} columns", f"X has {features_now}")
-
-
 def check_same_classes(classes, now):
-    """Refuse to go on from a model of other classes."""
+    """Refuse to go on, with ``warm_start=True``, from a model of other classes."""
     if not np.array_equal(classes, now):
-        raise _other_model(f"the classes {classes.tolist()}", f"y has {now.tolist()}")
-
-
-def _other_model(of, has):
-    return DataError(
-        f"warm_start=True goes on from a model of {of}, but {has}: fit a new estimator, or set "
-        "warm_start=False"
-    )
+        raise DataError(
+            f"warm_start=True goes on from a model of the classes {classes.tolist()}, but y has "
+            f"{now.tolist()}: fit a new estimator, or set warm_start=False"
+        )
 
 
 def check_labels(y, n_samples, name):

@@ -11,13 +11,11 @@ from sklearn.utils._param_validation import StrOptions
 
 from ..._typing import Array, Callback, Engine, Matrix, RandomState, Vector
 from .._base import Estimator, documented, keep_parameters
-from ..inputs.matrices import check_matrix, check_vector
 from ..inputs.tables import ScoresFiles, fitted_table
 from ..inputs.targets import (
     check_columns_and_vectors,
     check_offset,
     check_penalty_factor,
-    check_same_shape,
     check_start,
     check_targets,
     check_weights,
@@ -26,7 +24,6 @@ from .losses import squared
 from .path import enet_path
 from .predictions import linear_predictor
 from .sparse.fitting import (
-    CONSTRAINTS,
     SHORT,
     Design,
     SparseCoefficients,

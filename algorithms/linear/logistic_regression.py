@@ -16,14 +16,13 @@ from .._base import documented, keep_parameters
 from ..inputs.dask_arrays import is_dask
 from ..inputs.remote_targets import FarLabels, label_sums
 from ..inputs.tables import fitted_table
-from ..inputs.targets import check_same_classes, check_same_shape
 from .classifier import LinearClassifier
 from .glm.choose import NEWTON_MOST, by_columns, minimise_sparse
 from .glm.replicas import RowLoss, portions_of, remote_portions_of, run_replicas_of
 from .glm.row_places import opened_with_targets
 from .glm.smooth import SMOOTH_DOCS, SOLVERS, SmoothModel
 from .losses import class_target, class_total, remote_class_target
-from .sparse.labels import before, dense_coef, pose, solve_classes, take
+from .sparse.labels import before, check_goes_on, dense_coef, pose, solve_classes, take
 from .sparse.penalties import ENDLESS
 from .vocabulary import CONSTRAINTS
 
@@ -295,10 +294,7 @@ class LogisticRegression(LinearClassifier, SmoothModel):
 
     def _starts(self, target, layout):
         last = before(self)
-        if last:
-            shape = last["coef_"].shape
-            check_same_shape(shape, (shape[0], layout.n_features))
-            check_same_classes(last["classes_"], target.classes)
+        check_goes_on(last, target.classes, layout.n_features)
         if np.isinf(self._C) and target.mass.min() == 0:
             raise DataError(
                 "C=inf penalises nothing, and all rows of a class have the weight zero: there are no best "

@@ -10,12 +10,12 @@ import numpy as np
 from sklearn.utils._param_validation import StrOptions
 
 from ..._typing import Array, Callback, Engine, Matrix, Vector
-from .._base import documented, keep_parameters
+from .._base import documented, keep_parameters, weights_differ
 from ..inputs.tables import fitted_table
 from ..inputs.targets import check_alphas
 from .classifier import LinearClassifier
 from .path import alpha_grid, warn_of_path
-from .sparse.fitting import CONSTRAINTS, SparseCoefficients, ownership, solve
+from .sparse.fitting import SparseCoefficients, ownership, solve
 from .sparse.labels import before, pose, solve_classes, take
 from .vocabulary import COLUMNS, FIT_DOCS, PATH_DOCS
 

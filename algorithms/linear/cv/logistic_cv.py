@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ...._typing import Callback, Engine, Matrix, RandomState, Vector
 from ....errors import DataError, shortened
-from ..._base import documented, keep_parameters
+from ..._base import documented, keep_parameters, weights_differ
 from ...inputs.matrices import check_vector
 from ...inputs.row_order import check_row_matrix
 from ...inputs.targets import all_weights, check_labels, check_names, check_offset, weights_of_classes

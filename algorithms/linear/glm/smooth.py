@@ -10,7 +10,6 @@ from sklearn.exceptions import ConvergenceWarning
 from ....scheduler.threads import single_threaded_blas
 from ..._base import Estimator
 from ...inputs.dask_arrays import is_dask
-from ...inputs.targets import check_same_shape
 from ...optimize.watch import Watch
 from ..sparse.fitting import check_goes_on, check_shapes
 from ..vocabulary import FIT_DOCS
@@ -169,7 +168,6 @@ class SmoothModel(Estimator):
             return [(np.zeros((layout.n_features, layout.n_outputs)), start) for start in target.starts]
         check_goes_on(self.coef_, len(target.starts), layout.n_features)
         coef = np.atleast_2d(self.coef_)
-        check_same_shape(coef.shape, (len(target.starts), layout.n_features))
         intercepts = np.zeros(len(coef)) + self.intercept_
         return [(coef[k][:, None], intercepts[k : k + 1]) for k in range(len(coef))]
 

@@ -12,7 +12,6 @@ from ...inputs.targets import (
     check_exposure,
     check_offset,
     check_row_labels,
-    check_same_shape,
     check_span,
     check_targets,
     target_vector,

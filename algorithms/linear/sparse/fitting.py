@@ -6,19 +6,16 @@ Row weights have mean 1 here, so that the unscaled problem of the solver is n_sa
 import functools
 import warnings
 from dataclasses import dataclass, replace
-from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils._param_validation import Interval, StrOptions
 
 from ...._typing import Engine
 from ....errors import DataError
 from ....scheduler.place import check_engine
 from ....scheduler.threads import effective_n_jobs, own_threads, single_threaded_blas
-from ..._base import ENGINES
 from ...inputs.dask_arrays import engine_for, is_dask
 from ..scales import column_scales
 from .penalties import ENDLESS, L1L2
@@ -138,24 +135,6 @@ class Design:
         """Stand for a target that a fit did not come to: no coefficients, and an unknown gap."""
         mean = np.average(y, weights=self.weights) if self.fit_intercept else 0.0
         return Solution(np.nan, np.empty(0, np.int64), np.empty(0), mean, np.nan, np.nan, np.nan, 0, 0, "")
-
-
-# Of the parameters that the sparse estimators share.
-CONSTRAINTS: dict = {
-    "alpha": [Interval(Real, 0, np.inf, closed="left")],
-    "l1_ratio": [Interval(Real, 0, 1, closed="both")],
-    "fit_intercept": ["boolean"],
-    "positive": ["boolean"],
-    "penalty_factor": ["array-like", None],
-    "standardize": ["boolean"],
-    "schedule": [StrOptions({"auto", "working-set", "dynamic"})],
-    "max_iter": [Interval(Integral, 1, None, closed="left"), None],
-    "tol": [Interval(Real, 0, np.inf, closed="left")],
-    "warm_start": ["boolean"],
-    "engine": ENGINES,
-    "n_jobs": [None, Integral],
-    "verbose": ["verbose"],
-}
 
 
 class SparseCoefficients:

@@ -13,7 +13,6 @@ from ...inputs.targets import (
     check_offset,
     check_penalty_factor,
     check_same_classes,
-    check_same_shape,
     check_weights,
 )
 from ..losses import loss_of
@@ -91,10 +90,7 @@ def solve_classes(estimator, problem, penalty, before, callback, read, *, exact_
     objective is `unit` times the mean over the rows. Returns a `Solution` and the history.
     """
     design = problem.design
-    if before:
-        shape = before["coef_"].shape
-        check_same_shape(shape, (shape[0], design.n_features))
-        check_same_classes(before["classes_"], problem.classes)
+    check_goes_on(before, problem.classes, design.n_features)
     start = design.allowed(_start(before, design.positive))
     options = {"tol": estimator.tol, "max_iter": estimator.max_iter, "n_jobs": estimator.n_jobs}
     options |= {"verbose": estimator.verbose, "label": type(estimator).__name__}
@@ -146,11 +142,7 @@ def check_goes_on(before, classes, n_features):
     if not before:
         return
     fitting.check_goes_on(before["coef_"], before["coef_"].shape[0], n_features)
-    if not np.array_equal(before["classes_"], classes):
-        raise DataError(
-            f"warm_start=True goes on from a model of the classes {before['classes_'].tolist()}, but y "
-            f"has {classes.tolist()}: fit a new estimator, or set warm_start=False"
-        )
+    check_same_classes(before["classes_"], classes)
 
 
 def dense_coef(before):

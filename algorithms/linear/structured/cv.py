@@ -137,6 +137,10 @@ def _loss_at(problem, fit):
     return problem.loss.objective(_predictor(problem, fit))
 
 
+def _figure_of_best(name):
+    return property(lambda self: getattr(self._fitted(), name), doc=f"`{name}` of `best_estimator_`.")
+
+
 def _of_best(name, what):
     """Make a method that calls that of `best_estimator_`; it is there where the estimator has it."""
 
@@ -325,10 +329,10 @@ class SparseGLMCV(MetaEstimatorMixin, PathCV):
         in_group = sparse.csr_array(ones, shape=(len(members), paths.shape[0]))
         return sparse.csc_array(in_group @ paths.multiply(paths)).sqrt(), list(self.groups_)
 
-    coef_ = _of_best("coef_")
-    intercept_ = _of_best("intercept_")
-    n_iter_ = _of_best("n_iter_")
-    dual_gap_ = _of_best("dual_gap_")
+    coef_ = _figure_of_best("coef_")
+    intercept_ = _figure_of_best("intercept_")
+    n_iter_ = _figure_of_best("n_iter_")
+    dual_gap_ = _figure_of_best("dual_gap_")
 
     def _fitted(self):
         if "best_estimator_" not in vars(self):
