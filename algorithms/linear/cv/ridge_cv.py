@@ -1,5 +1,6 @@
 """Ridge regression whose penalty is chosen by leaving out each row once, in closed form."""
 
+import copy
 from numbers import Real
 from typing import Any, ClassVar, Self
 
@@ -300,7 +301,7 @@ class RidgeCV(ScoresFiles, MultiOutputMixin, RegressorMixin, Estimator):
 
 def _chosen(X, model, *data):
     """What `_choose` sets, as a dict."""
-    model = clone(model)
+    model = copy.copy(model)
     with single_threaded_blas():
         model._choose(X, *data)
     return {name: value for name, value in vars(model).items() if name.endswith("_")}
