@@ -333,7 +333,7 @@ class ElasticNet(ScoresFiles, SparseCoefficients, MultiOutputMixin, RegressorMix
         """Take the model from the solutions."""
         targets = y.reshape(len(y), -1)
         reached = len(fits)
-        fits = [*fits, *(design.nothing(target) for target in targets.T[reached:])]
+        fits = [*fits, *(design.unsolved_target(target) for target in targets.T[reached:])]
         dtype, p = design.X.dtype, design.X.shape[1]
         coef = np.array([fit.dense(p, dtype) for fit in fits])
         intercept = np.array([fit.intercept for fit in fits], np.float64)

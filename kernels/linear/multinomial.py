@@ -95,7 +95,7 @@ def multinomial_residuals(Z, labels, weights, n_classes):
 
 
 @nb.njit(**_SUMS, **INNER)
-def _bend(z, v, weight, n_classes):
+def _residual_change(z, v, weight, n_classes):
     """Turn the change v of the predictors z into that of the residual, ``weight (p v - p (p . v))``.
 
     Of z the exponentials are left.
@@ -132,7 +132,7 @@ def csr_multinomial_product(data, indices, indptr, weights, offset, W, V, n_clas
         if len(offset) > 0:
             for k in range(n_classes):
                 z[k] += offset[i, k]
-        _bend(z, v, 1.0 if len(weights) == 0 else np.float64(weights[i]), n_classes)
+        _residual_change(z, v, 1.0 if len(weights) == 0 else np.float64(weights[i]), n_classes)
         for k in range(width):
             out[last, k] += v[k]
         for e in span(indptr, i):
@@ -188,10 +188,10 @@ def multinomial_curves(Z, weights, n_classes):
 
 
 @nb.njit(**_SUMS)
-def multinomial_bends(Z, V, weights, n_classes):
+def residual_changes(Z, V, weights, n_classes):
     """Turn changes V of predictors Z, both (n, Q), into those of the residuals in place; Z is spent."""
     for i in range(len(Z)):
-        _bend(Z[i], V[i], 1.0 if len(weights) == 0 else np.float64(weights[i]), n_classes)
+        _residual_change(Z[i], V[i], 1.0 if len(weights) == 0 else np.float64(weights[i]), n_classes)
 
 
 @nb.njit(**_SUMS)

@@ -20,7 +20,7 @@ _SUMS: dict[str, Any] = {
 
 
 @nb.njit(**_SUMS)
-def go(loss, vector, t, d, y, weights, offset, scale, l2, there, slopes, curvatures):
+def step_to(loss, vector, t, d, y, weights, offset, scale, l2, there, slopes, curvatures):
     """Fill ``there = vector + t d``, and the slopes and curvatures of the rows there, times `scale`.
 
     `y`, `weights`: arrays (n,) of one type; `weights` may be (0,). `offset`: float64 array (n,) or (0,).
@@ -51,7 +51,7 @@ def go(loss, vector, t, d, y, weights, offset, scale, l2, there, slopes, curvatu
 
 
 @nb.njit(**_SUMS)
-def bend(curvatures, vector, out):
+def curvature_product(curvatures, vector, out):
     """Fill ``out = curvatures * (X v + v_c)``, (n,), v being a vector."""
     n = len(out)
     free = vector[1, n] if vector.shape[1] > n else 0.0
@@ -127,7 +127,7 @@ def keep_pair(steps, changes, numbers, n_pairs, step, change, least):
 
 
 @nb.njit(**_SUMS)
-def turn(steps, changes, numbers, n_pairs, d):
+def lbfgs_direction(steps, changes, numbers, n_pairs, d):
     """Turn minus a gradient, d, into the direction of L-BFGS by Nocedal's two loops; see `keep_pair`."""
     size = len(steps)
     first, shares = max(0, n_pairs - size), np.empty(size)

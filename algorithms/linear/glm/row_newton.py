@@ -21,7 +21,15 @@ import math
 
 import numpy as np
 
-from ....kernels.linear.row_vectors import advance, assemble, bend, go, keep_pair, product, turn
+from ....kernels.linear.row_vectors import (
+    advance,
+    assemble,
+    curvature_product,
+    keep_pair,
+    lbfgs_direction,
+    product,
+    step_to,
+)
 from ...optimize.methods.line_search import Trial, strong_wolfe
 from ...optimize.methods.memory import CURVED
 from ...optimize.methods.newton import result_of
@@ -110,7 +118,7 @@ class _Directions:
             return self._problem.newton_step(point, min(_FORCING, part**_POWER), allowed, most)
         d = -point.gradient
         if self._n_pairs:
-            turn(*self._pairs, self._n_pairs, d)
+            lbfgs_direction(*self._pairs, self._n_pairs, d)
         if -0.5 * self._problem.dot(point.gradient, d) > self._share * allowed:
             return d, False, 0
         self._share *= _LESS
@@ -175,7 +183,7 @@ class _Problem:
 
         def phi(t):
             state = np.empty_like(vector), np.empty(self._n), np.empty(self._n)
-            value, slope = go(objective.loss, vector, t, *common, *state)
+            value, slope = step_to(objective.loss, vector, t, *common, *state)
             value += objective.constant
             return Trial(t, value, slope if math.isfinite(value) else math.inf, state)
 
@@ -192,7 +200,7 @@ class _Problem:
         for k in range(most):
             if square <= enough and (gained > allowed or gained + self._bound(residual) <= allowed):
                 return d, gained <= allowed, k
-            bend(point.curvatures, step, r)
+            curvature_product(point.curvatures, step, r)
             assemble(r, self._gram(r), self._l2, step, bent)
             gain, square = advance(bent, square, d, residual, step)
             if not gain > 0:

@@ -19,7 +19,7 @@ import itertools
 import numpy as np
 from scipy import sparse
 
-from ....kernels.linear.multinomial import csc_gram, multinomial_bends, multinomial_residuals
+from ....kernels.linear.multinomial import csc_gram, multinomial_residuals, residual_changes
 from ....scheduler.threads import run_tasks
 from ...optimize.methods.excess import Excess
 from ...optimize.methods.lbfgs import Identity, minimize_lbfgs
@@ -218,7 +218,7 @@ class _RowProblem:
     def hessian_product(self, x, v):
         """The Hessian at x times v."""
         bent = self._predictors(v.image)
-        multinomial_bends(self._predictors(x.image, self._offset), bent, self._weights, self._n_classes)
+        residual_changes(self._predictors(x.image, self._offset), bent, self._weights, self._n_classes)
         bent *= self._scale
         return self._assembled(bent, v)
 

@@ -211,7 +211,7 @@ class DenseRows(_AnyRows):
         out = np.zeros(W.shape)
         for part in self._blocks(W):
             bent = part.X @ V[:-1] + V[-1]
-            multinomial.multinomial_bends(part._predictors(W), bent, part.weights, n_classes)
+            multinomial.residual_changes(part._predictors(W), bent, part.weights, n_classes)
             part._add_transposed(bent, out)
         return out
 

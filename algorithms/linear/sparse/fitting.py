@@ -131,7 +131,7 @@ class Design:
         strength = largest_strength(self, subproblem, self.penalty(1.0, l1_ratio))
         return float(strength / (self.X.shape[0] * l1_ratio))
 
-    def nothing(self, y):
+    def unsolved_target(self, y):
         """Stand for a target that a fit did not come to: no coefficients, and an unknown gap."""
         mean = np.average(y, weights=self.weights) if self.fit_intercept else 0.0
         return Solution(np.nan, np.empty(0, np.int64), np.empty(0), mean, np.nan, np.nan, np.nan, 0, 0, "")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from stradask.kernels.linear.glm_losses import LOGISTIC
-from stradask.kernels.linear.row_vectors import go, keep_pair, turn
+from stradask.kernels.linear.row_vectors import keep_pair, lbfgs_direction, step_to
 
 N, D = 7, 12
 
@@ -38,7 +38,7 @@ def test_the_direction_is_that_of_the_columns(n_pairs):
     for k in range(n_pairs):
         assert keep_pair(*kept, k, of_rows[k], changes_of_rows[k], 1e-10)
     (g,), (d,) = vectors(1, X, seed=3)
-    turn(*kept, n_pairs, np.negative(d, out=d))
+    lbfgs_direction(*kept, n_pairs, np.negative(d, out=d))
     expected = two_loops(steps[-size:], changes[-size:], g)
     np.testing.assert_allclose(d[0] @ X, expected, rtol=1e-9)
     np.testing.assert_allclose(d[1], X @ expected, rtol=1e-9)
@@ -68,7 +68,7 @@ def test_a_trial_point_has_value_slopes_and_derivative(weighted, free, dtype):
         return 0.25 * losses.sum() + 0.5 * 0.1 * u[0, :N] @ u[1, :N]
 
     there, slopes, curvatures = np.empty_like(v), np.empty(N), np.empty(N)
-    found, slope = go(LOGISTIC, v, 0.6, d, y, weights, np.empty(0), 0.25, 0.1, there, slopes, curvatures)
+    found, slope = step_to(LOGISTIC, v, 0.6, d, y, weights, np.empty(0), 0.25, 0.1, there, slopes, curvatures)
     assert found == pytest.approx(value(0.6), rel=1e-12)
     assert slope == pytest.approx((value(0.6 + 1e-6) - value(0.6 - 1e-6)) / 2e-6, rel=1e-6)
     np.testing.assert_allclose(there, v + 0.6 * d)
