@@ -1,4 +1,4 @@
-"""Newton's method of `newton` on columns of a CSC matrix, without copies or products of columns.
+"""Newton's method of `newton` without products of columns, which are those of a CSC matrix, or many.
 
 The second-order model of the loss at coefficients b, with curvatures h of the rows and the intercept
 eliminated, is minimised over the change d by coordinate descent, which keeps ``A d``. Where that takes more
@@ -9,6 +9,7 @@ from typing import Any
 
 import numba as nb
 import numpy as np
+from numba.extending import overload
 
 from ..indexing import at, span
 from ..options import INNER, KERNEL
@@ -17,14 +18,14 @@ from .columns import FAST
 from .newton import HUBER, SQUARED, _objective, _total, row_losses, violation_of
 
 _SUMS: dict[str, Any] = {**KERNEL, "fastmath": FAST}
+_OF_COLUMNS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": FAST}
 _STEPS = 50  # models of a loss on one working set; the tolerance ends them
 _NEAR = 0.9  # columns at zero take part in a model from this part of their threshold on
-_MOST_SWEEPS, _SUPPORT_SWEEPS = 30, 8  # over all columns of a model; after each of them
+_SUPPORT_SWEEPS = 8  # after each sweep over all columns of a model
 _SMALL = 0.2  # part of the last full sweep's largest change at which sweeps over the support end
 _FEW_SWEEPS = 1.0  # that are still needed: beyond, conjugate gradients are faster
 _CONJUGATE_STEPS, _CONJUGATE_TOL = 40, 0.1
 _LEAST_CURVATURE = 1e-9  # directions of less, relative to that of their coordinates, are not followed
-_SLOW = 4  # models of a call that descent did not solve: other methods are faster
 _HALVINGS = 12
 _ROUNDING = 1e-14  # of an objective
 
@@ -35,44 +36,98 @@ def _clear(v):
         v[i] = 0.0
 
 
-@nb.njit(**_SUMS, **INNER)
-def _dot(data, indices, entries, v):
-    total = 0.0
-    for e in entries:
-        total += data[e] * v[at(indices[e])]
-    return total
+def _dot(X, j, v):
+    """Product of column j with v."""
+
+
+@overload(_dot, jit_options=_OF_COLUMNS)
+def _dot_of_column(X, j, v):
+    def dense(X, j, v):
+        total, a = 0.0, X[j]
+        for row in range(len(a)):
+            total += a[row] * v[row]
+        return total
+
+    def csc(X, j, v):
+        data, indices, indptr = X
+        total = 0.0
+        for e in span(indptr, j):
+            total += data[e] * v[at(indices[e])]
+        return total
+
+    return dense if isinstance(X, nb.types.Array) else csc
 
 
 @nb.njit(**_SUMS)
 def slopes(X, v, out):
     """Fill `out` (p,) with the products of all columns of X, see `minimise`, with v (n,)."""
-    data, indices, indptr = X
     for j in range(len(out)):
-        out[j] = _dot(data, indices, span(indptr, j), v)
+        out[j] = _dot(X, j, v)
 
 
-@nb.njit(**_SUMS, **INNER)
-def _add(data, indices, entries, d, v):
-    for e in entries:
-        v[at(indices[e])] += d * data[e]
+def _add(X, j, d, v):
+    """Add d times column j to v."""
 
 
-@nb.njit(**_SUMS, **INNER)
-def _add_weighted(data, indices, entries, d, h, q):
-    for e in entries:
-        row = at(indices[e])
-        q[row] += h[row] * (d * data[e])
+@overload(_add, jit_options=_OF_COLUMNS)
+def _add_column(X, j, d, v):
+    def dense(X, j, d, v):
+        a = X[j]
+        for row in range(len(a)):
+            v[row] += d * a[row]
+
+    def csc(X, j, d, v):
+        data, indices, indptr = X
+        for e in span(indptr, j):
+            v[at(indices[e])] += d * data[e]
+
+    return dense if isinstance(X, nb.types.Array) else csc
 
 
-@nb.njit(**_SUMS, **INNER)
-def _moments(data, indices, entries, h):
-    """Product of a column with h, and of its square."""
-    total = square = 0.0
-    for e in entries:
-        weighted = h[at(indices[e])] * data[e]
-        total += weighted
-        square += weighted * data[e]
-    return total, square
+def _add_weighted(X, j, d, h, q):
+    """Add d h times column j to q."""
+
+
+@overload(_add_weighted, jit_options=_OF_COLUMNS)
+def _add_weighted_column(X, j, d, h, q):
+    def dense(X, j, d, h, q):
+        a = X[j]
+        for row in range(len(a)):
+            q[row] += h[row] * (d * a[row])
+
+    def csc(X, j, d, h, q):
+        data, indices, indptr = X
+        for e in span(indptr, j):
+            row = at(indices[e])
+            q[row] += h[row] * (d * data[e])
+
+    return dense if isinstance(X, nb.types.Array) else csc
+
+
+def _moments(X, j, h):
+    """Product of column j with h, and of its square."""
+
+
+@overload(_moments, jit_options=_OF_COLUMNS)
+def _moments_of_column(X, j, h):
+    def dense(X, j, h):
+        total, square, a = 0.0, 0.0, X[j]
+        for row in range(len(a)):
+            weighted = h[row] * a[row]
+            total += weighted
+            square += weighted * a[row]
+        return total, square
+
+    def csc(X, j, h):
+        data, indices, indptr = X
+        total = square = 0.0
+        for e in span(indptr, j):
+            weighted = h[at(indices[e])] * data[e]
+            total += weighted
+            square += weighted * data[e]
+        return total, square
+
+    return dense if isinstance(X, nb.types.Array) else csc
 
 
 @nb.njit(**KERNEL, **INNER)
@@ -91,14 +146,12 @@ def _near_columns(b, v, wrong, P):
 @nb.njit(**KERNEL)
 def _sweep(X, ids, g, h, model, P, d, b, q, rows):
     """Visit columns of a model; return the largest change, in units of slopes, and those not at zero."""
-    data, indices, indptr = X
     ones, share, step, extra = model[0], model[1], model[2], model[3]
     support, k, largest, n = np.empty(len(rows), np.int64), 0, 0.0, len(h)
     for j in rows:
         if step[j] == 0.0:
             continue
-        entries = span(indptr, ids[j])
-        slope = g[j] + _dot(data, indices, entries, q) - share[j] * q[n] + extra[j] * d[j]
+        slope = g[j] + _dot(X, ids[j], q) - share[j] * q[n] + extra[j] * d[j]
         old = b[j]
         new = single(old, slope, step[j], P[0, j], P[1, j], P[3, j], P[4, j], 0.0, 0)
         if new != 0.0:
@@ -108,7 +161,7 @@ def _sweep(X, ids, g, h, model, P, d, b, q, rows):
             change = new - old
             b[j] = new
             d[j] += change
-            _add_weighted(data, indices, entries, change, h, q)
+            _add_weighted(X, ids[j], change, h, q)
             q[n] += ones[j] * change
             largest = max(largest, abs(change) / step[j])
     return largest, support[:k]
@@ -117,14 +170,13 @@ def _sweep(X, ids, g, h, model, P, d, b, q, rows):
 @nb.njit(**KERNEL)
 def _conjugate_gradients(X, ids, g, h, model, P, d, b, q, support):
     """Minimise a model, about, over coefficients that are not zero, with their signs; return if it moved."""
-    data, indices, indptr = X
     ones, share, step, extra = model[0], model[1], model[2], model[3]
     k, n = len(support), len(h)
     rest, z, p, image, w = np.empty(k), np.zeros(k), np.empty(k), np.empty(k), np.empty(n + 1)
     size = first = 0.0
     for i in range(k):
         j = support[i]
-        slope = g[j] + _dot(data, indices, span(indptr, ids[j]), q) - share[j] * q[n] + extra[j] * d[j]
+        slope = g[j] + _dot(X, ids[j], q) - share[j] * q[n] + extra[j] * d[j]
         rest[i] = -slope - np.sign(b[j]) * (P[0, j] + P[1, j])
         p[i] = rest[i] * step[j]
         first += rest[i] * p[i]
@@ -135,12 +187,12 @@ def _conjugate_gradients(X, ids, g, h, model, P, d, b, q, support):
             break
         _clear(w)
         for i in range(k):
-            _add_weighted(data, indices, span(indptr, ids[support[i]]), p[i], h, w)
+            _add_weighted(X, ids[support[i]], p[i], h, w)
             w[n] += ones[support[i]] * p[i]
         curvature = own = 0.0
         for i in range(k):
             j = support[i]
-            image[i] = _dot(data, indices, span(indptr, ids[j]), w) - share[j] * w[n] + extra[j] * p[i]
+            image[i] = _dot(X, ids[j], w) - share[j] * w[n] + extra[j] * p[i]
             curvature += p[i] * image[i]
             own += p[i] * p[i] / step[j]
         if not curvature > _LEAST_CURVATURE * own:
@@ -163,14 +215,14 @@ def _conjugate_gradients(X, ids, g, h, model, P, d, b, q, support):
         z[i] = new - b[j]
     _clear(w)
     for i in range(k):
-        _add_weighted(data, indices, span(indptr, ids[support[i]]), z[i], h, w)
+        _add_weighted(X, ids[support[i]], z[i], h, w)
         w[n] += ones[support[i]] * z[i]
         gain += right[i] * z[i]
     length = 1.0
     if cut:
         for i in range(k):
             j = support[i]
-            image[i] = _dot(data, indices, span(indptr, ids[j]), w) - share[j] * w[n] + extra[j] * z[i]
+            image[i] = _dot(X, ids[j], w) - share[j] * w[n] + extra[j] * z[i]
             curvature += z[i] * image[i]
         length = min(1.0, gain / curvature) if curvature > 0.0 else 0.0
     if not length > 0.0:
@@ -184,10 +236,10 @@ def _conjugate_gradients(X, ids, g, h, model, P, d, b, q, support):
 
 
 @nb.njit(**KERNEL)
-def _descend(X, ids, g, h, model, P, d, b, q, rows, tol):
+def _descend(X, ids, g, h, model, P, d, b, q, rows, tol, most):
     """Minimise a model until a sweep changes slopes by at most `tol`; return whether it came to that."""
     before = np.inf
-    for _ in range(_MOST_SWEEPS):
+    for _ in range(most):
         largest, support = _sweep(X, ids, g, h, model, P, d, b, q, rows)
         if largest <= tol:
             return True
@@ -205,17 +257,19 @@ def _descend(X, ids, g, h, model, P, d, b, q, rows, tol):
 
 
 @nb.njit(**KERNEL)
-def minimise(X, ids, loss, delta, y, weights, f, b, c, P, fit_intercept, tol, damping, smooth, u, h):
+def minimise(X, ids, loss, delta, y, weights, f, b, c, P, fit_intercept, tol, damping, limits, smooth, u, h):
     """Minimise until the conditions are broken by at most `tol`.
 
     Parameters
     ----------
-    X : tuple of ndarrays
-        Data, indices and indptr of a CSC matrix of n rows.
+    X : tuple of ndarrays, or float64 ndarray (p, n)
+        Data, indices and indptr of a CSC matrix of n rows; or columns as rows.
     ids : int64 ndarray (m,)
         Its columns in the working set.
     loss, delta, y, weights, f, b, c, P, fit_intercept, tol, damping
         See `newton.minimise`; the penalty is convex.
+    limits : tuple of int
+        Sweeps for a model, and models that are not solved by so many: then other methods are faster.
     smooth, u, h : float, float64 ndarray (n,), (n,)
         Loss, slopes and curvatures at f: see `row_losses`. Changed.
 
@@ -226,7 +280,6 @@ def minimise(X, ids, loss, delta, y, weights, f, b, c, P, fit_intercept, tol, da
     bool
         Whether descent was fast enough. If not, other methods are to go on.
     """
-    data, indices, indptr = X
     m, n, quadratic, flat = len(b), len(f), loss == SQUARED, loss == HUBER
     df, old_f, q = np.empty(n), np.empty(n), np.empty(n + 1)
     g, v, wrong, model, value, slow = np.empty(m), np.empty(m), np.empty(m), np.zeros((4, m)), np.nan, 0
@@ -237,7 +290,7 @@ def minimise(X, ids, loss, delta, y, weights, f, b, c, P, fit_intercept, tol, da
         g0 = _total(u) if fit_intercept else 0.0
         violation = abs(g0)
         for j in range(m):
-            g[j] = _dot(data, indices, span(indptr, ids[j]), u) + P[2, j] * b[j]
+            g[j] = _dot(X, ids[j], u) + P[2, j] * b[j]
             v[j] = -g[j]
             wrong[j] = violation_of(b[j], v[j], P[0, j], P[1, j], P[3, j], P[4, j], 0.0, 0)
             violation = max(violation, wrong[j])
@@ -249,7 +302,7 @@ def minimise(X, ids, loss, delta, y, weights, f, b, c, P, fit_intercept, tol, da
                 h[i] = max(h[i], damping * weights[i])
         total = _total(h) * (1.0 if flat else 1.0 + damping) if fit_intercept else 0.0
         for j in rows:
-            s, square = _moments(data, indices, span(indptr, ids[j]), h)
+            s, square = _moments(X, ids[j], h)
             share = s / total if total > 0.0 else 0.0
             own = square - share * s
             own = own if own > 1e-14 * square else 0.0
@@ -260,7 +313,7 @@ def minimise(X, ids, loss, delta, y, weights, f, b, c, P, fit_intercept, tol, da
         new, d = b.copy(), np.zeros(m)
         _clear(q)
         inner = 0.3 * tol if quadratic else max(0.1 * violation, 0.3 * tol)
-        if not _descend(X, ids, g, h, model, P, d, new, q, rows, inner):
+        if not _descend(X, ids, g, h, model, P, d, new, q, rows, inner, limits[0]):
             slow += 1
         dc = -(g0 + q[n]) / total if total > 0.0 else 0.0
         some = dc != 0.0
@@ -270,7 +323,7 @@ def minimise(X, ids, loss, delta, y, weights, f, b, c, P, fit_intercept, tol, da
             d[j] = new[j] - b[j]
             if d[j] != 0.0:
                 some = True
-                _add(data, indices, span(indptr, ids[j]), d[j], df)
+                _add(X, ids[j], d[j], df)
         if np.isnan(value):
             value = smooth + _objective(b, P, 0.0, 0)
         t, moved, ends, old_b, old_c, fresh = 1.0, False, False, b.copy(), c[0], not quadratic
@@ -305,6 +358,6 @@ def minimise(X, ids, loss, delta, y, weights, f, b, c, P, fit_intercept, tol, da
             damping = max(10.0 * damping, 1e-2)
         if flat:
             damping = min(max(damping, 1e-9), 1.0)
-        if ends or slow == _SLOW:
+        if ends or slow == limits[1]:
             break
-    return damping, slow < _SLOW
+    return damping, slow < limits[1]

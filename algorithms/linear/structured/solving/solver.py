@@ -25,8 +25,10 @@ _ROUND = 4e6  # multiplications in products of columns that cost as much as the 
 _SMALL = 2e5  # multiplications that cost less than the Python of a round
 _FALL = 1e-12  # of an objective: what falls less is rounding
 _MOST_FREE = 32  # columns without penalty, beside which the others go by rows
-_MOST_COMPILED = 500  # columns of a working set whose Newton steps are one call
+_MOST_COMPILED = 500  # columns of a working set whose products are made, of a constant curvature
+_MOST_REMADE = 150  # the same where each Newton step makes them anew
 _COMPILED = (0, 1, 2, 3)  # penalties that those steps know: see `kernels.linear.blocks`
+_PATIENCE, _PATIENCE_DENSE = (30, 4), (5, 1)  # of descent by columns: see `sparse_newton.minimise`
 _NO_PRODUCTS = np.empty((0, 0))
 _SHARE = 0.2  # of the columns, which join a working set of sparse ones where models change
 _LEAST = 1e-14  # violations below this, in units of the first slopes, are rounding
@@ -195,7 +197,7 @@ class Solver:
         # Products of so many columns with each other cost about what a pass over X does.
         least = max(_FEW, int(np.sqrt(_PASS * len(self.blocks.sizes) ** 2 / max(len(self.B), 1))))
         by_entries = False
-        if self._is_compiled(penalty):  # or what the Python of a round does
+        if self._compiled(penalty):  # or what the Python of a round does
             by_entries = self.columns.is_sparse
             least = max(least, int(np.sqrt(_ROUND / self.columns.n_samples)))
             if by_entries and not self.loss.quadratic:
@@ -307,8 +309,8 @@ class Solver:
 
         The model of a loss of constant curvature is the loss itself: it takes one step.
         """
-        if self._is_compiled(penalty):
-            return self._newton_of_columns(penalty, tol, few)
+        if way := self._compiled(penalty):
+            return self._newton_of_columns(way, penalty, tol, few)
         damping, value, last = self.floor, None, np.inf
         for _ in range(1 if self.loss.quadratic else _NEWTON_STEPS):
             u = self._gradient()
@@ -350,27 +352,37 @@ class Solver:
                 return True
         return False
 
-    def _is_compiled(self, penalty):
-        """Whether `kernels.newton` takes the loss, the penalty and the columns of the working set."""
-        m = len(self.places)
-        if getattr(self.loss, "code", None) is None or penalty.kind not in _COMPILED or m > len(self.inside):
-            return False
-        if self.columns.is_sparse:
-            return penalty.convex and not self.is_slow
-        return m <= _MOST_COMPILED
+    def _compiled(self, penalty):
+        """Which compiled steps take the loss, the penalty and the columns of the working set, if any do.
 
-    def _newton_of_columns(self, penalty, tol, few):
+        "products" of columns, or "entries": descent by these.
+        """
+        m, quadratic = len(self.places), self.loss.quadratic
+        if getattr(self.loss, "code", None) is None or penalty.kind not in _COMPILED or m > len(self.inside):
+            return None
+        by_entries = penalty.convex and not self.is_slow
+        most = _MOST_COMPILED if quadratic or not by_entries else _MOST_REMADE
+        if not self.columns.is_sparse and m <= most:
+            return "products"
+        if by_entries and quadratic and not self.columns.is_sparse:
+            known = 0 if self.products is None else len(self.products[0])
+            by_entries = rows_are_cheaper(self.columns.n_samples, max(m, self.expected), 1, n_known=known)
+        return "entries" if by_entries else None
+
+    def _newton_of_columns(self, way, penalty, tol, few):
         """See `_newton`: of single columns, in one call."""
         loss, quadratic = self.loss, self.loss.quadratic
         b, f, c = self.B[self.places, 0], self.f[:, 0].copy(), self.c.copy()
         rows = loss.code, loss.delta, loss.y[:, 0], loss.weights, f, b, c
         P = penalty.table.take(self.inside, axis=1)
-        if self.columns.is_sparse:
+        if way == "entries":
+            self.products = None
             X, ids = self.columns.csc, self.blocks.order[self.places]
             if X is None:
-                X = self.part.data, self.part.indices, self.part.indptr.astype(np.int64)
-                ids = np.arange(len(b))
-            terms = P, self.fit_intercept, tol, self.floor, *loss.at(self.f)
+                A, ids = self.part, np.arange(len(b))
+                X = (A.data, A.indices, A.indptr.astype(np.int64)) if self.columns.is_sparse else A.T
+            limits = _PATIENCE if self.columns.is_sparse else _PATIENCE_DENSE
+            terms = P, self.fit_intercept, tol, self.floor, limits, *loss.at(self.f)
             floor, fast = sparse_newton.minimise(X, ids, *rows, *terms)
             self.is_slow = not fast
         else:

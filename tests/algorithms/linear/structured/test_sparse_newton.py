@@ -1,4 +1,4 @@
-"""Newton's method on CSC columns: optimality conditions from the data, and gaps."""
+"""Newton's method on the entries of columns: optimality conditions from the data, and gaps."""
 
 import numpy as np
 import pytest
@@ -65,6 +65,24 @@ def test_subgradients_contain_zero(loss, intercept, ratio, positive, alike):
         apart, mean = violations(model, loss, X, y, weights, offset, alpha, ratio, factors, positive)
         assert apart.max() < 2e-5
         assert abs(mean) < 1e-5 or not intercept
+
+
+@pytest.mark.parametrize(
+    ("loss", "n", "p", "alpha"),
+    [("squared", 250, 9000, 0.05), ("logistic", 400, 700, 5e-3), ("huber", 400, 700, 5e-3)],
+)
+def test_many_dense_columns_are_solved_without_products(monkeypatch, loss, n, p, alpha):
+    minimise, forms = solver.sparse_newton.minimise, []
+    monkeypatch.setattr(
+        solver.sparse_newton, "minimise", lambda X, *rest: forms.append(type(X)) or minimise(X, *rest)
+    )
+    X, y, *_ = problem(loss, n=n, p=p, seed=2)
+    X = X.toarray() + np.random.default_rng(0).standard_normal((n, p))
+    model = sd.SparseGLM(loss, alpha=alpha, tol=1e-11).fit(X, y)
+    apart, mean = violations(model, loss, X, y, np.ones(n), 0.0, alpha, 1.0, np.ones(p), False)
+    assert forms.count(np.ndarray) > 0
+    assert apart.max() < 2e-5
+    assert abs(mean) < 1e-5
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
