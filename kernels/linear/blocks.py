@@ -16,6 +16,7 @@ from ..options import INNER, KERNEL
 from .columns import FAST
 from .descent import dot, subtract
 
+_WHOLE, _TO_ZERO, _PART = 0, 1, 2  # of steps
 _DEPENDENT = 1e-12  # ratio of squared pivots of columns that depend on each other
 _OF_ROWS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": FAST}
 
@@ -297,7 +298,7 @@ def step_of_columns(H, G, b, lam, lam1, low, high, gamma, kind, support, M, work
     """Take a Newton step on the coefficients that are not zero, if the objective falls.
 
     The penalty is smooth there. `support`: int64 (k,). `M` (k, k), `work` (4, m): work space. Returns whether
-    the step was a whole one.
+    the step was a whole one, ended where a coefficient is zero, or neither.
     """
     k, m = len(support), len(b)
     slope, d, new, image = work[0], work[1], work[2], work[3]
@@ -314,22 +315,32 @@ def step_of_columns(H, G, b, lam, lam1, low, high, gamma, kind, support, M, work
             row[e] = (row[e] - dot(row, M[e], e)) / M[e, e]
         pivot = row[i] - dot(row, row, i)
         most = max(most, pivot)
-        if not pivot > _DEPENDENT * most:  # columns that depend on each other, or no minimum is near
-            return False
-        row[i] = np.sqrt(pivot)
+        if pivot > _DEPENDENT * most:
+            row[i] = np.sqrt(pivot)
+        elif kind == 0:
+            row[i] = np.inf  # a column that depends on those before it stays as it is
+        else:  # no minimum is near
+            return _PART
         d[i] = (-(G[j] + slope[i]) - dot(row, d, i)) / row[i]
     for i in range(k - 1, -1, -1):
         d[i] /= M[i, i]
         for e in range(i):
             d[e] -= d[i] * M[i, e]
-    for t in (1.0, 0.3):
+    first, at_zero = 1.0, -1  # the share of the step at which a coefficient is zero, and which
+    for i in range(k):
+        if d[i] * b[support[i]] < 0.0 and -b[support[i]] / d[i] < first:
+            first, at_zero = -b[support[i]] / d[i], i
+    for t in (1.0, 0.3, first):
+        to_zero = t != 1.0 and t != 0.3
+        if to_zero and kind != 0:
+            return _PART
         whole, after = t == 1.0, 0.0
         for j in range(m):
             image[j] = 0.0
         for i in range(k):
             j = support[i]
             value = b[j] + t * d[i]
-            if value * b[j] < 0.0:
+            if value * b[j] < 0.0 or (to_zero and i == at_zero):
                 value = 0.0
             new[i] = min(max(value, low[j]), high[j])
             whole = whole and new[i] != 0.0
@@ -343,8 +354,8 @@ def step_of_columns(H, G, b, lam, lam1, low, high, gamma, kind, support, M, work
                 b[support[i]] = new[i]
             for j in range(m):
                 G[j] += image[j]
-            return whole
-    return False
+            return _TO_ZERO if to_zero else _WHOLE if whole else _PART
+    return _PART
 
 
 @nb.njit(**KERNEL)
@@ -390,18 +401,21 @@ def minimise_columns(H, G, b, steps, lam, lam1, low, high, gamma, kind, tol, mos
         need = since * np.log(change / tol) / np.log(max(before / change, 1.0 + 1e-9))
         if due > 0 or need < n_support * n_support / (3.0 * m):
             continue
-        k = 0
-        for j in range(m):
-            if low[j] < b[j] < high[j] and b[j] != 0.0:
-                support[k] = j
-                k += 1
-        if k > largest_step:
-            return change
-        if k > 0:
+        state = _TO_ZERO
+        while state == _TO_ZERO:
+            k = 0
+            for j in range(m):
+                if low[j] < b[j] < high[j] and b[j] != 0.0:
+                    support[k] = j
+                    k += 1
+            if k > largest_step:
+                return change
+            if k == 0:
+                break
             if len(M) < k:
                 M = np.empty((min(2 * k, m), min(2 * k, m)))
-            whole = step_of_columns(H, G, b, lam, lam1, low, high, gamma, kind, support[:k], M, work)
-            wait = 1 if whole else min(2 * wait, 16)
+            state = step_of_columns(H, G, b, lam, lam1, low, high, gamma, kind, support[:k], M, work)
+            wait = min(2 * wait, 16) if state == _PART else 1
             change = np.inf
         due = wait
     return change

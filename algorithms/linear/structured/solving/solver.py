@@ -197,7 +197,8 @@ class Solver:
         # Products of so many columns with each other cost about what a pass over X does.
         least = max(_FEW, int(np.sqrt(_PASS * len(self.blocks.sizes) ** 2 / max(len(self.B), 1))))
         by_entries = False
-        if self._compiled(penalty):  # or what the Python of a round does
+        single = len(self.blocks.sizes) == len(self.blocks.order)
+        if single and self._compiled(penalty):  # or what the Python of a round does
             by_entries = self.columns.is_sparse
             least = max(least, int(np.sqrt(_ROUND / self.columns.n_samples)))
             if by_entries and not self.loss.quadratic:
