@@ -20,8 +20,7 @@ from ..structured.losses import Logistic
 from ..structured.mean_loss import mean_loss
 from . import fitting
 from .fitting import SHORT, Design, moved_from, rounded, solve, warn_short
-from .local import applies, solve_local
-from .small import is_small, solve_small
+from .local import is_small, is_sparse, solve_local
 
 
 @dataclass(frozen=True)
@@ -98,8 +97,8 @@ def solve_classes(estimator, problem, penalty, before, callback, read, *, exact_
     loss = fits = None
     if len(problem.classes) == 2:
         loss = mean_loss(design, Logistic(), problem.numbers, problem.offset)
-        if is_small(design, [penalty], problem.offset):
-            fits, done = solve_small(design, loss, [penalty], unit=unit, **options)
+        if is_small(design, [penalty], problem.offset) or is_sparse(design, penalty, loss):
+            fits, done = solve_local(design, loss, [penalty], unit=unit, **options)
             options["start"] = start if fits else done
     if fits:
         fit = fits[0]
@@ -107,8 +106,6 @@ def solve_classes(estimator, problem, penalty, before, callback, read, *, exact_
         from ..structured.solving.owned_fit import solve_single_columns
 
         fit, done = solve_single_columns(design, loss, estimator.alpha, estimator.l1_ratio, **options)
-    elif loss is not None and applies(design, penalty, loss):
-        fit, done = solve_local(design, loss, penalty, unit=unit, **options)
     else:
         (fit, *_), done = solve(design, problem.subproblem(), [penalty], unit=unit, **options)
     if exact_gap and not design.owned:  # where workers own columns, it is measured there

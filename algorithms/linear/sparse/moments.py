@@ -29,7 +29,7 @@ from ..losses import squared
 from ..structured.losses import Squared
 from ..structured.mean_loss import mean_loss
 from .fitting import rounded, solve
-from .small import is_small, solve_small
+from .local import is_small, solve_local
 from .working_set import Solution
 
 _NARROW = 64  # columns, below which the loops over them are short
@@ -375,7 +375,7 @@ def solve_squared(design, y, alphas, l1_ratio, *, problem=None, tol, start=None,
     penalties = [design.penalty(alpha, l1_ratio) for alpha in alphas]
     if is_small(design, penalties):
         loss, start = mean_loss(design, Squared(), y), design.allowed(start)
-        fits, done = solve_small(design, loss, penalties, tol=tol, start=start, **options)
+        fits, done = solve_local(design, loss, penalties, tol=tol, start=start, **options)
         if fits:
             return fits, done
         start = done if len(penalties) == 1 else start

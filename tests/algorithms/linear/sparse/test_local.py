@@ -86,7 +86,7 @@ def test_the_gap_bounds_the_excess_and_meets_the_tolerance(form):
 
 def solve_with_rounds(monkeypatch, model, X, y):
     with monkeypatch.context() as patch:
-        patch.setattr(labels, "applies", lambda *args: False)
+        patch.setattr(labels, "is_sparse", lambda *args: False)
         return model.fit(X, y)
 
 

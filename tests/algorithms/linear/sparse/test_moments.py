@@ -173,7 +173,7 @@ def test_several_targets_and_a_warm_start():
 
 def count(monkeypatch):
     calls = []
-    for name in ("solve", "solve_small"):
+    for name in ("solve", "solve_local"):
         inner = getattr(moments, name)
         counted = lambda *args, inner=inner, **options: calls.append(1) or inner(*args, **options)  # noqa: E731
         monkeypatch.setattr(moments, name, counted)
