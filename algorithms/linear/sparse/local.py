@@ -105,7 +105,7 @@ def solve_local(
             options = {"tol": max(tol, LEAST_TOL), "max_rounds": max_rounds, "report": reporter(penalty)}
             fit = solver.solve(terms(penalty), nothing, first, **options)
             fits.append(solution(penalty, fit))
-            if small and fit.reason in ("large", "stalled"):
+            if fit.reason in ("large", "stalled"):
                 return None, (fits[-1].features, fits[-1].coef)
             if fit.reason == "stopped":
                 break

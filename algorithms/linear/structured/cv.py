@@ -138,7 +138,10 @@ def _loss_at(problem, fit):
 
 
 def _figure_of_best(name):
-    return property(lambda self: getattr(self._fitted(), name), doc=f"`{name}` of `best_estimator_`.")
+    def figure(self: Any) -> Any:
+        return getattr(self._fitted(), name)
+
+    return property(figure, doc=f"`{name}` of `best_estimator_`.")
 
 
 def _of_best(name, what):

@@ -536,7 +536,9 @@ class QuantileRegressor(_L1Regressor):
 
     _parameter_constraints: ClassVar[dict] = {
         "quantile": [Interval(Real, 0, 1, closed="neither")],
-        "solver": [str],
+        "solver": [
+            StrOptions({"auto", "highs", "highs-ds", "highs-ipm", "interior-point", "revised simplex"})
+        ],
         "solver_options": [dict, None],
         **_L1,
     }

@@ -98,6 +98,7 @@ class SmallSolver:
 
     @f.setter
     def f(self, f):
+        """Set predictors."""
         self._state = *self._state[:4], f[:, 0].copy()
 
     def state(self):
