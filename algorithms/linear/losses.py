@@ -98,7 +98,7 @@ class _SquaredLoss(EstimatorLoss):
     def moved(self, target, offset):
         offsets = offset.reshape(len(offset), -1).T
         means = np.average(offsets, axis=1, weights=target.weights)
-        vectors = [y - own for y, own in zip(target.vectors, offsets, strict=True)]
+        vectors = [y - shift for y, shift in zip(target.vectors, offsets, strict=True)]
         return replace(target, vectors=vectors, starts=target.starts - means[:, None])
 
     def minimiser(self, solver):

@@ -17,7 +17,7 @@ def column_scales(X, weights, *, centre):
     n, p = X.shape
     weights = np.ones(n) if weights is None else weights
     if sparse.issparse(X):
-        return merged_scales(*([part] for part in column_moments(X, weights)), centre=centre)
+        return merged_scales(*([moment] for moment in column_moments(X, weights)), centre=centre)
     if X.flags.c_contiguous:
         step = max(1, _BLOCK // p)
         parts = [column_moments(X[a : a + step], weights[a : a + step]) for a in range(0, n, step)]

@@ -331,7 +331,7 @@ def step_of_columns(H, G, b, lam, lam1, low, high, gamma, kind, support, M, work
         if d[i] * b[support[i]] < 0.0 and -b[support[i]] / d[i] < first:
             first, at_zero = -b[support[i]] / d[i], i
     for t in (1.0, 0.3, first):
-        to_zero = t != 1.0 and t != 0.3
+        to_zero = t not in (1.0, 0.3)
         if to_zero and kind != 0:
             return _PART
         whole, after = t == 1.0, 0.0

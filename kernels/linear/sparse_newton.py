@@ -30,12 +30,6 @@ _HALVINGS = 12
 _ROUNDING = 1e-14  # of an objective
 
 
-@nb.njit(**KERNEL, **INNER)
-def _clear(v):
-    for i in range(len(v)):
-        v[i] = 0.0
-
-
 def _dot(X, j, v):
     """Product of column j with v."""
 
@@ -173,7 +167,7 @@ def _conjugate_gradients(X, ids, g, h, model, P, d, b, q, support):
     ones, share, step, extra = model[0], model[1], model[2], model[3]
     k, n = len(support), len(h)
     rest, z, p, image, w = np.empty(k), np.zeros(k), np.empty(k), np.empty(k), np.empty(n + 1)
-    size = first = 0.0
+    first = 0.0
     for i in range(k):
         j = support[i]
         slope = g[j] + _dot(X, ids[j], q) - share[j] * q[n] + extra[j] * d[j]
@@ -185,17 +179,17 @@ def _conjugate_gradients(X, ids, g, h, model, P, d, b, q, support):
     for _ in range(_CONJUGATE_STEPS):
         if size <= _CONJUGATE_TOL**2 * first:
             break
-        _clear(w)
+        w[:] = 0.0
         for i in range(k):
             _add_weighted(X, ids[support[i]], p[i], h, w)
             w[n] += ones[support[i]] * p[i]
-        curvature = own = 0.0
+        curvature = diagonal = 0.0
         for i in range(k):
             j = support[i]
             image[i] = _dot(X, ids[j], w) - share[j] * w[n] + extra[j] * p[i]
             curvature += p[i] * image[i]
-            own += p[i] * p[i] / step[j]
-        if not curvature > _LEAST_CURVATURE * own:
+            diagonal += p[i] * p[i] / step[j]
+        if not curvature > _LEAST_CURVATURE * diagonal:
             break
         length, old, size = size / curvature, size, 0.0
         for i in range(k):
@@ -213,7 +207,7 @@ def _conjugate_gradients(X, ids, g, h, model, P, d, b, q, support):
         new = min(max(new, P[3, j]), P[4, j])
         cut = cut or new != b[j] + z[i]
         z[i] = new - b[j]
-    _clear(w)
+    w[:] = 0.0
     for i in range(k):
         _add_weighted(X, ids[support[i]], z[i], h, w)
         w[n] += ones[support[i]] * z[i]
@@ -304,14 +298,14 @@ def minimise(X, ids, loss, delta, y, weights, f, b, c, P, fit_intercept, tol, da
         for j in rows:
             s, square = _moments(X, ids[j], h)
             share = s / total if total > 0.0 else 0.0
-            own = square - share * s
-            own = own if own > 1e-14 * square else 0.0
-            extra = P[2, j] + (0.0 if flat else damping * (own + P[2, j]))
+            bend = square - share * s
+            bend = bend if bend > 1e-14 * square else 0.0
+            extra = P[2, j] + (0.0 if flat else damping * (bend + P[2, j]))
             model[0, j], model[1, j], model[3, j] = s, share, extra
-            model[2, j] = 1.0 / (own + extra) if own + extra > 0.0 else 0.0
+            model[2, j] = 1.0 / (bend + extra) if bend + extra > 0.0 else 0.0
             g[j] -= share * g0
         new, d = b.copy(), np.zeros(m)
-        _clear(q)
+        q[:] = 0.0
         inner = 0.3 * tol if quadratic else max(0.1 * violation, 0.3 * tol)
         if not _descend(X, ids, g, h, model, P, d, new, q, rows, inner, limits[0]):
             slow += 1

@@ -138,8 +138,8 @@ def plot_effect(places, lines, means, level, names, ax=None):
     column, by, what = names
     is_line = np.asarray(places).dtype.kind in "iuf"
     for i, (label, rows) in enumerate(lines):
-        color, made = COLOURS[i % len(COLOURS)], means[:, rows]
-        centre, (low, high) = made.mean(axis=0), interval_of_draws(made, level)
+        color, draws = COLOURS[i % len(COLOURS)], means[:, rows]
+        centre, (low, high) = draws.mean(axis=0), interval_of_draws(draws, level)
         if is_line:
             ax.fill_between(places[rows], low, high, color=color, alpha=0.2, linewidth=0)
             ax.plot(places[rows], centre, color=color, label=label)

@@ -302,10 +302,10 @@ def path_of(fits, n_features, n_outputs=1):
 
 def fits_to_fold(X, fold, model, name, values, y, offset):
     """Fit a model to a fold for each value of a parameter; yield it, and its predictors of the test rows."""
-    own = None if offset is None else offset[fold.test]
+    test_offset = None if offset is None else offset[fold.test]
     for value in values:
         model.set_params(**{name: float(value)}).fit(X, y, fold.weights, offset=offset)
-        yield model, getattr(model, "decision_function", model.predict)(X[fold.test], offset=own)
+        yield model, getattr(model, "decision_function", model.predict)(X[fold.test], offset=test_offset)
 
 
 def tasks_over(X, engine, n_jobs):

@@ -53,7 +53,7 @@ class LogisticRegressionCV(LogisticRegression):
         As in scikit-learn; None is the accuracy. With `sample_weight` scores are weighted.
     engine : str or distributed.Client, default="local"
         Where folds are fitted: ``"local"``, ``"dask"`` (the current client), a client, or the address of a
-        Dask scheduler. Each worker that has a fold must have room for `X`.
+        Dask scheduler. Each worker that fits a fold needs memory for `X`.
     n_jobs : int or None, default=None
         Threads: one takes a fold and a share of the l1 penalty at a time.
     verbose : int, default=0

@@ -69,7 +69,7 @@ class RidgeCV(ScoresFiles, MultiOutputMixin, RegressorMixin, Estimator):
     %(standardize)s With ``cv=None`` they are those of all rows, with `cv` those of the training rows.
     engine : str or distributed.Client, default="local"
         Where folds are fitted, or with ``cv=None`` the one decomposition: ``"local"``, ``"dask"`` (the
-        current client), a client, or the address of a Dask scheduler. Each worker that has one must have room
+        current client), a client, or the address of a Dask scheduler. Each worker that computes needs memory
         for `X`.
     n_jobs : int or None, default=None
         Threads: one takes a fold at a time. None is 1, -1 all cores.
@@ -221,9 +221,9 @@ class RidgeCV(ScoresFiles, MultiOutputMixin, RegressorMixin, Estimator):
     def _choose(self, X, y, weights, offset, alphas, weighted):
         """Compute the errors of rows that are left out, judge them, and take the best coefficients."""
         Y = y.reshape(len(y), -1)
-        own = Y if offset is None else Y - offset.reshape(Y.shape)
+        residual = Y if offset is None else Y - offset.reshape(Y.shape)
         scales = column_scales(X, weights, centre=self.fit_intercept) if self.standardize else None
-        fits = LeftOut(X, own, weights, self.fit_intercept, alphas, scales)
+        fits = LeftOut(X, residual, weights, self.fit_intercept, alphas, scales)
         errors = fits.errors  # rows, targets, alphas
         if self.scoring is None:
             results = weights[:, None, None] * errors**2

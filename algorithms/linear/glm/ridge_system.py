@@ -224,8 +224,8 @@ class _RowSystem:
         else:
             K, step = np.zeros((n, n)), max(256, _BLOCK // n)
             for j in range(0, len(mean), step):  # differences first: columns far from zero keep their digits
-                part = slice(j, j + step)
-                Z = (rows.X[:, part] - (mean * centred.scales)[part]) / centred.scales[part]
+                block = slice(j, j + step)
+                Z = (rows.X[:, block] - (mean * centred.scales)[block]) / centred.scales[block]
                 K += Z @ Z.T
         self.gram = K * self._roots * self._roots[:, None]
 

@@ -231,7 +231,7 @@ class KnockoffSelection(Selector):
 
 
 def _beside(X, copies, scale, rng):
-    """Columns beside copies, over their scales, at random which is first; and where copies are."""
+    """Return scaled columns and their knockoffs, swapped at random, and which columns are swapped."""
     swapped = rng.random_sample(X.shape[1]) < 0.5
     both = np.hstack([np.where(swapped, copies, X), np.where(swapped, X, copies)])
     return both / np.tile(scale, 2), swapped

@@ -49,7 +49,7 @@ def solve_local(
 ):
     """Solve for a sequence of penalties; arguments and answers are those of `fitting.solve`.
 
-    Where the working set of a small problem grows too large, or rounding stands in the way, the answer is
+    Where the working set of a dense problem grows too large, or rounding stands in the way, the answer is
     None, and features and coefficients to begin with elsewhere. `loss`: `mean_loss.MeanLoss` over the rows of
     the design. `shown`: verbose and callback.
     """

@@ -232,11 +232,11 @@ class StructuredModel(ColumnsOnWorkers, Reweighting, SparseCoefficients, Estimat
         with monitor:
             goes_on, rounds = penalty.convex or start is not None, 0
             if not goes_on:
-                fit = self._lowest(problem, solver, penalty, unit, first, options)
+                fit = self._minimise_from_starts(problem, solver, penalty, unit, first, options)
                 if fit.reason == "large":
                     solver, rounds = self._solver(problem), fit.rounds
                     scale_of(solver, penalty)
-                    fit = self._lowest(problem, solver, penalty, unit, first, options)
+                    fit = self._minimise_from_starts(problem, solver, penalty, unit, first, options)
             else:
                 fit = smoothed(solver, penalty, unit, first, max_rounds=self.max_iter, **options)
             if self._is_left(solver, fit):
@@ -250,7 +250,7 @@ class StructuredModel(ColumnsOnWorkers, Reweighting, SparseCoefficients, Estimat
         self._warn(fit, unit, first)
         return problem.in_units(fit), monitor.history
 
-    def _lowest(self, problem, solver, penalty, unit, first, options):
+    def _minimise_from_starts(self, problem, solver, penalty, unit, first, options):
         penalties = partial(self._penalty, problem)
         return lowest(solver, penalties, penalty, self.alpha, unit, first, self.max_iter, **options)
 

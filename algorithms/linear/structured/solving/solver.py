@@ -127,9 +127,9 @@ class Solver:
             self._to_come.append(features)
             shift = np.zeros(len(features))
         if self.products is not None:
-            h, (H, ones, total), known = self.loss.curvature(self.f), self.products, len(self.places)
-            part, more = self.part[:, :known], self.part[:, known:]
-            cross = self.columns.cross(part, more, h)
+            h, (H, ones, total), m = self.loss.curvature(self.f), self.products, len(self.places)
+            more = self.part[:, m:]
+            cross = self.columns.cross(self.part[:, :m], more, h)
             H = np.block([[H, cross], [cross.T, self.columns.gram(more, h)]])
             self.products = H, np.concatenate([ones, self.columns.slopes(more, h)]), total
         self._within[blocks] = True
