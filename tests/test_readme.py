@@ -1,6 +1,7 @@
 """Every block of README.md and of the page of the command line runs, with cheaper figures, on little data."""
 
 import re
+import shlex
 import shutil
 import subprocess
 from pathlib import Path
@@ -27,6 +28,9 @@ CHEAPER = {
     "n_components=30 --save": "n_components=3 max_iter=5 --save",
     "n_components=50": "n_components=3 max_iter=5",
     "--n-components 20 50 100 200": "--n-components 2 3 --repeats 1 --param max_iter=5",
+    "slda reviews.csv:text": "slda reviews.csv:text --n-components 3 --max-iter 5",
+    "--item 260": "--item 3",
+    "s3://bucket/": "bucket/",
 }
 
 
@@ -53,11 +57,12 @@ def corpus(tmp_path, monkeypatch):
     (tmp_path / "vocab.kos.txt").write_text("".join(f"word{i}\n" for i in range(40)))
     rng = np.random.default_rng(0)
     lines = [f"{rng.integers(2)} 1:{rng.random():.3f} {rng.integers(2, 9)}:1" for _ in range(80)]
-    for name in ("data.svm", "new.svm"):
+    for name in ("data.svm", "new.svm", "held-out.svm"):
         (tmp_path / name).write_text("\n".join(lines) + "\n")
     pairs = {(int(u), int(i)) for u, i in rng.integers((40, 0), (60, 15), size=(300, 2))}
     rows = [f"{u},{i},{1 + (u * i) % 5}" for u, i in sorted(pairs)]
     (tmp_path / "ratings.csv").write_text("\n".join(["user,item,rating", *rows]) + "\n")
+    (tmp_path / "movies.csv").write_text("".join(["item,title\n", *(f"{i},Film {i}\n" for i in range(15))]))
     return tmp_path
 
 
@@ -94,19 +99,27 @@ def test_make_has_the_two_commands():
 @pytest.mark.cluster
 def test_every_line_of_the_command_line(corpus, address, capsys, monkeypatch):
     pytest.importorskip("matplotlib")
+    pytest.importorskip("pyarrow")
+    pd = pytest.importorskip("pandas")
     from stradask.benchmarks import ceilings, recipes
     from stradask.benchmarks.scheduling import ssp
 
     counts, vocabulary = sd.datasets.load_docstrings()
-    notes = (" ".join(vocabulary[j] for j in counts[[row]].indices) for row in range(100))
+    notes = [" ".join(vocabulary[j] for j in counts[[row]].indices) for row in range(0, counts.shape[0], 4)]
     (corpus / "notes.txt").write_text("\n".join(notes))
+    reviews = "".join(f'"{note}",{1 + k % 5}\n' for k, note in enumerate(notes[:200]))
+    (corpus / "reviews.csv").write_text("text,stars\n" + reviews)
+    rng = np.random.default_rng(0)
+    clicks = pd.DataFrame({"hour": rng.integers(24, size=200), "clicked": rng.random(200) < 0.5})
+    (corpus / "bucket" / "clicks").mkdir(parents=True)
+    clicks.to_parquet(corpus / "bucket" / "clicks" / "1.parquet")
     monkeypatch.setattr(recipes, "QUICK", ("ssp --param cluster=False threads=False",))
     monkeypatch.setattr(sd.datasets, "download", lambda name, **_: [corpus / f"docword.{name}.txt.gz"])
     monkeypatch.setattr(ssp, "QUICK", {"n": 200, "p": 4, "clocks": 20})
     monkeypatch.setattr(ceilings, "MEGABYTES", 1)
     monkeypatch.setattr(ceilings, "rounds", lambda: {"task_ms": 1.0, "round_ms": 2.0})
     lines = [line.partition("#")[0] for line in cheaper(COMMANDS[0], address).splitlines()]
-    commands = [command.split() for line in lines for command in line.split(";")]
+    commands = [shlex.split(command) for line in lines for command in line.split(";")]
     assert len(commands) == 21
     for words in commands:
         assert words[0] == "stradask"

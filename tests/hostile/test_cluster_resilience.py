@@ -162,7 +162,7 @@ def test_a_client_that_connects_again_in_mid_fit_ends_with_the_same_bits(client)
 
 
 def test_the_worker_with_the_loop_dies_and_dask_begins_the_fit_anew(cluster, client):
-    expected = factors(max_iter=3000).fit(RATINGS)
+    expected = factors(max_iter=1000).fit(RATINGS)
 
     def kill():
         while not client.get_events("stradask-fit-anew"):
@@ -176,7 +176,7 @@ def test_the_worker_with_the_loop_dies_and_dask_begins_the_fit_anew(cluster, cli
     thread = threading.Thread(target=kill)
     thread.start()
     with dask.config.set({"stradask.coordinator": "cluster", "stradask.coordinator-name": "anew"}):
-        found = factors(engine="dask", max_iter=3000).fit(RATINGS)
+        found = factors(engine="dask", max_iter=1000).fit(RATINGS)
     thread.join(60)
     assert killed
     equal(found, expected)

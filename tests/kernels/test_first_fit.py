@@ -27,11 +27,9 @@ class Listener(event.Listener):
 
 event.register("numba:compile", Listener())
 X = make_lda_corpus(1200, n_features=2000, n_components=5, mean_length=100, random_state=0)[0]
-names = set()
-for n_components in (100, 300):
-    model = sd.LatentDirichletAllocation(n_components, max_iter=10, random_state=0).fit(X)
-    names |= {part["name"] for part in model.sampler_}
-print(json.dumps([sorted(names), compiled]))
+for n_components, sampler in ((100, "auto"), (300, "auto"), (100, "gibbs"), (300, "gibbs"), (300, "warp")):
+    sd.LatentDirichletAllocation(n_components, sampler=sampler, max_iter=10, random_state=0).fit(X)
+print(json.dumps(compiled))
 """
 
 
@@ -42,9 +40,11 @@ def test_a_first_fit_compiles_nothing_twice(tmp_path):
     done = subprocess.run(
         command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=600, check=True
     )
-    names, compiled = json.loads(done.stdout)
-    assert names == ["gibbs", "warp"]
-    for kernel in ("gibbs.sweep_dense", "gibbs.sweep_sparse", "warp.word_pass", "warp.document_pass"):
+    compiled = json.loads(done.stdout)
+    # `run_tasks` has the sweep over rows of counts inlined.
+    for kernel in ("gibbs_steps.run_tasks", "gibbs.sweep_sparse", "warp.word_pass", "warp.document_pass"):
         assert sum(f"kernels.lda.{kernel} " in name for name in compiled) == 1
-    assert [name for name, times in compiled.items() if times > 1 and name.startswith("stradask")] == []
+    twice = [name for name, times in compiled.items() if times > 1 and name.startswith("stradask")]
+    # A sweep draws with `exact` as a constant 0, which leaves out a division, and as it is.
+    assert [name for name in twice if "gibbs._draw_next " not in name] == []
     assert [name for name in compiled if "arrayobj" in name] == []
