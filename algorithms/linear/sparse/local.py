@@ -84,6 +84,8 @@ def solve_local(
                 f = f if loss.offset is None else f + loss.offset
                 c[0] = null_intercept(loss.gradient, loss.curvature, f, c[0])
             solver.begin(B, c)
+        elif not small and terms(penalties[0]).free.any():  # a gap counts where their slopes are zero
+            solver.null(terms(penalties[0]))
 
     def solution(penalty, fit):
         features = np.flatnonzero(fit.B[:, 0])

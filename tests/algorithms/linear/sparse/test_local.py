@@ -173,3 +173,13 @@ def test_offsets_free_columns_positive_coefficients_and_warm_starts(intercept):
         model.fit(X, y, weights, offset=offset)
         assert model.n_iter_ == 0
         np.testing.assert_allclose(model.coef_[0], b, atol=1e-7)
+
+
+@pytest.mark.usefixtures("only_the_solver")
+def test_columns_without_penalty_are_fitted_where_all_others_are_zero():
+    X, y, weights = data(sparse.csc_array)
+    factors = np.where(np.arange(40) < 2, 0.0, 1.0)
+    model = sd.SparseLogisticRegression(10.0, penalty_factor=factors, tol=1e-10).fit(X, y, weights)
+    assert np.flatnonzero(model.coef_[0]).tolist() == [0, 1]
+    p = 1 / (1 + np.exp(-(X @ model.coef_[0] + model.intercept_[0])))
+    assert np.abs(X[:, [0, 1]].T @ (weights * ((y == "yes") - p))).max() < 1e-6 * weights.sum()
