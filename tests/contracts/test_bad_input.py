@@ -24,6 +24,7 @@ BAD_X = {
     "NaN": with_value(np.nan),
     "infinity": with_value(np.inf),
     "NaN, sparse": lambda X: sparse.csr_array(with_value(np.nan)(X)),
+    "infinity, sparse columns": lambda X: sparse.csc_array(with_value(-np.inf)(X).astype(np.float32)),
     "missing": lambda X: frame(with_value(np.nan)(X)).convert_dtypes(),
     "masked": lambda X: np.ma.array(X, mask=np.arange(X.size).reshape(X.shape) == 7),
     "one dimension": lambda X: X[:, 0],
@@ -80,8 +81,44 @@ BAD_WEIGHTS = {
     "zeros": lambda w: 0 * w,
     "a row less": lambda w: w[:-1],
     "text": lambda w: w.astype(str).astype(object) + "a",
+    "infinity": lambda w: np.where(np.arange(len(w)) == 3, np.inf, w),
+    "a column": lambda w: w[:, None],
+    "below zero": lambda w: -1.0,
+    "zero": lambda w: 0,
 }
-NAMED = {"NaN", "infinity", "NaN, sparse"}
+BAD_OFFSETS = {
+    "a row less": lambda v: v[:-1],
+    "NaN": lambda v: v + np.nan,
+    "huge": lambda v: v + 1e200,
+    "text": lambda v: v.astype(str).astype(object) + "a",
+}
+# What messages of linear models say, besides the class.
+AT = "{} in row 7, column 1"
+WORDS = {
+    "NaN": AT.format("X contains NaN"),
+    "infinity": AT.format("X contains infinity"),
+    "NaN, sparse": AT.format("X contains NaN"),
+    "infinity, sparse columns": AT.format("X contains infinity"),
+    "missing": AT.format("X contains NaN") + " ('c1')",
+    "y, a row less": f"y has {N - 1} rows, but X has {N}",
+    "y, missing": "in row 3",
+    "y, None": "requires y to be passed",
+    "weights, negative": "sample_weight must be 0 or above and finite, got -1 for row 0",
+    "weights, NaN": "sample_weight must be 0 or above and finite, got nan for row 3",
+    "weights, zeros": "sample_weight is zero in every row",
+    "weights, a row less": f"sample_weight has the shape ({N - 1},)",
+    "weights, text": "sample_weight must hold numbers",
+    "weights, infinity": "sample_weight must be 0 or above and finite, got inf for row 3",
+    "weights, a column": f"sample_weight has the shape ({N}, 1)",
+    "weights, below zero": "sample_weight must be 0 or above",
+    "weights, zero": "sample_weight is zero in every row",
+    "offset, a row less": f"offset has the shape ({N - 1},",
+    "offset, NaN": "offset holds nan in row 0",
+    "offset, huge": "offset holds 1e+200 in row 0",
+    "offset, text": "offset must hold numbers",
+}
+OF_A_HALF = ("StabilitySelection", "y, missing")  # of rows, which the estimator is fitted to
+PREDICT = ("predict", "predict_proba", "predict_log_proba", "decision_function")
 # By default all fitted documents; and any iterable of texts.
 TAKEN = {("representative_documents", "None"), ("topics_of_tokens", "a generator")}
 OF_TEXTS = {"topics_of_tokens"}
@@ -102,8 +139,16 @@ def test_bad_input_is_refused_and_changes_nothing(case):
             (f"weights, {name}", given._replace(by_row={"sample_weight": change(np.ones(N))}))
             for name, change in BAD_WEIGHTS.items()
         ]
+    if case.takes("offset"):
+        offsets = {f"offset, {name}": change(offset_of(case)) for name, change in BAD_OFFSETS.items()}
+        bad += [(name, given._replace(by_row={"offset": offset})) for name, offset in offsets.items()]
+        methods = [getattr(case.fitted, method) for method in PREDICT if case.takes("offset", method)]
+        for name, offset in offsets.items():
+            for method in methods:
+                refuse(name, lambda method=method, offset=offset: method(X, offset=offset), WORDS[name])
     for name, wrong in bad:
-        fit = lambda wrong=wrong: model.fit(*wrong.arguments(), **wrong.by_row, **wrong.also)  # noqa: E731
+        data = (wrong.X,) if given.y is None else (wrong.X, wrong.y)
+        fit = lambda data=data, wrong=wrong: model.fit(*data, **wrong.by_row, **wrong.also)  # noqa: E731
         refuse(name, fit, words_of(case, name))
         assert vars(model) == before, name
     changes = BAD_X | TEXTS | MISFITS if case.has_columns else TEXTS if case.data == "ratings" else {}
@@ -116,11 +161,20 @@ def test_bad_input_is_refused_and_changes_nothing(case):
                 refuse(f"{method}, {name}", lambda read=read, wrong=wrong: read(wrong), counted)
 
 
+def offset_of(case):
+    """Zeros, in the form of the offsets of a model."""
+    n_outputs = {"classes": 3, "tasks": 2}.get(case.data, 1)
+    return np.zeros(N if n_outputs == 1 else (N, n_outputs))
+
+
 def words_of(case, name):
     """What a message says: how texts are counted, and where a number is missing."""
     if name in TEXTS and case.has_columns:
         return "text_counts"
-    return "row 7, column 1" if name in NAMED and case.scales in ("", "penalty") else ""
+    words = WORDS.get(name, "") if case.scales in ("", "penalty", "prior") else ""
+    if words.startswith("X contains"):
+        return f"{words}: {type(case.make()).__name__.removesuffix('CV')}"
+    return words if (case.name, name) != OF_A_HALF else ""
 
 
 def refuse(name, call, words=""):

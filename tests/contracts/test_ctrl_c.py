@@ -1,5 +1,6 @@
 """Ctrl-C keeps the model so far, with a warning, or raises KeyboardInterrupt and changes nothing."""
 
+import re
 import signal
 import threading
 import time
@@ -37,7 +38,9 @@ def test_an_interrupted_fit_is_a_model_or_nothing(case):
         except KeyboardInterrupt:
             assert dict(vars(model)) == before
         else:
-            assert any(issubclass(warning.category, InterruptedFitWarning) for warning in caught)
+            said = [str(w.message) for w in caught if issubclass(w.category, InterruptedFitWarning)]
+            label = r"[\w ]+" if case.data.startswith("documents") else type(model).__name__
+            assert re.match(rf"{label} was interrupted after \d+ ", " ".join(said)), said
             assert np.isfinite(case.answer(model)).all()
     assert len(rounds) <= FEW
     assert signal.getsignal(signal.SIGINT) is handler

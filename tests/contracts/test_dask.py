@@ -117,7 +117,7 @@ def test_dask_is_local_data_or_refused(case, client, other):
             answer = case.answer(model, case.frame if name == "frame" and case.has_columns else case.given)
             assert_close(answer, expected, name, 1e-6)
             if case.has_columns and type(model).__name__ != "DynamicTopicModel":  # which asks for slices
-                assert_close(case.answer(model, lazy), answer, f"{name}, predictions", 1e-6)
+                assert_close(case.answer(model, lazy), answer, f"{name}, predictions")
     takes = {"frame"} if case.data == "ratings" else set(FORMS)
     takes = set() if type(case.make()).__name__ in IN_THIS_PROCESS else takes
     assert takes - {UNKNOWN} <= fitted <= takes

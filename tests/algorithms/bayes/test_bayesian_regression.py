@@ -321,11 +321,6 @@ def test_bad_parameters(options, message):
 
 def test_badregression_data():
     X, y = regression_data(BayesianLogisticRegression, 30)
-    for bad in (np.nan, np.inf):
-        broken = X.copy()
-        broken[3, 1] = bad
-        with pytest.raises(DataError, match="row 3, column 1"):
-            BayesianLogisticRegression().fit(broken, y)
     with pytest.raises(TypeError, match="dense"):
         BayesianLogisticRegression().fit(sparse.csr_array(X), y)
     with pytest.raises(DataError, match="1 class"):
@@ -336,10 +331,6 @@ def test_badregression_data():
         BayesianPoissonRegression().fit(X, [1, 2, -1] * 10)
     with pytest.raises(DataError, match=r"holds 0.5 in row 0.*counts"):
         BayesianPoissonRegression("negative_binomial").fit(X, [0.5] * 30)
-    with pytest.raises(DataError, match="sample_weight"):
-        BayesianLinearRegression().fit(X, np.ones(30), sample_weight=-np.ones(30))
-    with pytest.raises(DataError, match="offset has the shape"):
-        BayesianLinearRegression().fit(X, np.ones(30), offset=np.ones(29))
     with pytest.raises(AttributeError, match="not fitted"):
         _ = BayesianLinearRegression().posterior_
 

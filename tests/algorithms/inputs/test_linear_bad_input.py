@@ -3,7 +3,6 @@
 import warnings
 
 import numpy as np
-import pandas as pd
 import pytest
 from linear_inputs import MODELS, RNG, X, Y
 from scipy import sparse
@@ -46,13 +45,6 @@ def test_nan_is_found_anywhere_in_a_long_matrix(model, row, whole):
     rows[row, 3] = np.nan
     with pytest.raises(DataError, match=f"X contains NaN in row {row}, column 3"):
         model.fit(whole(rows), np.arange(300_000) % 2)
-
-
-def test_the_name_of_the_column_is_told(case):
-    model, y = case
-    frame = pd.DataFrame(edited(np.nan), columns=["a", "b", "c", "age", "e", "f"])
-    with pytest.raises(DataError, match=r"X contains NaN in row 7, column 3 \('age'\)"):
-        model.fit(frame, y)
 
 
 @pytest.mark.parametrize(("value", "dtype"), [(1e300, np.float64), (1e30, np.float32)])

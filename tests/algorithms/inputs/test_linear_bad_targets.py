@@ -16,14 +16,6 @@ def case(request):
 
 
 # --- y, weights, factors, offset --------------------------------------------------------------------
-def test_y_of_another_length(case):
-    model, y = case
-    with pytest.raises(DataError, match="y has 39 rows, but X has 40"):
-        model.fit(X, y[:-1])
-    with pytest.raises(ValueError, match="requires y to be passed"):
-        model.fit(X, None)
-
-
 @pytest.mark.parametrize(("value", "word"), [(np.nan, "NaN"), (np.inf, "infinity"), (-np.inf, "infinity")])
 @pytest.mark.parametrize("targets", [1, 2])
 def test_targets_that_are_not_finite_are_named_with_their_row(value, word, targets):
@@ -83,26 +75,6 @@ def test_one_class(labels):
 
 
 @pytest.mark.parametrize(
-    ("weights", "message"),
-    [
-        (np.r_[np.ones(39), -0.5], r"sample_weight must be 0 or above and finite, got -0\.5 for row 39"),
-        (np.r_[np.nan, np.ones(39)], r"sample_weight must be .* got nan for row 0"),
-        (np.r_[np.inf, np.ones(39)], r"sample_weight must be .* got inf for row 0"),
-        (np.zeros(40), r"sample_weight is zero in every row"),
-        (np.ones(39), r"sample_weight has the shape \(39,\); pass a vector of 40"),
-        (np.ones((40, 1)), r"sample_weight has the shape \(40, 1\)"),
-        (["a"] * 40, r"sample_weight must hold numbers"),
-        (-1.0, r"sample_weight must be 0 or above"),
-        (0, r"sample_weight is zero"),
-    ],
-)
-def test_weights_that_cannot_be(case, weights, message):
-    model, y = case
-    with pytest.raises(DataError, match=message):
-        model.fit(X, y, weights)
-
-
-@pytest.mark.parametrize(
     ("factor", "message"),
     [
         (np.ones(5), r"penalty_factor has the shape \(5,\); pass a vector of 6"),
@@ -119,22 +91,6 @@ def test_penalty_factors_that_cannot_be(case, factor, message):
     model, y = case
     with pytest.raises(DataError, match=message):
         model.set_params(penalty_factor=factor).fit(X, y)
-
-
-@pytest.mark.parametrize(
-    ("offset", "message"),
-    [
-        (np.ones(39), r"offset has the shape \(39,\); pass \(40, 1\) or \(40,\)"),
-        (np.r_[np.nan, np.ones(39)], r"offset holds nan in row 0"),
-        (np.r_[1e200, np.ones(39)], r"offset holds 1e\+200 in row 0"),
-        (["a"] * 40, r"offset must hold numbers"),
-    ],
-)
-def test_offsets_that_cannot_be(offset, message):
-    with pytest.raises(DataError, match=message):
-        sd.SparseLogisticRegression().fit(X, LABELS, offset=offset)
-    with pytest.raises(DataError, match=message):
-        sd.SparseLogisticRegression().fit(X, LABELS).predict_proba(X, offset=offset)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """Lasso and elastic net in use: threads, memory, forms of input, model files, searches, paths."""
 
-import inspect
 import tracemalloc
 
 import numpy as np
@@ -213,8 +212,3 @@ def test_estimators_have_their_paths():
     np.testing.assert_array_equal(
         sd.ElasticNet.path(X, y, l1_ratio=0.3, n_alphas=3)[1], sd.enet_path(X, y, l1_ratio=0.3, n_alphas=3)[1]
     )
-
-
-def test_every_argument_of_scikit_learns_path_is_taken():
-    theirs = set(inspect.signature(their_enet_path).parameters) - {"params"}
-    assert theirs <= set(inspect.signature(sd.enet_path).parameters)

@@ -134,19 +134,3 @@ def test_most_of_the_spread_in_one_fold_is_not_subtracted_away():
         one = sd.Lasso(alpha, tol=1e-8).fit(A[30:], b[30:])
         error = ((one.predict(A[:30]) - b[:30]) ** 2).mean()
         assert model.mse_path_[k, 0] == pytest.approx(error, rel=1e-3)
-
-
-def test_threads_and_verbosity_do_not_change_bits(capsys):
-    one = sd.ElasticNetCV(l1_ratio=[0.5, 1.0], cv=4).fit(X, Y)
-    more = sd.ElasticNetCV(l1_ratio=[0.5, 1.0], cv=4, n_jobs=3, verbose=1).fit(X, Y)
-    np.testing.assert_array_equal(one.mse_path_, more.mse_path_)
-    np.testing.assert_array_equal(one.coef_, more.coef_)
-    assert "8/8" in capsys.readouterr().err
-
-
-def test_single_precision_keeps_its_type():
-    model = sd.LassoCV(cv=3).fit(X.astype(np.float32), Y)
-    assert model.coef_.dtype == np.float32
-    np.testing.assert_allclose(
-        model.coef_, sd.LassoCV(cv=3).fit(X, Y).coef_, atol=0.05 * np.abs(model.coef_).max()
-    )

@@ -172,7 +172,6 @@ BAD = {
     "r2": ({"scoring": "r2"}, {}, "scoring='r2' cannot judge this model"),
     "area of three classes": ({"scoring": "roc_auc"}, {"y": LABELS[3]}, "scoring='roc_auc' cannot judge"),
     "class that is not there": ({"class_weight": {"dog": 1.0}}, {}, "class_weight names the class 'dog'"),
-    "offset": ({}, {"offset": np.ones(3)}, "offset has the shape"),
     "area of a fold of one class": (
         {"scoring": "roc_auc", "cv": [(np.arange(N), np.flatnonzero(LABELS[2] == "ant"))]},
         {},

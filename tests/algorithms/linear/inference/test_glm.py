@@ -394,8 +394,6 @@ def test_quasi_likelihoods_have_no_likelihood(family):
         ("poisson", {"y": -COUNTS}, "0 or above"),
         ("poisson", {"clusters": CLUSTERS}, "covariance='cluster' needs"),
         ("negative-binomial", {"y": np.full(N, 3.0)}, "varies no more than Poisson"),
-        ("normal", {"offset": OFFSET[:5]}, "offset has the shape"),
-        ("normal", {"sample_weight": np.zeros(N)}, "zero in every row"),
     ],
 )
 def test_bad_input_is_refused(family, given, message):

@@ -72,15 +72,10 @@ def test_two_classes_are_the_logistic_loss():
     np.testing.assert_allclose(several.predict(X)[:, 1], single.predict(X), atol=1e-7)
 
 
-def test_weights_repeat_rows_and_sparse_columns_are_those_of_dense_ones():
-    counts = RNG.integers(1, 4, N)
-    options = {"alpha": 0.03, "tol": 1e-11, "max_iter": 1000}
-    weighted = sd.GroupLogisticRegression(SIZE, **options).fit(X, Y, counts)
-    rows = np.repeat(np.arange(N), counts)
-    repeated = sd.GroupLogisticRegression(SIZE, **options).fit(X[rows], Y[rows])
-    thin = sd.GroupLogisticRegression(SIZE, **options).fit(sparse.csr_array(X), Y, counts)
-    np.testing.assert_allclose(weighted.coef_, repeated.coef_, atol=1e-6)
-    np.testing.assert_allclose(weighted.coef_, thin.coef_, atol=1e-6)
+def test_sparse_columns_have_the_model_of_dense_ones():
+    model = sd.GroupLogisticRegression(SIZE, alpha=0.03, tol=1e-11, max_iter=1000)
+    coef = model.fit(X, Y).coef_
+    np.testing.assert_allclose(model.fit(sparse.csr_array(X), Y).coef_, coef, atol=1e-6)
 
 
 def test_free_and_excluded_groups():
@@ -92,12 +87,10 @@ def test_free_and_excluded_groups():
     assert np.abs(X[:, :SIZE].T @ (softmax(f, axis=1) - SHARES)).max() / N < 1e-6
 
 
-def test_labels_probabilities_files_and_paths(tmp_path):
+def test_labels_probabilities_and_paths():
     model = sd.GroupLogisticRegression(SIZE, alpha=0.03).fit(X, np.array(["c", "a", "b"])[Y])
     assert model.classes_.tolist() == ["a", "b", "c"]
     np.testing.assert_allclose(model.predict_proba(X), softmax(model.decision_function(X), axis=1))
-    model.save(tmp_path / "model")
-    assert (sd.load(tmp_path / "model").predict(X) == model.predict(X)).all()
     model.set_params(alpha=1.001 * model.alpha_max(X, Y))
     assert not model.fit(X, Y).coef_.any()
     alphas, coefs, intercepts, gaps = model.path(X, Y, alphas=4, eps=0.01)
