@@ -21,7 +21,7 @@ class Columns:
 
     def __init__(self, X, weights, *, centre):
         self.X, self.is_sparse = X, not isinstance(X, np.ndarray)
-        if self.is_sparse:
+        if self.is_sparse and X.format == "csc":  # blocks of rows are CSR
             self.csc = X.data, X.indices, X.indptr.astype(np.int64)
         (self.n_samples, self.n_features), self.dtype = X.shape, X.dtype
         self._weights = weights if centre and not self.is_sparse else None

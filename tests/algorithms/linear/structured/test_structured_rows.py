@@ -40,7 +40,7 @@ MODELS = {
         NUMBERS,
     ),
 }
-FEW = ("group-dense", "mcp-dense")
+FEW = ("group-dense", "group-sparse", "mcp-dense")
 CASES = [
     pytest.param(name, kind, marks=() if f"{name}-{kind}" in FEW else pytest.mark.slow)
     for name in MODELS
