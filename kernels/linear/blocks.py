@@ -2,7 +2,8 @@
 
 The model is ``<B, H B> / 2 + <Q, B>`` over B of shape (m, K); the penalty of a block is ``phi(|B_g|)``, an l1
 term, and bounds. `kind` says which phi: 0 is the norm, 1 the minimax concave penalty, 2 SCAD, 3 the logarithm
-``lam gamma log(1 + s / gamma)``, 4 the power ``lam s^gamma``.
+``lam gamma log(1 + s / gamma)``, 4 the power ``lam s^gamma``. With ``gamma=None`` it is the norm, and the
+others are not compiled: they are half of what a first fit waits for.
 """
 
 from typing import Any
@@ -24,6 +25,8 @@ _OF_ROWS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": F
 @nb.njit(**KERNEL)
 def phi(size, lam, gamma, kind):
     """Penalty of a norm."""
+    if gamma is None:
+        return lam * size
     if kind == 1:
         return lam * size - size * size / (2 * gamma) if size <= gamma * lam else gamma * lam * lam / 2
     if kind == 2 and size > lam:
@@ -40,6 +43,8 @@ def phi(size, lam, gamma, kind):
 @nb.njit(**KERNEL)
 def slope_of_phi(size, lam, gamma, kind):
     """Derivative of `phi` at a norm above zero."""
+    if gamma is None:
+        return lam
     if kind == 1:
         return max(lam - size / gamma, 0.0)
     if kind == 2 and size > lam:
@@ -52,6 +57,8 @@ def slope_of_phi(size, lam, gamma, kind):
 @nb.njit(**KERNEL, **INNER)
 def _bend_of_phi(size, lam, gamma, kind):
     """Second derivative of `phi` at a norm above zero."""
+    if gamma is None:
+        return 0.0
     if kind == 1:
         return -1 / gamma if size < gamma * lam else 0.0
     if kind == 2:
@@ -77,6 +84,8 @@ def terms(sizes, lam, gamma, kind):
 @nb.njit(**KERNEL)
 def shrunk(size, step, lam, gamma, kind):
     """The s >= 0 that minimises ``(s - size)^2 / (2 step) + phi(s)``, also where that is not convex."""
+    if gamma is None:
+        return max(size - step * lam, 0.0)
     if kind == 1:
         if gamma <= step:  # concave up to gamma * lam: the minimum is at an end
             return size if size * size > step * gamma * lam * lam else 0.0

@@ -3,7 +3,8 @@
     min_(b, c)  sum_i w_i l(y_i, x_i b + c + offset_i) + sum_j phi(|b_j|) + l1_j |b_j| + ridge_j b_j^2 / 2
 
 The loss is replaced by its second-order model, less what the intercept takes up, ``H - s s^T / total``, and
-`blocks.minimise_columns` minimises that. The model of a squared loss is the loss itself: it takes one step.
+`blocks.minimise_columns` minimises that. Of a squared loss it is the loss itself, which needs no more than
+that: see `solving.second_order`.
 """
 
 from typing import Any
@@ -20,7 +21,7 @@ SQUARED, LOGISTIC, POISSON, GAMMA, HUBER = 0, 1, 2, 3, 4  # losses
 
 _SUMS: dict[str, Any] = {**KERNEL, "fastmath": FAST}
 _STEPS = 50  # models of a loss on one working set; the tolerance ends them
-_MOST_SWEEPS, _MOST_SWEEPS_OF_A_MODEL = 20_000, 500  # caps; the tolerance ends them
+_MOST_SWEEPS = 500  # over a model: a cap; the tolerance ends them
 _FEW = 10  # columns that join at least
 _HALVINGS = 12
 _ROUNDING = 1e-14  # of an objective
@@ -124,8 +125,8 @@ def violation_of(b, v, lam, l1, low, high, gamma, kind):
 
 @nb.njit(**KERNEL)
 def judge_columns(b, V, P, gamma, kind, has_dual, scores):
-    """What `blocks.judge` says, of single coefficients; fills `scores` with the violations."""
-    value = rest = dual = 0.0
+    """What `blocks.judge` says, of single coefficients, and the largest of their violations, the `scores`."""
+    value = rest = dual = worst = 0.0
     largest = 1.0  # how many times too large the slopes are
     for j in range(len(b)):
         lam, l1, ridge, low, high = P[0, j], P[1, j], P[2, j], P[3, j], P[4, j]
@@ -134,6 +135,7 @@ def judge_columns(b, V, P, gamma, kind, has_dual, scores):
         if size > 0.0:
             value += _cost(b[j], lam, l1, gamma, kind) + 0.5 * ridge * size * size
         scores[j] = 0.0 if excluded else violation_of(b[j], pulled, lam, l1, low, high, gamma, kind)
+        worst = max(worst, scores[j])
         if costless and not bounded:
             rest += abs(V[j] * b[j]) if ridge == 0.0 else 0.0
         elif not (excluded or (costless and ridge > 0.0) or (low > -np.inf and high < np.inf)):
@@ -153,7 +155,7 @@ def judge_columns(b, V, P, gamma, kind, has_dual, scores):
         ):
             size = min(excess / ridge if ridge > 0.0 else np.inf, bound)
             dual += excess * size - 0.5 * ridge * size * size
-    return value, scale, dual, rest
+    return value, scale, dual, rest, worst
 
 
 @nb.njit(**KERNEL, **INNER)
@@ -166,22 +168,21 @@ def _objective(b, P, gamma, kind):
 
 
 @nb.njit(**KERNEL, **INNER)
-def products(A, rows, first, h):
-    """Return the products of some columns, with the weights h, with those from the `first` of them on."""
+def _products(A, rows, h):
+    """Return the products of some columns with the weights h."""
     n, m = A.shape[1], len(rows)
-    left, right = np.empty((m, n)), np.empty((m - first, n))
+    left, right = np.empty((m, n)), np.empty((m, n))
     for p in range(m):
         for i in range(n):
             left[p, i] = A[rows[p], i]
-    for p in range(m - first):
-        for i in range(n):
-            right[p, i] = h[i] * left[first + p, i]
+            right[p, i] = h[i] * left[p, i]
     return np.dot(left, right.T)
 
 
 @nb.njit(**KERNEL, **INNER)
-def _visited(b, wrong, P, few):
-    """Columns that move: those with coefficients or without penalty, and those that break the conditions.
+def _visited(b, wrong, P, few, rows):
+    """Put columns that move into `rows`; return how many: those with coefficients or without penalty, and
+    those that break the conditions.
 
     With `few`, only some of the latter, which break them most.
     """
@@ -190,7 +191,7 @@ def _visited(b, wrong, P, few):
         if b[j] != 0.0 or (P[0, j] == 0.0 and P[1, j] == 0.0):
             n_there += 1
             wrong[j] = np.inf
-    limit, rows, k = max(_FEW, n_there) if few else m, np.empty(m, np.int64), 0
+    limit, k = max(_FEW, n_there) if few else m, 0
     for j in range(m):
         larger = 0
         if few and 0.0 < wrong[j] < np.inf:
@@ -199,19 +200,17 @@ def _visited(b, wrong, P, few):
         if wrong[j] > 0.0 and larger < limit:
             rows[k] = j
             k += 1
-    return rows[:k]
+    return k
 
 
 @nb.njit(**KERNEL)
-def minimise(A, H, loss, delta, y, weights, f, b, c, P, gamma, kind, fit_intercept, few, tol, damping):
+def minimise(A, loss, delta, y, weights, f, b, c, P, gamma, kind, fit_intercept, few, tol, damping):
     """Minimise until the conditions are broken by at most `tol`; return the damping of the next call.
 
     Parameters
     ----------
     A : float64 ndarray (m, n)
         Columns of the working set, as rows.
-    H : float64 ndarray (m, m)
-        Products of the columns with the weights, of a squared loss; else (0, 0).
     loss, delta : int, float
         See `row_losses`.
     y, weights : float64 ndarray (n,)
@@ -219,7 +218,7 @@ def minimise(A, H, loss, delta, y, weights, f, b, c, P, gamma, kind, fit_interce
         Predictors, with offsets; coefficients; intercept. Changed.
     P : float64 ndarray (5, m)
         lam, l1, ridge, low and high.
-    gamma, kind : float, int
+    gamma, kind : float or None, int
         Of phi: see `blocks`.
     few : bool
         Columns get coefficients by and by, those first that break the conditions most: where the penalty is
@@ -227,10 +226,9 @@ def minimise(A, H, loss, delta, y, weights, f, b, c, P, gamma, kind, fit_interce
     tol, damping : float
         Share of the curvatures that is added to them; of a loss that may be flat, the least curvature.
     """
-    m, n, quadratic, flat = len(b), len(f), loss == SQUARED, loss == HUBER
+    m, n, flat = len(b), len(f), loss == HUBER
     u, h, df, old_f = np.empty(n), np.empty(n), np.empty(n), np.empty(n)
-    g, wrong, ones, old_b = np.empty(m), np.empty(m), np.zeros(m), np.empty(m)
-    every = np.arange(m)
+    g, wrong, ones, rows = np.empty(m), np.empty(m), np.zeros(m), np.empty(m, np.int64)
     value = np.nan
     for _ in range(_STEPS):
         smooth = row_losses(loss, delta, y, weights, f, u, h)
@@ -243,22 +241,15 @@ def minimise(A, H, loss, delta, y, weights, f, b, c, P, gamma, kind, fit_interce
             violation = max(violation, wrong[j])
         if violation <= tol:
             break
-        rows = _visited(b, wrong, P, few) if few or not quadratic else every
-        k = len(rows)
+        k = _visited(b, wrong, P, few, rows)
         if flat:
             for i in range(n):
                 h[i] = max(h[i], damping * weights[i])
         total = _total(h) * (1.0 if flat else 1.0 + damping) if fit_intercept else 0.0
-        if quadratic:
-            model = np.empty((k, k))
-            for p in range(k):
-                for q in range(k):
-                    model[p, q] = H[rows[p], rows[q]]
-        else:
-            model = products(A, rows, 0, h)
         if fit_intercept:
             _multiply(A, h, ones)
-        new, slopes, steps, chosen = np.empty(k), np.empty(k), np.empty(k), np.empty((5, k))
+        model = _products(A, rows[:k], h)
+        new, old, slopes, steps, chosen = np.empty(k), np.empty(k), np.empty(k), np.empty(k), np.empty((5, k))
         for p in range(k):
             j = rows[p]
             share = ones[j] / total if total > 0.0 else 0.0
@@ -269,61 +260,50 @@ def minimise(A, H, loss, delta, y, weights, f, b, c, P, gamma, kind, fit_interce
             if not flat:
                 model[p, p] *= 1.0 + damping
             steps[p] = 1.0 / model[p, p] if model[p, p] > 0.0 else 0.0
-            new[p], slopes[p] = b[j], g[j] - share * g0
+            new[p], old[p], slopes[p] = b[j], b[j], g[j] - share * g0
             for q in range(5):
                 chosen[q, p] = P[q, j]
-        inner = 0.05 * tol if quadratic else max(0.1 * violation, 0.3 * tol)
-        most = _MOST_SWEEPS if quadratic else _MOST_SWEEPS_OF_A_MODEL
-        minimise_columns(
-            model, slopes, new, steps, chosen[0], chosen[1], chosen[3], chosen[4], gamma, kind, inner, most, k
-        )
+        inner = max(0.1 * violation, 0.3 * tol)
+        lam, l1, low, high = chosen[0], chosen[1], chosen[3], chosen[4]
+        minimise_columns(model, slopes, new, steps, lam, l1, low, high, gamma, kind, inner, _MOST_SWEEPS, k)
         shared = g0
         for p in range(k):
-            shared += ones[rows[p]] * (new[p] - b[rows[p]])
+            shared += ones[rows[p]] * (new[p] - old[p])
         dc = -shared / total if total > 0.0 else 0.0
         for i in range(n):
             df[i], old_f[i] = dc, f[i]
         some = dc != 0.0
         for p in range(k):
-            d, a = new[p] - b[rows[p]], A[rows[p]]
+            d, a = new[p] - old[p], A[rows[p]]
             if d != 0.0:
                 some = True
                 for i in range(n):
                     df[i] += d * a[i]
-        for j in range(m):
-            old_b[j] = b[j]
         if np.isnan(value):
             value = smooth + _objective(b, P, gamma, kind)
-        t, moved, ends, old_c = 1.0, False, False, c[0]
-        for _halving in range(_HALVINGS):
+        t, ends, old_c = 1.0, False, c[0]
+        for halving in range(_HALVINGS + 1):
+            t = 0.5**halving if halving < _HALVINGS else 0.0  # in the end back where it was
             for i in range(n):
                 f[i] = old_f[i] + t * df[i]
             for p in range(k):
-                b[rows[p]] = old_b[rows[p]] + t * (new[p] - old_b[rows[p]])
+                b[rows[p]] = old[p] + t * (new[p] - old[p])
             c[0] = old_c + t * dc
-            if quadratic:
-                moved, ends = True, not some
+            if t == 0.0:
+                ends = not damping < (1.0 if flat else 1e6)
+                damping = max(10.0 * damping, 1e-2)
                 break
             now = row_losses(loss, delta, y, weights, f, u, h) + _objective(b, P, gamma, kind)
             if now < value:
-                moved, value = True, now
+                value = now
                 if t == 1.0:
                     damping = 0.25 * damping if damping > 1e-4 or flat else 0.0
                 elif t < 0.1:
                     damping = max(4.0 * damping, 1e-3)
                 break
             if now <= value + _ROUNDING * abs(value) and t == 1.0:  # the step may still bring slopes down
-                moved, ends, value = True, not some, min(now, value)
+                ends, value = not some, min(now, value)
                 break
-            t *= 0.5
-        if not moved:
-            for i in range(n):
-                f[i] = old_f[i]
-            for j in range(m):
-                b[j] = old_b[j]
-            c[0] = old_c
-            ends = not damping < (1.0 if flat else 1e6)
-            damping = max(10.0 * damping, 1e-2)
         if flat:
             damping = min(max(damping, 1e-9), 1.0)
         if ends:

@@ -1,7 +1,6 @@
 """Lasso, elastic net and sparse logistic regression of columns in this process: solvers of `structured`.
 
-A small dense problem takes one call for each penalty (`solving.small`), one of two classes and sparse
-columns the general solver.
+A small dense problem takes `solving.small`, one of two classes and sparse columns the general solver.
 """
 
 import numpy as np
@@ -60,17 +59,19 @@ def solve_local(
 
     def terms(penalty):
         with np.errstate(invalid="ignore"):  # excluded columns
-            ridge = np.nan_to_num(penalty.ridges(every) / n, posinf=0.0)
+            ridge = penalty.ridges(every) / n
+        ridge[~np.isfinite(ridge)] = 0.0
         return BlockPenalty(blocks, penalty.thresholds(every) / n, 0.0, ridge, low, np.inf)
 
     with single_threaded_blas():
+        following = terms(penalties[0])
         columns = Columns(design.X, loss.weights, centre=centre)
         if small:
             watched = bool(shown.get("callback") is not None or shown.get("verbose") or listeners())
             solver: Solver | SmallSolver = SmallSolver(
                 columns, loss, blocks, fit_intercept=centre, is_watched=watched
             )
-            nothing, first = solver.null(terms(penalties[0]))
+            nothing, first = solver.null(following)
             if not _RANGE[0] < nothing < _RANGE[1]:
                 return None, start
         else:
@@ -103,9 +104,9 @@ def solve_local(
         return report
 
     with single_threaded_blas(), monitor:
-        for penalty in penalties:
+        for k, penalty in enumerate(penalties):
             options = {"tol": max(tol, LEAST_TOL), "max_rounds": max_rounds, "report": reporter(penalty)}
-            fit = solver.solve(terms(penalty), nothing, first, **options)
+            fit = solver.solve(terms(penalty) if k else following, nothing, first, **options)
             fits.append(solution(penalty, fit))
             if fit.reason in ("large", "stalled"):
                 return None, (fits[-1].features, fits[-1].coef)

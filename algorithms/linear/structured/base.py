@@ -112,7 +112,7 @@ class StructuredModel(ColumnsOnWorkers, Reweighting, SparseCoefficients, Estimat
         if not self.__sklearn_tags__().target_tags.multi_output:
             with _as_data_errors():
                 check_plain("y", y)
-                y = column_or_1d(y, warn=True)
+                y = y if type(y) is np.ndarray and y.ndim == 1 else column_or_1d(y, warn=True)
         y = self._check_y(loss, check_targets(y, n_samples, name), name)
         weights = check_weights(sample_weight, n_samples)
         weights = np.full(n_samples, 1 / n_samples) if weights is None else weights / n_samples
@@ -192,7 +192,9 @@ class StructuredModel(ColumnsOnWorkers, Reweighting, SparseCoefficients, Estimat
         else:
             lam, ridge = times(rho, strengths), times(1 - rho, strengths)
         lam[excluded] = np.inf
-        gamma = _DEFAULT_GAMMA.get(terms.kind, 3.0) if terms.gamma is None else terms.gamma
+        gamma = None  # kernels of the norm: see `kernels.linear.blocks`
+        if terms.kind != "norm":
+            gamma = float(_DEFAULT_GAMMA[terms.kind] if terms.gamma is None else terms.gamma)
         return BlockPenalty(blocks, lam, l1, ridge, low, high, kind, gamma, problem.curvature)
 
     # Fitting ------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ import numpy as np
 
 from ....kernels.linear import newton as kernels
 
+_LEAST_WEIGHT = 1e-300
 _NULL_STEPS, _NULL_CHANGE = 200, 1e-12  # of the intercept of the model without columns: a cap; relative
 
 
@@ -28,7 +29,11 @@ class MeanLoss:
 
     def _rows(self, f):
         """Loss, slopes and curvatures at a predictor; those of the last one are kept."""
-        if self._last[0] is not f:
+        if self._last[0] is not f and self.quadratic:
+            rest = f - self.y
+            u = self.weights[:, None] * rest
+            self._last = f, (0.5 * float(u[:, 0] @ rest[:, 0]), u, self.weights)
+        elif self._last[0] is not f:
             u, h = np.empty((len(f), 1)), np.empty(len(f))
             arrays = self.y[:, 0], self.weights, np.ascontiguousarray(f[:, 0]), u[:, 0], h
             self._last = f, (kernels.row_losses(self.code, self.delta, *arrays), u, h)
@@ -101,7 +106,11 @@ class MeanLoss:
         """Conjugate of the mean loss at a share of its slopes u, those at f."""
         if self.code is not None:
             u = np.ascontiguousarray(u[:, 0])
-            total = kernels.conjugate(self.code, self.delta, self.y[:, 0], self.weights, u, scale)
+            if self.quadratic:
+                v = u / np.maximum(self.weights, _LEAST_WEIGHT)  # of rows without weight u is 0
+                total = scale * float(u @ (0.5 * scale * v + self.y[:, 0]))
+            else:
+                total = kernels.conjugate(self.code, self.delta, self.y[:, 0], self.weights, u, scale)
             return total if self.offset is None else total - scale * float(u @ self.offset[:, 0])
         u = scale * u
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):

@@ -84,7 +84,7 @@ def named_terms(
             raise DataError(f"gamma={gamma} of penalty='scad' must be above 2")
         if kind == "lq" and gamma is not None and gamma >= 1:
             raise DataError(f"gamma={gamma} of penalty='lq', its exponent, must be below 1; take 'l1' for 1")
-        if not (np.isin(low, (0, -np.inf)).all() and np.isin(high, (0, np.inf)).all()):
+        if bounds is not None and not (np.isin(low, (0, -np.inf)).all() and np.isin(high, (0, np.inf)).all()):
             raise DataError(f"bounds other than 0 and infinity are for convex penalties, not for {kind!r}")
     elif penalty in ("group", "sparse-group") and groups is None:
         raise DataError(

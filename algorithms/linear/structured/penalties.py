@@ -204,13 +204,13 @@ class BlockPenalty:
 
     by_rows = True
 
-    def __init__(self, blocks, lam, l1, ridge, low, high, kind="norm", gamma=3.0, curvatures=None):
+    def __init__(self, blocks, lam, l1, ridge, low, high, kind="norm", gamma=None, curvatures=None):
         self.table = np.empty((5, len(lam)))
         for row, values in zip(self.table, (lam, l1, ridge, low, high), strict=True):
             row[:] = values
         lam, l1, ridge, low, high = self.table
         self.blocks, self.lam, self.l1, self.low, self.high = blocks, lam, l1, low, high
-        self.gamma, self.kind, self.convex = float(gamma), KINDS[kind], kind == "norm"
+        self.gamma, self.kind, self.convex = gamma, KINDS[kind], kind == "norm"
         self.allowed = np.isfinite(lam) & np.isfinite(l1) & (low < high)
         unbounded = (low == -np.inf) & (high == np.inf)
         costless = (lam == 0) & (l1 == 0)
@@ -231,6 +231,9 @@ class BlockPenalty:
         places = np.flatnonzero(B.any(axis=1))
         if not len(places):
             return 0.0
+        if B.shape[1] == 1 and len(B) == len(self.lam):
+            b, table = B[places, 0], self.table.take(places, axis=1)
+            return judge_columns(b, b, table, self.gamma, self.kind, False, np.empty(len(b)))[0]
         blocks, b = self._block[places], B[places]
         firsts = np.flatnonzero(np.diff(blocks, prepend=-1))
         size = np.sqrt(np.add.reduceat((b**2).sum(axis=1), firsts))
@@ -247,7 +250,8 @@ class BlockPenalty:
             return scores, self.value(B), np.nan, np.nan, 0.0
         if B.shape[1] == 1 and len(B) == len(self.lam):
             scores, b, v = np.empty(len(B)), np.ascontiguousarray(B[:, 0]), np.ascontiguousarray(V[:, 0])
-            value, scale, *dual = judge_columns(b, v, self.table, self.gamma, self.kind, has_dual, scores)
+            terms = self.table, self.gamma, self.kind, has_dual, scores
+            value, scale, *dual, _ = judge_columns(b, v, *terms)
             return scores, value, scale if has_dual else np.nan, *dual
         return kernels.judge(B, V, self.blocks.starts, self.table, self.gamma, self.kind, has_dual)
 

@@ -7,10 +7,17 @@ With F the free columns and the intercept, P the others and d the change of the 
 A penalty is minimised with H_P, by `block_descent`.
 """
 
+from typing import Any
+
 import numpy as np
 from scipy import sparse
 
+from .....kernels.linear import blocks as kernels
+from .....kernels.linear import newton
 from .block_descent import MatrixProducts, SparseRowProducts
+
+_STEPS, _MOST_SWEEPS = 50, 20_000  # of a squared loss: caps; the tolerance ends them
+_FEW = 10  # blocks that get coefficients at least
 
 
 class MatrixModel:
@@ -104,3 +111,60 @@ def minimise_model(model, g, g0, b, blocks, starts, free_blocks, penalty, tol, m
     change = -(alone + shares @ (of_penalised - b[penalised]))
     new[penalised], new[free] = of_penalised, b[free] + change[:k]
     return new, change[k] if intercept else np.zeros(b.shape[1])
+
+
+def visited(distances, there, few):
+    """Which blocks move: those there and those that break the conditions, or a `few` of the latter."""
+    if not few:
+        return there | (distances > 0)
+    waiting, visited = np.where(there, 0.0, distances), there.copy()
+    visited[np.argsort(-waiting, kind="stable")[: max(_FEW, np.count_nonzero(there))]] = True
+    return visited & (there | (distances > 0))
+
+
+def minimise_columns(A, products, loss, f, b, c, P, gamma, kind, fit_intercept, few, tol, floor):
+    """Minimise a loss that kernels know and a penalty of single columns: new f, b, c and floor.
+
+    `A`: float64 (m, n), columns as rows. `products`: of a squared loss, of these or more columns, see
+    `MeanLoss.gram`; those with the intercept are None where they vanish. `f`: (n, 1). `floor`: of curvatures,
+    where they may vanish. Others: see `kernels.linear.newton.minimise`.
+    """
+    terms = P, gamma, kind, fit_intercept, few, tol
+    if loss.quadratic:
+        return *_minimise_squared(A, products, loss, f, b, c, *terms), 0.0
+    f, b, c, y = f[:, 0].copy(), b.copy(), c.copy(), loss.y[:, 0]
+    floor = newton.minimise(A, loss.code, loss.delta, y, loss.weights, f, b, c, *terms, floor)
+    return f[:, None], b, c, floor if loss.flat else 0.0
+
+
+def _minimise_squared(A, products, loss, f, b, c, P, gamma, kind, fit_intercept, few, tol):
+    H, ones, total = products
+    on: Any = slice(len(b))
+    model, scores = None, np.empty(len(b))
+    for _ in range(_STEPS):
+        u = loss.gradient(f)[:, 0]
+        V, g0 = -(A @ u), float(u.sum()) if fit_intercept else 0.0
+        violation = newton.judge_columns(b, V, P, gamma, kind, False, scores)[-1]
+        if max(abs(g0), violation) <= tol:
+            break
+        if few:
+            on = np.flatnonzero(visited(scores, (b != 0) | ((P[0] == 0) & (P[1] == 0)), few))
+        if few or model is None:
+            lam, l1, ridge, low, high = np.ascontiguousarray(P[:, on])
+            model = H
+            if few or ones is not None or ridge.any():
+                model = H[on][:, on] + np.diag(ridge)
+            if ones is not None:
+                model -= np.outer(ones[on], ones[on]) / total
+            curvatures = model.diagonal()[: len(ridge)]
+            steps = 1 / np.where(curvatures > 0, curvatures, np.inf)
+        slopes = P[2] * b - V if ones is None else P[2] * b - V - ones * (g0 / total)
+        new, step = b[on].copy(), np.zeros(len(b))
+        terms = lam, l1, low, high, gamma, kind, 0.05 * tol, _MOST_SWEEPS, len(new)
+        kernels.minimise_columns(model, slopes[on], new, steps, *terms)
+        step[on] = new - b[on]
+        dc = -(g0 if ones is None else g0 + ones @ step) / total if fit_intercept else 0.0
+        if dc == 0 and not step.any():
+            break
+        f, b, c = f + (step @ A + dc)[:, None], b + step, c + dc
+    return f, b, c

@@ -1,25 +1,28 @@
 """The solver of small dense problems: single coefficients, a loss that kernels know.
 
-A fit is one call of `kernels.linear.working_set`, or one for each round where somebody looks on. It answers
-the questions of `solver.Solver`.
+It goes as `solver.Solver`, whose questions it answers, with little Python in a round. A round computes the
+slopes of all columns, ends at the duality gap or the violation of the optimality conditions, and lets the
+columns that break them most join the working set, on which `second_order` solves it.
 """
 
 import numpy as np
 
-from .....kernels.linear import newton
 from .....kernels.linear import working_set as kernels
+from .....kernels.linear.newton import judge_columns
 from .columns import Columns
+from .second_order import minimise_columns
 from .solver import Fit
 
 _ROWS, _FAR = 8, 100.0  # that are looked at; of their distances from the mean, that it is far from zero
 MOST_ENTRIES = 2e6  # of X, which is copied
-_REASONS = {
-    kernels.RUNS: "max_rounds",
-    kernels.GAP: "gap",
-    kernels.CONDITIONS: "kkt",
-    kernels.STALLED: "stalled",
-    kernels.LARGE: "large",
-}
+_FEW = 10  # columns that join at least
+_PASS = 4  # columns of X, for each pair of columns of the working set, whose slopes cost as much
+_ROUND = 1e6  # multiplications in products of columns that a round may cost
+# Multiplications in products, of columns with coefficients and of all of a working set, beyond which
+# descent by rows or other solvers are faster.
+_MOST_THERE, _MOST = 2e7, 4e8
+_FALL = 1e-12  # of an objective: what falls less is rounding
+_LEAST = 1e-14  # violations below this, in units of the first slopes, are rounding
 
 
 def is_small(problem, penalty, fit_intercept):
@@ -52,63 +55,47 @@ class SmallSolver:
             if (np.abs(means) > _FAR * near).any():
                 self._XT, self._means = self._XT - means[:, None], means
         self.floor = 1e-2 if loss.flat else 0.0  # of curvatures, where they may vanish
-        self._offset = np.empty(0) if loss.offset is None else loss.offset[:, 0].copy()
+        self._centres = loss.weights if fit_intercept else np.empty(0)
         self.begin(np.zeros((len(self._XT), 1)), loss.start() if fit_intercept else np.zeros(1))
 
     def begin(self, B, intercept):
         """Start from coefficients and an intercept."""
         n = len(self.loss.weights)
         self.B, self.c = np.array(B, np.float64, order="C"), np.array(intercept, np.float64)
-        self._state = (
-            np.empty((0, n)),
-            np.empty((0, 0)),
-            np.empty(0, np.int64),
-            np.empty(0),
-            np.full(n, np.nan),
-        )
-        if self.fit_intercept and B.any():  # that of centred columns
+        self.places, self._shift, self._known = np.empty(0, np.int64), np.empty(0), None
+        self._rows, self._products = np.empty((0, n)), np.empty((0, 0))  # with room for more columns
+        if B.any() and self.fit_intercept:  # that of centred columns
             self.c += self.loss.weights @ (self._XT.T @ B) + self._means @ B
+        self._join(np.flatnonzero(B[:, 0]))
+        self.f = np.full((n, 1), self.c[0]) if self.loss.offset is None else self.loss.offset + self.c
+        if len(self.places):
+            self.f = self.f + self.part @ self.B[self.places]
 
     def intercept(self):
         """Intercept of X as it is."""
-        return self.c - self._state[3] @ self.B[self._state[2]] - self._means @ self.B
+        return self.c - self._shift @ self.B[self.places] - self._means @ self.B
 
-    # Of the working set: see `Solver`
-
-    @property
-    def places(self):
-        """Columns of the working set."""
-        return self._state[2]
+    # Of the working set, `places`: see `Solver`
 
     @property
     def part(self):
         """These columns, less the means; shape (n, m)."""
-        return self._state[0][: len(self.places)].T
+        return self._rows[: len(self.places)].T
 
     @property
     def products(self):
         """Products of the columns, of columns and the intercept, and of the intercept: of a squared loss."""
         m = len(self.places)
-        return self._state[1][:m, :m], self.part.T @ self.loss.weights, 1.0
-
-    @property
-    def f(self):
-        """Predictors."""
-        return self._state[4][:, None]
-
-    @f.setter
-    def f(self, f):
-        """Set predictors."""
-        self._state = *self._state[:4], f[:, 0].copy()
+        return self._products[:m, :m], self.part.T @ self.loss.weights, 1.0
 
     def state(self):
         """What `restore` takes: coefficients, intercept and predictors."""
-        return self.B.copy(), self.c.copy(), self.f.copy()
+        return self.B.copy(), self.c, self.f
 
     def restore(self, state):
         """Go back to a state; the working set stays."""
-        B, c, self.f = state
-        self.B, self.c = B.copy(), c.copy()
+        B, self.c, self.f = state
+        self.B = B.copy()
 
     def objective(self, penalty):
         """Loss plus penalty."""
@@ -116,58 +103,133 @@ class SmallSolver:
 
     def descend(self, penalty, tol, *, few=False):
         """Minimise on the working set: see `Solver.descend`."""
-        A, H, ids, _, f = self._state
-        rows = A[: len(ids)], H, self.loss.code, self.loss.delta, self.loss.y[:, 0].copy(), self.loss.weights
-        b, terms = self.B[ids, 0], (penalty.table[:, ids], penalty.gamma, penalty.kind)
-        newton.minimise(*rows, f, b, self.c, *terms, self.fit_intercept, few, tol, self.floor)
-        self.B[ids, 0] = b
+        b, P = self.B[self.places, 0], penalty.table.take(self.places, axis=1)
+        products = self._products, None, 1.0  # no column has a part along the intercept
+        rows = self._rows[: len(b)], products, self.loss, self.f, b, self.c
+        terms = P, penalty.gamma, penalty.kind, self.fit_intercept, few, tol, self.floor
+        self.f, b, self.c, self.floor = minimise_columns(*rows, *terms)
+        self.B[self.places, 0] = b
 
     def null(self, penalty):
         """Fit the intercept and the free columns alone; return the units of gaps and of violations."""
-        scales = np.array([np.nan, np.nan, self.loss.least()])
-        self._call(penalty, True, 0.0, scales, self._memory(), 0)
-        return scales[0], scales[1]
+        self._join_free(penalty)
+        u = self.loss.gradient(self.f)
+        goal = 1e-13 * float(np.abs(u).sum()) or 1e-13
+        if len(self.places) or (self.fit_intercept and abs(u.sum()) > goal):
+            self.descend(penalty, goal)
+        value, _, V, _ = self._measured()
+        return max(value - self.loss.least(), 1e-300), float(np.abs(V).max(initial=0.0)) or 1.0
 
-    def _memory(self):
-        return np.array([np.inf, np.inf, np.inf, 0.0, self.floor, 0.0])
+    def _join_free(self, penalty):
+        if penalty.free.any():
+            self._join(np.setdiff1d(np.flatnonzero(penalty.free), self.places))
 
-    def _call(self, penalty, convex, tol, scales, memory, n_rounds, ends=True):
-        loss, figures = self.loss, np.empty((n_rounds, 3))
-        rows = loss.y[:, 0].copy(), loss.weights, self._offset, loss.code, loss.delta
-        terms = penalty.table, penalty.gamma, penalty.kind, self.fit_intercept, convex, tol, scales
-        begun = self.B[:, 0], self.c, self._state, memory, n_rounds, ends, figures
-        self._state, done, reason = kernels.solve(self._XT, *rows, *terms, *begun)
-        return figures[:done], reason
+    def _join(self, new):
+        """Let columns join the working set."""
+        m, k = len(self.places), len(self.places) + len(new)
+        if k == m:
+            return
+        if k > len(self._rows):
+            room = min(k + k // 2, max(k, len(self._XT)))
+            rows, self._rows = self._rows, np.empty((room, self._XT.shape[1]))
+            self._rows[:m] = rows[:m]
+            if self.loss.quadratic:
+                products, self._products = self._products, np.empty((room, room))
+                self._products[:m, :m] = products[:m, :m]
+        self.places, self._shift = np.concatenate([self.places, new]), np.append(self._shift, np.empty(k - m))
+        kernels.centre(self._XT, self._centres, new, self._rows, self._shift)
+        if self.loss.quadratic:
+            sides = (self._rows[m:k] * self.loss.weights) @ self._rows[:k].T
+            self._products[m:k, :k], self._products[:k, m:k] = sides, sides.T
+
+    def _measured(self):
+        """Loss, the slope of the intercept, minus the slopes of all columns, and those of the predictors."""
+        if self._known is None or self._known[0] is not self.f:
+            value, u, _ = self.loss.at(self.f)
+            free = kernels.balance(u) if self.fit_intercept else 0.0
+            V = np.empty(len(self._XT))
+            kernels.slopes(self._XT, u, V)
+            if self.fit_intercept and len(self.places):  # columns far from zero lose digits as they are
+                V[self.places] = -(self._rows[: len(self.places)] @ u)
+            self._known = self.f, (value, free, V, u)
+        return self._known[1]
 
     def solve(self, penalty, unit, first, *, tol, max_rounds, report=None):
         """See `Solver.solve`; the reason "large" asks another solver to go on, and nothing was reported."""
-        convex = self.loss.has_conjugate and penalty.has_dual
-        scales, memory = np.array([unit, first, 0.0]), self._memory()
-        begun, max_rounds = (self.B.copy(), self.c.copy(), self._copied()), max(max_rounds, 2)
-        figures, reason = self._call(penalty, convex, tol, scales, memory, max_rounds)
-        if reason in (kernels.LARGE, kernels.STALLED):
-            objective, gap, violation = figures[-1].tolist()
-            return self.fit(objective, gap, len(figures), violation, _REASONS[reason])
-        if self.is_watched:  # the same again, round by round
-            (self.B, self.c, self._state), memory, reason = begun, self._memory(), kernels.RUNS
-        rounds = 0
-        while rounds < max_rounds:
-            if self.is_watched:
-                ends = rounds + 1 == max_rounds
-                figures, reason = self._call(penalty, convex, tol, scales, memory, 1, ends)
-            for objective, gap, violation in figures.tolist():
-                rounds += 1
-                if report is not None and report(rounds, objective, gap if convex else violation):
-                    return self.fit(objective, gap, rounds, violation, "stopped")
-            if reason != kernels.RUNS:
+        begun, working_set, figures = self.state(), (self.places, self._shift), []
+        terms = penalty, unit, first, tol, max(max_rounds, 2)
+        fit = self._rounds(*terms, lambda *row: figures.append(row))
+        if report is None or fit.reason in ("large", "stalled"):
+            return fit
+        if self.is_watched:  # the same again
+            self.restore(begun)
+            (self.places, self._shift), self._known = working_set, None
+            return self._rounds(*terms, report)
+        for row in figures:
+            if report(*row):
+                fit.reason, fit.rounds = "stopped", row[0]
                 break
-        return self.fit(objective, gap, rounds, violation, _REASONS[reason])
+        return fit
 
-    def _copied(self):
-        """The state, whose predictors a call changes."""
-        *rest, f = self._state
-        return *rest, f.copy()
-
-    def fit(self, objective, gap, rounds, violation=np.nan, reason="running"):
-        """The solution as it is now."""
+    def _rounds(self, penalty, unit, first, tol, max_rounds, report):
+        (n, p), loss, scores = self.columns.X.shape, self.loss, np.empty(len(self.B))
+        convex, gap = loss.has_conjugate and penalty.has_dual, np.nan
+        least = max(_FEW, int(np.sqrt(_PASS * p)), int(np.sqrt(_ROUND / n)))
+        aim = last = before = np.inf
+        stuck, joined, reason, self.floor = 0, 0, "max_rounds", 1e-2 if loss.flat else 0.0
+        self._join_free(penalty)
+        for rounds in range(1, max_rounds + 1):
+            value, free, V, u = self._measured()
+            b = self.B[:, 0]
+            terms = penalty.table, penalty.gamma, penalty.kind, convex, scores
+            cost, scale, dual, rest, worst = judge_columns(b, V, *terms)
+            violation, objective = max(free, worst), value + cost
+            if convex:
+                gap = max(objective + dual + loss.conjugate(u[:, None], scale, self.f), 0.0) + rest
+            figure, bar = (gap, tol * unit) if convex else (violation, tol * first)
+            if report(rounds, objective, figure):
+                reason = "stopped"
+                break
+            if figure <= bar:
+                reason = "gap" if convex else "kkt"
+                break
+            # A gap may rest while columns join, or a bound of the curvature keeps steps short: it falls later
+            resting = figure > 0.9 * last and violation <= 100.0 * aim and joined < _FEW
+            falls = convex and objective < before - _FALL * abs(objective)
+            stuck = stuck + 1 if resting and not falls else 0
+            last, before = min(last, figure), objective
+            if not violation > _LEAST * first or stuck > 5 or figure != figure:
+                reason = "stalled"
+                break
+            if rounds == max_rounds:  # the last one only measures
+                break
+            n_there = int(np.count_nonzero(b))
+            scores[self.places] = 0.0
+            new = _largest(scores, max(least, 2 * n_there))
+            joined, m = len(new), len(self.places) + len(new)
+            if float(n) * n_there**2 > _MOST_THERE or float(n) * m**2 > _MOST:
+                reason = "large"
+                break
+            self._join(new)
+            aim = min(aim, 0.3 * violation)
+            if not convex:
+                aim = max(aim, 0.3 * tol * first)
+            # Where the working set is all but complete, or cheap, it is solved to the end at once.
+            nearly = (10 * joined <= n_there and m * m <= 30 * p) or not (joined or loss.quadratic)
+            goal = aim
+            if convex and figure > 0.0 and (nearly or (loss.quadratic and m * m < n * p)):
+                goal = min(aim, np.sqrt(0.5 * bar / figure) * violation)  # the gap falls as its square
+            self.descend(penalty, max(goal, 0.1 * _LEAST * first))
         return Fit(self.B.copy(), self.intercept(), objective, gap, violation, rounds, reason)
+
+
+def _largest(scores, most):
+    """Columns of the largest scores above zero, at most so many, by number; ties go to lower numbers."""
+    new = np.flatnonzero(scores)
+    if len(new) <= most:
+        return new
+    values = scores[new]
+    bar = np.partition(values, len(new) - most)[len(new) - most]
+    joins = values > bar
+    joins[np.flatnonzero(values == bar)[: most - np.count_nonzero(joins)]] = True
+    return new[joins]

@@ -11,10 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from .....kernels.linear import newton as kernels
 from .....kernels.linear import sparse_newton
 from .block_descent import RowProducts, rows_are_cheaper, sparse_rows_are_cheaper
-from .second_order import MatrixModel, RowModel, minimise_model
+from .second_order import MatrixModel, RowModel, minimise_columns, minimise_model, visited
 
 _NEWTON_STEPS = 50  # models of a loss on one working set; the tolerance ends them
 _FEW = 10  # blocks that join at least
@@ -29,7 +28,6 @@ _MOST_COMPILED = 500  # columns of a working set whose products are made, of a c
 _MOST_REMADE = 150  # the same where each Newton step makes them anew
 _COMPILED = (0, 1, 2, 3)  # penalties that those steps know: see `kernels.linear.blocks`
 _PATIENCE, _PATIENCE_DENSE = (30, 4), (5, 1)  # of descent by columns: see `sparse_newton.minimise`
-_NO_PRODUCTS = np.empty((0, 0))
 _SHARE = 0.2  # of the columns, which join a working set of sparse ones where models change
 _LEAST = 1e-14  # violations below this, in units of the first slopes, are rounding
 
@@ -310,6 +308,8 @@ class Solver:
 
         The model of a loss of constant curvature is the loss itself: it takes one step.
         """
+        if not len(self.places) and self._free_slope(self._gradient()) <= tol:
+            return True  # before anything is compiled
         if way := self._compiled(penalty):
             return self._newton_of_columns(way, penalty, tol, few)
         damping, value, last = self.floor, None, np.inf
@@ -321,21 +321,14 @@ class Solver:
             if violation <= tol:
                 return True
             # Of a loss whose products change, columns that are zero and stay there for now are left out.
-            there = self._there() | penalty.free[self.inside]
-            visited = (distances > 0) | there
-            if few:
-                n_new = max(_FEW, np.count_nonzero(there))
-                waiting = np.where(there, 0.0, distances)
-                visited = there.copy()
-                visited[np.argsort(-waiting, kind="stable")[:n_new]] = True
-                visited &= there | (distances > 0)
-            if visited.all() or (self.loss.quadratic and not few):
-                visited = None
+            on = visited(distances, self._there() | penalty.free[self.inside], few)
+            if on.all() or (self.loss.quadratic and not few):
+                on = None
             inner = 0.5 * tol if self.loss.quadratic else max(0.1 * violation, 0.3 * tol)
             if violation**2 > tol * last:  # another step as good as the last would not be enough
                 self.model = None
             last, kept = violation, self.model
-            step, dc = self._step(penalty, visited, g, u.sum(axis=0), damping, inner)
+            step, dc = self._step(penalty, on, g, u.sum(axis=0), damping, inner)
             if self.loss.quadratic:
                 self.f = self.f + self.columns.times(self.part, step) + dc
                 self.B[self.places] += step
@@ -372,26 +365,26 @@ class Solver:
 
     def _newton_of_columns(self, way, penalty, tol, few):
         """See `_newton`: of single columns, in one call."""
-        loss, quadratic = self.loss, self.loss.quadratic
-        b, f, c = self.B[self.places, 0], self.f[:, 0].copy(), self.c.copy()
-        rows = loss.code, loss.delta, loss.y[:, 0], loss.weights, f, b, c
-        P = penalty.table.take(self.inside, axis=1)
-        if way == "entries":
+        loss, b, P = self.loss, self.B[self.places, 0], penalty.table.take(self.inside, axis=1)
+        if way == "products":
+            products = self._model(0.0, self.part, slice(None)) if loss.quadratic else None
+            terms = P, penalty.gamma, penalty.kind, self.fit_intercept, few, tol, self.floor
+            self.f, b, self.c, self.floor = minimise_columns(
+                self.part.T, products, loss, self.f, b, self.c, *terms
+            )
+        else:
             self.products = None
             X, ids = self.columns.csc, self.blocks.order[self.places]
             if X is None:
                 A, ids = self.part, np.arange(len(b))
                 X = (A.data, A.indices, A.indptr.astype(np.int64)) if self.columns.is_sparse else A.T
+            f, c = self.f[:, 0].copy(), self.c.copy()
+            rows = loss.code, loss.delta, loss.y[:, 0], loss.weights, f, b, c
             limits = _PATIENCE if self.columns.is_sparse else _PATIENCE_DENSE
             terms = P, self.fit_intercept, tol, self.floor, limits, *loss.at(self.f)
             floor, fast = sparse_newton.minimise(X, ids, *rows, *terms)
-            self.is_slow = not fast
-        else:
-            H = self._model(0.0, self.part, slice(None))[0] if quadratic else _NO_PRODUCTS
-            terms = P, penalty.gamma, penalty.kind, self.fit_intercept, few, tol, self.floor
-            floor = kernels.minimise(self.part.T, H, *rows, *terms)
-        self.floor = floor if loss.flat else 0.0
-        self.B[self.places, 0], self.f, self.c = b, f[:, None], c
+            self.f, self.c, self.floor, self.is_slow = f[:, None], c, floor if loss.flat else 0.0, not fast
+        self.B[self.places, 0] = b
         return True
 
     def _slopes_inside(self, u):
