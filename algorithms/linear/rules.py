@@ -35,7 +35,7 @@ class Sizes(NamedTuple):
 
 
 SMALL_SMOOTH = Sizes(100, 5e6)  # Newton's method with compiled steps (`glm.small`); parameters
-SMALL_RIDGE = Sizes(200, 2.5e7)  # normal equations (`glm.ridge_system`); columns and targets in the products
+SMALL_RIDGE = Sizes(2000, 1e10)  # normal equations (`glm.ridge_system`); columns and targets in the products
 SMALL_SPARSE_RIDGE = Sizes(500, 0.0, 1e6)  # the same of sparse rows
 MOMENTS = Sizes(200, 1e9)  # second moments for one penalty (`sparse.moments`)...
 SPARSE_MOMENTS = Sizes(500, 0.0, 1.2e6)  # ...the same of sparse columns...
@@ -53,17 +53,24 @@ class Costs(NamedTuple):
     ----------
     call : float
         Around a step of conjugate gradients.
-    entry, sparse_entry : float
-        An entry of X in a product with a vector.
+    entry, far_entry, sparse_entry : float
+        An entry of X in a product with a vector: where X fits into the cache, where it does not, of sparse X.
     product, sparse_product : float
         One product of two entries in a product of matrices, or in a factor.
+    copied : float
+        An entry of X less its column's mean, for such products.
     """
 
     call: float
     entry: float
+    far_entry: float
     sparse_entry: float
     product: float
     sparse_product: float
+    copied: float
 
 
-RIDGE_COSTS = Costs(call=3e4, entry=0.4, sparse_entry=1.3, product=0.05, sparse_product=3.0)
+CACHED = 2**20  # entries of X that fit into the cache
+RIDGE_COSTS = Costs(
+    call=3e4, entry=0.2, far_entry=0.6, sparse_entry=1.3, product=0.04, sparse_product=3.0, copied=1.0
+)

@@ -28,8 +28,8 @@ from .rows import DenseRows, SparseRows
 
 _CORRECTIONS = 3  # solutions of a system: a later one corrects the rounding of those before
 _BLOCK = 1 << 17  # entries of a block of columns: 1 MiB
-_SOONEST, _FIRST_LOOK = 6, 3  # steps for which iterations are begun; after which their rate is looked at
-_SHORT = 1e8  # nanoseconds that iterations may take, as they cannot be watched
+_SOONEST, _FIRST_LOOK = 6, 2  # steps for which iterations are begun; after which their rate is looked at
+_SHORT = 3e8  # nanoseconds that iterations may take, as they cannot be watched
 
 
 def applies(rows, n_targets, quick):
@@ -88,7 +88,8 @@ def _steps_for(rows, n_targets):
     if type(rows) is SparseRows:
         a_pass, products = cost.sparse_entry * entries, cost.sparse_product * entries * entries / max(n, p)
     elif rows.dtype == np.float64:
-        a_pass, products = cost.entry * entries, cost.product * entries * least
+        a_pass = entries * (cost.entry if entries <= rules.CACHED else cost.far_entry)
+        products = entries * (cost.copied + cost.product * least)
     else:  # float32 would be copied in every pass
         return 0
     factor = products + cost.product * least**3 / 3
@@ -151,8 +152,9 @@ def _iterate(centred, k, l2, tol, most):
 
     shared = centred.shares * centred.Y[:, k]
     first, right = 0.5 * float(shared @ centred.Y[:, k]), centred.pull(shared)
-    start = float(right @ right)
+    squares = []
     for steps, state in enumerate(conjugate_gradient_steps(product, right)):
+        squares.append(state.square)
         allowed = 2 * l2 * tol * (first - state.fell)
         if state.square <= allowed:
             objective, g = centred.downhill(state.x, k, l2)
@@ -160,9 +162,10 @@ def _iterate(centred, k, l2, tol, most):
             return (state.x, objective, max(steps, 1)) if fine and np.isfinite(objective) else None
         if steps == most or not allowed > 0:
             break
-        if steps >= _FIRST_LOOK:
-            ahead, behind = math.log(state.square / allowed), math.log(start / state.square)
-            if ahead * steps > (most - steps) * behind:
+        # The first steps are the fast ones where a few directions have most of X: judge by the last two.
+        if steps >= max(_FIRST_LOOK, most // 8):
+            ahead, behind = math.log(state.square / allowed), math.log(squares[-3] / state.square)
+            if ahead > (most - steps) * behind:
                 break
     return None
 
@@ -186,17 +189,23 @@ class _ColumnSystem:
         rows, (n, p), mean = centred.rows, centred.rows.shape, centred.x_mean * centred.scales
         if type(rows) is DenseRows:
             shift = shift_of(rows.X, Y, fit_intercept)
-            total = moments_of(rows.X, Y, weights, shift) / n
+            total = moments_of(rows.X, Y, weights, shift)
+            total /= n
             gap = mean - shift.columns
-            gram = total[:p, :p] - np.outer(gap, gap) if fit_intercept else total[:p, :p]
+            gram = total[:p, :p]
+            if fit_intercept:
+                gram -= np.outer(gap, gap)
             products = total[:p, p:-1] - np.outer(gap, centred.y_means - shift.targets) * fit_intercept
             self._products = products / centred.scales[:, None]
         else:
             total = np.zeros((p + 1, p + 1))
             rows.add_hessian(centred.shares, total)
-            gram = total[:p, :p] - np.outer(mean, mean)
+            gram = total[:p, :p]
+            gram -= np.outer(mean, mean)
             self._products = np.column_stack([centred.pull(centred.shares * y) for y in centred.Y.T])
-        self.gram = gram / np.outer(centred.scales, centred.scales)
+        if (centred.scales != 1).any():
+            gram /= np.outer(centred.scales, centred.scales)
+        self.gram = gram
 
     def solutions(self, factor, k, l2):
         """Yield coefficients, the objective, and what it may still fall by: ever less."""
