@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import sparse
+from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 
 import stradask as sd
@@ -64,6 +65,7 @@ DATA = {
     "survival": Given(X, SURVIVAL),
     "documents": Given(COUNTS),
     "documents and numbers": Given(COUNTS, SIGNAL),
+    "documents and classes": Given(COUNTS, np.array(["low", "high"])[(SIGNAL > 0).astype(int)]),
     "documents in slices": Given(COUNTS, None, {"slices": np.repeat([2001, 2002, 2003], N // 3)}),
     "documents with keywords": Given(COUNTS, also={"seed_words": {0: [0, 1], 1: [5]}}),
     "documents and covariates": Given(COUNTS, None, {"covariates": SIGNAL.round(1)}),
@@ -241,6 +243,31 @@ def assert_close(values, expected, name="", tol=1e-10):
         np.testing.assert_array_equal(values, expected, err_msg=name)
 
 
+# What a fit chose by time; and what has its worth in answers, or is in no file.
+APART = {"seconds", "_plan", "_timeline", "_formula", "_template", "_filled", "_spec", "_used"}
+
+
+def assert_same_bits(model, expected, name=""):
+    """Compare all that a fit set, part by part."""
+    if isinstance(expected, BaseEstimator):
+        parameters = expected.get_params().keys()
+        model, expected = (
+            {k: v for k, v in vars(m).items() if k not in parameters} for m in (model, expected)
+        )
+    if sparse.issparse(expected):
+        model, expected = ((m.shape, m.tocoo().data, *m.tocoo().coords) for m in (model, expected))
+    if isinstance(expected, dict):
+        assert model.keys() - APART == expected.keys() - APART, name
+        for key in expected.keys() - APART:
+            assert_same_bits(model[key], expected[key], f"{name} {key}")
+    elif isinstance(expected, list | tuple):
+        assert len(model) == len(expected), name
+        for part, other in zip(model, expected, strict=True):
+            assert_same_bits(part, other, name)
+    else:
+        np.testing.assert_array_equal(model, expected, name)
+
+
 def torch_module(n_features, n_outputs):
     """Return a small network."""
     from torch import nn
@@ -350,6 +377,12 @@ CASES = [
     Case(topics(sd.HDPTopicModel), "documents", scales="counts"),
     Case(topics(sd.KeyATM), "documents with keywords", scales="counts"),
     Case(topics(sd.SupervisedLDA), "documents and numbers", scales="counts"),
+    Case(
+        topics(sd.SupervisedLDA, response="class"),
+        "documents and classes",
+        scales="counts",
+        variant="classes",
+    ),
     Case(topics(sd.GSDMM), "documents", scales="counts"),
     Case(topics(sd.BitermTopicModel), "documents", scales="counts"),
     # Ratings and choices

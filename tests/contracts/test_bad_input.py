@@ -171,9 +171,9 @@ def words_of(case, name):
     """What a message says: how texts are counted, and where a number is missing."""
     if name in TEXTS and case.has_columns:
         return "text_counts"
-    words = WORDS.get(name, "") if case.scales in ("", "penalty", "prior") else ""
+    words = WORDS.get(name, "") if case.scales in ("", "penalty", "prior", "network") else ""
     if words.startswith("X contains"):
-        return f"{words}: {type(case.make()).__name__.removesuffix('CV')}"
+        return "" if case.scales == "network" else f"{words}: {type(case.make()).__name__.removesuffix('CV')}"
     return words if (case.name, name) != OF_A_HALF else ""
 
 

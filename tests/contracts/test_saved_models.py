@@ -8,7 +8,7 @@ import pickle
 import numpy as np
 import pandas as pd
 import pytest
-from contract_cases import cases
+from contract_cases import assert_same_bits, cases
 from sklearn.base import clone
 
 import stradask as sd
@@ -27,6 +27,7 @@ def test_a_copy_answers_as_the_model_does(case, tmp_path):
     for other in copies:
         np.testing.assert_array_equal(case.answer(other), answer)
         assert state - set(vars(other)) <= NOT_IN_A_FILE
+        assert_same_bits(other, model)
         assert repr(other) == repr(model)
         assert other.__getstate__().keys() <= state | {"_sklearn_version"}
     new = clone(model)

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from contract_cases import CASES, DRAWS, SIGNAL, D, X, cases
-from scipy import sparse
-from sklearn.base import BaseEstimator, clone
+from contract_cases import CASES, DRAWS, SIGNAL, D, X, assert_same_bits, cases
+from sklearn.base import clone
 
 import stradask as sd
 from stradask.errors import DataError
@@ -18,8 +17,6 @@ from stradask.scheduler import Program, StaticSchedule, run, run_replicas
 SHOWN = {"n_jobs": 2, "verbose": 1}
 # Losses that no engine but "local" fits, and what their refusal says.
 REFUSED: dict[str, str] = {}
-# What a fit chose by time; and modules and formulas, which are compared by their answers.
-APART = {"seconds", "_plan", "_timeline", "_formula", "_template", "_filled"}
 PAGE = Path(__file__).parents[2] / "docs" / "distributed.md"
 
 
@@ -40,27 +37,6 @@ def test_the_result_is_the_same_in_every_way(case, client, tmp_path, capsys):
         assert_same_bits(same, case.fitted)
     if case.takes("engine", "__init__"):
         check_client(case, client, tmp_path / "model")
-
-
-def assert_same_bits(model, expected, name=""):
-    """Compare all that a fit set, part by part."""
-    if isinstance(expected, BaseEstimator):
-        parameters = expected.get_params().keys()
-        model, expected = (
-            {k: v for k, v in vars(m).items() if k not in parameters} for m in (model, expected)
-        )
-    if sparse.issparse(expected):
-        model, expected = ((m.shape, m.tocoo().data, *m.tocoo().coords) for m in (model, expected))
-    if isinstance(expected, dict):
-        assert list(model) == list(expected), name
-        for key in expected.keys() - APART:
-            assert_same_bits(model[key], expected[key], f"{name} {key}")
-    elif isinstance(expected, list | tuple):
-        assert len(model) == len(expected), name
-        for part, other in zip(model, expected, strict=True):
-            assert_same_bits(part, other, name)
-    else:
-        np.testing.assert_array_equal(model, expected, name)
 
 
 def check_client(case, client, path):

@@ -52,6 +52,9 @@ def test_weights_are_of_the_kind_that_is_stated(case):
         several = [tuple(np.flatnonzero(np.isin(copies, part)) for part in split) for split in SPLITS]
         repeated = answer_of(case, given.rows(copies), None, several)
         np.testing.assert_allclose(expected, repeated, **tolerance, err_msg="copies of rows")
+    else:
+        alike = answer_of(case, given.rows(kept), None, left)
+        assert np.abs(expected - alike).max() > 1e-4, "weights above zero do not matter"
     if "float or array-like" in inspect.getdoc(case.make().fit):
         alike = [answer_of(case, given, value, SPLITS) for value in (2.0, np.full(n, 2.0))]
         np.testing.assert_allclose(*alike, **tolerance, err_msg="one weight for all rows")

@@ -242,15 +242,6 @@ def test_a_callback_and_an_interrupt_stop_a_run():
         )
 
 
-def test_a_failed_fit_changes_nothing():
-    X, y = regression_data(BayesianLogisticRegression, 60)
-    model = BayesianLogisticRegression(random_state=0, n_samples=20).fit(X, y)
-    before = model.predict_proba(X)
-    with pytest.raises(DataError):
-        model.fit(X[:, :1], np.full(60, 1))
-    np.testing.assert_array_equal(model.predict_proba(X), before)
-
-
 # Bad input ---------------------------------------------------------------------------------------------
 
 

@@ -270,13 +270,10 @@ def test_a_stored_zero_is_seen_and_counts_for_nothing(counts):
 
 
 @pytest.mark.parametrize("name", [*MODELS, "popularity"])
-def test_a_saved_model_is_the_model_also_without_its_training_data(counts, name, tmp_path):
+def test_a_model_saved_without_its_training_data_recommends_by_what_it_is_given(counts, name, tmp_path):
     model = MODELS.get(name, sd.Popularity)().fit(counts)
     found = model.recommend([0, 5], 4)
-    again = sd.load(model.save(tmp_path / "m.npz") and tmp_path / "m.npz")
-    for one, other in zip(found, again.recommend([0, 5], 4), strict=True):
-        np.testing.assert_array_equal(one, other)
-    model.save(tmp_path / "small.npz", training=False)
+    model.save(tmp_path / "m.npz").save(tmp_path / "small.npz", training=False)
     assert model.interactions_ is not None
     small = sd.load(tmp_path / "small.npz")
     assert (tmp_path / "small.npz").stat().st_size < (tmp_path / "m.npz").stat().st_size

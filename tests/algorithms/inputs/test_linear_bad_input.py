@@ -102,9 +102,22 @@ def test_huge_weights_are_only_ratios(case):
 
 
 # --- columns that say nothing -----------------------------------------------------------------------
-@pytest.mark.parametrize("fit_intercept", [True, False])
-@pytest.mark.parametrize("standardize", [True, False])
-@pytest.mark.parametrize("value", [0.0, 0.1, 1e8])
+@pytest.mark.parametrize(
+    ("case", "form", "fit_intercept", "standardize", "value"),
+    [  # each pair of levels
+        ("Lasso", "dense", True, True, 0.1),
+        ("Lasso", "dense", False, False, 0.0),
+        ("Lasso", "csr", True, False, 1e8),
+        ("Lasso", "csr", False, True, 0.1),
+        ("ElasticNet", "dense", True, False, 0.1),
+        ("ElasticNet", "dense", False, True, 1e8),
+        ("ElasticNet", "csr", True, True, 0.0),
+        ("SparseLogisticRegression", "dense", True, True, 1e8),
+        ("SparseLogisticRegression", "csr", False, True, 0.0),
+        ("SparseLogisticRegression", "csr", True, False, 0.1),
+    ],
+    indirect=["case", "form"],
+)
 def test_constant_columns(case, form, fit_intercept, standardize, value):
     model, y = case
     model.set_params(fit_intercept=fit_intercept, standardize=standardize, tol=1e-9)

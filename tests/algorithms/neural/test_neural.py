@@ -242,19 +242,12 @@ def test_the_work_may_lie_on_dask(digits, solver):
     assert got.predict_proba(X) == pytest.approx(want.predict_proba(X), abs=1e-6)
 
 
-def test_names_of_columns_are_kept_and_attributes_are_those_of_the_last_fit(digits):
-    import pandas as pd
-
+def test_attributes_are_those_of_the_last_fit(digits):
     X, y = digits
-    frame = pd.DataFrame(X, columns=[f"pixel {j}" for j in range(64)])
     model = MLPClassifier(5, solver="downpour", early_stopping=True, max_iter=30, tol=0.2, random_state=0)
-    model.fit(frame, y)
-    assert model.feature_names_in_.tolist() == list(frame.columns)
-    assert model.learning_rate_ > 0
-    with pytest.raises(ValueError, match="feature names"):
-        model.predict(frame.rename(columns={"pixel 0": "other"}))
+    assert model.fit(X, y).learning_rate_ > 0
     model.set_params(solver="sandblaster", early_stopping=False, tol=0.5).fit(X, y)
-    for name in ("learning_rate_", "validation_scores_", "best_validation_score_", "feature_names_in_"):
+    for name in ("learning_rate_", "validation_scores_", "best_validation_score_"):
         assert not hasattr(model, name)
     assert model.loss_ == model.loss_curve_[-1]
     done = model.set_params(warm_start=True, tol=10.0).fit(X, y)  # no step is wanted
@@ -343,10 +336,6 @@ def test_rows_without_weight_teach_nothing(digits, solver, options):
         warnings.simplefilter("ignore", ConvergenceWarning)
         assert model.fit(X, wrong, weights).score(X, y) > 0.9
         assert model.fit(X, wrong).score(X, y) < 0.9
-    with pytest.raises(DataError, match="sample_weight must be 0 or above"):
-        model.fit(X, y, -weights)
-    with pytest.raises(DataError, match="sample_weight has the shape"):
-        model.fit(X, y, weights[:7])
 
 
 @pytest.mark.parametrize("solver", ["sandblaster", "downpour"])

@@ -76,12 +76,6 @@ def test_the_optimizer_goes_on_from_call_to_call(data, optimizer, tmp_path):
     assert np.array_equal(start.set_params(warm_start=True).fit(X, y).weights_, again.weights_)
 
 
-def test_weights_of_rows_count(data):
-    X, y = data
-    one = classifier(batch_size=400, micro_batches=1).fit(X, y, sample_weight=np.where(y == "ham", 5.0, 0.0))
-    assert (one.predict(X) == "ham").all()
-
-
 def test_weights_of_classes_count(data):
     X, y = data
     weights = np.where(y == "ham", 3.0, np.where(y == "jam", 1.0, 0.5))

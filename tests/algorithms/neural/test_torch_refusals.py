@@ -107,19 +107,10 @@ def test_a_plan_that_was_given_has_no_simulation(one, tmp_path):
             getattr(sd.load(tmp_path / "model.npz"), name)
 
 
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        (lambda X: X.astype(int), "X holds int64"),
-        (lambda X: np.where(X > 2, np.nan, X), "NaN"),
-        (lambda X: X[:, 0], "1D array"),
-    ],
-)
-def test_bad_rows_are_refused(data, one, change, said):
-    with pytest.raises(ValueError, match=said):
-        classifier().fit(change(data[0]), data[1])
-    with pytest.raises(ValueError, match=said):
-        one.predict(change(data[0]))
+def test_rows_of_whole_numbers_are_refused(data, one):
+    for read in (lambda X: classifier().fit(X, data[1]), one.predict):
+        with pytest.raises(ValueError, match="X holds int64"):
+            read(data[0].astype(int))
 
 
 def test_other_input_is_refused(data, one):

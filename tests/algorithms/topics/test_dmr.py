@@ -233,14 +233,9 @@ def test_a_checkpoint_goes_on_bitwise(data, tmp_path):
         dmr(**options, prior_scale=0.1).fit(X, covariates=covariates)
 
 
-def test_a_model_file_keeps_the_model(data, tmp_path):
+def test_a_model_file_with_other_names_of_coefficients_is_refused(data, tmp_path):
     X, covariates = data
     model = dmr().fit(X, covariates=covariates)
-    again = sd.load(model.save(f"{tmp_path}/m.npz") and f"{tmp_path}/m.npz")
-    same(model, again)
-    assert str(model.effects(0.3)) == str(again.effects(0.3))
-    given = {"covariates": covariates}
-    np.testing.assert_array_equal(model.transform(X, **given), again.transform(X, **given))
     model.coef_names_ = ["intercept", "x"]
     model.save(f"{tmp_path}/bad.npz")
     with pytest.raises(ModelFileError, match="makes no sense"):

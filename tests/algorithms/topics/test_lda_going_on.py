@@ -289,10 +289,3 @@ def test_a_pipeline_with_count_vectorizer_can_be_searched():
         "latentdirichletallocation0",
         "latentdirichletallocation1",
     ]
-
-
-def test_feature_names_become_the_vocabulary(corpus):
-    pd = pytest.importorskip("pandas")
-    frame = pd.DataFrame(corpus[:50].toarray(), columns=[f"w{i}" for i in range(corpus.shape[1])])
-    lda = small_lda(3, max_iter=5).fit(frame)
-    assert all(word.startswith("w") for words in lda.topics() for word in words)

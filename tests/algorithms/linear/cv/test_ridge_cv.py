@@ -35,9 +35,23 @@ def left_out(X, y, w, alpha, intercept):
     return errors
 
 
-@pytest.mark.parametrize("shape", [(40, 5), (12, 30), (20, 20), (25, 1)])
-@pytest.mark.parametrize("form", [np.asarray, sparse.csr_array, sparse.csc_array])
-@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize(
+    ("shape", "form", "intercept"),
+    [  # each pair of levels
+        ((40, 5), np.asarray, True),
+        ((40, 5), sparse.csr_array, False),
+        ((40, 5), sparse.csc_array, False),
+        ((12, 30), np.asarray, True),
+        ((12, 30), sparse.csr_array, True),
+        ((12, 30), sparse.csc_array, False),
+        ((20, 20), np.asarray, True),
+        ((20, 20), sparse.csr_array, False),
+        ((20, 20), sparse.csc_array, True),
+        ((25, 1), np.asarray, False),
+        ((25, 1), sparse.csr_array, True),
+        ((25, 1), sparse.csc_array, False),
+    ],
+)
 def test_errors_are_those_of_fits_without_the_row(shape, form, intercept):
     X, y, w = data(*shape)
     for weights in (None, w):
@@ -52,12 +66,19 @@ def test_errors_are_those_of_fits_without_the_row(shape, form, intercept):
         np.testing.assert_allclose(model.intercept_, whole.intercept_, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("shape", [(40, 5), (12, 30)])
 @pytest.mark.parametrize(
-    "options", [{}, {"fit_intercept": False}, {"scoring": "neg_mean_absolute_error"}, {"scoring": "r2"}]
+    ("shape", "options", "n_targets", "weighted"),
+    [  # each pair of levels
+        ((40, 5), {}, 1, True),
+        ((40, 5), {"fit_intercept": False}, 3, False),
+        ((40, 5), {"scoring": "neg_mean_absolute_error"}, 3, True),
+        ((40, 5), {"scoring": "r2"}, 1, False),
+        ((12, 30), {}, 3, False),
+        ((12, 30), {"fit_intercept": False}, 1, True),
+        ((12, 30), {"scoring": "neg_mean_absolute_error"}, 1, False),
+        ((12, 30), {"scoring": "r2"}, 3, True),
+    ],
 )
-@pytest.mark.parametrize("n_targets", [1, 3])
-@pytest.mark.parametrize("weighted", [False, True])
 def test_choices_are_scikit_learns(shape, options, n_targets, weighted):
     X, y, w = data(*shape, n_targets)
     w = np.maximum(w, 0.05) if weighted else None  # scikit-learn divides by the roots of weights
