@@ -114,14 +114,6 @@ def test_grid_of_problems(
     )
 
 
-def test_every_argument_of_scikit_learn_is_taken():
-    for ours, theirs in ((sd.Lasso, TheirLasso), (sd.ElasticNet, TheirElasticNet)):
-        defaults = theirs().get_params()
-        model = ours(**defaults)
-        assert {k: v for k, v in model.get_params().items() if k in defaults} == defaults
-        assert {k: v for k, v in ours().get_params().items() if k in defaults} == defaults
-
-
 def test_shapes_of_the_attributes_are_scikit_learns():
     X, y = problem()
     for target in (y, y[:, None], np.column_stack([y, -y, y**2])):
@@ -350,20 +342,6 @@ def test_alpha_max_of_several_targets_and_of_ridge():
     both = sd.Lasso().alpha_max(X, np.column_stack([y, 2 * y]))
     np.testing.assert_allclose(both, [sd.Lasso().alpha_max(X, y), 2 * sd.Lasso().alpha_max(X, y)])
     assert sd.ElasticNet(l1_ratio=0).alpha_max(X, y) == np.inf
-
-
-def test_warm_start_begins_where_the_last_fit_ended():
-    X, y = problem(100, 400)
-    model = sd.Lasso(0.02, tol=1e-8, warm_start=True).fit(X, y)
-    cold, first = model.n_iter_, model.coef_.copy()
-    model.fit(X, y)
-    assert model.n_iter_ < cold
-    np.testing.assert_allclose(model.coef_, first, atol=1e-4)
-    again = sd.Lasso(0.02, tol=1e-8).fit(X, y).fit(X, y)
-    assert again.n_iter_ == cold
-    np.testing.assert_array_equal(again.coef_, first)
-    with pytest.raises(DataError, match=r"warm_start=True.*400 columns.*X has 399"):
-        model.fit(X[:, :-1], y)
 
 
 def test_callback_sees_rounds_and_may_stop():
