@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
-from contract_cases import CASES, Given, N, assert_close, cases
+from contract_cases import CASES, Given, N, assert_close, cases, readers
 from scipy import sparse
 
 from stradask.errors import DataError
@@ -84,6 +84,9 @@ FORMS = {
 
 
 REMEDY = r"compute|in this process|of this process|takes frames"
+LAZY = {"transform"}
+OF_ROWS = LAZY | {"predict", "predict_proba", "predict_log_proba", "decision_function"}
+ASKS = {"DynamicTopicModel": LAZY}  # for the slices of blocks
 IN_THIS_PROCESS = """
     SparseGLMCV GroupLassoCV MultiTaskLassoCV MultiTaskElasticNetCV StabilitySelection KnockoffSelection
     BayesianGLM
@@ -116,11 +119,28 @@ def test_dask_is_local_data_or_refused(case, client, other):
         with client.as_current():
             answer = case.answer(model, case.frame if name == "frame" and case.has_columns else case.given)
             assert_close(answer, expected, name, 1e-6)
-            if case.has_columns and type(model).__name__ != "DynamicTopicModel":  # which asks for slices
+            if case.has_columns and case.name not in ASKS:
                 assert_close(case.answer(model, lazy), answer, f"{name}, predictions")
     takes = {"frame"} if case.data == "ratings" else set(FORMS)
     takes = set() if type(case.make()).__name__ in IN_THIS_PROCESS else takes
     assert takes - {UNKNOWN} <= fitted <= takes
+
+
+def answers_lazily(case):
+    """Models of topics in `transform`, linear ones that are no selection and torch's in all methods."""
+    linear = case.scales in ("", "penalty") and not hasattr(case.make(), "get_support")
+    return case.has_columns and (linear or "Torch" in case.name or case.scales == "counts")
+
+
+@pytest.mark.parametrize("case", cases("lazy answers", answers_lazily))
+def test_answers_to_arrays_are_lazy(case):
+    given = case.given._replace(X=chunked(case.given.X))
+    methods = readers(case.fitted)
+    for name in methods.keys() & (LAZY if case.scales == "counts" else OF_ROWS) - ASKS.get(case.name, set()):
+        found, expected = methods[name](given), methods[name](case.given)
+        assert isinstance(found, da.Array)
+        assert (found.chunks[0], found.dtype) == (given.X.chunks[0], expected.dtype)
+        assert_close(found.compute(scheduler="threads"), expected, name)
 
 
 def fit(case, lazy, model):

@@ -185,17 +185,6 @@ def test_long_documents_do_not_underflow():
     assert np.isfinite([*fitted.log_probability(X), *fitted.log_likelihood_, expected]).all()
 
 
-def test_dask_arrays_are_transformed_block_by_block_and_lazily():
-    array = pytest.importorskip("dask.array")
-    X = np.random.default_rng(0).poisson(0.5, (30, 8))
-    X[:, 0] += 1
-    model = sd.GSDMM(4, random_state=0, max_iter=10).fit(X)
-    shares = model.transform(array.from_array(X, chunks=(7, 8)))
-    assert isinstance(shares, array.Array)
-    assert shares.chunks == ((7, 7, 7, 7, 2), (4,))
-    np.testing.assert_allclose(shares.compute(), model.transform(X))
-
-
 def test_topics_that_the_first_words_of_a_long_text_speak_against_are_not_lost():
     X = np.kron(np.eye(2, dtype=int), np.full((5, 60), 50))
     for beta in (0.1, 1e-20):
