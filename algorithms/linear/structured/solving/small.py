@@ -18,9 +18,9 @@ MOST_ENTRIES = 2e6  # of X, which is copied
 _FEW = 10  # columns that join at least
 _PASS = 4  # columns of X, for each pair of columns of the working set, whose slopes cost as much
 _ROUND = 1e6  # multiplications in products of columns that a round may cost
-# Multiplications in products, of columns with coefficients and of all of a working set, beyond which
-# descent by rows or other solvers are faster.
-_MOST_THERE, _MOST = 2e7, 4e8
+# Multiplications in products of columns with coefficients, made once or in each Newton step, and of all of
+# a working set, beyond which descent by rows or other solvers are faster.
+_MOST_THERE, _MOST_REMADE, _MOST = 2e7, 6e6, 4e8
 _FALL = 1e-12  # of an objective: what falls less is rounding
 _LEAST = 1e-14  # violations below this, in units of the first slopes, are rounding
 
@@ -207,7 +207,7 @@ class SmallSolver:
             scores[self.places] = 0.0
             new = _largest(scores, max(least, 2 * n_there))
             joined, m = len(new), len(self.places) + len(new)
-            if float(n) * n_there**2 > _MOST_THERE or float(n) * m**2 > _MOST:
+            if n * n_there**2 > (_MOST_THERE if loss.quadratic else _MOST_REMADE) or n * m**2 > _MOST:
                 reason = "large"
                 break
             self._join(new)
