@@ -147,7 +147,7 @@ def _sweep(X, ids, g, h, model, P, d, b, q, rows):
             continue
         slope = g[j] + _dot(X, ids[j], q) - share[j] * q[n] + extra[j] * d[j]
         old = b[j]
-        new = single(old, slope, step[j], P[0, j], P[1, j], P[3, j], P[4, j], 0.0, 0)
+        new = single(old, slope, step[j], P[0, j], P[1, j], P[3, j], P[4, j], None, 0)
         if new != 0.0:
             support[k] = j
             k += 1
@@ -179,7 +179,8 @@ def _conjugate_gradients(X, ids, g, h, model, P, d, b, q, support):
     for _ in range(_CONJUGATE_STEPS):
         if size <= _CONJUGATE_TOL**2 * first:
             break
-        w[:] = 0.0
+        for i in range(n + 1):
+            w[i] = 0.0
         for i in range(k):
             _add_weighted(X, ids[support[i]], p[i], h, w)
             w[n] += ones[support[i]] * p[i]
@@ -207,7 +208,8 @@ def _conjugate_gradients(X, ids, g, h, model, P, d, b, q, support):
         new = min(max(new, P[3, j]), P[4, j])
         cut = cut or new != b[j] + z[i]
         z[i] = new - b[j]
-    w[:] = 0.0
+    for i in range(n + 1):
+        w[i] = 0.0
     for i in range(k):
         _add_weighted(X, ids[support[i]], z[i], h, w)
         w[n] += ones[support[i]] * z[i]
@@ -286,7 +288,7 @@ def minimise(X, ids, loss, delta, y, weights, f, b, c, P, fit_intercept, tol, da
         for j in range(m):
             g[j] = _dot(X, ids[j], u) + P[2, j] * b[j]
             v[j] = -g[j]
-            wrong[j] = violation_of(b[j], v[j], P[0, j], P[1, j], P[3, j], P[4, j], 0.0, 0)
+            wrong[j] = violation_of(b[j], v[j], P[0, j], P[1, j], P[3, j], P[4, j], None, 0)
             violation = max(violation, wrong[j])
         if violation <= tol:
             break
@@ -305,7 +307,8 @@ def minimise(X, ids, loss, delta, y, weights, f, b, c, P, fit_intercept, tol, da
             model[2, j] = 1.0 / (bend + extra) if bend + extra > 0.0 else 0.0
             g[j] -= share * g0
         new, d = b.copy(), np.zeros(m)
-        q[:] = 0.0
+        for i in range(n + 1):
+            q[i] = 0.0
         inner = 0.3 * tol if quadratic else max(0.1 * violation, 0.3 * tol)
         if not _descend(X, ids, g, h, model, P, d, new, q, rows, inner, limits[0]):
             slow += 1
@@ -319,7 +322,7 @@ def minimise(X, ids, loss, delta, y, weights, f, b, c, P, fit_intercept, tol, da
                 some = True
                 _add(X, ids[j], d[j], df)
         if np.isnan(value):
-            value = smooth + _objective(b, P, 0.0, 0)
+            value = smooth + _objective(b, P, None, 0)
         t, moved, ends, old_b, old_c, fresh = 1.0, False, False, b.copy(), c[0], not quadratic
         for _halving in range(_HALVINGS):
             for i in range(n):
@@ -330,7 +333,7 @@ def minimise(X, ids, loss, delta, y, weights, f, b, c, P, fit_intercept, tol, da
             if quadratic:
                 moved, ends = True, not some
                 break
-            now = row_losses(loss, delta, y, weights, f, u, h) + _objective(b, P, 0.0, 0)
+            now = row_losses(loss, delta, y, weights, f, u, h) + _objective(b, P, None, 0)
             if now < value:
                 moved, value = True, now
                 if t == 1.0:
