@@ -1,8 +1,8 @@
 """Losses as objects: checks and coding of y, the start of a fit, and the loss for each solver.
 
 `squared`, `logistic`, `poisson` and `multinomial(K)` are objects. For models over rows (`glm`) a loss has
-`code`, its number in the kernels, `start`, `objective` and `minimiser`; for sparse models (`sparse`) it has
-`subproblem`, its problem on a working set. Neither the Poisson loss nor one of your own has a subproblem.
+`code`, its number in the kernels, `start`, `objective` and `minimiser`; the squared one has `subproblem`, its
+problem on a working set.
 """
 
 import functools
@@ -87,10 +87,6 @@ class EstimatorLoss:
 
         return functools.partial(minimise, solver=solver)
 
-    def subproblem(self, design, target, offset=None):
-        """The loss on an empty working set; see `working_set.Subproblem`."""
-        raise NotImplementedError(f"{type(self).__name__} has no problem on a working set of columns")
-
 
 class _SquaredLoss(EstimatorLoss):
     code = 0  # as in kernels.linear.glm_losses
@@ -106,7 +102,8 @@ class _SquaredLoss(EstimatorLoss):
 
         return SquareMinimiser(solver)
 
-    def subproblem(self, design, target, offset=None):
+    def subproblem(self, design, target):
+        """The loss on an empty working set; see `working_set.Subproblem`."""
         if design.cut is not None and design.cut.by_rows:
             from .sparse.rows import GramSquared
 
@@ -171,11 +168,6 @@ class _LogisticLoss(EstimatorLoss):
         """Targets of the rows: of two classes 1 and -1."""
         return np.where(numbers > 0, 1.0, -1.0)
 
-    def subproblem(self, design, target, offset=None):
-        from .sparse.class_losses import LogisticSubproblem
-
-        return LogisticSubproblem(target, design.weights, offset=offset, fit_intercept=design.fit_intercept)
-
 
 class _MultinomialLoss(_LogisticLoss):
     def __init__(self, n_classes):
@@ -198,12 +190,6 @@ class _MultinomialLoss(_LogisticLoss):
         from .glm.choose import minimise_multinomial
 
         return functools.partial(minimise_multinomial, solver=solver)
-
-    def subproblem(self, design, target, offset=None):
-        from .sparse.class_losses import MultinomialSubproblem
-
-        options = {"offset": offset, "fit_intercept": design.fit_intercept}
-        return MultinomialSubproblem(target, self.n_outputs, design.weights, **options)
 
 
 squared, logistic, poisson, multinomial = _SquaredLoss(), _LogisticLoss(), _PoissonLoss(), _MultinomialLoss

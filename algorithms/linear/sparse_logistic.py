@@ -15,7 +15,9 @@ from ..inputs.tables import fitted_table
 from ..inputs.targets import check_alphas
 from .classifier import LinearClassifier
 from .path import alpha_grid, warn_of_path
-from .sparse.fitting import SparseCoefficients, ownership, solve
+from .sparse import classes
+from .sparse.classes import largest_alpha
+from .sparse.fitting import SparseCoefficients, ownership
 from .sparse.labels import before, pose, solve_classes, take
 from .vocabulary import COLUMNS, FIT_DOCS, PATH_DOCS
 
@@ -81,8 +83,8 @@ class SparseLogisticRegression(SparseCoefficients, LinearClassifier):
         ``"local"``: threads of this process; ``"dask"``: the current Dask client; a client; or a scheduler's
         address.
     n_jobs : int or None, default=None
-        Threads of the passes over `X`. None is 1, -1 all cores. Two classes of sparse columns in this process
-        take one thread.
+        Threads of the passes over `X` on workers. None is 1, -1 all cores. Columns in this process take one
+        thread.
     verbose : int, default=0
         1 shows a progress bar: the rounds done, of `max_iter` at most (most fits end long before), and the
         objective.
@@ -253,11 +255,11 @@ class SparseLogisticRegression(SparseCoefficients, LinearClassifier):
         problem, name = copy.copy(self)._pose(X, y, sample_weight, offset), type(self).__name__
         design, ratio = problem.design, self.l1_ratio
         if isinstance(alphas, Integral):
-            alphas = alpha_grid(lambda: design.alpha_max(problem.subproblem(), ratio), ratio, eps, alphas)
+            alphas = alpha_grid(lambda: largest_alpha(problem.columns(), ratio), ratio, eps, alphas)
         alphas = check_alphas(alphas)
         penalties = [design.penalty(alpha, ratio) for alpha in alphas]
-        options = {"tol": self.tol, "max_iter": self.max_iter, "n_jobs": self.n_jobs, "verbose": self.verbose}
-        fits, _ = solve(design, problem.subproblem(), penalties, label=name, **options)
+        options = {"tol": self.tol, "max_iter": self.max_iter, "verbose": self.verbose}
+        fits, _ = classes.solve(problem.columns(self.n_jobs), penalties, label=name, **options)
         alphas, dtype = alphas[: len(fits)], design.X.dtype
         warn_of_path(name, alphas, fits, self.tol, self.max_iter, dtype)
         coefs = np.stack([fit.dense(design.n_features, dtype) for fit in fits], axis=-1)
@@ -289,4 +291,4 @@ class SparseLogisticRegression(SparseCoefficients, LinearClassifier):
         """
         self._validate_params()
         problem = copy.copy(self)._pose(X, y, sample_weight, offset)
-        return problem.design.alpha_max(problem.subproblem(), self.l1_ratio)
+        return largest_alpha(problem.columns(self.n_jobs), self.l1_ratio)

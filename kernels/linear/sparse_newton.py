@@ -37,7 +37,7 @@ def _dot(X, j, v):
 @overload(_dot, jit_options=_OF_COLUMNS)
 def _dot_of_column(X, j, v):
     def dense(X, j, v):
-        total, a = 0.0, X[j]
+        total, a = v.dtype.type(0), X[j]  # in float32 where the column and v are
         for row in range(len(a)):
             total += a[row] * v[row]
         return total
@@ -66,7 +66,7 @@ def _add(X, j, d, v):
 @overload(_add, jit_options=_OF_COLUMNS)
 def _add_column(X, j, d, v):
     def dense(X, j, d, v):
-        a = X[j]
+        a, d = X[j], v.dtype.type(d)
         for row in range(len(a)):
             v[row] += d * a[row]
 
@@ -85,7 +85,7 @@ def _add_weighted(X, j, d, h, q):
 @overload(_add_weighted, jit_options=_OF_COLUMNS)
 def _add_weighted_column(X, j, d, h, q):
     def dense(X, j, d, h, q):
-        a = X[j]
+        a, d = X[j], q.dtype.type(d)
         for row in range(len(a)):
             q[row] += h[row] * (d * a[row])
 
@@ -105,7 +105,7 @@ def _moments(X, j, h):
 @overload(_moments, jit_options=_OF_COLUMNS)
 def _moments_of_column(X, j, h):
     def dense(X, j, h):
-        total, square, a = 0.0, 0.0, X[j]
+        total, square, a = h.dtype.type(0), h.dtype.type(0), X[j]
         for row in range(len(a)):
             weighted = h[row] * a[row]
             total += weighted
@@ -166,7 +166,7 @@ def _conjugate_gradients(X, ids, g, h, model, P, d, b, q, support):
     """Minimise a model, about, over coefficients that are not zero, with their signs; return if it moved."""
     ones, share, step, extra = model[0], model[1], model[2], model[3]
     k, n = len(support), len(h)
-    rest, z, p, image, w = np.empty(k), np.zeros(k), np.empty(k), np.empty(k), np.empty(n + 1)
+    rest, z, p, image, w = np.empty(k), np.zeros(k), np.empty(k), np.empty(k), np.empty(n + 1, q.dtype)
     first = 0.0
     for i in range(k):
         j = support[i]
@@ -253,13 +253,17 @@ def _descend(X, ids, g, h, model, P, d, b, q, rows, tol, most):
 
 
 @nb.njit(**KERNEL)
-def minimise(X, ids, loss, delta, y, weights, f, b, c, P, fit_intercept, tol, damping, limits, smooth, u, h):
+def minimise(
+    X, A, ids, loss, delta, y, weights, f, b, c, P, fit_intercept, tol, damping, limits, smooth, u, h, q
+):
     """Minimise until the conditions are broken by at most `tol`.
 
     Parameters
     ----------
     X : tuple of ndarrays, or float64 ndarray (p, n)
         Data, indices and indptr of a CSC matrix of n rows; or columns as rows.
+    A : tuple of ndarrays, or ndarray (p, n)
+        The same for models: dense columns may be float32.
     ids : int64 ndarray (m,)
         Its columns in the working set.
     loss, delta, y, weights, f, b, c, P, fit_intercept, tol, damping
@@ -268,6 +272,8 @@ def minimise(X, ids, loss, delta, y, weights, f, b, c, P, fit_intercept, tol, da
         Sweeps for a model, and models that are not solved by so many: then other methods are faster.
     smooth, u, h : float, float64 ndarray (n,), (n,)
         Loss, slopes and curvatures at f: see `row_losses`. Changed.
+    q : ndarray (n + 1,)
+        Work space, of the type of dense A, else float64.
 
     Returns
     -------
@@ -277,7 +283,7 @@ def minimise(X, ids, loss, delta, y, weights, f, b, c, P, fit_intercept, tol, da
         Whether descent was fast enough. If not, other methods are to go on.
     """
     m, n, quadratic, flat = len(b), len(f), loss == SQUARED, loss == HUBER
-    df, old_f, q = np.empty(n), np.empty(n), np.empty(n + 1)
+    df, old_f, curvatures = np.empty(n), np.empty(n), np.empty(n, q.dtype)
     g, v, wrong, model, value, slow = np.empty(m), np.empty(m), np.empty(m), np.zeros((4, m)), np.nan, 0
     fresh = True
     for _ in range(_STEPS):
@@ -297,8 +303,10 @@ def minimise(X, ids, loss, delta, y, weights, f, b, c, P, fit_intercept, tol, da
             for i in range(n):
                 h[i] = max(h[i], damping * weights[i])
         total = _total(h) * (1.0 if flat else 1.0 + damping) if fit_intercept else 0.0
+        for i in range(n):
+            curvatures[i] = h[i]
         for j in rows:
-            s, square = _moments(X, ids[j], h)
+            s, square = _moments(A, ids[j], curvatures)
             share = s / total if total > 0.0 else 0.0
             bend = square - share * s
             bend = bend if bend > 1e-14 * square else 0.0
@@ -310,7 +318,7 @@ def minimise(X, ids, loss, delta, y, weights, f, b, c, P, fit_intercept, tol, da
         for i in range(n + 1):
             q[i] = 0.0
         inner = 0.3 * tol if quadratic else max(0.1 * violation, 0.3 * tol)
-        if not _descend(X, ids, g, h, model, P, d, new, q, rows, inner, limits[0]):
+        if not _descend(A, ids, g, curvatures, model, P, d, new, q, rows, inner, limits[0]):
             slow += 1
         dc = -(g0 + q[n]) / total if total > 0.0 else 0.0
         some = dc != 0.0

@@ -1,24 +1,61 @@
 """Logistic problems, how they are solved, and an independent reference."""
 
+from dataclasses import dataclass, replace
+
 import numpy as np
 from scipy import optimize, sparse
 from scipy.special import logsumexp, softmax
 
-from stradask.algorithms.linear.sparse.class_losses import LogisticSubproblem, MultinomialSubproblem
-from stradask.algorithms.linear.sparse.columns import columns_of
-from stradask.algorithms.linear.sparse.program import SparseLinearProgram, solve
-from stradask.algorithms.linear.sparse.working_set import WorkingSet
+from stradask.algorithms.linear.sparse.classes import ClassColumns, solve
+from stradask.algorithms.linear.sparse.fitting import Design
+from stradask.algorithms.linear.sparse.penalties import L1L2
 
 DENSE, CSC = np.asfortranarray, sparse.csc_array
 
 
-def fit(X, subproblem, penalties, **options):
-    """Solve for penalties by the working set; the working set itself is returned."""
-    working_set = WorkingSet(
-        subproblem, penalties, n_features=X.shape[1], is_sparse=sparse.issparse(X), **options
-    )
-    solve(SparseLinearProgram(working_set, columns_of(X)))
-    return working_set
+@dataclass
+class Fits:
+    """Solutions, rounds and the unit of gaps, of a problem whose loss is a sum over rows."""
+
+    solutions: list
+    rounds: list
+    unit: float
+
+
+def fit(X, problem, penalties, *, tol=1e-6, **options):
+    """Solve for penalties of the sum of the losses; `problem` is that of `class_problem`."""
+    weights, positive = problem["weights"], penalties[0].positive
+    mean = 1.0 if weights is None else weights.mean()
+    columns = class_columns(X, **problem, positive=positive)
+    scaled = [
+        L1L2(
+            penalty.strength / mean,
+            penalty.ridge / mean,
+            l1_factors=penalty.l1_factors,
+            l2_factors=penalty.l2_factors,
+            positive=positive,
+        )
+        for penalty in penalties
+    ]
+    size, rounds = len(problem["labels"]) * mean, []
+
+    def watch(info):
+        rounds.append((size * info.objective, info.gap))
+
+    shown = {"label": "test", "callback": watch}
+    fits, _ = solve(columns, scaled, tol=tol, max_iter=1000, **shown, **options)
+    fits = [
+        replace(fit, objective=size * fit.objective, gap_absolute=size * fit.gap_absolute) for fit in fits
+    ]
+    return Fits(fits, rounds, size * columns.general_solver()[1])
+
+
+def class_columns(X, labels, K, weights, offset, fit_intercept, positive=False):
+    """The columns and the loss of classes."""
+    weights = None if weights is None else weights / weights.mean()
+    options = {"standardize": False, "fit_intercept": fit_intercept, "positive": positive}
+    design = Design.make(X, weights, None, **options)
+    return ClassColumns(design, labels, max(K, 2), offset)
 
 
 def full(solution, n_features):
@@ -128,5 +165,7 @@ def make(n, p, K, seed, *, informative=3, density=None):
     return X, labels.astype(np.int64)
 
 
-def subproblem(labels, K, **options):
-    return LogisticSubproblem(labels, **options) if K == 1 else MultinomialSubproblem(labels, K, **options)
+def class_problem(labels, K, *, weights=None, offset=None, fit_intercept=True):
+    """What `fit` solves; two classes have one output."""
+    names = ("labels", "K", "weights", "offset", "fit_intercept")
+    return dict(zip(names, (labels, K, weights, offset, fit_intercept), strict=True))

@@ -20,6 +20,8 @@ from ....scheduler.threads import own_threads, single_threaded_blas
 from ...inputs.targets import check_class_weights, check_weights
 from ..losses import loss_of, squared
 from ..path import alpha_grid, stacked
+from ..sparse import classes
+from ..sparse.classes import ClassColumns
 from ..sparse.fitting import SHORT, Design, rounded, solve
 from ..sparse.moments import affords, constant_in, moments_of, shift_of
 from ..sparse.working_set import Solution
@@ -190,11 +192,17 @@ class PathProblem:
 
     def loss(self, design):
         """Return the loss with an empty working set."""
-        return self.kind.subproblem(design, self.target, self.offset)
+        return self.kind.subproblem(design, self.target)
+
+    def class_columns(self, design):
+        """The columns and the loss of classes, for the solvers."""
+        return ClassColumns(design, self.y, len(self.classes), self.offset)
 
     def alpha_max(self, X, l1_ratio):
         """Find the least alpha for all rows at which every penalised coefficient is zero."""
         design = self.design(X, self.weights)
+        if self.classes is not None:
+            return classes.largest_alpha(self.class_columns(design), l1_ratio)
         return design.alpha_max(self.loss(design), l1_ratio)
 
     def grid(self, X, l1_ratio, eps, n_alphas):
@@ -204,15 +212,12 @@ class PathProblem:
     def path(self, X, l1_ratio, alphas, weights, n_jobs=None):
         """Solve for falling alphas; Ctrl-C raises KeyboardInterrupt, as a part of a path cannot be judged."""
         design = self.design(X, weights)
-        fits, done = solve(
-            design,
-            self.loss(design),
-            [design.penalty(alpha, l1_ratio) for alpha in alphas],
-            tol=self.tol,
-            max_iter=self.max_iter,
-            n_jobs=n_jobs,
-            label="path",
-        )
+        penalties = [design.penalty(alpha, l1_ratio) for alpha in alphas]
+        options = {"tol": self.tol, "max_iter": self.max_iter, "label": "path"}
+        if self.classes is not None:
+            fits, done = classes.solve(self.class_columns(design), penalties, **options)
+        else:
+            fits, done = solve(design, self.loss(design), penalties, n_jobs=n_jobs, **options)
         if done.reason == "interrupted":
             raise KeyboardInterrupt
         return path_of(fits, X.shape[1], self.n_outputs)
@@ -239,6 +244,8 @@ class PathProblem:
         """Round a model to the type of X; see `rounded`."""
         design = self.design(X, weights)
         penalty = design.penalty(alpha, l1_ratio)
+        if self.classes is not None:
+            return self.class_columns(design).rounded(penalty, fit)
         return rounded(design, lambda: self.loss(design), penalty, fit, n_jobs=n_jobs)
 
     def scores(self, X, fold, l1_ratio, alphas, scorings):

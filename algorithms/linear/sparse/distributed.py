@@ -31,7 +31,6 @@ from ...inputs.pieces import cut_at_chunks, cut_evenly, lazy_chunks, located, re
 from ...inputs.streamed import RowStream, bytes_to_keep, matrix_of, renewed
 from .columns import columns_of, cut
 from .program import SparseLinearProgram
-from .row_columns import RowColumns
 from .rows import RowProgram
 
 _MOST_MEMORY = 0.5  # of all workers, that columns may fill
@@ -54,15 +53,12 @@ class CutMatrix:
     is_sparse: bool
     stream: RowStream | None = None
     sources: list | None = None
-    sends_columns: bool = False
 
     def program(self, working_set):
         """Make the program of this cut and its schedule."""
         made: Any
         rows = self.sources or self.pieces, np.diff(self.edges).tolist(), self.stream or by_columns
-        if self.sends_columns:
-            made = RowColumns(working_set, *rows, self.is_sparse)
-        elif self.by_rows:
+        if self.by_rows:
             made = RowProgram(working_set, *rows)
         else:
             made = ColumnBlocks(working_set, list(zip(self.edges[:-1], self.pieces, strict=True)))
@@ -81,7 +77,7 @@ class CutMatrix:
 
         if engine == "local" or own_threads() is not None:
             blocks = computed_here(*self.pieces)  # at once: they may have much in common
-            laid = [_laid(*pair, self.by_rows) for pair in zip(blocks, self.edges[:-1], strict=True)]
+            laid = [lay_block(*pair, self.by_rows) for pair in zip(blocks, self.edges[:-1], strict=True)]
             return replace(self, pieces=laid)
         with contextlib.closing(open_place(engine).workers()) as workers:
             workers.open()
@@ -89,7 +85,7 @@ class CutMatrix:
             where = {"workers": workers.where()["workers"], "allow_other_workers": True}
         client = current_client(engine)
         blocks = client.compute(self.pieces)
-        laid = client.map(_laid, blocks, self.edges[:-1], by_rows=self.by_rows, pure=False, **where)
+        laid = client.map(lay_block, blocks, self.edges[:-1], by_rows=self.by_rows, pure=False, **where)
         # A future itself is useless while its data, lost with a worker, are made again; a task of it waits.
         return replace(self, pieces=[dask.delayed(_same)(future) for future in laid])
 
@@ -125,7 +121,6 @@ def streamed(X, engine, *, allow_rows):
         is_sparse,
         stream=RowStream(_laid_source, n_bytes, X.shape[1], X.dtype, is_sparse),
         sources=list(zip(numbers, firsts, lengths, blocks, strict=True)),
-        sends_columns=not by_rows,
     )
 
 
@@ -206,7 +201,7 @@ class ColumnBlocks(SparseLinearProgram):
     def load(self, data):
         """Check a block, store it by columns, and see `SparseLinearProgram.load`."""
         first, block = data
-        return super().load((first, _laid(block, first)))
+        return super().load((first, lay_block(block, first)))
 
 
 def _compiled():
@@ -214,7 +209,7 @@ def _compiled():
     columns_of(np.ones((1, 1), order="F")).dot(np.zeros(1, np.int64), np.ones((1, 1)))
 
 
-def _laid(block, first, by_rows=False):
+def lay_block(block, first, by_rows=False):
     """Check a block and store it by columns; errors name its first row or column."""
     with located(f"in the {'rows' if by_rows else 'columns'} of X from {first} on"):
         return by_columns(block)
@@ -227,7 +222,7 @@ def _laid_source(source, again):
     if again and isinstance(block, np.ndarray) and block.dtype in (np.float32, np.float64):
         X: Any = aligned(np.asfortranarray(block))
     else:
-        X = _laid(block, first, by_rows=True)
+        X = lay_block(block, first, by_rows=True)
     if X.shape[0] != n_rows:
         raise DataError(
             f"in the rows of X from {first} on: there are {X.shape[0]} where {n_rows} were announced: let "

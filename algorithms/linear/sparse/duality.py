@@ -9,16 +9,6 @@ for any s >= 0 with ``s |g_j| <= l1_j`` for every j: the residual, scaled, is th
 the penalty being rows of A. The best s is y.r / R, cut to what is allowed. A feature with l1_j = 0 and
 l2_j > 0 has no constraint in the dual: its term is ``-(s A_j.r)^2 / (2 l2_j)``, and R takes
 ``(A_j.r)^2 / l2_j`` in place of ``l2_j b_j^2``. A feature with neither must have g_j = 0: see `free_columns`.
-
-Other smooth losses (logistic, multinomial), with the predictor F = O + A b + c and V minus the gradient of
-the loss in it::
-
-    P(b) = loss(F) + sum_j l1_j |b_j| + l2_j b_j^2 / 2
-    D(s) = min_F (loss(F) + s V . F) - s V . O - sum_j max(s |g_j| - l1_j, 0)^2 / (2 l2_j),      g = A^T V
-
-for 0 <= s <= 1, where features with l2_j = 0 ask for ``s |g_j| <= l1_j``: the last sum is the conjugate of
-the penalty. Two values of s are tried, the largest that is allowed and the largest with
-``s |g_j - l2_j b_j| <= l1_j`` everywhere.
 """
 
 import numpy as np
@@ -61,24 +51,3 @@ def limit(thresholds, slopes):
     with np.errstate(divide="ignore", invalid="ignore"):
         ratios = np.where(slopes > 0, thresholds / slopes, np.inf)
     return float(ratios.min(initial=np.inf))
-
-
-def smooth_gap(value, dual, slopes, coef, l1, l2, most):
-    """Objective and duality gap (not negative) of a smooth loss.
-
-    `value`: the loss. ``dual(s)``: the first two terms of D(s). `slopes`, `coef`: float64 (..., m), g (its
-    positive part for coefficients held at or above zero) and b. `most`: largest s that other features allow.
-    """
-    sizes, slopes = np.abs(coef), np.abs(slopes)
-    objective = value + float((sizes * (l1 + 0.5 * l2 * sizes)).sum())
-    soft = l2 > 0
-    s = min(1.0, most, limit(l1[~soft], slopes[..., ~soft]))
-    best = dual(s)
-    if soft.any():
-        ridge, thresholds = l2[soft], l1[soft]
-        inner = np.abs(slopes[..., soft] - ridge * sizes[..., soft])
-        trials = [s, min(s, limit(thresholds, inner))]
-        excess = [np.maximum(t * slopes[..., soft] - thresholds, 0.0) for t in trials]
-        values = [dual(t) - float((e * (e / (2 * ridge))).sum()) for t, e in zip(trials, excess, strict=True)]
-        best = max(values)
-    return objective, max(objective - best, 0.0)

@@ -18,9 +18,9 @@ from ...inputs.targets import (
 from ..losses import loss_of
 from ..structured.losses import Logistic
 from ..structured.mean_loss import mean_loss
-from . import fitting
-from .fitting import SHORT, Design, moved_from, rounded, solve, warn_short
-from .local import is_small, is_sparse, solve_local
+from . import classes, fitting
+from .classes import ClassColumns
+from .fitting import SHORT, Design, moved_from, warn_short
 
 
 @dataclass(frozen=True)
@@ -33,9 +33,9 @@ class ClassProblem:
     offset: Any
     sample_weight: Any
 
-    def subproblem(self):
-        """The loss on an empty working set."""
-        return loss_of(self.classes).subproblem(self.design, self.numbers, self.offset)
+    def columns(self, n_jobs=None):
+        """The columns and the loss, for `classes.solve`."""
+        return ClassColumns(self.design, self.numbers, len(self.classes), self.offset, n_jobs)
 
 
 def pose(
@@ -91,25 +91,19 @@ def solve_classes(estimator, problem, penalty, before, callback, read, *, exact_
     design = problem.design
     check_goes_on(before, problem.classes, design.n_features)
     start = design.allowed(_start(before, design.positive))
-    options = {"tol": estimator.tol, "max_iter": estimator.max_iter, "n_jobs": estimator.n_jobs}
+    options = {"tol": estimator.tol, "max_iter": estimator.max_iter}
     options |= {"verbose": estimator.verbose, "label": type(estimator).__name__}
     options |= {"start": start, "callback": callback, "read": read}
-    loss = fits = None
-    if len(problem.classes) == 2:
-        loss = mean_loss(design, Logistic(), problem.numbers, problem.offset)
-        if is_small(design, [penalty], problem.offset) or is_sparse(design, penalty, loss):
-            fits, done = solve_local(design, loss, [penalty], unit=unit, **options)
-            options["start"] = start if fits else done
-    if fits:
-        fit = fits[0]
-    elif design.owned:
+    if design.owned:
         from ..structured.solving.owned_fit import solve_single_columns
 
+        loss = mean_loss(design, Logistic(), problem.numbers, problem.offset)
+        options["n_jobs"] = estimator.n_jobs
         fit, done = solve_single_columns(design, loss, estimator.alpha, estimator.l1_ratio, **options)
     else:
-        (fit, *_), done = solve(design, problem.subproblem(), [penalty], unit=unit, **options)
-    if exact_gap and not design.owned:  # where workers own columns, it is measured there
-        fit = rounded(design, problem.subproblem, penalty, fit, n_jobs=estimator.n_jobs)
+        columns = problem.columns(estimator.n_jobs)
+        (fit, *_), done = classes.solve(columns, [penalty], unit=unit, **options)
+        fit = columns.rounded(penalty, fit) if exact_gap else fit
     if fit.reason in SHORT:
         what, dtype = type(estimator).__name__, design.X.dtype
         warn_short(fit, tol=estimator.tol, max_iter=estimator.max_iter, what=what, dtype=dtype)

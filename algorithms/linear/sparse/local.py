@@ -4,7 +4,6 @@ A small dense problem takes `solving.small`, one of two classes and sparse colum
 """
 
 import numpy as np
-from scipy import sparse
 
 from ....scheduler.history import Run
 from ....scheduler.loop import Monitor, listeners
@@ -20,7 +19,6 @@ from .fitting import DEFAULT_ROUNDS, LEAST_TOL
 from .working_set import Solution
 
 _RANGE = 1e-200, 1e200  # of the loss without columns: beyond, squares under- or overflow
-_NEARLY = 0.9  # part of the rows from which on sparse columns may be constants, or far from zero
 
 
 def is_small(design, penalties, offset=None):
@@ -31,16 +29,6 @@ def is_small(design, penalties, offset=None):
     if X.dtype != np.float64 or X.size > MOST_ENTRIES or not (design.fit_intercept or offset is None):
         return False
     return all(penalty.strength > 0 and not len(penalty.unpenalised(n_features)) for penalty in penalties)
-
-
-def is_sparse(design, penalty, loss):
-    """Whether a problem is sparse and in this process, of two classes with weight and an l1 penalty."""
-    X, y = design.X, loss.y[loss.weights > 0, 0]
-    if design.cut is not None or design.engine != "local" or not sparse.issparse(X) or y.min() == y.max():
-        return False
-    if penalty.strength == 0 or (design.positive and len(penalty.unpenalised(design.n_features))):
-        return False
-    return not design.fit_intercept or int(np.diff(X.indptr).max(initial=0)) < _NEARLY * X.shape[0]
 
 
 def solve_local(

@@ -167,7 +167,7 @@ def _sparse_moments(X, Y, weights, shift, rows):
     given = np.ones(len(dense)) if weights is None else weights
     dense_weighted = dense if weights is None else dense * weights[:, None]
     total = np.empty((p + dense.shape[1],) * 2)
-    total[:p, :p] = csc_weighted_gram(X.data, X.indices, X.indptr, np.arange(p), given, np.inf)
+    total[:p, :p] = csc_weighted_gram(X.data, X.indices, X.indptr, np.arange(p), given)
     total[:p, p:] = X.T @ dense_weighted
     total[p:, :p] = total[:p, p:].T
     total[p:, p:] = dense.T @ dense_weighted

@@ -15,6 +15,7 @@ from ....errors import DataError
 from .mean_loss import MeanLoss
 
 _FAR = 30.0  # of a logarithm below that of y: losses are then as far above their least as they are large
+_LEAST_SHARE = float(np.finfo(np.float64).eps)  # of a class at the start: one may have no weight
 
 
 class Loss:
@@ -169,7 +170,7 @@ class Logistic(Loss):
 
     def start(self, mean):
         """See `Loss`."""
-        mean = np.clip(mean, 1e-6, 1 - 1e-6)
+        mean = np.clip(mean, _LEAST_SHARE, 1 - _LEAST_SHARE)
         return np.log(mean / (1 - mean))
 
     def mean(self, f):
@@ -207,6 +208,8 @@ class Multinomial(Loss):
     Every class has coefficients and an intercept. The Hessian of a row is ``diag(p) - p p^T``; the curvature
     is a bound of its largest eigenvalue, so that steps of the solver always descend.
     """
+
+    code = 5  # as `kernels.linear.class_newton` knows it
 
     several = True
 
@@ -266,7 +269,7 @@ class Multinomial(Loss):
 
     def start(self, mean):
         """See `Loss`."""
-        return np.log(max(mean, 1e-12))
+        return np.log(max(mean, _LEAST_SHARE))
 
     def mean(self, f):
         """See `Loss`."""

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from ....kernels.linear import class_newton
 from ....kernels.linear import newton as kernels
 
 _LEAST_WEIGHT = 1e-300
@@ -22,8 +23,9 @@ class MeanLoss:
         self.flat = bool(loss.flat)
         self.has_conjugate = loss.convex and loss.conjugate is not None
         # Its number in the kernels: of the class itself, since another may change what it inherits.
-        coded = type(self) is MeanLoss and y.shape[1] == 1
-        self.code = vars(type(loss)).get("code") if coded else None
+        code = vars(type(loss)).get("code") if type(self) is MeanLoss else None
+        self.code = code if (code == class_newton.MULTINOMIAL) == (self.n_outputs > 1) else None
+        self.shares = np.ascontiguousarray(y.T, np.float64) if self.code == class_newton.MULTINOMIAL else None
         self.delta = float(getattr(loss, "delta", 0.0))
         self._last: tuple = (None, None)
 
@@ -33,6 +35,9 @@ class MeanLoss:
             rest = f - self.y
             u = self.weights[:, None] * rest
             self._last = f, (0.5 * float(u[:, 0] @ rest[:, 0]), u, self.weights)
+        elif self._last[0] is not f and self.shares is not None:
+            p, u, F = np.empty(f.shape[::-1]), np.empty(f.shape[::-1]), np.ascontiguousarray(f.T)
+            self._last = f, (class_newton.class_losses(self.shares, self.weights, F, p, u), u.T, None)
         elif self._last[0] is not f:
             u, h = np.empty((len(f), 1)), np.empty(len(f))
             arrays = self.y[:, 0], self.weights, np.ascontiguousarray(f[:, 0]), u[:, 0], h
@@ -77,7 +82,7 @@ class MeanLoss:
 
         `floor`: the least curvature of a row, as a share of the largest.
         """
-        if self.code is not None:
+        if self.code is not None and self.shares is None:
             h = self._rows(f)[2]
             return np.maximum(h, floor * self.loss.flat * self.weights) if floor else h
         curvature = self.loss.curvature(self.y, f)
@@ -105,13 +110,17 @@ class MeanLoss:
     def conjugate(self, u, scale, f):
         """Conjugate of the mean loss at a share of its slopes u, those at f."""
         if self.code is not None:
-            u = np.ascontiguousarray(u[:, 0])
-            if self.quadratic:
-                v = u / np.maximum(self.weights, _LEAST_WEIGHT)  # of rows without weight u is 0
-                total = scale * float(u @ (0.5 * scale * v + self.y[:, 0]))
+            if self.shares is not None:
+                total = class_newton.class_conjugate(
+                    self.shares, self.weights, np.ascontiguousarray(u.T), scale
+                )
+            elif self.quadratic:
+                v = u / np.maximum(self.weights, _LEAST_WEIGHT)[:, None]  # of rows without weight u is 0
+                total = scale * float(np.sum(u * (0.5 * scale * v + self.y)))
             else:
-                total = kernels.conjugate(self.code, self.delta, self.y[:, 0], self.weights, u, scale)
-            return total if self.offset is None else total - scale * float(u @ self.offset[:, 0])
+                rows = self.code, self.delta, self.y[:, 0], self.weights, np.ascontiguousarray(u[:, 0]), scale
+                total = kernels.conjugate(*rows)
+            return total if self.offset is None else total - scale * float(np.sum(u * self.offset))
         u = scale * u
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             there = self.weights > 0
@@ -169,8 +178,8 @@ def balanced(u):
 
 
 def mean_loss(design, loss, y, offset=None):
-    """The mean of a loss over the rows of a `Design`, of one output."""
+    """The mean of a loss over the rows of a `Design`."""
     n = design.X.shape[0]
     weights = (np.ones(n) if design.weights is None else design.weights) / n
-    offset = None if offset is None else np.reshape(offset, (n, 1))
-    return MeanLoss(loss, y.reshape(n, 1).astype(np.float64), weights, offset)
+    offset = None if offset is None else np.reshape(offset, (n, -1))
+    return MeanLoss(loss, y.reshape(n, -1).astype(np.float64), weights, offset)

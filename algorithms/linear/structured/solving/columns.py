@@ -7,28 +7,44 @@ import numpy as np
 from scipy import sparse
 
 from .....kernels.linear import sparse_newton
+from .....kernels.linear.columns import dense_dot
 from ...scales import column_scales
 from .accelerated import largest_eigenvalue
 
-_BLOCK = 1 << 22  # entries of a float32 matrix that are turned into float64 at a time
+_NEARLY, _FAR = 0.9, 100.0  # rows, as a part of all, and distance from zero of what is taken less its mean
+_CONSTANT = 1e-13  # a value that is this part of the mean, or less, is rounding
 
 
 class Columns:
-    """Columns of X. Dense ones are copied less their mean, `shift`, which the intercept takes up again."""
+    """Columns of X.
+
+    Dense ones are copied less their mean, `shift`, which the intercept takes up again. So are sparse ones
+    that lack few rows and are far from zero, where they would hardly differ from the intercept.
+    """
 
     schedule = "working-set"
     csc: Any = None  # data, indices and indptr of a CSC matrix in this process, whose columns need no copy
 
     def __init__(self, X, weights, *, centre):
         self.X, self.is_sparse = X, not isinstance(X, np.ndarray)
-        if self.is_sparse and X.format == "csc":  # blocks of rows are CSR
-            self.csc = X.data, X.indices, X.indptr.astype(np.int64)
         (self.n_samples, self.n_features), self.dtype = X.shape, X.dtype
-        self._weights = weights if centre and not self.is_sparse else None
+        self._set_weights(weights if centre else None)
+        if self.is_sparse and X.format == "csc" and not self._far_means(X).any():  # blocks of rows are CSR
+            self.csc = X.data, X.indices, X.indptr.astype(np.int64)
+
+    def _set_weights(self, weights):
+        """Keep the weights of rows of columns that are centred; None: none is."""
+        self._weights: Any = None if self.is_sparse else weights
+        self._sparse_weights: Any = weights if self.is_sparse else None
 
     def opened(self):
         """A context in which X can be read."""
         return contextlib.nullcontext()
+
+    @property
+    def bytes_sent(self):
+        """Bytes that passes have sent so far."""
+        return 0
 
     @property
     def size(self):
@@ -38,11 +54,27 @@ class Columns:
     def take(self, features):
         """Copy columns in float64: the part, and what was subtracted from each."""
         part = self.raw(features)
+        if self.is_sparse:
+            return _less(part, self._far_means(part))
         if self._weights is None:
             return part, np.zeros(len(features))
         shift = self._weights @ part
         part -= shift
         return part, shift
+
+    def _far_means(self, X):
+        """Means of columns of a CSC matrix that lack few rows and are far from zero; 0 for others."""
+        means, weights = np.zeros(X.shape[1]), self._sparse_weights
+        if weights is None:
+            return means
+        for j in np.flatnonzero(np.diff(X.indptr) >= _NEARLY * len(weights)).tolist():
+            entries = slice(X.indptr[j], X.indptr[j + 1])
+            values, w = X.data[entries].astype(np.float64), weights[X.indices[entries]]
+            top = np.abs(values).max(initial=0.0) or 1.0
+            mean = float(w @ (values / top))
+            variance = float(w @ (values / top - mean) ** 2) + max(1.0 - float(w.sum()), 0.0) * mean**2
+            means[j] = mean * top if abs(mean) > _FAR * np.sqrt(variance) else 0.0
+        return means
 
     def raw(self, features):
         """Copy columns in float64, as they are."""
@@ -69,9 +101,10 @@ class Columns:
             return out.T
         if self.is_sparse or self.X.dtype == np.float64:
             return self.X.T @ U
-        step = max(1, _BLOCK // self.n_samples)
-        parts = [self.X[:, a : a + step].astype(np.float64).T @ U for a in range(0, self.n_features, step)]
-        return np.concatenate(parts)
+        V = np.ascontiguousarray(U.T).reshape(-1, self.n_samples)
+        out = np.empty((len(V), self.n_features))
+        dense_dot(np.asfortranarray(self.X).T, np.arange(self.n_features), V, out)  # sums in float64
+        return out.T.reshape(-1, *U.shape[1:])
 
     def slopes(self, part, U):
         """``part.T @ U``."""
@@ -169,6 +202,17 @@ class ScaledColumns(Columns):
     def products(self, h, v):
         """See `Columns`."""
         return self.columns.products(h, v / self.scales) / self.scales
+
+
+def _less(part, means):
+    """Columns of a CSC matrix less their means, which takes all rows; and these."""
+    parts, last = [], 0
+    for j in np.flatnonzero(means).tolist():
+        column = part[:, [j]].toarray() - means[j]
+        column[np.abs(column) <= _CONSTANT * abs(means[j])] = 0.0
+        parts += [part[:, last:j], sparse.csc_array(column)]
+        last = j + 1
+    return (sparse.hstack([*parts, part[:, last:]], format="csc") if parts else part), means
 
 
 def scales_of(columns, weights, centre):

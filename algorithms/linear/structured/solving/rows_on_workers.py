@@ -24,25 +24,27 @@ from ...sparse.moments import Shift, moments_of
 from .columns import Columns
 
 
-class RowsOnWorkers(Columns):
-    """See `Columns`; X is a Dask array of blocks of rows. Passes need `opened`."""
+class RemoteColumns(Columns):
+    """Columns of an X in blocks, which workers have: see `Columns`. Passes need `opened`.
 
-    schedule = "rows"
+    `program`: answers requests for a block. `engine`, `n_jobs`: where, on how many threads of a worker.
+    """
 
-    def __init__(self, estimator, X, engine, weights, *, centre):
-        sources, read = sources_and_reader(estimator, X, engine)
-        (self.n_samples, self.n_features), self.dtype = X.shape, X.dtype
-        self.is_sparse, self.streams = sparse.issparse(X._meta), isinstance(read, RowStream)
-        self._weights = weights if centre and not self.is_sparse else None
-        edges = [*(first for first, *_ in sources), X.shape[0]]
-        self._program = _RowBlocks([source for *_, source in sources], read, edges, X.shape[1])
-        self._place = open_place(engine, getattr(estimator, "n_jobs", None))
+    def __init__(self, program, shape, dtype, is_sparse, engine, n_jobs, *, weights, centre):
+        (self.n_samples, self.n_features), self.dtype, self.is_sparse = shape, dtype, is_sparse
+        self._set_weights(weights if centre else None)
+        self._program, self._place = program, open_place(engine, n_jobs)
         self._passes: Any = None
 
     @property
     def size(self):
         """See `Columns`."""
         return sum(self._passes.session.reports)
+
+    @property
+    def bytes_sent(self):
+        """See `Columns`."""
+        return self._passes.session.bytes_sent
 
     @contextlib.contextmanager
     def opened(self):
@@ -55,6 +57,27 @@ class RowsOnWorkers(Columns):
                 yield
             finally:
                 self._passes = None
+
+
+class RowsOnWorkers(RemoteColumns):
+    """See `Columns`; X has blocks of rows."""
+
+    schedule = "rows"
+
+    def __init__(self, estimator, X, engine, weights, *, centre):
+        sources, read = sources_and_reader(estimator, X, engine)
+        self.streams = isinstance(read, RowStream)
+        edges = [*(first for first, *_ in sources), X.shape[0]]
+        program = _RowBlocks([source for *_, source in sources], read, edges, X.shape[1])
+        about = X.shape, X.dtype, sparse.issparse(X._meta), engine, getattr(estimator, "n_jobs", None)
+        super().__init__(program, *about, weights=weights, centre=centre)
+
+    @classmethod
+    def of_sources(cls, sources, read, edges, shape, *about, **options):
+        """Make them of sources of blocks, which `read` reads; `edges`: their first rows, and the end."""
+        rows = object.__new__(cls)
+        RemoteColumns.__init__(rows, _RowBlocks(sources, read, edges, shape[1]), shape, *about, **options)
+        return rows
 
     def raw(self, features):
         """See `Columns`."""

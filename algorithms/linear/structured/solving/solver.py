@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from .....kernels.linear import sparse_newton
+from .....kernels.linear import class_newton, sparse_newton
 from .block_descent import RowProducts, rows_are_cheaper, sparse_rows_are_cheaper
+from .class_steps import minimise_classes
 from .second_order import MatrixModel, RowModel, minimise_columns, minimise_model, visited
 
 _NEWTON_STEPS = 50  # models of a loss on one working set; the tolerance ends them
@@ -25,9 +26,10 @@ _SMALL = 2e5  # multiplications that cost less than the Python of a round
 _FALL = 1e-12  # of an objective: what falls less is rounding
 _MOST_FREE = 32  # columns without penalty, beside which the others go by rows
 _MOST_COMPILED = 500  # columns of a working set whose products are made, of a constant curvature
-_MOST_REMADE = 150  # the same where each Newton step makes them anew
+_MOST_REMADE = 20  # the same where each Newton step makes them anew
 _COMPILED = (0, 1, 2, 3)  # penalties that those steps know: see `kernels.linear.blocks`
-_PATIENCE, _PATIENCE_DENSE = (30, 4), (5, 1)  # of descent by columns: see `sparse_newton.minimise`
+_PATIENCE = 30, 4  # of descent by columns: see `sparse_newton.minimise`
+_SAFE = 1e-10, 1e10  # norms of columns that models in float32 may have
 _SHARE = 0.2  # of the columns, which join a working set of sparse ones where models change
 _LEAST = 1e-14  # violations below this, in units of the first slopes, are rounding
 
@@ -349,8 +351,12 @@ class Solver:
     def _compiled(self, penalty):
         """Which compiled steps take the loss, the penalty and the columns of the working set, if any do.
 
-        "products" of columns, or "entries": descent by these.
+        "products" of columns, or "entries": descent by these; or "classes" of a multinomial loss.
         """
+        if self.K > 1:
+            is_coded = getattr(self.loss, "code", None) == class_newton.MULTINOMIAL and penalty.kind == 0
+            single = is_coded and len(self.blocks.sizes) == len(self.blocks.order)
+            return "classes" if single and not penalty.lam[penalty.allowed].any() else None
         m, quadratic = len(self.places), self.loss.quadratic
         if getattr(self.loss, "code", None) is None or penalty.kind not in _COMPILED or m > len(self.inside):
             return None
@@ -365,6 +371,8 @@ class Solver:
 
     def _newton_of_columns(self, way, penalty, tol, few):
         """See `_newton`: of single columns, in one call."""
+        if way == "classes":
+            return self._newton_of_classes(penalty, tol)
         loss, b, P = self.loss, self.B[self.places, 0], penalty.table.take(self.inside, axis=1)
         if way == "products":
             products = self._model(0.0, self.part, slice(None)) if loss.quadratic else None
@@ -374,18 +382,54 @@ class Solver:
             )
         else:
             self.products = None
-            X, ids = self.columns.csc, self.blocks.order[self.places]
-            if X is None:
-                A, ids = self.part, np.arange(len(b))
-                X = (A.data, A.indices, A.indptr.astype(np.int64)) if self.columns.is_sparse else A.T
+            X, A, ids, kind = self._entries_of_columns()
             f, c = self.f[:, 0].copy(), self.c.copy()
             rows = loss.code, loss.delta, loss.y[:, 0], loss.weights, f, b, c
-            limits = _PATIENCE if self.columns.is_sparse else _PATIENCE_DENSE
-            terms = P, self.fit_intercept, tol, self.floor, limits, *loss.at(self.f)
-            floor, fast = sparse_newton.minimise(X, ids, *rows, *terms)
+            terms = P, self.fit_intercept, tol, self.floor, _PATIENCE, *loss.at(self.f)
+            floor, fast = sparse_newton.minimise(X, A, ids, *rows, *terms, np.empty(len(f) + 1, kind))
             self.f, self.c, self.floor, self.is_slow = f[:, None], c, floor if loss.flat else 0.0, not fast
         self.B[self.places, 0] = b
         return True
+
+    def _entries_of_columns(self):
+        """The columns of the working set, as `sparse_newton.minimise` takes them.
+
+        A matrix, another for models, where they have these columns, and the type of the other.
+        """
+        if self.columns.csc is not None:
+            return self.columns.csc, self.columns.csc, self.blocks.order[self.places], np.float64
+        A: Any = self.part
+        ids = np.arange(A.shape[1])
+        if self.columns.is_sparse:
+            A = A.data, A.indices, A.indptr.astype(np.int64)
+            return A, A, ids, np.float64
+        with np.errstate(over="ignore"):
+            single = A.T.astype(np.float32)
+        norms = np.sqrt(np.einsum("ij,ij->i", single, single))
+        if not self.loss.quadratic and not ((norms < _SAFE[0]) | (norms > _SAFE[1])).any():
+            return A.T, single, ids, np.float32
+        return A.T, A.T, ids, np.float64
+
+    def _newton_of_classes(self, penalty, tol):
+        """See `_newton`: of single columns and several classes, in one call."""
+        columns, P = self._entries_of_columns(), penalty.table.take(self.inside, axis=1)
+        b = np.ascontiguousarray(self.B[self.places].T)
+        self._minimise_classes(columns, b, P, tol)
+        self.B[self.places] = b.T
+        return True
+
+    def fit_intercepts(self):
+        """Minimise over the intercepts of several classes alone."""
+        X, A, ids, kind = self._entries_of_columns()
+        if not self.columns.is_sparse:
+            X, A = X[:0], A[:0]
+        none = np.empty((self.K, 0)), np.empty((5, 0)), 1e-13 * self._size_of_slopes()
+        self._minimise_classes((X, A, ids[:0], kind), *none)
+
+    def _minimise_classes(self, columns, b, P, tol):
+        loss, c, f = self.loss, self.c.copy(), self.f.T.copy()
+        minimise_classes(columns, loss.shares, loss.weights, f, b, c, P, self.fit_intercept, tol)
+        self.f, self.c = f.T, c
 
     def _slopes_inside(self, u):
         """Slopes of the loss at the working set; those of all columns may be known."""

@@ -5,7 +5,6 @@ import pytest
 from scipy import sparse
 
 import stradask as sd
-from stradask.algorithms.linear.sparse import labels
 
 
 def data(form, seed=0, n=300, p=40):
@@ -14,16 +13,6 @@ def data(form, seed=0, n=300, p=40):
     y = X @ rng.standard_normal(p) + rng.standard_normal(n) > 0.4
     weights = rng.uniform(0.1, 2, n) * (rng.random(n) < 0.9)
     return (form(X) if form else X.toarray() + 5.0), np.where(y, "yes", "no"), weights
-
-
-@pytest.fixture
-def only_the_solver(monkeypatch):
-    """Fail where another machine is asked."""
-
-    def refuse(*args, **options):
-        raise AssertionError("the working set was asked")
-
-    monkeypatch.setattr(labels, "solve", refuse)
 
 
 def objective(model, X, y, weights, alpha, ratio, factors, coef=None, intercept=None):
@@ -36,7 +25,6 @@ def objective(model, X, y, weights, alpha, ratio, factors, coef=None, intercept=
     return float(weights @ np.logaddexp(0, -f)) / weights.sum() + alpha * penalty
 
 
-@pytest.mark.usefixtures("only_the_solver")
 @pytest.mark.parametrize("form", [sparse.csr_array, sparse.csc_matrix, None])
 @pytest.mark.parametrize("intercept", [True, False])
 @pytest.mark.parametrize("ratio", [1.0, 0.3])
@@ -64,7 +52,6 @@ def test_subgradients_contain_zero(form, intercept, ratio):
             assert model.intercept_[0] == 0
 
 
-@pytest.mark.usefixtures("only_the_solver")
 @pytest.mark.parametrize("form", [sparse.csc_array, None])
 def test_the_gap_bounds_the_excess_and_meets_the_tolerance(form):
     X, y, weights = data(form, seed=1)
@@ -82,27 +69,6 @@ def test_the_gap_bounds_the_excess_and_meets_the_tolerance(form):
             rounds = model.history_["objective"]
             assert len(rounds) == model.n_iter_
             assert rounds[-1] == pytest.approx(excess + least, rel=1e-9)
-
-
-def solve_with_rounds(monkeypatch, model, X, y):
-    with monkeypatch.context() as patch:
-        patch.setattr(labels, "is_sparse", lambda *args: False)
-        return model.fit(X, y)
-
-
-@pytest.mark.parametrize("make", [sd.SparseLogisticRegression, sd.LogisticRegression])
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_models_are_those_of_the_working_set(monkeypatch, make, dtype):
-    X, y, _ = data(sparse.csr_array, seed=2, n=200, p=150)
-    X = X.astype(dtype)
-    fixed = (
-        {"tol": 1e-10} if make is sd.SparseLogisticRegression else {"tol": 1e-10, "l1_ratio": 1.0, "C": 0.3}
-    )
-    model, other = make(**fixed).fit(X, y), solve_with_rounds(monkeypatch, make(**fixed), X, y)
-    np.testing.assert_allclose(model.coef_, other.coef_, atol=2e-5)
-    np.testing.assert_allclose(model.intercept_, other.intercept_, atol=2e-5)
-    assert model.coef_.dtype == dtype
-    assert model.history_["objective"][-1] == pytest.approx(other.history_["objective"][-1], rel=1e-6)
 
 
 def test_columns_that_repeat_each_other():
@@ -140,17 +106,6 @@ def test_a_callback_sees_each_step_and_ends_the_fit_there():
     assert not np.array_equal(*(coef for _, coef in seen))
 
 
-def test_the_other_problems_are_left_to_the_working_set(monkeypatch):
-    monkeypatch.setattr(labels, "solve_local", lambda *args, **options: pytest.fail("it was asked"))
-    X, y, _ = data(sparse.csc_array)
-    sd.SparseLogisticRegression(positive=True, penalty_factor=np.arange(40.0)).fit(X, y)
-    sd.SparseLogisticRegression(0.01).fit(X, y, (y == "yes").astype(float))  # one class that weighs
-    sd.SparseLogisticRegression().fit(X, np.arange(300) % 3)
-    full = sparse.csc_array(X.toarray() + 1e6)
-    sd.SparseLogisticRegression().fit(full, y)
-
-
-@pytest.mark.usefixtures("only_the_solver")
 @pytest.mark.parametrize("intercept", [True, False])
 def test_offsets_free_columns_positive_coefficients_and_warm_starts(intercept):
     X, y, weights = data(sparse.csc_array, seed=3)
@@ -175,7 +130,6 @@ def test_offsets_free_columns_positive_coefficients_and_warm_starts(intercept):
         np.testing.assert_allclose(model.coef_[0], b, atol=1e-7)
 
 
-@pytest.mark.usefixtures("only_the_solver")
 def test_columns_without_penalty_are_fitted_where_all_others_are_zero():
     X, y, weights = data(sparse.csc_array)
     factors = np.where(np.arange(40) < 2, 0.0, 1.0)

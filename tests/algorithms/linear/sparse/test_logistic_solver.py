@@ -5,19 +5,15 @@ import pytest
 import sklearn
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from logistic_problems import CSC, DENSE, Reference, fit, full, make, subproblem
+from logistic_problems import CSC, DENSE, Reference, class_problem, fit, full, make
 from scipy import optimize
 from sklearn.datasets import load_iris, make_classification
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils.fixes import parse_version
 
-from stradask.algorithms.linear.sparse.class_losses import (
-    LogisticLoss,
-    LogisticSubproblem,
-    MultinomialLoss,
-    MultinomialSubproblem,
-)
 from stradask.algorithms.linear.sparse.penalties import L1L2
+from stradask.algorithms.linear.structured.losses import Logistic, Multinomial
+from stradask.algorithms.linear.structured.mean_loss import MeanLoss
 
 
 # Against independent solvers ------------------------------------------------------------------------
@@ -74,14 +70,14 @@ def test_objective_is_the_minimum(
         positive=positive,
     )
     given_offset = offset[:, 0] if shifted and K == 1 else offset
-    sub = subproblem(labels, K, weights=weights, offset=given_offset, fit_intercept=intercept)
-    working_set = fit(X, sub, [penalty], tol=1e-9)
-    solution = working_set.solutions[0]
+    sub = class_problem(labels, K, weights=weights, offset=given_offset, fit_intercept=intercept)
+    found = fit(X, sub, [penalty], tol=1e-9)
+    solution = found.solutions[0]
     reference = Reference(X, labels, penalty, weights=weights, offset=offset, fit_intercept=intercept)
     coef, c = full(solution, p)
     ours, least, zero = reference.objective(coef, c), reference.minimum(), reference.zero()
     assert solution.reason == "gap"
-    assert sub.unit(penalty) == pytest.approx(zero, rel=1e-6)
+    assert found.unit == pytest.approx(zero, rel=1e-6)
     assert solution.objective == pytest.approx(ours, rel=1e-9, abs=1e-9 * zero)
     assert ours <= least + 1e-8 * zero
     if positive:
@@ -98,17 +94,17 @@ def test_gap_bounds_the_distance_to_the_minimum_in_every_round(K, l1_ratio, inte
     penalty = L1L2(strength * l1_ratio, strength * (1 - l1_ratio))
     reference = Reference(X, labels, penalty, fit_intercept=intercept)
     runs = [
-        fit(X, subproblem(labels, K, fit_intercept=intercept), [penalty], tol=tol)
+        fit(X, class_problem(labels, K, fit_intercept=intercept), [penalty], tol=tol)
         for tol in (0.5, 0.1, 1e-2, 1e-3, 1e-4, 1e-6, 1e-11)
     ]
-    unit = runs[0].sub.unit(penalty)
+    unit = runs[0].unit
     least = min(reference.minimum(), runs[-1].solutions[0].objective)
-    reports = [report for run in runs for report in run.reports]
-    for report in reports:
-        assert report.gap >= 0
-        assert report.objective - least <= report.gap * unit + 1e-12 * unit
-    assert len({report.gap for report in reports}) >= 5
-    assert reports[-1].gap <= 1e-11
+    rounds = [round_ for run in runs for round_ in run.rounds]
+    for objective, gap in rounds:
+        assert gap >= 0
+        assert objective - least <= gap * unit + 1e-12 * unit
+    assert len({gap for _, gap in rounds}) >= 5
+    assert rounds[-1][1] <= 1e-11
 
 
 @pytest.mark.parametrize("K", [1, 4])
@@ -120,7 +116,7 @@ def test_gap_equals_plain_numpy(K, form, positive):
     weights = np.random.default_rng(0).random(50) + 0.1
     factors = np.random.default_rng(1).random(120) + 0.5
     penalty = L1L2(1.5, l1_factors=factors, positive=positive)
-    sub = subproblem(labels, K, weights=weights, fit_intercept=False)
+    sub = class_problem(labels, K, weights=weights, fit_intercept=False)
     for tol in (1e-2, 1e-5, 1e-8):
         solution = fit(X, sub, [penalty], tol=tol).solutions[0]
         reference = Reference(X, labels, penalty, weights=weights, fit_intercept=False)
@@ -143,7 +139,7 @@ def test_equals_liblinear_and_saga(intercept):
     options = {"C": 0.2, "fit_intercept": intercept, "tol": 1e-10, "max_iter": 20_000} | mixed(1.0)
     options["solver"] = "saga" if intercept else "liblinear"
     peer = LogisticRegression(random_state=0, **options).fit(X, y)
-    loss = LogisticSubproblem(y, fit_intercept=intercept)
+    loss = class_problem(y, 1, fit_intercept=intercept)
     solution = fit(DENSE(X), loss, [L1L2(5.0)], tol=1e-12).solutions[0]
     coef, c = full(solution, 12)
     assert 1 <= np.count_nonzero(coef) < 12
@@ -157,7 +153,7 @@ def test_multinomial_equals_saga(l1_ratio):
     X = DENSE((X - X.mean(axis=0)) / X.std(axis=0))
     C = 2.0
     penalty = L1L2(l1_ratio / C, (1 - l1_ratio) / C)
-    solution = fit(X, MultinomialSubproblem(y, 3), [penalty], tol=1e-12).solutions[0]
+    solution = fit(X, class_problem(y, 3), [penalty], tol=1e-12).solutions[0]
     coef, c = full(solution, 4)
     options = {"C": C, "tol": 1e-11, "max_iter": 100_000, "random_state": 0} | mixed(l1_ratio)
     peer = LogisticRegression(solver="saga", **options).fit(X, y)
@@ -166,60 +162,40 @@ def test_multinomial_equals_saga(l1_ratio):
     assert abs(c.sum()) < 1e-12
 
 
-# The loss objects ------------------------------------------------------------------------------------
+# The losses ------------------------------------------------------------------------------------------
 def losses():
     rng = np.random.default_rng(3)
-    weights = rng.random(6) + 0.2
+    weights = (rng.random(6) + 0.2) * [1, 1, 0, 1, 1, 1]
     labels = np.array([0, 1, 1, 0, 1, 0])
-    yield LogisticLoss(labels, weights), rng.standard_normal((1, 6))
-    yield MultinomialLoss(np.array([0, 1, 2, 3, 1, 0]), 4, weights), 2 * rng.standard_normal((4, 6))
+    yield MeanLoss(Logistic(), labels[:, None].astype(float), weights), rng.standard_normal((6, 1))
+    y = (np.array([0, 1, 2, 3, 1, 0])[:, None] == np.arange(4)).astype(float)
+    yield MeanLoss(Multinomial(), y, weights), 2 * rng.standard_normal((6, 4))
 
 
 @pytest.mark.parametrize(("loss", "F"), list(losses()), ids=["binary", "multinomial"])
 class TestLosses:
-    def test_residual_is_minus_the_gradient(self, loss, F):
-        slope = optimize.approx_fprime(F.ravel(), lambda f: loss.shares(f.reshape(F.shape))[0], 1e-7)
-        residual = loss.residual(loss.shares(F)[1])
-        np.testing.assert_allclose(residual.ravel(), -slope, atol=1e-6)
-
-    def test_hessian_is_the_derivative_of_the_gradient(self, loss, F):
-        V = np.random.default_rng(0).standard_normal(F.shape)
-        shares = loss.shares(F)[1]
-        ends = [loss.residual(loss.shares(F + t * V)[1]) for t in (-1e-5, 1e-5)]
-        for k in range(len(F)):
-            np.testing.assert_allclose(loss.hessian(shares, V, k), (ends[0] - ends[1])[k] / 2e-5, atol=1e-7)
-            unit = np.zeros(F.shape)
-            unit[k] = 1
-            np.testing.assert_allclose(loss.curvature(shares, k), loss.hessian(shares, unit, k))
-
-    def test_tilt_subtracts_the_hessian_and_leaves_probabilities(self, loss, F):
-        V = np.random.default_rng(0).uniform(-0.5, 0.5, F.shape)
-        shares = loss.shares(F)[1]
-        tilted = loss.tilt(shares, V)
-        expected = loss.residual(shares) - np.array([loss.hessian(shares, V, k) for k in range(len(F))])
-        np.testing.assert_allclose(loss.residual(tilted), expected, atol=1e-14)
-        assert tilted.min() >= 0
-        assert tilted.max() <= 1
-        if len(F) > 1:
-            np.testing.assert_allclose(tilted.sum(axis=0), 1)
+    def test_values_and_slopes_are_those_of_plain_numpy(self, loss, F):
+        plain = loss.loss
+        assert loss.code is not None
+        assert loss.value(F) == pytest.approx(loss.weights @ plain.value(loss.y, F).sum(axis=1), rel=1e-13)
+        expected = plain.gradient(loss.y, F) * loss.weights[:, None]
+        np.testing.assert_allclose(loss.gradient(F), expected, atol=1e-15)
+        slope = optimize.approx_fprime(F.ravel(), lambda f: loss.value(f.reshape(F.shape)), 1e-7)
+        np.testing.assert_allclose(loss.gradient(F).ravel(), slope, atol=1e-6)
 
     @pytest.mark.parametrize("s", [0.3, 0.9, 1.0])
-    def test_dual_is_the_least_value_of_the_lagrangian(self, loss, F, s):
-        shares = loss.shares(F)[1]
-        V = s * loss.residual(shares)
+    def test_the_conjugate_is_the_largest_value(self, loss, F, s):
+        u = loss.gradient(F)
 
-        def lagrangian(f):
-            return loss.shares(f.reshape(F.shape))[0] + (V.ravel() @ f)
+        def below(f):
+            return loss.value(f.reshape(F.shape)) - s * float(np.sum(u * f.reshape(F.shape)))
 
-        least = optimize.minimize(lagrangian, np.zeros(F.size), method="BFGS", options={"gtol": 1e-9}).fun
-        assert loss.dual(shares, s) == pytest.approx(least, rel=1e-8)
-
-    def test_dual_of_zero_is_zero(self, loss, F):
-        assert loss.dual(loss.shares(F)[1], 0.0) == 0
+        least = optimize.minimize(below, np.zeros(F.size), method="BFGS", options={"gtol": 1e-9}).fun
+        assert loss.conjugate(u, s, F) == pytest.approx(-least, rel=1e-8)
 
     def test_extreme_predictors(self, loss, F):
-        value, shares = loss.shares(1e150 * F)
-        assert np.isfinite(value)
-        assert np.isin(shares, [0.0, 1.0]).all()
-        assert np.isfinite(loss.dual(shares, 0.5))
-        assert loss.dual(shares, 1.0) == 0
+        f = 1e150 * F
+        assert np.isfinite(loss.value(f))
+        shares = loss.gradient(f)[loss.weights > 0] / loss.weights[loss.weights > 0, None]
+        np.testing.assert_allclose(shares, np.round(shares), rtol=0, atol=1e-300)
+        assert np.isfinite(loss.conjugate(loss.gradient(f), 0.5, f))

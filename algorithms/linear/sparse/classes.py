@@ -1,0 +1,199 @@
+"""Sparse logistic regression of two or more classes, by the solvers of `structured`.
+
+A small dense problem of two classes takes one compiled call for each penalty (`solving.small`), any other the
+general solver.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from ....scheduler.history import Run
+from ....scheduler.loop import Monitor, listeners
+from ....scheduler.place import open_place
+from ....scheduler.threads import single_threaded_blas
+from ..structured.losses import Logistic, Multinomial
+from ..structured.mean_loss import mean_loss, null_intercept
+from ..structured.penalties import BlockPenalty
+from ..structured.solving.blocks import single_columns
+from ..structured.solving.columns import Columns, ScaledColumns
+from ..structured.solving.problem import so_far
+from ..structured.solving.small import MOST_REMADE, SmallSolver
+from ..structured.solving.solver import Solver
+from .fitting import DEFAULT_ROUNDS, LEAST_TOL, SHORT
+from .local import is_small
+from .working_set import Solution
+
+_RANGE = 1e-60, 1e60  # of slopes of columns: beyond, these are scaled
+_CERTAIN = 1e-13  # a mean loss without columns that counts as zero: one class has all weight
+_TRACE = 1e-10  # l1 of unpenalised coefficients at or above zero: no dual point meets inequalities exactly
+
+
+class ClassColumns:
+    """The columns of a design, in units whose squares are numbers, and the loss of classes over its rows.
+
+    `numbers`: the class of each row. `offset`: None or (n_samples,), of several classes (n_samples, K).
+    """
+
+    def __init__(self, design, numbers, n_classes, offset=None, n_jobs=None):
+        several = n_classes > 2
+        y = numbers[:, None] == np.arange(n_classes) if several else numbers
+        self.design, self.loss = (
+            design,
+            mean_loss(design, Multinomial() if several else Logistic(), y, offset),
+        )
+        self.blocks, self.scales = single_columns(design.n_features), np.ones(design.n_features)
+        options = {"weights": self.loss.weights, "centre": design.fit_intercept}
+        if design.cut is None:
+            open_place(design.engine, n_jobs)  # warns inside a Dask task
+            self.columns: Any = Columns(design.X, **options)
+        else:
+            from .cut_columns import columns_of_cut
+
+            self.columns = columns_of_cut(design.cut, design.engine, n_jobs, **options)
+
+    def general_solver(self):
+        """The general solver at the model without columns, its loss and largest slope there."""
+        solver = Solver(self.columns, self.loss, self.blocks, fit_intercept=self.design.fit_intercept)
+        if self.design.fit_intercept and self.loss.n_outputs > 1 and self.loss.offset is not None:
+            solver.fit_intercepts()
+        nothing, slopes = self.loss.objective(solver.f), np.abs(solver.slopes()[0]).max(axis=1)
+        is_extreme = (slopes > 0) & ((slopes < _RANGE[0]) | (slopes > _RANGE[1]))
+        if is_extreme.any() and not isinstance(self.columns, ScaledColumns):
+            self.scales[is_extreme] = np.ldexp(1.0, np.clip(np.frexp(slopes[is_extreme])[1], -1000, 1000))
+            self.columns = ScaledColumns(self.columns, self.scales)
+            return self.general_solver()
+        nothing = nothing if nothing > _CERTAIN else 1.0
+        return solver, nothing, float(slopes.max(initial=0.0)) or 1.0
+
+    def small_solver(self, penalties, is_watched):
+        """The same of the solver of small problems; None where that is not for this one."""
+        if self.loss.n_outputs > 1 or not is_small(self.design, penalties, self.loss.offset):
+            return None
+        if self.design.X.size > MOST_REMADE:
+            return None
+        parts = self.columns, self.loss, self.blocks
+        solver = SmallSolver(*parts, fit_intercept=self.design.fit_intercept, is_watched=is_watched)
+        nothing, first = solver.null(self.terms(penalties[0]))
+        return (solver, nothing, first) if nothing > _CERTAIN and _RANGE[0] < first < _RANGE[1] else None
+
+    def terms(self, penalty):
+        """An `L1L2` in the units of the mean over the rows, and of the columns."""
+        n, every = self.design.X.shape[0], np.arange(self.design.n_features)
+        with np.errstate(invalid="ignore"):  # excluded columns
+            l1 = penalty.thresholds(every) / n / self.scales
+            ridge = penalty.ridges(every) / n / self.scales / self.scales
+        ridge[~np.isfinite(l1)] = 0.0
+        free = (l1 == 0) & (ridge == 0)
+        if self.design.positive and free.any():
+            l1[free] = _TRACE * np.sqrt(self.columns.squares(self.loss.weights))[free]
+        lam, l1 = (l1, 0.0 * every) if self.loss.n_outputs == 1 else (0.0 * every, l1)
+        return BlockPenalty(self.blocks, lam, l1, ridge, 0.0 if self.design.positive else -np.inf, np.inf)
+
+    def begin(self, solver, start):
+        """Start from features and coefficients, with the intercept that is best for them."""
+        features, values = start
+        loss, K, B = self.loss, self.loss.n_outputs, np.zeros((self.design.n_features, self.loss.n_outputs))
+        B[features] = np.reshape(values, (-1, K)) * self.scales[features, None]
+        c = solver.intercept()
+        if self.design.fit_intercept and K == 1:
+            f = self.columns.times(self.columns.raw(features), B[features])
+            f = f if loss.offset is None else f + loss.offset
+            c[0] = null_intercept(loss.gradient, loss.curvature, f, c[0])
+        solver.begin(B, c)
+        if self.design.fit_intercept and K > 1:
+            solver.fit_intercepts()
+
+    def solution(self, penalty, fit, nothing):
+        """The solution in the units of the columns; of several classes, free coefficients sum to zero."""
+        features = np.flatnonzero(fit.B.any(axis=1))
+        coef = fit.B[features] / self.scales[features, None]
+        intercept = fit.intercept
+        if self.loss.n_outputs == 1:
+            coef, intercept = coef[:, 0], float(intercept[0])
+        else:
+            free = self.terms(penalty).free[features]
+            coef[free] -= coef[free].mean(axis=1, keepdims=True)
+            intercept = intercept - intercept.mean()
+        figures = fit.objective, fit.gap / nothing, fit.gap, fit.rounds, fit.rounds, fit.reason
+        return Solution(penalty.strength, features, coef, intercept, *figures)
+
+    def rounded(self, penalty, fit):
+        """Round a solution to the type of X; find the gap that is its own.
+
+        A pass over X finds the dual point of the rounded coefficients, with the intercept that is best for
+        them. Returns `fit` itself for float64, and where it was ended before its time.
+        """
+        dtype, K = self.design.X.dtype, self.loss.n_outputs
+        if dtype == np.float64 or fit.reason not in ("gap", *SHORT):
+            return fit
+        coef, intercept = (np.asarray(v).astype(dtype).astype(np.float64) for v in (fit.coef, fit.intercept))
+        kept, terms = np.flatnonzero(coef.reshape(-1, K).any(axis=1)), self.terms(penalty)
+        features, coef = fit.features[kept], coef[kept]
+        with single_threaded_blas(), self.columns.opened():
+            solver, nothing, _ = self.general_solver()
+            self.begin(solver, (features, coef))
+            gap = solver.gap(terms, *solver.slopes(), solver.objective(terms))
+            f = solver.f - solver.intercept() + intercept
+        gap += self.loss.value(f) - self.loss.value(solver.f)
+        model = {"features": features, "coef": coef, "intercept": intercept if K > 1 else float(intercept)}
+        return replace(fit, **model, gap=float(gap / nothing), gap_absolute=float(gap))
+
+
+def solve(problem, penalties, *, tol, max_iter, start=None, label, read=None, unit=1.0, **shown):
+    """Solve a `ClassColumns` for a sequence of penalties: a list of `Solution`, and the `Run`.
+
+    `max_iter`: most passes over X for a penalty. `start`: features (rising) and coefficients.
+    ``read(solution, history)`` makes the model of ``info.snapshot()``. The history's objective is `unit`
+    times the mean over the rows. `shown`: verbose and callback. A run that was ended has fewer solutions, the
+    last of them being the model so far.
+    """
+    max_rounds, fits, start = max_iter or DEFAULT_ROUNDS, [], problem.design.allowed(start)
+    sent = [0]
+    monitor: Monitor = Monitor(max_rounds * len(penalties), label=label, unit="pass", **shown)
+
+    def reporter(penalty):
+        def report(round_, objective, gap):
+            def snapshot():
+                fit = so_far(solver, objective, gap, round_)
+                return read(problem.solution(penalty, fit, nothing), monitor.history)
+
+            sent.append(problem.columns.bytes_sent)
+            figures = {"objective": unit * objective, "updates": 1, "bytes_sent": sent[-1] - sent[-2]}
+            return bool(monitor.record(figures, gap=gap / nothing, snapshot=read and snapshot))
+
+        return report
+
+    with single_threaded_blas(), problem.columns.opened(), monitor:
+        is_watched = bool(shown.get("callback") is not None or shown.get("verbose") or listeners())
+        solver, nothing, first = problem.small_solver(penalties, is_watched) or problem.general_solver()
+        if start is not None:
+            problem.begin(solver, start)
+        elif problem.terms(penalties[0]).free.any():  # a gap counts where their slopes are zero
+            solver.null(problem.terms(penalties[0]))
+        for penalty in penalties:
+            terms = problem.terms(penalty)
+            options = {"tol": max(tol, LEAST_TOL), "max_rounds": max_rounds, "report": reporter(penalty)}
+            fit = solver.solve(terms, nothing, first, **options)
+            if isinstance(solver, SmallSolver) and fit.reason in ("large", "stalled"):
+                (solver, *_), B = problem.general_solver(), fit.B
+                problem.begin(solver, (np.flatnonzero(B.any(axis=1)), B[B.any(axis=1)]))
+                fit = solver.solve(terms, nothing, first, **options)
+            fits.append(problem.solution(penalty, fit, nothing))
+            if fit.reason == "stopped":
+                break
+    return fits, Run(monitor.history, len(monitor.history), monitor.ended or fit.reason)
+
+
+def largest_alpha(problem, l1_ratio):
+    """Find the least alpha at which every penalised coefficient is zero; infinite for ``l1_ratio=0``."""
+    if l1_ratio == 0:
+        return np.inf
+    with single_threaded_blas(), problem.columns.opened():
+        solver, *_ = problem.general_solver()
+        terms = problem.terms(problem.design.penalty(1.0, l1_ratio))
+        V = solver.null(terms)[1] if terms.free.any() else solver.slopes()[0]
+    pulls = (np.maximum(V, 0.0) if problem.design.positive else np.abs(V)).max(axis=1)
+    held = (terms.lam + terms.l1 > 0) & terms.allowed
+    return float((pulls[held] / (terms.lam + terms.l1)[held]).max(initial=0.0))
