@@ -45,7 +45,7 @@ class StoredColumns(Columns):
     def __init__(self, store, weights, *, centre):
         self.store, self.is_sparse = store, store.is_sparse
         self.n_samples, self.n_features = store.n_rows, store.n_columns
-        self._weights = weights if centre and not self.is_sparse else None
+        self._set_weights(weights if centre and not self.is_sparse else None)
 
     def raw(self, features):
         """See `Columns.raw`; `features` rise."""
