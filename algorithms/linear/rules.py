@@ -40,6 +40,7 @@ SMALL_SPARSE_RIDGE = Sizes(500, 0.0, 1e6)  # the same of sparse rows
 MOMENTS = Sizes(200, 1e9)  # second moments for one penalty (`sparse.moments`)...
 SPARSE_MOMENTS = Sizes(500, 0.0, 1.2e6)  # ...the same of sparse columns...
 MOMENTS_OF_A_PATH = Sizes(500, 1e10, 2e7)  # ...and for a path
+MOMENTS_OF_BLOCKS = Sizes(500, 3e8)  # ...and of blocks, or several targets (`structured.solving.moments`)
 PATH = 10  # penalties that make a path
 # Products of moments from which on it pays to limit BLAS to one thread: others would only wait.
 FEW_PRODUCTS = 1e6

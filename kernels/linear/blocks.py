@@ -177,25 +177,24 @@ def single(b, slope, step, lam, lam1, low, high, gamma, kind):
 
 
 @nb.njit(**KERNEL, **INNER)
-def _whole(b, slope, basis, spectrum, lam):
-    """Where a block under its norm alone goes: the minimum, by its size h in the basis of its own part of H.
+def _whole(b, slope, basis, spectrum, lam, new, z):
+    """Put a block under its norm alone where it goes: by its size h in the basis of its own part of H.
 
     There ``b_i = h z_i / (d_i h + lam)``, and h is the root of a concave and rising function.
     """
     size, K = b.shape
-    z = np.zeros((size, K))
-    total = 0.0
+    total = square = 0.0
     for i in range(size):
         for k in range(K):
             value = 0.0
             for j in range(size):
                 value += basis[j, i] * (spectrum[i] * b[j, k] - slope[j, k])
-            z[i, k] = value
+            z[i, k], new[i, k] = value, 0.0
             total += value * value
-    new = np.zeros((size, K))
+            square += b[i, k] * b[i, k]
     if total <= lam * lam:
-        return new
-    h = np.sqrt(np.sum(b * b))
+        return
+    h = np.sqrt(square)
     for _ in range(50):
         squares, bend = 0.0, 0.0
         for i in range(size):
@@ -215,16 +214,20 @@ def _whole(b, slope, basis, spectrum, lam):
             value = z[i, k] * scale
             for j in range(size):
                 new[j, k] += basis[j, i] * value
-    return new
 
 
 @nb.njit(**KERNEL, **INNER)
-def _several(b, slope, own, step, lam, lam1, low, high, gamma, kind):
-    """Where a block goes: proximal gradient steps on its own part `own` of H. Changes `slope`."""
+def _several(b, slope, own, step, lam, lam1, low, high, gamma, kind, new, z):
+    """Put a block where proximal gradient steps on its own part `own` of H lead. Changes `slope`."""
     size, K = b.shape
-    new, first = b.copy(), 0.0
+    first = 0.0
+    for i in range(size):
+        for k in range(K):
+            new[i, k] = b[i, k]
     for visit in range(1 if size == 1 else 30):
-        z = new - step * slope
+        for i in range(size):
+            for k in range(K):
+                z[i, k] = new[i, k] - step * slope[i, k]
         prox(z, step, lam, lam1, low, high, gamma, kind)
         moved = 0.0
         for i in range(size):
@@ -234,11 +237,45 @@ def _several(b, slope, own, step, lam, lam1, low, high, gamma, kind):
                 if d != 0.0 and size > 1:
                     for j in range(size):
                         slope[j, k] += own[i, j] * d
-        new = z
+                new[i, k] = z[i, k]
         first = moved if visit == 0 else first
         if moved <= 0.03 * first:
             break
-    return new
+
+
+@nb.njit(**KERNEL, **INNER)
+def _work(starts, K):
+    """Three arrays for the largest block."""
+    largest = 1
+    for g in range(len(starts) - 1):
+        largest = max(largest, starts[g + 1] - starts[g])
+    return np.empty((3, largest, K))
+
+
+@nb.njit(**{**KERNEL, **INNER, "fastmath": FAST})
+def _move(G, row, d):
+    """Add what a change d (K,) of one coefficient makes to the slopes, of two outputs at a time."""
+    for k in range(0, len(d), 2):
+        first, second = d[k], d[k + 1] if k + 1 < len(d) else 0.0
+        if second != 0.0:
+            for j in range(len(row)):
+                G[j, k] += row[j] * first
+                G[j, k + 1] += row[j] * second
+        elif first != 0.0:
+            for j in range(len(row)):
+                G[j, k] += row[j] * first
+
+
+@nb.njit(**KERNEL, **INNER)
+def _row(b, slope, step, lam, new):
+    """Put a block of one column under its norm alone where it goes."""
+    total = 0.0
+    for k in range(len(b)):
+        new[k] = b[k] - step * slope[k]
+        total += new[k] * new[k]
+    scale = 1.0 - step * lam / np.sqrt(total) if total > (step * lam) ** 2 else 0.0
+    for k in range(len(b)):
+        new[k] *= scale
 
 
 @nb.njit(**KERNEL)
@@ -252,7 +289,7 @@ def sweeps(H, G, B, starts, steps, bases, spectra, lam, lam1, low, high, gamma, 
     descent.
     """
     n_blocks, K = len(starts) - 1, B.shape[1]
-    most, whole, since = 0.0, True, 0
+    most, whole, since, work = 0.0, True, 0, _work(starts, K)
     for _sweep in range(n_sweeps):
         change = 0.0
         for g in range(n_blocks):
@@ -264,30 +301,33 @@ def sweeps(H, G, B, starts, steps, bases, spectra, lam, lam1, low, high, gamma, 
                 d = value - B[first, 0]
                 if d != 0.0:
                     B[first, 0] = value
-                    row = H[first]
-                    for j in range(H.shape[0]):
-                        G[j, 0] += row[j] * d
+                    for j in range(len(H)):
+                        G[j, 0] += H[first, j] * d
                     change = max(change, abs(d) / step)
                 continue
             size = last - first
-            if _by_norm(size, bases, lam1[g], low[g], high[g], kind):
+            new, z, slope = work[0, :size], work[1, :size], work[2, :size]
+            for i in range(size):
+                for k in range(K):
+                    slope[i, k] = G[first + i, k]
+            if size == 1 and _is_norm(lam1[g], low[g], high[g], kind):
+                _row(B[first], slope[0], step, lam[g], new[0])
+            elif _by_norm(size, bases, lam1[g], low[g], high[g], kind):
                 basis, spectrum = bases[first:last, :size], spectra[first:last]
-                new = _whole(B[first:last], G[first:last], basis, spectrum, lam[g])
+                _whole(B[first:last], slope, basis, spectrum, lam[g], new, z)
             else:
-                new = _several(
-                    B[first:last], G[first:last].copy(), H[first:last, first:last], step, lam[g], lam1[g],
-                    low[g], high[g], gamma, kind,
+                _several(
+                    B[first:last], slope, H[first:last, first:last], step, lam[g], lam1[g],
+                    low[g], high[g], gamma, kind, new, z,
                 )  # fmt: skip
             norm = 0.0
             for i in range(size):
                 for k in range(K):
-                    d = new[i, k] - B[first + i, k]
-                    if d != 0.0:
-                        norm += d * d
-                        B[first + i, k] = new[i, k]
-                        row = H[first + i]
-                        for j in range(H.shape[0]):
-                            G[j, k] += row[j] * d
+                    z[i, k] = new[i, k] - B[first + i, k]
+                    norm += z[i, k] * z[i, k]
+                    B[first + i, k] = new[i, k]
+                if norm > 0.0:
+                    _move(G, H[first + i], z[i])
             change = max(change, np.sqrt(norm) / step)
         since = 0 if whole else since + 1
         if whole:
@@ -521,7 +561,7 @@ def row_sweeps(
     (K, n + k), which ends with ``crossed^T d``.
     """
     n_blocks, K = len(starts) - 1, B.shape[1]
-    most, whole, since = 0.0, True, 0
+    most, whole, since, work = 0.0, True, 0, _work(starts, K)
     for _sweep in range(n_sweeps):
         change = 0.0
         for g in range(n_blocks):
@@ -538,17 +578,17 @@ def row_sweeps(
                     change = max(change, abs(d) / step)
                 continue
             size = last - first
-            slope = Q[first:last].copy()
+            new, z, slope = work[0, :size], work[1, :size], work[2, :size]
             for i in range(size):
                 for k in range(K):
-                    slope[i, k] += column_sum(A, first + i, q[k])
+                    slope[i, k] = Q[first + i, k] + column_sum(A, first + i, q[k])
             if _by_norm(size, bases, lam1[g], low[g], high[g], kind):
                 basis, spectrum = bases[first:last, :size], spectra[first:last]
-                new = _whole(B[first:last], slope, basis, spectrum, lam[g])
+                _whole(B[first:last], slope, basis, spectrum, lam[g], new, z)
             else:
-                new = _several(
+                _several(
                     B[first:last], slope, own[first:last, :size], step, lam[g], lam1[g], low[g], high[g],
-                    gamma, kind,
+                    gamma, kind, new, z,
                 )  # fmt: skip
             norm = 0.0
             for i in range(size):
@@ -580,7 +620,12 @@ def own_products(A, D, starts, own):
 @nb.njit(**KERNEL, **INNER)
 def _by_norm(size, bases, lam1, low, high, kind):
     """Whether a block has a basis and only its norm is penalised."""
-    return 1 < size <= bases.shape[1] and kind == 0 and lam1 == 0.0 and low == -np.inf and high == np.inf
+    return 1 < size <= bases.shape[1] and _is_norm(lam1, low, high, kind)
+
+
+@nb.njit(**KERNEL, **INNER)
+def _is_norm(lam1, low, high, kind):
+    return kind == 0 and lam1 == 0.0 and low == -np.inf and high == np.inf
 
 
 @nb.njit(**KERNEL, **INNER)

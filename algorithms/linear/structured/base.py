@@ -38,6 +38,7 @@ from .solving.blocks import check_groups
 from .solving.columns import Columns, ScaledColumns, scales_of
 from .solving.interior import InteriorSolver
 from .solving.kinks import KinkedRows, RootOfRows, resume
+from .solving.moments import moment_solver
 from .solving.owned_fit import ColumnsOnWorkers, CutColumns, owns
 from .solving.problem import (
     StructuredProblem,
@@ -260,8 +261,11 @@ class StructuredModel(ColumnsOnWorkers, Reweighting, SparseCoefficients, Estimat
         self._check_local(problem)
         parts = problem.columns, problem.loss, problem.blocks
         kind = _SOLVERS.get(type(problem.loss), Solver)
-        if kind is Solver and penalty is not None and is_small(problem, penalty, self.fit_intercept):
-            return SmallSolver(*parts, fit_intercept=self.fit_intercept, **options)
+        if kind is Solver and penalty is not None:
+            if is_small(problem, penalty, self.fit_intercept):
+                return SmallSolver(*parts, fit_intercept=self.fit_intercept, **options)
+            if solver := moment_solver(problem, penalty, self.fit_intercept, **options):
+                return solver
         return kind(*parts, fit_intercept=self.fit_intercept)
 
     def _is_left(self, solver, fit):

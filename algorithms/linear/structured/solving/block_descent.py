@@ -17,7 +17,7 @@ _BETWEEN = 3  # sweeps between Newton steps, or kept iterates
 _FIRST = 2e5  # multiplications that cost as little as one such step on a small problem
 _KEPT = 5  # iterates of an extrapolation
 _FEW_DIRECT, _MOST_DIRECT = 150, 800  # coefficients of a compiled Newton step; of any
-_MOST_BASIS = 100  # columns of a block whose eigenvectors are taken
+MOST_BASIS = 100  # columns of a block whose eigenvectors are taken
 _DEPENDENT = 1e-6  # ratio of the pivots of columns that depend on each other
 _SWEEPS = 15  # that are expected, for the choice between rows and products
 _SWEEPS_NOT_CONVEX = 60  # the same, from some starts
@@ -53,14 +53,14 @@ class MatrixProducts:
 
     direct = True
 
-    def __init__(self, H, starts):
-        self.H = H
-        self.spectrum = _Spectrum()
-        self.spectrum.add(starts, lambda places: H[places[:, :, None], places[:, None]])
+    def __init__(self, H, starts, spectrum=None):
+        self.H, self.spectrum = H, _Spectrum() if spectrum is None else spectrum
+        if spectrum is None:
+            self.spectrum.add(starts, lambda places: H[places[:, :, None], places[:, None]])
 
     def start(self, G, B):
         """Begin at B, where the slopes are G."""
-        self.state, self.first, self.origin = G.copy(), G, B.copy()
+        self.state, self.first, self.origin = G.copy(order="F"), G, B.copy()  # each output in a row of memory
 
     def sweeps(self, B, starts, *penalty, n_sweeps, tol):
         """Visit the blocks some times: see `kernels.sweeps`."""
@@ -186,6 +186,20 @@ class _Spectrum:
     def __iter__(self):
         return iter((self.steps, self.bases, self.spectra))
 
+    def of(self, blocks, places):
+        """Those of some blocks, and their places."""
+        some = _Spectrum()
+        some.steps, some.bases, some.spectra = self.steps[blocks], self.bases[places], self.spectra[places]
+        return some
+
+    def with_ridge(self, ridge, starts):
+        """Those of H and a ridge of each place, the same in a block."""
+        more = _Spectrum()
+        curvatures = _inverse(self.steps)
+        more.steps, more.bases = _inverse(curvatures + ridge[starts[:-1]]), self.bases
+        more.spectra = self.spectra + ridge
+        return more
+
     def add(self, starts, own_parts):
         """Decompose blocks behind those that are there.
 
@@ -198,7 +212,7 @@ class _Spectrum:
             self.steps, self.bases = _inverse(self.spectra), np.zeros((len(sizes), 1))
             return
         most, spectra = np.zeros(len(sizes)), np.zeros(int(starts[-1]) if len(starts) else 0)
-        widths = sizes[sizes <= _MOST_BASIS]
+        widths = sizes[sizes <= MOST_BASIS]
         bases = np.zeros((len(spectra), max(int(widths.max(initial=1)), self.bases.shape[1])))
         for size in np.unique(sizes).tolist():
             some = np.flatnonzero(sizes == size)
@@ -206,7 +220,7 @@ class _Spectrum:
             own = own_parts(places)
             if size == 1:
                 most[some] = spectra[places[:, 0]] = own[:, 0, 0]
-            elif size > _MOST_BASIS:
+            elif size > MOST_BASIS:
                 most[some] = np.linalg.eigvalsh(own)[:, -1]
             else:
                 values, vectors = np.linalg.eigh(own)
@@ -234,15 +248,17 @@ def block_descent(model, G, B, starts, penalty, tol, *, convex, most=_MOST_SWEEP
         return
     model.start(G, B)
     kept, wait, due = [(B.copy(), model.state.copy())], 1, 1
-    first = _BETWEEN
+    n_sweeps = _BETWEEN
     single = model.direct and model.of_columns(B)
     if single and model.sweeps(B, starts, *penalty, n_sweeps=most, tol=0.1 * tol) <= tol:
         return
     if model.direct and convex:  # else Newton steps come early: many sweeps may lead to a worse point
-        first = max(first, min(most, int(_FIRST // (B.size * len(B)))))
+        n_sweeps = max(n_sweeps, min(most, int(_FIRST // (B.size * len(B)))))
     for turn in range(1, max(most // _BETWEEN, 1) + 1):
-        if model.sweeps(B, starts, *penalty, n_sweeps=first if turn == 1 else _BETWEEN, tol=tol) <= tol:
+        if model.sweeps(B, starts, *penalty, n_sweeps=n_sweeps, tol=tol) <= tol:
             return
+        # Between whole sweeps go some over what is not zero, unless that is much.
+        n_sweeps = 1 if convex and 2 * np.count_nonzero(B.any(axis=1)) > len(B) else _BETWEEN
         kept.append((B.copy(), model.state.copy()))
         if turn >= due and model.direct and B.shape[1] == 1 and np.count_nonzero(B) <= _MOST_DIRECT:
             # Steps that would leave the signs say that it is too early for them.

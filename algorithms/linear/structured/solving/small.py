@@ -8,7 +8,6 @@ columns that break them most join the working set, on which `second_order` solve
 import numpy as np
 
 from .....kernels.linear import working_set as kernels
-from .....kernels.linear.newton import judge_columns
 from .columns import Columns
 from .second_order import minimise_columns
 from .solver import Fit
@@ -57,6 +56,8 @@ class SmallSolver:
             near = np.abs(self._XT[:, :_ROWS] - means[:, None]).max(axis=1, initial=0.0)
             if (np.abs(means) > _FAR * near).any():
                 self._XT, self._means = self._XT - means[:, None], means
+        n, p = columns.X.shape
+        self._least = max(_FEW, int(np.sqrt(_PASS * p)), int(np.sqrt(_ROUND / n)))
         self.floor = 1e-2 if loss.flat else 0.0  # of curvatures, where they may vanish
         self._centres = loss.weights if fit_intercept else np.empty(0)
         self.begin(np.zeros((len(self._XT), 1)), loss.start() if fit_intercept else np.zeros(1))
@@ -76,7 +77,7 @@ class SmallSolver:
 
     def intercept(self):
         """Intercept of X as it is."""
-        return self.c - self._shift @ self.B[self.places] - self._means @ self.B
+        return self.c - self._shift[: len(self.places)] @ self.B[self.places] - self._means @ self.B
 
     # Of the working set, `places`: see `Solver`
 
@@ -139,7 +140,10 @@ class SmallSolver:
             if self.loss.quadratic:
                 products, self._products = self._products, np.empty((room, room))
                 self._products[:m, :m] = products[:m, :m]
-        self.places, self._shift = np.concatenate([self.places, new]), np.append(self._shift, np.empty(k - m))
+        self.places, self._shift = (
+            np.concatenate([self.places, new]),
+            np.append(self._shift[:m], np.empty(k - m)),
+        )
         kernels.centre(self._XT, self._centres, new, self._rows, self._shift)
         if self.loss.quadratic:
             sides = (self._rows[m:k] * self.loss.weights) @ self._rows[:k].T
@@ -150,23 +154,37 @@ class SmallSolver:
         if self._known is None or self._known[0] is not self.f:
             value, u, _ = self.loss.at(self.f)
             free = kernels.balance(u) if self.fit_intercept else 0.0
-            V = np.empty(len(self._XT))
-            kernels.slopes(self._XT, u, V)
+            V = np.empty((len(self._XT), 1))
+            kernels.slopes(self._XT, u, V[:, 0])
             if self.fit_intercept and len(self.places):  # columns far from zero lose digits as they are
-                V[self.places] = -(self._rows[: len(self.places)] @ u)
+                V[self.places, 0] = -(self._rows[: len(self.places)] @ u)
             self._known = self.f, (value, free, V, u)
         return self._known[1]
 
+    def _conjugate(self, u, scale):
+        """Conjugate of the loss at a share of its slopes."""
+        return self.loss.conjugate(u[:, None], scale, self.f)
+
+    def _is_large(self, n_there, m):
+        """Whether working sets of m columns, of which some have coefficients, are for another solver."""
+        n = float(self.columns.n_samples)
+        most_there = _MOST_THERE if self.loss.quadratic else _MOST_REMADE
+        return n * n_there**2 > most_there or n * m**2 > _MOST
+
+    def _is_exact(self, penalty, tol):
+        """Whether rounding errors are far below a gap or violation that was reached."""
+        return True
+
     def solve(self, penalty, unit, first, *, tol, max_rounds, report=None):
         """See `Solver.solve`; the reason "large" asks another solver to go on, and nothing was reported."""
-        begun, working_set, figures = self.state(), (self.places, self._shift), []
+        begun, working_set, figures = self.state(), self.places, []
         terms = penalty, unit, first, tol, max(max_rounds, 2)
         fit = self._rounds(*terms, lambda *row: figures.append(row))
         if report is None or fit.reason in ("large", "stalled"):
             return fit
         if self.is_watched:  # the same again
             self.restore(begun)
-            (self.places, self._shift), self._known = working_set, None
+            self.places, self._known = working_set, None
             return self._rounds(*terms, report)
         for row in figures:
             if report(*row):
@@ -175,26 +193,23 @@ class SmallSolver:
         return fit
 
     def _rounds(self, penalty, unit, first, tol, max_rounds, report):
-        (n, p), loss, scores = self.columns.X.shape, self.loss, np.empty(len(self.B))
+        p, loss = len(self.B), self.loss
         convex, gap = loss.has_conjugate and penalty.has_dual, np.nan
-        least = max(_FEW, int(np.sqrt(_PASS * p)), int(np.sqrt(_ROUND / n)))
         aim = last = before = np.inf
         stuck, joined, reason, self.floor = 0, 0, "max_rounds", 1e-2 if loss.flat else 0.0
         self._join_free(penalty)
         for rounds in range(1, max_rounds + 1):
             value, free, V, u = self._measured()
-            b = self.B[:, 0]
-            terms = penalty.table, penalty.gamma, penalty.kind, convex, scores
-            cost, scale, dual, rest, worst = judge_columns(b, V, *terms)
-            violation, objective = max(free, worst), value + cost
+            scores, cost, scale, dual, rest = penalty.judge(self.B, V, convex)
+            violation, objective = max(free, float(scores.max(initial=0.0))), value + cost
             if convex:
-                gap = max(objective + dual + loss.conjugate(u[:, None], scale, self.f), 0.0) + rest
+                gap = max(objective + dual + self._conjugate(u, scale), 0.0) + rest
             figure, bar = (gap, tol * unit) if convex else (violation, tol * first)
             if report(rounds, objective, figure):
                 reason = "stopped"
                 break
             if figure <= bar:
-                reason = "gap" if convex else "kkt"
+                reason = ("gap" if convex else "kkt") if self._is_exact(penalty, tol) else "stalled"
                 break
             # A gap may rest while columns join, or a bound of the curvature keeps steps short: it falls later
             resting = figure > 0.9 * last and violation <= 100.0 * aim and joined < _FEW
@@ -206,11 +221,11 @@ class SmallSolver:
                 break
             if rounds == max_rounds:  # the last one only measures
                 break
-            n_there = int(np.count_nonzero(b))
+            n_there = int(np.count_nonzero(self.B.any(axis=1)))
             scores[self.places] = 0.0
-            new = _largest(scores, max(least, 2 * n_there))
+            new = _largest(scores, max(self._least, 2 * n_there))
             joined, m = len(new), len(self.places) + len(new)
-            if n * n_there**2 > (_MOST_THERE if loss.quadratic else _MOST_REMADE) or n * m**2 > _MOST:
+            if self._is_large(n_there, m):
                 reason = "large"
                 break
             self._join(new)
@@ -220,7 +235,11 @@ class SmallSolver:
             # Where the working set is all but complete, or cheap, it is solved to the end at once.
             nearly = (10 * joined <= n_there and m * m <= 30 * p) or not (joined or loss.quadratic)
             goal = aim
-            if convex and figure > 0.0 and (nearly or (loss.quadratic and m * m < n * p)):
+            if (
+                convex
+                and figure > 0.0
+                and (nearly or (loss.quadratic and m * m < self.columns.n_samples * p))
+            ):
                 goal = min(aim, np.sqrt(0.5 * bar / figure) * violation)  # the gap falls as its square
             self.descend(penalty, max(goal, 0.1 * _LEAST * first))
         return Fit(self.B.copy(), self.intercept(), objective, gap, violation, rounds, reason)

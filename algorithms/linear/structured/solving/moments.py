@@ -1,0 +1,129 @@
+"""The solver of blocks and a squared loss through second moments of X and y: after one pass no row is read.
+
+Slopes, objective and gap come from products of centred columns and targets, which are less exact than
+columns. They are held against a bound of their rounding errors: where that is not far below what was asked
+for, the fit is "stalled", and another solver goes on.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from ... import rules
+from ...sparse.moments import moments_of, shift_of
+from ..losses import Squared
+from ..mean_loss import MeanLoss
+from .block_descent import MOST_BASIS, MatrixProducts
+from .columns import Columns
+from .small import SmallSolver
+
+_JOINING = 100  # coefficients that join at once
+_MOST_SWEEPS = 20_000  # a cap; the tolerance ends them
+_DOUBTFUL = 1e-7  # of a column's square that is left by centring: is it constant?
+_RANGE = (1e-200, 1e200)  # of squares
+_ROUNDING = 32 * np.finfo(np.float64).eps  # bound of relative errors of sums
+_SHARE = 0.1  # of what is asked for, that rounding errors may be
+
+
+def moment_solver(problem, penalty, fit_intercept, **options):
+    """`MomentSolver` of a problem; None where it is not for it, or moments would not be exact enough."""
+    columns, loss, blocks = problem.columns, problem.loss, problem.blocks
+    is_squared = type(loss) is MeanLoss and type(loss.loss) is Squared
+    if not (is_squared and type(columns) is Columns and blocks.plain and penalty.kind == 0):
+        return None
+    sizes, stored = rules.MOMENTS_OF_BLOCKS, None
+    if columns.is_sparse:
+        sizes, stored = rules.SPARSE_MOMENTS, columns.size
+    if not sizes.hold(columns.n_samples, columns.n_features, stored):
+        return None
+    if penalty.free.any() or not (penalty.has_dual and blocks.sizes.max() <= MOST_BASIS):
+        return None
+    if not (fit_intercept or loss.offset is None):  # the unit at an offset is another
+        return None
+    solver = MomentSolver(columns, loss, blocks, fit_intercept=fit_intercept, **options)
+    return solver if solver.is_sound else None
+
+
+class MomentSolver(SmallSolver):
+    """Solves for one penalty after the other, each from the solution before; see `Solver`."""
+
+    f: Any = None  # predictors and intercepts come from the coefficients
+    c: Any = None
+
+    def __init__(self, columns, loss, blocks, *, fit_intercept, is_watched=False):
+        self.columns, self.loss, self.blocks, self.fit_intercept = columns, loss, blocks, fit_intercept
+        self.is_watched, self.K = is_watched, loss.n_outputs
+        p, weights = columns.n_features, loss.weights
+        Y = loss.y if loss.offset is None else loss.y - loss.offset
+        shift = shift_of(columns.X, Y, fit_intercept)
+        total = moments_of(columns.X, Y, None if (weights == weights[0]).all() else weights, shift)
+        total /= total[-1, -1]
+        H, means, raw = total[:-1, :-1], total[-1, :-1] * fit_intercept, np.diagonal(total)[:-1].copy()
+        self._means = np.concatenate([shift.columns, shift.targets]) + means
+        H -= np.outer(means, means)
+        squares, far = np.diagonal(H), np.maximum(raw, self._means**2)
+        clear = (squares > _DOUBTFUL * far) & (squares > _RANGE[0]) & (squares < _RANGE[1])
+        self.is_sound = bool((clear[:p] | (far[:p] == 0)).all() and clear[p:].all())
+        self._H, self._Q = np.ascontiguousarray(H[:p, :p]), np.ascontiguousarray(H[:p, p:])
+        self._y_y, self._lengths, self._y_size = squares[p:].sum(), np.sqrt(raw[:p]), raw[p:].sum()
+        self._least = max(_JOINING // int(blocks.sizes.max()), 1)
+        self._spectrum: Any = MatrixProducts(self._H, blocks.starts).spectrum if self.is_sound else None
+        self.begin(np.zeros((p, self.K)), None)
+
+    def begin(self, B, intercept):
+        """Start from coefficients."""
+        self.B, self.places = np.array(B, np.float64, order="C"), np.arange(len(self.blocks.sizes))
+        if len(B) > _JOINING:
+            self.places = np.flatnonzero(np.logical_or.reduceat(B.any(axis=1), self.blocks.starts[:-1]))
+
+    def intercept(self):
+        """Intercepts of X as it is."""
+        p = len(self.B)
+        return self._means[p:] - self._means[:p] @ self.B
+
+    def null(self, penalty):
+        """See `SmallSolver`: the units of gaps and of violations."""
+        return max(0.5 * self._y_y, 1e-300), float(np.abs(self._Q).max()) or 1.0
+
+    def _join_free(self, penalty):
+        pass
+
+    def _join(self, new):
+        self.places = np.sort(np.concatenate([self.places, new]))
+
+    def _measured(self):
+        """Loss, slope of the intercept, minus the slopes of all columns; squares of targets and residuals."""
+        V = self._V = self._Q - self._H @ self.B
+        y_r = self._y_y - float(np.vdot(self._Q, self.B))
+        r_r = max(y_r - float(np.vdot(V, self.B)), 0.0)
+        return 0.5 * r_r, 0.0, V, (y_r, r_r)
+
+    def _conjugate(self, products, scale):
+        y_r, r_r = products
+        return scale * (0.5 * scale * r_r - y_r)
+
+    def _is_large(self, n_there, m):
+        return False
+
+    def descend(self, penalty, tol, *, few=False):
+        """Minimise on the working set."""
+        blocks, B, starts, ridge, places = self.places, self.B, self.blocks.starts, penalty.ridge, None
+        G = -self._V if ridge is None else ridge[:, None] * B - self._V
+        H, spectrum = self._H, self._spectrum
+        if len(blocks) < len(starts) - 1:
+            places, starts = self.blocks.places(blocks)
+            H, G, B, spectrum = H[np.ix_(places, places)], G[places], B[places], spectrum.of(blocks, places)
+        if ridge is not None:
+            ridge = ridge if places is None else ridge[places]
+            H, spectrum = H + np.diag(ridge), spectrum.with_ridge(ridge, starts)
+        model = MatrixProducts(H, starts, spectrum)
+        penalty.descend(model, G, B, blocks, starts, tol, _MOST_SWEEPS)
+        if places is not None:
+            self.B[places] = B
+
+    def _is_exact(self, penalty, tol):
+        """Whether rounding errors of moments are far below the gap, and such slopes."""
+        reach = float((np.abs(self.B).sum(axis=1) * self._lengths).sum()) + np.sqrt(self._y_size)
+        lengths = np.sqrt(np.add.reduceat(self._lengths**2, self.blocks.starts[:-1]))
+        slopes = _ROUNDING * reach * lengths <= _SHARE * tol * (penalty.lam + penalty.l1)
+        return bool(slopes.all()) and _ROUNDING * reach**2 <= _SHARE * tol * 0.5 * self._y_y
