@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from scipy import sparse
+from sklearn.exceptions import ConvergenceWarning
 
 import stradask as sd
 
@@ -137,3 +138,12 @@ def test_columns_without_penalty_are_fitted_where_all_others_are_zero():
     assert np.flatnonzero(model.coef_[0]).tolist() == [0, 1]
     p = 1 / (1 + np.exp(-(X @ model.coef_[0] + model.intercept_[0])))
     assert np.abs(X[:, [0, 1]].T @ (weights * ((y == "yes") - p))).max() < 1e-6 * weights.sum()
+
+
+@pytest.mark.parametrize("form", [sparse.csc_array, None])
+def test_a_fit_that_rounding_ends_reports_each_round_once(form):
+    X, y, _ = data(form, n=2000, p=300)
+    seen, model = [], sd.SparseLogisticRegression(1e-3, tol=0.0)
+    with pytest.warns(ConvergenceWarning, match="rounding errors allow no further progress"):
+        model.fit(X, y, callback=lambda info: seen.append(info.round))
+    assert seen == list(range(1, model.n_iter_ + 1)) == model.history_["round"].tolist()
