@@ -37,8 +37,8 @@ class SparseLogisticRegression(SparseCoefficients, LinearClassifier):
     sums where this takes the mean: the same model has ``alpha = 1 / (C * sum(w))``.
 
     Each round reads `X` once to find the columns that break the optimality conditions most, adds them to a
-    working set, and solves the problem on that set by a proximal Newton method; the penalty falls to `alpha`
-    meanwhile. The fit ends when the duality gap of the whole problem is small enough.
+    working set, and solves the problem on that set by proximal Newton steps. The fit ends when the duality
+    gap of the whole problem is small enough.
 
     `X` is never changed, never made dense and copied at most once, namely where it is not stored by
     columns (Fortran order or CSC) already; `standardize` is implicit. The state takes ``40 K`` bytes a row
