@@ -30,11 +30,11 @@ class BlocksOfColumns(RemoteColumns):
 
     def raw(self, features):
         """See `Columns`."""
-        order = np.argsort(features, kind="stable")
-        parts = sorted(self._passes.run(("columns", features[order]))[1], key=lambda part: part[0])
         if not len(features):
             empty = np.empty((self.n_samples, 0), order="F")
             return sparse.csc_array(empty) if self.is_sparse else empty
+        order = np.argsort(features, kind="stable")
+        parts = sorted(self._passes.run(("columns", features[order]))[1], key=lambda part: part[0])
         back = np.argsort(order, kind="stable")
         columns = columns_from([part for _, part in parts], self.n_samples).take(back)
         if not self.is_sparse:
