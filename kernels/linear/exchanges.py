@@ -3,8 +3,12 @@
 import numba as nb
 import numpy as np
 
+from ..indexing import copy
 from ..options import KERNEL
-from .blocks import phi, single
+from .blocks import _cost, minimise_columns, phi, single
+from .descent import subtract
+
+TRIED, _MOST_SWEEPS = 5, 50  # exchanges at a point, and sweeps after each
 
 
 @nb.njit(**KERNEL)
@@ -38,3 +42,43 @@ def exchanges(H, g, b, lam, lam1, low, high, gamma, kind):
         rises[n] -= phi(abs(b[i]), lam[i], gamma, kind) + lam1[i] * abs(b[i])
         n += 1
     return given[:n], taken[:n], values[:n], rises[:n]
+
+
+@nb.njit(**KERNEL)
+def exchange_columns(H, G, b, steps, lam, lam1, low, high, gamma, kind, tol, fall, most, first):
+    """Exchange columns, each time with descent to `tol`, while model and penalty fall by more than `fall`.
+
+    At each point those of the least rise are tried, but for the `first` ones. Changes b and the slopes G at
+    it; returns how many were kept, at most `most`. Others: see `blocks.minimise_columns`.
+    """
+    m, n_kept = len(b), 0
+    before, slopes = np.empty(m), np.empty(m)
+    while n_kept < most:
+        given, taken, values, rises = exchanges(H, G, b, lam, lam1, low, high, gamma, kind)
+        copy(b, before)
+        copy(G, slopes)
+        rise = 0.0
+        for trial in range(min(TRIED, len(rises))):
+            k = np.argmin(rises)
+            rises[k] = np.inf
+            if trial < first:
+                continue
+            i, j = given[k], taken[k]
+            subtract(G, b[i], H[i], m)
+            subtract(G, -values[k], H[j], m)
+            b[i], b[j] = 0.0, values[k]
+            minimise_columns(H, G, b, steps, lam, lam1, low, high, gamma, kind, tol, _MOST_SWEEPS, m)
+            rise = 0.0  # <g, d> + <d, H d> / 2, with H d the change of the slopes
+            for e in range(m):
+                if b[e] != before[e]:
+                    rise += 0.5 * (b[e] - before[e]) * (slopes[e] + G[e])
+                    rise += _cost(b[e], lam[e], lam1[e], gamma, kind)
+                    rise -= _cost(before[e], lam[e], lam1[e], gamma, kind)
+            if rise < -fall:
+                break
+            copy(before, b)
+            copy(slopes, G)
+        if not rise < -fall:
+            break
+        n_kept += 1
+    return n_kept

@@ -6,8 +6,8 @@ loss, of slopes g and curvatures H::
 
     rise(i, j) = min_v  <g, d> + <d, H d> / 2 + pen(v) - pen(b_i),     d = v e_j - b_i e_i
 
-Those of the least rise are tried, each followed by descent on the working set. One is kept if the objective
-then is lower. The end is a point that none of them leaves.
+Those of the least rise are tried, each followed by descent on the model, and where that is not exact, on the
+loss. One is kept if the objective then is lower. The end is a point that none of them leaves.
 
 Hazimeh and Mazumder, "Fast best subset selection: coordinate descent and local combinatorial optimization
 algorithms", Operations Research 2020, exchange columns so for an l0 penalty.
@@ -15,13 +15,12 @@ algorithms", Operations Research 2020, exchange columns so for an l0 penalty.
 
 import numpy as np
 
-from .....kernels.linear.exchanges import exchanges
+from .....kernels.linear.exchanges import TRIED, exchange_columns
 from ..penalties import BlockPenalty
 
 _MOST_COLUMNS = 1000  # whose products are computed
-_TRIED = 5  # exchanges at a point
 _MOST = 100  # exchanges that are kept: a cap
-_FALL = 1e-8  # of the objective, for an exchange to be kept
+_FALL = 1e-5  # of the objective, for an exchange to be kept: what descent leaves is less
 
 
 def can_exchange(solver, penalty):
@@ -33,17 +32,26 @@ def can_exchange(solver, penalty):
 
 def exchange(solver, penalty, tol):
     """Exchange columns of the working set while the objective falls, each time with descent to `tol`."""
-    value, state, H = solver.objective(penalty), solver.state(), None
-    on, g = _candidates(solver)
+    if 2 * np.count_nonzero(solver.B) > len(solver.f):  # as many fit the rows as well
+        return
+    value, state, exact = solver.objective(penalty), solver.state(), solver.loss.quadratic
     for _ in range(_MOST):
-        if H is None or not solver.loss.quadratic:
-            H = _products(solver, on)
+        on, g = _candidates(solver)
         places = solver.places[on]
-        terms = (part[places] for part in (penalty.lam, penalty.l1, penalty.low, penalty.high))
-        b = solver.B[places, 0]
-        given, taken, values, rises = exchanges(H, g[on], b, *terms, penalty.gamma, penalty.kind)
-        for k in np.argsort(rises, kind="stable")[:_TRIED].tolist():
-            _move(solver, on[given[k]], on[taken[k]], values[k])
+        lam, l1, ridge, low, high = penalty.table.take(places, axis=1)
+        b, H = solver.B[places, 0], _products(solver, on)
+        H[np.diag_indices_from(H)] += ridge
+        curvatures, g = np.diagonal(H), g[on] + ridge * b
+        steps = 1 / np.where(curvatures > 0, curvatures, np.inf)
+        terms = steps, lam, l1, low, high, penalty.gamma, penalty.kind, tol
+        for first in range(1 if exact else TRIED):
+            least, most = (_FALL * abs(value), _MOST) if exact else (-np.inf, 1)
+            new, step = b.copy(), np.zeros((len(solver.places), 1))
+            if not exchange_columns(H, g.copy(), new, *terms, least, most, first):
+                return
+            step[on, 0] = new - b
+            solver.B[places, 0] = new
+            solver.f = solver.f + solver.columns.times(solver.part, step)
             solver.descend(penalty, tol)
             now = solver.objective(penalty)
             if now < value - _FALL * abs(value):
@@ -52,9 +60,6 @@ def exchange(solver, penalty, tol):
         else:
             return
         value, state = now, solver.state()
-        more, g = _candidates(solver)
-        if not np.array_equal(more, on):
-            on, H = more, None
 
 
 def _candidates(solver):
@@ -80,12 +85,3 @@ def _products(solver, on):
         part = solver.part[:, on]
         H, ones, total = solver.loss.gram(solver.f, solver.columns, part, solver.fit_intercept, **floor)
     return H - np.outer(ones, ones) / total if solver.fit_intercept else H
-
-
-def _move(solver, given, taken, value):
-    """Set the coefficient at one place of the working set to zero, and at another to a value."""
-    step = np.zeros((len(solver.places), 1))
-    step[given], step[taken] = -solver.B[solver.places[given]], value
-    solver.B[solver.places] += step
-    solver.B[solver.places[given]] = 0.0
-    solver.f = solver.f + solver.columns.times(solver.part, step)
