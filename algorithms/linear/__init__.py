@@ -6,7 +6,7 @@ penalties by cross-validation. `glm.choose` holds the rules that choose a solver
 ==================================  =====================================================================
 quadratic plus weighted l1
 ==================================  =====================================================================
-``sparse.squared``                  least squares on columns, float32 around an exact anchor, or sparse
+``structured.solving``              least squares on columns, float32 around an exact anchor, or sparse
 ``subproblems.gram``                least squares on products of columns, once these are cheaper
 ``kernels.sparse_newton``           second-order model of a loss of rows: their weights change at each step
 ``kernels.class_newton``            the same of several classes, whose Hessian couples them

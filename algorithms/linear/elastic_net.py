@@ -20,7 +20,6 @@ from ..inputs.targets import (
     check_targets,
     check_weights,
 )
-from .losses import squared
 from .path import enet_path
 from .predictions import linear_predictor
 from .sparse.fitting import (
@@ -31,10 +30,10 @@ from .sparse.fitting import (
     check_shapes,
     moved_from,
     ownership,
-    rounded,
     warn_short,
 )
-from .sparse.moments import order_for_moments, solve_squared
+from .sparse.least_squares import LeastSquares, largest_alpha, solve_squared
+from .sparse.moments import order_for_moments
 from .vocabulary import COLUMNS, FIT_DOCS, IGNORED
 
 
@@ -321,10 +320,7 @@ class ElasticNet(ScoresFiles, SparseCoefficients, MultiOutputMixin, RegressorMix
 
         penalty = design.penalty(self.alpha, self.l1_ratio)
         fits, done = solve_drawn(design, target, penalty, random_state=self.random_state, **options)
-        fit = rounded(
-            design, lambda: squared.subproblem(design, target), penalty, fits[0], n_jobs=self.n_jobs
-        )
-        return [fit], done
+        return [LeastSquares(design, target).rounded(penalty, fits[0])], done
 
     def _snapshot(self, design, y, fits, histories, fit, history):
         return copy.copy(self)._read(design, y, [*fits, fit], [*histories, history])
@@ -398,10 +394,7 @@ class ElasticNet(ScoresFiles, SparseCoefficients, MultiOutputMixin, RegressorMix
         """
         self._validate_params()
         design, y = copy.copy(self)._problem(X, y, sample_weight, offset)
-        alphas = [
-            design.alpha_max(squared.subproblem(design, target), self.l1_ratio)
-            for target in np.atleast_2d(y.T)
-        ]
+        alphas = [largest_alpha(design, target, self.l1_ratio) for target in np.atleast_2d(y.T)]
         return np.array(alphas) if y.ndim == 2 else alphas[0]
 
     def _check_state(self):

@@ -102,16 +102,6 @@ class _SquaredLoss(EstimatorLoss):
 
         return SquareMinimiser(solver)
 
-    def subproblem(self, design, target):
-        """The loss on an empty working set; see `working_set.Subproblem`."""
-        if design.cut is not None and design.cut.by_rows:
-            from .sparse.rows import GramSquared
-
-            return GramSquared(target, design.weights, fit_intercept=design.fit_intercept)
-        from .sparse.squared import SquaredSubproblem
-
-        return SquaredSubproblem(target, design.weights, design.fit_intercept)
-
     def target(self, name, y, sample_weight, n_samples):
         """Check targets, of which there may be several."""
         y = check_targets(y, n_samples, name)

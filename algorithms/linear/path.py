@@ -18,9 +18,9 @@ from ..inputs.targets import (
     check_targets,
     check_weights,
 )
-from .losses import squared
+from .sparse import least_squares
 from .sparse.fitting import SHORT, Design, warn_short
-from .sparse.moments import problem_of, solve_squared
+from .sparse.moments import problem_of
 
 _MOST_ALPHAS = 1_000_000  # a slip of the keyboard, not a path
 
@@ -229,7 +229,7 @@ def enet_path(
     problem = problem_of(design, y, n_alphas if is_grid else len(alphas))
     if is_grid:
         alphas = alpha_grid(lambda: largest_alpha(design, y, l1_ratio, problem), l1_ratio, eps, n_alphas)
-    fits, _ = solve_squared(
+    fits, _ = least_squares.solve_squared(
         design,
         y,
         alphas,
@@ -265,7 +265,7 @@ def largest_alpha(design, y, l1_ratio, problem=None):
     """Find the least alpha at which every penalised coefficient is zero; `problem` as in `solve_squared`."""
     if problem and problem.sound:
         return problem.alpha_max(l1_ratio)
-    return design.alpha_max(squared.subproblem(design, y), l1_ratio)
+    return least_squares.largest_alpha(design, y, l1_ratio)
 
 
 def alpha_grid(largest_of, l1_ratio, eps, n_alphas):

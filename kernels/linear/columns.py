@@ -81,81 +81,6 @@ def csc_largest(data, indptr, columns, out):
         out[i] = largest
 
 
-@nb.njit(**KERNEL)  # sums next to stores: reassociated, their order would depend on addresses
-def dense_take(XT, columns, scales, roots, centre, out, offset, means, norms):
-    """Copy columns into the rows ``out[offset:]``: each times its scale, less its mean, times sqrt(weight).
-
-    `scales`: float64 array (m,); powers of two. `roots`: float64 array (n,) or (0,); square roots of the
-    weights; empty for weights of 1. `centre`: subtract the (weighted) mean. `out`: float32 or float64 array
-    (>= offset + m, n). `means`, `norms`: float64 arrays (m,); filled with the mean that was subtracted (of
-    the scaled column) and the squared norm of the copy.
-    """
-    n, weighted = XT.shape[1], len(roots) > 0
-    total_weight = float(n)
-    if weighted:
-        total_weight = 0.0
-        for row in range(n):
-            total_weight += roots[row] * roots[row]
-    first = 0  # row that counts
-    while weighted and first < n - 1 and roots[first] == 0.0:
-        first += 1
-    for i in range(len(columns)):
-        x, scale, mean = XT[columns[i]], scales[i], 0.0
-        y = out[offset + i]
-        if centre:
-            shift = x[first] * scale  # a column far from zero keeps its digits
-            if weighted:
-                for row in range(n):
-                    mean += roots[row] * roots[row] * (x[row] * scale - shift)
-            else:
-                for row in range(n):
-                    mean += x[row] * scale - shift
-            mean = mean / total_weight + shift
-        norm = 0.0
-        if weighted:
-            for row in range(n):
-                value = (x[row] * scale - mean) * roots[row]
-                y[row] = value
-                norm += value * value
-        else:
-            for row in range(n):
-                value = x[row] * scale - mean
-                y[row] = value
-                norm += value * value
-        means[i] = mean
-        norms[i] = norm
-
-
-@nb.njit(**KERNEL)  # sums next to stores: reassociated, their order would depend on addresses
-def csc_take(data, indices, indptr, columns, scales, roots, out_data, out_indices, out_indptr, sums, norms):
-    """Copy columns behind one another, each times its scale and sqrt(weight).
-
-    `roots`: float64 array (n,) or (0,); square roots of the weights; empty for weights of 1. `out_data`,
-    `out_indices`: arrays (at least the entries of these columns,). `out_indptr`: int64 array (m + 1,); the
-    first element says where to begin; the others are filled. `sums`, `norms`: float64 arrays (m,); filled
-    with the weighted sum of each scaled column, and the squared norm of the copy (not centred).
-    """
-    weighted = len(roots) > 0
-    to = out_indptr[0]
-    for i in range(len(columns)):
-        total, norm = 0.0, 0.0
-        for e in span(indptr, columns[i]):
-            value = data[e] * scales[i]
-            if weighted:
-                root = roots[at(indices[e])]
-                value *= root
-                total += value * root
-            else:
-                total += value
-            norm += value * value
-            out_data[to] = value
-            out_indices[to] = indices[e]
-            to += 1
-        out_indptr[i + 1] = to
-        sums[i] = total
-        norms[i] = norm
-
-
 @nb.njit(**_IN_ORDER)
 def dense_add(AT, columns, coef, out):
     """Add ``A[:, columns] @ coef`` to `out`, four columns at a time.
@@ -175,50 +100,6 @@ def dense_add(AT, columns, coef, out):
         for row in range(n):
             out[row] += b0 * x0[row]
         i += 1
-
-
-@nb.njit(**_SUMS)
-def csc_add(data, indices, indptr, columns, coef, out):
-    """Add ``X[:, columns] @ coef`` to `out`."""
-    for i in range(len(columns)):
-        value = coef[i]
-        for e in span(indptr, columns[i]):
-            out[at(indices[e])] += value * data[e]
-
-
-@nb.njit(**KERNEL)
-def csc_products(data, indices, indptr, new, members, n_rows, out):
-    """Add ``X[:, new]^T X[:, members]`` to `out`, by way of the rows of ``X[:, members]``.
-
-    The columns `new` are the last of `members`. For each entry of `new`, the entries of `members` in its row
-    cost one step, those of later columns none.
-    """
-    start = np.zeros(n_rows + 1, np.int64)
-    for j in members:
-        for e in span(indptr, j):
-            start[indices[e] + 1] += 1
-    for row in range(n_rows):
-        start[row + 1] += start[row]
-    column, value = np.empty(start[n_rows], np.int32), np.empty(start[n_rows])
-    ends = start[:-1].copy()
-    for i in range(len(members)):
-        for e in span(indptr, members[i]):
-            row = at(indices[e])
-            to = at(ends[row])
-            column[to] = i
-            value[to] = data[e]
-            ends[row] += 1
-    for i in range(len(new)):
-        line, own = out[i], len(members) - len(new) + i
-        for e in span(indptr, new[i]):
-            factor = data[e]
-            for k in span(start, indices[e]):
-                if column[k] > own:
-                    break
-                line[at(column[k])] += factor * value[k]
-    for i in range(len(new)):
-        for k in range(i):
-            out[k, len(members) - len(new) + i] = out[i, len(members) - len(new) + k]
 
 
 @nb.njit(**_SUMS, **INNER)

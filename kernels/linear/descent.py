@@ -11,7 +11,7 @@ from typing import Any
 import numba as nb
 import numpy as np
 
-from ..indexing import at, span
+from ..indexing import at
 from ..options import INNER, KERNEL
 from .columns import FAST
 
@@ -82,52 +82,6 @@ def dense_sweeps(AT, columns, norms, slopes, change, coef, l1, l2, positive, sup
                     change[row] -= step * a[row]
         visits += count
     return visits
-
-
-@nb.njit(**_SUMS)
-def csc_sweeps(
-    data, indices, indptr, columns, norms, means, total_weight, rho, carried, coef, l1, l2, positive, most
-):
-    """Sweep once over some sparse columns whose centring is implicit, then over those with a coefficient.
-
-    The residual is ``rho - carried * roots``, where roots are the square roots of the weights: a visit
-    touches only the rows of its column. The residual is orthogonal to roots, so its product with a column
-    needs no mean. Sweeps over the support, at most `most`, end when they change little.
-    """
-    m = len(columns)
-    active = np.empty(m, np.int64)
-    visits = n_active = 0
-    largest = 0.0
-    for inner in range(most + 1):
-        count = m if inner == 0 else n_active
-        largest_inner = 0.0
-        for c in range(count):
-            j = columns[c] if inner == 0 else active[c]
-            norm = norms[j]
-            if norm == 0.0:
-                continue
-            entries, old = span(indptr, j), coef[j]
-            total = 0.0
-            for e in entries:
-                total += data[e] * rho[at(indices[e])]
-            total -= carried * total_weight * means[j]
-            new = _best(total + norm * old, norm, l1[j], l2[j], positive)
-            if inner == 0 and new != 0.0:
-                active[n_active] = j
-                n_active += 1
-            change = new - old
-            if change != 0.0:
-                coef[j] = new
-                for e in entries:
-                    rho[at(indices[e])] -= change * data[e]
-                carried -= change * means[j]
-                largest_inner = max(largest_inner, change * change * norm)
-        visits += count
-        if inner == 0:
-            largest = largest_inner
-        elif largest_inner <= 0.09 * largest:
-            break
-    return visits, carried
 
 
 @nb.njit(**KERNEL)

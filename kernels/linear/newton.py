@@ -136,7 +136,7 @@ def judge_columns(b, V, P, gamma, kind, has_dual, scores):
             value += _cost(b[j], lam, l1, gamma, kind) + 0.5 * ridge * size * size
         scores[j] = 0.0 if excluded else violation_of(b[j], pulled, lam, l1, low, high, gamma, kind)
         worst = max(worst, scores[j])
-        if costless and not bounded:
+        if costless and (not bounded or (ridge == 0.0 and b[j] != 0.0)):
             rest += abs(V[j] * b[j]) if ridge == 0.0 else 0.0
         elif not (excluded or (costless and ridge > 0.0) or (low > -np.inf and high < np.inf)):
             outward = (low == 0.0 and pulled < 0.0) or (high == 0.0 and pulled > 0.0)

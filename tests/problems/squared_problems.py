@@ -1,45 +1,30 @@
 """Problems of the squared loss, how they are solved, and a gap recomputed in plain numpy."""
 
-import itertools
+from dataclasses import replace
 
 import numpy as np
 from scipy import sparse
 
-from stradask.algorithms.linear.sparse.columns import columns_of
-from stradask.algorithms.linear.sparse.program import SparseLinearProgram, solve
-from stradask.algorithms.linear.sparse.squared import SquaredSubproblem
-from stradask.algorithms.linear.sparse.working_set import WorkingSet
+from stradask.algorithms.linear.sparse.fitting import Design
+from stradask.algorithms.linear.sparse.least_squares import LeastSquares
+from stradask.algorithms.linear.sparse.penalties import L1L2
 
 
-def fit(
-    X,
-    y,
-    penalties,
-    *,
-    weights=None,
-    intercept=False,
-    tol=1e-10,
-    n_shards=1,
-    start=None,
-    remote=None,
-    rounds=1000,
-):
-    working_set = WorkingSet(
-        SquaredSubproblem(y, weights, intercept),
-        penalties,
-        n_features=X.shape[1],
-        is_sparse=sparse.issparse(X),
-        tol=tol,
-        max_rounds=rounds,
-        start=start,
-    )
-    if remote is None:
-        solve(SparseLinearProgram(working_set, columns_of(X), n_shards=n_shards))
-    else:
-        bounds = np.cumsum([0, *remote])
-        shards = [(a, X[:, a:b]) for a, b in itertools.pairwise(bounds)]
-        solve(SparseLinearProgram(working_set, None, shards=shards))
-    return working_set.solutions
+def fit(X, y, penalties, *, weights=None, intercept=False, tol=1e-10, n_jobs=1, start=None, rounds=1000):
+    share = 1.0 if weights is None else len(y) / weights.sum()  # rows of a design have weights of mean 1
+    weights = None if weights is None else weights * share
+    first = penalties[0]
+    design = Design(X, weights, first.l1_factors, first.l2_factors, intercept, first.positive)
+    factors = {"l1_factors": first.l1_factors, "l2_factors": first.l2_factors, "positive": first.positive}
+    of_mean = [L1L2(penalty.strength * share, penalty.ridge * share, **factors) for penalty in penalties]
+    columns = LeastSquares(design, y, n_jobs)
+    fits = columns.solve(of_mean, tol=tol, max_iter=rounds, start=start, label="test")[0]
+    total = len(y) / share  # objectives of the problem are sums
+    sums = [{"objective": total * fit.objective, "gap_absolute": total * fit.gap_absolute} for fit in fits]
+    return [
+        replace(fit, strength=penalty.strength, **of_sum)
+        for fit, penalty, of_sum in zip(fits, penalties, sums, strict=False)
+    ]
 
 
 def dense(solution, n_features):
@@ -61,7 +46,7 @@ def problem(n, p, *, seed=0, density=None, correlation=0.0, dtype=np.float64, sh
 
 def reference_gap(X, y, coef, penalty, weights=None, intercept=False):
     """Relative gap by the definitions: weights and centring applied to dense copies, the best multiple of
-    the residual, made orthogonal to unpenalised columns, as dual point."""
+    the residual, made orthogonal to unpenalised columns, as dual point; rows for the ridge or none."""
     X = X.toarray() if sparse.issparse(X) else X
     X, y = X.astype(float), y.astype(float)
     w = np.ones(len(y)) if weights is None else weights
@@ -83,7 +68,18 @@ def reference_gap(X, y, coef, penalty, weights=None, intercept=False):
     with np.errstate(divide="ignore"):
         limit = min((l1[~free][slopes > 0] / slopes[slopes > 0]).min(initial=np.inf), 1e300)
     s = np.clip(target @ theta / max(theta @ theta, 1e-300), 0, limit)
-    return (primal - (s * (target @ theta) - s * s * (theta @ theta) / 2)) / (y @ y / 2)
+    dual = s * (target @ theta) - s * s * (theta @ theta) / 2
+    if (l2 > 0).any():  # the residual itself, and the conjugate of the penalty
+        costless, soft = (l1 == 0) & (l2 == 0), l2 > 0
+        if costless.any() and not penalty.positive:
+            r = r - X[:, costless] @ np.linalg.lstsq(X[:, costless], r, rcond=None)[0]
+        slopes = X.T @ r
+        slopes = np.maximum(slopes, 0) if penalty.positive else abs(slopes) * ~costless
+        hard = (slopes > 0) & ~soft
+        s = min((l1[hard] / slopes[hard]).min(initial=1.0), 1.0)
+        excess = np.maximum(s * slopes[soft] - l1[soft], 0)
+        dual = max(dual, s * (y @ r) - s * s * (r @ r) / 2 - (excess**2 / (2 * l2[soft])).sum())
+    return (primal - dual) / (y @ y / 2)
 
 
 def strength_max(X, y, weights=None, intercept=False, positive=False):

@@ -22,7 +22,8 @@ from ..losses import loss_of, squared
 from ..path import alpha_grid, stacked
 from ..sparse import classes
 from ..sparse.classes import ClassColumns
-from ..sparse.fitting import SHORT, Design, rounded, solve
+from ..sparse.fitting import SHORT, Design
+from ..sparse.least_squares import LeastSquares
 from ..sparse.moments import affords, constant_in, moments_of, shift_of
 from ..sparse.working_set import Solution
 from .evaluation import path_scorer, score_path
@@ -201,9 +202,9 @@ class PathProblem:
     def alpha_max(self, X, l1_ratio):
         """Find the least alpha for all rows at which every penalised coefficient is zero."""
         design = self.design(X, self.weights)
-        if self.classes is not None:
-            return classes.largest_alpha(self.class_columns(design), l1_ratio)
-        return design.alpha_max(self.loss(design), l1_ratio)
+        if self.classes is None:
+            return classes.largest_alpha(LeastSquares(design, self.target), l1_ratio)
+        return classes.largest_alpha(self.class_columns(design), l1_ratio)
 
     def grid(self, X, l1_ratio, eps, n_alphas):
         """Return the falling alphas for all rows; see `alpha_grid`."""
@@ -214,10 +215,10 @@ class PathProblem:
         design = self.design(X, weights)
         penalties = [design.penalty(alpha, l1_ratio) for alpha in alphas]
         options = {"tol": self.tol, "max_iter": self.max_iter, "label": "path"}
-        if self.classes is not None:
-            fits, done = classes.solve(self.class_columns(design), penalties, **options)
+        if self.classes is None:
+            fits, done = LeastSquares(design, self.target, n_jobs).solve(penalties, **options)
         else:
-            fits, done = solve(design, self.loss(design), penalties, n_jobs=n_jobs, **options)
+            fits, done = classes.solve(self.class_columns(design), penalties, **options)
         if done.reason == "interrupted":
             raise KeyboardInterrupt
         return path_of(fits, X.shape[1], self.n_outputs)
@@ -244,9 +245,9 @@ class PathProblem:
         """Round a model to the type of X; see `rounded`."""
         design = self.design(X, weights)
         penalty = design.penalty(alpha, l1_ratio)
-        if self.classes is not None:
-            return self.class_columns(design).rounded(penalty, fit)
-        return rounded(design, lambda: self.loss(design), penalty, fit, n_jobs=n_jobs)
+        if self.classes is None:
+            return LeastSquares(design, self.target).rounded(penalty, fit)
+        return self.class_columns(design).rounded(penalty, fit)
 
     def scores(self, X, fold, l1_ratio, alphas, scorings):
         """Solve a path on a fold and score it on the test rows.

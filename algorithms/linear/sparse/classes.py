@@ -27,27 +27,34 @@ from .working_set import Solution
 
 _RANGE = 1e-60, 1e60  # of slopes of columns: beyond, these are scaled
 _CERTAIN = 1e-13  # a mean loss without columns that counts as zero: one class has all weight
+_FREE_ROUNDS = 50  # in which coefficients without penalty alone are fitted
+_SMALL, _NOTHING = 1e-12, 1e-15  # l1 that may be lost in rounding, of norms of columns: it is taken for 0
 _TRACE = 1e-10  # l1 of unpenalised coefficients at or above zero: no dual point meets inequalities exactly
 
 
 class ClassColumns:
     """The columns of a design, in units whose squares are numbers, and the loss of classes over its rows.
 
-    `numbers`: the class of each row. `offset`: None or (n_samples,), of several classes (n_samples, K).
+    `unit`: what coefficients are divided by. `numbers`: the class of each row. `offset`: None or
+    (n_samples,), of several classes (n_samples, K).
     """
+
+    unit = 1.0
 
     def __init__(self, design, numbers, n_classes, offset=None, n_jobs=None):
         several = n_classes > 2
         y = numbers[:, None] == np.arange(n_classes) if several else numbers
-        self.design, self.loss = (
-            design,
-            mean_loss(design, Multinomial() if several else Logistic(), y, offset),
-        )
+        loss = mean_loss(design, Multinomial() if several else Logistic(), y, offset)
+        self.set_columns(design, loss, n_jobs)
+
+    def set_columns(self, design, loss, n_jobs):
+        """Keep the loss, and the columns of the design."""
+        self.design, self.loss = design, loss
         self.blocks, self.scales = single_columns(design.n_features), np.ones(design.n_features)
         options = {"weights": self.loss.weights, "centre": design.fit_intercept}
         if design.cut is None:
             open_place(design.engine, n_jobs)  # warns inside a Dask task
-            self.columns: Any = Columns(design.X, **options)
+            self.columns: Any = Columns(design.columns, n_jobs=n_jobs, **options)
         else:
             from .cut_columns import columns_of_cut
 
@@ -71,25 +78,32 @@ class ClassColumns:
         """The same of the solver of small problems; None where that is not for this one."""
         if self.loss.n_outputs > 1 or not is_small(self.design, penalties, self.loss.offset):
             return None
-        if self.design.X.size > MOST_REMADE:
+        if not self.loss.quadratic and self.design.X.size > MOST_REMADE:
             return None
         parts = self.columns, self.loss, self.blocks
         solver = SmallSolver(*parts, fit_intercept=self.design.fit_intercept, is_watched=is_watched)
         nothing, first = solver.null(self.terms(penalties[0]))
         return (solver, nothing, first) if nothing > _CERTAIN and _RANGE[0] < first < _RANGE[1] else None
 
-    def terms(self, penalty):
-        """An `L1L2` in the units of the mean over the rows, and of the columns."""
+    def terms(self, penalty, *, drops_small=True):
+        """An `L1L2` in the units of the mean over the rows, and of the columns.
+
+        `drops_small`: whether an l1 that would be lost in rounding is none.
+        """
         n, every = self.design.X.shape[0], np.arange(self.design.n_features)
         with np.errstate(invalid="ignore"):  # excluded columns
-            l1 = penalty.thresholds(every) / n / self.scales
+            l1 = penalty.thresholds(every) / n / self.scales / self.unit
             ridge = penalty.ridges(every) / n / self.scales / self.scales
         ridge[~np.isfinite(l1)] = 0.0
+        if drops_small and self.loss.quadratic and l1.min(initial=1.0) < _SMALL:
+            sizes = np.sqrt(self.columns.squares(self.loss.weights))
+            l1[(l1 <= _NOTHING * sizes) & (ridge == 0)] = 0.0
         free = (l1 == 0) & (ridge == 0)
-        if self.design.positive and free.any():
+        if self.design.positive and free.any() and not self.loss.quadratic:
             l1[free] = _TRACE * np.sqrt(self.columns.squares(self.loss.weights))[free]
         lam, l1 = (l1, 0.0 * every) if self.loss.n_outputs == 1 else (0.0 * every, l1)
-        return BlockPenalty(self.blocks, lam, l1, ridge, 0.0 if self.design.positive else -np.inf, np.inf)
+        low, single = 0.0 if self.design.positive else -np.inf, self.loss.quadratic
+        return BlockPenalty(self.blocks, lam, l1, ridge, low, np.inf, single=single)
 
     def begin(self, solver, start):
         """Start from features and coefficients, with the intercept that is best for them."""
@@ -170,6 +184,8 @@ def solve(problem, penalties, *, tol, max_iter, start=None, label, read=None, un
         solver, nothing, first = problem.small_solver(penalties, is_watched) or problem.general_solver()
         if start is not None:
             problem.begin(solver, start)
+            if problem.loss.quadratic and isinstance(solver, Solver):
+                settle_free(solver, problem.terms(penalties[0]).free)
         elif problem.terms(penalties[0]).free.any():  # a gap counts where their slopes are zero
             solver.null(problem.terms(penalties[0]))
         for penalty in penalties:
@@ -179,6 +195,7 @@ def solve(problem, penalties, *, tol, max_iter, start=None, label, read=None, un
             if isinstance(solver, SmallSolver) and fit.reason in ("large", "stalled"):
                 (solver, *_), B = problem.general_solver(), fit.B
                 problem.begin(solver, (np.flatnonzero(B.any(axis=1)), B[B.any(axis=1)]))
+                solver.is_hard = fit.reason == "stalled"
                 fit = solver.solve(terms, nothing, first, **options)
             fits.append(problem.solution(penalty, fit, nothing))
             if fit.reason == "stopped":
@@ -192,8 +209,29 @@ def largest_alpha(problem, l1_ratio):
         return np.inf
     with single_threaded_blas(), problem.columns.opened():
         solver, *_ = problem.general_solver()
-        terms = problem.terms(problem.design.penalty(1.0, l1_ratio))
+        terms = problem.terms(problem.design.penalty(1.0, l1_ratio), drops_small=False)
         V = solver.null(terms)[1] if terms.free.any() else solver.slopes()[0]
+        held = (terms.lam + terms.l1 > 0) & terms.allowed
+        if (terms.allowed & ~held & ~terms.free).any():  # coefficients at or above zero without a penalty
+            lam = np.where(held, np.inf, terms.lam)
+            alone = BlockPenalty(problem.blocks, lam, 0.0, 0.0, 0.0, np.inf, single=True)
+            solver.solve(alone, 1.0, 1.0, tol=1e-13, max_rounds=_FREE_ROUNDS)
+            V = solver.slopes()[0]
     pulls = (np.maximum(V, 0.0) if problem.design.positive else np.abs(V)).max(axis=1)
-    held = (terms.lam + terms.l1 > 0) & terms.allowed
     return float((pulls[held] / (terms.lam + terms.l1)[held]).max(initial=0.0))
+
+
+def settle_free(solver, free):
+    """Bring free columns, of a squared loss, to their best, so that the slopes make a dual point."""
+    if not free.any():
+        return
+    solver.grow(np.flatnonzero(free))
+    part = solver.part[:, free[solver.places]]
+    part = part if isinstance(part, np.ndarray) else part.toarray()
+    weights = solver.loss.weights
+    if solver.fit_intercept:
+        part = part - weights @ part
+    roots, rest = np.sqrt(weights)[:, None], solver.loss.y - solver.f
+    change = np.linalg.lstsq(roots * part, roots * rest, rcond=None)[0]
+    solver.f = solver.f + part @ change
+    solver.B[solver.places[free[solver.places]]] += change

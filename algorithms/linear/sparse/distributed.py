@@ -30,7 +30,6 @@ from ...inputs.dask_arrays import aligned, is_dask
 from ...inputs.pieces import cut_at_chunks, cut_evenly, lazy_chunks, located, read_block
 from ...inputs.streamed import RowStream, bytes_to_keep, matrix_of, renewed
 from .columns import columns_of, cut
-from .program import SparseLinearProgram
 from .rows import RowProgram
 
 _MOST_MEMORY = 0.5  # of all workers, that columns may fill
@@ -55,14 +54,9 @@ class CutMatrix:
     sources: list | None = None
 
     def program(self, working_set):
-        """Make the program of this cut and its schedule."""
-        made: Any
+        """Make the program of this cut, by rows, and its schedule."""
         rows = self.sources or self.pieces, np.diff(self.edges).tolist(), self.stream or by_columns
-        if self.by_rows:
-            made = RowProgram(working_set, *rows)
-        else:
-            made = ColumnBlocks(working_set, list(zip(self.edges[:-1], self.pieces, strict=True)))
-        return made, self.schedule
+        return RowProgram(working_set, *rows), self.schedule
 
     def kept(self, engine):
         """Return a cut matrix whose pieces are computed once, for several runs over them.
@@ -184,24 +178,6 @@ def exceeds_memory(cut_matrix, engine):
     from ....scheduler.sessions.placement import future_of
 
     return any(future_of(piece) is None for piece in cut_matrix.pieces)
-
-
-class ColumnBlocks(SparseLinearProgram):
-    """The working-set solver over shards of columns on workers."""
-
-    def __init__(self, working_set, shards):
-        super().__init__(working_set, shards=shards)
-        self.bound = 0.0
-
-    def aggregate(self, tasks, partials):
-        """See `SparseLinearProgram.aggregate`; remembers the largest score outside the working set."""
-        self.bound = max(partial[0] for partial in partials)
-        return super().aggregate(tasks, partials)
-
-    def load(self, data):
-        """Check a block, store it by columns, and see `SparseLinearProgram.load`."""
-        first, block = data
-        return super().load((first, lay_block(block, first)))
 
 
 def _compiled():

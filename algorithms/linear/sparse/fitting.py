@@ -15,7 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 from ...._typing import Engine
 from ....errors import DataError
 from ....scheduler.place import check_engine
-from ....scheduler.threads import effective_n_jobs, own_threads, single_threaded_blas
+from ....scheduler.threads import own_threads, single_threaded_blas
 from ...inputs.dask_arrays import engine_for, is_dask
 from ..scales import column_scales
 from .penalties import ENDLESS, L1L2
@@ -121,16 +121,6 @@ class Design:
             strength, ridge, l1_factors=self.l1_factors, l2_factors=self.l2_factors, positive=self.positive
         )
 
-    def alpha_max(self, subproblem, l1_ratio):
-        """Find the least alpha at which every penalised coefficient is zero; infinite for ``l1_ratio=0``.
-
-        `subproblem` has an empty working set; it is changed.
-        """
-        if l1_ratio == 0:
-            return np.inf
-        strength = largest_strength(self, subproblem, self.penalty(1.0, l1_ratio))
-        return float(strength / (self.X.shape[0] * l1_ratio))
-
     def unsolved_target(self, y):
         """Stand for a target that a fit did not come to: no coefficients, and an unknown gap."""
         mean = np.average(y, weights=self.weights) if self.fit_intercept else 0.0
@@ -164,7 +154,7 @@ def ownership(estimator):
 def solve(
     design, subproblem, penalties, *, tol, max_iter, start=None, n_jobs=None, read=None, unit=1.0, **options
 ):
-    """Solve for a sequence of penalties through the engine: a list of `Solution`, and the `Run`.
+    """Solve for a sequence of penalties on rows of workers: a list of `Solution`, and the `Run`.
 
     `max_iter`: most passes over X for a penalty. `start`: features (rising) and coefficients.
     ``read(solution, history)`` makes the model of ``info.snapshot()``. `options`: of `run`. A run that was
@@ -174,16 +164,15 @@ def solve(
 
     rounds = max((max_iter or DEFAULT_ROUNDS) - 1, 1)
     start = design.allowed(start)
-    program, schedule = _program(design, subproblem, penalties, tol, rounds, start, n_jobs, unit)
+    program, schedule = _program(design, subproblem, penalties, tol, rounds, start, unit)
     working_set, n_samples = program.working_set, design.X.shape[0]
-    by_rows = design.cut is not None and design.cut.by_rows  # a round scores, the next one works
     with single_threaded_blas():
         done = run(
             program,
             schedule,
             engine=design.engine,
             n_jobs=n_jobs,
-            max_rounds=(2 if by_rows else 1) * (rounds + 2) * len(penalties),
+            max_rounds=2 * (rounds + 2) * len(penalties),  # a round scores, the next one works
             snapshot=read and (lambda history: read(_mean(working_set.so_far(), n_samples), history)),
             **options,
         )
@@ -191,28 +180,19 @@ def solve(
     return [_mean(solution, n_samples) for solution in working_set.solutions], done
 
 
-def _program(design, subproblem, penalties, tol, rounds, start=None, n_jobs=None, unit=1.0):
+def _program(design, subproblem, penalties, tol, rounds, start=None, unit=1.0):
     """Make the program that solves for the penalties, and its schedule."""
-    from ....scheduler import StaticSchedule
-    from .columns import columns_of
-    from .program import SparseLinearProgram
-
-    X = columns_of(design.columns) if design.cut is None else design.cut
     working_set = WorkingSet(
         subproblem,
         penalties,
         n_features=design.n_features,
-        is_sparse=X.is_sparse,
+        is_sparse=design.cut.is_sparse,
         tol=max(tol, LEAST_TOL),
         max_rounds=rounds,
         start=start,
         unit=unit,
     )
-    if design.cut is not None:
-        return design.cut.program(working_set)
-    threads = own_threads() if n_jobs is None and design.engine != "local" else None
-    program = SparseLinearProgram(working_set, X, n_shards=threads or effective_n_jobs(n_jobs))
-    return program, StaticSchedule(1, n_shards=len(program.shards))
+    return design.cut.program(working_set)
 
 
 def moved_from(start, fit):
@@ -282,21 +262,11 @@ def largest_strength(design, subproblem, penalty):
     strength above 0. Returns in units of the unscaled problem; 0 if no column is penalised.
     """
     from ....scheduler import run
-    from .columns import columns_of
-    from .program import Scores
 
     strong = penalty.with_strength(ENDLESS)
-    if design.cut is not None:
-        program, schedule = _program(design, subproblem, [strong], 1e-12, 2)
-        _whole(run(program, schedule, engine=design.engine, max_rounds=8))
-        return program.bound * subproblem.scale
-    X = columns_of(design.columns)
-    free = strong.unpenalised(design.n_features)
-    if len(free):
-        subproblem.grow(free, X, free, strong)
-        subproblem.solve(strong, 1e-12 * subproblem.unit(strong))
-    scores = Scores(X, penalty.l1_factors, penalty.positive)
-    return scores.most(subproblem.vectors(), free) * subproblem.scale
+    program, schedule = _program(design, subproblem, [strong], 1e-12, 2)
+    _whole(run(program, schedule, engine=design.engine, max_rounds=8))
+    return program.bound * subproblem.scale
 
 
 def _scales(X, weights, centre, cut, engine):

@@ -11,8 +11,6 @@ set.
 """
 
 import contextlib
-import functools
-import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,15 +19,8 @@ from scipy import sparse
 
 from ....kernels.linear.gram_path import solve_path
 from ....kernels.linear.weighted_descent import csc_weighted_gram
-from ....scheduler.history import History, Run
-from ....scheduler.loop import report_rounds
 from ....scheduler.threads import single_threaded_blas
 from .. import rules
-from ..losses import squared
-from ..structured.losses import Squared
-from ..structured.mean_loss import mean_loss
-from .fitting import rounded, solve
-from .local import is_small, solve_local
 from .working_set import Solution
 
 _NARROW = 64  # columns, below which the loops over them are short
@@ -352,45 +343,3 @@ def problem_of(design, y, n_alphas=1):
         total = moments_of(X, Y, design.weights, shift)
     terms = QuadraticTerms(design.l1_factors, design.l2_factors, design.fit_intercept, design.positive)
     return MomentProblem(terms, shift, total, 0, constant_in(X, design.weights, design.fit_intercept))
-
-
-def solve_squared(design, y, alphas, l1_ratio, *, problem=None, tol, start=None, **options):
-    """Solve least squares for falling penalties, rounded to the type of X; returns as `fitting.solve`.
-
-    `problem`: the `MomentProblem`, if there is one already; there is one round then. `options` are those of
-    `fitting.solve`.
-    """
-    began = time.perf_counter()
-    problem = problem or problem_of(design, y, len(alphas))
-    fits = problem and problem.solutions(alphas, l1_ratio, tol, design.X.dtype, _dense(design, start))
-    if fits:
-        figures = {"objective": fits[-1].objective, "updates": sum(fit.updates for fit in fits)}
-        figures["seconds"] = time.perf_counter() - began
-        history, read = History(), options.get("read")
-        snapshot = read and functools.partial(read, fits[-1], history)
-        shown = {name: options[name] for name in ("label", "verbose", "callback") if name in options}
-        rounds = [{"figures": figures, "gap": fits[-1].gap, "snapshot": snapshot}]
-        ended = report_rounds(history, rounds, **shown)
-        return fits, Run(history, 1, "callback" if ended else "gap")
-    penalties = [design.penalty(alpha, l1_ratio) for alpha in alphas]
-    if is_small(design, penalties):
-        loss, start = mean_loss(design, Squared(), y), design.allowed(start)
-        fits, done = solve_local(design, loss, penalties, tol=tol, start=start, **options)
-        if fits:
-            return fits, done
-        start = done if len(penalties) == 1 else start
-    fits, done = solve(design, squared.subproblem(design, y), penalties, tol=tol, start=start, **options)
-    n_jobs = options.get("n_jobs")
-    return [
-        rounded(design, lambda: squared.subproblem(design, y), penalty, fit, n_jobs=n_jobs)
-        for penalty, fit in zip(penalties, fits, strict=False)
-    ], done
-
-
-def _dense(design, start):
-    """All coefficients to begin with, from features and values."""
-    if start is None:
-        return None
-    coef = np.zeros(design.n_features)
-    coef[start[0]] = start[1]
-    return coef

@@ -24,10 +24,26 @@ from ...inputs.streamed import matrix_of, renewed
 from ..subproblems.gram import GramProblem
 from .columns import CONSTANT
 from .duality import column_gap
-from .program import Candidates, largest
-from .squared import POSITIVE_TRACE
 
+POSITIVE_TRACE = 1e-10  # the least l1 that keeps signs
 _MOST_ATTEMPTS = 20  # shorter steps, before the round ends where it stands
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """The result of a scoring pass: violators outside the working set.
+
+    `bound`: largest score there, 0 if nothing is outside. The score of a feature is ``max_k |x_j . v_k| /
+    f_j`` (without the absolute value for positive coefficients). `ids`: the wanted features, rising; else
+    those of the largest scores above the threshold, falling, ties by rising number. `scores`: infinite for
+    wanted features. ``columns[positions[i]]`` is the column of ``ids[i]``.
+    """
+
+    bound: float
+    ids: np.ndarray
+    scores: np.ndarray
+    columns: object
+    positions: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -319,3 +335,12 @@ class RowProgram(Program):
 
 def _dense(product):
     return product if isinstance(product, np.ndarray) else product.toarray()
+
+
+def largest(scores, threshold, count):
+    """Positions of the `count` largest scores above a threshold, falling; ties by rising position."""
+    above = np.flatnonzero(scores > threshold)
+    if len(above) > count:
+        least = np.partition(scores[above], len(above) - count)[len(above) - count]
+        above = above[scores[above] >= least]
+    return above[np.lexsort((above, -scores[above]))][:count]

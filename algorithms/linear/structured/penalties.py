@@ -199,12 +199,15 @@ class BlockPenalty:
 
     `lam`: float64 (n_blocks,). `l1`, `ridge`, `low`, `high`: alike, or a number. A block without lam, l1 and
     bounds is free; one with an infinite lam or l1 is excluded. `curvatures`: of the loss along each block,
-    for "lq" alone.
+    for "lq" alone. `single`: whether blocks are single coefficients of one output, with bounds of 0 and
+    infinity.
     """
 
     by_rows = True
 
-    def __init__(self, blocks, lam, l1, ridge, low, high, kind="norm", gamma=None, curvatures=None):
+    def __init__(
+        self, blocks, lam, l1, ridge, low, high, kind="norm", gamma=None, curvatures=None, *, single=False
+    ):
         self.table = np.empty((5, len(lam)))
         for row, values in zip(self.table, (lam, l1, ridge, low, high), strict=True):
             row[:] = values
@@ -219,7 +222,7 @@ class BlockPenalty:
         self.ridge = np.repeat(ridge, blocks.sizes) if ridge.any() else None
         # Slopes within a cone are never feasible but for rounding, and no scale makes them so.
         cone = ~unbounded & ((low == -np.inf) | (high == np.inf))
-        self.has_dual = self.convex and not (costless & cone & (ridge == 0)).any()
+        self.has_dual = self.convex and (single or not (costless & cone & (ridge == 0)).any())
         self._curvatures = curvatures
 
     @functools.cached_property

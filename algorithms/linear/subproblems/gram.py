@@ -64,48 +64,6 @@ _MOST_STEPS = 25  # with an old factor; each costs about a fortieth of a new one
 _MOST_FRESH = 200  # steps of conjugate gradients with a fresh factor; a cap
 
 
-class Products:
-    """Products of the columns that joined.
-
-    `copies`: DenseCopies or SparseCopies; of the working set; columns of norm 0 never join. Attributes:
-    `members`: int64 (k,); positions in W of the columns that joined, in that order. `step`: of the last
-    proximal step of Newton's method.
-    """
-
-    def __init__(self, copies):
-        self.copies = copies
-        self.members = np.empty(0, np.int64)
-        self.step = 0.0
-        self._buffer = np.empty((0, 0))
-        self._place = np.empty(0, np.int64)
-
-    def missing(self, chosen):
-        """Those of the positions `chosen` that have not joined."""
-        if len(self._place) < len(self.copies):
-            more = np.full(len(self.copies) - len(self._place), -1)
-            self._place = np.concatenate([self._place, more])
-        return chosen[self._place[chosen] < 0]
-
-    def join(self, new):
-        """Compute the products of new columns with all."""
-        k, members = len(self.members), np.concatenate([self.members, new])
-        size = len(members)
-        if size > len(self._buffer):
-            buffer = np.empty((size + size // 2, size + size // 2))
-            buffer[:k, :k] = self._buffer[:k, :k]
-            self._buffer = buffer
-        fresh = self.copies.products(new, members)
-        self._buffer[k:size, :size] = fresh
-        self._buffer[:k, k:size] = fresh[:, :k].T
-        self._place[new] = np.arange(k, size)
-        self.members = members
-
-    def among(self, chosen):
-        """Products of some members with one another: C-ordered ndarray."""
-        places = self._place[chosen]
-        return self._buffer[np.ix_(places, places)]
-
-
 class GramProblem:
     """The problem on some columns, given through their products.
 

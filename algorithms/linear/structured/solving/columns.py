@@ -1,6 +1,7 @@
 """Products with the columns of X, whole or a part: dense or CSC, never made dense."""
 
 import contextlib
+import itertools
 from typing import Any
 
 import numpy as np
@@ -8,11 +9,13 @@ from scipy import sparse
 
 from .....kernels.linear import sparse_newton
 from .....kernels.linear.columns import dense_dot
+from .....scheduler.threads import effective_n_jobs, run_tasks
 from ...scales import column_scales
 from .accelerated import largest_eigenvalue
 
 _NEARLY, _FAR = 0.9, 100.0  # rows, as a part of all, and distance from zero of what is taken less its mean
 _CONSTANT = 1e-13  # a value that is this part of the mean, or less, is rounding
+_PART = 1e6  # entries of X from which on threads share a pass
 
 
 class Columns:
@@ -25,7 +28,8 @@ class Columns:
     schedule = "working-set"
     csc: Any = None  # data, indices and indptr of a CSC matrix in this process, whose columns need no copy
 
-    def __init__(self, X, weights, *, centre):
+    def __init__(self, X, weights, *, centre, n_jobs=None):
+        self.n_jobs = n_jobs
         self.X, self.is_sparse = X, not isinstance(X, np.ndarray)
         (self.n_samples, self.n_features), self.dtype = X.shape, X.dtype
         self._set_weights(weights if centre else None)
@@ -60,6 +64,7 @@ class Columns:
             return part, np.zeros(len(features))
         shift = self._weights @ part
         part -= shift
+        part[:, np.abs(part).max(axis=0, initial=0.0) <= _CONSTANT * np.abs(shift)] = 0.0
         return part, shift
 
     def _far_means(self, X):
@@ -94,17 +99,30 @@ class Columns:
 
     def all_slopes(self, U):
         """``X.T @ U``."""
-        if self.csc is not None and U.ndim == 2:
-            out = np.empty((U.shape[1], self.n_features))
-            for u, slopes in zip(np.ascontiguousarray(U.T), out, strict=True):
-                sparse_newton.slopes(self.csc, u, slopes)
-            return out.T
-        if self.is_sparse or self.X.dtype == np.float64:
+        X: Any = self.csc
+        dense, V = not self.is_sparse, np.ascontiguousarray(U.T).reshape(-1, self.n_samples)
+        if (self.is_sparse and X is None) or (
+            dense and self.X.dtype == np.float64 and (len(V) > 1 or not self.X.flags.f_contiguous)
+        ):
             return self.X.T @ U
-        V = np.ascontiguousarray(U.T).reshape(-1, self.n_samples)
+        XT = np.asfortranarray(self.X).T if dense else None
         out = np.empty((len(V), self.n_features))
-        dense_dot(np.asfortranarray(self.X).T, np.arange(self.n_features), V, out)  # sums in float64
+
+        def fill(k, a, b):
+            if dense:
+                dense_dot(XT, np.arange(a, b), V[k : k + 1], out[k : k + 1, a:b])
+            else:
+                sparse_newton.slopes((*X[:2], X[2][a : b + 1]), V[k], out[k, a:b])
+
+        edges = np.linspace(0, self.n_features, self._n_threads() + 1).astype(np.int64)
+        run_tasks(
+            [(fill, (k, *edge)) for k in range(len(V)) for edge in itertools.pairwise(edges)], self.n_jobs
+        )
         return out.T.reshape(-1, *U.shape[1:])
+
+    def _n_threads(self):
+        """Ranges of columns that are read side by side: sums of each column are the same for any number."""
+        return min(effective_n_jobs(self.n_jobs), max(self.n_features, 1)) if self.size > _PART else 1
 
     def slopes(self, part, U):
         """``part.T @ U``."""

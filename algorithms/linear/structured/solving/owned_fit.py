@@ -17,13 +17,14 @@ from ...._base import Estimator
 from ....inputs.dask_arrays import engine_for, is_dask
 from ...sparse.distributed import CutMatrix, exceeds_memory, lay_out
 from ...sparse.fitting import DEFAULT_ROUNDS, LEAST_TOL
-from ...sparse.program import MOST_ROUNDS
 from ...sparse.working_set import Solution
 from ..penalties import BlockPenalty
 from .blocks import Blocks, single_columns
 from .owned_blocks import OwnedBlocks
 from .problem import StructuredProblem
 from .shard import BlockTerms
+
+_MOST_ROUNDS = 10**9  # the program itself knows when to stop
 
 
 @dataclass(frozen=True)
@@ -212,7 +213,7 @@ def solve_owned(
             program.schedule,
             engine=columns.engine,
             n_jobs=n_jobs,
-            max_rounds=MOST_ROUNDS,
+            max_rounds=_MOST_ROUNDS,
             callback=callback,
             snapshot=read and (lambda history: read(program, program.solution("running"), history)),
             verbose=verbose,

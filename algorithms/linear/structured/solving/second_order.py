@@ -139,6 +139,7 @@ def minimise_columns(A, products, loss, f, b, c, P, gamma, kind, fit_intercept, 
 
 def _minimise_squared(A, products, loss, f, b, c, P, gamma, kind, fit_intercept, few, tol):
     H, ones, total = products
+    ones = ones if fit_intercept else None
     on: Any = slice(len(b))
     model, scores = None, np.empty(len(b))
     for _ in range(_STEPS):

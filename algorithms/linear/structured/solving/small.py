@@ -22,6 +22,7 @@ _ROUND = 1e6  # multiplications in products of columns that a round may cost
 # a working set, beyond which descent by rows or other solvers are faster.
 _MOST_THERE, _MOST_REMADE, _MOST = 2e7, 6e6, 4e8
 _FALL = 1e-12  # of an objective: what falls less is rounding
+_SLOW = 1e-3  # of the gap: where an objective falls by less in a round, its end is far
 _LEAST = 1e-14  # violations below this, in units of the first slopes, are rounding
 
 
@@ -213,7 +214,7 @@ class SmallSolver:
                 break
             # A gap may rest while columns join, or a bound of the curvature keeps steps short: it falls later
             resting = figure > 0.9 * last and violation <= 100.0 * aim and joined < _FEW
-            falls = convex and objective < before - _FALL * abs(objective)
+            falls = convex and objective < before - max(_FALL * abs(objective), _SLOW * gap)
             stuck = stuck + 1 if resting and not falls else 0
             last, before = min(last, figure), objective
             if not violation > _LEAST * first or stuck > 5 or figure != figure:

@@ -14,6 +14,7 @@ import numpy as np
 from .....kernels.linear import class_newton, sparse_newton
 from .block_descent import RowProducts, rows_are_cheaper, sparse_rows_are_cheaper
 from .class_steps import minimise_classes
+from .column_descent import ColumnDescent
 from .second_order import MatrixModel, RowModel, minimise_columns, minimise_model, visited
 
 _NEWTON_STEPS = 50  # models of a loss on one working set; the tolerance ends them
@@ -23,6 +24,10 @@ _ALMOST = 0.1  # of the blocks with coefficients: so few that join do not change
 _LEAN = 30  # columns of X, for each pair of the working set, that cost more than a further step on that
 _ROUND = 4e6  # multiplications in products of columns that cost as much as the Python of a round
 _SMALL = 2e5  # multiplications that cost less than the Python of a round
+_TINY, _FURTHER = (
+    5e3,
+    1e-3,
+)  # entries whose sweeps cost nearly nothing, and go on to this part of a violation
 _FALL = 1e-12  # of an objective: what falls less is rounding
 _MOST_FREE = 32  # columns without penalty, beside which the others go by rows
 _MOST_COMPILED = 500  # columns of a working set whose products are made, of a constant curvature
@@ -31,6 +36,8 @@ _COMPILED = (0, 1, 2, 3)  # penalties that those steps know: see `kernels.linear
 _PATIENCE = 30, 4  # of descent by columns: see `sparse_newton.minimise`
 _SAFE = 1e-10, 1e10  # norms of columns that models in float32 may have
 _SHARE = 0.2  # of the columns, which join a working set of sparse ones where models change
+# Parts of the gap to which a working set is solved by descent: while columns join, at the end, and of `tol`.
+_INNER, _INNER_NEARLY, _LEAST_INNER = 0.1, 0.02, 0.3
 _LEAST = 1e-14  # violations below this, in units of the first slopes, are rounding
 
 
@@ -61,6 +68,8 @@ class Solver:
         self.floor = 1e-2 if loss.flat else 0.0  # of curvatures, where they may vanish
         self.by_rows, self.expected = False, 0  # how models are solved, and columns that are expected
         self.is_slow = False  # descent by the entries of sparse columns
+        self.eps: float | None = None  # the gap that is asked of the working set, if it is known
+        self.is_hard = False  # products of columns, which depend on each other, have led to no solution
         self.known = self.last = None  # a predictor and slopes: of all columns, and its own
         self._forget()
         self.f = self._predictor()
@@ -73,7 +82,7 @@ class Solver:
         self.places, self.starts = np.empty(0, np.int64), np.zeros(1, np.int64)
         self.stack, self.shift = self.columns.stack(), np.zeros(0)
         self._part, self._to_come = None, [self.places]  # features that were not copied yet
-        self.products = self.rows = None  # of a loss of constant curvature
+        self.products = self.rows = self.descent = None  # of a loss of constant curvature
         self.model = None  # of other losses: products, and their places in the working set
 
     @property
@@ -126,12 +135,6 @@ class Solver:
         else:
             self._to_come.append(features)
             shift = np.zeros(len(features))
-        if self.products is not None:
-            h, (H, ones, total), m = self.loss.curvature(self.f), self.products, len(self.places)
-            more = self.part[:, m:]
-            cross = self.columns.cross(self.part[:, :m], more, h)
-            H = np.block([[H, cross], [cross.T, self.columns.gram(more, h)]])
-            self.products = H, np.concatenate([ones, self.columns.slopes(more, h)]), total
         self._within[blocks] = True
         self.inside = np.concatenate([self.inside, blocks])
         self.starts = np.concatenate([self.starts, self.starts[-1] + starts[1:]])
@@ -260,6 +263,10 @@ class Solver:
             if convex and figure > 0 and (last_step or self._is_cheap()):
                 # The gap falls as the violation, later as its square.
                 goal = min(aim, np.sqrt(0.5 * bar / figure) * violation)
+            if by_entries and self.loss.quadratic and self._entries() < _TINY:
+                goal *= _FURTHER
+            part = _INNER_NEARLY if nearly else _INNER
+            self.eps = max(_LEAST_INNER * bar, part * figure)
             self._newton(penalty, max(goal, 0.1 * _LEAST * first))
         return Fit(
             self.B.copy(),
@@ -301,6 +308,7 @@ class Solver:
         penalty is not convex, the end depends on it.
         """
         self.by_rows, self.expected = False, 0
+        self.eps = None
         for _ in range(_NEWTON_STEPS if self.loss.quadratic else 1):
             if self._newton(penalty, tol, few=few):
                 return
@@ -360,6 +368,8 @@ class Solver:
         m, quadratic = len(self.places), self.loss.quadratic
         if getattr(self.loss, "code", None) is None or penalty.kind not in _COMPILED or m > len(self.inside):
             return None
+        if self._descends(penalty):
+            return "descent"
         by_entries = penalty.convex and not self.is_slow
         most = _MOST_COMPILED if quadratic or not by_entries else _MOST_REMADE
         if not self.columns.is_sparse and m <= most:
@@ -369,10 +379,37 @@ class Solver:
             by_entries = rows_are_cheaper(self.columns.n_samples, max(m, self.expected), 1, n_known=known)
         return "entries" if by_entries else None
 
+    def _descends(self, penalty):
+        """Whether the columns are many, dense and without a free one, of least squares with an l1 penalty."""
+        m = len(self.places)
+        if not (self.loss.quadratic and penalty.kind == 0) or self.columns.is_sparse or self.eps is None:
+            return False
+        if m <= _MOST_COMPILED and not self.is_hard:
+            return False
+        low, high = penalty.low, penalty.high
+        signs = (low == low[0]).all() and low[0] in (0, -np.inf) and (high == np.inf).all()
+        return signs and not (penalty.lam + penalty.l1 == 0).any()
+
+    def _descend_columns(self, penalty):
+        """See `_newton`: by `column_descent`."""
+        loss, inside, b = self.loss, self.inside, self.B[self.places, 0]
+        if self.descent is None:
+            self.descent = ColumnDescent(np.sqrt(loss.weights))
+        ridge = np.zeros(len(b)) if penalty.ridge is None else penalty.ridge[self.places]
+        terms = (penalty.lam + penalty.l1)[inside], ridge, bool(penalty.low[0] == 0)
+        V, self.products = self.slopes()[0][self.places, 0], None
+        change = self.descent.minimise(self.part, (loss.y - self.f)[:, 0], V, b, terms, self.eps)
+        f, self.B[self.places, 0] = self.f + change[:, None], b
+        dc = -loss.gradient(f).sum() if self.fit_intercept else 0.0
+        self.f, self.c = f + dc, self.c + dc
+        return True
+
     def _newton_of_columns(self, way, penalty, tol, few):
         """See `_newton`: of single columns, in one call."""
         if way == "classes":
             return self._newton_of_classes(penalty, tol)
+        if way == "descent":
+            return self._descend_columns(penalty)
         loss, b, P = self.loss, self.B[self.places, 0], penalty.table.take(self.inside, axis=1)
         if way == "products":
             products = self._model(0.0, self.part, slice(None)) if loss.quadratic else None
@@ -526,6 +563,17 @@ class Solver:
         dc = -g0 / total - means @ (new - b) if self.fit_intercept else np.zeros(self.K)
         return new, dc
 
+    def _make_products(self):
+        """Products of the working set, for a loss of constant curvature, from those of the columns before."""
+        if self.products is None:
+            self.products = self.loss.gram(self.f, self.columns, self.part, True)
+        (H, ones, total), m = self.products, len(self.products[0])
+        if m < len(self.places):
+            h, more = self.loss.curvature(self.f), self.part[:, m:]
+            cross = self.columns.cross(self.part[:, :m], more, h)
+            H = np.block([[H, cross], [cross.T, self.columns.gram(more, h)]])
+            self.products = H, np.concatenate([ones, self.columns.slopes(more, h)]), total
+
     def _search(self, penalty, step, dc, before, damping):
         """Go along a step while the objective falls; return whether it did, damping and objective."""
         old, c, f = self.B[self.places].copy(), self.c.copy(), self.f
@@ -553,8 +601,7 @@ class Solver:
         """
         places = np.arange(len(self.places))[on]
         if self.loss.quadratic:
-            if self.products is None:
-                self.products = self.loss.gram(self.f, self.columns, self.part, True)
+            self._make_products()
             return _restricted(self.products, np.arange(len(self.places)), places)
         if self.loss.flat:
             return self.loss.gram(self.f, self.columns, part, self.fit_intercept, floor)

@@ -260,7 +260,7 @@ def test_the_rule_of_one_standard_error():
 
 
 def test_ctrl_c_ends_the_search(monkeypatch):
-    monkeypatch.setattr(folds, "solve", lambda *args, **options: ([], Interrupted))
+    monkeypatch.setattr(folds.LeastSquares, "solve", lambda *args, **options: ([], Interrupted))
     with pytest.raises(KeyboardInterrupt):
         sd.LassoCV(alphas=5, penalty_factor=ONE_FREE).fit(X, Y)
 

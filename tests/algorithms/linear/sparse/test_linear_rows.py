@@ -11,7 +11,7 @@ from stradask.algorithms.linear.sparse.distributed import by_columns
 from stradask.algorithms.linear.sparse.penalties import L1L2
 from stradask.algorithms.linear.sparse.rows import GramSquared, RowProgram
 from stradask.algorithms.linear.sparse.working_set import WorkingSet
-from stradask.errors import DataError
+from stradask.errors import DataError, ModelFileError
 from stradask.scheduler.engine import run
 from stradask.scheduler.schedules.static import StaticSchedule
 
@@ -169,3 +169,22 @@ def test_a_shard_of_the_wrong_shape_is_named():
             StaticSchedule(1, n_shards=2),
             max_rounds=9,
         )
+
+
+def _program(penalties, tol):
+    X, y, _ = _problem()
+    working_set = WorkingSet(GramSquared(y), penalties, n_features=30, is_sparse=False, tol=tol)
+    return RowProgram(working_set, [X], [len(y)], by_columns)
+
+
+def test_arrays_of_a_checkpoint_start_a_fit():
+    first, second = (_program([L1L2(20.0)], 1e-10) for _ in range(2))
+    run(first, StaticSchedule(1, n_shards=1), max_rounds=500)
+    second.restore(first.arrays())
+    run(second, StaticSchedule(1, n_shards=1), max_rounds=500)
+    (one,), (other,) = first.working_set.solutions, second.working_set.solutions
+    np.testing.assert_allclose(_full(one, 30), _full(other, 30), rtol=1e-9)
+    with pytest.raises(ModelFileError, match=r"outside 0 \.\.\. 29"):
+        _program([L1L2(20.0)], 1e-10).restore({"features": np.array([30]), "coef": np.ones(1)})
+    with pytest.raises(ModelFileError, match="features and their coef"):
+        _program([L1L2(20.0)], 1e-10).restore({"coef": np.ones(1)})

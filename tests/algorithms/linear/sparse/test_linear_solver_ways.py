@@ -6,26 +6,27 @@ from scipy import sparse
 from sklearn.linear_model import LinearRegression
 from squared_problems import dense, fit, problem, reference_gap, strength_max
 
-from stradask.algorithms.linear.sparse import squared as squared_module
+from stradask.algorithms.linear.sparse import classes
 from stradask.algorithms.linear.sparse.columns import columns_of
 from stradask.algorithms.linear.sparse.penalties import L1L2
-from stradask.algorithms.linear.sparse.squared import SquaredSubproblem
+from stradask.algorithms.linear.sparse.rows import GramSquared
 from stradask.algorithms.linear.sparse.working_set import WorkingSet
+from stradask.algorithms.linear.structured.solving import column_descent, solver
 from stradask.algorithms.linear.subproblems import gram as gram_module
-from stradask.algorithms.linear.subproblems.copies import copies_of
 from stradask.algorithms.linear.subproblems.gram import KeptFactor
 from stradask.errors import DataError
 
 # --- each way to the solution of a subproblem -------------------------------------------------------------
 
 
-@pytest.mark.parametrize("density", [None, 0.2])
 @pytest.mark.parametrize("way", ["descent", "products", "newton", "iterated"])
 @pytest.mark.parametrize("positive", [False, True])
-def test_every_way_leads_there(monkeypatch, density, way, positive):
-    X, y = problem(60, 150, density=density, correlation=2.0, positive=positive)
+def test_every_way_leads_there(monkeypatch, way, positive):
+    X, y = problem(60, 150, correlation=2.0, positive=positive)
     seconds = np.inf if way == "descent" else 0.0
-    monkeypatch.setattr(SquaredSubproblem, "_products_cost", lambda *_: seconds)
+    monkeypatch.setattr(column_descent._Fit, "_products_cost", lambda *_: seconds)
+    monkeypatch.setattr(solver, "_MOST_COMPILED", 0)
+    monkeypatch.setattr(classes, "is_small", lambda *_: False)
     newton = -1.0 if way in ("newton", "iterated") else np.inf
     monkeypatch.setattr(gram_module.GramProblem, "_newton_cost", lambda *_: newton)
     if way == "iterated":
@@ -48,7 +49,9 @@ def test_every_way_leads_there(monkeypatch, density, way, positive):
 
 
 def test_too_many_columns_for_products(monkeypatch):
-    monkeypatch.setattr(squared_module, "MOST_COLUMNS", 10)
+    monkeypatch.setattr(column_descent, "MOST_COLUMNS", 10)
+    monkeypatch.setattr(solver, "_MOST_COMPILED", 0)
+    monkeypatch.setattr(classes, "is_small", lambda *_: False)
     X, y = problem(60, 150)
     penalty = L1L2(0.02 * strength_max(X, y))
     (solution,) = fit(X, y, [penalty], tol=1e-9)
@@ -96,7 +99,7 @@ def test_what_is_refused(make, words):
 
 def test_no_penalties_are_refused():
     with pytest.raises(DataError, match="penalties is empty"):
-        WorkingSet(SquaredSubproblem(np.ones(3)), [], n_features=2, is_sparse=False)
+        WorkingSet(GramSquared(np.ones(3)), [], n_features=2, is_sparse=False)
 
 
 # --- parts --------------------------------------------------------------------------------------------------
@@ -109,54 +112,6 @@ def test_a_strength_lost_in_rounding_is_least_squares(density):
     theirs = LinearRegression().fit(X.toarray() if density else X, y)
     assert solution.reason == "gap"
     np.testing.assert_allclose(dense(solution, 20), theirs.coef_, atol=1e-6)
-
-
-@pytest.mark.parametrize("form", [np.asfortranarray, sparse.csc_array])
-@pytest.mark.parametrize("weighted", [False, True])
-def test_products_with_copies_are_those_of_the_centred_columns(form, weighted):
-    X, _ = problem(30, 8, shift=2.0)
-    X[[3, 20], 1], X[::2, 6] = 0.0, 0.0  # columns complete, nearly so, and half empty
-    w = np.random.default_rng(0).random(30) + 0.1 if weighted else np.ones(30)
-    copies = copies_of(form is sparse.csc_array, 30, np.sqrt(w) if weighted else np.empty(0), centre=True)
-    columns, chosen = columns_of(form(X)), np.array([4, 1, 6])
-    copies.admit(columns, chosen[:2])
-    copies.admit(columns, chosen[2:])
-    A = X[:, chosen] - np.average(X[:, chosen], axis=0, weights=w)
-    A = A * np.sqrt(w)[:, None] * copies.scales
-    v, at = np.random.default_rng(1).standard_normal(30), np.array([2, 0])
-    np.testing.assert_allclose(copies.dot(v), A.T @ v, atol=1e-12)
-    np.testing.assert_allclose(copies.dot(v, at), A[:, at].T @ v, atol=1e-12)
-    np.testing.assert_allclose(copies.gram(at), A[:, at].T @ A[:, at], atol=1e-12)
-    np.testing.assert_allclose(copies.products(at[:1], at[:1]), A[:, at[:1]].T @ A[:, at[:1]], atol=1e-12)
-    np.testing.assert_allclose(copies.products(at[1:], at), A[:, at[1:]].T @ A[:, at], atol=1e-12)
-    np.testing.assert_allclose(copies.norms, (A**2).sum(axis=0), rtol=1e-12)
-    np.testing.assert_allclose(copies.means, np.average(X[:, chosen] * copies.scales, axis=0, weights=w))
-    if copies.is_sparse:
-        assert np.diff(copies.indptr).tolist() == [30, 30, 15]
-        assert copies.shifts[:2].tolist() == [0, 0]
-        assert copies.shifts[2] == copies.means[2]
-    out = v.copy()
-    copies.add(at, np.array([2.0, -1.0]), out)
-    np.testing.assert_allclose(out, v + A[:, at] @ [2.0, -1.0], atol=1e-12)
-
-
-@pytest.mark.parametrize("form", [np.asfortranarray, sparse.csc_array])
-@pytest.mark.parametrize("weighted", [False, True])
-def test_a_copy_of_a_constant_column_is_zero(form, weighted):
-    roots = np.sqrt(np.random.default_rng(0).random(30)) if weighted else np.empty(0)
-    copies = copies_of(form is sparse.csc_array, 30, roots, centre=True)
-    copies.admit(columns_of(form(np.full((30, 2), [0.1, 1e6 / 3]))), np.arange(2))
-    assert copies.norms.tolist() == [0, 0]
-
-
-@pytest.mark.parametrize("form", [np.asfortranarray, sparse.csc_array])
-def test_a_column_that_is_constant_where_it_counts_is_zero(form):
-    """A row of weight 0 holds something else."""
-    X = np.full((30, 1), 0.3)
-    X[0] = 1e6
-    copies = copies_of(form is sparse.csc_array, 30, np.append(0.0, np.ones(29)), centre=True)
-    copies.admit(columns_of(form(X)), np.arange(1))
-    assert copies.norms.tolist() == [0]
 
 
 @pytest.mark.parametrize("positive", [False, True])

@@ -6,6 +6,7 @@ from scipy import sparse
 
 import stradask as sd
 from stradask.algorithms.linear.structured.solving import solver
+from stradask.algorithms.linear.structured.solving.column_descent import ColumnDescent
 
 
 def problem(loss, n=300, p=120, seed=0, alike=0.0):
@@ -72,10 +73,11 @@ def test_subgradients_contain_zero(loss, intercept, ratio, positive, alike):
     [("squared", 250, 9000, 0.05), ("logistic", 400, 700, 5e-3), ("huber", 400, 700, 5e-3)],
 )
 def test_many_dense_columns_are_solved_without_products(monkeypatch, loss, n, p, alpha):
-    minimise, forms = solver.sparse_newton.minimise, []
+    minimise, descend, forms = solver.sparse_newton.minimise, ColumnDescent.minimise, []
     monkeypatch.setattr(
         solver.sparse_newton, "minimise", lambda X, *rest: forms.append(type(X)) or minimise(X, *rest)
     )
+    monkeypatch.setattr(ColumnDescent, "minimise", lambda *args: forms.append(np.ndarray) or descend(*args))
     X, y, *_ = problem(loss, n=n, p=p, seed=2)
     X = X.toarray() + np.random.default_rng(0).standard_normal((n, p))
     model = sd.SparseGLM(loss, alpha=alpha, tol=1e-11).fit(X, y)
