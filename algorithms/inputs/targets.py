@@ -58,9 +58,8 @@ def check_targets(y, n_samples, name, classes="fit classes with SparseLogisticRe
     if not y.ndim:
         raise DataError(f"y must be a vector of {n_samples} targets, got the number {y}")
     check_length("y", y, n_samples)
-    wrong = np.argwhere(~(np.abs(y) <= _MOST))
-    if len(wrong):
-        at = tuple(wrong[0].tolist())
+    if not np.abs(y).max(initial=0.0) <= _MOST:
+        at = tuple(np.argwhere(~(np.abs(y) <= _MOST))[0].tolist())
         _check_present(y[at], at[0], name)
         raise DataError(f"y holds {y[at]:g} in row {at[0]}, above {_MOST:g}: its square overflows; scale y")
     # To numba an array that cannot be written is of another type, for which it would compile kernels anew.
