@@ -53,10 +53,10 @@ class MatrixProducts:
 
     direct = True
 
-    def __init__(self, H, starts, spectrum=None):
-        self.H, self.spectrum = H, _Spectrum() if spectrum is None else spectrum
-        if spectrum is None:
-            self.spectrum.add(starts, lambda places: H[places[:, :, None], places[:, None]])
+    def __init__(self, H, starts):
+        self.H = H
+        self.spectrum = _Spectrum()
+        self.spectrum.add(starts, lambda places: H[places[:, :, None], places[:, None]])
 
     def start(self, G, B):
         """Begin at B, where the slopes are G."""
@@ -185,20 +185,6 @@ class _Spectrum:
 
     def __iter__(self):
         return iter((self.steps, self.bases, self.spectra))
-
-    def of(self, blocks, places):
-        """Those of some blocks, and their places."""
-        some = _Spectrum()
-        some.steps, some.bases, some.spectra = self.steps[blocks], self.bases[places], self.spectra[places]
-        return some
-
-    def with_ridge(self, ridge, starts):
-        """Those of H and a ridge of each place, the same in a block."""
-        more = _Spectrum()
-        curvatures = _inverse(self.steps)
-        more.steps, more.bases = _inverse(curvatures + ridge[starts[:-1]]), self.bases
-        more.spectra = self.spectra + ridge
-        return more
 
     def add(self, starts, own_parts):
         """Decompose blocks behind those that are there.

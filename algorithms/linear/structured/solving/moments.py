@@ -67,7 +67,6 @@ class MomentSolver(SmallSolver):
         self._H, self._Q = np.ascontiguousarray(H[:p, :p]), np.ascontiguousarray(H[:p, p:])
         self._y_y, self._lengths, self._y_size = squares[p:].sum(), np.sqrt(raw[:p]), raw[p:].sum()
         self._least = max(_JOINING // int(blocks.sizes.max()), 1)
-        self._spectrum: Any = MatrixProducts(self._H, blocks.starts).spectrum if self.is_sound else None
         self.begin(np.zeros((p, self.K)), None)
 
     def begin(self, B, intercept):
@@ -107,17 +106,16 @@ class MomentSolver(SmallSolver):
 
     def descend(self, penalty, tol, *, few=False):
         """Minimise on the working set."""
-        blocks, B, starts, ridge, places = self.places, self.B, self.blocks.starts, penalty.ridge, None
-        G = -self._V if ridge is None else ridge[:, None] * B - self._V
-        H, spectrum = self._H, self._spectrum
+        H, B, blocks, ridge = self._H, self.B, self.places, penalty.ridge
+        G, starts, places = -self._V, self.blocks.starts, None
+        if ridge is not None:
+            G += ridge[:, None] * B
         if len(blocks) < len(starts) - 1:
             places, starts = self.blocks.places(blocks)
-            H, G, B, spectrum = H[np.ix_(places, places)], G[places], B[places], spectrum.of(blocks, places)
+            H, G, B = H[np.ix_(places, places)], G[places], B[places]
         if ridge is not None:
-            ridge = ridge if places is None else ridge[places]
-            H, spectrum = H + np.diag(ridge), spectrum.with_ridge(ridge, starts)
-        model = MatrixProducts(H, starts, spectrum)
-        penalty.descend(model, G, B, blocks, starts, tol, _MOST_SWEEPS)
+            H = H + np.diag(ridge if places is None else ridge[places])
+        penalty.descend(MatrixProducts(H, starts), G, B, blocks, starts, tol, _MOST_SWEEPS)
         if places is not None:
             self.B[places] = B
 
