@@ -13,11 +13,13 @@ from ... import rules
 from ...sparse.moments import moments_of, shift_of
 from ..losses import Squared
 from ..mean_loss import MeanLoss
-from .block_descent import MOST_BASIS, MatrixProducts
+from .block_descent import MOST_BASIS, MatrixProducts, rows_are_cheaper
 from .columns import Columns
-from .small import SmallSolver
+from .small import _FEW, MOST_ENTRIES, SmallSolver
 
-_JOINING = 100  # coefficients that join at once
+_TALL, _FEW_PRODUCTS = 5, 3.5e7  # rows for each column, or products, that are made of all columns at once
+_JOINING, _ROUND = 100, 1e7  # coefficients that join at once; multiplications in products of a round
+_MOST_WIDE = 2000  # columns, whose products have room in memory
 _MOST_SWEEPS = 20_000  # a cap; the tolerance ends them
 _DOUBTFUL = 1e-7  # of a column's square that is left by centring: is it constant?
 _RANGE = (1e-200, 1e200)  # of squares
@@ -34,7 +36,8 @@ def moment_solver(problem, penalty, fit_intercept, **options):
     sizes, stored = rules.MOMENTS_OF_BLOCKS, None
     if columns.is_sparse:
         sizes, stored = rules.SPARSE_MOMENTS, columns.size
-    if not sizes.hold(columns.n_samples, columns.n_features, stored):
+    n, p = columns.X.shape
+    if not (sizes.hold(n, p, stored) or (stored is None and p <= _MOST_WIDE and n * p <= MOST_ENTRIES)):
         return None
     if penalty.free.any() or not (penalty.has_dual and blocks.sizes.max() <= MOST_BASIS):
         return None
@@ -53,27 +56,48 @@ class MomentSolver(SmallSolver):
     def __init__(self, columns, loss, blocks, *, fit_intercept, is_watched=False):
         self.columns, self.loss, self.blocks, self.fit_intercept = columns, loss, blocks, fit_intercept
         self.is_watched, self.K = is_watched, loss.n_outputs
-        p, weights = columns.n_features, loss.weights
+        n, p = columns.n_samples, columns.n_features
         Y = loss.y if loss.offset is None else loss.y - loss.offset
-        shift = shift_of(columns.X, Y, fit_intercept)
-        total = moments_of(columns.X, Y, None if (weights == weights[0]).all() else weights, shift)
-        total /= total[-1, -1]
-        H, means, raw = total[:-1, :-1], total[-1, :-1] * fit_intercept, np.diagonal(total)[:-1].copy()
-        self._means = np.concatenate([shift.columns, shift.targets]) + means
-        H -= np.outer(means, means)
-        squares, far = np.diagonal(H), np.maximum(raw, self._means**2)
+        self._is_whole = columns.is_sparse or n >= _TALL * p or float(n) * p * p <= _FEW_PRODUCTS
+        squares, raw = self._moments(Y) if self._is_whole else self._slopes(Y)
+        far = np.maximum(raw, self._means**2)
         clear = (squares > _DOUBTFUL * far) & (squares > _RANGE[0]) & (squares < _RANGE[1])
         self.is_sound = bool((clear[:p] | (far[:p] == 0)).all() and clear[p:].all())
-        self._H, self._Q = np.ascontiguousarray(H[:p, :p]), np.ascontiguousarray(H[:p, p:])
         self._y_y, self._lengths, self._y_size = squares[p:].sum(), np.sqrt(raw[:p]), raw[p:].sum()
-        self._least = max(_JOINING // int(blocks.sizes.max()), 1)
+        largest = int(blocks.sizes.max())
+        least = _JOINING if self._is_whole else max(_FEW, int(_ROUND / (n * p)))
+        self._least = max(least // largest, 1)
         self.begin(np.zeros((p, self.K)), None)
+
+    def _moments(self, Y):
+        """Compute all moments at once; return squares of columns and targets, centred and about a shift."""
+        X, weights, p = self.columns.X, self.loss.weights, self.columns.n_features
+        shift = shift_of(X, Y, self.fit_intercept)
+        total = moments_of(X, Y, None if (weights == weights[0]).all() else weights, shift)
+        total /= total[-1, -1]
+        H, means, raw = total[:-1, :-1], total[-1, :-1] * self.fit_intercept, np.diagonal(total)[:-1].copy()
+        self._means = np.concatenate([shift.columns, shift.targets]) + means
+        H -= np.outer(means, means)
+        self._H, self._Q = np.ascontiguousarray(H[:p, :p]), np.ascontiguousarray(H[:p, p:])
+        return np.diagonal(H), raw
+
+    def _slopes(self, Y):
+        """Compute moments of columns with targets, and squares; products are made of columns that join."""
+        columns, w, p = self.columns, self.loss.weights[:, None], self.columns.n_features
+        raw = np.concatenate([columns.squares(self.loss.weights), np.sum(w * Y**2, axis=0)])
+        means = np.sum(w * Y, axis=0) * self.fit_intercept
+        Y = Y - means
+        slopes = columns.all_slopes(np.hstack([w * self.fit_intercept, w * Y]))
+        self._means = np.concatenate([slopes[:, 0], means])
+        self._H, self._Q = np.empty((p, p)), np.ascontiguousarray(slopes[:, 1:])
+        return np.concatenate([raw[:p] - self._means[:p] ** 2, np.sum(w * Y**2, axis=0)]), raw
 
     def begin(self, B, intercept):
         """Start from coefficients."""
-        self.B, self.places = np.array(B, np.float64, order="C"), np.arange(len(self.blocks.sizes))
-        if len(B) > _JOINING:
-            self.places = np.flatnonzero(np.logical_or.reduceat(B.any(axis=1), self.blocks.starts[:-1]))
+        self.B, n_blocks = np.array(B, np.float64, order="C"), len(self.blocks.sizes)
+        self.places = np.arange(n_blocks if self._is_whole and len(B) <= _JOINING else 0)
+        if not len(self.places):
+            self._join(np.flatnonzero(np.logical_or.reduceat(B.any(axis=1), self.blocks.starts[:-1])))
 
     def intercept(self):
         """Intercepts of X as it is."""
@@ -88,11 +112,16 @@ class MomentSolver(SmallSolver):
         pass
 
     def _join(self, new):
+        if not self._is_whole and len(new):
+            places, _ = self.blocks.places(new)
+            part = self.columns.take(places)[0] * self.loss.weights[:, None]
+            self._H[places] = self.columns.all_slopes(part).T
         self.places = np.sort(np.concatenate([self.places, new]))
 
     def _measured(self):
         """Loss, slope of the intercept, minus the slopes of all columns; squares of targets and residuals."""
-        V = self._V = self._Q - self._H @ self.B
+        on = np.flatnonzero(self.B.any(axis=1))
+        V = self._V = self._Q - self._H[on].T @ self.B[on]
         y_r = self._y_y - float(np.vdot(self._Q, self.B))
         r_r = max(y_r - float(np.vdot(V, self.B)), 0.0)
         return 0.5 * r_r, 0.0, V, (y_r, r_r)
@@ -101,8 +130,9 @@ class MomentSolver(SmallSolver):
         y_r, r_r = products
         return scale * (0.5 * scale * r_r - y_r)
 
-    def _is_large(self, n_there, m):
-        return False
+    def _is_large(self, n_there, m, expected):
+        n_columns = expected * len(self.B) // len(self.blocks.sizes)
+        return not self._is_whole and rows_are_cheaper(self.columns.n_samples, n_columns, self.K)
 
     def descend(self, penalty, tol, *, few=False):
         """Minimise on the working set."""

@@ -166,8 +166,8 @@ class SmallSolver:
         """Conjugate of the loss at a share of its slopes."""
         return self.loss.conjugate(u[:, None], scale, self.f)
 
-    def _is_large(self, n_there, m):
-        """Whether working sets of m columns, of which some have coefficients, are for another solver."""
+    def _is_large(self, n_there, m, expected):
+        """Whether working sets of m columns, some with coefficients, perhaps more, are for another solver."""
         n = float(self.columns.n_samples)
         most_there = _MOST_THERE if self.loss.quadratic else _MOST_REMADE
         return n * n_there**2 > most_there or n * m**2 > _MOST
@@ -226,7 +226,7 @@ class SmallSolver:
             scores[self.places] = 0.0
             new = _largest(scores, max(self._least, 2 * n_there))
             joined, m = len(new), len(self.places) + len(new)
-            if self._is_large(n_there, m):
+            if self._is_large(n_there, m, len(self.places) + np.count_nonzero(scores)):
                 reason = "large"
                 break
             self._join(new)

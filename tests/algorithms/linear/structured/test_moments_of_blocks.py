@@ -6,6 +6,7 @@ from scipy import sparse
 
 import stradask as sd
 from stradask.algorithms.linear.structured import base
+from stradask.algorithms.linear.structured.solving import moments
 from stradask.algorithms.linear.structured.solving.moments import MomentSolver
 
 
@@ -55,8 +56,10 @@ def relative_gap(X, Y, weights, offset, model, group, lam, ridge):
 
 @pytest.mark.parametrize("form", ["dense", "csc"])
 @pytest.mark.parametrize("l1_ratio", [1.0, 0.4])
-def test_several_targets_reach_the_gap(form, l1_ratio, solvers):
-    X, Y, weights, offset = draw(form)
+@pytest.mark.parametrize("few_products", [np.inf, 0.0])
+def test_several_targets_reach_the_gap(form, l1_ratio, few_products, solvers, monkeypatch):
+    monkeypatch.setattr(moments, "_FEW_PRODUCTS", few_products)
+    X, Y, weights, offset = draw(form, 80, 18)
     model = sd.MultiTaskElasticNet(alpha=0.5, l1_ratio=l1_ratio, tol=1e-9)
     model.fit(X, Y, weights, offset=offset)
     assert isinstance(solvers[0], MomentSolver)
@@ -67,8 +70,10 @@ def test_several_targets_reach_the_gap(form, l1_ratio, solvers):
 
 
 @pytest.mark.parametrize("form", ["dense", "csc"])
-def test_groups_reach_the_gap(form, solvers):
-    X, Y, weights, offset = draw(form)
+@pytest.mark.parametrize("few_products", [np.inf, 0.0])
+def test_groups_reach_the_gap(form, few_products, solvers, monkeypatch):
+    monkeypatch.setattr(moments, "_FEW_PRODUCTS", few_products)
+    X, Y, weights, offset = draw(form, 80, 18)
     y, offset = Y[:, 0], offset[:, 0]
     model = sd.GroupLasso(3, alpha=0.3, tol=1e-9).fit(X, y, weights, offset=offset)
     assert isinstance(solvers[0], MomentSolver)
