@@ -18,6 +18,7 @@ from .block_descent import MatrixProducts, SparseRowProducts
 
 _STEPS, _MOST_SWEEPS = 50, 20_000  # of a squared loss: caps; the tolerance ends them
 _FEW = 10  # blocks that get coefficients at least
+_TINY = np.finfo(np.float64).tiny  # of curvatures whose inverse is finite
 
 
 class MatrixModel:
@@ -158,7 +159,7 @@ def _minimise_squared(A, products, loss, f, b, c, P, gamma, kind, fit_intercept,
             if ones is not None:
                 model -= np.outer(ones[on], ones[on]) / total
             curvatures = model.diagonal()[: len(ridge)]
-            steps = 1 / np.where(curvatures > 0, curvatures, np.inf)
+            steps = 1 / np.where(curvatures >= _TINY, curvatures, np.inf)
         slopes = P[2] * b - V if ones is None else P[2] * b - V - ones * (g0 / total)
         new, step = b[on].copy(), np.zeros(len(b))
         terms = lam, l1, low, high, gamma, kind, 0.05 * tol, _MOST_SWEEPS, len(new)

@@ -213,7 +213,8 @@ class SmallSolver:
                 reason = ("gap" if convex else "kkt") if self._is_exact(penalty, tol) else "stalled"
                 break
             # A gap may rest while columns join, or a bound of the curvature keeps steps short: it falls later
-            resting = figure > 0.9 * last and violation <= 100.0 * aim and joined < _FEW
+            resting = figure > 0.9 * last and joined < _FEW
+            resting = resting and (violation <= 100.0 * aim or figure == last)
             falls = convex and objective < before - max(_FALL * abs(objective), _SLOW * gap)
             stuck = stuck + 1 if resting and not falls else 0
             last, before = min(last, figure), objective
