@@ -49,8 +49,8 @@ class ElasticNet(ScoresFiles, SparseCoefficients, MultiOutputMixin, RegressorMix
     where rho is `l1_ratio`, w are `sample_weight` (1 by default) and f is `penalty_factor` (1 by default):
     scikit-learn's objective. Each round reads `X` once to find the columns that break the optimality
     conditions most, adds them to a working set, and solves the problem on that set by coordinate descent
-    and a proximal Newton method; the penalty falls to `alpha` meanwhile. The fit ends when the duality gap of
-    the whole problem is small enough, so that `dual_gap_` bounds how far the objective is from its minimum.
+    and a proximal Newton method. The fit ends when the duality gap of the whole problem is small enough, so
+    that `dual_gap_` bounds how far the objective is from its minimum.
     Up to 200 columns are fitted through their products, in one round, where rounding errors of these are far
     below `tol`, `X` is not large or sparse, and all columns are penalised.
 

@@ -83,8 +83,7 @@ class SparseLogisticRegression(SparseCoefficients, LinearClassifier):
         ``"local"``: threads of this process; ``"dask"``: the current Dask client; a client; or a scheduler's
         address.
     n_jobs : int or None, default=None
-        Threads of the passes over `X` on workers. None is 1, -1 all cores. Columns in this process take one
-        thread.
+        Threads of the passes over `X`. None is 1, -1 all cores.
     verbose : int, default=0
         1 shows a progress bar: the rounds done, of `max_iter` at most (most fits end long before), and the
         objective.

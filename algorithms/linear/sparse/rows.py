@@ -69,8 +69,6 @@ class GramSquared:
     its mean, divided by `scale`.
     """
 
-    strides = None
-
     def __init__(self, y, weights=None, *, fit_intercept=True):
         self.n_rows, self.fit_intercept = len(y), fit_intercept
         self.weights = np.ones(len(y)) if weights is None else weights

@@ -49,8 +49,7 @@ class Subproblem(Protocol):
     v, gaps and objectives are those of the problem divided by `scale`: strengths are ``strength / scale``,
     objectives ``objective / scale**2``. `features`: columns of W, in the order in which they joined; `coef`
     (m,) or (m, n_outputs) and `intercept` are of the undivided problem. `updates`: coordinates visited so
-    far. `easy`: the last `solve` took next to no work, and the strength may fall faster, by the first of
-    `strides`, else by the second; None leaves them to the working set.
+    far. `easy`: the last `solve` took next to no work, and the strength may fall faster.
     """
 
     n_rows: int
@@ -58,7 +57,6 @@ class Subproblem(Protocol):
     features: np.ndarray
     updates: int
     easy: bool
-    strides: tuple[float, float] | None
 
     @property
     def coef(self) -> np.ndarray:
@@ -182,10 +180,8 @@ class WorkingSet:
         self.tol, self.max_rounds, self.unit = float(tol), int(max_rounds), unit
         self.factors, self.positive = penalties[0].l1_factors, penalties[0].positive
         self._tall = tall = self.n_rows >= n_features
-        quick = 0.1 if tall else 0.25 if is_sparse else STRIDE
-        strides: tuple[float, float] = subproblem.strides or (quick, STRIDE)
-        self._easy_stride, self._hard_stride = strides
-        self._growth = 2 if tall or is_sparse or subproblem.strides else 0.5
+        self._easy_stride = 0.1 if tall else 0.25 if is_sparse else STRIDE
+        self._growth = 2 if tall or is_sparse else 0.5
         self.solutions: list[Solution] = []
         self.reports: list[Outcome] = []
         self.done: bool | str = False
@@ -320,7 +316,7 @@ class WorkingSet:
         return max(target, strength) if strength > self._least_stage else target
 
     def _stride(self):
-        return self._easy_stride if self.sub.easy else self._hard_stride
+        return self._easy_stride if self.sub.easy else STRIDE
 
     def _threshold(self):
         """Candidates serve the present strength, and the next penalty's if the present one is at its end.
