@@ -12,7 +12,7 @@ import numpy as np
 from numba.extending import overload
 
 from ..indexing import at, span
-from ..options import INNER, KERNEL
+from ..options import BORROWS, INNER, KERNEL
 from .blocks import single
 from .columns import FAST
 from .newton import HUBER, SQUARED, _objective, _total, row_losses, violation_of
@@ -124,6 +124,21 @@ def _moments_of_column(X, j, h):
     return dense if isinstance(X, nb.types.Array) else csc
 
 
+@nb.njit(**{**_SUMS, **BORROWS})
+def moments(X, ids, u, h, out):
+    """Fill `out` (3, m) with products: of columns with u (n,), of these and of their squares with h (n,)."""
+    for k in range(len(ids)):
+        out[0, k] = _dot(X, ids[k], u)
+        out[1, k], out[2, k] = _moments(X, ids[k], h)
+
+
+@nb.njit(**{**KERNEL, **BORROWS})
+def add(X, ids, d, v):
+    """Add columns, d (m,) times each, to v (n,)."""
+    for k in range(len(ids)):
+        _add(X, ids[k], d[k], v)
+
+
 @nb.njit(**KERNEL, **INNER)
 def _near_columns(b, v, wrong, P):
     """Columns of a model: those with coefficients or without penalty, and those near their threshold."""
@@ -232,8 +247,15 @@ def _conjugate_gradients(X, ids, g, h, model, P, d, b, q, support):
 
 
 @nb.njit(**KERNEL)
-def _descend(X, ids, g, h, model, P, d, b, q, rows, tol, most):
-    """Minimise a model until a sweep changes slopes by at most `tol`; return whether it came to that."""
+def descend(X, ids, g, h, model, P, d, b, q, rows, tol, most):
+    """Minimise a model until a sweep changes slopes by at most `tol`; return whether it came to that.
+
+    `g`: float64 (m,), slopes at b (m,), which is changed, less what the intercept takes up. `h`: (n,),
+    curvatures. `model`: float64 (4, m), products of columns with h, those over the curvature of the
+    intercept, inverse curvatures, and what ridge and damping add to these. `d`: float64 (m,), and `q`:
+    (n + 1,), the change of b, and its products with the columns, times h, and with the first row of the
+    model. `rows`: columns that move. `most`: sweeps over all of them.
+    """
     before = np.inf
     for _ in range(most):
         largest, support = _sweep(X, ids, g, h, model, P, d, b, q, rows)
@@ -318,7 +340,7 @@ def minimise(
         for i in range(n + 1):
             q[i] = 0.0
         inner = 0.3 * tol if quadratic else max(0.1 * violation, 0.3 * tol)
-        if not _descend(A, ids, g, curvatures, model, P, d, new, q, rows, inner, limits[0]):
+        if not descend(A, ids, g, curvatures, model, P, d, new, q, rows, inner, limits[0]):
             slow += 1
         dc = -(g0 + q[n]) / total if total > 0.0 else 0.0
         some = dc != 0.0

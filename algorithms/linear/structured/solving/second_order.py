@@ -13,10 +13,15 @@ import numpy as np
 from scipy import sparse
 
 from .....kernels.linear import blocks as kernels
-from .....kernels.linear import newton
+from .....kernels.linear import newton, sparse_newton
 from .block_descent import MatrixProducts, SparseRowProducts
 
-_STEPS, _MOST_SWEEPS = 50, 20_000  # of a squared loss: caps; the tolerance ends them
+_STEPS, _MOST_SWEEPS = 50, 20_000  # caps; the tolerance ends them
+_MODEL_SWEEPS = 500  # over a model of a loss that has others: a cap
+_LEAST = 1e-300
+_NEAR = 0.9  # columns at zero take part in a bound from this part of their threshold on
+_HALVINGS = 12
+_ROUNDING = 1e-14  # of an objective
 _FEW = 10  # blocks that get coefficients at least
 _TINY = np.finfo(np.float64).tiny  # of curvatures whose inverse is finite
 
@@ -130,6 +135,8 @@ def minimise_columns(A, products, loss, f, b, c, P, gamma, kind, fit_intercept, 
     `MeanLoss.gram`; those with the intercept are None where they vanish. `f`: (n, 1). `floor`: of curvatures,
     where they may vanish. Others: see `kernels.linear.newton.minimise`.
     """
+    if not loss.by_rows:
+        return *minimise_likelihood(A, None, loss, f, b, P, gamma, kind, few, tol)[:2], c, 0.0
     terms = P, gamma, kind, fit_intercept, few, tol
     if loss.quadratic:
         return *_minimise_squared(A, products, loss, f, b, c, *terms), 0.0
@@ -170,3 +177,78 @@ def _minimise_squared(A, products, loss, f, b, c, P, gamma, kind, fit_intercept,
             break
         f, b, c = f + (step @ A + dc)[:, None], b + step, c + dc
     return f, b, c
+
+
+def minimise_likelihood(X, ids, loss, f, b, P, gamma, kind, few, tol, limits=None):
+    """Minimise a partial likelihood and a penalty of single columns: f, b, and whether that was fast.
+
+    The model is the Hessian, of X, float64 (m, n), columns as rows; or with `limits` the bound by a diagonal
+    matrix, see `kernels.linear.cox`, of columns `ids` of X: see `sparse_newton.minimise`.
+    """
+    damping, value, slow = 0.0, np.nan, 0.0
+    most, patience = (0, np.inf) if limits is None else limits
+    scores, sums = np.empty(len(b)), np.empty((3, len(b)))
+    for _ in range(_STEPS):
+        smooth, u, h = loss.at(f)
+        if limits is None:
+            sums[0] = X @ u
+        else:
+            sparse_newton.moments(X, ids, u, h, sums)
+        V = -sums[0]
+        cost, *_, violation = newton.judge_columns(b, V, P, gamma, kind, False, scores)
+        if violation <= tol:
+            break
+        value = smooth + cost if np.isnan(value) else value
+        on, inner = visited(scores, (b != 0) | (P[0] + P[1] == 0), few), max(0.1 * violation, 0.3 * tol)
+        if limits is None:
+            on = np.flatnonzero(on)
+            d, df = _change(X, loss, f, P[2] * b - V, b, P, gamma, kind, on, damping, inner)
+        else:
+            on = np.flatnonzero(on | (np.abs(V) >= _NEAR * (P[0] + P[1])))
+            d, df, fast = _change_of_bound(X, ids, h, sums, b, P, on, damping, inner, most)
+            slow += not fast
+        for halving in range(_HALVINGS + 1):
+            t = 0.5**halving if halving < _HALVINGS else 0.0  # in the end back where it was
+            new_f, new = f + t * df[:, None], b + t * d
+            now = loss.value(new_f) + newton.judge_columns(new, new, P, gamma, kind, False, scores)[0]
+            if now < value or (t == 1.0 and now <= value + _ROUNDING * abs(value)):
+                break  # a step of rounding may still bring slopes down
+        ends = damping > 1e6 if t == 0.0 else now >= value and not d.any()
+        if t < 0.1:
+            damping = max(10.0 * damping, 1e-2)
+        elif t == 1.0:
+            damping = 0.25 * damping if damping > 1e-4 else 0.0
+        if t > 0.0:
+            f, b, value = new_f, new, min(now, value)
+        if ends or slow == patience:
+            break
+    else:
+        slow = patience
+    return f, b, slow < patience
+
+
+def _change(A, loss, f, g, b, P, gamma, kind, on, damping, tol):
+    """Minimise the model of `minimise_likelihood` over some columns: the changes of b and f."""
+    part, (lam, l1, ridge, low, high) = A[on], np.ascontiguousarray(P[:, on])
+    means = loss.means(f, part)
+    H = (part * loss.steepness(f)) @ part.T - means @ means.T
+    curvatures = (H.diagonal() + ridge) * (1 + damping)
+    np.fill_diagonal(H, curvatures)
+    new, d, steps = b[on], np.zeros(len(b)), 1 / np.where(curvatures > 0, curvatures, np.inf)
+    terms = lam, l1, low, high, gamma, kind, tol, _MODEL_SWEEPS, len(new)
+    kernels.minimise_columns(H, g[on], new, steps, *terms)
+    d[on] = new - b[on]
+    return d, d[on] @ part
+
+
+def _change_of_bound(X, ids, h, sums, b, P, on, damping, tol, most):
+    """The same of the bound, with what a constant takes up; and whether so many sweeps were enough."""
+    d, new, q, df = np.zeros(len(b)), b.copy(), np.zeros(len(h) + 1), np.zeros(len(h))
+    share = sums[1] / max(h.sum(), _LEAST)
+    bend = sums[2] - share * sums[1]
+    bend[bend < 1e-14 * sums[2]] = 0.0
+    extra = P[2] + damping * (bend + P[2])
+    model = np.stack([sums[1], share, 1 / np.where(bend + extra > 0, bend + extra, np.inf), extra])
+    fast = sparse_newton.descend(X, ids, P[2] * b + sums[0], h, model, P, d, new, q, on, tol, most)
+    sparse_newton.add(X, ids[on], d[on], df)
+    return d, df, fast

@@ -15,6 +15,7 @@ from .solver import Fit
 _ROWS, _FAR = 8, 100.0  # that are looked at; of their distances from the mean, that it is far from zero
 MOST_ENTRIES = 2e6  # of X, which is copied
 MOST_REMADE = 1.5e5  # the same where each step makes products anew: descent by float32 columns is faster
+_MOST_OF_CSC = 1e4  # with its zeros: a pass over these costs less than the Python of a round
 _FEW = 10  # columns that join at least
 _PASS = 4  # columns of X, for each pair of columns of the working set, whose slopes cost as much
 _ROUND = 1e6  # multiplications in products of columns that a round may cost
@@ -32,7 +33,8 @@ def is_small(problem, penalty, fit_intercept):
         return False
     columns, blocks = problem.columns, problem.blocks
     most = MOST_ENTRIES if problem.loss.quadratic or not penalty.convex else MOST_REMADE
-    dense = type(columns) is Columns and not columns.is_sparse and columns.X.size <= most
+    most = _MOST_OF_CSC if columns.is_sparse else most
+    dense = type(columns) is Columns and columns.n_samples * columns.n_features <= most
     coded = getattr(problem.loss, "code", None) is not None and problem.loss.n_outputs == 1
     coded = coded and penalty.kind in (0, 1, 2, 3)
     return dense and coded and blocks.plain and len(blocks.starts) == columns.n_features + 1
@@ -48,19 +50,21 @@ class SmallSolver:
 
     def __init__(self, columns, loss, blocks, *, fit_intercept, is_watched=False):
         self.columns, self.loss, self.blocks, self.fit_intercept = columns, loss, blocks, fit_intercept
-        self.is_watched, self._XT = is_watched, np.ascontiguousarray(columns.X.T, np.float64)
+        X = columns.X.toarray() if columns.is_sparse else columns.X
+        self.is_watched, self._XT = is_watched, np.ascontiguousarray(X.T, np.float64)
         if not self._XT.flags.writeable:  # kernels are compiled for arrays that are
             self._XT = self._XT.copy()
-        self._means = np.zeros(len(self._XT))
-        if fit_intercept:  # columns far from zero would lose digits
-            means = self._XT @ loss.weights
+        self._means, self._centres = np.zeros(len(self._XT)), np.empty(0)
+        if (
+            fit_intercept or not loss.by_rows
+        ):  # a partial likelihood knows no shift, and columns far from zero would lose digits
+            self._centres, means = loss.weights, self._XT @ loss.weights
             near = np.abs(self._XT[:, :_ROWS] - means[:, None]).max(axis=1, initial=0.0)
             if (np.abs(means) > _FAR * near).any():
                 self._XT, self._means = self._XT - means[:, None], means
         n, p = columns.X.shape
         self._least = max(_FEW, int(np.sqrt(_PASS * p)), int(np.sqrt(_ROUND / n)))
         self.floor = 1e-2 if loss.flat else 0.0  # of curvatures, where they may vanish
-        self._centres = loss.weights if fit_intercept else np.empty(0)
         self.begin(np.zeros((len(self._XT), 1)), loss.start() if fit_intercept else np.zeros(1))
 
     def begin(self, B, intercept):
@@ -157,7 +161,7 @@ class SmallSolver:
             free = kernels.balance(u) if self.fit_intercept else 0.0
             V = np.empty((len(self._XT), 1))
             kernels.slopes(self._XT, u, V[:, 0])
-            if self.fit_intercept and len(self.places):  # columns far from zero lose digits as they are
+            if len(self._centres) and len(self.places):  # columns far from zero lose digits as they are
                 V[self.places, 0] = -(self._rows[: len(self.places)] @ u)
             self._known = self.f, (value, free, V, u)
         return self._known[1]

@@ -15,7 +15,14 @@ from .....kernels.linear import class_newton, sparse_newton
 from .block_descent import RowProducts, rows_are_cheaper, sparse_rows_are_cheaper
 from .class_steps import minimise_classes
 from .column_descent import ColumnDescent
-from .second_order import MatrixModel, RowModel, minimise_columns, minimise_model, visited
+from .second_order import (
+    MatrixModel,
+    RowModel,
+    minimise_columns,
+    minimise_likelihood,
+    minimise_model,
+    visited,
+)
 
 _NEWTON_STEPS = 50  # models of a loss on one working set; the tolerance ends them
 _FEW = 10  # blocks that join at least
@@ -370,7 +377,7 @@ class Solver:
             return None
         if self._descends(penalty):
             return "descent"
-        by_entries = penalty.convex and not self.is_slow
+        by_entries = penalty.convex and not self.is_slow and (self.loss.by_rows or self.columns.is_sparse)
         most = _MOST_COMPILED if quadratic or not by_entries else _MOST_REMADE
         if not self.columns.is_sparse and m <= most:
             return "products"
@@ -420,11 +427,16 @@ class Solver:
         else:
             self.products = None
             X, A, ids, kind = self._entries_of_columns()
-            f, c = self.f[:, 0].copy(), self.c.copy()
-            rows = loss.code, loss.delta, loss.y[:, 0], loss.weights, f, b, c
-            terms = P, self.fit_intercept, tol, self.floor, _PATIENCE, *loss.at(self.f)
-            floor, fast = sparse_newton.minimise(X, A, ids, *rows, *terms, np.empty(len(f) + 1, kind))
-            self.f, self.c, self.floor, self.is_slow = f[:, None], c, floor if loss.flat else 0.0, not fast
+            if loss.by_rows:
+                f, c = self.f[:, 0].copy(), self.c.copy()
+                rows = loss.code, loss.delta, loss.y[:, 0], loss.weights, f, b, c
+                terms = P, self.fit_intercept, tol, self.floor, _PATIENCE, *loss.at(self.f)
+                floor, fast = sparse_newton.minimise(X, A, ids, *rows, *terms, np.empty(len(f) + 1, kind))
+                self.f, self.c, self.floor = f[:, None], c, floor if loss.flat else 0.0
+            else:
+                rules = P, penalty.gamma, penalty.kind, few, tol, _PATIENCE
+                self.f, b, fast = minimise_likelihood(X, ids, loss, self.f, b, *rules)
+            self.is_slow = not fast
         self.B[self.places, 0] = b
         return True
 
