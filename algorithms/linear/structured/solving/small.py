@@ -15,7 +15,7 @@ from .solver import Fit
 _ROWS, _FAR = 8, 100.0  # that are looked at; of their distances from the mean, that it is far from zero
 MOST_ENTRIES = 2e6  # of X, which is copied
 MOST_REMADE = 1.5e5  # the same where each step makes products anew: descent by float32 columns is faster
-_MOST_OF_CSC = 1e4  # with its zeros: a pass over these costs less than the Python of a round
+_MOST_OF_CSC = 1e4  # with its zeros, of a partial likelihood: a pass costs less than the Python of a round
 _FEW = 10  # columns that join at least
 _PASS = 4  # columns of X, for each pair of columns of the working set, whose slopes cost as much
 _ROUND = 1e6  # multiplications in products of columns that a round may cost
@@ -33,7 +33,8 @@ def is_small(problem, penalty, fit_intercept):
         return False
     columns, blocks = problem.columns, problem.blocks
     most = MOST_ENTRIES if problem.loss.quadratic or not penalty.convex else MOST_REMADE
-    most = _MOST_OF_CSC if columns.is_sparse else most
+    if columns.is_sparse:
+        most = 0 if problem.loss.by_rows else _MOST_OF_CSC
     dense = type(columns) is Columns and columns.n_samples * columns.n_features <= most
     coded = getattr(problem.loss, "code", None) is not None and problem.loss.n_outputs == 1
     coded = coded and penalty.kind in (0, 1, 2, 3)
