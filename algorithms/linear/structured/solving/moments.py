@@ -15,11 +15,11 @@ from ..losses import Squared
 from ..mean_loss import MeanLoss
 from .block_descent import MOST_BASIS, MatrixProducts, rows_are_cheaper
 from .columns import Columns
-from .small import _FEW, MOST_ENTRIES, SmallSolver
+from .small import _FEW, SmallSolver
 
 _TALL, _FEW_PRODUCTS = 5, 3.5e7  # rows for each column, or products, that are made of all columns at once
 _JOINING, _ROUND = 100, 1e7  # coefficients that join at once; multiplications in products of a round
-_MOST_WIDE = 2000  # columns, whose products have room in memory
+_MOST_WIDE, _MOST_ENTRIES = 2000, 3e5  # columns and entries of wide X, over which some passes cost little
 _MOST_SWEEPS = 20_000  # a cap; the tolerance ends them
 _DOUBTFUL = 1e-7  # of a column's square that is left by centring: is it constant?
 _RANGE = (1e-200, 1e200)  # of squares
@@ -37,7 +37,7 @@ def moment_solver(problem, penalty, fit_intercept, **options):
     if columns.is_sparse:
         sizes, stored = rules.SPARSE_MOMENTS, columns.size
     n, p = columns.X.shape
-    if not (sizes.hold(n, p, stored) or (stored is None and p <= _MOST_WIDE and n * p <= MOST_ENTRIES)):
+    if not (sizes.hold(n, p, stored) or (stored is None and p <= _MOST_WIDE and n * p <= _MOST_ENTRIES)):
         return None
     if penalty.free.any() or not (penalty.has_dual and blocks.sizes.max() <= MOST_BASIS):
         return None
