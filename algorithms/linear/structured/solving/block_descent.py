@@ -244,7 +244,9 @@ def block_descent(model, G, B, starts, penalty, tol, *, convex, most=_MOST_SWEEP
         if model.sweeps(B, starts, *penalty, n_sweeps=n_sweeps, tol=tol) <= tol:
             return
         # Between whole sweeps go some over what is not zero, unless that is much.
-        n_sweeps = 1 if convex and 2 * np.count_nonzero(B.any(axis=1)) > len(B) else _BETWEEN
+        n_sweeps = (
+            1 if convex and B.shape[1] > 1 and 2 * np.count_nonzero(B.any(axis=1)) > len(B) else _BETWEEN
+        )
         kept.append((B.copy(), model.state.copy()))
         if turn >= due and model.direct and B.shape[1] == 1 and np.count_nonzero(B) <= _MOST_DIRECT:
             # Steps that would leave the signs say that it is too early for them.

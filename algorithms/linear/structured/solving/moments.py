@@ -132,7 +132,8 @@ class MomentSolver(SmallSolver):
 
     def _is_large(self, n_there, m, expected):
         n_columns = expected * len(self.B) // len(self.blocks.sizes)
-        return not self._is_whole and rows_are_cheaper(self.columns.n_samples, n_columns, self.K)
+        wide = not self.columns.is_sparse and (self.K == 1 or not self._is_whole)
+        return wide and rows_are_cheaper(self.columns.n_samples, n_columns, self.K)
 
     def descend(self, penalty, tol, *, few=False):
         """Minimise on the working set."""
