@@ -39,6 +39,8 @@ def moment_solver(problem, penalty, fit_intercept, **options):
     n, p = columns.X.shape
     if not (sizes.hold(n, p, stored) or (stored is None and p <= _MOST_WIDE and n * p <= _MOST_ENTRIES)):
         return None
+    if p > n and loss.n_outputs == 1:  # groups with many coefficients would go on by rows in the end
+        return None
     if penalty.free.any() or not (penalty.has_dual and blocks.sizes.max() <= MOST_BASIS):
         return None
     if not (fit_intercept or loss.offset is None):  # the unit at an offset is another

@@ -46,7 +46,8 @@ def close(a, b, atol=1e-9):
     np.testing.assert_allclose(a.coef_, b.coef_, atol=atol)
     np.testing.assert_array_equal(a.coef_ == 0, b.coef_ == 0)
     assert a.intercept_ == pytest.approx(b.intercept_, abs=10 * atol)
-    assert len(a.history_["round"]) == len(b.history_["round"])
+    # The working set is solved by another method where workers have the columns: a round more or less.
+    assert abs(len(a.history_["round"]) - len(b.history_["round"])) <= 1
 
 
 def same(a, b):
