@@ -51,7 +51,7 @@ def exchange_columns(H, G, b, steps, lam, lam1, low, high, gamma, kind, tol, fal
     At each point those of the least rise are tried, but for the `first` ones. Changes b and the slopes G at
     it; returns how many were kept, at most `most`. Others: see `blocks.minimise_columns`.
     """
-    m, n_kept = len(b), 0
+    m, n_kept, sweeps = len(b), 0, np.int64(_MOST_SWEEPS)  # a constant would be compiled anew
     before, slopes = np.empty(m), np.empty(m)
     while n_kept < most:
         given, taken, values, rises = exchanges(H, G, b, lam, lam1, low, high, gamma, kind)
@@ -67,7 +67,7 @@ def exchange_columns(H, G, b, steps, lam, lam1, low, high, gamma, kind, tol, fal
             subtract(G, b[i], H[i], m)
             subtract(G, -values[k], H[j], m)
             b[i], b[j] = 0.0, values[k]
-            minimise_columns(H, G, b, steps, lam, lam1, low, high, gamma, kind, tol, _MOST_SWEEPS, m)
+            minimise_columns(H, G, b, steps, lam, lam1, low, high, gamma, kind, tol, sweeps, m)
             rise = 0.0  # <g, d> + <d, H d> / 2, with H d the change of the slopes
             for e in range(m):
                 if b[e] != before[e]:

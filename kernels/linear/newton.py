@@ -264,8 +264,9 @@ def minimise(A, loss, delta, y, weights, f, b, c, P, gamma, kind, fit_intercept,
             for q in range(5):
                 chosen[q, p] = P[q, j]
         inner = max(0.1 * violation, 0.3 * tol)
+        most = np.int64(_MOST_SWEEPS)  # for a constant it would be compiled anew
         lam, l1, low, high = chosen[0], chosen[1], chosen[3], chosen[4]
-        minimise_columns(model, slopes, new, steps, lam, l1, low, high, gamma, kind, inner, _MOST_SWEEPS, k)
+        minimise_columns(model, slopes, new, steps, lam, l1, low, high, gamma, kind, inner, most, k)
         shared = g0
         for p in range(k):
             shared += ones[rows[p]] * (new[p] - old[p])
