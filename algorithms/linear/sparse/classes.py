@@ -1,7 +1,6 @@
 """Sparse logistic regression of two or more classes, by the solvers of `structured`.
 
-A small dense problem of two classes takes one compiled call for each penalty (`solving.small`), any other the
-general solver.
+A small dense problem of two classes takes `solving.small`, any other the general solver.
 """
 
 from dataclasses import replace
@@ -19,10 +18,9 @@ from ..structured.penalties import BlockPenalty
 from ..structured.solving.blocks import single_columns
 from ..structured.solving.columns import Columns, ScaledColumns
 from ..structured.solving.problem import so_far
-from ..structured.solving.small import MOST_REMADE, SmallSolver
+from ..structured.solving.small import MOST_ENTRIES, MOST_REMADE, SmallSolver
 from ..structured.solving.solver import Solver
 from .fitting import DEFAULT_ROUNDS, LEAST_TOL, SHORT
-from .local import is_small
 from .working_set import Solution
 
 _RANGE = 1e-60, 1e60  # of slopes of columns: beyond, these are scaled
@@ -76,9 +74,15 @@ class ClassColumns:
 
     def small_solver(self, penalties, is_watched):
         """The same of the solver of small problems; None where that is not for this one."""
-        if self.loss.n_outputs > 1 or not is_small(self.design, penalties, self.loss.offset):
+        design, loss = self.design, self.loss
+        if design.cut is not None or design.engine != "local" or type(design.X) is not np.ndarray:
             return None
-        if not self.loss.quadratic and self.design.X.size > MOST_REMADE:
+        most = MOST_ENTRIES if loss.quadratic else MOST_REMADE
+        if loss.n_outputs > 1 or design.X.dtype != np.float64 or design.X.size > most:
+            return None
+        if not (design.fit_intercept or loss.offset is None):
+            return None
+        if any(penalty.strength <= 0 or len(penalty.unpenalised(design.n_features)) for penalty in penalties):
             return None
         parts = self.columns, self.loss, self.blocks
         solver = SmallSolver(*parts, fit_intercept=self.design.fit_intercept, is_watched=is_watched)
@@ -211,14 +215,16 @@ def largest_alpha(problem, l1_ratio):
         solver, *_ = problem.general_solver()
         terms = problem.terms(problem.design.penalty(1.0, l1_ratio), drops_small=False)
         V = solver.null(terms)[1] if terms.free.any() else solver.slopes()[0]
-        held = (terms.lam + terms.l1 > 0) & terms.allowed
-        if (terms.allowed & ~held & ~terms.free).any():  # coefficients at or above zero without a penalty
-            lam = np.where(held, np.inf, terms.lam)
+        is_penalised = (terms.lam + terms.l1 > 0) & terms.allowed
+        if (
+            terms.allowed & ~is_penalised & ~terms.free
+        ).any():  # coefficients at or above zero without a penalty
+            lam = np.where(is_penalised, np.inf, terms.lam)
             alone = BlockPenalty(problem.blocks, lam, 0.0, 0.0, 0.0, np.inf, single=True)
             solver.solve(alone, 1.0, 1.0, tol=1e-13, max_rounds=_FREE_ROUNDS)
             V = solver.slopes()[0]
     pulls = (np.maximum(V, 0.0) if problem.design.positive else np.abs(V)).max(axis=1)
-    return float((pulls[held] / (terms.lam + terms.l1)[held]).max(initial=0.0))
+    return float((pulls[is_penalised] / (terms.lam + terms.l1)[is_penalised]).max(initial=0.0))
 
 
 def settle_free(solver, free):
@@ -226,12 +232,12 @@ def settle_free(solver, free):
     if not free.any():
         return
     solver.grow(np.flatnonzero(free))
-    part = solver.part[:, free[solver.places]]
-    part = part if isinstance(part, np.ndarray) else part.toarray()
+    free_columns = solver.part[:, free[solver.places]]
+    free_columns = free_columns if isinstance(free_columns, np.ndarray) else free_columns.toarray()
     weights = solver.loss.weights
     if solver.fit_intercept:
-        part = part - weights @ part
+        free_columns = free_columns - weights @ free_columns
     roots, rest = np.sqrt(weights)[:, None], solver.loss.y - solver.f
-    change = np.linalg.lstsq(roots * part, roots * rest, rcond=None)[0]
-    solver.f = solver.f + part @ change
+    change = np.linalg.lstsq(roots * free_columns, roots * rest, rcond=None)[0]
+    solver.f = solver.f + free_columns @ change
     solver.B[solver.places[free[solver.places]]] += change

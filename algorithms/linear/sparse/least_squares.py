@@ -143,11 +143,13 @@ class LeastSquares(ClassColumns):
         square = self.unit * self.unit
         l1, l2 = np.where(terms.allowed, terms.lam, 0.0), terms.table[2]
         y_r, r_r = (-float(np.sum(values * u)) for values in (self.loss.y, rest))
-        settled, gap = column_gap(solver.B[:, 0], V[:, 0], l1, l2, self.design.positive, y_r, r_r, np.inf)
+        objective_of_gap, gap = column_gap(
+            solver.B[:, 0], V[:, 0], l1, l2, self.design.positive, y_r, r_r, np.inf
+        )
         if self.design.positive and len(penalty.unpenalised(self.design.n_features)):
             gap = fit.gap_absolute / square  # their slopes must not be positive, and are so by rounding
         else:
-            gap += objective - settled
+            gap += objective - objective_of_gap
         kept = np.flatnonzero(coef)
         model = {"features": fit.features[kept], "coef": coef[kept], "intercept": 0.0}
         if self.design.fit_intercept:

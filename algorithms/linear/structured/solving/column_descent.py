@@ -151,7 +151,7 @@ class _Fit:
     # By products of columns -----------------------------------------------------------------------------
 
     def _near(self):
-        """Columns that have a coefficient or are about to get one, as far as the products have room."""
+        """Columns that have a coefficient or are about to get one, at most `MOST_COLUMNS` or the support."""
         l1, l2, _ = self.terms
         with np.errstate(divide="ignore", invalid="ignore"):
             near = np.abs(self.slopes - l2 * self.b) / l1

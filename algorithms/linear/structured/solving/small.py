@@ -73,7 +73,7 @@ class SmallSolver:
         n = len(self.loss.weights)
         self.B, self.c = np.array(B, np.float64, order="C"), np.array(intercept, np.float64)
         self.places, self._shift, self._known = np.empty(0, np.int64), np.empty(0), None
-        self._rows, self._products = np.empty((0, n)), np.empty((0, 0))  # with room for more columns
+        self._rows, self._products = np.empty((0, n)), np.empty((0, 0))  # of a capacity, for more columns
         if B.any() and self.fit_intercept:  # that of centred columns
             self.c += self.loss.weights @ (self._XT.T @ B) + self._means @ B
         self._join(np.flatnonzero(B[:, 0]))
@@ -140,11 +140,11 @@ class SmallSolver:
         if k == m:
             return
         if k > len(self._rows):
-            room = min(k + k // 2, max(k, len(self._XT)))
-            rows, self._rows = self._rows, np.empty((room, self._XT.shape[1]))
+            capacity = min(k + k // 2, max(k, len(self._XT)))
+            rows, self._rows = self._rows, np.empty((capacity, self._XT.shape[1]))
             self._rows[:m] = rows[:m]
             if self.loss.quadratic:
-                products, self._products = self._products, np.empty((room, room))
+                products, self._products = self._products, np.empty((capacity, capacity))
                 self._products[:m, :m] = products[:m, :m]
         self.places, self._shift = (
             np.concatenate([self.places, new]),

@@ -62,7 +62,7 @@ def same(a, b):
 @pytest.mark.parametrize("options", [{}, {"standardize": True, "positive": True}, {"fit_intercept": False}])
 def test_a_wide_fit_takes_the_rounds_of_a_local_one(client, wide, kind, options, monkeypatch):
     monkeypatch.setattr(
-        "stradask.algorithms.linear.sparse.local.MOST_ENTRIES", 0
+        "stradask.algorithms.linear.sparse.classes.MOST_ENTRIES", 0
     )  # else another solver is taken
     X, y = wide
     if kind in ("csc", "csr"):
@@ -103,7 +103,7 @@ def test_dask_arrays_however_they_are_chunked(client, wide, chunks, weighted):
 
 
 def test_blocks_of_columns_stay_where_they_lie(client, wide, monkeypatch):
-    monkeypatch.setattr("stradask.algorithms.linear.sparse.local.MOST_ENTRIES", 0)
+    monkeypatch.setattr("stradask.algorithms.linear.sparse.classes.MOST_ENTRIES", 0)
     X, y = wide
     X = da.from_array(X, chunks=(N, 200)).persist()
     distributed.wait(X)
@@ -220,7 +220,7 @@ def test_a_killed_worker_changes_no_bit(wide, tall, by, kind):
 
 
 def test_inside_a_task_a_fit_stays_on_the_workers_threads(client, wide, monkeypatch):
-    monkeypatch.setattr("stradask.algorithms.linear.sparse.local.MOST_ENTRIES", 0)
+    monkeypatch.setattr("stradask.algorithms.linear.sparse.classes.MOST_ENTRIES", 0)
     X, y = wide
     local = sd.Lasso(alpha=0.1).fit(X, y)
 

@@ -26,7 +26,7 @@ def test_every_way_leads_there(monkeypatch, way, positive):
     seconds = np.inf if way == "descent" else 0.0
     monkeypatch.setattr(column_descent._Fit, "_products_cost", lambda *_: seconds)
     monkeypatch.setattr(solver, "_MOST_COMPILED", 0)
-    monkeypatch.setattr(classes, "is_small", lambda *_: False)
+    monkeypatch.setattr(classes, "MOST_ENTRIES", 0)
     newton = -1.0 if way in ("newton", "iterated") else np.inf
     monkeypatch.setattr(gram_module.GramProblem, "_newton_cost", lambda *_: newton)
     if way == "iterated":
@@ -51,7 +51,7 @@ def test_every_way_leads_there(monkeypatch, way, positive):
 def test_too_many_columns_for_products(monkeypatch):
     monkeypatch.setattr(column_descent, "MOST_COLUMNS", 10)
     monkeypatch.setattr(solver, "_MOST_COMPILED", 0)
-    monkeypatch.setattr(classes, "is_small", lambda *_: False)
+    monkeypatch.setattr(classes, "MOST_ENTRIES", 0)
     X, y = problem(60, 150)
     penalty = L1L2(0.02 * strength_max(X, y))
     (solution,) = fit(X, y, [penalty], tol=1e-9)
