@@ -24,8 +24,10 @@ from .fitting import DEFAULT_ROUNDS, LEAST_TOL, SHORT
 from .working_set import Solution
 
 _RANGE = 1e-60, 1e60  # of slopes of columns: beyond, these are scaled
+_FAR = 1e7  # times the median of the slopes: rounding errors of such columns hide what others are short of
 _CERTAIN = 1e-13  # a mean loss without columns that counts as zero: one class has all weight
 _FREE_ROUNDS = 50  # in which coefficients without penalty alone are fitted
+_MOST = 1e300  # of a ridge
 _SMALL, _NOTHING = 1e-12, 1e-15  # l1 that may be lost in rounding, of norms of columns: it is taken for 0
 _TRACE = 1e-10  # l1 of unpenalised coefficients at or above zero: no dual point meets inequalities exactly
 
@@ -64,7 +66,8 @@ class ClassColumns:
         if self.design.fit_intercept and self.loss.n_outputs > 1 and self.loss.offset is not None:
             solver.fit_intercepts()
         nothing, slopes = self.loss.objective(solver.f), np.abs(solver.slopes()[0]).max(axis=1)
-        is_extreme = (slopes > 0) & ((slopes < _RANGE[0]) | (slopes > _RANGE[1]))
+        median = float(np.median(slopes[slopes > 0])) if slopes.any() else 0.0
+        is_extreme = (slopes > 0) & ((slopes < _RANGE[0]) | (slopes > min(_RANGE[1], _FAR * median)))
         if is_extreme.any() and not isinstance(self.columns, ScaledColumns):
             self.scales[is_extreme] = np.ldexp(1.0, np.clip(np.frexp(slopes[is_extreme])[1], -1000, 1000))
             self.columns = ScaledColumns(self.columns, self.scales)
@@ -95,9 +98,9 @@ class ClassColumns:
         `drops_small`: whether an l1 that would be lost in rounding is none.
         """
         n, every = self.design.X.shape[0], np.arange(self.design.n_features)
-        with np.errstate(invalid="ignore"):  # excluded columns
+        with np.errstate(invalid="ignore", over="ignore"):  # excluded columns, and those of tiny scale
             l1 = penalty.thresholds(every) / n / self.scales / self.unit
-            ridge = penalty.ridges(every) / n / self.scales / self.scales
+            ridge = np.minimum(penalty.ridges(every) / n / self.scales / self.scales, _MOST)
         ridge[~np.isfinite(l1)] = 0.0
         if drops_small and self.loss.quadratic and l1.min(initial=1.0) < _SMALL:
             sizes = np.sqrt(self.columns.squares(self.loss.weights))
@@ -197,8 +200,9 @@ def solve(problem, penalties, *, tol, max_iter, start=None, label, read=None, un
             options = {"tol": max(tol, LEAST_TOL), "max_rounds": max_rounds, "report": reporter(penalty)}
             fit = solver.solve(terms, nothing, first, **options)
             if isinstance(solver, SmallSolver) and fit.reason in ("large", "stalled"):
-                (solver, *_), B = problem.general_solver(), fit.B
+                (solver, nothing, first), B = problem.general_solver(), fit.B
                 problem.begin(solver, (np.flatnonzero(B.any(axis=1)), B[B.any(axis=1)]))
+                terms = problem.terms(penalty)  # in units of columns that may be scaled now
                 solver.is_hard = fit.reason == "stalled"
                 fit = solver.solve(terms, nothing, first, **options)
             fits.append(problem.solution(penalty, fit, nothing))

@@ -57,12 +57,12 @@ class ColumnDescent:
         `penalty`: l1 and l2 of the columns, and whether coefficients are at or above zero.
         """
         self.grow(part)
-        fit = _Fit(self, part, rest, slopes, b, penalty)
+        fit = _Descent(self, part, rest, slopes, b, penalty)
         fit.descend(eps)
         return fit.change
 
 
-class _Fit:
+class _Descent:
     """One problem; `slopes` are ``A^T rho``."""
 
     def __init__(self, columns, part, rest, slopes, b, penalty):

@@ -24,7 +24,7 @@ from stradask.errors import DataError
 def test_every_way_leads_there(monkeypatch, way, positive):
     X, y = problem(60, 150, correlation=2.0, positive=positive)
     seconds = np.inf if way == "descent" else 0.0
-    monkeypatch.setattr(column_descent._Fit, "_products_cost", lambda *_: seconds)
+    monkeypatch.setattr(column_descent._Descent, "_products_cost", lambda *_: seconds)
     monkeypatch.setattr(solver, "_MOST_COMPILED", 0)
     monkeypatch.setattr(classes, "MOST_ENTRIES", 0)
     newton = -1.0 if way in ("newton", "iterated") else np.inf
