@@ -311,7 +311,7 @@ def find_ids(ids, known):
 
 def check_values(y, n_ratings, name):
     """Check one value a rating; return float64."""
-    values = check_targets(y, n_ratings, name)
+    values = check_targets(y, n_ratings, name, classes="leave y out, of choices without ratings")
     if values.ndim != 1:
         raise DataError(f"y must be a vector, one value a pair, got the shape {values.shape}")
     _check_values("y", values, lambda at: f"row {at}")

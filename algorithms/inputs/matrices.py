@@ -97,7 +97,7 @@ def _numeric_csr(X, name):
     check_plain("X", X)
     if sparse.issparse(X):
         X = sound(X)
-    with _as_data_errors(X, _ZERO):
+    with _as_data_errors(X, _ZERO, name):
         X = check_array(X, accept_sparse=True, dtype="numeric", estimator=name, input_name="X")
         if X.dtype == object:  # of a list, whose type scikit-learn leaves as numpy finds it
             X = check_array(X, dtype=np.float64, estimator=name, input_name="X")
@@ -172,12 +172,16 @@ def _nonzeros(X):
 
 
 _IMPUTE = "impute it, for instance with sklearn.impute.SimpleImputer, or drop the row or column"
+_NOT_FINITE = "Input X contains NaN", "Input X contains infinity"  # as scikit-learn's messages begin
 _ZERO = "an entry must be a count: set it to 0, for instance with numpy.nan_to_num, or drop the row"
 
 
 @contextmanager
-def _as_data_errors(X=None, remedy=_IMPUTE):
-    """Raise scikit-learn's ValueErrors as DataError, and name texts in X; its other TypeErrors pass."""
+def _as_data_errors(X=None, remedy=_IMPUTE, name=""):
+    """Raise scikit-learn's ValueErrors as DataError, and name texts in X; its other TypeErrors pass.
+
+    Where `name`, the estimator's, is given, an error says in which row and column X is not finite.
+    """
     try:
         yield
     except DataError:  # which names its own remedy
@@ -186,7 +190,18 @@ def _as_data_errors(X=None, remedy=_IMPUTE):
         text = text_in(X)
         if isinstance(error, TypeError) and not text:
             raise
+        if name and not text and str(error).startswith(_NOT_FINITE):
+            options = {"accept_sparse": ("csr", "csc"), "dtype": (np.float64, np.float32), "allow_nd": True}
+            values = check_array(X, ensure_all_finite=False, **options)
+            wrong = ~np.isfinite(values.data if sparse.issparse(values) else values)
+            value, where = _first(values, wrong, getattr(X, "columns", None))
+            text = _not_finite(value, where, name, remedy)
         raise DataError(text or reworded(str(error), remedy)) from error
+
+
+def _not_finite(value, where, name, remedy=_IMPUTE):
+    what = "NaN" if np.isnan(value) else "infinity"
+    return f"X contains {what} in {where}: {name} takes finite numbers only; {remedy}"
 
 
 def _as_int32(X, name):
@@ -217,14 +232,22 @@ def _checked_int32(X, name):
     return counts
 
 
-def _first(X, wrong):
-    """Return the first stored value marked wrong, and its position in words."""
-    at = np.flatnonzero(wrong)[0]
-    if X.format == "coo":
-        row, column = X.row[at], X.col[at]
+def _first(X, wrong, names=None):
+    """Return the first value marked wrong, of all or of the stored ones, and its position in words."""
+    if isinstance(X, np.ndarray):
+        row, *columns = np.argwhere(wrong)[0].tolist()
+        value = X[row, *columns]
     else:
-        row, column = np.searchsorted(X.indptr, at, side="right") - 1, X.indices[at]
-    return X.data[at].item(), f"row {row}, column {column}"
+        at = np.flatnonzero(wrong)[0]
+        value = X.data[at]
+        if X.format == "coo":
+            row, column = X.row[at], X.col[at]
+        else:
+            row, column = np.searchsorted(X.indptr, at, side="right") - 1, X.indices[at]
+            row, column = (column, row) if X.format == "csc" else (row, column)
+        columns = [column]
+    where = f"row {row}, " + (f"column {columns[0]}" if len(columns) == 1 else f"entry {columns}")
+    return value.item(), where + ("" if names is None else f" ({shortened(names[columns[0]])})")
 
 
 def _with_data(X, data):
@@ -304,7 +327,7 @@ def check_dense(X, name):
     check_plain("X", X)
     if sparse.issparse(X):
         raise DataError(f"X is sparse, and {name} takes dense rows; pass X.toarray()")
-    with _as_data_errors(X):
+    with _as_data_errors(X, name=name):
         rows = check_array(X, dtype="numeric", order="C", allow_nd=True, estimator=name, input_name="X")
     check_floats(rows, name)
     return rows
@@ -331,7 +354,7 @@ def real(X, name, *, sparse_format, order, finite=False):
     plain = type(X) is np.ndarray and X.dtype in (np.float64, np.float32) and X.ndim == 2 and X.size > 0
     if plain and (not finite or np.isfinite(X).all()):
         return np.asarray(X, order=order)  # likewise
-    with _as_data_errors(X):
+    with _as_data_errors(X, name=name):
         return check_array(
             X,
             accept_sparse=sparse_format,
@@ -361,27 +384,16 @@ def check_squares(X, names, estimator_name, *, n_jobs=None):
     if np.isfinite(total):
         return
     most = np.sqrt(np.finfo(values.dtype).max / len(values))
-    wrong = np.flatnonzero(~(np.abs(values) <= most))
-    if not len(wrong):
+    wrong = ~(np.abs(X if dense else values) <= most)
+    if not wrong.any():
         return
-    at = wrong[0]
-    if dense:
-        row, column = np.unravel_index(at, X.shape, order="C" if X.flags.c_contiguous else "F")
-    else:
-        row, column = np.searchsorted(X.indptr, at, side="right") - 1, X.indices[at]
-        row, column = (column, row) if X.format == "csc" else (row, column)
-    where = f"row {row}, column {column}" + ("" if names is None else f" ({shortened(names[column])})")
-    value = values[at]
+    value, where = _first(X, wrong, names)
     if np.isfinite(value):
         raise DataError(
             f"X holds {value:g} in {where}, too large for sums of squares in {values.dtype}: scale the "
             "columns, for instance with sklearn.preprocessing.MaxAbsScaler"
         )
-    what = "NaN" if np.isnan(value) else "infinity"
-    raise DataError(
-        f"X contains {what} in {where}: {estimator_name} takes finite numbers only; impute it, for instance "
-        "with sklearn.impute.SimpleImputer, or drop the row or column"
-    )
+    raise DataError(_not_finite(value, where, estimator_name))
 
 
 def check_prior(name, value, size, default):

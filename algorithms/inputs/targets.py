@@ -19,13 +19,23 @@ _MOST = 1e150  # of a target: squares must not overflow
 
 
 def check_names(estimator, X, y, *, first=True):
-    """Set `n_features_in_` and `feature_names_in_`, or compare with them, and refuse a missing `y`."""
+    """Set `n_features_in_` and `feature_names_in_`, or compare with them, and refuse a missing `y`.
+
+    A warm start goes on from coefficients of the columns of the last fit, so that names must be the same.
+    """
+    last = vars(estimator).get("feature_names_in_") if getattr(estimator, "warm_start", False) else None
     if first and y is not None and (type(X) is np.ndarray or sparse.issparse(X)):  # which have no names
         estimator.n_features_in_ = X.shape[1]
         vars(estimator).pop("feature_names_in_", None)
         return
     with _as_data_errors():
         validate_data(estimator, named(X), y, reset=first, skip_check_array=True)
+    now = vars(estimator).get("feature_names_in_", last)
+    if last is not None and not np.array_equal(last, now):
+        raise DataError(
+            f"warm_start=True goes on from a model of the columns {shortened(last.tolist())}, but X has "
+            f"{shortened(now.tolist())}: fit a new estimator, or set warm_start=False"
+        )
 
 
 def check_targets(y, n_samples, name, classes="fit classes with SparseLogisticRegression"):

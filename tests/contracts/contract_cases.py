@@ -234,6 +234,12 @@ def _read(method, given):
     return method(X, given.y, **by_row) if takes_y else method(X, **by_row)
 
 
+def ratings(case):
+    """Pairs of users and items, with their ratings."""
+    cells = case.given.X.tocoo()
+    return Given(np.stack(cells.coords, axis=1), cells.data)
+
+
 def assert_close(values, expected, name="", tol=1e-10):
     """Compare numbers, to `tol` of the larger ones or of 1, or labels."""
     values, expected = np.asarray(values), np.asarray(expected)

@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from contract_cases import N, cases, readers
+from contract_cases import N, cases, ratings, readers
 from scipy import sparse
 
 
@@ -92,7 +92,7 @@ BAD_OFFSETS = {
     "huge": lambda v: v + 1e200,
     "text": lambda v: v.astype(str).astype(object) + "a",
 }
-# What messages of linear models say, besides the class.
+# What messages say, besides the class; and, but for the first five, those of models without counts.
 AT = "{} in row 7, column 1"
 WORDS = {
     "NaN": AT.format("X contains NaN"),
@@ -103,6 +103,7 @@ WORDS = {
     "y, a row less": f"y has {N - 1} rows, but X has {N}",
     "y, missing": "in row 3",
     "y, None": "requires y to be passed",
+    "y, below zero": "holds -1 in row 5",
     "weights, negative": "sample_weight must be 0 or above and finite, got -1 for row 0",
     "weights, NaN": "sample_weight must be 0 or above and finite, got nan for row 3",
     "weights, zeros": "sample_weight is zero in every row",
@@ -117,7 +118,6 @@ WORDS = {
     "offset, huge": "offset holds 1e+200 in row 0",
     "offset, text": "offset must hold numbers",
 }
-OF_A_HALF = ("StabilitySelection", "y, missing")  # of rows, which the estimator is fitted to
 PREDICT = ("predict", "predict_proba", "predict_log_proba", "decision_function")
 # By default all fitted documents; and any iterable of texts.
 TAKEN = {("representative_documents", "None"), ("topics_of_tokens", "a generator")}
@@ -134,10 +134,16 @@ def test_bad_input_is_refused_and_changes_nothing(case):
         bad += [("dense", given._replace(X=X)), ("list", given._replace(X=X.tolist()))]
     if given.y is not None and given.y.ndim == 1 and given.y.dtype.names is None:
         bad += [(f"y, {name}", given._replace(y=change(given.y))) for name, change in BAD_Y.items()]
-    if case.weights and case.has_columns:
+    if case.weights:
+        rated = ratings(case) if case.data == "ratings" else given
         bad += [
-            (f"weights, {name}", given._replace(by_row={"sample_weight": change(np.ones(N))}))
+            (f"weights, {name}", rated._replace(by_row={"sample_weight": change(np.ones(len(rated.X)))}))
             for name, change in BAD_WEIGHTS.items()
+        ]
+    if case.data == "counts":  # errors count the rows of weight 0, too
+        below = given._replace(y=np.where(np.arange(N) == 5, -1, given.y))
+        bad += [
+            ("y, below zero", below._replace(by_row={"sample_weight": np.repeat([0.0, 1.0], [3, N - 3])}))
         ]
     if case.takes("offset"):
         offsets = {f"offset, {name}": change(offset_of(case)) for name, change in BAD_OFFSETS.items()}
@@ -154,11 +160,11 @@ def test_bad_input_is_refused_and_changes_nothing(case):
     changes = BAD_X | TEXTS | MISFITS if case.has_columns else TEXTS if case.data == "ratings" else {}
     for name, change in changes.items():
         wrong = given._replace(X=change(X))
-        counted = "text_counts" if name in TEXTS and case.has_columns else ""
+        words = words_of(case, name)
         for method, read in readers(case.fitted).items():
             taken = (method in OF_TEXTS and name in TEXTS) or (case.data == "ratings" and name == PAIRS)
             if (method, name) not in TAKEN and not taken:
-                refuse(f"{method}, {name}", lambda read=read, wrong=wrong: read(wrong), counted)
+                refuse(f"{method}, {name}", lambda read=read, wrong=wrong: read(wrong), words)
 
 
 def offset_of(case):
@@ -171,10 +177,12 @@ def words_of(case, name):
     """What a message says: how texts are counted, and where a number is missing."""
     if name in TEXTS and case.has_columns:
         return "text_counts"
-    words = WORDS.get(name, "") if case.scales in ("", "penalty", "prior", "network") else ""
-    if words.startswith("X contains"):
-        return "" if case.scales == "network" else f"{words}: {type(case.make()).__name__.removesuffix('CV')}"
-    return words if (case.name, name) != OF_A_HALF else ""
+    words = WORDS.get(name, "")
+    if case.name.startswith("Torch") and name.endswith((", sparse", ", sparse columns")):
+        return "X is sparse"
+    if words.startswith("X contains") and case.has_columns:
+        return f"{words}: {type(case.make()).__name__.removesuffix('CV')}"
+    return words if case.scales in ("", "penalty", "prior", "network") else ""
 
 
 def refuse(name, call, words=""):

@@ -17,10 +17,14 @@ def test_a_warm_start_goes_on_from_the_last_model(case):
         assert model.n_iter_ < rounds
         assert_close(case.answer(model), expected)
     before, others = dict(vars(model)), [case.given._replace(X=case.given.X[:, 1:])]
-    if is_classifier(model) and case.name != "GroupLogisticRegression":  # which begins from as many classes
+    if is_classifier(model):
         others.append(case.given._replace(y=1 + pd.factorize(case.given.y)[0]))
     named = not case.name.startswith(("Group", "Latent", "Torch"))  # whose groups, words or module misfit
     for given in others:
         with pytest.raises(DataError, match="warm_start=True goes on from" if named else None):
             case.fit(given, model=model)
         assert vars(model) == before
+    frame = case.frame
+    model = case.fit(frame, model=case.make().set_params(warm_start=True))
+    with pytest.raises(DataError, match=r"feature names should match|a model of the columns"):
+        case.fit(frame._replace(X=frame.X.iloc[:, ::-1]), model=model)

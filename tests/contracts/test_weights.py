@@ -5,7 +5,7 @@ import re
 
 import numpy as np
 import pytest
-from contract_cases import Given, cases
+from contract_cases import cases, ratings
 
 WEIGHTS = np.random.default_rng(1).integers(0, 4, 1000).astype(float)
 WEIGHTS[:3] = [0, 1, 2]
@@ -16,12 +16,6 @@ SENTENCES = {
     "frequencies": r"counts as two rows|Weights w enter as numbers of rows",
     "relative": r"[Oo]nly ratios count|[Tt]hey are relative|Weights are relative",
 }
-
-
-def ratings(case):
-    """Pairs of users and items, with their ratings."""
-    cells = case.given.X.tocoo()
-    return Given(np.stack(cells.coords, axis=1), cells.data)
 
 
 def answer_of(case, given, weights, splits):

@@ -11,7 +11,7 @@ import numpy as np
 from ....errors import DataError, shortened
 from ...inputs.formula_files import check_learned, learned, restored
 from ...inputs.formulas import evaluated, formulaic, split_formula, with_used_levels
-from ...inputs.pieces import is_dask
+from ...inputs.pieces import is_dask, located
 from ..models.groups import check_groups, find_groups
 from .design import MixedDesign, Term
 
@@ -47,7 +47,8 @@ class FormulaDesign:
         if (weights == 0).any():
             kept = np.flatnonzero(weights > 0)
             offsets = _vector("offset", offset, frame, np.zeros(n))[kept]
-            return self.learn(frame.iloc[kept], offsets, weights[kept])
+            with located(f"of the {len(kept)} rows of weight above 0"):
+                return self.learn(frame.iloc[kept], offsets, weights[kept])
         self.expression_specs = {}
         y = self._learn_target(frame)
         matrix = self._matrix(self.fixed, frame)

@@ -93,8 +93,8 @@ def check_vectors(model, shape, y, sample_weight, offset, exposure, clusters):
             "weight_type='variance' for others"
         )
     there = weights > 0
-    weighed = y if there.all() else y[there]
-    family.loss.check(weighed, name)
+    family.loss.check(np.where(there, y, np.nan), name)
+    weighed = y[there]
     if model.family == "binomial" and weighed.max() == weighed.min() in (0, 1):
         raise DataError(
             f"y is {weighed[0]:g} in every row of positive weight: the binomial family needs rows of both "

@@ -170,7 +170,7 @@ def _residuals(model, X, y, kind, sample_weight, offset, exposure, random_state)
     y = check_targets(check_vector(y, len(mean)), len(mean), "GLM")
     weights = np.ones(len(y)) if sample_weight is None else check_row_weights(sample_weight, len(y))
     family, there = fitting.family_of_model(model), weights > 0
-    family.loss.check(y[there], "GLM")
+    family.loss.check(np.where(there, y, np.nan), "GLM")
     s = np.ones(there.sum()) if model.weight_type == "frequency" else weights[there]
     result = np.full(len(y), np.nan)
     phi, law = model.dispersion_, (family, y[there], mean[there], s)

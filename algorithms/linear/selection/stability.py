@@ -158,7 +158,11 @@ class StabilitySelection(Selector):
             work = [(0, clone(base), draft.n_selected, half) for half in halves]
             bar = {"label": type(draft).__name__, "verbose": draft.verbose, "callback": callback}
             with open_place(draft.engine, draft.n_jobs).tasks([(rows, y, given)]) as tasks:
-                counts = np.sum(tasks.map(_chosen, work, unit="fit", **bar), axis=0)
+                try:
+                    counts = np.sum(tasks.map(_chosen, work, unit="fit", **bar), axis=0)
+                except DataError:  # names the row of a half: a fit to all rows names that of X
+                    clone(base).fit(rows, y, **given)
+                    raise
             draft._store(counts, len(halves))
             if draft.q_ == rows.shape[1] > 1 and draft.n_selected is None:
                 warnings.warn(

@@ -215,7 +215,7 @@ def by_columns(block):
     """Check a block of X, computed or of Dask, and lay it by columns."""
     from ...inputs.matrices import check_columns
 
-    return aligned(check_columns("X", aligned(read_block(block))))
+    return aligned(check_columns("the fit", aligned(read_block(block))))
 
 
 class Scales(Program):

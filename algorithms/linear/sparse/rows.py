@@ -20,6 +20,7 @@ from scipy import linalg
 
 from ....errors import DataError
 from ....scheduler.program import Outcome, Program
+from ...inputs.pieces import located
 from ...inputs.streamed import matrix_of, renewed
 from ..subproblems.gram import GramProblem
 from .columns import CONSTANT
@@ -207,7 +208,7 @@ class RowProgram(Program):
         self.n_features = working_set.n_features
         edges = np.cumsum([0, *lengths])
         self.shards = [
-            (source, b - a, self._vectors_of(a, b))
+            (source, a, b, self._vectors_of(a, b))
             for source, (a, b) in zip(sources, itertools.pairwise(edges.tolist()), strict=True)
         ]
         self.candidates = None  # found, and waiting for their products
@@ -225,8 +226,9 @@ class RowProgram(Program):
 
     def load(self, data):
         """State of a shard: its rows, and its vectors."""
-        source, n_rows, vectors = data
-        X, shape = self.read(source), (n_rows, self.n_features)
+        source, first, last, vectors = data
+        with located(f"in the rows of X from {first} on"):
+            X, shape = self.read(source), (last - first, self.n_features)
         if X.shape != shape:
             raise DataError(
                 f"a shard of X has the shape {X.shape}, but {shape[0]} rows of {shape[1]} columns were "

@@ -117,7 +117,8 @@ class StructuredModel(ColumnsOnWorkers, Reweighting, SparseCoefficients, Estimat
         y = self._check_y(loss, check_targets(y, n_samples, name), name)
         weights = check_weights(sample_weight, n_samples)
         weights = np.full(n_samples, 1 / n_samples) if weights is None else weights / n_samples
-        loss.check(y if sample_weight is None else y[weights > 0], name)
+        weighed = (weights > 0).reshape(-1, *[1] * (y.ndim - 1))
+        loss.check(y if weighed.all() else np.where(weighed, y, np.nan), name)
         loss = loss.fitted_to(y, weights)
         offset = self._offset(loss, offset, exposure, n_samples, y.reshape(n_samples, -1).shape[1])
         rows = loss.over_rows(y.reshape(n_samples, -1), weights, offset)

@@ -9,7 +9,13 @@ from sklearn.utils._param_validation import StrOptions
 from ...._typing import Array, Callback, Engine, Matrix, Vector
 from ....errors import DataError
 from ..._base import documented, keep_parameters
-from ...inputs.targets import check_class_weights, check_labels, check_offset, check_weights
+from ...inputs.targets import (
+    check_class_weights,
+    check_labels,
+    check_offset,
+    check_same_classes,
+    check_weights,
+)
 from ..classifier import LinearClassifier
 from ..vocabulary import ALPHA, CONSTRAINTS, FACTOR, PATH_DOCS, RATIO
 from .base import StructuredModel
@@ -173,7 +179,10 @@ class GroupLogisticRegression(StructuredModel, LinearClassifier):
         """
         self._validate_params()
         with self._draft() as draft, draft._read(X, y, sample_weight) as (X, y, sample_weight):
+            before = vars(self).get("classes_") if self.warm_start else None
             problem = draft._pose(X, y, sample_weight, offset)
+            if before is not None:
+                check_same_classes(before, draft.classes_)
             draft._fit(problem, callback, draft._start(problem))
         return self
 

@@ -66,7 +66,7 @@ class Loss:
     flat: Any = 0.0
 
     def check(self, y: Array, name: str) -> None:
-        """Refuse targets that the loss cannot take: raise a ValueError."""
+        """Refuse targets that the loss cannot take: raise a ValueError. Rows of weight 0 are NaN."""
 
     def value(self, y: Array, f: Array) -> Array:
         """The loss of each row."""
@@ -190,7 +190,7 @@ class _Log(Loss):
         if len(wrong):
             least = "0 or above" if self.allows_zero else "above 0"
             raise DataError(f"y holds {y[wrong[0]]:g} in row {wrong[0]}: the targets of {name} are {least}")
-        if not y.any():
+        if not np.nansum(y):
             raise DataError(f"y is 0 in every row: {name} needs at least one target above 0")
 
     def start(self, mean):
@@ -226,7 +226,7 @@ class Multinomial(Loss):
                 f"y holds {y[wrong[0]].tolist()} in row {wrong[0]}: the shares of a row are 0 or above and "
                 "sum to 1"
             )
-        empty = np.flatnonzero(~y.any(axis=0))
+        empty = np.flatnonzero(np.nansum(y, axis=0) == 0)
         if len(empty):
             raise DataError(f"y has no row with weight of the class in column {empty[0]}: leave it out")
 

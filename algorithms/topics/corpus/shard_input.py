@@ -212,7 +212,7 @@ def read_source(source, n_features=None):
     """
     if isinstance(source, tuple):
         X, n_entries = read_pieces(source, n_features)
-        return check_counts("LatentDirichletAllocation", X, reset=False), n_entries
+        return check_counts("the model", X, reset=False), n_entries
     if is_lazy(source):  # in a session of this process
         source = computed(source) if is_dask(source) else source.result()
     if isinstance(source, list):  # a partition of a bag
@@ -228,7 +228,7 @@ def read_source(source, n_features=None):
         if len(widths) > 1:
             raise DataError(f"a partition of X holds matrices of {sorted(widths)} columns: one width for all")
         source = sparse.vstack([sparse.csr_array(part) for part in source], format="csr")
-    return check_counts("LatentDirichletAllocation", source, reset=False), []
+    return check_counts("the model", source, reset=False), []
 
 
 def in_shards(X, engine):
@@ -415,7 +415,7 @@ def survey(sources, engine, n_jobs=None, n_features=None, storage=_IN_MEMORY):
                 f"says {width}: all shards need the columns of one vocabulary"
             )
     if not any(figures["n_tokens"] for figures in found):
-        raise DataError("X holds no count above zero; LatentDirichletAllocation needs at least one")
+        raise DataError("X holds no count above zero; the model needs at least one")
     check_words_used(width, sum(figures["n_tokens"] for figures in found))
     digest = hashlib.sha256("".join(figures["digest"] for figures in found).encode()).hexdigest()
     return found, width, digest

@@ -182,7 +182,7 @@ class Hinge(KinkedLoss):
 
     def check(self, y, name):
         """See `Loss`."""
-        wrong = np.flatnonzero((y != 0) & (y != 1))
+        wrong = np.flatnonzero((y != 0) & (y != 1) & ~np.isnan(y))
         if len(wrong):
             raise DataError(
                 f"y holds {y[wrong[0]]:g} in row {wrong[0]}: targets of the hinge loss are 0 and 1; pass "
