@@ -42,7 +42,7 @@ class _Client(HasMethods):
 ENGINES = [str, _Client("submit")]  # constraints of the parameter `engine`
 
 
-class _Fit:
+class _FitMethod:
     """The method `fit` or `partial_fit`: here, or in a task on the cluster if its loop runs there."""
 
     def __init__(self, function):
@@ -108,9 +108,9 @@ class Estimator(BaseEstimator):
     def __init_subclass__(cls, **given):
         for name in ("fit", "partial_fit"):
             method = inspect.getattr_static(cls, name, None)  # of a base that need not know of engines
-            known = method is None or isinstance(method, _Fit)
+            known = method is None or isinstance(method, _FitMethod)
             if not known and "engine" in inspect.signature(cls).parameters:
-                setattr(cls, name, _Fit(method))
+                setattr(cls, name, _FitMethod(method))
         accept_old_names(cls)
         super().__init_subclass__(**given)
 

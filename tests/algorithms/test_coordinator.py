@@ -15,7 +15,7 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 import stradask as sd
-from stradask.algorithms._base import _Fit
+from stradask.algorithms._base import _FitMethod
 from stradask.algorithms.inputs import reduced
 from stradask.errors import DataError
 from stradask.scheduler import coordinator
@@ -141,7 +141,7 @@ def test_every_fit_with_an_engine_may_run_there():
     for name in ("fit", "partial_fit"):
         methods = [inspect.getattr_static(one, name) for one in engines if hasattr(one, name)]
         assert methods
-        assert all(isinstance(method, _Fit) for method in methods)
+        assert all(isinstance(method, _FitMethod) for method in methods)
 
 
 def test_files_of_ratings_are_read_there(client, on_cluster, tmp_path):
