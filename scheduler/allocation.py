@@ -50,11 +50,15 @@ def _kept(limit):
     return int(min(_KEPT, _SHARE * limit)) if limit else _KEPT
 
 
-def _give_back():
-    """Give back to the system what was freed."""
-    gc.collect()
+def return_freed_memory():
+    """Return the memory that was freed to the system, where the C library keeps it for the next ones."""
     if (trim := _of_glibc("malloc_trim")) is not None:
         trim(0)
+
+
+def _give_back():
+    gc.collect()
+    return_freed_memory()
 
 
 class WorkerMemory(NamedTuple):
@@ -97,6 +101,7 @@ def free_memory(prepare, dask_worker):
     return _USABLE * max(most - dask_worker.monitor.get_process_memory(), 0) / n_threads
 
 
+@functools.cache
 def _of_glibc(name):
     """Return a function of glibc, or None on another system or with another C library."""
     try:

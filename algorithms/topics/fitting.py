@@ -191,7 +191,9 @@ class FittedTopicModel(TopicModel):
             check_order_of_files(X, "doc_labels")
         labels = check_doc_labels(doc_labels, n_documents, model[0])
         topics = check_given_topics(topics, n_topics, n_words)
-        corpus = self._with_known(corpus if labels is None else with_labels(corpus, labels))
+        corpus = documents.corpus = self._with_known(
+            corpus if labels is None else with_labels(corpus, labels)
+        )
         seed = self._seed()  # once: of a RandomState the next one is another
         known, checkpoint = {"seeds": seeds}, self.checkpoint if keeps else None
         if adds and before is not None:

@@ -60,14 +60,20 @@ def document_rows(lengths, longest, n_topics, labels=None, storage=_IN_MEMORY, n
     `longest` are the most tokens of a document of the whole corpus, and `n_documents` how many it has; these
     may be a part of it. `kinds` take the place of `DenseDocuments`, `ShortDocuments` and `PackedLists`.
     """
-    dense, short, listed = kinds or (DenseDocuments, ShortDocuments, PackedLists)
     if labels is not None:
         return LabelledRows(labels, storage)
-    if are_short(n_documents, longest, n_topics) and (np.diff(lengths) >= 0).all():
-        return short(lengths, n_topics, storage)
-    if n_topics <= DENSE_TOPICS:
-        return dense(len(lengths), longest, n_topics, storage)
-    return listed(lengths, n_topics, storage)
+    ascending = bool((np.diff(lengths) >= 0).all())
+    kind = document_class(n_documents if ascending else 0, longest, n_topics, kinds)
+    about = len(lengths), longest
+    return kind(*(about if issubclass(kind, DenseDocuments) else (lengths,)), n_topics, storage)
+
+
+def document_class(n_documents, longest, n_topics, kinds=None):
+    """Choose the class of the documents' counts, of the `kinds` of `document_rows`."""
+    dense, short, listed = kinds or (DenseDocuments, ShortDocuments, PackedLists)
+    if are_short(n_documents, longest, n_topics):
+        return short
+    return dense if n_topics <= DENSE_TOPICS else listed
 
 
 def are_short(n_documents, longest, n_topics):
@@ -123,6 +129,11 @@ class DenseDocuments(UnlabelledDocuments):
         kind = next((kind for kind in (np.uint8, np.uint16) if longest <= np.iinfo(kind).max), np.int32)
         self.width = row_width(n_topics)
         self.counts = storage.zeros((n_documents, self.width), kind)
+
+    @staticmethod
+    def bytes_of(n_topics, n_tokens, n_documents, longest):
+        """Bytes of the counts; numbers may be arrays, of several shards."""
+        return n_documents * row_width(n_topics) * np.min_scalar_type(longest).itemsize
 
     def fill(self, token_doc, topics):
         """Count the tokens' topics anew."""
@@ -181,6 +192,11 @@ class ShortDocuments(UnlabelledDocuments):
         n_eight, n_sixteen = (int(np.searchsorted(lengths, size, "right")) for size in (8, 16))
         n_bytes = 8 * n + 8 * (n - n_eight) + 16 * (n - n_sixteen) + short_rows.PAST_END
         self.slots, self._sizes = storage.zeros(n_bytes, np.uint8), (n_eight, n_sixteen)
+
+    @staticmethod
+    def bytes_of(n_topics, n_tokens, n_documents, longest):
+        """Bytes of the topics, on average: see `DenseDocuments`."""
+        return np.clip(2 * n_tokens, 8 * n_documents, 32 * n_documents)
 
     @property
     def stored(self):
@@ -244,6 +260,17 @@ class PackedLists(ListRoom, UnlabelledDocuments):
         # The last lines belong to no document: prefetches may reach past the end.
         self.entries = storage.zeros((self.line_start[-1] + 4) * kernels.LANES, np.uint32)
 
+    @staticmethod
+    def bytes_of(n_topics, n_tokens, n_documents, longest):
+        """Bytes of the lists, whose last lines are half full on average: see `DenseDocuments`."""
+        return 4 * _entries(n_topics, n_tokens, n_documents) + 12 * n_documents
+
+    @staticmethod
+    def bytes_saved(n_topics, n_tokens, n_documents, longest):
+        """Bytes of the lists in a snapshot, which has the fewest for an entry."""
+        entry = np.min_scalar_type((n_topics << longest.bit_length()) - 1).itemsize
+        return entry * _entries(n_topics, n_tokens, n_documents) + 4 * n_documents
+
     def fill(self, token_doc, topics):
         """Count the tokens' topics anew."""
         kernels.list_documents(token_doc, topics, *self.stored)
@@ -297,6 +324,11 @@ class PackedLists(ListRoom, UnlabelledDocuments):
         self.entries[:], self.n_lines[:] = entries, n_lines
         if (expected != self.csr()).nnz:
             raise lists_do_not_fit()
+
+
+def _entries(n_topics, n_tokens, n_documents):
+    entries = np.minimum(n_tokens, n_documents * n_topics) + n_documents * kernels.LANES / 2
+    return np.maximum(entries, n_documents * kernels.LANES)
 
 
 class LabelledRows:

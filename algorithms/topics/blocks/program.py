@@ -35,6 +35,7 @@ class RotatingModel(OneSampler, Program):
     n_topics: int
     n_tokens: int
     kind: Any
+    documents: type  # of the counts of documents
     seed: Any
     fits_priors: bool
     in_process: bool
@@ -130,8 +131,7 @@ class RotatingModel(OneSampler, Program):
     @property
     def bytes_of_blocks(self):
         """Bytes of all blocks."""
-        words = self.words
-        return int(4 * self.n_topics * words.n_rows.sum() + self.kind().itemsize * words.n_tokens.sum())
+        return self.words.bytes_of_blocks(self.n_topics, self.kind().itemsize)
 
     @property
     def packed_bytes(self):

@@ -59,6 +59,10 @@ class Words:
         self.n_tokens = np.diff(self.before[self.start])
         self.first_token = (np.cumsum(frequency) - frequency)[self.ids]
 
+    def bytes_of_blocks(self, n_topics, bytes_of_topic):
+        """Bytes of all blocks: rows of counts, and topics of tokens."""
+        return int(4 * n_topics * self.n_rows.sum() + bytes_of_topic * self.n_tokens.sum())
+
     def of(self, block):
         """The range of a block's words in `ids`."""
         return slice(self.start[block], self.start[block + 1])

@@ -15,11 +15,14 @@ from ...inputs.memory import memory_in_bytes
 from ...inputs.pieces import is_lazy
 from ...inputs.targets import check_names
 from ..blocks.groups import number_of_groups, pays_threads, warn_of_fewer_groups, warn_of_idle_threads
-from ..blocks.out_of_core import (
+from ..blocks.memory import (
     AT_ONCE,
+    CorpusSizes,
     FilePlan,
     check_blocks_fit,
+    check_reading,
     check_shards_fit,
+    check_worker_memory,
     place_for_files,
     plan_for,
     shards_for,
@@ -54,7 +57,7 @@ class Documents:
             _check_sharded(model, known)
         self.model, self.engine, self.X = model, engine_for(X, model.engine), None
         self._n_topics = n_topics
-        self.memory, self._figures = _memory(model, X, self.engine), []
+        self.memory = _memory(model, X, self.engine)
         # No more threads than shards that memory is for.
         self.n_jobs = model.n_jobs if self.memory is None else min(effective_n_jobs(model.n_jobs), AT_ONCE)
         if is_sharded(X):
@@ -82,7 +85,11 @@ class Documents:
         """Options of programs that run one after the other."""
         model, plan = self.model, FilePlan(self.model.memmap_folder)
         if self.memory is not None:
-            plan = plan_for(samplers, self._figures, self._n_topics, self.memory, model.memmap_folder)
+            corpus = self.corpus
+            n_words = int(np.count_nonzero(corpus.frequency))
+            about = corpus.weights, corpus.summary.n_documents, corpus.longest, n_words
+            sizes = CorpusSizes.from_shards(corpus.shards, *about)
+            plan = plan_for(samplers, sizes, self._n_topics, self.memory, model.memmap_folder)
         own = {"exact": model.exact or self._one_group, "in_process": self.engine == "local"}
         return own | {"folder": plan.folder, "at_once": plan.at_once}
 
@@ -105,8 +112,6 @@ class Documents:
         if memory is not None:
             check_shards_fit(sources, memory)
         elif self.engine != "local":
-            from ..blocks.worker_memory import check_reading
-
             check_reading(sources, self.engine)
         if not begins:
             n_features = _columns(model, n_features, sources)
@@ -125,7 +130,7 @@ class Documents:
             check_names(model, X if is_frame(X) else np.empty((1, width)), "no_validation")
         corpus = corpus_of(sources, figures, width, storage=storage)
         shards = [shard | own for shard, own in zip(corpus.shards, seen, strict=True)]
-        self.corpus, self._figures = replace(corpus, shards=shards), found
+        self.corpus = replace(corpus, shards=shards)
 
     def warn_of_groups(self, on_gpu):
         """Warn where there are other groups than `n_groups` says, and fewer than threads."""
@@ -157,8 +162,6 @@ class Documents:
             check_blocks_fit(program, self.memory)
             program.loads_at_once = 1
         if self.engine != "local":
-            from ..blocks.worker_memory import check_worker_memory
-
             check_worker_memory(program, self.engine)
         return program
 

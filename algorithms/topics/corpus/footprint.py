@@ -4,10 +4,10 @@ import numpy as np
 
 from ....errors import DataError, DeviceError
 from ....kernels.lda import saber_chunks as lda_saber_chunks
-from ..blocks.document_rows import DENSE_TOPICS
-from ..blocks.groups import number_of_rows
-from ..blocks.list_layout import ListRoom
-from ..blocks.sizes import bytes_of_state, bytes_of_topic
+from ..blocks.groups import number_of_groups, number_of_rows
+from ..blocks.list_layout import DENSE_TOPICS, ListRoom
+from ..blocks.memory import BYTES_OF_WORD, LAYOUT, CorpusSizes, bytes_of_state, bytes_of_topic
+from ..blocks.word_blocks import Words
 from ..samplers import light_cuda, saber
 
 _PROCESSORS = 132  # multiprocessors of a large GPU, where there is none: they share little
@@ -17,10 +17,11 @@ def footprint(X, n_topics, memory=None, device=None):
     """Compute the bytes that a fit takes besides `X`, by sampler.
 
     `memory` is that of a GPU, for the number of chunks in which the corpus goes through it; by default what
-    `device` has free. Returns a dict: ``X``, bytes of the matrix; ``cpu``, of the samplers that can hold the
-    corpus, on one thread; ``cuda``, bytes on a GPU that holds all of it at once; and, with a memory to fit,
-    ``cuda chunks``, in how many chunks each goes through it (1: all of it stays there, None: it has no room).
-    Raises DeviceError if a GPU of that memory has no room even for the smallest chunks.
+    `device` has free. Returns a dict: ``X``, bytes of the matrix; ``layout``, taken for a time before the
+    first sweep, on one thread; ``cpu``, of the samplers that can hold the corpus; ``cuda``, bytes on a GPU
+    that holds all of it at once; and, with a memory to fit, ``cuda chunks``, in how many chunks each goes
+    through it (1: all stays there, None: it has no room). Raises DeviceError if a GPU of that memory has
+    no room even for the smallest chunks.
     """
     X = X.tocsr()
     lengths, frequency = (np.asarray(X.sum(axis=axis, dtype=np.int64)).ravel() for axis in (1, 0))
@@ -29,7 +30,8 @@ def footprint(X, n_topics, memory=None, device=None):
         raise DataError("there is no token: nothing would be trained")
     found = {
         "X": X.data.nbytes + X.indices.nbytes + X.indptr.nbytes,
-        "cpu": _on_cpu(lengths, frequency, n_tokens, n_topics),
+        "layout": LAYOUT * n_tokens // number_of_groups(n_tokens, np.count_nonzero(frequency), n_topics),
+        "cpu": _on_cpu(lengths, frequency, n_topics),
         "cuda": {},
     }
     fits, holds = _saber_fits(lengths, frequency, n_topics), ListRoom.hold(int(lengths.max()), n_topics)
@@ -63,23 +65,24 @@ def _light_chunks(memory, name, n_topics, n_sections, plans):
     return 1 if plan.resident else n_sections
 
 
-def _on_cpu(lengths, frequency, n_tokens, n_topics):
-    """Bytes of each sampler that can hold the corpus."""
+def _on_cpu(lengths, frequency, n_topics):
+    """Bytes of each sampler that can hold the corpus, and of laying out a shard."""
+    n_tokens, n_documents, n_words = int(lengths.sum()), len(lengths), int(np.count_nonzero(frequency))
+    longest, topic = int(lengths.max()), bytes_of_topic(n_topics)
+    sizes = CorpusSizes(np.array([n_tokens]), np.array([n_documents]), longest, n_words)
     n_rows = number_of_rows(frequency, n_topics)
-    rare = n_tokens - int(np.sort(frequency)[::-1][:n_rows].sum())
-    topic, n_words = bytes_of_topic(n_topics), len(frequency)
-    blocks = {"gibbs": 4 * n_topics * n_rows + topic * rare, "warp": 0, "light": topic * n_tokens}
-    sizes = n_tokens, len(lengths), int(lengths.max()), len(lengths), n_words
-    found = {
-        name: int(bytes_of_state(name, n_topics, *sizes)) + blocks[name] + 16 * n_words for name in blocks
-    }
-    holds = ListRoom.hold(int(lengths.max()), n_topics)
-    if not holds:
+    blocks = {"gibbs": Words(frequency, 1, n_rows), "light": Words(frequency, 1, 0, True)}
+    found = {}
+    for name in ("gibbs", "warp", "light"):
+        found[name] = int(bytes_of_state(name, n_topics, sizes).shards[0]) + BYTES_OF_WORD * n_words
+        if name in blocks:  # those of warp are with its shards
+            found[name] += blocks[name].bytes_of_blocks(n_topics, topic)
+    if not ListRoom.hold(longest, n_topics):
         del found["light"]
-    if n_topics > DENSE_TOPICS and not holds:
-        del found["gibbs"]
+        if n_topics > DENSE_TOPICS:
+            del found["gibbs"]
     if _saber_fits(lengths, frequency, n_topics):
-        common = (topic + 4) * n_tokens + 20 * len(lengths) + 32 * n_words
+        common = (topic + 4) * n_tokens + 20 * n_documents + 32 * len(frequency)
         found["saber"] = common + 128 * int(-(-np.minimum(lengths, n_topics) // 32).sum())
     return found
 

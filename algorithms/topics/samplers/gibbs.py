@@ -21,6 +21,7 @@ from scipy import sparse
 from ....kernels.lda import blocks as lda_blocks
 from ....kernels.lda import gibbs as kernels
 from ....kernels.lda import host
+from ....scheduler.allocation import return_freed_memory
 from ..blocks.averages import check_sums, is_added, weight_of
 from ..blocks.document_rows import document_rows
 from ..blocks.groups import check_frequency, number_of_rows
@@ -96,7 +97,7 @@ class RotatingGibbs(RotatingModel):
         none = self.document_kind(
             np.zeros(0, np.int64), Storage(), self.labels[:0] if self.labelled else None
         )
-        self.averages = averages
+        self.documents, self.averages = type(none), averages
         self.saved = ("topics", *none.arrays(), *(("sums",) if averages else ()))
         self._word_part = np.nan
         self._figures: list[dict] = [{} for _ in self.shards]  # of the last sweep, by shard
@@ -351,6 +352,7 @@ class RotatingGibbs(RotatingModel):
         if self.on_disk:
             for array in {**state, **vars(state["documents"])}.values():
                 release(array)
+            return_freed_memory()  # else each thread keeps its largest temporaries
 
     def end_sweep(self, state, task):
         """Tidy the documents' counts, and add them to their sums."""

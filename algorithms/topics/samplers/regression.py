@@ -23,7 +23,7 @@ import numpy as np
 from ....kernels.lda import document_priors as kernels
 from ....scheduler.threads import run_tasks
 from ..blocks.averages import shares_of
-from ..blocks.document_rows import DenseDocuments
+from ..blocks.document_rows import DenseDocuments, row_width
 from ..blocks.program import Gathered
 from ..blocks.restoring import taken, unfit
 from .annealing import Priors
@@ -80,6 +80,14 @@ class PriorRows(DenseDocuments):
         self.row = place[self._inverse]
         self._table = np.zeros((len(self.design), self.width), np.float32)
         self._of: Any = None
+
+    @staticmethod
+    def bytes_of_design(design, n_topics):
+        """Bytes of a shard's covariates and of its table of priors."""
+        n_distinct = len(np.unique(design, axis=0))
+        return (
+            n_distinct * (4 * row_width(n_topics) + 16 * design.shape[1]) + 8 * design.size + 12 * len(design)
+        )
 
     def drawn_with(self, alpha):
         """The table of priors, made anew where the coefficients are new, and the row of each document."""

@@ -33,6 +33,7 @@ from ..blocks.collected import Collected, Packing, Segment
 from ..blocks.document_rows import UnlabelledDocuments
 from ..blocks.program import csr_of_segments
 from ..blocks.restoring import damaged, unfit
+from ..blocks.storage import release
 from ..blocks.word_blocks import Block, CollectThenReturn, FirstCountThenRotate, changes_of
 from .gibbs import RotatingGibbs
 
@@ -136,6 +137,8 @@ class RotatingWarp(RotatingGibbs):
             starts[:] = state["starts"]
             state["starts"] = starts
         pairs[:] = topics[:, None]  # the first proposals are the topics themselves
+        for array in (docs, topics):  # of the layout alone: their pages would stay in memory with the file
+            release(array)
         return pairs
 
     def tokens(self, state):

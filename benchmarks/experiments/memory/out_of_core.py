@@ -73,7 +73,7 @@ def measure(path, folder, n_topics, max_iter, memory_limit=None):
 
 def bench(n_documents, times, n_topics, max_iter, folder, repeats=1, path=None):
     """Fit a corpus (None: a drawn one) with and without a limit, by turns; return the figures of both."""
-    from stradask.algorithms.topics.blocks.out_of_core import shards_for
+    from stradask.algorithms.topics.blocks.memory import shards_for
     from stradask.datasets import make_lda_corpus, save_uci_bow
 
     if path is None:

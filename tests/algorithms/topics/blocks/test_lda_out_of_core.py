@@ -12,7 +12,7 @@ from scipy import sparse
 from sklearn.datasets import dump_svmlight_file
 
 import stradask as sd
-from stradask.algorithms.topics.blocks import out_of_core
+from stradask.algorithms.topics.blocks import memory
 from stradask.algorithms.topics.blocks.storage import Pool, Storage, fetch, release
 from stradask.algorithms.topics.blocks.word_blocks import FirstCountThenRotate
 from stradask.algorithms.topics.corpus import documents
@@ -104,7 +104,7 @@ def fitted(path, callback=None, **options):
 
 def test_shards_on_disk(X, path, tmp_path, monkeypatch):
     made = []
-    reserve = out_of_core.plan_for
+    reserve = memory.plan_for
 
     def watched(*args):
         made.append(reserve(*args))
@@ -114,7 +114,7 @@ def test_shards_on_disk(X, path, tmp_path, monkeypatch):
     folder = tmp_path / "states"
     folder.mkdir()
     model = fitted(path, memmap_folder=folder)
-    assert made == [out_of_core.FilePlan(folder, 4)]
+    assert made == [memory.FilePlan(folder, 4)]
     assert list(folder.iterdir()) == []
     again = fitted(path, n_jobs=3)
     assert (model.word_topic_counts_ != again.word_topic_counts_).nnz == 0
@@ -122,7 +122,7 @@ def test_shards_on_disk(X, path, tmp_path, monkeypatch):
     in_memory = fitted(path, memory_limit=None, n_groups=8)
     assert model.perplexity(X) == pytest.approx(in_memory.perplexity(X), rel=0.05)
     fitted(path, memory_limit="1GB")
-    assert made[-1] == out_of_core.FilePlan(None, None)
+    assert made[-1] == memory.FilePlan(None, None)
 
 
 def test_the_next_party_is_read_while_one_is_swept(X, tmp_path, monkeypatch):
@@ -230,6 +230,18 @@ def test_arrays_of_a_pool_stand_side_by_side(tmp_path):
         np.testing.assert_array_equal(array, np.arange(1, n + 1))
 
 
+def test_pages_of_the_layout_of_warp_are_released(X, tmp_path, monkeypatch):
+    released = []
+    monkeypatch.setattr(
+        "stradask.algorithms.topics.samplers.warp.release", lambda array: released.append(array.nbytes)
+    )
+    model = corpus_of_matrix(X, 3), 4, np.full(4, 0.1), np.full(120, 0.1), 0
+    program = RotatingWarp(*model, folder=tmp_path, at_once=1)
+    for shard in program.shards:
+        program.load(shard)
+    assert sum(released) == 6 * X.sum()  # document and first topic of each token
+
+
 def test_files_that_change_while_a_fit_begins(X, path, monkeypatch):
     surveyed = documents.survey
 
@@ -246,10 +258,10 @@ def test_files_that_change_while_a_fit_begins(X, path, monkeypatch):
 
 
 def test_the_shards_of_a_limit():
-    n = out_of_core.shards_for(10**9, False, 10**8)
-    at_hand = 10**9 * max(out_of_core._READING, 4 * out_of_core._STATE)
+    n = memory.shards_for(10**9, False, 10**8)
+    at_hand = 10**9 * max(memory._READING, 4 * memory._STATE)
     assert at_hand / n <= 5 * 10**7 < at_hand / (n - 1)
-    assert out_of_core.shards_for(10**9, True, 10**8) == 4 * n
+    assert memory.shards_for(10**9, True, 10**8) == 4 * n
 
 
 @pytest.mark.filterwarnings("ignore:n_groups=")

@@ -9,10 +9,11 @@ import numpy as np
 import psutil
 import pytest
 from scipy import sparse
+from sklearn.base import clone
 
 import stradask as sd
-from stradask.algorithms.topics.blocks import worker_memory
-from stradask.algorithms.topics.blocks.out_of_core import FilePlan, plan_for
+from stradask.algorithms.topics.blocks import memory
+from stradask.algorithms.topics.blocks.memory import CorpusSizes, FilePlan, plan_for
 from stradask.algorithms.topics.corpus.footprint import footprint
 from stradask.algorithms.topics.corpus.shard_input import corpus_of_matrix, sources_of
 from stradask.algorithms.topics.samplers.choose import program_of
@@ -45,14 +46,48 @@ def test_a_shard_takes_what_is_counted(name, n_topics, sizes):
     part = made.parts[0] if name == "both" else made
     state = part.load(made.shards[0])
     part.make_ready(state)
-    arrays = {
-        id(a): a.nbytes for a in [*state.values(), *vars(state["documents"]).values()] if hasattr(a, "nbytes")
-    }
     copied = sum(narrowed(state[name])[0].nbytes for name in part.saved)
-    for counted, taken in zip(
-        worker_memory.bytes_of_shards(made), (sum(arrays.values()), copied), strict=True
-    ):
-        assert taken == pytest.approx(counted[0], rel=0.1)
+    counted = memory.bytes_of_program(made)
+    assert bytes_of_arrays(state) == pytest.approx(counted.shards[0], rel=0.1)
+    assert copied == pytest.approx(counted.saved[0], rel=0.1)
+
+
+def bytes_of_arrays(*states):
+    arrays = [array for state in states for array in [*state.values(), *vars(state["documents"]).values()]]
+    return sum({id(array): array.nbytes for array in arrays if isinstance(array, np.ndarray)}.values())
+
+
+rng = np.random.default_rng(0)
+LABELS = sparse.csr_array((rng.random((600, 300)) < 0.05) | (np.arange(300) == 0), dtype=float)
+
+
+@pytest.mark.parametrize("n_topics", [40, 300])
+@pytest.mark.parametrize(
+    ("model", "known"),
+    [
+        (sd.LatentDirichletAllocation(sampler="auto"), lambda k: {}),
+        (sd.LatentDirichletAllocation(sampler="gibbs"), lambda k: {"doc_labels": LABELS[:, :k]}),
+        (sd.HDPTopicModel(), lambda k: {}),
+        (sd.KeyATM(), lambda k: {"seed_words": {0: [1, 2], 1: [3]}}),
+        (sd.DMRTopicModel(), lambda k: {"covariates": rng.normal(size=(600, 3))}),
+        (sd.SupervisedLDA(), lambda k: {"y": rng.normal(size=600)}),
+    ],
+    ids=["auto", "labels", "hierarchical", "keywords", "covariates", "responses"],
+)
+def test_shards_of_all_models_take_what_is_counted(model, known, n_topics, monkeypatch):
+    programs = []
+
+    def checked(self, program):
+        programs.append(program)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("stradask.algorithms.topics.corpus.documents.Documents.checked", checked)
+    X = np.random.default_rng(0).poisson(0.6, (600, 100)).astype(np.int32)
+    with pytest.raises(KeyboardInterrupt):
+        clone(model).set_params(n_components=n_topics, n_groups=2).fit(X, **known(n_topics))
+    (made,) = programs
+    states = [made.load(shard) for shard in made.shards]
+    assert bytes_of_arrays(*states) == pytest.approx(sum(memory.bytes_of_program(made).shards), rel=0.2)
 
 
 def test_short_texts_are_not_sent_to_disk_for_rows_that_are_not_made():
@@ -61,8 +96,8 @@ def test_short_texts_are_not_sent_to_disk_for_rows_that_are_not_made():
     made = program_of("gibbs")(corpus_of_matrix(X, 1), 200, np.full(200, 0.1), np.full(50, 0.1), 0)
     documents = made.load(made.shards[0])["documents"]
     assert documents.slots.nbytes < 2e6  # rows of counts would take 45 MB
-    figures = {"n_tokens": 4 * n, "size": n, "longest": 4, "width": 50}
-    assert plan_for(["gibbs"], [figures], 200, 40_000_000, None) == FilePlan(None, None)
+    sizes = CorpusSizes(np.array([4.0 * n]), np.array([n]), longest=4, n_words=50)
+    assert plan_for(["gibbs"], sizes, 200, 40_000_000, None) == FilePlan(None, None)
     assert footprint(X, 200)["cpu"]["gibbs"] < 20e6
 
 
@@ -78,7 +113,7 @@ def workers(monkeypatch):
 def test_workers_with_too_little_memory_are_refused_with_the_remedies(workers):
     found, asked = workers
     made = program("gibbs", 40, 400, 150)
-    needed = sum(worker_memory._needs(made, [WorkerMemory(0, 0, 1, True)] * 2)(1))
+    needed = sum(memory._needs(made, [WorkerMemory(0, 0, 1, True)] * 2)(1))
     limit = 3 * needed
 
     def with_memory_for(share):
@@ -87,45 +122,45 @@ def test_workers_with_too_little_memory_are_refused_with_the_remedies(workers):
     found += [with_memory_for(2), with_memory_for(0.5)]
     message = r"beyond the workers' memory: of 60,\d+ tokens .* of 8 MB, which leaves 1"
     with pytest.raises(DataError, match=message) as refused:
-        worker_memory.check_worker_memory(made, NOWHERE)
+        memory.check_worker_memory(made, NOWHERE)
     assert "such workers" not in str(refused.value)  # each must lay out a shard
-    assert isinstance(asked[0], worker_memory.WarmUp)
+    assert isinstance(asked[0], memory.WarmUp)
     found[:] = [with_memory_for(2)] * 2
-    worker_memory.check_worker_memory(made, NOWHERE)
+    memory.check_worker_memory(made, NOWHERE)
     found[1] = with_memory_for(0.1)._replace(enforced=False)  # no nanny ends it
-    worker_memory.check_worker_memory(made, NOWHERE)
+    memory.check_worker_memory(made, NOWHERE)
     found[1] = with_memory_for(2)
     many = program("gibbs", 40, 40_000, 15)
     with pytest.raises(
         DataError, match=r"cut smaller shards \(n_groups.* there are 2\), or fit files on one machine"
     ):
-        worker_memory.check_worker_memory(many, NOWHERE)
+        memory.check_worker_memory(many, NOWHERE)
 
 
 def test_so_many_workers_as_are_advised_are_enough(workers):
     found, _ = workers
     made = program("gibbs", 300, 400, 1500, 32)
-    needed = sum(worker_memory._needs(made, [WorkerMemory(0, 0, 1, True)] * 2)(1))
+    needed = sum(memory._needs(made, [WorkerMemory(0, 0, 1, True)] * 2)(1))
     found += [WorkerMemory(2 * needed, 1.4 * needed, 1, True)] * 2
     with pytest.raises(DataError, match=r"take \d+ such workers or more, set fewer topics") as refused:
-        worker_memory.check_worker_memory(made, NOWHERE)
+        memory.check_worker_memory(made, NOWHERE)
     found[:] = found[:1] * int(re.search(r"take (\d+) such", str(refused.value))[1])
-    worker_memory.check_worker_memory(made, NOWHERE)
+    memory.check_worker_memory(made, NOWHERE)
 
 
 def test_a_worker_that_would_be_paused_is_refused(workers):
     found, _ = workers
     found += [WorkerMemory(300e6, 241e6, 1, True)] * 2  # above 80 %, where Dask gives it no work
     with pytest.raises(DataError, match="give workers 332 MB or more, or fit files"):
-        worker_memory.check_worker_memory(program("warp", 40, 400, 150), NOWHERE)
+        memory.check_worker_memory(program("warp", 40, 400, 150), NOWHERE)
 
 
 def test_workers_with_plenty_of_memory_are_not_kept_waiting(workers):
     found, asked = workers
     found += [WorkerMemory(4e9, 1e8, 2, True), WorkerMemory(math.inf, 1e8, 2, False)]
-    worker_memory.check_worker_memory(program("warp", 40, 400, 150), NOWHERE)
+    memory.check_worker_memory(program("warp", 40, 400, 150), NOWHERE)
     assert not asked
-    worker_memory.WarmUp()()
+    memory.WarmUp()()
 
 
 def test_files_that_a_worker_cannot_read_are_refused_before_they_are_read(workers, tmp_path, monkeypatch):
@@ -133,12 +168,12 @@ def test_files_that_a_worker_cannot_read_are_refused_before_they_are_read(worker
     n_bytes = (tmp_path / "docword.txt").stat().st_size
     found, _ = workers
     found += [WorkerMemory(0.9e9, 1e8, 1, True), WorkerMemory(0.1e9, 1e8, 1, False)]
-    monkeypatch.setattr(worker_memory, "_KERNELS", 0.95 * 0.9e9 - 2 * n_bytes)  # reading takes 3
+    monkeypatch.setattr(memory, "_KERNELS", 0.95 * 0.9e9 - 2 * n_bytes)  # reading takes 3
     with pytest.raises(
         DataError, match=r"docword.txt, takes about .* limit of 900 MB of a worker: give .* 900 MB"
     ):
-        worker_memory.check_reading(sources_of(tmp_path / "docword.txt", 1), NOWHERE)
-    worker_memory.check_reading(sources_of(tmp_path / "docword.txt", 4), NOWHERE)
+        memory.check_reading(sources_of(tmp_path / "docword.txt", 1), NOWHERE)
+    memory.check_reading(sources_of(tmp_path / "docword.txt", 4), NOWHERE)
 
 
 @pytest.mark.slow
@@ -158,7 +193,7 @@ def test_peaks_of_fits_are_what_is_counted(start_processes, monkeypatch, options
     for name in ("_KEEP_SECONDS", "_KEEP_SHARE"):  # a snapshot after every sweep
         monkeypatch.setattr(f"stradask.scheduler.engine.{name}", 0.0)
     X = np.random.default_rng(0).poisson(0.5, (8_000, 1_000)).astype(np.int32)
-    counted, needs = [], worker_memory._needs
+    counted, needs = [], memory._needs
 
     def watched(program, workers):
         counted.append(sum(needs(program, workers)(1)))
@@ -166,8 +201,8 @@ def test_peaks_of_fits_are_what_is_counted(start_processes, monkeypatch, options
 
     with start_processes("2GB") as client:
         workers = [psutil.Process(pid) for pid in client.run(os.getpid).values()]
-        used = [worker.used for worker in open_place(client).memory_after(worker_memory.WarmUp())]
-        monkeypatch.setattr(worker_memory, "_needs", watched)
+        used = [worker.used for worker in open_place(client).memory_after(memory.WarmUp())]
+        monkeypatch.setattr(memory, "_needs", watched)
         peaks, ended = [0, 0], threading.Event()
 
         def watch():

@@ -1,0 +1,296 @@
+"""The memory of a fit: of a shard's state, of reading and layout, and whether a limit or workers have it.
+
+A fit within a `memory_limit` may have its shards in memory-mapped files, a few at work at a time.
+"""
+
+import math
+import tempfile
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import dask
+import numpy as np
+from scipy import sparse
+
+from ....datasets.document_files import is_compressed
+from ....errors import DataError
+from ....scheduler.engine import run
+from ....scheduler.place import open_place
+from ....scheduler.stores.saved import MOST_TRIED
+from ....scheduler.threads import own_threads
+
+AT_ONCE = 4  # shards at work, so that at most as many threads are used; one at a time is read
+# In units of the bytes of a plain file of entries: the memory to read it, and what becomes of it, tokens with
+# their topics and documents with their counts.
+_READING, _STATE = 3, 2
+LAYOUT = 30  # bytes a token of a shard while it is laid out
+BYTES_OF_WORD = 44  # what is known of a word
+_COMPRESSED = 4  # about how much longer a compressed file is than it looks
+_KERNELS = 350e6  # bytes that a worker has of imports and compiled loops, or less
+_ADVISED = 1.1  # times what is counted, in advice
+_MOST_TIMES = 16  # as many workers are advised at most
+
+
+class CorpusSizes(NamedTuple):
+    """The numbers of a corpus from which the memory of a fit follows; arrays are by shard."""
+
+    n_tokens: Any
+    n_documents: Any
+    longest: int
+    n_words: int  # that occur
+    n_labels: Any = None  # of documents, where they have them
+    sources: Any = ()
+
+    @classmethod
+    def from_shards(cls, shards, n_tokens, n_documents, longest, n_words):
+        """Read them off the shards of a `ShardedCorpus` of so many documents."""
+        sizes = np.diff([*(shard["first_document"] for shard in shards), n_documents])
+        labels = [shard["labels"].nnz for shard in shards if "labels" in shard]
+        sources = [shard["source"] for shard in shards]
+        return cls(
+            np.asarray(n_tokens, float),
+            sizes,
+            longest,
+            n_words,
+            np.array(labels) if labels else None,
+            sources,
+        )
+
+
+class StateBytes(NamedTuple):
+    """Bytes of a fit, apart from its blocks of words."""
+
+    shards: Any  # of each: tokens with their topics, documents with their counts
+    saved: Any  # of each, the part that snapshots have
+    passing: float  # reading, laying out or handing over the largest shard takes, besides what stays of it
+
+
+def bytes_of_state(sampler, n_topics, sizes, documents=None, averages=False):
+    """Count the `StateBytes` of a fit of a corpus of these `CorpusSizes`.
+
+    `sampler` is the name of a program, of which "auto" ("both") has two in turn; `documents` is the class of
+    the counts of documents, by default that which the sampler takes, and `averages` says whether they are
+    averaged.
+    """
+    from .document_rows import PackedLists, document_class, row_width  # they import numba
+
+    if sampler in ("auto", "both"):
+        parts = [bytes_of_state(name, n_topics, sizes, None, averages) for name in ("gibbs", "warp")]
+        shards, saved = (np.maximum(*both) for both in list(zip(*parts, strict=True))[:2])
+        return StateBytes(shards, saved, max(parts[0].passing, max(parts[0].shards)))
+    n_tokens, n_documents, longest, _, n_labels, _ = sizes
+    documents = documents or document_class(int(np.sum(n_documents)), longest, n_topics)
+    documents = PackedLists if sampler == "light" else documents
+    topic = bytes_of_topic(n_topics)
+    narrow = 1 if n_topics <= 256 else topic  # snapshots have the fewest bytes
+    about = n_topics, n_tokens, n_documents, longest
+    saved = narrow * n_tokens
+    if sampler == "warp":
+        token, rows, saved = 2 * topic + 4, 16 * n_documents, 2 * saved
+    else:
+        token, rows = topic + 4, documents.bytes_of(*about) if n_labels is None else 20 * n_labels
+        if n_labels is None and issubclass(documents, PackedLists):
+            saved = saved + documents.bytes_saved(*about)
+    sums = 4 * (row_width(n_topics) * n_documents if n_labels is None else n_labels) if averages else 0
+    # Of a document its place and length, of a word where its tokens begin and how many are before them.
+    shards = token * n_tokens + rows + sums + 16 * n_documents + 10 * sizes.n_words
+    passing = max(LAYOUT * np.max(n_tokens), _bytes_to_read_one(sizes.sources))
+    return StateBytes(shards, saved + sums, passing)
+
+
+def bytes_of_topic(n_topics):
+    """Bytes of a token's topic."""
+    return 2 if n_topics <= np.iinfo(np.uint16).max else 4
+
+
+@dataclass(frozen=True)
+class FilePlan:
+    """The folder of a fit's shards, and how many work at a time (None: all)."""
+
+    folder: object = None
+    at_once: int | None = None
+
+
+def shards_for(n_bytes, is_compressed, memory_limit):
+    """Into how many shards files must be cut so that half of the memory is enough for those at work.
+
+    That is for the one that is read, and later for `AT_ONCE` at work. `n_bytes` are those of the files.
+    """
+    needed = int(n_bytes * max(_READING, AT_ONCE * _STATE) * (_COMPRESSED if is_compressed else 1))
+    return -(-needed * 2 // memory_limit)
+
+
+def check_shards_fit(shards, memory_limit):
+    """Refuse shards one of which cannot be read in half of the memory.
+
+    Parameters
+    ----------
+    shards : list of tuple of Piece
+    memory_limit : int
+    """
+    for shard in shards:
+        needed = bytes_to_read(shard)
+        if 2 * needed > memory_limit:
+            raise DataError(
+                f"memory_limit={memory_limit:,} bytes, but to read a shard of {shard[0].path} takes about "
+                f"{needed:,.0f}, and half of the limit is for that: give {2 * needed:,.0f} or more, or "
+                "smaller shards (n_groups; files in the svmlight format are not cut, so give several)"
+            )
+
+
+def bytes_to_read(shard):
+    """Bytes of memory that reading a shard takes, a tuple of `Piece`."""
+    return _READING * sum(
+        piece.own_bytes * (_COMPRESSED if is_compressed(piece.path) else 1) for piece in shard
+    )
+
+
+def plan_for(samplers, sizes, n_topics, memory_limit, folder):
+    """Say where shards of these `CorpusSizes` are, for programs that run one after the other.
+
+    `samplers` are the names of the programs (`chosen`); `folder` is where files may be made, if it is not the
+    system's place for temporary ones.
+    """
+    states = [bytes_of_state(name, n_topics, sizes).shards for name in samplers]
+    if max(map(np.sum, states)) <= memory_limit // 2:
+        return FilePlan(folder)
+    largest = int(np.max(states))
+    if 2 * largest > memory_limit:
+        raise DataError(
+            f"memory_limit={memory_limit:,} bytes, but the tokens of a shard take {largest:,}, and half "
+            f"of the limit is for them: give {2 * largest:,} or more, or n_groups above {len(states[0])}"
+        )
+    at_once = min(AT_ONCE, memory_limit // 2 // largest)  # fewer where tokens outnumber entries
+    return FilePlan(place_for_files(folder), at_once)
+
+
+def place_for_files(folder):
+    """Take the folder that is given, or the system's place for temporary files."""
+    return tempfile.gettempdir() if folder is None else folder
+
+
+def check_blocks_fit(program, memory_limit):
+    """Refuse a model whose blocks alone take more than half of the memory."""
+    needed = program.bytes_of_blocks + BYTES_OF_WORD * program.corpus.n_words
+    if needed > memory_limit // 2:
+        raise DataError(
+            f"memory_limit={memory_limit:,} bytes, but the words and their counts take {needed:,}, and "
+            f"half of the limit is for them: give {2 * needed:,} or more, or fewer topics"
+        )
+
+
+def check_worker_memory(program, engine):
+    """Raise a DataError if a fit of a program does not fit into the workers' memory.
+
+    Counted are tokens, topics and blocks, and the most of what comes and goes: reading and laying out a shard
+    on each thread, or the snapshots that workers keep, the new one beside the last. Workers that may be short
+    of memory import and compile what the fit needs before it is seen what they have left; of others only the
+    limits are asked for. A worker without a nanny, which would end it near its limit, is not refused.
+    """
+    if own_threads() is not None:
+        return
+    place = open_place(engine)
+    needed_by = _needs(program, workers := place.memory())
+    if all(_KERNELS + sum(needed_by(worker.n_threads)) <= worker.limit / 2 for worker in workers):
+        return
+    workers = place.memory_after(WarmUp())
+    needed_by = _needs(program, workers)
+    pauses, ends = (
+        dask.config.get(f"distributed.worker.memory.{name}", share) or math.inf
+        for name, share in (("pause", 0.8), ("terminate", 0.95))
+    )
+    for worker in workers:
+        stays, passes = needed_by(worker.n_threads)
+        free = ends * worker.limit - worker.used
+        paused = worker.used > pauses * worker.limit  # no fit begins on it
+        if worker.enforced and (paused or stays + passes > free):
+            limit = max((_ADVISED * (stays + passes) + worker.used) / ends, _ADVISED * worker.used / pauses)
+            _refuse(program, worker, stays, passes, 0 if paused else free, len(workers), limit)
+
+
+def _needs(program, workers):
+    """Return a function of a worker's threads: the bytes that it holds, and those that it has at times."""
+    states, saved, passing = bytes_of_program(program)
+    n_threads = sum(worker.n_threads for worker in workers)
+    trial = 2 * passing + 3 * max(states) if max(states) <= MOST_TRIED else 0  # see `stores.saved.differing`
+    kept = 2 if len(workers) > 1 else 0  # copies of a snapshot on a worker: of its parts and of another's
+
+    def needed_by(own_threads):
+        share = own_threads / n_threads
+        stays = max(share * sum(states), max(states)) + share * program.bytes_of_blocks
+        copied = max(share * sum(saved), max(saved)) + share * program.packed_bytes
+        loading = min(own_threads, len(states)) * passing
+        return stays, max(loading, kept * copied + trial, max(2 * kept, 1) * copied)
+
+    return needed_by
+
+
+def bytes_of_program(program):
+    """Count the `StateBytes` of a program over shards."""
+    shards, n_documents = program.shards, program.corpus.n_documents
+    n_words = len(program.words.ids)
+    sizes = CorpusSizes.from_shards(shards, program.shard_weights, n_documents, program.longest, n_words)
+    counted = bytes_of_state(program.name, program.n_topics, sizes, program.documents, program.averages)
+    if "design" not in shards[0]:
+        return counted
+    designs = [program.documents.bytes_of_design(shard["design"], program.n_topics) for shard in shards]
+    return counted._replace(shards=counted.shards + designs)
+
+
+def _bytes_to_read_one(sources):
+    """Bytes that reading the largest shard takes, of those in files."""
+    try:
+        return max([bytes_to_read(source) for source in sources if isinstance(source, tuple)], default=0)
+    except DataError:  # a file that is gone: the worker that reads it says so, with its name
+        return 0
+
+
+def check_reading(sources, engine):
+    """Raise a DataError if a shard of files takes more memory to be read than a worker has."""
+    needed = _bytes_to_read_one(sources)
+    if not needed or own_threads() is not None:
+        return
+    end = dask.config.get("distributed.worker.memory.terminate", 0.95) or math.inf
+    for worker in open_place(engine).memory():
+        if worker.enforced and _KERNELS + needed > end * worker.limit:
+            least = (_KERNELS + needed) / end
+            raise DataError(
+                f"X has files of which a shard, as of {sources[0][0].path}, takes about "
+                f"{needed / 1e6:,.0f} MB to be read, and programs take {_KERNELS / 1e6:,.0f}, beyond the "
+                f"limit of {worker.limit / 1e6:,.0f} MB of a worker: give workers {least / 1e6:,.0f} MB or "
+                "more, or smaller shards (n_groups; compressed files and those in the svmlight format are "
+                "not cut, so give several)"
+            )
+
+
+def _refuse(program, worker, stays, passes, free, n_workers, limit):
+    less, n = "", n_workers
+    while n < _MOST_TIMES * n_workers and not less:
+        n = -(-5 * n // 4)
+        if _ADVISED * sum(_needs(program, [worker] * n)(worker.n_threads)) <= free:
+            less = f", take {n:,} such workers or more"
+    if 0 < free < 2 * bytes_of_program(program).passing:
+        less += f", cut smaller shards (n_groups, more parts of X: there are {len(program.shards):,})"
+    elif free > 0:
+        less += f", set fewer topics than n_components={program.n_topics}"
+    raise DataError(
+        f"X is beyond the workers' memory: of {sum(program.shard_weights):,} tokens with their topics and "
+        f"counts a worker would hold {stays / 1e6:,.0f} MB, and {passes / 1e6:,.0f} MB more for reading, "
+        f"layout and snapshots, but programs take {worker.used / 1e6:,.0f} of its limit of "
+        f"{worker.limit / 1e6:,.0f} MB, which leaves {max(free, 0) / 1e6:,.0f}: give workers "
+        f"{math.ceil(limit / 1e6):,} MB or more{less}, or fit files on one machine, with engine='local' and "
+        "memory_limit="
+    )
+
+
+class WarmUp:
+    """Imports and compiles, on a worker, what stays in its memory during a fit."""
+
+    def __call__(self):
+        """Draw the topics of a few tokens."""
+        from ..corpus.shard_input import corpus_of_matrix
+        from ..samplers.gibbs import RotatingGibbs
+
+        corpus = corpus_of_matrix(sparse.csr_array(np.ones((4, 4), np.int32)), 1)
+        program = RotatingGibbs(corpus, 2, np.full(2, 0.1), np.full(4, 0.1), 0, in_process=True)
+        run(program, program.schedule, max_rounds=2)
