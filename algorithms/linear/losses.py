@@ -1,8 +1,7 @@
 """Losses as objects: checks and coding of y, the start of a fit, and the loss for each solver.
 
 `squared`, `logistic`, `poisson` and `multinomial(K)` are objects. For models over rows (`glm`) a loss has
-`code`, its number in the kernels, `start`, `objective` and `minimiser`; the squared one has `subproblem`, its
-problem on a working set.
+`code`, its number in the kernels, `start`, `objective` and `minimiser`.
 """
 
 import functools

@@ -1,23 +1,28 @@
 """Problems of the squared loss, how they are solved, and a gap recomputed in plain numpy."""
 
+import itertools
 from dataclasses import replace
 
 import numpy as np
 from scipy import sparse
 
+from stradask.algorithms.linear.sparse.distributed import CutMatrix
 from stradask.algorithms.linear.sparse.fitting import Design
-from stradask.algorithms.linear.sparse.least_squares import LeastSquares
+from stradask.algorithms.linear.sparse.least_squares import least_squares_of
 from stradask.algorithms.linear.sparse.penalties import L1L2
 
 
-def fit(X, y, penalties, *, weights=None, intercept=False, tol=1e-10, n_jobs=1, start=None, rounds=1000):
+def fit(
+    X, y, penalties, *, weights=None, intercept=False, tol=1e-10, n_jobs=1, start=None, rounds=1000, shards=0
+):
     share = 1.0 if weights is None else len(y) / weights.sum()  # rows of a design have weights of mean 1
     weights = None if weights is None else weights * share
     first = penalties[0]
-    design = Design(X, weights, first.l1_factors, first.l2_factors, intercept, first.positive)
+    cut = rows_of(X, shards) if shards else None
+    design = Design(X, weights, first.l1_factors, first.l2_factors, intercept, first.positive, cut)
     factors = {"l1_factors": first.l1_factors, "l2_factors": first.l2_factors, "positive": first.positive}
     of_mean = [L1L2(penalty.strength * share, penalty.ridge * share, **factors) for penalty in penalties]
-    columns = LeastSquares(design, y, n_jobs)
+    columns = least_squares_of(design, y, n_jobs)
     fits = columns.solve(of_mean, tol=tol, max_iter=rounds, start=start, label="test")[0]
     total = len(y) / share  # objectives of the problem are sums
     sums = [{"objective": total * fit.objective, "gap_absolute": total * fit.gap_absolute} for fit in fits]
@@ -25,6 +30,13 @@ def fit(X, y, penalties, *, weights=None, intercept=False, tol=1e-10, n_jobs=1, 
         replace(fit, strength=penalty.strength, **of_sum)
         for fit, penalty, of_sum in zip(fits, penalties, sums, strict=False)
     ]
+
+
+def rows_of(X, n_shards):
+    """X as so many blocks of rows."""
+    edges = np.linspace(0, X.shape[0], n_shards + 1).astype(int).tolist()
+    pieces = [X[a:b] for a, b in itertools.pairwise(edges)]
+    return CutMatrix(True, pieces, edges, X.shape, X.dtype, sparse.issparse(X))
 
 
 def dense(solution, n_features):

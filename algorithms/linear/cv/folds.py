@@ -25,7 +25,7 @@ from ..sparse.classes import ClassColumns
 from ..sparse.fitting import SHORT, Design
 from ..sparse.least_squares import LeastSquares
 from ..sparse.moments import affords, constant_in, moments_of, shift_of
-from ..sparse.working_set import Solution
+from ..sparse.solution import Solution
 from .evaluation import path_scorer, score_path
 
 
@@ -190,10 +190,6 @@ class PathProblem:
             fit_intercept=self.fit_intercept,
             positive=self.positive,
         )
-
-    def loss(self, design):
-        """Return the loss with an empty working set."""
-        return self.kind.subproblem(design, self.target)
 
     def class_columns(self, design):
         """The columns and the loss of classes, for the solvers."""

@@ -21,7 +21,7 @@ from ..structured.solving.problem import so_far
 from ..structured.solving.small import MOST_ENTRIES, MOST_REMADE, SmallSolver
 from ..structured.solving.solver import Solver
 from .fitting import DEFAULT_ROUNDS, LEAST_TOL, SHORT
-from .working_set import Solution
+from .solution import Solution
 
 _RANGE = 1e-60, 1e60  # of slopes of columns: beyond, these are scaled
 _FAR = 1e7  # times the median of the slopes: rounding errors of such columns hide what others are short of
@@ -47,10 +47,14 @@ class ClassColumns:
         loss = mean_loss(design, Multinomial() if several else Logistic(), y, offset)
         self.set_columns(design, loss, n_jobs)
 
-    def set_columns(self, design, loss, n_jobs):
-        """Keep the loss, and the columns of the design."""
+    def set_loss(self, design, loss):
+        """Keep the loss, and what it is of."""
         self.design, self.loss = design, loss
         self.blocks, self.scales = single_columns(design.n_features), np.ones(design.n_features)
+
+    def set_columns(self, design, loss, n_jobs):
+        """Keep the loss, and the columns of the design."""
+        self.set_loss(design, loss)
         options = {"weights": self.loss.weights, "centre": design.fit_intercept}
         if design.cut is None:
             open_place(design.engine, n_jobs)  # warns inside a Dask task
@@ -188,19 +192,20 @@ def solve(problem, penalties, *, tol, max_iter, start=None, label, read=None, un
 
     with single_threaded_blas(), problem.columns.opened(), monitor:
         is_watched = bool(shown.get("callback") is not None or shown.get("verbose") or listeners())
-        solver, nothing, first = problem.small_solver(penalties, is_watched) or problem.general_solver()
+        small = problem.small_solver(penalties, is_watched)
+        solver, nothing, first = small or problem.general_solver()
         if start is not None:
             problem.begin(solver, start)
-            if problem.loss.quadratic and isinstance(solver, Solver):
-                settle_free(solver, problem.terms(penalties[0]).free)
+            if problem.loss.quadratic and not small:
+                problem.settle_free(solver, problem.terms(penalties[0]).free)
         elif problem.terms(penalties[0]).free.any():  # a gap counts where their slopes are zero
             solver.null(problem.terms(penalties[0]))
         for penalty in penalties:
             terms = problem.terms(penalty)
             options = {"tol": max(tol, LEAST_TOL), "max_rounds": max_rounds, "report": reporter(penalty)}
             fit = solver.solve(terms, nothing, first, **options)
-            if isinstance(solver, SmallSolver) and fit.reason in ("large", "stalled"):
-                (solver, nothing, first), B = problem.general_solver(), fit.B
+            if small and fit.reason in ("large", "stalled"):
+                (solver, nothing, first), small, B = problem.general_solver(), None, fit.B
                 problem.begin(solver, (np.flatnonzero(B.any(axis=1)), B[B.any(axis=1)]))
                 terms = problem.terms(penalty)  # in units of columns that may be scaled now
                 solver.is_hard = fit.reason == "stalled"
@@ -229,19 +234,3 @@ def largest_alpha(problem, l1_ratio):
             V = solver.slopes()[0]
     pulls = (np.maximum(V, 0.0) if problem.design.positive else np.abs(V)).max(axis=1)
     return float((pulls[is_penalised] / (terms.lam + terms.l1)[is_penalised]).max(initial=0.0))
-
-
-def settle_free(solver, free):
-    """Bring free columns, of a squared loss, to their best, so that the slopes make a dual point."""
-    if not free.any():
-        return
-    solver.grow(np.flatnonzero(free))
-    free_columns = solver.part[:, free[solver.places]]
-    free_columns = free_columns if isinstance(free_columns, np.ndarray) else free_columns.toarray()
-    weights = solver.loss.weights
-    if solver.fit_intercept:
-        free_columns = free_columns - weights @ free_columns
-    roots, rest = np.sqrt(weights)[:, None], solver.loss.y - solver.f
-    change = np.linalg.lstsq(roots * free_columns, roots * rest, rcond=None)[0]
-    solver.f = solver.f + free_columns @ change
-    solver.B[solver.places[free[solver.places]]] += change

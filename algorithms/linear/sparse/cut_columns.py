@@ -103,6 +103,6 @@ def _square(column, h):
 def columns_of_cut(cut, *where, **options):
     """The columns of a `CutMatrix`; `where`: an engine, and threads of a worker."""
     if cut.by_rows:
-        rows = cut.sources, cut.stream, cut.edges
-        return RowsOnWorkers.of_sources(*rows, cut.shape, cut.dtype, cut.is_sparse, *where, **options)
+        rows = *cut.row_sources(), cut.edges, cut.shape, cut.dtype, cut.is_sparse
+        return RowsOnWorkers.of_sources(*rows, *where, **options)
     return BlocksOfColumns(cut, *where, **options)

@@ -1,10 +1,10 @@
 """Sparse linear models on a Dask cluster: how X is cut, and which of the two designs runs.
 
-*By columns* (`program`): the coordinator sends the residual, 8 bytes a row, to each worker and round; the
-workers return their largest violators with their columns. *By rows* (`rows`): it sends the coefficients, and
-every shard returns a slope for each column, 8 bytes a column. A Dask array is used as it is chunked, where
-its blocks are; a matrix of this process is cut into as many shards as the cluster has threads, in the way
-that moves less: by columns if they are the greater number. Logistic models are fitted by columns: their
+*By columns* (`cut_columns`): the coordinator sends the residual, 8 bytes a row, to each worker and round; the
+workers return their slopes and the columns that are asked for. *By rows* (`rows`): it sends the coefficients,
+and every shard returns a slope for each column, 8 bytes a column. A Dask array is used as it is chunked,
+where its blocks are; a matrix of this process is cut into as many shards as the cluster has threads, in the
+way that moves less: by columns if they are the greater number. Logistic models are fitted by columns: their
 rows change weight at every step, so that no Gram matrix of the working set can stand for them, and a Dask
 array chunked by rows is then rechunked once.
 
@@ -30,7 +30,6 @@ from ...inputs.dask_arrays import aligned, is_dask
 from ...inputs.pieces import cut_at_chunks, cut_evenly, lazy_chunks, located, read_block
 from ...inputs.streamed import RowStream, bytes_to_keep, matrix_of, renewed
 from .columns import columns_of, cut
-from .rows import RowProgram
 
 _MOST_MEMORY = 0.5  # of all workers, that columns may fill
 
@@ -53,10 +52,13 @@ class CutMatrix:
     stream: RowStream | None = None
     sources: list | None = None
 
-    def program(self, working_set):
-        """Make the program of this cut, by rows, and its schedule."""
-        rows = self.sources or self.pieces, np.diff(self.edges).tolist(), self.stream or by_columns
-        return RowProgram(working_set, *rows), self.schedule
+    def row_sources(self):
+        """Sources of the blocks of a cut by rows, and what reads them."""
+        if self.stream is not None:
+            return self.sources, self.stream
+        lengths = np.diff(self.edges).tolist()
+        pieces = zip(self.edges[:-1], lengths, self.pieces, strict=True)
+        return [(number, *piece) for number, piece in enumerate(pieces)], _laid_source
 
     def kept(self, engine):
         """Return a cut matrix whose pieces are computed once, for several runs over them.
@@ -191,8 +193,8 @@ def lay_block(block, first, by_rows=False):
         return by_columns(block)
 
 
-def _laid_source(source, again):
-    """Read a block of rows for a `RowStream`."""
+def _laid_source(source, again=False):
+    """Read a block of rows, perhaps for a `RowStream`."""
     _, first, n_rows, block = source
     block = read_block(block)
     if again and isinstance(block, np.ndarray) and block.dtype in (np.float32, np.float64):

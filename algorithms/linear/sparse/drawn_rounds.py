@@ -32,7 +32,7 @@ from .column_store import Images
 from .columns import CONSTANT, columns_from, columns_of
 from .duality import column_gap
 from .fitting import DEFAULT_ROUNDS, LEAST_TOL
-from .working_set import Solution
+from .solution import Solution
 
 _ENTRIES = 64  # of an image
 _FEW = 1 << 21  # entries of columns that are copied at a time: 16 MB
@@ -43,7 +43,7 @@ _OVERSAMPLE = 4  # draws for each coefficient that is wanted
 def solve_drawn(
     design, y, penalty, *, tol, max_iter, random_state, start=None, n_jobs=None, read=None, **options
 ):
-    """Solve for one penalty on columns of this process; returns as `fitting.solve`.
+    """Solve for one penalty on columns of this process; returns as `classes.solve`.
 
     A pass is as many rounds as it takes to visit every coefficient once. `options`: of `run`.
     """

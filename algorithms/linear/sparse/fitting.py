@@ -15,11 +15,11 @@ from sklearn.exceptions import ConvergenceWarning
 from ...._typing import Engine
 from ....errors import DataError
 from ....scheduler.place import check_engine
-from ....scheduler.threads import own_threads, single_threaded_blas
+from ....scheduler.threads import own_threads
 from ...inputs.dask_arrays import engine_for, is_dask
 from ..scales import column_scales
 from .penalties import ENDLESS, L1L2
-from .working_set import Solution, WorkingSet
+from .solution import Solution
 
 SHORT = ("max_rounds", "stalled")  # reasons of solutions that did not reach `tol`
 DEFAULT_ROUNDS = 1000  # of the working set, where max_iter is 0
@@ -151,122 +151,12 @@ def ownership(estimator):
     return "never" if estimator.alpha == 0 or estimator.l1_ratio == 0 or free else "large"
 
 
-def solve(
-    design, subproblem, penalties, *, tol, max_iter, start=None, n_jobs=None, read=None, unit=1.0, **options
-):
-    """Solve for a sequence of penalties on rows of workers: a list of `Solution`, and the `Run`.
-
-    `max_iter`: most passes over X for a penalty. `start`: features (rising) and coefficients.
-    ``read(solution, history)`` makes the model of ``info.snapshot()``. `options`: of `run`. A run that was
-    ended has fewer solutions, the last of them being the model so far.
-    """
-    from ....scheduler import run
-
-    rounds = max((max_iter or DEFAULT_ROUNDS) - 1, 1)
-    start = design.allowed(start)
-    program, schedule = _program(design, subproblem, penalties, tol, rounds, start, unit)
-    working_set, n_samples = program.working_set, design.X.shape[0]
-    with single_threaded_blas():
-        done = run(
-            program,
-            schedule,
-            engine=design.engine,
-            n_jobs=n_jobs,
-            max_rounds=2 * (rounds + 2) * len(penalties),  # a round scores, the next one works
-            snapshot=read and (lambda history: read(_mean(working_set.so_far(), n_samples), history)),
-            **options,
-        )
-    working_set.finish()
-    return [_mean(solution, n_samples) for solution in working_set.solutions], done
-
-
-def _program(design, subproblem, penalties, tol, rounds, start=None, unit=1.0):
-    """Make the program that solves for the penalties, and its schedule."""
-    working_set = WorkingSet(
-        subproblem,
-        penalties,
-        n_features=design.n_features,
-        is_sparse=design.cut.is_sparse,
-        tol=max(tol, LEAST_TOL),
-        max_rounds=rounds,
-        start=start,
-        unit=unit,
-    )
-    return design.cut.program(working_set)
-
-
 def moved_from(start, fit):
     """The fit, with no rounds where it ended with the coefficients that it began from, but for rounding."""
     if start is None or not len(fit.features) or not np.array_equal(start[0], fit.features):
         return fit
     moved = np.abs(start[1] - fit.coef).max()
     return replace(fit, rounds=0) if moved <= 1e-12 * np.abs(fit.coef).max() else fit
-
-
-def _mean(solution, n_samples):
-    """A solution in the units of the estimators, whose objective is a mean over the rows."""
-    figures = {"objective": solution.objective / n_samples, "gap_absolute": solution.gap_absolute / n_samples}
-    return replace(solution, **figures)
-
-
-def rounded(design, loss, penalty, fit, *, n_jobs=None):
-    """Round the coefficients of a fit to the type of X; find the intercept and the gap that are theirs.
-
-    The solver works in float64. The gap of the rounded coefficients is that of a new problem, made by
-    ``loss()``, which starts from them and takes no step: a pass over X for its columns, and one for the
-    slopes of all.
-
-    Returns `fit` itself for float64, and where the fit was ended before its time. The intercept of the
-    squared loss is the best one for the rounded coefficients, in float64; that of other losses is rounded.
-    Where unpenalised columns are held at or above zero, the gap stays that of the fit.
-    """
-    dtype = design.X.dtype
-    if dtype == np.float64 or fit.reason not in ("gap", *SHORT):
-        return fit
-    coef = fit.coef.astype(dtype).astype(np.float64)
-    kept = np.flatnonzero(coef if coef.ndim == 1 else coef.any(axis=1))
-    features, coef = fit.features[kept], coef[kept]
-    subproblem = loss()
-    start = (features, coef) if len(features) else None
-    (measured, *_), done = solve(
-        design,
-        subproblem,
-        [penalty],
-        tol=np.inf,
-        max_iter=2,
-        start=start,
-        n_jobs=n_jobs,
-        label="duality gap",
-    )
-    if done.reason == "interrupted":
-        return replace(fit, gap=np.nan, gap_absolute=np.nan)
-    own = np.zeros(subproblem.coef.shape)
-    own[np.isin(subproblem.features, features)] = coef
-    intercept = subproblem.intercept_of(own, fit.intercept, dtype)
-    n_samples, square = design.X.shape[0], subproblem.scale**2
-    gap = measured.gap_absolute + subproblem.excess(own, intercept) * square / n_samples
-    if penalty.positive and len(penalty.unpenalised(design.n_features)):
-        # The slope of a free column held at or above zero must not be positive, and is so by rounding: no
-        # multiple of this residual is a dual point.
-        return replace(fit, features=features, coef=coef, intercept=intercept)
-    unit = subproblem.unit(penalty) * square / n_samples
-    relative = float(gap / unit if unit > 0 else fit.gap)
-    model = {"features": features, "coef": coef, "intercept": intercept}
-    return replace(fit, **model, gap=relative, gap_absolute=float(gap))
-
-
-def largest_strength(design, subproblem, penalty):
-    """Find the least strength of the l1 penalty at which every penalised coefficient is zero.
-
-    `subproblem`: Subproblem; with an empty working set; it is changed. `penalty`: SeparablePenalty; of any
-    strength above 0. Returns in units of the unscaled problem; 0 if no column is penalised.
-    """
-    from ....scheduler import run
-
-    strong = penalty.with_strength(ENDLESS)
-    program, schedule = _program(design, subproblem, [strong], 1e-12, 2)
-    _whole(run(program, schedule, engine=design.engine, max_rounds=8))
-    return program.bound * subproblem.scale
 
 
 def _scales(X, weights, centre, cut, engine):

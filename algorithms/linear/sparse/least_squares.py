@@ -16,17 +16,17 @@ from ....scheduler.threads import single_threaded_blas
 from ..structured.losses import Squared
 from ..structured.mean_loss import mean_loss
 from . import classes
-from .classes import ClassColumns, settle_free
+from .classes import ClassColumns
 from .duality import column_gap
-from .fitting import SHORT, largest_strength, rounded, solve
+from .fitting import SHORT
 from .moments import problem_of
 
 
 def solve_squared(design, y, alphas, l1_ratio, *, problem=None, tol, start=None, **options):
-    """Solve least squares for falling penalties, rounded to the type of X; returns as `fitting.solve`.
+    """Solve least squares for falling penalties, rounded to the type of X; returns as `classes.solve`.
 
     `problem`: the `MomentProblem`, if there is one already; there is one round then. `options` are those of
-    `fitting.solve`.
+    `classes.solve`.
     """
     began = time.perf_counter()
     problem = problem or problem_of(design, y, len(alphas))
@@ -34,39 +34,23 @@ def solve_squared(design, y, alphas, l1_ratio, *, problem=None, tol, start=None,
     if fits:
         return fits, _one_round(fits, began, **options)
     penalties = [design.penalty(alpha, l1_ratio) for alpha in alphas]
-    if not is_by_rows(design):
-        columns = LeastSquares(design, y, options.pop("n_jobs", None))
-        fits, done = columns.solve(penalties, tol=tol, start=start, **options)
-        return [columns.rounded(*pair) for pair in zip(penalties, fits, strict=False)], done
-    from .rows import GramSquared
-
-    def loss():
-        return GramSquared(y, design.weights, fit_intercept=design.fit_intercept)
-
-    fits, done = solve(design, loss(), penalties, tol=tol, start=start, **options)
-    n_jobs = options.get("n_jobs")
-    return [
-        rounded(design, loss, penalty, fit, n_jobs=n_jobs)
-        for penalty, fit in zip(penalties, fits, strict=False)
-    ], done
+    columns = least_squares_of(design, y, options.pop("n_jobs", None))
+    fits, done = columns.solve(penalties, tol=tol, start=start, **options)
+    return [columns.rounded(*pair) for pair in zip(penalties, fits, strict=False)], done
 
 
-def is_by_rows(design):
-    """Whether workers have rows, of which products of columns are summed: see `rows`."""
-    return design.cut is not None and design.cut.by_rows
+def least_squares_of(design, y, n_jobs=None):
+    """The problems of a design and a target, wherever the rows are."""
+    if design.cut is None or not design.cut.by_rows:
+        return LeastSquares(design, y, n_jobs)
+    from .rows import RowLeastSquares
+
+    return RowLeastSquares(design, y, n_jobs)
 
 
 def largest_alpha(design, y, l1_ratio):
     """Find the least alpha at which every penalised coefficient is zero; infinite for ``l1_ratio=0``."""
-    if not is_by_rows(design):
-        return classes.largest_alpha(LeastSquares(design, y), l1_ratio)
-    if l1_ratio == 0:
-        return np.inf
-    from .rows import GramSquared
-
-    subproblem = GramSquared(y, design.weights, fit_intercept=design.fit_intercept)
-    strength = largest_strength(design, subproblem, design.penalty(1.0, l1_ratio))
-    return float(strength / (len(y) * l1_ratio))
+    return classes.largest_alpha(least_squares_of(design, y), l1_ratio)
 
 
 def _dense(design, start):
@@ -120,7 +104,7 @@ class LeastSquares(ClassColumns):
         )
 
     def solve(self, penalties, *, start=None, **options):
-        """Solve for falling penalties; returns as `fitting.solve`, not rounded."""
+        """Solve for falling penalties; returns as `classes.solve`, not rounded."""
         if start is not None:
             start = start[0], start[1] / self.unit
         return classes.solve(self, penalties, start=start, unit=self.unit * self.unit, **options)
@@ -138,11 +122,9 @@ class LeastSquares(ClassColumns):
             solver, nothing, _ = self.general_solver()
             self.begin(solver, (fit.features, coef / self.unit))
             objective, intercept = solver.objective(terms), float(solver.intercept()[0])
-            settle_free(solver, terms.free)
-            (V, u), rest = solver.slopes(), self.loss.y - solver.f
+            V, y_r, r_r = self.dual_at(solver, terms.free)
         square = self.unit * self.unit
         l1, l2 = np.where(terms.allowed, terms.lam, 0.0), terms.table[2]
-        y_r, r_r = (-float(np.sum(values * u)) for values in (self.loss.y, rest))
         objective_of_gap, gap = column_gap(
             solver.B[:, 0], V[:, 0], l1, l2, self.design.positive, y_r, r_r, np.inf
         )
@@ -155,6 +137,27 @@ class LeastSquares(ClassColumns):
         if self.design.fit_intercept:
             model["intercept"] = float(self.mean + intercept * self.unit)
         return replace(fit, **model, gap=float(gap / nothing), gap_absolute=float(gap) * square)
+
+    def dual_at(self, solver, free):
+        """Minus the slopes where free columns are at their best, and products of the residual."""
+        self.settle_free(solver, free)
+        (V, u), rest = solver.slopes(), self.loss.y - solver.f
+        return V, *(-float(np.sum(values * u)) for values in (self.loss.y, rest))
+
+    def settle_free(self, solver, free):
+        """Bring free columns, of a squared loss, to their best, so that the slopes make a dual point."""
+        if not free.any():
+            return
+        solver.grow(np.flatnonzero(free))
+        free_columns = solver.part[:, free[solver.places]]
+        free_columns = free_columns if isinstance(free_columns, np.ndarray) else free_columns.toarray()
+        weights = solver.loss.weights
+        if solver.fit_intercept:
+            free_columns = free_columns - weights @ free_columns
+        roots, rest = np.sqrt(weights)[:, None], solver.loss.y - solver.f
+        change = np.linalg.lstsq(roots * free_columns, roots * rest, rcond=None)[0]
+        solver.f = solver.f + free_columns @ change
+        solver.B[solver.places[free[solver.places]]] += change
 
 
 def _power(values):

@@ -21,7 +21,7 @@ from ....kernels.linear.gram_path import solve_path
 from ....kernels.linear.weighted_descent import csc_weighted_gram
 from ....scheduler.threads import single_threaded_blas
 from .. import rules
-from .working_set import Solution
+from .solution import Solution
 
 _NARROW = 64  # columns, below which the loops over them are short
 _BLOCK = 1 << 16  # entries of a block of rows: 512 KiB

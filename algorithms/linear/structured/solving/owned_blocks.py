@@ -57,13 +57,17 @@ from .....scheduler.threads import single_threaded_blas
 from ....inputs.pieces import Lazy, lazy_blocks
 from ...sparse.column_store import ColumnBlock, ColumnSource, ColumnStore, Images, ReadColumns
 from ...sparse.columns import columns_of
-from ...sparse.working_set import INNER, LEAST_GROWTH, LEAST_INNER, STAGE, STRIDE
 from ..mean_loss import balanced
 from .blocks import Blocks
 from .joint import PenaltyOfBlocks, best_shares, least_in_span
 from .shard import BlockTerms, GroupShard, OwnedGroups
 from .solver import Fit
 
+_LEAST_GROWTH = 100  # columns that join W in a round, if so many violate
+_STRIDE = 0.5  # by which the strength falls in a round
+_STAGE = 0.05  # on the way to the target, W is solved to this part of the objective
+_INNER = 0.1  # at the target, W is solved to this part of the outer gap,
+_LEAST_INNER = 0.3  # but not below this part of what is asked for, to which it goes when none joins
 _OWN = 0.2  # of what is asked of W, what the shards together are asked for
 _PATIENCE = 50  # rounds of updates in which the gap on W does not fall, after which they end
 _KEPT = 20  # steps of shards over whose span the objective is minimised
@@ -333,9 +337,9 @@ class OwnedBlocks(Program):
         if self.reason:
             return 0, None, self._round_coefficients()
         if not np.isfinite(self.strength):
-            self._lower(STRIDE * max(partial[0] for partial in partials))
+            self._lower(_STRIDE * max(partial[0] for partial in partials))
         else:
-            self._lower(STRIDE * self.strength)
+            self._lower(_STRIDE * self.strength)
         ids, scores = (np.concatenate([partial[k] for partial in partials]) for k in (2, 3))
         chosen = np.flatnonzero(scores > self.strength)
         chosen = np.sort(chosen[np.argsort(-scores[chosen], kind="stable")[: self.request["count"]]])
@@ -445,10 +449,10 @@ class OwnedBlocks(Program):
 
     def _ask_scores(self):
         """Candidates are to serve the strength that is next."""
-        following = 1.0 if not np.isfinite(self.strength) else max(1.0, STRIDE * self.strength)
+        following = 1.0 if not np.isfinite(self.strength) else max(1.0, _STRIDE * self.strength)
         mean_size = len(self.blocks.order) / self.n_blocks
         there = np.logical_or.reduceat(self.coef.any(axis=1), self.firsts) if len(self.coef) else ()
-        most = max(int(LEAST_GROWTH / mean_size), 10, int(np.sum(there)), len(self.firsts) // 2)
+        most = max(int(_LEAST_GROWTH / mean_size), 10, int(np.sum(there)), len(self.firsts) // 2)
         self._ask("score", strength=1.0, threshold=following, count=most)
 
     def _ask_updates(self, gap, some_join):
@@ -459,10 +463,10 @@ class OwnedBlocks(Program):
                 - self.loss.least()
                 + self._scaled_penalty(self.strength).value(self.coef)
             )
-            self.eps = STAGE * at
+            self.eps = _STAGE * at
         else:
-            asked = max(LEAST_INNER * self.tol, _ROUNDING) * self.excess
-            self.eps = max(asked, INNER * gap if some_join else 0.0)
+            asked = max(_LEAST_INNER * self.tol, _ROUNDING) * self.excess
+            self.eps = max(asked, _INNER * gap if some_join else 0.0)
         self._ask("solve", part=_OWN * self.eps / (self.n_shards * self.excess))
 
     def _round_coefficients(self):

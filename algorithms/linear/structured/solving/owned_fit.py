@@ -17,7 +17,7 @@ from ...._base import Estimator
 from ....inputs.dask_arrays import engine_for, is_dask
 from ...sparse.distributed import CutMatrix, exceeds_memory, lay_out
 from ...sparse.fitting import DEFAULT_ROUNDS, LEAST_TOL
-from ...sparse.working_set import Solution
+from ...sparse.solution import Solution
 from ..penalties import BlockPenalty
 from .blocks import Blocks, single_columns
 from .owned_blocks import OwnedBlocks

@@ -11,6 +11,7 @@ each; m columns 8 n m up.
 """
 
 import contextlib
+import itertools
 from typing import Any
 
 import numpy as np
@@ -73,10 +74,14 @@ class RowsOnWorkers(RemoteColumns):
         super().__init__(program, *about, weights=weights, centre=centre)
 
     @classmethod
-    def of_sources(cls, sources, read, edges, shape, *about, **options):
-        """Make them of sources of blocks, which `read` reads; `edges`: their first rows, and the end."""
+    def of_sources(cls, sources, read, edges, shape, *about, vectors=(), **options):
+        """Make them of sources of blocks, which `read` reads; `edges`: their first rows, and the end.
+
+        `vectors`: y and the weights, for `slopes_at` and `sums`.
+        """
         rows = object.__new__(cls)
-        RemoteColumns.__init__(rows, _RowBlocks(sources, read, edges, shape[1]), shape, *about, **options)
+        program = _RowBlocks(sources, read, edges, shape[1], vectors)
+        RemoteColumns.__init__(rows, program, shape, *about, **options)
         return rows
 
     def raw(self, features):
@@ -112,6 +117,14 @@ class RowsOnWorkers(RemoteColumns):
         """Second moments of parts of the rows (None: all), see `sparse.moments.moments_of`, by one pass."""
         return self._passes.run(("moments", Y, weights, (shift.columns, shift.targets), parts))[1]
 
+    def slopes_at(self, features, coef, shift):
+        """``X.T @ (weights * (y - X[:, features] @ coef - shift))``."""
+        return self._passes.run(("slopes_at", features, coef, shift))[1]
+
+    def sums(self, new, old):
+        """Weighted products of new columns with old ones, with one another, with y and with ones."""
+        return self._passes.run(("sums", new, old))[1]
+
     def ranges(self, weights, features):
         """The least and the largest value of columns in the rows that have weight."""
         least, most = zip(*self._passes.run(("ranges", weights, features))[1], strict=True)
@@ -121,29 +134,36 @@ class RowsOnWorkers(RemoteColumns):
 class _RowBlocks(Summed):
     """What blocks of rows are asked for, (what, arguments); `edges` are their first rows, and the end."""
 
-    def __init__(self, sources, read, edges, n_features):
-        self.shards, self.read, self.edges, self.n_features = sources, read, edges, n_features
+    def __init__(self, sources, read, edges, n_features, vectors=()):
+        self.read, self.edges, self.n_features = read, edges, n_features
+        rows = itertools.starmap(slice, itertools.pairwise(edges))
+        self.shards = [
+            (source, *(v[own] for v in vectors)) for source, own in zip(sources, rows, strict=True)
+        ]
 
     def load(self, data):
-        """Read a block, or leave it to be read in each pass."""
-        return self.read(data)
+        """Read a block, or leave it to be read in each pass; keep its part of the vectors."""
+        return self.read(data[0]), *data[1:]
 
     def renew(self, state):
         """See `Summed`; blocks that are read in every pass go on with this program's memory."""
-        return renewed(state, self.read)
+        return renewed(state[0], self.read), *state[1:]
 
     def report(self, state):
         """Stored entries."""
-        if isinstance(state, StreamedBlock):
-            return state.n_entries
-        return state.size if isinstance(state, np.ndarray) else state.nnz
+        X, *_ = state
+        if isinstance(X, StreamedBlock):
+            return X.n_entries
+        return X.size if isinstance(X, np.ndarray) else X.nnz
 
     def portion(self, number, state, request):
         """Answer a request for a block."""
         what, *args = request
         if what == "first_means" and number:
             return 0.0, np.zeros(self.n_features)
-        block = Columns(matrix_of(state), None, centre=False)
+        X, *vectors = state
+        block = Columns(matrix_of(X), None, centre=False)
+        args = (*vectors, *args) if what in ("slopes_at", "sums") else args
         return getattr(self, f"_{what}")(block, slice(*self.edges[number : number + 2]), *args)
 
     def kind(self, request):
@@ -157,6 +177,8 @@ class _RowBlocks(Summed):
             return 8 * len(args[0]) * self.edges[-1] // (len(self.edges) - 1)
         if what == "moments":
             return 8 * len(args[-1]) * self.n_features**2
+        if what == "sums":
+            return 8 * len(args[0]) * (len(args[0]) + len(args[1]) + 2)
         vectors = args[0].shape[1] if what == "slopes" and args[0].ndim > 1 else 1
         return 8 * self.n_features * vectors
 
@@ -178,6 +200,17 @@ class _RowBlocks(Summed):
         X = sparse.csc_array(X) if block.is_sparse else X
         inside = [None if part is None else part[(part >= first) & (part < last)] - first for part in parts]
         return 0.0, np.array([moments_of(X, Y, weights, Shift(*shift), part) for part in inside])
+
+    def _slopes_at(self, block, rows, y, weights, features, coef, shift):
+        residual = y - (block.X[:, features] @ coef + shift)
+        return 0.0, np.asarray(block.X.T @ (weights * residual)).ravel()
+
+    def _sums(self, block, rows, y, weights, new, old):
+        part = block.X[:, new]
+        part = part.multiply(weights[:, None]).tocsc() if block.is_sparse else part * weights[:, None]
+        products = part.T @ block.X[:, np.append(old, new)]
+        products = products.toarray() if block.is_sparse else products
+        return 0.0, np.column_stack([products, part.T @ y, part.T @ np.ones(len(y))])
 
     def _ranges(self, block, rows, weights, features):
         values = block.raw(features)

@@ -230,7 +230,7 @@ class SmallSolver:
                 break
             n_there = int(np.count_nonzero(self.B.any(axis=1)))
             scores[self.places] = 0.0
-            new = _largest(scores, max(self._least, 2 * n_there))
+            new = largest(scores, max(self._least, 2 * n_there))
             joined, m = len(new), len(self.places) + len(new)
             if self._is_large(n_there, m, len(self.places) + np.count_nonzero(scores)):
                 reason = "large"
@@ -252,7 +252,7 @@ class SmallSolver:
         return Fit(self.B.copy(), self.intercept(), objective, gap, violation, rounds, reason)
 
 
-def _largest(scores, most):
+def largest(scores, most):
     """Columns of the largest scores above zero, at most so many, by number; ties go to lower numbers."""
     new = np.flatnonzero(scores)
     if len(new) <= most:

@@ -172,8 +172,10 @@ def test_tall_data_are_fitted_by_rows(client, tall, kind, options):
     distant = sd.ElasticNet(**local.get_params()).set_params(engine="dask").fit(given, y)
     np.testing.assert_allclose(distant.coef_, local.coef_, atol=1e-6)
     assert distant.intercept_ == pytest.approx(local.intercept_, abs=1e-6)
-    # No n-vector is sent: much less than one a round and worker.
-    assert np.median(distant.history_["bytes_sent"]) < 8 * P
+    # No n-vector is sent: the first pass has slopes alone, others also products of 25 columns in 3 blocks.
+    sent = distant.history_["bytes_sent"]
+    assert sent[0] < 8 * P
+    assert (sent[1:] < 3 * 8 * 25 * 27 + 8 * P).all()
 
 
 @pytest.mark.parametrize("chunks", [(N, 150), (40, P)])
@@ -199,20 +201,23 @@ def test_predictions_of_arrays_that_are_cut_by_columns(client, wide):
 
 @pytest.mark.parametrize("kind", ["local", pytest.param("lazy", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("by", ["columns", "rows"])
-def test_a_killed_worker_changes_no_bit(wide, tall, by, kind):
-    X, y = wide if by == "columns" else tall
+def test_a_killed_worker_changes_no_bit(wide, by, kind):
+    X, y = wide
+    if by == "rows":  # more columns than join at once, and more rows
+        X = np.random.default_rng(2).standard_normal((900, P)) + np.linspace(-3, 3, 900)[:, None]
+        y = X[:, :150].sum(axis=1) + np.sin(np.arange(900))
     if kind == "lazy":  # and kept on the workers, for the scales and the fit
-        X = da.from_array(X, chunks=(N, P // 3) if by == "columns" else (P // 3, 25)).map_blocks(np.sin)
+        X = da.from_array(X, chunks=(N, P // 3) if by == "columns" else (300, P)).map_blocks(np.sin)
     options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0"}
     with distributed.LocalCluster(**options) as cluster, distributed.Client(cluster):
         model = sd.Lasso(alpha=0.02 if kind == "local" else 0.01, tol=1e-10, engine="dask")
         model.set_params(standardize=kind == "lazy")
         calm = sd.Lasso(**model.get_params()).fit(X, y)
-        assert len(calm.history_["round"]) > 4
+        assert len(calm.history_["round"]) > 3
         victims = [worker.process.pid for worker in cluster.workers.values()]
 
         def kill(info):
-            if info.round == 3:
+            if info.round == 2:
                 os.kill(victims[0], signal.SIGKILL)
 
         model.fit(X, y, callback=kill)

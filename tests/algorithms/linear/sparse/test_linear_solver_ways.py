@@ -9,8 +9,6 @@ from squared_problems import dense, fit, problem, reference_gap, strength_max
 from stradask.algorithms.linear.sparse import classes
 from stradask.algorithms.linear.sparse.columns import columns_of
 from stradask.algorithms.linear.sparse.penalties import L1L2
-from stradask.algorithms.linear.sparse.rows import GramSquared
-from stradask.algorithms.linear.sparse.working_set import WorkingSet
 from stradask.algorithms.linear.structured.solving import column_descent, solver
 from stradask.algorithms.linear.subproblems import gram as gram_module
 from stradask.algorithms.linear.subproblems.gram import KeptFactor
@@ -95,11 +93,6 @@ def test_weights_of_zero_leave_rows_out():
 def test_what_is_refused(make, words):
     with pytest.raises(DataError, match=words):
         make()
-
-
-def test_no_penalties_are_refused():
-    with pytest.raises(DataError, match="penalties is empty"):
-        WorkingSet(GramSquared(np.ones(3)), [], n_features=2, is_sparse=False)
 
 
 # --- parts --------------------------------------------------------------------------------------------------
