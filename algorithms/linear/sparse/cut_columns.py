@@ -12,6 +12,7 @@ import numpy as np
 from scipy import sparse
 
 from ....scheduler.sums.summed import Summed
+from ..scales import column_scales
 from ..structured.solving.rows_on_workers import RemoteColumns, RowsOnWorkers
 from .columns import columns_from, columns_of
 from .distributed import lay_block
@@ -50,6 +51,10 @@ class BlocksOfColumns(RemoteColumns):
         """See `Columns`."""
         return self._joined(self._passes.run(("squares", h))[1])
 
+    def scales(self, weights, centre):
+        """See `RowsOnWorkers`."""
+        return self._joined(self._passes.run(("scales", (weights, centre)))[1])
+
 
 class _ColumnBlocks(Summed):
     """What blocks of columns are asked for, (what, argument); answers have the first column of a block."""
@@ -60,20 +65,24 @@ class _ColumnBlocks(Summed):
     def load(self, data):
         """Check a block, and store it by columns."""
         first, block = data
-        return first, columns_of(lay_block(block, first))
+        return first, lay_block(block, first)
 
     def report(self, state):
         """Stored entries."""
-        return float(state[1].weights().sum())
+        return float(columns_of(state[1]).weights().sum())
 
     def portion(self, number, state, request):
         """Answer a request for a block."""
-        (first, columns), (what, argument) = state, request
+        (first, X), (what, argument) = state, request
+        columns = columns_of(X)
         every = np.arange(columns.shape[1])
         if what == "slopes":
             answer = columns.dot(every, argument).T
         elif what == "squares":
             answer = np.array([_square(columns.take(every[j : j + 1]), argument) for j in every.tolist()])
+        elif what == "scales":
+            weights, centre = argument
+            answer = column_scales(X, weights, centre=centre)
         else:
             inside = argument[(argument >= first) & (argument < first + len(every))]
             if not len(inside):

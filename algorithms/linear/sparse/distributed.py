@@ -14,7 +14,6 @@ fit's differ in the last places, its sums being grouped otherwise.
 """
 
 import contextlib
-import itertools
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,12 +22,10 @@ from scipy import sparse
 
 from ....errors import DataError
 from ....scheduler.place import current_client, open_place
-from ....scheduler.program import Outcome, Program
-from ....scheduler.schedules.static import StaticSchedule
 from ....scheduler.threads import computed_here, own_threads
 from ...inputs.dask_arrays import aligned, is_dask
 from ...inputs.pieces import cut_at_chunks, cut_evenly, lazy_chunks, located, read_block
-from ...inputs.streamed import RowStream, bytes_to_keep, matrix_of, renewed
+from ...inputs.streamed import RowStream, bytes_to_keep
 from .columns import columns_of, cut
 
 _MOST_MEMORY = 0.5  # of all workers, that columns may fill
@@ -84,11 +81,6 @@ class CutMatrix:
         laid = client.map(lay_block, blocks, self.edges[:-1], by_rows=self.by_rows, pure=False, **where)
         # A future itself is useless while its data, lost with a worker, are made again; a task of it waits.
         return replace(self, pieces=[dask.delayed(_same)(future) for future in laid])
-
-    @property
-    def schedule(self):
-        """All shards at once."""
-        return StaticSchedule(1, n_shards=len(self.pieces))
 
 
 def streamed(X, engine, *, allow_rows):
@@ -218,63 +210,3 @@ def by_columns(block):
     from ...inputs.matrices import check_columns
 
     return aligned(check_columns("the fit", aligned(read_block(block))))
-
-
-class Scales(Program):
-    """Standard deviations (or root mean squares) of columns, in two rounds: means, then squares.
-
-    `weights`: None or array (n_samples,). `centre`: True: about the mean. Attributes: `scales`: array
-    (n_features,); 1 where they would be 0.
-    """
-
-    measure_every = 0
-
-    def __init__(self, cut_matrix, weights, centre):
-        weights = np.ones(cut_matrix.shape[0]) if weights is None else weights
-        parts = list(itertools.pairwise(cut_matrix.edges))
-        rows = [weights[a:b] if cut_matrix.by_rows else weights for a, b in parts]
-        self.shards = list(zip(cut_matrix.sources or cut_matrix.pieces, rows, strict=True))
-        self.stream = cut_matrix.stream
-        self.by_rows, self.centre, self.total = cut_matrix.by_rows, centre, weights.sum()
-        self.edges, self.means = cut_matrix.edges, None
-
-    def load(self, data):
-        """Check a shard and store it by columns."""
-        X = by_columns(data[0]) if self.stream is None else self.stream(data[0])
-        return {"X": X, "weights": data[1]}
-
-    def renew(self, state):
-        """Forget the means."""
-        return {"X": renewed(state["X"], self.stream), "weights": state["weights"]}
-
-    def publish(self):
-        """Send the means, once they are known."""
-        return {"means": self.means}
-
-    def sync(self, state, message):
-        """Take the means."""
-        state["means"] = message["means"]
-
-    def update(self, state, task):
-        """Weighted sums of a shard's columns, or of the squares of their distances from the means."""
-        X, weights, means = matrix_of(state["X"]), state["weights"], state["means"]
-        if means is None:  # not by BLAS, whose bits depend on the place and the neighbours of a column
-            return columns_of(X).dot(np.arange(X.shape[1]), weights[None])[0]
-        if not self.by_rows:
-            means = means[self.edges[task.shard] : self.edges[task.shard + 1]]
-        if isinstance(X, np.ndarray):
-            return np.array([(weights * (X[:, j] - means[j]) ** 2).sum() for j in range(X.shape[1])])
-        rows, columns, far = X.indices, np.repeat(np.arange(X.shape[1]), np.diff(X.indptr)), X.data
-        inside = np.bincount(columns, weights[rows], X.shape[1])
-        near = np.bincount(columns, weights[rows] * (far - means[columns]) ** 2, X.shape[1])
-        return near + means**2 * (weights.sum() - inside)
-
-    def aggregate(self, tasks, partials):
-        """Put the shards' sums together."""
-        sums = sum(partials) if self.by_rows else np.concatenate(partials)
-        if tasks[0].round == 0:
-            self.means = sums / self.total if self.centre else np.zeros(len(sums))
-            return Outcome(self.publish())
-        self.scales = np.sqrt(sums / self.total)
-        self.scales[self.scales == 0] = 1
-        return Outcome(done=True)

@@ -162,18 +162,12 @@ def moved_from(start, fit):
 def _scales(X, weights, centre, cut, engine):
     if cut is None:
         return column_scales(X, weights, centre=centre)
-    from ....scheduler import run
-    from .distributed import Scales
+    from .cut_columns import columns_of_cut
 
-    program = Scales(cut, weights, centre)
-    _whole(run(program, cut.schedule, engine=engine, max_rounds=2))
-    return program.scales
-
-
-def _whole(done):
-    """Raise KeyboardInterrupt if Ctrl-C ended a preparatory run."""
-    if done.reason == "interrupted":
-        raise KeyboardInterrupt
+    weights = np.ones(X.shape[0]) if weights is None else weights
+    columns = columns_of_cut(cut, engine, None, weights=None, centre=False)
+    with columns.opened():
+        return columns.scales(weights, centre)
 
 
 def warn_short(fit, *, tol, max_iter, what, dtype):

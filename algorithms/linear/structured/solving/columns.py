@@ -238,11 +238,7 @@ def scales_of(columns, weights, centre):
     if hasattr(columns, "X"):
         return column_scales(columns.X, weights * len(weights), centre=centre)
     with columns.opened():
-        squares = columns.squares(weights)
-        if centre:
-            squares = np.maximum(squares - columns.all_slopes(weights) ** 2, 0.0)
-    scales = np.sqrt(squares)
-    return np.where(scales > 0, scales, 1.0)
+        return columns.scales(weights, centre)
 
 
 class _Dense:

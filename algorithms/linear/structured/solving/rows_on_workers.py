@@ -21,6 +21,7 @@ from .....scheduler.place import open_place
 from .....scheduler.sums.summed import Summed
 from ....inputs.streamed import RowStream, StreamedBlock, matrix_of, renewed
 from ...glm.row_places import sources_and_reader
+from ...scales import column_moments, merged_scales
 from ...sparse.moments import Shift, moments_of
 from .columns import Columns
 
@@ -108,6 +109,11 @@ class RowsOnWorkers(RemoteColumns):
     def products(self, h, v):
         """See `Columns`."""
         return self._passes.run(("products", h, v))[1]
+
+    def scales(self, weights, centre):
+        """Standard deviations of the columns; see `column_scales`."""
+        parts = sorted(self._passes.run(("column_moments", weights))[1], key=lambda part: part[0])
+        return merged_scales(*list(zip(*parts, strict=True))[1:], centre=centre)
 
     def first_means(self):
         """Means of the columns in the first block, which alone is read."""
@@ -200,6 +206,9 @@ class _RowBlocks(Summed):
         X = sparse.csc_array(X) if block.is_sparse else X
         inside = [None if part is None else part[(part >= first) & (part < last)] - first for part in parts]
         return 0.0, np.array([moments_of(X, Y, weights, Shift(*shift), part) for part in inside])
+
+    def _column_moments(self, block, rows, weights):
+        return 0.0, [(rows.start, *column_moments(block.X, weights[rows]))]
 
     def _slopes_at(self, block, rows, y, weights, features, coef, shift):
         residual = y - (block.X[:, features] @ coef + shift)
