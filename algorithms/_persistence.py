@@ -12,7 +12,7 @@ from scipy import sparse
 from .._typing import FileName
 from .._version import __version__
 from ..errors import DataError, ModelFileError, shortened
-from ..scheduler.stores.store import read_npz, write_npz
+from ..scheduler.stores.store import check_writer, read_npz, write_npz
 from ._old_names import rename_attributes, rename_parameters
 
 _FORMAT = "stradask model"
@@ -72,13 +72,14 @@ def load(path: FileName, **places: Any) -> Any:
     Warns
     -----
     UserWarning
-        If the file sets one of `places` to another value than the default, and it is not given here. Files
-        written by stradask 0.1.0 and altered files do.
+        If the file sets one of `places` to another value than the default, and it is not given here, as
+        altered files do.
 
     Raises
     ------
     ModelFileError
-        If the file is truncated, damaged, not a model of stradask, or of a newer format.
+        If the file is truncated, damaged, not a model of stradask, of a newer format, or of version 0.1: load
+        and save such a file with version 0.2.
     OSError
         If there is no such file, or it cannot be opened.
     TypeError
@@ -140,16 +141,16 @@ def _rebuild(arrays, header):
         raise ModelFileError(
             f"is a file of stradask, but not a model: its format is {shortened(header.get('format'))}"
         )
-    version = header.get("format_version")
+    version, versions = header.get("format_version"), header.get("versions")
+    writer = versions.get("stradask", "") if isinstance(versions, dict) else ""
     if isinstance(version, int) and version > _VERSION:
-        versions = header.get("versions")
-        writer = versions.get("stradask", "") if isinstance(versions, dict) else ""
         raise ModelFileError(
             f"has the model format {version} of a newer stradask {writer}; this is stradask {__version__}, "
             f"which reads formats up to {_VERSION}: upgrade stradask"
         )
     if version != _VERSION:
         raise ModelFileError(f"has the unknown model format {shortened(version)}")
+    check_writer(writer, "load and save the file with version 0.2")
     return _made(_Reader(arrays), header)
 
 

@@ -86,14 +86,12 @@ def implicit_offsets(model, shape):
 
 def settings_of(model):
     """Settings of a `MatrixFactorization` whose ``solver_`` is known."""
-    bias_reg = getattr(model, "bias_reg_", None)  # models of 0.1 have none
-    offsets = np.broadcast_to(getattr(model, "reg_offset_", 0.0), 2)
     return Settings(
         n_components=model.n_components,
         reg=float(getattr(model, "reg_", 0.0) if model.reg == "auto" else model.reg),
         feature_reg=model.feature_reg,
-        bias_reg=None if bias_reg is None else tuple(np.asarray(bias_reg).tolist()),
-        offsets=tuple(offsets.tolist()),
+        bias_reg=None if model.bias_reg_ is None else tuple(np.asarray(model.bias_reg_).tolist()),
+        offsets=tuple(np.asarray(model.reg_offset_).tolist()),
         exponent=exponent_of(model),
         bias=model.bias and (not model.implicit or model.loss != "squared"),
         non_negative=model.non_negative,

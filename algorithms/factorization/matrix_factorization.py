@@ -393,9 +393,8 @@ class MatrixFactorization(FactorModel):
 
     def _widen_values(self, entries):
         """Widen the range of ratings by new ones; return the mean confidence of old and new cells."""
-        bounds = getattr(self, "rating_range_", None)
-        if bounds is not None:  # models of 0.1 have none
-            reach = np.append(bounds, entries.value_range())
+        if self.rating_range_ is not None:
+            reach = np.append(self.rating_range_, entries.value_range())
             self.rating_range_ = np.array([reach.min(), reach.max()])
         total = entries.average(np.abs) * len(entries) + self.confidence_ * self._seen.nnz
         return total / (len(entries) + self._seen.nnz) if self.implicit else 1.0

@@ -43,24 +43,6 @@ class FactorModel(ItemMap, Exports, Recommender):
     user_feature_weights_: np.ndarray | None
     item_feature_weights_: np.ndarray | None
 
-    @classmethod
-    def _read_parameters(cls, parameters, attributes):
-        """Turn half_blocks into wire, where blocks travelled, and scale_reg into reg_exponent."""
-        if "scale_reg" in parameters:
-            parameters = dict(parameters)
-            scale, implicit = parameters.pop("scale_reg"), parameters.get("implicit") is True
-            if scale == "auto":
-                scale = not implicit or parameters.get("loss") == "bpr"
-            parameters["reg_exponent"] = 1.0 if scale else 0.0
-            if implicit:
-                parameters["reg_offset"] = 0.0
-        if "half_blocks" not in parameters:
-            return parameters
-        half = parameters.pop("half_blocks")
-        solver = attributes.get("solver_", parameters.get("solver", "auto"))
-        travels = isinstance(solver, str) and solver in ("auto", "sgd")
-        return {"wire": "float16" if half is True and travels else None} | parameters
-
     def predict(self, X: Matrix, *, clip: bool = True, return_std: bool = False) -> Any:
         """Predict the rating (or, for implicit feedback, the preference) of pairs.
 
@@ -122,9 +104,9 @@ class FactorModel(ItemMap, Exports, Recommender):
 
     def _predicted(self, rows, columns, clip=True):
         """Predict cells by their numbers, -1 for an unknown row or column."""
-        found, bounds = self._sides.predict(rows, columns), getattr(self, "rating_range_", None)
-        if clip and bounds is not None:  # implicit feedback and models of 0.1 have none
-            np.clip(found, *bounds, out=found)
+        found = self._sides.predict(rows, columns)
+        if clip and self.rating_range_ is not None:  # implicit feedback has none
+            np.clip(found, *self.rating_range_, out=found)
         return found
 
     def score(self, X: Matrix, y: Vector | None = None, sample_weight: Vector | None = None) -> float:

@@ -55,18 +55,15 @@ def check_stored(model):
         expected = [(n, len(model.user_ids_), K), (n, len(model.item_ids_), K), (n,)]
         if [part.shape for part in draws] != expected or any(part.dtype.kind != "f" for part in draws):
             raise DataError(f"{', '.join(names)} must be numbers of the shapes {expected}")
-    bias_reg = getattr(model, "bias_reg_", None)  # models of 0.1 have neither
-    offsets = getattr(model, "reg_offset_", 0.0)
+    bias_reg, offsets = model.bias_reg_, model.reg_offset_
     regs = np.append(0.0 if bias_reg is None else bias_reg, offsets)
-    is_pair = bias_reg is None or np.shape(bias_reg) == (2,)
-    is_pair &= np.shape(offsets) in ((), (2,))
+    is_pair = (bias_reg is None or np.shape(bias_reg) == (2,)) and np.shape(offsets) == (2,)
     if not (is_pair and np.isfinite(regs).all() and (regs >= 0).all()):
         raise DataError(f"bias_reg_ is {bias_reg} and reg_offset_ {offsets}; they cannot be penalties")
     if model.solver_ not in ("als", "ccd", "gibbs", "sgd"):
         raise DataError(f"solver_ is {shortened(model.solver_)}")
-    bounds = getattr(model, "rating_range_", None)  # models of 0.1 have none
-    if bounds is not None:
-        bounds = np.asarray(bounds)
+    if model.rating_range_ is not None:
+        bounds = np.asarray(model.rating_range_)
         is_pair = bounds.shape == (2,) and bounds.dtype.kind == "f" and np.isfinite(bounds).all()
         if not is_pair or bounds[0] > bounds[1]:
             raise DataError(f"rating_range_ is {shortened(bounds)}; it must be the least and greatest rating")
@@ -84,7 +81,7 @@ def fingerprint_of(model, entries, features, seed):
     if model.solver_ == "gibbs":  # checkpoints of 0.2 have no draws of biases
         settings["priors"] = "biases"
     offsets, exponent = settings["offsets"], settings["exponent"]
-    if exponent == 0 or (exponent == 1 and offsets[0] == offsets[1]):  # checkpoints of 0.1 have these two
+    if exponent == 0 or (exponent == 1 and offsets[0] == offsets[1]):  # as checkpoints of 0.2 have it
         del settings["offsets"], settings["exponent"]
         settings |= {"scale_reg": exponent == 1, "offset": offsets[0]}
     if settings["bias_reg"] is None:  # implicit feedback, which had no offset there

@@ -19,7 +19,6 @@ from ...scheduler.stores.store import fingerprint_csr
 from ..inputs.dask_arrays import is_dask
 from ..inputs.matrices import check_prior, check_vocabulary
 from .blocks.draws import ThinnedDraws, sweeps_of_draws
-from .blocks.old_checkpoints import go_on_from_one_process
 from .corpus.documents import Documents, groups_asked_for
 from .corpus.shard_input import are_files, check_at_hand, check_order_of_files, with_labels
 from .found import (
@@ -220,8 +219,6 @@ class FittedTopicModel(TopicModel):
         digest = None
         if checkpoint is not None:
             digest = self._fingerprint(documents.digest, program, topics, labels)
-            with self._remedy_of_groups():
-                go_on_from_one_process(checkpoint, program, digest, corpus.longest)
         draws: ThinnedDraws | None = None
         if in_parts and (adds or not self._finds_number):
             draws = AveragedDraws(sweeps, self.max_iter)

@@ -94,6 +94,12 @@ def _sync_folder(folder):
         os.close(descriptor)
 
 
+def check_writer(version, remedy, file=""):
+    """Raise a ModelFileError for a file of version 0.1, which version 0.2 reads."""
+    if isinstance(version, str) and version.startswith("0.1."):
+        raise ModelFileError(f"{file}is of stradask 0.1, which is no longer read: {remedy}")
+
+
 def write_npz(path, arrays, header, *, follow=True):
     """Write arrays and a JSON header into one npz file, atomically; equal content gives equal bytes.
 
@@ -338,6 +344,7 @@ class Checkpoint:
                 f"{path} has the format version {version} of stradask {manifest.get('stradask')}, but "
                 f"stradask {__version__} reads up to {self._VERSION}: upgrade stradask"
             )
+        check_writer(manifest.get("stradask"), "finish the fit with version 0.2", f"{path} ")
         if isinstance(version, int) and version < self._VERSION:
             raise ModelFileError(
                 f"{path} has the older format version {version}, of stradask {manifest.get('stradask')}: "

@@ -12,13 +12,11 @@ import pytest
 import scipy
 from scipy import sparse
 
-from stradask.algorithms._persistence import load
 from stradask.algorithms.factorization.matrix_factorization import MatrixFactorization
 from stradask.algorithms.factorization.solvers import ccd
 from stradask.algorithms.factorization.solvers.als import AlternatingLeastSquares
 from stradask.datasets import make_ratings
 from stradask.errors import CheckpointMismatch, DataError
-from stradask.scheduler.stores.store import read_npz, write_npz
 
 FITS = {
     "sgd": {"solver": "sgd"},
@@ -111,21 +109,6 @@ def test_a_format_that_holds_all_digits_changes_no_bit(ratings):
 def test_a_format_where_no_blocks_travel_is_refused(ratings, options):
     with pytest.raises(DataError, match="wire='log8' is for the blocks of solver='sgd'"):
         MatrixFactorization(4, wire="log8", **options).fit(ratings)
-
-
-@pytest.mark.parametrize(
-    ("solver", "half", "wire"), [("sgd", True, "float16"), ("sgd", False, None), ("als", True, None)]
-)
-def test_a_model_file_with_half_blocks_loads(ratings, tmp_path, solver, half, wire):
-    model = MatrixFactorization(3, solver=solver, max_iter=2, wire=wire, random_state=0).fit(ratings)
-    model.save(tmp_path / "new.npz")
-    arrays, header = read_npz(tmp_path / "new.npz")
-    del header["parameters"]["wire"]
-    header["parameters"]["half_blocks"] = half  # as it was called before
-    write_npz(tmp_path / "old.npz", arrays, header)
-    loaded = load(tmp_path / "old.npz")
-    assert loaded.wire == wire
-    np.testing.assert_array_equal(loaded.fit(ratings).user_factors_, model.user_factors_)
 
 
 def test_early_stopping_looks_at_the_workers(cluster, ratings):

@@ -80,21 +80,13 @@ def test_the_scale_is_saved_and_new_ratings_widen_it(ratings, tmp_path):
     assert model.rating_range_.tolist() == [1, 5]
 
 
-def test_models_without_a_scale_predict_unclipped_and_wrong_scales_are_refused(ratings, tmp_path):
+def test_wrong_scales_are_refused(ratings, tmp_path):
     model = fitted(ratings)
-    free = model.predict(EVERY, clip=False)
     for wrong in (np.array([5.0, 1.0]), np.array([1.0, np.nan]), np.ones(3), "1 to 5"):
         model.rating_range_ = wrong
         model.save(tmp_path / "wrong.npz")
         with pytest.raises(ModelFileError, match="rating_range_"):
             sd.load(tmp_path / "wrong.npz")
-    del model.rating_range_  # as in version 0.1
-    model.save(tmp_path / "old.npz")
-    old = sd.load(tmp_path / "old.npz")
-    np.testing.assert_array_equal(old.predict(EVERY), free)
-    old.partial_fit([[0, 0]], [3])
-    assert not hasattr(old, "rating_range_")
-    assert old.predict(EVERY).max() > 5
 
 
 @pytest.mark.parametrize("kind", ["numbers", "text", "categories", "nullable"])

@@ -86,24 +86,6 @@ def test_nothing_to_hold_out_takes_the_first_step():
     assert model.reg_ == pytest.approx(tuning.LADDER[2] / np.sqrt(1 + 6 / 3))
 
 
-def test_models_with_scale_reg_load(tmp_path):
-    from stradask.scheduler.stores.store import read_npz, write_npz
-
-    R, _ = make_ratings(60, 20, 2, density=0.3, implicit=True, random_state=0)
-    options = {"implicit": True, "alpha": 2, "reg": 3.0, "random_state": 0}
-    model = sd.MatrixFactorization(2, reg_exponent=0.0, reg_offset=0.0, **options).fit(R)
-    model.save(tmp_path / "new.npz")
-    arrays, header = read_npz(tmp_path / "new.npz")
-    del header["parameters"]["reg_exponent"], header["attributes"]["reg_"]
-    header["parameters"] |= {"scale_reg": "auto", "reg_offset": "auto"}
-    header["attributes"]["reg_offset_"] = 0.0  # as they were called before
-    write_npz(tmp_path / "old.npz", arrays, header)
-    loaded = sd.load(tmp_path / "old.npz")
-    assert (loaded.reg_exponent, loaded.reg_offset) == (0.0, 0.0)
-    np.testing.assert_array_equal(loaded.transform(R), model.transform(R))
-    np.testing.assert_array_equal(loaded.fit(R).user_factors_, model.user_factors_)
-
-
 @pytest.mark.parametrize("solver", ["als", "sgd", "ccd", "gibbs"])
 def test_penalties_of_ratings_suit_any_scale(solver):
     """Ratings of other units give the same model in these units."""
