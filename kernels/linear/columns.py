@@ -1,4 +1,4 @@
-"""Products with, copies of, and means and norms of single columns of a dense or CSC matrix.
+"""Products with single columns of a dense or CSC matrix.
 
 Dense matrices come turned, `XT`, a column a row, C-ordered: of a Fortran-ordered one that is a view, and a
 single column is then of the same type to numba as many. It would be C-ordered in X as well, for which the
@@ -12,15 +12,13 @@ vectors, but NaN and infinity keep their meaning.
 from typing import Any
 
 import numba as nb
-import numpy as np
 
 from ..indexing import at, span
-from ..options import INNER, KERNEL
+from ..options import KERNEL
 
 FAST = {"nsz", "arcp", "contract", "afn", "reassoc"}
 _SUMS: dict[str, Any] = {**KERNEL, "fastmath": FAST}
 _IN_ORDER: dict[str, Any] = {**KERNEL, "fastmath": {"nsz", "contract"}}
-_SAFE = (1e-200, 1e200)  # sums of squares that have neither overflowed nor lost digits
 
 
 @nb.njit(**_SUMS)
@@ -60,27 +58,6 @@ def csc_dot(data, indices, indptr, columns, V, out):
             out[k, i] = total
 
 
-@nb.njit(**KERNEL)
-def dense_largest(XT, columns, out):
-    """Largest absolute value of each column."""
-    for i in range(len(columns)):
-        x = XT[columns[i]]
-        largest = 0.0
-        for row in range(len(x)):
-            largest = max(largest, abs(np.float64(x[row])))
-        out[i] = largest
-
-
-@nb.njit(**KERNEL)
-def csc_largest(data, indptr, columns, out):
-    """Largest absolute value of each column."""
-    for i in range(len(columns)):
-        largest = 0.0
-        for e in span(indptr, columns[i]):
-            largest = max(largest, abs(np.float64(data[e])))
-        out[i] = largest
-
-
 @nb.njit(**_IN_ORDER)
 def dense_add(AT, columns, coef, out):
     """Add ``A[:, columns] @ coef`` to `out`, four columns at a time.
@@ -100,68 +77,3 @@ def dense_add(AT, columns, coef, out):
         for row in range(n):
             out[row] += b0 * x0[row]
         i += 1
-
-
-@nb.njit(**_SUMS, **INNER)
-def _plain_moments(x, n):
-    """Mean of the values `x` and of zeros, `n` in all, and sum of squares about it; overflow is not met."""
-    total, squares = 0.0, 0.0
-    for e in range(len(x)):
-        total += np.float64(x[e])
-    mean = total / n
-    for e in range(len(x)):
-        squares += (np.float64(x[e]) - mean) ** 2
-    return mean, squares + (n - len(x)) * mean**2
-
-
-@nb.njit(**KERNEL)
-def dense_norms(XT, means, norms):
-    """Fill in the mean of each column, and the norm of the column less its mean."""
-    n = XT.shape[1]
-    for j in range(len(XT)):
-        x = XT[j]
-        mean, squares = _plain_moments(x, n)
-        if _SAFE[0] < squares < _SAFE[1]:
-            means[j], norms[j] = mean, np.sqrt(squares)
-            continue
-        largest = 0.0
-        for row in range(n):
-            largest = max(largest, abs(np.float64(x[row])))
-        means[j] = norms[j] = 0.0
-        if largest == 0.0:
-            continue
-        total = 0.0
-        for row in range(n):
-            total += x[row] / largest
-        mean = total / n
-        squares = 0.0
-        for row in range(n):
-            squares += (x[row] / largest - mean) ** 2
-        means[j] = mean * largest
-        norms[j] = np.sqrt(squares) * largest
-
-
-@nb.njit(**KERNEL)
-def csc_norms(data, indptr, n, means, norms):
-    """Fill in the mean of each column, and the norm of the column less its mean; `n` rows."""
-    for j in range(len(indptr) - 1):
-        first, last = indptr[j], indptr[j + 1]
-        mean, squares = _plain_moments(data[first:last], n)
-        if _SAFE[0] < squares < _SAFE[1]:
-            means[j], norms[j] = mean, np.sqrt(squares)
-            continue
-        largest = 0.0
-        for e in range(first, last):
-            largest = max(largest, abs(np.float64(data[e])))
-        means[j] = norms[j] = 0.0
-        if largest == 0.0:
-            continue
-        total = 0.0
-        for e in range(first, last):
-            total += data[e] / largest
-        mean = total / n
-        squares = (n - (last - first)) * mean**2
-        for e in range(first, last):
-            squares += (data[e] / largest - mean) ** 2
-        means[j] = mean * largest
-        norms[j] = np.sqrt(squares) * largest

@@ -128,20 +128,12 @@ def gram_sweeps(gram, slopes, coef, l1, l2, positive, sweeps, inner):
 @nb.njit(**KERNEL, **INNER)
 def _visit(j, gram, slopes, coef, l1, l2, positive):
     """Minimise over coordinate j; return how far the fit moved."""
-    own = gram[j, j] + l2[j]
-    if own <= 0.0:
+    norm, old = gram[j, j], coef[j]
+    if norm + l2[j] <= 0.0:
         return 0.0
-    old = coef[j]
-    z = slopes[j] + gram[j, j] * old
-    new = 0.0
-    if z > l1[j]:
-        new = (z - l1[j]) / own
-    elif z < -l1[j] and not positive:
-        new = (z + l1[j]) / own
-    change = new - old
-    if change == 0.0:
+    new = _best(slopes[j] + norm * old, norm, l1[j], l2[j], positive)
+    if new == old:
         return 0.0
     coef[j] = new
-    for k in range(len(coef)):
-        slopes[k] -= change * gram[j, k]
-    return abs(change) * np.sqrt(gram[j, j])
+    subtract(slopes, new - old, gram[j], len(coef))
+    return abs(new - old) * np.sqrt(norm)

@@ -66,10 +66,6 @@ class ReadColumns:
         """See `DenseColumns.dot`; nothing is read for no columns."""
         return self._columns().dot(columns, V) if len(columns) else np.empty((len(V), 0))
 
-    def norms(self):
-        """See `DenseColumns.norms`."""
-        return self._columns().norms()
-
     def take(self, columns):
         """See `DenseColumns.take`."""
         return self._columns().take(columns)
@@ -138,11 +134,12 @@ class Images:
 
 def _matrix(columns):
     """The columns as one float64 matrix, each brought to values of at most 1: squares stay finite."""
-    sizes = columns.largest(np.arange(columns.shape[1]))
-    sizes = np.where(sizes > 0, sizes, 1.0)
     if not columns.is_sparse:
-        return columns.X / sizes
+        sizes = np.abs(columns.X).max(axis=0).astype(np.float64)
+        return columns.X / np.where(sizes > 0, sizes, 1.0)
     matrix = sparse.csc_array((columns.data, columns.indices, columns.indptr), shape=columns.shape)
+    sizes = abs(matrix).max(axis=0).toarray().ravel().astype(np.float64)
+    sizes = np.where(sizes > 0, sizes, 1.0)
     return matrix @ sparse.diags_array(1.0 / sizes)
 
 

@@ -13,7 +13,6 @@ from scipy import sparse
 from ....errors import DataError
 from ....kernels.linear import columns as kernels
 
-_INT32_MAX = np.iinfo(np.int32).max
 CONSTANT = 1e-13  # a column whose variance is this part of its mean square, or less, counts as constant
 
 
@@ -64,10 +63,6 @@ class DenseColumns:
         self.X = X
         self.shape = X.shape
 
-    def range(self, first, last):
-        """Return columns ``first:last``, sharing memory."""
-        return DenseColumns(self.X[:, first:last])
-
     def weights(self):
         """Work of each column in a scoring pass: float64 array of shape (n_columns,)."""
         return np.full(self.shape[1], float(self.shape[0]))
@@ -81,18 +76,6 @@ class DenseColumns:
         out = np.empty((len(V), len(columns)))
         kernels.dense_dot(self.X.T, columns, V, out)
         return out
-
-    def largest(self, columns):
-        """Largest absolute value of some columns: float64 array of shape (m,)."""
-        out = np.empty(len(columns))
-        kernels.dense_largest(self.X.T, columns, out)
-        return out
-
-    def norms(self):
-        """Means of all columns, and norms of the columns less their means: two float64 arrays."""
-        means, norms = np.empty(self.shape[1]), np.empty(self.shape[1])
-        kernels.dense_norms(self.X.T, means, norms)
-        return means, norms
 
     def take(self, columns):
         """Copy some columns for a message; `columns_from` reads it.
@@ -115,10 +98,6 @@ class SparseColumns:
         self.data, self.indices, self.indptr = data, indices, indptr
         self.shape = (n_rows, len(indptr) - 1)
 
-    def range(self, first, last):
-        """Return columns ``first:last``, sharing memory."""
-        return SparseColumns(self.data, self.indices, self.indptr[first : last + 1], self.shape[0])
-
     def weights(self):
         """Work of each column in a scoring pass: float64 array of shape (n_columns,)."""
         return np.diff(self.indptr) + 4.0  # going to the next column costs about as much as some entries
@@ -128,18 +107,6 @@ class SparseColumns:
         out = np.empty((len(V), len(columns)))
         kernels.csc_dot(self.data, self.indices, self.indptr, columns, V, out)
         return out
-
-    def largest(self, columns):
-        """See `DenseColumns.largest`."""
-        out = np.empty(len(columns))
-        kernels.csc_largest(self.data, self.indptr, columns, out)
-        return out
-
-    def norms(self):
-        """See `DenseColumns.norms`."""
-        means, norms = np.empty(self.shape[1]), np.empty(self.shape[1])
-        kernels.csc_norms(self.data, self.indptr, self.shape[0], means, norms)
-        return means, norms
 
     def lengths(self, columns):
         """Stored entries of some columns: int64 array of shape (m,)."""
@@ -155,11 +122,6 @@ class SparseColumns:
         indptr = np.concatenate([[0], np.cumsum(lengths)])
         entries = np.repeat(self.indptr[columns] - indptr[:-1], lengths) + np.arange(indptr[-1])
         return self.data[entries], self.indices[entries], indptr.astype(self.indptr.dtype)
-
-
-def row_index_type(n_rows):
-    """Type for row indices of copied columns: int32 wherever it can hold them."""
-    return np.int32 if n_rows <= _INT32_MAX else np.int64
 
 
 def cut(columns, n_shards):

@@ -46,12 +46,9 @@ def test_a_product_has_the_same_bits_in_any_company():
 
 def test_a_shard_of_a_single_column_gives_the_same_bits():
     """In Fortran order it is in C order too: to numba another type, compiled to another order of sums."""
-    columns, v = columns_of(DENSE), V[:1]
-    products, moments = columns.dot(np.arange(11), v)[0], np.array(columns.norms())
+    products = columns_of(DENSE).dot(np.arange(11), V[:1])[0]
     for j in range(11):
-        alone = columns.range(j, j + 1)
-        assert alone.dot(np.arange(1), v)[0, 0] == products[j]
-        np.testing.assert_array_equal(np.array(alone.norms())[:, 0], moments[:, j])
+        assert columns_of(DENSE[:, j : j + 1]).dot(np.arange(1), V[:1])[0, 0] == products[j]
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -71,14 +68,6 @@ def test_sums_of_columns():
     out = V[0].copy()
     linear_columns.dense_add(DENSE.T, CHOSEN, coef, out)
     np.testing.assert_allclose(out, V[0] + DENSE[:, CHOSEN] @ coef, rtol=1e-10)
-
-
-def test_largest_values():
-    out = np.empty(6)
-    linear_columns.dense_largest(-DENSE.T, CHOSEN, out)
-    np.testing.assert_array_equal(out, abs(DENSE[:, CHOSEN]).max(axis=0))
-    linear_columns.csc_largest(-SPARSE.data, SPARSE.indptr, CHOSEN, out)
-    np.testing.assert_array_equal(out, abs(SPARSE.toarray()[:, CHOSEN]).max(axis=0))
 
 
 def test_lower_triangle():
