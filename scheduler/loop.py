@@ -100,7 +100,7 @@ class Monitor:
 
     def _now(self):
         """Seconds by a clock that stands still while numba compiles."""
-        return time.perf_counter() - self.compile_seconds
+        return time.perf_counter() - self._progress.compile_seconds
 
     def __enter__(self):
         with ExitStack() as stack:
@@ -143,11 +143,13 @@ class Monitor:
         self.history.record(round=self._done, seconds=seconds, **figures)
         self.history.figures = {} if own is None else own
         objective, updates = figures.get("objective", math.nan), figures.get("updates", 0)
-        self._progress.advance(updates=updates, objective=objective, gap=gap, **(shown or {}))
+        if self._progress.is_shown:
+            self._progress.advance(updates=updates, objective=objective, gap=gap, **(shown or {}))
         info = Round(self._done, self._total, objective, seconds, updates, self.history, snapshot, gap)
         if on_round is not None:
             on_round(info)
-        enough = _why_stop(info, self._callback, stop) or _as_reason(done)
+        enough = None if self._callback is None and stop is None else _why_stop(info, self._callback, stop)
+        enough = enough or _as_reason(done)
         if self._interrupted():
             enough = "interrupted"
         self.ended = enough or self.ended

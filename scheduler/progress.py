@@ -61,6 +61,11 @@ class Progress:
         self._guarded(self._close)
 
     @property
+    def is_shown(self):
+        """Whether there is a display."""
+        return self._stream is not None
+
+    @property
     def compile_seconds(self):
         """Seconds of compiling since the display was opened."""
         return self._clock.seconds

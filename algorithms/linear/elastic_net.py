@@ -405,8 +405,9 @@ class ElasticNet(ScoresFiles, SparseCoefficients, MultiOutputMixin, RegressorMix
 def _joined(histories, several):
     """Put the rounds of several targets one after the other."""
     columns = [history.as_dict() for history in histories]
+    if not several:
+        return columns[0]
     joined = {name: np.concatenate([one[name] for one in columns]) for name in columns[0]}
     joined["round"] = np.arange(1, len(joined["round"]) + 1)
-    if several:
-        joined["target"] = np.repeat(np.arange(len(columns)), [len(history) for history in histories])
+    joined["target"] = np.repeat(np.arange(len(columns)), [len(history) for history in histories])
     return joined

@@ -51,6 +51,7 @@ class ClassColumns:
         """Keep the loss, and what it is of."""
         self.design, self.loss = design, loss
         self.blocks, self.scales = single_columns(design.n_features), np.ones(design.n_features)
+        self._last_terms: tuple = (None, None, None)  # a penalty, columns, and what `terms` says of them
 
     def set_columns(self, design, loss, n_jobs):
         """Keep the loss, and the columns of the design."""
@@ -101,7 +102,9 @@ class ClassColumns:
 
         `drops_small`: whether an l1 that would be lost in rounding is none.
         """
-        n, every = self.design.X.shape[0], np.arange(self.design.n_features)
+        if drops_small and self._last_terms[0] is penalty and self._last_terms[1] is self.columns:
+            return self._last_terms[2]
+        n, every = self.design.X.shape[0], self.blocks.order
         with np.errstate(invalid="ignore", over="ignore"):  # excluded columns, and those of tiny scale
             l1 = penalty.thresholds(every) / n / self.scales / self.unit
             ridge = np.minimum(penalty.ridges(every) / n / self.scales / self.scales, _MOST)
@@ -114,7 +117,10 @@ class ClassColumns:
             l1[free] = _TRACE * np.sqrt(self.columns.squares(self.loss.weights))[free]
         lam, l1 = (l1, 0.0 * every) if self.loss.n_outputs == 1 else (0.0 * every, l1)
         low, single = 0.0 if self.design.positive else -np.inf, self.loss.quadratic
-        return BlockPenalty(self.blocks, lam, l1, ridge, low, np.inf, single=single)
+        terms = BlockPenalty(self.blocks, lam, l1, ridge, low, np.inf, single=single)
+        if drops_small:
+            self._last_terms = penalty, self.columns, terms
+        return terms
 
     def begin(self, solver, start):
         """Start from features and coefficients, with the intercept that is best for them."""
