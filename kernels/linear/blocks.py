@@ -17,7 +17,7 @@ from ..options import INNER, KERNEL
 from .columns import FAST
 from .descent import dot, subtract
 
-_WHOLE, _TO_ZERO, _PART = 0, 1, 2  # of steps
+_WHOLE, _TO_ZERO, _PART, _FURTHER = 0, 1, 2, 3  # of steps
 _DEPENDENT = 1e-12  # ratio of squared pivots of columns that depend on each other
 _MOST_DEPENDENT = 20  # in a Newton step: where more must leave, one a step, sweeps are faster
 _OF_ROWS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": FAST}
@@ -347,20 +347,19 @@ def _cost(b, lam, lam1, gamma, kind):
 def step_of_columns(H, G, b, lam, lam1, low, high, gamma, kind, support, M, work):
     """Take a Newton step on the coefficients that are not zero, if the objective falls.
 
-    The penalty is smooth there. `support`: int64 (k,). `M` (k, k), `work` (4, m): work space. Returns whether
-    the step was a whole one, ended where a coefficient is zero, or neither.
+    The penalty is smooth there. A step of the l1 norm that would change signs ends where a coefficient is
+    zero, and another without it follows. `support`: int64 (k,). `M` (k, k), `work` (6, m): work space.
+    Returns whether the last step was a whole one, ended at a zero or at a bound, or none of these.
     """
     k, m = len(support), len(b)
-    slope, d, new, image = work[0], work[1], work[2], work[3]
-    before, most, n_dependent = 0.0, 0.0, 0
-    for i in range(k):  # Cholesky factor of the curvatures, by rows, and the forward solution
+    g, d, new, move, image, start = work[0], work[1], work[2], work[3], work[4], work[5]
+    most, n_dependent, n_left, state = 0.0, 0, 0, _TO_ZERO
+    for i in range(k):  # Cholesky factor of the curvatures, by rows; above the diagonal these themselves
         j, row = support[i], M[i]
-        size = abs(b[j])
-        before += _cost(b[j], lam[j], lam1[j], gamma, kind)
-        slope[i] = (slope_of_phi(size, lam[j], gamma, kind) + lam1[j]) * np.sign(b[j])
+        g[i], start[i] = G[j], b[j]
         for e in range(i + 1):
-            row[e] = H[j, support[e]]
-        row[i] += _bend_of_phi(size, lam[j], gamma, kind)
+            row[e] = M[e, i] = H[j, support[e]]
+        row[i] += _bend_of_phi(abs(b[j]), lam[j], gamma, kind)
         for e in range(i):
             row[e] = (row[e] - dot(row, M[e], e)) / M[e, e]
         pivot = row[i] - dot(row, row, i)
@@ -374,41 +373,76 @@ def step_of_columns(H, G, b, lam, lam1, low, high, gamma, kind, support, M, work
                 return _PART
         else:  # no minimum is near
             return _PART
-        d[i] = (-(G[j] + slope[i]) - dot(row, d, i)) / row[i]
-    for i in range(k - 1, -1, -1):
-        d[i] /= M[i, i]
-        for e in range(i):
-            d[e] -= d[i] * M[i, e]
-    first, at_zero = 1.0, -1  # the share of the step at which a coefficient is zero, and which
-    for i in range(k):
-        if d[i] * b[support[i]] < 0.0 and -b[support[i]] / d[i] < first:
-            first, at_zero = -b[support[i]] / d[i], i
-    for t in (1.0, 0.3, first):
-        to_zero = t not in (1.0, 0.3)
-        if to_zero and kind != 0:
-            return _PART
-        whole, after = t == 1.0, 0.0
-        for j in range(m):
-            image[j] = 0.0
+    while state == _TO_ZERO:
+        before, first = 0.0, 1.0  # the share of the step at which a coefficient is zero
         for i in range(k):
             j = support[i]
-            value = b[j] + t * d[i]
-            if value * b[j] < 0.0 or (to_zero and i == at_zero):
-                value = 0.0
-            new[i] = min(max(value, low[j]), high[j])
-            whole = whole and new[i] != 0.0
-            after += _cost(new[i], lam[j], lam1[j], gamma, kind)
-            if new[i] != b[j]:
-                subtract(image, b[j] - new[i], H[j], m)
+            before += _cost(b[j], lam[j], lam1[j], gamma, kind)
+            slope = (slope_of_phi(abs(b[j]), lam[j], gamma, kind) + lam1[j]) * np.sign(b[j])
+            d[i] = (-(g[i] + slope) - dot(M[i], d, i)) / M[i, i]
+        for i in range(k - 1, -1, -1):
+            d[i] /= M[i, i]
+            subtract(d, d[i], M[i], i)
         for i in range(k):
-            after += (new[i] - b[support[i]]) * (G[support[i]] + 0.5 * image[support[i]])
-        if after < before:
+            if d[i] * b[support[i]] < 0.0:
+                first = min(first, -b[support[i]] / d[i])
+        state, is_bounded = _PART, False
+        for t in (1.0, 0.3, first):
+            to_zero = t not in (1.0, 0.3)
+            if to_zero and kind != 0:
+                break
+            whole, after = t == 1.0, 0.0
             for i in range(k):
-                b[support[i]] = new[i]
-            for j in range(m):
-                G[j] += image[j]
-            return _TO_ZERO if to_zero else _WHOLE if whole else _PART
-    return _PART
+                j = support[i]
+                value = b[j] + t * d[i]
+                if value * b[j] < 0.0 or (to_zero and d[i] * b[j] < 0.0 and -b[j] / d[i] == first):
+                    value = 0.0
+                new[i] = min(max(value, low[j]), high[j])
+                whole = whole and new[i] != 0.0
+                after += _cost(new[i], lam[j], lam1[j], gamma, kind)
+                move[i] = new[i] - b[j]
+                image[i] = H[j, j] * move[i]
+            for i in range(k - 1):
+                row, rest = M[i, i + 1 : k], k - i - 1
+                image[i] += dot(row, move[i + 1 :], rest)
+                subtract(image[i + 1 :], -move[i], row, rest)
+            for i in range(k):
+                after += move[i] * (g[i] + 0.5 * image[i])
+            if after < before:
+                for i in range(k):
+                    j = support[i]
+                    b[j] = new[i]
+                    g[i] += image[i]
+                    is_bounded = is_bounded or (b[j] != 0.0 and not low[j] < b[j] < high[j])
+                state = _TO_ZERO if to_zero else _WHOLE if whole else _PART
+                break
+        if state == _TO_ZERO and is_bounded:
+            break
+        for i in range(k if state == _TO_ZERO else 0):
+            if b[support[i]] == 0.0 and M[i, i] < np.inf:
+                _leave_out(M, i, k, new, image)
+                n_left += 1
+    for i in range(k):
+        if b[support[i]] != start[i]:
+            subtract(G, start[i] - b[support[i]], H[support[i]], m)
+    return _FURTHER if state == _PART and n_left > 0 else state
+
+
+@nb.njit(**KERNEL, **INNER)
+def _leave_out(M, i, k, cosines, sines):
+    """Take row and column i out of what a Cholesky factor is of, by rotations; its pivot is infinite then."""
+    M[i, i] = np.inf
+    for q in range(i + 1, k):
+        row, c = M[q], M[q, i]
+        for j in range(i + 1, q):
+            if M[j, j] < np.inf:
+                value = row[j]
+                row[j] = cosines[j] * value + sines[j] * c
+                c = cosines[j] * c - sines[j] * value
+        if row[q] < np.inf:
+            size = np.sqrt(row[q] * row[q] + c * c)
+            cosines[q], sines[q] = row[q] / size, c / size
+            row[q] = size
 
 
 @nb.njit(**KERNEL)
@@ -421,7 +455,7 @@ def minimise_columns(H, G, b, steps, lam, lam1, low, high, gamma, kind, tol, mos
     Returns the largest change in a whole sweep, in units of the slope: at most `tol` ends the descent.
     """
     m = len(b)
-    support, work = np.empty(m, np.int64), np.empty((4, m))
+    support, work = np.empty(m, np.int64), np.empty((6, m))
     M, change, wait, due, sweep, n_support = np.empty((0, 0)), np.inf, 1, 1, 0, 0
     while sweep < most:
         since, before = 0, change

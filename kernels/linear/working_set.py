@@ -1,7 +1,4 @@
-"""Steps of fits of small dense problems with penalties of single coefficients: see `solving.small`.
-
-Each is compiled alone, for the compiler optimises a function again in all that call it.
-"""
+"""Slopes of small dense problems with penalties of single coefficients: see `solving.small`."""
 
 import numba as nb
 
@@ -10,49 +7,23 @@ from .columns import FAST
 
 
 @nb.njit(**{**KERNEL, **BORROWS, "fastmath": FAST})
-def centre(XT, weights, new, A, shift):
-    """Copy columns behind the others of `A` (>= m, n), less their means, and these behind those of `shift`.
+def slopes(XT, u, V, balances):
+    """Fill ``V = -X^T u``; return by how much slopes u differ from a sum of zero, to which they shrink first.
 
-    `new`: int64 (k,). `weights`: float64 (n,), of sum 1; empty for columns as they are. `shift`: float64
-    (m + k,).
+    Then they are dual feasible with an intercept; only if it `balances`. Four columns go at a time: BLAS
+    takes three times as long where rows are few.
     """
-    n, m = XT.shape[1], len(shift) - len(new)
-    for k in range(len(new)):
-        x, a, mean, rest = XT[new[k]], A[m + k], 0.0, 0.0
-        first = x[0] if len(weights) > 0 else 0.0  # a column far from zero keeps its digits
-        for i in range(len(weights)):
-            mean += weights[i] * (x[i] - first)
-        mean += first
-        for i in range(n):
-            a[i] = x[i] - mean
-        for i in range(len(weights)):
-            rest += weights[i] * a[i]
-        for i in range(n):
-            a[i] -= rest
-        shift[m + k] = mean + rest
-
-
-@nb.njit(**{**KERNEL, **BORROWS})
-def balance(u):
-    """Return the sum of slopes, and shrink them so that it is zero: dual feasible with an intercept."""
-    above = below = 0.0
-    for i in range(len(u)):
+    p, n, above, below = *XT.shape, 0.0, 0.0
+    for i in range(n if balances else 0):
         if u[i] > 0.0:
             above += u[i]
         else:
             below -= u[i]
-    for i in range(len(u)):
+    for i in range(n if above != below else 0):
         if above > below and u[i] > 0.0:
             u[i] *= below / above
         elif below > above and u[i] < 0.0:
             u[i] *= above / below
-    return abs(above - below)
-
-
-@nb.njit(**{**KERNEL, **BORROWS, "fastmath": FAST})
-def slopes(XT, u, V):
-    """Fill ``V = -X^T u``, four columns at a time: BLAS takes three times as long where rows are few."""
-    p, n = XT.shape
     for j in range(0, p, 4):
         k, q, m = min(j + 1, p - 1), min(j + 2, p - 1), min(j + 3, p - 1)
         a, b, c, d = XT[j], XT[k], XT[q], XT[m]
@@ -63,3 +34,4 @@ def slopes(XT, u, V):
             third += c[i] * u[i]
             fourth += d[i] * u[i]
         V[j], V[k], V[q], V[m] = -first, -second, -third, -fourth
+    return abs(above - below)

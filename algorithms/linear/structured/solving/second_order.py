@@ -23,6 +23,7 @@ _NEAR = 0.9  # columns at zero take part in a bound from this part of their thre
 _HALVINGS = 12
 _ROUNDING = 1e-14  # of an objective
 _FEW = 10  # blocks that get coefficients at least
+_MANY, _PARTS = 250, (0.05, 0.3)  # columns whose sweeps cost more than a round; parts of a tolerance
 _TINY = np.finfo(np.float64).tiny  # of curvatures whose inverse is finite
 
 
@@ -150,6 +151,7 @@ def _minimise_squared(A, products, loss, f, b, c, P, gamma, kind, fit_intercept,
     ones = ones if fit_intercept else None
     on: Any = slice(len(b))
     model, scores = None, np.empty(len(b))
+    part = _PARTS[len(b) > _MANY and not P[2].any()]
     for _ in range(_STEPS):
         u = loss.gradient(f)[:, 0]
         V, g0 = -(A @ u), float(u.sum()) if fit_intercept else 0.0
@@ -169,7 +171,7 @@ def _minimise_squared(A, products, loss, f, b, c, P, gamma, kind, fit_intercept,
             steps = 1 / np.where(curvatures >= _TINY, curvatures, np.inf)
         slopes = P[2] * b - V if ones is None else P[2] * b - V - ones * (g0 / total)
         new, step = b[on].copy(), np.zeros(len(b))
-        terms = lam, l1, low, high, gamma, kind, 0.05 * tol, _MOST_SWEEPS, len(new)
+        terms = lam, l1, low, high, gamma, kind, part * tol, _MOST_SWEEPS, len(new)
         kernels.minimise_columns(model, slopes[on], new, steps, *terms)
         step[on] = new - b[on]
         dc = -(g0 if ones is None else g0 + ones @ step) / total if fit_intercept else 0.0

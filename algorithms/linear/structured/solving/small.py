@@ -150,18 +150,22 @@ class SmallSolver:
             np.concatenate([self.places, new]),
             np.append(self._shift[:m], np.empty(k - m)),
         )
-        kernels.centre(self._XT, self._centres, new, self._rows, self._shift)
+        rows, shift = self._rows[m:k], self._shift[m:]
+        rows[:], shift[:] = self._XT[new], 0.0
+        for _ in range(2 if len(self._centres) else 0):  # again, for the digits of a mean far from zero
+            means = rows @ self._centres
+            rows -= means[:, None]
+            shift += means
         if self.loss.quadratic:
-            sides = (self._rows[m:k] * self.loss.weights) @ self._rows[:k].T
+            sides = (rows * self.loss.weights) @ self._rows[:k].T
             self._products[m:k, :k], self._products[:k, m:k] = sides, sides.T
 
     def _measured(self):
         """Loss, the slope of the intercept, minus the slopes of all columns, and those of the predictors."""
         if self._known is None or self._known[0] is not self.f:
             value, u, _ = self.loss.at(self.f)
-            free = kernels.balance(u) if self.fit_intercept else 0.0
             V = np.empty((len(self._XT), 1))
-            kernels.slopes(self._XT, u, V[:, 0])
+            free = kernels.slopes(self._XT, u, V[:, 0], self.fit_intercept)
             if len(self._centres) and len(self.places):  # columns far from zero lose digits as they are
                 V[self.places, 0] = -(self._rows[: len(self.places)] @ u)
             self._known = self.f, (value, free, V, u)
