@@ -11,15 +11,13 @@ import gzip
 import io
 import lzma
 import math
-import os
-import secrets
 import zipfile
 import zlib
 from collections.abc import Callable
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
-from .._urls import file_name, file_size, is_url, open_file, write_url
+from .._urls import file_name, file_size, is_url, open_file, write_atomic
 from ..errors import DataError, in_brief, shortened
 
 _LOOKED_AT, _SHOWN = 1000, 100  # bytes of the beginning: to tell text by, and in the message
@@ -197,37 +195,15 @@ class Reader:
 def write_aside(path):
     """Open a binary file for writing that appears under its name only when it is whole.
 
-    The bytes go to a temporary name in the same folder, are flushed to the disk and renamed; after an
-    error nothing is left. A name in ``.gz``, ``.xz`` or ``.bz2`` is compressed. The same bytes in give
-    the same file out: no time stamp is stored. What a URL names is written by its file system at the end.
+    A name in ``.gz``, ``.xz`` or ``.bz2`` is compressed. The same bytes in give the same file out: no time
+    stamp is stored. What a URL names is written by its file system at the end.
     """
-    if is_url(path):
-        try:
-            with write_url(path) as raw, _compressor(Path(file_name(path)).suffix, raw) as handle:
-                yield handle
-        except OSError as error:
-            raise DataError(
-                f"{in_brief(path)}: cannot be written ({error.strerror}); check the URL and your rights"
-            ) from None
-        return
-    path = Path(path)
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}.tmp")
     try:
-        raw = temporary.open("xb")
+        with write_atomic(path) as raw, _compressor(Path(file_name(path)).suffix, raw) as handle:
+            yield handle
     except OSError as error:
-        raise DataError(
-            f"{in_brief(path)}: cannot be written ({error.strerror}); check folder and rights"
-        ) from None
-    try:
-        with raw:
-            with _compressor(path.suffix, raw) as handle:
-                yield handle
-            raw.flush()
-            os.fsync(raw.fileno())
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+        why = f"cannot be written ({error.strerror or in_brief(error)}); check the name and your rights"
+        raise DataError(f"{in_brief(path)}: {why}") from None
 
 
 def _compressor(suffix, raw):

@@ -5,10 +5,12 @@ import glob
 import os
 import posixpath
 import re
-from contextlib import contextmanager
+import secrets
+import shutil
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from .errors import DataError, in_brief, shortened
+from .errors import DataError, check_path, in_brief, shortened
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]+(::|://)")
 _PASSWORD = re.compile(r"://[^/@]*:[^/@]*@")
@@ -122,6 +124,78 @@ def files_below(folder):
     with _as_oserror(folder):
         found = system.find(inner)
     return [(path[len(root) + 1 :], _full(folder, path)) for path in sorted(found)]
+
+
+@contextmanager
+def write_atomic(path, *, follow=True):
+    """Open a binary file for writing that has its name only when it is whole.
+
+    It is written under a temporary name, flushed to the disk and renamed. With `follow`, a symbolic link at
+    `path` stays, and the file that it points to is replaced. On an OSError (a full disk, for instance) `path`
+    is as it was before; only a killed process leaves a hidden file ``.NAME.*.tmp``.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> from stradask._urls import write_atomic
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder, "note")
+    ...     with write_atomic(path) as file:
+    ...         size = file.write(b"whole")
+    ...     path.read_bytes()
+    b'whole'
+    """
+    if is_url(path):
+        with write_url(path) as file:
+            yield file
+        return
+    check_path(path)
+    target = Path(os.fsdecode(path))
+    target = Path(os.path.realpath(target)) if follow else target.parent.resolve() / target.name
+    aside = target.with_name(f".{target.name[:40]}.{secrets.token_hex(6)}.tmp")
+    try:
+        with open(aside, "xb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        if follow or not target.is_symlink():
+            with suppress(FileNotFoundError):
+                shutil.copymode(target, aside)
+        os.replace(aside, target)
+    except BaseException as error:
+        with suppress(OSError):
+            aside.unlink()
+        if isinstance(error, OSError):
+            raise _explained(error, target) from error
+        raise
+    _sync_folder(target.parent)
+
+
+def _explained(error, target):
+    """Return the same OSError, with the consequence for the file and the remedy."""
+    remedy = {
+        errno.ENOENT: f"the folder {target.parent} does not exist",
+        errno.ENOSPC: "make room",
+        errno.EDQUOT: "make room",
+        errno.EFBIG: "raise the limit on file sizes",
+    }.get(error.errno, "")
+    was = "the file that was there is unchanged" if target.exists() else "no file was made"
+    message = "; ".join(filter(None, [f"{error.strerror or error}, could not write", was, remedy]))
+    return OSError(error.errno or errno.EIO, message, str(target))
+
+
+def _sync_folder(folder):
+    """Make a rename survive a power cut, where the system can (not on Windows)."""
+    if not hasattr(os, "O_DIRECTORY"):
+        return
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # some network file systems cannot
+            raise
+    finally:
+        os.close(descriptor)
 
 
 @contextmanager

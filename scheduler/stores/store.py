@@ -1,97 +1,23 @@
-"""Atomic files, npz with a JSON header, and checkpoints."""
+"""Npz files with a JSON header, and checkpoints."""
 
-import contextlib
-import errno
 import hashlib
 import json
 import math
 import os
 import re
-import secrets
-import shutil
 import warnings
 import zipfile
 from pathlib import Path
 
 import numpy as np
 
-from ..._urls import is_url, open_file, write_url
+from ..._urls import is_url, open_file, write_atomic
 from ..._version import __version__
 from ...errors import CheckpointMismatch, DataError, ModelFileError, check_path, shortened
 
 _HEADER = "header"
 _KINDS = "biufUSMm"  # numbers, text and times
 _NPY_HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
-
-
-def write_atomic(path, writer, *, follow=True):
-    """Write a file under a temporary name and rename it: it is either whole or not there.
-
-    ``writer(file)`` writes into an open binary file. With `follow`, a symbolic link at `path` stays, and the
-    file that it points to is replaced. On an OSError (a full disk, for instance) `path` is as it was before;
-    only a killed process leaves a hidden file ``.NAME.*.tmp``.
-
-    Examples
-    --------
-    >>> import tempfile, pathlib
-    >>> from stradask.scheduler.stores.store import write_atomic
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = pathlib.Path(folder, "note")
-    ...     write_atomic(path, lambda file: file.write(b"whole"))
-    ...     path.read_bytes()
-    b'whole'
-    """
-    if is_url(path):
-        with write_url(path) as file:
-            writer(file)
-        return
-    check_path(path)
-    target = Path(os.fsdecode(path))
-    target = Path(os.path.realpath(target)) if follow else target.parent.resolve() / target.name
-    aside = target.with_name(f".{target.name[:40]}.{secrets.token_hex(6)}.tmp")
-    try:
-        with open(aside, "xb") as file:
-            writer(file)
-            file.flush()
-            os.fsync(file.fileno())
-        if follow or not target.is_symlink():
-            with contextlib.suppress(FileNotFoundError):
-                shutil.copymode(target, aside)
-        os.replace(aside, target)
-    except BaseException as error:
-        with contextlib.suppress(OSError):
-            aside.unlink()
-        if isinstance(error, OSError):
-            raise _explained(error, target) from error
-        raise
-    _sync_folder(target.parent)
-
-
-def _explained(error, target):
-    """Return the same OSError, with the consequence for the file and the remedy."""
-    remedy = {
-        errno.ENOENT: f"the folder {target.parent} does not exist",
-        errno.ENOSPC: "make room",
-        errno.EDQUOT: "make room",
-        errno.EFBIG: "raise the limit on file sizes",
-    }.get(error.errno, "")
-    was = "the file that was there is unchanged" if target.exists() else "no file was made"
-    message = "; ".join(filter(None, [f"{error.strerror or error}, could not write", was, remedy]))
-    return OSError(error.errno or errno.EIO, message, str(target))
-
-
-def _sync_folder(folder):
-    """Make a rename survive a power cut, where the system can (not on Windows)."""
-    if not hasattr(os, "O_DIRECTORY"):
-        return
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    except OSError as error:
-        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # some network file systems cannot
-            raise
-    finally:
-        os.close(descriptor)
 
 
 def check_writer(version, remedy, file=""):
@@ -115,7 +41,9 @@ def write_npz(path, arrays, header, *, follow=True):
     ...     read_npz(f"{folder}/a.npz")
     ({'x': array([0, 1, 2])}, {'unit': 'm'})
     """
-    write_atomic(path, npz_writer(arrays, header), follow=follow)
+    write = npz_writer(arrays, header)
+    with write_atomic(path, follow=follow) as file:
+        write(file)
 
 
 def npz_writer(arrays, header):
@@ -282,7 +210,8 @@ class Checkpoint:
             "rounds": rounds,
         }
         text = json.dumps(manifest, indent=1)
-        write_atomic(self.path / "manifest.json", lambda file: file.write(text.encode()), follow=False)
+        with write_atomic(self.path / "manifest.json", follow=False) as file:
+            file.write(text.encode())
         self._tidy(rounds)
 
     def load(self, fingerprint):

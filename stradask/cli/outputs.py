@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .._urls import file_name, is_file, is_url, open_file
+from .._urls import file_name, is_file, is_url, open_file, write_atomic
 from ..errors import DataError
 
 
@@ -58,9 +58,8 @@ class Table:
 def put_out(args, table, size):
     """Write a table to the file of ``--out``, or print it."""
     if args.out is not None:
-        from ..scheduler.stores.store import write_atomic
-
-        write_atomic(args.out, lambda file: WRITERS[ending(args.out)](file, table))
+        with write_atomic(args.out) as file:
+            WRITERS[ending(args.out)](file, table)
         shape = list(next(iter(table.arrays.values())).shape)
         show(args, {"out": str(args.out), "shape": shape}, f"{size} in {args.out}")
     elif args.json:

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from statistics import fmean, stdev
 
+from .._urls import write_atomic
 from .._version import __version__
 from ..errors import DataError, in_brief, shortened
 from ..registry import find_model
@@ -308,11 +309,10 @@ class _Records:
         record = self.identity | {"n_components": number, "seed": seed} | figures
         self._found[number, seed] = record
         if self.path is not None:
-            from ..scheduler.stores.store import write_atomic
-
             self.path.parent.mkdir(exist_ok=True)
             lines = [json.dumps(each, allow_nan=False) for each in [*_read_records(self.path), record]]
-            write_atomic(self.path, lambda file: file.write("\n".join([*lines, ""]).encode()))
+            with write_atomic(self.path) as file:
+                file.write("\n".join([*lines, ""]).encode())
 
 
 def _read_records(path):

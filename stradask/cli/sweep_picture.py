@@ -3,8 +3,8 @@
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator
 
+from .._urls import write_atomic
 from ..benchmarks.pages.page import COLOURS
-from ..scheduler.stores.store import write_atomic
 
 _PERPLEXITY, _COHERENCE, _QUIET = COLOURS[0], COLOURS[1], "#666666"
 
@@ -12,7 +12,8 @@ _PERPLEXITY, _COHERENCE, _QUIET = COLOURS[0], COLOURS[1], "#666666"
 def write(path, rows, best, smallest):
     """Draw the rows of a sweep into a file whose name ends in png or svg; see `draw`."""
     figure = draw(rows, best, smallest)
-    write_atomic(path, lambda file: figure.savefig(file, format=path.suffix[1:], dpi=120))
+    with write_atomic(path) as file:
+        figure.savefig(file, format=path.suffix[1:], dpi=120)
 
 
 def draw(rows, best, smallest):

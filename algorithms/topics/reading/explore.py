@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from ...._urls import write_atomic
 from ....errors import DataError, shortened
-from ....scheduler.stores.store import write_atomic
 from ..._intervals import interval_of_draws, least_draws
 from ...inputs.matrices import check_counts
 from ..blocks.draws import unpack
@@ -78,7 +78,8 @@ def write_page(model, path, texts, X, vocabulary, names, groups, n_documents):
     data = data.replace("<", "\\u003c")
     form = resources.files(__package__).joinpath("explore.html").read_text(encoding="utf-8")
     page = form.replace("/*DATA*/", data).encode("utf-8", "replace")
-    write_atomic(path, lambda file: file.write(page))
+    with write_atomic(path) as file:
+        file.write(page)
 
 
 def _counts_of(model, texts, shown, X, vocabulary):

@@ -1,5 +1,6 @@
 """The report of a fitted factorization: figures, predictions, recommendations, a map."""
 
+from ..._urls import write_atomic
 from ...errors import DataError, in_brief
 from ..ratings import as_known, typed_ids
 
@@ -123,8 +124,8 @@ def draw_map(estimator, path):
         from matplotlib.figure import Figure
     except ModuleNotFoundError as error:
         raise DataError("--map needs matplotlib: pip install 'stradask[plot]'") from error
-    from ...scheduler.stores.store import write_atomic
 
     figure = Figure(figsize=(7.2, 5.4), layout="constrained")
     estimator.plot_items(ax=figure.add_subplot())
-    write_atomic(path, lambda file: figure.savefig(file, format=path.suffix[1:], dpi=120))
+    with write_atomic(path) as file:
+        figure.savefig(file, format=path.suffix[1:], dpi=120)

@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 from scipy import sparse
 
+from stradask._urls import write_atomic
 from stradask.errors import CheckpointMismatch, DataError, ModelFileError
-from stradask.scheduler.stores.store import Checkpoint, fingerprint_csr, read_npz, write_atomic, write_npz
+from stradask.scheduler.stores.store import Checkpoint, fingerprint_csr, read_npz, write_npz
 
 
 def in_another_process(code, *arguments):
@@ -27,13 +28,18 @@ def names(folder):
     return sorted(p.name for p in folder.iterdir())
 
 
-# --- write_atomic ---------------------------------------------------------------------------------
+def write(path, content):
+    with write_atomic(path) as file:
+        file.write(content)
+
+
+# --- Atomic files ---------------------------------------------------------------------------------
 
 
 def test_a_file_is_replaced(tmp_path):
     path = tmp_path / "a"
     for content in (b"one", b"twelve"):
-        write_atomic(path, lambda file, content=content: file.write(content))
+        write(path, content)
         assert path.read_bytes() == content
     assert names(tmp_path) == ["a"]
 
@@ -45,12 +51,13 @@ def test_a_writer_that_fails_leaves_the_old_file(tmp_path, error):
     path = tmp_path / "a"
     path.write_bytes(b"old")
 
-    def writer(file):
-        file.write(b"new, but half of i")
-        raise error
+    def fail():
+        with write_atomic(path) as file:
+            file.write(b"new, but half of i")
+            raise error
 
     with pytest.raises(type(error)) as caught:
-        write_atomic(path, writer)
+        fail()
     assert path.read_bytes() == b"old"
     assert names(tmp_path) == ["a"]
     if isinstance(error, OSError):
@@ -62,7 +69,7 @@ def test_a_writer_that_fails_leaves_the_old_file(tmp_path, error):
 
 def test_the_message_does_not_speak_of_an_old_file_where_there_is_none(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"no file was made; the folder .*nowhere does not exist"):
-        write_atomic(tmp_path / "nowhere" / "a", lambda file: None)
+        write(tmp_path / "nowhere" / "a", b"x")
 
 
 def test_a_process_killed_in_mid_write_leaves_the_old_file(tmp_path):
@@ -70,12 +77,11 @@ def test_a_process_killed_in_mid_write_leaves_the_old_file(tmp_path):
     path.write_bytes(b"old")
     code = """
 import os, sys
-from stradask.scheduler.stores.store import write_atomic
-def writer(file):
+from stradask._urls import write_atomic
+with write_atomic(sys.argv[1]) as file:
     file.write(b"x" * 100_000)
     file.flush()
     os._exit(9)
-write_atomic(sys.argv[1], writer)
 """
     assert in_another_process(code, path).returncode == 9
     assert path.read_bytes() == b"old"
@@ -90,7 +96,7 @@ def test_the_content_is_on_the_disk_before_the_name_is(tmp_path, monkeypatch):
 
     record("fsync", os.fsync)
     record("replace", os.replace)
-    write_atomic(tmp_path / "a", lambda file: file.write(b"x"))
+    write(tmp_path / "a", b"x")
     assert calls == ["fsync", "replace", "fsync"]  # the file, its name, the folder
 
 
@@ -123,13 +129,13 @@ def test_permissions_follow_the_umask_or_the_file_that_was_there(tmp_path):
     before = os.umask(0o027)
     try:
         for path in (new, old):
-            write_atomic(path, lambda file: file.write(b"x"))
+            write(path, b"x")
     finally:
         os.umask(before)
     assert stat.S_IMODE(new.stat().st_mode) == 0o640
     assert stat.S_IMODE(old.stat().st_mode) == 0o640
     old.chmod(0o604)
-    write_atomic(old, lambda file: file.write(b"y"))
+    write(old, b"y")
     assert stat.S_IMODE(old.stat().st_mode) == 0o604
 
 
@@ -137,14 +143,14 @@ def test_a_symbolic_link_keeps_pointing(tmp_path):
     (tmp_path / "models").mkdir()
     link = tmp_path / "latest"
     link.symlink_to(Path("models", "m1"))
-    write_atomic(link, lambda file: file.write(b"x"))
+    write(link, b"x")
     assert link.is_symlink()
     assert (tmp_path / "models" / "m1").read_bytes() == b"x"
 
 
 def test_a_name_as_long_as_the_file_system_allows(tmp_path):
     path = tmp_path / ("n" * 255)
-    write_atomic(path, lambda file: file.write(b"x"))
+    write(path, b"x")
     assert path.read_bytes() == b"x"
 
 
