@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from ...errors import DataError, shortened
-from .training.fitting import DenseLayers, ScoreWatch, Vectors, plan_for, train
+from .training.fitting import DenseLayers, ScoreWatch, TrainingSettings, Vectors, plan_for, train
 from .training.optimizers import SGD, Adam
 
 SCHEDULED = ("sgd", "adam")
@@ -106,11 +106,8 @@ def by_schedule(estimator, network, w, rows, held_out, seed, callback):
         network,
         Vectors(w, np.empty(0, w.dtype), None),
         rows,
-        optimizer,
-        seed,
-        plan=estimator.plan,
-        n_epochs=estimator.max_iter,
-        falling=falling,
+        estimator.plan,
+        {"optimizer": optimizer, "seed": seed, "n_epochs": estimator.max_iter, "falling": falling},
         watch=watch,
         stop=_idle(*patience) if watch is None and falling is None else None,
         callback=callback,
@@ -153,20 +150,12 @@ def next_pass(estimator, network, w, rows, seed, *, is_first):
     if falling is None and estimator.solver == "sgd":  # of all steps: the rate falls after a pass
         rate = optimizer.learning_rate / (1 + (before["t_"] if goes_on else 0)) ** optimizer.power
         optimizer = replace(optimizer, learning_rate=rate, power=0.0)
-    done = _trained(
-        estimator,
-        network,
-        Vectors(w, np.empty(0, w.dtype), slots.astype(w.dtype) if goes_on else None),
-        rows,
-        optimizer,
-        seed,
-        # Without timings, which may take longer than the pass; no other plan has other bits.
-        plan="data" if estimator.plan == "auto" else estimator.plan,
-        n_epochs=1,
-        first_epoch=before.get("n_iter_", 0),
-        first_update=n_updates,
-        falling=falling,
-    )
+    vectors = Vectors(w, np.empty(0, w.dtype), slots.astype(w.dtype) if goes_on else None)
+    # Without timings, which may take longer than the pass; no other plan has other bits.
+    plan = "data" if estimator.plan == "auto" else estimator.plan
+    given = {"optimizer": optimizer, "seed": seed, "n_epochs": 1, "falling": falling}
+    given |= {"first_epoch": before.get("n_iter_", 0), "first_update": n_updates}
+    done = _trained(estimator, network, vectors, rows, plan, given)
     estimator.loss_ = float(done.history.as_dict()["objective"][-1])
     estimator.loss_curve_ = [*before.get("loss_curve_", ()), estimator.loss_]
     estimator.n_iter_, estimator.t_ = before.get("n_iter_", 0) + 1, before.get("t_", 0) + n_rows
@@ -175,40 +164,15 @@ def next_pass(estimator, network, w, rows, seed, *, is_first):
     return done.vectors.trained
 
 
-def _trained(estimator, network, vectors, rows, optimizer, seed, *, plan, **options):
-    """Train by a plan; set that and the timeline."""
+def _trained(estimator, network, vectors, rows, plan, given, **options):
+    """Train by a plan, with the settings that are given; set that and the timeline."""
     layers = DenseLayers(network, vectors.trained.dtype)
     # Threads that share a GPU only wait for each other.
     n_jobs = 1 if network.device == "cuda" and estimator.plan == "auto" else estimator.n_jobs
-    plan, n_steps = plan_for(
-        plan,
-        layers,
-        vectors,
-        rows[0],
-        optimizer=optimizer,
-        batch_size=estimator._batch(network.n_rows),
-        micro_batches="auto",
-        order="1f1b",
-        recompute=False,
-        engine=estimator.engine,
-        n_jobs=n_jobs,
-    )
-    done = train(
-        layers,
-        vectors,
-        rows,
-        loss=network.loss_name,
-        optimizer=optimizer,
-        plan=plan,
-        n_steps=n_steps,
-        seed=seed,
-        engine=estimator.engine,
-        n_jobs=n_jobs,
-        counts_decay=True,
-        label=type(estimator).__name__,
-        verbose=estimator.verbose,
-        **options,
-    )
+    given |= {"loss": network.loss_name, "batch_size": estimator._batch(network.n_rows), "n_jobs": n_jobs}
+    settings = TrainingSettings.of(estimator, counts_decay=True, **given)
+    plan, n_steps = plan_for(plan, layers, vectors, rows[0], settings)
+    done = train(layers, vectors, rows, settings, plan, n_steps, **options)
     estimator._forget()
     estimator._plan, estimator._timeline = done.plan, done.timeline
     return done

@@ -23,7 +23,16 @@ from ..inputs.pieces import checksum, first_rows, gathered, is_lazy
 from ..inputs.targets import check_names, check_weights, with_weight
 from .torch_data import as_data
 from .torch_rows import checksum_of, new_rows, read_rows
-from .training.fitting import ScoreWatch, Vectors, hold_out, is_large, of_last_fit, plan_for, train
+from .training.fitting import (
+    ScoreWatch,
+    TrainingSettings,
+    Vectors,
+    hold_out,
+    is_large,
+    of_last_fit,
+    plan_for,
+    train,
+)
 from .training.optimizers import SGD, Adam, check_optimizer_state
 from .training.torch_stage import (
     TorchLayers,
@@ -213,7 +222,17 @@ class TorchEstimator(Estimator):
         rows, watch = self._split(rows, seed, own, engine)
         # A pass of `partial_fit` may take less time than timings, and no other plan has other bits.
         wanted = "data" if n_epochs is not None and self.plan == "auto" else self.plan
-        plan, n_steps = self._plan_for(wanted, layers, vectors, rows[0], optimizer, engine)
+        settings = TrainingSettings.of(
+            self,
+            loss=self._losses[self.loss],
+            optimizer=optimizer,
+            seed=seed,
+            n_epochs=n_epochs or self.max_iter,
+            engine=engine,
+            first_epoch=self.n_iter_ if goes_on else 0,
+            first_update=n_updates,
+        )
+        plan, n_steps = self._plan_for(wanted, layers, vectors, rows[0], settings)
 
         def store(model, vectors, history):
             return model._store(
@@ -224,17 +243,9 @@ class TorchEstimator(Estimator):
             layers,
             vectors,
             rows,
-            loss=self._losses[self.loss],
-            optimizer=optimizer,
-            plan=plan,
-            n_steps=n_steps,
-            n_epochs=n_epochs or self.max_iter,
-            seed=seed,
-            engine=engine,
-            n_jobs=self.n_jobs,
-            first_epoch=self.n_iter_ if goes_on else 0,
-            first_update=n_updates,
-            wire=self.wire,
+            settings,
+            plan,
+            n_steps,
             watch=watch,
             callback=callback,
             snapshot=lambda vectors, history: store(copy.copy(self), vectors, history),
@@ -242,8 +253,6 @@ class TorchEstimator(Estimator):
             fingerprint=None
             if self.checkpoint is None
             else self._fingerprint(rows, given.crc, vectors, seed, plan),
-            label=type(self).__name__,
-            verbose=self.verbose,
         )
         store(self, done.vectors, done.history)
         if not is_undrawn(module):  # else when it is asked for: it may be large
@@ -295,8 +304,8 @@ class TorchEstimator(Estimator):
 
         return rows, ScoreWatch(score, self.n_iter_no_change, 0.0)
 
-    def _plan_for(self, wanted, layers, vectors, X, optimizer, engine):
-        place, memory = open_place(engine, self.n_jobs), None
+    def _plan_for(self, wanted, layers, vectors, X, settings):
+        place, memory, optimizer = open_place(settings.engine, self.n_jobs), None, settings.optimizer
         if place.remote:
             weighed = optimizer if is_large(layers, optimizer) else None
             memory, layers.device = check_workers(place, layers.children, weighed, self.device)
@@ -311,19 +320,7 @@ class TorchEstimator(Estimator):
         if self.wire is not None and wanted == "auto":  # the plan decides what is rounded
             wanted = "data"
         plan, n_steps = plan_for(
-            wanted,
-            layers,
-            vectors,
-            X,
-            optimizer=optimizer,
-            batch_size=self.batch_size,
-            micro_batches=self.micro_batches,
-            order=self.order,
-            recompute=self.recompute,
-            engine=engine,
-            n_jobs=self.n_jobs,
-            memory_limit=memory,
-            least_rows=2 if layers.has_batch_norm() else 1,
+            wanted, layers, vectors, X, settings, memory, least_rows=2 if layers.has_batch_norm() else 1
         )
         if len(layers.sizes) == 1:
             plan = dataclasses.replace(

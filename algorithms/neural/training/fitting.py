@@ -27,6 +27,9 @@ from .stage import DenseStage
 
 _CHECKPOINT_EVERY = 5  # epochs
 _ASTRAY = 1e3  # growth of the loss with which no fit is of use
+_OF_PROGRAM = (
+    "loss", "optimizer", "seed", "first_epoch", "first_update", "counts_decay", "falling", "wire",
+)  # fmt: skip
 _ANYWHERE = 2**26  # bytes that any worker has
 _EVENT = [
     ("place", np.int64),
@@ -83,6 +86,40 @@ class DenseLayers:
             after.insert(0, (Activation(activation), 0))
         index = indices(n_in, n_hidden, n_out, n_parts, columns_first=True)
         return SplitStage(StageChain(before), parts, StageChain(after), index)
+
+
+@dataclass(frozen=True)
+class TrainingSettings:
+    """How a network is trained and cut: see the parameters of `TorchClassifier`, and `Training`."""
+
+    loss: str
+    optimizer: Any
+    seed: int
+    n_epochs: int
+    batch_size: int = 0
+    micro_batches: int | str = "auto"
+    order: str = "1f1b"
+    recompute: bool | str = False
+    engine: Any = "local"
+    n_jobs: int | None = None
+    first_epoch: int = 0
+    first_update: int = 0
+    counts_decay: bool = False
+    falling: Any = None
+    wire: str | None = None
+    label: str = ""
+    verbose: int = 0
+
+    @classmethod
+    def of(cls, estimator, **given):
+        """Take what is not given from the parameters of an estimator that have these names."""
+        names = [field.name for field in dataclasses.fields(cls) if field.name in vars(estimator)]
+        parameters = {name: getattr(estimator, name) for name in names}
+        return cls(**parameters | {"label": type(estimator).__name__} | given)
+
+    def chosen(self, *names):
+        """Some of them by name."""
+        return {name: getattr(self, name) for name in names}
 
 
 @dataclass
@@ -177,33 +214,20 @@ def hold_out(rows, seed, *, fraction, labels=None):
     return tuple(part[kept] for part in rows), tuple(part[aside] for part in rows)
 
 
-def plan_for(
-    plan,
-    layers,
-    vectors,
-    X,
-    *,
-    optimizer,
-    batch_size,
-    micro_batches,
-    order,
-    recompute,
-    engine,
-    n_jobs,
-    memory_limit=None,
-    least_rows=1,
-):
+def plan_for(plan, layers, vectors, X, settings, memory_limit=None, least_rows=1):
     """Return the plan of an estimator's parameters, and the mini-batches of an epoch.
 
     Where there is a choice, layers are timed, and the planner chooses. `vectors` is None where each place
     draws its own.
     """
     n_rows, n_layers = X.shape[0], len(layers.sizes)
-    place, most = open_place(engine, n_jobs), min(batch_size, n_rows)
+    optimizer, engine, batch_size = settings.optimizer, settings.engine, settings.batch_size
+    place, most = open_place(engine, settings.n_jobs), min(batch_size, n_rows)
     n_places = place.n_threads()
     if memory_limit is None and is_large(layers, optimizer):
         memory_limit = place.memory_a_thread(Prepared(optimizer))
-    n_micro = check_micro_batches(micro_batches, most if micro_batches == "auto" else batch_size, order)
+    rows_to_cut = most if settings.micro_batches == "auto" else batch_size
+    n_micro = check_micro_batches(settings.micro_batches, rows_to_cut, settings.order)
     n_steps = -(-n_rows // most)
     if n_rows // n_steps // n_micro < least_rows:
         raise DataError(
@@ -228,8 +252,8 @@ def plan_for(
             batch_size=rows,
             plan=plan,
             micro_batches=n_micro,
-            orders=order,
-            recompute=recompute,
+            orders=settings.order,
+            recompute=settings.recompute,
             memory_limit=memory_limit,
         )
         return chosen, n_steps
@@ -253,9 +277,8 @@ def plan_for(
         n_layers,
         n_places,
         micro_batches=n_micro,
-        order=order,
-        recompute=recompute,
         bounded=place.remote,
+        **settings.chosen("order", "recompute"),
     )
     check_stages(layers, found, optimizer, memory_limit)
     return dataclasses.replace(found, note=note), n_steps
@@ -329,25 +352,7 @@ def _least_bytes(layers, plan, optimizer):
 
 
 def train(
-    layers,
-    vectors,
-    rows,
-    *,
-    loss,
-    optimizer,
-    plan,
-    n_steps,
-    n_epochs,
-    seed,
-    first_epoch=0,
-    first_update=0,
-    counts_decay=False,
-    falling=None,
-    wire=None,
-    watch=None,
-    callback=None,
-    snapshot=None,
-    **options,
+    layers, vectors, rows, settings, plan, n_steps, *, watch=None, callback=None, snapshot=None, **options
 ):
     """Train a network; return a `Trained`. ``snapshot(vectors, history)`` makes the model of a callback.
 
@@ -362,16 +367,9 @@ def train(
         stages,
         layout,
         rows,
-        loss=loss,
-        optimizer=optimizer,
-        seed=seed,
         starts=None if vectors is None else vectors.cut(layers.sizes, plan.stages),
         recompute=plan.recompute,
-        first_epoch=first_epoch,
-        first_update=first_update,
-        counts_decay=counts_decay,
-        falling=falling,
-        wire=wire,
+        **settings.chosen(*_OF_PROGRAM),
     )
 
     def joined():
@@ -388,23 +386,25 @@ def train(
         done = run(
             program,
             PipelineSchedule(layout),
-            max_rounds=n_epochs,
+            max_rounds=settings.n_epochs,
             callback=each if callback is not None or watch is not None else None,
             snapshot=lambda history: snapshot(joined(), history),
             checkpoint_every=_CHECKPOINT_EVERY,
+            **settings.chosen("engine", "n_jobs", "label", "verbose"),
             **options,
         )
     found = joined() if watch is None or watch.best is None else watch.best
     if not np.isfinite(found.trained).all():  # no forward pass came after the last step
+        epoch = settings.first_epoch + len(done.history)
         raise DataError(
-            f"parameters are not finite after the last step of epoch {first_epoch + len(done.history)}: "
-            f"scale X, or lower the learning rate ({optimizer.learning_rate:g})"
+            f"parameters are not finite after the last step of epoch {epoch}: "
+            f"scale X, or lower the learning rate ({settings.optimizer.learning_rate:g})"
         )
     losses = done.history.as_dict()["objective"]
     if len(losses) > 1 and losses[-1] > _ASTRAY * losses[0] > 0:
         raise DataError(
             f"the loss rose from {losses[0]:.3g} in the first epoch to {losses[-1]:.3g}: scale X, or lower "
-            f"the learning rate ({optimizer.learning_rate:g})"
+            f"the learning rate ({settings.optimizer.learning_rate:g})"
         )
     return Trained(found, done.history, plan, _timeline(program.events), n_steps, done.reason)
 

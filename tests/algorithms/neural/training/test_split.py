@@ -7,7 +7,7 @@ import pytest
 
 import stradask as sd
 from stradask.algorithms.neural.network import Network
-from stradask.algorithms.neural.training.fitting import DenseLayers, Vectors, train
+from stradask.algorithms.neural.training.fitting import DenseLayers, TrainingSettings, Vectors, train
 from stradask.algorithms.neural.training.optimizers import SGD, Adam
 from stradask.algorithms.neural.training.plans import Plan, make_plan
 from stradask.algorithms.neural.training.split import indices
@@ -52,20 +52,10 @@ def linear(bias=True):
 def fit(case, rows, stages, splits=(), optimizer=None, engine="local", n_micro=4, order="1f1b"):
     layers, start = case
     optimizer = optimizer or SGD(0.1, 0.9, True, 0.01)
-    return train(
-        layers,
-        Vectors(*start, optimizer.slots(start[0])),
-        rows,
-        loss="softmax",
-        optimizer=optimizer,
-        plan=Plan(stages, n_micro, order, splits=splits),
-        n_steps=3,
-        n_epochs=2,
-        seed=7,
-        engine=engine,
-        n_jobs=2 if engine == "local" else None,
-        counts_decay=isinstance(layers, DenseLayers),
-    )
+    decays, n_jobs = isinstance(layers, DenseLayers), 2 if engine == "local" else None
+    settings = TrainingSettings("softmax", optimizer, 7, 2, engine=engine, n_jobs=n_jobs, counts_decay=decays)
+    vectors = Vectors(*start, optimizer.slots(start[0]))
+    return train(layers, vectors, rows, settings, Plan(stages, n_micro, order, splits=splits), 3)
 
 
 @pytest.mark.parametrize(
